@@ -94,6 +94,8 @@ pub const LOG_BYTES_KEPT: u64 = 64 * 1024 * 1024;
 pub const FILES_CHECK_MS: u64 = 1_000;
 /// Session heads that the writer keeps in memory.
 pub const HEADS_MAX: usize = 10_000;
+/// Marks of rewritten sessions that the writer keeps in memory, at about 400 bytes each. A session counts as one more.
+pub const MARKS_KEPT: usize = 100_000;
 /// Bytes of the newest messages that stay in memory after their commit, for readers that have the earlier ones.
 pub const RECENT_BYTES: usize = 8 * 1_024 * 1_024;
 /// Commits whose messages stay in memory.

@@ -18,6 +18,7 @@ mod policies;
 mod process;
 mod reads;
 mod report;
+mod rewrites;
 mod rpc;
 mod start;
 mod target;
@@ -65,6 +66,8 @@ enum Measure {
     Memory(memory::Options),
     /// Appends to one long session: its first fifth against its last one.
     Growth(growth::Options),
+    /// Pins and edits in one session: the first ones against the last ones.
+    Rewrites(rewrites::Options),
     /// Bytes on disk for each byte of content.
     Disk(disk::Options),
     /// Start of the daemon with a large store.
@@ -112,6 +115,7 @@ async fn main() {
         Measure::Reads => reads::run(&binary, short, &mut report).await,
         Measure::Memory(options) => memory::run(&binary, &options, short, &mut report).await,
         Measure::Growth(options) => growth::run(&binary, &options, short, &mut report).await,
+        Measure::Rewrites(options) => rewrites::run(&binary, &options, short, &mut report).await,
         Measure::Disk(options) => disk::run(&binary, &options, short, &mut report).await,
         Measure::Start(options) => start::run(&binary, &options, short, &mut report).await,
         Measure::Peers(options) => peers::run(&binary, &options, short, &mut report).await,

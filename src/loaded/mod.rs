@@ -11,6 +11,7 @@ use crate::limits;
 use crate::model::Revision;
 use crate::model::compaction::RevisionRange;
 use crate::model::ids::{CompactionId, MessageId};
+use crate::model::layout::{OmitReason, Omitted};
 use crate::model::message::{Message, MessageKind};
 use crate::model::part::PartBody;
 use crate::model::session::ContextSize;
@@ -24,7 +25,7 @@ use crate::policy::{Policy, tokens};
 use crate::store::{self, Error, NewMessages, Newest, Pending, Result, SessionKey, Source, Store};
 use quick_cache::Weighter;
 use quick_cache::unsync::Cache;
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The largest share of the budget that one session may take is the budget divided by this.
@@ -78,9 +79,7 @@ impl LoadedSession {
     /// A session from its rows, without passages of hidden messages.
     pub async fn new(store: &Store, mut source: Source, policy: Arc<Policy>) -> Result<LoadedSession> {
         let provenance = provenance::of_summary(store, &source).await?.map(Arc::new);
-        let marks: Vec<Revision> = source.layout.omitted.iter().map(|omitted| omitted.mark).collect();
-        let omitted_by =
-            if marks.is_empty() { Vec::new() } else { store.compactions_at(source.session, &marks).await? };
+        let omitted_by = omitted_by(store, &source).await?;
         // New counts are not stored, because a read writes nothing.
         counts::fill(store, &policy, &mut source.messages).await?;
         let mut fold = Fold::new(fold_input(&source, &policy), None);
@@ -173,6 +172,21 @@ impl LoadedSession {
             SESSION_BYTES + MESSAGE_BYTES * messages.len() + PART_BYTES * parts + PART_BYTES * layout.spans.len();
         content_bytes.saturating_add(around) + POLICY_COPIES * policy.json.len()
     }
+}
+
+/// For each omission of a layout, the compaction that made it. Those by edits and rewinds, which may be thousands, are not
+/// looked up.
+async fn omitted_by(store: &Store, source: &Source) -> Result<Vec<Option<CompactionId>>> {
+    let is_of_compaction = |omitted: &&Omitted| matches!(omitted.reason, OmitReason::Compacted | OmitReason::Replayed);
+    let omitted = &source.layout.omitted;
+    let marks: BTreeSet<Revision> = omitted.iter().filter(is_of_compaction).map(|omitted| omitted.mark).collect();
+    if marks.is_empty() {
+        return Ok(vec![None; omitted.len()]);
+    }
+    let marks: Vec<Revision> = marks.into_iter().collect();
+    let by_mark: HashMap<Revision, Option<CompactionId>> =
+        marks.iter().copied().zip(store.compactions_at(source.session, &marks).await?).collect();
+    Ok(omitted.iter().map(|omitted| by_mark.get(&omitted.mark).copied().flatten()).collect())
 }
 
 /// The bytes of messages, as the limits of views count them.

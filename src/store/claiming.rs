@@ -12,8 +12,7 @@ use super::sqlite;
 use super::tx::{Requester, Tx};
 use crate::model::compaction::{CompactionState, Failure, FailureReason};
 use crate::model::event::EventBody;
-use crate::model::layouts;
-use crate::model::mark::Mark;
+use crate::model::mark::{Mark, MarkBody};
 use crate::model::session::{OverWindowReason, SessionState};
 use crate::model::time::Timestamp;
 use tokio_util::sync::CancellationToken;
@@ -142,25 +141,32 @@ pub(crate) fn plan(tx: &mut Tx<'_>, claim: &Claim, planned: Planned) -> Result<(
     tx.claims.plan(claim.job, planned);
     // Usually nothing has changed, and then nothing is written.
     if tx.read_head(key)?.compaction_revision > claim.base {
-        let ancestry = marks::ancestry_of(tx, key)?;
-        let all = marks::all(&mut Reader::new(tx.conn), &ancestry)?;
+        tx.flush()?;
         let caller = Requester::default();
-        recheck(tx, key, &caller, &all)?;
+        recheck(tx, key, &caller, None)?;
         tx.end_mutation(key, &caller, Receipt::default())?;
     }
     Ok(())
 }
 
-/// Ends the running job of a session if the range that it is to summarize has changed. The session's marks are given as
-/// they are now, or as they will be with the next one; the caller ends the mutation.
-pub(super) fn recheck(tx: &mut Tx<'_>, key: i64, caller: &Requester, all: &[Mark]) -> Result<()> {
+/// Ends the running job of a session if the range that it is to summarize has changed, or will have with the mark that
+/// comes next. The caller ends the mutation.
+pub(super) fn recheck(tx: &mut Tx<'_>, key: i64, caller: &Requester, next: Option<MarkBody>) -> Result<()> {
     let Some(job) = current_row(tx, key)? else { return Ok(()) };
     let Some(planned) = tx.claims.planned(job.row) else { return Ok(()) };
     let base = job.compaction.base_revision.unwrap_or(job.requested_revision);
     let Planned { covered, tail_start } = planned.clone();
-    let newest = all.last().map_or(0, |mark| mark.revision);
-    let now = tx.loaded(key)?.revision.max(newest);
-    if layouts::still_applies(all, base, &covered, tail_start, now) {
+    let revision = tx.next_revision(key)?;
+    let marks = marks::of(tx, key)?;
+    let still_applies = match next {
+        None => marks.still_applies(base, &covered, tail_start),
+        Some(body) => {
+            let mut marks = marks.clone();
+            marks.add(Mark { revision, body });
+            marks.still_applies(base, &covered, tail_start)
+        }
+    };
+    if still_applies {
         return Ok(());
     }
     give_up(tx, caller, &job, CompactionState::Superseded, history_changed())?;

@@ -1,6 +1,5 @@
 //! Commits of compactions: guarded, and in one transaction with the end of their job.
 
-use super::ancestry::Reader;
 use super::chain::{self, Digest};
 use super::claiming::{history_changed, recheck};
 use super::claims::Claim;
@@ -19,8 +18,7 @@ use crate::model::changes::{self, Changes, Row, SummaryChange};
 use crate::model::compaction::{CompactionKind, CompactionState, Failure, Level, Outcome, Trigger};
 use crate::model::event::EventBody;
 use crate::model::ids::{CompactionId, MessageId, PartId};
-use crate::model::layouts;
-use crate::model::mark::{Mark, MarkBody};
+use crate::model::mark::MarkBody;
 use crate::model::message::MessageKind;
 use crate::model::truncation::Truncation;
 use crate::model::usage::ModelWindow;
@@ -121,12 +119,11 @@ impl Commit {
         // Archiving ends all jobs of a session, so this refuses only after a bug.
         tx.loaded(key)?.writable()?;
         tx.claims.release(self.claim.job);
-        let ancestry = marks::ancestry_of(tx, key)?;
-        let mut all_marks = marks::all(&mut Reader::new(tx.conn), &ancestry)?;
+        tx.flush()?;
         let caller = Requester::default();
         if let Some(summary) = &self.changes.summary {
             let (base, tail) = (self.claim.base, summary.tail_start);
-            if !layouts::still_applies(&all_marks, base, &summary.covered, tail, ancestry.revision) {
+            if !marks::of(tx, key)?.still_applies(base, &summary.covered, tail) {
                 return self.supersede(tx, &caller);
             }
         }
@@ -161,7 +158,7 @@ impl Commit {
             notice: &claim.request.notice,
             window_tokens: claim.window.context,
         };
-        let at = write_changes(tx, &caller, &subject, self.changes, &mut outcome, &mut all_marks)?;
+        let at = write_changes(tx, &caller, &subject, self.changes, &mut outcome)?;
         failpoint::reach("commit.written");
         let end = Finish {
             job: claim.job,
@@ -212,7 +209,6 @@ fn write_changes(
     subject: &Subject<'_>,
     changes: Changes,
     outcome: &mut Outcome,
-    all_marks: &mut Vec<Mark>,
 ) -> Result<Revision> {
     let Subject { key, compaction, .. } = *subject;
     outcome.pruned_count = i64::try_from(changes.parts.len()).unwrap_or(i64::MAX);
@@ -240,11 +236,11 @@ fn write_changes(
                 }
             }
             Row::Pruned(mark, parts) => {
-                pruned = Some(write_prune(tx, caller, key, compaction, mark, parts, all_marks)?);
+                pruned = Some(write_prune(tx, caller, key, compaction, mark, parts)?);
             }
             Row::Compacted(mark) => {
                 let mut digest = Digest::default();
-                marks::write(tx, &mut digest, key, all_marks, mark)?;
+                marks::write(tx, &mut digest, key, mark)?;
                 return tx.event(key, caller, &subject.compacted(CompactionKind::Summary, outcome), &digest);
             }
         }
@@ -262,7 +258,6 @@ fn write_prune(
     compaction: CompactionId,
     mark: MarkBody,
     parts: Vec<(MessageId, PartId, Truncation)>,
-    all_marks: &mut Vec<Mark>,
 ) -> Result<Revision> {
     let revision = tx.next_revision(key)?;
     let mut digest = Digest::default();
@@ -289,7 +284,7 @@ fn write_prune(
         MarkBody::Pruned { omitted, .. } => omitted.clone(),
         _ => Vec::new(),
     };
-    marks::write(tx, &mut digest, key, all_marks, mark)?;
+    marks::write(tx, &mut digest, key, mark)?;
     let ids = parts.iter().map(|(_, part, _)| *part).collect();
     tx.event(key, caller, &EventBody::PartsPruned { compaction, parts: ids, omitted }, &digest)
 }
@@ -308,8 +303,7 @@ impl Supply {
         if head.compaction_revision > self.measured_at {
             return Err(Error::RevisionMismatch { expected: self.measured_at, current: head.compaction_revision });
         }
-        let ancestry = marks::ancestry_of(tx, key)?;
-        let mut all_marks = marks::all(&mut Reader::new(tx.conn), &ancestry)?;
+        tx.flush()?;
         if self.summary.tail_start > self.until + 1 {
             return Err(Error::BoundaryInvalid("the tail starts after the message that ends the range"));
         }
@@ -318,7 +312,7 @@ impl Supply {
         }
         let id = CompactionId(fresh_id());
         // The ranges were taken from the newest view, so that is the base of the summary, wherever its range ends.
-        let base = ancestry.revision;
+        let base = tx.loaded(key)?.revision;
         let mut outcome = Outcome {
             tokens_before: self.tokens_before,
             tokens_after: self.tokens_after,
@@ -338,7 +332,7 @@ impl Supply {
             window_tokens: 0,
         };
         let changes = Changes { summary: Some(self.summary), ..Changes::default() };
-        let at = write_changes(tx, &self.caller, &subject, changes, &mut outcome, &mut all_marks)?;
+        let at = write_changes(tx, &self.caller, &subject, changes, &mut outcome)?;
         sqlite::query(INSERT_DONE)
             .bind(id.0.as_bytes().to_vec())
             .bind(key)
@@ -354,7 +348,7 @@ impl Supply {
         statistics::add(tx.conn, tx.conn.last_insert_rowid(), Some(&outcome))?;
         let head = tx.loaded(key)?;
         head.changed(at);
-        recheck(tx, key, &self.caller, &all_marks)?;
+        recheck(tx, key, &self.caller, None)?;
         tx.end_mutation(key, &self.caller, Receipt { ids: vec![id.0], ..Receipt::default() })
     }
 }

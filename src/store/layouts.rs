@@ -8,13 +8,14 @@ use super::error::Result;
 use super::sqlite::{self, Connection};
 use crate::limits;
 use crate::model::Revision;
-use crate::model::layout::Layout;
+use crate::model::layout::{Layout, LayoutChange};
 
 const INSERT: &str = "insert into layout (session_id, revision, body) values (?1, ?2, ?3)";
 const NEWEST: &str =
     "select revision, body from layout where session_id = ?1 and revision <= ?2 order by revision desc limit 1";
 const SINCE: &str = "select body from layout where session_id = ?1 and revision between ?2 and ?3 order by revision";
-const SIZE: &str = "select count(*), sum(length(body)) from layout where session_id = ?1 and revision >= ?2";
+const SIZE: &str = "select count(*), sum(length(body)), max(length(body)) filter (where revision = ?2) from layout \
+     where session_id = ?1 and revision >= ?2";
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
@@ -49,37 +50,63 @@ pub(crate) fn write_first(
     write(conn, digest, key, revision, codec::encode_layout(layout))
 }
 
-/// Writes the layout that follows another and adds it to the digest.
-pub(crate) fn write_next(
-    conn: &Connection,
-    digest: &mut Digest,
-    key: i64,
-    revision: Revision,
-    (before, after): (&Layout, &Layout),
-) -> Result<()> {
-    let whole = codec::encode_layout(after);
-    let body = match whole_revision(conn, key)? {
-        Some(base) => {
-            let difference = codec::encode_layout_difference(before, after, base);
-            let size = sqlite::query(SIZE).bind(key).bind(base).one(conn)?;
-            let (count, bytes): (i64, i64) = (size.get(0)?, size.get(1)?);
-            // The counted rows are the whole layout and the differences to it.
-            let bytes = usize::try_from(bytes).unwrap_or(usize::MAX).saturating_add(difference.len());
-            let is_short = count < limits::LAYOUT_ROWS_MAX && bytes < whole.len().saturating_mul(2);
-            if is_short { difference } else { whole }
-        }
-        None => whole,
-    };
-    write(conn, digest, key, revision, body)
+/// The newest rows of a session's own layouts: a whole one, and the differences to it.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Rows {
+    whole: Option<Whole>,
+    difference_count: i64,
+    difference_bytes: i64,
 }
 
-/// The revision of the whole layout that the newest row of a session is based on.
-fn whole_revision(conn: &Connection, key: i64) -> Result<Option<Revision>> {
-    let row = sqlite::query(NEWEST).bind(key).bind(i64::MAX).optional(conn)?;
-    let Some(row) = row else { return Ok(None) };
-    let revision: Revision = row.get(0)?;
-    let base = codec::layout_base(row.get(1)?).map_err(|error| error.in_row(revision))?;
-    Ok(Some(base.unwrap_or(revision)))
+#[derive(Debug, Clone, Copy)]
+struct Whole {
+    revision: Revision,
+    bytes: i64,
+}
+
+impl Rows {
+    /// Reads the size of the rows.
+    pub(crate) fn read(conn: &Connection, key: i64) -> Result<Self> {
+        let Some(newest) = sqlite::query(NEWEST).bind(key).bind(i64::MAX).optional(conn)? else {
+            return Ok(Self::default());
+        };
+        let newest_revision: Revision = newest.get(0)?;
+        let base = codec::layout_base(newest.get(1)?).map_err(|error| error.in_row(newest_revision))?;
+        let revision = base.unwrap_or(newest_revision);
+        let size = sqlite::query(SIZE).bind(key).bind(revision).one(conn)?;
+        let (count, all_bytes, bytes): (i64, i64, i64) = (size.get(0)?, size.get(1)?, size.get(2)?);
+        let whole = Some(Whole { revision, bytes });
+        Ok(Self { whole, difference_count: count - 1, difference_bytes: all_bytes - bytes })
+    }
+
+    /// Writes the layout that follows the newest one and adds it to the digest: its difference, until the differences
+    /// have more bytes than the whole layout before them, or too many rows.
+    pub(crate) fn write_next(
+        &mut self,
+        conn: &Connection,
+        digest: &mut Digest,
+        key: i64,
+        revision: Revision,
+        (change, layout): (&LayoutChange, &Layout),
+    ) -> Result<()> {
+        let length = |body: &Vec<u8>| i64::try_from(body.len()).unwrap_or(i64::MAX);
+        let rows = self.whole.filter(|_| self.difference_count + 1 < limits::LAYOUT_ROWS_MAX);
+        let difference = rows.map(|whole| (whole, codec::encode_layout_change(change, whole.revision)));
+        let fits = |whole: &Whole, body: &Vec<u8>| self.difference_bytes.saturating_add(length(body)) < whole.bytes;
+        let body = match difference.filter(|(whole, body)| fits(whole, body)) {
+            Some((_, body)) => {
+                self.difference_count += 1;
+                self.difference_bytes += length(&body);
+                body
+            }
+            None => {
+                let body = codec::encode_layout(layout);
+                *self = Self { whole: Some(Whole { revision, bytes: length(&body) }), ..Self::default() };
+                body
+            }
+        };
+        write(conn, digest, key, revision, body)
+    }
 }
 
 fn write(conn: &Connection, digest: &mut Digest, key: i64, revision: Revision, body: Vec<u8>) -> Result<()> {

@@ -3,12 +3,15 @@
 use super::ancestry::{Ancestry, Reader};
 use super::chain::{self, Digest};
 use super::codec;
-use super::error::Result;
-use super::sqlite;
+use super::error::{Error, Result};
+use super::head::Head;
+use super::layouts;
+use super::mark_cache::SessionMarks;
+use super::sqlite::{self, Connection};
 use super::tx::Tx;
 use crate::model::Revision;
 use crate::model::layout::Layout;
-use crate::model::layouts;
+use crate::model::layouts::{Marks, layout_at};
 use crate::model::mark::{Mark, MarkBody};
 
 const MARKS: &str = "select revision, kind, body from mark \
@@ -42,10 +45,13 @@ pub(crate) fn all(reader: &mut Reader<'_>, ancestry: &Ancestry) -> Result<Vec<Ma
 
 /// The ancestry for reads by the writer; gathered rows are flushed to the connection first.
 pub(crate) fn ancestry_of(tx: &mut Tx<'_>, key: i64) -> Result<Ancestry> {
-    let head = tx.head(key)?;
-    let ancestry = Ancestry { key, fork_revision: head.fork_revision, revision: head.revision };
+    let ancestry = of_head(tx.head(key)?);
     tx.flush()?;
     Ok(ancestry)
+}
+
+fn of_head(head: &Head) -> Ancestry {
+    Ancestry { key: head.key, fork_revision: head.fork_revision, revision: head.revision }
 }
 
 /// The newest mark, policy or window of a history up to a revision.
@@ -55,28 +61,40 @@ pub(crate) fn changed_revision(reader: &mut Reader<'_>, ancestry: &Ancestry, at:
     row.map_or(Ok(0), |row| row.get(0))
 }
 
+/// The marks of a session's history, from the writer's memory, or read at the first rewrite.
+pub(crate) fn of<'t>(tx: &'t mut Tx<'_>, key: i64) -> Result<&'t mut Marks> {
+    known(tx, key).map(|known| &mut known.marks)
+}
+
+fn known<'t>(tx: &'t mut Tx<'_>, key: i64) -> Result<&'t mut SessionMarks> {
+    if tx.marks.get(key).is_none() {
+        // Marks, unlike other rows, are written at once: nothing is flushed, because the mutation may have begun.
+        let ancestry = of_head(tx.head(key)?);
+        let marks = Marks::new(all(&mut Reader::new(tx.conn), &ancestry)?);
+        let rows = layouts::Rows::read(tx.conn, key)?;
+        tx.marks.insert(key, SessionMarks { marks, rows });
+    }
+    tx.marks.get(key).ok_or_else(|| Error::corrupt("mark", "marks were not loaded"))
+}
+
 /// Writes a mark at the session's next revision, and the layout if the mark changes it.
 ///
 /// The caller adds the event of that revision right after, with the same digest.
-pub(crate) fn write(
-    tx: &mut Tx<'_>,
-    digest: &mut Digest,
-    key: i64,
-    marks: &mut Vec<Mark>,
-    body: MarkBody,
-) -> Result<Layout> {
-    let revision = tx.next_revision(key)?;
-    let before = layouts::layout_at(marks, revision);
-    insert(tx, digest, key, revision, &body)?;
+pub(crate) fn write(tx: &mut Tx<'_>, digest: &mut Digest, key: i64, body: MarkBody) -> Result<()> {
+    let (conn, revision) = (tx.conn, tx.next_revision(key)?);
+    // They are read before the new mark is a row.
+    known(tx, key)?;
+    insert(conn, digest, key, revision, &body)?;
     if let MarkBody::Undone { mark } = body {
-        sqlite::query(VOID_MARK).bind(key).bind(mark).bind(revision).execute(tx.conn)?;
+        sqlite::query(VOID_MARK).bind(key).bind(mark).bind(revision).execute(conn)?;
     }
-    marks.push(Mark { revision, body });
-    let after = layouts::layout_at(marks, revision);
-    if after != before {
-        super::layouts::write_next(tx.conn, digest, key, revision, (&before, &after))?;
+    let SessionMarks { marks, rows } = known(tx, key)?;
+    let change = marks.add(Mark { revision, body });
+    if !change.is_empty() {
+        rows.write_next(conn, digest, key, revision, (&change, marks.layout()))?;
     }
-    Ok(after)
+    tx.marks.count_added();
+    Ok(())
 }
 
 /// Writes, at the fork's first revision `at`, the mark that omits the inherited messages after its starting position.
@@ -89,15 +107,15 @@ pub(crate) fn write_fork_point(
     marks: &mut Vec<Mark>,
 ) -> Result<Layout> {
     let body = MarkBody::Rewound { after, has_summary: false, of_fork: true };
-    insert(tx, digest, key, at, &body)?;
+    insert(tx.conn, digest, key, at, &body)?;
     marks.push(Mark { revision: at, body });
-    Ok(layouts::layout_at(marks, at))
+    Ok(layout_at(marks, at))
 }
 
-fn insert(tx: &mut Tx<'_>, digest: &mut Digest, key: i64, revision: Revision, body: &MarkBody) -> Result<()> {
+fn insert(conn: &Connection, digest: &mut Digest, key: i64, revision: Revision, body: &MarkBody) -> Result<()> {
     let (kind, bytes) = (codec::mark_kind(body), codec::encode_mark(body));
     chain::mark(digest, kind, &bytes);
-    sqlite::query(INSERT_MARK).bind(key).bind(revision).bind(kind).bind(bytes).execute(tx.conn)?;
+    sqlite::query(INSERT_MARK).bind(key).bind(revision).bind(kind).bind(bytes).execute(conn)?;
     Ok(())
 }
 

@@ -31,6 +31,7 @@ mod health;
 mod identity;
 mod jobs;
 mod layouts;
+mod mark_cache;
 mod marks;
 mod messages;
 mod open;

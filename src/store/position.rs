@@ -8,7 +8,7 @@ use super::{SessionKey, Store, marks, messages, policies, windows};
 use crate::model::Revision;
 use crate::model::ids::MessageId;
 use crate::model::layout::Layout;
-use crate::model::layouts;
+use crate::model::layouts::{self, Marks};
 use crate::model::mark::{Mark, MarkBody};
 use crate::model::message::Message;
 
@@ -46,9 +46,9 @@ impl Located {
 }
 
 /// Finds a message of a history by an id: its own, its client's, or that of one of its parts.
-pub(crate) fn locate(reader: &mut Reader<'_>, ancestry: &Ancestry, marks: &[Mark], id: &str) -> Result<Located> {
+pub(crate) fn locate(reader: &mut Reader<'_>, ancestry: &Ancestry, marks: &Marks, id: &str) -> Result<Located> {
     let message = messages::named(reader, ancestry, id)?;
-    let position = layouts::position(marks, ancestry.revision, message.revision);
+    let position = marks.position(message.revision);
     Ok(Located { message, position })
 }
 
@@ -64,13 +64,13 @@ pub(crate) struct ForkPoint {
 /// message as it shows it now, including later edits, compactions and so on. For a message that a rewind removed, the
 /// state right before the rewind counts.
 pub(crate) fn fork_behind(reader: &mut Reader<'_>, ancestry: &Ancestry, marks: &[Mark], id: &str) -> Result<ForkPoint> {
-    let located = locate(reader, ancestry, marks, id)?.sealed()?;
+    let located = locate(reader, ancestry, &Marks::new(marks.to_vec()), id)?.sealed()?;
     let Located { message, mut position } = located;
     let sealed = message.sealed_revision.unwrap_or(message.revision);
     let mut now = ancestry.revision;
     while let Some(rewind) = position.left_by {
         now = rewind - 1;
-        position = layouts::position(marks, now, message.revision);
+        position = Marks::at(marks, now).position(message.revision);
     }
     if sealed > now {
         return Err(Error::BoundaryInvalid("the message was sealed only after a rewind had left it out"));
@@ -124,7 +124,7 @@ impl Store {
     pub async fn message_position(&self, session: SessionKey, id: &str) -> Result<MessagePosition> {
         self.reading(|reader| {
             let ancestry = ancestry::by_key(reader, session.0)?;
-            let marks = marks::all(reader, &ancestry)?;
+            let marks = Marks::new(marks::all(reader, &ancestry)?);
             let located = locate(reader, &ancestry, &marks, id)?.in_conversation()?;
             let layouts::Position { first, last, shown, .. } = located.position;
             let is_itself = shown == located.message.revision;

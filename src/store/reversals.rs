@@ -11,8 +11,8 @@ use super::tx::{Requester, Tx};
 use crate::model::Revision;
 use crate::model::event::{EventBody, Rewrite};
 use crate::model::ids::CompactionId;
-use crate::model::layouts::{self, Redo, Reversal};
-use crate::model::mark::{Mark, MarkBody};
+use crate::model::layouts::{Redo, Reversal};
+use crate::model::mark::MarkBody;
 
 /// The change of a mark.
 enum Change {
@@ -21,15 +21,15 @@ enum Change {
 }
 
 /// Undoes the newest active change.
-pub(super) fn undo(tx: &mut Tx<'_>, ancestry: &Ancestry, caller: &Requester, marks: &mut Vec<Mark>) -> Result<()> {
-    let reversal = layouts::newest_change(marks, ancestry.revision).ok_or(Error::NothingToUndo)?;
-    let (body, compaction) = match change(tx, ancestry, marks, reversal.change)? {
+pub(super) fn undo(tx: &mut Tx<'_>, ancestry: &Ancestry, caller: &Requester) -> Result<()> {
+    let reversal = marks::of(tx, ancestry.key)?.newest_change().ok_or(Error::NothingToUndo)?;
+    let (body, compaction) = match change(tx, ancestry, reversal.change)? {
         Change::Compaction(compaction) => (EventBody::CompactionUndone { compaction }, Some(compaction)),
         Change::Rewrite(rewrite) => (EventBody::RewriteUndone(rewrite), None),
     };
     // Before the event of the undo, which the receipt names.
     claiming::end_for_undo(tx, ancestry.key, caller)?;
-    let at = reverse(tx, ancestry, caller, marks, reversal, &body)?;
+    let at = reverse(tx, ancestry, caller, reversal, &body)?;
     if let Some(compaction) = compaction {
         jobs::undone(tx, ancestry.key, compaction, Some(at))?;
     }
@@ -39,27 +39,24 @@ pub(super) fn undo(tx: &mut Tx<'_>, ancestry: &Ancestry, caller: &Requester, mar
 }
 
 /// Redoes the change that was undone last.
-pub(super) fn redo(tx: &mut Tx<'_>, ancestry: &Ancestry, caller: &Requester, marks: &mut Vec<Mark>) -> Result<()> {
-    let reversal = match layouts::newest_undone(marks, ancestry.revision) {
+pub(super) fn redo(tx: &mut Tx<'_>, ancestry: &Ancestry, caller: &Requester) -> Result<()> {
+    let reversal = match marks::of(tx, ancestry.key)?.newest_undone() {
         Redo::Possible(reversal) => reversal,
         Redo::Overtaken(by) => return Err(Error::RedoOvertaken(by)),
         Redo::Nothing => return Err(Error::NothingToRedo),
     };
-    let (body, compaction) = match change(tx, ancestry, marks, reversal.change)? {
+    let (body, compaction) = match change(tx, ancestry, reversal.change)? {
         Change::Compaction(compaction) => (EventBody::CompactionRedone { compaction }, Some(compaction)),
         Change::Rewrite(rewrite) => (EventBody::RewriteRedone(rewrite), None),
     };
     // Before the event of the redo, which the receipt names.
-    let mut after = marks.clone();
-    let revision = tx.next_revision(ancestry.key)?;
-    after.push(Mark { revision, body: MarkBody::Undone { mark: reversal.target } });
-    claiming::recheck(tx, ancestry.key, caller, &after)?;
-    let at = reverse(tx, ancestry, caller, marks, reversal, &body)?;
+    claiming::recheck(tx, ancestry.key, caller, Some(MarkBody::Undone { mark: reversal.target }))?;
+    reverse(tx, ancestry, caller, reversal, &body)?;
     if let Some(compaction) = compaction {
         jobs::undone(tx, ancestry.key, compaction, None)?;
     }
     // If no change is undone any more, the hold ends.
-    let is_last = layouts::newest_undone(marks, at) == Redo::Nothing;
+    let is_last = marks::of(tx, ancestry.key)?.newest_undone() == Redo::Nothing;
     let head = tx.loaded(ancestry.key)?;
     if is_last {
         head.undo_revision = None;
@@ -72,26 +69,26 @@ fn reverse(
     tx: &mut Tx<'_>,
     ancestry: &Ancestry,
     caller: &Requester,
-    marks: &mut Vec<Mark>,
     reversal: Reversal,
     body: &EventBody,
 ) -> Result<Revision> {
     let mut digest = Digest::default();
-    marks::write(tx, &mut digest, ancestry.key, marks, MarkBody::Undone { mark: reversal.target })?;
+    marks::write(tx, &mut digest, ancestry.key, MarkBody::Undone { mark: reversal.target })?;
     let at = tx.event(ancestry.key, caller, body, &digest)?;
     marks::changed(tx, ancestry.key, at)?;
     Ok(at)
 }
 
 /// The change that the mark at a revision made.
-fn change(tx: &mut Tx<'_>, ancestry: &Ancestry, marks: &[Mark], mark: Revision) -> Result<Change> {
-    let found = marks.iter().find(|other| other.revision == mark);
+fn change(tx: &mut Tx<'_>, ancestry: &Ancestry, mark: Revision) -> Result<Change> {
+    let mut reader = Reader::new(tx.conn);
+    let found = marks::of(tx, ancestry.key)?.get(mark);
     let found = found.ok_or_else(|| Error::corrupt("mark", format_args!("there is no mark at {mark}")))?;
     Ok(match &found.body {
         MarkBody::Compacted(compacted) => Change::Compaction(compacted.compaction),
         MarkBody::Pruned { compaction, .. } => Change::Compaction(*compaction),
         MarkBody::Edited { target, .. } => {
-            let edited = messages::id_at(&mut Reader::new(tx.conn), ancestry, *target)?;
+            let edited = messages::id_at(&mut reader, ancestry, *target)?;
             Change::Rewrite(Rewrite { mark, edited: Some(edited) })
         }
         MarkBody::Rewound { .. } | MarkBody::Pinned { .. } | MarkBody::Undone { .. } => {

@@ -7,7 +7,7 @@ use super::claiming;
 use super::codec;
 use super::error::{Error, Result};
 use super::head::{Receipt, SessionKey};
-use super::marks::{all, ancestry_of, changed, write};
+use super::marks::{self, ancestry_of, changed, write};
 use super::messages;
 use super::pairing::{self, NamedCalls, names_calls};
 use super::position::{self, Located};
@@ -19,8 +19,7 @@ use crate::limits;
 use crate::model::Revision;
 use crate::model::event::EventBody;
 use crate::model::ids::MessageId;
-use crate::model::layouts;
-use crate::model::mark::{Mark, MarkBody};
+use crate::model::mark::MarkBody;
 use crate::model::message::{Finish, Message, MessageKind, Role};
 use crate::model::part::{NewPart, PartBody};
 use crate::model::usage::Usage;
@@ -72,23 +71,23 @@ impl Rewrite {
             return Ok(receipt);
         }
         let ancestry = ancestry_of(tx, key)?;
-        let mut marks = all(&mut Reader::new(tx.conn), &ancestry)?;
         let caller = &self.caller;
         let ids = match self.change {
-            Change::Rewind { message, summary } => rewind(tx, &ancestry, caller, &mut marks, message, summary)?,
-            Change::Edit { message, parts } => edit(tx, &ancestry, caller, &mut marks, &message, parts)?,
-            Change::Pin { message } => pin(tx, &ancestry, caller, &mut marks, &message)?,
-            Change::Unpin { message } => unpin(tx, &ancestry, caller, &mut marks, &message)?,
-            Change::Undo => reversals::undo(tx, &ancestry, caller, &mut marks).map(|()| Ids::new())?,
-            Change::Redo => reversals::redo(tx, &ancestry, caller, &mut marks).map(|()| Ids::new())?,
+            Change::Rewind { message, summary } => rewind(tx, &ancestry, caller, message, summary)?,
+            Change::Edit { message, parts } => edit(tx, &ancestry, caller, &message, parts)?,
+            Change::Pin { message } => pin(tx, &ancestry, caller, &message)?,
+            Change::Unpin { message } => unpin(tx, &ancestry, caller, &message)?,
+            Change::Undo => reversals::undo(tx, &ancestry, caller).map(|()| Ids::new())?,
+            Change::Redo => reversals::redo(tx, &ancestry, caller).map(|()| Ids::new())?,
         };
-        claiming::recheck(tx, key, caller, &marks)?;
+        claiming::recheck(tx, key, caller, None)?;
         tx.end_mutation(key, &self.caller, Receipt { ids, ..Receipt::default() })
     }
 }
 
-fn sealed(tx: &mut Tx<'_>, ancestry: &Ancestry, marks: &[Mark], id: &str) -> Result<Located> {
-    position::locate(&mut Reader::new(tx.conn), ancestry, marks, id)?.sealed()
+fn sealed(tx: &mut Tx<'_>, ancestry: &Ancestry, id: &str) -> Result<Located> {
+    let mut reader = Reader::new(tx.conn);
+    position::locate(&mut reader, ancestry, marks::of(tx, ancestry.key)?, id)?.sealed()
 }
 
 /// The ids that a rewrite made or found.
@@ -98,18 +97,17 @@ fn rewind(
     tx: &mut Tx<'_>,
     ancestry: &Ancestry,
     caller: &Requester,
-    marks: &mut Vec<Mark>,
     message: Option<String>,
     summary: Option<BranchSummary>,
 ) -> Result<Ids> {
     let after = match message {
-        Some(id) => sealed(tx, ancestry, marks, &id)?.in_conversation()?.position.last,
+        Some(id) => sealed(tx, ancestry, &id)?.in_conversation()?.position.last,
         None => 0,
     };
     let body = MarkBody::Rewound { after, has_summary: summary.is_some(), of_fork: false };
     let mut digest = Digest::default();
     pairing::reopen(tx, ancestry, after)?;
-    write(tx, &mut digest, ancestry.key, marks, body)?;
+    write(tx, &mut digest, ancestry.key, body)?;
     let at = tx.event(ancestry.key, caller, &EventBody::SessionRewound { after }, &digest)?;
     let Some(BranchSummary { id, text, summarizer, usage }) = summary else {
         changed(tx, ancestry.key, at)?;
@@ -130,18 +128,17 @@ fn edit(
     tx: &mut Tx<'_>,
     ancestry: &Ancestry,
     caller: &Requester,
-    marks: &mut Vec<Mark>,
     message: &str,
     parts: Vec<(NewPart, PartInput)>,
 ) -> Result<Ids> {
-    let located = sealed(tx, ancestry, marks, message)?;
+    let located = sealed(tx, ancestry, message)?;
     if !matches!(located.message.kind, MessageKind::Normal | MessageKind::Edit | MessageKind::Replay) {
         return Err(Error::BoundaryInvalid("only messages of the conversation can be edited"));
     }
     // An edit of an edit or of a replay targets the original, so that the newest always applies.
     let target = located.position.first;
     if parts.is_empty() {
-        return leave_out(tx, ancestry, caller, marks, target, located.message.id);
+        return leave_out(tx, ancestry, caller, target, located.message.id);
     }
     let original = original(tx, ancestry, &located)?;
     let parts = settled(tx, ancestry, &original, &located.message, parts)?;
@@ -159,7 +156,7 @@ fn edit(
     };
     let (id, replacement) = tx.message(ancestry.key, caller, input)?;
     let mut digest = Digest::default();
-    write(tx, &mut digest, ancestry.key, marks, MarkBody::Edited { target, replacement: Some(replacement) })?;
+    write(tx, &mut digest, ancestry.key, MarkBody::Edited { target, replacement: Some(replacement) })?;
     let body = EventBody::MessageEdited { message: located.message.id, replacement: Some(MessageId(id)) };
     let at = tx.event(ancestry.key, caller, &body, &digest)?;
     changed(tx, ancestry.key, at)?;
@@ -205,45 +202,39 @@ fn leave_out(
     tx: &mut Tx<'_>,
     ancestry: &Ancestry,
     caller: &Requester,
-    marks: &mut Vec<Mark>,
     target: Revision,
     message: MessageId,
 ) -> Result<Ids> {
     let mut digest = Digest::default();
-    write(tx, &mut digest, ancestry.key, marks, MarkBody::Edited { target, replacement: None })?;
+    write(tx, &mut digest, ancestry.key, MarkBody::Edited { target, replacement: None })?;
     let at = tx.event(ancestry.key, caller, &EventBody::MessageEdited { message, replacement: None }, &digest)?;
     changed(tx, ancestry.key, at)?;
     Ok(Ids::new())
 }
 
-fn pin(tx: &mut Tx<'_>, ancestry: &Ancestry, caller: &Requester, marks: &mut Vec<Mark>, message: &str) -> Result<Ids> {
-    let located = sealed(tx, ancestry, marks, message)?;
+fn pin(tx: &mut Tx<'_>, ancestry: &Ancestry, caller: &Requester, message: &str) -> Result<Ids> {
+    let located = sealed(tx, ancestry, message)?;
     if matches!(located.message.kind, MessageKind::Summary | MessageKind::Marker) {
         return Err(Error::BoundaryInvalid("a summary stands only as long as what it stands for does"));
     }
     let target = located.position.first;
-    if layouts::pin(marks, ancestry.revision, target).is_some() {
+    if marks::of(tx, ancestry.key)?.pin(target).is_some() {
         return Ok(Vec::new());
     }
     let mut digest = Digest::default();
     let body = MarkBody::Pinned { target };
-    write(tx, &mut digest, ancestry.key, marks, body)?;
+    write(tx, &mut digest, ancestry.key, body)?;
     let at = tx.event(ancestry.key, caller, &EventBody::MessagePinned { message: located.message.id }, &digest)?;
     changed(tx, ancestry.key, at)?;
     Ok(Vec::new())
 }
 
-fn unpin(
-    tx: &mut Tx<'_>,
-    ancestry: &Ancestry,
-    caller: &Requester,
-    marks: &mut Vec<Mark>,
-    message: &str,
-) -> Result<Ids> {
-    let located = sealed(tx, ancestry, marks, message)?;
-    let Some(mark) = layouts::pin(marks, ancestry.revision, located.position.first) else { return Ok(Vec::new()) };
+fn unpin(tx: &mut Tx<'_>, ancestry: &Ancestry, caller: &Requester, message: &str) -> Result<Ids> {
+    let located = sealed(tx, ancestry, message)?;
+    let pin = marks::of(tx, ancestry.key)?.pin(located.position.first);
+    let Some(mark) = pin else { return Ok(Vec::new()) };
     let mut digest = Digest::default();
-    write(tx, &mut digest, ancestry.key, marks, MarkBody::Undone { mark })?;
+    write(tx, &mut digest, ancestry.key, MarkBody::Undone { mark })?;
     let at = tx.event(ancestry.key, caller, &EventBody::MessageUnpinned { message: located.message.id }, &digest)?;
     changed(tx, ancestry.key, at)?;
     Ok(Vec::new())

@@ -7,6 +7,7 @@ use super::codec::{self, EncodedBlob, EncodedPart, Number as _, StoredPart};
 use super::counts::{self, Counted};
 use super::error::{Error, Result};
 use super::head::{Head, OpenMessage, Receipt};
+use super::mark_cache::MarkCache;
 use super::open_messages;
 use super::recent::{Changes, Newest};
 use super::ring::EventRow;
@@ -188,6 +189,7 @@ pub(crate) type Heads = HashMap<i64, Head>;
 pub(crate) struct Tx<'a> {
     pub(crate) conn: &'a Connection,
     pub(crate) heads: &'a mut Heads,
+    pub(super) marks: &'a mut MarkCache,
     pub(crate) counters: Counters,
     /// The claims that workers hold, as they will be after the commit.
     pub(super) claims: Claims,
@@ -211,7 +213,7 @@ impl<'a> Tx<'a> {
     /// Starts gathering, within a transaction that the caller has begun and will commit.
     pub(crate) fn new(
         conn: &'a Connection,
-        heads: &'a mut Heads,
+        (heads, marks): (&'a mut Heads, &'a mut MarkCache),
         counters: Counters,
         claims: Claims,
         now: Timestamp,
@@ -219,6 +221,7 @@ impl<'a> Tx<'a> {
         Self {
             conn,
             heads,
+            marks,
             counters,
             claims,
             interrupted: Vec::new(),

@@ -12,6 +12,7 @@ use super::error::{Error, Result};
 use super::figures::{QueuedMutation, WriterMeter};
 use super::files;
 use super::health::Health;
+use super::mark_cache::MarkCache;
 use super::open_messages;
 use super::recent::Recent;
 use super::ring::Ring;
@@ -216,6 +217,7 @@ pub(crate) struct Writer {
     /// The number of clock leaps after which open messages have got their full timeout again.
     leaps: u64,
     heads: Heads,
+    marks: MarkCache,
     counters: Counters,
     claims: Claims,
     queue: mpsc::Receiver<Queued>,
@@ -275,6 +277,7 @@ impl Writer {
             leaps: clock.leaps(),
             clock,
             heads: Heads::new(),
+            marks: MarkCache::default(),
             counters,
             claims: Claims::default(),
             queue,
@@ -317,6 +320,7 @@ impl Writer {
             if self.heads.len() > limits::HEADS_MAX {
                 self.heads.clear();
             }
+            self.marks.trim();
             checkpoints.run(&self.conn, &self.health);
         }
         self.close();
@@ -390,8 +394,7 @@ impl Writer {
         // Content in files that can no longer be found is lost after a restart.
         self.check_files();
         if self.health.writes().is_final() {
-            self.heads.clear();
-            self.recent.forget();
+            self.forget();
             return Err(Error::Uncertain);
         }
         // A scheduler's decision may still fit on a disk where a message does not, so it proves nothing.
@@ -430,12 +433,18 @@ impl Writer {
         }
     }
 
+    /// Drops what is kept in memory of sessions: it may be newer than the database.
+    fn forget(&mut self) {
+        self.heads.clear();
+        self.marks.clear();
+        self.recent.forget();
+    }
+
     /// Rolls back, and returns the error that describes the state of the transaction. SQLite rolls back cleanly if a
     /// disk is full or takes no writes: the next commit overwrites the written part of the log. After a failed sync the
     /// log may contain the commit, and the result of a later sync proves nothing about it.
     fn roll_back(&mut self, error: Error, was_committing: bool) -> Error {
-        self.heads.clear();
-        self.recent.forget();
+        self.forget();
         if let Err(error) = self.conn.execute_batch("rollback") {
             tracing::debug!(%error, "nothing to roll back");
         }
@@ -463,7 +472,8 @@ impl Writer {
     /// If clients could not write for a while, `could_write` is false and open messages get their full timeout again.
     fn apply_all(&mut self, batch: &mut [Envelope], now: Timestamp, could_write: bool) -> Result<Finished> {
         sqlite::query(BEGIN).execute(&self.conn)?;
-        let mut tx = Tx::new(&self.conn, &mut self.heads, self.counters.clone(), self.claims.clone(), now);
+        let kept = (&mut self.heads, &mut self.marks);
+        let mut tx = Tx::new(&self.conn, kept, self.counters.clone(), self.claims.clone(), now);
         if !could_write {
             open_messages::restart(tx.conn, now)?;
         }

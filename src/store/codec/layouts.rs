@@ -7,7 +7,7 @@ use super::columns::{
 use crate::model::Revision;
 use crate::model::compaction::RevisionRange;
 use crate::model::ids::CompactionId;
-use crate::model::layout::{Covered, Layout, OmitReason, Omitted, Placement, Span};
+use crate::model::layout::{Covered, Layout, LayoutChange, OmitReason, Omitted, Placement, Span, Splice};
 use crate::store::error::{Error, Result};
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -60,7 +60,7 @@ struct DiskWhole {
 
 /// A change of a list: `inserted` replaces `removed` items from `start` on.
 macro_rules! splice {
-    ($name:ident, $item:ty, $kind:tt) => {
+    ($name:ident, $item:ty, $kind:tt, $to_disk:path: $domain:ty) => {
         #[derive(Clone, PartialEq, prost::Message)]
         struct $name {
             #[prost(uint64, tag = "1")]
@@ -71,18 +71,14 @@ macro_rules! splice {
             inserted: Vec<$item>,
         }
 
-        impl $name {
-            /// The difference between two lists; none if they are equal.
-            fn between(before: &[$item], after: &[$item]) -> Option<Self> {
-                let start = before.iter().zip(after).take_while(|(before, after)| before == after).count();
-                let (before, after) = (&before[start..], &after[start..]);
-                let behind = before.iter().rev().zip(after.iter().rev()).take_while(|(before, after)| before == after);
-                let behind = behind.count();
-                let (removed, inserted) = (before.len() - behind, after[..after.len() - behind].to_vec());
-                let is_change = removed > 0 || !inserted.is_empty();
-                is_change.then_some(Self { start: start as u64, removed: removed as u64, inserted })
+        impl From<&Splice<$domain>> for $name {
+            fn from(Splice { start, removed, inserted }: &Splice<$domain>) -> Self {
+                let inserted = inserted.iter().map($to_disk).collect();
+                Self { start: *start as u64, removed: *removed as u64, inserted }
             }
+        }
 
+        impl $name {
             fn apply(self, list: &mut Vec<$item>) -> Result<()> {
                 let start = usize::try_from(self.start).unwrap_or(usize::MAX);
                 let end = start.saturating_add(usize::try_from(self.removed).unwrap_or(usize::MAX));
@@ -96,9 +92,9 @@ macro_rules! splice {
     };
 }
 
-splice!(SpanSplice, DiskSpan, message);
-splice!(OmittedSplice, DiskOmitted, message);
-splice!(RevisionSplice, i64, int64);
+splice!(SpanSplice, DiskSpan, message, disk_span: Span);
+splice!(OmittedSplice, DiskOmitted, message, disk_omitted: Omitted);
+splice!(RevisionSplice, i64, int64, i64::clone: i64);
 
 /// The new messages covered by the active summary, if they changed; none without a summary.
 #[derive(Clone, PartialEq, prost::Message)]
@@ -112,16 +108,17 @@ struct DiskDifference {
     /// The revision of the whole layout that it is based on.
     #[prost(int64, tag = "1")]
     whole_revision: i64,
-    #[prost(message, optional, tag = "2")]
-    spans: Option<SpanSplice>,
+    /// The splices of a list apply one after the other.
+    #[prost(message, repeated, tag = "2")]
+    spans: Vec<SpanSplice>,
     #[prost(message, optional, tag = "3")]
     covered: Option<CoveredChange>,
-    #[prost(message, optional, tag = "4")]
-    omitted: Option<OmittedSplice>,
-    #[prost(message, optional, tag = "5")]
-    pinned: Option<RevisionSplice>,
-    #[prost(message, optional, tag = "6")]
-    undone_prunes: Option<RevisionSplice>,
+    #[prost(message, repeated, tag = "4")]
+    omitted: Vec<OmittedSplice>,
+    #[prost(message, repeated, tag = "5")]
+    pinned: Vec<RevisionSplice>,
+    #[prost(message, repeated, tag = "6")]
+    undone_prunes: Vec<RevisionSplice>,
 }
 
 /// Exactly one of the two is set.
@@ -147,6 +144,23 @@ fn disk_span(span: &Span) -> DiskSpan {
     }
 }
 
+fn disk_covered(covered: &Covered) -> DiskCovered {
+    DiskCovered {
+        compaction: id_bytes(covered.compaction.0),
+        mark: covered.mark,
+        summary: covered.summary,
+        ranges: ranges_to_disk(&covered.ranges),
+    }
+}
+
+fn disk_omitted(omitted: &Omitted) -> DiskOmitted {
+    DiskOmitted {
+        range: Some(DiskRange { first: omitted.range.first, last: omitted.range.last }),
+        mark: omitted.mark,
+        reason: omitted.reason.number(),
+    }
+}
+
 fn span(span: DiskSpan) -> Result<Span> {
     let placed = |placement| Span::Placed { revision: span.first, placement };
     Ok(match span.kind {
@@ -169,21 +183,10 @@ fn omitted(disk: DiskOmitted) -> Result<Omitted> {
 
 impl From<&Layout> for DiskWhole {
     fn from(layout: &Layout) -> Self {
-        let covered = |covered: &Covered| DiskCovered {
-            compaction: id_bytes(covered.compaction.0),
-            mark: covered.mark,
-            summary: covered.summary,
-            ranges: ranges_to_disk(&covered.ranges),
-        };
-        let omitted = |omitted: &Omitted| DiskOmitted {
-            range: Some(DiskRange { first: omitted.range.first, last: omitted.range.last }),
-            mark: omitted.mark,
-            reason: omitted.reason.number(),
-        };
         Self {
             spans: layout.spans.iter().map(disk_span).collect(),
-            covered: layout.covered.as_ref().map(covered),
-            omitted: layout.omitted.iter().map(omitted).collect(),
+            covered: layout.covered.as_ref().map(disk_covered),
+            omitted: layout.omitted.iter().map(disk_omitted).collect(),
             pinned: layout.pinned.clone(),
             undone_prunes: layout.undone_prunes.clone(),
         }
@@ -212,10 +215,10 @@ impl TryFrom<DiskWhole> for Layout {
 impl DiskDifference {
     fn apply(self, whole: &mut DiskWhole) -> Result<()> {
         let Self { whole_revision: _, spans, covered, omitted, pinned, undone_prunes } = self;
-        spans.map_or(Ok(()), |splice| splice.apply(&mut whole.spans))?;
-        omitted.map_or(Ok(()), |splice| splice.apply(&mut whole.omitted))?;
-        pinned.map_or(Ok(()), |splice| splice.apply(&mut whole.pinned))?;
-        undone_prunes.map_or(Ok(()), |splice| splice.apply(&mut whole.undone_prunes))?;
+        spans.into_iter().try_for_each(|splice| splice.apply(&mut whole.spans))?;
+        omitted.into_iter().try_for_each(|splice| splice.apply(&mut whole.omitted))?;
+        pinned.into_iter().try_for_each(|splice| splice.apply(&mut whole.pinned))?;
+        undone_prunes.into_iter().try_for_each(|splice| splice.apply(&mut whole.undone_prunes))?;
         if let Some(CoveredChange { covered }) = covered {
             whole.covered = covered;
         }
@@ -228,20 +231,20 @@ pub(crate) fn encode_layout(layout: &Layout) -> Vec<u8> {
     encode(&DiskLayout { whole: Some(layout.into()), difference: None })
 }
 
-/// The bytes of `layout.body` for the difference between two layouts. `before` is the layout of the previous row;
-/// `whole_revision` is the revision of the newest row with a whole layout.
-pub(crate) fn encode_layout_difference(before: &Layout, after: &Layout, whole_revision: Revision) -> Vec<u8> {
-    let (before, after) = (DiskWhole::from(before), DiskWhole::from(after));
-    let covered = (before.covered != after.covered).then_some(CoveredChange { covered: after.covered });
+/// The bytes of `layout.body` for the change of the layout of the previous row. `whole_revision` is the revision of the
+/// newest row with a whole layout.
+pub(crate) fn encode_layout_change(change: &LayoutChange, whole_revision: Revision) -> Vec<u8> {
+    let LayoutChange { spans, covered, omitted, pinned, undone_prunes } = change;
+    let covered = covered.as_ref().map(|covered| CoveredChange { covered: covered.as_ref().map(disk_covered) });
     encode(&DiskLayout {
         whole: None,
         difference: Some(DiskDifference {
             whole_revision,
-            spans: SpanSplice::between(&before.spans, &after.spans),
+            spans: spans.iter().map(SpanSplice::from).collect(),
             covered,
-            omitted: OmittedSplice::between(&before.omitted, &after.omitted),
-            pinned: RevisionSplice::between(&before.pinned, &after.pinned),
-            undone_prunes: RevisionSplice::between(&before.undone_prunes, &after.undone_prunes),
+            omitted: omitted.iter().map(OmittedSplice::from).collect(),
+            pinned: pinned.iter().map(RevisionSplice::from).collect(),
+            undone_prunes: undone_prunes.iter().map(RevisionSplice::from).collect(),
         }),
     })
 }
@@ -307,7 +310,7 @@ mod tests {
         #[test]
         fn differences_give_the_layout_that_they_were_made_of(all in prop::collection::vec(layouts(), 1..6)) {
             let mut rows = vec![encode_layout(&all[0])];
-            rows.extend(all.windows(2).map(|pair| encode_layout_difference(&pair[0], &pair[1], 7)));
+            rows.extend(all.windows(2).map(|pair| encode_layout_change(&LayoutChange::between(&pair[0], &pair[1]), 7)));
             let read = decode_layout(rows.iter().map(Vec::as_slice)).expect("they are whole");
             prop_assert_eq!(&read, all.last().expect("at least one"));
             prop_assert_eq!(layout_base(&rows[0]).expect("a whole layout"), None);
@@ -325,7 +328,7 @@ mod tests {
             pinned: (0..count).collect(),
             ..Layout::everything()
         };
-        let cost = |count| encode_layout_difference(&layout(count), &layout(count + 1), 1).len();
+        let cost = |count| encode_layout_change(&LayoutChange::between(&layout(count), &layout(count + 1)), 1).len();
         assert!(cost(10_000) <= cost(10) + 16, "{} bytes", cost(10_000));
     }
 
@@ -333,7 +336,7 @@ mod tests {
     fn a_difference_to_another_layout_is_refused() {
         let long = Layout { pinned: (0..100).collect(), ..Layout::everything() };
         let short = Layout { pinned: Vec::new(), ..Layout::everything() };
-        let rows = [encode_layout(&short), encode_layout_difference(&long, &short, 1)];
+        let rows = [encode_layout(&short), encode_layout_change(&LayoutChange::between(&long, &short), 1)];
         assert!(decode_layout(rows.iter().map(Vec::as_slice)).is_err());
     }
 }

@@ -9,7 +9,7 @@ mod parts;
 
 pub(crate) use columns::*;
 pub(crate) use events::{decode_event, encode_event};
-pub(crate) use layouts::{decode_layout, encode_layout, encode_layout_difference, layout_base};
+pub(crate) use layouts::{decode_layout, encode_layout, encode_layout_change, layout_base};
 pub(crate) use marks::{decode_mark, decode_truncation, encode_mark, encode_truncation, mark_kind};
 pub(crate) use messages::{MessageHead, decode_finish, decode_message_head, encode_finish};
 pub(crate) use parts::{

@@ -20,7 +20,7 @@ use crate::model::compaction::{
     Compaction, CompactionKind, CompactionRequest, Failure, FailureReason, Level, Outcome, Trigger,
 };
 use crate::model::ids::{CompactionId, MessageId};
-use crate::model::layouts;
+use crate::model::layouts::Marks;
 use crate::model::mark::{Mark, MarkBody};
 use crate::model::message::{FinishReason, Message, MessageKind, Role};
 use crate::model::part::PartBody;
@@ -394,7 +394,7 @@ impl Session<'_> {
         let mut marks = self.stored.marks.clone();
         let mut at = self.stored.revision;
         for earlier in burst.iter().rev().skip(1) {
-            let mark = layouts::newest_change(&marks, at).expect("a compaction to take back").target;
+            let mark = Marks::at(&marks, at).newest_change().expect("a compaction to take back").target;
             at += 1;
             marks.push(Mark { revision: at, body: MarkBody::Undone { mark } });
             assert_eq!(self.stored.snapshot(&marks, at).view, earlier.view, "the view as it was before");
@@ -410,7 +410,7 @@ impl Session<'_> {
 
     /// Checks that the view without any compaction is the history.
     fn undo_everything(&mut self) {
-        while let Some(found) = layouts::newest_change(&self.stored.marks, self.stored.revision) {
+        while let Some(found) = Marks::at(&self.stored.marks, self.stored.revision).newest_change() {
             self.stored.mark(MarkBody::Undone { mark: found.target });
         }
         let whole = self.stored.snapshot(&[], self.stored.revision);

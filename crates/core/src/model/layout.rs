@@ -116,3 +116,65 @@ impl Layout {
         Self { spans: vec![Span::default()], ..Self::default() }
     }
 }
+
+/// A change of a list: `inserted` replaces `removed` items from `start` on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Splice<T> {
+    /// Index of the first item that changes.
+    pub start: usize,
+    /// The number of items that go.
+    pub removed: usize,
+    /// The items that come.
+    pub inserted: Vec<T>,
+}
+
+impl<T: Clone + PartialEq> Splice<T> {
+    /// The difference between two lists; none if they are equal.
+    pub fn between(before: &[T], after: &[T]) -> Option<Self> {
+        let start = before.iter().zip(after).take_while(|(before, after)| before == after).count();
+        let (before, after) = (&before[start..], &after[start..]);
+        let behind = before.iter().rev().zip(after.iter().rev()).take_while(|(before, after)| before == after);
+        let behind = behind.count();
+        let (removed, inserted) = (before.len() - behind, after[..after.len() - behind].to_vec());
+        let is_change = removed > 0 || !inserted.is_empty();
+        is_change.then_some(Self { start, removed, inserted })
+    }
+
+    /// Changes a list that has all removed items.
+    pub fn apply(&self, list: &mut Vec<T>) {
+        list.splice(self.start..self.start + self.removed, self.inserted.iter().cloned());
+    }
+}
+
+/// The difference between two layouts. The splices of a list apply one after the other.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct LayoutChange {
+    /// Changes of the spans.
+    pub spans: Vec<Splice<Span>>,
+    /// The new messages under a summary, if they changed; none without a summary.
+    pub covered: Option<Option<Covered>>,
+    /// Changes of the omissions.
+    pub omitted: Vec<Splice<Omitted>>,
+    /// Changes of the pinned messages.
+    pub pinned: Vec<Splice<Revision>>,
+    /// Changes of the undone prunes.
+    pub undone_prunes: Vec<Splice<Revision>>,
+}
+
+impl LayoutChange {
+    /// The difference between two layouts, found by comparing all of both.
+    pub fn between(before: &Layout, after: &Layout) -> Self {
+        Self {
+            spans: Splice::between(&before.spans, &after.spans).into_iter().collect(),
+            covered: (before.covered != after.covered).then(|| after.covered.clone()),
+            omitted: Splice::between(&before.omitted, &after.omitted).into_iter().collect(),
+            pinned: Splice::between(&before.pinned, &after.pinned).into_iter().collect(),
+            undone_prunes: Splice::between(&before.undone_prunes, &after.undone_prunes).into_iter().collect(),
+        }
+    }
+
+    /// True if both layouts are the same.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}

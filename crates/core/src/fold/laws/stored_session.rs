@@ -9,7 +9,7 @@ use crate::model::Revision;
 use crate::model::changes::{self, Changes, Row};
 use crate::model::ids::{CompactionId, MessageId, PartId, SessionId};
 use crate::model::layout::{Layout, Placement, Span};
-use crate::model::layouts;
+use crate::model::layouts::{self, Marks};
 use crate::model::mark::{Mark, MarkBody};
 use crate::model::message::{Finish, FinishReason, GivenView, Message, MessageKind, Role};
 use crate::model::part::{Answers, Media, MediaSource, Opaque, Part, PartBody, ResultStatus, ToolCall, ToolResult};
@@ -395,7 +395,7 @@ impl StoredSession {
                 self.mark(MarkBody::Pinned { target });
             }
             Step::Undo => {
-                let Some(found) = layouts::newest_change(&self.marks, self.revision) else { return false };
+                let Some(found) = Marks::at(&self.marks, self.revision).newest_change() else { return false };
                 self.mark(MarkBody::Undone { mark: found.target });
                 return false;
             }
@@ -508,7 +508,8 @@ impl StoredSession {
         let compaction = CompactionId(self.id());
         if let Some(summary) = &changes.summary {
             let (covered, tail_start) = (&summary.covered, summary.tail_start);
-            assert!(layouts::still_applies(&self.marks, snapshot.at, covered, tail_start, self.revision));
+            let marks = Marks::at(&self.marks, self.revision);
+            assert!(marks.still_applies(snapshot.at, covered, tail_start));
         }
         for row in changes::rows(self.revision + 1, snapshot.at, compaction, changes) {
             match row {

@@ -1,8 +1,7 @@
 //! The position in the conversation of a message that an id names.
 
-use super::state::State;
+use super::marks::Marks;
 use crate::model::Revision;
-use crate::model::mark::{Mark, MarkBody};
 
 /// The position of a message, by any of its ids.
 ///
@@ -21,36 +20,19 @@ pub struct Position {
     pub left_by: Option<Revision>,
 }
 
-/// The position, as of revision `at`, of the message that came at `revision`. `marks` are ascending by revision.
-pub fn position(marks: &[Mark], at: Revision, revision: Revision) -> Position {
-    let state = State::at(marks, at);
-    let summary = state.marks.iter().find_map(|mark| match &mark.body {
-        MarkBody::Compacted(mark) if mark.summary == revision || mark.marker == Some(revision) => Some(mark),
-        MarkBody::Compacted(_)
-        | MarkBody::Pruned { .. }
-        | MarkBody::Rewound { .. }
-        | MarkBody::Edited { .. }
-        | MarkBody::Pinned { .. }
-        | MarkBody::Undone { .. } => None,
-    });
-    if let Some(summary) = summary {
-        return Position { first: 0, last: summary.tail_start - 1, shown: revision, left_by: None };
+impl Marks {
+    /// The position of the message that came at a revision.
+    pub fn position(&self, revision: Revision) -> Position {
+        if let Some(tail_start) = self.state.tail_behind(revision) {
+            return Position { first: 0, last: tail_start - 1, shown: revision, left_by: None };
+        }
+        let position = self.state.position(revision);
+        let shown = self.state.shown_at(position).unwrap_or(position);
+        Position { first: position, last: position, shown, left_by: self.state.rewound_by(position) }
     }
-    let position = state.position(revision);
-    let shown = state.edits.get(&position).and_then(|edit| edit.replacement).unwrap_or(position);
-    Position { first: position, last: position, shown, left_by: state.rewound_by(position) }
-}
 
-/// The mark that pins the message at a position, if one is active at revision `at`.
-pub fn pin(marks: &[Mark], at: Revision, position: Revision) -> Option<Revision> {
-    let state = State::at(marks, at);
-    let pins = |mark: &&&Mark| matches!(mark.body, MarkBody::Pinned { target } if state.position(target) == position);
-    state.active.iter().rev().find(pins).map(|mark| mark.revision)
-}
-
-impl State<'_> {
-    /// The position of a message: for a replacement, the position of its target.
-    pub(super) fn position(&self, revision: Revision) -> Revision {
-        self.replacements.get(&revision).copied().unwrap_or(revision)
+    /// The newest active mark that pins the message at a position.
+    pub fn pin(&self, position: Revision) -> Option<Revision> {
+        self.state.pin(position)
     }
 }

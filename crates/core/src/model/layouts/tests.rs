@@ -3,13 +3,32 @@ use proptest::test_runner::TestCaseError;
 use uuid::Uuid;
 
 use super::*;
+use crate::model::compaction::RevisionRange;
 use crate::model::ids::CompactionId;
-use crate::model::layout::{OmitReason, Placement, Span};
+use crate::model::layout::{LayoutChange, OmitReason, Placement, Span};
 use crate::model::mark::{CompactedMark, MarkBody, Replay};
 
 mod oracle;
 
 use oracle::Oracle;
+
+fn newest_change(marks: &[Mark], at: Revision) -> Option<Reversal> {
+    Marks::at(marks, at).newest_change()
+}
+
+fn newest_undone(marks: &[Mark], at: Revision) -> Redo {
+    Marks::at(marks, at).newest_undone()
+}
+
+fn still_applies(
+    marks: &[Mark],
+    base: Revision,
+    covered: &[RevisionRange],
+    tail_start: Revision,
+    at: Revision,
+) -> bool {
+    Marks::at(marks, at).still_applies(base, covered, tail_start)
+}
 
 fn range(first: Revision, last: Revision) -> RevisionRange {
     RevisionRange { first, last }
@@ -461,6 +480,39 @@ fn any_marks() -> impl Strategy<Value = Vec<Mark>> {
     })
 }
 
+/// The same marks, some of them with what the steps of the oracle do not have: messages that summaries retain, summaries
+/// of branches, the beginning of a fork, and prunes of the same compaction as the summary after them.
+fn varied(mut marks: Vec<Mark>, variety: u64) -> Vec<Mark> {
+    for index in 0..marks.len() {
+        let next = marks.get(index + 1).and_then(|next| match &next.body {
+            MarkBody::Compacted(compacted) => Some(compacted.compaction),
+            _ => None,
+        });
+        let is_chosen = |kind: usize| variety.rotate_right(u32::try_from(index * 3 + kind).unwrap_or(0)) % 2 == 0;
+        match &mut marks[index].body {
+            MarkBody::Compacted(compacted) => {
+                let first = compacted.covered.iter().map(|range| range.first);
+                compacted.retained = first.filter(|first| is_chosen(*first as usize % 3)).collect();
+                compacted.retained_first = is_chosen(1);
+            }
+            MarkBody::Rewound { has_summary, of_fork, .. } => (*has_summary, *of_fork) = (is_chosen(0), is_chosen(1)),
+            MarkBody::Pruned { compaction, .. } => *compaction = next.filter(|_| is_chosen(0)).unwrap_or(*compaction),
+            MarkBody::Edited { .. } | MarkBody::Pinned { .. } | MarkBody::Undone { .. } => {}
+        }
+    }
+    marks
+}
+
+fn apply(change: &LayoutChange, layout: &mut Layout) {
+    change.spans.iter().for_each(|splice| splice.apply(&mut layout.spans));
+    change.omitted.iter().for_each(|splice| splice.apply(&mut layout.omitted));
+    change.pinned.iter().for_each(|splice| splice.apply(&mut layout.pinned));
+    change.undone_prunes.iter().for_each(|splice| splice.apply(&mut layout.undone_prunes));
+    if let Some(covered) = &change.covered {
+        layout.covered.clone_from(covered);
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -529,6 +581,25 @@ proptest! {
     }
 
     #[test]
+    fn marks_added_one_by_one_give_what_all_of_them_give(steps in oracle::steps(), variety in any::<u64>()) {
+        let all = varied(Oracle::play(&steps).marks, variety);
+        let mut marks = Marks::default();
+        let mut layout = Layout::everything();
+        for (index, mark) in all.iter().enumerate() {
+            let change = marks.add(mark.clone());
+            apply(&change, &mut layout);
+            let derived = Marks::new(all[..=index].to_vec());
+            prop_assert_eq!(marks.layout(), derived.layout(), "after {:?}", &all[..=index]);
+            prop_assert_eq!(&layout, derived.layout(), "by {:?}", change);
+            prop_assert_eq!(&marks.state, &derived.state);
+            prop_assert_eq!(marks.newest_change(), derived.newest_change());
+            prop_assert_eq!(marks.newest_undone(), derived.newest_undone());
+            let summaries = |marks: &Marks| all.iter().map(|mark| marks.is_active(mark.revision)).collect::<Vec<_>>();
+            prop_assert_eq!(summaries(&marks), summaries(&derived));
+        }
+    }
+
+    #[test]
     fn a_layout_depends_on_nothing_later(marks in any_marks(), at in 0_i64..60) {
         let earlier: Vec<Mark> = marks.iter().filter(|mark| mark.revision <= at).cloned().collect();
         prop_assert_eq!(layout_at(&marks, at), layout_at(&earlier, Revision::MAX));
@@ -538,6 +609,8 @@ proptest! {
 
     #[test]
     fn any_marks_give_an_ordered_open_layout(marks in any_marks()) {
+        let mut added = Marks::default();
+        marks.iter().for_each(|mark| drop(added.add(mark.clone())));
         let layout = layout_at(&marks, 100);
         let open = layout.spans.iter().filter(|span| matches!(span, Span::Inline { last: None, .. })).count();
         prop_assert_eq!(open, 1);

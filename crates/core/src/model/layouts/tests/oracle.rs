@@ -6,7 +6,11 @@ use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 
 use super::super::*;
-use super::{compaction, edited, left_out, mark, pinned, pruned, range, replayed, rewound, taken_out, undo};
+use super::{
+    compaction, edited, left_out, mark, newest_change, newest_undone, pinned, pruned, range, replayed, rewound,
+    still_applies, taken_out, undo,
+};
+use crate::model::compaction::RevisionRange;
 use crate::model::layout::Span;
 use crate::model::mark::{CompactedMark, MarkBody};
 
