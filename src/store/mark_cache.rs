@@ -29,7 +29,7 @@ impl MarkCache {
 
     /// Keeps the marks of a session.
     pub(crate) fn insert(&mut self, key: i64, known: SessionMarks) {
-        self.count += 1 + known.marks.len();
+        self.count += 1 + known.marks.count();
         self.sessions.insert(key, known);
     }
 

@@ -4,7 +4,9 @@ use super::*;
 use crate::clock::Clock;
 use crate::limits;
 use crate::model::event::EventKind;
+use crate::model::ids::MessageId;
 use crate::model::message::{NewMessage, Role};
+use crate::model::part::{NewPart, PartBody};
 use crate::model::time::Timestamp;
 use crate::model::usage::ModelWindow;
 
@@ -286,5 +288,61 @@ async fn the_newest_events_are_the_same_from_memory_and_from_the_database() {
     for seq in 1..=head {
         let of_database = store.brief(|reader| events::hash_at_seq(reader, seq)).await.expect("a hash");
         assert_eq!(store.shared.ring.hash_at(seq).map(|hash| hash.to_vec()), of_database);
+    }
+}
+
+/// Random rewrites, some of which are rolled back after they were applied: after each of them, the rows of the newest
+/// layout give what follows from all marks.
+#[tokio::test]
+async fn the_rows_of_layouts_give_what_follows_from_all_marks() {
+    let directory = tempfile::tempdir().expect("a temporary folder");
+    let options = Options { directory: directory.path().join("store"), durability: Durability::ProcessCrash };
+    let (store, writer) = Store::open(options, Clock::fixed_at(Timestamp(1_000_000))).await.expect("the store opens");
+    tokio::spawn(writer);
+    let (session, _) = store.create_session(new_session(), Caller::default()).await.expect("a session");
+    let mut ids = Vec::new();
+    let mut random = 7_u64;
+    let mut choose = |count: usize| {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(random >> 33).expect("31 bits") % count
+    };
+    let part = || NewPart::new(PartBody::Text("words".to_owned()));
+    for step in 0..600 {
+        if step < 20 || choose(4) == 0 {
+            let message = NewMessage::sealed(Role::User, vec![part()]);
+            let entry = AppendInput { message, token_counts: None, reports_overflow: false };
+            let appended = store.append(session, Caller::default(), None, vec![entry]).await.expect("appended");
+            ids.push(MessageId(appended.ids[0]));
+            continue;
+        }
+        let message = ids[choose(ids.len())].to_string();
+        let near = ids[ids.len() - 1 - choose(5)].to_string();
+        let change = match choose(10) {
+            0 | 1 => rewrites::Change::Pin { message },
+            2 => rewrites::Change::Unpin { message },
+            3 | 4 => rewrites::Change::Edit { message, parts: vec![(part(), tx::PartInput::from_client(&part()))] },
+            5 => rewrites::Change::Edit { message, parts: Vec::new() },
+            6 => rewrites::Change::Rewind { message: Some(near), summary: None },
+            7 | 8 => rewrites::Change::Undo,
+            _ => rewrites::Change::Redo,
+        };
+        let rewrite = rewrites::Rewrite { session, caller: Caller::default(), expected_revision: None, change };
+        let is_rolled_back = choose(5) == 0;
+        let written = store.write(Mutation::change("test"), move |tx| {
+            let written = rewrite.clone().apply(tx)?;
+            if is_rolled_back { Err(Error::Database(rusqlite::Error::QueryReturnedNoRows)) } else { Ok(written) }
+        });
+        // Refusals are as good as any other step.
+        drop(written.await);
+        let (stored, derived) = store
+            .snapshot(|reader| {
+                let ancestry = ancestry::by_key(reader, session.0)?;
+                let marks = marks::all(reader, &ancestry)?;
+                let derived = crate::model::layouts::layout_at(&marks, ancestry.revision);
+                Ok((layouts::at(reader, &ancestry, ancestry.revision)?, derived))
+            })
+            .await
+            .expect("read");
+        assert_eq!(stored, derived, "after step {step}");
     }
 }

@@ -74,13 +74,8 @@ impl Marks {
     }
 
     /// The number of marks.
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.marks.len()
-    }
-
-    /// True without any mark.
-    pub fn is_empty(&self) -> bool {
-        self.marks.is_empty()
     }
 
     /// The mark at a revision.
@@ -101,17 +96,19 @@ impl Marks {
     /// Adds a mark that is newer than all others, and returns its change of the layout.
     pub fn add(&mut self, mark: Mark) -> LayoutChange {
         let revision = mark.revision;
-        let touched = match mark.body {
+        let pinned = match mark.body {
+            MarkBody::Pinned { target } => Some(target),
             MarkBody::Undone { mark: undone } => match self.get(undone).map(|undone| &undone.body) {
-                Some(&MarkBody::Pinned { target }) => self.state.unpin(undone, target, revision),
+                Some(&MarkBody::Pinned { target }) => Some(target),
                 _ => return self.derive(mark),
             },
+            _ => None,
+        };
+        let touched = match (&mark.body, pinned) {
+            (MarkBody::Undone { mark: pin }, Some(target)) => self.state.unpin(*pin, target, revision),
             _ => self.state.add(&mark, None),
         };
-        let first_position = match mark.body {
-            MarkBody::Undone { .. } => Revision::MAX,
-            _ => first_position(&self.marks, &self.state, &mark),
-        };
+        let first_position = first_position(&self.marks, &self.state, &mark);
         self.first_positions.add(revision, first_position);
         self.marks.push(mark);
         let mut resumed = self.review(revision, first_position);
@@ -127,7 +124,7 @@ impl Marks {
             for range in &resumed {
                 self.change_tail(*range, &mut change);
             }
-            self.change_front(revision, &resumed, &mut change);
+            self.change_front(pinned, &resumed, &mut change);
         } else {
             let spans = self.spans();
             replace(&mut self.layout.spans, None, &spans, &mut change.spans);
@@ -271,7 +268,7 @@ impl Marks {
             return;
         }
         let known = &self.layout.spans;
-        let front = self.front_len();
+        let front = self.front_count();
         let start = front + known[front..].partition_point(|span| last_position(span) < range.first);
         let end = (front + known[front..].partition_point(|span| first_position_of(span) <= range.last)).max(start);
         let first = known[start..end].first().map_or(range.first, |span| first_position_of(span).min(range.first));
@@ -281,8 +278,8 @@ impl Marks {
         replace(&mut self.layout.spans, Some(start..end), &spans, &mut change.spans);
     }
 
-    /// Derives the spans before the tail, if the newest mark concerns messages there.
-    fn change_front(&mut self, mark: Revision, touched: &[RevisionRange], change: &mut LayoutChange) {
+    /// Derives the spans before the tail, if the newest mark concerns messages there. It may pin or unpin `pinned` alone.
+    fn change_front(&mut self, pinned: Option<Revision>, touched: &[RevisionRange], change: &mut LayoutChange) {
         let Some(compacted) = self.summary.and_then(|mark| self.compacted(mark)) else { return };
         // A retained replacement comes after the tail's beginning, and a rewind of its own revision omits it.
         let retains = |range: &RevisionRange| {
@@ -292,17 +289,10 @@ impl Marks {
         if !touched.iter().any(|range| range.first < compacted.tail_start || retains(range)) {
             return;
         }
-        let end = self.front_len();
-        let pin = match self.get(mark).map(|mark| &mark.body) {
-            Some(MarkBody::Pinned { target }) => Some(self.state.position(*target)),
-            Some(MarkBody::Undone { mark }) => match self.get(*mark).map(|mark| &mark.body) {
-                Some(MarkBody::Pinned { target }) => Some(self.state.position(*target)),
-                _ => None,
-            },
-            _ => None,
-        };
+        let end = self.front_count();
         let position = |revision: Revision| self.state.position(revision);
-        let pin = pin.filter(|pin| !compacted.retained.iter().any(|retained| position(*retained) == *pin));
+        let pin =
+            pinned.map(position).filter(|pin| !compacted.retained.iter().any(|retained| position(*retained) == *pin));
         let Some(pin) = pin else {
             let front = self.state.front(compacted);
             return replace(&mut self.layout.spans, Some(0..end), &front, &mut change.spans);
@@ -322,7 +312,7 @@ impl Marks {
     }
 
     /// The number of spans before the tail.
-    fn front_len(&self) -> usize {
+    fn front_count(&self) -> usize {
         let in_front = [Placement::Marker, Placement::Summary, Placement::Retained, Placement::Pinned];
         self.layout.spans.partition_point(|span| is_placed(span, &in_front))
     }

@@ -61,7 +61,7 @@ impl State {
         pinned
     }
 
-    /// The spans of a range in the tail, in order. The marks in `summaries` are those of active summaries, whose
+    /// The spans of a range in the tail, in order. `is_active` is true for the marks of active summaries, whose
     /// continuations are shown.
     pub(super) fn tail_in(&self, range: RevisionRange, is_active: impl Fn(Revision) -> bool) -> Vec<Span> {
         let edits: Vec<(Revision, Option<Revision>)> =
