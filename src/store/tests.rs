@@ -299,7 +299,7 @@ async fn the_rows_of_layouts_give_what_follows_from_all_marks() {
     let options = Options { directory: directory.path().join("store"), durability: Durability::ProcessCrash };
     let (store, writer) = Store::open(options, Clock::fixed_at(Timestamp(1_000_000))).await.expect("the store opens");
     tokio::spawn(writer);
-    let (session, _) = store.create_session(new_session(), Caller::default()).await.expect("a session");
+    let (session, _) = store.create_session(new_session(), Requester::default()).await.expect("a session");
     let mut ids = Vec::new();
     let mut random = 7_u64;
     let mut choose = |count: usize| {
@@ -311,7 +311,7 @@ async fn the_rows_of_layouts_give_what_follows_from_all_marks() {
         if step < 20 || choose(4) == 0 {
             let message = NewMessage::sealed(Role::User, vec![part()]);
             let entry = AppendInput { message, token_counts: None, reports_overflow: false };
-            let appended = store.append(session, Caller::default(), None, vec![entry]).await.expect("appended");
+            let appended = store.append(session, Requester::default(), None, vec![entry]).await.expect("appended");
             ids.push(MessageId(appended.ids[0]));
             continue;
         }
@@ -326,7 +326,7 @@ async fn the_rows_of_layouts_give_what_follows_from_all_marks() {
             7 | 8 => rewrites::Change::Undo,
             _ => rewrites::Change::Redo,
         };
-        let rewrite = rewrites::Rewrite { session, caller: Caller::default(), expected_revision: None, change };
+        let rewrite = rewrites::Rewrite { session, caller: Requester::default(), expected_revision: None, change };
         let is_rolled_back = choose(5) == 0;
         let written = store.write(Mutation::change("test"), move |tx| {
             let written = rewrite.clone().apply(tx)?;
