@@ -16,7 +16,7 @@ use longhand::model::truncation::Removals;
 use longhand::model::usage::ModelWindow;
 use longhand::model::view::SourceMessage;
 use longhand::policy::plan::{self, Boundary, PlanningInput};
-use longhand::policy::presets::gemini_cli;
+use longhand::policy::presets;
 use longhand::policy::{
     Fraction, FractionBoundary, Keep, Omission, Policy, Prune, Step, Tail, omission, overflow, prune, select,
 };
@@ -182,14 +182,14 @@ impl Case {
     }
 
     fn estimate(&self) -> Question {
-        let policy = gemini_cli::v0_26();
+        let policy = presets::policy("gemini-cli@0.26");
         let view = plan::view(&policy, &self.messages);
         let input = json!({ "parts": Contents::of_view(&view.messages).parts() });
         Question { function: "estimateTokenCountSync", input, ours: json!(view.estimated_tokens), theirs: EXACT }
     }
 
     fn split(&self) -> Question {
-        let policy = gemini_cli::v0_26();
+        let policy = presets::policy("gemini-cli@0.26");
         let mut dice = self.conversation.dice("split");
         let summarize_ratio = [0.1, 0.3, 0.5, 0.7, 0.7, 0.9, 0.99][dice.random_range(0..7)];
         let tail =
@@ -219,14 +219,14 @@ impl Case {
     }
 
     fn budget(&self) -> Question {
-        let policy = gemini_cli::v0_26();
+        let policy = presets::policy("gemini-cli@0.26");
         let max_units = [100, 2_000, 10_000, 40_000][self.conversation.dice("budget").random_range(0..4)];
         let Some(Step::Omit(Omission::OutputBudget(rule))) =
             policy.auto.as_ref().and_then(|level_policy| level_policy.steps.first())
         else {
             return nothing("truncateHistoryToBudget");
         };
-        let rule = Omission::OutputBudget(gemini_cli::parameters::OutputBudget { max_units, ..rule.clone() });
+        let rule = Omission::OutputBudget(presets::gemini_cli::parameters::OutputBudget { max_units, ..rule.clone() });
         let removals = omission::removals(&rule, &policy, &ModelWindow::default(), &self.messages);
         let input = json!({ "history": Contents::of(&self.messages).json(), "maxChars": max_units });
         let reading = Reading { read: |_, value| value, explain: |_, ours, theirs, _| halves(ours, theirs) };
@@ -235,7 +235,7 @@ impl Case {
     }
 
     fn mask(&self) -> Question {
-        let policy = gemini_cli::v0_26();
+        let policy = presets::policy("gemini-cli@0.26");
         let Some(Step::Prune(rule)) = policy.maintenance.first() else { return nothing("mask") };
         let mut dice = self.conversation.dice("mask");
         let tokens = [100, 2_000, 10_000, 50_000][dice.random_range(0..4)];
@@ -286,7 +286,7 @@ impl Case {
     }
 
     fn compress(&self) -> Question {
-        let policy = gemini_cli::v0_26();
+        let policy = presets::policy("gemini-cli@0.26");
         let mut dice = self.conversation.dice("compress");
         let tokens = [LIMIT / 2 - 1, LIMIT / 2, LIMIT / 2 + 1, 900_000, 900_000][dice.random_range(0..5)];
         let input = json!({
@@ -357,7 +357,7 @@ impl Case {
     }
 
     fn august(&self) -> Question {
-        let policy = gemini_cli::august_2025();
+        let policy = presets::policy("gemini-cli@2025-08");
         let window = ModelWindow { context: LIMIT, ..ModelWindow::default() };
         let tokens = [734_003, 734_004, 100, 900_000, 900_000][self.conversation.dice("august").random_range(0..5)];
         let due = overflow::due_at(&policy, &window).is_some_and(|due| tokens >= due);

@@ -209,7 +209,7 @@ fn conversation(seed: u64, index: u64, profile: &Profile) -> Conversation {
 }
 
 fn policy() -> Policy {
-    presets::opencode::v1_18()
+    presets::policy("opencode@1.18")
 }
 
 fn window((context, input, output): (i64, Option<i64>, i64)) -> ModelWindow {
@@ -379,7 +379,7 @@ impl Question for Prune {
     /// OpenCode decides after the prompt and its reply, which follow the history.
     fn ours(&self) -> Value {
         let mut policy = policy();
-        policy.maintenance = presets::opencode::seed().maintenance;
+        policy.maintenance = presets::policy("opencode@seed").maintenance;
         let mut sources = self.history.sources();
         let newest = sources.iter().map(|source| source.message.revision).max().unwrap_or(0);
         for (role, text, revision) in [(Role::User, "go", newest + 1), (Role::Assistant, "ok", newest + 2)] {

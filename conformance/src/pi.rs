@@ -16,7 +16,7 @@ use crate::report::{Class, Reason, Report};
 use longhand::policy::FileTools;
 use longhand::policy::branch::BranchRules;
 use longhand::policy::files::{self, FileOperations};
-use longhand::policy::presets::pi;
+use longhand::policy::presets;
 use longhand::policy::{Policy, RESUME_TEXT, overflow, plan, tokens};
 use rand::Rng;
 use serde_json::{Value, json};
@@ -25,7 +25,7 @@ use session::{Prepared, Session};
 /// One version of pi.
 pub(crate) struct Pi {
     name: &'static str,
-    policy: fn() -> Policy,
+    preset: &'static str,
     /// True if messages of extensions count their text, so that they are like the user's.
     extensions: bool,
     profile: Profile,
@@ -34,7 +34,7 @@ pub(crate) struct Pi {
 
 pub(crate) const V0_73: Pi = Pi {
     name: "pi-0.73",
-    policy: pi::v0_73,
+    preset: "pi@0.73",
     extensions: false,
     // A session's instructions to the model are not entries in this version.
     profile: Profile { system: false, ..PROFILE },
@@ -53,7 +53,7 @@ pub(crate) const V0_73: Pi = Pi {
 
 pub(crate) const V1_5: Pi = Pi {
     name: "pi-1.5",
-    policy: pi::v1_5,
+    preset: "pi@1.5",
     extensions: true,
     profile: PROFILE,
     classes: &[UNANSWERED, RECORDS, PAIRED, OPENING, questions::STOPPED, questions::REFUSED],
@@ -115,7 +115,7 @@ impl System for Pi {
     }
 
     fn run(&self, peer: &mut Peer, run: Run, report: &mut Report) -> Result<(), PeerFailure> {
-        let policy = (self.policy)();
+        let policy = presets::policy(self.preset);
         for batch in run.batches() {
             let conversations = batch.map(|index| Conversation::generate(run.seed, index, &self.profile));
             let sessions: Vec<Session> =
@@ -296,7 +296,7 @@ mod tests {
 
     fn session(index: u64) -> Session {
         let profile = V1_5.profile.clone();
-        Session::draw(Conversation::generate(1, index, &profile), &pi::v1_5(), true)
+        Session::draw(Conversation::generate(1, index, &profile), &presets::policy("pi@1.5"), true)
     }
 
     #[test]
@@ -356,7 +356,7 @@ mod tests {
         for kind in ["message", "custom_message", "compaction", "model_change", "label"] {
             assert!(of(kind) > 10, "{kind} is in {} sessions", of(kind));
         }
-        let prepared = sessions.iter().filter_map(|session| session.prepare(&pi::v1_5()));
+        let prepared = sessions.iter().filter_map(|session| session.prepare(&presets::policy("pi@1.5")));
         let split = prepared.clone().filter(|prepared| !prepared.prefix.is_empty()).count();
         assert!(prepared.count() > 60 && split > 20, "{split} split turns");
     }

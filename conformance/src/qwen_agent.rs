@@ -16,7 +16,7 @@ use longhand::model::part::{Media, PartBody};
 use longhand::model::usage::ModelWindow;
 use longhand::model::view::SourceMessage;
 use longhand::policy::bpe::{self, Encoding};
-use longhand::policy::presets::qwen_agent;
+use longhand::policy::presets;
 use longhand::policy::tokens::{estimate_parts, estimate_source};
 use longhand::policy::{Limit, Omission, Policy, Step, omission, plan};
 use rand::Rng;
@@ -29,13 +29,13 @@ use uuid::Uuid;
 /// The releases with one of the two algorithms.
 pub(crate) struct QwenAgent {
     name: &'static str,
-    policy: fn() -> Policy,
+    preset: &'static str,
     classes: &'static [Class],
 }
 
-pub(crate) const OLD: QwenAgent = QwenAgent { name: "qwen-agent-old", policy: qwen_agent::old, classes: &OLD_CLASSES };
+pub(crate) const OLD: QwenAgent = QwenAgent { name: "qwen-agent-old", preset: "qwen-agent@old", classes: &OLD_CLASSES };
 pub(crate) const CURRENT: QwenAgent =
-    QwenAgent { name: "qwen-agent", policy: qwen_agent::v0_0_34, classes: &CURRENT_CLASSES };
+    QwenAgent { name: "qwen-agent", preset: "qwen-agent@0.0.34", classes: &CURRENT_CLASSES };
 
 const PROFILE: Profile = Profile { turns: 1..=7, text_max: 500, output_max: 2_500, ..Profile::FULL };
 
@@ -124,7 +124,8 @@ impl System for QwenAgent {
 
     fn run(&self, peer: &mut Peer, run: Run, report: &mut Report) -> Result<(), PeerFailure> {
         for batch in run.batches() {
-            let cases: Vec<Case> = batch.map(|index| Case::draw((self.policy)(), run.seed, index)).collect();
+            let cases: Vec<Case> =
+                batch.map(|index| Case::draw(presets::policy(self.preset), run.seed, index)).collect();
             for (function, ours) in [
                 ("countTokens", Case::count_tokens as fn(&Case) -> Value),
                 ("truncateTexts", Case::truncate_texts),
@@ -326,7 +327,8 @@ impl Case {
     fn message_tokens(&self) -> Value {
         let estimate = |piece: &Piece| {
             // Calls count in only one of the two versions, but the peer always returns their tokens.
-            let policy = if piece.kind == Kind::Call { qwen_agent::v0_0_34() } else { self.policy.clone() };
+            let policy =
+                if piece.kind == Kind::Call { presets::policy("qwen-agent@0.0.34") } else { self.policy.clone() };
             let tokens = estimate_parts(&policy, &self.messages()[piece.message], &piece.parts);
             match piece.kind {
                 Kind::Call => json!({ "text": 0, "call": tokens }),
@@ -608,7 +610,7 @@ mod tests {
         // An empty piece has no state.
         let speaks =
             |case: &Case| case.pieces.first().is_some_and(|it| it.kind == Kind::Request) && !case.original(0).is_null();
-        let mut cases = (0..).map(|index| Case::draw(qwen_agent::v0_0_34(), 1, index));
+        let mut cases = (0..).map(|index| Case::draw(presets::policy("qwen-agent@0.0.34"), 1, index));
         let mut case = cases.find(speaks).expect("some conversation begins with words");
         case.pieces = [Kind::Request, Kind::Reply, Kind::Result, Kind::Request, Kind::Reply]
             .map(|kind| Piece { message: 0, kind, parts: case.pieces[0].parts.clone() })

@@ -17,7 +17,7 @@ use longhand::model::truncation::{Removals, Truncation};
 use longhand::model::usage::ModelWindow;
 use longhand::model::view::SourceMessage;
 use longhand::policy::plan::{self, Boundary, PlanningInput};
-use longhand::policy::presets::{gemini_cli, qwen_code};
+use longhand::policy::presets;
 use longhand::policy::{Attachments, Policy, Prune, Step, Tail, attachments, overflow, prune, select, tokens};
 use longhand::policy::{Condition, Count, Keep};
 use longhand::policy::{Fraction, FractionBoundary};
@@ -206,7 +206,7 @@ impl Case {
     }
 
     fn thresholds(&self) -> Question {
-        let policy = qwen_code::v0_24();
+        let policy = presets::policy("qwen-code@0.24");
         let mut dice = self.conversation.dice("window");
         let context: i64 = match dice.random_range(0..4) {
             0 => dice.random_range(1..33_002),
@@ -236,7 +236,7 @@ impl Case {
     }
 
     fn estimate(&self) -> Question {
-        let policy = qwen_code::v0_24();
+        let policy = presets::policy("qwen-code@0.24");
         // Every call has an id there.
         let contents = Contents::with_call_ids(self.messages()).json();
         let ours = tokens::RangeEstimate::of(&policy, self.messages()).tokens(0..self.messages().len());
@@ -244,7 +244,7 @@ impl Case {
     }
 
     fn split(&self) -> Question {
-        let policy = qwen_code::v0_15();
+        let policy = presets::policy("qwen-code@0.15");
         let mut dice = self.conversation.dice("split");
         let summarize_ratio = [0.1, 0.3, 0.5, 0.7, 0.7, 0.9, 0.99][dice.random_range(0..7)];
         let rounds = dice.random_range(0..4);
@@ -259,7 +259,7 @@ impl Case {
     }
 
     fn compress_15(&self) -> Question {
-        let policy = qwen_code::v0_15();
+        let policy = presets::policy("qwen-code@0.15");
         let mut dice = self.conversation.dice("compress15");
         let context = dice.random_range(1_000..2_000_000);
         let at = (context as f64 * 0.7) as i64 + dice.random_range(-1..=1);
@@ -322,14 +322,14 @@ impl Case {
     }
 
     fn clear_15(&self) -> Question {
-        let policy = qwen_code::v0_15();
+        let policy = presets::policy("qwen-code@0.15");
         let (prunes, settings, idle, now) = self.idle(&policy.maintenance);
         let input = json!({ "history": self.plain(), "idleMilliseconds": idle, "settings": settings });
         Question { read: read_cleared, ..Question::exact("microcompact15", input, self.cleared(&policy, &prunes, now)) }
     }
 
     fn clear_idle(&self) -> Question {
-        let policy = qwen_code::v0_24();
+        let policy = presets::policy("qwen-code@0.24");
         let (prunes, mut settings, idle, now) = self.idle(&policy.maintenance[..3]);
         settings["toolResultsTotalCharsThreshold"] = json!(-1);
         let input = json!({ "history": self.plain(), "idleMilliseconds": idle, "settings": settings });
@@ -337,7 +337,7 @@ impl Case {
     }
 
     fn clear_large(&self) -> Question {
-        let policy = qwen_code::v0_24();
+        let policy = presets::policy("qwen-code@0.24");
         let mut dice = self.conversation.dice("large");
         let above = [500, 5_000, 30_000][dice.random_range(0..3)];
         let items = dice.random_range(1..7);
@@ -402,7 +402,7 @@ impl Case {
     }
 
     fn carried(&self) -> Question {
-        let policy = qwen_code::v0_24();
+        let policy = presets::policy("qwen-code@0.24");
         let Some(mut rules) = rules(&policy) else {
             return Question::exact("restored", Value::Null, json!("no rules"));
         };
@@ -424,7 +424,7 @@ impl Case {
     /// Every file as the history last showed it; files not shown whole are too long to be included.
     fn files(&self, rules: &Attachments) -> Map<String, Value> {
         let all = Attachments { files: 1_000, file_tokens: 1 << 40, total_tokens: 1 << 40, ..rules.clone() };
-        let policy = qwen_code::v0_24();
+        let policy = presets::policy("qwen-code@0.24");
         let shown = attachments::files(&all, &policy, self.history());
         let whole = shown.whole.iter().map(|(path, text)| (path.clone(), json!(text)));
         let named = shown.named.iter().map(|path| (path.clone(), json!("x".repeat(20_001))));
@@ -432,7 +432,7 @@ impl Case {
     }
 
     fn compress_24(&self) -> Question {
-        let policy = qwen_code::v0_24();
+        let policy = presets::policy("qwen-code@0.24");
         let mut dice = self.conversation.dice("compress24");
         let context = dice.random_range(70_000..1_000_000);
         let window = ModelWindow { context, ..ModelWindow::default() };
@@ -458,7 +458,7 @@ impl Case {
     }
 
     fn august(&self) -> Question {
-        let policy = gemini_cli::qwen_august_2025();
+        let policy = presets::policy("qwen-code@2025-08");
         let window = ModelWindow { context: AUGUST_LIMIT, ..ModelWindow::default() };
         let tokens = [734_003, 734_004, 100, 900_000, 900_000][self.conversation.dice("august").random_range(0..5)];
         let due = overflow::due_at(&policy, &window).is_some_and(|due| tokens >= due);

@@ -6,7 +6,7 @@ use crate::report::Report;
 use longhand::model::message::Role;
 use longhand::model::part::{PartBody, ToolCall};
 use longhand::model::view::SourceMessage;
-use longhand::policy::presets::smolagents;
+use longhand::policy::presets;
 use longhand::policy::{Policy, Step, Transcript, plan};
 use rand::Rng;
 use serde_json::{Value, json};
@@ -58,7 +58,7 @@ impl Case {
     fn draw(seed: u64, index: u64) -> Self {
         let conversation = Conversation::generate(seed, index, &PROFILE);
         let mut dice = conversation.dice("limits");
-        let mut policy = smolagents::policy();
+        let mut policy = presets::policy("smolagents");
         let rule = policy.truncate.as_mut().expect("the preset truncates");
         // Half of the cases have the default limit.
         if dice.random() {
@@ -82,7 +82,7 @@ impl Case {
             _ => None,
         });
         let texts: Vec<&str> = outputs.collect();
-        if self.limit() == smolagents::policy().truncate.map_or(0, |rule| rule.max_units) {
+        if self.limit() == presets::policy("smolagents").truncate.map_or(0, |rule| rule.max_units) {
             return json!({ "texts": texts });
         }
         json!({ "texts": texts, "max": self.limit() })

@@ -15,7 +15,7 @@ use longhand::model::usage::ModelWindow;
 use longhand::model::view::SourceMessage;
 use longhand::policy::bpe::{self, Encoding};
 use longhand::policy::plan::{self, PlanningInput};
-use longhand::policy::presets::suna;
+use longhand::policy::presets;
 use longhand::policy::presets::suna::parameters::ChatFormat;
 use longhand::policy::tokens::RangeEstimate;
 use longhand::policy::{CountPer, Omission, Policy, Step, omission};
@@ -30,7 +30,7 @@ pub(crate) struct Suna {
     name: &'static str,
     /// The environment variable with the path of its source.
     source: &'static str,
-    policy: fn() -> Policy,
+    preset: &'static str,
     /// Some conversations are about as long as the windows of the models.
     profile: Profile,
     /// Too many messages for truncation alone, for every fifth conversation.
@@ -68,7 +68,7 @@ const CALLS: Profile = Profile {
 pub(crate) const V2025_07: Suna = Suna {
     name: "suna",
     source: "LONGHAND_SUNA_SOURCE",
-    policy: suna::v2025_07,
+    preset: "suna@2025-07",
     profile: PLAIN,
     long: Profile { turns: 60..=140, text_max: 8_000, ..PLAIN },
     many: Profile { turns: 100..=260, text_max: 12, ..PLAIN },
@@ -80,7 +80,7 @@ pub(crate) const V2025_07: Suna = Suna {
 pub(crate) const V2026: Suna = Suna {
     name: "suna-2026",
     source: "LONGHAND_SUNA_2026_SOURCE",
-    policy: suna::v2026,
+    preset: "suna@2026",
     profile: CALLS,
     long: CALLS,
     many: Profile { turns: 60..=120, text_max: 12, output_max: 12, ..CALLS },
@@ -264,7 +264,7 @@ fn message_units() -> u32 {
 
 /// The preset, with the token count of these conversations' ids.
 fn policy(suna: &Suna) -> Policy {
-    let mut policy = (suna.policy)();
+    let mut policy = presets::policy(suna.preset);
     policy.counting.per = CountPer::Chat(ChatFormat { message_units: message_units() });
     policy
 }

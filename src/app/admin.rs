@@ -173,19 +173,19 @@ impl Caller {
 
     /// The presets.
     pub fn presets(&self) -> Result<Vec<PresetInfo>> {
-        let default = presets::find(&self.shared.default_preset).map(|preset| preset.name);
+        let default = presets::find(&self.shared.default_preset).map(|preset| &preset.name);
         presets::all()
-            .into_iter()
+            .iter()
             .map(|preset| {
                 let policy = preset.policy();
-                let sources = preset.sources.iter().map(|(field, source)| ((*field).to_owned(), (*source).to_owned()));
+                let sources = preset.sources.iter().map(|(field, source)| (field.clone(), source.clone()));
                 let deviations = preset.deviations().into_iter().map(|text| ("deviation".to_owned(), text.to_owned()));
                 Ok(PresetInfo {
-                    name: preset.name.to_owned(),
-                    description: preset.description.to_owned(),
+                    name: preset.name.clone(),
+                    description: preset.description.clone(),
                     policy_json: serde_json::to_string(&policy).map_err(Error::internal)?,
                     notes: sources.chain(deviations).collect(),
-                    is_default: default == Some(preset.name),
+                    is_default: default == Some(&preset.name),
                 })
             })
             .collect()

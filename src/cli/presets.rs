@@ -49,12 +49,12 @@ enum Command {
 }
 
 pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Result<ExitCode> {
+    let mut output = globals.output();
     let presets = match globals.client().await {
         Ok(mut client) => client.admin.list_presets(pb::ListPresetsRequest {}).await?.into_inner().presets,
         Err(error) if error.is::<Unreachable>() => compiled_in()?,
         Err(error) => return Err(error),
     };
-    let mut output = globals.output();
     match arguments.command {
         Some(Command::Show { name }) => {
             let preset = find(&presets, &name)?;
@@ -74,27 +74,31 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
 
 /// The presets that are compiled in, as a daemon with the default configuration lists them.
 fn compiled_in() -> anyhow::Result<Vec<pb::Preset>> {
-    let default = presets::find(&Config::default().default_preset).map(|preset| preset.name);
+    let default = presets::find(&Config::default().default_preset).map(|preset| &preset.name);
     let note = |field: &str, source: &str| pb::PresetNote { field: field.to_owned(), source: source.to_owned() };
-    let listed = |preset: presets::Preset| {
+    let listed = |preset: &presets::Preset| {
         let sources = preset.sources.iter().map(|(field, source)| note(field, source));
         let deviations = preset.deviations().into_iter().map(|text| note(DEVIATION, text));
         Ok(pb::Preset {
-            name: preset.name.to_owned(),
-            description: preset.description.to_owned(),
+            name: preset.name.clone(),
+            description: preset.description.clone(),
             policy_json: serde_json::to_string(&preset.policy())?,
             notes: sources.chain(deviations).collect(),
-            default_preset: default == Some(preset.name),
+            default_preset: default == Some(&preset.name),
         })
     };
-    presets::all().into_iter().map(listed).collect()
+    presets::all().iter().map(listed).collect()
 }
 
 /// The preset with this full name; for a name without a version, the last listed version.
 fn find<'a>(presets: &'a [pb::Preset], name: &str) -> anyhow::Result<&'a pb::Preset> {
     let unversioned = |preset: &&pb::Preset| preset.name.split_once('@').is_some_and(|(base, _)| base == name);
     let found = presets.iter().find(|preset| preset.name == name).or_else(|| presets.iter().rfind(unversioned));
-    found.ok_or_else(|| anyhow!("there is no preset {name:?}; `longhand presets` lists the presets"))
+    found.ok_or_else(|| unknown(name))
+}
+
+fn unknown(name: &str) -> anyhow::Error {
+    anyhow!("there is no preset {name:?}; `longhand presets` lists the presets")
 }
 
 fn table(presets: &[pb::Preset]) -> Table {

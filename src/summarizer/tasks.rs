@@ -440,7 +440,7 @@ mod tests {
     const WAIT: Duration = Duration::from_secs(60);
 
     fn task() -> Task {
-        let policy = presets::find("opencode@seed").expect("a preset").policy();
+        let policy = presets::policy("opencode@seed");
         let input = SummaryInput {
             messages: Vec::new(),
             split_turn: Vec::new(),

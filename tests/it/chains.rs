@@ -133,7 +133,7 @@ async fn no_preset_loops_when_the_overhead_alone_fills_the_window() {
     let test = TestApp::start().await;
     let window = window(3_000, 500);
     for preset in presets::all() {
-        let policy = divided(&preset, |_| {});
+        let policy = divided(preset, |_| {});
         let session = session_of(&test, &policy, &window).await;
         for turn in 1..=8 {
             test.append(&session, &format!("u{turn} 200c")).await;
@@ -152,7 +152,7 @@ async fn no_preset_loops_when_the_overhead_alone_fills_the_window() {
             test.settled().await;
         }
         let ends = ends(&test, &session).await;
-        let name = preset.name;
+        let name = preset.name.as_str();
         assert_eq!(ends.started, ends.ended, "{name}");
         let failure_count = ends.failures.iter().filter(|failure| failure.reason.as_str() == "FIXED_OVERHEAD").count();
         let measured = policy.counting.usage != UsageCount::Nothing;
@@ -171,7 +171,7 @@ async fn no_preset_loops_when_every_summary_is_refused() {
     let window = window(1_500, 250);
     let mut without_end = Vec::new();
     for preset in presets::all() {
-        let policy = divided(&preset, |_| {});
+        let policy = divided(preset, |_| {});
         let session = session_of(&test, &policy, &window).await;
         test.append(&session, &turns(1, 6, 400)).await;
         test.settled().await;
@@ -181,7 +181,7 @@ async fn no_preset_loops_when_every_summary_is_refused() {
             test.settled().await;
         }
         let ends = ends(&test, &session).await;
-        let (name, bound) = (preset.name, usize::try_from(policy.guards.breaker_failures).expect("small"));
+        let (name, bound) = (preset.name.as_str(), usize::try_from(policy.guards.breaker_failures).expect("small"));
         assert_eq!(ends.started, ends.ended, "{name}");
         // Each evaluation needs new messages, and the breaker reports itself after the policy's number of failures in a
         // row.

@@ -117,7 +117,7 @@ async fn every_preset_leaves_ids_that_bring_the_originals_back() {
             if level.is_some_and(|level| preset.policy().level(level).is_none()) {
                 continue;
             }
-            let session = long_session(&test, preset.name).await;
+            let session = long_session(&test, &preset.name).await;
             let before = test.context(&session).await.hash;
             let wanted = NewCompaction { level, ..NewCompaction::of(kind) };
             match test.app.start_compaction(&session, wanted).await {
@@ -129,7 +129,7 @@ async fn every_preset_leaves_ids_that_bring_the_originals_back() {
             }
             let what = format!("{} {kind:?} {level:?}", preset.name);
             if check(&test, &session, &what).await > 0 {
-                named.push(preset.name);
+                named.push(preset.name.as_str());
             }
         }
     }

@@ -787,7 +787,7 @@ async fn the_laws_hold_under_every_preset() {
         let steps = prop::collection::vec((0_usize..8, step()), 12..30);
         let config = Config { cases: cases(1), max_shrink_iters: 60, failure_persistence: None, ..Config::default() };
         let outcome = TestRunner::new(config).run(&(any::<bool>(), steps), |(extractive, steps)| {
-            let rules = [Rules::divided(&preset), Rules::whole(&preset)];
+            let rules = [Rules::divided(preset), Rules::whole(preset)];
             block_on(async { Fixture::new(rules, extractive).await.play(&steps).await });
             Ok(())
         });

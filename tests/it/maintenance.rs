@@ -122,10 +122,10 @@ async fn a_decision_behind_an_append_reads_what_is_new() {
     let test = TestApp::start().await;
     let store = test.longhand.store();
     // Under a policy with retrieval, new messages are read once more for the index.
-    for preset in presets::all().into_iter().filter(|preset| preset.policy().retrieval.is_none()) {
+    for preset in presets::all().iter().filter(|preset| preset.policy().retrieval.is_none()) {
         let mut rows = Vec::new();
         for length in [10, 70] {
-            let session = test.session(preset.name, ROOMY, 0).await;
+            let session = test.session(&preset.name, ROOMY, 0).await;
             append(&test, &session, turns("bash", 1, length)).await;
             test.settled().await;
             let before = store.rows_read();

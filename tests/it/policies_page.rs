@@ -1,7 +1,7 @@
 //! `docs/policies.md` against the types of policies: every option, its default, and the examples.
 
 use longhand::policy::validate::validate;
-use longhand::policy::{Counting, LevelPolicy, Limit, Policy, Prune, Summarize, Threshold, presets};
+use longhand::policy::{Counting, LevelPolicy, Policy, Prune, Summarize, presets};
 use regex::Regex;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -207,7 +207,8 @@ fn stated(defaults: &Value, path: &str) -> Option<String> {
 #[test]
 fn the_page_states_the_defaults() {
     let page = page();
-    let level = LevelPolicy::new(Threshold::above(Limit::Ratio(0.5)), Vec::new());
+    let level = r#"{"threshold": {"limit": {"ratio": 0.5}}, "steps": []}"#;
+    let level: LevelPolicy = serde_json::from_str(level).expect("a level");
     let json = |value: serde_json::Result<Value>| value.expect("JSON");
     let mut compared = 0;
     for (heading, defaults) in [
@@ -237,7 +238,7 @@ fn the_examples_are_valid() {
     assert_eq!(validate(&policy), []);
     assert!(policy.micro.is_some() && policy.auto.is_some());
     let patch = Regex::new(r"`(\{.*\})`\.").expect("a pattern").captures(&page).expect("a patch")[1].to_owned();
-    let seed = presets::find("opencode@seed").expect("a preset").policy();
+    let seed = presets::policy("opencode@seed");
     assert_ne!(seed.with_overrides(&patch).expect("a valid patch"), seed);
 }
 

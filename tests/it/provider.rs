@@ -454,7 +454,7 @@ async fn no_model_is_asked_about_a_front_without_words() {
 #[tokio::test]
 async fn a_policy_can_have_summaries_checked() {
     let mut input = input().await;
-    input.rules = presets::gemini_cli::v0_26().summarize(Level::Auto).expect("a summary").summary.clone();
+    input.rules = presets::policy("gemini-cli@0.26").summarize(Level::Auto).expect("a summary").summary.clone();
     let snapshot = |goal: &str| {
         let elements = ["overall_goal", "active_constraints", "key_knowledge", "task_state"];
         let elements: String = elements.iter().map(|name| format!("<{name}>\n{goal}\n</{name}>\n")).collect();

@@ -147,7 +147,7 @@ fn the_extractive_summary_names_the_files_that_the_rest_uses() {
         .expect("the session was compacted");
     let (before, after) = (stored(&entries[..middle]), stored(&entries[middle..]));
 
-    let preset = presets::find("opencode@seed").expect("the preset is there").policy();
+    let preset = presets::policy("opencode@seed");
     let sources = before.iter().map(|message| longhand::model::view::SourceMessage {
         message: message.clone().into(),
         placement: None,

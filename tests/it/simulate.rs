@@ -176,8 +176,8 @@ async fn a_daemon_makes_the_compactions_that_a_simulation_foresees() {
     let (mut compactions, mut differences) = (0, Vec::new());
     for preset in presets::all() {
         let test = TestApp::start().await;
-        let foreseen = foreseen(&file.to_string_lossy(), preset.name, &window);
-        let made = made(&test, &messages, preset.name, &window).await;
+        let foreseen = foreseen(&file.to_string_lossy(), &preset.name, &window);
+        let made = made(&test, &messages, &preset.name, &window).await;
         // Their placeholders contain ids, and texts are tokenized: no two runs have the same token counts.
         let comparable = if preset.name.starts_with("suna@") { 1 } else { usize::MAX };
         let first = made.iter().zip(&foreseen).take(comparable).position(|(made, foreseen)| {

@@ -19,8 +19,8 @@ use longhand::summarizer::Extractive;
 use std::sync::Arc;
 
 /// All presets with automatic compactions.
-fn automatic() -> impl Iterator<Item = Preset> {
-    presets::all().into_iter().filter(|preset| preset.policy().trigger.auto)
+fn automatic() -> impl Iterator<Item = &'static Preset> {
+    presets::all().iter().filter(|preset| preset.policy().trigger.auto)
 }
 
 fn message(role: Role, parts: Vec<NewPart>, reason: Option<FinishReason>) -> NewMessage {
@@ -65,7 +65,7 @@ async fn fits(test: &TestApp, session: &str) -> bool {
 async fn one_endless_turn_fits_under_every_preset() {
     let test = TestApp::start().await;
     for preset in automatic() {
-        let session = test.session(preset.name, 16_000, 2_000).await;
+        let session = test.session(&preset.name, 16_000, 2_000).await;
         append(&test, &session, conversation("u1 \"find out why it fails\"")).await;
         for number in 0..24 {
             append(&test, &session, step(number, 9_000)).await;
@@ -79,7 +79,7 @@ async fn one_endless_turn_fits_under_every_preset() {
 async fn one_huge_output_and_a_window_that_shrinks_fit_under_every_preset() {
     let test = TestApp::start().await;
     for preset in automatic() {
-        let session = test.session(preset.name, 200_000, 20_000).await;
+        let session = test.session(&preset.name, 200_000, 20_000).await;
         append(&test, &session, conversation("u1 \"read it all\"")).await;
         append(&test, &session, step(0, 300_000)).await;
         append(&test, &session, conversation("a2 \"I have read it.\"\nu3 \"and now?\"\na3 4000c\nu4 \"go on\"")).await;
@@ -139,7 +139,7 @@ async fn open_messages_that_fill_the_window_are_named() {
 async fn a_summary_that_fills_the_window_is_truncated_and_the_next_one_is_made_of_the_whole() {
     let mut truncated = 0;
     for preset in automatic() {
-        let name = preset.name;
+        let name = preset.name.as_str();
         let test = TestApp::start().await;
         let session = test.session(name, 400_000, 4_000).await;
         append(&test, &session, conversation("u1 \"go\"\na1 4000c\nu2 \"go on\"\na2 400c")).await;
@@ -180,7 +180,7 @@ async fn a_summary_that_fills_the_window_is_truncated_and_the_next_one_is_made_o
 async fn what_fills_the_window_is_reported_once_and_the_rest_stays_small_under_every_preset() {
     let test = TestApp::start().await;
     for preset in automatic() {
-        let name = preset.name;
+        let name = preset.name.as_str();
         let window = ModelWindow { overhead: 9_100, ..window(12_000, 3_000) };
         let session = test.create(NewSession { preset: name.to_owned(), window, ..NewSession::default() }).await;
         for turn in 0..24 {
@@ -215,7 +215,7 @@ async fn reports(test: &TestApp, session: &str) -> usize {
 async fn a_request_that_is_too_large_is_named_and_the_next_one_fits_again() {
     let test = TestApp::start().await;
     for preset in automatic() {
-        let session = test.session(preset.name, 12_000, 3_000).await;
+        let session = test.session(&preset.name, 12_000, 3_000).await;
         append(&test, &session, conversation("u1 4000c\na1 4000c\nu2 60000c")).await;
         // Some agents truncate the newest request themselves.
         if let Some(reason) = test.context(&session).await.over_window {
@@ -255,7 +255,7 @@ async fn a_small_pin_stops_no_summary() {
 async fn a_view_around_an_open_reply_begins_with_a_request_under_every_preset() {
     let test = TestApp::start().await;
     for preset in automatic() {
-        let session = test.session(preset.name, 12_000, 3_000).await;
+        let session = test.session(&preset.name, 12_000, 3_000).await;
         append(&test, &session, conversation("u1 30000c")).await;
         let open = vec![text("I look."), call("c1"), call("c2")];
         append(&test, &session, vec![NewMessage { finish: None, ..message(Role::Assistant, open, None) }]).await;

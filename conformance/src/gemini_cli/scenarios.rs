@@ -15,7 +15,7 @@ use longhand::model::part::{NewPart, PartBody};
 use longhand::model::usage::{ModelWindow, Usage};
 use longhand::model::view::SourceMessage;
 use longhand::policy::Policy;
-use longhand::policy::presets::gemini_cli;
+use longhand::policy::presets;
 use longhand::policy::summary::SummaryInput;
 use longhand::simulation::Session;
 use rand::Rng;
@@ -142,7 +142,7 @@ impl Scenario {
             "auto": { "threshold": { "limit": { "ratio": share(threshold) } } },
             "guards": { "minimum_gain_tokens": 1 },
         });
-        let policy = gemini_cli::v0_26().with_overrides(&patch.to_string());
+        let policy = presets::policy("gemini-cli@0.26").with_overrides(&patch.to_string());
         let words =
             (0..100).map(|number| format!("<state_snapshot>scenario {index}, summary {number}</state_snapshot>"));
         Self {

@@ -225,7 +225,9 @@ fn policy((turns, budget): (Option<u32>, Option<i64>)) -> Policy {
         "auto": { "steps": { "0": { "summarize": { "tail": { "turns": tail } } } } },
         "guards": { "minimum_gain_tokens": 1 },
     });
-    presets::opencode::v1_18().with_overrides(&patch.to_string()).unwrap_or_else(|error| panic!("{patch}: {error}"))
+    presets::policy("opencode@1.18")
+        .with_overrides(&patch.to_string())
+        .unwrap_or_else(|error| panic!("{patch}: {error}"))
 }
 
 /// A text that OpenCode keeps unaltered: it removes trailing blanks and leaves out empty texts.

@@ -6,7 +6,7 @@ use crate::generate::Conversation;
 use crate::report::Class;
 use longhand::model::compaction::Level;
 use longhand::model::part::{PartBody, ResultStatus};
-use longhand::policy::presets::opencode;
+use longhand::policy::presets;
 use longhand::policy::prompt::{Detail, GAP, MARGIN, ends_line, entries};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -37,7 +37,7 @@ impl Question for Transcript {
 
     fn ours(&self) -> Value {
         let messages: Vec<_> = self.history.messages.iter().collect();
-        let policy = opencode::v1_18();
+        let policy = presets::policy("opencode@1.18");
         let rules = policy.summarize(Level::Auto).map(|rule| &rule.summary.transcript);
         // OpenCode has no margins before quoted lines; without them, our transcript is its text.
         rules.map_or(Value::Null, |rules| {

@@ -15,7 +15,7 @@ use longhand::model::view::{SourceMessage, ViewKind, ViewMessage};
 use longhand::policy::branch::{self, BranchRules};
 use longhand::policy::files::FileOperations;
 use longhand::policy::prompt::{Detail, GAP, entries};
-use longhand::policy::{Policy, plan, provider_errors};
+use longhand::policy::{Policy, plan, presets, provider_errors};
 use rand::Rng;
 use rand::seq::IndexedRandom;
 use serde_json::{Value, json};
@@ -166,7 +166,7 @@ impl Pi {
         Question {
             input: input.clone(),
             explain: |session, ours, theirs| {
-                let question = Self::refusal(&longhand::policy::presets::pi::v1_5(), session);
+                let question = Self::refusal(&presets::policy("pi@1.5"), session);
                 let text = question.input["message"]["errorMessage"].as_str()?;
                 let is_named = KNOWN_ELSEWHERE.contains(&text) && question.input["message"]["stopReason"] == "error";
                 (is_named && *ours == json!(true) && *theirs == json!(false)).then_some(&REFUSED)
@@ -365,15 +365,15 @@ fn read_projection(session: &Session, value: Value) -> Value {
 mod tests {
     use super::*;
     use crate::generate::Conversation;
-    use longhand::policy::presets::pi;
+    use longhand::policy::presets;
 
     #[test]
     fn only_the_newest_report_explains_another_usage() {
         let profile = super::super::V1_5.profile.clone();
         let mut explained = 0;
         for index in 0..40 {
-            let session = Session::draw(Conversation::generate(1, index, &profile), &pi::v1_5(), true);
-            let ours = Pi::context_usage(&pi::v1_5(), &session).ours;
+            let session = Session::draw(Conversation::generate(1, index, &profile), &presets::policy("pi@1.5"), true);
+            let ours = Pi::context_usage(&presets::policy("pi@1.5"), &session).ours;
             assert_eq!(explain_usage(&session, &json!(-1), &ours), None);
             let others = (0..200).map(|theirs| json!(theirs));
             explained += others.filter(|theirs| explain_usage(&session, &ours, theirs).is_some()).count();

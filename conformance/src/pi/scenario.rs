@@ -552,13 +552,13 @@ pub(super) fn lines(text: &str) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use longhand::policy::presets::pi;
+    use longhand::policy::presets;
 
     #[test]
     fn calls_count_as_interrupted_until_their_results_are_there() {
         let mut checked = 0;
         for index in 0..20 {
-            let scenario = Scenario::draw(1, index, pi::v1_5(), false);
+            let scenario = Scenario::draw(1, index, presets::policy("pi@1.5"), false);
             let open = |end: usize| scenario.interrupted_tokens(0..end) / scenario.interrupted();
             for position in 0..scenario.len() {
                 let parts = scenario.messages[position].message.parts.iter();

@@ -10,8 +10,7 @@ use super::session::flat_context;
 use crate::harm;
 use crate::harness::{Peer, PeerFailure, Run, System};
 use crate::report::{Class, Reason, Report};
-use longhand::policy::Policy;
-use longhand::policy::presets::pi;
+use longhand::policy::presets;
 use longhand::policy::summary::SummaryInput;
 use serde_json::{Value, json};
 use std::cell::Cell;
@@ -20,7 +19,7 @@ use std::cell::Cell;
 pub(crate) struct Scenarios {
     name: &'static str,
     packages: &'static str,
-    policy: fn() -> Policy,
+    preset: &'static str,
     /// True if pi also checks between the requests of a run.
     evaluates_between: bool,
     /// True if the transcript includes reasoning and the user's images do not count.
@@ -31,7 +30,7 @@ pub(crate) struct Scenarios {
 pub(crate) const V0_73: Scenarios = Scenarios {
     name: "pi-0.73-scenarios",
     packages: "pi-0.73",
-    policy: pi::v0_73,
+    preset: "pi@0.73",
     evaluates_between: false,
     is_early: true,
     classes: &[MOMENT, super::UNANSWERED, super::PAIRED, super::NOTHING, KEPT, GAIN, FITS, WHOLE, PREVIOUS],
@@ -40,7 +39,7 @@ pub(crate) const V0_73: Scenarios = Scenarios {
 pub(crate) const V1_5: Scenarios = Scenarios {
     name: "pi-1.5-scenarios",
     packages: "pi-1.5",
-    policy: pi::v1_5,
+    preset: "pi@1.5",
     evaluates_between: true,
     is_early: false,
     classes: &[MOMENT, super::UNANSWERED, super::PAIRED, KEPT, GAIN, FITS, LISTS],
@@ -131,7 +130,7 @@ impl System for Scenarios {
 impl Scenarios {
     /// The scenario with this index.
     pub(super) fn draw(&self, seed: u64, index: u64) -> Scenario {
-        Scenario::draw(seed, index, (self.policy)(), self.is_early)
+        Scenario::draw(seed, index, presets::policy(self.preset), self.is_early)
     }
 
     /// A scenario before its first message.

@@ -20,7 +20,7 @@ use longhand::model::part::{NewPart, PartBody, ResultStatus};
 use longhand::model::usage::{ModelWindow, Usage};
 use longhand::model::view::{SourceMessage, ViewMessage};
 use longhand::policy::Policy;
-use longhand::policy::presets::qwen_code;
+use longhand::policy::presets;
 use longhand::policy::summary::SummaryInput;
 use longhand::simulation::Session;
 use rand::Rng;
@@ -163,7 +163,7 @@ impl Scenario {
             "deep": beside,
             "guards": { "minimum_gain_tokens": 1 },
         });
-        let policy = qwen_code::v0_24().with_overrides(&patch.to_string());
+        let policy = presets::policy("qwen-code@0.24").with_overrides(&patch.to_string());
         let words = (0..100).map(|number| format!("<state_snapshot>scenario {index}, summary {number}{SUMMARY_END}"));
         Self {
             index,

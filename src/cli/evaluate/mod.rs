@@ -256,11 +256,11 @@ impl Evaluation<'_> {
         whole: &SummaryInput,
         rows: &mut Vec<Row>,
     ) -> anyhow::Result<()> {
-        let asked = (Some(subject.preset.name), Some(whole.budget_tokens));
+        let asked = (Some(subject.preset.name.as_str()), Some(whole.budget_tokens));
         for summarizer in self.summarizers {
             let mut previous = whole.previous.clone();
             let mut writer = String::new();
-            let (preset, name) = (subject.preset.name, summarizer.name());
+            let (preset, name) = (&subject.preset.name, summarizer.name());
             for (number, messages) in (1..).zip(pieces(&whole.messages, self.arguments.pieces)) {
                 let input = SummaryInput { messages: messages.to_vec(), previous: previous.take(), ..whole.clone() };
                 let what = format!("{}: {name} writes a summary, preset {preset}, piece {number}", self.file);

@@ -22,7 +22,7 @@ pub(super) struct Row {
     /// Messages after the boundary.
     pub(super) messages_after: usize,
     /// The preset; none for the transcript's own summary.
-    pub(super) preset: Option<&'static str>,
+    pub(super) preset: Option<String>,
     /// Author of the summary: `extractive`, a summarizer of the configuration, `transcript`, or `last words` for the
     /// end of the history at the same size.
     pub(super) summarizer: String,
@@ -110,7 +110,7 @@ impl Row {
     /// Searches the facts in a summary's text, and in the originals that can be expanded.
     pub(super) fn of(
         split: &Split,
-        (preset, size): (Option<&'static str>, Option<i64>),
+        (preset, size): (Option<&str>, Option<i64>),
         (summarizer, text): (String, String),
         history: &History,
         expandable: Option<&str>,
@@ -130,7 +130,7 @@ impl Row {
             boundary_kind: split.kind,
             messages_before: split.before,
             messages_after: split.after,
-            preset,
+            preset: preset.map(str::to_owned),
             summarizer,
             tokens: text.chars().count() / 4,
             size,
@@ -166,7 +166,7 @@ impl Row {
 fn cells(rows: &[&Row]) -> Vec<String> {
     let kept =
         |of: &dyn Fn(&Row) -> Option<Kept>| Kept::cell(&rows.iter().filter_map(|row| of(row)).collect::<Vec<_>>());
-    let presets: BTreeSet<&str> = rows.iter().filter_map(|row| row.preset).collect();
+    let presets: BTreeSet<&str> = rows.iter().filter_map(|row| row.preset.as_deref()).collect();
     let mut cells = vec![
         rows.first().map_or_else(String::new, |row| row.summarizer.clone()),
         match presets.len() {
@@ -227,7 +227,12 @@ pub(super) fn write(folder: &Path, rows: &[Row]) -> anyhow::Result<()> {
     std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
     for (number, row) in (1..).zip(rows) {
         let stem = row.file.rsplit_once('.').map_or(row.file.as_str(), |(stem, _)| stem);
-        let name = format!("{stem}-{number:02}-{}-{}-{}.md", row.preset.unwrap_or("own"), row.summarizer, row.tokens);
+        let name = format!(
+            "{stem}-{number:02}-{}-{}-{}.md",
+            row.preset.as_deref().unwrap_or("own"),
+            row.summarizer,
+            row.tokens
+        );
         let name: String = name.chars().map(|letter| if "/ \\:".contains(letter) { '-' } else { letter }).collect();
         let path = folder.join(name);
         std::fs::write(&path, &row.text).with_context(|| format!("cannot write {}", path.display()))?;
@@ -247,7 +252,12 @@ pub(super) fn print(output: &mut Output, rows: &[Row], with_text: bool) -> anyho
     }
     if with_text {
         for row in rows {
-            output.line(&format!("--- {}: {}, {} ---", row.file, row.preset.unwrap_or("-"), row.summarizer))?;
+            output.line(&format!(
+                "--- {}: {}, {} ---",
+                row.file,
+                row.preset.as_deref().unwrap_or("-"),
+                row.summarizer
+            ))?;
             output.block(&row.text)?;
             for (kind, lost) in &row.lost {
                 output.line(&format!("--- missing {kind}: {}", lost.join(" · ")))?;
@@ -265,7 +275,7 @@ pub(super) fn print(output: &mut Output, rows: &[Row], with_text: bool) -> anyho
 mod tests {
     use super::*;
 
-    fn row(preset: &'static str, summarizer: &str, size: i64, kept: usize) -> Row {
+    fn row(preset: &str, summarizer: &str, size: i64, kept: usize) -> Row {
         let split = Split { file: "f.jsonl".to_owned(), kind: "chosen", before: 4, after: 2 };
         let written = (summarizer.to_owned(), "x".repeat(40));
         let mut row = Row::of(&split, (Some(preset), Some(size)), written, &History::of(&[], &[]), None);

@@ -63,7 +63,7 @@ pub(super) fn run(globals: &Globals, arguments: Arguments) -> anyhow::Result<Exi
     let mut progress = Progress::new();
     let simulated = (1..).zip(&chosen).map(|(number, preset)| {
         progress.show(|| format!("simulates {}, preset {number} of {}", preset.name, chosen.len()));
-        (preset.name, simulate(&preset.policy(), &window, &entries, &longhand_extractive::extract))
+        (preset.name.clone(), simulate(&preset.policy(), &window, &entries, &longhand_extractive::extract))
     });
     let outcomes = simulated.collect();
     progress.clear();
@@ -81,13 +81,13 @@ pub(super) fn run(globals: &Globals, arguments: Arguments) -> anyhow::Result<Exi
 /// The presets with these names, each once; all presets if there are no names.
 pub(super) fn chosen(names: &[String]) -> Result<Vec<Preset>, Usage> {
     if names.is_empty() {
-        return Ok(presets::all());
+        return Ok(presets::all().to_vec());
     }
     let mut chosen: Vec<Preset> = Vec::new();
     for name in names {
-        let known = || presets::all().iter().map(|preset| preset.name).collect::<Vec<_>>().join(", ");
+        let known = || presets::all().iter().map(|preset| preset.name.as_str()).collect::<Vec<_>>().join(", ");
         let unknown = || Usage(format!("there is no preset {name:?}; there are {}", known()));
-        let preset = presets::find(name).ok_or_else(unknown)?;
+        let preset = presets::find(name).cloned().ok_or_else(unknown)?;
         if chosen.iter().all(|other| other.name != preset.name) {
             chosen.push(preset);
         }

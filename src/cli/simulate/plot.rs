@@ -280,7 +280,7 @@ mod tests {
                 omitted: 0,
                 reread_tokens: 100,
             }];
-            ("a@1", Outcome { due_tokens: Some(800), simulated, context_usage })
+            ("a@1".to_owned(), Outcome { due_tokens: Some(800), simulated, context_usage })
         };
         let window = ModelWindow { context: 950, ..ModelWindow::default() };
         Report { file: file.to_owned(), messages: 3, window, outcomes: usages.iter().map(outcome).collect() }

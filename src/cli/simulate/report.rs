@@ -17,7 +17,7 @@ pub(super) struct Report {
     /// Model window of all simulations.
     pub(super) window: ModelWindow,
     /// Results by preset.
-    pub(super) outcomes: Vec<(&'static str, Outcome)>,
+    pub(super) outcomes: Vec<(String, Outcome)>,
 }
 
 /// Totals of one preset.
@@ -296,8 +296,8 @@ mod tests {
             messages: 12,
             window: ModelWindow { model: "m".to_owned(), context: 1_000, output: Some(100), ..ModelWindow::default() },
             outcomes: vec![
-                ("a@1", Outcome { due_tokens: Some(800), simulated, context_usage }),
-                ("b@2", without_compactions),
+                ("a@1".to_owned(), Outcome { due_tokens: Some(800), simulated, context_usage }),
+                ("b@2".to_owned(), without_compactions),
             ],
         }
     }

@@ -12,7 +12,7 @@ fn reply(model: &str) -> TranscriptEntry {
 fn presets_are_chosen_by_name_and_once() {
     let names = |words: &[&str]| {
         let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-        chosen(&words).map(|chosen| chosen.iter().map(|preset| preset.name).collect::<Vec<_>>())
+        chosen(&words).map(|chosen| chosen.iter().map(|preset| preset.name.clone()).collect::<Vec<_>>())
     };
     assert_eq!(names(&["opencode@seed", "opencode@seed", "pi@1.5"]).expect("presets"), ["opencode@seed", "pi@1.5"]);
     assert_eq!(names(&[]).expect("presets").len(), presets::all().len());

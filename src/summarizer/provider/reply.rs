@@ -163,7 +163,7 @@ mod tests {
     use crate::policy::{Summary, presets};
 
     fn rules() -> Summary {
-        presets::opencode::seed().summarize(Level::Auto).expect("a summary").summary.clone()
+        presets::policy("opencode@seed").summarize(Level::Auto).expect("a summary").summary.clone()
     }
 
     /// Returns the summary of a reply about a history of this many tokens.

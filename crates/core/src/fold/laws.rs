@@ -656,7 +656,7 @@ fn a_summary_that_was_truncated_is_replaced_by_one_that_frees_enough() {
     ];
     let conversation =
         Conversation { divisor: 1, context: 3_098, overhead: 0, summary: Some(604), provider: Provider::Silent, steps };
-    play(&presets::find("joyagent").expect("a preset"), &conversation, &mut Counts::default());
+    play(presets::find("joyagent").expect("a preset"), &conversation, &mut Counts::default());
 }
 
 /// Found by `tests/laws`: views do not show results without a call, so that the stored messages were too large a gain.
@@ -680,7 +680,7 @@ fn results_that_no_view_shows_are_no_gain() {
     ];
     let conversation =
         Conversation { divisor: 40, context: 5_572, overhead: 0, summary: Some(1), provider: Provider::Silent, steps };
-    play(&presets::find("gemini-cli@0.26").expect("a preset"), &conversation, &mut Counts::default());
+    play(presets::find("gemini-cli@0.26").expect("a preset"), &conversation, &mut Counts::default());
 }
 
 /// Found by `tests/laws`: usage that adds up all replies passes a threshold again right behind each compaction.
@@ -719,7 +719,7 @@ fn the_laws_hold_under_every_preset() {
         let counts = RefCell::new(Counts::default());
         let config = Config { cases: cases(), max_shrink_iters: 300, failure_persistence: None, ..Config::default() };
         let outcome = TestRunner::new(config).run(&conversation(), |conversation| {
-            play(&preset, &conversation, &mut counts.borrow_mut());
+            play(preset, &conversation, &mut counts.borrow_mut());
             Ok(())
         });
         match outcome {

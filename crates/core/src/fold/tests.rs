@@ -31,7 +31,7 @@ fn tokens(view: Option<(Revision, bool)>, changed_revision: Revision, alter: imp
     messages[3].message.finish.view =
         view.map(|(revision, shortened)| GivenView { revision, hash: [7; 32], window: window(60_000), shortened });
     alter(&mut messages);
-    fold(&presets::pi::v1_5(), &messages, changed_revision).context_tokens(&window(60_000))
+    fold(&presets::policy("pi@1.5"), &messages, changed_revision).context_tokens(&window(60_000))
 }
 
 #[test]
@@ -66,7 +66,7 @@ fn usage_counts_from_the_view_that_it_measured() {
 
 #[test]
 fn results_that_the_model_has_not_read_come_on_top_of_its_usage() {
-    let policy = presets::pi::v1_5();
+    let policy = presets::policy("pi@1.5");
     let reply = |parts: &str| dsl::parse(&format!("u1 400c\na1 usage=1000/10\n{parts}"));
     let context_tokens = |parts| fold(&policy, &reply(parts), 1).context_tokens(&window(60_000));
     let unread = context_tokens("  tool bash#c1 in=10t out=500t done");
@@ -78,7 +78,9 @@ fn results_that_the_model_has_not_read_come_on_top_of_its_usage() {
 #[test]
 fn a_sample_compares_the_view_with_the_usage_of_all_of_it() {
     let messages = dsl::parse("u1 400c\na1 usage=1000/500 2000c\nu2 400c");
-    for (policy, reported, all) in [(presets::gemini_cli::v0_26(), 1_000, 1_500), (presets::pi::v1_5(), 1_500, 1_500)] {
+    for (policy, reported, all) in
+        [(presets::policy("gemini-cli@0.26"), 1_000, 1_500), (presets::policy("pi@1.5"), 1_500, 1_500)]
+    {
         let fold = fold(&policy, &messages, 1);
         let after = fold.context_tokens(&window(60_000)) - reported;
         assert!((90..=110).contains(&after), "{after}");
@@ -89,7 +91,7 @@ fn a_sample_compares_the_view_with_the_usage_of_all_of_it() {
 
 #[test]
 fn the_newest_valid_usage_counts() {
-    let policy = presets::pi::v1_5();
+    let policy = presets::policy("pi@1.5");
     let talk = format!("{TALK}\na4 usage=5000/0 400c\nu5 400c");
     let mut messages = dsl::parse(&talk);
     assert_eq!(fold(&policy, &messages, 1).context_tokens(&window(60_000)), 5_000 + 100);
@@ -109,7 +111,7 @@ fn a_shortened_view_fits_for_any_usage_above_the_estimate() {
     let talk: String = (1..60).map(|turn| format!("u{turn} 400c\na{turn} 4000c\n")).collect();
     for (reported, limit) in [(100_000, 64_900), (250_000, 30_000), (250_000, 2_000), (70_000, 9_000)] {
         let talk = format!("{talk}u60 40c\na60 usage={reported}/0 40c\nu61 40c");
-        for policy in [presets::pi::v1_5(), presets::opencode::seed()] {
+        for policy in [presets::policy("pi@1.5"), presets::policy("opencode@seed")] {
             let messages = dsl::parse(&talk);
             let fold = fold(&policy, &messages, 1);
             let window = window(limit);
@@ -132,7 +134,7 @@ fn a_shortened_view_fits_for_any_usage_above_the_estimate() {
 fn a_view_with_usage_below_its_estimate_is_not_shortened_too_much() {
     let talk: String = (1..60).map(|turn| format!("u{turn} 400c\na{turn} 4000c\n")).collect();
     let talk = format!("{talk}u60 40c\na60 usage=40000/0 40c");
-    let policy = presets::pi::v1_5();
+    let policy = presets::policy("pi@1.5");
     let messages = dsl::parse(&talk);
     let fold = fold(&policy, &messages, 1);
     let before = fold.view.estimated_tokens;
@@ -150,7 +152,7 @@ fn one_long_turn() -> String {
 
 #[test]
 fn one_long_turn_fits_whatever_it_takes() {
-    for policy in [presets::pi::v1_5(), presets::opencode::seed()] {
+    for policy in [presets::policy("pi@1.5"), presets::policy("opencode@seed")] {
         let messages = dsl::parse(&one_long_turn());
         let fold = fold(&policy, &messages, 1);
         let whole = &fold.view;
@@ -389,7 +391,7 @@ proptest! {
             messages[0].placement = Some(Placement::Summary);
             messages[0].message.kind = MessageKind::Summary;
         }
-        for policy in [presets::opencode::seed(), presets::find("gemini-cli@0.26").expect("a preset").policy()] {
+        for policy in [presets::policy("opencode@seed"), presets::policy("gemini-cli@0.26")] {
             let mut known = fold(&policy, &[], 1);
             for count in 1..=messages.len() {
                 let rows = FoldInput { policy: &policy, messages: &messages[..count], changed_revision: 1, window: &window };
@@ -428,7 +430,7 @@ proptest! {
             }
             messages
         };
-        for policy in [presets::opencode::seed(), presets::find("gemini-cli@0.26").expect("a preset").policy()] {
+        for policy in [presets::policy("opencode@seed"), presets::policy("gemini-cli@0.26")] {
             let mut known = fold(&policy, &[], 1);
             for count in 1..=messages.len() {
                 let rows = then(count);
@@ -450,7 +452,7 @@ proptest! {
 
 #[test]
 fn the_hash_runs_along_the_view() {
-    let policy = presets::pi::v1_5();
+    let policy = presets::policy("pi@1.5");
     let messages = dsl::parse(TALK);
     let whole = fold(&policy, &messages, 1);
     let before = fold(&policy, &messages[..4], 1);

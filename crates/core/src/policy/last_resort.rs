@@ -482,7 +482,7 @@ mod tests {
 
     /// The names of the messages that the last resort leaves, and the estimate of their view.
     fn left(talk: &str, context: i64, alter: impl FnOnce(&mut Vec<SourceMessage>, &mut Layout)) -> (Vec<String>, i64) {
-        let policy = presets::pi::v1_5();
+        let policy = presets::policy("pi@1.5");
         let mut sources = dsl::parse(talk);
         let mut layout = Layout::everything();
         alter(&mut sources, &mut layout);
@@ -556,7 +556,7 @@ mod tests {
 
     /// The reduction of `TALK` in a window with this overhead.
     fn reduced(talk: &str, context: i64, overhead_tokens: i64) -> (Reduction, i64) {
-        let policy = presets::pi::v1_5();
+        let policy = presets::policy("pi@1.5");
         let (sources, layout, now) = (dsl::parse(talk), Layout::everything(), Timestamp(0));
         let window = ModelWindow { context, ..ModelWindow::default() };
         let planning =

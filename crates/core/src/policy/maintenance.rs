@@ -119,7 +119,7 @@ mod tests {
     use crate::policy::{dsl, presets};
 
     fn watch(preset: &str, context: i64) -> MaintenanceLimits {
-        let policy = presets::find(preset).expect("a preset").policy();
+        let policy = presets::policy(preset);
         MaintenanceLimits::of(&policy, &ModelWindow { context, ..ModelWindow::default() })
     }
 
@@ -140,7 +140,7 @@ mod tests {
         ] {
             assert_eq!(watch(preset, 200_000), expected, "{preset}");
         }
-        let mut policy = presets::find("suna@2026").expect("a preset").policy();
+        let mut policy = presets::policy("suna@2026");
         policy.trigger.auto = false;
         assert_eq!(MaintenanceLimits::of(&policy, &ModelWindow::default()), none);
     }
@@ -152,7 +152,7 @@ mod tests {
              a4 \"{\\\"tool_execution\\\": {\\\"arguments\\\": 1, \\\"result\\\": 2}}\"",
         );
         for (preset, expected) in [("goose@0.8", 1), ("opencode@seed", 0), ("suna@2026", 1), ("pi@1.5", 0)] {
-            let policy = presets::find(preset).expect("a preset").policy();
+            let policy = presets::policy(preset);
             assert_eq!(count_in(&policy, &sources), expected, "{preset}");
         }
     }

@@ -161,7 +161,7 @@ mod tests {
     }
 
     fn preset(name: &str) -> Policy {
-        presets::find(name).expect("a preset").policy()
+        presets::policy(name)
     }
 
     #[test]

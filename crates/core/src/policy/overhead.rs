@@ -95,7 +95,7 @@ mod tests {
     use crate::policy::presets;
 
     fn unseen(before: Option<(i64, i64)>, now: Option<(i64, i64)>) -> i64 {
-        let policy = presets::opencode::seed();
+        let policy = presets::policy("opencode@seed");
         let sample = |(usage_tokens, view_tokens)| UsageSample { usage_tokens, view_tokens };
         let (window, layout) = (ModelWindow::default(), Layout::everything());
         let planning = PlanningInput {
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn what_the_window_says_counts_as_far_as_usage_leaves_room_for_it() {
-        let policy = presets::opencode::seed();
+        let policy = presets::policy("opencode@seed");
         let window = ModelWindow { overhead: 5_000, ..ModelWindow::default() };
         let layout = Layout::everything();
         let now = Timestamp::default();

@@ -2,6 +2,7 @@
 
 use super::Policy;
 use super::validate::validate;
+use serde::Deserialize;
 use serde_json::{Map, Value};
 
 /// The reason for the refusal of a change.
@@ -28,25 +29,46 @@ impl Policy {
         let Value::Object(patch) = patch else {
             return Err(refused("", "must be a JSON object"));
         };
+        self.clone().changed(&[], patch).map(|(policy, _)| policy)
+    }
+
+    /// The policy without some fields, and with those of a merge patch changed, and the paths of all these fields.
+    pub(in crate::policy) fn changed(
+        self,
+        removed: &[String],
+        patch: Map<String, Value>,
+    ) -> Result<(Self, Vec<String>), OverrideError> {
         if let Some(field) = FIXED.iter().find(|field| patch.contains_key(**field)) {
             return Err(refused(field, "cannot be changed"));
         }
-        let policy = serde_json::to_value(self).map_err(|error| refused("", &error.to_string()))?;
-        let mut merged = policy.clone();
-        for (path, value) in changes(&policy, patch) {
-            if !set(&mut merged, &path, value) {
-                return Err(refused(&path.join("."), "there is no such item"));
-            }
-            // One change at a time, so that an error belongs to the field that causes it.
-            serde_json::from_value::<Self>(merged.clone())
-                .map_err(|error| refused(&path.join("."), &error.to_string()))?;
+        let mut merged = serde_json::to_value(self).map_err(|error| refused("", &error.to_string()))?;
+        let mut changed = removed.to_vec();
+        for field in removed {
+            merged.pointer(&format!("/{}", field.replace('.', "/"))).ok_or_else(|| refused(field, NO_ITEM))?;
+            let path: Vec<String> = field.split('.').map(str::to_owned).collect();
+            apply(&mut merged, &path, Value::Null)?;
+        }
+        for (path, value) in changes(&merged, patch) {
+            apply(&mut merged, &path, value)?;
+            changed.push(path.join("."));
         }
         let policy: Self = serde_json::from_value(merged).map_err(|error| refused("", &error.to_string()))?;
         match validate(&policy).into_iter().next() {
             Some(violation) => Err(OverrideError { field: violation.field, message: violation.message }),
-            None => Ok(policy),
+            None => Ok((policy, changed)),
         }
     }
+}
+
+/// Message for a path that the policy does not have.
+const NO_ITEM: &str = "there is no such item";
+
+/// Changes one value. The policy is checked each time, so that an error belongs to the field that causes it.
+fn apply(policy: &mut Value, path: &[String], value: Value) -> Result<(), OverrideError> {
+    if !set(policy, path, value) {
+        return Err(refused(&path.join("."), NO_ITEM));
+    }
+    Policy::deserialize(&*policy).map(drop).map_err(|error| refused(&path.join("."), &error.to_string()))
 }
 
 fn refused(field: &str, message: &str) -> OverrideError {
@@ -119,14 +141,14 @@ mod tests {
     use crate::policy::{Limit, Recent, Step, Tail, Truncate, presets};
 
     fn check_error(json: &str, field: &str, message_part: &str) {
-        let error = presets::opencode::seed().with_overrides(json).expect_err(json);
+        let error = presets::policy("opencode@seed").with_overrides(json).expect_err(json);
         assert_eq!(error.field, field, "{json}: {error}");
         assert!(error.message.contains(message_part), "{json}: {error}");
     }
 
     #[test]
     fn named_fields_change_and_the_others_stay() {
-        let seed = presets::opencode::seed();
+        let seed = presets::policy("opencode@seed");
         let policy = seed
             .with_overrides(r#"{"maintenance":{"0":{"prune":{"keep":{"turns":3}}}},"trigger":{"auto":false}}"#)
             .expect("valid");
@@ -140,20 +162,21 @@ mod tests {
 
     #[test]
     fn null_takes_a_field_out() {
-        let policy = presets::opencode::seed().with_overrides(r#"{"maintenance":[],"truncate":null}"#).expect("valid");
+        let policy =
+            presets::policy("opencode@seed").with_overrides(r#"{"maintenance":[],"truncate":null}"#).expect("valid");
         assert_eq!((policy.maintenance, policy.truncate), (Vec::new(), None));
     }
 
     #[test]
     fn a_field_that_was_absent_can_be_set_with_what_differs_from_the_default() {
-        let policy = presets::pi::v1_5().with_overrides(r#"{"truncate":{"max_units":10}}"#).expect("valid");
+        let policy = presets::policy("pi@1.5").with_overrides(r#"{"truncate":{"max_units":10}}"#).expect("valid");
         assert_eq!(policy.truncate, Some(Truncate { max_units: 10, ..Truncate::default() }));
     }
 
     #[test]
     fn another_strategy_replaces_the_one_in_force() {
         let json = r#"{"auto":{"steps":{"0":{"summarize":{"tail":{"recent":{"keep_tokens":5}}}}}}}"#;
-        let policy = presets::opencode::seed().with_overrides(json).expect("valid");
+        let policy = presets::policy("opencode@seed").with_overrides(json).expect("valid");
         let Some(Step::Summarize(rule)) = policy.auto.as_ref().and_then(|level_policy| level_policy.steps.first())
         else {
             panic!("a summary")
@@ -165,9 +188,17 @@ mod tests {
             (r#"{"usable":{"buffer_tokens":5}}"#, Limit::Usable { buffer_tokens: 5, output_cap_tokens: 32_000 }),
         ] {
             let json = format!(r#"{{"auto":{{"threshold":{{"limit":{limit}}}}}}}"#);
-            let policy = presets::opencode::seed().with_overrides(&json).expect("valid");
+            let policy = presets::policy("opencode@seed").with_overrides(&json).expect("valid");
             assert_eq!(policy.auto.map(|level_policy| level_policy.threshold.limit), Some(expected));
         }
+    }
+
+    #[test]
+    fn an_item_of_another_preset_can_be_added() {
+        let seed = presets::policy("opencode@seed");
+        let patch = serde_json::json!({ "maintenance": seed.maintenance }).to_string();
+        let policy = presets::policy("opencode@1.18").with_overrides(&patch).expect("valid");
+        assert_eq!(policy.maintenance, seed.maintenance);
     }
 
     #[test]

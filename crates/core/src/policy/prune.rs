@@ -18,11 +18,6 @@ use crate::model::usage::ModelWindow;
 use crate::model::view::SourceMessage;
 
 impl Prune {
-    /// A prune of all outputs that the model has read, with this placeholder.
-    pub fn outputs(text: &str) -> Self {
-        Self { replacement: Replacement::text(text), ..Self::default() }
-    }
-
     /// The same prune without a condition and without batches, for requests by hand.
     pub fn by_hand(&self) -> Self {
         Self { condition: Condition::Always, batch: None, ..self.clone() }

@@ -229,7 +229,7 @@ mod tests {
 
     /// Applies a change to a preset and checks the names of the fields with violations.
     fn check(preset: &str, change: fn(&mut Policy), expected: &[&str]) {
-        let mut policy = presets::find(preset).expect("a preset").policy();
+        let mut policy = presets::policy(preset);
         change(&mut policy);
         let fields: Vec<_> = validate(&policy).into_iter().map(|violation| violation.field).collect();
         assert_eq!(fields, expected);
@@ -366,7 +366,7 @@ mod tests {
             (0.0, 0, 0, None),
             (1.0, 5, 5, None),
         ] {
-            let mut policy = presets::opencode::seed();
+            let mut policy = presets::policy("opencode@seed");
             summarize(&mut policy).tail =
                 Tail::Turns(LastTurns { turns: Some(1), budget_ratio, minimum_budget_tokens, max_budget_tokens });
             let fields: Vec<_> = validate(&policy).into_iter().map(|violation| violation.field).collect();
@@ -387,7 +387,7 @@ mod tests {
             ("claude-code@seed", 17_000, vec![]),
             ("pi@1.5", 0, vec![]),
         ] {
-            let policy = presets::find(preset).expect("a preset").policy();
+            let policy = presets::policy(preset);
             let window = ModelWindow { context, output: Some(16_001.min(context)), ..ModelWindow::default() };
             assert_eq!(validate_for(&policy, Some(&policy), &window), [], "{preset} is as it is");
             let found =

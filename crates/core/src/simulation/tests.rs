@@ -61,7 +61,7 @@ fn window(context: i64) -> ModelWindow {
 }
 
 fn preset(name: &str) -> Policy {
-    presets::find(name).expect("a preset").policy()
+    presets::policy(name)
 }
 
 fn fired(outcome: &Outcome) -> Vec<(usize, CompactionKind)> {

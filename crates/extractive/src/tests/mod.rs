@@ -93,7 +93,7 @@ impl Talk {
     }
 
     fn input(self, preset: &str) -> SummaryInput {
-        let policy = presets::find(preset).expect("a preset").policy();
+        let policy = presets::policy(preset);
         SummaryInput {
             messages: self.0,
             split_turn: Vec::new(),

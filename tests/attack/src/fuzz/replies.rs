@@ -34,7 +34,7 @@ impl Replies {
         ] {
             readers.push((name, ReplyReader::new(kind).context("a provider")?));
         }
-        let step = presets::opencode::seed().summarize(Level::Auto).context("a step that summarizes")?.clone();
+        let step = presets::policy("opencode@seed").summarize(Level::Auto).context("a step that summarizes")?.clone();
         Ok(Self { runtime, readers, rules: step.summary })
     }
 }

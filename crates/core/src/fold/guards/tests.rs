@@ -50,7 +50,7 @@ fn reports(revision: Revision, tokens: i64) -> Compaction {
 }
 
 fn policy() -> Policy {
-    let mut policy = presets::opencode::seed();
+    let mut policy = presets::policy("opencode@seed");
     (policy.guards.breaker_failures, policy.guards.breaker_turns) = (2, 3);
     policy
 }

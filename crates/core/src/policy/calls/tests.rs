@@ -181,7 +181,7 @@ proptest! {
 
     #[test]
     fn every_call_is_followed_by_its_own_result(text in interleaved()) {
-        let policy = presets::opencode::seed();
+        let policy = presets::policy("opencode@seed");
         let whole = dsl::parse(&text);
         for end in 0..=whole.len() {
             let messages = &whole[..end];

@@ -162,13 +162,6 @@ pub struct LevelPolicy {
     pub stop_when_enough: bool,
 }
 
-impl LevelPolicy {
-    /// A level that takes all of its steps, without a notice.
-    pub fn new(threshold: Threshold, steps: Vec<Step>) -> Self {
-        Self { threshold, notice: Notice::None, steps, stop_when_enough: false }
-    }
-}
-
 /// The notice to people about a compaction.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]

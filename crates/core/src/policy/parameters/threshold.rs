@@ -18,18 +18,6 @@ pub struct Threshold {
     pub minimum_tokens: i64,
 }
 
-impl Threshold {
-    /// Due above the limit.
-    pub fn above(limit: Limit) -> Self {
-        Self { limit, inclusive: false, minimum_tokens: 0 }
-    }
-
-    /// Due at the limit and above it.
-    pub fn at(limit: Limit) -> Self {
-        Self { inclusive: true, ..Self::above(limit) }
-    }
-}
-
 /// The computation of a limit from a window.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]

@@ -1,70 +1,101 @@
-//! Presets: the agents whose behaviour Longhand can reproduce, one file each.
+//! Presets: the agents whose behaviour Longhand can reproduce, one file in TOML for each version.
 //!
-//! A preset is a policy with a name and a version. If an agent has a defect that breaks one of Longhand's promises, the
-//! preset keeps the promise, and names this in its deviations.
+//! A preset is a policy with a name and a version, in the format in which users write policies of their own. Strategies
+//! that only one agent has are code, in a folder of the agent. If an agent has a defect that breaks one of Longhand's
+//! promises, the preset keeps the promise, and names this in its deviations.
 
-pub mod anthropic;
-pub mod claude_code;
-pub mod codex;
+mod file;
 pub mod gemini_cli;
 pub mod goose;
 pub mod joyagent;
 pub mod neovate;
-pub mod opencode;
 pub mod pi;
 mod preset;
 pub mod qwen_agent;
-pub mod qwen_code;
-pub mod smolagents;
 pub mod suna;
 
 #[cfg(test)]
 mod seeds;
 
+use crate::policy::Policy;
+pub use file::Error;
 pub use preset::Preset;
+use std::sync::LazyLock;
 
-/// All presets, in alphabetical order.
-pub fn all() -> Vec<Preset> {
-    vec![
-        anthropic::CONTEXT_EDITING,
-        claude_code::OBSERVED,
-        claude_code::SEED,
-        codex::V2026_08,
-        gemini_cli::AUGUST_2025,
-        gemini_cli::V0_26,
-        gemini_cli::QWEN_AUGUST_2025,
-        goose::V0_8,
-        joyagent::PRESET,
-        neovate::V2026,
-        neovate::V2026_FIXED,
-        opencode::V1_18,
-        opencode::SEED,
-        pi::V0_73,
-        pi::V1_5,
-        qwen_agent::OLD,
-        qwen_agent::V0_0_34,
-        qwen_code::V0_15,
-        qwen_code::V0_24,
-        smolagents::PRESET,
-        suna::V2025_04,
-        suna::V2025_07,
-        suna::V2026,
-    ]
+/// The presets in the order of their files, in which a file is after the one that it extends.
+static ALL: LazyLock<Vec<Preset>> = LazyLock::new(|| {
+    FILES.iter().fold(Vec::new(), |mut presets, (file, text)| {
+        let preset = file::parse(text, &presets);
+        presets.push(preset.unwrap_or_else(|error| panic!("the embedded file {file}: {error}")));
+        presets
+    })
+});
+
+macro_rules! files {
+    ($($file:literal),* $(,)?) => { [$(($file, include_str!($file))),*] };
+}
+
+/// The files. The newest version of an agent is the last one of its name.
+const FILES: [(&str, &str); 23] = files![
+    "anthropic-context-editing-2025-10.toml",
+    "claude-code-observed.toml",
+    "claude-code-seed.toml",
+    "codex-2026-08.toml",
+    "gemini-cli-2025-08.toml",
+    "gemini-cli-0.26.toml",
+    "qwen-code-2025-08.toml",
+    "goose-0.8.toml",
+    "joyagent.toml",
+    "neovate-2026.toml",
+    "neovate-2026-fixed.toml",
+    "opencode-1.18.toml",
+    "opencode-seed.toml",
+    "pi-0.73.toml",
+    "pi-1.5.toml",
+    "qwen-agent-old.toml",
+    "qwen-agent-0.0.34.toml",
+    "qwen-code-0.15.toml",
+    "qwen-code-0.24.toml",
+    "smolagents.toml",
+    "suna-2025-04.toml",
+    "suna-2025-07.toml",
+    "suna-2026.toml",
+];
+
+/// All presets, by agent and version.
+pub fn all() -> &'static [Preset] {
+    &ALL
 }
 
 /// The preset with this name. Without a version it is the newest one: the last of its name in the list.
-pub fn find(name: &str) -> Option<Preset> {
-    let matches = |preset: &Preset| match name.contains('@') {
-        true => preset.name == name,
-        false => preset.name.split('@').next() == Some(name),
-    };
-    all().into_iter().rev().find(matches)
+pub fn find(name: &str) -> Option<&'static Preset> {
+    preset::named(all(), name)
+}
+
+/// The preset of a file in TOML, which may extend one of these presets.
+pub fn parse(text: &str) -> Result<Preset, Error> {
+    file::parse(text, all())
+}
+
+/// The file of the preset with this name, which is found as by [`find`].
+pub fn text(name: &str) -> Option<&'static str> {
+    let file = file_name(find(name)?);
+    FILES.iter().find(|(name, _)| *name == file).map(|(_, text)| *text)
+}
+
+fn file_name(preset: &Preset) -> String {
+    format!("{}.toml", preset.name.replace('@', "-"))
+}
+
+/// The policy of a preset that the code names. Panics if there is none.
+pub fn policy(name: &str) -> Policy {
+    find(name).unwrap_or_else(|| panic!("no preset {name}")).policy()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::{LevelPolicy, Limit, Policy, Summarize, Threshold};
+    use crate::policy::{LevelPolicy, Limit, Notice, Policy, Step, Summarize, Threshold};
     use serde_json::Value;
     use std::collections::BTreeSet;
 
@@ -90,8 +121,9 @@ mod tests {
 
     /// The default of the value at a path; none if it has no default.
     fn neutral(path: &str) -> Option<Value> {
-        let level = LevelPolicy::new(Threshold::above(Limit::Tokens(0)), Vec::new());
         let json = |value: Result<Value, serde_json::Error>| value.expect("parameters are JSON");
+        let level = serde_json::json!({ "threshold": { "limit": { "tokens": 0 } }, "steps": [] });
+        let level: LevelPolicy = serde_json::from_value(level).expect("a level");
         let (whole, inside) = match (path.split_once(".summarize."), path.split_once('.')) {
             (Some((_, inside)), _) => (json(serde_json::to_value(Summarize::default())), inside),
             (None, Some(("micro" | "auto" | "deep", inside @ ("notice" | "stop_when_enough")))) => {
@@ -111,11 +143,9 @@ mod tests {
             let differs = |path: &&String| neutral(path).as_ref() != at(&value, path);
             let without = leaves.iter().filter(|path| preset.source(path).is_none()).filter(differs);
             assert_eq!(without.collect::<Vec<_>>(), Vec::<&String>::new(), "{}: values without a source", preset.name);
-            let mut named = BTreeSet::new();
-            for (field, _) in preset.sources {
-                let exists = leaves.contains(*field) || inner.contains(*field);
+            for field in preset.sources.keys() {
+                let exists = leaves.contains(field) || inner.contains(field);
                 assert!(exists, "{}: there is no {field}", preset.name);
-                assert!(named.insert(field), "{}: {field} is named twice", preset.name);
             }
         }
     }
@@ -123,12 +153,23 @@ mod tests {
     #[test]
     fn a_preset_is_found_by_its_name_and_version() {
         for preset in all() {
-            assert_eq!(find(preset.name).map(|found| found.policy()), Some(preset.policy()));
+            assert_eq!(find(&preset.name), Some(preset));
             assert_eq!(preset.policy().preset, preset.name);
         }
-        assert_eq!(find("opencode").map(|preset| preset.name), Some("opencode@seed"));
+        assert_eq!(find("opencode").map(|preset| preset.name.as_str()), Some("opencode@seed"));
         assert!(find("opencod").is_none());
         assert!(find("").is_none());
+    }
+
+    #[test]
+    fn every_file_is_a_preset_of_its_name() {
+        let folder = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/src/policy/presets")).expect("the folder");
+        let names = folder.map(|entry| entry.expect("an entry").file_name().into_string().expect("a name"));
+        let files: BTreeSet<String> = names.filter(|name| name.ends_with(".toml")).collect();
+        assert_eq!(files, all().iter().map(file_name).collect());
+        for preset in all() {
+            assert_eq!(text(&preset.name).map(parse), Some(Ok(preset.clone())));
+        }
     }
 
     #[test]
@@ -143,8 +184,12 @@ mod tests {
     fn a_policy_may_leave_out_defaults_and_is_written_whole() {
         let text = r#"{"preset": "x", "auto": {"threshold": {"limit": {"ratio": 0.5}}, "steps": [{"summarize": {}}]}}"#;
         let policy: Policy = serde_json::from_str(text).expect("a policy");
-        let level =
-            LevelPolicy::new(Threshold::above(Limit::Ratio(0.5)), vec![crate::policy::Step::Summarize(Box::default())]);
+        let level = LevelPolicy {
+            threshold: Threshold { limit: Limit::Ratio(0.5), inclusive: false, minimum_tokens: 0 },
+            notice: Notice::None,
+            steps: vec![Step::Summarize(Box::default())],
+            stop_when_enough: false,
+        };
         assert_eq!(policy, Policy { preset: "x".to_owned(), auto: Some(level), ..Policy::default() });
         assert_eq!(crate::policy::validate::validate(&policy), []);
         let whole = serde_json::to_value(&policy).expect("JSON");
@@ -159,14 +204,14 @@ mod tests {
 
     #[test]
     fn the_recognised_texts_are_exact() {
-        let opencode = opencode::seed();
+        let opencode = policy("opencode@seed");
         assert_eq!(
             opencode.truncate.as_ref().expect("a truncation").marker,
             "\n[Tool output truncated: omitted {omitted} chars]"
         );
         assert_eq!(opencode.placeholder(), "[Old tool result content cleared]");
         assert_eq!(opencode.view.marker_text.as_deref(), Some("What did we do so far?"));
-        let pi = pi::v1_5();
+        let pi = policy("pi@1.5");
         assert_eq!(
             format!("{}SUM{}", pi.view.summary_prefix, pi.view.summary_suffix),
             "The conversation history before this point was compacted into the following summary:\n\n\

@@ -1,47 +1,69 @@
 //! A preset: a policy with a name, its sources, and its deviations from the agent.
 
 use crate::policy::{Policy, Step};
+use std::collections::BTreeMap;
 
 /// A named, versioned policy.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Preset {
     /// The agent and the version: `opencode@seed`.
-    pub name: &'static str,
+    pub name: String,
     /// One sentence for a list.
-    pub description: &'static str,
+    pub description: String,
     /// Deliberate differences between Longhand and this agent, one sentence each.
-    pub(super) own_deviations: &'static [&'static str],
+    pub(super) deviations: Vec<String>,
     /// Source of each value, by the path of a field in the policy's JSON. The source of a field applies to the fields
     /// inside it, unless a longer path has another one.
-    pub sources: &'static [(&'static str, &'static str)],
-    pub(super) policy: fn() -> Policy,
+    pub sources: BTreeMap<String, String>,
+    pub(super) policy: Policy,
+}
+
+impl From<Policy> for Preset {
+    /// A policy of a user, without a description.
+    fn from(policy: Policy) -> Self {
+        let sources = BTreeMap::from([("preset".to_owned(), "this preset's name".to_owned())]);
+        Self { name: policy.preset.clone(), description: String::new(), deviations: Vec::new(), sources, policy }
+    }
 }
 
 impl Preset {
     /// The policy.
     pub fn policy(&self) -> Policy {
-        (self.policy)()
+        self.policy.clone()
     }
 
     /// Deliberate differences between Longhand and the agent, one sentence each: first those of this agent, then those
     /// of all agents whose summaries a model writes, and of all that act automatically.
-    pub fn deviations(&self) -> Vec<&'static str> {
-        let policy = self.policy();
+    pub fn deviations(&self) -> Vec<&str> {
+        let policy = &self.policy;
         let mut steps = policy.levels().flat_map(|(_, level)| &level.steps);
         let common: &[&str] = if steps.any(|step| matches!(step, Step::Summarize(_))) { &SUMMARIZING } else { &[] };
         let automatic: &[&str] = if policy.trigger.auto { &AUTOMATIC } else { &[] };
         let has_figure = !policy.trigger.auto || policy.guards.minimum_gain_tokens.is_some();
         let minimum_gain: &[&str] = if has_figure { &[] } else { &MINIMUM_GAIN };
-        self.own_deviations.iter().chain(common).chain(automatic).chain(minimum_gain).copied().collect()
+        let own = self.deviations.iter().map(String::as_str);
+        own.chain([common, automatic, minimum_gain].concat()).collect()
     }
 
     /// Source of the value at a path.
-    pub fn source(&self, path: &str) -> Option<&'static str> {
-        let covers =
-            |field: &str| path.strip_prefix(field).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
-        let covering = self.sources.iter().filter(|(field, _)| covers(field));
-        covering.max_by_key(|(field, _)| field.len()).map(|(_, source)| *source)
+    pub fn source(&self, path: &str) -> Option<&str> {
+        let covering = self.sources.iter().filter(|(field, _)| covers(field, path));
+        covering.max_by_key(|(field, _)| field.len()).map(|(_, source)| source.as_str())
     }
+}
+
+/// The preset with this name among some; for a name without a version, the last one.
+pub(super) fn named<'a>(presets: &'a [Preset], name: &str) -> Option<&'a Preset> {
+    let matches = |preset: &&Preset| match name.contains('@') {
+        true => preset.name == name,
+        false => preset.name.split('@').next() == Some(name),
+    };
+    presets.iter().rev().find(matches)
+}
+
+/// True if a field is at a path, or below it.
+pub(super) fn covers(path: &str, field: &str) -> bool {
+    field.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
 /// Deviations of all agents whose summaries a model writes.

@@ -19,9 +19,14 @@ fn turn(number: usize, outputs: &[(u16, bool)]) -> String {
     text
 }
 
+/// A prune of all outputs that the model has read, with this placeholder.
+fn outputs(text: &str) -> Prune {
+    Prune { replacement: Replacement::text(text), ..Prune::default() }
+}
+
 fn small_policy() -> Policy {
     let overrides = r#"{"maintenance":{"0":{"prune":{"keep":{"tokens":400},"minimum_tokens":201}}}}"#;
-    presets::opencode::seed().with_overrides(overrides).expect("valid")
+    presets::policy("opencode@seed").with_overrides(overrides).expect("valid")
 }
 
 fn select(policy: &Policy, messages: &[SourceMessage]) -> PrunePlan {
@@ -62,13 +67,13 @@ proptest! {
 #[test]
 fn what_is_old_enough_is_cleared() {
     let messages = dsl::parse("a1\n  tool bash#c1 out=90000t done\nu2 \"x\"\nu3 \"x\"");
-    assert_eq!(select(&presets::opencode::seed(), &messages).freed_tokens, 90_000);
+    assert_eq!(select(&presets::policy("opencode@seed"), &messages).freed_tokens, 90_000);
 }
 
 #[test]
 fn a_rule_without_protection_clears_the_newest_output_too() {
     let overrides = r#"{"maintenance":{"0":{"prune":{"keep":{"tokens":0,"turns":0},"minimum_tokens":0}}}}"#;
-    let policy = presets::opencode::seed().with_overrides(overrides).expect("valid");
+    let policy = presets::policy("opencode@seed").with_overrides(overrides).expect("valid");
     let messages = dsl::parse("u1 \"x\"\na1\n  tool bash#c1 out=1t done");
     assert_eq!(select(&policy, &messages).freed_tokens, 1);
 }
@@ -76,7 +81,7 @@ fn a_rule_without_protection_clears_the_newest_output_too() {
 /// The names of the parts that a rule clears, with their replacements.
 fn cleared(rule: &Prune, now: i64, text: &str) -> Vec<(String, String)> {
     let messages = dsl::parse(text);
-    let policy = presets::opencode::seed();
+    let policy = presets::policy("opencode@seed");
     let plan = super::select(&policy, rule, &ModelWindow::default(), Timestamp(now), &messages);
     let names = dsl::part_names(&messages);
     let parts: Vec<_> = messages.iter().flat_map(|source| &source.message.parts).collect();
@@ -94,7 +99,7 @@ fn cleared(rule: &Prune, now: i64, text: &str) -> Vec<(String, String)> {
 }
 
 fn grows(words: &str) -> Prune {
-    Prune { only_if_shorter: false, ..Prune::outputs(words) }
+    Prune { only_if_shorter: false, ..outputs(words) }
 }
 
 #[test]
@@ -135,7 +140,7 @@ fn a_target_is_one_line_of_bearable_length() {
 
 #[test]
 fn nothing_has_no_excerpt_and_keeps_its_media() {
-    let rule = Prune { replacement: Replacement::Excerpt, ..Prune::outputs("") };
+    let rule = Prune { replacement: Replacement::Excerpt, ..Prune::default() };
     let outputs = |words: &str| format!("a1\n  tool x#c1 out={words} media=image/png done\na2 \"done\"");
     assert_eq!(cleared(&rule, 0, &outputs("\"\"")), []);
     let shown = cleared(&rule, 0, &outputs("900c"));
@@ -149,7 +154,8 @@ fn an_output_of_media_alone_is_cleared_where_its_agent_counts_them() {
         let others = (2..=6).map(|number| format!("  tool {tool}#c{number} out=9t media=image/png done\n"));
         format!("a1\n  tool {tool}#c1 out={first} done\n{}a2 \"done\"", others.collect::<String>())
     };
-    let [early, late] = [presets::qwen_code::v0_15(), presets::qwen_code::v0_24()].map(|policy| policy.maintenance);
+    let [early, late] =
+        [presets::policy("qwen-code@0.15"), presets::policy("qwen-code@0.24")].map(|policy| policy.maintenance);
     for (step, tool, first, is_cleared) in [
         (&late[0], "read_file", "9t", true),
         (&late[0], "read_file", "\"\" media=image/png", true),
@@ -180,7 +186,7 @@ fn failures_may_be_among_what_is_kept_and_what_says_nothing_may_be_passed_over()
         (FailedOutputs::Prune, false, "c2 c1"),
     ] {
         let keep = Keep { parts: Count::Fixed(2), ..Keep::default() };
-        let rule = Prune { keep, failed_outputs, skip_empty, only_if_shorter: false, ..Prune::outputs("gone") };
+        let rule = Prune { keep, failed_outputs, skip_empty, only_if_shorter: false, ..outputs("gone") };
         let names: Vec<String> = cleared(&rule, 0, text).into_iter().map(|(name, _)| name).collect();
         assert_eq!(names.join(" ").replace(":result", ""), expected, "{failed_outputs:?} {skip_empty}");
     }
@@ -194,7 +200,7 @@ fn the_last_messages_are_those_that_a_view_shows() {
         [("a6 \"done\"", 1, 2), ("a6 \"done\"", 2, 1), ("a6 \"\"", 1, 1), ("a6 \"\"", 2, 1), ("a6 \"\"", 3, 0)]
     {
         let keep = Keep { messages: kept, ..Keep::default() };
-        let rule = Prune { keep, only_if_shorter: false, ..Prune::outputs("gone") };
+        let rule = Prune { keep, only_if_shorter: false, ..outputs("gone") };
         assert_eq!(cleared(&rule, 0, &format!("{rounds}{last}")).len(), expected, "{last}, {kept}");
     }
 }
@@ -204,8 +210,7 @@ fn where_lengths_decide_a_part_without_words_stays_and_is_not_counted() {
     let text = "a1\n  tool x#c1 out=\"\" media=image/png done\n  tool x#c2 out=90c done\n  \
                 tool x#c3 out=\"\" media=image/png done\n  tool x#c4 out=90c done\na2 \"done\"";
     let keep = Keep { parts: Count::Fixed(1), ..Keep::default() };
-    let rule =
-        Prune { keep, condition: Condition::Length { above_units: 90, down_to_units: 0 }, ..Prune::outputs("gone") };
+    let rule = Prune { keep, condition: Condition::Length { above_units: 90, down_to_units: 0 }, ..outputs("gone") };
     assert_eq!(cleared(&rule, 0, text), [("c2:result".to_owned(), "gone".to_owned())]);
 }
 
@@ -305,7 +310,7 @@ proptest! {
                 && message.finish.reason != Some(FinishReason::Error)
         });
         for rule in rules() {
-            let policy = presets::opencode::seed();
+            let policy = presets::policy("opencode@seed");
             let plan = super::select(&policy, &rule, &ModelWindow::default(), Timestamp(0), &messages);
             for (id, truncation) in &plan.removals.parts {
                 let holds = |source: &&SourceMessage| source.message.parts.iter().any(|part| part.id == *id);

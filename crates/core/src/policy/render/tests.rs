@@ -4,7 +4,7 @@ use crate::policy::Step;
 use crate::policy::{LengthUnit, ViewStyle, dsl, presets};
 
 fn policy(name: &str) -> Policy {
-    presets::find(name).expect("a preset").policy()
+    presets::policy(name)
 }
 
 /// A view in short: a line for each message with its role, kind and parts.

@@ -55,7 +55,7 @@ mod tests {
 
     fn selected(keep_tokens: i64, large_results: LargeResults, text: &str) -> Selection {
         let tail = Tail::Recent(Recent { keep_tokens, large_results });
-        select(&presets::pi::v1_5(), &tail, &ModelWindow::default(), &dsl::parse(text))
+        select(&presets::policy("pi@1.5"), &tail, &ModelWindow::default(), &dsl::parse(text))
     }
 
     fn check(keep_tokens: i64, text: &str, head_end: usize, split_turn_start: Option<usize>) {

@@ -95,7 +95,7 @@ mod tests {
 
     fn check(rule: &Requests, text: &str, retained: &[usize], shown: &[&str]) {
         let messages = dsl::parse(text);
-        let policy = presets::codex::v2026_08();
+        let policy = presets::policy("codex@2026-08");
         let (found, removals) = rule.retained(&policy, &messages, messages.len());
         assert_eq!(found, retained, "{rule:?} of {text}");
         let parts: Vec<_> = messages.iter().flat_map(|source| &source.message.parts).collect();

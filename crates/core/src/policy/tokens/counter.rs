@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn a_list_far_above_a_limit_is_not_encoded() {
-        let policy = presets::suna::v2026();
+        let policy = presets::policy("suna@2026");
         let messages = dsl::parse("u1 \"a\"\na2 \"b\"\nu3 \"c\"");
         let mut counter = Counter::of(&policy, &messages);
         assert!(counter.exceeds(50, |index| panic!("message {index} is counted")));

@@ -70,7 +70,7 @@ fn a_fraction_of_a_token_is_rounded_as_configured() {
 
 #[test]
 fn a_json_range_counts_as_its_json() {
-    let policy = presets::opencode::seed();
+    let policy = presets::policy("opencode@seed");
     let words = "quote \" slash \\ tab \t line \n bell \u{7} page \u{c} 日本語😀";
     let call = ToolCall {
         call_id: "c1".into(),
@@ -128,7 +128,7 @@ fn a_json_range_counts_as_its_json() {
 
 #[test]
 fn media_count_the_same_whatever_their_size() {
-    for (policy, around) in [(presets::opencode::seed(), 28), (presets::pi::v1_5(), 0)] {
+    for (policy, around) in [(presets::policy("opencode@seed"), 28), (presets::policy("pi@1.5"), 0)] {
         let message = view(ViewKind::Shown, Role::User, vec![PartBody::Media(Media::default())]);
         assert_eq!(estimate_message(&policy, &message), 1200 + around / 4, "{}", policy.preset);
     }
@@ -138,13 +138,13 @@ fn media_count_the_same_whatever_their_size() {
 fn provider_blocks_count_their_bytes_in_json_and_nothing_in_text() {
     let block = || vec![PartBody::Opaque(Opaque { data: vec![0; 400], ..Opaque::default() })];
     let message = view(ViewKind::Shown, Role::Assistant, block());
-    assert_eq!(estimate_message(&presets::pi::v1_5(), &message), 0);
-    assert_eq!(estimate_message(&presets::opencode::seed(), &message), (400 + 33 + 2) / 4);
+    assert_eq!(estimate_message(&presets::policy("pi@1.5"), &message), 0);
+    assert_eq!(estimate_message(&presets::policy("opencode@seed"), &message), (400 + 33 + 2) / 4);
 }
 
 #[test]
 fn pi_counts_a_summary_without_its_wrapper() {
-    let policy = presets::pi::v1_5();
+    let policy = presets::policy("pi@1.5");
     let text = format!("{}12345{}", policy.view.summary_prefix, policy.view.summary_suffix);
     let summary = view(ViewKind::Summary, Role::User, vec![PartBody::Text(text.clone())]);
     assert_eq!(estimate_message(&policy, &summary), 2);
@@ -154,7 +154,7 @@ fn pi_counts_a_summary_without_its_wrapper() {
 
 #[test]
 fn an_additional_message_of_a_summary_counts_in_full() {
-    let policy = presets::qwen_code::v0_24();
+    let policy = presets::policy("qwen-code@0.24");
     let carried = || vec![PartBody::Text("x".repeat(400)), PartBody::Media(Media::default())];
     let [behind, words] = [ViewKind::Summary, ViewKind::Shown].map(|kind| view(kind, Role::User, carried()));
     assert_eq!(estimate_message(&policy, &behind), estimate_message(&policy, &words));
@@ -169,9 +169,9 @@ fn a_call_counts_as_its_agents_json() {
     let with_id = r#"{"functionCall":{"id":"call_1","name":"glob","args":{"a":12}}}"#;
     // Gemini's calls have no ids, and include the name that their results repeat.
     for (policy, json, beside) in [
-        (presets::qwen_code::v0_24(), with_id, ""),
-        (presets::qwen_code::v0_15(), with_id, ""),
-        (presets::gemini_cli::v0_26(), without_id, "glob"),
+        (presets::policy("qwen-code@0.24"), with_id, ""),
+        (presets::policy("qwen-code@0.15"), with_id, ""),
+        (presets::policy("gemini-cli@0.26"), without_id, "glob"),
     ] {
         let call = ToolCall {
             call_id: "call_1".to_owned(),
@@ -187,7 +187,7 @@ fn a_call_counts_as_its_agents_json() {
 
 #[test]
 fn stored_outputs_count_as_a_view_shows_them() {
-    let policy = presets::opencode::seed();
+    let policy = presets::policy("opencode@seed");
     let estimate = |text: &str| estimate_source(&policy, &dsl::parse(text)[0]);
     let shown = estimate("t1\n  result c1 out=2000c done");
     let marker = "\n[Tool output truncated: omitted 7000 chars]".len() as i64;
@@ -247,7 +247,7 @@ fn truncations_free_the_difference_between_the_estimates() {
 
 fn exact(text: TextUnits, per: CountPer) -> Policy {
     let counting = Counting { text, per, ..counting(1, Rounding::Ceil) };
-    Policy { counting, ..presets::pi::v1_5() }
+    Policy { counting, ..presets::policy("pi@1.5") }
 }
 
 #[test]
@@ -255,7 +255,7 @@ fn an_encoding_counts_its_tokens() {
     let policy = exact(TextUnits::Bpe { encoding: Encoding::Cl100kBase }, CountPer::Message);
     assert_eq!(estimate_text(&policy.counting, "你好世界"), 5);
     assert_eq!(tokenize(&policy.counting, "你好世界").map(|text| text.count()), Some(5));
-    assert_eq!(tokenize(&presets::pi::v1_5().counting, "你好世界"), None);
+    assert_eq!(tokenize(&presets::policy("pi@1.5").counting, "你好世界"), None);
 }
 
 #[test]

@@ -121,7 +121,7 @@ mod tests {
 
     /// The truncated outputs by name, with the units kept at both ends.
     fn truncations_of(rule: &OutputBudget, text: &str) -> Vec<(String, usize, usize)> {
-        let policy = presets::pi::v1_5();
+        let policy = presets::policy("pi@1.5");
         let messages = dsl::parse(text);
         let names = dsl::part_names(&messages);
         let removals = removals(rule, &policy, &messages);
@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn a_truncation_names_its_part() {
-        let policy = presets::pi::v1_5();
+        let policy = presets::policy("pi@1.5");
         let messages = dsl::parse("u1 \"go\"\na1\n  tool bash#c1 out=5000c done");
         let removals = removals(&rule(10, 40), &policy, &messages).parts;
         let [(part, truncation)] = &removals[..] else { panic!("{removals:?}") };

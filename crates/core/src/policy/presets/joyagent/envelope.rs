@@ -109,7 +109,7 @@ mod tests {
     use crate::policy::{MediaUnits, presets};
 
     fn units_of(detail: Detail, bytes: &[u8]) -> i64 {
-        let mut counting = presets::joyagent::policy().counting;
+        let mut counting = presets::policy("joyagent").counting;
         counting.media = MediaUnits::all(1_024);
         let source = MediaSource::Bytes(bytes.to_vec());
         media_units(detail, &counting, &Media { mime_type: "image/png".into(), source, ..Media::default() })

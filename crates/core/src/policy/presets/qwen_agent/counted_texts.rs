@@ -145,7 +145,7 @@ mod tests {
         let counting = |calls| Counting {
             text: TextUnits::Length,
             per: CountPer::Texts(CountedTexts { calls, note: NoteEnd::Line }),
-            ..presets::find("qwen-agent@0.0.34").expect("a preset").policy().counting
+            ..presets::policy("qwen-agent@0.0.34").counting
         };
         let units = |calls, role| {
             let call = ToolCall { tool: "f".into(), ..ToolCall::default() };

@@ -1,6 +1,11 @@
 //! Tests of `claude-code@seed` against the document on Claude Code's three levels.
 
 use super::{Stage, check, deviates, in_order, noticed, row};
+use crate::model::compaction::Level;
+use crate::model::layout::Layout;
+use crate::model::time::Timestamp;
+use crate::model::usage::ModelWindow;
+use crate::policy::{dsl, plan};
 use std::collections::BTreeMap;
 
 const PRESET: &str = "claude-code@seed";
@@ -104,7 +109,6 @@ fn the_levels_say_more_the_higher_they_are() {
         }
         Some(crate::policy::Notice::None) | None => String::new(),
     };
-    use crate::model::compaction::Level;
     assert_eq!(words(Level::Micro), "", "no notice");
     assert_eq!(words(Level::Auto), "--- Conversation compacted to save context (75% full) ---");
     assert!(words(Level::Deep).ends_with('?'), "the user is asked");
@@ -132,6 +136,25 @@ fn a_summary_that_fails_leaves_the_last_twenty_messages() {
     let last: Vec<String> = (4..14).flat_map(|turn| [format!("u{turn}"), format!("a{turn}")]).collect();
     assert_eq!((played.compactions.as_str(), played.shown), ("auto omission", last.join(" ")));
     deviates(PRESET, &["When a summary fails, everything but the last 20 messages is left out by marks"]);
+}
+
+#[test]
+fn the_fallback_of_both_levels_leaves_the_last_twenty_messages() {
+    let policy = stage().policy;
+    let text: String = (1..=14).map(|turn| format!("u{turn} \"x\"\na{turn} \"y\"\n")).collect();
+    let planning = plan::PlanningInput {
+        policy: &policy,
+        window: &ModelWindow::default(),
+        layout: &Layout::everything(),
+        sources: &dsl::parse(&text),
+        base: 28,
+        now: Timestamp(0),
+    };
+    for level in [Level::Auto, Level::Deep] {
+        let rule = policy.summarize(level).expect("a summary");
+        let work = plan::fallback(planning, &rule.fallback);
+        assert_eq!(work.removals.omitted, (1..=8).collect::<Vec<_>>());
+    }
 }
 
 #[test]

@@ -1,8 +1,10 @@
 //! Tests of `neovate@2026-fixed` against Neovate Code's design, and of `neovate@2026` if its code differs.
 
 use super::{Stage, check, deviates, dsl, in_order, noticed, row, tools, words};
-use crate::policy::continuing;
-use crate::policy::tokens;
+use crate::model::compaction::Level;
+use crate::model::usage::{ModelWindow, Usage};
+use crate::policy::overflow::reached;
+use crate::policy::{continuing, presets, tokens};
 
 const PRESET: &str = "neovate@2026-fixed";
 
@@ -198,6 +200,29 @@ fn an_unfinished_turn_is_asked_to_go_on() {
     }
     deviates(PRESET, &["Whoever is at work is asked to go on"]);
     deviates("neovate@2026", &["Nobody is asked to go on after a compaction"]);
+}
+
+#[test]
+fn the_code_overflows_where_its_own_tests_say() {
+    let policy = presets::policy("neovate@2026");
+    for (context, input, cache_read, expected) in [
+        (200_000, 139_000, 0, false),
+        (200_000, 141_000, 0, true),
+        (200_000, 190_000, 8_000, true),
+        (200_000, 50_000, 0, false),
+        (200_000, 140_000, 0, false),
+        (0, 1_000_000, 0, false),
+        // Below 0.8 of 32 000 tokens nothing ever happens, however small the window is.
+        (32_000, 25_599, 0, false),
+        (32_000, 25_600, 0, true),
+    ] {
+        let window = ModelWindow { context, ..ModelWindow::default() };
+        let usage = Usage { input, cache_read, ..Usage::default() };
+        let tokens = policy.counting.usage.tokens(&usage);
+        let levels: Vec<_> = reached(&policy, &window, tokens).map(|(level, _)| level).collect();
+        let expected: &[Level] = if expected { &[Level::Auto] } else { &[] };
+        assert_eq!(levels, expected, "{tokens} of {context}");
+    }
 }
 
 #[test]

@@ -99,8 +99,8 @@ fn an_image_has_1200_tokens() {
     let of = |preset| Stage::of(preset, 200_000).play(&talk(third, "190000/0")).shown;
     assert_eq!(of("pi@1.5"), "summary a3 u3b a3b u4 a4");
     assert_ne!(of(PRESET), of("pi@1.5"), "pi 0.73 gives images of the user no tokens");
-    let description = crate::policy::presets::find(PRESET).expect("a preset").description;
-    assert!(description.contains("images of the user count nothing"));
+    let preset = crate::policy::presets::find(PRESET).expect("a preset");
+    assert!(preset.description.contains("images of the user count nothing"));
 }
 
 #[test]

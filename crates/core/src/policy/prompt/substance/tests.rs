@@ -2,7 +2,7 @@ use super::*;
 use crate::policy::{Step, presets};
 
 fn rules(preset: &str) -> Summary {
-    let policy = presets::find(preset).expect("a preset").policy();
+    let policy = presets::policy(preset);
     let steps = policy.auto.or(policy.deep).expect("a level").steps;
     let summarize = steps.into_iter().find_map(|step| if let Step::Summarize(rule) = step { Some(rule) } else { None });
     summarize.expect("a summary").summary

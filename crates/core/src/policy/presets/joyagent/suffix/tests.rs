@@ -1,6 +1,6 @@
 use crate::model::usage::ModelWindow;
 use crate::policy::omission::removals;
-use crate::policy::presets::joyagent;
+use crate::policy::presets;
 use crate::policy::presets::qwen_agent::items::tests::limited;
 use crate::policy::{dsl, plan, tokens};
 
@@ -8,7 +8,7 @@ const RECORDED: &str = "s0 \"sys\"\nu1 \"u1\"\na1 \"a1\"\nt1 \"t1\"\nu2 \"u2\"\n
 
 fn check(text: &str, limit: i64, expected: &str) {
     let messages = dsl::parse(text);
-    let (policy, rule) = limited(joyagent::policy(), limit);
+    let (policy, rule) = limited(presets::policy("joyagent"), limit);
     let removals = removals(&rule, &policy, &ModelWindow::default(), &messages);
     let left = messages.iter().filter(|source| !removals.omitted.contains(&source.message.revision));
     assert_eq!(left.map(dsl::name).collect::<Vec<_>>().join(" "), expected, "{limit}");
@@ -16,7 +16,7 @@ fn check(text: &str, limit: i64, expected: &str) {
 
 #[test]
 fn estimates_include_the_envelope() {
-    let policy = joyagent::policy();
+    let policy = presets::policy("joyagent");
     let messages = dsl::parse(RECORDED);
     let each: Vec<i64> = messages.iter().map(|source| tokens::estimate_source(&policy, source)).collect();
     assert_eq!(each, [13, 10, 15, 10, 10, 15, 10]);

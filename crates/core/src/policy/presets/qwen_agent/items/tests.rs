@@ -2,7 +2,7 @@ use super::*;
 use crate::model::ids::CompactionId;
 use crate::model::usage::ModelWindow;
 use crate::policy::omission::removals;
-use crate::policy::presets::qwen_agent;
+use crate::policy::presets;
 use crate::policy::{Limit, Omission, Step, dsl, plan};
 use uuid::Uuid;
 
@@ -100,7 +100,7 @@ fn shown_texts(policy: &Policy, messages: &[SourceMessage]) -> Vec<String> {
 
 /// Applies one treatment to the only item of a message and compares the shown texts.
 fn check(message: &str, treatment: Treatment, expected: &[&str]) {
-    let policy = qwen_agent::v0_0_34();
+    let policy = presets::policy("qwen-agent@0.0.34");
     let messages = dsl::parse(&format!("{message}\na9 \"x\""));
     let items = Items::of(&policy, &messages);
     let mut treatments = vec![Treatment::Stays; items.list.len()];
@@ -175,7 +175,7 @@ fn a_second_truncation_is_measured_against_the_original() {
 
 #[test]
 fn only_whole_messages_that_are_answered_are_left_out() {
-    let policy = qwen_agent::v0_0_34();
+    let policy = presets::policy("qwen-agent@0.0.34");
     for (short, going, expected) in [
         ("U5 A5 U5 A5", &[0, 1][..], "U5 A5"),
         // The last request stays, and so do messages without a reply.
@@ -202,7 +202,7 @@ fn only_whole_messages_that_are_answered_are_left_out() {
 
 #[test]
 fn a_call_keeps_an_input_and_one_that_runs_keeps_its_own() {
-    let policy = qwen_agent::v0_0_34();
+    let policy = presets::policy("qwen-agent@0.0.34");
     for (text, expected) in [
         ("u1 \"x\"\na2\n  call f#c in={\"a\": 1}\nt3\n  result c out=\"ok\" done\na4 \"y\"", "{}"),
         ("u1 \"x\"\na2\n  call f#c in={\"a\": 1}", "{\"a\": 1}"),

@@ -1,9 +1,9 @@
 use crate::policy::dsl;
-use crate::policy::presets::qwen_agent;
+use crate::policy::presets;
 use crate::policy::presets::qwen_agent::items::tests::{conversation, in_short, shortened};
 
 fn check(short: &str, limit: i64, expected: &str) {
-    let policy = qwen_agent::old();
+    let policy = presets::policy("qwen-agent@old");
     let shortened = shortened(policy.clone(), limit, &conversation(short));
     assert_eq!(in_short(&policy, &shortened), expected, "{short} in {limit}");
 }
@@ -45,7 +45,7 @@ fn the_last_request_stays_in_the_room_that_is_left() {
 
 #[test]
 fn results_of_a_reply_keep_their_calls_where_the_walk_ends() {
-    let policy = qwen_agent::old();
+    let policy = presets::policy("qwen-agent@old");
     let messages = dsl::parse(
         "u1 \"a a a\"\na2 \"a a\"\n  call f#c1\n  call f#c2\nt3\n  result c1 out=\"a a a a a\" done media=image/png\nt4\n  \
          result c2 out=\"a a\" done\na5 \"a\"\nu6 \"a\"",

@@ -1,8 +1,8 @@
-use crate::policy::presets::qwen_agent;
+use crate::policy::presets;
 use crate::policy::presets::qwen_agent::items::tests::{conversation, in_short, shortened, shortened_beside};
 
 fn check(short: &str, limit: i64, expected: &str) {
-    let policy = qwen_agent::v0_0_34();
+    let policy = presets::policy("qwen-agent@0.0.34");
     let shortened = shortened(policy.clone(), limit, &conversation(short));
     assert_eq!(in_short(&policy, &shortened), expected, "{short} in {limit}");
 }
@@ -43,7 +43,7 @@ fn the_last_step_is_squeezed_when_nothing_else_is_left() {
 #[test]
 fn what_a_request_carries_beside_the_messages_takes_of_the_room() {
     let turns = conversation("U10 A50 U10 A50 U10");
-    for policy in [qwen_agent::v0_0_34(), qwen_agent::old()] {
+    for policy in [presets::policy("qwen-agent@0.0.34"), presets::policy("qwen-agent@old")] {
         let of = |limit, overhead| in_short(&policy, &shortened_beside(policy.clone(), limit, overhead, &turns));
         assert_eq!(of(170, 100), of(70, 0));
         assert_ne!(of(170, 100), of(170, 0));
@@ -70,7 +70,7 @@ fn text_is_truncated_and_media_stay() {
 
 #[test]
 fn what_is_gone_already_frees_nothing_again() {
-    let policy = qwen_agent::v0_0_34();
+    let policy = presets::policy("qwen-agent@0.0.34");
     let first = shortened(policy.clone(), 120, &conversation("S1 U5 C F100 C F100 C F100 A5"));
     assert_eq!(in_short(&policy, &first), "U5 C Fomit C Fomit C F76 A5");
     let second = shortened(policy.clone(), 120, &first);

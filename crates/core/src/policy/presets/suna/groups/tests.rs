@@ -3,7 +3,7 @@ use crate::policy::{Limit, dsl, presets};
 
 /// Compares the names of the omitted messages under a limit of tokens.
 fn check(batch: u32, minimum: u32, tokens: i64, text: &str, expected: &str) {
-    let mut policy = presets::suna::v2025_07();
+    let mut policy = presets::policy("suna@2025-07");
     policy.auto.as_mut().expect("a level").threshold.limit = Limit::Tokens(tokens);
     let messages = dsl::parse(text);
     let rule = Groups { target_ratio: 1.0, batch, minimum };
@@ -22,7 +22,7 @@ fn list(count: usize) -> String {
 #[test]
 fn thirty_messages_of_three_thousand_words() {
     // The recorded vector: of 30 messages of 3 000 words the system message and the last ten stay.
-    let policy = presets::suna::v2025_07();
+    let policy = presets::policy("suna@2025-07");
     let words = serde_json::to_string(&"word ".repeat(3_000)).expect("a text is JSON");
     let role = |index: usize| if index.is_multiple_of(2) { 'u' } else { 'a' };
     let lines = (1..=30).map(|index| format!("{}{index} {words}", role(index - 1)));

@@ -34,7 +34,7 @@ fn shown(policy: &Policy, rule: &PerRole, context: i64, messages: &[SourceMessag
 #[test]
 fn twelve_messages_of_four_thousand_words() {
     // The recorded vector: at 2 048 tokens all messages are truncated but the newest of each role.
-    let policy = presets::suna::v2025_07();
+    let policy = presets::policy("suna@2025-07");
     let text =
         |index: usize| (if index.is_multiple_of(2) { 'u' } else { 'a' }, format!("{index} {}", "word ".repeat(4_000)));
     let texts: Vec<(char, String)> = (0..12).map(text).collect();
@@ -46,7 +46,7 @@ fn twelve_messages_of_four_thousand_words() {
 
 #[test]
 fn json_is_truncated_from_its_whole_in_each_round_and_left_whole_after_the_last() {
-    let mut policy = presets::suna::v2025_07();
+    let mut policy = presets::policy("suna@2025-07");
     let rule = rule(&policy);
     let json = |words: usize| ('u', format!("{{\"tool_execution\": {{\"result\": \"{}\"}}}}", "word ".repeat(words)));
     let filler = ('u', "word ".repeat(3_000));
@@ -69,12 +69,12 @@ fn json_is_truncated_from_its_whole_in_each_round_and_left_whole_after_the_last(
 }
 
 fn texts_len(source: &SourceMessage) -> usize {
-    Texts::of(&presets::suna::v2025_07(), source).length()
+    Texts::of(&presets::policy("suna@2025-07"), source).length()
 }
 
 #[test]
 fn results_are_known_by_what_is_in_them() {
-    let policy = presets::suna::v2025_07();
+    let policy = presets::policy("suna@2025-07");
     let signs = rule(&policy).results;
     for (text, expected) in [
         ("a ToolResult(…)", true),
@@ -97,7 +97,7 @@ fn results_are_known_by_what_is_in_them() {
 fn what_is_not_short_becomes_a_note_when_it_is_old() {
     // A target of 600 tokens. Three thousand characters of Chinese are more than 500 tokens, those of the Latin text
     // are not: the Latin text only loses its end.
-    let policy = presets::suna::v2026();
+    let policy = presets::policy("suna@2026");
     let rule = rule(&policy);
     let mut texts = vec![('u', "会话".repeat(1_600)), ('u', "internationalization ".repeat(200))];
     texts.extend((0..9).map(|_| ('u', "short".to_owned())));
@@ -115,7 +115,7 @@ fn what_is_not_short_becomes_a_note_when_it_is_old() {
 
 #[test]
 fn a_tier_is_left_out_when_the_rest_fits() {
-    let policy = presets::suna::v2026();
+    let policy = presets::policy("suna@2026");
     let rule = rule(&policy);
     let mut texts = vec![('u', "word ".repeat(1_000)), ('a', "word ".repeat(1_000))];
     texts.extend((0..10).flat_map(|_| [('u', "short".to_owned()), ('a', "short".to_owned())]));
@@ -134,7 +134,7 @@ fn a_tier_is_left_out_when_the_rest_fits() {
 
 #[test]
 fn nothing_is_truncated_without_a_known_window() {
-    let policy = presets::suna::v2026();
+    let policy = presets::policy("suna@2026");
     let rule = rule(&policy);
     let messages = messages(&[('u', "word ".repeat(9_000)), ('a', "done".to_owned())]);
     assert_eq!(removals(&rule, &policy, &ModelWindow::default(), &messages), Removals::default());

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 /// The shown texts of a message after a change, and the changed message if there was a change.
 fn after(source: &SourceMessage, change: impl FnOnce(&mut Texts<'_>)) -> (Vec<String>, Option<SourceMessage>) {
-    let policy = presets::suna::v2025_07();
+    let policy = presets::policy("suna@2025-07");
     let mut texts = Texts::of(&policy, source);
     change(&mut texts);
     let changed = texts.changed(source);
