@@ -3,6 +3,7 @@
 //! Each prints the ids that it made, one per line, so that a script can use them: `session=$(longhand create)`.
 
 use super::failure::{self, Usage};
+use super::policy_file::Choice;
 use super::{Globals, ids, json};
 use crate::limits;
 use crate::pb;
@@ -24,7 +25,7 @@ pub(super) struct CreateArguments {
     /// Title for people
     #[arg(long, default_value = "")]
     title: String,
-    /// Preset, with or without its version; default: the daemon's default
+    /// Preset, with or without its version, or a file with a policy (.toml or .json); default: the daemon's default
     #[arg(long, value_name = "NAME", default_value = "")]
     preset: String,
     /// JSON object that is merged over the preset's policy
@@ -235,6 +236,7 @@ fn requests(session: &str, messages: Vec<pb::NewMessage>) -> Vec<pb::AppendMessa
 }
 
 pub(super) async fn create(globals: &Globals, arguments: CreateArguments) -> anyhow::Result<ExitCode> {
+    let choice = Choice::of(arguments.preset)?;
     let mut client = globals.client().await?;
     let mut output = globals.output();
     let window = pb::ModelWindow {
@@ -246,9 +248,9 @@ pub(super) async fn create(globals: &Globals, arguments: CreateArguments) -> any
     let request = pb::CreateSessionRequest {
         client_id: arguments.client_id,
         title: arguments.title,
-        preset: arguments.preset,
+        preset: choice.preset(),
         policy_override_json: arguments.policy_override,
-        policy_json: String::new(),
+        policy_json: choice.policy_json,
         window: Some(window),
         metadata_json: arguments.metadata,
         parent_session_id: ids::optional_session(&mut client, arguments.parent).await?,

@@ -28,6 +28,7 @@ mod message_text;
 mod metrics;
 mod output;
 mod plan_text;
+mod policy_file;
 mod presets;
 mod progress;
 mod replay;

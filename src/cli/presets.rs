@@ -38,6 +38,9 @@ enum Command {
     Show {
         /// Name of the preset, with or without its version
         name: String,
+        /// Print its file instead, to begin a policy of your own with
+        #[arg(long)]
+        toml: bool,
     },
     /// Print the differences between two presets
     Diff {
@@ -50,13 +53,19 @@ enum Command {
 
 pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Result<ExitCode> {
     let mut output = globals.output();
+    if let Some(Command::Show { name, toml: true }) = &arguments.command {
+        // A file is read by this program, not by the daemon, whose presets may be others.
+        output.text(presets::text(name).ok_or_else(|| unknown(name))?)?;
+        output.flush()?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let presets = match globals.client().await {
         Ok(mut client) => client.admin.list_presets(pb::ListPresetsRequest {}).await?.into_inner().presets,
         Err(error) if error.is::<Unreachable>() => compiled_in()?,
         Err(error) => return Err(error),
     };
     match arguments.command {
-        Some(Command::Show { name }) => {
+        Some(Command::Show { name, .. }) => {
             let preset = find(&presets, &name)?;
             if output.json() { output.message(preset)? } else { print(&mut output, preset)? }
         }

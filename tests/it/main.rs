@@ -36,6 +36,7 @@ mod laws;
 mod lock;
 mod open_messages;
 mod policies_page;
+mod policy_files;
 mod positions;
 mod preview;
 mod proto;

@@ -238,6 +238,8 @@ fn the_examples_are_valid() {
     assert_eq!(validate(&policy), []);
     assert!(policy.micro.is_some() && policy.auto.is_some());
     let patch = Regex::new(r"`(\{.*\})`\.").expect("a pattern").captures(&page).expect("a patch")[1].to_owned();
+    let (_, behind) = page.split_once("```toml\n").expect("a file");
+    presets::parse(behind.split("```").next().expect("its text")).expect("a valid file");
     let seed = presets::policy("opencode@seed");
     assert_ne!(seed.with_overrides(&patch).expect("a valid patch"), seed);
 }

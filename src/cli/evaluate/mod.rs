@@ -37,7 +37,8 @@ pub(super) struct Arguments {
     /// Session files of pi, or transcripts of Claude Code
     #[arg(required = true)]
     files: Vec<PathBuf>,
-    /// Preset, with or without its version; may be repeated; default: all presets with summaries
+    /// Preset, with or without its version, or a file with a policy (.toml or .json); may be repeated; default: all
+    /// presets with summaries
     #[arg(long = "preset", value_name = "PRESET")]
     presets: Vec<String>,
     /// Model window for the threshold of a preset, in tokens

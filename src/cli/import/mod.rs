@@ -8,6 +8,7 @@ mod source;
 
 use super::Globals;
 use super::failure::{Usage, note};
+use super::policy_file::Choice;
 use crate::model::ids::client_id_defect;
 use anyhow::Context;
 use plan::Combination;
@@ -32,7 +33,7 @@ pub(super) struct Arguments {
     /// Leave out the recorded usage; context usage is then only estimated
     #[arg(long, requires = "live")]
     no_usage: bool,
-    /// Preset; default: the daemon's
+    /// Preset, with or without its version, or a file with a policy (.toml or .json); default: the daemon's
     #[arg(long, value_name = "PRESET", default_value = "", hide_default_value = true)]
     preset: String,
     /// Model window, in tokens; default: unknown, without automatic compactions
@@ -61,8 +62,9 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
     if arguments.strict && problems > 0 {
         anyhow::bail!("--strict: nothing was written");
     }
+    let policy = Choice::of(arguments.preset)?;
     let combination = Combination {
-        preset: arguments.preset,
+        preset: policy.name.clone(),
         window: arguments.window,
         output: arguments.max_output,
         live: arguments.live,
@@ -78,7 +80,7 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
     let report = Report::with_totals(&sources.files, problems);
     let groups = plan::groups(sources.files, &combination, arguments.client_id);
     let client = globals.client().await?;
-    let mut player = Player::new(client, combination, report, views, Duration::from_millis(arguments.pace));
+    let mut player = Player::new(client, combination, policy, report, views, Duration::from_millis(arguments.pace));
     player.play(groups).await?;
     player.into_report().print(&mut globals.output())?;
     Ok(ExitCode::SUCCESS)

@@ -12,7 +12,7 @@ use std::collections::HashSet;
 /// Options that identify the sessions of an import: other options make other sessions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct Combination {
-    /// The preset, or empty for the daemon's default.
+    /// Name of the preset or of the policy; empty for the daemon's default.
     pub(super) preset: String,
     /// The model window, in tokens; 0 if unknown.
     pub(super) window: i64,

@@ -6,6 +6,7 @@ use crate::cli::client::Client;
 use crate::cli::compactions::{self, is_active};
 use crate::cli::failure::{self, note};
 use crate::cli::json;
+use crate::cli::policy_file::Choice;
 use crate::clock::Clock;
 use crate::limits;
 use crate::pb;
@@ -36,6 +37,7 @@ pub(super) struct Player {
     pub(super) views: Option<File>,
     pub(super) pace: Duration,
     combination: Combination,
+    policy: Choice,
 }
 
 impl Player {
@@ -43,12 +45,13 @@ impl Player {
     pub(super) fn new(
         client: Client,
         combination: Combination,
+        policy: Choice,
         report: Report,
         views: Option<File>,
         pace: Duration,
     ) -> Self {
         let progress = Progress::new(report.entries());
-        Self { client, clock: Clock::default(), report, progress, views, pace, combination }
+        Self { client, clock: Clock::default(), report, progress, views, pace, combination, policy }
     }
 
     /// Writes all groups. Existing sessions and entries stay as they are.
@@ -121,8 +124,8 @@ impl Player {
         let request = pb::CreateSessionRequest {
             client_id: Some(planned.client_id.clone()),
             title: planned.title.clone(),
-            preset: self.combination.preset.clone(),
-            policy_json: String::new(),
+            preset: self.policy.preset(),
+            policy_json: self.policy.policy_json.clone(),
             policy_override_json: String::new(),
             window: self.window().filter(|_| window_now),
             metadata_json: Some(planned.metadata_json.clone()),

@@ -5,6 +5,7 @@ mod report;
 
 use super::Globals;
 use super::failure::{Usage, note};
+use super::policy_file;
 use super::progress::Progress;
 use crate::interop::{self, Entry, Options, Transcript};
 use crate::limits;
@@ -20,7 +21,8 @@ use std::process::ExitCode;
 pub(super) struct Arguments {
     /// Session file of pi, or transcript of Claude Code; its current branch is simulated
     file: PathBuf,
-    /// Preset, with or without its version; may be repeated; default: all presets
+    /// Preset, with or without its version, or a file with a policy (.toml or .json); may be repeated; default: all
+    /// presets
     #[arg(long = "preset", value_name = "PRESET")]
     presets: Vec<String>,
     /// Model window, in tokens
@@ -78,8 +80,8 @@ pub(super) fn run(globals: &Globals, arguments: Arguments) -> anyhow::Result<Exi
     Ok(ExitCode::SUCCESS)
 }
 
-/// The presets with these names, each once; all presets if there are no names.
-pub(super) fn chosen(names: &[String]) -> Result<Vec<Preset>, Usage> {
+/// The presets with these names and the policies in these files, each once; all presets if there are no names.
+pub(super) fn chosen(names: &[String]) -> anyhow::Result<Vec<Preset>> {
     if names.is_empty() {
         return Ok(presets::all().to_vec());
     }
@@ -87,8 +89,11 @@ pub(super) fn chosen(names: &[String]) -> Result<Vec<Preset>, Usage> {
     for name in names {
         let known = || presets::all().iter().map(|preset| preset.name.as_str()).collect::<Vec<_>>().join(", ");
         let unknown = || Usage(format!("there is no preset {name:?}; there are {}", known()));
-        let preset = presets::find(name).cloned().ok_or_else(unknown)?;
-        if chosen.iter().all(|other| other.name != preset.name) {
+        let preset = match policy_file::read(name)? {
+            Some(policy) => policy,
+            None => presets::find(name).cloned().ok_or_else(unknown)?,
+        };
+        if !chosen.contains(&preset) {
             chosen.push(preset);
         }
     }
