@@ -704,7 +704,7 @@ fn usage_that_adds_up_starts_one_compaction_until_the_view_has_grown() {
     ];
     let provider = Provider::Cumulative;
     let conversation = Conversation { divisor: 40, context: 7_242, overhead: 0, summary: Some(1), provider, steps };
-    play(&presets::find("neovate@2026").expect("a preset"), &conversation, &mut Counts::default());
+    play(presets::find("neovate@2026").expect("a preset"), &conversation, &mut Counts::default());
 }
 
 /// The number of conversations for each preset.
