@@ -8,10 +8,9 @@ use std::process::ExitCode;
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 
-#[tokio::main]
-async fn main() -> ExitCode {
+fn main() -> ExitCode {
     match cli::parse() {
-        Ok(command_line) => cli::run(command_line).await,
+        Ok(command_line) => cli::run(command_line),
         Err(code) => code,
     }
 }

@@ -145,7 +145,11 @@ pub fn parse() -> Result<Cli, ExitCode> {
     })
 }
 
-/// Runs a command to its end. A failure is reported in one line on standard error.
+/// Runs a command to its end, in a runtime of its own. A failure is reported in one line on standard error.
+///
+/// The runtime is here and not in `main`, so that the code of all commands is compiled with the library, whose units
+/// are compiled side by side.
+#[tokio::main]
 pub async fn run(cli: Cli) -> ExitCode {
     match dispatch(cli).await {
         Ok(code) => code,

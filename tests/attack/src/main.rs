@@ -32,8 +32,7 @@ enum Attack {
     PowerCuts(storage::command::PowerCuts),
 }
 
-#[tokio::main]
-async fn main() -> ExitCode {
+fn main() -> ExitCode {
     let mut arguments = std::env::args_os();
     if arguments.nth(1).is_some_and(|first| first == AS_LONGHAND) {
         if let Err(error) = vfs::from_environment() {
@@ -41,7 +40,7 @@ async fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
         return match cli::Cli::try_parse_from(std::iter::once(AS_LONGHAND.into()).chain(arguments)) {
-            Ok(command_line) => cli::run(command_line).await,
+            Ok(command_line) => cli::run(command_line),
             Err(error) => {
                 eprintln!("{error}");
                 ExitCode::FAILURE
@@ -49,7 +48,12 @@ async fn main() -> ExitCode {
         };
     }
     longhand::telemetry::start();
-    match Arguments::parse().attack {
+    attack(Arguments::parse().attack)
+}
+
+#[tokio::main]
+async fn attack(attack: Attack) -> ExitCode {
+    match attack {
         Attack::Damage(options) => damage::main(options).await,
         Attack::Fuzz(options) => fuzz::main(&options),
         Attack::History(options) => history::main(options).await,
