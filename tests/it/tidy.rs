@@ -306,6 +306,12 @@ fn check_source(file: &str, code: &str) -> Vec<Breach> {
             }
         }
     }
+    let asynchronous = Regex::new(r"\basync\b|\.\s*await\b").expect("a pattern");
+    if ["model", "policy", "fold", "simulation", "extractive", "interop"].contains(&own.as_str()) {
+        for (at, _) in code.lines().enumerate().filter(|(_, line)| asynchronous.is_match(line)) {
+            breach(at + 1, format!("`{own}` has nothing asynchronous"));
+        }
+    }
     breaches
 }
 
@@ -314,6 +320,8 @@ fn check_text(file: &str, source: &str) -> Vec<Breach> {
     // Attackers may sleep; the tests that run them may not.
     let is_test = (file.contains("tests/") && !file.starts_with("tests/attack/src/")) || file.ends_with("tests.rs");
     let words = [
+        // The lint of clippy does not read attributes of whole modules.
+        (r"#!\[\s*allow\s*\(", "say `#[expect(…, reason = …)]`, which ends with its cause, not `#[allow]`"),
         (
             match is_test {
                 true => r"\bsleep(?:_ms|_until)?\s*\(",
@@ -438,6 +446,27 @@ fn every_exception_to_waiting_is_used() {
     let yields = |file: &str| fs::read_to_string(root().join(file)).is_ok_and(|source| source.contains("yield_now"));
     let unused: Vec<&str> = YIELDS.iter().map(|(file, _)| *file).filter(|file| !yields(file)).collect();
     assert_eq!(unused, [""; 0], "these files yield no more: take them out of the list");
+}
+
+#[test]
+fn the_crate_documentation_lists_the_modules_in_reading_order() {
+    let listed = |file: &str| -> Vec<String> {
+        let source = fs::read_to_string(root().join(file)).expect("lib.rs is there");
+        let names = |pattern: &str| -> Vec<String> {
+            let pattern = Regex::new(pattern).expect("a pattern");
+            pattern.captures_iter(&source).map(|found| found[1].to_owned()).collect()
+        };
+        let documented = names(r"(?m)^//! - \[`(\w+)`\]: \S.*$");
+        // The formatter sorts the declarations; the documentation has the reading order.
+        let sorted = |names: &[String]| names.iter().cloned().collect::<BTreeSet<_>>();
+        let declared = names(r"(?m)^(?:pub )?mod (\w+);$");
+        assert_eq!(sorted(&documented), sorted(&declared), "{file}: the map and the modules differ");
+        documented
+    };
+    let documented = [listed("crates/core/src/lib.rs"), listed("src/lib.rs")].concat();
+    let is_module = |module: &&str| !["extractive", "interop", "main"].contains(module);
+    let layers: Vec<&str> = LAYERS.iter().map(|(module, _)| *module).filter(is_module).collect();
+    assert_eq!(documented, layers, "the modules of lib.rs and the table of layers differ");
 }
 
 #[test]
@@ -663,6 +692,8 @@ mod checker {
 
     #[test]
     fn words_that_put_things_off_are_caught() {
+        check("src/app/a.rs", "#![allow(dead_code)]", &[(1, "#[expect")]);
+        check("src/model/a.rs", "pub async fn f() {}", &[(1, "asynchronous")]);
         check("src/app/a.rs", "fn f() { std::thread::sleep(x); }", &[(1, "wait for an event")]);
         check("src/app/a.rs", "async fn f() { tokio::time::sleep(x).await; }", &[]);
         check("src/app/a/tests.rs", "async fn f() { tokio::time::sleep(x).await; }", &[(1, "wait for an event")]);

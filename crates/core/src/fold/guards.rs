@@ -24,8 +24,9 @@ use crate::policy::{LevelPolicy, Policy, continuing, overflow};
 /// attempt, and by twice as much while the breaker is open.
 pub const RETRY_GROWTH_DIVISOR: i64 = 20;
 
-/// Divisor of the tokens at which the first level is due. After a compaction the view must grow by this fraction of them
-/// before another one that cannot reach its aim because of overhead.
+/// Divisor of the tokens at which the first level is due. After a compaction the view must grow by this fraction of them,
+/// and by the usual minimum gain, before another one that cannot reach its aim because of overhead, or that only usage
+/// demands which the compaction did not reduce.
 const FILLED_GROWTH_DIVISOR: i64 = 4;
 
 /// The past of a session, from which guards follow.
@@ -65,7 +66,8 @@ pub struct Guards {
     /// True after a last resort that failed for another reason than overhead, until the next message of the user or growth
     /// by a twentieth of the window.
     pub(super) last_resort_failed: bool,
-    /// Tokens by which the view must grow until a level is applied again although overhead leaves it due.
+    /// Tokens by which the view must grow until a level is applied again although overhead leaves it due, or only usage
+    /// that did not fall.
     filled_growth: Option<i64>,
     /// True if usage did not fall with the newest compaction, although the view became much smaller: it may be a sum, or
     /// have another cause than the view.

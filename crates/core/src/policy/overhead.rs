@@ -63,7 +63,7 @@ pub fn did_not_fall(before: UsageSample, now: UsageSample) -> bool {
     fell_enough(before, now) && now.usage_tokens >= before.usage_tokens
 }
 
-/// True if the view became so much smaller that the two samples tell something.
+/// True if the view became so much smaller that two samples prove something.
 fn fell_enough(before: UsageSample, now: UsageSample) -> bool {
     let fell = before.view_tokens.saturating_sub(now.view_tokens);
     fell > 0 && fell >= before.view_tokens / FALL_PARTS
