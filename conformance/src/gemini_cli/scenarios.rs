@@ -65,7 +65,15 @@ const REFUSED: Class = Class {
     test: ("tests/it/guards.rs", "an_open_breaker_names_its_reason_and_the_kinds_it_allows"),
 };
 
-static CLASSES: [Class; 6] = [MOMENT, super::CLASSES[0], super::CLASSES[1], PAIRED, MEDIA, REFUSED];
+const GROWTH: Class = Class {
+    name: "a filled level waits",
+    reason: Reason::P12,
+    explanation: "What no compression removes keeps the threshold reached although the messages alone are below it, and \
+                  Gemini CLI compresses again at once; we wait until the messages have grown by a quarter of it.",
+    test: ("tests/it/usage.rs", "a_small_threshold_in_a_large_window_is_applied_again_and_again"),
+};
+
+static CLASSES: [Class; 7] = [MOMENT, super::CLASSES[0], super::CLASSES[1], PAIRED, MEDIA, REFUSED, GROWTH];
 
 /// The least tokens of a request besides the messages. Gemini CLI begins every request with a description of the
 /// environment, and counts it with a compressed history; a prompt without it would be smaller than any of its own.
@@ -114,6 +122,7 @@ impl System for Scenarios {
                 front: Vec::new(),
                 first: 0,
                 prompt: 0,
+                compacted: None,
             }
             .run()?;
         }
@@ -190,6 +199,8 @@ struct Course<'a> {
     first: usize,
     /// The tokens of the last prompt, according to its reply.
     prompt: i64,
+    /// Number of messages at our last compaction.
+    compacted: Option<usize>,
 }
 
 impl Course<'_> {
@@ -308,6 +319,7 @@ impl Course<'_> {
             self.record("view", &input, ours, theirs["history"].clone(), why);
         }
         self.prompt = theirs["newTokenCount"].as_i64().unwrap_or(self.prompt);
+        self.compacted = Some(position + 1);
         // Both sides continue after our compression.
         self.front = view.iter().take(2).cloned().collect();
         self.first = first;
@@ -387,9 +399,24 @@ impl Course<'_> {
         Ok((theirs["status"] == 1).then_some(&CLASSES[0]))
     }
 
+    /// True if the messages alone are below the threshold, and have grown by less than a quarter of it since our last
+    /// compaction.
+    fn waits(&mut self, end: usize) -> Result<bool, PeerFailure> {
+        let Some(compacted) = self.compacted.filter(|_| self.prompt - self.scenario.unseen < self.scenario.threshold)
+        else {
+            return Ok(false);
+        };
+        let since = Contents::of(&self.scenario.messages[compacted.min(end)..end]).parts();
+        let growth = self.ask("estimateTokenCountSync", json!({ "parts": since }))?;
+        Ok(growth.as_i64().is_some_and(|growth| growth < self.scenario.threshold / 4))
+    }
+
     /// The class if only they compress: nothing follows the summary, or what follows it is unanswered or too small to
-    /// free anything.
+    /// free anything, or we wait.
     fn refusal(&mut self, end: usize, theirs: &Value) -> Result<Option<&'static Class>, PeerFailure> {
+        if self.waits(end)? {
+            return Ok(Some(&CLASSES[6]));
+        }
         let cut = self.cut(end, theirs);
         if cut == 0 && !self.front.is_empty() {
             return Ok(Some(ALONE));
