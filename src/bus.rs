@@ -24,7 +24,7 @@ pub struct Bus {
 impl Bus {
     /// A subscription to the events after `after`, with progress at least at this interval.
     pub fn subscribe(&self, store: Store, filter: EventFilter, after: Seq, progress: Duration) -> Subscription {
-        let (cursor, head) = (Arc::new(AtomicI64::new(after)), store.watch_events());
+        let (cursor, head) = (Arc::new(AtomicI64::new(after)), store.log().watch_events());
         Subscription { store, filter, cursor, head, progress, open: self.open.clone(), pause_end: Instant::now() }
     }
 }
@@ -83,7 +83,7 @@ impl Subscription {
             }
             let head = *self.head.borrow_and_update();
             while self.cursor() < head {
-                let page = self.store.tail(&self.filter, self.cursor(), head).await?;
+                let page = self.store.log().tail(&self.filter, self.cursor(), head).await?;
                 self.cursor.store(page.scanned, Ordering::Relaxed);
                 // One that catches up reads page after page.
                 if page.scanned == head {
@@ -112,7 +112,7 @@ mod tests {
     use crate::store::{Durability, Options, Requester};
 
     async fn commit(store: &Store) {
-        store.create_session(new_session(), Requester::default()).await.expect("created");
+        store.sessions().create(new_session(), Requester::default()).await.expect("created");
     }
 
     /// The number of events that a subscription gets within a time.
@@ -135,7 +135,7 @@ mod tests {
         let (short, long) = (Duration::from_millis(1), Duration::from_secs(1));
         for (subscriptions, pauses) in [(1, false), (49, false), (1_000, true)] {
             let bus = Bus::default();
-            let subscribe = || bus.subscribe(store.clone(), EventFilter::default(), store.head_seq(), long * 10);
+            let subscribe = || bus.subscribe(store.clone(), EventFilter::default(), store.log().head_seq(), long * 10);
             let mut open: Vec<_> = (0..subscriptions).map(|_| subscribe()).collect();
             commit(&store).await;
             assert_eq!(received(&mut open[0], short).await, 1, "the first event comes at once");

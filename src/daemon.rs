@@ -105,7 +105,7 @@ pub async fn run_with(
     };
     let app = Longhand::new(store.clone(), scheduler.handle(), &clock, options);
 
-    tasks.spawn(store.clone().scrub(scrub(config.scrub), clock.clone(), stopping.clone()));
+    tasks.spawn(store.upkeep().clone().scrub(scrub(config.scrub), clock.clone(), stopping.clone()));
 
     let (listener, socket) = socket::listen(&path, &config.data_dir).await?;
     let listening = Listening { socket: path, tcp: tcp.as_ref().and_then(|listener| listener.local_addr().ok()) };

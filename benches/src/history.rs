@@ -74,14 +74,14 @@ async fn history(app: &Caller, store: &Store, lengths: &[usize], report: &mut Re
         let summary = NewSummary { text: "so far".to_owned(), tail_start: "tail".to_owned(), ..NewSummary::default() };
         app.supply_summary(&id, summary).await.expect("a summary");
         append((0..100).map(words).collect()).await;
-        let before = store.rows_read();
+        let before = store.upkeep().rows_read();
         let p50 = views(app, &id, 50).await;
-        let of_view = (store.rows_read() - before) / 50;
-        let before = store.rows_read();
+        let of_view = (store.upkeep().rows_read() - before) / 50;
+        let before = store.upkeep().rows_read();
         for index in 0..50 {
             append(vec![words(index)]).await;
         }
-        let of_append = (store.rows_read() - before) / 50;
+        let of_append = (store.upkeep().rows_read() - before) / 50;
         let figures = [
             ("view_p50_ms", p50.as_secs_f64() * 1e3),
             ("rows_of_view", of_view as f64),

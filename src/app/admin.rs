@@ -129,41 +129,41 @@ impl Longhand {
 impl Caller {
     /// The daemon's state.
     pub async fn server_info(&self) -> Result<ServerInfo> {
-        let (ready_count, running_count) = self.store().job_counts().await?;
+        let (ready_count, running_count) = self.store().jobs().counts().await?;
         // Gates and clock are read together, so that the rest of a pause is added to the right time.
         let gates = self.shared.scheduler.summarizers().gates();
         let now = self.shared.clock.now();
         let scheduler = self.shared.scheduler.health().borrow().clone();
         let mut failing = Vec::new();
         for session in scheduler.failing {
-            failing.push(self.store().session_id(session).await?);
+            failing.push(self.store().sessions().id(session).await?);
         }
         let provider = |gate: Gate| {
             let resume_time = (gate.state.closed_ms > 0).then(|| now.plus_millis(gate.state.closed_ms));
             Provider { gate, resume_time }
         };
         let (loaded_count, loaded_bytes) = self.shared.loaded.size();
-        let scrub = self.store().scrub_state().borrow().clone();
+        let scrub = self.store().upkeep().scrub_state().borrow().clone();
         Ok(ServerInfo {
             store_id: self.store().id(),
-            head_seq: self.store().head_seq(),
+            head_seq: self.store().log().head_seq(),
             durability: self.store().durability(),
-            sqlite_version: self.store().sqlite_version().await?,
+            sqlite_version: self.store().upkeep().sqlite_version().await?,
             start_time: self.shared.start_time,
-            session_count: self.store().session_count().await?,
+            session_count: self.store().sessions().count().await?,
             ready_count,
             running_count,
             stream_count: self.stream_count(),
             stream_lag: self.stream_lag(),
             loaded_count,
             loaded_bytes,
-            figures: self.store().figures(),
-            database_bytes: self.store().bytes_on_disk(),
+            figures: self.store().upkeep().figures(),
+            database_bytes: self.store().upkeep().bytes_on_disk(),
             writes: self.store().write_state(),
-            checkpoints: self.store().checkpoints(),
+            checkpoints: self.store().upkeep().checkpoints(),
             scrub,
-            statistics: self.store().statistics(now).await?,
-            spent: self.store().spent().await?,
+            statistics: self.store().upkeep().statistics(now).await?,
+            spent: self.store().upkeep().spent().await?,
             providers: gates.into_iter().map(provider).collect(),
             traffic: self.shared.traffic.state(),
             scheduler_failure: scheduler.failure,
@@ -202,7 +202,7 @@ impl Caller {
         let stopping = self.shared.stopping.clone();
         tokio::spawn(async move {
             let (finder, mut findings) = mpsc::channel(crate::limits::CHECK_QUEUE_MAX);
-            let check = store.verify(key, finder);
+            let check = store.upkeep().verify(key, finder);
             let report = async {
                 // A slow caller slows the check down, and one that is gone ends it.
                 while let Some(finding) = findings.recv().await {
@@ -244,7 +244,7 @@ impl Caller {
             return Ok((vec![self.head(id, None).await?], String::new()));
         }
         let below = cursor::page_start(token, "heads")?.unwrap_or(i64::MAX);
-        let (rows, next) = self.store().list_sessions(below, true, None, limit).await?;
+        let (rows, next) = self.store().sessions().list(below, true, None, limit).await?;
         let next = next.map(|key| cursor::page_token(key, "heads"));
         let mut heads = Vec::with_capacity(rows.len());
         for (_, session) in rows {
@@ -255,8 +255,8 @@ impl Caller {
 
     async fn head(&self, id: &str, revision: Option<Revision>) -> Result<ChainHead> {
         let key = self.session_key(id).await?;
-        let session = self.store().session(key).await?.0.id;
-        let (revision, hash) = self.store().chain_hash(key, revision).await?;
+        let session = self.store().sessions().get(key).await?.0.id;
+        let (revision, hash) = self.store().log().chain_hash(key, revision).await?;
         Ok(ChainHead { session, revision, hash })
     }
 }

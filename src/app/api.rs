@@ -172,7 +172,7 @@ impl Caller {
 
     /// The key of a session, by any of its ids.
     pub(super) async fn session_key(&self, id: &str) -> Result<SessionKey> {
-        Ok(self.store().find_session(id).await?)
+        Ok(self.store().sessions().find(id).await?)
     }
 
     /// The facts about a session that an append needs, from memory or from the store.
@@ -188,7 +188,7 @@ impl Caller {
             all.generation
         };
         let key = self.session_key(id).await?;
-        let (session, policy) = self.store().session(key).await?;
+        let (session, policy) = self.store().sessions().get(key).await?;
         let policy = self.parse_policy(&policy)?;
         let counting = tokens::basis(&policy).map(Arc::from);
         let known = Arc::new(CachedSession { key, id: session.id, policy, window: session.window, counting });

@@ -155,7 +155,7 @@ impl Caller {
     /// A session that is small, read at its newest revision.
     async fn small(&self, key: SessionKey) -> store::Result<Option<Arc<LoadedSession>>> {
         let most = usize::try_from(limits::READ_AT_ONCE_BYTES).unwrap_or(usize::MAX);
-        let source = match self.store().source_within(key, None, most).await {
+        let source = match self.store().views().source_within(key, None, most).await {
             Ok(source) => source,
             Err(store::Error::LimitExceeded { what: store::VIEW_BYTES, .. }) => return Ok(None),
             Err(error) => return Err(error),
@@ -172,7 +172,7 @@ impl Caller {
         let Some(token) = token else { return Ok(None) };
         let (session, view) = view_token::read(self.store().view_key(), token)?;
         let is_shared = session == known.id
-            || self.store().shared_with(known.key, session).await?.is_some_and(|last| view.revision <= last);
+            || self.store().sessions().shared_with(known.key, session).await?.is_some_and(|last| view.revision <= last);
         if is_shared {
             return Ok(Some(view));
         }
@@ -204,7 +204,7 @@ impl Caller {
             let view = self.given_view(&known, token).await?;
             entries.push(AppendInput { message: message.checked(view), token_counts, reports_overflow });
         }
-        let receipt = self.store().append(known.key, self.requester(), expected_revision, entries).await?;
+        let receipt = self.store().history().append(known.key, self.requester(), expected_revision, entries).await?;
         self.fill_index(&known);
         Ok(self.appended(receipt, &known, window.as_ref(), overflowed).await)
     }
@@ -221,8 +221,8 @@ impl Caller {
             .collect();
         validate::parts("request", MessageKind::Normal, &whole)?;
         let known = self.known(session).await?;
-        let message = self.store().message_id(known.key, message).await?;
-        let receipt = self.store().append_parts(known.key, self.requester(), message, parts).await?;
+        let message = self.store().history().id(known.key, message).await?;
+        let receipt = self.store().history().append_parts(known.key, self.requester(), message, parts).await?;
         Ok(self.appended(receipt, &known, None, false).await)
     }
 
@@ -235,8 +235,8 @@ impl Caller {
     ) -> Result<store::DraftReceipt> {
         validate::client_id("client_id", words.client_id.as_deref())?;
         let known = self.known(session).await?;
-        let message = self.store().message_id(known.key, message).await?;
-        let receipt = self.store().append_draft(known.key, message, words.clone()).await?;
+        let message = self.store().history().id(known.key, message).await?;
+        let receipt = self.store().history().append_draft(known.key, message, words.clone()).await?;
         // Text that the draft already had was sent before.
         let Some(added_at) = receipt.added_at else { return Ok(receipt) };
         let DraftWordsToAdd { reasoning, offset, mut delta, .. } = words;
@@ -260,11 +260,11 @@ impl Caller {
             validate::window("window", window)?;
         }
         let known = self.known(session).await?;
-        let message = self.store().message_id(known.key, message).await?;
+        let message = self.store().history().id(known.key, message).await?;
         let reports_overflow = replay::overflow(&known.policy, &known.window, &finish).is_some();
         let view = self.given_view(&known, finish.view.as_deref()).await?;
         let seal = Seal { finish: finish.with_view(view), reports_overflow };
-        let receipt = self.store().finish_message(known.key, self.requester(), message, seal).await?;
+        let receipt = self.store().history().finish(known.key, self.requester(), message, seal).await?;
         self.fill_index(&known);
         Ok(self.appended(receipt, &known, window.as_ref(), reports_overflow).await)
     }
@@ -272,10 +272,10 @@ impl Caller {
     /// A message as it was written, with its drafts while it is open.
     pub async fn get_message(&self, session: &str, message: &str) -> Result<(Message, Vec<DraftWords>)> {
         let key = self.session_key(session).await?;
-        let found = self.store().message(key, message).await?;
+        let found = self.store().history().get(key, message).await?;
         let drafts = match found.sealed_revision {
             Some(_) => Vec::new(),
-            None => self.store().drafts(found.id).await?,
+            None => self.store().history().drafts(found.id).await?,
         };
         Ok((found, drafts))
     }
@@ -297,7 +297,7 @@ impl Caller {
         };
         let (messages, next, revision) = match self.newest_messages(key, &page).await? {
             Some((messages, next, revision)) => (messages, Some(next), revision),
-            None => self.store().page(key, page).await?,
+            None => self.store().history().page(key, page).await?,
         };
         let next_page_token = next.map(|next| cursor::page_token(next, &scope)).unwrap_or_default();
         Ok(MessagePage { messages, next_page_token, revision })
@@ -316,7 +316,7 @@ impl Caller {
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
         let Some((messages, next)) = session.newest_messages(limit) else { return Ok(None) };
         // Records are in no view, and not in memory.
-        if records && self.store().newest_record(key).await?.is_some_and(|record| record > next) {
+        if records && self.store().history().newest_record(key).await?.is_some_and(|record| record > next) {
             return Ok(None);
         }
         Ok(Some((messages, next, session.source.at)))
@@ -331,7 +331,7 @@ impl Caller {
     ) -> Result<Receipt> {
         let message = to.into().message()?.map(ToOwned::to_owned);
         let key = self.session_key(session).await?;
-        Ok(self.store().rewind(key, self.requester(), expected_revision, message, None).await?)
+        Ok(self.store().history().rewind(key, self.requester(), expected_revision, message, None).await?)
     }
 
     /// Replaces a message by another one; without parts, leaves it out of views. History keeps it.
@@ -350,14 +350,14 @@ impl Caller {
         }
         validate::parts("request", MessageKind::Normal, parts)?;
         let key = self.session_key(session).await?;
-        Ok(self.store().edit(key, self.requester(), expected_revision, message.to_owned(), parts).await?)
+        Ok(self.store().history().edit(key, self.requester(), expected_revision, message.to_owned(), parts).await?)
     }
 
     /// Pins a message, so that every view shows it verbatim, or removes the pin. The id of a part stands for the whole
     /// message that holds it: a view never shows half a message.
     pub async fn pin(&self, session: &str, message: &str, unpin: bool) -> Result<Receipt> {
         let key = self.session_key(session).await?;
-        Ok(self.store().pin(key, self.requester(), message.to_owned(), unpin).await?)
+        Ok(self.store().history().pin(key, self.requester(), message.to_owned(), unpin).await?)
     }
 }
 

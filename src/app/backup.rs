@@ -33,7 +33,7 @@ impl Caller {
                 biased;
                 () = stopping.cancelled() => Err(Error::new(super::Reason::ShuttingDown, "the daemon is stopping")),
                 () = items.closed() => return tracing::info!("a backup ends: its caller is gone"),
-                end = store.back_up(Path::new(&path), &report) => end.map(BackupItem::End).map_err(Error::from),
+                end = store.upkeep().back_up(Path::new(&path), &report) => end.map(BackupItem::End).map_err(Error::from),
             };
             drop(items.send(end).await);
         });

@@ -43,7 +43,7 @@ impl BranchRequestLog {
         let runtime = Handle::try_current().ok()?;
         Some(runtime.spawn(async move {
             for request in requests {
-                if let Err(error) = store.add_branch_request(session, message, request).await {
+                if let Err(error) = store.compactions().add_branch_request(session, message, request).await {
                     tracing::warn!(%error, "a request to a model could not be noted");
                 }
             }

@@ -33,12 +33,12 @@ impl Caller {
         validate::instructions(instructions)?;
         let message = to.into().message()?;
         let key = self.session_key(session).await?;
-        if let Some(receipt) = self.store().kept_answer(key, &self.requester).await? {
+        if let Some(receipt) = self.store().sessions().kept_answer(key, &self.requester).await? {
             return Ok(receipt);
         }
         let after = match message {
             None => 0,
-            Some(message) => self.store().message_position(key, message).await?.last,
+            Some(message) => self.store().history().position(key, message).await?.last,
         };
         let deadline = Instant::now() + Duration::from_millis(limits::BRANCH_SUMMARY_MS_MAX);
         let _slot = self.branch_slot(deadline).await?;
@@ -47,15 +47,15 @@ impl Caller {
         let Some(rules) = branch::rules(&policy) else {
             return Err(Error::field("branch_summary", "cannot be made: the session's policy writes no summaries"));
         };
-        let (known, _) = self.store().session(key).await?;
-        let left = branch::left(&source.messages, &self.store().layout_behind(key, after).await?);
+        let (known, _) = self.store().sessions().get(key).await?;
+        let left = branch::left(&source.messages, &self.store().views().layout_behind(key, after).await?);
         let share = BranchRules::default();
         let budget = share.budget(&known.window);
         let plan = share.plan(&policy, budget, &left, branch::inherited(&left));
         let unchanged = Some(expected_revision.map_or(source.at, |expected| expected.min(source.at)));
         let message = message.map(ToOwned::to_owned);
         if plan.covered.is_empty() {
-            return Ok(self.store().rewind(key, self.requester(), unchanged, message, None).await?);
+            return Ok(self.store().history().rewind(key, self.requester(), unchanged, message, None).await?);
         }
         let input = SummaryInput {
             messages: plan.covered.iter().map(|&index| left[index].clone()).collect(),
@@ -82,7 +82,7 @@ impl Caller {
         let output = output?;
         let text = branch::text_of(&output.text, &plan.files);
         let summary = BranchSummary { id, text, summarizer: output.summarizer, usage: output.usage };
-        Ok(self.store().rewind(key, self.requester(), unchanged, message, Some(summary)).await?)
+        Ok(self.store().history().rewind(key, self.requester(), unchanged, message, Some(summary)).await?)
     }
 
     /// A permit to write a summary of a branch, of a limited number. The view is read only after it was granted.

@@ -109,7 +109,7 @@ impl Caller {
         let planning = scheduler::planning_input(&policy, &source.window, &source, self.shared.clock.now());
         let bounds = match self.bounds(key, &source, &policy, &wanted).await {
             // A repeated request gets the same answer, wherever the messages are now.
-            Err(_) if self.store().kept_answer(key, &self.requester).await?.is_some() => Bounds::default(),
+            Err(_) if self.store().sessions().kept_answer(key, &self.requester).await?.is_some() => Bounds::default(),
             found => found?,
         };
         let request = wanted.request(&policy, bounds);
@@ -118,10 +118,11 @@ impl Caller {
         let condition = Condition::Possible(is_possible);
         // The store refuses an impossible request, unless it is a repetition.
         let request = request.unwrap_or_else(|| CompactionRequest::new(wanted.kind, Trigger::Manual, None));
-        let enqueued = self.store().enqueue(key, self.requester(), request, usage, condition, None).await?;
+        let enqueued =
+            self.store().compactions().enqueue(key, self.requester(), request, usage, condition, None).await?;
         let enqueued = enqueued.ok_or_else(|| Error::internal("a request by hand was not taken"))?;
         self.shared.scheduler.wake();
-        Ok((Error::answer(self.store().compaction(enqueued.compaction).await)?, enqueued.joined))
+        Ok((Error::answer(self.store().compactions().get(enqueued.compaction).await)?, enqueued.joined))
     }
 
     /// The requested bounds of a summary, as positions in the view.
@@ -143,7 +144,7 @@ impl Caller {
             if !level_policy.is_some_and(summarizes) {
                 return Err(Error::field(field, "is given, but no summary is asked for"));
             }
-            let position = Some(self.store().message_position(key, id).await?.first)
+            let position = Some(self.store().history().position(key, id).await?.first)
                 .filter(|position| can_start(sources, *position));
             position.map(Some).ok_or_else(|| Error::new(Reason::BoundaryInvalid, why).with("message_id", id))
         };
@@ -172,8 +173,8 @@ impl Caller {
     /// The earlier answer of a repeated request for a compaction; none for a new request. Callers check it before
     /// anything that could refuse the request now.
     async fn answered(&self, key: SessionKey) -> Result<Option<(Compaction, bool)>> {
-        let Some(receipt) = self.store().kept_answer(key, &self.requester).await? else { return Ok(None) };
-        let compaction = Error::answer(self.store().compaction(from_receipt(&receipt)?).await)?;
+        let Some(receipt) = self.store().sessions().kept_answer(key, &self.requester).await? else { return Ok(None) };
+        let compaction = Error::answer(self.store().compactions().get(from_receipt(&receipt)?).await)?;
         Ok(Some((compaction, receipt.existed_count > 0)))
     }
 
@@ -204,7 +205,7 @@ impl Caller {
         if !policy.trigger.auto {
             return Err(Error::new(Reason::AutomaticOff, "the policy lets nothing happen by itself"));
         }
-        let before = self.store().compactions(key, i64::MAX, limits::OVERFLOW_COMPACTIONS_MAX).await?;
+        let before = self.store().compactions().list(key, i64::MAX, limits::OVERFLOW_COMPACTIONS_MAX).await?;
         let before: Vec<Compaction> = before.into_iter().map(|(_, compaction)| compaction).collect();
         let planning = scheduler::planning_input(&policy, &window, &source, self.shared.clock.now());
         let context_tokens = loaded::fold(&policy, &source).context_tokens(&window);
@@ -218,10 +219,11 @@ impl Caller {
         // The store refuses the impossible request, unless it is a repetition that has been answered meanwhile.
         let request = request.unwrap_or_else(replay::of_media);
         let usage = WindowUsage { window, context_tokens };
-        let enqueued = self.store().enqueue(key, self.requester(), request, usage, condition, None).await?;
+        let enqueued =
+            self.store().compactions().enqueue(key, self.requester(), request, usage, condition, None).await?;
         let enqueued = enqueued.ok_or_else(|| Error::internal("a report of an overflow was not taken"))?;
         self.shared.scheduler.wake();
-        Ok((Error::answer(self.store().compaction(enqueued.compaction).await)?, enqueued.joined))
+        Ok((Error::answer(self.store().compactions().get(enqueued.compaction).await)?, enqueued.joined))
     }
 
     /// Applies a finished summary.
@@ -229,19 +231,19 @@ impl Caller {
         validate::summary(&new.text)?;
         validate::name("summarizer", &new.summarizer)?;
         let key = self.session_key(session).await?;
-        if let Some(receipt) = self.store().kept_answer(key, &self.requester).await? {
+        if let Some(receipt) = self.store().sessions().kept_answer(key, &self.requester).await? {
             return self.supplied(receipt).await;
         }
         let (source, _held) = self.reserved_source(key, None).await?;
         let policy = self.parse_policy(&source.policy)?;
         let until = match new.until.as_str() {
             "" => source.at,
-            id => self.store().message_position(key, id).await?.last,
+            id => self.store().history().position(key, id).await?.last,
         };
         let (tail_start, tail_message) = match new.tail_start.as_str() {
             "" => (until + 1, None),
             id => {
-                let position = self.store().message_position(key, id).await?;
+                let position = self.store().history().position(key, id).await?;
                 (position.first, Some(position.message))
             }
         };
@@ -284,19 +286,19 @@ impl Caller {
             tokens_before: before.estimated_tokens,
             tokens_after: plan::view(&policy, &after).estimated_tokens,
         };
-        let receipt = self.store().supply(supplied).await?;
+        let receipt = self.store().compactions().supply(supplied).await?;
         self.supplied(receipt).await
     }
 
     /// The answer to a summary that was supplied: the same one when the request is repeated, from before any undo.
     async fn supplied(&self, receipt: Receipt) -> Result<(Compaction, Receipt)> {
-        let compaction = Error::answer(self.store().compaction(from_receipt(&receipt)?).await)?;
+        let compaction = Error::answer(self.store().compactions().get(from_receipt(&receipt)?).await)?;
         Ok((Compaction { undone_revision: None, ..compaction }, receipt))
     }
 
     /// A compaction by its id.
     pub async fn get_compaction(&self, id: &str) -> Result<Compaction> {
-        Ok(self.store().compaction(compaction_id(id)?).await?)
+        Ok(self.store().compactions().get(compaction_id(id)?).await?)
     }
 
     /// A compaction by its id, with the text of one of its requests to models, by its number from 1; 0 for none.
@@ -306,7 +308,7 @@ impl Caller {
             usize::try_from(texts_of).map_err(|_| Error::field("text_request_number", "must not be negative"))?;
         if index > 0
             && let Some(request) = found.requests.get_mut(index - 1)
-            && let Some(with_texts) = self.store().summary_request(found.id, texts_of).await?
+            && let Some(with_texts) = self.store().compactions().request(found.id, texts_of).await?
         {
             *request = with_texts;
         }
@@ -319,7 +321,7 @@ impl Caller {
         let scope = format!("compactions {session}");
         let below = cursor::page_start(token, &scope)?.unwrap_or(i64::MAX);
         let key = self.session_key(session).await?;
-        let mut rows = self.store().compactions(key, below, limit + 1).await?;
+        let mut rows = self.store().compactions().list(key, below, limit + 1).await?;
         let more = rows.len() > usize::try_from(limit).unwrap_or(usize::MAX);
         if more {
             rows.pop();
@@ -341,7 +343,7 @@ impl Caller {
         let scope = format!("summary requests {session}");
         let below = cursor::page_start(token, &scope)?.unwrap_or(i64::MAX);
         let key = self.session_key(session).await?;
-        let mut rows = self.store().summary_requests(key, below, limit + 1, with_texts).await?;
+        let mut rows = self.store().compactions().requests(key, below, limit + 1, with_texts).await?;
         let more = rows.len() > usize::try_from(limit).unwrap_or(usize::MAX);
         if more {
             rows.pop();
@@ -354,25 +356,25 @@ impl Caller {
     /// Confirms a compaction that waits for confirmation, so that it begins.
     pub async fn confirm_compaction(&self, id: &str) -> Result<Compaction> {
         let id = compaction_id(id)?;
-        self.store().confirm(id).await?;
+        self.store().compactions().confirm(id).await?;
         self.shared.scheduler.wake();
-        Error::answer(self.store().compaction(id).await)
+        Error::answer(self.store().compactions().get(id).await)
     }
 
     /// Retries a compaction: one that waits for its next attempt is tried at once; for one that ended without effect, a
     /// new one with the same parameters begins. The flag is true if the compaction existed already.
     pub async fn retry_compaction(&self, id: &str) -> Result<(Compaction, bool)> {
         let id = compaction_id(id)?;
-        let before = self.store().compaction(id).await?;
+        let before = self.store().compactions().get(id).await?;
         let key = self.session_key(&before.session_id.to_string()).await?;
         if let Some(answer) = self.answered(key).await? {
             return Ok(answer);
         }
         match before.state {
             CompactionState::Ready | CompactionState::Running => {
-                self.store().expedite(id, self.requester()).await?;
+                self.store().compactions().expedite(id, self.requester()).await?;
                 self.shared.scheduler.wake();
-                Ok((Error::answer(self.store().compaction(id).await)?, true))
+                Ok((Error::answer(self.store().compactions().get(id).await)?, true))
             }
             CompactionState::Done => {
                 Err(Error::new(Reason::CompactionEnded, "the compaction did what it was asked for")
@@ -395,9 +397,9 @@ impl Caller {
     /// Stops a compaction that is waiting or running.
     pub async fn cancel_compaction(&self, id: &str) -> Result<Compaction> {
         let id = compaction_id(id)?;
-        self.store().cancel(id, self.requester()).await?;
+        self.store().compactions().cancel(id, self.requester()).await?;
         self.shared.scheduler.wake();
-        Error::answer(self.store().compaction(id).await)
+        Error::answer(self.store().compactions().get(id).await)
     }
 }
 

@@ -227,9 +227,9 @@ impl Caller {
         if fold.fits(&source.window) {
             return Ok(None);
         }
-        let rows = self.store().guard_rows(source.session).await?;
+        let rows = self.store().jobs().guard_rows(source.session).await?;
         let current = match pending.compaction {
-            Some(id) => Some(self.store().compaction(id).await?),
+            Some(id) => Some(self.store().compactions().get(id).await?),
             None => None,
         };
         let planning = planning_input(policy, &source.window, source, self.shared.clock.now());
@@ -243,7 +243,7 @@ impl Caller {
         let most = Duration::from_millis(limits::WAIT_MS_MAX);
         let wait = request.wait.unwrap_or(Duration::from_millis(limits::WAIT_MS_DEFAULT)).min(most);
         let deadline = tokio::time::Instant::now() + wait;
-        let mut head = self.store().watch_head();
+        let mut head = self.store().log().watch_head();
         loop {
             head.mark_unchanged();
             let built = self.build(key, request).await?;
@@ -254,7 +254,7 @@ impl Caller {
             let pending = built.pending;
             // While this call waits, others may use its memory.
             drop(built);
-            while self.store().pending(key).await? == pending {
+            while self.store().compactions().pending(key).await? == pending {
                 tokio::select! {
                     () = tokio::time::sleep_until(deadline) => break,
                     () = self.shared.stopping.cancelled() => break,
@@ -280,7 +280,7 @@ impl Caller {
         let (source, _held) = match held {
             // The known view takes the place of the rows that the new one was made from. Waiting for more memory would be
             // waiting for this very call, so if the memory is too small, the caller gets the whole view.
-            Some(held) => match self.store().source_within(key, Some(revision), view_bytes(held)).await {
+            Some(held) => match self.store().views().source_within(key, Some(revision), view_bytes(held)).await {
                 Ok(source) => (source, None),
                 Err(store::Error::LimitExceeded { what: store::VIEW_BYTES, .. }) => return Ok(0),
                 Err(error) => return Err(error.into()),

@@ -23,7 +23,7 @@ pub(super) fn behind(store: &Store, seq: Seq, hash: &[u8]) -> String {
 
 /// The cursor after the event with this number; zero means the beginning.
 pub(super) async fn at(store: &Store, seq: Seq) -> Result<String> {
-    let hash = if seq == 0 { None } else { store.hash_at_seq(seq).await? };
+    let hash = if seq == 0 { None } else { store.log().hash_at_seq(seq).await? };
     Ok(behind(store, seq, &hash.unwrap_or_default()))
 }
 
@@ -56,11 +56,11 @@ pub(super) async fn read(store: &Store, text: &str) -> Result<Seq> {
     if seq == 0 {
         return Ok(0);
     }
-    match store.hash_at_seq(seq).await? {
+    match store.log().hash_at_seq(seq).await? {
         Some(there) if there.starts_with(hash) => Ok(seq),
         Some(_) => Err(foreign("is from before the store was restored")),
         None => {
-            let head = store.head_seq();
+            let head = store.log().head_seq();
             Err(Error::new(Reason::CursorOutOfRange, format!("the cursor is beyond the log, which ends at {head}"))
                 .with("head_seq", head)
                 .with("cursor_seq", seq))

@@ -328,7 +328,7 @@ impl EventStream {
         if !self.all_sessions {
             return Ok(None);
         }
-        let (session, _) = self.app.store().session(key).await?;
+        let (session, _) = self.app.store().sessions().get(key).await?;
         self.sessions.insert(key, session.id);
         Ok(Some(session.id))
     }
@@ -363,7 +363,7 @@ async fn next_live<T: Clone>(live: &mut Option<broadcast::Receiver<T>>) -> T {
 impl Caller {
     /// The largest number of committed events that an open stream has not read from the log.
     pub(super) fn stream_lag(&self) -> i64 {
-        let head = self.store().head_seq();
+        let head = self.store().log().head_seq();
         let cursors = self.stream_cursors();
         let lags = cursors.iter().filter_map(Weak::upgrade).map(|cursor| head - cursor.load(Ordering::Relaxed));
         lags.max().unwrap_or(0).max(0)
@@ -393,16 +393,18 @@ impl Caller {
         let mut sessions = HashMap::new();
         for id in &request.sessions {
             let key = self.session_key(id).await?;
-            sessions.insert(key, self.store().session(key).await?.0.id);
+            sessions.insert(key, self.store().sessions().get(key).await?.0.id);
         }
         // Subscribes first: deltas that come while the beginning is read are buffered, not lost.
         let live = request.live.then(|| self.shared.live.subscribe());
         let summaries = request.live.then(|| self.shared.scheduler.summary_words());
         let snapshot = match request.start {
             Start::Snapshot if sessions.is_empty() => return Err(Error::field("snapshot", "needs session_ids")),
-            Start::Snapshot => self.store().log_snapshot(&sessions.keys().copied().collect::<Vec<_>>()).await?,
+            Start::Snapshot => {
+                self.store().sessions().log_snapshot(&sessions.keys().copied().collect::<Vec<_>>()).await?
+            }
             Start::Now | Start::Beginning | Start::After(_) => {
-                LogSnapshot { head: self.store().head_seq(), sessions: Vec::new() }
+                LogSnapshot { head: self.store().log().head_seq(), sessions: Vec::new() }
             }
         };
         let head = snapshot.head;
@@ -463,11 +465,11 @@ impl Caller {
     /// A message that was open at a revision, with its current drafts: the stream of the snapshot has the later text as
     /// deltas, and the events that close the drafts.
     async fn open_message(&self, session: SessionKey, at: Revision, position: Revision) -> Result<OpenMessage> {
-        let found = self.store().messages_at(session, at, &[position], usize::MAX).await?;
+        let found = self.store().history().at_revisions(session, at, &[position], usize::MAX).await?;
         let message = found.into_iter().next();
         let message =
             message.ok_or_else(|| store::Error::corrupt("message", format_args!("none came at {position}")))?;
-        let drafts = self.store().drafts(message.id).await?;
+        let drafts = self.store().history().drafts(message.id).await?;
         Ok(OpenMessage { message, drafts })
     }
 
@@ -478,7 +480,7 @@ impl Caller {
 
     async fn served(&self, paged: PagedEvent, content: bool) -> Result<ServedEvent> {
         let PagedEvent { event, more } = paged;
-        let message = if content { self.store().message_of(&event).await? } else { None };
+        let message = if content { self.store().history().of_event(&event).await? } else { None };
         let cursor = cursor::behind(self.store(), event.seq, &event.hash);
         Ok(ServedEvent { event, cursor, message, more })
     }
@@ -514,7 +516,7 @@ impl Caller {
         let key = self.session_key(session).await?;
         let first = match after {
             None | Some(0) => 1,
-            Some(seq) => match self.store().revision_of(key, seq).await? {
+            Some(seq) => match self.store().log().revision_of(key, seq).await? {
                 Some(revision) => revision + 1,
                 None => {
                     let why = "the cursor stands behind an event that is not part of this session's history";
@@ -523,7 +525,7 @@ impl Caller {
             },
         };
         let last = list.to_revision.unwrap_or(i64::MAX);
-        let (events, next) = self.store().history_events(key, &list.kinds, (first, last), limit).await?;
+        let (events, next) = self.store().log().of_history(key, &list.kinds, (first, last), limit).await?;
         let (events, early) = self.served_page(events, list.content).await?;
         let next = match (events.last(), next) {
             (Some(last), _) if early => last.cursor.clone(),
@@ -541,12 +543,12 @@ impl Caller {
         content: bool,
     ) -> Result<(Vec<ServedEvent>, String)> {
         let filter = EventFilter { sessions: Vec::new(), kinds };
-        let head = self.store().head_seq();
+        let head = self.store().log().head_seq();
         let most = usize::try_from(limit).unwrap_or(usize::MAX);
         let mut events = Vec::new();
         let mut cursor = after;
         while cursor < head && events.len() < most && cursor - after < limits::EVENTS_SCAN_MAX {
-            let page = self.store().tail(&filter, cursor, head).await?;
+            let page = self.store().log().tail(&filter, cursor, head).await?;
             cursor = page.scanned;
             events.extend(page.events.into_iter().map(|paged| Arc::unwrap_or_clone(paged.event)));
         }

@@ -32,17 +32,17 @@ impl Caller {
         let compaction = match id.parse::<CompactionId>() {
             Ok(compaction) => compaction,
             Err(_) => {
-                let message = self.store().message(key, id).await?;
+                let message = self.store().history().get(key, id).await?;
                 let made_by = match message.kind {
                     MessageKind::Summary | MessageKind::Marker => {
-                        self.store().compaction_of(key, message.revision).await?
+                        self.store().compactions().of_derived(key, message.revision).await?
                     }
                     MessageKind::Replay => {
-                        let original = self.store().replaced(key, message.revision).await?;
+                        let original = self.store().history().replaced(key, message.revision).await?;
                         return Ok(alone(original.unwrap_or(message)));
                     }
                     MessageKind::Edit => {
-                        let original = self.store().replaced(key, message.revision).await?;
+                        let original = self.store().history().replaced(key, message.revision).await?;
                         let messages = original.into_iter().chain([message]).collect();
                         return Ok(Expanded { messages, next_page_token: String::new() });
                     }
@@ -54,7 +54,7 @@ impl Caller {
                 }
             }
         };
-        let (messages, next) = self.store().taken_by(key, compaction, from, limit).await?;
+        let (messages, next) = self.store().compactions().taken_by(key, compaction, from, limit).await?;
         let next_page_token = next.map(|next| cursor::page_token(next, &scope)).unwrap_or_default();
         Ok(Expanded { messages, next_page_token })
     }
@@ -65,6 +65,6 @@ impl Caller {
             let message = format!("no message has the part {id}");
             Error::new(Reason::MessageNotFound, message).with("part_id", id.to_string())
         };
-        self.store().part(session, id).await?.ok_or_else(missing)
+        self.store().history().part(session, id).await?.ok_or_else(missing)
     }
 }

@@ -32,7 +32,7 @@ impl Caller {
         let mut bytes = limits::LARGE_VIEW_BYTES;
         let mut held = None;
         loop {
-            match self.store().source_within(key, at, bytes).await {
+            match self.store().views().source_within(key, at, bytes).await {
                 Ok(source) => return Ok((source, held)),
                 Err(store::Error::LimitExceeded { what: store::VIEW_BYTES, .. }) if bytes < limits::VIEW_BYTES_MAX => {
                     // The memory reserved so far is not enough; it is released before the larger one is awaited.

@@ -101,7 +101,7 @@ impl Caller {
     pub async fn plan_compaction(&self, session: &str, wanted: &NewCompaction) -> Result<Plan> {
         validate::instructions(&wanted.instructions)?;
         let key = self.session_key(session).await?;
-        let (info, _) = self.store().session(key).await?;
+        let (info, _) = self.store().sessions().get(key).await?;
         if info.state == SessionState::Archived {
             return Err(Error::new(Reason::SessionArchived, "the session is archived"));
         }

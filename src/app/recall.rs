@@ -50,7 +50,7 @@ impl Caller {
     async fn recalled(&self, session: &LoadedSession, wanted: &Wanted, room: i64) -> Result<Option<ViewMessage>> {
         let (store, key) = (self.store(), session.source.session);
         // Fills the gaps of the index first; usually the background has filled them already.
-        for (owner, through) in store.to_index(key, &wanted.hidden, wanted.hidden_by).await? {
+        for (owner, through) in store.index().owners_to_index(key, &wanted.hidden, wanted.hidden_by).await? {
             scheduler::index(store, owner, through).await?;
         }
         let lookup = Lookup {
@@ -60,8 +60,8 @@ impl Caller {
             matches: recall::MATCHES_MAX,
             examined: recall::MATCHES_EXAMINED_MAX,
         };
-        let promising = recall::promising(&store.matches(key, &lookup).await?);
-        let messages = store.messages_at(key, session.source.at, &promising, recall::BYTES_MAX).await?;
+        let promising = recall::promising(&store.index().matches(key, &lookup).await?);
+        let messages = store.history().at_revisions(key, session.source.at, &promising, recall::BYTES_MAX).await?;
         Ok(recall::recall(&session.policy, &wanted.words, &messages, room))
     }
 

@@ -39,13 +39,13 @@ impl Caller {
 
 /// Follows the running pass, or the next one, to its end.
 async fn follow(store: &Store, items: &mpsc::Sender<Result<ScrubItem>>) -> Result<Checked> {
-    let mut states = store.scrub_state();
+    let mut states = store.upkeep().scrub_state();
     let pass = {
         let now = states.borrow();
         if now.running { now.pass } else { now.pass + 1 }
     };
     if states.borrow().pass < pass {
-        store.request_scrub();
+        store.upkeep().request_scrub();
     }
     let mut sent = 0;
     let mut checked = Checked::default();

@@ -238,7 +238,7 @@ impl Caller {
             metadata_json: new.metadata_json,
             parent,
         };
-        let (key, existed) = self.store().create_session(create, self.requester()).await?;
+        let (key, existed) = self.store().sessions().create(create, self.requester()).await?;
         Ok((Error::answer(self.info(key).await)?, existed))
     }
 
@@ -265,7 +265,7 @@ impl Caller {
     }
 
     async fn info(&self, key: SessionKey) -> Result<SessionInfo> {
-        let (mut session, policy) = self.store().session(key).await?;
+        let (mut session, policy) = self.store().sessions().get(key).await?;
         let mut over_window = None;
         match self.loaded_or_small(key).await {
             Ok(Some(loaded)) => {
@@ -306,7 +306,7 @@ impl Caller {
             Some(parent) => Some(self.session_key(parent).await?),
             None => None,
         };
-        let (rows, next) = self.store().list_sessions(below, archived, parent, limit).await?;
+        let (rows, next) = self.store().sessions().list(below, archived, parent, limit).await?;
         let next = next.map(|key| cursor::page_token(key, &scope)).unwrap_or_default();
         let info = |(key, mut session): (i64, Session)| {
             session.context = self.shared.loaded.context(SessionKey(key)).or(session.context);
@@ -328,12 +328,12 @@ impl Caller {
         let key = self.session_key(id).await?;
         // The new policy is derived from the active one, over which the change may no longer be valid: a repeated
         // request is answered before that.
-        if let Some(receipt) = self.store().kept_answer(key, &self.requester).await? {
+        if let Some(receipt) = self.store().sessions().kept_answer(key, &self.requester).await? {
             return self.changed(key, &receipt).await;
         }
         let receipt = loop {
             let update = self.update_of(key, &change).await?;
-            match self.store().update_session(key, update, self.requester()).await {
+            match self.store().sessions().update(key, update, self.requester()).await {
                 // Another caller changed the policy since it was read: the override is merged over the new one.
                 Err(store::Error::PolicyChanged) => {}
                 done => break done?,
@@ -360,7 +360,7 @@ impl Caller {
             (Some(name), None) => preset(name)?,
             (name, Some(whole)) => start_policy(name.as_deref().unwrap_or_default(), whole)?,
             (None, None) => {
-                let base = self.store().session(key).await?.1;
+                let base = self.store().sessions().get(key).await?.1;
                 let start = self.parse_policy(&base)?;
                 update.policy_base = Some(base);
                 start
@@ -371,7 +371,7 @@ impl Caller {
         let policy = self.usable(policy)?;
         match &change.window {
             Some(window) => fits(&policy, given.as_ref(), window)?,
-            None => fits(&policy, given.as_ref(), &self.store().session(key).await?.0.window)?,
+            None => fits(&policy, given.as_ref(), &self.store().sessions().get(key).await?.0.window)?,
         }
         update.policy = Some(policy_text(&policy)?);
         Ok(update)
@@ -380,7 +380,7 @@ impl Caller {
     /// Archives or restores a session.
     pub async fn archive_session(&self, id: &str, restore: bool) -> Result<SessionChanged> {
         let key = self.session_key(id).await?;
-        let receipt = self.store().archive_session(key, restore, self.requester()).await?;
+        let receipt = self.store().sessions().archive(key, restore, self.requester()).await?;
         self.changed(key, &receipt).await
     }
 
@@ -403,7 +403,7 @@ impl Caller {
         };
         let client_id = client_id.map(|id| NewClientId { id, request_hash: hash_of_fork(key, &at, &title) });
         let fork = store::ForkSession { client_id, at, title };
-        let (fork, existed) = self.store().fork_session(key, fork, self.requester()).await?;
+        let (fork, existed) = self.store().sessions().fork(key, fork, self.requester()).await?;
         Ok((Error::answer(self.info(fork).await)?, existed))
     }
 }

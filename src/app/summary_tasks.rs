@@ -156,7 +156,7 @@ impl Caller {
         let mut filter = Filter { levels: wanted.levels, sessions: Vec::new() };
         for id in &wanted.sessions {
             let key = self.session_key(id).await?;
-            filter.sessions.push(self.store().session(key).await?.0.id);
+            filter.sessions.push(self.store().sessions().get(key).await?.0.id);
         }
         if !tasks.are_offered() {
             let why = "the configuration has no client_wait_seconds: no client is asked to write summaries";
@@ -231,7 +231,7 @@ impl Caller {
         check_length(&reply.text)?;
         let (compaction, token) = self.held(hold)?;
         self.shared.scheduler.tasks().complete(compaction, token, reply).await?;
-        Error::answer(self.store().compaction(compaction).await)
+        Error::answer(self.store().compactions().get(compaction).await)
     }
 
     /// Releases a leased task without a summary.
@@ -256,7 +256,7 @@ impl Caller {
 
     async fn message_id(&self, session: &str, id: &str) -> Result<MessageId> {
         let key = self.session_key(session).await?;
-        Ok(self.store().message_position(key, id).await?.message)
+        Ok(self.store().history().position(key, id).await?.message)
     }
 
     fn end_time(&self, lease: Duration) -> Timestamp {

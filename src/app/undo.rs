@@ -22,28 +22,28 @@ impl Caller {
     /// reported overflow does not wait.
     pub async fn undo(&self, session: &str, expected_revision: Option<Revision>) -> Result<(Reversed, Receipt)> {
         let key = self.session_key(session).await?;
-        let receipt = self.store().undo(key, self.requester(), expected_revision).await?;
+        let receipt = self.store().history().undo(key, self.requester(), expected_revision).await?;
         Ok((Error::answer(self.reversed(key, receipt.revision).await)?, receipt))
     }
 
     /// Redoes the change that was undone last, unless a compaction, rewind or edit came since.
     pub async fn redo(&self, session: &str, expected_revision: Option<Revision>) -> Result<(Reversed, Receipt)> {
         let key = self.session_key(session).await?;
-        let receipt = self.store().redo(key, self.requester(), expected_revision).await?;
+        let receipt = self.store().history().redo(key, self.requester(), expected_revision).await?;
         Ok((Error::answer(self.reversed(key, receipt.revision).await)?, receipt))
     }
 
     /// The change that an undo or a redo is about, as it was then: a repeated request gets the first answer, whatever
     /// was undone or redone since.
     async fn reversed(&self, key: SessionKey, at: Revision) -> Result<Reversed> {
-        let event = self.store().event_at(key, at).await?;
+        let event = self.store().log().at(key, at).await?;
         match event.map(|event| event.body) {
             Some(EventBody::CompactionUndone { compaction }) => {
-                let compaction = self.store().compaction(compaction).await?;
+                let compaction = self.store().compactions().get(compaction).await?;
                 Ok(Reversed::Compaction(Box::new(Compaction { undone_revision: Some(at), ..compaction })))
             }
             Some(EventBody::CompactionRedone { compaction }) => {
-                let compaction = self.store().compaction(compaction).await?;
+                let compaction = self.store().compactions().get(compaction).await?;
                 Ok(Reversed::Compaction(Box::new(Compaction { undone_revision: None, ..compaction })))
             }
             Some(EventBody::RewriteUndone(rewrite) | EventBody::RewriteRedone(rewrite)) => {

@@ -22,7 +22,7 @@ pub async fn fill(store: &Store, policy: &Policy, sources: &mut [SourceMessage])
     let missing = || sources.iter().filter(|source| source.counts.is_none());
     let sealed = missing().filter(|source| source.message.sealed_revision.is_some());
     let sealed: Vec<MessageId> = sealed.map(|source| source.message.id).collect();
-    let mut kept = if sealed.is_empty() { Default::default() } else { store.counts(&counting, sealed).await? };
+    let mut kept = if sealed.is_empty() { Default::default() } else { store.views().counts(&counting, sealed).await? };
     for source in sources.iter_mut().filter(|source| source.counts.is_none()) {
         let message = &source.message;
         let counts = match kept.remove(&message.id) {
@@ -46,7 +46,7 @@ pub async fn fill(store: &Store, policy: &Policy, sources: &mut [SourceMessage])
 /// Keeps counts in the store. If the store is busy, the rest is counted again when it is needed.
 pub async fn keep(store: &Store, fresh: FreshCounts) -> store::Result<()> {
     for batch in fresh.chunks(limits::COUNTS_BATCH) {
-        match store.keep_counts(batch.to_vec()).await {
+        match store.views().keep_counts(batch.to_vec()).await {
             Err(store::Error::Busy) => break,
             other => other?,
         }

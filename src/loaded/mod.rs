@@ -185,7 +185,7 @@ async fn omitted_by(store: &Store, source: &Source) -> Result<Vec<Option<Compact
     }
     let marks: Vec<Revision> = marks.into_iter().collect();
     let by_mark: HashMap<Revision, Option<CompactionId>> =
-        marks.iter().copied().zip(store.compactions_at(source.session, &marks).await?).collect();
+        marks.iter().copied().zip(store.compactions().at_marks(source.session, &marks).await?).collect();
     Ok(omitted.iter().map(|omitted| by_mark.get(&omitted.mark).copied().flatten()).collect())
 }
 
@@ -346,7 +346,7 @@ impl LoadedSessions {
             Found::InStore => {}
         }
         let _turn = slot.reading.lock().await;
-        let (pending, newest) = self.store.newest(key).await?;
+        let (pending, newest) = self.store.views().newest(key).await?;
         let session = self.updated(&slot, newest, whole).await?;
         Ok(session.map(|session| {
             let pending = if session.source.at == newest { pending } else { session.source.pending };
@@ -387,7 +387,7 @@ impl LoadedSessions {
             Found::InStore => {}
         }
         let Some(known) = slot.state().clone() else { return Ok(None) };
-        let mut newer = match self.store.newer_messages(&known.source, limits::LARGE_VIEW_BYTES).await {
+        let mut newer = match self.store.views().newer_messages(&known.source, limits::LARGE_VIEW_BYTES).await {
             Ok(Some(newer)) => newer,
             Ok(None) | Err(Error::LimitExceeded { what: store::VIEW_BYTES, .. }) => return Ok(None),
             Err(error) => return Err(error),
@@ -412,7 +412,7 @@ impl LoadedSessions {
         if at_least.is_some_and(|revision| revision <= known.source.at) {
             return Found::Fact(of(known), known.source.pending);
         }
-        let Some(newer) = self.store.recent_messages(&known.source, at_least) else { return Found::InStore };
+        let Some(newer) = self.store.views().recent_messages(&known.source, at_least) else { return Found::InStore };
         let has_counts = newer.messages.is_empty() || tokens::basis(&known.policy).is_none();
         if !has_counts {
             return Found::InStore;

@@ -48,7 +48,7 @@ impl Fixture {
         let app = longhand.caller("agent".to_owned(), None).expect("a caller");
         let (created, _) = app.create_session(Default::default()).await.expect("a session");
         let session = created.session.id.to_string();
-        let key = store.find_session(&session).await.expect("it is there");
+        let key = store.sessions().find(&session).await.expect("it is there");
         Self { longhand, app, store, session, key, _directory: directory }
     }
 
@@ -61,7 +61,7 @@ impl Fixture {
     }
 
     async fn load(&self) -> LoadedSession {
-        let source = self.store.source(self.key, None).await.expect("the rows");
+        let source = self.store.views().source(self.key, None).await.expect("the rows");
         let policy = Arc::new(parse_policy(&source.policy, &[]).expect("a policy"));
         LoadedSession::new(&self.store, source, policy).await.expect("a session")
     }
@@ -135,11 +135,11 @@ async fn appended_messages_are_known_without_a_query_and_equal_their_rows() {
     loaded.keep(&Arc::new(fixture.load().await));
     for messages in messages() {
         fixture.write(messages).await;
-        let rows = fixture.store.rows_read();
+        let rows = fixture.store.upkeep().rows_read();
         let (session, pending) = loaded.session(fixture.key).await.expect("read").expect("it is kept");
-        assert_eq!(fixture.store.rows_read(), rows, "a query was made");
+        assert_eq!(fixture.store.upkeep().rows_read(), rows, "a query was made");
         same_as_rows(&fixture, &session).await;
-        assert_eq!(pending, fixture.store.pending(fixture.key).await.expect("read"));
+        assert_eq!(pending, fixture.store.compactions().pending(fixture.key).await.expect("read"));
     }
 }
 
@@ -183,9 +183,9 @@ async fn an_append_beside_an_open_message_is_known_without_a_query() {
     loaded.keep(&Arc::new(fixture.load().await));
     for _ in 0..3 {
         fixture.append(10).await;
-        let rows = fixture.store.rows_read();
+        let rows = fixture.store.upkeep().rows_read();
         let (session, _) = loaded.session(fixture.key).await.expect("read").expect("it is kept");
-        assert_eq!(fixture.store.rows_read(), rows, "a query was made");
+        assert_eq!(fixture.store.upkeep().rows_read(), rows, "a query was made");
         same_as_rows(&fixture, &session).await;
     }
     let open = MessageId(open[0]).to_string();
@@ -232,7 +232,7 @@ async fn a_repeated_request_is_answered_with_the_context_usage_of_now() {
     // Nobody has asked for the usage behind this one.
     let words = message(Role::User, vec![PartBody::Text("b".repeat(4_000))]).checked(None);
     let input = store::AppendInput { message: words, token_counts: None, reports_overflow: false };
-    fixture.store.append(fixture.key, Requester::default(), None, vec![input]).await.expect("appended");
+    fixture.store.history().append(fixture.key, Requester::default(), None, vec![input]).await.expect("appended");
     let again = append().await;
     assert_eq!((&again.ids, again.revision), (&first.ids, first.revision));
     let tokens = again.context.context_tokens.expect("it is small");

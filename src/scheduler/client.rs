@@ -87,7 +87,7 @@ impl Worker {
         let Some(covered) = planning.layout.covered.as_ref().filter(|_| plan.previous.is_some()) else {
             return Ok(false);
         };
-        let event = self.store.event_at(claim.session, covered.mark).await.map_err(interrupted)?;
+        let event = self.store.log().at(claim.session, covered.mark).await.map_err(interrupted)?;
         Ok(event.is_some_and(|event| match event.body {
             EventBody::Compacted { trigger, outcome, .. } => outcome.is_supplied(trigger),
             _ => false,
@@ -108,7 +108,7 @@ impl Worker {
         }
         let shortened = attempt.shortened();
         let here = PlanningInput { sources: &shortened, ..planning };
-        let (session, _) = self.store.session(claim.session).await.map_err(interrupted)?;
+        let (session, _) = self.store.sessions().get(claim.session).await.map_err(interrupted)?;
         let task = assignment.task(claim, session.id, &shortened);
         let mut offer = self.tasks.offer(task.clone());
         let mut edited = assignment.clone();

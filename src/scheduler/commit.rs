@@ -17,7 +17,7 @@ impl Worker {
     /// Registers the range that is about to be summarized with its claim, so that a change of it ends the job at once.
     pub(super) async fn store_plan(&self, claim: &Claim, plan: &SummaryPlan) -> Result<(), Answer<'static>> {
         let planned = Planned { covered: plan.covered.clone(), tail_start: plan.tail_start };
-        match self.store.plan(claim.clone(), planned).await {
+        match self.store.jobs().plan(claim.clone(), planned).await {
             Ok(()) => Ok(()),
             Err(error @ store::Error::LeaseLost) => Err(interrupted(error)),
             Err(error) => {
@@ -39,7 +39,7 @@ impl Worker {
         if commit.changes.summary.is_none() || commit.claim.request.trigger != Trigger::Threshold {
             return Ok(None);
         }
-        let source = self.store.source(commit.claim.session, None).await?;
+        let source = self.store.views().source(commit.claim.session, None).await?;
         let tokens = tokens::estimate_text(&policy.counting, text);
         let continuation = ContinuationChange { text: text.clone(), tokens, seen: source.at };
         Ok(continuing::is_interrupted(&source.messages).then_some(continuation))
@@ -73,7 +73,7 @@ impl Worker {
     pub(super) async fn commit(&self, commit: Commit) -> Result<(), Error> {
         let compaction = commit.claim.compaction;
         failpoint::reach("work.done");
-        match with_retry(|| self.store.commit(commit.clone())).await? {
+        match with_retry(|| self.store.jobs().commit(commit.clone())).await? {
             Committed::Done => tracing::info!(%compaction, "compaction committed"),
             Committed::Superseded => tracing::info!(%compaction, "compaction superseded"),
         }
@@ -88,19 +88,19 @@ impl Worker {
         retry_after_ms: Option<i64>,
     ) -> Result<(), Error> {
         let at = self.clock.now().plus_millis(retry_after_ms.unwrap_or(0).max(backoff(claim.attempt)));
-        let retry = || self.store.retry_job(claim.clone(), failure.clone(), at, AttemptEnd::Reported);
+        let retry = || self.store.jobs().retry(claim.clone(), failure.clone(), at, AttemptEnd::Reported);
         Ok(with_retry(retry).await?)
     }
 
     /// Fails a job; `is_exhausted` if it reached its maximum number of attempts.
     pub(super) async fn fail_job(&self, claim: &Claim, failure: Failure, is_exhausted: bool) -> Result<(), Error> {
-        Ok(with_retry(|| self.store.fail_job(claim.clone(), failure.clone(), is_exhausted)).await?)
+        Ok(with_retry(|| self.store.jobs().fail(claim.clone(), failure.clone(), is_exhausted)).await?)
     }
 
     /// Ends a job that finds nothing to remove.
     pub(super) async fn end_without_work(&self, claim: &Claim) -> Result<(), Error> {
         let message = "nothing in the view can be pruned, omitted or summarized";
         let failure = Failure::new(FailureReason::NothingToCompact, message);
-        Ok(with_retry(|| self.store.end_without_work(claim.clone(), failure.clone())).await?)
+        Ok(with_retry(|| self.store.jobs().end_without_work(claim.clone(), failure.clone())).await?)
     }
 }

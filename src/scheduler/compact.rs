@@ -32,8 +32,8 @@ impl Worker {
     /// Compacts the view at the claim's base as the request demands. `attempts_max` gets its value once the policy is
     /// read.
     async fn compact(&self, claim: &Claim, attempts_max: &mut i64) -> Result<(), Error> {
-        let rows = self.store.guard_rows(claim.session).await?;
-        let mut source = self.store.source(claim.session, Some(claim.base)).await?;
+        let rows = self.store.jobs().guard_rows(claim.session).await?;
+        let mut source = self.store.views().source(claim.session, Some(claim.base)).await?;
         let policy = self.parse_and_count(&mut source).await?;
         *attempts_max = i64::from(policy.guards.max_attempts);
         let planning = planning_input(&policy, &claim.window, &source, self.clock.now());

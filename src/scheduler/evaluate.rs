@@ -36,20 +36,28 @@ impl Worker {
     async fn evaluate_newest(&self, key: SessionKey) -> Result<(), Error> {
         let Evaluated { recovery, decided, usage, evaluation } = self.decide(key).await?;
         if let Some((request, condition)) = recovery {
-            match self.store.enqueue(key, Requester::default(), request, usage.clone(), condition, None).await {
+            match self
+                .store
+                .compactions()
+                .enqueue(key, Requester::default(), request, usage.clone(), condition, None)
+                .await
+            {
                 Ok(_) | Err(store::Error::Archived) => {}
                 Err(error) => return Err(error.into()),
             }
         }
         if let Some((request, confirm_until)) = decided {
             let condition = Condition::Due { at: evaluation.at };
-            let enqueued =
-                self.store.enqueue(key, Requester::default(), request, usage, condition, confirm_until).await?;
+            let enqueued = self
+                .store
+                .compactions()
+                .enqueue(key, Requester::default(), request, usage, condition, confirm_until)
+                .await?;
             if let Some(Enqueued { compaction, .. }) = enqueued {
                 tracing::debug!(target: span::DECISION, %compaction, "compaction requested");
             }
         }
-        Ok(self.store.evaluated(key, evaluation).await?)
+        Ok(self.store.jobs().evaluated(key, evaluation).await?)
     }
 
     /// Decides about a session at its newest revision. The session is not held when this returns: an append that comes
@@ -58,7 +66,7 @@ impl Worker {
         let (session, pending) = self.newest_session(key).await?;
         span::record("session", session.source.id);
         // Read after the session: a change in between makes the session due again.
-        let rows = self.store.guard_rows(key).await?;
+        let rows = self.store.jobs().guard_rows(key).await?;
         let LoadedSession { source, policy, fold, .. } = &*session;
         let planning = planning_input(policy, &source.window, source, self.clock.now());
         let compactions = match replay::overflow_of(planning) {
@@ -71,7 +79,7 @@ impl Worker {
         let recovery = due.recovery(&compactions);
         let decided = decision.map(|decision| due.decided_request(decision));
         let over_window = match pending.compaction.filter(|_| !fold.fits(&source.window)) {
-            Some(id) => due.over_window(Some(&self.store.compaction(id).await?), false),
+            Some(id) => due.over_window(Some(&self.store.compactions().get(id).await?), false),
             None => due.over_window(None, recovery.is_some() || decided.is_some()),
         };
         let usage = WindowUsage { window: source.window.clone(), context_tokens: due.tokens() };
@@ -84,7 +92,7 @@ impl Worker {
         if let Some(found) = self.loaded.session(key).await? {
             return Ok(found);
         }
-        let mut source = self.store.source(key, None).await?;
+        let mut source = self.store.views().source(key, None).await?;
         let policy = self.parse_and_count(&mut source).await?;
         let session = Arc::new(LoadedSession::new(&self.store, source, Arc::new(policy)).await?);
         self.loaded.keep(&session);

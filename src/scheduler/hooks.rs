@@ -124,7 +124,7 @@ impl Worker {
         assignment: &Assignment,
     ) -> Result<HookChanges, Answer<'static>> {
         let Some(hook) = &self.hooks.pre_compact else { return Ok(HookChanges::default()) };
-        let (session, _) = self.store.session(claim.session).await.map_err(interrupted)?;
+        let (session, _) = self.store.sessions().get(claim.session).await.map_err(interrupted)?;
         let plan = &assignment.plan;
         let count = plan.covered_count();
         let input = HookInput {
@@ -167,12 +167,12 @@ impl Worker {
     /// Notifies `post_compact` of a compaction that is done. The program can no longer change it.
     pub(super) async fn post_compact(&self, claim: &Claim) -> store::Result<()> {
         let Some(hook) = &self.hooks.post_compact else { return Ok(()) };
-        let compaction = self.store.compaction(claim.compaction).await?;
+        let compaction = self.store.compactions().get(claim.compaction).await?;
         // A later attempt is notified by its own worker.
         let is_mine = compaction.state == CompactionState::Done && compaction.attempt == claim.attempt;
         let Some(outcome) = compaction.outcome.filter(|_| is_mine) else { return Ok(()) };
         let Some(summary) = outcome.summary_message else { return Ok(()) };
-        let message = self.store.message(claim.session, &summary.to_string()).await?;
+        let message = self.store.history().get(claim.session, &summary.to_string()).await?;
         let text = message.parts.into_iter().find_map(|part| match Arc::unwrap_or_clone(part.body) {
             PartBody::Text(text) => Some(text),
             _ => None,

@@ -38,10 +38,10 @@ impl IndexQueue {
 
 /// Adds the words of a session's own messages to the index, until it has all messages that were sealed by `through`.
 pub async fn index(store: &Store, session: SessionKey, through: Revision) -> store::Result<()> {
-    while store.indexed_to(session).await? < through {
-        let Some(batch) = store.unindexed(session).await? else { break };
+    while store.index().indexed_to(session).await? < through {
+        let Some(batch) = store.index().unindexed(session).await? else { break };
         let words = batch.messages.iter().map(|(_, message)| recall::words(message)).collect();
-        store.add_words(batch, words).await?;
+        store.index().add_words(batch, words).await?;
     }
     Ok(())
 }
@@ -78,7 +78,7 @@ async fn fill_on(store: &Store, index_queue: &IndexQueue) {
 async fn queue_unfinished(store: &Store, index_queue: &IndexQueue) -> store::Result<()> {
     let mut after = SessionKey::default();
     loop {
-        let page = store.behind_in_index(after, limits::PAGE_SIZE_DEFAULT).await?;
+        let page = store.index().behind(after, limits::PAGE_SIZE_DEFAULT).await?;
         let Some(last) = page.last() else { return Ok(()) };
         after = *last;
         page.into_iter().for_each(|session| index_queue.add(session));
@@ -87,7 +87,7 @@ async fn queue_unfinished(store: &Store, index_queue: &IndexQueue) -> store::Res
 
 /// Fills the index for one session, if its policy has retrieval.
 async fn fill_one(store: &Store, session: SessionKey) -> store::Result<()> {
-    let (_, policy) = store.session(session).await?;
+    let (_, policy) = store.sessions().get(session).await?;
     // A policy that cannot be parsed is reported where it is needed.
     if serde_json::from_str(&policy.json).is_ok_and(|policy: Policy| policy.retrieval.is_some()) {
         index(store, session, Revision::MAX).await?;

@@ -195,7 +195,7 @@ impl Scheduler {
     /// Hands out work until it is cancelled.
     async fn dispatch(&self, queues: &Queues, mut results: mpsc::Receiver<Input>, cancel: &CancellationToken) {
         let mut state = State::default();
-        let mut work = self.store.watch_work();
+        let mut work = self.store.jobs().watch_work();
         let mut tick = tokio::time::interval(Duration::from_millis(limits::SCHEDULER_TICK_MS));
         // The earliest wake time of a session, read again each time.
         let mut next_wake = None;
@@ -265,12 +265,12 @@ impl Scheduler {
     /// are longer by that number.
     async fn find_work(&self, state: &State) -> store::Result<(Input, Option<Timestamp>)> {
         let now = self.clock.now();
-        let mut next_wake = self.store.next_wake().await?;
+        let mut next_wake = self.store.jobs().next_wake().await?;
         if next_wake.is_some_and(|instant| instant <= now) {
             // This is a write. If the disk or the queue is full, these sessions wait for the next tick, and nothing
             // else waits.
-            match self.store.wake().await {
-                Ok(()) => next_wake = self.store.next_wake().await?,
+            match self.store.jobs().wake().await {
+                Ok(()) => next_wake = self.store.jobs().next_wake().await?,
                 Err(store::Error::Closed) => return Err(store::Error::Closed),
                 Err(error) => {
                     tracing::warn!(%error, "sessions whose wake time has come are decided later");
@@ -279,8 +279,8 @@ impl Scheduler {
             }
         }
         let many = i64::try_from(limits::JOB_QUEUE_MAX / 4 + state.skipped()).unwrap_or(i64::MAX);
-        let due = self.store.due_sessions(many).await?;
-        let ready = self.store.ready_jobs(self.clock.now(), many).await?;
+        let due = self.store.jobs().due_sessions(many).await?;
+        let ready = self.store.jobs().ready(self.clock.now(), many).await?;
         Ok((Input::Found { due, ready, now: Instant::now() }, next_wake))
     }
 }

@@ -162,7 +162,7 @@ impl Fixture {
                 metadata_json: None,
                 parent: None,
             };
-            sessions.push(store.create_session(create, Requester::default()).await.expect("a session").0);
+            sessions.push(store.sessions().create(create, Requester::default()).await.expect("a session").0);
         }
         let (jobs, due) = (BTreeMap::new(), HashSet::new());
         let (state, queue, hands, stale_claims) = (State::default(), VecDeque::new(), [None, None], Vec::new());
@@ -235,7 +235,8 @@ impl Fixture {
         let message = NewMessage::sealed(Role::User, vec![NewPart::new(PartBody::Text("more".to_owned()))]);
         let message = AppendInput { message, token_counts: None, reports_overflow: false };
         let key = self.sessions[session];
-        let receipt = self.store.append(key, Requester::default(), None, vec![message]).await.expect("appended");
+        let receipt =
+            self.store.history().append(key, Requester::default(), None, vec![message]).await.expect("appended");
         self.due.insert(session);
         self.appended[session] = receipt.revision;
         assert!(receipt.pending.is_due, "the mark is set with the append, or not at all");
@@ -253,7 +254,8 @@ impl Fixture {
         let there = self.jobs.iter().find(|(_, job)| same(job)).map(|(id, _)| *id);
         let current = self.current(session);
         let key = self.sessions[session];
-        let enqueued = self.store.enqueue(key, Requester::default(), request, usage(), condition, None).await;
+        let enqueued =
+            self.store.compactions().enqueue(key, Requester::default(), request, usage(), condition, None).await;
         let enqueued = enqueued.expect("the store answers");
         if let Condition::Due { at } = condition
             && (current.is_some() || !self.due.contains(&session) || self.compacted[session] > at)
@@ -301,12 +303,12 @@ impl Fixture {
         let current = self.jobs.iter().filter(|(_, job)| job.session == session && job.state.is_active());
         let current: Vec<CompactionId> = current.map(|(id, _)| *id).collect();
         let Some(id) = current.get(which % current.len().max(1)).copied() else { return };
-        self.store.cancel(id, Requester::default()).await.expect("cancelled");
+        self.store.compactions().cancel(id, Requester::default()).await.expect("cancelled");
         if self.jobs[&id].automatic {
             self.due_during_compaction.remove(&session);
         }
         self.end(id, CompactionState::Cancelled);
-        self.store.cancel(id, Requester::default()).await.expect("a repetition changes nothing");
+        self.store.compactions().cancel(id, Requester::default()).await.expect("a repetition changes nothing");
     }
 
     /// Ends a job in the model; the next of its session becomes current.
@@ -337,13 +339,13 @@ impl Fixture {
 
     async fn find_work(&mut self) {
         let many = i64::try_from(1 + self.state.skipped()).expect("few");
-        let due = self.store.due_sessions(many).await.expect("due");
-        let ready = self.store.ready_jobs(self.clock.now(), many).await.expect("ready");
+        let due = self.store.jobs().due_sessions(many).await.expect("due");
+        let ready = self.store.jobs().ready(self.clock.now(), many).await.expect("ready");
         let in_progress = self.in_progress();
         let is_new = |key: &SessionKey| !in_progress.contains(key);
         let expected = usize::from(due.iter().any(is_new));
         for key in due.iter().filter(|key| is_new(key)) {
-            let source = self.store.source(*key, None).await.expect("a session");
+            let source = self.store.views().source(*key, None).await.expect("a session");
             self.listed_at.insert(*key, (source.at, source.appended_bytes));
         }
         let effects = step(&mut self.state, Input::Found { due, ready, now: tokio::time::Instant::now() });
@@ -368,7 +370,7 @@ impl Fixture {
             }
             WorkItem::Run { job, .. } => {
                 let until = self.clock.now().plus_millis(limits::LEASE_MS);
-                match self.store.claim(*job, fresh_id(), until).await.expect("the store answers") {
+                match self.store.jobs().claim(*job, fresh_id(), until).await.expect("the store answers") {
                     Some(claim) => {
                         self.claimed(&claim, until);
                         self.hands[free] = Some(CurrentWork { claim, work, until });
@@ -406,9 +408,9 @@ impl Fixture {
             condition: condition(),
             over_window: None,
         };
-        self.store.evaluated(due, found).await.expect("evaluated");
+        self.store.jobs().evaluated(due, found).await.expect("evaluated");
         // An append after the reading is evaluated again: its due mark is later than the revision that was read.
-        let still = self.store.due_sessions(i64::MAX).await.expect("due");
+        let still = self.store.jobs().due_sessions(i64::MAX).await.expect("due");
         let is_left = still.contains(&due);
         if !is_left && self.due.remove(&session) && self.current(session).is_some() {
             self.due_during_compaction.insert(session);
@@ -429,7 +431,7 @@ impl Fixture {
         let Some(CurrentWork { claim, .. }) = &self.hands[worker] else { return };
         let claim = claim.clone();
         let until = self.clock.now().plus_millis(limits::LEASE_MS);
-        let beat = self.store.heartbeat(claim.clone(), until).await;
+        let beat = self.store.jobs().heartbeat(claim.clone(), until).await;
         if self.holds(&claim) {
             beat.expect("the claim holds");
             self.jobs.get_mut(&claim.compaction).expect("a job of the model").lease_until = until;
@@ -445,7 +447,7 @@ impl Fixture {
     }
 
     async fn commit(&mut self, claim: &Claim) {
-        let source = self.store.source(claim.session, Some(claim.base)).await.expect("the view at the base");
+        let source = self.store.views().source(claim.session, Some(claim.base)).await.expect("the view at the base");
         let tail_start = claim.base + 1;
         let (covered, covered_count) = plan::supplied(&source.layout, &source.messages, tail_start);
         if covered.is_empty() {
@@ -478,11 +480,11 @@ impl Fixture {
             overhead_tokens: 0,
             stopped: None,
         };
-        let done = self.store.commit(commit).await;
+        let done = self.store.jobs().commit(commit).await;
         if self.holds(claim) {
             assert_eq!(done.expect("the claim holds"), Committed::Done);
             let session = self.jobs[&claim.compaction].session;
-            self.compacted[session] = self.store.session(claim.session).await.expect("read").0.revision;
+            self.compacted[session] = self.store.sessions().get(claim.session).await.expect("read").0.revision;
             self.end(claim.compaction, CompactionState::Done);
             self.due_during_compaction.remove(&session);
         } else {
@@ -491,7 +493,7 @@ impl Fixture {
     }
 
     async fn nothing(&mut self, claim: &Claim) {
-        let done = self.store.end_without_work(claim.clone(), failure()).await;
+        let done = self.store.jobs().end_without_work(claim.clone(), failure()).await;
         if self.holds(claim) {
             done.expect("the claim holds");
             self.end(claim.compaction, CompactionState::Cancelled);
@@ -504,9 +506,9 @@ impl Fixture {
         let at = self.clock.now().plus_millis(delay_seconds * 1_000);
         let last = claim.attempt >= ATTEMPTS_MAX;
         let done = if last {
-            self.store.fail_job(claim.clone(), failure(), true).await
+            self.store.jobs().fail(claim.clone(), failure(), true).await
         } else {
-            self.store.retry_job(claim.clone(), failure(), at, AttemptEnd::Reported).await
+            self.store.jobs().retry(claim.clone(), failure(), at, AttemptEnd::Reported).await
         };
         if !self.holds(claim) {
             assert!(matches!(done, Err(store::Error::LeaseLost)), "a worker that was given up changed something");
@@ -580,14 +582,14 @@ impl Fixture {
     /// Compares the store with the model.
     async fn check(&self) {
         for (session, key) in self.sessions.iter().enumerate() {
-            let stored = self.store.compactions(*key, i64::MAX, 1_000).await.expect("the jobs");
+            let stored = self.store.compactions().list(*key, i64::MAX, 1_000).await.expect("the jobs");
             for (_, compaction) in &stored {
                 let job = &self.jobs[&compaction.id];
                 assert_eq!((compaction.state, compaction.attempt), (job.state, job.attempt), "{job:?}");
                 assert!(job.attempt < ATTEMPTS_MAX + limits::LOST_MAX, "attempts have a bound: {job:?}");
             }
             assert_eq!(stored.len(), self.jobs.values().filter(|job| job.session == session).count());
-            assert_eq!(self.store.current_compaction(*key).await.expect("read"), self.current(session));
+            assert_eq!(self.store.compactions().current(*key).await.expect("read"), self.current(session));
             let current =
                 self.jobs.values().filter(|job| job.session == session && job.state.is_active() && !job.queued);
             assert!(current.count() <= 1, "two at a time");
@@ -595,9 +597,9 @@ impl Fixture {
         for CurrentWork { claim, .. } in self.hands.iter().flatten() {
             assert_eq!(claim.has_ended(), !self.holds(claim), "whoever holds a job hears when somebody ends it");
         }
-        let due = self.store.due_sessions(i64::MAX).await.expect("due");
+        let due = self.store.jobs().due_sessions(i64::MAX).await.expect("due");
         assert_eq!(due.len(), self.due.len(), "nothing due is forgotten, and nothing is due twice");
-        assert_eq!(self.store.running_jobs().await.expect("read").len(), self.running().len());
+        assert_eq!(self.store.jobs().running().await.expect("read").len(), self.running().len());
     }
 
     /// Stops all faults: due work is then done, and every lease that ran out is gone after two sweeps.
@@ -628,7 +630,12 @@ impl Fixture {
         let (mut began, mut ended) = (BTreeMap::new(), BTreeMap::new());
         let mut after = 0;
         loop {
-            let page = self.store.tail(&EventFilter::default(), after, self.store.head_seq()).await.expect("events");
+            let page = self
+                .store
+                .log()
+                .tail(&EventFilter::default(), after, self.store.log().head_seq())
+                .await
+                .expect("events");
             let Some(last) = page.events.last() else { break };
             after = last.event.seq;
             for paged in page.events {
@@ -649,7 +656,7 @@ impl Fixture {
         assert_eq!(began, once, "each began once");
         assert_eq!(ended, once, "each ended once");
         let (found, mut findings) = tokio::sync::mpsc::channel(100);
-        self.store.verify(None, found).await.expect("a check");
+        self.store.upkeep().verify(None, found).await.expect("a check");
         assert!(findings.recv().await.is_none(), "the chain is whole");
     }
 }
@@ -714,7 +721,7 @@ fn a_job_that_takes_its_daemon_down_three_times_is_not_tried_again() {
             fixture.act(action).await;
         }
         let key = fixture.sessions[0];
-        let (_, compaction) = fixture.store.compactions(key, i64::MAX, 1).await.expect("the job").remove(0);
+        let (_, compaction) = fixture.store.compactions().list(key, i64::MAX, 1).await.expect("the job").remove(0);
         let failure = compaction.failure.expect("it failed");
         assert_eq!((compaction.state, failure.reason.as_str()), (CompactionState::Dead, "POISON"));
         fixture.settle().await;
@@ -737,25 +744,26 @@ fn a_decision_about_a_changed_view_is_not_enqueued() {
         fixture.append(0).await;
         let (key, store) = (fixture.sessions[0], fixture.store.clone());
         let due = async || {
-            let due = store.due_sessions(1).await.expect("due").remove(0);
-            store.source(due, None).await.expect("a session").at
+            let due = store.jobs().due_sessions(1).await.expect("due").remove(0);
+            store.views().source(due, None).await.expect("a session").at
         };
         let ask = async |at: Revision| {
             let request = Fixture::request("", Trigger::Threshold);
             let condition = Condition::Due { at };
             store
+                .compactions()
                 .enqueue(key, Requester::default(), request, usage(), condition, None)
                 .await
                 .expect("the store answers")
         };
         let before = due().await;
-        store.rewind(key, Requester::default(), None, None, None).await.expect("rewound");
+        store.history().rewind(key, Requester::default(), None, None, None).await.expect("rewound");
         assert_eq!(ask(before).await, None, "the view changed");
         let before = due().await;
-        store.undo(key, Requester::default(), None).await.expect("undone");
+        store.history().undo(key, Requester::default(), None).await.expect("undone");
         assert_eq!(ask(before).await, None, "somebody took a change back");
         let before = due().await;
-        store.redo(key, Requester::default(), None).await.expect("redone");
+        store.history().redo(key, Requester::default(), None).await.expect("redone");
         assert_eq!(ask(before).await, None, "and brought it back");
         assert!(ask(due().await).await.is_some(), "nothing is in the way any more");
     });

@@ -10,7 +10,7 @@ use std::time::Duration;
 /// Releases the claims of an earlier daemon. Only one daemon has the store, so no claim found at the start has a
 /// worker.
 pub(super) async fn release_all(store: &Store, clock: &Clock) -> Result<(), Error> {
-    for (job, _) in store.running_jobs().await? {
+    for (job, _) in store.jobs().running().await? {
         loop {
             match release(store, clock, job).await {
                 // Clients may be writing already; recovered jobs can wait for a moment.
@@ -33,7 +33,7 @@ pub(super) async fn release_expired(
 ) -> Result<(), Error> {
     let now = clock.now();
     let given = now..=now.plus_millis(limits::LEASE_MS);
-    for (job, until) in store.running_jobs().await? {
+    for (job, until) in store.jobs().running().await? {
         if !given.contains(&until) && !is_running(job) {
             go_on(job, release(store, clock, job).await)?;
         }
@@ -44,16 +44,16 @@ pub(super) async fn release_expired(
 /// Gives back the claims of a stopping daemon's workers, so that the next start does not count them as lost. Claims
 /// that cannot be given back are recovered there.
 pub(super) async fn give_back_all(store: &Store, clock: &Clock) -> Result<(), Error> {
-    for (job, _) in store.running_jobs().await? {
+    for (job, _) in store.jobs().running().await? {
         go_on(job, give_back(store, clock, job).await)?;
     }
     Ok(())
 }
 
 async fn give_back(store: &Store, clock: &Clock, job: i64) -> Result<(), Error> {
-    let claim = store.lost_claim(job).await?;
+    let claim = store.jobs().lost_claim(job).await?;
     let stopped = failure(FailureReason::DaemonStopped, "the daemon was stopped while it ran");
-    taken(store.retry_job(claim, stopped, clock.now(), AttemptEnd::Released).await)
+    taken(store.jobs().retry(claim, stopped, clock.now(), AttemptEnd::Released).await)
 }
 
 /// A job that cannot be read or written does not delay the others. It stays as it is until its row is repaired.
@@ -69,18 +69,18 @@ fn go_on(job: i64, done: Result<(), Error>) -> Result<(), Error> {
 
 /// Puts a lost job back, or ends it if it was lost too often: then it probably makes the daemon stop.
 async fn release(store: &Store, clock: &Clock, job: i64) -> Result<(), Error> {
-    let claim = store.lost_claim(job).await?;
+    let claim = store.jobs().lost_claim(job).await?;
     let compaction = claim.compaction;
     if claim.lost_attempts + 1 >= limits::LOST_MAX {
         let poison = failure(
             FailureReason::Poison,
             format!("the daemon or the worker stopped {} times over it", claim.lost_attempts + 1),
         );
-        taken(store.fail_job(claim, poison, true).await)?;
+        taken(store.jobs().fail(claim, poison, true).await)?;
         tracing::error!(%compaction, "a compaction that was lost again and again is not tried any more");
     } else {
         let lost = failure(FailureReason::WorkerLost, "the daemon or the worker stopped while it ran");
-        taken(store.retry_job(claim, lost, clock.now(), AttemptEnd::Lost).await)?;
+        taken(store.jobs().retry(claim, lost, clock.now(), AttemptEnd::Lost).await)?;
         tracing::info!(%compaction, "took up a compaction");
     }
     Ok(())

@@ -27,7 +27,7 @@ impl RequestLog {
         let stored = tokio::spawn(async move {
             let mut requests = request_log.take().into_iter();
             while let Some(request) = requests.next() {
-                if let Err(error) = store.add_requests(&claim, vec![request.clone()]).await {
+                if let Err(error) = store.jobs().add_requests(&claim, vec![request.clone()]).await {
                     tracing::debug!(%error, "a request to a model is not noted yet");
                     request_log.put_back(std::iter::once(request).chain(requests).collect());
                     return;

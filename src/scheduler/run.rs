@@ -24,7 +24,7 @@ impl Worker {
     /// sent until then are stored before this returns, unless the store cannot be written.
     pub(super) async fn run(&self, job: i64, cancel: &CancellationToken) -> Result<(), Error> {
         let lease_until = self.clock.now().plus_millis(limits::LEASE_MS);
-        let Some(claim) = self.store.claim(job, self.owner, lease_until).await? else { return Ok(()) };
+        let Some(claim) = self.store.jobs().claim(job, self.owner, lease_until).await? else { return Ok(()) };
         let span = span::job(span::Job {
             compaction: &claim.compaction,
             trigger: claim.request.trigger.name(),
@@ -40,7 +40,7 @@ impl Worker {
     /// Makes an attempt of a claimed job until the daemon stops. Stores the request log and logs the end.
     async fn run_claimed(&self, claim: &Claim, cancel: &CancellationToken) -> Result<(), Error> {
         let start = self.clock.now();
-        if let Ok(session) = self.store.session_id(claim.session).await {
+        if let Ok(session) = self.store.sessions().id(claim.session).await {
             span::record("session", session);
         }
         let result = tokio::select! {
@@ -80,7 +80,7 @@ impl Worker {
                 _ = heartbeat.tick() => {
                     let lease_until = self.clock.now().plus_millis(limits::LEASE_MS);
                     // Another worker took the job over: this worker's result is void.
-                    if !is_held(self.store.heartbeat(claim.clone(), lease_until).await)? {
+                    if !is_held(self.store.jobs().heartbeat(claim.clone(), lease_until).await)? {
                         return Ok(());
                     }
                 }
@@ -91,7 +91,7 @@ impl Worker {
     /// Logs the state of a job after an attempt: it has ended, or is ready for another attempt.
     async fn log_end(&self, claim: &Claim, start: Timestamp) {
         let duration_us = self.clock.now().0 - start.0;
-        match self.store.compaction(claim.compaction).await {
+        match self.store.compactions().get(claim.compaction).await {
             Ok(Compaction { state, failure, outcome, .. }) => {
                 let reason = failure.map_or("", |failure| failure.reason.as_str());
                 let freed_tokens = outcome.map_or(0, |outcome| outcome.tokens_before - outcome.tokens_after);

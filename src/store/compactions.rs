@@ -1,354 +1,172 @@
-//! Commits of compactions: guarded, and in one transaction with the end of their job.
+//! Compactions as clients ask for them and look at them.
 
-use super::chain::{self, Digest};
-use super::claiming::{history_changed, recheck};
-use super::claims::Claim;
-use super::codec;
-use super::error::{Error, Result};
-use super::head::{Receipt, SessionKey};
-use super::jobs::{Finish, finish, holds};
-use super::marks;
-use super::receipts::admitted;
-use super::sqlite;
-use super::statistics;
-use super::tx::{MessageInput, Requester, Tx};
-use crate::clock::fresh_id;
+use super::error::Result;
+use super::ledger::compactions::SuppliedSummary;
+use super::ledger::head::{Pending, Receipt, SessionKey};
+use super::ledger::jobs::{self, Condition, Enqueued, WindowUsage};
+use super::ledger::requests::{self, AddRequests, Subject};
+use super::ledger::tx::Requester;
+use super::ledger::{ancestry, by_hand, expand, messages};
+use super::shared::Shared;
+use super::writer::Mutation;
 use crate::model::Revision;
-use crate::model::changes::{self, Changes, Row, SummaryChange};
-use crate::model::compaction::{CompactionKind, CompactionState, Failure, Level, Outcome, Trigger};
-use crate::model::event::EventBody;
-use crate::model::ids::{CompactionId, MessageId, PartId};
-use crate::model::mark::MarkBody;
-use crate::model::message::MessageKind;
-use crate::model::truncation::Truncation;
-use crate::model::usage::ModelWindow;
-use crate::telemetry::failpoint;
+use crate::model::compaction::{Compaction, CompactionRequest};
+use crate::model::ids::{CompactionId, MessageId};
+use crate::model::message::Message;
+use crate::model::summary_request::{Purpose, SummaryRequest};
+use crate::model::time::Timestamp;
+use std::sync::Arc;
 
-/// A finished compaction that is to be committed.
+/// Compactions as clients ask for them and look at them.
 #[derive(Clone)]
-pub struct Commit {
-    /// The claim of its worker.
-    pub claim: Claim,
-    /// Its changes.
-    pub changes: Changes,
-    /// Tokens of the view at the base, before the changes.
-    pub tokens_before: i64,
-    /// Tokens of that view, after the changes.
-    pub tokens_after: i64,
-    /// Index of the first view message that changed.
-    pub first_changed_index: i64,
-    /// Tokens of the view from that message on, before the changes.
-    pub invalidated_tokens: i64,
-    /// Context usage at the base; none if no usage was valid.
-    pub usage_before: Option<i64>,
-    /// Tokens of every request that no view contains, as known at the base.
-    pub overhead_tokens: i64,
-    /// The reason for which automatic compactions stop after this one; none if they go on.
-    pub stopped: Option<Failure>,
-}
+pub struct Compactions(pub(super) Arc<Shared>);
 
-/// A supplied summary: committed at once, without a running job.
-#[derive(Clone)]
-pub(crate) struct Supply {
-    pub(crate) session: SessionKey,
-    pub(crate) caller: Requester,
-    pub(crate) expected_revision: Option<Revision>,
-    pub(crate) summary: SummaryChange,
-    /// True if no message or call before the tail is still open.
-    pub(crate) boundary_is_safe: bool,
-    /// The last revision that the summary may cover; the tail starts right after it or before.
-    pub(crate) until: Revision,
-    pub(crate) tokens_before: i64,
-    pub(crate) tokens_after: i64,
-    /// The revision at which these tokens were measured.
-    pub(crate) measured_at: Revision,
-}
-
-const INSERT_DONE: &str = "insert into job (public_id, session_id, kind, trigger, state, queued, instructions, actor, \
-     base_revision, requested_revision, tokens_at_request, window, attempt, lease_epoch, run_at, ended_revision, outcome, \
-     create_time, end_time) values (?1, ?2, 2, 4, 3, 0, '', ?3, ?4, ?4, ?5, ?9, 0, 1, ?6, ?7, ?8, ?6, ?6)";
-const MESSAGE_ROW: &str = "select id from message where public_id = ?1";
-const INSERT_PRUNED: &str = "insert into pruned (message_id, number, session_id, revision, compaction_id, truncation) \
-     values (?1, ?2, ?3, ?4, ?5, ?6)";
-
-/// The statements of this file, for the test that prepares them all.
-#[cfg(test)]
-pub(crate) const STATEMENTS: &[&str] = &[INSERT_DONE, MESSAGE_ROW, INSERT_PRUNED];
-
-/// The compaction that rows are written for.
-struct Subject<'a> {
-    key: i64,
-    base: Revision,
-    compaction: CompactionId,
-    kind: CompactionKind,
-    trigger: Trigger,
-    level: Option<Level>,
-    notice: &'a str,
-    window_tokens: i64,
-}
-
-impl Subject<'_> {
-    fn compacted(&self, kind: CompactionKind, outcome: &Outcome) -> EventBody {
-        EventBody::Compacted {
-            compaction: self.compaction,
-            level: self.level,
-            notice: self.notice.to_owned(),
-            kind,
-            trigger: self.trigger,
-            outcome: Box::new(outcome.clone()),
-            window_tokens: self.window_tokens,
-        }
-    }
-}
-
-/// The result of a commit.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Committed {
-    /// The compaction is active.
-    Done,
-    /// History changed meanwhile; the compaction ended as superseded.
-    Superseded,
-}
-
-impl Commit {
-    /// Commits the compaction if its claim is valid and history before the boundary has not changed.
-    pub(crate) fn apply(mut self, tx: &mut Tx<'_>) -> Result<Committed> {
-        let key = self.claim.session.0;
-        tx.head(key)?;
-        holds(tx, &self.claim)?;
-        // Archiving ends all jobs of a session, so this refuses only after a bug.
-        tx.loaded(key)?.writable()?;
-        tx.claims.release(self.claim.job);
-        tx.flush()?;
-        let caller = Requester::default();
-        if let Some(summary) = &self.changes.summary {
-            let (base, tail) = (self.claim.base, summary.tail_start);
-            if !marks::of(tx, key)?.still_applies(base, &summary.covered, tail) {
-                return self.supersede(tx, &caller);
-            }
-        }
-        // Truncations and replays require that the view has not changed since the base.
-        let is_in_place = self.changes.summary.is_none() || self.changes.replay.is_some();
-        if is_in_place && tx.loaded(key)?.compaction_revision > self.claim.base {
-            return self.supersede(tx, &caller);
-        }
-        let history_revision = tx.loaded(key)?.history_revision;
-        self.changes.continuation.take_if(|continuation| history_revision > continuation.seen);
-        let duration = (tx.now.0 - self.claim.start_time.0).max(0) / 1_000;
-        let mut outcome = Outcome {
-            tokens_before: self.tokens_before,
-            tokens_after: self.tokens_after,
-            first_changed_index: self.first_changed_index,
-            invalidated_tokens: self.invalidated_tokens,
-            usage_before: self.usage_before,
-            overhead_tokens: self.overhead_tokens,
-            duration_ms: duration,
-            stopped: self.stopped,
-            ..Outcome::default()
-        };
-        let claim = self.claim.clone();
-        failpoint::reach("commit.begun");
-        let subject = Subject {
-            key,
-            base: claim.base,
-            compaction: claim.compaction,
-            kind: claim.request.kind,
-            trigger: claim.request.trigger,
-            level: claim.request.level,
-            notice: &claim.request.notice,
-            window_tokens: claim.window.context,
-        };
-        let at = write_changes(tx, &caller, &subject, self.changes, &mut outcome)?;
-        failpoint::reach("commit.written");
-        let end = Finish {
-            job: claim.job,
-            epoch: claim.epoch,
-            state: CompactionState::Done,
-            revision: Some(at),
-            outcome: Some(&outcome),
-            failure: None,
-        };
-        finish(tx, key, end)?;
-        failpoint::reach("commit.ended");
-        let head = tx.loaded(key)?;
-        head.compaction_revision = at;
-        head.due_during_compaction = false;
-        head.mark_due();
-        tx.end_mutation(key, &caller, Receipt::default())?;
-        Ok(Committed::Done)
+impl Compactions {
+    /// Requests a compaction. None if the condition is not met. With a time in `confirm_until` people are asked first,
+    /// and it begins at that time without an answer.
+    pub async fn enqueue(
+        &self,
+        session: SessionKey,
+        caller: Requester,
+        request: CompactionRequest,
+        usage: WindowUsage,
+        condition: Condition,
+        confirm_until: Option<Timestamp>,
+    ) -> Result<Option<Enqueued>> {
+        let enqueue = jobs::Enqueue { session, caller, request, usage, condition, confirm_until };
+        self.0.write(Mutation::change("enqueue"), move |tx| enqueue.clone().apply(tx)).await
     }
 
-    fn supersede(self, tx: &mut Tx<'_>, caller: &Requester) -> Result<Committed> {
-        let key = self.claim.session.0;
-        let failure = history_changed();
-        let revision = tx.next_revision(key)?;
-        let end = Finish {
-            job: self.claim.job,
-            epoch: self.claim.epoch,
-            state: CompactionState::Superseded,
-            revision: Some(revision),
-            outcome: None,
-            failure: Some(&failure),
-        };
-        finish(tx, key, end)?;
-        let body = EventBody::CompactionCancelled { compaction: self.claim.compaction, failure };
-        tx.event(key, caller, &body, &Digest::default())?;
-        // The change of history may have left the view over the threshold: the scheduler evaluates it again.
-        let head = tx.loaded(key)?;
-        head.set_due(revision);
-        tx.end_mutation(key, caller, Receipt::default())?;
-        Ok(Committed::Superseded)
+    /// Confirms a compaction that waits for it, so that it may begin.
+    pub async fn confirm(&self, id: CompactionId) -> Result<()> {
+        self.0.write(Mutation::change("confirm"), move |tx| by_hand::confirm(tx, id)).await
     }
-}
 
-/// Writes a compaction's rows, each with its event, in one mutation. Returns the revision of the mark that an undo
-/// voids.
-fn write_changes(
-    tx: &mut Tx<'_>,
-    caller: &Requester,
-    subject: &Subject<'_>,
-    changes: Changes,
-    outcome: &mut Outcome,
-) -> Result<Revision> {
-    let Subject { key, compaction, .. } = *subject;
-    outcome.pruned_count = i64::try_from(changes.parts.len()).unwrap_or(i64::MAX);
-    outcome.omitted_count = changes.omitted_count;
-    outcome.tokens_after += changes.continuation.as_ref().map_or(0, |continuation| continuation.tokens);
-    if let Some(summary) = &changes.summary {
-        outcome.covered.clone_from(&summary.covered);
-        outcome.covered_count = summary.covered_count;
-        outcome.tail_start = summary.tail_message;
-        outcome.summarizer.clone_from(&summary.summarizer);
-        outcome.usage = summary.usage;
-        outcome.supplied = summary.supplied;
-        outcome.contradictions.clone_from(&summary.contradictions);
+    /// Ends the wait of a compaction for its next attempt; an error if it has ended.
+    pub async fn expedite(&self, id: CompactionId, caller: Requester) -> Result<()> {
+        self.0.write(Mutation::change("expedite"), move |tx| by_hand::expedite(tx, id, &caller)).await
     }
-    let first = tx.next_revision(key)?;
-    let mut pruned = None;
-    for row in changes::rows(first, subject.base, compaction, changes) {
-        match row {
-            Row::Message { kind, role, bodies, metadata_json } => {
-                let mut input = MessageInput::derived(role, kind, &bodies);
-                input.head.metadata_json = metadata_json;
-                let (id, _) = tx.message(key, caller, input)?;
-                if kind == MessageKind::Summary {
-                    outcome.summary_message = Some(MessageId(id));
+
+    /// Cancels a compaction.
+    pub async fn cancel(&self, id: CompactionId, caller: Requester) -> Result<()> {
+        self.0.write(Mutation::change("cancel"), move |tx| by_hand::cancel(tx, id, &caller)).await
+    }
+
+    /// Commits a finished summary. The receipt's id is the compaction's.
+    pub async fn supply(&self, supply: SuppliedSummary) -> Result<Receipt> {
+        self.0.write(Mutation::change("supply"), move |tx| supply.clone().apply(tx)).await
+    }
+
+    /// A compaction by its id, with its requests to models, but without their texts.
+    pub async fn get(&self, id: CompactionId) -> Result<Compaction> {
+        self.0
+            .reading(|reader| {
+                let job = jobs::by_id(reader, id)?;
+                let requests = requests::of_jobs(reader, job.session, job.row, job.row)?;
+                let requests = requests.into_iter().map(|(_, request)| request).collect();
+                Ok(Compaction { requests, ..job.compaction })
+            })
+            .await
+    }
+
+    /// A page of a session's compactions, newest first, each with the number after which the next page continues.
+    pub async fn list(&self, session: SessionKey, below: i64, limit: i64) -> Result<Vec<(i64, Compaction)>> {
+        self.0
+            .reading(|reader| {
+                let mut page = jobs::of_session(reader, session.0, below, limit)?;
+                if let (Some((last, _)), Some((first, _))) = (page.first(), page.last()) {
+                    for (row, request) in requests::of_jobs(reader, session.0, *first, *last)? {
+                        let job = page.iter_mut().find(|(job, _)| *job == row);
+                        job.into_iter().for_each(|(_, compaction)| compaction.requests.push(request.clone()));
+                    }
                 }
-            }
-            Row::Pruned(mark, parts) => {
-                pruned = Some(write_prune(tx, caller, key, compaction, mark, parts)?);
-            }
-            Row::Compacted(mark) => {
-                let mut digest = Digest::default();
-                marks::write(tx, &mut digest, key, mark)?;
-                return tx.event(key, caller, &subject.compacted(CompactionKind::Summary, outcome), &digest);
-            }
-        }
+                Ok(page)
+            })
+            .await
     }
-    let pruned = pruned.ok_or_else(|| Error::corrupt("job", "a compaction that changes nothing"))?;
-    tx.event(key, caller, &subject.compacted(subject.kind, outcome), &Digest::default())?;
-    Ok(pruned)
-}
 
-/// Writes a prune mark with its parts, and the event that names them.
-fn write_prune(
-    tx: &mut Tx<'_>,
-    caller: &Requester,
-    key: i64,
-    compaction: CompactionId,
-    mark: MarkBody,
-    parts: Vec<(MessageId, PartId, Truncation)>,
-) -> Result<Revision> {
-    let revision = tx.next_revision(key)?;
-    let mut digest = Digest::default();
-    let mut rows = Vec::with_capacity(parts.len());
-    for (message, part, truncation) in &parts {
-        let row: Option<i64> = sqlite::scalar(MESSAGE_ROW).bind(message.0.as_bytes().to_vec()).optional(tx.conn)?;
-        let row = row.ok_or_else(|| Error::corrupt("message", format_args!("{message} is gone")))?;
-        rows.push((row, part.number(), part, codec::encode_truncation(truncation)));
+    /// The compaction of a session that waits or runs.
+    pub async fn current(&self, session: SessionKey) -> Result<Option<CompactionId>> {
+        self.0.brief(|reader| jobs::current(reader, session.0)).await
     }
-    // In row order, so that the check, which reads them by index, sees them in the order of the digest.
-    rows.sort_unstable();
-    for (row, number, part, truncation) in rows {
-        sqlite::query(INSERT_PRUNED)
-            .bind(row)
-            .bind(number)
-            .bind(key)
-            .bind(revision)
-            .bind(compaction.0.as_bytes().to_vec())
-            .bind(&truncation)
-            .execute(tx.conn)?;
-        chain::pruned(&mut digest, part.0.as_bytes(), compaction.0.as_bytes(), Some(&truncation));
-    }
-    let omitted = match &mark {
-        MarkBody::Pruned { omitted, .. } => omitted.clone(),
-        _ => Vec::new(),
-    };
-    marks::write(tx, &mut digest, key, mark)?;
-    let ids = parts.iter().map(|(_, part, _)| *part).collect();
-    tx.event(key, caller, &EventBody::PartsPruned { compaction, parts: ids, omitted }, &digest)
-}
 
-impl Supply {
-    /// Validates first, then writes: the summary is active when the call returns.
-    pub(crate) fn apply(self, tx: &mut Tx<'_>) -> Result<Receipt> {
-        let key = self.session.0;
-        if let Some(receipt) = admitted(tx, key, &self.caller, self.expected_revision)? {
-            return Ok(receipt);
-        }
-        if !self.boundary_is_safe {
-            return Err(Error::BoundaryInvalid("an open message or a running call stands before the tail"));
-        }
-        let head = tx.loaded(key)?;
-        if head.compaction_revision > self.measured_at {
-            return Err(Error::RevisionMismatch { expected: self.measured_at, current: head.compaction_revision });
-        }
-        tx.flush()?;
-        if self.summary.tail_start > self.until + 1 {
-            return Err(Error::BoundaryInvalid("the tail starts after the message that ends the range"));
-        }
-        if self.summary.covered.is_empty() {
-            return Err(Error::BoundaryInvalid("nothing stands before the tail"));
-        }
-        let id = CompactionId(fresh_id());
-        // The ranges were taken from the newest view, so that is the base of the summary, wherever its range ends.
-        let base = tx.loaded(key)?.revision;
-        let mut outcome = Outcome {
-            tokens_before: self.tokens_before,
-            tokens_after: self.tokens_after,
-            // The summary comes before everything else.
-            invalidated_tokens: self.tokens_before,
-            ..Outcome::default()
-        };
-        let trigger = Trigger::Supplied;
-        let subject = Subject {
-            key,
-            base,
-            compaction: id,
-            kind: CompactionKind::Summary,
-            trigger,
-            level: None,
-            notice: "",
-            window_tokens: 0,
-        };
-        let changes = Changes { summary: Some(self.summary), ..Changes::default() };
-        let at = write_changes(tx, &self.caller, &subject, changes, &mut outcome)?;
-        sqlite::query(INSERT_DONE)
-            .bind(id.0.as_bytes().to_vec())
-            .bind(key)
-            .bind(&self.caller.actor)
-            .bind(base)
-            .bind(self.tokens_before)
-            .bind(tx.now.0)
-            .bind(at)
-            .bind(codec::encode_outcome(&outcome))
-            // There is no window to compare with.
-            .bind(codec::encode_window(&ModelWindow::default()))
-            .execute(tx.conn)?;
-        statistics::add(tx.conn, tx.conn.last_insert_rowid(), Some(&outcome))?;
-        let head = tx.loaded(key)?;
-        head.changed(at);
-        recheck(tx, key, &self.caller, None)?;
-        tx.end_mutation(key, &self.caller, Receipt { ids: vec![id.0], ..Receipt::default() })
+    /// Pending work that may still change a session's view.
+    pub async fn pending(&self, session: SessionKey) -> Result<Pending> {
+        self.0.brief(|reader| Ok(jobs::pending(reader, session.0)?.0)).await
+    }
+
+    /// A page of the messages that a compaction of a history covers, omits or shortens, from a revision on, and the
+    /// beginning of the next page. An undo of the compaction makes no difference.
+    pub async fn taken_by(
+        &self,
+        session: SessionKey,
+        id: CompactionId,
+        from: Revision,
+        limit: i64,
+    ) -> Result<(Vec<Message>, Option<Revision>)> {
+        self.0
+            .reading(|reader| {
+                let ancestry = ancestry::by_key(reader, session.0)?;
+                let ranges = expand::taken_by(reader, &ancestry, id)?;
+                messages::page_of_ranges(reader, &ancestry, &ranges, from, limit)
+            })
+            .await
+    }
+
+    /// The compaction that wrote a summary or a marker, by the revision of that message.
+    pub async fn of_derived(&self, session: SessionKey, derived: Revision) -> Result<Option<CompactionId>> {
+        self.0
+            .reading(|reader| {
+                let ancestry = ancestry::by_key(reader, session.0)?;
+                expand::compaction_of(reader, &ancestry, derived)
+            })
+            .await
+    }
+
+    /// The compactions that made these marks, in their order; none for a mark of another kind.
+    pub async fn at_marks(&self, session: SessionKey, marks: &[Revision]) -> Result<Vec<Option<CompactionId>>> {
+        self.0
+            .reading(|reader| {
+                let ancestry = ancestry::by_key(reader, session.0)?;
+                let mut compactions = Vec::with_capacity(marks.len());
+                for mark in marks {
+                    compactions.push(expand::compaction_at(reader, &ancestry, *mark)?);
+                }
+                Ok(compactions)
+            })
+            .await
+    }
+
+    /// One of the requests for a compaction, by its number from 1, with its texts; none if there are fewer.
+    pub async fn request(&self, id: CompactionId, number: i64) -> Result<Option<SummaryRequest>> {
+        self.0
+            .reading(|reader| {
+                let job = jobs::by_id(reader, id)?;
+                requests::with_texts(reader, job.session, job.row, number)
+            })
+            .await
+    }
+
+    /// A page of a session's requests to models, newest first, each with the number after which the next page
+    /// continues, and its purpose; with their texts only if `with_texts` is set.
+    pub async fn requests(
+        &self,
+        session: SessionKey,
+        below: i64,
+        limit: i64,
+        with_texts: bool,
+    ) -> Result<Vec<(i64, Purpose, SummaryRequest)>> {
+        self.0.reading(|reader| requests::of_session(reader, session.0, below, limit, with_texts)).await
+    }
+
+    /// Records a request to a model for the summary of a branch, whatever its result.
+    pub async fn add_branch_request(
+        &self,
+        session: SessionKey,
+        message: MessageId,
+        request: SummaryRequest,
+    ) -> Result<()> {
+        let add = AddRequests { session, subject: Subject::Branch(message), requests: vec![request] };
+        self.0.write(Mutation::derived("add_requests", add.bytes()), move |tx| add.clone().apply(tx)).await
     }
 }

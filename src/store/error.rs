@@ -127,7 +127,7 @@ pub enum Error {
     ReadOnly,
     /// The disk failed to write or to sync.
     #[error("the disk failed: {0}")]
-    Disk(#[source] rusqlite::Error),
+    Disk(#[source] DiskFailure),
     /// The daemon is stopping.
     #[error("the store is closing")]
     Closed,
@@ -143,7 +143,7 @@ pub enum Error {
     },
     /// The database refused the statement.
     #[error("database: {0}")]
-    Database(#[source] rusqlite::Error),
+    Database(String),
     /// The store cannot be opened.
     #[error("{0}")]
     Open(String),
@@ -167,6 +167,16 @@ pub enum Error {
         /// The first of them.
         first: String,
     },
+}
+
+/// A failure of the disk, in the words of the engine.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct DiskFailure {
+    /// The engine's message.
+    pub message: String,
+    /// True if a sync failed or may have: the kernel may have dropped data that was written before.
+    pub may_be_of_sync: bool,
 }
 
 /// The kind of item that an id names.
@@ -213,12 +223,6 @@ impl Error {
         self
     }
 
-    /// True if a sync failed or may have: the kernel may have dropped data that was written before.
-    pub(crate) fn is_failed_sync(&self) -> bool {
-        let Self::Disk(rusqlite::Error::SqliteFailure(error, _)) = self else { return true };
-        error.extended_code != sqlite::IO_WRITE
-    }
-
     /// True if the error concerns the database and not the mutation, so that the whole transaction fails with it.
     pub(crate) fn is_of_database(&self) -> bool {
         matches!(
@@ -237,47 +241,6 @@ impl Error {
     pub(crate) fn not_found(kind: Kind, id: impl std::fmt::Display) -> Self {
         Self::NotFound { kind, id: id.to_string() }
     }
-}
-
-impl From<rusqlite::Error> for Error {
-    fn from(error: rusqlite::Error) -> Self {
-        let code = match &error {
-            rusqlite::Error::SqliteFailure(error, _) => error.extended_code,
-            // A text that is not UTF-8.
-            rusqlite::Error::FromSqlConversionFailure(..) | rusqlite::Error::Utf8Error(..) => {
-                return Self::corrupt("database", error);
-            }
-            _ => return Self::Database(error),
-        };
-        match (code, code & 0xff) {
-            (sqlite::READ_ONLY_MOVED, _) => Self::Stopped(WriteState::FilesReplaced),
-            // Data that cannot be read is lost for the reader, and nothing was written.
-            (sqlite::IO_READ | sqlite::IO_SHORT_READ | sqlite::IO_DATA | sqlite::IO_CORRUPT_FILE_SYSTEM, _)
-            | (_, sqlite::CORRUPT | sqlite::NOT_A_DATABASE) => Self::corrupt("database", error),
-            (_, sqlite::BUSY | sqlite::LOCKED) => Self::Busy,
-            (_, sqlite::READ_ONLY) => Self::ReadOnly,
-            (_, sqlite::IO) => Self::Disk(error),
-            (_, sqlite::FULL) => Self::Full,
-            _ => Self::Database(error),
-        }
-    }
-}
-
-/// SQLite's result codes: the primary code in the low byte, the extended one above.
-mod sqlite {
-    pub(super) const BUSY: i32 = 5;
-    pub(super) const LOCKED: i32 = 6;
-    pub(super) const READ_ONLY: i32 = 8;
-    pub(super) const IO: i32 = 10;
-    pub(super) const CORRUPT: i32 = 11;
-    pub(super) const FULL: i32 = 13;
-    pub(super) const NOT_A_DATABASE: i32 = 26;
-    pub(super) const READ_ONLY_MOVED: i32 = 8 | 4 << 8;
-    pub(super) const IO_READ: i32 = 10 | 1 << 8;
-    pub(super) const IO_SHORT_READ: i32 = 10 | 2 << 8;
-    pub(super) const IO_WRITE: i32 = 10 | 3 << 8;
-    pub(super) const IO_DATA: i32 = 10 | 32 << 8;
-    pub(super) const IO_CORRUPT_FILE_SYSTEM: i32 = 10 | 33 << 8;
 }
 
 /// The result of a store operation.

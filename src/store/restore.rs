@@ -1,10 +1,12 @@
 //! Restoring a backup as the store of a new data directory, without a daemon.
 
-use super::copies::{self, CheckedCopy, NewFile, OnProgress};
-use super::error::{Error, Result};
-use super::files::{self, DATABASE};
-use super::{Durability, Options, Store, open};
 use crate::clock::Clock;
+use crate::store::engine::files::{self, DATABASE};
+use crate::store::engine::{Durability, connect};
+use crate::store::error::{Error, Result};
+use crate::store::handle::Store;
+use crate::store::integrity::copies::{self, CheckedCopy, NewFile, OnProgress};
+use crate::store::open::Options;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use uuid::Uuid;
@@ -24,7 +26,7 @@ pub async fn restore(backup: &Path, directory: &Path, progress: OnProgress<'_>) 
     let bytes = check_backup(backup)?;
     let directory = files::plain(directory)?;
     check_empty(&directory)?;
-    let (held, _) = open::claim(&directory).await?;
+    let (held, _) = connect::claim(&directory).await?;
     // Somebody else may have been faster.
     check_empty(&directory)?;
     copies::check_free_space(&directory, bytes)?;
@@ -40,7 +42,7 @@ pub async fn restore(backup: &Path, directory: &Path, progress: OnProgress<'_>) 
         copied.map_err(|error| copies::failed("copy", backup, &error))
     };
     copies::follow(file.path(), bytes, progress, || Ok(()), copying).await?;
-    super::backup::mark(file.path())?;
+    super::upkeep::backup::mark(file.path())?;
     file.sync()?;
     let copy = copies::check(file.path(), progress).await?;
     file.rename(&directory.join(DATABASE))?;

@@ -1,592 +1,98 @@
-//! Sessions: created, changed, archived, forked, read.
+//! Sessions: making, finding, changing, forking and listing them.
 
-use super::ancestry::{Ancestry, Reader};
-use super::chain::{self, Digest};
-use super::claiming;
-use super::codec::{self, Number as _};
-use super::error::{Error, Kind, Result};
-use super::head::{Receipt, SessionKey, context, guards};
-use super::jobs::give_up_all;
-use super::layouts;
-use super::marks;
-use super::open_messages;
-use super::pairing;
-use super::policies::{PolicyText, policy_at, policy_in};
-use super::position::{self, ForkPoint};
-use super::receipts::answered;
-use super::sqlite::{self, Connection, Row};
-use super::tx::{Requester, Tx};
-use super::windows;
-use crate::clock::fresh_id;
-use crate::limits;
-use crate::model::event::EventBody;
+use super::error::Result;
+use super::integrity::verify;
+use super::ledger::ancestry;
+use super::ledger::head::{Receipt, SessionKey};
+use super::ledger::policies::PolicyText;
+use super::ledger::receipts;
+use super::ledger::sessions::{self, CreateSession, ForkSession, LogSnapshot, SessionPage, UpdateSession};
+use super::ledger::tx::Requester;
+use super::shared::Shared;
+use super::writer::Mutation;
+use crate::model::Revision;
 use crate::model::ids::SessionId;
-use crate::model::layout::Layout;
-use crate::model::mark::Mark;
-use crate::model::session::{Session, SessionState};
-use crate::model::time::Timestamp;
-use crate::model::usage::ModelWindow;
-use crate::model::{Revision, Seq};
+use crate::model::session::Session;
+use crate::telemetry::span;
+use std::sync::Arc;
 
-/// A client's own id for a new session.
-#[derive(Debug, Clone)]
-pub struct NewClientId {
-    /// The id.
-    pub id: String,
-    /// A hash of the whole request: another request with the same id is refused.
-    pub request_hash: [u8; 32],
-}
+/// Sessions: making, finding, changing, forking and listing them.
+#[derive(Clone)]
+pub struct Sessions(pub(super) Arc<Shared>);
 
-/// Makes a session.
-#[derive(Debug, Clone)]
-pub struct CreateSession {
-    /// The client's own id.
-    pub client_id: Option<NewClientId>,
-    /// The title for people.
-    pub title: String,
-    /// Its policy.
-    pub policy: PolicyText,
-    /// The window, which alone decides triggers.
-    pub window: ModelWindow,
-    /// Free JSON.
-    pub metadata_json: Option<String>,
-    /// The session it works for.
-    pub parent: Option<SessionKey>,
-}
-
-/// Changes a session; fields that are not set stay.
-#[derive(Debug, Clone, Default)]
-pub struct UpdateSession {
-    /// The new title.
-    pub title: Option<String>,
-    /// The new free JSON.
-    pub metadata_json: Option<String>,
-    /// The new window.
-    pub window: Option<ModelWindow>,
-    /// The new policy.
-    pub policy: Option<PolicyText>,
-    /// The policy that the new one was computed from, if any: an error if another one is active by now.
-    pub policy_base: Option<PolicyText>,
-    /// Refuse if history, marks, policy or window changed after this revision.
-    pub expected_revision: Option<Revision>,
-}
-
-/// Makes a session that shares the history of another.
-#[derive(Debug, Clone)]
-pub struct ForkSession {
-    /// The client's own id for the fork.
-    pub client_id: Option<NewClientId>,
-    /// The starting point.
-    pub at: ForkAt,
-    /// Its title; empty for the original's.
-    pub title: String,
-}
-
-/// The starting point of a fork.
-#[derive(Debug, Clone)]
-pub enum ForkAt {
-    /// At the newest revision.
-    Newest,
-    /// At this revision, as the history was then.
-    Revision(Revision),
-    /// After the message with this id, as the view shows it now.
-    Behind(String),
-}
-
-const INSERT: &str = "insert into session (public_id, client_id, parent_id, fork_id, fork_revision, create_time, \
-     title, state, metadata_json, window, revision, history_revision, compaction_revision, chain_hash, message_count, \
-     update_time, appended_bytes, failures, hold_turns, hold_breaker, guard_revision, wake_bytes, wake_on_reply, \
-     wake_on_request, create_hash) \
-     values (?1, ?2, ?3, ?4, ?5, ?6, ?7, 1, ?8, ?9, ?10, ?10, 0, ?11, 0, ?6, ?12, 0, 0, 0, 0, ?12, 0, 0, ?13) returning id";
-const INSERT_POLICY_TEXT: &str =
-    "insert into policy_text (hash, preset, json) values (?1, ?2, ?3) on conflict (hash) do nothing";
-const INSERT_POLICY: &str = "insert into policy (session_id, revision, hash) values (?1, ?2, ?3)";
-const INSERT_SEGMENT: &str = "insert into segment (session_id, owner_id, first_revision, last_revision, has_messages) \
-     values (?1, ?2, ?3, ?4, ?5)";
-const HAS_MESSAGES: &str = "select exists (select 1 from message where session_id = ?1 and class in (0, 1, 2, 3) \
-     and revision between ?2 and ?3)";
-const BY_CLIENT: &str = "select id, create_hash from session where client_id = ?1";
-const LOG_HEAD: &str = "select coalesce(max(seq), 0) from event";
-const OPEN: &str = "select revision from message where session_id = ?1 and sealed_revision is null order by revision";
-const EVENT_HASH: &str = "select hash from event where session_id = ?1 and revision = ?2";
-
-/// The head of the log and sessions, as they were after its newest event.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct LogSnapshot {
-    /// The newest event.
-    pub head: Seq,
-    /// The sessions.
-    pub sessions: Vec<SessionSnapshot>,
-}
-
-/// A session in a [`LogSnapshot`].
-#[derive(Debug, Clone, PartialEq)]
-pub struct SessionSnapshot {
-    /// Its key.
-    pub key: SessionKey,
-    /// Its state; the preset, which its policy names, is not filled in.
-    pub session: Session,
-    /// The positions of its open messages, ascending.
-    pub open: Vec<Revision>,
-}
-
-/// Sessions with their keys, and the key below which the next page begins.
-pub type SessionPage = (Vec<(i64, Session)>, Option<i64>);
-
-/// Bytes of a session in a page besides its title and its metadata, at most.
-const SESSION_BYTES: usize = 1_024;
-
-macro_rules! select_session {
-    ($rest:literal) => {
-        concat!(
-            "select s.id, s.public_id, s.client_id, s.title, s.state, p.public_id as parent, f.public_id as fork, ",
-            "s.fork_revision, s.window, s.metadata_json, s.revision, s.history_revision, s.message_count, ",
-            "s.context_tokens, s.context_revision, s.create_time, s.update_time, ",
-            "s.failures, s.hold_turns, s.hold_breaker, s.cooldown_end, s.overhead_tokens ",
-            "from session s left join session p on p.id = s.parent_id left join session f on f.id = s.fork_id ",
-            $rest
-        )
-    };
-}
-
-const SELECT: &str = select_session!("where s.id = ?1");
-const LIST: &str = select_session!("where s.id < ?1 and (?2 or s.state = 1) order by s.id desc limit +?3");
-const LIST_CHILDREN: &str =
-    select_session!("where s.parent_id = ?4 and s.id < ?1 and (?2 or s.state = 1) order by s.id desc limit +?3");
-
-/// The statements of this file, for the test that prepares them all.
-#[cfg(test)]
-pub(crate) const STATEMENTS: &[&str] = &[
-    INSERT,
-    INSERT_POLICY_TEXT,
-    INSERT_POLICY,
-    INSERT_SEGMENT,
-    HAS_MESSAGES,
-    BY_CLIENT,
-    EVENT_HASH,
-    SELECT,
-    LIST,
-    LIST_CHILDREN,
-    LOG_HEAD,
-    OPEN,
-];
-
-/// Writes a policy's text and its revision, and adds it to the digest.
-fn write_policy(
-    conn: &Connection,
-    digest: &mut Digest,
-    key: i64,
-    revision: Revision,
-    policy: &PolicyText,
-) -> Result<()> {
-    let hash = blake3::hash(policy.json.as_bytes()).as_bytes().to_vec();
-    sqlite::query(INSERT_POLICY_TEXT).bind(hash.clone()).bind(&policy.preset).bind(&policy.json).execute(conn)?;
-    sqlite::query(INSERT_POLICY).bind(key).bind(revision).bind(hash.clone()).execute(conn)?;
-    chain::policy(digest, &hash, &policy.preset);
-    Ok(())
-}
-
-/// The initial values of a new session's row.
-struct NewRow<'a> {
-    client_id: Option<&'a NewClientId>,
-    parent: Option<i64>,
-    fork: Option<(i64, Revision)>,
-    title: &'a str,
-    metadata_json: Option<&'a str>,
-    window: &'a ModelWindow,
-    chain_hash: [u8; 32],
-    /// Growth of the inherited history.
-    appended_bytes: i64,
-}
-
-/// Inserts a session's row and adds it to the digest.
-fn insert(tx: &mut Tx<'_>, digest: &mut Digest, row: NewRow<'_>) -> Result<i64> {
-    let id = SessionId(fresh_id());
-    let window = codec::encode_window(row.window);
-    let key: i64 = sqlite::scalar(INSERT)
-        .bind(id.0.as_bytes().to_vec())
-        .bind(row.client_id.map(|client| &client.id))
-        .bind(row.parent)
-        .bind(row.fork.map(|(key, _)| key))
-        .bind(row.fork.map(|(_, revision)| revision))
-        .bind(tx.now.0)
-        .bind(row.title)
-        .bind(row.metadata_json)
-        .bind(window)
-        .bind(row.fork.map_or(0, |(_, revision)| revision))
-        .bind(row.chain_hash.to_vec())
-        .bind(row.appended_bytes)
-        .bind(row.client_id.map(|client| client.request_hash.to_vec()))
-        .one(tx.conn)?;
-    let public = |conn: &Connection, key: Option<i64>| match key {
-        Some(key) => super::ancestry::public_id(conn, key).map(Some),
-        None => Ok(None),
-    };
-    let parent = public(tx.conn, row.parent)?;
-    let fork = public(tx.conn, row.fork.map(|(key, _)| key))?;
-    chain::session(
-        digest,
-        &chain::SessionColumns {
-            public_id: id.0.as_bytes(),
-            client_id: row.client_id.map(|client| client.id.as_str()),
-            parent_id: parent.as_ref().map(|id| id.0.as_bytes().as_slice()),
-            fork_id: fork.as_ref().map(|id| id.0.as_bytes().as_slice()),
-            fork_revision: row.fork.map(|(_, revision)| revision),
-            create_time: tx.now.0,
-        },
-    );
-    tx.head(key)?;
-    Ok(key)
-}
-
-/// The session that an earlier request with this client id made; an error if that was another request.
-fn existing(tx: &mut Tx<'_>, client_id: Option<&NewClientId>) -> Result<Option<i64>> {
-    let Some(NewClientId { id, request_hash }) = client_id else { return Ok(None) };
-    let mut reader = Reader::new(tx.conn);
-    let Some(row) = reader.one(sqlite::query(BY_CLIENT).bind(id))? else { return Ok(None) };
-    let kept: Option<Vec<u8>> = row.get(1)?;
-    if kept.as_deref() != Some(request_hash.as_slice()) {
-        return Err(Error::ClientIdReused { client_id: id.clone() });
-    }
-    row.get(0).map(Some)
-}
-
-impl CreateSession {
-    /// Makes the session, or finds the one that the same request with its client id made.
-    pub(crate) fn apply(self, tx: &mut Tx<'_>, caller: &Requester) -> Result<(SessionKey, bool)> {
-        tx.flush()?;
-        if let Some(key) = existing(tx, self.client_id.as_ref())? {
-            return Ok((SessionKey(key), true));
-        }
-        let mut digest = Digest::default();
-        let row = NewRow {
-            client_id: self.client_id.as_ref(),
-            parent: self.parent.map(|parent| parent.0),
-            fork: None,
-            title: &self.title,
-            metadata_json: self.metadata_json.as_deref(),
-            window: &self.window,
-            chain_hash: chain::GENESIS,
-            appended_bytes: 0,
-        };
-        let key = insert(tx, &mut digest, row)?;
-        write_policy(tx.conn, &mut digest, key, 1, &self.policy)?;
-        windows::write(tx.conn, &mut digest, key, 1, &self.window)?;
-        let parent = match self.parent {
-            Some(parent) => Some(super::ancestry::public_id(tx.conn, parent.0)?),
-            None => None,
-        };
-        let body = EventBody::SessionCreated { title: self.title, preset: self.policy.preset, parent };
-        tx.event(key, caller, &body, &digest)?;
-        starts_with(tx, key, caller, self.metadata_json, self.window)?;
-        tx.end_mutation(key, caller, Receipt::default())?;
-        Ok((SessionKey(key), false))
-    }
-}
-
-/// Writes an event with the other initial values of a session, so that the log contains them and the chain commits to
-/// them.
-fn starts_with(
-    tx: &mut Tx<'_>,
-    key: i64,
-    caller: &Requester,
-    metadata_json: Option<String>,
-    window: ModelWindow,
-) -> Result<()> {
-    let window = (window != ModelWindow::default()).then_some(window);
-    if metadata_json.is_some() || window.is_some() {
-        let body = EventBody::SessionUpdated { title: None, metadata_json, window };
-        tx.event(key, caller, &body, &Digest::default())?;
-    }
-    Ok(())
-}
-
-impl UpdateSession {
-    /// Changes the fields that are set. A new policy is an event of its own, because it changes views.
-    pub(crate) fn apply(self, tx: &mut Tx<'_>, key: SessionKey, caller: &Requester) -> Result<Receipt> {
-        let key = key.0;
-        tx.head(key)?;
-        tx.flush()?;
-        if let Some(receipt) = answered(tx, key, caller)? {
-            return Ok(receipt);
-        }
-        let head = tx.loaded(key)?;
-        head.writable()?;
-        head.expect(self.expected_revision)?;
-        if let Some(base) = &self.policy_base
-            && policy_at(&mut Reader::new(tx.conn), key, i64::MAX)? != *base
-        {
-            return Err(Error::PolicyChanged);
-        }
-        if self.title.is_some() || self.metadata_json.is_some() || self.window.is_some() {
-            let revision = tx.next_revision(key)?;
-            let mut digest = Digest::default();
-            if let Some(window) = &self.window {
-                windows::write(tx.conn, &mut digest, key, revision, window)?;
-            }
-            let head = tx.loaded(key)?;
-            if let Some(title) = &self.title {
-                head.title.clone_from(title);
-            }
-            if self.metadata_json.is_some() {
-                head.metadata_json.clone_from(&self.metadata_json);
-            }
-            if let Some(window) = &self.window {
-                head.window = window.clone();
-                // Another window can make a compaction due, or make one succeed that failed under the old window: the
-                // scheduler evaluates the session. Usage under the old window may be another model's.
-                head.changed(revision);
-            }
-            let body =
-                EventBody::SessionUpdated { title: self.title, metadata_json: self.metadata_json, window: self.window };
-            tx.event(key, caller, &body, &digest)?;
-        }
-        if let Some(policy) = self.policy {
-            let revision = tx.next_revision(key)?;
-            let mut digest = Digest::default();
-            write_policy(tx.conn, &mut digest, key, revision, &policy)?;
-            tx.event(key, caller, &EventBody::PolicyChanged { preset: policy.preset }, &digest)?;
-            let head = tx.loaded(key)?;
-            head.changed(revision);
-        }
-        tx.end_mutation(key, caller, Receipt::default())
-    }
-}
-
-/// Archives or restores a session. A repetition changes nothing. Nothing changes an archived session: its compactions
-/// end with it, and the scheduler evaluates it again when it is restored.
-pub(crate) fn archive(tx: &mut Tx<'_>, key: SessionKey, restore: bool, caller: &Requester) -> Result<Receipt> {
-    let key = key.0;
-    tx.head(key)?;
-    if let Some(receipt) = answered(tx, key, caller)? {
-        return Ok(receipt);
-    }
-    let (state, body) = if restore {
-        (SessionState::Active, EventBody::SessionRestored)
-    } else {
-        (SessionState::Archived, EventBody::SessionArchived)
-    };
-    if tx.loaded(key)?.state != state {
-        tx.flush()?;
-        open_messages::archived(tx.conn, key, restore, tx.now)?;
-        if !restore {
-            give_up_all(tx, key, caller, &claiming::archived())?;
-        }
-        let at = tx.event(key, caller, &body, &Digest::default())?;
-        let head = tx.loaded(key)?;
-        head.state = state;
-        if restore { head.set_due(at) } else { head.clear_due() }
-    }
-    tx.end_mutation(key, caller, Receipt::default())
-}
-
-impl ForkSession {
-    /// Makes the fork: one row, its flattened segments, and its first layout, policy and window.
-    pub(crate) fn apply(self, tx: &mut Tx<'_>, from: SessionKey, caller: &Requester) -> Result<(SessionKey, bool)> {
-        let parent = tx.head(from.0)?.clone();
-        tx.flush()?;
-        // The checks come later: what was marked since may refuse the same point.
-        if let Some(key) = existing(tx, self.client_id.as_ref())? {
-            return Ok((SessionKey(key), true));
-        }
-        let ancestry = Ancestry { key: parent.key, fork_revision: parent.fork_revision, revision: parent.revision };
-        let (ForkPoint { at, after }, mut marks) = self.point(tx, &ancestry)?;
-        ancestry.check(at)?;
-        if at == 0 {
-            return Err(Error::RevisionOutOfRange { revision: at, newest: parent.revision });
-        }
-        let Inherited { segments, mut layout, policy, window, hash } = inherited(tx, &ancestry, at)?;
-        let mut digest = Digest::default();
-        let title = if self.title.is_empty() { parent.title.clone() } else { self.title };
-        let row = NewRow {
-            client_id: self.client_id.as_ref(),
-            parent: None,
-            fork: Some((parent.key, at)),
-            title: &title,
-            metadata_json: None,
-            window: &window,
-            chain_hash: hash,
-            appended_bytes: parent.appended_bytes,
-        };
-        let key = insert(tx, &mut digest, row)?;
-        for (owner, first, last, has_messages) in segments {
-            sqlite::query(INSERT_SEGMENT)
-                .bind(key)
-                .bind(owner)
-                .bind(first)
-                .bind(last)
-                .bind(has_messages)
-                .execute(tx.conn)?;
-            let owner = super::ancestry::public_id(tx.conn, owner)?;
-            chain::segment(&mut digest, owner.0.as_bytes(), first, last, has_messages);
-        }
-        if let Some(after) = after {
-            marks.retain(|mark| mark.revision <= at);
-            let fork = Ancestry { key, fork_revision: Some(at), revision: at };
-            pairing::reopen(tx, &fork, after)?;
-            layout = marks::write_fork_point(tx, &mut digest, key, (at + 1, after), &mut marks)?;
-        }
-        layouts::write_first(tx.conn, &mut digest, key, at + 1, &layout)?;
-        write_policy(tx.conn, &mut digest, key, at + 1, &policy)?;
-        windows::write(tx.conn, &mut digest, key, at + 1, &window)?;
-        let body = EventBody::SessionForked { from: parent.id, at, after, title };
-        let revision = tx.event(key, caller, &body, &digest)?;
-        starts_with(tx, key, caller, None, window)?;
-        let head = tx.loaded(key)?;
-        // The parent's context usage is not valid for the fork's view: the scheduler evaluates it.
-        head.changed(revision);
-        tx.end_mutation(key, caller, Receipt::default())?;
-        Ok((SessionKey(key), false))
+impl Sessions {
+    /// Finds a session by its id or its client's id.
+    pub async fn find(&self, id: &str) -> Result<SessionKey> {
+        self.0
+            .brief(|reader| {
+                let key = SessionKey(ancestry::find(reader, id)?.key);
+                if span::records_session() {
+                    span::record("session", ancestry::public_id(reader.conn, key.0)?);
+                }
+                Ok(key)
+            })
+            .await
     }
 
-    /// The starting point, and the marks that it was derived from, if any were needed.
-    fn point(&self, tx: &mut Tx<'_>, ancestry: &Ancestry) -> Result<(ForkPoint, Vec<Mark>)> {
-        let whole = |at| (ForkPoint { at, after: None }, Vec::new());
-        Ok(match &self.at {
-            ForkAt::Newest => whole(ancestry.revision),
-            ForkAt::Revision(at) => whole(*at),
-            ForkAt::Behind(id) => {
-                let mut reader = Reader::new(tx.conn);
-                let marks = marks::all(&mut reader, ancestry)?;
-                (position::fork_behind(&mut reader, ancestry, &marks, id)?, marks)
-            }
-        })
+    /// A session in its newest state, with its policy.
+    pub async fn get(&self, key: SessionKey) -> Result<(Session, PolicyText)> {
+        self.0.brief(|reader| sessions::with_policy(reader, key.0)).await
     }
-}
 
-/// The state from which a fork at a revision starts.
-struct Inherited {
-    /// Owner, first and last revision, and true if there are messages between them.
-    segments: Vec<(i64, Revision, Revision, bool)>,
-    layout: Layout,
-    policy: PolicyText,
-    window: ModelWindow,
-    hash: [u8; 32],
-}
-
-/// Reads the state from which a fork at a revision starts.
-fn inherited(tx: &mut Tx<'_>, ancestry: &Ancestry, at: Revision) -> Result<Inherited> {
-    let mut reader = Reader::new(tx.conn);
-    let mut segments = Vec::new();
-    for (segment, _) in ancestry.all(&mut reader)? {
-        let last = segment.last.min(at);
-        if segment.first > last {
-            continue;
-        }
-        let row = reader
-            .one(sqlite::query(HAS_MESSAGES).bind(segment.owner).bind(segment.first).bind(last))?
-            .ok_or_else(|| Error::corrupt("message", "exists returned nothing"))?;
-        segments.push((segment.owner, segment.first, last, row.get(0)?));
+    /// The last revision that a session's history shares with a session that it was forked from, directly or not; none
+    /// if it was not.
+    pub async fn shared_with(&self, session: SessionKey, other: SessionId) -> Result<Option<Revision>> {
+        self.0.reading(|reader| ancestry::shared_with(reader, session.0, other)).await
     }
-    let layout = layouts::at(&mut reader, ancestry, at)?;
-    let policy = policy_in(&mut reader, ancestry, at)?;
-    let window = windows::window_in(&mut reader, ancestry, at)?;
-    let owner = ancestry.owner_at(&mut reader, at)?;
-    let row = reader
-        .one(sqlite::query(EVENT_HASH).bind(owner.owner).bind(at))?
-        .ok_or_else(|| Error::corrupt("event", "a revision has no event"))?;
-    let hash: Vec<u8> = row.get(0)?;
-    let hash = hash.try_into().map_err(|_| Error::corrupt("event", "a hash is not 32 bytes"))?;
-    Ok(Inherited { segments, layout, policy, window, hash })
-}
 
-fn from_row(row: &Row) -> Result<(i64, Session)> {
-    let id = |bytes: Option<Vec<u8>>| bytes.map(|bytes| codec::uuid(&bytes).map(SessionId)).transpose();
-    let fork = id(row.get("fork")?)?;
-    let fork_revision: Option<Revision> = row.get("fork_revision")?;
-    let window = codec::decode_window(row.get("window")?)?;
-    let session = Session {
-        id: SessionId(codec::uuid(row.get("public_id")?)?),
-        client_id: row.get("client_id")?,
-        title: row.get("title")?,
-        state: SessionState::from_number(row.get("state")?)?,
-        parent: id(row.get("parent")?)?,
-        fork: fork.zip(fork_revision),
-        preset: String::new(),
-        window,
-        metadata_json: row.get("metadata_json")?,
-        revision: row.get("revision")?,
-        history_revision: row.get("history_revision")?,
-        message_count: row.get("message_count")?,
-        context: context(row)?,
-        guards: guards(row)?,
-        create_time: Timestamp(row.get("create_time")?),
-        update_time: Timestamp(row.get("update_time")?),
-    };
-    Ok((row.get("id")?, session))
-}
-
-/// A session in its newest state; its preset is not filled in.
-pub(crate) fn get(reader: &mut Reader<'_>, key: i64) -> Result<Session> {
-    let row = reader.one(sqlite::query(SELECT).bind(key))?.ok_or_else(|| Error::not_found(Kind::Session, key))?;
-    from_row(&row).map(|(_, session)| session)
-}
-
-/// A session in its newest state, with the policy of that state.
-pub(crate) fn with_policy(reader: &mut Reader<'_>, key: i64) -> Result<(Session, PolicyText)> {
-    let mut session = get(reader, key)?;
-    let policy = policy_at(reader, key, session.revision)?;
-    session.preset.clone_from(&policy.preset);
-    Ok((session, policy))
-}
-
-/// The head of the log and sessions, for a reader in a transaction.
-pub(crate) fn log_snapshot(reader: &mut Reader<'_>, keys: &[SessionKey]) -> Result<LogSnapshot> {
-    let head = reader.one(sqlite::query(LOG_HEAD))?.map_or(Ok(0), |row| row.get(0))?;
-    let mut sessions = Vec::with_capacity(keys.len());
-    for &key in keys {
-        let session = get(reader, key.0)?;
-        let open = reader.all(sqlite::query(OPEN).bind(key.0))?;
-        let open = open.iter().map(|row| row.get(0)).collect::<Result<_>>()?;
-        sessions.push(SessionSnapshot { key, session, open });
+    /// A session's id.
+    pub async fn id(&self, key: SessionKey) -> Result<SessionId> {
+        self.0.brief(|reader| ancestry::public_id(reader.conn, key.0)).await
     }
-    Ok(LogSnapshot { head, sessions })
-}
 
-/// A page of sessions, newest first. It has at least one session if there is any, and ends early instead of exceeding its
-/// bytes.
-pub(crate) fn page(
-    reader: &mut Reader<'_>,
-    below: i64,
-    archived: bool,
-    parent: Option<SessionKey>,
-    limit: i64,
-) -> Result<SessionPage> {
-    let most = usize::try_from(limit).unwrap_or(usize::MAX);
-    let mut page: Vec<(i64, Session)> = Vec::new();
-    let mut bytes = 0;
-    loop {
-        let from = page.last().map_or(below, |(key, _)| *key);
-        let rows = list(reader, from, archived, parent, limits::PAGE_READ_SESSIONS)?;
-        if rows.is_empty() {
-            return Ok((page, None));
-        }
-        for (key, mut session) in rows {
-            session.preset = policy_at(reader, key, session.revision)?.preset;
-            bytes += SESSION_BYTES + session.title.len() + session.metadata_json.as_ref().map_or(0, String::len);
-            if page.len() == most || (bytes > limits::PAGE_BYTES_MAX && !page.is_empty()) {
-                let next = page.last().map(|(key, _)| *key);
-                return Ok((page, next));
-            }
-            page.push((key, session));
-        }
+    /// A page of sessions, newest first. Large sessions can make a page shorter.
+    pub async fn list(
+        &self,
+        below: i64,
+        archived: bool,
+        parent: Option<SessionKey>,
+        limit: i64,
+    ) -> Result<SessionPage> {
+        self.0.reading(|reader| sessions::page(reader, below, archived, parent, limit)).await
     }
-}
 
-/// Some sessions, newest first, with their keys; their presets are not filled in.
-fn list(
-    reader: &mut Reader<'_>,
-    below: i64,
-    archived: bool,
-    parent: Option<SessionKey>,
-    limit: i64,
-) -> Result<Vec<(i64, Session)>> {
-    let query =
-        sqlite::query(if parent.is_some() { LIST_CHILDREN } else { LIST }).bind(below).bind(archived).bind(limit);
-    let query = match parent {
-        Some(parent) => query.bind(parent.0),
-        None => query,
-    };
-    let rows = reader.all(query)?;
-    rows.iter().map(from_row).collect()
+    /// Makes a session; true if it existed.
+    pub async fn create(&self, create: CreateSession, caller: Requester) -> Result<(SessionKey, bool)> {
+        self.0.write(Mutation::session("create"), move |tx| create.clone().apply(tx, &caller)).await
+    }
+
+    /// The answer to an earlier request with the same id, if there was one.
+    pub async fn kept_answer(&self, key: SessionKey, caller: &Requester) -> Result<Option<Receipt>> {
+        self.0.brief(|reader| receipts::kept_answer(reader, key.0, caller)).await
+    }
+
+    /// Changes a session.
+    pub async fn update(&self, key: SessionKey, update: UpdateSession, caller: Requester) -> Result<Receipt> {
+        self.0.write(Mutation::change("update"), move |tx| update.clone().apply(tx, key, &caller)).await
+    }
+
+    /// Archives or restores a session.
+    pub async fn archive(&self, key: SessionKey, restore: bool, caller: Requester) -> Result<Receipt> {
+        self.0.write(Mutation::change("archive"), move |tx| sessions::archive(tx, key, restore, &caller)).await
+    }
+
+    /// Forks a session; true if the fork existed.
+    pub async fn fork(&self, key: SessionKey, fork: ForkSession, caller: Requester) -> Result<(SessionKey, bool)> {
+        self.0.write(Mutation::change("fork"), move |tx| fork.clone().apply(tx, key, &caller)).await
+    }
+
+    /// The number of sessions.
+    pub async fn count(&self) -> Result<i64> {
+        self.0.reading(verify::session_count).await
+    }
+
+    /// The head of the log and sessions, as they were after its newest event.
+    pub async fn log_snapshot(&self, sessions: &[SessionKey]) -> Result<LogSnapshot> {
+        self.0.snapshot(|reader| sessions::log_snapshot(reader, sessions)).await
+    }
 }

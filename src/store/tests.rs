@@ -1,5 +1,14 @@
 //! Every statement of the store against a migrated database: it can be prepared, and no read of it scans a table.
 
+use super::engine::{self, files};
+use super::integrity::verify;
+use super::ledger::{
+    ahead, ancestry, append, by_hand, calls, claiming, compactions, counts, drafts, events, expand, expiry, head,
+    identity, jobs, layouts, marks, messages, open_messages, pairing, policies, position, receipts, requests, rewrites,
+    search, sessions, sources, spending, statistics, tx, windows,
+};
+use super::upkeep::scrub;
+use super::writer::Mutation;
 use super::*;
 use crate::clock::Clock;
 use crate::limits;
@@ -63,28 +72,28 @@ fn statements() -> Vec<&'static str> {
 }
 
 /// A migrated database.
-async fn database() -> (tempfile::TempDir, sqlite::Connection) {
+async fn database() -> (tempfile::TempDir, engine::Connection) {
     let directory = tempfile::tempdir().expect("a temporary folder");
     let options = Options { directory: directory.path().join("store"), durability: Durability::ProcessCrash };
     let (store, writer) = Store::open(options, crate::clock::Clock::default()).await.expect("the store opens");
     drop(store);
     writer.await;
     let path = directory.path().join("store").join(files::DATABASE);
-    let connection = sqlite::Connection::open(path).expect("the database opens");
+    let connection = engine::Connection::open(path).expect("the database opens");
     (directory, connection)
 }
 
 /// The steps of a statement's plan, in SQLite's words.
-fn plan(database: &sqlite::Connection, statement: &str) -> Vec<String> {
+fn plan(database: &engine::Connection, statement: &str) -> Vec<String> {
     let explain = format!("explain query plan {statement}");
-    let rows = sqlite::query(&explain).all(database).unwrap_or_else(|error| panic!("{error}: {statement}"));
+    let rows = engine::query(&explain).all(database).unwrap_or_else(|error| panic!("{error}: {statement}"));
     rows.iter().map(|row| row.get("detail").expect("a text")).collect()
 }
 
 /// Indexes that contain only due, waiting or running rows: scanning one costs what it returns.
-fn partial_indexes(database: &sqlite::Connection) -> Vec<String> {
+fn partial_indexes(database: &engine::Connection) -> Vec<String> {
     let sql = "select name from sqlite_master where type = 'index' and sql like '% where %'";
-    sqlite::scalar(sql).all(database).expect("the indexes")
+    engine::scalar(sql).all(database).expect("the indexes")
 }
 
 /// True if a step scans all rows of a table or of an index.
@@ -138,15 +147,15 @@ async fn a_table_scan_fails_the_check() {
 #[tokio::test]
 async fn open_messages_are_found_without_reading_sealed_ones() {
     let (_directory, database) = database().await;
-    for sql in super::sources::STATEMENTS {
+    for sql in crate::store::ledger::sources::STATEMENTS {
         let steps = plan(&database, sql);
         assert!(steps.iter().any(|step| step.contains("message_open")), "{sql}: {steps:?}");
     }
 }
 
 async fn sessions(store: &Store) -> i64 {
-    let count = |reader: &mut ancestry::Reader<'_>| sqlite::scalar("select count(*) from session").one(reader.conn);
-    store.snapshot(count).await.expect("it is read")
+    let count = |reader: &mut engine::Reader<'_>| engine::scalar("select count(*) from session").one(reader.conn);
+    store.history().0.snapshot(count).await.expect("it is read")
 }
 
 pub(crate) fn new_session() -> CreateSession {
@@ -170,18 +179,18 @@ async fn a_transaction_that_ends_by_itself_leaves_no_old_snapshot() {
     // Enough repetitions to use every reader.
     let often = 2 * limits::READERS;
     for _ in 0..often {
-        let failing = |reader: &mut ancestry::Reader<'_>| -> Result<()> {
+        let failing = |reader: &mut engine::Reader<'_>| -> Result<()> {
             reader.conn.execute_batch("rollback")?;
             Err(Error::corrupt("database", "disk I/O error"))
         };
-        let failed = store.snapshot(failing).await.expect_err("it fails");
+        let failed = store.history().0.snapshot(failing).await.expect_err("it fails");
         assert!(matches!(failed, Error::Corrupt { .. }), "its own error is returned: {failed:?}");
     }
     for count in 0..3 {
         for _ in 0..often {
             assert_eq!(sessions(&store).await, count, "every reader sees what was committed");
         }
-        store.create_session(new_session(), Requester::default()).await.expect("created");
+        store.sessions().create(new_session(), Requester::default()).await.expect("created");
     }
 }
 
@@ -192,24 +201,24 @@ async fn a_full_disk_stops_the_time_of_open_messages() {
     let options = Options { directory: directory.path().join("store"), durability: Durability::Full };
     let (store, writer) = Store::open(options, clock.clone()).await.expect("a store");
     tokio::spawn(writer);
-    let (key, _) = store.create_session(new_session(), Requester::default()).await.expect("a session");
+    let (key, _) = store.sessions().create(new_session(), Requester::default()).await.expect("a session");
     let open =
         NewMessage { finish: None, open_timeout_ms: Some(1_000), ..NewMessage::sealed(Role::Assistant, Vec::new()) };
     let entry = AppendInput { message: open, token_counts: None, reports_overflow: false };
-    store.append(key, Requester::default(), None, vec![entry]).await.expect("appended");
-    let is_open = async || store.source(key, None).await.expect("read").first_open.is_some();
+    store.history().append(key, Requester::default(), None, vec![entry]).await.expect("appended");
+    let is_open = async || store.views().source(key, None).await.expect("read").first_open.is_some();
 
     clock.advance(999);
-    store.shared.health.set(WriteState::StorageFull);
+    store.log().0.health.set(WriteState::StorageFull);
     clock.advance(10_000);
-    store.wake().await.expect("done");
+    store.jobs().wake().await.expect("done");
     assert!(is_open().await, "heartbeats were refused");
-    store.shared.health.set(WriteState::Accepted);
+    store.log().0.health.set(WriteState::Accepted);
     clock.advance(999);
-    store.wake().await.expect("done");
+    store.jobs().wake().await.expect("done");
     assert!(is_open().await);
     clock.advance(1);
-    store.wake().await.expect("done");
+    store.jobs().wake().await.expect("done");
     assert!(!is_open().await);
 }
 
@@ -220,27 +229,27 @@ async fn commits_reads_and_waiting_mutations_are_measured() {
     let clock = Clock::fixed_at(Timestamp(1_000_000));
     let (store, writer) = Store::open(options, clock.clone()).await.expect("the store opens");
     let writer = tokio::spawn(writer);
-    assert_eq!(store.figures().commits, CommitDurations::default());
+    assert_eq!(store.upkeep().figures().commits, CommitDurations::default());
     for (millis, refused) in [(3, false), (20, false), (50, true), (2_000, false)] {
         let (inside, moving) = (store.clone(), clock.clone());
         let change = move |_: &mut tx::Tx<'_>| {
             moving.advance(millis);
-            let queued = inside.figures().queued_mutations;
-            if refused { Err(Error::Database(rusqlite::Error::QueryReturnedNoRows)) } else { Ok(queued) }
+            let queued = inside.upkeep().figures().queued_mutations;
+            if refused { Err(Error::Database("refused".to_owned())) } else { Ok(queued) }
         };
-        let queued = store.write(Mutation::change("test"), change).await;
+        let queued = store.history().0.write(Mutation::change("test"), change).await;
         assert_eq!(queued.ok(), (!refused).then_some(1), "it is counted until it is durable");
     }
-    let commits = store.figures().commits;
+    let commits = store.upkeep().figures().commits;
     assert_eq!((commits.count, commits.total_micros), (3, 2_023_000), "a transaction that is undone is no commit");
     assert_eq!(commits.within, [0, 0, 1, 1, 2, 2, 2]);
-    let ages = store.reading(|_| {
+    let ages = store.history().0.reading(|_| {
         clock.advance(7_000);
-        Ok(store.figures().oldest_read_ms)
+        Ok(store.upkeep().figures().oldest_read_ms)
     });
     assert_eq!(ages.await.expect("read"), 7_000);
     clock.advance(1);
-    assert_eq!(store.figures().oldest_read_ms, 0, "a read that ended has no age");
+    assert_eq!(store.upkeep().figures().oldest_read_ms, 0, "a read that ended has no age");
     drop(store);
     writer.await.expect("no panic in the writer");
 }
@@ -255,7 +264,7 @@ async fn the_newest_events_are_the_same_from_memory_and_from_the_database() {
     tokio::spawn(writer);
     let mut keys = Vec::new();
     for _ in 0..3 {
-        keys.push(store.create_session(new_session(), Requester::default()).await.expect("a session").0);
+        keys.push(store.sessions().create(new_session(), Requester::default()).await.expect("a session").0);
     }
     let caller = || Requester { actor: "someone".to_owned(), ..Requester::default() };
     // The last mutation of the list is longer than a page.
@@ -266,28 +275,28 @@ async fn the_newest_events_are_the_same_from_memory_and_from_the_database() {
             reports_overflow: false,
         };
         let entries = (0..messages).map(|_| entry()).collect();
-        store.append(keys[session], caller(), None, entries).await.expect("appended");
+        store.history().append(keys[session], caller(), None, entries).await.expect("appended");
     }
-    let head = store.head_seq();
+    let head = store.log().head_seq();
     let mut from_memory = 0;
     for sessions in [vec![], vec![keys[0]], vec![keys[2], keys[1]]] {
         for kinds in [vec![], vec![EventKind::SessionCreated], vec![EventKind::MessageAppended]] {
             let filter = EventFilter { sessions: sessions.clone(), kinds };
             for after in 0..=head {
                 let until = head.min(after + 400);
-                let of_database = store.reading(|reader| events::tail(reader, &filter, after, until)).await;
+                let of_database = store.history().0.reading(|reader| events::tail(reader, &filter, after, until)).await;
                 let of_database = of_database.expect("a page of the database");
-                let newest = events::newest(&store.shared.ring, &filter, after, until).expect("a page of memory");
+                let newest = events::newest(&store.log().0.ring, &filter, after, until).expect("a page of memory");
                 assert_eq!(newest.clone().unwrap_or(of_database.clone()), of_database, "{filter:?} after {after}");
                 from_memory += i64::from(newest.is_some());
-                assert_eq!(store.tail(&filter, after, until).await.expect("a page"), of_database);
+                assert_eq!(store.log().tail(&filter, after, until).await.expect("a page"), of_database);
             }
         }
     }
     assert!(from_memory > head * 4, "of {} pages, {from_memory} came from memory", 9 * head);
     for seq in 1..=head {
-        let of_database = store.brief(|reader| events::hash_at_seq(reader, seq)).await.expect("a hash");
-        assert_eq!(store.shared.ring.hash_at(seq).map(|hash| hash.to_vec()), of_database);
+        let of_database = store.history().0.brief(|reader| events::hash_at_seq(reader, seq)).await.expect("a hash");
+        assert_eq!(store.log().0.ring.hash_at(seq).map(|hash| hash.to_vec()), of_database);
     }
 }
 
@@ -299,7 +308,7 @@ async fn the_rows_of_layouts_give_what_follows_from_all_marks() {
     let options = Options { directory: directory.path().join("store"), durability: Durability::ProcessCrash };
     let (store, writer) = Store::open(options, Clock::fixed_at(Timestamp(1_000_000))).await.expect("the store opens");
     tokio::spawn(writer);
-    let (session, _) = store.create_session(new_session(), Requester::default()).await.expect("a session");
+    let (session, _) = store.sessions().create(new_session(), Requester::default()).await.expect("a session");
     let mut ids = Vec::new();
     let mut random = 7_u64;
     let mut choose = |count: usize| {
@@ -311,7 +320,8 @@ async fn the_rows_of_layouts_give_what_follows_from_all_marks() {
         if step < 20 || choose(4) == 0 {
             let message = NewMessage::sealed(Role::User, vec![part()]);
             let entry = AppendInput { message, token_counts: None, reports_overflow: false };
-            let appended = store.append(session, Requester::default(), None, vec![entry]).await.expect("appended");
+            let appended =
+                store.history().append(session, Requester::default(), None, vec![entry]).await.expect("appended");
             ids.push(MessageId(appended.ids[0]));
             continue;
         }
@@ -328,13 +338,15 @@ async fn the_rows_of_layouts_give_what_follows_from_all_marks() {
         };
         let rewrite = rewrites::Rewrite { session, caller: Requester::default(), expected_revision: None, change };
         let is_rolled_back = choose(5) == 0;
-        let written = store.write(Mutation::change("test"), move |tx| {
+        let written = store.history().0.write(Mutation::change("test"), move |tx| {
             let written = rewrite.clone().apply(tx)?;
-            if is_rolled_back { Err(Error::Database(rusqlite::Error::QueryReturnedNoRows)) } else { Ok(written) }
+            if is_rolled_back { Err(Error::Database("refused".to_owned())) } else { Ok(written) }
         });
         // Refusals are as good as any other step.
         drop(written.await);
         let (stored, derived) = store
+            .history()
+            .0
             .snapshot(|reader| {
                 let ancestry = ancestry::by_key(reader, session.0)?;
                 let marks = marks::all(reader, &ancestry)?;

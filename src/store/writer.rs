@@ -6,23 +6,23 @@
 //! the callers answered. If the transaction fails, each mutation gets one of its own. Between two batches the writer
 //! makes checkpoints.
 
-use super::checkpoint;
-use super::claims::Claims;
-use super::error::{Error, Result};
-use super::figures::{QueuedMutation, WriterMeter};
-use super::files;
-use super::health::Health;
-use super::mark_cache::MarkCache;
-use super::open_messages;
-use super::recent::Recent;
-use super::ring::Ring;
-use super::sqlite::{self, Connection};
-use super::tx::{Counters, Finished, Heads, Tx};
+use super::error::{DiskFailure, Error, Result};
 use super::write_state::WriteState;
 use crate::clock::Clock;
 use crate::limits;
 use crate::model::Seq;
 use crate::model::time::Timestamp;
+use crate::store::engine::checkpoint;
+use crate::store::engine::figures::{QueuedMutation, WriterMeter};
+use crate::store::engine::files;
+use crate::store::engine::health::Health;
+use crate::store::engine::{self, Connection};
+use crate::store::ledger::claims::Claims;
+use crate::store::ledger::mark_cache::MarkCache;
+use crate::store::ledger::open_messages;
+use crate::store::ledger::recent::Recent;
+use crate::store::ledger::ring::Ring;
+use crate::store::ledger::tx::{Counters, Finished, Heads, Tx};
 use crate::telemetry::failpoint;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -265,7 +265,7 @@ impl Writer {
         recent: Arc<Recent>,
         ring: Arc<Ring>,
     ) -> Result<(Self, WriterHandle, Announced, Owner)> {
-        let row = sqlite::query(COUNTERS).one(&conn)?;
+        let row = engine::query(COUNTERS).one(&conn)?;
         let counters = Counters { next_seq: row.get(0)?, next_message: row.get(1)? };
         let (sender, queue) = mpsc::channel(limits::WRITER_QUEUE_MAX);
         let (head_seq, head_receiver) = watch::channel(counters.next_seq - 1);
@@ -424,11 +424,11 @@ impl Writer {
             return Err((Error::Full, false));
         }
         if fails("refused") {
-            return Err((Error::Database(rusqlite::Error::QueryReturnedNoRows), false));
+            return Err((Error::Database("refused".to_owned()), false));
         }
-        sqlite::query(COMMIT).execute(&self.conn).map_err(|error| (error, true))?;
+        engine::query(COMMIT).execute(&self.conn).map_err(|error| (error, true))?;
         match fails("unsynced") {
-            true => Err((Error::Disk(rusqlite::Error::QueryReturnedNoRows), true)),
+            true => Err((Error::Disk(DiskFailure { message: "not synced".to_owned(), may_be_of_sync: true }), true)),
             false => Ok(()),
         }
     }
@@ -451,7 +451,7 @@ impl Writer {
         let (state, reply_error) = match error {
             Error::Full => (WriteState::StorageFull, Error::Full),
             Error::ReadOnly => (WriteState::StorageReadOnly, Error::ReadOnly),
-            Error::Disk(_) if !error.is_failed_sync() && self.files.is_read_only() => {
+            Error::Disk(DiskFailure { may_be_of_sync: false, .. }) if self.files.is_read_only() => {
                 (WriteState::StorageReadOnly, Error::ReadOnly)
             }
             Error::Disk(_) => {
@@ -471,7 +471,7 @@ impl Writer {
     ///
     /// If clients could not write for a while, `could_write` is false and open messages get their full timeout again.
     fn apply_all(&mut self, batch: &mut [Envelope], now: Timestamp, could_write: bool) -> Result<Finished> {
-        sqlite::query(BEGIN).execute(&self.conn)?;
+        engine::query(BEGIN).execute(&self.conn)?;
         let kept = (&mut self.heads, &mut self.marks);
         let mut tx = Tx::new(&self.conn, kept, self.counters.clone(), self.claims.clone(), now);
         if !could_write {

@@ -78,7 +78,7 @@ async fn a_job_that_is_stamped_in_the_future_does_not_block_its_session_after_a_
     script.held().await;
     script.held().await;
     let third = due(&test).await;
-    let jobs = async |test: &TestApp| test.longhand.store().job_counts().await.expect("read");
+    let jobs = async |test: &TestApp| test.longhand.store().jobs().counts().await.expect("read");
     test.until("a job that waits", async || jobs(&test).await == (1, 2)).await;
     for session in [&first, &second] {
         let running = test.context(session).await.pending.expect("a compaction").to_string();

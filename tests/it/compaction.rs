@@ -570,8 +570,8 @@ async fn an_archived_session_is_left_alone() {
     let messages = conversation(&turns(9, 9, WORDS));
     // Both are sent before the writer wakes: the session becomes due and is archived in one transaction.
     let append = test.app.append(&session, messages, None, None);
-    let key = test.longhand.store().find_session(&session).await.expect("a session");
-    let archive = test.longhand.store().archive_session(key, false, Requester::default());
+    let key = test.longhand.store().sessions().find(&session).await.expect("a session");
+    let archive = test.longhand.store().sessions().archive(key, false, Requester::default());
     let (appended, archived) = futures::future::join(append, archive).await;
     assert!(appended.expect("appended").context.due);
     archived.expect("archived");

@@ -59,8 +59,8 @@ async fn compacted(test: &TestApp, session: &str) -> (Outcome, String) {
     let EventBody::Compacted { compaction, outcome, .. } = event.body else { panic!("{event:?}") };
     let stored = test.app.get_compaction(&compaction.to_string()).await.expect("a compaction");
     assert_eq!(stored.outcome.as_ref(), Some(&*outcome));
-    let key = test.longhand.store().find_session(session).await.expect("the session");
-    let source = test.longhand.store().source(key, None).await.expect("the view");
+    let key = test.longhand.store().sessions().find(session).await.expect("the session");
+    let source = test.longhand.store().views().source(key, None).await.expect("the view");
     let summary =
         source.messages.iter().find(|source| source.placement == Some(Placement::Summary)).expect("a summary");
     (*outcome, crate::support::words_of(&summary.message))

@@ -34,10 +34,10 @@ async fn compacted(test: &TestApp, count: usize) -> (String, u64) {
         left -= batch;
     }
     test.settled().await;
-    let before = test.longhand.store().rows_read();
+    let before = test.longhand.store().upkeep().rows_read();
     append(named("tail")).await;
     test.settled().await;
-    let rows_of_append = test.longhand.store().rows_read() - before;
+    let rows_of_append = test.longhand.store().upkeep().rows_read() - before;
     let summary = NewSummary { text: "so far".to_owned(), tail_start: "tail".to_owned(), ..NewSummary::default() };
     test.app.supply_summary(&session, summary).await.expect("supplied");
     // The decision loads the session, with all messages before it.
@@ -57,9 +57,9 @@ async fn costs_once(test: &TestApp, session: &str) -> Vec<(&'static str, u64)> {
     test.settled().await;
     let store = test.longhand.store();
     let mut costs = Vec::new();
-    let mut before = store.rows_read();
+    let mut before = store.upkeep().rows_read();
     let mut note = |what| {
-        let now = store.rows_read();
+        let now = store.upkeep().rows_read();
         costs.push((what, now - std::mem::replace(&mut before, now)));
     };
     let newest = test.revision(session).await;
@@ -137,9 +137,9 @@ async fn paged(test: &TestApp, mut page: impl AsyncFnMut(String) -> (usize, Stri
     let store = test.longhand.store();
     let (mut counts, mut most, mut next) = (Vec::new(), 0, String::new());
     loop {
-        let before = store.rows_read();
+        let before = store.upkeep().rows_read();
         let (count, behind) = page(next).await;
-        most = most.max(store.rows_read() - before);
+        most = most.max(store.upkeep().rows_read() - before);
         counts.push(count);
         if behind.is_empty() {
             return (counts, most);

@@ -68,10 +68,10 @@ async fn the_lag_of_the_slowest_stream_is_counted() {
     let mut slow = test.app.subscribe(request()).await.expect("a stream");
     assert!(matches!(slow.next().await.expect("a frame"), Frame::Ready { .. }));
     assert_eq!(lag().await, 0);
-    let before = test.longhand.store().head_seq();
+    let before = test.longhand.store().log().head_seq();
     test.append(&session, "u1 \"one\"\na1 \"two\"").await;
     test.settled().await;
-    let events = test.longhand.store().head_seq() - before;
+    let events = test.longhand.store().log().head_seq() - before;
     let ahead = test.app.subscribe(request()).await.expect("a stream");
     assert!(events >= 2);
     assert_eq!(lag().await, events, "the slowest stream determines it");

@@ -41,7 +41,8 @@ async fn content(test: &TestApp) -> String {
         }
         for at in 0..=session.revision {
             let view = test.context_as_of(&id, at).await;
-            let (_, hash) = test.longhand.store().chain_hash(key(test, &id).await, Some(at)).await.expect("a hash");
+            let (_, hash) =
+                test.longhand.store().log().chain_hash(key(test, &id).await, Some(at)).await.expect("a hash");
             let (view, chain) = (short(view.hash), short(hash.unwrap_or_default()));
             writeln!(out, "  at {at}: view {view}, chain {chain}").expect("text");
         }
@@ -55,7 +56,7 @@ async fn content(test: &TestApp) -> String {
 }
 
 async fn key(test: &TestApp, id: &str) -> longhand::store::SessionKey {
-    test.longhand.store().find_session(id).await.expect("the session")
+    test.longhand.store().sessions().find(id).await.expect("the session")
 }
 
 /// A folder with the unpacked store of a version.

@@ -228,7 +228,7 @@ async fn a_session_that_is_archived_while_it_is_due_is_left_alone() {
     let compaction = ask(&test, &session, "").await;
     let receipt = test.app.archive_session(&session, false).await.expect("archived");
     assert_eq!(state(&test, &compaction.id.to_string()).await, CompactionState::Cancelled);
-    assert_eq!(test.longhand.store().due_sessions(9).await.expect("read").len(), 0);
+    assert_eq!(test.longhand.store().jobs().due_sessions(9).await.expect("read").len(), 0);
     assert_eq!(test.revision(&session).await, receipt.revision);
     assert_eq!(test.context(&session).await.pending, None);
 }

@@ -52,7 +52,7 @@ fn line(text: &str) -> Line {
 
 /// Waits until these numbers of jobs are ready and running.
 async fn waiting(test: &TestApp, counts: (i64, i64)) {
-    let reached = async || test.longhand.store().job_counts().await.expect("read") == counts;
+    let reached = async || test.longhand.store().jobs().counts().await.expect("read") == counts;
     test.until("the jobs to be asked for", reached).await;
 }
 

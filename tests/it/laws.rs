@@ -528,9 +528,9 @@ impl Fixture {
                 return true;
             }
             for session in &self.sessions {
-                let key = store.find_session(&session.id).await.expect("it is there");
-                let Some(current) = store.current_compaction(key).await.expect("read") else { continue };
-                if store.compaction(current).await.expect("read").proposed_until.is_some() {
+                let key = store.sessions().find(&session.id).await.expect("it is there");
+                let Some(current) = store.compactions().current(key).await.expect("read") else { continue };
+                if store.compactions().get(current).await.expect("read").proposed_until.is_some() {
                     // The proposal may have ended meanwhile.
                     drop(self.test.app.confirm_compaction(&current.to_string()).await);
                 }
@@ -546,9 +546,9 @@ impl Fixture {
         self.settle().await;
         let store = self.test.longhand.store();
         for session in &self.sessions {
-            let key = store.find_session(&session.id).await.expect("it is there");
-            let source = store.source(key, None).await.expect("read");
-            let GuardRows { ended, guard_revision, undo_revision } = store.guard_rows(key).await.expect("read");
+            let key = store.sessions().find(&session.id).await.expect("it is there");
+            let source = store.views().source(key, None).await.expect("read");
+            let GuardRows { ended, guard_revision, undo_revision } = store.jobs().guard_rows(key).await.expect("read");
             let policy = loaded::parse_policy(&source.policy, &[]).expect("a policy");
             let (messages, window) = (source.messages.as_slice(), &source.window);
             let rows = FoldInput { policy: &policy, messages, changed_revision: source.changed_revision, window };

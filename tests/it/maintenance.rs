@@ -128,7 +128,7 @@ async fn a_decision_behind_an_append_reads_what_is_new() {
             let session = test.session(&preset.name, ROOMY, 0).await;
             append(&test, &session, turns("bash", 1, length)).await;
             test.settled().await;
-            let before = store.rows_read();
+            let before = store.upkeep().rows_read();
             // Each check of the scheduler reads a row itself.
             let asked = Cell::new(0);
             let settled = async || {
@@ -139,7 +139,7 @@ async fn a_decision_behind_an_append_reads_what_is_new() {
                 append(&test, &session, vec![more]).await;
                 test.until("the scheduler to settle", &settled).await;
             }
-            rows.push(store.rows_read() - before - asked.get());
+            rows.push(store.upkeep().rows_read() - before - asked.get());
         }
         // Some rows identify the session and the compactions that ended; the scheduler polls for work, a few rows each
         // time. The messages of the longer session and their parts are 560.

@@ -376,7 +376,7 @@ async fn left_open(test: &TestApp, timeout_ms: Option<i64>) -> (String, PartId) 
 /// Advances the clock, and lets the daemon act on it.
 async fn pass(test: &TestApp, milliseconds: i64) {
     test.clock.skip_to(test.clock.now().plus_millis(milliseconds));
-    test.longhand.store().wake().await.expect("done");
+    test.longhand.store().jobs().wake().await.expect("done");
 }
 
 async fn is_open(test: &TestApp, session: &str) -> bool {
@@ -464,7 +464,7 @@ async fn the_time_of_an_open_message_stops_while_nobody_can_write() {
     pass(&test, 9 * SECOND_MS).await;
     assert!(is_open(&test, &session).await);
     test.clock.shift_system(3_600 * SECOND_MS);
-    test.longhand.store().wake().await.expect("done");
+    test.longhand.store().jobs().wake().await.expect("done");
     assert!(is_open(&test, &session).await, "the machine slept");
     pass(&test, 9 * SECOND_MS).await;
     assert!(is_open(&test, &session).await);

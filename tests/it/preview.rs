@@ -73,9 +73,9 @@ async fn a_plan_is_what_a_compaction_then_does() {
         for wanted in ways() {
             let what = format!("{name} {:?} {:?}", wanted.kind, wanted.level);
             let session = long_session(&test, &preset.name).await;
-            let (head, view) = (test.longhand.store().head_seq(), test.context(&session).await.hash);
+            let (head, view) = (test.longhand.store().log().head_seq(), test.context(&session).await.hash);
             let plan = test.app.plan_compaction(&session, &wanted).await;
-            assert_eq!(test.longhand.store().head_seq(), head, "{what}: a plan writes nothing");
+            assert_eq!(test.longhand.store().log().head_seq(), head, "{what}: a plan writes nothing");
             assert_eq!(test.context(&session).await.hash, view, "{what}");
             match plan {
                 Ok(plan) => {

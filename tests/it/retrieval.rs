@@ -268,19 +268,19 @@ async fn retrieved_passages_are_removed_first_from_a_view_that_does_not_fit() {
 }
 
 async fn key(longhand: &Longhand, session: &str) -> SessionKey {
-    longhand.store().find_session(session).await.expect("the session")
+    longhand.store().sessions().find(session).await.expect("the session")
 }
 
 /// Waits until all messages are in the index.
 async fn indexed(longhand: &Longhand, session: &str) {
     let app = longhand.caller(String::new(), None).expect("a caller");
     let key = key(longhand, session).await;
-    let mut head = longhand.store().watch_head();
+    let mut head = longhand.store().log().watch_head();
     let done = async {
         loop {
             head.mark_unchanged();
             let newest = app.get_session(session).await.expect("the session").session.revision;
-            if longhand.store().indexed_to(key).await.expect("read") == newest {
+            if longhand.store().index().indexed_to(key).await.expect("read") == newest {
                 return;
             }
             head.changed().await.expect("the writer runs");
@@ -300,7 +300,7 @@ async fn the_index_is_filled_in_the_background_where_somebody_wants_it() {
     indexed(&test.longhand, &wanted).await;
     assert_eq!(test.number("select count(*) from search_docsize"), 3);
     let key = key(&test.longhand, &other).await;
-    assert_eq!(test.longhand.store().indexed_to(key).await.expect("read"), 0, "nobody searches there");
+    assert_eq!(test.longhand.store().index().indexed_to(key).await.expect("read"), 0, "nobody searches there");
 }
 
 /// Nothing fills the index here, so that an append that waited for it would never end.
@@ -333,15 +333,15 @@ async fn appends_do_not_wait_for_the_index() {
         let text = format!("u \"request {turn}\"\na \"answer {turn}\"");
         app.append(&session, conversation(&text), None, None).await.expect("appended");
     }
-    assert_eq!(longhand.store().indexed_to(key).await.expect("read"), 0);
+    assert_eq!(longhand.store().index().indexed_to(key).await.expect("read"), 0);
     let tail = "u9 \"request 7?\"";
     app.append(&session, conversation(tail), None, None).await.expect("appended");
     cover(&app, &session, "u9").await;
-    assert_eq!(longhand.store().indexed_to(key).await.expect("read"), 0);
+    assert_eq!(longhand.store().index().indexed_to(key).await.expect("read"), 0);
     // A search fills the index.
     let view = app.context(&session, ContextRequest::default()).await.expect("a context");
     assert!(recalled(&view).contains(&"user: request 7".to_owned()), "{view:?}");
-    let filled = longhand.store().indexed_to(key).await.expect("read");
+    let filled = longhand.store().index().indexed_to(key).await.expect("read");
     assert!(filled > 100, "{filled}");
     // The scheduler indexes the rest.
     app.append(&session, conversation("a \"more\""), None, None).await.expect("appended");
@@ -365,9 +365,9 @@ async fn a_request_is_searched_once_and_its_session_stays_in_memory() {
     for turn in 0..5 {
         test.append(&session, &format!("a \"step {turn}\"")).await;
         indexed(&test.longhand, &session).await;
-        let before = test.longhand.store().rows_read();
+        let before = test.longhand.store().upkeep().rows_read();
         let view = test.context(&session).await;
-        costs.push(test.longhand.store().rows_read() - before);
+        costs.push(test.longhand.store().upkeep().rows_read() - before);
         assert_eq!(recalled(&view), recalled(&first));
         let again = test.context_as_of(&session, view.revision).await;
         assert_eq!((&again.hash, &again.messages), (&view.hash, &view.messages), "as from the rows");
@@ -397,10 +397,10 @@ async fn cost(test: &TestApp, count: usize) -> u64 {
     test.settled().await;
     let mut costs = Vec::new();
     for _ in 0..5 {
-        let before = test.longhand.store().rows_read();
+        let before = test.longhand.store().upkeep().rows_read();
         // A view of an earlier revision is not in memory.
         assert_eq!(test.context_as_of(&session, first.revision).await.hash, first.hash);
-        costs.push(test.longhand.store().rows_read() - before);
+        costs.push(test.longhand.store().upkeep().rows_read() - before);
     }
     // The store counts the rows of all readers: the scheduler's heartbeat may be in one of the counts.
     costs.into_iter().min().expect("five of them")

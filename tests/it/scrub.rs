@@ -35,7 +35,7 @@ async fn a_whole_store_has_no_findings() {
     let state = test.app.server_info().await.expect("the state").scrub;
     assert!(!state.running && state.end_time.is_some() && state.bytes > 100_000, "{state:?}");
     let test = test.restart().await;
-    let mut states = test.longhand.store().scrub_state();
+    let mut states = test.longhand.store().upkeep().scrub_state();
     let again =
         soon("the stored state", states.wait_for(|state| state.end_time.is_some())).await.expect("a state").clone();
     assert_eq!((again.checked, again.end_time), (state.checked, state.end_time), "it is kept over a restart");
@@ -98,12 +98,12 @@ impl Scrubbing {
         let clock = Clock::default();
         let (store, writer) = Store::open(options, clock.clone()).await.expect("the store opens");
         let stopping = CancellationToken::new();
-        let scrub = store.clone().scrub(ScrubOptions { bytes_per_second, interval }, clock, stopping.clone());
+        let scrub = store.upkeep().clone().scrub(ScrubOptions { bytes_per_second, interval }, clock, stopping.clone());
         Self { store, stopping, tasks: [tokio::spawn(writer), tokio::spawn(scrub)] }
     }
 
     async fn until(&self, what: &str, is_it: impl FnMut(&ScrubState) -> bool) -> ScrubState {
-        let mut states = self.store.scrub_state();
+        let mut states = self.store.upkeep().scrub_state();
         soon(what, states.wait_for(is_it)).await.expect("a state").clone()
     }
 
@@ -125,7 +125,7 @@ async fn a_stopped_pass_goes_on_behind_the_last_whole_session() {
     let closed = test.stop().await;
     // The pauses behind the first session would last for hours.
     let slow = Scrubbing::start(closed.path(), 1, None).await;
-    slow.store.request_scrub();
+    slow.store.upkeep().request_scrub();
     let stopped = slow.until("the first page", |state| state.checked.events > 0).await;
     assert!(stopped.running && stopped.checked.events < events, "{stopped:?}");
     slow.stop().await;

@@ -81,9 +81,9 @@ async fn the_cost_of_summaries_is_counted_from_the_request_log() {
     let test = TestApp::with(configured(&fake, Protocol::Chat, LONG_TIMEOUTS, 20_000, "").auto).await;
     assert_eq!(spent(&test).await, []);
     let rows = async |test: &TestApp| {
-        let before = test.longhand.store().rows_read();
+        let before = test.longhand.store().upkeep().rows_read();
         spent(test).await;
-        test.longhand.store().rows_read() - before
+        test.longhand.store().upkeep().rows_read() - before
     };
     summarized(&test).await;
     assert_eq!(timeless(spent(&test).await), expected(1));

@@ -535,12 +535,12 @@ async fn the_events_of_a_session_continue_behind_any_number_of_the_log() {
     }
     let store = test.longhand.store();
     let all = test.events().await;
-    let head = store.head_seq();
+    let head = store.log().head_seq();
     for session in [&one, &two, &fork] {
-        let key = store.find_session(session).await.expect("a session");
+        let key = store.sessions().find(session).await.expect("a session");
         let filter = EventFilter { sessions: vec![key], kinds: Vec::new() };
         for after in 0..=head {
-            let page = store.tail(&filter, after, head).await.expect("a page");
+            let page = store.log().tail(&filter, after, head).await.expect("a page");
             let found: Vec<i64> = page.events.iter().map(|paged| paged.event.seq).collect();
             let of_session = all.iter().filter(|event| event.session_id.to_string() == *session && event.seq > after);
             assert_eq!(found, of_session.map(|event| event.seq).collect::<Vec<_>>(), "{session} behind {after}");

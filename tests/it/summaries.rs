@@ -52,8 +52,8 @@ async fn compacted(test: &TestApp, session: &str) -> String {
 
 /// The text of the active summary.
 async fn summary_of(test: &TestApp, session: &str) -> String {
-    let key = test.longhand.store().find_session(session).await.expect("the session");
-    let source = test.longhand.store().source(key, None).await.expect("the view");
+    let key = test.longhand.store().sessions().find(session).await.expect("the session");
+    let source = test.longhand.store().views().source(key, None).await.expect("the view");
     let summary =
         source.messages.iter().find(|source| source.placement == Some(Placement::Summary)).expect("a summary");
     crate::support::words_of(&summary.message)

@@ -174,7 +174,7 @@ impl TestApp {
         let longhand = Longhand::new(store, wake.clone(), &clock, options);
         let app = longhand.caller(String::new(), None).expect("a caller");
         let rate = ScrubOptions { bytes_per_second: 1 << 40, interval: None };
-        let scrub = tokio::spawn(longhand.store().clone().scrub(rate, clock.clone(), stopping.clone()));
+        let scrub = tokio::spawn(longhand.store().upkeep().clone().scrub(rate, clock.clone(), stopping.clone()));
         let cancel = stopping.clone();
         let scheduler = tokio::spawn(async move { scheduler.run(cancel).await });
         Self { longhand, app, clock, wake, directory, summarizer, options: kept, stopping, scheduler, scrub, writer }
@@ -342,7 +342,7 @@ impl TestApp {
 
     /// Waits until a condition on the database is true; it is evaluated again after every commit.
     pub(crate) async fn until(&self, what: &str, condition: impl AsyncFn() -> bool) {
-        let mut commits = self.longhand.store().watch_head();
+        let mut commits = self.longhand.store().log().watch_head();
         let holds = async {
             loop {
                 commits.mark_unchanged();
@@ -357,14 +357,14 @@ impl TestApp {
 
     /// True if the scheduler is idle.
     pub(crate) async fn is_settled(&self) -> bool {
-        self.longhand.store().is_idle().await.expect("read")
+        self.longhand.store().jobs().is_idle().await.expect("read")
     }
 
     /// The findings of an integrity check of all sessions.
     pub(crate) async fn findings(&self) -> Vec<Finding> {
         let mut findings = Vec::new();
         let (found, mut items) = tokio::sync::mpsc::channel(10_000);
-        self.longhand.store().verify(None, found).await.expect("a check");
+        self.longhand.store().upkeep().verify(None, found).await.expect("a check");
         while let Some(finding) = items.recv().await {
             findings.push(finding);
         }

@@ -227,7 +227,7 @@ async fn an_answer_is_consistent_during_concurrent_writes() {
     };
     let reader = async {
         let mut views = BTreeMap::new();
-        let mut head = test.longhand.store().watch_head();
+        let mut head = test.longhand.store().log().watch_head();
         loop {
             let view = test.context(&session).await;
             views.insert(view.revision, view);

@@ -43,10 +43,10 @@ async fn append(test: &TestApp, session: &str, messages: Vec<NewMessage>) {
 
 /// Waits until the scheduler is idle, and confirms every proposed compaction.
 pub(crate) async fn settled(test: &TestApp, session: &str) {
-    let key = test.longhand.store().find_session(session).await.expect("it is there");
+    let key = test.longhand.store().sessions().find(session).await.expect("it is there");
     let settled = async || {
         let is_settled = test.is_settled().await;
-        if !is_settled && let Some(current) = test.longhand.store().current_compaction(key).await.expect("read") {
+        if !is_settled && let Some(current) = test.longhand.store().compactions().current(key).await.expect("read") {
             // It may have started or ended meanwhile.
             drop(test.app.confirm_compaction(&current.to_string()).await);
         }

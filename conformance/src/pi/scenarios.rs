@@ -42,7 +42,7 @@ pub(crate) const V1_5: Scenarios = Scenarios {
     preset: "pi@1.5",
     evaluates_between: true,
     is_early: false,
-    classes: &[MOMENT, super::UNANSWERED, super::PAIRED, KEPT, GAIN, FITS, LISTS],
+    classes: &[MOMENT, super::UNANSWERED, super::PAIRED, super::OPENING, KEPT, GAIN, FITS, LISTS],
 };
 
 const MOMENT: Class = Class {

@@ -61,7 +61,7 @@ impl Instance {
         };
         let longhand = Longhand::new(store.clone(), scheduler.handle(), &clock, options);
         let scrub = store::ScrubOptions { bytes_per_second: 1 << 30, interval: None };
-        let scrub = tokio::spawn(store.scrub(scrub, clock.clone(), stopping.clone()));
+        let scrub = tokio::spawn(store.upkeep().clone().scrub(scrub, clock.clone(), stopping.clone()));
         let cancel = stopping.clone();
         // The result of the task is not checked: a failure shows as a panic, or as calls that no longer work.
         let scheduler = tokio::spawn(scheduler.run(cancel));
@@ -149,7 +149,7 @@ impl Copy {
         let instance = self.instance()?;
         self.block_on(async {
             let (found, mut items) = tokio::sync::mpsc::channel(10_000);
-            instance.longhand.store().verify(None, found).await.map_err(|error| error.to_string())?;
+            instance.longhand.store().upkeep().verify(None, found).await.map_err(|error| error.to_string())?;
             let mut findings = Vec::new();
             while let Some(finding) = items.recv().await {
                 findings.push(format!("{finding:?}"));
@@ -330,7 +330,7 @@ async fn fill(longhand: &Longhand) -> Result<()> {
 /// Waits until nothing is due and no job is left.
 async fn wait_for_jobs(longhand: &Longhand) -> Result<()> {
     let settled = async {
-        while !longhand.store().is_idle().await? {
+        while !longhand.store().jobs().is_idle().await? {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
         Ok::<_, store::Error>(())

@@ -173,9 +173,9 @@ async fn snapshot(app: &Caller) -> Result<(), Error> {
 }
 
 async fn verify(longhand: &Longhand) -> Result<(), Error> {
-    let key: SessionKey = longhand.store().find_session("s1").await?;
+    let key: SessionKey = longhand.store().sessions().find("s1").await?;
     let (found, mut items) = tokio::sync::mpsc::channel(10_000);
-    longhand.store().verify(Some(key), found).await?;
+    longhand.store().upkeep().verify(Some(key), found).await?;
     while items.recv().await.is_some() {}
     Ok(())
 }

@@ -86,7 +86,8 @@ impl Check<'_> {
             self.found(format!("{when}, {} references lead nowhere", dangling.len()));
         }
         let (found, mut items) = tokio::sync::mpsc::channel(10_000);
-        let checked = soon("the check of the chains", self.running.longhand.store().verify(None, found)).await?;
+        let checked =
+            soon("the check of the chains", self.running.longhand.store().upkeep().verify(None, found)).await?;
         if let Err(error) = checked {
             self.found(format!("{when}, the chains cannot be checked: {error}"));
         }
@@ -156,7 +157,7 @@ impl Check<'_> {
             let session = app_of(self).get_session(name).await.ok()?.session;
             return Some(Answer { ids: vec![session.id.0], revision: None });
         }
-        let session = store.find_session(&request.session).await.ok()?;
+        let session = store.sessions().find(&request.session).await.ok()?;
         match &request.act {
             Act::Draft(message, draft, before, delta) => {
                 let text = self.draft(&request.session, message, draft).await?;
@@ -164,11 +165,11 @@ impl Check<'_> {
                 text.starts_with(&format!("{before}{delta}")).then(|| Answer { ids: vec![id], revision: None })
             }
             Act::Compact(_) => {
-                let receipt = store.kept_answer(session, &requester(request)).await.ok()??;
+                let receipt = store.sessions().kept_answer(session, &requester(request)).await.ok()??;
                 Some(Answer { ids: receipt.ids, revision: None })
             }
             _ => {
-                let receipt = store.kept_answer(session, &requester(request)).await.ok()??;
+                let receipt = store.sessions().kept_answer(session, &requester(request)).await.ok()??;
                 Some(Answer { ids: receipt.ids, revision: Some(receipt.revision) })
             }
         }
@@ -404,12 +405,12 @@ async fn own_events(running: &Running, session: &str) -> Result<Result<Vec<Event
         Ok(info) => info,
         Err(error) => return Ok(Err(error)),
     };
-    let key = running.longhand.store().find_session(session).await?;
+    let key = running.longhand.store().sessions().find(session).await?;
     let mut events = Vec::new();
     let mut first = 1;
     while first <= info.session.revision {
         let range = (first, info.session.revision);
-        let (page, _) = soon("events", running.longhand.store().history_events(key, &[], range, 500)).await??;
+        let (page, _) = soon("events", running.longhand.store().log().of_history(key, &[], range, 500)).await??;
         let Some(last) = page.last() else { break };
         first = last.revision + 1;
         events.extend(page.into_iter().filter(|event| event.session_id == info.session.id));

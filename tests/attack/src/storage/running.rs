@@ -85,7 +85,7 @@ impl Running {
     }
 
     async fn is_settled(&self) -> bool {
-        self.longhand.store().is_idle().await.is_ok_and(|is_idle| is_idle)
+        self.longhand.store().jobs().is_idle().await.is_ok_and(|is_idle| is_idle)
     }
 
     /// Stops as a daemon does. A panic or a hang is an error; a failure of the scheduler or the writer is none.

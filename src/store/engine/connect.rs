@@ -1,0 +1,199 @@
+//! Connections: lock, version, pragmas, migrations. All pragmas of a connection are here, each with its reason.
+
+use super::files::{self, DATABASE, DatabaseState};
+use super::sqlite::{self, Connection, PAGE_BYTES};
+use crate::clock::Clock;
+use crate::limits;
+use crate::store::error::{Error, Result};
+use rusqlite::OpenFlags;
+use std::path::Path;
+use std::time::Duration;
+
+/// The kind of crash that an acknowledged write survives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Durability {
+    /// A crash of the machine.
+    #[default]
+    Full,
+    /// A crash of the daemon.
+    ProcessCrash,
+}
+
+/// Page caches of the writer and of a reader, in negative kibibytes. The system's cache serves the rest, and a
+/// connection never releases its cache memory.
+const WRITER_CACHE: i64 = -32_768;
+const READER_CACHE: i64 = -4_096;
+/// Wait for a lock of another program, such as a backup tool.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+/// Older versions can corrupt a database when two connections write and checkpoint at once.
+const SQLITE_MIN: (u32, u32, u32) = (3, 51, 3);
+
+/// All migrations, oldest first: the day on which each was written, its number on that day, and its statements. They are
+/// compiled in, so that no files are needed at run time. A kept library for them would be as long as what is below.
+const MIGRATIONS: &[(i64, &str)] = &[
+    (20_261_124_000_000, include_str!("../../../migrations/20261124000000_store.sql")),
+    (20_261_125_000_000, include_str!("../../../migrations/20261125000000_over_window.sql")),
+];
+
+/// Opens a connection. With `creates` the database is made if it does not exist.
+fn connect(directory: &Path, durability: Durability, creates: bool) -> Result<Connection> {
+    let mut flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    flags.set(OpenFlags::SQLITE_OPEN_CREATE, creates);
+    let conn = Connection::open_with_flags(directory.join(DATABASE), flags)?;
+    conn.set_prepared_statement_cache_capacity(limits::STATEMENTS_KEPT);
+    conn.busy_timeout(BUSY_TIMEOUT)?;
+    conn.pragma_update(None, "page_size", PAGE_BYTES)?;
+    // Readers continue while the writer commits. The header is written behind the row with the mode.
+    let mode: String = sqlite::scalar("pragma journal_mode = wal").one(&conn)?;
+    if mode != "wal" {
+        return Err(Error::Open(format!("the database cannot have a write-ahead log, but only the mode {mode}")));
+    }
+    // FULL syncs the log at every commit: an acknowledged write survives a power cut.
+    let synchronous = match durability {
+        Durability::Full => "full",
+        Durability::ProcessCrash => "normal",
+    };
+    conn.pragma_update(None, "synchronous", synchronous)?;
+    configure(&conn)?;
+    Ok(conn)
+}
+
+/// Opens a store that is not new, without the settings of its writer and readers. A read-only connection refuses every
+/// change of the store, and may write other files.
+pub(crate) fn connect_existing(directory: &Path, read_only: bool) -> Result<Connection> {
+    let access = if read_only { OpenFlags::SQLITE_OPEN_READ_ONLY } else { OpenFlags::SQLITE_OPEN_READ_WRITE };
+    let conn = Connection::open_with_flags(directory.join(DATABASE), access | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+    conn.busy_timeout(BUSY_TIMEOUT)?;
+    // A repair writes as durably as the daemon.
+    conn.pragma_update(None, "synchronous", "full")?;
+    configure(&conn)?;
+    Ok(conn)
+}
+
+/// The settings of every connection.
+fn configure(conn: &Connection) -> Result<()> {
+    conn.pragma_update(None, "foreign_keys", true)?;
+    // Sorting and temporary tables never touch the disk.
+    conn.pragma_update(None, "temp_store", "memory")?;
+    // The schema cannot make SQLite call functions with side effects.
+    conn.pragma_update(None, "trusted_schema", false)?;
+    // A damaged page is detected when it is read.
+    conn.pragma_update(None, "cell_size_check", true)?;
+    Ok(())
+}
+
+/// Opens the connection of the writer.
+pub(crate) fn connect_writer(directory: &Path, durability: Durability) -> Result<Connection> {
+    let conn = connect(directory, durability, true)?;
+    // The writer does the checkpoints itself, because SQLite would hide their failures.
+    conn.pragma_update(None, "wal_autocheckpoint", 0)?;
+    conn.pragma_update(None, "journal_size_limit", i64::try_from(limits::LOG_BYTES_KEPT).unwrap_or(i64::MAX))?;
+    conn.pragma_update(None, "cache_size", WRITER_CACHE)?;
+    Ok(conn)
+}
+
+/// Opens a connection of the pool of readers.
+pub(crate) fn connect_reader(directory: &Path, durability: Durability) -> Result<Connection> {
+    let conn = connect(directory, durability, false)?;
+    conn.pragma_update(None, "query_only", true)?;
+    conn.pragma_update(None, "cache_size", READER_CACHE)?;
+    Ok(conn)
+}
+
+/// Refuses a library that can corrupt the store.
+pub(crate) fn check_version(conn: &Connection) -> Result<()> {
+    let version: String = sqlite::scalar(VERSION).one(conn)?;
+    let parts: Vec<u32> = version.split('.').filter_map(|part| part.parse().ok()).collect();
+    let (major, minor, patch) = SQLITE_MIN;
+    match parts[..] {
+        [a, b, c, ..] if (a, b, c) >= SQLITE_MIN => Ok(()),
+        _ => Err(Error::Open(format!(
+            "SQLite {version} is older than {major}.{minor}.{patch}, which can corrupt a database"
+        ))),
+    }
+}
+
+/// The migrations that a store has, newest first. Refuses a store with a schema that this program does not know, because
+/// its content could be misread.
+pub(crate) fn applied(conn: &Connection, directory: &Path) -> Result<Vec<i64>> {
+    let applied: Vec<i64> = match sqlite::scalar(TABLES).bind("migration").one(conn)? {
+        0_i64 if sqlite::scalar::<i64>(TABLES).bind("session").one(conn)? > 0 => {
+            return Err(Error::Open(format!(
+                "the store in {} was written by a build before the first release, whose formats are not read",
+                directory.display()
+            )));
+        }
+        0 => Vec::new(),
+        _ => sqlite::scalar(APPLIED).all(conn)?,
+    };
+    let is_known = |applied: &&i64| MIGRATIONS.iter().any(|(version, _)| version == *applied);
+    match applied.iter().find(|version| !is_known(version)) {
+        Some(version) => Err(Error::Open(format!(
+            "the store in {} was written by another version of Longhand: its migration {version} is not known",
+            directory.display()
+        ))),
+        None => Ok(applied),
+    }
+}
+
+/// Applies the migrations that a store does not have.
+fn migrate(conn: &Connection, applied: &[i64], clock: &Clock) -> Result<()> {
+    for (version, statements) in MIGRATIONS.iter().filter(|(version, _)| !applied.contains(version)) {
+        let transaction = conn.unchecked_transaction()?;
+        transaction.execute_batch(statements)?;
+        sqlite::query(RECORD).bind(*version).bind(clock.now().0).execute(&transaction)?;
+        transaction.commit()?;
+    }
+    Ok(())
+}
+
+/// Checks the content of a database, and brings its schema up to date.
+pub(crate) fn prepare(conn: &Connection, directory: &Path, state: DatabaseState, clock: &Clock) -> Result<()> {
+    check_version(conn)?;
+    let applied = applied(conn, directory)?;
+    if state == DatabaseState::Empty {
+        conn.pragma_update(None, "application_id", files::APPLICATION_ID)?;
+    }
+    migrate(conn, &applied, clock).map_err(|error| Error::Open(format!("cannot migrate: {error}")))
+}
+
+/// SQLite's version.
+pub(crate) const VERSION: &str = "select sqlite_version()";
+const TABLES: &str = "select count(*) from sqlite_master where type = 'table' and name = ?1";
+const APPLIED: &str = "select version from migration order by version desc";
+const RECORD: &str = "insert into migration (version, time) values (?1, ?2)";
+
+/// Locks a data directory, with retries. A child process that a daemon has just forked holds the daemon's lock until it
+/// executes its own program, even if that daemon is gone, so the lock is tried again for a moment.
+pub(crate) async fn claim(directory: &Path) -> Result<(std::fs::File, files::DatabaseState)> {
+    for _ in 0..limits::LOCK_ATTEMPTS {
+        if let Some(claimed) = files::claim(directory)? {
+            return Ok(claimed);
+        }
+        tokio::time::sleep(Duration::from_millis(limits::LOCK_RETRY_MS)).await;
+    }
+    files::claim(directory)?.ok_or_else(|| files::taken(directory))
+}
+
+/// `user_version` of a backup that was never opened as a store.
+const BACKUP: i64 = 1;
+const IS_BACKUP: &str = "pragma user_version";
+const MARK: &str = "pragma user_version = 1";
+const CLEAR_MARK: &str = "pragma user_version = 0";
+
+/// Marks a database as a backup, which is not the store that it was copied from.
+pub(crate) fn mark_as_backup(conn: &Connection) -> Result<()> {
+    Ok(conn.execute_batch(MARK)?)
+}
+
+/// Clears the mark of a backup, if there is one, together with what `begin` writes.
+pub(crate) fn clear_backup_mark(conn: &Connection, begin: impl FnOnce(&Connection) -> Result<()>) -> Result<()> {
+    let mark: i64 = sqlite::scalar(IS_BACKUP).one(conn)?;
+    if mark == BACKUP {
+        let transaction = conn.unchecked_transaction()?;
+        begin(&transaction)?;
+        transaction.execute_batch(CLEAR_MARK)?;
+        transaction.commit()?;
+    }
+    Ok(())
+}

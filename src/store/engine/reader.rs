@@ -1,0 +1,31 @@
+//! A reader on one connection.
+
+use super::sqlite::{Connection, Query, Row};
+use crate::store::error::Result;
+
+/// A reader on one connection. It counts the fetched rows, because a read must cost what it returns.
+pub(crate) struct Reader<'a> {
+    pub(crate) conn: &'a Connection,
+    pub(crate) rows: u64,
+}
+
+impl<'a> Reader<'a> {
+    /// Reads on this connection.
+    pub(crate) fn new(conn: &'a Connection) -> Self {
+        Self { conn, rows: 0 }
+    }
+
+    /// All rows of a query, which the caller has bounded.
+    pub(crate) fn all(&mut self, query: Query<'_>) -> Result<Vec<Row>> {
+        let rows = query.all(self.conn)?;
+        self.rows += rows.len() as u64;
+        Ok(rows)
+    }
+
+    /// The first row of a query.
+    pub(crate) fn one(&mut self, query: Query<'_>) -> Result<Option<Row>> {
+        let row = query.optional(self.conn)?;
+        self.rows += u64::from(row.is_some());
+        Ok(row)
+    }
+}

@@ -1,0 +1,130 @@
+//! The pool of connections that read. A read is a synchronous function of a connection: it has all its rows before it
+//! returns, so that none holds a connection while something else is waited for.
+
+use super::figures::{ReadMeter, RunningRead};
+use super::sqlite::Connection;
+use crate::clock::Clock;
+use crate::limits;
+use crate::store::engine::Reader;
+use crate::store::error::{Error, Result};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+use tokio::runtime::{Handle, RuntimeFlavor};
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+/// Opens a connection that only reads.
+type Open = Box<dyn Fn() -> Result<Connection> + Send + Sync>;
+
+/// The pool.
+pub(crate) struct Readers {
+    /// One permit for each connection, of the pool or borrowed.
+    permits: Semaphore,
+    free: Mutex<Vec<Connection>>,
+    open: Open,
+    /// Rows that were read.
+    rows: AtomicU64,
+    meter: ReadMeter,
+}
+
+impl Readers {
+    /// Opens this number of connections now: later there may be no file descriptors left.
+    pub(crate) fn new(count: usize, clock: Clock, open: Open) -> Result<Self> {
+        let free = (0..count).map(|_| open()).collect::<Result<Vec<_>>>()?;
+        let meter = ReadMeter::new(clock);
+        Ok(Self { permits: Semaphore::new(count), free: Mutex::new(free), open, rows: AtomicU64::new(0), meter })
+    }
+
+    /// Reads with a free connection. Each statement sees the commits until then. Other tasks of the runtime go on
+    /// meanwhile, if it has several threads.
+    pub(crate) async fn reading<T>(&self, read: impl FnOnce(&mut Reader<'_>) -> Result<T>) -> Result<T> {
+        let borrowed = self.acquire().await?;
+        match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
+            Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(|| borrowed.read(read)),
+            _ => borrowed.read(read),
+        }
+    }
+
+    /// Reads a few rows that an index leads to, in the task's own thread: to let other tasks go on would take longer.
+    pub(crate) async fn brief<T>(&self, read: impl FnOnce(&mut Reader<'_>) -> Result<T>) -> Result<T> {
+        self.acquire().await?.read(read)
+    }
+
+    /// Reads in one snapshot: later commits are not visible.
+    pub(crate) async fn snapshot<T>(&self, read: impl FnOnce(&mut Reader<'_>) -> Result<T>) -> Result<T> {
+        self.reading(|reader| {
+            let transaction = reader.conn.unchecked_transaction()?;
+            let answer = read(reader);
+            // A failed transaction may have ended by itself.
+            let ended = transaction.rollback();
+            let answer = answer?;
+            ended?;
+            Ok(answer)
+        })
+        .await
+    }
+
+    /// Rows that were read since the pool was opened.
+    pub(crate) fn rows_read(&self) -> u64 {
+        self.rows.load(Ordering::Relaxed)
+    }
+
+    /// Age of the oldest read in progress, in milliseconds; 0 without one.
+    pub(crate) fn oldest_read_ms(&self) -> i64 {
+        self.meter.oldest_ms()
+    }
+
+    /// Borrows a connection, when one is free.
+    async fn acquire(&self) -> Result<Borrowed<'_>> {
+        let wait = Duration::from_millis(limits::READER_WAIT_MS);
+        let permit = tokio::time::timeout(wait, self.permits.acquire()).await.map_err(|_| Error::Busy)?;
+        // The pool is closed when the daemon stops, before its last calls have ended.
+        let permit = permit.map_err(|_| Error::Closed)?;
+        let free = self.free().pop();
+        let conn = match free {
+            Some(conn) => conn,
+            None => (self.open)()?,
+        };
+        Ok(Borrowed { readers: self, conn: Some(conn), _running: self.meter.begin(), _permit: permit })
+    }
+
+    /// Closes the pool and its connections; a borrowed one is closed when it returns.
+    pub(crate) fn close(&self) {
+        self.permits.close();
+        self.free().clear();
+    }
+
+    fn free(&self) -> std::sync::MutexGuard<'_, Vec<Connection>> {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A borrowed connection. It returns to the pool unless it is left in a transaction, in which every later read would see
+/// the same old snapshot.
+struct Borrowed<'p> {
+    readers: &'p Readers,
+    conn: Option<Connection>,
+    _running: RunningRead<'p>,
+    _permit: SemaphorePermit<'p>,
+}
+
+impl Borrowed<'_> {
+    /// Reads on this connection.
+    fn read<T>(&self, read: impl FnOnce(&mut Reader<'_>) -> Result<T>) -> Result<T> {
+        let mut reader = Reader::new(self.conn.as_ref().ok_or(Error::Closed)?);
+        let answer = read(&mut reader);
+        self.readers.rows.fetch_add(reader.rows, Ordering::Relaxed);
+        answer
+    }
+}
+
+impl Drop for Borrowed<'_> {
+    fn drop(&mut self) {
+        if let Some(conn) = self.conn.take()
+            && conn.is_autocommit()
+            && !self.readers.permits.is_closed()
+        {
+            self.readers.free().push(conn);
+        }
+    }
+}

@@ -1,0 +1,360 @@
+//! Statements on a SQLite connection: values in, rows out. Statements are prepared once for each connection.
+
+use crate::store::error::{DiskFailure, Error, Result};
+use crate::store::write_state::WriteState;
+use bytes::Bytes;
+use rusqlite::types::{ToSqlOutput, Value, ValueRef};
+use std::marker::PhantomData;
+use std::rc::Rc;
+
+/// Bytes of a page of the database. Rows with bodies of about a kibibyte stay on one page of the database.
+pub(crate) const PAGE_BYTES: u32 = 4_096;
+
+pub(crate) use rusqlite::Connection;
+
+/// A statement with the values of its parameters `?1`, `?2` and so on, or of its `?`, in order.
+#[must_use]
+pub(crate) struct Query<'q> {
+    sql: &'q str,
+    values: Vec<ToSqlOutput<'q>>,
+}
+
+/// A statement.
+pub(crate) fn query(sql: &str) -> Query<'_> {
+    Query { sql, values: Vec::new() }
+}
+
+impl<'q> Query<'q> {
+    /// Adds the value of the next parameter.
+    pub(crate) fn bind(mut self, value: impl IntoValue<'q>) -> Self {
+        self.values.push(value.into_value());
+        self
+    }
+
+    /// Calls `each` with all rows, until it returns false. A statement that may write is run to its end in any case: its
+    /// constraints are checked and its changes are committed behind its last row, and only then it can fail.
+    fn run(self, conn: &Connection, mut each: impl FnMut(Row) -> bool) -> Result<()> {
+        let mut statement = conn.prepare_cached(self.sql)?;
+        for (index, value) in (1..).zip(&self.values) {
+            statement.raw_bind_parameter(index, value)?;
+        }
+        let columns: Rc<[String]> = statement.column_names().into_iter().map(str::to_owned).collect();
+        let ends_early = statement.readonly();
+        let mut rows = statement.raw_query();
+        while let Some(row) = rows.next()? {
+            let values: rusqlite::Result<_> = (0..columns.len()).map(|index| row.get(index)).collect();
+            if !each(Row { columns: Rc::clone(&columns), values: values? }) {
+                break;
+            }
+        }
+        if !ends_early {
+            while rows.next()?.is_some() {}
+        }
+        Ok(())
+    }
+
+    /// All rows. The statement must bound their number.
+    pub(crate) fn all(self, conn: &Connection) -> Result<Vec<Row>> {
+        let mut all = Vec::new();
+        self.run(conn, |row| {
+            all.push(row);
+            true
+        })?;
+        Ok(all)
+    }
+
+    /// The first row, if there is one.
+    pub(crate) fn optional(self, conn: &Connection) -> Result<Option<Row>> {
+        let mut first = None;
+        self.run(conn, |row| {
+            first = Some(row);
+            false
+        })?;
+        Ok(first)
+    }
+
+    /// The first row of a statement that always has one.
+    pub(crate) fn one(self, conn: &Connection) -> Result<Row> {
+        self.optional(conn)?.ok_or_else(|| Error::Database("a statement that has a row returned none".to_owned()))
+    }
+
+    /// Runs a statement without rows. Returns the number of rows that it changed.
+    pub(crate) fn execute(self, conn: &Connection) -> Result<usize> {
+        let mut statement = conn.prepare_cached(self.sql)?;
+        for (index, value) in (1..).zip(&self.values) {
+            statement.raw_bind_parameter(index, value)?;
+        }
+        Ok(statement.raw_execute()?)
+    }
+}
+
+/// A statement whose rows have one column of interest, the first.
+#[must_use]
+pub(crate) struct Scalar<'q, T> {
+    query: Query<'q>,
+    value: PhantomData<T>,
+}
+
+/// A statement of which only the first column is read.
+pub(crate) fn scalar<T>(sql: &str) -> Scalar<'_, T> {
+    Scalar { query: query(sql), value: PhantomData }
+}
+
+impl<'q, T: for<'r> FromValue<'r>> Scalar<'q, T> {
+    /// Adds the value of the next parameter.
+    pub(crate) fn bind(self, value: impl IntoValue<'q>) -> Self {
+        Self { query: self.query.bind(value), ..self }
+    }
+
+    /// The values of all rows. The statement must bound their number.
+    pub(crate) fn all(self, conn: &Connection) -> Result<Vec<T>> {
+        self.query.all(conn)?.iter().map(|row| row.get(0)).collect()
+    }
+
+    /// The value of the first row, if there is one.
+    pub(crate) fn optional(self, conn: &Connection) -> Result<Option<T>> {
+        self.query.optional(conn)?.map(|row| row.get(0)).transpose()
+    }
+
+    /// The value of the first row of a statement that always has one.
+    pub(crate) fn one(self, conn: &Connection) -> Result<T> {
+        self.query.one(conn)?.get(0)
+    }
+}
+
+/// A row with its values, which outlives its statement.
+pub(crate) struct Row {
+    columns: Rc<[String]>,
+    values: Vec<Value>,
+}
+
+impl Row {
+    /// The value of a column, by its number from 0 or its name. A value of another type is corrupt.
+    pub(crate) fn get<'r, T: FromValue<'r>>(&'r self, column: impl Column) -> Result<T> {
+        let index = column.index(&self.columns);
+        let value = index.and_then(|index| self.values.get(index));
+        value.and_then(T::from_value).ok_or_else(|| {
+            let name = index.and_then(|index| self.columns.get(index)).map_or("no such column", String::as_str);
+            Error::corrupt("database", format_args!("column {name} has a value of another type"))
+        })
+    }
+}
+
+/// A column of a row: its number from 0, or its name.
+pub(crate) trait Column {
+    /// The number from 0.
+    fn index(&self, columns: &[String]) -> Option<usize>;
+}
+
+impl Column for usize {
+    fn index(&self, _columns: &[String]) -> Option<usize> {
+        Some(*self)
+    }
+}
+
+impl Column for &str {
+    fn index(&self, columns: &[String]) -> Option<usize> {
+        columns.iter().position(|column| column == self)
+    }
+}
+
+/// A type that values of columns are read as.
+pub(crate) trait FromValue<'r>: Sized {
+    /// The value; none if it has another type or is out of range.
+    fn from_value(value: &'r Value) -> Option<Self>;
+}
+
+/// A type that is bound to parameters.
+pub(crate) trait IntoValue<'v> {
+    /// The value for SQLite.
+    fn into_value(self) -> ToSqlOutput<'v>;
+}
+
+macro_rules! integers {
+    ($($type:ty),*) => {$(
+        impl FromValue<'_> for $type {
+            fn from_value(value: &Value) -> Option<Self> {
+                if let Value::Integer(value) = value { Self::try_from(*value).ok() } else { None }
+            }
+        }
+
+        impl IntoValue<'_> for $type {
+            fn into_value(self) -> ToSqlOutput<'static> {
+                ToSqlOutput::Owned(Value::Integer(i64::from(self)))
+            }
+        }
+    )*};
+}
+
+integers!(i64, i32, u32, u16);
+
+impl FromValue<'_> for bool {
+    fn from_value(value: &Value) -> Option<Self> {
+        if let Value::Integer(value) = value { Some(*value != 0) } else { None }
+    }
+}
+
+impl IntoValue<'_> for bool {
+    fn into_value(self) -> ToSqlOutput<'static> {
+        i64::from(self).into_value()
+    }
+}
+
+impl<'r> FromValue<'r> for &'r str {
+    fn from_value(value: &'r Value) -> Option<Self> {
+        if let Value::Text(text) = value { Some(text) } else { None }
+    }
+}
+
+impl FromValue<'_> for String {
+    fn from_value(value: &Value) -> Option<Self> {
+        <&str>::from_value(value).map(str::to_owned)
+    }
+}
+
+impl<'r> FromValue<'r> for &'r [u8] {
+    fn from_value(value: &'r Value) -> Option<Self> {
+        if let Value::Blob(bytes) = value { Some(bytes) } else { None }
+    }
+}
+
+impl FromValue<'_> for Vec<u8> {
+    fn from_value(value: &Value) -> Option<Self> {
+        <&[u8]>::from_value(value).map(<[u8]>::to_vec)
+    }
+}
+
+impl<'r, T: FromValue<'r>> FromValue<'r> for Option<T> {
+    fn from_value(value: &'r Value) -> Option<Self> {
+        match value {
+            Value::Null => Some(None),
+            value => T::from_value(value).map(Some),
+        }
+    }
+}
+
+impl<'v> IntoValue<'v> for &'v str {
+    fn into_value(self) -> ToSqlOutput<'v> {
+        ToSqlOutput::Borrowed(ValueRef::Text(self.as_bytes()))
+    }
+}
+
+impl<'v> IntoValue<'v> for &'v String {
+    fn into_value(self) -> ToSqlOutput<'v> {
+        self.as_str().into_value()
+    }
+}
+
+impl IntoValue<'_> for String {
+    fn into_value(self) -> ToSqlOutput<'static> {
+        ToSqlOutput::Owned(Value::Text(self))
+    }
+}
+
+impl<'v> IntoValue<'v> for &'v [u8] {
+    fn into_value(self) -> ToSqlOutput<'v> {
+        ToSqlOutput::Borrowed(ValueRef::Blob(self))
+    }
+}
+
+impl<'v> IntoValue<'v> for &'v Vec<u8> {
+    fn into_value(self) -> ToSqlOutput<'v> {
+        self.as_slice().into_value()
+    }
+}
+
+impl<'v> IntoValue<'v> for &'v Bytes {
+    fn into_value(self) -> ToSqlOutput<'v> {
+        (**self).into_value()
+    }
+}
+
+impl<'v, const N: usize> IntoValue<'v> for &'v [u8; N] {
+    fn into_value(self) -> ToSqlOutput<'v> {
+        self.as_slice().into_value()
+    }
+}
+
+impl IntoValue<'_> for Vec<u8> {
+    fn into_value(self) -> ToSqlOutput<'static> {
+        ToSqlOutput::Owned(Value::Blob(self))
+    }
+}
+
+impl<'v, T: IntoValue<'v>> IntoValue<'v> for Option<T> {
+    fn into_value(self) -> ToSqlOutput<'v> {
+        self.map_or(ToSqlOutput::Owned(Value::Null), T::into_value)
+    }
+}
+
+impl From<rusqlite::Error> for Error {
+    fn from(error: rusqlite::Error) -> Self {
+        let code = match &error {
+            rusqlite::Error::SqliteFailure(error, _) => error.extended_code,
+            // A text that is not UTF-8.
+            rusqlite::Error::FromSqlConversionFailure(..) | rusqlite::Error::Utf8Error(..) => {
+                return Self::corrupt("database", error);
+            }
+            _ => return Self::Database(error.to_string()),
+        };
+        match (code, code & 0xff) {
+            (codes::READ_ONLY_MOVED, _) => Self::Stopped(WriteState::FilesReplaced),
+            // Data that cannot be read is lost for the reader, and nothing was written.
+            (codes::IO_READ | codes::IO_SHORT_READ | codes::IO_DATA | codes::IO_CORRUPT_FILE_SYSTEM, _)
+            | (_, codes::CORRUPT | codes::NOT_A_DATABASE) => Self::corrupt("database", error),
+            (_, codes::BUSY | codes::LOCKED) => Self::Busy,
+            (_, codes::READ_ONLY) => Self::ReadOnly,
+            (_, codes::IO) => {
+                let may_be_of_sync = code != codes::IO_WRITE;
+                Self::Disk(DiskFailure { message: error.to_string(), may_be_of_sync })
+            }
+            (_, codes::FULL) => Self::Full,
+            _ => Self::Database(error.to_string()),
+        }
+    }
+}
+
+/// SQLite's result codes: the primary code in the low byte, the extended one above.
+mod codes {
+    pub(super) const BUSY: i32 = 5;
+    pub(super) const LOCKED: i32 = 6;
+    pub(super) const READ_ONLY: i32 = 8;
+    pub(super) const IO: i32 = 10;
+    pub(super) const CORRUPT: i32 = 11;
+    pub(super) const FULL: i32 = 13;
+    pub(super) const NOT_A_DATABASE: i32 = 26;
+    pub(super) const READ_ONLY_MOVED: i32 = 8 | 4 << 8;
+    pub(super) const IO_READ: i32 = 10 | 1 << 8;
+    pub(super) const IO_SHORT_READ: i32 = 10 | 2 << 8;
+    pub(super) const IO_WRITE: i32 = 10 | 3 << 8;
+    pub(super) const IO_DATA: i32 = 10 | 32 << 8;
+    pub(super) const IO_CORRUPT_FILE_SYSTEM: i32 = 10 | 33 << 8;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_statement_that_fails_behind_its_row_fails() {
+        let conn = Connection::open_in_memory().expect("a database");
+        let schema = "pragma foreign_keys = on; create table a (id integer primary key); \
+             create table b (id integer primary key, a integer references a (id))";
+        conn.execute_batch(schema).expect("tables");
+        conn.execute_batch("begin").expect("a transaction");
+        let row = query("insert into b (a) values (7) returning id").optional(&conn);
+        assert!(matches!(row, Err(Error::Database(_))), "the row that it refers to is not there");
+    }
+
+    #[test]
+    fn values_of_another_type_are_corrupt() {
+        let conn = Connection::open_in_memory().expect("a database");
+        let row = query("select 1 as a, 'text' as b, null as c, x'ff' as d").one(&conn).expect("a row");
+        assert_eq!(row.get::<i64>("a").expect("a number"), 1);
+        assert_eq!(row.get::<Option<&str>>(1).expect("a text"), Some("text"));
+        assert_eq!(row.get::<Option<i64>>("c").expect("nothing"), None);
+        for wrong in [row.get::<i64>("b").map(drop), row.get::<&str>(3).map(drop), row.get::<i64>("c").map(drop)] {
+            assert!(matches!(wrong, Err(Error::Corrupt { .. })), "{wrong:?}");
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! Messages and the marks that clients put on them: appends, drafts, reads, rewrites.
+
+use super::error::Result;
+use super::ledger::append::{self, AppendInput, Seal};
+use super::ledger::drafts::{self, DraftReceipt, DraftWordsToAdd};
+use super::ledger::head::{Receipt, SessionKey};
+use super::ledger::messages::{self, PageOf};
+use super::ledger::position::{self, MessagePosition};
+use super::ledger::rewrites::{self, BranchSummary};
+use super::ledger::tx::{self, Requester};
+use super::ledger::{ancestry, expand};
+use super::shared::Shared;
+use super::writer::Mutation;
+use crate::model::Revision;
+use crate::model::event::Event;
+use crate::model::ids::{MessageId, PartId};
+use crate::model::message::Message;
+use crate::model::part::NewPart;
+use std::sync::Arc;
+
+/// Messages and the marks that clients put on them: appends, drafts, reads, rewrites.
+#[derive(Clone)]
+pub struct History(pub(super) Arc<Shared>);
+
+impl History {
+    /// Appends all messages or none.
+    pub async fn append(
+        &self,
+        session: SessionKey,
+        caller: Requester,
+        expected_revision: Option<Revision>,
+        messages: Vec<AppendInput>,
+    ) -> Result<Receipt> {
+        let messages = messages.into_iter().map(|message| append::encode(message, &caller.actor)).collect();
+        let append = append::Append { session, caller, expected_revision, messages };
+        self.0.write(Mutation::content("append", append.bytes()), move |tx| append.clone().apply(tx)).await
+    }
+
+    /// Adds closed parts to an open message, or closes drafts of it.
+    pub async fn append_parts(
+        &self,
+        session: SessionKey,
+        caller: Requester,
+        message: MessageId,
+        parts: Vec<OpenPart>,
+    ) -> Result<Receipt> {
+        let parts = parts
+            .into_iter()
+            .map(|part| match part {
+                OpenPart::Whole(part) => append::encode_new_part(&part),
+                OpenPart::Draft(id, metadata_json) => append::AppendPart::Draft(id, metadata_json),
+            })
+            .collect();
+        let append = append::AppendParts { session, caller, message, parts };
+        let bytes = append.bytes();
+        // Without parts it only keeps the message open.
+        let mutation = match bytes {
+            0 => Mutation::derived("append_parts", 0),
+            bytes => Mutation::content("append_parts", bytes),
+        };
+        self.0.write(mutation, move |tx| append.clone().apply(tx)).await
+    }
+
+    /// Adds text to a draft, once. Without a part id it begins a draft, once for each client id.
+    pub async fn append_draft(
+        &self,
+        session: SessionKey,
+        message: MessageId,
+        words: DraftWordsToAdd,
+    ) -> Result<DraftReceipt> {
+        let append = drafts::AppendDraft { session, message, words };
+        self.0.write(Mutation::content("append_draft", 0), move |tx| append.clone().apply(tx)).await
+    }
+
+    /// Seals an open message.
+    pub async fn finish(
+        &self,
+        session: SessionKey,
+        caller: Requester,
+        message: MessageId,
+        seal: Seal,
+    ) -> Result<Receipt> {
+        let finish = append::FinishMessage { session, caller, message, seal, has_expired: false };
+        self.0.write(Mutation::content("finish", 0), move |tx| finish.clone().apply(tx)).await
+    }
+
+    /// A message by its id or its client's id, as it was written.
+    pub async fn get(&self, session: SessionKey, id: &str) -> Result<Message> {
+        self.0
+            .reading(|reader| {
+                let ancestry = ancestry::by_key(reader, session.0)?;
+                messages::get(reader, &ancestry, id)
+            })
+            .await
+    }
+
+    /// The message that an event concerns, in its newest state.
+    pub async fn of_event(&self, event: &Event) -> Result<Option<Message>> {
+        let Some(id) = event.body.message() else { return Ok(None) };
+        self.0
+            .reading(|reader| {
+                let ancestry = ancestry::find(reader, &event.session_id.to_string())?;
+                messages::get(reader, &ancestry, &id.to_string()).map(Some)
+            })
+            .await
+    }
+
+    /// The id of the message with this id or client's id.
+    pub async fn id(&self, session: SessionKey, id: &str) -> Result<MessageId> {
+        self.0
+            .reading(|reader| {
+                let ancestry = ancestry::by_key(reader, session.0)?;
+                messages::id_of(reader, &ancestry, id)
+            })
+            .await
+    }
+
+    /// The drafts of an open message.
+    pub async fn drafts(&self, message: MessageId) -> Result<Vec<DraftWords>> {
+        self.0.reading(|reader| messages::drafts(reader, message)).await
+    }
+
+    /// A page of history, the beginning of the next one, and the revision that was read. For a page of the newest
+    /// revision, `at` is `i64::MAX`.
+    pub async fn page(&self, session: SessionKey, page: PageOf) -> Result<(Vec<Message>, Option<Revision>, Revision)> {
+        self.0
+            .reading(|reader| {
+                let ancestry = ancestry::by_key(reader, session.0)?;
+                let at = if page.at == i64::MAX { ancestry.revision } else { page.at };
+                ancestry.check(at)?;
+                let (messages, next) =
+                    messages::page(reader, &ancestry, &PageOf { at, from: page.from.min(at + 1), ..page })?;
+                Ok((messages, next, at))
+            })
+            .await
+    }
+
+    /// The revision of the newest record among a session's own rows.
+    pub async fn newest_record(&self, session: SessionKey) -> Result<Option<Revision>> {
+        self.0.reading(|reader| messages::newest_record(reader, session.0)).await
+    }
+
+    /// Messages of a history as of a revision, in the given order. Messages that exceed `bytes` are left out, except
+    /// for the first.
+    pub async fn at_revisions(
+        &self,
+        session: SessionKey,
+        at: Revision,
+        revisions: &[Revision],
+        bytes: usize,
+    ) -> Result<Vec<Message>> {
+        self.0
+            .reading(|reader| {
+                let ancestry = ancestry::by_key(reader, session.0)?;
+                messages::at_revisions(reader, &ancestry, revisions, at, bytes)
+            })
+            .await
+    }
+
+    /// The position in the current conversation of a message by an id; an error if a rewind removed it.
+    pub async fn position(&self, session: SessionKey, id: &str) -> Result<MessagePosition> {
+        self.0
+            .reading(|reader| {
+                let ancestry = ancestry::by_key(reader, session.0)?;
+                position::of_message(reader, &ancestry, id)
+            })
+            .await
+    }
+
+    /// The message of a history that contains a part, with that part alone; none if no message of it has the part.
+    pub async fn part(&self, session: SessionKey, id: PartId) -> Result<Option<Message>> {
+        self.0
+            .reading(|reader| {
+                let ancestry = ancestry::by_key(reader, session.0)?;
+                expand::part(reader, &ancestry, id)
+            })
+            .await
+    }
+
+    /// The message that an edit or a replay replaces; none for any other message.
+    pub async fn replaced(&self, session: SessionKey, derived: Revision) -> Result<Option<Message>> {
+        self.0
+            .reading(|reader| {
+                let ancestry = ancestry::by_key(reader, session.0)?;
+                expand::replaced(reader, &ancestry, derived)
+            })
+            .await
+    }
+
+    async fn rewrite(
+        &self,
+        session: SessionKey,
+        caller: Requester,
+        expected_revision: Option<Revision>,
+        change: rewrites::Change,
+    ) -> Result<Receipt> {
+        let rewrite = rewrites::Rewrite { session, caller, expected_revision, change };
+        self.0.write(Mutation::change("rewrite"), move |tx| rewrite.clone().apply(tx)).await
+    }
+
+    /// Omits everything after a message, or all messages. The receipt's id is that of the summary, if there is one.
+    pub async fn rewind(
+        &self,
+        session: SessionKey,
+        caller: Requester,
+        expected_revision: Option<Revision>,
+        message: Option<String>,
+        summary: Option<BranchSummary>,
+    ) -> Result<Receipt> {
+        self.rewrite(session, caller, expected_revision, rewrites::Change::Rewind { message, summary }).await
+    }
+
+    /// Replaces a message by another. The receipt's id is the new message's.
+    pub async fn edit(
+        &self,
+        session: SessionKey,
+        caller: Requester,
+        expected_revision: Option<Revision>,
+        message: String,
+        parts: &[NewPart],
+    ) -> Result<Receipt> {
+        let parts = parts.iter().map(|part| (part.clone(), tx::PartInput::from_client(part))).collect();
+        self.rewrite(session, caller, expected_revision, rewrites::Change::Edit { message, parts }).await
+    }
+
+    /// Pins or unpins a message. A pinned message is verbatim in every view.
+    pub async fn pin(&self, session: SessionKey, caller: Requester, message: String, unpin: bool) -> Result<Receipt> {
+        let change = if unpin { rewrites::Change::Unpin { message } } else { rewrites::Change::Pin { message } };
+        self.rewrite(session, caller, None, change).await
+    }
+
+    /// Undoes the newest active change of the view. The event of the receipt's revision names it.
+    pub async fn undo(
+        &self,
+        session: SessionKey,
+        caller: Requester,
+        expected_revision: Option<Revision>,
+    ) -> Result<Receipt> {
+        self.rewrite(session, caller, expected_revision, rewrites::Change::Undo).await
+    }
+
+    /// Redoes the change that was undone last. The event of the receipt's revision names it.
+    pub async fn redo(
+        &self,
+        session: SessionKey,
+        caller: Requester,
+        expected_revision: Option<Revision>,
+    ) -> Result<Receipt> {
+        self.rewrite(session, caller, expected_revision, rewrites::Change::Redo).await
+    }
+}
+
+/// A part that joins an open message.
+#[derive(Debug, Clone, PartialEq)]
+pub enum OpenPart {
+    /// A part with its body.
+    Whole(NewPart),
+    /// A draft that closes with its text so far, with optional metadata.
+    Draft(PartId, Option<String>),
+}
+
+/// A draft of an open message: its id, true for reasoning, its text so far.
+pub type DraftWords = (PartId, bool, String);

@@ -1,0 +1,8 @@
+//! Integrity: the store checked against itself, checked copies of it, and what is rescued of a damaged one.
+
+pub(crate) mod copies;
+pub(crate) mod doctor;
+pub(crate) mod export;
+pub(crate) mod reread;
+pub(crate) mod scrub_state;
+pub(crate) mod verify;

@@ -1,0 +1,631 @@
+//! Appends of messages and parts, and seals; `drafts` has the text of open parts. Writers interleave: only
+//! `expected_revision`, if a client sends it, is a precondition.
+
+use super::chain::{self, Digest};
+use super::codec;
+use super::counts::Counted;
+use super::head::{Head, Receipt, SessionKey};
+use super::pairing::{self, NamedCalls, TargetMessage, names_calls};
+use super::receipts::{admitted, answered};
+use super::tx::{MessageInput, PartInput, Requester, Tx, salt};
+use super::{events, messages, open_messages};
+use crate::limits;
+use crate::model::Revision;
+use crate::model::event::EventBody;
+use crate::model::ids::{MessageId, PartId, SessionId};
+use crate::model::message::{Finish, FinishReason, GivenView, Message, MessageKind, NewMessage, Role};
+use crate::model::part::{Answers, NewPart, Part, PartBody, are_notes};
+use crate::model::time::Timestamp;
+use crate::model::view::SourceMessage;
+use crate::store::engine::{self, Row};
+use crate::store::error::{Error, Kind, Result};
+use std::sync::Arc;
+use uuid::Uuid;
+
+/// A message that a client appends.
+pub struct AppendInput {
+    /// The message.
+    pub message: NewMessage<Option<GivenView>>,
+    /// The token counts to store; none unless it is sealed and the policy counts with a tokenizer.
+    pub token_counts: Option<Counted>,
+    /// True if it reports that a provider refused the view as too large.
+    pub reports_overflow: bool,
+}
+
+/// The end of a message.
+#[derive(Clone)]
+pub struct Seal {
+    /// The end as the client reported it.
+    pub finish: Finish,
+    /// True if it reports that a provider refused the view as too large.
+    pub reports_overflow: bool,
+}
+
+/// Appends messages.
+#[derive(Clone)]
+pub(crate) struct Append {
+    pub(crate) session: SessionKey,
+    pub(crate) caller: Requester,
+    pub(crate) expected_revision: Option<Revision>,
+    pub(crate) messages: Vec<EncodedMessage>,
+}
+
+/// One encoded message of an append.
+#[derive(Clone)]
+pub(crate) struct EncodedMessage {
+    /// The message as the client sent it, for comparison with an existing one.
+    pub(crate) original: NewMessage<Option<GivenView>>,
+    pub(crate) input: MessageInput,
+    /// True if it reports that a provider refused the view as too large.
+    pub(crate) reports_overflow: bool,
+}
+
+/// Adds closed parts to an open message.
+#[derive(Clone)]
+pub(crate) struct AppendParts {
+    pub(crate) session: SessionKey,
+    pub(crate) caller: Requester,
+    pub(crate) message: MessageId,
+    pub(crate) parts: Vec<AppendPart>,
+}
+
+/// One part of an append.
+#[derive(Clone)]
+pub(crate) enum AppendPart {
+    /// A part with its body.
+    Whole(Box<WholePart>),
+    /// A draft that closes with its text so far, with optional metadata.
+    Draft(PartId, Option<String>),
+}
+
+/// A part as the client sent it, for comparison with an existing one, and encoded.
+#[derive(Clone)]
+pub(crate) struct WholePart {
+    original: NewPart,
+    input: PartInput,
+}
+
+/// Seals an open message.
+#[derive(Clone)]
+pub(crate) struct FinishMessage {
+    pub(crate) session: SessionKey,
+    pub(crate) caller: Requester,
+    pub(crate) message: MessageId,
+    pub(crate) seal: Seal,
+    /// True if the daemon seals the message because its writer stopped writing.
+    pub(crate) has_expired: bool,
+}
+
+const SELECT_CLIENTS: &str = "select m.client_id, m.public_id from json_each(?2) wanted \
+     join message m on m.session_id = ?1 and m.client_id = wanted.value";
+const SELECT_INHERITED: &str = "select m.client_id, m.public_id from segment s cross join json_each(?2) wanted \
+     join message m on m.session_id = s.owner_id and m.client_id = wanted.value \
+     where s.session_id = ?1 and s.has_messages = 1 and m.revision between s.first_revision and s.last_revision \
+     and m.sealed_revision <= s.last_revision";
+const SELECT_DRAFTS: &str = "select number, kind, body, client_id from draft where message_id = ?1 order by number";
+const DELETE_DRAFTS: &str = "delete from draft where message_id = ?1";
+const DELETE_DRAFT: &str = "delete from draft where message_id = ?1 and number = ?2";
+const UPDATE_SEALED: &str =
+    "update message set sealed_revision = ?2, seal = ?3 where id = ?1 and sealed_revision is null";
+
+/// The statements of this file, for the test that prepares them all.
+#[cfg(test)]
+pub(crate) const STATEMENTS: &[&str] =
+    &[SELECT_CLIENTS, SELECT_INHERITED, SELECT_DRAFTS, DELETE_DRAFTS, DELETE_DRAFT, UPDATE_SEALED];
+
+/// The receipt with the session's current state, for new and repeated requests alike.
+fn with_current_state(tx: &mut Tx<'_>, key: i64, receipt: Receipt) -> Result<Receipt> {
+    let head = tx.loaded(key)?;
+    let (newest, pending, appended_bytes) = (head.revision, head.pending(), head.appended_bytes);
+    Ok(Receipt { newest, pending, appended_bytes, ..receipt })
+}
+
+/// For each message, the existing message of the session's history with the same client id.
+fn existing_messages(tx: &mut Tx<'_>, key: i64, messages: &[EncodedMessage]) -> Result<Vec<Option<Uuid>>> {
+    let wanted: Vec<&str> = messages.iter().filter_map(|message| message.original.client_id.as_deref()).collect();
+    let mut existing = vec![None; messages.len()];
+    if wanted.is_empty() {
+        return Ok(existing);
+    }
+    let list = serde_json::to_string(&wanted).unwrap_or_default();
+    let mut known = std::collections::HashMap::new();
+    // A fork's history begins with its inherited messages.
+    let inherited = tx.loaded(key)?.fork_revision.map(|_| SELECT_INHERITED);
+    for statement in inherited.into_iter().chain([SELECT_CLIENTS]) {
+        for row in engine::query(statement).bind(key).bind(&list).all(tx.conn)? {
+            known.insert(row.get::<String>(0)?, codec::uuid(row.get(1)?)?);
+        }
+    }
+    for (slot, message) in existing.iter_mut().zip(messages) {
+        if let Some(client_id) = &message.original.client_id {
+            *slot = known.get(client_id).copied().or_else(|| tx.fresh_client(key, client_id));
+        }
+    }
+    Ok(existing)
+}
+
+/// True if a stored message equals the one that the client sends again.
+fn equals_stored(tx: &mut Tx<'_>, key: i64, id: Uuid, sent: &NewMessage<Option<GivenView>>) -> Result<bool> {
+    tx.flush()?;
+    let stored = messages::by_public_id(tx.conn, key, MessageId(id))?;
+    let same_header = stored.role == sent.role && stored.kind == sent.kind && stored.model == sent.model;
+    let same_parts = stored.parts.len() >= sent.parts.len()
+        && stored.parts.iter().zip(&sent.parts).all(|(stored, sent)| {
+            stored.body.is_as_sent(&sent.body)
+                && stored.client_id == sent.client_id
+                && stored.metadata_json == sent.metadata_json
+        });
+    // A message that was left open may have grown since.
+    let same_finish = match &sent.finish {
+        Some(finish) => *finish == stored.finish && stored.parts.len() == sent.parts.len(),
+        None => true,
+    };
+    Ok(same_header && same_parts && same_finish && stored.metadata_json == sent.metadata_json)
+}
+
+/// Resolves the messages that tool results name as those of their calls, within this request or in the history, to ids.
+fn resolve_calls(tx: &mut Tx<'_>, key: i64, existing: &[Option<Uuid>], messages: &mut [EncodedMessage]) -> Result<()> {
+    if !names_calls(messages.iter().flat_map(|message| &message.original.parts)) {
+        return Ok(());
+    }
+    let mut calls = NamedCalls::default();
+    for (existing, message) in existing.iter().zip(&*messages) {
+        if let Some(client_id) = &message.original.client_id {
+            let id = existing.map_or(message.input.id, MessageId);
+            calls.add(client_id.clone(), id, &message.original.parts);
+        }
+    }
+    for message in messages {
+        for (part, input) in message.original.parts.iter_mut().zip(&mut message.input.parts) {
+            calls.resolve(tx, key, part, input)?;
+        }
+    }
+    Ok(())
+}
+
+impl Append {
+    /// The bytes of content that wait with it.
+    pub(crate) fn bytes(&self) -> usize {
+        self.messages.iter().flat_map(|message| &message.input.parts).map(PartInput::bytes).sum()
+    }
+
+    /// Validates first, then writes. An error of the database in between rolls the transaction back.
+    pub(crate) fn apply(mut self, tx: &mut Tx<'_>) -> Result<Receipt> {
+        let key = self.session.0;
+        if let Some(receipt) = admitted(tx, key, &self.caller, self.expected_revision)? {
+            return with_current_state(tx, key, receipt);
+        }
+        for finish in self.messages.iter().filter_map(|message| message.input.finish.as_ref()) {
+            tx.loaded(key)?.check_view(finish.view.as_ref())?;
+        }
+        let existing = existing_messages(tx, key, &self.messages)?;
+        resolve_calls(tx, key, &existing, &mut self.messages)?;
+        for (existing, message) in existing.iter().zip(&self.messages) {
+            if let Some(id) = existing
+                && !equals_stored(tx, key, *id, &message.original)?
+            {
+                let client_id = message.original.client_id.clone().unwrap_or_default();
+                return Err(Error::ClientIdReused { client_id });
+            }
+        }
+        let mut receipt = Receipt::default();
+        for (existing, mut message) in existing.into_iter().zip(self.messages) {
+            if let Some(id) = existing {
+                receipt.existed_count += 1;
+                receipt.ids.push(id);
+                continue;
+            }
+            pair_calls(tx, key, &self.caller, &mut message)?;
+            receipt.ids.push(append_one(tx, key, &self.caller, message)?);
+        }
+        let receipt = with_current_state(tx, key, receipt)?;
+        tx.end_mutation(key, &self.caller, receipt)
+    }
+}
+
+/// Records the message's tool calls, and pairs its tool results with the calls that wait for them.
+fn pair_calls(tx: &mut Tx<'_>, key: i64, caller: &Requester, message: &mut EncodedMessage) -> Result<()> {
+    let EncodedMessage { original, input, .. } = message;
+    let (id, revision) = (input.id, tx.next_revision(key)?);
+    let holder = TargetMessage { message: id, revision, writer: &caller.actor };
+    for (position, (part, input)) in (0..).zip(original.parts.iter().zip(&mut input.parts)) {
+        pairing::pair(tx, key, &holder, position, &part.body, input)?;
+    }
+    Ok(())
+}
+
+/// The message as it will be read from its rows once they are written.
+fn as_read_back(
+    original: &NewMessage<Option<GivenView>>,
+    input: &MessageInput,
+    session_id: SessionId,
+    revision: Revision,
+    now: Timestamp,
+) -> Message {
+    let message = input.id;
+    let part = |(number, (original, input)): (u16, (&NewPart, &PartInput))| {
+        let mut body = original.body.clone();
+        if matches!(*body, PartBody::ToolResult(_))
+            && let PartBody::ToolResult(result) = Arc::make_mut(&mut body)
+        {
+            let call_message = input.call_message.map(|id| MessageId(id).to_string());
+            result.answers = call_message.map_or(Answers::Nothing, Answers::In);
+        }
+        let (client_id, metadata_json) = (original.client_id.clone(), original.metadata_json.clone());
+        Part { id: PartId::of(message, number), client_id, revision, body, metadata_json }
+    };
+    Message {
+        id: input.id,
+        session_id,
+        client_id: original.client_id.clone(),
+        revision,
+        role: original.role,
+        kind: original.kind,
+        parts: (1..).zip(original.parts.iter().zip(&input.parts)).map(part).collect(),
+        sealed_revision: original.finish.is_some().then_some(revision),
+        finish: original.finish.clone().unwrap_or_default(),
+        model: original.model.clone(),
+        provider: original.provider.clone(),
+        create_time: now,
+        origin_time: original.origin_time,
+        actor: input.head.actor.clone(),
+        metadata_json: original.metadata_json.clone(),
+        replaces: None,
+    }
+}
+
+fn append_one(tx: &mut Tx<'_>, key: i64, caller: &Requester, message: EncodedMessage) -> Result<Uuid> {
+    let EncodedMessage { original, input, reports_overflow } = message;
+    let finish = input.finish.clone();
+    // Readers take only sealed messages of the conversation from memory.
+    let is_cacheable = original.kind == MessageKind::Normal && finish.is_some();
+    if original.kind == MessageKind::Normal {
+        let bytes = original.parts.iter().map(|part| part.body.growth_bytes()).fold(0, i64::saturating_add);
+        tx.loaded(key)?.on_growth(bytes);
+    }
+    let (session, revision) = (tx.loaded(key)?.id, tx.next_revision(key)?);
+    let recent = is_cacheable.then(|| as_read_back(&original, &input, session, revision, tx.now));
+    let (id, _) = tx.message(key, caller, input)?;
+    if let Some(message) = recent {
+        tx.cache_recent(
+            key,
+            SourceMessage { message: message.into(), placement: None, pruned: Vec::new(), counts: None },
+        );
+    }
+    if original.kind == MessageKind::Normal {
+        if original.role == Role::User && !are_notes(original.parts.iter().map(|part| &*part.body)) {
+            tx.loaded(key)?.on_user_message();
+        }
+        if let Some(finish) = finish {
+            record_usage(tx, key, caller, MessageId(id), &finish)?;
+            if original.role == Role::Assistant || finish.usage.is_some() {
+                tx.loaded(key)?.on_reply(finish.usage.is_some());
+            }
+        }
+        if reports_overflow {
+            tx.loaded(key)?.mark_due();
+        }
+    }
+    Ok(id)
+}
+
+/// Records the usage of a reply, with the window of its view.
+fn record_usage(tx: &mut Tx<'_>, key: i64, caller: &Requester, message: MessageId, finish: &Finish) -> Result<()> {
+    let Some(usage) = finish.usage else { return Ok(()) };
+    let window = finish.view.as_ref().map_or(&tx.loaded(key)?.window, |view| &view.window).clone();
+    tx.event(key, caller, &EventBody::UsageRecorded { message, usage, window }, &Digest::default())?;
+    Ok(())
+}
+
+/// The row of an open message of a session, or an error with the reason why it is not open.
+pub(crate) fn open_message(tx: &mut Tx<'_>, key: i64, id: MessageId) -> Result<i64> {
+    let head = tx.head(key)?;
+    head.writable()?;
+    if let Some(open) = head.open.get(&id.0) {
+        return Ok(open.row);
+    }
+    tx.flush()?;
+    let message = messages::by_public_id(tx.conn, key, id)?;
+    let has_expired = match message.sealed_revision {
+        Some(at) => events::has_expired(tx.conn, key, at)?,
+        None => false,
+    };
+    Err(if has_expired { Error::MessageExpired } else { Error::MessageSealed })
+}
+
+/// Kinds of drafts, as rows have them.
+pub(crate) const TEXT: i32 = 1;
+pub(crate) const REASONING: i32 = 2;
+
+/// The text of a draft as a part's body.
+fn draft_body(kind: i32, text: String) -> PartBody {
+    if kind == REASONING { PartBody::Reasoning(text) } else { PartBody::Text(text) }
+}
+
+/// A draft of an open message.
+struct Draft {
+    id: PartId,
+    client_id: Option<String>,
+    /// Bytes of its text.
+    length: i64,
+    body: PartBody,
+}
+
+impl Draft {
+    /// The part that the draft becomes.
+    fn close(&self, metadata_json: Option<&str>) -> PartInput {
+        let encoded = codec::encode_part(&self.body, metadata_json, salt());
+        PartInput { client_id: self.client_id.clone(), encoded, call_message: None }
+    }
+}
+
+/// The drafts of a message, given by its row and its id.
+fn drafts(tx: &mut Tx<'_>, row: i64, message: MessageId) -> Result<Vec<Draft>> {
+    let rows = engine::query(SELECT_DRAFTS).bind(row).all(tx.conn)?;
+    let draft = |row: Row| {
+        let text: String = row.get(2)?;
+        let length = i64::try_from(text.len()).unwrap_or(i64::MAX);
+        let body = draft_body(row.get(1)?, text);
+        let number = row.get::<u16>(0)?;
+        Ok(Draft { id: PartId::of(message, number), client_id: row.get(3)?, length, body })
+    };
+    rows.into_iter().map(draft).collect()
+}
+
+/// A part that closes in an open message.
+struct ClosingPart {
+    id: PartId,
+    input: PartInput,
+    /// The growth of the history by it.
+    growth_bytes: i64,
+}
+
+/// Records the tool calls of parts that close, and pairs their tool results with the calls that wait for them.
+fn pair_closing_parts(
+    tx: &mut Tx<'_>,
+    key: i64,
+    message: MessageId,
+    parts: Vec<(ClosingPart, Option<Arc<PartBody>>)>,
+) -> Result<Vec<ClosingPart>> {
+    let open = tx.loaded(key)?.open.get(&message.0).ok_or(Error::MessageSealed)?.clone();
+    let holder = TargetMessage { message, revision: open.revision, writer: &open.writer };
+    let mut settled = Vec::with_capacity(parts.len());
+    for (position, (mut part, body)) in (open.next_position..).zip(parts) {
+        if let Some(body) = body {
+            pairing::pair(tx, key, &holder, position, &body, &mut part.input)?;
+        }
+        settled.push(part);
+    }
+    Ok(settled)
+}
+
+/// Adds parts to an open message, with their event.
+fn insert_closed_parts(
+    tx: &mut Tx<'_>,
+    key: i64,
+    caller: &Requester,
+    message: MessageId,
+    parts: Vec<ClosingPart>,
+) -> Result<()> {
+    let revision = tx.next_revision(key)?;
+    let head = tx.loaded(key)?;
+    let open = head.open.get_mut(&message.0).ok_or(Error::MessageSealed)?;
+    let (row, first) = (open.row, open.next_position);
+    open.next_position += i64::try_from(parts.len()).unwrap_or(i64::MAX);
+    open.bytes += parts.iter().map(|part| part.input.encoded.bytes()).sum::<i64>();
+    head.on_growth(parts.iter().fold(0, |sum, part| sum.saturating_add(part.growth_bytes)));
+    let mut digest = Digest::default();
+    let ids = parts.iter().map(|part| part.id).collect();
+    for (position, part) in (first..).zip(parts) {
+        tx.part_row(&mut digest, part.id, (row, position, revision), part.input);
+    }
+    tx.event(key, caller, &EventBody::PartsClosed { message, parts: ids }, &digest)?;
+    Ok(())
+}
+
+impl AppendParts {
+    /// The bytes of content that wait with it.
+    pub(crate) fn bytes(&self) -> usize {
+        let of = |part: &AppendPart| match part {
+            AppendPart::Whole(whole) => whole.input.bytes(),
+            AppendPart::Draft(..) => 0,
+        };
+        self.parts.iter().map(of).sum()
+    }
+
+    /// Validates first, then writes.
+    pub(crate) fn apply(mut self, tx: &mut Tx<'_>) -> Result<Receipt> {
+        let key = self.session.0;
+        tx.head(key)?;
+        if let Some(receipt) = answered(tx, key, &self.caller)? {
+            return with_current_state(tx, key, receipt);
+        }
+        let row = open_message(tx, key, self.message)?;
+        self.resolve_calls(tx)?;
+        let existing_parts = self.existing_parts(tx)?;
+        let drafts = drafts(tx, row, self.message)?;
+        let mut next_number = tx.loaded(key)?.next_number(self.message)?;
+        let mut receipt = Receipt::default();
+        let mut parts = Vec::with_capacity(self.parts.len());
+        let mut closed = Vec::new();
+        let mut bytes = drafts.iter().map(|draft| draft.length).sum();
+        for part in self.parts {
+            let (id, input, growth_bytes, body) = match part {
+                AppendPart::Whole(whole) => {
+                    let WholePart { original, input } = *whole;
+                    if let Some(id) = existing_part(&existing_parts, &original)? {
+                        receipt.existed_count += 1;
+                        receipt.ids.push(id);
+                        continue;
+                    }
+                    refuse_draft_client_id(&drafts, &original)?;
+                    bytes += input.encoded.bytes();
+                    let id = PartId::of(self.message, next_number);
+                    next_number = next_number.saturating_add(1);
+                    (id, input, original.body.growth_bytes(), Some(original.body))
+                }
+                AppendPart::Draft(id, metadata_json) => {
+                    let draft = drafts
+                        .iter()
+                        .find(|draft| draft.id == id && !closed.contains(&draft.id))
+                        .ok_or_else(|| Error::not_found(Kind::Draft, id))?;
+                    closed.push(id);
+                    bytes += metadata_json.as_ref().map_or(0, |json| i64::try_from(json.len()).unwrap_or(i64::MAX));
+                    (id, draft.close(metadata_json.as_deref()), draft.body.growth_bytes(), None)
+                }
+            };
+            receipt.ids.push(id.0);
+            parts.push((ClosingPart { id, input, growth_bytes }, body));
+        }
+        // A draft that stays open becomes a part in the end.
+        let drafts_left = drafts.len() - closed.len();
+        check_message_limits(tx.loaded(key)?, self.message, parts.len() + drafts_left, bytes)?;
+        for id in closed {
+            engine::query(DELETE_DRAFT).bind(row).bind(id.number()).execute(tx.conn)?;
+        }
+        tx.loaded(key)?.set_next_number(self.message, next_number);
+        tx.restart_open_timeout(key, self.message.0);
+        if !parts.is_empty() {
+            let parts = pair_closing_parts(tx, key, self.message, parts)?;
+            insert_closed_parts(tx, key, &self.caller, self.message, parts)?;
+        }
+        let receipt = with_current_state(tx, key, receipt)?;
+        tx.end_mutation(key, &self.caller, receipt)
+    }
+
+    /// Resolves the messages that tool results name as those of their calls, including this message, to ids.
+    fn resolve_calls(&mut self, tx: &mut Tx<'_>) -> Result<()> {
+        let originals = self.parts.iter().filter_map(|part| match part {
+            AppendPart::Whole(whole) => Some(&whole.original),
+            AppendPart::Draft(..) => None,
+        });
+        if !names_calls(originals.clone()) {
+            return Ok(());
+        }
+        let originals: Vec<NewPart> = originals.cloned().collect();
+        let mut calls = NamedCalls::default();
+        calls.add_named(tx, self.session.0, self.message, &originals)?;
+        for part in &mut self.parts {
+            if let AppendPart::Whole(whole) = part {
+                calls.resolve(tx, self.session.0, &mut whole.original, &mut whole.input)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The existing parts of the message, if one of the new ones could be among them.
+    fn existing_parts(&self, tx: &mut Tx<'_>) -> Result<Vec<Part>> {
+        let named = |part: &AppendPart| matches!(part, AppendPart::Whole(whole) if whole.original.client_id.is_some());
+        if !self.parts.iter().any(named) {
+            return Ok(Vec::new());
+        }
+        tx.flush()?;
+        Ok(messages::by_public_id(tx.conn, self.session.0, self.message)?.parts)
+    }
+}
+
+/// The existing part with the client id of the sent one, if both are equal; an error if they differ.
+fn existing_part(existing_parts: &[Part], sent: &NewPart) -> Result<Option<Uuid>> {
+    let Some(client_id) = &sent.client_id else { return Ok(None) };
+    match existing_parts.iter().find(|part| part.client_id.as_ref() == Some(client_id)) {
+        Some(part) if part.body.is_as_sent(&sent.body) && part.metadata_json == sent.metadata_json => {
+            Ok(Some(part.id.0))
+        }
+        Some(_) => Err(Error::ClientIdReused { client_id: client_id.clone() }),
+        None => Ok(None),
+    }
+}
+
+/// Refuses a part whose client id belongs to an open draft, because the draft's part will have it.
+fn refuse_draft_client_id(drafts: &[Draft], sent: &NewPart) -> Result<()> {
+    match &sent.client_id {
+        Some(client_id) if drafts.iter().any(|draft| draft.client_id.as_ref() == Some(client_id)) => {
+            Err(Error::ClientIdReused { client_id: client_id.clone() })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Refuses an open message that would exceed its limits. `parts` and `bytes` are those to add, with all open drafts.
+pub(crate) fn check_message_limits(head: &Head, message: MessageId, parts: usize, bytes: i64) -> Result<()> {
+    let (parts_before, bytes_before) =
+        head.open.get(&message.0).map_or((0, 0), |open| (open.next_position, open.bytes));
+    let parts = i64::try_from(parts).unwrap_or(i64::MAX);
+    check_limit("parts of one message", limits::MESSAGE_PARTS_MAX, parts_before.saturating_add(parts))?;
+    check_limit("bytes of one message", limits::MESSAGE_BYTES_MAX, bytes_before.saturating_add(bytes))
+}
+
+pub(crate) fn check_limit(what: &'static str, limit: usize, actual: i64) -> Result<()> {
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    if actual > limit { Err(Error::LimitExceeded { what, limit, actual }) } else { Ok(()) }
+}
+
+impl FinishMessage {
+    /// The request by which the daemon seals an expired message as aborted.
+    pub(crate) fn expired(key: i64, message: MessageId) -> Self {
+        let finish = Finish { reason: Some(FinishReason::Aborted), ..Finish::default() };
+        let seal = Seal { finish, reports_overflow: false };
+        Self { session: SessionKey(key), caller: Requester::default(), message, seal, has_expired: true }
+    }
+
+    /// Validates first, then writes.
+    pub(crate) fn apply(self, tx: &mut Tx<'_>) -> Result<Receipt> {
+        let key = self.session.0;
+        tx.head(key)?;
+        if let Some(receipt) = answered(tx, key, &self.caller)? {
+            return with_current_state(tx, key, receipt);
+        }
+        let row = open_message(tx, key, self.message)?;
+        tx.loaded(key)?.check_view(self.seal.finish.view.as_ref())?;
+        self.seal(tx, row)
+    }
+
+    /// Seals the message in this row. Drafts that are still open close with their text so far.
+    pub(crate) fn seal(self, tx: &mut Tx<'_>, row: i64) -> Result<Receipt> {
+        let key = self.session.0;
+        let drafts = drafts(tx, row, self.message)?;
+        if !drafts.is_empty() {
+            engine::query(DELETE_DRAFTS).bind(row).execute(tx.conn)?;
+            let close = |draft: &Draft| ClosingPart {
+                id: draft.id,
+                input: draft.close(None),
+                growth_bytes: draft.body.growth_bytes(),
+            };
+            insert_closed_parts(tx, key, &self.caller, self.message, drafts.iter().map(close).collect())?;
+        }
+        let encoded = codec::encode_finish(&self.seal.finish);
+        let revision = tx.next_revision(key)?;
+        let mut digest = Digest::default();
+        chain::seal(&mut digest, self.message.0.as_bytes(), &encoded);
+        let (reason, expired) = (self.seal.finish.reason, self.has_expired);
+        let body = EventBody::MessageFinished { message: self.message, reason, expired };
+        tx.event(key, &self.caller, &body, &digest)?;
+        tx.loaded(key)?.open.remove(&self.message.0);
+        let Seal { finish, reports_overflow } = &self.seal;
+        record_usage(tx, key, &self.caller, self.message, finish)?;
+        let head = tx.loaded(key)?;
+        head.on_reply(finish.usage.is_some());
+        if *reports_overflow {
+            head.mark_due();
+        }
+        let receipt = with_current_state(tx, key, Receipt { ids: vec![self.message.0], ..Receipt::default() })?;
+        let receipt = tx.end_mutation(key, &self.caller, receipt)?;
+        // The message's own row may still wait to be written.
+        tx.flush()?;
+        engine::query(UPDATE_SEALED).bind(row).bind(revision).bind(encoded).execute(tx.conn)?;
+        open_messages::sealed(tx.conn, row)?;
+        Ok(receipt)
+    }
+}
+
+/// Encodes an appended message, in the client's task, because the writer is one thread for all.
+pub(crate) fn encode(new: AppendInput, actor: &str) -> EncodedMessage {
+    let AppendInput { message, token_counts, reports_overflow } = new;
+    let input = MessageInput { counted: token_counts, ..MessageInput::from_client(&message, actor) };
+    EncodedMessage { input, original: message, reports_overflow }
+}
+
+/// Encodes an appended part.
+pub(crate) fn encode_new_part(part: &NewPart) -> AppendPart {
+    AppendPart::Whole(Box::new(WholePart { original: part.clone(), input: PartInput::from_client(part) }))
+}

@@ -1,0 +1,227 @@
+//! Drafts: the text of parts that are still being written. They are outside history: no event, no revision.
+//!
+//! Text can be sent again, like everything else: text that a draft already has at its offset is not added again.
+
+use super::append::{REASONING, TEXT, check_limit, check_message_limits, open_message};
+use super::head::SessionKey;
+use super::messages;
+use super::tx::Tx;
+use crate::limits;
+use crate::model::ids::{MessageId, PartId};
+use crate::model::part::PartBody;
+use crate::store::engine;
+use crate::store::error::{Error, Kind, Result};
+
+/// A draft, and the text to add to it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DraftWordsToAdd {
+    /// The draft; none begins one.
+    pub part: Option<PartId>,
+    /// The client's own id of the part, read when the draft begins: it begins once.
+    pub client_id: Option<String>,
+    /// True for reasoning, false for text.
+    pub reasoning: bool,
+    /// Bytes of the draft before this text.
+    pub offset: i64,
+    /// The text to add.
+    pub delta: String,
+}
+
+impl DraftWordsToAdd {
+    /// The length of the draft in bytes if it ends with this text.
+    fn end(&self) -> i64 {
+        self.offset.saturating_add(i64::try_from(self.delta.len()).unwrap_or(i64::MAX))
+    }
+}
+
+/// The state of a draft after the text of a request. A repeated request gets the same answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DraftReceipt {
+    /// The draft, and later its part.
+    pub part: PartId,
+    /// Bytes of the draft up to the end of the sent text: the offset of the next text.
+    pub length: i64,
+    /// Bytes of the draft before the part of the text that was new; none if all of it existed.
+    pub added_at: Option<i64>,
+}
+
+/// Adds text to a draft.
+#[derive(Clone)]
+pub(crate) struct AppendDraft {
+    pub(crate) session: SessionKey,
+    pub(crate) message: MessageId,
+    pub(crate) words: DraftWordsToAdd,
+}
+
+/// The columns of a draft, with its text at the offset and length of a request's text.
+macro_rules! select_draft {
+    ($which:literal) => {
+        concat!(
+            "select id, number, kind, octet_length(body), case when octet_length(body) > ?3 then ",
+            "substr(cast(body as blob), ?3 + 1, ?4) end from draft where message_id = ?1 and ",
+            $which,
+            " = ?2"
+        )
+    };
+}
+
+const SELECT: &str = select_draft!("number");
+const SELECT_NAMED: &str = select_draft!("client_id");
+const COUNT: &str = "select count(*), coalesce(sum(octet_length(body)), 0) from draft where message_id = ?1";
+const HAS_PART: &str = "select exists (select 1 from message m join part p on p.message_id = m.id \
+     where m.public_id = ?1 and p.number = ?2)";
+const HAS_NAMED_PART: &str = "select exists (select 1 from message m join part p on p.message_id = m.id \
+     where m.public_id = ?1 and p.client_id = ?2)";
+const INSERT: &str = "insert into draft (message_id, number, client_id, kind, body) values (?1, ?2, ?3, ?4, ?5)";
+const EXTEND: &str = "update draft set body = body || ?2 where id = ?1";
+
+/// The statements of this file, for the test that prepares them all.
+#[cfg(test)]
+pub(crate) const STATEMENTS: &[&str] = &[SELECT, SELECT_NAMED, COUNT, HAS_PART, HAS_NAMED_PART, INSERT, EXTEND];
+
+/// An existing draft.
+struct Found {
+    row: i64,
+    part: PartId,
+    reasoning: bool,
+    length: i64,
+    /// Its text from the offset of the request on, at most as long as the text of the request.
+    there: Vec<u8>,
+}
+
+impl AppendDraft {
+    /// Validates first, then writes.
+    pub(crate) fn apply(self, tx: &mut Tx<'_>) -> Result<DraftReceipt> {
+        tx.head(self.session.0)?;
+        tx.flush()?;
+        let open = tx.loaded(self.session.0)?.open.get(&self.message.0).map(|open| open.row);
+        let found = match open {
+            Some(row) => self.find(tx, row)?,
+            None => None,
+        };
+        if let Some(found) = &found {
+            self.follows_on(found)?;
+            if self.words.end() <= found.length {
+                return Ok(DraftReceipt { part: found.part, length: self.words.end(), added_at: None });
+            }
+        } else if let Some(part) = self.closed(tx)? {
+            return Ok(DraftReceipt { part, length: self.words.end(), added_at: None });
+        }
+        let row = open_message(tx, self.session.0, self.message)?;
+        let (key, message) = (self.session.0, self.message.0);
+        let receipt = match (found, self.words.part) {
+            (Some(found), _) => self.extend(tx, row, found)?,
+            (None, Some(part)) => return Err(Error::not_found(Kind::Draft, part)),
+            (None, None) => self.begin(tx, row)?,
+        };
+        tx.restart_open_timeout(key, message);
+        Ok(receipt)
+    }
+
+    /// The draft that the text is for, if it exists.
+    fn find(&self, tx: &mut Tx<'_>, row: i64) -> Result<Option<Found>> {
+        let DraftWordsToAdd { part, client_id, offset, delta, .. } = &self.words;
+        let query = match (part, client_id) {
+            (Some(part), _) => engine::query(SELECT).bind(row).bind(part.number()),
+            (None, Some(client_id)) => engine::query(SELECT_NAMED).bind(row).bind(client_id),
+            (None, None) => return Ok(None),
+        };
+        let query = query.bind(*offset).bind(i64::try_from(delta.len()).unwrap_or(i64::MAX));
+        let Some(row) = query.optional(tx.conn)? else { return Ok(None) };
+        Ok(Some(Found {
+            row: row.get(0)?,
+            part: PartId::of(self.message, row.get(1)?),
+            reasoning: row.get::<i32>(2)? == REASONING,
+            length: row.get(3)?,
+            there: row.get::<Option<Vec<u8>>>(4)?.unwrap_or_default(),
+        }))
+    }
+
+    /// Refuses text that leaves a gap or differs from the existing text.
+    fn follows_on(&self, found: &Found) -> Result<()> {
+        let DraftWordsToAdd { part, client_id, reasoning, offset, delta } = &self.words;
+        let fits = (0..=found.length).contains(offset) && delta.as_bytes().starts_with(&found.there);
+        match (part, client_id) {
+            (None, Some(client_id)) if *offset == 0 && (!fits || *reasoning != found.reasoning) => {
+                Err(Error::ClientIdReused { client_id: client_id.clone() })
+            }
+            _ if fits => Ok(()),
+            _ => Err(Error::OffsetMismatch { offset: *offset, length: found.length }),
+        }
+    }
+
+    /// The part that contains the text already, because the draft closed before the text was sent again.
+    fn closed(&self, tx: &mut Tx<'_>) -> Result<Option<PartId>> {
+        let DraftWordsToAdd { part, client_id, reasoning, offset, delta } = &self.words;
+        let message = self.message.0.as_bytes().to_vec();
+        let has = match (part, client_id) {
+            (Some(part), _) => engine::scalar(HAS_PART).bind(message).bind(part.number()),
+            (None, Some(client_id)) => engine::scalar(HAS_NAMED_PART).bind(message).bind(client_id),
+            (None, None) => return Ok(None),
+        };
+        if !has.one(tx.conn)? {
+            return Ok(None);
+        }
+        let stored = messages::by_public_id(tx.conn, self.session.0, self.message)?;
+        let is_meant = |id: PartId, name: &Option<String>| part.map_or(name == client_id, |part| part == id);
+        let closed = stored.parts.iter().find(|closed| is_meant(closed.id, &closed.client_id));
+        let there = closed.and_then(|closed| match &*closed.body {
+            PartBody::Text(text) => Some((closed.id, false, text)),
+            PartBody::Reasoning(text) => Some((closed.id, true, text)),
+            _ => None,
+        });
+        let says_so = |text: &str| {
+            let words = usize::try_from(*offset).ok().and_then(|offset| text.as_bytes().get(offset..));
+            words.is_some_and(|words| words.starts_with(delta.as_bytes()))
+        };
+        match (there, part, client_id) {
+            (Some((id, thought, text)), part, _) if says_so(text) && (part.is_some() || thought == *reasoning) => {
+                Ok(Some(id))
+            }
+            (_, None, Some(client_id)) => Err(Error::ClientIdReused { client_id: client_id.clone() }),
+            _ => Ok(None),
+        }
+    }
+
+    /// Adds the new part of the text.
+    fn extend(self, tx: &mut Tx<'_>, row: i64, found: Found) -> Result<DraftReceipt> {
+        let (length, was) = (self.words.end(), found.length);
+        let mismatch = || Error::OffsetMismatch { offset: self.words.offset, length: was };
+        // The existing text ends with a whole character, and so does the common part of the new text.
+        let new = self.words.delta.get(found.there.len()..).ok_or_else(mismatch)?;
+        check_limit("bytes of a draft", limits::DRAFT_BYTES_MAX, length)?;
+        self.check_limits(tx, row, (0, length - was))?;
+        engine::query(EXTEND).bind(found.row).bind(new).execute(tx.conn)?;
+        Ok(DraftReceipt { part: found.part, length, added_at: Some(was) })
+    }
+
+    fn begin(self, tx: &mut Tx<'_>, row: i64) -> Result<DraftReceipt> {
+        if self.words.offset != 0 {
+            return Err(Error::OffsetMismatch { offset: self.words.offset, length: 0 });
+        }
+        let length = self.words.end();
+        check_limit("bytes of a draft", limits::DRAFT_BYTES_MAX, length)?;
+        let count = self.check_limits(tx, row, (1, length))?;
+        check_limit("drafts of one message", limits::MESSAGE_DRAFTS_MAX, count + 1)?;
+        let number = tx.loaded(self.session.0)?.next_number(self.message)?;
+        engine::query(INSERT)
+            .bind(row)
+            .bind(number)
+            .bind(self.words.client_id)
+            .bind(if self.words.reasoning { REASONING } else { TEXT })
+            .bind(self.words.delta)
+            .execute(tx.conn)?;
+        tx.loaded(self.session.0)?.set_next_number(self.message, number.saturating_add(1));
+        Ok(DraftReceipt { part: PartId::of(self.message, number), length, added_at: Some(0) })
+    }
+
+    /// Refuses drafts and text that would exceed the limits of the message when it is sealed; returns the number of its
+    /// drafts.
+    fn check_limits(&self, tx: &mut Tx<'_>, row: i64, (new, bytes): (usize, i64)) -> Result<i64> {
+        let drafts = engine::query(COUNT).bind(row).one(tx.conn)?;
+        let (count, there): (i64, i64) = (drafts.get(0)?, drafts.get(1)?);
+        let parts = usize::try_from(count).unwrap_or(usize::MAX).saturating_add(new);
+        check_message_limits(tx.loaded(self.session.0)?, self.message, parts, there + bytes)?;
+        Ok(count)
+    }
+}

@@ -1,0 +1,790 @@
+//! Reads of history: messages by id, by page, and by layout.
+
+use super::ancestry::{self, Ancestry, Segment};
+use super::codec::{self, Number as _, StoredPart};
+use crate::limits;
+use crate::model::Revision;
+use crate::model::compaction::RevisionRange;
+use crate::model::ids::{CompactionId, MessageId, PartId, SessionId};
+use crate::model::layout::{Layout, Placement, Span};
+use crate::model::message::{Finish, Message, MessageKind, Role};
+use crate::model::part::{Answers, MediaSource, Part, PartBody};
+use crate::model::time::Timestamp;
+use crate::model::view::{Pruned, SourceMessage};
+use crate::store::engine::Reader;
+use crate::store::engine::{self, Connection, Query, Row};
+use crate::store::error::{Error, Kind, Result};
+use std::collections::HashMap;
+
+/// The columns that every read of messages needs, in the order in which `Found::from_row` reads them. `$1` is a
+/// revision: parts that came later do not count.
+// No part is as long as the bound, which keeps a damaged length from overflowing the sum. Few bytes of parts come with
+// the message; many are read once the budget of the read allows them.
+macro_rules! select_message {
+    ($rest:literal) => {
+        concat!(
+            "select m.id, m.session_id, s.public_id, m.revision, m.public_id, m.client_id, m.role, m.kind, ",
+            "m.create_time, m.head, m.sealed_revision, m.seal, coalesce(m.parts_length, ",
+            "(select sum(min(p.length, 4294967296)) from part p where p.message_id = m.id and p.revision <= ?1)), ",
+            "m.parts is not null, case when length(m.parts) <= 16384 then m.parts end ",
+            "from message m join session s on s.id = m.session_id ",
+            $rest
+        )
+    };
+}
+
+const BY_ID: &str = select_message!("where m.public_id = ?2");
+const BY_CLIENT: &str = select_message!("where m.session_id = ?2 and m.client_id = ?3");
+const BY_REVISION: &str = select_message!("where m.session_id = ?2 and m.class in (0, 1, 2, 3) and m.revision = ?3");
+const CLASS_FORWARD: &str = select_message!(
+    "where m.session_id = ?2 and m.class = ?3 and m.revision between ?4 and ?5 \
+     and (?6 is null or m.sealed_revision <= ?6) order by m.revision limit +?7"
+);
+const CLASS_BACKWARD: &str = select_message!(
+    "where m.session_id = ?2 and m.class = ?3 and m.revision between ?4 and ?5 \
+     and (?6 is null or m.sealed_revision <= ?6) order by m.revision desc limit +?7"
+);
+const PARTS: &str = "select p.number, p.revision, p.client_id, p.kind, p.codec, p.length, p.salt, p.body, p.blob_hash, \
+     p.call_message, p.message_id from json_each(?1) wanted join part p on p.message_id = wanted.value \
+     order by p.message_id, p.position";
+// Neither the session's row nor those of the parts have to be readable.
+const ALONE: &str = "select m.id, m.session_id, ?2, m.revision, m.public_id, m.client_id, m.role, m.kind, \
+     m.create_time, m.head, m.sealed_revision, m.seal, m.parts_length, m.parts is not null, m.parts \
+     from message m where m.id = ?1";
+const LAST_POSITION: &str = "select max(position) from part where message_id = ?1";
+const PART_AT: &str = "select number, revision, client_id, kind, codec, length, salt, body, blob_hash, call_message \
+     from part where message_id = ?1 and position = ?2";
+const WHOLE: &str = "select parts from message where id = ?1";
+const PRUNED: &str = "select q.message_id, q.number, q.session_id, q.revision, q.compaction_id, q.truncation \
+     from json_each(?1) wanted join pruned q on q.message_id = wanted.value";
+const OF_MESSAGE: &str = "select number, revision, client_id, kind, codec, length, salt, body, blob_hash, call_message \
+     from part where message_id = ?1";
+const BLOB_LENGTH: &str = "select length from blob where hash = ?1";
+const BLOB: &str = "select codec, length, data from blob where hash = ?1";
+const NEWEST_RECORD: &str = "select max(revision) from message where session_id = ?1 and class = 2";
+const DRAFTS: &str = "select d.number, d.kind, d.body from message m join draft d on d.message_id = m.id \
+     where m.public_id = ?1 order by d.number";
+
+/// The statements of this file, for the test that prepares them all.
+#[cfg(test)]
+pub(crate) const STATEMENTS: &[&str] = &[
+    BY_ID,
+    BY_CLIENT,
+    BY_REVISION,
+    CLASS_FORWARD,
+    CLASS_BACKWARD,
+    PARTS,
+    ALONE,
+    LAST_POSITION,
+    PART_AT,
+    WHOLE,
+    PRUNED,
+    OF_MESSAGE,
+    BLOB_LENGTH,
+    BLOB,
+    NEWEST_RECORD,
+    DRAFTS,
+];
+
+/// A message's row, before its parts are read.
+struct Found {
+    row: i64,
+    owner: i64,
+    /// Bytes of its parts on disk before compression, without media in blobs.
+    bytes: usize,
+    parts: Parts,
+    message: Message,
+}
+
+/// The place of a message's parts.
+enum Parts {
+    /// They came with the row.
+    Read(Vec<StoredPart>),
+    /// They are in the row, and are yet to be read.
+    InRow,
+    /// They are rows of their own.
+    Rows,
+}
+
+impl Found {
+    /// Reads a row as of `at`: a later seal is ignored.
+    fn from_row(row: &Row, at: Revision) -> Result<Self> {
+        Self::read(row, at).map_err(|error| match row.get(4).ok().and_then(|id| codec::uuid(id).ok()) {
+            Some(id) => error.in_row(MessageId(id)),
+            None => error,
+        })
+    }
+
+    fn read(row: &Row, at: Revision) -> Result<Self> {
+        let head = codec::decode_message_head(row.get(9)?)?;
+        let sealed: Option<Revision> = row.get(10)?;
+        let sealed = sealed.filter(|sealed| *sealed <= at);
+        let finish = match sealed {
+            Some(_) => codec::decode_finish(row.get(11)?)?,
+            None => Finish::default(),
+        };
+        let message = Message {
+            id: MessageId(codec::uuid(row.get(4)?)?),
+            session_id: SessionId(codec::uuid(row.get(2)?)?),
+            client_id: row.get(5)?,
+            revision: row.get(3)?,
+            role: Role::from_number(row.get(6)?)?,
+            kind: MessageKind::from_number(row.get(7)?)?,
+            parts: Vec::new(),
+            sealed_revision: sealed,
+            finish,
+            replaces: head.replaces()?,
+            model: head.model,
+            provider: head.provider,
+            create_time: Timestamp(row.get(8)?),
+            origin_time: head.origin_time.map(Timestamp),
+            actor: head.actor,
+            metadata_json: head.metadata_json,
+        };
+        let bytes: Option<i64> = row.get(12)?;
+        let bytes = bytes.map_or(0, |bytes| usize::try_from(bytes).unwrap_or(0));
+        let parts = match (row.get(13)?, row.get::<Option<&[u8]>>(14)?) {
+            (_, Some(parts)) => Parts::Read(codec::decode_parts(parts)?),
+            (true, None) => Parts::InRow,
+            (false, None) => Parts::Rows,
+        };
+        Ok(Self { row: row.get(0)?, owner: row.get(1)?, bytes, parts, message })
+    }
+}
+
+/// The bytes of a blob before compression.
+pub(crate) fn blob(reader: &mut Reader<'_>, hash: &[u8]) -> Result<Vec<u8>> {
+    let row = reader
+        .one(engine::query(BLOB).bind(hash.to_vec()))?
+        .ok_or_else(|| Error::corrupt("blob", "a blob is missing"))?;
+    let plain = codec::decompress("blob", row.get(0)?, row.get(1)?, row.get::<Vec<u8>>(2)?)?;
+    if blake3::hash(&plain).as_bytes().as_slice() == hash {
+        Ok(plain)
+    } else {
+        Err(Error::corrupt("blob", "the bytes do not match their hash"))
+    }
+}
+
+/// The bytes of a part before compression, from its stored form or a blob.
+pub(crate) fn plain_body(reader: &mut Reader<'_>, part: &mut StoredPart) -> Result<Vec<u8>> {
+    if let Some(hash) = &part.blob_hash {
+        return blob(reader, hash);
+    }
+    let body = part.body.take().ok_or_else(|| Error::corrupt("part", "a part has no body"))?;
+    codec::decompress("part", part.codec, part.length, body)
+}
+
+/// A part of a message, with its number and its revision.
+pub(crate) struct NumberedPart {
+    pub(crate) number: u16,
+    pub(crate) revision: Revision,
+    pub(crate) stored: StoredPart,
+}
+
+/// A part from its row: number, revision, client id, kind, codec, length, salt, body, blob hash, call message.
+pub(crate) fn part_row(row: &Row) -> Result<NumberedPart> {
+    let body: Option<&[u8]> = row.get(7)?;
+    let stored = StoredPart {
+        client_id: row.get(2)?,
+        kind: row.get(3)?,
+        codec: row.get(4)?,
+        length: row.get(5)?,
+        salt: row.get(6)?,
+        body: body.map(|body| codec::without_check("part", body).map(bytes::Bytes::copy_from_slice)).transpose()?,
+        blob_hash: row.get(8)?,
+        call_message: row.get(9)?,
+    };
+    Ok(NumberedPart { number: row.get(0)?, revision: row.get(1)?, stored })
+}
+
+/// The parts of a message that came sealed at a revision.
+pub(crate) fn whole(parts: Vec<StoredPart>, revision: Revision) -> Vec<NumberedPart> {
+    (1..).zip(parts).map(|(number, stored)| NumberedPart { number, revision, stored }).collect()
+}
+
+/// The name of the limit for a view that is too large to be read.
+pub const VIEW_BYTES: &str = "bytes of a view";
+
+/// The bytes of messages that a read may collect, so that it costs no more than it returns.
+struct Budget {
+    spent: usize,
+    most: usize,
+}
+
+impl Budget {
+    fn of(most: usize) -> Self {
+        Self { spent: 0, most }
+    }
+
+    /// True if `bytes` more would exceed the budget. The first message of a read never does, whatever its size.
+    fn refuses(&self, bytes: usize) -> bool {
+        self.spent > 0 && self.spent.saturating_add(bytes) > self.most
+    }
+}
+
+/// The list of some rows, for `json_each`.
+fn list_of(rows: &[i64]) -> String {
+    serde_json::to_string(rows).unwrap_or_default()
+}
+
+/// The number of these messages that one statement may read, so that its rows stay within `bytes_max`; at least one.
+fn count_within(found: &[Found], bytes_max: usize) -> usize {
+    let mut bytes = 0_usize;
+    let fits = found.iter().take_while(|found| {
+        bytes = bytes.saturating_add(found.bytes);
+        bytes <= bytes_max
+    });
+    fits.count().max(1)
+}
+
+/// Reads the parts, closed by `at`, of messages in their order, as long as the budget lasts. Returns the number of
+/// messages that have their parts.
+fn fill_parts(reader: &mut Reader<'_>, found: &mut [Found], at: Revision, budget: &mut Budget) -> Result<usize> {
+    let mut filled = 0;
+    while filled < found.len() {
+        let bytes_max = budget.most.saturating_sub(budget.spent).min(limits::PAGE_BYTES_MAX);
+        let end = filled + count_within(&found[filled..], bytes_max);
+        if budget.refuses(found[filled].bytes) {
+            break;
+        }
+        let mut rows = part_rows(reader, &found[filled..end])?;
+        for found in &mut found[filled..end] {
+            let parts = match std::mem::replace(&mut found.parts, Parts::Rows) {
+                Parts::Read(parts) => whole(parts, found.message.revision),
+                Parts::InRow => whole(parts_in_row(reader, found)?, found.message.revision),
+                Parts::Rows => rows.remove(&found.row).unwrap_or_default(),
+            };
+            for numbered in parts.into_iter().filter(|numbered| numbered.revision <= at) {
+                let part = part(reader, found.message.id, numbered)?;
+                found.message.parts.push(part);
+            }
+            let bytes = message_bytes(&found.message);
+            if budget.refuses(bytes) {
+                return Ok(filled);
+            }
+            budget.spent += bytes;
+            filled += 1;
+        }
+    }
+    Ok(filled)
+}
+
+/// The parts of those messages whose parts are rows, by the message's row.
+fn part_rows(reader: &mut Reader<'_>, found: &[Found]) -> Result<HashMap<i64, Vec<NumberedPart>>> {
+    let mut rows: HashMap<i64, Vec<NumberedPart>> = HashMap::new();
+    let wanted: Vec<i64> =
+        found.iter().filter(|found| matches!(found.parts, Parts::Rows)).map(|found| found.row).collect();
+    if wanted.is_empty() {
+        return Ok(rows);
+    }
+    for row in reader.all(engine::query(PARTS).bind(list_of(&wanted)))? {
+        let message: i64 = row.get(10)?;
+        let id = || found.iter().find(|found| found.row == message).map(|found| found.message.id.to_string());
+        let part = part_row(&row).map_err(|error| error.in_row(id().unwrap_or_default()))?;
+        rows.entry(message).or_default().push(part);
+    }
+    Ok(rows)
+}
+
+/// The parts in a message's row that were too many bytes to come with it.
+fn parts_in_row(reader: &mut Reader<'_>, found: &Found) -> Result<Vec<StoredPart>> {
+    let row = reader.one(engine::query(WHOLE).bind(found.row))?;
+    let row = row.ok_or_else(|| Error::corrupt("message", "the message is gone"))?;
+    let parts: Option<&[u8]> = row.get(0)?;
+    let parts = parts.ok_or_else(|| Error::corrupt("message", "the parts are gone"))?;
+    codec::decode_parts(parts).map_err(|error| error.in_row(found.message.id))
+}
+
+/// A part of a message from its stored form.
+fn part(reader: &mut Reader<'_>, message: MessageId, numbered: NumberedPart) -> Result<Part> {
+    let NumberedPart { number, revision, mut stored } = numbered;
+    let id = PartId::of(message, number);
+    let (mut body, metadata_json) = content(reader, &mut stored).map_err(|error| error.in_row(id))?;
+    if let PartBody::ToolResult(result) = &mut body {
+        let call_message = stored.call_message.as_deref().map(codec::uuid).transpose();
+        let call_message = call_message.map_err(|error| error.in_row(id))?;
+        result.answers = call_message.map_or(Answers::Nothing, |id| Answers::In(MessageId(id).to_string()));
+    }
+    Ok(Part { id, client_id: stored.client_id, revision, body: body.into(), metadata_json })
+}
+
+/// The content of a part, including blobs.
+fn content(reader: &mut Reader<'_>, stored: &mut StoredPart) -> Result<(PartBody, Option<String>)> {
+    let plain = plain_body(reader, stored)?;
+    let mut media = HashMap::new();
+    for hash in codec::media_blobs(&plain)? {
+        let bytes = blob(reader, &hash)?;
+        media.insert(hash, bytes);
+    }
+    codec::decode_part(&plain, &|hash| media.get(hash).cloned())
+}
+
+/// A message by its row, for an export of a damaged store: with the parts that can be read, and the errors of the others.
+/// Without the id of its session, the message has the nil id in its place.
+pub(crate) fn salvage(reader: &mut Reader<'_>, row: i64, session: Option<SessionId>) -> Result<(Message, Vec<Error>)> {
+    let session = session.map(|id| id.0).unwrap_or_default();
+    let query = engine::query(ALONE).bind(row).bind(session.as_bytes().to_vec());
+    let found = reader.one(query)?.ok_or_else(|| Error::corrupt("message", "the message is gone"))?;
+    let Found { parts, mut message, .. } = Found::from_row(&found, i64::MAX)?;
+    let stored = match parts {
+        Parts::Read(parts) => whole(parts, message.revision).into_iter().map(Ok).collect(),
+        Parts::InRow | Parts::Rows => single_parts(reader, row),
+    };
+    let mut lost = Vec::new();
+    for numbered in stored {
+        match numbered.and_then(|numbered| part(reader, message.id, numbered)) {
+            Ok(part) => message.parts.push(part),
+            Err(error) => lost.push(error),
+        }
+    }
+    Ok((message, lost))
+}
+
+/// The parts of a message that are rows, each read by itself.
+fn single_parts(reader: &mut Reader<'_>, message: i64) -> Vec<Result<NumberedPart>> {
+    let last = match engine::scalar::<Option<i64>>(LAST_POSITION).bind(message).one(reader.conn) {
+        Ok(last) => last,
+        Err(error) => return vec![Err(error)],
+    };
+    let read = |position| -> Result<Option<NumberedPart>> {
+        let row = reader.one(engine::query(PART_AT).bind(message).bind(position))?;
+        row.map(|row| part_row(&row)).transpose()
+    };
+    // A damaged position may be any number.
+    let most = i64::try_from(limits::MESSAGE_PARTS_MAX).unwrap_or(i64::MAX);
+    (0..=last.unwrap_or(-1).min(most)).map(read).filter_map(Result::transpose).collect()
+}
+
+/// A message of one session's own rows, with all its parts. For the writer, which reads its own writes.
+pub(crate) fn by_public_id(conn: &Connection, key: i64, id: MessageId) -> Result<Message> {
+    let mut reader = Reader::new(conn);
+    let ancestry = ancestry::by_key(&mut reader, key)?;
+    get(&mut reader, &ancestry, &id.to_string())
+}
+
+/// Finds a message of a history by its id or its client's id, without its parts.
+fn locate(reader: &mut Reader<'_>, ancestry: &Ancestry, id: &str) -> Result<(Found, Revision)> {
+    let not_found = || Error::not_found(Kind::Message, id);
+    let visible = |found: Found, segment: Segment| match segment.sealed_by {
+        Some(by) if found.message.sealed_revision.is_none_or(|sealed| sealed > by) => Err(not_found()),
+        _ => Ok((found, segment.sealed_by.unwrap_or(i64::MAX))),
+    };
+    if let Ok(id) = id.parse::<MessageId>() {
+        let row =
+            reader.one(engine::query(BY_ID).bind(i64::MAX).bind(id.0.as_bytes().to_vec()))?.ok_or_else(not_found)?;
+        let found = Found::from_row(&row, i64::MAX)?;
+        let segment = ancestry.contains(reader, found.owner, found.message.revision)?.ok_or_else(not_found)?;
+        return visible(found, segment);
+    }
+    for (segment, has_messages) in ancestry.all(reader)?.into_iter().rev() {
+        if !has_messages {
+            continue;
+        }
+        let query = engine::query(BY_CLIENT).bind(i64::MAX).bind(segment.owner).bind(id.to_owned());
+        if let Some(row) = reader.one(query)? {
+            let found = Found::from_row(&row, i64::MAX)?;
+            if (segment.first..=segment.last).contains(&found.message.revision) {
+                return visible(found, segment);
+            }
+        }
+    }
+    Err(not_found())
+}
+
+/// A message of a history by its id or its client's id, as it was written.
+pub(crate) fn get(reader: &mut Reader<'_>, ancestry: &Ancestry, id: &str) -> Result<Message> {
+    let (found, at) = locate(reader, ancestry, id)?;
+    let mut found = [found];
+    fill_parts(reader, &mut found, at, &mut Budget::of(usize::MAX))?;
+    let [found] = found;
+    Ok(found.message)
+}
+
+/// A message by its id with its row, as it was written.
+pub(crate) fn with_row(reader: &mut Reader<'_>, id: MessageId) -> Result<(i64, Message)> {
+    let row = reader.one(engine::query(BY_ID).bind(i64::MAX).bind(id.0.as_bytes().to_vec()))?;
+    let row = row.ok_or_else(|| Error::not_found(Kind::Message, id))?;
+    let mut found = [Found::from_row(&row, i64::MAX)?];
+    fill_parts(reader, &mut found, i64::MAX, &mut Budget::of(usize::MAX))?;
+    let [found] = found;
+    Ok((found.row, found.message))
+}
+
+/// The message at a revision of a segment, as of `at`.
+fn by_revision(segment: &Segment, revision: Revision, at: Revision) -> Query<'static> {
+    engine::query(BY_REVISION).bind(at).bind(segment.owner).bind(revision)
+}
+
+/// Messages of a history at these revisions, as of `at`, in this order. A message that exceeds the rest of `bytes` is
+/// left out, unless it is the first.
+pub(crate) fn at_revisions(
+    reader: &mut Reader<'_>,
+    ancestry: &Ancestry,
+    revisions: &[Revision],
+    at: Revision,
+    bytes: usize,
+) -> Result<Vec<Message>> {
+    let mut wanted = Vec::new();
+    for revision in revisions.iter().filter(|revision| **revision <= at) {
+        let segment = ancestry.owner_at(reader, *revision)?;
+        if let Some(row) = reader.one(by_revision(&segment, *revision, at))? {
+            wanted.push(Found::from_row(&row, at.min(segment.sealed_by.unwrap_or(i64::MAX)))?);
+        }
+    }
+    let mut remaining = bytes;
+    let mut messages = Vec::new();
+    for found in wanted {
+        if found.bytes > remaining && !messages.is_empty() {
+            continue;
+        }
+        remaining = remaining.saturating_sub(found.bytes);
+        let mut found = [found];
+        fill_parts(reader, &mut found, at, &mut Budget::of(usize::MAX))?;
+        messages.extend(found.map(|found| found.message));
+    }
+    Ok(messages)
+}
+
+/// The bytes of the parts of a message that was opened first, before compression, including their media.
+pub(crate) fn bytes_of(reader: &mut Reader<'_>, message: i64) -> Result<i64> {
+    let mut bytes = 0;
+    for row in reader.all(engine::query(OF_MESSAGE).bind(message))? {
+        let mut stored = part_row(&row)?.stored;
+        bytes += stored.length;
+        for hash in codec::media_blobs(&plain_body(reader, &mut stored)?)? {
+            let row = reader.one(engine::query(BLOB_LENGTH).bind(hash))?;
+            bytes += row.map_or(Ok(0), |row| row.get::<i64>(0))?;
+        }
+    }
+    Ok(bytes)
+}
+
+/// The message of a history with this id, without its parts: its own id, its client's, or that of one of its parts.
+pub(crate) fn named(reader: &mut Reader<'_>, ancestry: &Ancestry, id: &str) -> Result<Message> {
+    let Ok(part) = id.parse::<PartId>() else { return Ok(locate(reader, ancestry, id)?.0.message) };
+    let mut message = match get(reader, ancestry, &part.message().to_string()) {
+        Err(Error::NotFound { .. }) => return Err(Error::not_found(Kind::Message, id)),
+        message => message?,
+    };
+    if message.parts.iter().all(|other| other.id != part) {
+        return Err(Error::not_found(Kind::Message, id));
+    }
+    message.parts.clear();
+    Ok(message)
+}
+
+/// The id of the message of a history with this id or client's id.
+pub(crate) fn id_of(reader: &mut Reader<'_>, ancestry: &Ancestry, id: &str) -> Result<MessageId> {
+    Ok(locate(reader, ancestry, id)?.0.message.id)
+}
+
+/// The id of the message of a history that came at a revision.
+pub(crate) fn id_at(reader: &mut Reader<'_>, ancestry: &Ancestry, revision: Revision) -> Result<MessageId> {
+    let segment = ancestry.owner_at(reader, revision)?;
+    let row = reader.one(by_revision(&segment, revision, i64::MAX))?;
+    let row = row.ok_or_else(|| Error::not_found(Kind::Message, revision))?;
+    Ok(Found::from_row(&row, i64::MAX)?.message.id)
+}
+
+/// The text so far of an open message's drafts: id, true for reasoning, text.
+pub(crate) fn drafts(reader: &mut Reader<'_>, message: MessageId) -> Result<Vec<(PartId, bool, String)>> {
+    let rows = reader.all(engine::query(DRAFTS).bind(message.0.as_bytes().to_vec()))?;
+    rows.into_iter().map(|row| Ok((PartId::of(message, row.get(0)?), row.get::<i32>(1)? == 2, row.get(2)?))).collect()
+}
+
+/// The revision of the newest record among a session's own rows.
+pub(crate) fn newest_record(reader: &mut Reader<'_>, key: i64) -> Result<Option<Revision>> {
+    let row = reader.one(engine::query(NEWEST_RECORD).bind(key))?;
+    row.map_or(Ok(None), |row| row.get(0))
+}
+
+/// The selection of a page of history.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PageOf {
+    /// Messages from this revision on; for a backward page the last revision.
+    pub from: Revision,
+    /// The revision as of which the history is read.
+    pub at: Revision,
+    /// True for newest first.
+    pub backward: bool,
+    /// The maximum number of messages.
+    pub limit: i64,
+    /// Includes summaries and markers.
+    pub derived: bool,
+    /// Includes records.
+    pub records: bool,
+}
+
+/// The message classes that a page reads. Each is an index range of its own, so that no row is read in vain.
+fn classes(page: &PageOf) -> Vec<i32> {
+    let mut classes = vec![codec::message_class(MessageKind::Normal), codec::message_class(MessageKind::Edit)];
+    if page.derived {
+        classes.push(codec::message_class(MessageKind::Summary));
+    }
+    if page.records {
+        classes.push(codec::message_class(MessageKind::Record));
+    }
+    classes
+}
+
+/// Rows of some message classes of one segment, in order, at most `limit`.
+fn segment_rows(
+    reader: &mut Reader<'_>,
+    segment: &Segment,
+    (first, last): (Revision, Revision),
+    classes: &[i32],
+    backward: bool,
+    limit: i64,
+    at: Revision,
+) -> Result<Vec<Found>> {
+    let (first, last) = (first.max(segment.first), last.min(segment.last).min(at));
+    let seen = at.min(segment.sealed_by.unwrap_or(i64::MAX));
+    let mut found = Vec::new();
+    for class in classes {
+        let query = engine::query(if backward { CLASS_BACKWARD } else { CLASS_FORWARD })
+            .bind(seen)
+            .bind(segment.owner)
+            .bind(*class)
+            .bind(first)
+            .bind(last)
+            .bind(segment.sealed_by)
+            .bind(limit);
+        for row in reader.all(query)? {
+            found.push(Found::from_row(&row, seen)?);
+        }
+    }
+    found.sort_by_key(|found| if backward { -found.message.revision } else { found.message.revision });
+    found.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
+    Ok(found)
+}
+
+/// A page of history, and the beginning of the next one.
+pub(crate) fn page(
+    reader: &mut Reader<'_>,
+    ancestry: &Ancestry,
+    page: &PageOf,
+) -> Result<(Vec<Message>, Option<Revision>)> {
+    page_until(reader, ancestry, page, i64::MAX, &mut Budget::of(limits::PAGE_BYTES_MAX))
+}
+
+/// A page of the messages of some ranges, ascending and disjoint, from a revision on, and the beginning of the next
+/// page.
+pub(crate) fn page_of_ranges(
+    reader: &mut Reader<'_>,
+    ancestry: &Ancestry,
+    ranges: &[RevisionRange],
+    from: Revision,
+    limit: i64,
+) -> Result<(Vec<Message>, Option<Revision>)> {
+    let mut budget = Budget::of(limits::PAGE_BYTES_MAX);
+    let mut messages = Vec::new();
+    for range in ranges.iter().filter(|range| range.last >= from) {
+        let remaining = limit.saturating_sub(i64::try_from(messages.len()).unwrap_or(i64::MAX));
+        let page = PageOf {
+            from: from.max(range.first),
+            at: ancestry.revision,
+            backward: false,
+            limit: remaining,
+            derived: false,
+            records: false,
+        };
+        let (found, next) = page_until(reader, ancestry, &page, range.last, &mut budget)?;
+        messages.extend(found);
+        if next.is_some() {
+            return Ok((messages, next));
+        }
+    }
+    Ok((messages, None))
+}
+
+/// A page of messages up to a revision, which applies to forward pages only.
+fn page_until(
+    reader: &mut Reader<'_>,
+    ancestry: &Ancestry,
+    page: &PageOf,
+    until: Revision,
+    budget: &mut Budget,
+) -> Result<(Vec<Message>, Option<Revision>)> {
+    let classes = classes(page);
+    let limit = usize::try_from(page.limit).unwrap_or(usize::MAX);
+    let mut from = page.from;
+    let mut messages: Vec<Message> = Vec::new();
+    loop {
+        let segment = if page.backward {
+            ancestry.segment_to(reader, from)?
+        } else if from > page.at.min(until) {
+            None
+        } else {
+            Some(ancestry.segment_from(reader, from)?)
+        };
+        let Some(segment) = segment else { break };
+        let range = if page.backward { (0, from) } else { (from, until) };
+        // One more than requested shows if another page follows; its parts are not read.
+        let remaining = limit - messages.len();
+        let most = i64::try_from(remaining).unwrap_or(i64::MAX).saturating_add(1).min(limits::PAGE_READ_MESSAGES);
+        let mut found = segment_rows(reader, &segment, range, &classes, page.backward, most, page.at)?;
+        let full = i64::try_from(found.len()).unwrap_or(i64::MAX) == most;
+        let seen = page.at.min(segment.sealed_by.unwrap_or(i64::MAX));
+        let wanted = found.len().min(remaining);
+        let filled = fill_parts(reader, &mut found[..wanted], seen, budget)?;
+        let next = found.get(filled).map(|found| found.message.revision);
+        let last = found.last().map(|found| found.message.revision);
+        messages.extend(found.into_iter().take(filled).map(|found| found.message));
+        if next.is_some() {
+            return Ok((messages, next));
+        }
+        from = match (page.backward, last) {
+            (true, Some(last)) if full => last - 1,
+            (false, Some(last)) if full => last + 1,
+            (true, _) if segment.first > 0 => segment.first - 1,
+            (false, _) if segment.last < i64::MAX => segment.last + 1,
+            _ => break,
+        };
+    }
+    Ok((messages, None))
+}
+
+/// The approximate size of a message on the wire, in bytes.
+pub fn message_bytes(message: &Message) -> usize {
+    let parts: usize = message
+        .parts
+        .iter()
+        .map(|part| body_bytes(&part.body) + part.metadata_json.as_ref().map_or(0, String::len) + 96)
+        .sum();
+    parts + message.metadata_json.as_ref().map_or(0, String::len) + 256
+}
+
+/// The approximate size of a part's content on the wire, in bytes.
+pub fn body_bytes(body: &PartBody) -> usize {
+    let media = |source: &MediaSource| match source {
+        MediaSource::Bytes(bytes) => bytes.len(),
+        MediaSource::Uri(uri) => uri.len(),
+    };
+    match body {
+        PartBody::Text(text) | PartBody::Reasoning(text) => text.len(),
+        PartBody::ToolCall(call) => call.input_json.len(),
+        PartBody::ToolResult(result) => {
+            result.output.len() + result.attachments.iter().map(|item| media(&item.source)).sum::<usize>()
+        }
+        PartBody::Media(item) => media(&item.source),
+        PartBody::Marker(marker) => marker.text.len(),
+        PartBody::Step(_) => 0,
+        PartBody::Opaque(opaque) => opaque.data.len(),
+        PartBody::Record(record) => record.data.len(),
+    }
+}
+
+/// The messages of a layout as of a revision, with the prune marks that are active then.
+pub(crate) fn sources(
+    reader: &mut Reader<'_>,
+    ancestry: &Ancestry,
+    layout: &Layout,
+    at: Revision,
+    bytes_max: usize,
+) -> Result<Vec<SourceMessage>> {
+    let mut sources = Vec::new();
+    let mut budget = Budget::of(bytes_max);
+    for span in &layout.spans {
+        match *span {
+            Span::Placed { revision, placement } => {
+                if let Some(source) = placed(reader, ancestry, layout, (revision, placement), at, &mut budget)? {
+                    sources.push(source);
+                }
+            }
+            Span::Inline { first, last } => {
+                let last = last.unwrap_or(i64::MAX).min(at);
+                let mut from = first;
+                while from <= last {
+                    let segment = ancestry.segment_from(reader, from)?;
+                    let class = [codec::message_class(MessageKind::Normal)];
+                    let limit = limits::VIEW_READ_MESSAGES;
+                    let found = segment_rows(reader, &segment, (from, last), &class, false, limit, at)?;
+                    let full = i64::try_from(found.len()).unwrap_or(i64::MAX) == limit;
+                    let newest = found.last().map(|found| found.message.revision);
+                    let seen = at.min(segment.sealed_by.unwrap_or(i64::MAX));
+                    sources.extend(with_prunes(reader, ancestry, layout, found, (seen, at), &mut budget)?);
+                    from = match newest {
+                        Some(newest) if full => newest + 1,
+                        _ => segment.last.saturating_add(1),
+                    };
+                    if from == i64::MAX {
+                        break;
+                    }
+                }
+            }
+        }
+    }
+    Ok(sources)
+}
+
+fn placed(
+    reader: &mut Reader<'_>,
+    ancestry: &Ancestry,
+    layout: &Layout,
+    (revision, placement): (Revision, Placement),
+    at: Revision,
+    budget: &mut Budget,
+) -> Result<Option<SourceMessage>> {
+    let segment = ancestry.owner_at(reader, revision)?;
+    let seen = at.min(segment.sealed_by.unwrap_or(i64::MAX));
+    let Some(row) = reader.one(by_revision(&segment, revision, seen))? else { return Ok(None) };
+    let found = vec![Found::from_row(&row, seen)?];
+    let mut sources = with_prunes(reader, ancestry, layout, found, (seen, at), budget)?;
+    let source = sources.pop().map(|source| SourceMessage { placement: Some(placement), ..source });
+    Ok(source)
+}
+
+/// Reads parts and prune marks; a mark counts if it is part of this history, existed at `at` and was not undone.
+fn with_prunes(
+    reader: &mut Reader<'_>,
+    ancestry: &Ancestry,
+    layout: &Layout,
+    mut found: Vec<Found>,
+    (seen, at): (Revision, Revision),
+    budget: &mut Budget,
+) -> Result<Vec<SourceMessage>> {
+    let filled = fill_parts(reader, &mut found, seen, budget)?;
+    if let Some(refused) = found.get(filled) {
+        let bytes = budget.spent.saturating_add(message_bytes(&refused.message)).max(budget.most.saturating_add(1));
+        return Err(Error::LimitExceeded {
+            what: VIEW_BYTES,
+            limit: i64::try_from(budget.most).unwrap_or(i64::MAX),
+            actual: i64::try_from(bytes).unwrap_or(i64::MAX),
+        });
+    }
+    let mut pruned: HashMap<PartId, (Revision, Pruned)> = HashMap::new();
+    if !found.is_empty() {
+        let ids: HashMap<i64, MessageId> = found.iter().map(|found| (found.row, found.message.id)).collect();
+        let wanted: Vec<i64> = found.iter().map(|found| found.row).collect();
+        for row in reader.all(engine::query(PRUNED).bind(list_of(&wanted)))? {
+            let (owner, revision): (i64, Revision) = (row.get(2)?, row.get(3)?);
+            if revision > at || layout.undone_prunes.contains(&revision) {
+                continue;
+            }
+            if owner != ancestry.key || ancestry.fork_revision.is_some_and(|fork| revision <= fork) {
+                let inherited = ancestry.contains(reader, owner, revision)?;
+                if inherited.is_none() {
+                    continue;
+                }
+            }
+            let Some(&message) = ids.get(&row.get::<i64>(0)?) else { continue };
+            let part = PartId::of(message, row.get(1)?);
+            // Of several marks on a part, the newest counts.
+            if pruned.get(&part).is_none_or(|(before, _)| *before < revision) {
+                let compaction = CompactionId(codec::uuid(row.get(4)?)?);
+                let truncation: Option<&[u8]> = row.get(5)?;
+                let truncation = truncation.map(codec::decode_truncation).transpose()?;
+                pruned.insert(part, (revision, Pruned { part, compaction, truncation }));
+            }
+        }
+    }
+    Ok(found
+        .into_iter()
+        .map(|found| {
+            let message = found.message;
+            let of = |part: &Part| pruned.get(&part.id).map(|(_, pruned)| pruned.clone());
+            let pruned = message.parts.iter().filter_map(of).collect();
+            SourceMessage { message: message.into(), placement: None, pruned, counts: None }
+        })
+        .collect())
+}

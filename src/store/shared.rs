@@ -1,0 +1,52 @@
+//! What all handles of an open store share, and the access of reads and mutations to it.
+
+use super::engine::health::Health;
+use super::engine::readers::Readers;
+use super::engine::{Durability, Reader};
+use super::error::Result;
+use super::integrity::scrub_state::Scrub;
+use super::ledger::identity::Identity;
+use super::ledger::recent::Recent;
+use super::ledger::ring::Ring;
+use super::ledger::tx::Tx;
+use super::writer::{Announced, Mutation, WriterHandle};
+use std::sync::Arc;
+
+/// The parts of a store that all clones share.
+pub(super) struct Shared {
+    pub(super) writer: WriterHandle,
+    pub(super) readers: Readers,
+    pub(super) identity: Identity,
+    pub(super) durability: Durability,
+    pub(super) announced: Announced,
+    pub(super) health: Arc<Health>,
+    pub(super) recent: Arc<Recent>,
+    pub(super) ring: Arc<Ring>,
+    pub(super) directory: std::path::PathBuf,
+    pub(super) scrub: Scrub,
+    /// Held while a backup is made.
+    pub(super) backing_up: tokio::sync::Mutex<()>,
+}
+
+impl Shared {
+    pub(super) async fn reading<T>(&self, read: impl FnOnce(&mut Reader<'_>) -> Result<T>) -> Result<T> {
+        self.readers.reading(read).await
+    }
+
+    pub(super) async fn brief<T>(&self, read: impl FnOnce(&mut Reader<'_>) -> Result<T>) -> Result<T> {
+        self.readers.brief(read).await
+    }
+
+    pub(super) async fn snapshot<T>(&self, read: impl FnOnce(&mut Reader<'_>) -> Result<T>) -> Result<T> {
+        self.readers.snapshot(read).await
+    }
+
+    /// Has the writer apply a mutation, and waits until it is durable.
+    pub(super) async fn write<T: Send + 'static>(
+        &self,
+        mutation: Mutation,
+        apply: impl FnMut(&mut Tx<'_>) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        self.writer.write(mutation, apply).await
+    }
+}
