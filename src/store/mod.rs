@@ -16,6 +16,8 @@ mod jobs;
 mod ledger;
 mod log;
 mod open;
+#[cfg(test)]
+mod portable;
 mod restore;
 mod sessions;
 mod shared;

@@ -426,7 +426,7 @@ impl Writer {
         if fails("refused") {
             return Err((Error::Database("refused".to_owned()), false));
         }
-        engine::query(COMMIT).execute(&self.conn).map_err(|error| (error, true))?;
+        engine::query(COMMIT).run(&self.conn).map_err(|error| (error, true))?;
         match fails("unsynced") {
             true => Err((Error::Disk(DiskFailure { message: "not synced".to_owned(), may_be_of_sync: true }), true)),
             false => Ok(()),
@@ -471,7 +471,7 @@ impl Writer {
     ///
     /// If clients could not write for a while, `could_write` is false and open messages get their full timeout again.
     fn apply_all(&mut self, batch: &mut [Envelope], now: Timestamp, could_write: bool) -> Result<Finished> {
-        engine::query(BEGIN).execute(&self.conn)?;
+        engine::query(BEGIN).run(&self.conn)?;
         let kept = (&mut self.heads, &mut self.marks);
         let mut tx = Tx::new(&self.conn, kept, self.counters.clone(), self.claims.clone(), now);
         if !could_write {

@@ -101,6 +101,22 @@ const NEVER: [(&[&str], &str, &str); 2] = [
     ),
 ];
 
+/// The rooms of the store: a folder, and what its files must not use, with the reason.
+const ROOMS: [(&str, &str, &str); 3] = [
+    (
+        "src/store/engine/",
+        "crate::store::ledger crate::store::integrity crate::store::shared crate::store::writer",
+        "the engine knows no rows",
+    ),
+    (
+        "src/store/ledger/",
+        "rusqlite crate::store::integrity crate::store::shared crate::store::writer crate::store::engine::files \
+         crate::store::engine::connect",
+        "the ledger names no engine and nothing above it",
+    ),
+    ("src/store/integrity/", "crate::store::shared crate::store::writer", "integrity checks files, and serves nobody"),
+];
+
 const FILE_LINES_MAX: usize = 800;
 
 /// One breach of a rule, with its location.
@@ -299,6 +315,11 @@ fn check_source(file: &str, code: &str) -> Vec<Breach> {
         }
         for only in ONLY.iter().filter(|only| path.reaches(only.path) && !only.modules.contains(&own.as_str())) {
             breach(path.line, format!("`{own}` may not use `{shown}`: {}", only.rule));
+        }
+        for (room, never, rule) in ROOMS {
+            if file.starts_with(room) && never.split(' ').any(|prefix| path.reaches(prefix)) {
+                breach(path.line, format!("a file of `{room}` may not use `{shown}`: {rule}"));
+            }
         }
         for (modules, never, rule) in NEVER {
             if modules.contains(&own.as_str()) && never.split(' ').any(|prefix| path.reaches(prefix)) {
@@ -607,6 +628,10 @@ mod checker {
     fn an_arrow_along_the_table_passes() {
         check("src/store/jobs.rs", "use super::codec;\nuse crate::model::{Revision, Seq};\nuse crate::limits;", &[]);
         check("src/store/a/b.rs", "use super::super::codec::X;", &[]);
+        check("src/store/ledger/a.rs", "use crate::store::engine::{self, Row};", &[]);
+        let rule = "a file of `src/store/ledger/` may not use `crate::store::writer`: the ledger names no engine and \
+                    nothing above it";
+        check("src/store/ledger/a.rs", "use crate::store::writer;", &[(1, rule)]);
         check(
             "src/policy/presets/pi.rs",
             "use crate::policy::{\n    Policy,\n    tokens,\n};\nfn f() { super::find(); }",

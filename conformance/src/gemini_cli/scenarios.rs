@@ -11,7 +11,7 @@ use crate::harm;
 use crate::harness::{Peer, PeerFailure, Run, System};
 use crate::report::{Class, Reason, Report};
 use longhand::model::message::{Finish, FinishReason, NewMessage, Role};
-use longhand::model::part::{NewPart, PartBody};
+use longhand::model::part::{NewPart, Part, PartBody};
 use longhand::model::usage::{ModelWindow, Usage};
 use longhand::model::view::SourceMessage;
 use longhand::policy::Policy;
@@ -73,7 +73,15 @@ const GROWTH: Class = Class {
     test: ("tests/it/usage.rs", "a_small_threshold_in_a_large_window_is_applied_again_and_again"),
 };
 
-static CLASSES: [Class; 7] = [MOMENT, super::CLASSES[0], super::CLASSES[1], PAIRED, MEDIA, REFUSED, GROWTH];
+const BESIDES: Class = Class {
+    name: "a request is more than its history",
+    reason: Reason::Named("What usage showed of a request besides its history"),
+    explanation: "Behind a compression the history with what usage showed besides it is at the threshold, and a second \
+                  compression frees more; Gemini CLI goes by its history alone until the next reply.",
+    test: ("tests/it/guards.rs", "usage_that_did_not_shrink_with_the_view_is_overhead"),
+};
+
+static CLASSES: [Class; 8] = [MOMENT, super::CLASSES[0], super::CLASSES[1], PAIRED, MEDIA, REFUSED, GROWTH, BESIDES];
 
 /// The least tokens of a request besides the messages. Gemini CLI begins every request with a description of the
 /// environment, and counts it with a compressed history; a prompt without it would be smaller than any of its own.
@@ -237,7 +245,7 @@ impl Course<'_> {
                 let words = scenario.words[number.get() % scenario.words.len()].clone();
                 // After a compression, Gemini CLI uses its own estimate at its next decision.
                 let theirs = if is_open { theirs.clone() } else { self.compress(end, self.prompt, &words)? };
-                self.compare(position, end, &theirs, (first, view), &words)?;
+                self.compare(position, end, &theirs, (first, view), &words, !is_open)?;
                 number.set(number.get() + 1);
                 is_open = false;
             }
@@ -288,6 +296,7 @@ impl Course<'_> {
         theirs: &Value,
         (first, view): (usize, Vec<Value>),
         words: &str,
+        is_second: bool,
     ) -> Result<(), PeerFailure> {
         let input = json!({
             "place": position, "prompt": self.prompt, "threshold": self.scenario.threshold, "status": theirs["status"],
@@ -299,7 +308,7 @@ impl Course<'_> {
         } else if theirs["status"] == INFLATED {
             self.inflated(end, words)?
         } else {
-            self.due(end, position)?
+            self.due(end, position, is_second)?
         };
         self.record("moment", &input, json!(true), json!(compresses), why);
         let theirs = if compresses { theirs.clone() } else { self.compress(end, LIMIT, words)? };
@@ -375,13 +384,22 @@ impl Course<'_> {
         summarized.checked_sub(self.front.len()).map_or(0, |at| Contents::of(messages).message(at, messages.len()))
     }
 
-    /// The class if only we compress: the estimate of the messages since their last decision reaches the threshold.
-    fn due(&mut self, end: usize, position: usize) -> Result<Option<&'static Class>, PeerFailure> {
-        let since =
-            Contents::of(&self.scenario.messages[end..=position.max(end).min(self.scenario.messages.len() - 1)]);
+    /// The class if only we compress: the estimate of what no reply has read reaches the threshold, or directly behind
+    /// another compression the history with what usage showed besides it does.
+    fn due(&mut self, end: usize, position: usize, is_second: bool) -> Result<Option<&'static Class>, PeerFailure> {
+        // The prompt is then their estimate of the compressed history.
+        if is_second && self.prompt + self.scenario.unseen - ENVIRONMENT_TOKENS >= self.scenario.threshold {
+            return Ok(Some(&CLASSES[7]));
+        }
+        let messages = &self.scenario.messages;
+        let unread = end.checked_sub(1).map(|reply| unread_results(&messages[reply]));
+        let later = messages[end..end.max(position + 1)].iter().cloned();
+        let since: Vec<SourceMessage> = unread.into_iter().chain(later).collect();
+        let is_new = since.iter().any(|source| !source.message.parts.is_empty());
+        let since = Contents::of(&since);
         let answer = self.ask("estimateTokenCountSync", json!({ "parts": since.parts() }))?;
         let tokens = self.prompt + answer.as_i64().unwrap_or_default();
-        if position < end || tokens < self.scenario.threshold {
+        if !is_new || tokens < self.scenario.threshold {
             return Ok(None);
         }
         if self.prompt < self.scenario.threshold {
@@ -399,22 +417,27 @@ impl Course<'_> {
         Ok((theirs["status"] == 1).then_some(&CLASSES[0]))
     }
 
-    /// True if the messages alone are below the threshold, and have grown by less than a quarter of it since our last
-    /// compaction.
-    fn waits(&mut self, end: usize) -> Result<bool, PeerFailure> {
-        let Some(compacted) = self.compacted.filter(|_| self.prompt - self.scenario.unseen < self.scenario.threshold)
-        else {
-            return Ok(false);
-        };
+    /// Tokens of the next request by their own estimate of a compressed history, which counts of all that no history has
+    /// only the environment.
+    fn next_request(&self, theirs: &Value) -> i64 {
+        theirs["newTokenCount"].as_i64().map_or(0, |tokens| tokens + self.scenario.unseen - ENVIRONMENT_TOKENS)
+    }
+
+    /// True if the messages alone are below the threshold, or what a compression leaves is still at it with what no
+    /// history has, and the messages have grown by less than a quarter of the threshold since our last compaction.
+    fn waits(&mut self, end: usize, theirs: &Value) -> Result<bool, PeerFailure> {
+        let Scenario { threshold, unseen, .. } = *self.scenario;
+        let is_filled = self.prompt - unseen < threshold || self.next_request(theirs) >= threshold;
+        let Some(compacted) = self.compacted.filter(|_| is_filled) else { return Ok(false) };
         let since = Contents::of(&self.scenario.messages[compacted.min(end)..end]).parts();
         let growth = self.ask("estimateTokenCountSync", json!({ "parts": since }))?;
-        Ok(growth.as_i64().is_some_and(|growth| growth < self.scenario.threshold / 4))
+        Ok(growth.as_i64().is_some_and(|growth| growth < threshold / 4))
     }
 
     /// The class if only they compress: nothing follows the summary, or what follows it is unanswered or too small to
     /// free anything, or we wait.
     fn refusal(&mut self, end: usize, theirs: &Value) -> Result<Option<&'static Class>, PeerFailure> {
-        if self.waits(end)? {
+        if self.waits(end, theirs)? {
             return Ok(Some(&CLASSES[6]));
         }
         let cut = self.cut(end, theirs);
@@ -434,4 +457,20 @@ impl Course<'_> {
         let frees_nothing = summarized.as_i64().zip(least.as_i64()).is_some_and(|(before, after)| before <= after);
         Ok(frees_nothing.then_some(&CLASSES[5]))
     }
+}
+
+/// A reply with only those of its results that the model wrote nothing after.
+fn unread_results(reply: &SourceMessage) -> SourceMessage {
+    let is_silent = |part: &&Part| {
+        let by_model = matches!(
+            *part.body,
+            PartBody::Text(_) | PartBody::Reasoning(_) | PartBody::ToolCall(_) | PartBody::Media(_)
+        );
+        !by_model
+    };
+    let count = reply.message.parts.iter().rev().take_while(is_silent).count();
+    let mut message = (*reply.message).clone();
+    message.parts.drain(..message.parts.len() - count);
+    message.parts.retain(|part| matches!(*part.body, PartBody::ToolResult(_)));
+    SourceMessage { message: message.into(), ..reply.clone() }
 }

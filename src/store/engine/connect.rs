@@ -72,6 +72,7 @@ pub(crate) fn connect_existing(directory: &Path, read_only: bool) -> Result<Conn
 
 /// The settings of every connection.
 fn configure(conn: &Connection) -> Result<()> {
+    sqlite::add_lists(conn)?;
     conn.pragma_update(None, "foreign_keys", true)?;
     // Sorting and temporary tables never touch the disk.
     conn.pragma_update(None, "temp_store", "memory")?;
@@ -141,7 +142,7 @@ fn migrate(conn: &Connection, applied: &[i64], clock: &Clock) -> Result<()> {
     for (version, statements) in MIGRATIONS.iter().filter(|(version, _)| !applied.contains(version)) {
         let transaction = conn.unchecked_transaction()?;
         transaction.execute_batch(statements)?;
-        sqlite::query(RECORD).bind(*version).bind(clock.now().0).execute(&transaction)?;
+        sqlite::query(RECORD).bind(*version).bind(clock.now().0).run(&transaction)?;
         transaction.commit()?;
     }
     Ok(())

@@ -7,10 +7,12 @@ pub(crate) mod connect;
 pub(crate) mod figures;
 pub(crate) mod files;
 pub(crate) mod health;
+mod insert;
 mod reader;
 pub(crate) mod readers;
 mod sqlite;
 
 pub use connect::Durability;
+pub(crate) use insert::{Insert, values};
 pub(crate) use reader::Reader;
-pub(crate) use sqlite::{Connection, Query, Row, query, scalar};
+pub(crate) use sqlite::{Connection, IntoValue, List, Query, Row, add_lists, query, scalar};

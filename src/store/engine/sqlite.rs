@@ -3,7 +3,9 @@
 use crate::store::error::{DiskFailure, Error, Result};
 use crate::store::write_state::WriteState;
 use bytes::Bytes;
+use rusqlite::ToSql;
 use rusqlite::types::{ToSqlOutput, Value, ValueRef};
+use std::borrow::Cow;
 use std::marker::PhantomData;
 use std::rc::Rc;
 
@@ -16,7 +18,7 @@ pub(crate) use rusqlite::Connection;
 #[must_use]
 pub(crate) struct Query<'q> {
     sql: &'q str,
-    values: Vec<ToSqlOutput<'q>>,
+    values: Vec<Parameter<'q>>,
 }
 
 /// A statement.
@@ -31,9 +33,15 @@ impl<'q> Query<'q> {
         self
     }
 
+    /// Adds the values of the next parameters.
+    pub(super) fn bind_all(mut self, values: impl IntoIterator<Item = Parameter<'q>>) -> Self {
+        self.values.extend(values);
+        self
+    }
+
     /// Calls `each` with all rows, until it returns false. A statement that may write is run to its end in any case: its
     /// constraints are checked and its changes are committed behind its last row, and only then it can fail.
-    fn run(self, conn: &Connection, mut each: impl FnMut(Row) -> bool) -> Result<()> {
+    fn for_each(self, conn: &Connection, mut each: impl FnMut(Row) -> bool) -> Result<()> {
         let mut statement = conn.prepare_cached(self.sql)?;
         for (index, value) in (1..).zip(&self.values) {
             statement.raw_bind_parameter(index, value)?;
@@ -56,7 +64,7 @@ impl<'q> Query<'q> {
     /// All rows. The statement must bound their number.
     pub(crate) fn all(self, conn: &Connection) -> Result<Vec<Row>> {
         let mut all = Vec::new();
-        self.run(conn, |row| {
+        self.for_each(conn, |row| {
             all.push(row);
             true
         })?;
@@ -66,7 +74,7 @@ impl<'q> Query<'q> {
     /// The first row, if there is one.
     pub(crate) fn optional(self, conn: &Connection) -> Result<Option<Row>> {
         let mut first = None;
-        self.run(conn, |row| {
+        self.for_each(conn, |row| {
             first = Some(row);
             false
         })?;
@@ -78,8 +86,13 @@ impl<'q> Query<'q> {
         self.optional(conn)?.ok_or_else(|| Error::Database("a statement that has a row returned none".to_owned()))
     }
 
+    /// Runs a statement without rows, whose number of changed rows does not matter.
+    pub(crate) fn run(self, conn: &Connection) -> Result<()> {
+        self.changed(conn).map(drop)
+    }
+
     /// Runs a statement without rows. Returns the number of rows that it changed.
-    pub(crate) fn execute(self, conn: &Connection) -> Result<usize> {
+    pub(crate) fn changed(self, conn: &Connection) -> Result<usize> {
         let mut statement = conn.prepare_cached(self.sql)?;
         for (index, value) in (1..).zip(&self.values) {
             statement.raw_bind_parameter(index, value)?;
@@ -164,10 +177,34 @@ pub(crate) trait FromValue<'r>: Sized {
     fn from_value(value: &'r Value) -> Option<Self>;
 }
 
+/// The value of a parameter.
+pub(crate) enum Parameter<'v> {
+    Null,
+    Integer(i64),
+    Text(Cow<'v, str>),
+    Bytes(Cow<'v, [u8]>),
+    List(Vec<Value>),
+}
+
+impl ToSql for Parameter<'_> {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(match self {
+            Self::Null => ToSqlOutput::Borrowed(ValueRef::Null),
+            Self::Integer(value) => ToSqlOutput::Borrowed(ValueRef::Integer(*value)),
+            Self::Text(text) => ToSqlOutput::Borrowed(ValueRef::Text(text.as_bytes())),
+            Self::Bytes(bytes) => ToSqlOutput::Borrowed(ValueRef::Blob(bytes)),
+            Self::List(items) => ToSqlOutput::from_rc(Rc::new(items.clone()), LIST),
+        })
+    }
+}
+
+/// The type that SQLite checks a list for.
+const LIST: &std::ffi::CStr = c"rarray";
+
 /// A type that is bound to parameters.
 pub(crate) trait IntoValue<'v> {
-    /// The value for SQLite.
-    fn into_value(self) -> ToSqlOutput<'v>;
+    /// The value.
+    fn into_value(self) -> Parameter<'v>;
 }
 
 macro_rules! integers {
@@ -179,8 +216,8 @@ macro_rules! integers {
         }
 
         impl IntoValue<'_> for $type {
-            fn into_value(self) -> ToSqlOutput<'static> {
-                ToSqlOutput::Owned(Value::Integer(i64::from(self)))
+            fn into_value(self) -> Parameter<'static> {
+                Parameter::Integer(i64::from(self))
             }
         }
     )*};
@@ -195,7 +232,7 @@ impl FromValue<'_> for bool {
 }
 
 impl IntoValue<'_> for bool {
-    fn into_value(self) -> ToSqlOutput<'static> {
+    fn into_value(self) -> Parameter<'static> {
         i64::from(self).into_value()
     }
 }
@@ -234,56 +271,56 @@ impl<'r, T: FromValue<'r>> FromValue<'r> for Option<T> {
 }
 
 impl<'v> IntoValue<'v> for &'v str {
-    fn into_value(self) -> ToSqlOutput<'v> {
-        ToSqlOutput::Borrowed(ValueRef::Text(self.as_bytes()))
+    fn into_value(self) -> Parameter<'v> {
+        Parameter::Text(Cow::Borrowed(self))
     }
 }
 
 impl<'v> IntoValue<'v> for &'v String {
-    fn into_value(self) -> ToSqlOutput<'v> {
+    fn into_value(self) -> Parameter<'v> {
         self.as_str().into_value()
     }
 }
 
 impl IntoValue<'_> for String {
-    fn into_value(self) -> ToSqlOutput<'static> {
-        ToSqlOutput::Owned(Value::Text(self))
+    fn into_value(self) -> Parameter<'static> {
+        Parameter::Text(Cow::Owned(self))
     }
 }
 
 impl<'v> IntoValue<'v> for &'v [u8] {
-    fn into_value(self) -> ToSqlOutput<'v> {
-        ToSqlOutput::Borrowed(ValueRef::Blob(self))
+    fn into_value(self) -> Parameter<'v> {
+        Parameter::Bytes(Cow::Borrowed(self))
     }
 }
 
 impl<'v> IntoValue<'v> for &'v Vec<u8> {
-    fn into_value(self) -> ToSqlOutput<'v> {
+    fn into_value(self) -> Parameter<'v> {
         self.as_slice().into_value()
     }
 }
 
 impl<'v> IntoValue<'v> for &'v Bytes {
-    fn into_value(self) -> ToSqlOutput<'v> {
+    fn into_value(self) -> Parameter<'v> {
         (**self).into_value()
     }
 }
 
 impl<'v, const N: usize> IntoValue<'v> for &'v [u8; N] {
-    fn into_value(self) -> ToSqlOutput<'v> {
+    fn into_value(self) -> Parameter<'v> {
         self.as_slice().into_value()
     }
 }
 
 impl IntoValue<'_> for Vec<u8> {
-    fn into_value(self) -> ToSqlOutput<'static> {
-        ToSqlOutput::Owned(Value::Blob(self))
+    fn into_value(self) -> Parameter<'static> {
+        Parameter::Bytes(Cow::Owned(self))
     }
 }
 
 impl<'v, T: IntoValue<'v>> IntoValue<'v> for Option<T> {
-    fn into_value(self) -> ToSqlOutput<'v> {
-        self.map_or(ToSqlOutput::Owned(Value::Null), T::into_value)
+    fn into_value(self) -> Parameter<'v> {
+        self.map_or(Parameter::Null, T::into_value)
     }
 }
 
@@ -329,6 +366,38 @@ mod codes {
     pub(super) const IO_WRITE: i32 = 10 | 3 << 8;
     pub(super) const IO_DATA: i32 = 10 | 32 << 8;
     pub(super) const IO_CORRUPT_FILE_SYSTEM: i32 = 10 | 33 << 8;
+}
+
+/// The value of a parameter in `rarray(?N)`: a table with a row for each item, and one column, `value`.
+#[derive(Clone)]
+pub(crate) struct List(Vec<Value>);
+
+impl List {
+    /// A list of integers.
+    pub(crate) fn of_integers(items: impl IntoIterator<Item = i64>) -> Self {
+        Self(items.into_iter().map(Value::Integer).collect())
+    }
+
+    /// A list of texts.
+    pub(crate) fn of_texts<'t>(items: impl IntoIterator<Item = &'t str>) -> Self {
+        Self(items.into_iter().map(|item| Value::Text(item.to_owned())).collect())
+    }
+
+    /// A list of bytes.
+    pub(crate) fn of_bytes<'b>(items: impl IntoIterator<Item = &'b [u8]>) -> Self {
+        Self(items.into_iter().map(|item| Value::Blob(item.to_vec())).collect())
+    }
+}
+
+impl IntoValue<'_> for List {
+    fn into_value(self) -> Parameter<'static> {
+        Parameter::List(self.0)
+    }
+}
+
+/// Gives a connection the table of a list.
+pub(crate) fn add_lists(conn: &Connection) -> Result<()> {
+    Ok(rusqlite::vtab::array::load_module(conn)?)
 }
 
 #[cfg(test)]

@@ -297,7 +297,7 @@ impl Examination<'_> {
         let rows = engine::query(&keys).all(conn)?;
         let repair = invariant.repair.filter(|_| self.repair);
         if let Some(repair) = repair.filter(|_| !rows.is_empty()) {
-            engine::query(repair).execute(conn)?;
+            engine::query(repair).run(conn)?;
         }
         for row in rows {
             self.find(invariant.table, row.get::<String>(0)?, invariant.message, repair.is_some());
@@ -318,7 +318,7 @@ impl Examination<'_> {
             };
             let repaired = self.repair && refusal.is_none();
             if repaired {
-                engine::query(REPAIR_HEAD).bind(key).execute(conn)?;
+                engine::query(REPAIR_HEAD).bind(key).run(conn)?;
             }
             let refusal = refusal.map_or_else(String::new, |why| format!(", and cannot be moved there: {why}"));
             self.find("session", key, format_args!("its head is not where its events end{refusal}"), repaired);

@@ -49,13 +49,13 @@ const SESSION: &str = "select s.public_id, s.client_id, p.public_id, f.public_id
 const EVENTS: &str = "select seq, revision, kind, ends_mutation, time, actor, request_id, body, digest, hash \
      from event where session_id = ?1 and revision > ?2 order by revision limit +?3";
 const LOG: &str = "select max(seq), count(*), \
-     sum(not exists (select 1 from session s where s.id = page.session_id)) \
-     from (select seq, session_id from event where seq > ?1 order by seq limit +?2) page";
+     count(*) filter (where not exists (select 1 from session s where s.id = page.session_id)) \
+     from (select seq, session_id from event where seq > ?1 order by seq limit +?2) as page";
 const SEGMENTS: &str = "select o.public_id, g.first_revision, g.last_revision, g.has_messages from segment g \
      join session o on o.id = g.owner_id where g.session_id = ?1 order by g.first_revision";
 const POLICY: &str = "select p.hash, t.preset, t.json from policy p left join policy_text t on t.hash = p.hash \
      where p.session_id = ?1 and p.revision = ?2";
-const WINDOW: &str = "select body from window where session_id = ?1 and revision = ?2";
+const WINDOW: &str = "select body from \"window\" where session_id = ?1 and revision = ?2";
 const LAYOUT: &str = "select body from layout where session_id = ?1 and revision = ?2";
 const MARK: &str = "select kind, body from mark where session_id = ?1 and revision = ?2";
 const VOIDED: &str = "select voided_revision from mark where session_id = ?1 and revision = ?2";
@@ -73,7 +73,7 @@ const COUNTS: &str = "select (select count(*) from message where session_id = ?1
      (select count(*) from mark where session_id = ?1), (select count(*) from pruned where session_id = ?1), \
      (select count(*) from layout where session_id = ?1), (select count(*) from policy where session_id = ?1), \
      (select count(*) from mark where session_id = ?1 and voided_revision is not null), \
-     (select count(*) from window w join session s on s.id = w.session_id \
+     (select count(*) from \"window\" w join session s on s.id = w.session_id \
      where w.session_id = ?1 and w.revision > coalesce(s.fork_revision, 0))";
 
 /// The statements of this file, for the test that prepares them all.

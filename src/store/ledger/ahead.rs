@@ -47,7 +47,7 @@ pub(crate) fn lower_times(conn: &Connection, clock: &Clock) -> Result<()> {
         (COOLDOWNS, limits::POLICY_WAIT_MS_MAX),
         (DUE, 0),
     ] {
-        let done = engine::query(statement).bind(now.plus_millis(longest_ms).0).execute(conn)?;
+        let done = engine::query(statement).bind(now.plus_millis(longest_ms).0).changed(conn)?;
         if done > 0 {
             tracing::warn!(rows = done, statement, "instants that were stored in the future are brought down");
         }

@@ -42,7 +42,7 @@ const SHARED: &str = "select max(last) from (\
      select s.fork_revision as last from session s join session p on p.id = s.fork_id \
      where s.id = ?1 and p.public_id = ?2 \
      union all select g.last_revision from segment g join session o on o.id = g.owner_id \
-     where g.session_id = ?1 and o.public_id = ?2)";
+     where g.session_id = ?1 and o.public_id = ?2) as shared";
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]

@@ -17,7 +17,7 @@ use crate::model::message::{Finish, FinishReason, GivenView, Message, MessageKin
 use crate::model::part::{Answers, NewPart, Part, PartBody, are_notes};
 use crate::model::time::Timestamp;
 use crate::model::view::SourceMessage;
-use crate::store::engine::{self, Row};
+use crate::store::engine::{self, List, Row};
 use crate::store::error::{Error, Kind, Result};
 use std::sync::Arc;
 use uuid::Uuid;
@@ -96,9 +96,9 @@ pub(crate) struct FinishMessage {
     pub(crate) has_expired: bool,
 }
 
-const SELECT_CLIENTS: &str = "select m.client_id, m.public_id from json_each(?2) wanted \
+const SELECT_CLIENTS: &str = "select m.client_id, m.public_id from rarray(?2) wanted \
      join message m on m.session_id = ?1 and m.client_id = wanted.value";
-const SELECT_INHERITED: &str = "select m.client_id, m.public_id from segment s cross join json_each(?2) wanted \
+const SELECT_INHERITED: &str = "select m.client_id, m.public_id from segment s cross join rarray(?2) wanted \
      join message m on m.session_id = s.owner_id and m.client_id = wanted.value \
      where s.session_id = ?1 and s.has_messages = 1 and m.revision between s.first_revision and s.last_revision \
      and m.sealed_revision <= s.last_revision";
@@ -127,12 +127,12 @@ fn existing_messages(tx: &mut Tx<'_>, key: i64, messages: &[EncodedMessage]) -> 
     if wanted.is_empty() {
         return Ok(existing);
     }
-    let list = serde_json::to_string(&wanted).unwrap_or_default();
+    let list = List::of_texts(wanted);
     let mut known = std::collections::HashMap::new();
     // A fork's history begins with its inherited messages.
     let inherited = tx.loaded(key)?.fork_revision.map(|_| SELECT_INHERITED);
     for statement in inherited.into_iter().chain([SELECT_CLIENTS]) {
-        for row in engine::query(statement).bind(key).bind(&list).all(tx.conn)? {
+        for row in engine::query(statement).bind(key).bind(list.clone()).all(tx.conn)? {
             known.insert(row.get::<String>(0)?, codec::uuid(row.get(1)?)?);
         }
     }
@@ -481,7 +481,7 @@ impl AppendParts {
         let drafts_left = drafts.len() - closed.len();
         check_message_limits(tx.loaded(key)?, self.message, parts.len() + drafts_left, bytes)?;
         for id in closed {
-            engine::query(DELETE_DRAFT).bind(row).bind(id.number()).execute(tx.conn)?;
+            engine::query(DELETE_DRAFT).bind(row).bind(id.number()).run(tx.conn)?;
         }
         tx.loaded(key)?.set_next_number(self.message, next_number);
         tx.restart_open_timeout(key, self.message.0);
@@ -585,7 +585,7 @@ impl FinishMessage {
         let key = self.session.0;
         let drafts = drafts(tx, row, self.message)?;
         if !drafts.is_empty() {
-            engine::query(DELETE_DRAFTS).bind(row).execute(tx.conn)?;
+            engine::query(DELETE_DRAFTS).bind(row).run(tx.conn)?;
             let close = |draft: &Draft| ClosingPart {
                 id: draft.id,
                 input: draft.close(None),
@@ -612,7 +612,7 @@ impl FinishMessage {
         let receipt = tx.end_mutation(key, &self.caller, receipt)?;
         // The message's own row may still wait to be written.
         tx.flush()?;
-        engine::query(UPDATE_SEALED).bind(row).bind(revision).bind(encoded).execute(tx.conn)?;
+        engine::query(UPDATE_SEALED).bind(row).bind(revision).bind(encoded).run(tx.conn)?;
         open_messages::sealed(tx.conn, row)?;
         Ok(receipt)
     }

@@ -22,7 +22,7 @@ pub(crate) const STATEMENTS: &[&str] = &[CONFIRM, EXPEDITE];
 pub(crate) fn confirm(tx: &mut Tx<'_>, id: CompactionId) -> Result<()> {
     tx.flush()?;
     let job = by_id(&mut Reader::new(tx.conn), id)?;
-    let done = engine::query(CONFIRM).bind(job.row).bind(tx.now.0).execute(tx.conn)?;
+    let done = engine::query(CONFIRM).bind(job.row).bind(tx.now.0).changed(tx.conn)?;
     if done == 1 || job.compaction.state.is_active() { Ok(()) } else { Err(Error::CompactionEnded) }
 }
 
@@ -39,7 +39,7 @@ pub(crate) fn expedite(tx: &mut Tx<'_>, id: CompactionId, caller: &Requester) ->
     if !job.compaction.state.is_active() {
         return Err(Error::CompactionEnded);
     }
-    engine::query(EXPEDITE).bind(job.row).bind(tx.now.0).execute(tx.conn)?;
+    engine::query(EXPEDITE).bind(job.row).bind(tx.now.0).run(tx.conn)?;
     tx.end_mutation(key, caller, Receipt { ids: vec![id.0], existed_count: 1, ..Receipt::default() })?;
     Ok(())
 }

@@ -1,19 +1,22 @@
 //! Calls of a transaction that are to be written, and those that wait for a result among them.
 
 use crate::model::Revision;
-use crate::store::engine::{self, Connection};
+use crate::store::engine::{Connection, Insert, values};
 use crate::store::error::Result;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use uuid::Uuid;
 
-const INSERT: &str = "insert into tool_call (session_id, call_id, writer, revision, position, message, \
-     answered_revision) values (?1, ?2, ?3, ?4, ?5, ?6, ?7) \
-     on conflict do update set answered_revision = coalesce(excluded.answered_revision, answered_revision)";
+static CALLS: Insert = Insert::new(
+    "tool_call (session_id, call_id, writer, revision, position, message, answered_revision)",
+    7,
+    "on conflict (session_id, call_id, writer, revision, position) do update \
+     set answered_revision = coalesce(excluded.answered_revision, tool_call.answered_revision)",
+);
 
-/// The statements of this file, for the test that prepares them all.
+/// The inserts of this file, for the test that prepares them all.
 #[cfg(test)]
-pub(crate) const STATEMENTS: &[&str] = &[INSERT];
+pub(crate) static INSERTS: [&Insert; 1] = [&CALLS];
 
 /// The position of a call: session, call id, writer, the revision of its message, the position of its part.
 pub(crate) type CallKey = (i64, String, String, Revision, i64);
@@ -53,18 +56,11 @@ impl CallRows {
 
     /// Writes all of them.
     pub(crate) fn write(self, conn: &Connection) -> Result<()> {
-        for ((session, call_id, writer, revision, position), state) in self.0 {
-            engine::query(INSERT)
-                .bind(session)
-                .bind(call_id)
-                .bind(writer)
-                .bind(revision)
-                .bind(position)
-                .bind(state.message.as_bytes())
-                .bind(state.answered_revision)
-                .execute(conn)?;
-        }
-        Ok(())
+        let values = self.0.into_iter().map(|((session, call_id, writer, revision, position), state)| {
+            let message = state.message.into_bytes().to_vec();
+            values![session, call_id, writer, revision, position, message, state.answered_revision]
+        });
+        CALLS.rows(conn, values)
     }
 }
 

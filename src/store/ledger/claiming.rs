@@ -49,7 +49,7 @@ pub(crate) fn claim(tx: &mut Tx<'_>, row: i64, owner: Uuid, until: Timestamp) ->
         .bind(base)
         .bind(base + 1)
         .bind(now.0)
-        .execute(tx.conn)?;
+        .changed(tx.conn)?;
     if claimed == 0 {
         return Ok(None);
     }
@@ -129,7 +129,7 @@ pub(crate) fn lost_claim(tx: &mut Tx<'_>, row: i64) -> Result<Claim> {
 
 /// Keeps a claim alive.
 pub(crate) fn heartbeat(tx: &mut Tx<'_>, claim: &Claim, until: Timestamp) -> Result<()> {
-    let done = engine::query(HEARTBEAT).bind(claim.job).bind(claim.epoch).bind(until.0).execute(tx.conn)?;
+    let done = engine::query(HEARTBEAT).bind(claim.job).bind(claim.epoch).bind(until.0).changed(tx.conn)?;
     if done == 1 { Ok(()) } else { Err(Error::LeaseLost) }
 }
 

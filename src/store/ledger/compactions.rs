@@ -20,9 +20,10 @@ use crate::model::mark::MarkBody;
 use crate::model::message::MessageKind;
 use crate::model::truncation::Truncation;
 use crate::model::usage::ModelWindow;
-use crate::store::engine;
+use crate::store::engine::{self, Insert, List, values};
 use crate::store::error::{Error, Result};
 use crate::telemetry::failpoint;
+use std::collections::HashMap;
 
 /// A finished compaction that is to be committed.
 #[derive(Clone)]
@@ -71,15 +72,20 @@ pub struct SuppliedSummary {
 }
 
 const INSERT_DONE: &str = "insert into job (public_id, session_id, kind, trigger, state, queued, instructions, actor, \
-     base_revision, requested_revision, tokens_at_request, window, attempt, lease_epoch, run_at, ended_revision, outcome, \
-     create_time, end_time) values (?1, ?2, 2, 4, 3, 0, '', ?3, ?4, ?4, ?5, ?9, 0, 1, ?6, ?7, ?8, ?6, ?6)";
-const MESSAGE_ROW: &str = "select id from message where public_id = ?1";
-const INSERT_PRUNED: &str = "insert into pruned (message_id, number, session_id, revision, compaction_id, truncation) \
-     values (?1, ?2, ?3, ?4, ?5, ?6)";
+     base_revision, requested_revision, tokens_at_request, \"window\", attempt, lease_epoch, run_at, ended_revision, outcome, \
+     create_time, end_time) values (?1, ?2, 2, 4, 3, 0, '', ?3, ?4, ?4, ?5, ?9, 0, 1, ?6, ?7, ?8, ?6, ?6) returning id";
+const MESSAGE_ROWS: &str = "select m.public_id, m.id from rarray(?1) wanted \
+     join message m on m.public_id = wanted.value";
+static PRUNED: Insert =
+    Insert::new("pruned (message_id, number, session_id, revision, compaction_id, truncation)", 6, "");
+
+/// The inserts of this file, for the test that prepares them all.
+#[cfg(test)]
+pub(crate) static INSERTS: [&Insert; 1] = [&PRUNED];
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
-pub(crate) const STATEMENTS: &[&str] = &[INSERT_DONE, MESSAGE_ROW, INSERT_PRUNED];
+pub(crate) const STATEMENTS: &[&str] = &[INSERT_DONE, MESSAGE_ROWS];
 
 /// The compaction that rows are written for.
 struct Subject<'a> {
@@ -267,25 +273,25 @@ fn write_prune(
 ) -> Result<Revision> {
     let revision = tx.next_revision(key)?;
     let mut digest = Digest::default();
+    let wanted = List::of_bytes(parts.iter().map(|(message, ..)| message.0.as_bytes().as_slice()));
+    let mut found = HashMap::new();
+    for row in engine::query(MESSAGE_ROWS).bind(wanted).all(tx.conn)? {
+        found.insert(MessageId(codec::uuid(row.get(0)?)?), row.get::<i64>(1)?);
+    }
     let mut rows = Vec::with_capacity(parts.len());
     for (message, part, truncation) in &parts {
-        let row: Option<i64> = engine::scalar(MESSAGE_ROW).bind(message.0.as_bytes().to_vec()).optional(tx.conn)?;
-        let row = row.ok_or_else(|| Error::corrupt("message", format_args!("{message} is gone")))?;
+        let row = *found.get(message).ok_or_else(|| Error::corrupt("message", format_args!("{message} is gone")))?;
         rows.push((row, part.number(), part, codec::encode_truncation(truncation)));
     }
     // In row order, so that the check, which reads them by index, sees them in the order of the digest.
     rows.sort_unstable();
-    for (row, number, part, truncation) in rows {
-        engine::query(INSERT_PRUNED)
-            .bind(row)
-            .bind(number)
-            .bind(key)
-            .bind(revision)
-            .bind(compaction.0.as_bytes().to_vec())
-            .bind(&truncation)
-            .execute(tx.conn)?;
-        chain::pruned(&mut digest, part.0.as_bytes(), compaction.0.as_bytes(), Some(&truncation));
+    for (_, _, part, truncation) in &rows {
+        chain::pruned(&mut digest, part.0.as_bytes(), compaction.0.as_bytes(), Some(truncation));
     }
+    let values = rows
+        .iter()
+        .map(|(row, number, _, truncation)| values![*row, *number, key, revision, compaction.0.as_bytes(), truncation]);
+    PRUNED.rows(tx.conn, values)?;
     let omitted = match &mark {
         MarkBody::Pruned { omitted, .. } => omitted.clone(),
         _ => Vec::new(),
@@ -339,7 +345,7 @@ impl SuppliedSummary {
         };
         let changes = Changes { summary: Some(self.summary), ..Changes::default() };
         let at = write_changes(tx, &self.caller, &subject, changes, &mut outcome)?;
-        engine::query(INSERT_DONE)
+        let job: i64 = engine::scalar(INSERT_DONE)
             .bind(id.0.as_bytes().to_vec())
             .bind(key)
             .bind(&self.caller.actor)
@@ -350,8 +356,8 @@ impl SuppliedSummary {
             .bind(codec::encode_outcome(&outcome))
             // There is no window to compare with.
             .bind(codec::encode_window(&ModelWindow::default()))
-            .execute(tx.conn)?;
-        statistics::add(tx.conn, tx.conn.last_insert_rowid(), Some(&outcome))?;
+            .one(tx.conn)?;
+        statistics::add(tx.conn, job, Some(&outcome))?;
         let head = tx.loaded(key)?;
         head.changed(at);
         recheck(tx, key, &self.caller, None)?;

@@ -6,18 +6,18 @@
 use crate::model::ids::MessageId;
 use crate::model::view::{Counts, PartCounts};
 use crate::store::engine::Reader;
-use crate::store::engine::{self, Connection};
+use crate::store::engine::{self, Connection, List};
 use crate::store::error::{Error, Result};
 use prost::Message as _;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-const OF_APPEND: &str = "select m.public_id, m.counts from json_each(?2) wanted join message m \
-     on m.public_id = unhex(wanted.value) where m.counting = ?1";
-const KEPT: &str = "select c.message_id, c.body from json_each(?2) wanted join message_token_count c \
-     on c.counting = ?1 and c.message_id = unhex(wanted.value)";
+const OF_APPEND: &str = "select m.public_id, m.counts from rarray(?2) wanted join message m \
+     on m.public_id = wanted.value where m.counting = ?1";
+const KEPT: &str = "select c.message_id, c.body from rarray(?2) wanted join message_token_count c \
+     on c.counting = ?1 and c.message_id = wanted.value";
 const KEEP: &str =
-    "insert into message_token_count (counting, message_id, body) values (?, ?, ?) on conflict do nothing";
+    "insert into message_token_count (counting, message_id, body) values (?1, ?2, ?3) on conflict do nothing";
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
@@ -77,11 +77,11 @@ pub(crate) fn kept(
     let mut found = HashMap::with_capacity(messages.len());
     for query in [OF_APPEND, KEPT] {
         let missing = messages.iter().filter(|id| !found.contains_key(*id));
-        let wanted: Vec<String> = missing.map(|id| id.0.simple().to_string()).collect();
+        let wanted: Vec<&[u8]> = missing.map(|id| id.0.as_bytes().as_slice()).collect();
         if wanted.is_empty() {
             break;
         }
-        let list = serde_json::to_string(&wanted).unwrap_or_default();
+        let list = List::of_bytes(wanted);
         for row in reader.all(engine::query(query).bind(number).bind(list))? {
             found.insert(MessageId(super::codec::uuid(row.get(0)?)?), from_disk(row.get(1)?)?);
         }
@@ -93,7 +93,7 @@ pub(crate) fn kept(
 pub(crate) fn keep(conn: &Connection, counts: &[(MessageId, Counted)]) -> Result<()> {
     for (message, counted) in counts {
         let (counting, body) = columns(counted);
-        engine::query(KEEP).bind(counting).bind(message.0.as_bytes()).bind(body).execute(conn)?;
+        engine::query(KEEP).bind(counting).bind(message.0.as_bytes()).bind(body).run(conn)?;
     }
     Ok(())
 }

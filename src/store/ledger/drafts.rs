@@ -191,7 +191,7 @@ impl AppendDraft {
         let new = self.words.delta.get(found.there.len()..).ok_or_else(mismatch)?;
         check_limit("bytes of a draft", limits::DRAFT_BYTES_MAX, length)?;
         self.check_limits(tx, row, (0, length - was))?;
-        engine::query(EXTEND).bind(found.row).bind(new).execute(tx.conn)?;
+        engine::query(EXTEND).bind(found.row).bind(new).run(tx.conn)?;
         Ok(DraftReceipt { part: found.part, length, added_at: Some(was) })
     }
 
@@ -210,7 +210,7 @@ impl AppendDraft {
             .bind(self.words.client_id)
             .bind(if self.words.reasoning { REASONING } else { TEXT })
             .bind(self.words.delta)
-            .execute(tx.conn)?;
+            .run(tx.conn)?;
         tx.loaded(self.session.0)?.set_next_number(self.message, number.saturating_add(1));
         Ok(DraftReceipt { part: PartId::of(self.message, number), length, added_at: Some(0) })
     }

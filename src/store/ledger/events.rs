@@ -9,7 +9,7 @@ use crate::model::ids::SessionId;
 use crate::model::time::Timestamp;
 use crate::model::{Revision, Seq};
 use crate::store::engine::Reader;
-use crate::store::engine::{self, Connection, Row};
+use crate::store::engine::{self, Connection, List, Row};
 use crate::store::error::{Error, Result};
 use std::sync::Arc;
 
@@ -42,7 +42,7 @@ const AT_SEQ: &str = "select hash from event where seq = ?1";
 const POSITION: &str = "select session_id, revision from event where seq = ?1";
 const MATCHES_IN_MUTATION: &str = "select exists (select 1 from event where session_id = ?1 and revision > ?2 \
      and revision <= (select revision from event where session_id = ?1 and revision > ?2 and ends_mutation = 1 \
-     order by revision limit 1) and kind in (select value from json_each(?3)))";
+     order by revision limit 1) and kind in (select value from rarray(?3)))";
 const HASH_AT: &str = "select hash from event where session_id = ?1 and revision = ?2";
 
 /// The statements of this file, for the test that prepares them all.
@@ -221,8 +221,7 @@ fn continues(reader: &mut Reader<'_>, filter: &EventFilter, key: i64, last: Revi
     if filter.kinds.is_empty() {
         return Ok(true);
     }
-    let kinds: Vec<i32> = filter.kinds.iter().map(|kind| *kind as i32).collect();
-    let kinds = serde_json::to_string(&kinds).unwrap_or_default();
+    let kinds = List::of_integers(filter.kinds.iter().map(|kind| i64::from(*kind as i32)));
     let row = reader.one(engine::query(MATCHES_IN_MUTATION).bind(key).bind(last).bind(kinds))?;
     row.map_or(Ok(false), |row| row.get(0))
 }

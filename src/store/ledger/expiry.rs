@@ -42,6 +42,6 @@ pub(crate) fn expire(tx: &mut Tx<'_>) -> Result<()> {
 
 /// Restarts the timeout of a message. It may be readable then.
 fn postpone(tx: &mut Tx<'_>, message: i64) -> Result<()> {
-    engine::query(POSTPONE).bind(message).bind(tx.now.0).execute(tx.conn)?;
+    engine::query(POSTPONE).bind(message).bind(tx.now.0).run(tx.conn)?;
     Ok(())
 }

@@ -101,7 +101,7 @@ pub(crate) struct Head {
     pub(crate) open: HashMap<Uuid, OpenMessage>,
 }
 
-const SELECT: &str = "select id, public_id, fork_revision, title, state, metadata_json, window, revision, \
+const SELECT: &str = "select id, public_id, fork_revision, title, state, metadata_json, \"window\", revision, \
      history_revision, compaction_revision, chain_hash, message_count, update_time, context_tokens, \
      context_revision, appended_bytes, due_revision, due_time, failures, hold_turns, hold_breaker, cooldown_end, \
      overhead_tokens, guard_revision, undo_revision, wake_bytes, wake_on_reply, wake_on_request, wake_time, \
@@ -112,7 +112,7 @@ const SELECT_OPEN: &str = "select m.id, m.public_id, m.revision, m.head, \
      coalesce((select max(d.number) from draft d where d.message_id = m.id), 0) \
      from message m left join open_message o on o.message_id = m.id where m.session_id = ?1 and m.sealed_revision is null";
 const SELECT_CURRENT_JOB: &str = "select public_id from job where session_id = ?1 and state in (1, 2) and queued = 0";
-const UPDATE: &str = "update session set title = ?2, state = ?3, metadata_json = ?4, window = ?5, revision = ?6, \
+const UPDATE: &str = "update session set title = ?2, state = ?3, metadata_json = ?4, \"window\" = ?5, revision = ?6, \
      history_revision = ?7, compaction_revision = ?8, chain_hash = ?9, message_count = ?10, update_time = \
      ?11, context_tokens = ?12, context_revision = ?13, appended_bytes = ?14, due_revision = ?15, \
      due_time = ?16, failures = ?17, hold_turns = ?18, hold_breaker = ?19, cooldown_end = ?20, \
@@ -213,7 +213,7 @@ impl Head {
             .bind(self.wake.on_request)
             .bind(self.wake.time.map(|time| time.0))
             .bind(self.over_window.map(OverWindowReason::number))
-            .execute(conn)?;
+            .run(conn)?;
         Ok(())
     }
 

@@ -28,7 +28,7 @@ pub(crate) struct Identity {
 
 /// Gives a restored store an id of its own; the secret stays.
 pub(crate) fn begin_anew(conn: &Connection, clock: &Clock) -> Result<()> {
-    engine::query(NEXT).bind(fresh_id().as_bytes()).bind(clock.now().0).execute(conn)?;
+    engine::query(NEXT).bind(fresh_id().as_bytes()).bind(clock.now().0).run(conn)?;
     Ok(())
 }
 
@@ -36,7 +36,7 @@ pub(crate) fn begin_anew(conn: &Connection, clock: &Clock) -> Result<()> {
 pub(crate) fn load_or_create(conn: &Connection, clock: &Clock) -> Result<Identity> {
     let secret: [u8; 32] = rand::random();
     let (id, now) = (fresh_id(), clock.now().0);
-    engine::query(FIRST).bind(id.as_bytes()).bind(now).bind(&secret).execute(conn)?;
+    engine::query(FIRST).bind(id.as_bytes()).bind(now).bind(&secret).run(conn)?;
     let rows = engine::query(IDENTITIES).all(conn)?;
     let ids = rows.iter().map(|row| codec::uuid(row.get(0)?)).collect::<Result<Vec<_>>>()?;
     let secret = rows.last().map(|row| row.get::<&[u8]>(1)).transpose()?.unwrap_or_default();

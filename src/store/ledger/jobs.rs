@@ -160,12 +160,12 @@ const IS_IDLE: &str = "select not exists (select 1 from session where due_revisi
      and not exists (select 1 from job where state = 1 and queued = 1) \
      and not exists (select 1 from job where state = 2)";
 const INSERT: &str = "insert into job (public_id, session_id, kind, trigger, state, queued, instructions, actor, \
-     tokens_at_request, window, attempt, lease_epoch, run_at, create_time, requested_revision, level, notice, proposed, \
+     tokens_at_request, \"window\", attempt, lease_epoch, run_at, create_time, requested_revision, level, notice, proposed, \
      head_start, tail_start) values (?1, ?2, ?3, ?4, 1, ?5, ?6, ?7, ?8, ?9, 0, 0, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)";
 // `proposed` is 1 while people are asked, and 2 once they have confirmed: in both cases its end is written as an event.
-const EXPEDITE_JOB: &str = "update job set proposed = iif(proposed = 1, 2, proposed), run_at = ?2 \
+const EXPEDITE_JOB: &str = "update job set proposed = case when proposed = 1 then 2 else proposed end, run_at = ?2 \
      where id = ?1 and state = 1 and queued = 0 and run_at > ?2";
-const EXPEDITE: &str = "update job set proposed = iif(proposed = 1, 2, proposed), run_at = ?2 \
+const EXPEDITE: &str = "update job set proposed = case when proposed = 1 then 2 else proposed end, run_at = ?2 \
      where session_id = ?1 and state = 1 and queued = 0 and run_at > ?2";
 const RETRY: &str = "update job set state = 1, run_at = ?3, lease_owner = null, lease_until = null, \
      lost_attempts = lost_attempts + ?4, attempt = attempt - ?5 \
@@ -365,7 +365,7 @@ pub(crate) fn wake(tx: &mut Tx<'_>) -> Result<()> {
             // Otherwise it would be first in the queue for ever and block all others.
             Err(Error::Corrupt { table, row, detail }) => {
                 tracing::error!(table, row, detail, "a session whose wake time has come cannot be read");
-                engine::query(FORGET_WAKE).bind(key).execute(tx.conn)?;
+                engine::query(FORGET_WAKE).bind(key).run(tx.conn)?;
             }
             Err(error) => return Err(error),
         }
@@ -470,7 +470,7 @@ impl Enqueue {
             // A repeated request, or one of a session that cannot continue, ends the wait for a confirmation or for the
             // next attempt.
             if same || self.request.trigger == Trigger::Overflow {
-                engine::query(EXPEDITE_JOB).bind(job.row).bind(tx.now.0).execute(tx.conn)?;
+                engine::query(EXPEDITE_JOB).bind(job.row).bind(tx.now.0).run(tx.conn)?;
             }
             if same {
                 let receipt = Receipt { ids: vec![job.compaction.id.0], existed_count: 1, ..Receipt::default() };
@@ -502,7 +502,7 @@ impl Enqueue {
             .bind(self.confirm_until.is_some())
             .bind(self.request.bounds.head_start)
             .bind(self.request.bounds.tail_start)
-            .execute(tx.conn)?;
+            .run(tx.conn)?;
         let head = tx.loaded(key)?;
         if !is_busy {
             head.current_job = Some(id);
@@ -542,7 +542,7 @@ pub(crate) fn finish(tx: &mut Tx<'_>, key: i64, end: Finish<'_>) -> Result<()> {
         .bind(end.outcome.map(codec::encode_outcome))
         .bind(end.failure.map(codec::encode_failure))
         .bind(tx.now.0)
-        .execute(tx.conn)?;
+        .changed(tx.conn)?;
     if done != 1 {
         return Err(Error::LeaseLost);
     }
@@ -614,7 +614,7 @@ impl EndJob {
                     .bind(run_at.0)
                     .bind(loss == AttemptEnd::Lost)
                     .bind(loss == AttemptEnd::Released)
-                    .execute(tx.conn)?;
+                    .run(tx.conn)?;
                 let body = EventBody::CompactionRetried { compaction, attempt: self.claim.attempt, failure };
                 tx.event(key, &caller, &body, &Digest::default())?;
                 tx.end_mutation(key, &caller, Receipt::default())?;
@@ -657,7 +657,7 @@ impl EndJob {
 /// Records in a session's list of compactions that one was undone at a revision, or is active again. A compaction that
 /// a fork inherited is in its ancestor's list, which the fork does not change.
 pub(crate) fn undone(tx: &mut Tx<'_>, key: i64, id: CompactionId, at: Option<Revision>) -> Result<()> {
-    engine::query(UNDONE).bind(key).bind(id.0.as_bytes().to_vec()).bind(at).execute(tx.conn)?;
+    engine::query(UNDONE).bind(key).bind(id.0.as_bytes().to_vec()).bind(at).run(tx.conn)?;
     Ok(())
 }
 
@@ -675,7 +675,7 @@ pub(crate) fn evaluated(tx: &mut Tx<'_>, key: SessionKey, found: Evaluation) -> 
     let was_over = std::mem::replace(&mut head.over_window, found.over_window);
     if found.over_window.is_some() && was_over.is_none() && head.current_job.is_some() {
         // The session cannot continue without the compaction that waits for an answer or for its next attempt.
-        engine::query(EXPEDITE).bind(key.0).bind(tx.now.0).execute(tx.conn)?;
+        engine::query(EXPEDITE).bind(key.0).bind(tx.now.0).run(tx.conn)?;
     }
     Ok(())
 }

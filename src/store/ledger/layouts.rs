@@ -112,6 +112,6 @@ impl Rows {
 
 fn write(conn: &Connection, digest: &mut Digest, key: i64, revision: Revision, body: Vec<u8>) -> Result<()> {
     chain::layout(digest, &body);
-    engine::query(INSERT).bind(key).bind(revision).bind(body).execute(conn)?;
+    engine::query(INSERT).bind(key).bind(revision).bind(body).run(conn)?;
     Ok(())
 }

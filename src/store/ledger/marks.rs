@@ -22,10 +22,10 @@ const VOID_MARK: &str =
     "update mark set voided_revision = ?3 where session_id = ?1 and revision = ?2 and voided_revision is null";
 
 // A pin counts as well, because it brings back messages that a summary covers.
-const CHANGED: &str = "select max(\
-     coalesce((select max(m.revision) from mark m where m.session_id = ?1 and m.revision <= ?2), 0), \
-     coalesce((select max(p.revision) from policy p where p.session_id = ?1 and p.revision <= ?2), 0), \
-     coalesce((select max(w.revision) from window w where w.session_id = ?1 and w.revision <= ?2), 0))";
+const CHANGED: &str = "select coalesce(max(newest.revision), 0) from (\
+     select max(m.revision) as revision from mark m where m.session_id = ?1 and m.revision <= ?2 \
+     union all select max(p.revision) from policy p where p.session_id = ?1 and p.revision <= ?2 \
+     union all select max(w.revision) from \"window\" w where w.session_id = ?1 and w.revision <= ?2) as newest";
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
@@ -87,7 +87,7 @@ pub(crate) fn write(tx: &mut Tx<'_>, digest: &mut Digest, key: i64, body: MarkBo
     known(tx, key)?;
     insert(conn, digest, key, revision, &body)?;
     if let MarkBody::Undone { mark } = body {
-        engine::query(VOID_MARK).bind(key).bind(mark).bind(revision).execute(conn)?;
+        engine::query(VOID_MARK).bind(key).bind(mark).bind(revision).run(conn)?;
     }
     let SessionMarks { marks, rows } = known(tx, key)?;
     let change = marks.add(Mark { revision, body });
@@ -116,7 +116,7 @@ pub(crate) fn write_fork_point(
 fn insert(conn: &Connection, digest: &mut Digest, key: i64, revision: Revision, body: &MarkBody) -> Result<()> {
     let (kind, bytes) = (codec::mark_kind(body), codec::encode_mark(body));
     chain::mark(digest, kind, &bytes);
-    engine::query(INSERT_MARK).bind(key).bind(revision).bind(kind).bind(bytes).execute(conn)?;
+    engine::query(INSERT_MARK).bind(key).bind(revision).bind(kind).bind(bytes).run(conn)?;
     Ok(())
 }
 

@@ -12,7 +12,7 @@ use crate::model::part::{Answers, MediaSource, Part, PartBody};
 use crate::model::time::Timestamp;
 use crate::model::view::{Pruned, SourceMessage};
 use crate::store::engine::Reader;
-use crate::store::engine::{self, Connection, Query, Row};
+use crate::store::engine::{self, Connection, List, Query, Row};
 use crate::store::error::{Error, Kind, Result};
 use std::collections::HashMap;
 
@@ -25,7 +25,7 @@ macro_rules! select_message {
         concat!(
             "select m.id, m.session_id, s.public_id, m.revision, m.public_id, m.client_id, m.role, m.kind, ",
             "m.create_time, m.head, m.sealed_revision, m.seal, coalesce(m.parts_length, ",
-            "(select sum(min(p.length, 4294967296)) from part p where p.message_id = m.id and p.revision <= ?1)), ",
+            "(select sum(case when p.length < 4294967296 then p.length else 4294967296 end) from part p where p.message_id = m.id and p.revision <= ?1)), ",
             "m.parts is not null, case when length(m.parts) <= 16384 then m.parts end ",
             "from message m join session s on s.id = m.session_id ",
             $rest
@@ -38,14 +38,14 @@ const BY_CLIENT: &str = select_message!("where m.session_id = ?2 and m.client_id
 const BY_REVISION: &str = select_message!("where m.session_id = ?2 and m.class in (0, 1, 2, 3) and m.revision = ?3");
 const CLASS_FORWARD: &str = select_message!(
     "where m.session_id = ?2 and m.class = ?3 and m.revision between ?4 and ?5 \
-     and (?6 is null or m.sealed_revision <= ?6) order by m.revision limit +?7"
+     and (m.sealed_revision <= ?6 or ?6 is null) order by m.revision limit +?7"
 );
 const CLASS_BACKWARD: &str = select_message!(
     "where m.session_id = ?2 and m.class = ?3 and m.revision between ?4 and ?5 \
-     and (?6 is null or m.sealed_revision <= ?6) order by m.revision desc limit +?7"
+     and (m.sealed_revision <= ?6 or ?6 is null) order by m.revision desc limit +?7"
 );
 const PARTS: &str = "select p.number, p.revision, p.client_id, p.kind, p.codec, p.length, p.salt, p.body, p.blob_hash, \
-     p.call_message, p.message_id from json_each(?1) wanted join part p on p.message_id = wanted.value \
+     p.call_message, p.message_id from rarray(?1) wanted join part p on p.message_id = wanted.value \
      order by p.message_id, p.position";
 // Neither the session's row nor those of the parts have to be readable.
 const ALONE: &str = "select m.id, m.session_id, ?2, m.revision, m.public_id, m.client_id, m.role, m.kind, \
@@ -56,7 +56,7 @@ const PART_AT: &str = "select number, revision, client_id, kind, codec, length, 
      from part where message_id = ?1 and position = ?2";
 const WHOLE: &str = "select parts from message where id = ?1";
 const PRUNED: &str = "select q.message_id, q.number, q.session_id, q.revision, q.compaction_id, q.truncation \
-     from json_each(?1) wanted join pruned q on q.message_id = wanted.value";
+     from rarray(?1) wanted join pruned q on q.message_id = wanted.value";
 const OF_MESSAGE: &str = "select number, revision, client_id, kind, codec, length, salt, body, blob_hash, call_message \
      from part where message_id = ?1";
 const BLOB_LENGTH: &str = "select length from blob where hash = ?1";
@@ -222,11 +222,6 @@ impl Budget {
     }
 }
 
-/// The list of some rows, for `json_each`.
-fn list_of(rows: &[i64]) -> String {
-    serde_json::to_string(rows).unwrap_or_default()
-}
-
 /// The number of these messages that one statement may read, so that its rows stay within `bytes_max`; at least one.
 fn count_within(found: &[Found], bytes_max: usize) -> usize {
     let mut bytes = 0_usize;
@@ -277,7 +272,7 @@ fn part_rows(reader: &mut Reader<'_>, found: &[Found]) -> Result<HashMap<i64, Ve
     if wanted.is_empty() {
         return Ok(rows);
     }
-    for row in reader.all(engine::query(PARTS).bind(list_of(&wanted)))? {
+    for row in reader.all(engine::query(PARTS).bind(List::of_integers(wanted.iter().copied())))? {
         let message: i64 = row.get(10)?;
         let id = || found.iter().find(|found| found.row == message).map(|found| found.message.id.to_string());
         let part = part_row(&row).map_err(|error| error.in_row(id().unwrap_or_default()))?;
@@ -756,7 +751,7 @@ fn with_prunes(
     if !found.is_empty() {
         let ids: HashMap<i64, MessageId> = found.iter().map(|found| (found.row, found.message.id)).collect();
         let wanted: Vec<i64> = found.iter().map(|found| found.row).collect();
-        for row in reader.all(engine::query(PRUNED).bind(list_of(&wanted)))? {
+        for row in reader.all(engine::query(PRUNED).bind(List::of_integers(wanted.iter().copied())))? {
             let (owner, revision): (i64, Revision) = (row.get(2)?, row.get(3)?);
             if revision > at || layout.undone_prunes.contains(&revision) {
                 continue;

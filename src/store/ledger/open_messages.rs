@@ -30,21 +30,21 @@ pub(crate) struct Written {
 /// Writes the times at which messages expire, by their rows.
 pub(crate) fn write(conn: &Connection, written: HashMap<i64, Written>) -> Result<()> {
     for (message, Written { session, timeout_ms, expire_time }) in written {
-        engine::query(WRITE).bind(message).bind(session).bind(timeout_ms).bind(expire_time.0).execute(conn)?;
+        engine::query(WRITE).bind(message).bind(session).bind(timeout_ms).bind(expire_time.0).run(conn)?;
     }
     Ok(())
 }
 
 /// Deletes the row of a message that is sealed.
 pub(crate) fn sealed(conn: &Connection, message: i64) -> Result<()> {
-    engine::query(DELETE).bind(message).execute(conn)?;
+    engine::query(DELETE).bind(message).run(conn)?;
     Ok(())
 }
 
 /// Restarts the full timeout of every open message, after a time in which no client could write: the daemon was down,
 /// the machine slept, or the disk was full.
 pub(crate) fn restart(conn: &Connection, now: Timestamp) -> Result<()> {
-    engine::query(RESTART).bind(now.0).execute(conn)?;
+    engine::query(RESTART).bind(now.0).run(conn)?;
     Ok(())
 }
 
@@ -52,7 +52,7 @@ pub(crate) fn restart(conn: &Connection, now: Timestamp) -> Result<()> {
 pub(crate) fn archived(conn: &Connection, key: i64, is_restored: bool, now: Timestamp) -> Result<()> {
     let query =
         if is_restored { engine::query(RESTORE).bind(key).bind(now.0) } else { engine::query(SUSPEND).bind(key) };
-    query.execute(conn)?;
+    query.run(conn)?;
     Ok(())
 }
 

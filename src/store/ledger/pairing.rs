@@ -106,11 +106,11 @@ impl NamedCalls {
 
 const WAITING: &str = "select writer, revision, position, message from tool_call \
      where session_id = ?1 and call_id = ?2 and revision <= ?3 and answered_revision is null \
-     and (?4 is null or writer = ?4) and (?5 is null or message = ?5) order by revision desc, position limit 1";
+     and (writer = ?4 or ?4 is null) and (message = ?5 or ?5 is null) order by revision desc, position limit 1";
 const WAITING_INHERITED: &str = "select c.writer, c.revision, c.position, c.message from tool_call c \
      where c.session_id = ?1 and c.call_id = ?2 and c.revision between ?6 and ?3 \
      and (c.answered_revision is null or c.answered_revision > ?7) \
-     and (?4 is null or c.writer = ?4) and (?5 is null or c.message = ?5) \
+     and (c.writer = ?4 or ?4 is null) and (c.message = ?5 or ?5 is null) \
      and exists (select 1 from message m where m.public_id = c.message and m.sealed_revision <= ?7) \
      and not exists (select 1 from tool_call o where o.session_id = ?8 and o.call_id = c.call_id \
      and o.writer = c.writer and o.revision = c.revision and o.position = c.position) \
@@ -270,9 +270,9 @@ pub(crate) fn reopen(tx: &mut Tx<'_>, ancestry: &Ancestry, after: Revision) -> R
             .bind(segment.first)
             .bind(segment.last)
             .bind(after)
-            .execute(tx.conn)?;
+            .run(tx.conn)?;
     }
-    engine::query(REOPEN).bind(ancestry.key).bind(after).execute(tx.conn)?;
+    engine::query(REOPEN).bind(ancestry.key).bind(after).run(tx.conn)?;
     Ok(())
 }
 

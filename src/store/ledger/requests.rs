@@ -39,7 +39,7 @@ const WITH_TEXTS: &str = "select job_id, attempt, summarizer, model, request_has
 
 const OF_SESSION: &str = "select r.id, j.public_id as compaction_id, r.message_id, r.job_id, r.attempt, r.summarizer, \
      r.model, r.request_hash, r.reply_hash, r.usage, r.cost_micros, r.duration_ms, r.failure, r.end_time, \
-     iif(?4, r.request_text, null) as request_text, iif(?4, r.reply_text, null) as reply_text \
+     case when ?4 = 1 then r.request_text end as request_text, case when ?4 = 1 then r.reply_text end as reply_text \
      from summary_request r left join job j on j.id = r.job_id \
      where r.session_id = ?1 and r.id < ?2 order by r.id desc limit +?3";
 
@@ -80,7 +80,7 @@ impl AddRequests {
                 .bind(request.end_time.0)
                 .bind(request_text)
                 .bind(reply_text)
-                .execute(tx.conn)?;
+                .run(tx.conn)?;
         }
         Ok(())
     }

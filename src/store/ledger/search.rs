@@ -31,16 +31,16 @@ macro_rules! row_of_each_class {
             "(id) from (",
             "select id from (select id from message where session_id = ?1 and class = 0 and revision ",
             $rest,
-            ") ",
+            ") as inline ",
             "union all select id from (select id from message where session_id = ?1 and class = 1 and revision ",
             $rest,
-            ") ",
+            ") as derived ",
             "union all select id from (select id from message where session_id = ?1 and class = 2 and revision ",
             $rest,
-            ") ",
+            ") as record ",
             "union all select id from (select id from message where session_id = ?1 and class = 3 and revision ",
             $rest,
-            "))"
+            ") as edit) as found"
         )
     };
 }
@@ -125,9 +125,9 @@ impl AddWords {
             return Ok(());
         }
         for (row, words) in self.rows {
-            engine::query(INSERT_WORDS).bind(row).bind(words).execute(tx.conn)?;
+            engine::query(INSERT_WORDS).bind(row).bind(words).run(tx.conn)?;
         }
-        engine::query(SET_PROGRESS).bind(self.session).bind(self.upto).execute(tx.conn)?;
+        engine::query(SET_PROGRESS).bind(self.session).bind(self.upto).run(tx.conn)?;
         Ok(())
     }
 }

@@ -95,7 +95,7 @@ pub enum ForkAt {
 }
 
 const INSERT: &str = "insert into session (public_id, client_id, parent_id, fork_id, fork_revision, create_time, \
-     title, state, metadata_json, window, revision, history_revision, compaction_revision, chain_hash, message_count, \
+     title, state, metadata_json, \"window\", revision, history_revision, compaction_revision, chain_hash, message_count, \
      update_time, appended_bytes, failures, hold_turns, hold_breaker, guard_revision, wake_bytes, wake_on_reply, \
      wake_on_request, create_hash) \
      values (?1, ?2, ?3, ?4, ?5, ?6, ?7, 1, ?8, ?9, ?10, ?10, 0, ?11, 0, ?6, ?12, 0, 0, 0, 0, ?12, 0, 0, ?13) returning id";
@@ -181,8 +181,8 @@ fn write_policy(
     policy: &PolicyText,
 ) -> Result<()> {
     let hash = blake3::hash(policy.json.as_bytes()).as_bytes().to_vec();
-    engine::query(INSERT_POLICY_TEXT).bind(hash.clone()).bind(&policy.preset).bind(&policy.json).execute(conn)?;
-    engine::query(INSERT_POLICY).bind(key).bind(revision).bind(hash.clone()).execute(conn)?;
+    engine::query(INSERT_POLICY_TEXT).bind(hash.clone()).bind(&policy.preset).bind(&policy.json).run(conn)?;
+    engine::query(INSERT_POLICY).bind(key).bind(revision).bind(hash.clone()).run(conn)?;
     chain::policy(digest, &hash, &policy.preset);
     Ok(())
 }
@@ -417,7 +417,7 @@ impl ForkSession {
                 .bind(first)
                 .bind(last)
                 .bind(has_messages)
-                .execute(tx.conn)?;
+                .run(tx.conn)?;
             let owner = super::ancestry::public_id(tx.conn, owner)?;
             chain::segment(&mut digest, owner.0.as_bytes(), first, last, has_messages);
         }

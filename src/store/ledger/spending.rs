@@ -31,16 +31,16 @@ pub struct Spent {
 
 const ADD: &str = "insert into summarizer_spending (summarizer, model, requests, failures, input_tokens, output_tokens, \
      reasoning_tokens, cache_read_tokens, cache_write_tokens, cost_micros, unpriced, duration_ms) \
-     values (?1, iif((select count(*) from summarizer_spending) < ?12 \
-     or exists (select 1 from summarizer_spending where summarizer = ?1 and model = ?2), ?2, ''), \
+     values (?1, case when (select count(*) from summarizer_spending) < ?12 \
+     or exists (select 1 from summarizer_spending where summarizer = ?1 and model = ?2) then ?2 else '' end, \
      1, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11) \
-     on conflict (summarizer, model) do update set requests = requests + 1, failures = failures + excluded.failures, \
-     input_tokens = input_tokens + excluded.input_tokens, output_tokens = output_tokens + excluded.output_tokens, \
-     reasoning_tokens = reasoning_tokens + excluded.reasoning_tokens, \
-     cache_read_tokens = cache_read_tokens + excluded.cache_read_tokens, \
-     cache_write_tokens = cache_write_tokens + excluded.cache_write_tokens, \
-     cost_micros = cost_micros + excluded.cost_micros, unpriced = unpriced + excluded.unpriced, \
-     duration_ms = duration_ms + excluded.duration_ms";
+     on conflict (summarizer, model) do update set requests = summarizer_spending.requests + 1, failures = summarizer_spending.failures + excluded.failures, \
+     input_tokens = summarizer_spending.input_tokens + excluded.input_tokens, output_tokens = summarizer_spending.output_tokens + excluded.output_tokens, \
+     reasoning_tokens = summarizer_spending.reasoning_tokens + excluded.reasoning_tokens, \
+     cache_read_tokens = summarizer_spending.cache_read_tokens + excluded.cache_read_tokens, \
+     cache_write_tokens = summarizer_spending.cache_write_tokens + excluded.cache_write_tokens, \
+     cost_micros = summarizer_spending.cost_micros + excluded.cost_micros, unpriced = summarizer_spending.unpriced + excluded.unpriced, \
+     duration_ms = summarizer_spending.duration_ms + excluded.duration_ms";
 pub(crate) const SPENT: &str = "select summarizer, model, requests, failures, input_tokens, output_tokens, \
      reasoning_tokens, cache_read_tokens, cache_write_tokens, cost_micros, unpriced, duration_ms from summarizer_spending";
 
@@ -67,7 +67,7 @@ pub(crate) fn add(conn: &Connection, request: &SummaryRequest) -> Result<()> {
         .bind(i64::from(request.cost_micros.is_none()))
         .bind(figure(request.duration_ms))
         .bind(limits::SPENDING_MODELS_MAX)
-        .execute(conn)?;
+        .run(conn)?;
     Ok(())
 }
 

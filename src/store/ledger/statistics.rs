@@ -53,19 +53,22 @@ pub struct Statistics {
 
 const ADD: &str = "insert into compaction_count (kind, level, trigger, state, count, freed_tokens) \
      select kind, coalesce(level, 0), trigger, state, 1, ?2 from job where id = ?1 \
-     on conflict (kind, level, trigger, state) do update set count = count + 1, freed_tokens = freed_tokens + excluded.freed_tokens";
+     on conflict (kind, level, trigger, state) do update set count = compaction_count.count + 1, \
+     freed_tokens = compaction_count.freed_tokens + excluded.freed_tokens";
 pub(crate) const COUNTERS: &str = "select kind, level, trigger, state, count, freed_tokens from compaction_count";
 const ADD_CONTRADICTION: &str = "insert into contradiction_count (kind, count) values (?1, 1) \
-     on conflict (kind) do update set count = count + 1";
+     on conflict (kind) do update set count = contradiction_count.count + 1";
 pub(crate) const CONTRADICTIONS: &str = "select kind, count from contradiction_count order by kind";
-const DUE: &str = "select count(*) from (select 1 from session where due_revision is not null limit +?1)";
+const DUE: &str = "select count(*) from (select 1 from session where due_revision is not null limit +?1) as found";
 const BREAKERS: &str =
-    "select count(*) from (select 1 from session where hold_turns > 0 and hold_breaker = 1 limit +?1)";
-const UNDONE: &str = "select count(*) from (select 1 from session where hold_turns > 0 and hold_breaker = 0 limit +?1)";
-const FILLED: &str = "select count(*) from (select 1 from session where overhead_tokens is not null limit +?1)";
-const IN_COOLDOWN: &str = "select count(*) from (select 1 from session where cooldown_end > ?2 limit +?1)";
+    "select count(*) from (select 1 from session where hold_turns > 0 and hold_breaker = 1 limit +?1) as found";
+const UNDONE: &str =
+    "select count(*) from (select 1 from session where hold_turns > 0 and hold_breaker = 0 limit +?1) as found";
+const FILLED: &str =
+    "select count(*) from (select 1 from session where overhead_tokens is not null limit +?1) as found";
+const IN_COOLDOWN: &str = "select count(*) from (select 1 from session where cooldown_end > ?2 limit +?1) as found";
 const OVER_WINDOW: &str = "select over_window, count(*) from \
-     (select over_window from session where over_window is not null limit +?1) group by over_window";
+     (select over_window from session where over_window is not null limit +?1) as found group by over_window";
 const STOPPED_BY_BREAKER: &str = "select public_id from session where hold_turns > 0 and hold_breaker = 1 limit +?1";
 const STOPPED_BY_OVERHEAD: &str = "select public_id from session where overhead_tokens is not null limit +?1";
 
@@ -89,9 +92,9 @@ pub(crate) const STATEMENTS: &[&str] = &[
 /// Counts a job that has just ended, in the transaction that ends it.
 pub(crate) fn add(conn: &Connection, job: i64, outcome: Option<&Outcome>) -> Result<()> {
     let freed = outcome.map_or(0, |outcome| (outcome.tokens_before - outcome.tokens_after).max(0));
-    engine::query(ADD).bind(job).bind(freed).execute(conn)?;
+    engine::query(ADD).bind(job).bind(freed).run(conn)?;
     for found in outcome.into_iter().flat_map(|outcome| &outcome.contradictions) {
-        engine::query(ADD_CONTRADICTION).bind(found.kind.number()).execute(conn)?;
+        engine::query(ADD_CONTRADICTION).bind(found.kind.number()).run(conn)?;
     }
     Ok(())
 }

@@ -19,7 +19,7 @@ use crate::model::part::PartBody;
 use crate::model::time::Timestamp;
 use crate::model::view::SourceMessage;
 use crate::model::{Revision, Seq};
-use crate::store::engine::{self, Connection};
+use crate::store::engine::{Connection, Insert, values};
 use crate::store::error::{Error, Result};
 use std::collections::{BTreeSet, HashMap};
 use tokio_util::sync::CancellationToken;
@@ -533,106 +533,100 @@ pub(crate) struct Finished {
     pub(crate) events: Vec<EventRow>,
 }
 
+static BLOBS: Insert = Insert::new("blob (hash, codec, length, data)", 4, "on conflict (hash) do nothing");
+static MESSAGES: Insert = Insert::new(
+    "message (id, session_id, revision, public_id, client_id, role, kind, class, create_time, head, sealed_revision, \
+     seal, parts, parts_length, counting, counts)",
+    16,
+    "",
+);
+static PARTS: Insert = Insert::new(
+    "part (message_id, position, number, revision, client_id, kind, codec, length, salt, body, blob_hash, call_message)",
+    12,
+    "",
+);
+static EVENTS: Insert = Insert::new(
+    "event (seq, session_id, revision, kind, ends_mutation, time, actor, request_id, body, digest, hash)",
+    11,
+    "",
+);
+static REQUESTS: Insert = Insert::new("request (session_id, request_id, payload_hash, receipt)", 4, "");
+
+/// The inserts of this file, for the test that prepares them all.
+#[cfg(test)]
+pub(crate) static INSERTS: [&Insert; 5] = [&BLOBS, &MESSAGES, &PARTS, &EVENTS, &REQUESTS];
+
 fn insert_blobs(conn: &Connection, blobs: &[EncodedBlob]) -> Result<()> {
-    for blob in blobs {
-        engine::query(INSERT_BLOB)
-            .bind(&blob.hash)
-            .bind(blob.codec)
-            .bind(blob.length)
-            .bind(&blob.data)
-            .execute(conn)?;
-    }
-    Ok(())
+    BLOBS.rows(conn, blobs.iter().map(|blob| values![&blob.hash, blob.codec, blob.length, &blob.data]))
 }
 
 fn insert_messages(conn: &Connection, rows: &[MessageRow]) -> Result<()> {
-    for row in rows {
+    let values = rows.iter().map(|row| {
         let whole = row.whole.as_ref();
         let (counting, counts) = row.counted.as_ref().map(counts::columns).unzip();
-        engine::query(INSERT_MESSAGE)
-            .bind(row.id)
-            .bind(row.session)
-            .bind(row.revision)
-            .bind(row.public_id.as_bytes())
-            .bind(row.client_id.as_deref())
-            .bind(row.role)
-            .bind(row.kind)
-            .bind(row.class)
-            .bind(row.create_time)
-            .bind(&row.head)
-            .bind(whole.map(|_| row.revision))
-            .bind(whole.map(|whole| &whole.seal))
-            .bind(whole.map(|whole| &whole.parts))
-            .bind(whole.map(|whole| whole.parts_length))
-            .bind(counting)
-            .bind(counts)
-            .execute(conn)?;
-    }
-    Ok(())
+        values![
+            row.id,
+            row.session,
+            row.revision,
+            row.public_id.as_bytes(),
+            row.client_id.as_deref(),
+            row.role,
+            row.kind,
+            row.class,
+            row.create_time,
+            &row.head,
+            whole.map(|_| row.revision),
+            whole.map(|whole| &whole.seal),
+            whole.map(|whole| &whole.parts),
+            whole.map(|whole| whole.parts_length),
+            counting,
+            counts,
+        ]
+    });
+    MESSAGES.rows(conn, values)
 }
 
 fn insert_parts(conn: &Connection, rows: Vec<PartRow>) -> Result<()> {
-    for row in rows {
-        engine::query(INSERT_PART)
-            .bind(row.message)
-            .bind(row.position)
-            .bind(row.number)
-            .bind(row.revision)
-            .bind(row.stored.client_id)
-            .bind(row.stored.kind)
-            .bind(row.stored.codec)
-            .bind(row.stored.length)
-            .bind(row.stored.salt)
-            .bind(row.stored.body.map(|body| codec::with_check(body.into())))
-            .bind(row.stored.blob_hash)
-            .bind(row.stored.call_message)
-            .execute(conn)?;
-    }
-    Ok(())
+    let values = rows.into_iter().map(|row| {
+        values![
+            row.message,
+            row.position,
+            row.number,
+            row.revision,
+            row.stored.client_id,
+            row.stored.kind,
+            row.stored.codec,
+            row.stored.length,
+            row.stored.salt,
+            row.stored.body.map(|body| codec::with_check(body.into())),
+            row.stored.blob_hash,
+            row.stored.call_message,
+        ]
+    });
+    PARTS.rows(conn, values)
 }
 
 fn insert_events(conn: &Connection, rows: &[EventRow]) -> Result<()> {
-    for row in rows {
-        engine::query(INSERT_EVENT)
-            .bind(row.seq)
-            .bind(row.session)
-            .bind(row.revision)
-            .bind(row.kind as i32)
-            .bind(row.ends_mutation)
-            .bind(row.time.0)
-            .bind(&row.actor)
-            .bind(&row.request_id)
-            .bind(&row.body)
-            .bind(&row.digest)
-            .bind(&row.hash)
-            .execute(conn)?;
-    }
-    Ok(())
+    let values = rows.iter().map(|row| {
+        values![
+            row.seq,
+            row.session,
+            row.revision,
+            row.kind as i32,
+            row.ends_mutation,
+            row.time.0,
+            &row.actor,
+            &row.request_id,
+            &row.body,
+            &row.digest,
+            &row.hash,
+        ]
+    });
+    EVENTS.rows(conn, values)
 }
 
 fn insert_requests(conn: &Connection, rows: &[(i64, RequestKey, Vec<u8>)]) -> Result<()> {
-    for (session, request, receipt) in rows {
-        engine::query(INSERT_REQUEST)
-            .bind(*session)
-            .bind(&request.id)
-            .bind(&request.payload_hash)
-            .bind(receipt)
-            .execute(conn)?;
-    }
-    Ok(())
+    let values =
+        rows.iter().map(|(session, request, receipt)| values![*session, &request.id, &request.payload_hash, receipt]);
+    REQUESTS.rows(conn, values)
 }
-
-const INSERT_BLOB: &str =
-    "insert into blob (hash, codec, length, data) values (?, ?, ?, ?) on conflict (hash) do nothing";
-const INSERT_MESSAGE: &str = "insert into message (id, session_id, revision, public_id, client_id, role, kind, class, \
-     create_time, head, sealed_revision, seal, parts, parts_length, counting, counts) \
-     values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
-const INSERT_PART: &str = "insert into part (message_id, position, number, revision, client_id, kind, codec, length, salt, \
-     body, blob_hash, call_message) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
-const INSERT_EVENT: &str = "insert into event (seq, session_id, revision, kind, ends_mutation, time, actor, request_id, \
-     body, digest, hash) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
-const INSERT_REQUEST: &str = "insert into request (session_id, request_id, payload_hash, receipt) values (?, ?, ?, ?)";
-
-/// The statements of this file, for the test that prepares them all.
-#[cfg(test)]
-pub(crate) const STATEMENTS: &[&str] = &[INSERT_BLOB, INSERT_MESSAGE, INSERT_PART, INSERT_EVENT, INSERT_REQUEST];

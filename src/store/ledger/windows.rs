@@ -9,8 +9,8 @@ use crate::store::engine::Reader;
 use crate::store::engine::{self, Connection};
 use crate::store::error::{Error, Result};
 
-const INSERT: &str = "insert into window (session_id, revision, body) values (?1, ?2, ?3)";
-const AT: &str = "select body from window where session_id = ?1 and revision <= ?2 order by revision desc limit 1";
+const INSERT: &str = "insert into \"window\" (session_id, revision, body) values (?1, ?2, ?3)";
+const AT: &str = "select body from \"window\" where session_id = ?1 and revision <= ?2 order by revision desc limit 1";
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
@@ -26,7 +26,7 @@ pub(crate) fn write(
 ) -> Result<()> {
     let body = codec::encode_window(window);
     chain::window(digest, &body);
-    engine::query(INSERT).bind(key).bind(revision).bind(body).execute(conn)?;
+    engine::query(INSERT).bind(key).bind(revision).bind(body).run(conn)?;
     Ok(())
 }
 

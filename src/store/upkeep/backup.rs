@@ -60,7 +60,7 @@ async fn copy(
     // Its characters were checked.
     let name = file.path().to_string_lossy().into_owned();
     let writing = copies::blocking(move || {
-        engine::query(COPY).bind(name).execute(&conn)?;
+        engine::query(COPY).bind(name).run(&conn)?;
         Ok(conn.close().map_err(|(_, error)| error)?)
     });
     let copied = copies::follow(file.path(), total, progress, goes_on, writing).await;

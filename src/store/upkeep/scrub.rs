@@ -77,7 +77,7 @@ impl Progress {
             .bind(findings)
             .bind(self.end_time.map(|time| time.0))
             .bind(self.last_findings)
-            .execute(tx.conn)?;
+            .run(tx.conn)?;
         Ok(())
     }
 }

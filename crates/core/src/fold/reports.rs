@@ -102,7 +102,10 @@ impl Reports {
         });
         let doubt = if usage.prompt_tokens() <= 0 {
             Some(UsageDoubt::NoInput)
-        } else if previous.is_some_and(|previous| previous.is_current && previous.usage == usage) {
+        } else if previous.is_some_and(|previous| {
+            // What measured no more than before may be of the same size.
+            previous.is_current && previous.usage == usage && measured > previous.measured
+        }) {
             Some(UsageDoubt::Stale)
         } else if context > 0 && reply.tokens > context {
             Some(UsageDoubt::AboveWindow)

@@ -101,6 +101,16 @@ fn the_newest_valid_usage_counts() {
     assert_eq!(fold(&policy, &messages, 3).context_tokens(&window(60_000)), 1_010 + 100 + 200 + 100 + 100);
 }
 
+#[test]
+fn a_figure_that_repeats_is_stale_only_where_more_was_measured() {
+    let policy = presets::policy("gemini-cli@0.26");
+    for (request, believed) in [("1c", true), ("400c", false)] {
+        let talk = format!("u1 4000c\na1 usage=2000/1 \"\"\nu2 {request}\na2 usage=2000/1 400c");
+        let fold = fold(&policy, &dsl::parse(&talk), 1);
+        assert_eq!(fold.context_tokens(&window(60_000)) == 2_000, believed, "{request}");
+    }
+}
+
 fn shortened(fold: &Fold, policy: &Policy, sources: &[SourceMessage], window: &ModelWindow) -> Shortened {
     let layout = Layout::everything();
     fold.shortened(PlanningInput { policy, window, layout: &layout, sources, base: 1_000, now: Timestamp(0) })
