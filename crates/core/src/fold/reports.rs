@@ -19,6 +19,10 @@ const OVERESTIMATE_MAX: i64 = 4;
 /// Divisor of the window. A report that is above the one before it by no more than this share is no sum.
 const SUM_DIVISOR: i64 = 20;
 
+/// Growth of what was measured up to which a report may repeat the one before it, in estimated tokens. One that is stale
+/// by so little does no harm.
+const STALE_TOKENS: i64 = 16;
+
 /// A report of usage by a reply of the view.
 #[derive(Debug, Clone)]
 struct Report {
@@ -102,10 +106,7 @@ impl Reports {
         });
         let doubt = if usage.prompt_tokens() <= 0 {
             Some(UsageDoubt::NoInput)
-        } else if previous.is_some_and(|previous| {
-            // What measured no more than before may be of the same size.
-            previous.is_current && previous.usage == usage && measured > previous.measured
-        }) {
+        } else if self.first_with(&usage).is_some_and(|first| measured.saturating_sub(first.measured) > STALE_TOKENS) {
             Some(UsageDoubt::Stale)
         } else if context > 0 && reply.tokens > context {
             Some(UsageDoubt::AboveWindow)
@@ -123,6 +124,12 @@ impl Reports {
             None
         };
         Some(Report { reply, usage, measured, is_current, doubt })
+    }
+
+    /// The first of the newest reports on the present view that all have this usage.
+    fn first_with(&self, usage: &Usage) -> Option<&Report> {
+        let is_same = |report: &&Report| report.is_current && report.usage == *usage;
+        self.reports.iter().rev().filter(|report| report.usage.prompt_tokens() > 0).take_while(is_same).last()
     }
 
     /// The estimate of what came after the view that a reply was given, at positions before the reply.

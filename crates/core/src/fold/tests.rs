@@ -104,11 +104,15 @@ fn the_newest_valid_usage_counts() {
 #[test]
 fn a_figure_that_repeats_is_stale_only_where_more_was_measured() {
     let policy = presets::policy("gemini-cli@0.26");
-    for (request, believed) in [("1c", true), ("400c", false)] {
+    for (request, believed) in [("1c", true), ("10c", true), ("400c", false)] {
         let talk = format!("u1 4000c\na1 usage=2000/1 \"\"\nu2 {request}\na2 usage=2000/1 400c");
         let fold = fold(&policy, &dsl::parse(&talk), 1);
         assert_eq!(fold.context_tokens(&window(60_000)) == 2_000, believed, "{request}");
     }
+    // Little by little it becomes stale too.
+    let talk: String = (2..20).map(|turn| format!("u{turn} 20c\na{turn} usage=2000/1 20c\n")).collect();
+    let messages = dsl::parse(&format!("u1 4000c\na1 usage=2000/1 \"\"\n{talk}"));
+    assert!(fold(&policy, &messages, 1).context_tokens(&window(60_000)) > 2_100);
 }
 
 fn shortened(fold: &Fold, policy: &Policy, sources: &[SourceMessage], window: &ModelWindow) -> Shortened {
