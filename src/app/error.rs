@@ -390,7 +390,7 @@ impl From<store::Error> for Error {
             E::BackupRunning => plain(Reason::BackupRunning),
             E::CopyFailed(_) => plain(Reason::BackupFailed),
             E::CopyDamaged { findings, .. } => plain(Reason::BackupDamaged).with("findings", findings),
-            E::LeaseLost | E::Database(_) | E::Disk(_) | E::Open(_) => Self::internal(message),
+            E::LeaseLost | E::Bug(_) | E::Database(_) | E::Disk(_) | E::Open(_) => Self::internal(message),
         }
     }
 }

@@ -13,9 +13,15 @@ fn bound(what: impl Display, actual: usize, limit: usize) -> Result<()> {
     if actual > limit { Err(Error::limit(what, limit, actual)) } else { Ok(()) }
 }
 
+/// Checks a text that is stored as such: no engine's text holds U+0000.
+fn text(field: impl Display + Copy, text: &str, limit: usize) -> Result<()> {
+    bound(format_args!("bytes of {field}"), text.len(), limit)?;
+    if text.contains('\0') { Err(Error::field(field, "has the character U+0000")) } else { Ok(()) }
+}
+
 /// Checks a name that a client chose.
-pub(super) fn name(field: impl Display + Copy, text: &str) -> Result<()> {
-    bound(format_args!("bytes of {field}"), text.len(), limits::NAME_BYTES_MAX)
+pub(super) fn name(field: impl Display + Copy, name: &str) -> Result<()> {
+    text(field, name, limits::NAME_BYTES_MAX)
 }
 
 /// Checks a client's own id: a name that is not empty, that people can read, and not in the form of a server's id.
@@ -44,8 +50,8 @@ pub(super) fn object(field: impl Display + Copy, text: Option<&str>, limit: usiz
 }
 
 /// Checks a session's title.
-pub(super) fn title(text: &str) -> Result<()> {
-    bound("bytes of title", text.len(), limits::TITLE_BYTES_MAX)
+pub(super) fn title(title: &str) -> Result<()> {
+    text("title", title, limits::TITLE_BYTES_MAX)
 }
 
 /// Checks a model window.
@@ -118,7 +124,7 @@ fn call_id(field: impl Display + Copy, id: &str) -> Result<()> {
     if id.is_empty() {
         return Err(Error::field(format_args!("{field}.call_id"), "is empty"));
     }
-    bound(format_args!("bytes of {field}.call_id"), id.len(), limits::CALL_ID_BYTES_MAX)
+    text(format_args!("{field}.call_id"), id, limits::CALL_ID_BYTES_MAX)
 }
 
 /// Checks a part, and returns its size in bytes.
@@ -239,8 +245,8 @@ pub(super) fn batch(messages: &[NewMessage]) -> Result<()> {
 }
 
 /// Checks instructions for a summarizer.
-pub(super) fn instructions(text: &str) -> Result<()> {
-    bound("bytes of instructions", text.len(), limits::INSTRUCTIONS_BYTES_MAX)
+pub(super) fn instructions(instructions: &str) -> Result<()> {
+    text("instructions", instructions, limits::INSTRUCTIONS_BYTES_MAX)
 }
 
 /// Checks a summary that a client supplies.

@@ -141,6 +141,9 @@ pub enum Error {
         /// A description of the error.
         detail: String,
     },
+    /// An error of this program, and not of the data: a step that must come first did not.
+    #[error("an error of Longhand itself: {0}")]
+    Bug(&'static str),
     /// The database refused the statement.
     #[error("database: {0}")]
     Database(String),
@@ -234,6 +237,7 @@ impl Error {
                 | Self::Stopped(_)
                 | Self::Busy
                 | Self::Corrupt { .. }
+                | Self::Bug(_)
         )
     }
 

@@ -71,6 +71,11 @@ async fn invalid_new_sessions_are_refused() {
         (named(" one"), Reason::InvalidField),
         (named("one\u{a0}"), Reason::InvalidField),
         (named("on\u{7}e"), Reason::InvalidField),
+        (NewSession { title: "a\0b".to_owned(), ..NewSession::default() }, Reason::InvalidField),
+        (
+            NewSession { window: ModelWindow { model: "a\0".to_owned(), ..window(1, 0) }, ..NewSession::default() },
+            Reason::InvalidField,
+        ),
     ] {
         let refused = test.app.create_session(new.clone()).await;
         assert_eq!(refused.expect_err("refused").reason, reason, "{new:?}");

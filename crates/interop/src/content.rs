@@ -65,7 +65,8 @@ pub(super) fn call(
 
 /// Media with a type and a name that the protocol can hold.
 pub(super) fn media(mime_type: String, name: String, source: MediaSource) -> Option<Media> {
-    let valid = (1..=limits::NAME_BYTES_MAX).contains(&mime_type.len()) && name.len() <= limits::MEDIA_NAME_BYTES_MAX;
+    let fits = (1..=limits::NAME_BYTES_MAX).contains(&mime_type.len()) && name.len() <= limits::MEDIA_NAME_BYTES_MAX;
+    let valid = fits && !mime_type.contains('\0');
     valid.then_some(Media { mime_type, name, source })
 }
 

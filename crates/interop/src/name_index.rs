@@ -159,6 +159,8 @@ impl NameIndex {
         let id = free(&self.calls_taken, CALL_ID_BYTES, own, &format!("line:{}", line.position()));
         if id != own && own.len() > CALL_ID_BYTES {
             self.report(line, format!("a call id has more than {CALL_ID_BYTES} bytes: it is now {id}"));
+        } else if own.contains('\0') {
+            self.report(line, format!("a call id has the character U+0000: it is now {id}"));
         } else if id != own {
             self.report(line, format!("the call id {own} is taken by an earlier call: it is now {id}"));
         }
@@ -172,7 +174,7 @@ impl NameIndex {
         match self.calls.get(own) {
             Some(id) => id.clone(),
             // No earlier call has this id, but it must be short enough nevertheless.
-            None if own.len() > CALL_ID_BYTES => self.call(line, own),
+            None if own.len() > CALL_ID_BYTES || own.contains('\0') => self.call(line, own),
             None => own.to_owned(),
         }
     }
@@ -198,8 +200,12 @@ impl NameIndex {
         time
     }
 
-    /// A name, shortened to the length that the protocol has for names.
+    /// A name, without the character that the protocol refuses in names, and shortened to the length that it has for them.
     pub(super) fn name(&mut self, line: &Line, what: &str, mut name: String) -> String {
+        if name.contains('\0') {
+            self.report(line, format!("the {what} has the character U+0000: it is replaced"));
+            name = name.replace('\0', "\u{fffd}");
+        }
         if name.len() > limits::NAME_BYTES_MAX {
             self.report(line, format!("the {what} has more than {} bytes: it is shortened", limits::NAME_BYTES_MAX));
             name.truncate(name.floor_char_boundary(limits::NAME_BYTES_MAX));
@@ -234,7 +240,7 @@ fn free(taken: &HashSet<String>, bytes: usize, wanted: &str, by_line: &str) -> S
     let mut candidates =
         [wanted.to_owned(), format!("{wanted}:{by_line}"), by_line.to_owned()].into_iter().chain(numbered);
     // There is one more candidate than there are ids in use, so that one of them is free.
-    candidates.find(|id| id.len() <= bytes && !taken.contains(id)).unwrap_or_default()
+    candidates.find(|id| id.len() <= bytes && !id.contains('\0') && !taken.contains(id)).unwrap_or_default()
 }
 
 /// A message of kind `Record`.

@@ -160,8 +160,8 @@ fn fitting(id: &str) -> String {
 }
 
 fn shortened_title(title: &str) -> String {
-    let end = title.floor_char_boundary(limits::TITLE_BYTES_MAX);
-    title[..end].to_owned()
+    let title = title.replace('\0', "\u{fffd}");
+    title[..title.floor_char_boundary(limits::TITLE_BYTES_MAX)].to_owned()
 }
 
 /// The metadata as JSON. Every field has a JSON form, so that serialization cannot fail.

@@ -22,6 +22,12 @@ impl<'a> Reader<'a> {
         Ok(rows)
     }
 
+    /// The row of a query that always has one.
+    pub(crate) fn always(&mut self, query: Query<'_>) -> Result<Row> {
+        self.rows += 1;
+        query.one(self.conn)
+    }
+
     /// The first row of a query.
     pub(crate) fn one(&mut self, query: Query<'_>) -> Result<Option<Row>> {
         let row = query.optional(self.conn)?;

@@ -58,7 +58,7 @@ pub fn reread(form: DiskForm, bytes: &[u8]) -> Result<Vec<u8>> {
             return match (encoded.body, encoded.blobs.into_iter().next_back()) {
                 (Some(body), _) => codec::decompress("part", encoded.codec, encoded.length, body),
                 (None, Some(blob)) => codec::decompress("blob", blob.codec, blob.length, blob.data),
-                (None, None) => Err(Error::corrupt("part", "a part was written without its bytes")),
+                (None, None) => Err(Error::Bug("a part was encoded without its bytes")),
             };
         }
         DiskForm::Packed(length) => return codec::decompress("part", 1, length, bytes.to_vec()),

@@ -237,8 +237,7 @@ fn is_caller(tx: &mut Tx<'_>, key: i64, call_id: &str, writer: &str) -> Result<b
     ranges.extend(inherited(&mut reader, &ancestry)?.iter().map(|from| (from.owner, from.first, from.last)));
     for (owner, first, last) in ranges {
         let query = engine::query(IS_CALLER).bind(owner).bind(call_id).bind(writer).bind(first).bind(last);
-        let row = reader.one(query)?.ok_or_else(|| Error::corrupt("tool_call", "exists returned nothing"))?;
-        if row.get(0)? {
+        if reader.always(query)?.get(0)? {
             return Ok(true);
         }
     }

@@ -82,7 +82,7 @@ pub(crate) fn fork_behind(reader: &mut Reader<'_>, ancestry: &Ancestry, marks: &
     for (segment, _) in ancestry.all(reader)? {
         let (from, to) = (segment.first.max(at + 1), segment.last.min(now));
         let query = engine::query(SEALED_LATE).bind(segment.owner).bind(from).bind(to).bind(last);
-        let row = reader.one(query)?.ok_or_else(|| Error::corrupt("message", "max returned nothing"))?;
+        let row = reader.always(query)?;
         at = at.max(row.get::<Option<Revision>>(0)?.unwrap_or(at));
     }
     if policies::policy_in(reader, ancestry, at)? != policies::policy_in(reader, ancestry, now)?
@@ -101,8 +101,7 @@ fn has_messages(reader: &mut Reader<'_>, ancestry: &Ancestry, first: Revision, l
         if first > last {
             continue;
         }
-        let row = reader.one(engine::query(HAS_MESSAGES).bind(segment.owner).bind(first).bind(last))?;
-        if row.ok_or_else(|| Error::corrupt("message", "exists returned nothing"))?.get(0)? {
+        if reader.always(engine::query(HAS_MESSAGES).bind(segment.owner).bind(first).bind(last))?.get(0)? {
             return Ok(true);
         }
     }

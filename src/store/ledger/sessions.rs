@@ -474,9 +474,7 @@ fn inherited(tx: &mut Tx<'_>, ancestry: &Ancestry, at: Revision) -> Result<Inher
         if segment.first > last {
             continue;
         }
-        let row = reader
-            .one(engine::query(HAS_MESSAGES).bind(segment.owner).bind(segment.first).bind(last))?
-            .ok_or_else(|| Error::corrupt("message", "exists returned nothing"))?;
+        let row = reader.always(engine::query(HAS_MESSAGES).bind(segment.owner).bind(segment.first).bind(last))?;
         segments.push((segment.owner, segment.first, last, row.get(0)?));
     }
     let layout = layouts::at(&mut reader, ancestry, at)?;

@@ -51,8 +51,8 @@ fn check_values(message: &NewMessage) -> Result<(), String> {
             _ => {}
         }
     }
-    if let Some(name) = names.iter().find(|name| name.len() > limits::NAME_BYTES_MAX) {
-        return Err(format!("a name of {} bytes", name.len()));
+    if let Some(name) = names.iter().find(|name| name.len() > limits::NAME_BYTES_MAX || name.contains('\0')) {
+        return Err(format!("the name {name:?} of {} bytes", name.len()));
     }
     let usage = message.finish.as_ref().and_then(|finish| finish.usage).unwrap_or_default();
     let Usage { input, output, reasoning, cache_read, cache_write, total, cost_usd } = usage;
