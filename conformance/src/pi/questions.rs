@@ -4,7 +4,7 @@
 use super::scenario::{lines, whole_lines, without_margins};
 use super::scenarios::WHOLE;
 use super::session::{self, Session, message_tokens};
-use super::{PAIRED, Pi, Question};
+use super::{OPENING, PAIRED, Pi, Question};
 use crate::report::{Class, Reason};
 use longhand::fold::{Fold, FoldInput};
 use longhand::model::compaction::Level;
@@ -246,7 +246,7 @@ struct UsageRules {
     trusts_all: bool,
     /// True if a reply without usage counts as zero usage.
     trusts_nothing: bool,
-    /// True if a call without a result gets one.
+    /// True if a call without a result gets one, and a view that would begin with a reply a line of the user.
     makes_up: bool,
 }
 
@@ -271,10 +271,20 @@ impl UsageRules {
         let answered: HashSet<&str> = messages.iter().flat_map(|source| ids(source, false)).collect();
         let open = messages.iter().flat_map(|source| ids(source, true)).filter(|id| !answered.contains(id)).count();
         // After a report, only stored messages count.
-        let made_up = if self.makes_up && newest.is_none() { open as i64 * INTERRUPTED_TOKENS } else { 0 };
+        let adds = self.makes_up && newest.is_none();
+        let opening = if begins_with_a_reply(session) { OPENING_TOKENS } else { 0 };
+        let made_up = if adds { open as i64 * INTERRUPTED_TOKENS + opening } else { 0 };
         let estimate: i64 = behind.iter().map(|it| message_tokens(&it.message, session.is_early())).sum();
         newest.and_then(|at| reported(&messages[at])).unwrap_or(0) + estimate + made_up
     }
+}
+
+/// True if no message of the user comes before the first one that a view shows.
+fn begins_with_a_reply(session: &Session) -> bool {
+    let shown = |source: &&SourceMessage| {
+        source.message.role != Role::System && message_tokens(&source.message, session.is_early()) > 0
+    };
+    session.messages().iter().find(shown).is_some_and(|source| source.message.role != Role::User)
 }
 
 /// The first rule that makes both context usages differ, after computing both anew.
@@ -286,7 +296,7 @@ fn explain_usage(session: &Session, ours: &Value, theirs: &Value) -> Option<&'st
         return None;
     }
     Some(if usage(true, false, false) == usage(false, early, false) {
-        &PAIRED
+        if begins_with_a_reply(session) { &OPENING } else { &PAIRED }
     } else if usage(false, false, false) == usage(false, early, false) {
         &STOPPED
     } else {
@@ -296,6 +306,9 @@ fn explain_usage(session: &Session, ours: &Value, theirs: &Value) -> Option<&'st
 
 /// Tokens of the result added to a call without one: 43 characters.
 const INTERRUPTED_TOKENS: i64 = 11;
+
+/// Tokens of the line of the user before a reply: 33 characters.
+const OPENING_TOKENS: i64 = 9;
 
 /// The ids of a message's calls, or of its results.
 fn ids(source: &SourceMessage, calls: bool) -> impl Iterator<Item = &str> {

@@ -33,7 +33,7 @@ pub(crate) const V0_73: Scenarios = Scenarios {
     preset: "pi@0.73",
     evaluates_between: false,
     is_early: true,
-    classes: &[MOMENT, super::UNANSWERED, super::PAIRED, super::NOTHING, KEPT, GAIN, FITS, WHOLE, PREVIOUS],
+    classes: &[MOMENT, super::UNANSWERED, super::PAIRED, super::OPENING, KEPT, GAIN, FITS, WHOLE, PREVIOUS],
 };
 
 pub(crate) const V1_5: Scenarios = Scenarios {
