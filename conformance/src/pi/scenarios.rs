@@ -154,7 +154,7 @@ pub(super) struct Course<'a> {
     peer: &'a mut Peer,
     report: &'a mut Report,
     scenario: &'a Scenario,
-    /// The index of the message after which a compaction of ours was refused.
+    /// The index of the message after which a compaction of ours was refused last.
     refused_at: Option<usize>,
     /// The index of the first message after the summary.
     first: usize,
@@ -183,7 +183,7 @@ impl Course<'_> {
                         is_open = false;
                         self.refused_at = None;
                     }
-                    Next::Refused => self.refused_at = self.refused_at.or(Some(position)),
+                    Next::Refused => self.refused_at = Some(position),
                     // The histories have diverged, and the scenario ends.
                     Next::LastResort => return self.last_resort(&step, position),
                 }
@@ -343,7 +343,7 @@ impl Course<'_> {
         number: usize,
     ) -> Result<Option<&'static Class>, PeerFailure> {
         let least = self.scenario.least_gain();
-        if let Some(refused_at) = self.refused_at {
+        if let Some(refused_at) = self.refused_at.filter(|refused_at| *refused_at < position) {
             let growth = self.scenario.tokens(refused_at + 1..position + 1);
             return Ok((growth < least).then_some(&GAIN));
         }
