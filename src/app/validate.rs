@@ -5,7 +5,7 @@ use crate::limits;
 use crate::model::ids::client_id_defect;
 use crate::model::message::{MessageKind, NewFinish, NewMessage};
 use crate::model::part::{Answers, Media, MediaSource, NewPart, PartBody};
-use crate::model::usage::{ModelWindow, Usage};
+use crate::model::usage::{ModelWindow, Usage, tokens_defect};
 use serde_json::value::RawValue;
 use std::fmt::Display;
 
@@ -67,36 +67,13 @@ pub(super) fn window(field: impl Display + Copy, window: &ModelWindow) -> Result
             return Err(Error::field(format_args!("{field}.{part}"), "is negative"));
         }
     }
-    count_of_tokens(format_args!("{field}.overhead_tokens"), window.overhead)
-}
-
-/// Checks a count of tokens that is added to others.
-fn count_of_tokens(field: impl Display + Copy, count: i64) -> Result<()> {
-    if (0..=limits::TOKENS_MAX).contains(&count) {
-        return Ok(());
-    }
-    Err(Error::field(field, format!("{count} is no count of tokens")))
+    let defect = tokens_defect(window.overhead);
+    defect.map_or(Ok(()), |defect| Err(Error::field(format_args!("{field}.overhead_tokens"), defect)))
 }
 
 /// Checks the usage of a reply.
 pub(super) fn usage(field: impl Display + Copy, usage: &Usage) -> Result<()> {
-    let counts = [
-        ("input_tokens", usage.input),
-        ("output_tokens", usage.output),
-        ("reasoning_tokens", usage.reasoning),
-        ("cache_read_tokens", usage.cache_read),
-        ("cache_write_tokens", usage.cache_write),
-        ("total_tokens", usage.total.unwrap_or(0)),
-    ];
-    for (part, count) in counts {
-        count_of_tokens(format_args!("{field}.{part}"), count)?;
-    }
-    match usage.cost_usd {
-        Some(cost) if !cost.is_finite() || cost < 0.0 => {
-            Err(Error::field(format_args!("{field}.cost_micro_usd"), "is no price"))
-        }
-        _ => Ok(()),
-    }
+    usage.defect().map_or(Ok(()), |(part, defect)| Err(Error::field(format_args!("{field}.{part}"), defect)))
 }
 
 /// Checks the details of a seal.

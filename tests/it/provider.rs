@@ -7,6 +7,7 @@ use fake::{Asked, FakeProvider, Protocol, Reaction, summary};
 use longhand::app::compactions::NewCompaction;
 use longhand::clock::Clock;
 use longhand::config::Config;
+use longhand::limits;
 use longhand::model::compaction::{CompactionKind, Level};
 use longhand::model::event::{EventBody, EventKind};
 use longhand::model::part::PartBody;
@@ -663,6 +664,25 @@ async fn every_request_is_in_the_request_log_of_its_compaction() {
             let refused = database.execute_batch(statement).expect_err(statement).to_string();
             assert!(refused.contains("never") || refused.contains("is never"), "{refused}");
         }
+    }
+}
+
+#[tokio::test]
+async fn what_a_provider_reports_is_within_the_limits_of_clients() {
+    for protocol in [Protocol::Chat, Protocol::Responses, Protocol::Gemini] {
+        let fake = FakeProvider::playing(protocol, [Reaction::Absurd(SUMMARY.to_owned())]).await;
+        let test = TestApp::with(configured(&fake, protocol, LONG_TIMEOUTS, 20_000, "").auto).await;
+        let session = test.session("opencode@seed", 6_000, 1_000).await;
+        let mut watch = test.watch().await;
+        test.append(&session, &turns(1, 9, 1_100)).await;
+        let EventBody::Compacted { compaction, outcome, .. } = watch.wait_for(EventKind::Compacted).await.body else {
+            panic!("another body")
+        };
+        let found = test.app.get_compaction(&compaction.to_string()).await.expect("the compaction");
+        let [request] = found.requests.as_slice() else { panic!("{} requests", found.requests.len()) };
+        assert!(request.model.starts_with("m\u{fffd}m") && request.model.len() <= limits::NAME_BYTES_MAX);
+        assert!(outcome.summarizer.len() <= 2 * limits::NAME_BYTES_MAX, "{} bytes", outcome.summarizer.len());
+        assert_eq!((request.usage, request.cost_micros, outcome.usage), (None, None, None));
     }
 }
 

@@ -200,30 +200,25 @@ impl NameIndex {
         time
     }
 
-    /// A name, without the character that the protocol refuses in names, and shortened to the length that it has for them.
-    pub(super) fn name(&mut self, line: &Line, what: &str, mut name: String) -> String {
-        if name.contains('\0') {
-            self.report(line, format!("the {what} has the character U+0000: it is replaced"));
-            name = name.replace('\0', "\u{fffd}");
+    /// A name within the protocol's limits for names.
+    pub(super) fn name(&mut self, line: &Line, what: &str, name: String) -> String {
+        let within = limits::name_within(&name);
+        if *within != name {
+            let most = limits::NAME_BYTES_MAX;
+            self.report(line, format!("the {what} has more than {most} bytes, or the character U+0000: it is changed"));
         }
-        if name.len() > limits::NAME_BYTES_MAX {
-            self.report(line, format!("the {what} has more than {} bytes: it is shortened", limits::NAME_BYTES_MAX));
-            name.truncate(name.floor_char_boundary(limits::NAME_BYTES_MAX));
-        }
-        name
+        within.into_owned()
     }
 
     /// The usage of a reply; none if a figure is out of range, which is reported, or if all are zeros, which agents
     /// write for replies that never came.
     pub(super) fn usage(&mut self, line: &Line, usage: Usage) -> Option<Usage> {
-        let Usage { input, output, reasoning, cache_read, cache_write, total, cost_usd } = usage;
-        let counts = [input, output, reasoning, cache_read, cache_write, total.unwrap_or_default()];
-        let valid = counts.iter().all(|count| (0..=limits::TOKENS_MAX).contains(count))
-            && cost_usd.is_none_or(|cost| cost.is_finite() && cost >= 0.0);
-        if !valid {
-            self.report(line, "its usage is out of range: it is left out");
+        if let Some((field, defect)) = usage.defect() {
+            self.report(line, format!("its usage is out of range ({field}: {defect}): it is left out"));
+            return None;
         }
-        (valid && counts.iter().any(|count| *count != 0)).then_some(usage)
+        let is_zero = usage.prompt_tokens() == 0 && usage.output == 0 && usage.reasoning == 0;
+        (!is_zero || usage.total.is_some_and(|total| total != 0)).then_some(usage)
     }
 
     /// Reports a line that could not be parsed, and keeps it as a record.

@@ -41,7 +41,7 @@ const MESSAGE_MAX: usize = 400;
 impl Fault {
     /// A failure without a requested delay.
     pub(crate) fn new(class: Class, message: impl Into<String>) -> Self {
-        Self { class, message: message.into(), reason: String::new(), retry_after_ms: None }
+        Self { class, message: shortened(&message.into()), reason: String::new(), retry_after_ms: None }
     }
 
     /// A reply that is no summary, for a reason with a name.

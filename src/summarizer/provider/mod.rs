@@ -22,6 +22,7 @@ use super::secret::Secret;
 use crate::clock::Clock;
 use crate::config::{Prices, SummarizerKind, SummarizerSettings, Timeouts};
 use crate::limits;
+use crate::model::limits::name_within;
 use crate::model::usage::Usage;
 use crate::policy::prompt::{Expected, Prompt};
 use crate::telemetry::failpoint;
@@ -212,8 +213,8 @@ impl Provider {
         self.gate.ended(outcome.as_ref().map(|_| ()), Instant::now());
         drop(slot);
         entry.close(outcome.as_ref().err().map(|fault| fault.message.clone()));
-        let model = entry.model().to_owned();
-        outcome.map(|text| Completion { text, model })
+        let model = entry.model();
+        outcome.map(|text| Completion { text: self.scrubbed(&text).into_owned(), model })
     }
 
     /// Sends the request and reads the reply, until the reply or the connection has ended.
@@ -413,8 +414,20 @@ struct Entry<'a> {
 }
 
 impl Entry<'_> {
-    fn model(&self) -> &str {
-        if self.reply.model.is_empty() { &self.provider.model } else { &self.reply.model }
+    /// The model, within the limits of names, as those of clients.
+    fn model(&self) -> String {
+        let model = if self.reply.model.is_empty() { &self.provider.model } else { &self.reply.model };
+        name_within(model).into_owned()
+    }
+
+    /// The reported usage with its cost; none if it has a figure that no client's may have.
+    fn usage(&self) -> Option<Usage> {
+        let usage = self.provider.priced(self.reply.usage?);
+        let defect = usage.defect();
+        if let Some((field, defect)) = &defect {
+            tracing::warn!(summarizer = self.provider.name, field, defect, "the provider's usage is left out");
+        }
+        defect.is_none().then_some(usage)
     }
 
     fn close(&mut self, failure: Option<String>) {
@@ -422,10 +435,10 @@ impl Entry<'_> {
         let reply = &self.reply.text;
         self.observer.on_request(&RequestRecord {
             summarizer: self.provider.name.clone(),
-            model: self.model().to_owned(),
+            model: self.model(),
             request_hash: self.request_hash,
             reply_hash: *blake3::hash(reply.as_bytes()).as_bytes(),
-            usage: self.reply.usage.map(|usage| self.provider.priced(usage)),
+            usage: self.usage(),
             duration_ms: i64::try_from(self.began.elapsed().as_millis()).unwrap_or(i64::MAX),
             failure,
             texts: self.recorded.take().map(|request| RecordedTexts {

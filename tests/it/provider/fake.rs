@@ -62,6 +62,8 @@ pub(crate) enum Reaction {
     Say(String),
     /// A reply in one piece, as from a server that does not stream.
     Whole(String),
+    /// A reply in one piece, whose model has a very long name and whose usage is beyond all limits.
+    Absurd(String),
     /// A streamed reply, sent byte by byte.
     Slow(String),
     /// An error response: status, headers, code and message.
@@ -197,6 +199,10 @@ impl Inner {
         match reaction {
             Reaction::Say(text) => send(stream, &streamed(protocol, &text, End::Done), true).await,
             Reaction::Whole(text) => answer(stream, 200, &[], "application/json", &whole(protocol, &text)).await,
+            Reaction::Absurd(text) => {
+                let whole = whole(protocol, &text).replace("fake-1", &"m\\u0000".repeat(40_000));
+                answer(stream, 200, &[], "application/json", &whole.replace(":100", &format!(":{}", i64::MAX))).await
+            }
             Reaction::Slow(text) => {
                 begin(stream).await?;
                 for byte in streamed(protocol, &text, End::Done).bytes() {

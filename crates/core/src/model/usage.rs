@@ -1,5 +1,7 @@
 //! Token usage and model windows.
 
+use super::limits;
+
 /// The token usage and cost of one reply as the provider reported it. Counts are tokens and never negative.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Usage {
@@ -63,10 +65,31 @@ impl Usage {
         Some((cost * 1e6).round() as i64)
     }
 
+    /// The first figure that no reply can have, by its name in the protocol, with what is wrong with it. Whatever comes
+    /// from a client, a provider or a file passes this.
+    pub fn defect(&self) -> Option<(&'static str, String)> {
+        let counts = [
+            ("input_tokens", self.input),
+            ("output_tokens", self.output),
+            ("reasoning_tokens", self.reasoning),
+            ("cache_read_tokens", self.cache_read),
+            ("cache_write_tokens", self.cache_write),
+            ("total_tokens", self.total.unwrap_or(0)),
+        ];
+        let count = counts.into_iter().find_map(|(field, count)| Some((field, tokens_defect(count)?)));
+        let cost = self.cost_usd.filter(|cost| !(0.0..=limits::COST_USD_MAX).contains(cost));
+        count.or_else(|| cost.map(|cost| ("cost_micro_usd", format!("{cost} US dollars is no price"))))
+    }
+
     /// Tokens sent: input and both cache counts.
     pub fn prompt_tokens(&self) -> i64 {
         self.input.saturating_add(self.cache_read).saturating_add(self.cache_write)
     }
+}
+
+/// What is wrong with a count of tokens that is added to others; none if nothing is.
+pub fn tokens_defect(count: i64) -> Option<String> {
+    (!(0..=limits::TOKENS_MAX).contains(&count)).then(|| format!("{count} is no count of tokens"))
 }
 
 /// The reason for which reported usage is not believed to be the size of a view.
