@@ -1,7 +1,7 @@
 //! `longhand compact`, `confirm`, `cancel`, `compactions`, `retry`, `undo` and `redo`: compactions by hand.
 
 use super::event_text::{failure, kind, level_name, outcome, rewrite, trigger};
-use super::output::{BAD, GOOD, Output, PENDING, PLAIN, count, dollars, word};
+use super::output::{BAD, GOOD, Output, PENDING, PLAIN, count, dollars, time, word};
 use super::progress::Progress;
 use super::table::{Column, Table};
 use super::times::Times;
@@ -334,9 +334,10 @@ pub(super) fn line(compaction: &pb::Compaction) -> String {
 
 fn state(compaction: &pb::Compaction) -> String {
     let state = word(compaction.state().as_str_name(), "COMPACTION_STATE_");
-    match compaction.undone_revision {
-        Some(revision) => format!("{state}, undone at {revision}"),
-        None => state,
+    match (compaction.undone_revision, &compaction.next_attempt_time) {
+        (Some(revision), _) => format!("{state}, undone at {revision}"),
+        (None, Some(next)) => format!("{state}, next attempt {}", time(Some(next))),
+        (None, None) => state,
     }
 }
 
@@ -438,6 +439,15 @@ mod tests {
 
     fn compaction(state: pb::CompactionState) -> pb::Compaction {
         pb::Compaction { compaction_id: "cmp_1".into(), state: state.into(), ..pb::Compaction::default() }
+    }
+
+    #[test]
+    fn a_compaction_that_waits_for_its_next_attempt_says_until_when() {
+        let waiting = pb::Compaction {
+            next_attempt_time: Some(prost_types::Timestamp { seconds: 60, nanos: 0 }),
+            ..compaction(pb::CompactionState::Ready)
+        };
+        assert!(state(&waiting).starts_with("ready, next attempt 1970-01-01 00:01:00"), "{}", state(&waiting));
     }
 
     #[test]

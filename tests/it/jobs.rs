@@ -182,12 +182,17 @@ async fn a_requested_delay_is_kept_until_a_retry_by_hand() {
     let (_, mut watch, compaction) = waiting_for_retry(&test).await;
     let rest = "select (run_at - start_time) / 1000000 from job";
     assert!((3_600..3_660).contains(&test.number(rest)), "{}", test.number(rest));
+    let waiting = test.app.get_compaction(&compaction.to_string()).await.expect("it waits");
+    let next = waiting.next_attempt_time.expect("it is known when it goes on");
+    assert_eq!(next.0, test.number("select run_at from job"));
     let (tried, joined) = test.app.retry_compaction(&compaction.to_string()).await.expect("taken");
     assert_eq!((tried.id, joined), (compaction, true));
     watch.wait_for(EventKind::Compacted).await;
     assert_eq!(watch.count(EventKind::CompactionStarted), 1, "it is the same one");
     let error = test.app.retry_compaction(&compaction.to_string()).await.expect_err("done");
     assert_eq!(error.reason, Reason::CompactionEnded);
+    let done = test.app.get_compaction(&compaction.to_string()).await.expect("it is done");
+    assert_eq!(done.next_attempt_time, None);
 }
 
 #[tokio::test]

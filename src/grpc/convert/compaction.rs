@@ -37,6 +37,7 @@ pub(in crate::grpc) fn compaction(compaction: Compaction) -> pb::Compaction {
         level: level(compaction.request.level).into(),
         notice: compaction.request.notice,
         confirmation_end_time: compaction.proposed_until.map(pb::timestamp),
+        next_attempt_time: compaction.next_attempt_time.map(pb::timestamp),
         spending: (spending.requests > 0).then(|| pb::SummarySpending {
             request_count: count(spending.requests),
             models: spending.models,

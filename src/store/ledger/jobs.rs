@@ -236,6 +236,10 @@ fn from_row(row: &Row) -> Result<JobRow> {
     let window = codec::decode_window(row.get("window")?)?;
     let proposed: i64 = row.get("proposed")?;
     let start_time = time("start_time")?;
+    let state = CompactionState::from_number(row.get("state")?)?;
+    let attempt = row.get("attempt")?;
+    let run_at = time("run_at")?;
+    let waits = state == CompactionState::Ready && proposed != 1 && attempt > 0;
     let compaction = Compaction {
         id: CompactionId(codec::uuid(row.get("public_id")?)?),
         session_id: SessionId(codec::uuid(row.get("session")?)?),
@@ -247,12 +251,13 @@ fn from_row(row: &Row) -> Result<JobRow> {
             notice: row.get("notice")?,
             bounds: Bounds { head_start: row.get("head_start")?, tail_start: row.get("tail_start")? },
         },
-        proposed_until: (proposed == 1).then_some(()).and(time("run_at")?),
-        state: CompactionState::from_number(row.get("state")?)?,
+        proposed_until: run_at.filter(|_| proposed == 1),
+        next_attempt_time: run_at.filter(|_| waits),
+        state,
         base_revision: row.get("base_revision")?,
         tokens_at_request: row.get("tokens_at_request")?,
         window_tokens: window.context,
-        attempt: row.get("attempt")?,
+        attempt,
         outcome: outcome.map(|bytes| codec::decode_outcome(&bytes)).transpose()?,
         failure: failure.map(|bytes| codec::decode_failure(&bytes)).transpose()?,
         end_revision: row.get("ended_revision")?,

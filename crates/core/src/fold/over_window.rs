@@ -38,7 +38,8 @@ pub fn reason(
                 .to_owned(),
         ),
     };
-    Some(OverWindow { reason, message, wait_end: current.and_then(|compaction| compaction.proposed_until) })
+    let wait_end = current.and_then(|compaction| compaction.proposed_until.or(compaction.next_attempt_time));
+    Some(OverWindow { reason, message, wait_end })
 }
 
 fn of_compaction(compaction: &Compaction) -> (OverWindowReason, String) {

@@ -413,6 +413,8 @@ pub struct Compaction {
     pub outcome: Option<Outcome>,
     /// The end of the time to agree or refuse, while it waits for an answer.
     pub proposed_until: Option<Timestamp>,
+    /// The time of its next attempt, while it waits for one after an attempt that failed.
+    pub next_attempt_time: Option<Timestamp>,
     /// The reason, once failed, cancelled or superseded.
     pub failure: Option<Failure>,
     /// The revision of its terminal event; none if it never began.
@@ -454,6 +456,7 @@ impl Compaction {
             attempt: 1,
             outcome,
             proposed_until: None,
+            next_attempt_time: None,
             failure,
             end_revision: Some(revision),
             undone_revision: None,

@@ -43,7 +43,7 @@ pub struct OverWindow {
     pub reason: OverWindowReason,
     /// A sentence fragment for people, with tokens and ids.
     pub message: String,
-    /// The end of the wait, if it has one.
+    /// The end of the wait for people or for another attempt, if there is one.
     pub wait_end: Option<Timestamp>,
 }
 

@@ -435,6 +435,7 @@ mod tests {
                 attempt: 1,
                 outcome: None,
                 proposed_until: None,
+                next_attempt_time: None,
                 failure: None,
                 end_revision: (!state.is_active()).then_some(end),
                 undone_revision: None,
