@@ -1,11 +1,14 @@
 //! Hooks: the operator's programs that are notified of compactions, and may change or refuse them.
 //!
-//! A program is started directly, never through a shell, as the leader of a process group of its own, which is killed
-//! when its time is up or the compaction is given up. It gets one JSON object on standard input.
+//! A program is started directly, never through a shell, as the leader of a process group of its own. That and whatever
+//! else it has started is killed when its time is up or the compaction is given up; what a program left running when it
+//! ended is killed when the daemon stops. It gets one JSON object on standard input.
 
 use super::client::Assignment;
 use super::error::interrupted;
+use super::processes::{self, Mark, Run};
 use super::worker::Worker;
+use crate::clock::fresh_id;
 use crate::config::Hook;
 use crate::fold::attempt::Answer;
 use crate::limits;
@@ -13,7 +16,6 @@ use crate::model::compaction::{CompactionState, Failure, FailureReason, Revision
 use crate::model::part::PartBody;
 use crate::policy::summary::SummaryInput;
 use crate::store::{self, Claim};
-use rustix::process::{Pid, Signal, kill_process_group};
 use serde::{Deserialize, Serialize};
 use std::process::Stdio;
 use std::sync::Arc;
@@ -145,7 +147,10 @@ impl Worker {
                 instructions: &assignment.input.instructions,
             },
         };
-        let output = match ask(hook, &input).await.and_then(|output| read(&output, &assignment.input.instructions)) {
+        let output = match ask(hook, Mark(self.owner), &input)
+            .await
+            .and_then(|output| read(&output, &assignment.input.instructions))
+        {
             Ok(output) => output,
             Err(why) if hook.required => {
                 let failure = Failure::new(FailureReason::HookFailed, format!("pre_compact {why}"));
@@ -198,7 +203,7 @@ impl Worker {
                 summary: text.unwrap_or_default(),
             },
         };
-        if let Err(why) = ask(hook, &input).await {
+        if let Err(why) = ask(hook, Mark(self.owner), &input).await {
             tracing::warn!(compaction = %claim.compaction, "post_compact {why}");
         }
         Ok(())
@@ -232,22 +237,11 @@ fn read(output: &[u8], instructions: &str) -> Result<HookOutput, String> {
     Ok(output)
 }
 
-/// Kills a process group when dropped, unless its leader has ended and no process of it has an output open.
-struct Group(Option<Pid>);
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        if let Some(leader) = self.0 {
-            // The group may be gone already.
-            let _ = kill_process_group(leader, Signal::KILL);
-        }
-    }
-}
-
 /// Runs a program with JSON on standard input; returns its output, or the reason why the output is unusable.
-async fn ask(hook: &Hook, input: &HookInput<'_>) -> Result<Vec<u8>, String> {
+async fn ask(hook: &Hook, mark: Mark, input: &HookInput<'_>) -> Result<Vec<u8>, String> {
     let [program, arguments @ ..] = hook.command.as_slice() else { return Err("names no program".to_owned()) };
     let input = serde_json::to_vec(input).map_err(|error| format!("its input cannot be encoded: {error}"))?;
+    let mark = mark.of_run(fresh_id());
     let mut child = Command::new(program)
         .args(arguments)
         .stdin(Stdio::piped())
@@ -255,11 +249,12 @@ async fn ask(hook: &Hook, input: &HookInput<'_>) -> Result<Vec<u8>, String> {
         // Standard error could contain keys of the environment, and the text of a failure stays in the history for
         // ever.
         .stderr(Stdio::null())
+        .env(processes::VARIABLE, &mark)
         .process_group(0)
         .kill_on_drop(true)
         .spawn()
         .map_err(|error| format!("cannot be started: {error}"))?;
-    let mut group = Group(child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?)));
+    let run = Run::new(child.id(), mark);
     let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
     let send = async {
         if let Some(mut stdin) = stdin {
@@ -275,7 +270,7 @@ async fn ask(hook: &Hook, input: &HookInput<'_>) -> Result<Vec<u8>, String> {
     let Ok((output, ended)) = tokio::time::timeout(limit, talk).await else {
         return Err(format!("did not end within {} s", hook.timeout_seconds));
     };
-    group.0 = None;
+    run.ended();
     let status = ended.map_err(|error| format!("cannot be waited for: {error}"))?;
     if !status.success() {
         return Err(format!("failed with {status}; what it wrote to standard error is not kept"));

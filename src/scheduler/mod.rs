@@ -11,6 +11,7 @@ mod compact;
 mod summarize;
 mod client;
 mod hooks;
+mod processes;
 mod commit;
 mod inputs;
 mod preview;
@@ -43,6 +44,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use uuid::Uuid;
 use worker::Worker;
 
 pub use deltas::SummaryDelta;
@@ -122,11 +124,15 @@ impl Scheduler {
         }
         let queues = Queues::new();
         let (finished, results) = mpsc::channel(limits::JOB_QUEUE_MAX);
-        let workers = self.start_workers(&queues, &finished, &cancel);
+        let owner = fresh_id();
+        let workers = self.start_workers(owner, &queues, &finished, &cancel);
         drop(finished);
         self.dispatch(&queues, results, &cancel).await;
         queues.close();
         workers.wait().await;
+        if self.options.hooks.pre_compact.is_some() || self.options.hooks.post_compact.is_some() {
+            processes::Mark(owner).kill_all();
+        }
         if let Err(error) = recover::give_back_all(&self.store, &self.clock).await {
             tracing::info!(%error, "what was in hand is taken up at the next start");
         }
@@ -163,6 +169,7 @@ impl Scheduler {
     /// index.
     fn start_workers(
         &self,
+        owner: Uuid,
         queues: &Queues,
         finished: &mpsc::Sender<Input>,
         cancel: &CancellationToken,
@@ -174,7 +181,7 @@ impl Scheduler {
             summarizers: self.summarizers.clone(),
             loaded: self.handle.loaded.clone(),
             vocabularies: self.options.vocabularies.clone().into(),
-            owner: fresh_id(),
+            owner,
             deltas: self.handle.deltas.clone(),
             tasks: self.handle.tasks.clone(),
             hooks: self.options.hooks.clone().into(),

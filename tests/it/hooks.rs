@@ -165,6 +165,34 @@ async fn a_program_that_takes_too_long_is_killed_with_all_that_it_started() {
 }
 
 #[tokio::test]
+async fn what_moved_into_a_session_of_its_own_is_killed_as_well() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut pipe = pipe(folder.path(), false);
+    let mut hook = script(folder.path(), "pre", "setsid sh -c 'sleep 600 & wait' > \"$1/pipe\" &\nwait");
+    hook.timeout_seconds = 2;
+    let mut setup = due(folder, Hooks { pre_compact: Some(hook), post_compact: None }).await;
+    setup.watch.wait_for(EventKind::Compacted).await;
+    let mut held = String::new();
+    soon("the session to let go of the pipe", pipe.read_to_string(&mut held)).await.expect("read");
+}
+
+#[tokio::test]
+async fn what_a_program_left_running_ends_with_the_daemon() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut pipe = pipe(folder.path(), false);
+    let hook = script(folder.path(), "pre", "setsid sh -c 'echo here; sleep 600' > \"$1/pipe\" 2>&1 < /dev/null &");
+    let mut setup = due(folder, Hooks { pre_compact: Some(hook), post_compact: None }).await;
+    setup.watch.wait_for(EventKind::Compacted).await;
+    let mut line = String::new();
+    soon("its word", pipe.read_line(&mut line)).await.expect("read");
+    assert_eq!(line, "here\n");
+    drop(setup.watch);
+    setup.test.stop().await;
+    let mut held = String::new();
+    soon("the process to let go of the pipe", pipe.read_to_string(&mut held)).await.expect("read");
+}
+
+#[tokio::test]
 async fn a_program_receives_the_policy_in_force() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut pipe = pipe(folder.path(), true);
