@@ -153,7 +153,8 @@ impl System for QwenAgent {
 
 impl QwenAgent {
     fn retrieval(&self, peer: &mut Peer, report: &mut Report, cases: &[Case]) -> Result<(), PeerFailure> {
-        let limits: Vec<Limits> = cases.iter().map(|case| Limits::draw(&case.policy, &case.conversation)).collect();
+        let policy = presets::policy("qwen-agent@dialogue-retrieval");
+        let limits: Vec<Limits> = cases.iter().map(|case| Limits::draw(&policy, &case.conversation)).collect();
         for (function, ours) in
             [("query", Limits::query as fn(&Limits) -> Value), ("passages", Limits::passages), ("shown", Limits::shown)]
         {

@@ -226,7 +226,7 @@ async fn messages_that_qwen_agent_omits_are_retrieved() {
     let small = r#"{"auto": {"threshold": {"limit": {"tokens": 300}}},
         "retrieval": {"budget_tokens": 60, "passage_tokens": 30}}"#;
     let new = NewSession {
-        preset: "qwen-agent@0.0.34".to_owned(),
+        preset: "qwen-agent@dialogue-retrieval".to_owned(),
         policy_override_json: small.to_owned(),
         window: window(1_000, 0),
         ..NewSession::default()

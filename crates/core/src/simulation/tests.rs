@@ -86,6 +86,29 @@ fn a_summary_fires_when_the_threshold_is_passed_and_the_tail_stays() {
 }
 
 #[test]
+fn qwen_agents_pass_is_not_made_again_on_its_own_result() {
+    for preset_name in ["qwen-agent@old", "qwen-agent@0.0.34"] {
+        for (requests, size) in [(1, 9_000), (4, 12_000)] {
+            let mut number = 0;
+            let mut talk = Vec::new();
+            for _ in 0..8 {
+                talk.push(user(300));
+                for _ in 0..requests {
+                    number += 1;
+                    talk.extend(tool(number, size));
+                }
+                talk.push(reply(2_000));
+            }
+            let outcome = simulate(&preset(preset_name), &window(131_072), &talk, &summary);
+            let fired = fired(&outcome);
+            assert!(!fired.is_empty(), "{preset_name}: {requests} of {size}");
+            let again = fired.windows(2).find(|pair| pair[0].0 == pair[1].0);
+            assert_eq!(again, None, "{preset_name}: {requests} of {size}: {fired:?}");
+        }
+    }
+}
+
+#[test]
 fn the_overhead_of_requests_is_counted_and_its_usage_is_left_alone() {
     let policy = preset("pi@1.5");
     let talk: Vec<TranscriptEntry> = (0..8).flat_map(|_| [user(100), reply(5_000)]).collect();

@@ -212,7 +212,7 @@ pub struct Guards {
     pub cooldown_seconds: u32,
     /// After a compaction started by a level, the share of the window by which the view must grow before a level starts
     /// another one. It does not delay requests by hand or the compaction of a view over its window. 0: no such delay.
-    /// No preset has one; it is a cooldown for sessions in which time says little about growth.
+    /// With a very small share, whatever is written is enough, and a level is not applied to its own result.
     pub rearm_ratio: f64,
     /// Number of compactions that fail in a row (1 to 32) after which automatic ones stop …
     pub breaker_failures: u32,

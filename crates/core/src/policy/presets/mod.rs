@@ -36,7 +36,7 @@ macro_rules! files {
 }
 
 /// The files. The newest version of an agent is the last one of its name.
-const FILES: [(&str, &str); 23] = files![
+const FILES: [(&str, &str); 24] = files![
     "anthropic-context-editing-2025-10.toml",
     "claude-code-observed.toml",
     "claude-code-seed.toml",
@@ -53,6 +53,7 @@ const FILES: [(&str, &str); 23] = files![
     "pi-0.73.toml",
     "pi-1.5.toml",
     "qwen-agent-old.toml",
+    "qwen-agent-dialogue-retrieval.toml",
     "qwen-agent-0.0.34.toml",
     "qwen-code-0.15.toml",
     "qwen-code-0.24.toml",

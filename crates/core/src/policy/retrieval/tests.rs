@@ -39,7 +39,10 @@ fn words_names_and_dense_scripts_are_searched_in_their_own_way() {
 
 #[test]
 fn a_long_request_asks_with_both_of_its_ends() {
-    let rule = Retrieval { query_units: 11, ..presets::policy("qwen-agent@old").retrieval.expect("a retrieval") };
+    let rule = Retrieval {
+        query_units: 11,
+        ..presets::policy("qwen-agent@dialogue-retrieval").retrieval.expect("a retrieval")
+    };
     let asks = |request: &str| query(&rule, LengthUnit::CodePoints, request).join(" ");
     assert_eq!(asks("one two one"), "one two");
     assert_eq!(asks("first and then many words at last"), "first t last");

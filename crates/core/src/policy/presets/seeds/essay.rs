@@ -7,6 +7,7 @@ use crate::model::layout::Layout;
 use crate::model::message::Role;
 use crate::model::time::Timestamp;
 use crate::policy::plan::{self, PlanningInput};
+use crate::policy::presets;
 use crate::policy::prompt::Scope;
 use crate::policy::summary::SummaryInput;
 
@@ -183,9 +184,8 @@ fn qwen_agent_keeps_the_newest_that_fit() {
 
 #[test]
 fn qwen_agents_retrieval_is_named_where_it_asks_no_model() {
-    for preset in ["qwen-agent@old", "qwen-agent@0.0.34"] {
-        deviates(preset, &["No model picks the question out of a long request"]);
-    }
+    deviates("qwen-agent@dialogue-retrieval", &["No model picks the question out of a long request"]);
+    assert!(presets::policy("qwen-agent@0.0.34").retrieval.is_none(), "the assistant retrieves nothing");
 }
 
 #[test]
