@@ -83,7 +83,7 @@ impl<'q> Query<'q> {
 
     /// The first row of a statement that always has one.
     pub(crate) fn one(self, conn: &Connection) -> Result<Row> {
-        self.optional(conn)?.ok_or_else(|| Error::Bug("a statement that always has a row returned none"))
+        self.optional(conn)?.ok_or(Error::Bug("a statement that always has a row returned none"))
     }
 
     /// Runs a statement without rows, whose number of changed rows does not matter.

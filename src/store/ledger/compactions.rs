@@ -257,7 +257,7 @@ fn write_changes(
             }
         }
     }
-    let pruned = pruned.ok_or_else(|| Error::Bug("a compaction that changes nothing was committed"))?;
+    let pruned = pruned.ok_or(Error::Bug("a compaction that changes nothing was committed"))?;
     tx.event(key, caller, &subject.compacted(subject.kind, outcome), &Digest::default())?;
     Ok(pruned)
 }

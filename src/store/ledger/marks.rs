@@ -75,7 +75,7 @@ fn known<'t>(tx: &'t mut Tx<'_>, key: i64) -> Result<&'t mut SessionMarks> {
         let rows = layouts::Rows::read(tx.conn, key)?;
         tx.marks.insert(key, SessionMarks { marks, rows });
     }
-    tx.marks.get(key).ok_or_else(|| Error::Bug("the marks of a session were not loaded"))
+    tx.marks.get(key).ok_or(Error::Bug("the marks of a session were not loaded"))
 }
 
 /// Writes a mark at the session's next revision, and the layout if the mark changes it.

@@ -254,7 +254,7 @@ impl<'a> Tx<'a> {
 
     /// The head of a session that this transaction has loaded.
     pub(crate) fn loaded(&mut self, key: i64) -> Result<&mut Head> {
-        self.heads.get_mut(&key).ok_or_else(|| Error::Bug("the head of a session was not loaded"))
+        self.heads.get_mut(&key).ok_or(Error::Bug("the head of a session was not loaded"))
     }
 
     /// The message of this transaction with this client id.
@@ -456,7 +456,7 @@ impl<'a> Tx<'a> {
     /// Ends a mutation: marks its last event, links its events into the chain and keeps the answer to its request.
     pub(crate) fn end_mutation(&mut self, key: i64, caller: &Requester, mut receipt: Receipt) -> Result<Receipt> {
         let start = std::mem::replace(&mut self.mutation_start, self.rows.events.len());
-        let head = self.heads.get_mut(&key).ok_or_else(|| Error::Bug("the head of a session was not loaded"))?;
+        let head = self.heads.get_mut(&key).ok_or(Error::Bug("the head of a session was not loaded"))?;
         if let Some(last) = self.rows.events[start..].last_mut() {
             last.ends_mutation = true;
         }
