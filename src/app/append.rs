@@ -23,7 +23,7 @@ pub struct ContextUsage {
     pub context_tokens: Option<i64>,
     /// The window that they are compared with.
     pub window_tokens: i64,
-    /// The tokens at which a summary would be due under that window.
+    /// The tokens at which the lowest level is due under that window; none if none ever is.
     pub due_tokens: Option<i64>,
     /// True if the context has reached a threshold of the session's own window, or the reply reports that its view was
     /// too large, and the decision about that is pending. If the tokens are unknown, true if any decision is pending.

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 /// Each topic's share of the budget, in percent, in the order in which the remainder is offered to them. Files are
 /// lists: they get no more than their share.
-const SHARES: [(Topic, usize); 9] = [
+const SHARES: [(Topic, usize); 10] = [
     (Topic::Goal, 14),
     (Topic::InProgress, 18),
     (Topic::NextSteps, 11),
@@ -16,6 +16,7 @@ const SHARES: [(Topic, usize); 9] = [
     (Topic::Done, 22),
     (Topic::Context, 12),
     (Topic::Decisions, 8),
+    (Topic::OpenDecisions, 4),
 ];
 
 /// Maximum number of candidates of a topic. No budget holds more.
@@ -262,6 +263,7 @@ fn section_for(sections: &[Section], topic: Topic) -> Option<usize> {
         Topic::InProgress => &[Topic::NextSteps, Topic::Done, Topic::Context],
         Topic::Blocked => &[Topic::InProgress, Topic::NextSteps, Topic::Done, Topic::Context],
         Topic::Decisions => &[Topic::Context, Topic::Done],
+        Topic::OpenDecisions => &[Topic::InProgress, Topic::NextSteps, Topic::Context],
         Topic::NextSteps => &[Topic::InProgress, Topic::Done, Topic::Context],
         Topic::Context => &[Topic::Files, Topic::Decisions, Topic::Done],
         Topic::Files => &[Topic::Context],

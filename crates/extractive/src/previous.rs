@@ -127,7 +127,9 @@ impl Reader<'_> {
         } else if topic == Topic::InProgress && GROUP.is_match(words) {
             let (statement, lines) = words.split_once(ARROW).unwrap_or(("", words));
             self.held.push((statement.to_owned(), lines.to_owned()));
-        } else if !self.goes_on || !matches!(topic, Topic::InProgress | Topic::NextSteps | Topic::Blocked) {
+        } else if !self.goes_on
+            || !matches!(topic, Topic::InProgress | Topic::NextSteps | Topic::Blocked | Topic::OpenDecisions)
+        {
             self.note(topic, words);
         } else if topic == Topic::InProgress
             && !words.starts_with('`')
@@ -394,6 +396,7 @@ pub(super) fn topic_by_words(heading: &str) -> Option<Topic> {
         (Topic::InProgress, &["in progress", "current work", "active", "ongoing", "进行中", "当前"]),
         (Topic::Blocked, &["blocked", "blocker", "阻塞"]),
         (Topic::Constraints, &["constraint", "preference", "instruction", "约束", "偏好", "要求"]),
+        (Topic::OpenDecisions, &["open decision", "待决"]),
         (Topic::Decisions, &["decision", "决策", "决定"]),
         (Topic::Files, &["file", "文件", "artifact"]),
         (Topic::Goal, &["goal", "request", "intent", "objective", "user message", "目标", "任务"]),

@@ -390,6 +390,7 @@ fn about(topic: Topic) -> &'static str {
         Topic::InProgress => "what is being worked on right now, and how far it is",
         Topic::Blocked => "what stands in the way, with its exact error",
         Topic::Decisions => "what was decided, and why",
+        Topic::OpenDecisions => "what is not decided yet, and between which choices",
         Topic::NextSteps => "what is to be done next, in order",
         Topic::Context => "facts, findings, errors and open questions that the work builds on",
         Topic::Files => "each file or folder that matters, and why",

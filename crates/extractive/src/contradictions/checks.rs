@@ -274,7 +274,10 @@ fn is_command(code: &str, command: &str) -> bool {
 /// True if the summary states elsewhere that the command fails, or that there is an open failure.
 fn is_stated(statements: &[Statement], command: &str) -> bool {
     statements.iter().any(|statement| {
-        let is_open = matches!(statement.topic, Some(Topic::InProgress | Topic::Blocked | Topic::NextSteps));
+        let is_open = matches!(
+            statement.topic,
+            Some(Topic::InProgress | Topic::Blocked | Topic::OpenDecisions | Topic::NextSteps)
+        );
         let words = NOTHING_WRONG.replace_all(&statement.words, "");
         (is_open || words.contains(command)) && SAYS_FAILED.is_match(&words)
     })

@@ -72,7 +72,10 @@ pub(super) struct Statement {
 impl Statement {
     /// True in sections that describe the present state, not goals.
     pub(super) fn is_claim(&self) -> bool {
-        !matches!(self.topic, Some(Topic::Goal | Topic::Constraints | Topic::NextSteps | Topic::Blocked))
+        !matches!(
+            self.topic,
+            Some(Topic::Goal | Topic::Constraints | Topic::NextSteps | Topic::Blocked | Topic::OpenDecisions)
+        )
     }
 
     pub(super) fn contradicted(

@@ -43,6 +43,8 @@ pub enum Topic {
     Blocked,
     /// Decisions and their reasons.
     Decisions,
+    /// What is not decided yet.
+    OpenDecisions,
     /// Next steps.
     NextSteps,
     /// Facts, errors and open questions.

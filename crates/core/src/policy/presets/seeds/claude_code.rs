@@ -96,6 +96,7 @@ fn dream_is_a_report_on_everything() {
             "## Next Steps\n1. ",
         ],
     );
+    in_order(&user, &["## Open Decisions", "what is not decided yet", "## Next Steps"]);
     in_order(&user, &["REWRITTEN", "IN PROGRESS", "NEW"]);
     deviates(PRESET, &["The highest level waits a minute for an answer"]);
 }
