@@ -1,6 +1,6 @@
 //! Work on a data directory or a backup without a daemon, for the command line.
 
-pub use crate::store::{CopyProgress, Diagnosis, Examined, LostRow, Restored, examine, restore};
+pub use crate::store::{CopyProgress, Diagnosis, Examined, Gap, NamedRow, Restored, examine, restore};
 
 use crate::grpc;
 use crate::pb;
@@ -15,7 +15,11 @@ pub enum Exported {
     /// A message of a session, which is given by its id, or by its key if its row cannot be read.
     Message(String, Box<pb::Message>),
     /// A row that cannot be read.
-    Lost(LostRow),
+    Lost(NamedRow),
+    /// Rows that must be there and were not found.
+    Gap(Gap),
+    /// A revision whose rows are not those that the chain commits to, or cannot be compared with it.
+    Doubt(NamedRow),
 }
 
 /// Exports what can be read from a store that may be damaged; `each` gets each piece.
@@ -30,6 +34,8 @@ pub async fn export(
                 Exported::Message(session, Box::new(grpc::stored_message(*message)))
             }
             store::Exported::Lost(lost) => Exported::Lost(lost),
+            store::Exported::Gap(gap) => Exported::Gap(gap),
+            store::Exported::Doubt(doubt) => Exported::Doubt(doubt),
         })
     };
     store::export(directory, &mut convert).await

@@ -39,7 +39,7 @@ pub use history::{DraftWords, History, OpenPart};
 pub use index::Index;
 pub use integrity::copies::{CheckedCopy, CopyProgress, OnProgress};
 pub use integrity::doctor::{Diagnosis, Examined, examine};
-pub use integrity::export::{Exported, LostRow, export};
+pub use integrity::export::{Exported, Gap, NamedRow, export};
 #[doc(hidden)]
 pub use integrity::reread::{DiskForm, reread};
 pub use integrity::scrub_state::ScrubState;

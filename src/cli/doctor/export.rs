@@ -3,13 +3,16 @@
 use crate::cli::output::{Output, count};
 use crate::cli::progress::Progress;
 use crate::cli::{failure, json};
-use crate::daemon::offline::{self, Exported, LostRow};
+use crate::daemon::offline::{self, Exported, Gap, NamedRow};
 use anyhow::Context as _;
 use std::fs::{DirBuilder, File};
 use std::io::{self, BufWriter, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+
+/// The file that names what the export lacks.
+const LOST: &str = "lost.jsonl";
 
 /// The files of an export. Messages of one session mostly follow each other, so one file is open at a time.
 struct Folder {
@@ -59,54 +62,103 @@ impl Folder {
                 let (name, id) = (format!("messages-{session}.jsonl"), message.message_id.clone());
                 (name, json::encode(&**message), "message", id, session.clone())
             }
-            Exported::Lost(lost) => return self.add("lost.jsonl", &lost_line(lost)).map(|()| false),
+            Exported::Lost(lost) => return self.add(LOST, &line_of_row("lost", lost)).map(|()| false),
+            Exported::Gap(gap) => return self.add(LOST, &line_of_gap(gap)).map(|()| false),
+            Exported::Doubt(doubt) => return self.add(LOST, &line_of_row("doubt", doubt)).map(|()| false),
         };
         match encoded {
             Ok(line) => self.add(&name, &line).map(|()| true),
             Err(error) => {
                 let (table, reason) = (table.to_owned(), error.to_string());
-                let lost = LostRow { table, row, session, revision: None, reason };
-                self.add("lost.jsonl", &lost_line(&lost)).map(|()| false)
+                let lost = NamedRow { table, row, session, revision: None, reason };
+                self.add(LOST, &line_of_row("lost", &lost)).map(|()| false)
             }
         }
     }
 }
 
-fn lost_line(lost: &LostRow) -> String {
-    let LostRow { table, row, session, revision, reason } = lost;
+fn line_of_row(kind: &str, row: &NamedRow) -> String {
+    let NamedRow { table, row, session, revision, reason } = row;
     serde_json::json!({
-        "table": table, "row": row, "sessionId": session, "revision": revision.map(|at| at.to_string()),
-        "reason": reason,
+        "kind": kind, "table": table, "row": row, "sessionId": session,
+        "revision": revision.map(|at| at.to_string()), "reason": reason,
     })
     .to_string()
+}
+
+fn line_of_gap(gap: &Gap) -> String {
+    let Gap { table, rows, session, revisions, count, reason } = gap;
+    serde_json::json!({
+        "kind": "gap", "table": table, "row": rows, "sessionId": session,
+        "revision": revisions.map(|(first, _)| first.to_string()),
+        "lastRevision": revisions.map(|(_, last)| last.to_string()),
+        "rowCount": count.map(|rows| rows.to_string()), "reason": reason,
+    })
+    .to_string()
+}
+
+/// The numbers of an export.
+#[derive(Default)]
+struct Extent {
+    sessions: i64,
+    messages: i64,
+    lost: i64,
+    gaps: i64,
+    doubts: i64,
+}
+
+impl Extent {
+    fn add(&mut self, piece: &Exported, is_written: bool) {
+        let number = match piece {
+            Exported::Session(_) if is_written => &mut self.sessions,
+            Exported::Message(..) if is_written => &mut self.messages,
+            Exported::Session(_) | Exported::Message(..) | Exported::Lost(_) => &mut self.lost,
+            Exported::Gap(_) => &mut self.gaps,
+            Exported::Doubt(_) => &mut self.doubts,
+        };
+        *number += 1;
+    }
+
+    fn is_whole(&self) -> bool {
+        self.lost + self.gaps + self.doubts == 0
+    }
+
+    fn print(&self, output: &mut Output, folder: &Path) -> anyhow::Result<()> {
+        let Self { sessions, messages, lost, gaps, doubts } = self;
+        if output.json() {
+            return output.value(&serde_json::json!({
+                "sessionCount": sessions.to_string(), "messageCount": messages.to_string(),
+                "lostCount": lost.to_string(), "gapCount": gaps.to_string(), "doubtCount": doubts.to_string(),
+            }));
+        }
+        let (sessions, messages) = (count(*sessions, "session"), count(*messages, "message"));
+        let mut line = format!("{}: {sessions} and {messages}, {} lost", folder.display(), count(*lost, "row"));
+        if gaps + doubts > 0 {
+            line += &format!(", {}, {} in doubt", count(*gaps, "gap"), count(*doubts, "revision"));
+        }
+        if !self.is_whole() {
+            line += &format!("; {LOST} names them");
+        }
+        Ok(output.line(&line)?)
+    }
 }
 
 /// Exports a store to a folder.
 pub(super) async fn run(output: &mut Output, directory: &Path, folder: &Path) -> anyhow::Result<ExitCode> {
     let mut files = Folder::make(folder)?;
     let mut progress = Progress::new();
-    let (mut sessions, mut messages, mut lost) = (0_i64, 0_i64, 0_i64);
+    let mut extent = Extent::default();
     let mut each = |piece: Exported| {
-        match (files.write(&piece)?, piece) {
-            (true, Exported::Session(_)) => sessions += 1,
-            (true, Exported::Message(..)) => messages += 1,
-            _ => lost += 1,
-        }
-        progress.show(|| format!("exports the store: {}, {lost} lost", count(sessions + messages, "row")));
+        extent.add(&piece, files.write(&piece)?);
+        let rows = count(extent.sessions + extent.messages, "row");
+        progress.show(|| format!("exports the store: {rows}, {} lost", extent.lost));
         Ok(())
     };
     let done = offline::export(directory, &mut each).await;
     done.with_context(|| format!("cannot export {}", directory.display()))?;
     files.close().with_context(|| format!("cannot write to {}", folder.display()))?;
     progress.clear();
-    if output.json() {
-        output.value(&serde_json::json!({
-            "sessionCount": sessions.to_string(), "messageCount": messages.to_string(), "lostCount": lost.to_string(),
-        }))?;
-    } else {
-        let (sessions, messages) = (count(sessions, "session"), count(messages, "message"));
-        output.line(&format!("{}: {sessions} and {messages}, {} lost", folder.display(), count(lost, "row")))?;
-    }
+    extent.print(output, folder)?;
     output.flush()?;
-    Ok(if lost == 0 { ExitCode::SUCCESS } else { ExitCode::from(failure::FINDINGS) })
+    Ok(if extent.is_whole() { ExitCode::SUCCESS } else { ExitCode::from(failure::FINDINGS) })
 }

@@ -39,9 +39,10 @@ impl<'q> Query<'q> {
         self
     }
 
-    /// Calls `each` with all rows, until it returns false. A statement that may write is run to its end in any case: its
-    /// constraints are checked and its changes are committed behind its last row, and only then it can fail.
-    fn for_each(self, conn: &Connection, mut each: impl FnMut(Row) -> bool) -> Result<()> {
+    /// Calls `each` with all rows, until it returns false. Rows before one that cannot be read were given to `each`. A
+    /// statement that may write is run to its end in any case: its constraints are checked and its changes are committed
+    /// behind its last row, and only then it can fail.
+    pub(crate) fn for_each(self, conn: &Connection, mut each: impl FnMut(Row) -> bool) -> Result<()> {
         let mut statement = conn.prepare_cached(self.sql)?;
         for (index, value) in (1..).zip(&self.values) {
             statement.raw_bind_parameter(index, value)?;

@@ -2,7 +2,9 @@
 
 pub(crate) mod copies;
 pub(crate) mod doctor;
+mod expected;
 pub(crate) mod export;
 pub(crate) mod reread;
 pub(crate) mod scrub_state;
+mod survey;
 pub(crate) mod verify;

@@ -268,8 +268,13 @@ impl SessionCheck {
     /// A page has a limited number of events and of bytes. Later events and marks of a session that is written meanwhile
     /// are in its last page. Only a database that cannot be read at all is an error.
     pub(crate) async fn page(&mut self, readers: &Readers) -> Result<Page> {
+        readers.snapshot(|reader| self.page_by(reader)).await
+    }
+
+    /// Checks the next page of events with a reader of the caller.
+    pub(crate) fn page_by(&mut self, reader: &mut Reader<'_>) -> Result<Page> {
         let (events, bytes) = (self.events, self.bytes);
-        let has_more = readers.snapshot(|reader| self.read_page(reader)).await?;
+        let has_more = self.read_page(reader)?;
         let findings = std::mem::take(&mut self.findings);
         Ok(Page { findings, events: self.events - events, bytes: self.bytes - bytes, has_more })
     }

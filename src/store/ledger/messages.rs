@@ -47,13 +47,6 @@ const CLASS_BACKWARD: &str = select_message!(
 const PARTS: &str = "select p.number, p.revision, p.client_id, p.kind, p.codec, p.length, p.salt, p.body, p.blob_hash, \
      p.call_message, p.message_id from rarray(?1) wanted join part p on p.message_id = wanted.value \
      order by p.message_id, p.position";
-// Neither the session's row nor those of the parts have to be readable.
-const ALONE: &str = "select m.id, m.session_id, ?2, m.revision, m.public_id, m.client_id, m.role, m.kind, \
-     m.create_time, m.head, m.sealed_revision, m.seal, m.parts_length, m.parts is not null, m.parts \
-     from message m where m.id = ?1";
-const LAST_POSITION: &str = "select max(position) from part where message_id = ?1";
-const PART_AT: &str = "select number, revision, client_id, kind, codec, length, salt, body, blob_hash, call_message \
-     from part where message_id = ?1 and position = ?2";
 const WHOLE: &str = "select parts from message where id = ?1";
 const PRUNED: &str = "select q.message_id, q.number, q.session_id, q.revision, q.compaction_id, q.truncation \
      from rarray(?1) wanted join pruned q on q.message_id = wanted.value";
@@ -74,9 +67,6 @@ pub(crate) const STATEMENTS: &[&str] = &[
     CLASS_FORWARD,
     CLASS_BACKWARD,
     PARTS,
-    ALONE,
-    LAST_POSITION,
-    PART_AT,
     WHOLE,
     PRUNED,
     OF_MESSAGE,
@@ -87,17 +77,17 @@ pub(crate) const STATEMENTS: &[&str] = &[
 ];
 
 /// A message's row, before its parts are read.
-struct Found {
-    row: i64,
-    owner: i64,
+pub(super) struct Found {
+    pub(super) row: i64,
+    pub(super) owner: i64,
     /// Bytes of its parts on disk before compression, without media in blobs.
     bytes: usize,
-    parts: Parts,
-    message: Message,
+    pub(super) parts: Parts,
+    pub(super) message: Message,
 }
 
 /// The place of a message's parts.
-enum Parts {
+pub(super) enum Parts {
     /// They came with the row.
     Read(Vec<StoredPart>),
     /// They are in the row, and are yet to be read.
@@ -108,7 +98,7 @@ enum Parts {
 
 impl Found {
     /// Reads a row as of `at`: a later seal is ignored.
-    fn from_row(row: &Row, at: Revision) -> Result<Self> {
+    pub(super) fn from_row(row: &Row, at: Revision) -> Result<Self> {
         Self::read(row, at).map_err(|error| match row.get(4).ok().and_then(|id| codec::uuid(id).ok()) {
             Some(id) => error.in_row(MessageId(id)),
             None => error,
@@ -154,9 +144,12 @@ impl Found {
 
 /// The bytes of a blob before compression.
 pub(crate) fn blob(reader: &mut Reader<'_>, hash: &[u8]) -> Result<Vec<u8>> {
-    let row = reader
-        .one(engine::query(BLOB).bind(hash.to_vec()))?
-        .ok_or_else(|| Error::corrupt("blob", "a blob is missing"))?;
+    let row = reader.one(engine::query(BLOB).bind(hash.to_vec()))?;
+    blob_row(&row.ok_or_else(|| Error::corrupt("blob", "a blob is missing"))?, hash)
+}
+
+/// The bytes of a blob with this hash from its row: codec, length, data.
+pub(super) fn blob_row(row: &Row, hash: &[u8]) -> Result<Vec<u8>> {
     let plain = codec::decompress("blob", row.get(0)?, row.get(1)?, row.get::<Vec<u8>>(2)?)?;
     if blake3::hash(&plain).as_bytes().as_slice() == hash {
         Ok(plain)
@@ -165,10 +158,17 @@ pub(crate) fn blob(reader: &mut Reader<'_>, hash: &[u8]) -> Result<Vec<u8>> {
     }
 }
 
+/// A read of a blob by its hash.
+pub(super) type Blobs = fn(&mut Reader<'_>, &[u8]) -> Result<Vec<u8>>;
+
 /// The bytes of a part before compression, from its stored form or a blob.
 pub(crate) fn plain_body(reader: &mut Reader<'_>, part: &mut StoredPart) -> Result<Vec<u8>> {
+    plain_body_by(reader, part, blob)
+}
+
+fn plain_body_by(reader: &mut Reader<'_>, part: &mut StoredPart, blobs: Blobs) -> Result<Vec<u8>> {
     if let Some(hash) = &part.blob_hash {
-        return blob(reader, hash);
+        return blobs(reader, hash);
     }
     let body = part.body.take().ok_or_else(|| Error::corrupt("part", "a part has no body"))?;
     codec::decompress("part", part.codec, part.length, body)
@@ -250,7 +250,7 @@ fn fill_parts(reader: &mut Reader<'_>, found: &mut [Found], at: Revision, budget
                 Parts::Rows => rows.remove(&found.row).unwrap_or_default(),
             };
             for numbered in parts.into_iter().filter(|numbered| numbered.revision <= at) {
-                let part = part(reader, found.message.id, numbered)?;
+                let part = part(reader, found.message.id, numbered, blob)?;
                 found.message.parts.push(part);
             }
             let bytes = message_bytes(&found.message);
@@ -290,11 +290,11 @@ fn parts_in_row(reader: &mut Reader<'_>, found: &Found) -> Result<Vec<StoredPart
     codec::decode_parts(parts).map_err(|error| error.in_row(found.message.id))
 }
 
-/// A part of a message from its stored form.
-fn part(reader: &mut Reader<'_>, message: MessageId, numbered: NumberedPart) -> Result<Part> {
+/// A part of a message from its stored form, and from blobs.
+pub(super) fn part(reader: &mut Reader<'_>, message: MessageId, numbered: NumberedPart, blobs: Blobs) -> Result<Part> {
     let NumberedPart { number, revision, mut stored } = numbered;
     let id = PartId::of(message, number);
-    let (mut body, metadata_json) = content(reader, &mut stored).map_err(|error| error.in_row(id))?;
+    let (mut body, metadata_json) = content(reader, &mut stored, blobs).map_err(|error| error.in_row(id))?;
     if let PartBody::ToolResult(result) = &mut body {
         let call_message = stored.call_message.as_deref().map(codec::uuid).transpose();
         let call_message = call_message.map_err(|error| error.in_row(id))?;
@@ -304,50 +304,14 @@ fn part(reader: &mut Reader<'_>, message: MessageId, numbered: NumberedPart) -> 
 }
 
 /// The content of a part, including blobs.
-fn content(reader: &mut Reader<'_>, stored: &mut StoredPart) -> Result<(PartBody, Option<String>)> {
-    let plain = plain_body(reader, stored)?;
+fn content(reader: &mut Reader<'_>, stored: &mut StoredPart, blobs: Blobs) -> Result<(PartBody, Option<String>)> {
+    let plain = plain_body_by(reader, stored, blobs)?;
     let mut media = HashMap::new();
     for hash in codec::media_blobs(&plain)? {
-        let bytes = blob(reader, &hash)?;
+        let bytes = blobs(reader, &hash)?;
         media.insert(hash, bytes);
     }
     codec::decode_part(&plain, &|hash| media.get(hash).cloned())
-}
-
-/// A message by its row, for an export of a damaged store: with the parts that can be read, and the errors of the others.
-/// Without the id of its session, the message has the nil id in its place.
-pub(crate) fn salvage(reader: &mut Reader<'_>, row: i64, session: Option<SessionId>) -> Result<(Message, Vec<Error>)> {
-    let session = session.map(|id| id.0).unwrap_or_default();
-    let query = engine::query(ALONE).bind(row).bind(session.as_bytes().to_vec());
-    let found = reader.one(query)?.ok_or_else(|| Error::corrupt("message", "the message is gone"))?;
-    let Found { parts, mut message, .. } = Found::from_row(&found, i64::MAX)?;
-    let stored = match parts {
-        Parts::Read(parts) => whole(parts, message.revision).into_iter().map(Ok).collect(),
-        Parts::InRow | Parts::Rows => single_parts(reader, row),
-    };
-    let mut lost = Vec::new();
-    for numbered in stored {
-        match numbered.and_then(|numbered| part(reader, message.id, numbered)) {
-            Ok(part) => message.parts.push(part),
-            Err(error) => lost.push(error),
-        }
-    }
-    Ok((message, lost))
-}
-
-/// The parts of a message that are rows, each read by itself.
-fn single_parts(reader: &mut Reader<'_>, message: i64) -> Vec<Result<NumberedPart>> {
-    let last = match engine::scalar::<Option<i64>>(LAST_POSITION).bind(message).one(reader.conn) {
-        Ok(last) => last,
-        Err(error) => return vec![Err(error)],
-    };
-    let read = |position| -> Result<Option<NumberedPart>> {
-        let row = reader.one(engine::query(PART_AT).bind(message).bind(position))?;
-        row.map(|row| part_row(&row)).transpose()
-    };
-    // A damaged position may be any number.
-    let most = i64::try_from(limits::MESSAGE_PARTS_MAX).unwrap_or(i64::MAX);
-    (0..=last.unwrap_or(-1).min(most)).map(read).filter_map(Result::transpose).collect()
 }
 
 /// A message of one session's own rows, with all its parts. For the writer, which reads its own writes.

@@ -29,6 +29,7 @@ pub(crate) mod position;
 pub(crate) mod receipts;
 pub(crate) mod recent;
 pub(crate) mod requests;
+pub(crate) mod rescue;
 pub(crate) mod reversals;
 pub(crate) mod rewrites;
 pub(crate) mod ring;

@@ -151,6 +151,8 @@ macro_rules! select_session {
 }
 
 const SELECT: &str = select_session!("where s.id = ?1");
+// For an export of a damaged store only: it finds rows that a look-up does not find.
+const SCANNED: &str = select_session!("where +s.id = ?1");
 const LIST: &str = select_session!("where s.id < ?1 and (?2 or s.state = 1) order by s.id desc limit +?3");
 const LIST_CHILDREN: &str =
     select_session!("where s.parent_id = ?4 and s.id < ?1 and (?2 or s.state = 1) order by s.id desc limit +?3");
@@ -519,6 +521,12 @@ fn from_row(row: &Row) -> Result<(i64, Session)> {
 pub(crate) fn get(reader: &mut Reader<'_>, key: i64) -> Result<Session> {
     let row = reader.one(engine::query(SELECT).bind(key))?.ok_or_else(|| Error::not_found(Kind::Session, key))?;
     from_row(&row).map(|(_, session)| session)
+}
+
+/// A session by a scan of the table, if that finds a row that can be read.
+pub(crate) fn scanned(reader: &mut Reader<'_>, key: i64) -> Option<Session> {
+    let row = reader.one(engine::query(SCANNED).bind(key)).ok().flatten()?;
+    from_row(&row).ok().map(|(_, session)| session)
 }
 
 /// A session in its newest state, with the policy of that state.
