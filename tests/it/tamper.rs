@@ -306,6 +306,41 @@ async fn an_alteration_of_any_column_is_found_and_named() {
     assert_eq!(undetected, Vec::<String>::new());
 }
 
+/// An alteration of a table that leaves an index as it was, as by damage to a page of the table.
+fn beside_index(folder: &Path, index: &str, sql: &str) {
+    let database = connect(folder);
+    database.execute_batch("pragma writable_schema = on").expect("a pragma");
+    let saved = format!("create table kept as select * from sqlite_master where name = '{index}'");
+    database.execute_batch(&saved).expect("kept");
+    database.execute_batch(&format!("delete from sqlite_master where name = '{index}'")).expect("hidden");
+    database.close().expect("closed");
+    let database = connect(folder);
+    for trigger in crate::support::column(&database, "select name from sqlite_master where type = 'trigger'") {
+        database.execute_batch(&format!("drop trigger {trigger}")).expect("dropped");
+    }
+    assert_eq!(database.execute(sql, ()).expect(sql), 1, "{sql}");
+    database.execute_batch("pragma writable_schema = on").expect("a pragma");
+    database.execute_batch("insert into sqlite_master select * from kept").expect("shown again");
+    database.close().expect("closed");
+}
+
+#[tokio::test]
+async fn an_alteration_that_an_index_does_not_have_is_found() {
+    let directory = closed().await;
+    for (index, sql) in [
+        ("message_class", "update message set revision = 7000 where id = 5"),
+        ("message_class", "update message set session_id = 77 where id = 5"),
+        ("message_class", "update message set class = 1 where id = 5"),
+        ("event_revision", "update event set revision = 7000 where seq = 9"),
+        ("event_revision", "update event set session_id = 2 where seq = 9"),
+    ] {
+        let folder = crate::support::private_folder();
+        crate::support::copy_database(directory.path(), folder.path());
+        beside_index(folder.path(), index, sql);
+        assert_ne!(TestApp::copy_of(folder.path()).await.findings().await, [], "{sql}");
+    }
+}
+
 #[tokio::test]
 async fn an_alteration_is_found_at_its_revision() {
     let directory = closed().await;

@@ -70,6 +70,18 @@ pub(crate) fn connect_existing(directory: &Path, read_only: bool) -> Result<Conn
     Ok(conn)
 }
 
+/// Opens a store that may be damaged, to read what can be read. Entries of the schema that cannot be read are left out of
+/// it, so that statements on what they describe fail, and no others.
+pub(crate) fn connect_damaged(directory: &Path) -> Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let conn = Connection::open_with_flags(directory.join(DATABASE), flags)?;
+    conn.busy_timeout(BUSY_TIMEOUT)?;
+    // The name of the pragma is that of its other effect, which a read-only connection does not have.
+    conn.pragma_update(None, "writable_schema", true)?;
+    configure(&conn)?;
+    Ok(conn)
+}
+
 /// The settings of every connection.
 fn configure(conn: &Connection) -> Result<()> {
     sqlite::add_lists(conn)?;

@@ -137,7 +137,7 @@ pub async fn export(directory: &Path, each: &mut (dyn FnMut(Exported) -> std::io
     if state != files::DatabaseState::Ours {
         return Err(Error::Open(format!("the database in {} is empty", directory.display())));
     }
-    let conn = connect::connect_existing(&directory, true)?;
+    let conn = connect::connect_damaged(&directory)?;
     connect::check_version(&conn)?;
     match connect::applied(&conn, &directory) {
         // The table of versions may be among what is damaged.

@@ -46,8 +46,11 @@ const COUNT_SESSIONS: &str = "select count(*) from session";
 const SESSION: &str = "select s.public_id, s.client_id, p.public_id, f.public_id, s.fork_revision, s.create_time, \
      s.title, s.state, s.metadata_json, s.window, s.revision, s.chain_hash, s.message_count, s.fork_id \
      from session s left join session p on p.id = s.parent_id left join session f on f.id = s.fork_id where s.id = ?1";
-const EVENTS: &str = "select seq, revision, kind, ends_mutation, time, actor, request_id, body, digest, hash \
-     from event where session_id = ?1 and revision > ?2 order by revision limit +?3";
+// Columns of an index would be read from the index, and readers by another path are served those of the table. So the
+// columns here are those of the table, at the row that the index names.
+const EVENTS: &str = "select e.seq, e.revision, e.kind, e.ends_mutation, e.time, e.actor, e.request_id, e.body, e.digest, \
+     e.hash, e.session_id from event i join event e on e.seq = i.seq \
+     where i.session_id = ?1 and i.revision > ?2 order by i.revision limit +?3";
 const LOG: &str = "select max(seq), count(*), \
      count(*) filter (where not exists (select 1 from session s where s.id = page.session_id)) \
      from (select seq, session_id from event where seq > ?1 order by seq limit +?2) as page";
@@ -62,8 +65,10 @@ const VOIDED: &str = "select voided_revision from mark where session_id = ?1 and
 const PRUNED: &str = "select m.public_id, q.number, q.compaction_id, q.truncation from pruned q \
      left join message m on m.id = q.message_id \
      where q.session_id = ?1 and q.revision = ?2 order by q.message_id, q.number";
-const MESSAGE_AT: &str = "select id, public_id, client_id, role, kind, class, create_time, head, sealed_revision, seal, \
-     parts, parts_length from message where session_id = ?1 and class in (0, 1, 2, 3) and revision = ?2";
+const MESSAGE_AT: &str = "select m.id, m.public_id, m.client_id, m.role, m.kind, m.class, m.create_time, m.head, \
+     m.sealed_revision, m.seal, m.parts, m.parts_length, m.session_id, m.revision \
+     from message i join message m on m.id = i.id \
+     where i.session_id = ?1 and i.class in (0, 1, 2, 3) and i.revision = ?2";
 const MESSAGE_BY_ID: &str = "select id, public_id, client_id, role, kind, class, create_time, head, sealed_revision, \
      seal from message where public_id = ?1";
 const PARTS: &str = "select number, revision, client_id, kind, codec, length, salt, body, blob_hash, call_message, position \
@@ -342,7 +347,7 @@ impl SessionCheck {
         let body: Vec<u8> = row.get(7)?;
         let kind: i32 = row.get(2)?;
         self.bytes += body.len() as u64;
-        if hash(row, before)?.as_slice() != stored {
+        if hash(row, before)?.as_slice() != stored || row.get::<i64>(10)? != self.key {
             self.find(revision, "the event was altered, or the one before it");
         }
         let rows = match codec::decode_event(kind, &body) {
@@ -490,6 +495,9 @@ impl SessionCheck {
         let row = reader
             .one(engine::query(MESSAGE_AT).bind(self.key).bind(revision))?
             .ok_or_else(|| Error::corrupt("message", "the message is gone"))?;
+        if (row.get::<i64>(12)?, row.get::<Revision>(13)?) != (self.key, revision) {
+            return Err(Error::corrupt("message", "its row has another session or revision than the index"));
+        }
         let sealed: Option<Revision> = row.get(8)?;
         let seal: Option<&[u8]> = row.get(9)?;
         let client_id: Option<String> = row.get(2)?;

@@ -40,6 +40,11 @@ pub(super) fn reason(status: &Status) -> (Code, String, Option<String>) {
     (status.code(), info.map(|info| info.reason).unwrap_or_default(), row)
 }
 
+fn text_part(text: &String) -> pb::Part {
+    let body = Some(pb::part::Body::Text(pb::TextPart { text: text.clone() }));
+    pb::Part { body, ..pb::Part::default() }
+}
+
 impl Client {
     pub(super) fn of(daemon: &Daemon) -> Self {
         Self::at(daemon.socket())
@@ -73,6 +78,78 @@ impl Client {
         let appended = client.append_messages(request).await?.into_inner();
         let id = appended.message_ids.first().cloned().unwrap_or_default();
         Ok(Acknowledged { session: session.to_owned(), id, text: text.to_owned() })
+    }
+
+    /// Appends messages of the user, each with its parts, and leaves them open if so asked. Returns their ids.
+    pub(super) async fn append_all(&self, session: &str, messages: &[Vec<String>], open: bool) -> Result<Vec<String>> {
+        let new = |texts: &Vec<String>| pb::NewMessage {
+            role: pb::Role::User.into(),
+            parts: texts.iter().map(text_part).collect(),
+            open,
+            metadata_json: Some("{\"from\": \"damage\"}".to_owned()),
+            ..pb::NewMessage::default()
+        };
+        let request = pb::AppendMessagesRequest {
+            session_id: session.to_owned(),
+            messages: messages.iter().map(new).collect(),
+            ..pb::AppendMessagesRequest::default()
+        };
+        let mut client = MessageServiceClient::new(self.channel.clone());
+        Ok(client.append_messages(request).await?.into_inner().message_ids)
+    }
+
+    /// Adds parts to an open message.
+    pub(super) async fn add_parts(&self, session: &str, message: &str, texts: &[String]) -> Result<()> {
+        let request = pb::AppendPartsRequest {
+            session_id: session.to_owned(),
+            message_id: message.to_owned(),
+            parts: texts.iter().map(text_part).collect(),
+            ..pb::AppendPartsRequest::default()
+        };
+        MessageServiceClient::new(self.channel.clone()).append_parts(request).await?;
+        Ok(())
+    }
+
+    /// Seals an open message.
+    pub(super) async fn finish(&self, session: &str, message: &str) -> Result<()> {
+        let request = pb::FinishMessageRequest {
+            session_id: session.to_owned(),
+            message_id: message.to_owned(),
+            ..pb::FinishMessageRequest::default()
+        };
+        MessageServiceClient::new(self.channel.clone()).finish_message(request).await?;
+        Ok(())
+    }
+
+    /// Edits a message.
+    pub(super) async fn edit(&self, session: &str, message: &str, text: &str) -> Result<()> {
+        let request = pb::EditMessageRequest {
+            session_id: session.to_owned(),
+            message_id: message.to_owned(),
+            parts: vec![text_part(&text.to_owned())],
+            ..pb::EditMessageRequest::default()
+        };
+        MessageServiceClient::new(self.channel.clone()).edit_message(request).await?;
+        Ok(())
+    }
+
+    /// Forks a session after one of its messages.
+    pub(super) async fn fork(&self, session: &str, message: &str) -> Result<String> {
+        let request = pb::ForkSessionRequest {
+            session_id: session.to_owned(),
+            point: Some(pb::fork_session_request::Point::MessageId(message.to_owned())),
+            ..pb::ForkSessionRequest::default()
+        };
+        let mut client = SessionServiceClient::new(self.channel.clone());
+        Ok(client.fork_session(request).await?.into_inner().session.context("no session")?.session_id)
+    }
+
+    /// Archives a session.
+    pub(super) async fn archive(&self, session: &str) -> Result<()> {
+        let request =
+            pb::ArchiveSessionRequest { session_id: session.to_owned(), ..pb::ArchiveSessionRequest::default() };
+        SessionServiceClient::new(self.channel.clone()).archive_session(request).await?;
+        Ok(())
     }
 
     /// The text of a message.

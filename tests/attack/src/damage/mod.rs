@@ -1,6 +1,7 @@
 //! Files that are removed, truncated, altered, full or read-only, under a running daemon and between two runs of it.
 
 mod client;
+mod exports;
 mod flips;
 mod mounts;
 
@@ -18,6 +19,7 @@ use std::time::Instant;
 use tonic::Code;
 use tonic_health::pb::health_check_response::ServingStatus;
 
+pub use exports::{Exports, exports};
 pub use flips::{flips, one_flip};
 pub use mounts::{disk_full, read_only};
 
@@ -30,6 +32,9 @@ pub struct Options {
     /// Number of random bits to flip in the database of a store, one at a time.
     #[arg(long, default_value_t = 200)]
     pub flips: u64,
+    /// Number of bits and bytes to alter in the database of a store, one at a time, with an export after each.
+    #[arg(long, default_value_t = 200)]
+    pub exports: u64,
 }
 
 /// Runs the attack from the command line.
@@ -64,6 +69,8 @@ pub async fn main(options: Options) -> ExitCode {
     report("two daemons on one store", two_daemons(&program).await.map(|()| "one at a time".to_owned()));
     report("one flipped bit in each kind of row", one_flip(&program, options.seed).await.map(|()| "named".to_owned()));
     report("flipped bits", flips(&program, options.seed, options.flips).await);
+    let exported = exports(&program, options.seed, options.exports).await;
+    report("exports of altered databases", exported.map(|exports| exports.to_string()));
     report("a full disk", disk_full(&program).await);
     report("a read-only file system", read_only(&program).await);
     println!("{} s", began.elapsed().as_secs());

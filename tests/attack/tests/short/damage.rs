@@ -53,3 +53,10 @@ async fn a_flipped_bit_is_found_and_reported_for_its_row_only() {
     damage::one_flip(Path::new(ATTACK), SEED).await.expect("it holds");
     println!("{}", damage::flips(Path::new(ATTACK), SEED, 5).await.expect("it holds"));
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_export_of_an_altered_database_names_what_it_lacks() {
+    let exports = damage::exports(Path::new(ATTACK), SEED, 60).await.expect("it holds");
+    println!("{exports}");
+    assert!(exports.named > 0 && exports.whole > 0, "{exports}");
+}
