@@ -20,7 +20,8 @@ pub(super) struct Arguments {
     /// Repair rows and indexes that follow from other rows; without it, nothing is changed
     #[arg(long)]
     repair: bool,
-    /// New or empty folder for an export of everything that can be read, in place of an examination
+    /// New or empty folder for an export of everything that can be read, in place of an examination; exit code 3 if
+    /// anything is missing, which lost.jsonl then names
     #[arg(long, value_name = "FOLDER", conflicts_with = "repair")]
     export: Option<PathBuf>,
 }

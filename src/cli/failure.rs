@@ -15,7 +15,8 @@ pub(super) const USAGE: u8 = 64;
 /// Exit code for all other failures.
 const FAILED: u8 = 1;
 
-/// Exit code of `audit` and `doctor` for a store with findings; a failure to examine it has another one.
+/// Exit code of `audit` and `doctor` for a store with findings, and of a partial export; a failure to examine or to
+/// export it has another one.
 pub(super) const FINDINGS: u8 = 3;
 
 /// An unusable command line.

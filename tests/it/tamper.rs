@@ -227,6 +227,8 @@ const COLUMNS: &[(&str, &str, &[Alter])] = &[
     ("session", "window", &[Byte]),
     ("session", "revision", &[Step]),
     ("session", "chain_hash", &[Byte]),
+    ("session", "history_revision", &[Step]),
+    ("session", "update_time", &[Step]),
 ];
 
 /// The key columns of a table.
@@ -492,6 +494,7 @@ async fn a_removed_end_shows_in_exported_heads_only() {
     let truncated = TestApp::altered(
         directory.path(),
         "update session set revision = revision - 1, history_revision = revision - 1, message_count = 0, \
+         update_time = (select time from event order by seq desc limit 1 offset 1), \
          chain_hash = (select hash from event order by seq desc limit 1 offset 1) \
          where id = (select session_id from event order by seq desc limit 1); \
          delete from part where message_id = (select max(id) from message); \

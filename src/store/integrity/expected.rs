@@ -9,6 +9,9 @@ use crate::store::ledger::codec;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::RangeInclusive;
 
+/// The key of a session and one of its revisions.
+pub(super) type Place = (i64, Revision);
+
 /// A run of revisions of a session, and the number of rows that are missing in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Run {
@@ -23,11 +26,11 @@ pub(super) struct Run {
 #[derive(Default)]
 pub(super) struct Expected {
     /// Key and revision of each event, in their order.
-    events: BTreeSet<(i64, Revision)>,
+    events: BTreeSet<Place>,
     /// Messages by the key of their session and their revision.
-    messages: BTreeMap<(i64, Revision), MessageId>,
+    messages: BTreeMap<Place, MessageId>,
     /// Places of the messages, with the parts that came with them.
-    places: HashMap<MessageId, ((i64, Revision), usize)>,
+    places: HashMap<MessageId, (Place, usize)>,
     /// Numbers of the parts that came later.
     closed: HashMap<MessageId, usize>,
 }
@@ -40,7 +43,7 @@ impl Expected {
 
     /// Adds an event: number, session, revision, kind, body.
     pub(super) fn add(&mut self, row: &Row) -> Result<()> {
-        let place: (i64, Revision) = (row.get(1)?, row.get(2)?);
+        let place: Place = (row.get(1)?, row.get(2)?);
         self.events.insert(place);
         match codec::decode_event(row.get(3)?, row.get(4)?)? {
             EventBody::MessageAppended { message, part_count, .. } => {
@@ -54,12 +57,12 @@ impl Expected {
     }
 
     /// The key of the session and the revision of a message.
-    pub(super) fn place(&self, message: MessageId) -> Option<(i64, Revision)> {
+    pub(super) fn place(&self, message: MessageId) -> Option<Place> {
         self.places.get(&message).map(|(place, _)| *place)
     }
 
     /// The message that came at a revision of a session.
-    pub(super) fn message_at(&self, place: (i64, Revision)) -> Option<MessageId> {
+    pub(super) fn message_at(&self, place: Place) -> Option<MessageId> {
         self.messages.get(&place).copied()
     }
 
@@ -81,15 +84,18 @@ impl Expected {
 
     /// The revisions of a session that have no event.
     pub(super) fn missing_events(&self, session: i64, revisions: RangeInclusive<Revision>) -> Vec<Run> {
+        if revisions.is_empty() {
+            return Vec::new();
+        }
         let known = self.events.range((session, *revisions.start())..=(session, *revisions.end()));
         missing(known.map(|(_, revision)| *revision), revisions.clone())
             .into_iter()
-            .map(|(first, last)| Run { session, first, last, rows: last - first + 1 })
+            .map(|(first, last)| Run { session, first, last, rows: (last - first).saturating_add(1) })
             .collect()
     }
 
     /// The messages for which `is_there` is false. A run ends where a message of the session is there.
-    pub(super) fn missing_messages(&self, is_there: impl Fn(MessageId, (i64, Revision)) -> bool) -> Vec<Run> {
+    pub(super) fn missing_messages(&self, is_there: impl Fn(MessageId, Place) -> bool) -> Vec<Run> {
         let mut runs: Vec<Run> = Vec::new();
         let mut is_open = false;
         for (&(session, revision), &message) in &self.messages {
@@ -115,7 +121,7 @@ pub(super) fn missing(known: impl Iterator<Item = i64>, range: RangeInclusive<i6
         if number > next {
             gaps.push((next, number - 1));
         }
-        next = number.saturating_add(1);
+        next = next.max(number.saturating_add(1));
     }
     if next <= *range.end() {
         gaps.push((next, *range.end()));

@@ -4,7 +4,7 @@
 //! is read by more than one path (`survey`), what was found is compared with the log (`expected`), and what was exported
 //! is verified against the chains (`verify`). An export without a line about lost rows, gaps and doubts is whole.
 
-use super::expected::{self, Expected, Run};
+use super::expected::{self, Expected, Place, Run};
 use super::survey::{self, Paths, Survey};
 use super::verify::SessionCheck;
 use crate::model::Revision;
@@ -100,7 +100,7 @@ pub enum Exported {
 
 /// An exported message.
 struct Emitted {
-    place: (i64, Revision),
+    place: Place,
     /// The number of its parts, with those that cannot be read.
     parts: usize,
 }
@@ -116,11 +116,11 @@ struct Export<'a> {
     /// The keys of the sessions that were exported or are named as lost.
     sessions: HashSet<i64>,
     /// Session and revision of each message by the index.
-    places: HashMap<i64, (i64, Revision)>,
+    places: HashMap<i64, Place>,
     expected: Expected,
     messages: HashMap<MessageId, Emitted>,
     /// Session and revision of rows that are named as lost or in doubt.
-    named: HashSet<(i64, Revision)>,
+    named: HashSet<Place>,
     /// Revisions without an event.
     gaps: Vec<Run>,
     /// A bound for row ids, if the last one cannot be read.
@@ -176,7 +176,7 @@ impl Export<'_> {
         self.unknown_sessions()?;
         self.event_gaps(&events)?;
         self.message_gaps()?;
-        self.places()?;
+        self.compare_messages()?;
         self.chains()
     }
 
@@ -184,7 +184,7 @@ impl Export<'_> {
         (self.each)(piece).map_err(|error| Error::CopyFailed(format!("the export cannot be written: {error}")))
     }
 
-    fn record_lost(&mut self, table: &str, row: i64, place: Option<(i64, Revision)>, error: &Error) -> Result<()> {
+    fn record_lost(&mut self, table: &str, row: i64, place: Option<Place>, error: &Error) -> Result<()> {
         let (table, row) = named_row(error).unwrap_or_else(|| {
             let message = place.filter(|_| table == "message").and_then(|place| self.expected.message_at(place));
             (table.to_owned(), message.map_or_else(|| row.to_string(), |id| id.to_string()))
@@ -195,13 +195,7 @@ impl Export<'_> {
         self.give(Exported::Lost(NamedRow { table, row, session, revision, reason: error.to_string() }))
     }
 
-    fn record_doubt(
-        &mut self,
-        table: &str,
-        row: String,
-        (session, revision): (i64, Revision),
-        reason: String,
-    ) -> Result<()> {
+    fn record_doubt(&mut self, table: &str, row: String, (session, revision): Place, reason: String) -> Result<()> {
         self.named.insert((session, revision));
         let session = self.name(session);
         let table = table.to_owned();
@@ -282,10 +276,10 @@ impl Export<'_> {
 
     /// Reads the log. Returns the numbers of its events.
     fn events(&mut self) -> Result<BTreeSet<i64>> {
-        let mut places: HashMap<i64, (i64, Revision)> = HashMap::new();
-        let mut unread: Vec<(i64, Option<(i64, Revision)>, Error)> = Vec::new();
+        let mut places: HashMap<i64, Place> = HashMap::new();
+        let mut unread: Vec<(i64, Option<Place>, Error)> = Vec::new();
         let expected = &mut self.expected;
-        let place = |row: &engine::Row| -> Option<(i64, Revision)> { Some((row.get(1).ok()?, row.get(2).ok()?)) };
+        let place = |row: &engine::Row| -> Option<Place> { Some((row.get(1).ok()?, row.get(2).ok()?)) };
         let mut each = |row: &engine::Row| {
             if let Err(error) = expected.add(row) {
                 unread.push((row.get(0).unwrap_or_default(), place(row), error));
@@ -294,11 +288,11 @@ impl Export<'_> {
         let mut of_index = |row: &engine::Row| places.extend(row.get(0).ok().zip(place(row)));
         let survey = survey::survey(self.conn, &EVENTS, self.rows_max, &mut each, &mut of_index);
         for seq in survey.indexed.difference(&survey.found) {
-            let error = Error::corrupt("event", "the event is gone");
-            unread.push((*seq, places.get(seq).copied(), error));
-        }
-        for (session, revision) in places.into_values() {
-            self.expected.add_place(session, revision);
+            let place = places.get(seq).copied();
+            if let Some((session, revision)) = place {
+                self.expected.add_place(session, revision);
+            }
+            unread.push((*seq, place, Error::corrupt("event", "the event is gone")));
         }
         for (seq, place, error) in unread {
             self.record_lost("event", seq, place, &error)?;
@@ -323,7 +317,11 @@ impl Export<'_> {
                 Err(error) => failed.push((row, error)),
             }
         }
-        for chunk in failed.chunks(SCANNED_MESSAGES) {
+        let (seen, gone): (Vec<_>, Vec<_>) = failed.into_iter().partition(|(row, _)| survey.found.contains(row));
+        for (row, error) in &gone {
+            self.record_lost("message", *row, self.places.get(row).copied(), error)?;
+        }
+        for chunk in seen.chunks(SCANNED_MESSAGES) {
             self.scanned_messages(chunk)?;
         }
         self.record_unread("message", &survey)
@@ -379,12 +377,13 @@ impl Export<'_> {
 
     /// Revisions of sessions, and numbers of the log, without an event.
     fn event_gaps(&mut self, events: &BTreeSet<i64>) -> Result<()> {
-        let mut missing = 0;
+        let mut missing = 0_i64;
         for key in self.expected.sessions().into_iter().chain(self.heads.keys().copied()).collect::<BTreeSet<_>>() {
+            // Without its row, the end of a session is not known.
             let last = self.expected.last_revision(key).unwrap_or(0);
             let (start, head) = self.heads.get(&key).copied().unwrap_or((0, last));
-            for run in self.expected.missing_events(key, start + 1..=head.max(last)) {
-                missing += run.rows;
+            for run in self.expected.missing_events(key, start.saturating_add(1)..=head) {
+                missing = missing.saturating_add(run.rows);
                 self.gaps.push(run);
                 self.record_gap(
                     "event",
@@ -425,7 +424,7 @@ impl Export<'_> {
     }
 
     /// Exported messages that are not where the log has them, or have another number of parts.
-    fn places(&mut self) -> Result<()> {
+    fn compare_messages(&mut self) -> Result<()> {
         let mut messages: Vec<_> = std::mem::take(&mut self.messages).into_iter().collect();
         messages.sort_unstable_by_key(|(_, emitted)| emitted.place);
         for (id, Emitted { place, parts }) in messages {
@@ -450,7 +449,7 @@ impl Export<'_> {
         Ok(())
     }
 
-    fn is_named(&self, (session, revision): (i64, Revision)) -> bool {
+    fn is_named(&self, (session, revision): Place) -> bool {
         self.named.contains(&(session, revision))
             || self.gaps.iter().any(|run| run.session == session && (run.first..=run.last).contains(&revision))
     }

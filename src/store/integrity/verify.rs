@@ -44,8 +44,9 @@ pub struct Checked {
 const SESSIONS: &str = "select id from session where id > ?1 order by id limit +?2";
 const COUNT_SESSIONS: &str = "select count(*) from session";
 const SESSION: &str = "select s.public_id, s.client_id, p.public_id, f.public_id, s.fork_revision, s.create_time, \
-     s.title, s.state, s.metadata_json, s.window, s.revision, s.chain_hash, s.message_count, s.fork_id \
-     from session s left join session p on p.id = s.parent_id left join session f on f.id = s.fork_id where s.id = ?1";
+     s.title, s.state, s.metadata_json, s.window, s.revision, s.chain_hash, s.message_count, s.fork_id, \
+     s.history_revision, s.update_time from session s left join session p on p.id = s.parent_id \
+     left join session f on f.id = s.fork_id where s.id = ?1";
 // Columns of an index would be read from the index, and readers by another path are served those of the table. So the
 // columns here are those of the table, at the row that the index names.
 const EVENTS: &str = "select e.seq, e.revision, e.kind, e.ends_mutation, e.time, e.actor, e.request_id, e.body, e.digest, \
@@ -204,6 +205,8 @@ struct EventFields {
     metadata_json: Option<String>,
     window: Vec<u8>,
     message_count: i64,
+    history_revision: Revision,
+    update_time: i64,
 }
 
 /// Rows that events account for.
@@ -350,8 +353,14 @@ impl SessionCheck {
         if hash(row, before)?.as_slice() != stored || row.get::<i64>(10)? != self.key {
             self.find(revision, "the event was altered, or the one before it");
         }
+        self.event_fields.update_time = row.get(4)?;
         let rows = match codec::decode_event(kind, &body) {
-            Ok(body) => self.rows(reader, session, revision, &body),
+            Ok(body) => {
+                if body.changes_history() {
+                    self.event_fields.history_revision = revision;
+                }
+                self.rows(reader, session, revision, &body)
+            }
             Err(error) => Err(error),
         };
         match rows {
@@ -571,7 +580,9 @@ impl SessionCheck {
             && row.get::<i32>(7)? == state.number()
             && row.get::<Option<String>>(8)? == self.event_fields.metadata_json
             && row.get::<Vec<u8>>(9)? == self.event_fields.window
-            && row.get::<i64>(12)? == self.event_fields.message_count;
+            && row.get::<i64>(12)? == self.event_fields.message_count
+            && row.get::<Revision>(14)? == self.event_fields.history_revision
+            && row.get::<i64>(15)? == self.event_fields.update_time;
         if !same {
             self.find(revision, "the session's row does not match its events");
         }

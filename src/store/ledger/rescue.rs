@@ -25,19 +25,24 @@ macro_rules! select_alone {
 const ALONE: &str = select_alone!("m.id = ?1");
 const SCANNED: &str = select_alone!("+m.id in (select value from rarray(?1))");
 
+// All columns are those of the table: a damaged index may name the row of another message.
 macro_rules! select_part {
     ($rest:literal) => {
         concat!(
-            "select number, revision, client_id, kind, codec, length, salt, body, blob_hash, call_message, position ",
-            "from part ",
+            "select p.number, p.revision, p.client_id, p.kind, p.codec, p.length, p.salt, p.body, p.blob_hash, ",
+            "p.call_message, p.position from ",
             $rest
         )
     };
 }
 
-const PARTS: &str = select_part!("where message_id = ?1 order by position");
-const PART_AT: &str = select_part!("where message_id = ?1 and position = ?2");
-const SCANNED_PARTS: &str = select_part!("not indexed where +message_id = ?1");
+const PARTS: &str = select_part!(
+    "part i cross join part p on p.rowid = i.rowid where i.message_id = ?1 and p.message_id = ?1 order by i.position"
+);
+const PART_AT: &str = select_part!(
+    "part i cross join part p on p.rowid = i.rowid where i.message_id = ?1 and i.position = ?2 and p.message_id = ?1"
+);
+const SCANNED_PARTS: &str = select_part!("part p not indexed where +p.message_id = ?1");
 const LAST_POSITION: &str = "select max(position) from part where message_id = ?1";
 const SCANNED_BLOB: &str = "select codec, length, data from blob not indexed where +hash = ?1";
 

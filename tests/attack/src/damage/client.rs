@@ -40,8 +40,8 @@ pub(super) fn reason(status: &Status) -> (Code, String, Option<String>) {
     (status.code(), info.map(|info| info.reason).unwrap_or_default(), row)
 }
 
-fn text_part(text: &String) -> pb::Part {
-    let body = Some(pb::part::Body::Text(pb::TextPart { text: text.clone() }));
+fn text_part(text: &str) -> pb::Part {
+    let body = Some(pb::part::Body::Text(pb::TextPart { text: text.to_owned() }));
     pb::Part { body, ..pb::Part::default() }
 }
 
@@ -84,7 +84,7 @@ impl Client {
     pub(super) async fn append_all(&self, session: &str, messages: &[Vec<String>], open: bool) -> Result<Vec<String>> {
         let new = |texts: &Vec<String>| pb::NewMessage {
             role: pb::Role::User.into(),
-            parts: texts.iter().map(text_part).collect(),
+            parts: texts.iter().map(|text| text_part(text)).collect(),
             open,
             metadata_json: Some("{\"from\": \"damage\"}".to_owned()),
             ..pb::NewMessage::default()
@@ -103,7 +103,7 @@ impl Client {
         let request = pb::AppendPartsRequest {
             session_id: session.to_owned(),
             message_id: message.to_owned(),
-            parts: texts.iter().map(text_part).collect(),
+            parts: texts.iter().map(|text| text_part(text)).collect(),
             ..pb::AppendPartsRequest::default()
         };
         MessageServiceClient::new(self.channel.clone()).append_parts(request).await?;
@@ -126,7 +126,7 @@ impl Client {
         let request = pb::EditMessageRequest {
             session_id: session.to_owned(),
             message_id: message.to_owned(),
-            parts: vec![text_part(&text.to_owned())],
+            parts: vec![text_part(text)],
             ..pb::EditMessageRequest::default()
         };
         MessageServiceClient::new(self.channel.clone()).edit_message(request).await?;

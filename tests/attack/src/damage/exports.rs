@@ -271,7 +271,10 @@ pub async fn exports(program: &Path, seed: u64, count: u64) -> Result<Exports> {
         fs::write(&path, &altered)?;
         let folder = home.path().join(number.to_string());
         let found = export(program, &store, &folder).await.with_context(|| format!("{number}: {alteration}"))?;
-        judge(&mut results, &original, found).with_context(|| format!("{number}: {alteration}"))?;
+        if let Err(error) = judge(&mut results, &original, found) {
+            let kept = home.keep();
+            return Err(error.context(format!("{number}: {alteration}; {} is kept", kept.display())));
+        }
         fs::remove_dir_all(&folder)?;
     }
     Ok(results)
