@@ -5,6 +5,7 @@ use crate::support::{TestApp, conversation};
 use futures::FutureExt as _;
 use longhand::app::admin::ServerInfo;
 use longhand::app::events::{Frame, Start, SubscribeRequest};
+use longhand::app::sessions::SessionChange;
 
 async fn info(test: &TestApp) -> ServerInfo {
     test.app.server_info().await.expect("the state")
@@ -16,6 +17,10 @@ async fn mutations_are_counted_until_their_commit() {
     let session = test.manual_session().await;
     test.append(&session, "u \"so that nothing is read for the next appends\"").await;
     test.settled().await;
+    // A commit is visible a little before its mutation counts as done; that of an earlier one does once a later one is
+    // answered.
+    let change = SessionChange { title: Some("settled".to_owned()), ..SessionChange::default() };
+    test.app.update_session(&session, change).await.expect("changed");
     let before = info(&test).await.figures;
     assert_eq!(before.queued_mutations, 0);
     let database = test.database();

@@ -46,6 +46,7 @@ fn a_long_request_asks_with_both_of_its_ends() {
     let asks = |request: &str| query(&rule, LengthUnit::CodePoints, request).join(" ");
     assert_eq!(asks("one two one"), "one two");
     assert_eq!(asks("first and then many words at last"), "first t last");
+    assert_eq!(asks(" one two one \n"), "one two");
     assert_eq!(asks(""), "");
 }
 
