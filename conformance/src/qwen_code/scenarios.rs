@@ -66,8 +66,8 @@ const MEASURED: Class = Class {
 const FREES: Class = Class {
     name: "what frees nothing is not done",
     reason: Reason::P12,
-    explanation: "By Qwen Code's own estimate the history has no fewer tokens behind its clearing, or its summary; we clear \
-                  nothing, or refuse the summary.",
+    explanation: "By Qwen Code's own estimate the history has no fewer tokens behind its summary, or behind its clearing \
+                  but for the rounding of each output; we refuse the summary, or clear nothing.",
     test: ("tests/it/compaction.rs", "the_last_attempt_fails_where_the_built_in_summarizer_frees_nothing_too"),
 };
 
@@ -611,8 +611,9 @@ impl Course<'_> {
             if sent.is_cleared {
                 let whole = || Clearing { before: evaluation.history.clone(), after: sent.held.clone() };
                 let Clearing { before, after } = read.unwrap_or_else(whole);
-                let frees_nothing =
-                    self.is_not_smaller(&before, &after)? || self.is_not_smaller(&evaluation.history, &sent.held)?;
+                let rounding = cleared(&before, &after)["calls"].as_array().map_or(0, Vec::len) as i64;
+                let frees_nothing = self.is_not_smaller_by(&before, &after, rounding)?
+                    || self.is_not_smaller_by(&evaluation.history, &sent.held, rounding)?;
                 return Ok((*ours == none && frees_nothing).then_some(&CLASSES[6]));
             }
         }
@@ -668,9 +669,14 @@ impl Course<'_> {
 
     /// True if contents are no smaller after a change, by their own estimate.
     fn is_not_smaller(&mut self, before: &[Value], after: &[Value]) -> Result<bool, PeerFailure> {
+        self.is_not_smaller_by(before, after, 0)
+    }
+
+    /// The same with an allowance for rounding: the sum of theirs is rounded once, and each part of ours.
+    fn is_not_smaller_by(&mut self, before: &[Value], after: &[Value], rounding: i64) -> Result<bool, PeerFailure> {
         let before = self.ask("estimateContentTokens", json!({ "contents": before }))?;
         let after = self.ask("estimateContentTokens", json!({ "contents": after }))?;
-        Ok(before.as_i64().zip(after.as_i64()).is_some_and(|(before, after)| after >= before))
+        Ok(before.as_i64().zip(after.as_i64()).is_some_and(|(before, after)| after + rounding >= before))
     }
 }
 
