@@ -117,7 +117,8 @@ impl Limits {
     pub(super) fn explain(&self, function: &str, ours: &Value, theirs: &Value) -> Option<&'static str> {
         match function {
             "query" => {
-                let characters: Vec<char> = self.request.chars().collect();
+                // Both measure a request without the blanks around it.
+                let characters: Vec<char> = self.request.trim().chars().collect();
                 let (front, back) = (characters.get(..500)?, characters.get(characters.len() - 500..)?);
                 let ends: String = front.iter().chain(&[' ']).chain(back).collect();
                 let is_long = characters.len() > QUERY_CHARACTERS;
