@@ -400,9 +400,7 @@ impl Caller {
         let summaries = request.live.then(|| self.shared.scheduler.summary_words());
         let snapshot = match request.start {
             Start::Snapshot if sessions.is_empty() => return Err(Error::field("snapshot", "needs session_ids")),
-            Start::Snapshot => {
-                self.store().sessions().log_snapshot(&sessions.keys().copied().collect::<Vec<_>>()).await?
-            }
+            Start::Snapshot => self.store().log().snapshot(&sessions.keys().copied().collect::<Vec<_>>()).await?,
             Start::Now | Start::Beginning | Start::After(_) => {
                 LogSnapshot { head: self.store().log().head_seq(), sessions: Vec::new() }
             }

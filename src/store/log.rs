@@ -4,6 +4,7 @@ use super::error::Result;
 use super::ledger::ancestry::{self, Ancestry};
 use super::ledger::events::{self, EventFilter, EventPage, ScannedTo};
 use super::ledger::head::SessionKey;
+use super::ledger::sessions::{self, LogSnapshot};
 use super::shared::Shared;
 use crate::model::event::{Event, EventKind};
 use crate::model::{Revision, Seq};
@@ -99,5 +100,10 @@ impl Log {
     /// The number of the newest committed event.
     pub fn head_seq(&self) -> Seq {
         *self.0.announced.head_seq.borrow()
+    }
+
+    /// The head of the log and sessions, as they were after its newest event.
+    pub async fn snapshot(&self, sessions: &[SessionKey]) -> Result<LogSnapshot> {
+        self.0.snapshot(|reader| sessions::log_snapshot(reader, sessions)).await
     }
 }

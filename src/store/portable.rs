@@ -102,7 +102,8 @@ fn postgresql_prepares_every_statement_of_the_ledger() {
         println!("skipped: this machine has no PostgreSQL");
         return;
     };
-    let folder = tempfile::tempdir().expect("a folder");
+    // Another user must reach it, so it is not in a folder of the caller's own.
+    let folder = tempfile::tempdir_in("/tmp").expect("a folder");
     std::fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o777)).expect("permissions");
     let data = folder.path().join("data");
     let made = command(&initdb).args(["--no-sync", "--auth=trust", "--locale=C.UTF-8", "-D"]).arg(&data).output();

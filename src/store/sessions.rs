@@ -6,7 +6,7 @@ use super::ledger::ancestry;
 use super::ledger::head::{Receipt, SessionKey};
 use super::ledger::policies::PolicyText;
 use super::ledger::receipts;
-use super::ledger::sessions::{self, CreateSession, ForkSession, LogSnapshot, SessionPage, UpdateSession};
+use super::ledger::sessions::{self, CreateSession, ForkSession, SessionPage, UpdateSession};
 use super::ledger::tx::Requester;
 use super::shared::Shared;
 use super::writer::Mutation;
@@ -89,10 +89,5 @@ impl Sessions {
     /// The number of sessions.
     pub async fn count(&self) -> Result<i64> {
         self.0.reading(verify::session_count).await
-    }
-
-    /// The head of the log and sessions, as they were after its newest event.
-    pub async fn log_snapshot(&self, sessions: &[SessionKey]) -> Result<LogSnapshot> {
-        self.0.snapshot(|reader| sessions::log_snapshot(reader, sessions)).await
     }
 }
