@@ -136,7 +136,7 @@ impl State {
         let wait = delay(pause.failures).min(limits::RETRY_MS_MAX);
         pause.until = now + Duration::from_millis(wait.unsigned_abs());
         if self.paused.len() > limits::PAUSED_SESSIONS_MAX {
-            let first = self.paused.iter().min_by_key(|(_, pause)| pause.until).map(|(session, _)| *session);
+            let first = self.paused.iter().min_by_key(|(session, pause)| (pause.until, session.0)).map(|(key, _)| *key);
             self.paused.retain(|session, _| Some(*session) != first);
         }
     }
@@ -225,6 +225,7 @@ mod tests {
             step(&mut state, Input::Failed(WorkItem::Evaluate(due(session)), now));
         }
         assert_eq!(state.failing().count(), limits::PAUSED_SESSIONS_MAX);
+        assert!(state.failing().all(|session| session.0 != 0), "of pauses that end together, the first session's went");
         let later = now + Duration::from_millis(limits::RETRY_MS_MAX.unsigned_abs());
         step(&mut state, found_at(&[9], &[], later));
         assert_eq!(state.failing().collect::<Vec<_>>(), [SessionKey(9)]);
