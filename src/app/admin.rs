@@ -243,7 +243,7 @@ impl Caller {
         if let Some(id) = session {
             return Ok((vec![self.head(id, None).await?], String::new()));
         }
-        let below = cursor::page_start(token, "heads")?.unwrap_or(i64::MAX);
+        let below = cursor::page_start(token, "heads")?;
         let (rows, next) = self.store().sessions().list(below, true, None, limit).await?;
         let next = next.map(|key| cursor::page_token(key, "heads"));
         let mut heads = Vec::with_capacity(rows.len());

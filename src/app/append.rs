@@ -11,7 +11,7 @@ use crate::model::part::{NewPart, PartBody};
 use crate::model::usage::{ModelWindow, UsageDoubt};
 use crate::model::{Revision, Seq};
 use crate::policy::{overflow, replay, tokens};
-use crate::store::{self, AppendInput, Counted, DraftWords, PageOf, Receipt, Seal, SessionKey};
+use crate::store::{self, AppendInput, Counted, DraftWords, Order, PageOf, Receipt, Seal, SessionKey};
 pub use crate::store::{DraftWordsToAdd, OpenPart};
 use std::sync::Arc;
 
@@ -288,9 +288,9 @@ impl Caller {
         let scope = format!("messages {session} {reverse} {as_of:?} {derived} {records}");
         let start = cursor::page_start(&list.page_token, &scope)?;
         let page = PageOf {
-            from: start.unwrap_or(if reverse { i64::MAX } else { 0 }),
-            at: as_of.unwrap_or(i64::MAX),
-            backward: reverse,
+            from: start,
+            at: as_of,
+            order: if reverse { Order::NewestFirst } else { Order::OldestFirst },
             limit,
             derived,
             records,
@@ -309,7 +309,7 @@ impl Caller {
         key: SessionKey,
         page: &PageOf,
     ) -> Result<Option<(Vec<Message>, Revision, Revision)>> {
-        let PageOf { from: i64::MAX, at: i64::MAX, backward: true, records, limit, .. } = *page else {
+        let PageOf { from: None, at: None, order: Order::NewestFirst, records, limit, .. } = *page else {
             return Ok(None);
         };
         let Some((session, _)) = self.shared.loaded.session(key).await? else { return Ok(None) };
@@ -353,11 +353,17 @@ impl Caller {
         Ok(self.store().history().edit(key, self.requester(), expected_revision, message.to_owned(), parts).await?)
     }
 
-    /// Pins a message, so that every view shows it verbatim, or removes the pin. The id of a part stands for the whole
-    /// message that holds it: a view never shows half a message.
-    pub async fn pin(&self, session: &str, message: &str, unpin: bool) -> Result<Receipt> {
+    /// Pins a message, so that every view shows it verbatim. The id of a part stands for the whole message that holds
+    /// it: a view never shows half a message.
+    pub async fn pin(&self, session: &str, message: &str) -> Result<Receipt> {
         let key = self.session_key(session).await?;
-        Ok(self.store().history().pin(key, self.requester(), message.to_owned(), unpin).await?)
+        Ok(self.store().history().pin(key, self.requester(), message.to_owned()).await?)
+    }
+
+    /// Removes the pin of a message.
+    pub async fn unpin(&self, session: &str, message: &str) -> Result<Receipt> {
+        let key = self.session_key(session).await?;
+        Ok(self.store().history().unpin(key, self.requester(), message.to_owned()).await?)
     }
 }
 

@@ -205,7 +205,7 @@ impl Caller {
         if !policy.trigger.auto {
             return Err(Error::new(Reason::AutomaticOff, "the policy lets nothing happen by itself"));
         }
-        let before = self.store().compactions().list(key, i64::MAX, limits::OVERFLOW_COMPACTIONS_MAX).await?;
+        let before = self.store().compactions().list(key, None, limits::OVERFLOW_COMPACTIONS_MAX).await?;
         let before: Vec<Compaction> = before.into_iter().map(|(_, compaction)| compaction).collect();
         let planning = scheduler::planning_input(&policy, &window, &source, self.shared.clock.now());
         let context_tokens = loaded::fold(&policy, &source).context_tokens(&window);
@@ -319,7 +319,7 @@ impl Caller {
     pub async fn list_compactions(&self, session: &str, size: i64, token: &str) -> Result<(Vec<Compaction>, String)> {
         let limit = page_size(size)?;
         let scope = format!("compactions {session}");
-        let below = cursor::page_start(token, &scope)?.unwrap_or(i64::MAX);
+        let below = cursor::page_start(token, &scope)?;
         let key = self.session_key(session).await?;
         let mut rows = self.store().compactions().list(key, below, limit + 1).await?;
         let more = rows.len() > usize::try_from(limit).unwrap_or(usize::MAX);
@@ -341,7 +341,7 @@ impl Caller {
     ) -> Result<(Vec<(Purpose, SummaryRequest)>, String)> {
         let limit = if with_texts { page_size(size)?.min(1) } else { page_size(size)? };
         let scope = format!("summary requests {session}");
-        let below = cursor::page_start(token, &scope)?.unwrap_or(i64::MAX);
+        let below = cursor::page_start(token, &scope)?;
         let key = self.session_key(session).await?;
         let mut rows = self.store().compactions().requests(key, below, limit + 1, with_texts).await?;
         let more = rows.len() > usize::try_from(limit).unwrap_or(usize::MAX);

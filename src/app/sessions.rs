@@ -4,7 +4,7 @@ use super::error::{Error, Reason, Result};
 use super::{Caller, DefaultPolicy, cursor, page_size, validate};
 use crate::limits;
 use crate::model::Revision;
-use crate::model::session::{OverWindow, Session};
+use crate::model::session::{OverWindow, Session, SessionState};
 use crate::model::usage::ModelWindow;
 use crate::policy::{Policy, TextUnits, presets};
 use crate::store::{self, ForkAt, NewClientId, PolicyText, Receipt, SessionKey};
@@ -301,7 +301,7 @@ impl Caller {
     ) -> Result<(Vec<SessionInfo>, String)> {
         let limit = page_size(size)?;
         let scope = format!("sessions {} {archived}", parent.unwrap_or_default());
-        let below = cursor::page_start(token, &scope)?.unwrap_or(i64::MAX);
+        let below = cursor::page_start(token, &scope)?;
         let parent = match parent {
             Some(parent) => Some(self.session_key(parent).await?),
             None => None,
@@ -377,10 +377,19 @@ impl Caller {
         Ok(update)
     }
 
-    /// Archives or restores a session.
-    pub async fn archive_session(&self, id: &str, restore: bool) -> Result<SessionChanged> {
+    /// Archives a session: it takes no writes until it is restored.
+    pub async fn archive_session(&self, id: &str) -> Result<SessionChanged> {
+        self.set_state(id, SessionState::Archived).await
+    }
+
+    /// Restores an archived session.
+    pub async fn restore_session(&self, id: &str) -> Result<SessionChanged> {
+        self.set_state(id, SessionState::Active).await
+    }
+
+    async fn set_state(&self, id: &str, state: SessionState) -> Result<SessionChanged> {
         let key = self.session_key(id).await?;
-        let receipt = self.store().sessions().archive(key, restore, self.requester()).await?;
+        let receipt = self.store().sessions().set_state(key, state, self.requester()).await?;
         self.changed(key, &receipt).await
     }
 

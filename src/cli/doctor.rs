@@ -7,7 +7,7 @@ use super::failure;
 use super::output::{Output, count};
 use super::progress::Progress;
 use super::{Globals, backup};
-use crate::daemon::offline::{self, Diagnosis, Examined};
+use crate::daemon::offline::{self, Diagnosis, ExaminationMode, Examined};
 use anyhow::Context as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -39,7 +39,8 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
             progress.show(|| backup::line(now));
         }
     };
-    let examined = offline::examine(&arguments.data_dir, arguments.repair, &mut note, &show).await;
+    let mode = if arguments.repair { ExaminationMode::Repair } else { ExaminationMode::Report };
+    let examined = offline::examine(&arguments.data_dir, mode, &mut note, &show).await;
     drop(progress);
     let examined = examined.with_context(|| format!("cannot examine {}", arguments.data_dir.display()))?;
     found.iter().try_for_each(|diagnosis| print(&mut output, diagnosis))?;

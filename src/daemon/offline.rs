@@ -1,6 +1,6 @@
 //! Work on a data directory or a backup without a daemon, for the command line.
 
-pub use crate::store::{CopyProgress, Diagnosis, Examined, Gap, NamedRow, Restored, examine, restore};
+pub use crate::store::{CopyProgress, Diagnosis, ExaminationMode, Examined, Gap, NamedRow, Restored, examine, restore};
 
 use crate::grpc;
 use crate::pb;

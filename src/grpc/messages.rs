@@ -176,7 +176,10 @@ impl MessageService for Messages {
     ) -> Result<Response<pb::PinMessageResponse>, Status> {
         let caller = self.door.caller_with_id(&request, &request.get_ref().request_id)?;
         let pb::PinMessageRequest { session_id, message_id, unpin, .. } = request.into_inner();
-        let receipt = caller.pin(&session_id, &message_id, unpin).await?;
+        let receipt = match unpin {
+            true => caller.unpin(&session_id, &message_id).await?,
+            false => caller.pin(&session_id, &message_id).await?,
+        };
         Ok(Response::new(pb::PinMessageResponse {
             revision: receipt.revision,
             seq: receipt.seq,

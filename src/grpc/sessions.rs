@@ -80,7 +80,11 @@ impl SessionService for Sessions {
     ) -> Result<Response<pb::ArchiveSessionResponse>, Status> {
         let caller = self.door.caller_with_id(&request, &request.get_ref().request_id)?;
         let pb::ArchiveSessionRequest { session_id, restore, .. } = request.into_inner();
-        let SessionChanged { info, revision, seq } = caller.archive_session(&session_id, restore).await?;
+        let changed = match restore {
+            true => caller.restore_session(&session_id).await?,
+            false => caller.archive_session(&session_id).await?,
+        };
+        let SessionChanged { info, revision, seq } = changed;
         Ok(Response::new(pb::ArchiveSessionResponse {
             session: Some(session(info)),
             revision,

@@ -92,9 +92,14 @@ impl Worker {
         Ok(with_retry(retry).await?)
     }
 
-    /// Fails a job; `is_exhausted` if it reached its maximum number of attempts.
-    pub(super) async fn fail_job(&self, claim: &Claim, failure: Failure, is_exhausted: bool) -> Result<(), Error> {
-        Ok(with_retry(|| self.store.jobs().fail(claim.clone(), failure.clone(), is_exhausted)).await?)
+    /// Fails a job that another attempt would not help.
+    pub(super) async fn fail_job(&self, claim: &Claim, failure: Failure) -> Result<(), Error> {
+        Ok(with_retry(|| self.store.jobs().fail(claim.clone(), failure.clone())).await?)
+    }
+
+    /// Fails a job at its last attempt.
+    pub(super) async fn exhaust_job(&self, claim: &Claim, failure: Failure) -> Result<(), Error> {
+        Ok(with_retry(|| self.store.jobs().exhaust(claim.clone(), failure.clone())).await?)
     }
 
     /// Ends a job that finds nothing to remove.

@@ -23,7 +23,7 @@ impl Worker {
                 let failure = Failure::new(FailureReason::Store, error.to_string());
                 match claim.attempt < attempts_max {
                     true => self.retry_job(claim, failure, None).await,
-                    false => self.fail_job(claim, failure, true).await,
+                    false => self.exhaust_job(claim, failure).await,
                 }
             }
         }
@@ -59,8 +59,8 @@ impl Worker {
                 self.commit(commit).await
             }
             Step::Nothing | Step::Write(_) => self.end_without_work(claim).await,
-            Step::Failed(failure) => self.fail_job(claim, attempt.explain(failure), false).await,
-            Step::Retry { failure, .. } if is_last => self.fail_job(claim, attempt.explain(failure), true).await,
+            Step::Failed(failure) => self.fail_job(claim, attempt.explain(failure)).await,
+            Step::Retry { failure, .. } if is_last => self.exhaust_job(claim, attempt.explain(failure)).await,
             Step::Retry { failure, retry_after_ms } => self.retry_job(claim, failure, retry_after_ms).await,
         }
     }

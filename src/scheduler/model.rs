@@ -506,7 +506,7 @@ impl Fixture {
         let at = self.clock.now().plus_millis(delay_seconds * 1_000);
         let last = claim.attempt >= ATTEMPTS_MAX;
         let done = if last {
-            self.store.jobs().fail(claim.clone(), failure(), true).await
+            self.store.jobs().exhaust(claim.clone(), failure()).await
         } else {
             self.store.jobs().retry(claim.clone(), failure(), at, AttemptEnd::Reported).await
         };
@@ -582,7 +582,7 @@ impl Fixture {
     /// Compares the store with the model.
     async fn check(&self) {
         for (session, key) in self.sessions.iter().enumerate() {
-            let stored = self.store.compactions().list(*key, i64::MAX, 1_000).await.expect("the jobs");
+            let stored = self.store.compactions().list(*key, None, 1_000).await.expect("the jobs");
             for (_, compaction) in &stored {
                 let job = &self.jobs[&compaction.id];
                 assert_eq!((compaction.state, compaction.attempt), (job.state, job.attempt), "{job:?}");
@@ -721,7 +721,7 @@ fn a_job_that_takes_its_daemon_down_three_times_is_not_tried_again() {
             fixture.act(action).await;
         }
         let key = fixture.sessions[0];
-        let (_, compaction) = fixture.store.compactions().list(key, i64::MAX, 1).await.expect("the job").remove(0);
+        let (_, compaction) = fixture.store.compactions().list(key, None, 1).await.expect("the job").remove(0);
         let failure = compaction.failure.expect("it failed");
         assert_eq!((compaction.state, failure.reason.as_str()), (CompactionState::Dead, "POISON"));
         fixture.settle().await;

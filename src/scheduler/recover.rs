@@ -76,7 +76,7 @@ async fn release(store: &Store, clock: &Clock, job: i64) -> Result<(), Error> {
             FailureReason::Poison,
             format!("the daemon or the worker stopped {} times over it", claim.lost_attempts + 1),
         );
-        taken(store.jobs().fail(claim, poison, true).await)?;
+        taken(store.jobs().exhaust(claim, poison).await)?;
         tracing::error!(%compaction, "a compaction that was lost again and again is not tried any more");
     } else {
         let lost = failure(FailureReason::WorkerLost, "the daemon or the worker stopped while it ran");

@@ -70,7 +70,7 @@ impl Compactions {
     }
 
     /// A page of a session's compactions, newest first, each with the number after which the next page continues.
-    pub async fn list(&self, session: SessionKey, below: i64, limit: i64) -> Result<Vec<(i64, Compaction)>> {
+    pub async fn list(&self, session: SessionKey, below: Option<i64>, limit: i64) -> Result<Vec<(i64, Compaction)>> {
         self.0
             .reading(|reader| {
                 let mut page = jobs::of_session(reader, session.0, below, limit)?;
@@ -152,7 +152,7 @@ impl Compactions {
     pub async fn requests(
         &self,
         session: SessionKey,
-        below: i64,
+        below: Option<i64>,
         limit: i64,
         with_texts: bool,
     ) -> Result<Vec<(i64, Purpose, SummaryRequest)>> {

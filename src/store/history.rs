@@ -120,17 +120,12 @@ impl History {
         self.0.reading(|reader| messages::drafts(reader, message)).await
     }
 
-    /// A page of history, the beginning of the next one, and the revision that was read. For a page of the newest
-    /// revision, `at` is `i64::MAX`.
+    /// A page of history, the beginning of the next one, and the revision that was read.
     pub async fn page(&self, session: SessionKey, page: PageOf) -> Result<(Vec<Message>, Option<Revision>, Revision)> {
         self.0
             .reading(|reader| {
                 let ancestry = ancestry::by_key(reader, session.0)?;
-                let at = if page.at == i64::MAX { ancestry.revision } else { page.at };
-                ancestry.check(at)?;
-                let (messages, next) =
-                    messages::page(reader, &ancestry, &PageOf { at, from: page.from.min(at + 1), ..page })?;
-                Ok((messages, next, at))
+                messages::page(reader, &ancestry, &page)
             })
             .await
     }
@@ -223,10 +218,14 @@ impl History {
         self.rewrite(session, caller, expected_revision, rewrites::Change::Edit { message, parts }).await
     }
 
-    /// Pins or unpins a message. A pinned message is verbatim in every view.
-    pub async fn pin(&self, session: SessionKey, caller: Requester, message: String, unpin: bool) -> Result<Receipt> {
-        let change = if unpin { rewrites::Change::Unpin { message } } else { rewrites::Change::Pin { message } };
-        self.rewrite(session, caller, None, change).await
+    /// Pins a message, so that every view shows it verbatim.
+    pub async fn pin(&self, session: SessionKey, caller: Requester, message: String) -> Result<Receipt> {
+        self.rewrite(session, caller, None, rewrites::Change::Pin { message }).await
+    }
+
+    /// Removes the pin of a message.
+    pub async fn unpin(&self, session: SessionKey, caller: Requester, message: String) -> Result<Receipt> {
+        self.rewrite(session, caller, None, rewrites::Change::Unpin { message }).await
     }
 
     /// Undoes the newest active change of the view. The event of the receipt's revision names it.

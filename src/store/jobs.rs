@@ -57,10 +57,14 @@ impl Jobs {
         self.end(claim, jobs::End::Retry(failure, at, loss)).await
     }
 
-    /// Ends a job that another attempt would not help; `dead` if it reached the maximum number of attempts.
-    pub async fn fail(&self, claim: Claim, failure: Failure, dead: bool) -> Result<()> {
-        let end = if dead { jobs::End::Dead(failure) } else { jobs::End::Failed(failure) };
-        self.end(claim, end).await
+    /// Ends a job that another attempt would not help.
+    pub async fn fail(&self, claim: Claim, failure: Failure) -> Result<()> {
+        self.end(claim, jobs::End::Failed(failure)).await
+    }
+
+    /// Ends a job that reached the maximum number of attempts.
+    pub async fn exhaust(&self, claim: Claim, failure: Failure) -> Result<()> {
+        self.end(claim, jobs::End::Dead(failure)).await
     }
 
     /// Ends a job that had nothing to do.

@@ -38,7 +38,7 @@ pub use handle::Store;
 pub use history::{DraftWords, History, OpenPart};
 pub use index::Index;
 pub use integrity::copies::{CheckedCopy, CopyProgress, OnProgress};
-pub use integrity::doctor::{Diagnosis, Examined, examine};
+pub use integrity::doctor::{Diagnosis, ExaminationMode, Examined, examine};
 pub use integrity::export::{Exported, Gap, NamedRow, export};
 #[doc(hidden)]
 pub use integrity::reread::{DiskForm, reread};
@@ -53,7 +53,7 @@ pub use ledger::drafts::{DraftReceipt, DraftWordsToAdd};
 pub use ledger::events::{EventFilter, EventPage, PagedEvent, ScannedTo};
 pub use ledger::head::{Pending, Receipt, SessionKey};
 pub use ledger::jobs::{AttemptEnd, Condition, Enqueued, Evaluation, GuardRows, WindowUsage};
-pub use ledger::messages::{PageOf, VIEW_BYTES, body_bytes, message_bytes};
+pub use ledger::messages::{Order, PageOf, VIEW_BYTES, body_bytes, message_bytes};
 pub use ledger::policies::PolicyText;
 pub use ledger::position::MessagePosition;
 pub use ledger::recent::Newest;

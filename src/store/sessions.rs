@@ -12,7 +12,7 @@ use super::shared::Shared;
 use super::writer::Mutation;
 use crate::model::Revision;
 use crate::model::ids::SessionId;
-use crate::model::session::Session;
+use crate::model::session::{Session, SessionState};
 use crate::telemetry::span;
 use std::sync::Arc;
 
@@ -53,7 +53,7 @@ impl Sessions {
     /// A page of sessions, newest first. Large sessions can make a page shorter.
     pub async fn list(
         &self,
-        below: i64,
+        below: Option<i64>,
         archived: bool,
         parent: Option<SessionKey>,
         limit: i64,
@@ -77,8 +77,8 @@ impl Sessions {
     }
 
     /// Archives or restores a session.
-    pub async fn archive(&self, key: SessionKey, restore: bool, caller: Requester) -> Result<Receipt> {
-        self.0.write(Mutation::change("archive"), move |tx| sessions::archive(tx, key, restore, &caller)).await
+    pub async fn set_state(&self, key: SessionKey, state: SessionState, caller: Requester) -> Result<Receipt> {
+        self.0.write(Mutation::change("archive"), move |tx| sessions::set_state(tx, key, state, &caller)).await
     }
 
     /// Forks a session; true if the fork existed.

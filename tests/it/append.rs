@@ -48,8 +48,8 @@ async fn every_mutation_is_idempotent_by_its_request_id() {
     test.append(&session, "u1 \"one\"\na1 \"two\"\nu2 \"three\"\na2 open").await;
     let first = test.once("edit", "e").edit(&session, "u1", &[text("uno")], None).await.expect("edited");
     assert_eq!(test.once("edit", "e").edit(&session, "u1", &[text("uno")], None).await.expect("again"), first);
-    let first = test.once("pin", "p").pin(&session, "a1", false).await.expect("pinned");
-    assert_eq!(test.once("pin", "p").pin(&session, "a1", false).await.expect("again"), first);
+    let first = test.once("pin", "p").pin(&session, "a1").await.expect("pinned");
+    assert_eq!(test.once("pin", "p").pin(&session, "a1").await.expect("again"), first);
     let part = || vec![longhand::app::append::OpenPart::Whole(text("part"))];
     let first = test.once("parts", "a").append_parts(&session, "a2", part()).await.expect("added");
     let again = test.once("parts", "a").append_parts(&session, "a2", part()).await.expect("again");
@@ -61,8 +61,8 @@ async fn every_mutation_is_idempotent_by_its_request_id() {
     assert_eq!(test.once("finish", "f").finish_message(&session, "a2", finish(), None).await.expect("again"), first);
     let first = test.once("rewind", "r").rewind(&session, "a1", None).await.expect("rewound");
     assert_eq!(test.once("rewind", "r").rewind(&session, "a1", None).await.expect("again"), first);
-    let first = test.once("archive", "x").archive_session(&session, false).await.expect("archived");
-    let again = test.once("archive", "x").archive_session(&session, false).await.expect("again");
+    let first = test.once("archive", "x").archive_session(&session).await.expect("archived");
+    let again = test.once("archive", "x").archive_session(&session).await.expect("again");
     assert_eq!((again.revision, again.seq), (first.revision, first.seq));
     assert_eq!(test.revision(&session).await, first.revision, "nothing was done twice");
     assert_eq!(words_of(&test.history(&session).await[3]), "part");
@@ -115,7 +115,7 @@ async fn an_expected_revision_watches_history_marks_and_policy_only() {
     assert_eq!(error.reason, Reason::RevisionMismatch);
     assert_eq!(error.metadata.get("current_revision"), Some(&seen.to_string()));
     assert_eq!(expecting("u3 \"x\"", seen + 9).await.expect_err("the future").reason, Reason::RevisionOutOfRange);
-    test.app.pin(&session, "u1", false).await.expect("pinned");
+    test.app.pin(&session, "u1").await.expect("pinned");
     assert_eq!(expecting("u3 \"x\"", seen).await.expect_err("a mark came").reason, Reason::RevisionMismatch);
     let seen = test.revision(&session).await;
     let policy = longhand::app::sessions::SessionChange { preset: Some("pi@1.5".to_owned()), ..Default::default() };
@@ -183,7 +183,7 @@ async fn a_bad_command_among_many_hurts_only_itself() {
     let session = test.manual_session().await;
     let archived = test.manual_session().await;
     test.append(&session, "u1 \"taken\"").await;
-    test.app.archive_session(&archived, false).await.expect("archived");
+    test.app.archive_session(&archived).await.expect("archived");
     // All of them are sent before the writer wakes, so they share one transaction.
     let good = |n: i64| (session.clone(), format!("u2-{n} \"good {n}\""));
     let mut commands: Vec<_> = (0..20).map(good).collect();
@@ -247,7 +247,7 @@ async fn an_archived_session_takes_nothing() {
     let session = test.manual_session().await;
     test.append(&session, "u1 \"hello\"\na1 \"hi\"\na2 open").await;
     let app = &test.app;
-    app.archive_session(&session, false).await.expect("archived");
+    app.archive_session(&session).await.expect("archived");
     let rows = test.number("select count(*) from event");
     let refusals = [
         app.append(&session, conversation("u \"x\""), None, None).await.map(drop),
@@ -255,7 +255,7 @@ async fn an_archived_session_takes_nothing() {
         app.finish_message(&session, "a2", Finish::default(), None).await.map(drop),
         app.rewind(&session, "u1", None).await.map(drop),
         app.edit(&session, "u1", &[text("x")], None).await.map(drop),
-        app.pin(&session, "u1", false).await.map(drop),
+        app.pin(&session, "u1").await.map(drop),
         app.undo(&session, None).await.map(drop),
         app.update_session(
             &session,
@@ -269,7 +269,7 @@ async fn an_archived_session_takes_nothing() {
     }
     assert_eq!(test.number("select count(*) from event"), rows);
     test.context(&session).await;
-    app.archive_session(&session, true).await.expect("restored");
+    app.restore_session(&session).await.expect("restored");
     test.append(&session, "u2 \"back\"").await;
 }
 

@@ -116,11 +116,7 @@ async fn pins_in_front_of_a_summary_by_hand_may_go() {
     let session = test.session("opencode@seed", 60_000, 1_000).await;
     test.append(&session, &turns(1, 6, 1_100)).await;
     test.app.edit(&session, "a1", &[text("in other words")], None).await.expect("edited");
-    let pin = async |message: &str, unpin| {
-        test.app.pin(&session, message, unpin).await.expect("pinned");
-        shown(&test.context(&session).await)
-    };
-    pin("u1", false).await;
+    test.app.pin(&session, "u1").await.expect("pinned");
     test.app.start_compaction(&session, within("u2", "u5")).await.expect("started");
     test.settled().await;
     // Pinned messages follow the summary. Each is shown once, and unpinning removes nothing.
@@ -137,9 +133,13 @@ async fn pins_in_front_of_a_summary_by_hand_may_go() {
         let tail: Vec<&String> = tail.iter().collect();
         [front, &[marker, summary], behind, &tail].concat().into_iter().cloned().collect()
     };
-    assert_eq!(heads(&pin("a1", false).await), with(&[], &[request, edit]));
-    assert_eq!(heads(&pin("u1", true).await), with(&[request], &[edit]));
-    assert_eq!(heads(&pin("a1", true).await), with(&[request, edit], &[]));
+    let seen = async || heads(&shown(&test.context(&session).await));
+    test.app.pin(&session, "a1").await.expect("pinned");
+    assert_eq!(seen().await, with(&[], &[request, edit]));
+    test.app.unpin(&session, "u1").await.expect("unpinned");
+    assert_eq!(seen().await, with(&[request], &[edit]));
+    test.app.unpin(&session, "a1").await.expect("unpinned");
+    assert_eq!(seen().await, with(&[request, edit], &[]));
     assert_eq!(test.findings().await, []);
 }
 
@@ -259,14 +259,13 @@ async fn a_pinned_part_stays_in_view_with_its_message() {
     let history = test.history(&session).await;
     let message = history.iter().find(|message| message.client_id.as_deref() == Some("u2")).expect("u2");
     let part = message.parts[0].id.to_string();
-    let pin = async |part: &str, unpin| test.app.pin(&session, part, unpin).await;
-    pin(&part, false).await.expect("pinned");
+    test.app.pin(&session, &part).await.expect("pinned");
     test.app.start_compaction(&session, from("u5")).await.expect("started");
     test.settled().await;
     let shows = async || test.context(&session).await.messages.iter().any(|shown| shown.source == Some(message.id));
     assert!(shows().await, "beside the summary that covers what is around it");
-    pin(&part, true).await.expect("unpinned");
+    test.app.unpin(&session, &part).await.expect("unpinned");
     assert!(!shows().await);
-    let error = pin("prt_00000000000000000000000000000001", false).await.expect_err("of no message");
+    let error = test.app.pin(&session, "prt_00000000000000000000000000000001").await.expect_err("of no message");
     assert_eq!(error.reason, Reason::MessageNotFound);
 }

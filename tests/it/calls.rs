@@ -214,7 +214,7 @@ async fn a_pinned_call_whose_result_is_covered_takes_no_other_result() {
     let test = TestApp::start().await;
     let session = test.manual_session().await;
     append(&test, &session, "one", "u1 \"go\"\na1 \"one\" call=c\nt1 result=c:first\na2 \"so\"\nu2 \"on\"").await;
-    test.by("one").pin(&session, "a1", false).await.expect("pinned");
+    test.by("one").pin(&session, "a1").await.expect("pinned");
     let new = NewSummary { text: "What was said.".to_owned(), tail_start: "u2".to_owned(), ..NewSummary::default() };
     test.by("one").supply_summary(&session, new).await.expect("supplied");
     let before = answers_to(&test, &session, "one").await;

@@ -13,6 +13,7 @@ use longhand::model::compaction::{Compaction, CompactionKind, CompactionState, L
 use longhand::model::event::{EventBody, EventKind};
 use longhand::model::message::{Finish, FinishReason};
 use longhand::model::part::PartBody;
+use longhand::model::session::SessionState;
 use longhand::model::usage::Usage;
 use longhand::model::view::Shortened;
 use longhand::store::Requester;
@@ -571,7 +572,7 @@ async fn an_archived_session_is_left_alone() {
     // Both are sent before the writer wakes: the session becomes due and is archived in one transaction.
     let append = test.app.append(&session, messages, None, None);
     let key = test.longhand.store().sessions().find(&session).await.expect("a session");
-    let archive = test.longhand.store().sessions().archive(key, false, Requester::default());
+    let archive = test.longhand.store().sessions().set_state(key, SessionState::Archived, Requester::default());
     let (appended, archived) = futures::future::join(append, archive).await;
     assert!(appended.expect("appended").context.due);
     archived.expect("archived");

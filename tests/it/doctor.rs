@@ -2,14 +2,14 @@
 
 use crate::cli::{Daemon, longhand};
 use crate::support::{TestApp, connect, copy_database, private_folder};
-use longhand::daemon::offline::{self, Diagnosis};
+use longhand::daemon::offline::{self, Diagnosis, ExaminationMode};
 use std::path::Path;
 use tempfile::TempDir;
 
-async fn examine(directory: &Path, repair: bool) -> Vec<Diagnosis> {
+async fn examine(directory: &Path, mode: ExaminationMode) -> Vec<Diagnosis> {
     let mut found = Vec::new();
     let examined =
-        offline::examine(directory, repair, &mut |diagnosis| found.push(diagnosis), &|_| {}).await.expect("examined");
+        offline::examine(directory, mode, &mut |diagnosis| found.push(diagnosis), &|_| {}).await.expect("examined");
     assert_eq!(usize::try_from(examined.findings), Ok(found.len()));
     found
 }
@@ -29,9 +29,9 @@ async fn derived_rows_are_repaired_on_request() {
     let test = crate::tamper::rich().await;
     test.append("main", "a40 \"still\" open").await;
     let closed = test.stop().await;
-    assert_eq!(examine(closed.path(), true).await, [], "a whole store");
+    assert_eq!(examine(closed.path(), ExaminationMode::Repair).await, [], "a whole store");
     let queued = altered(closed.path(), "update job set queued = 1 where id = 1 and state > 2").await;
-    assert_eq!(examine(queued.path(), false).await, [], "a job that ended while it was queued");
+    assert_eq!(examine(queued.path(), ExaminationMode::Report).await, [], "a job that ended while it was queued");
     for (table, sql) in [
         ("session", "update session set revision = revision - 1 where id = 1"),
         ("session", "update session set chain_hash = x'00' where id = 1"),
@@ -48,16 +48,16 @@ async fn derived_rows_are_repaired_on_request() {
     ] {
         let folder = altered(closed.path(), sql).await;
         let before = std::fs::read(folder.path().join("longhand.db")).expect("a file");
-        let found = examine(folder.path(), false).await;
+        let found = examine(folder.path(), ExaminationMode::Report).await;
         assert!(
             found.iter().any(|diagnosis| diagnosis.table == table && !diagnosis.row.is_empty()),
             "{sql}: {found:?}"
         );
         assert!(found.iter().all(|diagnosis| !diagnosis.repaired), "{sql}: {found:?}");
         assert_eq!(std::fs::read(folder.path().join("longhand.db")).expect("a file"), before, "{sql}: unchanged");
-        let found = examine(folder.path(), true).await;
+        let found = examine(folder.path(), ExaminationMode::Repair).await;
         assert!(found.iter().all(|diagnosis| diagnosis.repaired) && !found.is_empty(), "{sql}: {found:?}");
-        assert_eq!(examine(folder.path(), true).await, [], "{sql}");
+        assert_eq!(examine(folder.path(), ExaminationMode::Repair).await, [], "{sql}");
         let eternal = "select count(*) from open_message where expire_time is null";
         assert_eq!(crate::support::number(folder.path(), eternal), 0, "{sql}: every open message expires");
         assert_eq!(TestApp::copy_of(folder.path()).await.findings().await, [], "{sql}");
@@ -73,10 +73,14 @@ async fn chained_rows_are_reported_and_never_repaired() {
         ("drop trigger mark_is_final; update mark set body = x'00'", "rows of this revision"),
     ] {
         let folder = altered(closed.path(), sql).await;
-        let found = examine(folder.path(), true).await;
+        let found = examine(folder.path(), ExaminationMode::Repair).await;
         assert!(found.iter().any(|diagnosis| diagnosis.message.contains(expected)), "{sql}: {found:?}");
         let of_chain = |found: &[Diagnosis]| found.iter().filter(|diagnosis| diagnosis.table == "event").count();
-        assert_eq!(of_chain(&examine(folder.path(), true).await), of_chain(&found), "{sql}: it stays");
+        assert_eq!(
+            of_chain(&examine(folder.path(), ExaminationMode::Repair).await),
+            of_chain(&found),
+            "{sql}: it stays"
+        );
     }
 }
 
@@ -94,7 +98,7 @@ async fn a_head_is_not_moved_over_damage() {
         let folder = altered(closed.path(), sql).await;
         let head = |folder: &Path| crate::support::number(folder, "select revision from session where id = 1");
         let before = head(folder.path());
-        let found = examine(folder.path(), true).await;
+        let found = examine(folder.path(), ExaminationMode::Repair).await;
         let of_head = |diagnosis: &&Diagnosis| diagnosis.table == "session" && diagnosis.message.contains(expected);
         let refused = found.iter().find(of_head).unwrap_or_else(|| panic!("{sql}: {found:?}"));
         assert!(!refused.repaired && refused.row == "1", "{sql}: {refused:?}");
@@ -115,7 +119,7 @@ async fn jobs_that_contradict_themselves_are_reported() {
         ),
     ] {
         let folder = altered(closed.path(), sql).await;
-        let found = examine(folder.path(), false).await;
+        let found = examine(folder.path(), ExaminationMode::Report).await;
         let is_it = |diagnosis: &Diagnosis| diagnosis.table == "job" && diagnosis.message.contains(expected);
         assert!(found.iter().any(is_it), "{sql}: {found:?}");
     }
@@ -127,11 +131,11 @@ async fn a_damaged_search_index_is_filled_from_the_messages_again() {
     let sql = "insert into search (rowid, words) values (1, '1_one 1_two'); \
         insert or replace into search_progress values (1, 3); update search_data set block = x'00' where id > 10";
     let folder = altered(closed.path(), sql).await;
-    let found = examine(folder.path(), false).await;
+    let found = examine(folder.path(), ExaminationMode::Report).await;
     assert!(found.iter().any(|diagnosis| diagnosis.message.to_ascii_lowercase().contains("fts5")), "{found:?}");
-    let found = examine(folder.path(), true).await;
+    let found = examine(folder.path(), ExaminationMode::Repair).await;
     assert!(found.iter().all(|diagnosis| diagnosis.repaired), "{found:?}");
-    assert_eq!(examine(folder.path(), false).await, []);
+    assert_eq!(examine(folder.path(), ExaminationMode::Report).await, []);
     let progress = crate::support::number(folder.path(), "select max(revision) from search_progress");
     assert_eq!(progress, 0, "the daemon begins anew");
 }
@@ -149,10 +153,10 @@ async fn damaged_pages_are_reported() {
         let mut bytes = whole.clone();
         bytes[first * 4_096..][..8 * 4_096].fill(0xa5);
         std::fs::write(&path, bytes).expect("a file");
-        let found = examine(folder.path(), false).await;
+        let found = examine(folder.path(), ExaminationMode::Report).await;
         assert!(found.iter().any(|diagnosis| diagnosis.table == "longhand.db"), "page {first}: {found:?}");
         let before = std::fs::read(&path).expect("a file");
-        let found = examine(folder.path(), true).await;
+        let found = examine(folder.path(), ExaminationMode::Repair).await;
         assert!(found.iter().all(|diagnosis| !diagnosis.repaired), "page {first}: {found:?}");
         assert_eq!(std::fs::read(&path).expect("a file"), before, "page {first}: nothing is written");
     }

@@ -42,7 +42,7 @@ async fn an_edit_without_parts_leaves_a_message_out_until_it_is_taken_back() {
     let replacement = edited.revision - 1;
     assert_eq!(shown_and_omitted(&test.context(&session).await), (vec![u1, replacement, t3, u4], vec![a2]));
     app.edit(&session, "a2", &[], None).await.expect("left out");
-    app.pin(&session, "a2", false).await.expect("pinned");
+    app.pin(&session, "a2").await.expect("pinned");
     let fork = app.fork_session(&session, ForkPoint::default(), None, String::new()).await.expect("forked");
     let fork = fork.0.session.id.to_string();
     for session in [&session, &fork] {

@@ -179,7 +179,7 @@ async fn chained_forked_undone_and_archived_compactions_can_be_expanded() {
     }
     test.app.undo(&session, None).await.expect("undone");
     assert_eq!(names(&session, &third).await.len(), 12);
-    test.app.archive_session(&session, false).await.expect("archived");
+    test.app.archive_session(&session).await.expect("archived");
     assert_eq!(names(&session, &first).await, ["u1", "a1", "u2", "a2"]);
     assert_eq!(names(&session, "u2").await, ["u2"]);
 }

@@ -148,7 +148,7 @@ async fn a_fork_may_begin_only_where_its_parent_was() {
     let made = NewSession { client_id: Some("f".to_owned()), ..NewSession::default() };
     let made = test.app.create_session(made).await.expect_err("a fork is there");
     assert_eq!(made.reason, Reason::ClientIdReused);
-    test.app.archive_session(&session, false).await.expect("archived");
+    test.app.archive_session(&session).await.expect("archived");
     fork(&test, &session, ForkPoint::default()).await;
 }
 
@@ -157,13 +157,13 @@ async fn marks_of_a_fork_do_not_affect_its_parent() {
     let test = TestApp::start().await;
     let session = test.manual_session().await;
     test.append(&session, &turns(1, 4, 50)).await;
-    test.app.pin(&session, "u1", false).await.expect("pinned");
+    test.app.pin(&session, "u1").await.expect("pinned");
     let before = test.context(&session).await;
     let forked = fork(&test, &session, ForkPoint::default()).await;
     assert_eq!(test.context(&forked).await.hash, before.hash, "it begins with its parent's view");
     let app = &test.app;
     app.edit(&forked, "u2", &[text("better")], None).await.expect("edited");
-    app.pin(&forked, "u1", true).await.expect("unpinned");
+    app.unpin(&forked, "u1").await.expect("unpinned");
     app.rewind(&forked, "a3", None).await.expect("rewound");
     assert_eq!(shown(&test.context(&forked).await)[2], "user shown: better");
     assert_eq!(shown(&test.context(&forked).await).len(), 6);

@@ -235,7 +235,7 @@ async fn pinned(test: &TestApp, characters: usize) -> String {
     change(test, &session, policy(r#"{"trigger": {"auto": false}}"#)).await;
     test.append(&session, &turns(1, 4, characters)).await;
     for name in ["u1", "a1", "u2", "a2", "u3", "a3", "u4", "a4"] {
-        test.app.pin(&session, name, false).await.expect("pinned");
+        test.app.pin(&session, name).await.expect("pinned");
     }
     change(test, &session, policy(r#"{"trigger": {"auto": true}}"#)).await;
     session
@@ -249,7 +249,7 @@ async fn pins_that_fill_the_window_are_overhead_too() {
     test.settled().await;
     let failed = failures(&test).await;
     assert_eq!(failed.iter().map(|failure| failure.reason.as_str()).collect::<Vec<_>>(), ["FIXED_OVERHEAD"]);
-    test.app.pin(&session, "u4", true).await.expect("unpinned");
+    test.app.unpin(&session, "u4").await.expect("unpinned");
     test.settled().await;
     assert_eq!(guards(&test, &session).await.overhead_tokens, None);
 }
@@ -473,7 +473,7 @@ async fn a_policy_can_switch_automatic_compactions_off() {
     let wait = ContextRequest { action: OverflowAction::Wait, ..ContextRequest::default() };
     assert!(!test.app.context(&session, wait).await.expect("a view").fits);
     change(&test, &session, SessionChange { window: Some(window(5_000, 1_000)), ..SessionChange::default() }).await;
-    test.app.pin(&session, "u1", false).await.expect("pinned");
+    test.app.pin(&session, "u1").await.expect("pinned");
     // … and a provider's refusal start no compaction.
     let refused = Overflow { status: Some(400), message: "prompt is too long: 9 tokens".into(), ..Overflow::default() };
     let error = test.app.report_overflow(&session, refused).await.expect_err("switched off");
@@ -494,7 +494,7 @@ async fn usage_of_a_view_that_was_changed_since_is_void() {
         match rewrite {
             "edit" => drop(test.app.edit(&session, "u4", &[text("better")], None).await.expect("edited")),
             "rewind" => drop(test.app.rewind(&session, "a3", None).await.expect("rewound")),
-            "pin" => drop(test.app.pin(&session, "u1", false).await.expect("pinned")),
+            "pin" => drop(test.app.pin(&session, "u1").await.expect("pinned")),
             _ => change(&test, &session, policy(r#"{"guards": {"minimum_gain_tokens": 1}}"#)).await,
         }
         let appended = test.app.append(&session, vec![stale], None, None).await.expect("appended");

@@ -442,7 +442,8 @@ impl Fixture {
             Step::Pin(number, unpin) => {
                 let chosen = self.chosen(at, number).map(|written| (written.id, written.original));
                 let Some((target, original)) = chosen else { return Ok(()) };
-                app.pin(&id, &target.to_string(), unpin).await?;
+                let target = target.to_string();
+                drop(if unpin { app.unpin(&id, &target).await? } else { app.pin(&id, &target).await? });
                 self.sessions[at].ever_pinned.insert(original);
             }
             Step::Undo => drop(app.undo(&id, None).await?),

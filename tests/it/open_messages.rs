@@ -107,7 +107,7 @@ async fn a_sealed_message_takes_nothing_more() {
     test.append(&session, "a2 \"half\" open").await;
     for refusal in [
         app.edit(&session, "a2", &[text("x")], None).await.map(drop),
-        app.pin(&session, "a2", false).await.map(drop),
+        app.pin(&session, "a2").await.map(drop),
         app.rewind(&session, "a2", None).await.map(drop),
     ] {
         assert_eq!(refusal.expect_err("open").reason, Reason::MessageOpen);
@@ -230,7 +230,7 @@ async fn words_that_are_sent_again_are_answered_again_and_added_once() {
     test.app.finish_message(&session, "a1", Finish::default(), None).await.expect("sealed");
     again(&test).await;
     assert_eq!(more(&test).await.expect_err("sealed").reason, Reason::MessageSealed);
-    test.app.archive_session(&session, false).await.expect("archived");
+    test.app.archive_session(&session).await.expect("archived");
     again(&test).await;
     assert_eq!(more(&test).await.expect_err("archived").reason, Reason::SessionArchived);
     assert_eq!(words_of(&test.history(&session).await[0]), "grüß dich, Welt!");
@@ -454,13 +454,13 @@ async fn the_time_of_an_open_message_stops_while_nobody_can_write() {
     pass(&test, 9 * SECOND_MS).await;
     assert!(is_open(&test, &session).await, "a start of the daemon gives it the whole time");
 
-    test.app.archive_session(&session, false).await.expect("archived");
+    test.app.archive_session(&session).await.expect("archived");
     pass(&test, 99 * SECOND_MS).await;
     assert!(is_open(&test, &session).await, "nothing changes an archived session");
     let test = test.restart().await;
     pass(&test, 99 * SECOND_MS).await;
     assert!(is_open(&test, &session).await);
-    test.app.archive_session(&session, true).await.expect("restored");
+    test.app.restore_session(&session).await.expect("restored");
     pass(&test, 9 * SECOND_MS).await;
     assert!(is_open(&test, &session).await);
     test.clock.shift_system(3_600 * SECOND_MS);

@@ -108,11 +108,11 @@ async fn a_pin_is_one_pin_whichever_id_names_it() {
     let test = TestApp::start().await;
     let (session, edit) = edited(&test).await;
     let revision = async || test.revision(&session).await;
-    test.app.pin(&session, "a2", false).await.expect("pinned");
+    test.app.pin(&session, "a2").await.expect("pinned");
     let pinned = revision().await;
-    test.app.pin(&session, &edit, false).await.expect("pinned already");
+    test.app.pin(&session, &edit).await.expect("pinned already");
     assert_eq!(revision().await, pinned, "one pin");
-    test.app.pin(&session, &edit, true).await.expect("unpinned");
+    test.app.unpin(&session, &edit).await.expect("unpinned");
     test.app
         .supply_summary(
             &session,
@@ -124,7 +124,7 @@ async fn a_pin_is_one_pin_whichever_id_names_it() {
     assert!(!shown(&view).iter().any(|line| line.ends_with("deux")), "{:?}", shown(&view));
     let summary = view.messages.iter().find(|message| message.kind == ViewKind::Summary).expect("a summary");
     let id = summary.source.expect("an id").to_string();
-    let refused = test.app.pin(&session, &id, false).await.expect_err("it goes when the next one comes");
+    let refused = test.app.pin(&session, &id).await.expect_err("it goes when the next one comes");
     assert_eq!(refused.reason, Reason::BoundaryInvalid);
 }
 
@@ -330,7 +330,8 @@ impl Life<'_> {
                 app.edit(&session, &self.chosen(number).await, &parts, None).await?;
             }
             Action::TakeOut(number) => drop(app.edit(&session, &self.chosen(number).await, &[], None).await?),
-            Action::Pin(number) => drop(app.pin(&session, &self.chosen(number).await, number % 3 == 0).await?),
+            Action::Pin(number) if number % 3 == 0 => drop(app.unpin(&session, &self.chosen(number).await).await?),
+            Action::Pin(number) => drop(app.pin(&session, &self.chosen(number).await).await?),
             Action::Rewind(number) => drop(app.rewind(&session, &self.chosen(number).await, None).await?),
             Action::Undo => drop(app.undo(&session, None).await?),
             Action::Redo => drop(app.redo(&session, None).await?),

@@ -200,7 +200,7 @@ async fn nothing_that_was_rewound_or_edited_away_comes_back() {
     test.app.edit(&session, "u1", &[text("The password is lion.")], None).await.expect("edited");
     test.app.rewind(&session, "a1", None).await.expect("rewound");
     test.append(&session, "u3 \"The animal is a hippo.\"\na3 \"fine\"\nu4 \"kept hippo\"\na4 \"x\"\nu5 \"go\"").await;
-    test.app.pin(&session, "u4", false).await.expect("pinned");
+    test.app.pin(&session, "u4").await.expect("pinned");
     cover(&test.app, &session, "u5").await;
     assert_eq!(ask(&test, &session, "password zebra").await, ["user: The password is lion."]);
     assert_eq!(ask(&test, &session, "secret giraffe").await, Vec::<String>::new());

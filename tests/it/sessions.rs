@@ -203,7 +203,7 @@ async fn lists_are_paged_newest_first_and_leave_archived_ones_out() {
     }
     let child = NewSession { parent: Some("s3".to_owned()), ..named("child") };
     let child = test.create(child).await;
-    test.app.archive_session("s5", false).await.expect("archived");
+    test.app.archive_session("s5").await.expect("archived");
     let list = async |parent: Option<&str>, archived| {
         let (mut found, mut token) = (Vec::new(), String::new());
         loop {

@@ -385,7 +385,7 @@ async fn a_snapshot_has_its_sessions_as_they_were_when_it_was_asked_for() {
         };
         test.append(session, &turns(4, 9, 40)).await;
         test.app.update_session(session, change).await.expect("changed");
-        test.app.archive_session(session, false).await.expect("archived");
+        test.app.archive_session(session).await.expect("archived");
     }
     let mut found = snapshot(&mut watch).await;
     found.sort_by_key(|info| info.session.id.to_string() != one);
@@ -583,7 +583,7 @@ async fn however_often_a_stream_is_lost_nothing_is() {
         test.append(if turn % 3 == 0 { &two } else { &one }, &turns(turn, turn + turn % 4, 10)).await;
     }
     // The last event matches every filter of this test.
-    test.app.archive_session(&one, false).await.expect("archived");
+    test.app.archive_session(&one).await.expect("archived");
     let all = test.events().await;
     let kinds = vec![EventKind::MessageAppended, EventKind::SessionArchived];
     let filters = [

@@ -173,7 +173,7 @@ async fn a_change_behind_an_undo_makes_redo_impossible() {
     supply(&test, &session, "the beginning", "u3").await;
     undo(&test, &session).await;
     test.append(&session, "u5 \"go on\"").await;
-    test.app.pin(&session, "u1", false).await.expect("pinned");
+    test.app.pin(&session, "u1").await.expect("pinned");
     test.app.edit(&session, "u5", &[text("go on then")], None).await.expect("edited");
     let edit = test.revision(&session).await;
     let error = refused_redo(&test, &session).await;

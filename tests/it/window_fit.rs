@@ -234,7 +234,7 @@ async fn a_small_pin_stops_no_summary() {
         let test = TestApp::start().await;
         let session = test.session(preset, 12_000, 3_000).await;
         append(&test, &session, conversation("u0 200c\na0 200c")).await;
-        test.app.pin(&session, "u0", false).await.expect("pinned");
+        test.app.pin(&session, "u0").await.expect("pinned");
         for turn in 1..24 {
             append(&test, &session, conversation(&format!("u{turn} 2000c\na{turn} 4000c"))).await;
             assert!(fits(&test, &session).await, "{preset} in turn {turn}");

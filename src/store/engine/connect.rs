@@ -35,11 +35,32 @@ const MIGRATIONS: &[(i64, &str)] = &[
     (20_261_125_000_000, include_str!("../../../migrations/20261125000000_over_window.sql")),
 ];
 
-/// Opens a connection. With `creates` the database is made if it does not exist.
-fn connect(directory: &Path, durability: Durability, creates: bool) -> Result<Connection> {
-    let mut flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    flags.set(OpenFlags::SQLITE_OPEN_CREATE, creates);
-    let conn = Connection::open_with_flags(directory.join(DATABASE), flags)?;
+/// What a connection may do with the files of a store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// Read and change them, and make them where there are none.
+    Create,
+    /// Read and change them.
+    Write,
+    /// Read them; other files may be written.
+    Read,
+}
+
+impl Access {
+    /// Opens the database. A connection is used by one thread at a time.
+    fn open(self, directory: &Path) -> Result<Connection> {
+        let access = match self {
+            Self::Create => OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE,
+            Self::Write => OpenFlags::SQLITE_OPEN_READ_WRITE,
+            Self::Read => OpenFlags::SQLITE_OPEN_READ_ONLY,
+        };
+        Ok(Connection::open_with_flags(directory.join(DATABASE), access | OpenFlags::SQLITE_OPEN_NO_MUTEX)?)
+    }
+}
+
+/// Opens a connection of a daemon.
+fn connect(directory: &Path, durability: Durability, access: Access) -> Result<Connection> {
+    let conn = access.open(directory)?;
     conn.set_prepared_statement_cache_capacity(limits::STATEMENTS_KEPT);
     conn.busy_timeout(BUSY_TIMEOUT)?;
     conn.pragma_update(None, "page_size", PAGE_BYTES)?;
@@ -58,11 +79,9 @@ fn connect(directory: &Path, durability: Durability, creates: bool) -> Result<Co
     Ok(conn)
 }
 
-/// Opens a store that is not new, without the settings of its writer and readers. A read-only connection refuses every
-/// change of the store, and may write other files.
-pub(crate) fn connect_existing(directory: &Path, read_only: bool) -> Result<Connection> {
-    let access = if read_only { OpenFlags::SQLITE_OPEN_READ_ONLY } else { OpenFlags::SQLITE_OPEN_READ_WRITE };
-    let conn = Connection::open_with_flags(directory.join(DATABASE), access | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+/// Opens a store that is not new, without the settings of its writer and readers.
+pub(crate) fn connect_existing(directory: &Path, access: Access) -> Result<Connection> {
+    let conn = access.open(directory)?;
     conn.busy_timeout(BUSY_TIMEOUT)?;
     // A repair writes as durably as the daemon.
     conn.pragma_update(None, "synchronous", "full")?;
@@ -97,7 +116,7 @@ fn configure(conn: &Connection) -> Result<()> {
 
 /// Opens the connection of the writer.
 pub(crate) fn connect_writer(directory: &Path, durability: Durability) -> Result<Connection> {
-    let conn = connect(directory, durability, true)?;
+    let conn = connect(directory, durability, Access::Create)?;
     // The writer does the checkpoints itself, because SQLite would hide their failures.
     conn.pragma_update(None, "wal_autocheckpoint", 0)?;
     conn.pragma_update(None, "journal_size_limit", i64::try_from(limits::LOG_BYTES_KEPT).unwrap_or(i64::MAX))?;
@@ -107,7 +126,7 @@ pub(crate) fn connect_writer(directory: &Path, durability: Durability) -> Result
 
 /// Opens a connection of the pool of readers.
 pub(crate) fn connect_reader(directory: &Path, durability: Durability) -> Result<Connection> {
-    let conn = connect(directory, durability, false)?;
+    let conn = connect(directory, durability, Access::Write)?;
     conn.pragma_update(None, "query_only", true)?;
     conn.pragma_update(None, "cache_size", READER_CACHE)?;
     Ok(conn)

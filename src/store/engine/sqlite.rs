@@ -109,6 +109,11 @@ pub(crate) struct Scalar<'q, T> {
     value: PhantomData<T>,
 }
 
+/// The bound of a page by descending keys: below the last key of the page before, if there was one.
+pub(crate) fn below(key: Option<i64>) -> i64 {
+    key.unwrap_or(i64::MAX)
+}
+
 /// A statement of which only the first column is read.
 pub(crate) fn scalar<T>(sql: &str) -> Scalar<'_, T> {
     Scalar { query: query(sql), value: PhantomData }

@@ -6,7 +6,7 @@ use crate::clock::Clock;
 use crate::limits;
 use crate::model::Revision;
 use crate::store::engine::Reader;
-use crate::store::engine::connect;
+use crate::store::engine::connect::{self, Access};
 use crate::store::engine::files::{self, DATABASE};
 use crate::store::engine::readers::Readers;
 use crate::store::engine::{self, Connection};
@@ -162,21 +162,38 @@ const REBUILD_SEARCH: &str =
 const INTEGRITY: &str = "pragma integrity_check(1000)";
 const FOREIGN_KEYS: &str = "select \"table\", coalesce(rowid, ''), parent from pragma_foreign_key_check";
 
+/// What an examination does about what it finds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExaminationMode {
+    /// It changes nothing.
+    Report,
+    /// Rows and indexes that follow from other rows are made to follow from them; nothing that a chain commits to is
+    /// changed.
+    Repair,
+}
+
+impl ExaminationMode {
+    fn access(self) -> Access {
+        match self {
+            Self::Report => Access::Read,
+            Self::Repair => Access::Write,
+        }
+    }
+}
+
 /// An examination in progress.
 struct Examination<'a> {
-    repair: bool,
+    mode: ExaminationMode,
     found: &'a mut (dyn FnMut(Diagnosis) + Send),
     progress: OnProgress<'a>,
     examined: Examined,
 }
 
-/// Examines the store in a directory, which no daemon may have; `found` gets each diagnosis, and
-/// `progress` the progress. With `repair`, rows and
-/// indexes that follow from other rows are made to follow from them; nothing that a chain commits to is changed.
-/// Without it, nothing is changed.
+/// Examines the store in a directory, which no daemon may have; `found` gets each diagnosis, and `progress` the
+/// progress.
 pub async fn examine(
     directory: &Path,
-    repair: bool,
+    mode: ExaminationMode,
     found: &mut (dyn FnMut(Diagnosis) + Send),
     progress: OnProgress<'_>,
 ) -> Result<Examined> {
@@ -188,7 +205,7 @@ pub async fn examine(
     if state != files::DatabaseState::Ours {
         return Err(Error::Open(format!("the database in {} is empty", directory.display())));
     }
-    let mut examination = Examination { repair, found, progress, examined: Examined::default() };
+    let mut examination = Examination { mode, found, progress, examined: Examined::default() };
     match examination.run(&directory).await {
         // Without a readable schema there is nothing more to examine.
         Err(error @ Error::Corrupt { .. }) => {
@@ -208,8 +225,12 @@ fn is_of_index(line: &str) -> bool {
 }
 
 impl Examination<'_> {
+    fn repairs(&self) -> bool {
+        self.mode == ExaminationMode::Repair
+    }
+
     async fn run(&mut self, directory: &Path) -> Result<()> {
-        let conn = connect::connect_existing(directory, !self.repair)?;
+        let conn = connect::connect_existing(directory, self.mode.access())?;
         connect::check_version(&conn)?;
         match connect::applied(&conn, directory) {
             Err(error @ Error::Corrupt { .. }) => {
@@ -222,7 +243,8 @@ impl Examination<'_> {
         let events = engine::scalar(LAST_EVENT).one(&conn).unwrap_or(0);
         conn.close().map_err(|(_, error)| error)?;
         let directory = directory.to_owned();
-        let readers = Readers::new(1, Clock::default(), Box::new(move || connect::connect_existing(&directory, true)))?;
+        let readers =
+            Readers::new(1, Clock::default(), Box::new(move || connect::connect_existing(&directory, Access::Read)))?;
         self.chains(&readers, events).await
     }
 
@@ -249,12 +271,12 @@ impl Examination<'_> {
 
     /// Pages, indexes and constraints by the findings of SQLite, and rows that follow from others.
     fn rows(&mut self, conn: &Connection, mut lines: Vec<String>) -> Result<()> {
-        if self.repair && !lines.iter().all(|line| is_of_index(line)) {
+        if self.repairs() && !lines.iter().all(|line| is_of_index(line)) {
             // A write could take a page that is listed as free and holds rows. And indexes may name rows that are lost.
-            self.repair = false;
+            self.mode = ExaminationMode::Report;
             self.find(DATABASE, "", "pages are damaged, so nothing is repaired: export what can be read", false);
         }
-        if self.repair && !lines.is_empty() {
+        if self.repairs() && !lines.is_empty() {
             let before = lines;
             // Indexes follow from their tables. Damage elsewhere stays, and may keep an index from being built.
             drop(conn.execute_batch("reindex"));
@@ -295,7 +317,7 @@ impl Examination<'_> {
     fn invariant(&mut self, conn: &Connection, invariant: &Invariant) -> Result<()> {
         let keys = format!("select cast(key as text) from ({})", keyed(invariant));
         let rows = engine::query(&keys).all(conn)?;
-        let repair = invariant.repair.filter(|_| self.repair);
+        let repair = invariant.repair.filter(|_| self.repairs());
         if let Some(repair) = repair.filter(|_| !rows.is_empty()) {
             engine::query(repair).run(conn)?;
         }
@@ -316,7 +338,7 @@ impl Examination<'_> {
                 let broken = verify::broken_link(&mut Reader::new(conn), key)?;
                 broken.map(|revision| format!("the chain is broken at revision {revision}"))
             };
-            let repaired = self.repair && refusal.is_none();
+            let repaired = self.repairs() && refusal.is_none();
             if repaired {
                 engine::query(REPAIR_HEAD).bind(key).run(conn)?;
             }

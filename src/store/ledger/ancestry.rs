@@ -16,14 +16,50 @@ pub(crate) struct Ancestry {
     pub(crate) revision: Revision,
 }
 
+/// The newest revision that a read takes into account.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum AsOf {
+    At(Revision),
+    /// Whatever is there, also rows that this transaction has added.
+    Newest,
+}
+
+impl AsOf {
+    /// The last revision, for comparisons in statements.
+    pub(crate) fn last(self) -> Revision {
+        match self {
+            Self::At(revision) => revision,
+            Self::Newest => Revision::MAX,
+        }
+    }
+
+    pub(crate) fn includes(self, revision: Revision) -> bool {
+        Self::At(revision) <= self
+    }
+}
+
 /// A segment of history in one owner's rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Segment {
     pub(crate) owner: i64,
     pub(crate) first: Revision,
-    pub(crate) last: Revision,
-    /// Set in an ancestor: only messages that were sealed by this revision are inherited.
-    pub(crate) sealed_by: Option<Revision>,
+    /// Its end. An ancestor's segment ends at a revision: only messages that were sealed by then are inherited.
+    pub(crate) end: AsOf,
+}
+
+impl Segment {
+    /// The last revision of the segment up to `revision`.
+    pub(crate) fn last_to(&self, revision: Revision) -> Revision {
+        self.end.last().min(revision)
+    }
+
+    pub(crate) fn contains(&self, revision: Revision) -> bool {
+        self.first <= revision && self.end.includes(revision)
+    }
+
+    pub(crate) fn is_inherited(&self) -> bool {
+        self.end != AsOf::Newest
+    }
 }
 
 const SELECT_BY_ID: &str = "select id, fork_revision, revision from session where public_id = ?1";
@@ -69,8 +105,7 @@ fn from_row(row: &Row) -> Result<Ancestry> {
 }
 
 fn segment(row: &Row) -> Result<Segment> {
-    let last = row.get(2)?;
-    Ok(Segment { owner: row.get(0)?, first: row.get(1)?, last, sealed_by: Some(last) })
+    Ok(Segment { owner: row.get(0)?, first: row.get(1)?, end: AsOf::At(row.get(2)?) })
 }
 
 impl Ancestry {
@@ -85,7 +120,7 @@ impl Ancestry {
 
     fn own(&self) -> Segment {
         let first = self.fork_revision.map_or(0, |fork| fork + 1);
-        Segment { owner: self.key, first, last: i64::MAX, sealed_by: None }
+        Segment { owner: self.key, first, end: AsOf::Newest }
     }
 
     /// The first segment with messages that ends at `revision` or later.
@@ -142,7 +177,7 @@ impl Ancestry {
     pub(crate) fn contains(&self, reader: &mut Reader<'_>, owner: i64, revision: Revision) -> Result<Option<Segment>> {
         let found = self.owner_at(reader, revision);
         match found {
-            Ok(found) if found.owner == owner && revision <= found.last => Ok(Some(found)),
+            Ok(found) if found.owner == owner && found.end.includes(revision) => Ok(Some(found)),
             // A fork has no segment for a revision that it does not inherit.
             Ok(_) | Err(Error::Corrupt { table: "segment", .. }) => Ok(None),
             Err(error) => Err(error),

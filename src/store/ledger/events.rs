@@ -238,7 +238,7 @@ pub(crate) fn of_history(
     let mut events = Vec::new();
     let mut left = limits::EVENTS_SCAN_MAX;
     for (segment, _) in ancestry.all(reader)? {
-        let (from, to) = (first.max(segment.first), last.min(segment.last));
+        let (from, to) = (first.max(segment.first), segment.last_to(last));
         if from > to {
             continue;
         }

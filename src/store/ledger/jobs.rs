@@ -292,8 +292,13 @@ pub(crate) fn by_row(reader: &mut Reader<'_>, row: i64) -> Result<JobRow> {
 }
 
 /// A page of a session's compactions, newest first, with their rows.
-pub(crate) fn of_session(reader: &mut Reader<'_>, key: i64, below: i64, limit: i64) -> Result<Vec<(i64, Compaction)>> {
-    let rows = reader.all(engine::query(OF_SESSION).bind(key).bind(below).bind(limit))?;
+pub(crate) fn of_session(
+    reader: &mut Reader<'_>,
+    key: i64,
+    below: Option<i64>,
+    limit: i64,
+) -> Result<Vec<(i64, Compaction)>> {
+    let rows = reader.all(engine::query(OF_SESSION).bind(key).bind(engine::below(below)).bind(limit))?;
     rows.iter().map(|row| from_row(row).map(|job| (job.row, job.compaction))).collect()
 }
 

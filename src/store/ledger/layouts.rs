@@ -1,7 +1,7 @@
 //! Rows of layouts: a whole one, then differences, until their size reaches that of the whole one or their number a
 //! limit. Layouts of thousands of edits or pins take linear space, and reading one costs at most twice its size.
 
-use super::ancestry::Ancestry;
+use super::ancestry::{Ancestry, AsOf};
 use super::chain::{self, Digest};
 use super::codec;
 use crate::limits;
@@ -68,7 +68,7 @@ struct Whole {
 impl Rows {
     /// Reads the size of the rows.
     pub(crate) fn read(conn: &Connection, key: i64) -> Result<Self> {
-        let Some(newest) = engine::query(NEWEST).bind(key).bind(i64::MAX).optional(conn)? else {
+        let Some(newest) = engine::query(NEWEST).bind(key).bind(AsOf::Newest.last()).optional(conn)? else {
             return Ok(Self::default());
         };
         let newest_revision: Revision = newest.get(0)?;

@@ -35,7 +35,7 @@ pub(crate) const STATEMENTS: &[&str] = &[MARKS, INSERT_MARK, VOID_MARK, CHANGED]
 pub(crate) fn all(reader: &mut Reader<'_>, ancestry: &Ancestry) -> Result<Vec<Mark>> {
     let mut marks = Vec::new();
     for (segment, _) in ancestry.all(reader)? {
-        let query = engine::query(MARKS).bind(segment.owner).bind(segment.first).bind(segment.last);
+        let query = engine::query(MARKS).bind(segment.owner).bind(segment.first).bind(segment.end.last());
         for row in reader.all(query)? {
             let body = codec::decode_mark(row.get(1)?, row.get(2)?)?;
             marks.push(Mark { revision: row.get(0)?, body });

@@ -1,6 +1,6 @@
 //! Reads of history: messages by id, by page, and by layout.
 
-use super::ancestry::{self, Ancestry, Segment};
+use super::ancestry::{self, Ancestry, AsOf, Segment};
 use super::codec::{self, Number as _, StoredPart};
 use crate::limits;
 use crate::model::Revision;
@@ -98,17 +98,17 @@ pub(super) enum Parts {
 
 impl Found {
     /// Reads a row as of `at`: a later seal is ignored.
-    pub(super) fn from_row(row: &Row, at: Revision) -> Result<Self> {
+    pub(super) fn from_row(row: &Row, at: AsOf) -> Result<Self> {
         Self::read(row, at).map_err(|error| match row.get(4).ok().and_then(|id| codec::uuid(id).ok()) {
             Some(id) => error.in_row(MessageId(id)),
             None => error,
         })
     }
 
-    fn read(row: &Row, at: Revision) -> Result<Self> {
+    fn read(row: &Row, at: AsOf) -> Result<Self> {
         let head = codec::decode_message_head(row.get(9)?)?;
         let sealed: Option<Revision> = row.get(10)?;
-        let sealed = sealed.filter(|sealed| *sealed <= at);
+        let sealed = sealed.filter(|sealed| at.includes(*sealed));
         let finish = match sealed {
             Some(_) => codec::decode_finish(row.get(11)?)?,
             None => Finish::default(),
@@ -234,7 +234,7 @@ fn count_within(found: &[Found], bytes_max: usize) -> usize {
 
 /// Reads the parts, closed by `at`, of messages in their order, as long as the budget lasts. Returns the number of
 /// messages that have their parts.
-fn fill_parts(reader: &mut Reader<'_>, found: &mut [Found], at: Revision, budget: &mut Budget) -> Result<usize> {
+fn fill_parts(reader: &mut Reader<'_>, found: &mut [Found], at: AsOf, budget: &mut Budget) -> Result<usize> {
     let mut filled = 0;
     while filled < found.len() {
         let bytes_max = budget.most.saturating_sub(budget.spent).min(limits::PAGE_BYTES_MAX);
@@ -249,7 +249,7 @@ fn fill_parts(reader: &mut Reader<'_>, found: &mut [Found], at: Revision, budget
                 Parts::InRow => whole(parts_in_row(reader, found)?, found.message.revision),
                 Parts::Rows => rows.remove(&found.row).unwrap_or_default(),
             };
-            for numbered in parts.into_iter().filter(|numbered| numbered.revision <= at) {
+            for numbered in parts.into_iter().filter(|numbered| at.includes(numbered.revision)) {
                 let part = part(reader, found.message.id, numbered, blob)?;
                 found.message.parts.push(part);
             }
@@ -322,16 +322,14 @@ pub(crate) fn by_public_id(conn: &Connection, key: i64, id: MessageId) -> Result
 }
 
 /// Finds a message of a history by its id or its client's id, without its parts.
-fn locate(reader: &mut Reader<'_>, ancestry: &Ancestry, id: &str) -> Result<(Found, Revision)> {
+fn locate(reader: &mut Reader<'_>, ancestry: &Ancestry, id: &str) -> Result<(Found, AsOf)> {
     let not_found = || Error::not_found(Kind::Message, id);
-    let visible = |found: Found, segment: Segment| match segment.sealed_by {
-        Some(by) if found.message.sealed_revision.is_none_or(|sealed| sealed > by) => Err(not_found()),
-        _ => Ok((found, segment.sealed_by.unwrap_or(i64::MAX))),
+    let visible = |found: Found, segment: Segment| {
+        let is_sealed = found.message.sealed_revision.is_some_and(|sealed| segment.end.includes(sealed));
+        if segment.is_inherited() && !is_sealed { Err(not_found()) } else { Ok((found, segment.end)) }
     };
     if let Ok(id) = id.parse::<MessageId>() {
-        let row =
-            reader.one(engine::query(BY_ID).bind(i64::MAX).bind(id.0.as_bytes().to_vec()))?.ok_or_else(not_found)?;
-        let found = Found::from_row(&row, i64::MAX)?;
+        let found = Found::from_row(&reader.one(by_id(id))?.ok_or_else(not_found)?, AsOf::Newest)?;
         let segment = ancestry.contains(reader, found.owner, found.message.revision)?.ok_or_else(not_found)?;
         return visible(found, segment);
     }
@@ -339,10 +337,10 @@ fn locate(reader: &mut Reader<'_>, ancestry: &Ancestry, id: &str) -> Result<(Fou
         if !has_messages {
             continue;
         }
-        let query = engine::query(BY_CLIENT).bind(i64::MAX).bind(segment.owner).bind(id.to_owned());
+        let query = engine::query(BY_CLIENT).bind(AsOf::Newest.last()).bind(segment.owner).bind(id.to_owned());
         if let Some(row) = reader.one(query)? {
-            let found = Found::from_row(&row, i64::MAX)?;
-            if (segment.first..=segment.last).contains(&found.message.revision) {
+            let found = Found::from_row(&row, AsOf::Newest)?;
+            if segment.contains(found.message.revision) {
                 return visible(found, segment);
             }
         }
@@ -361,17 +359,21 @@ pub(crate) fn get(reader: &mut Reader<'_>, ancestry: &Ancestry, id: &str) -> Res
 
 /// A message by its id with its row, as it was written.
 pub(crate) fn with_row(reader: &mut Reader<'_>, id: MessageId) -> Result<(i64, Message)> {
-    let row = reader.one(engine::query(BY_ID).bind(i64::MAX).bind(id.0.as_bytes().to_vec()))?;
-    let row = row.ok_or_else(|| Error::not_found(Kind::Message, id))?;
-    let mut found = [Found::from_row(&row, i64::MAX)?];
-    fill_parts(reader, &mut found, i64::MAX, &mut Budget::of(usize::MAX))?;
+    let row = reader.one(by_id(id))?.ok_or_else(|| Error::not_found(Kind::Message, id))?;
+    let mut found = [Found::from_row(&row, AsOf::Newest)?];
+    fill_parts(reader, &mut found, AsOf::Newest, &mut Budget::of(usize::MAX))?;
     let [found] = found;
     Ok((found.row, found.message))
 }
 
+/// The message with an id, in any history.
+fn by_id(id: MessageId) -> Query<'static> {
+    engine::query(BY_ID).bind(AsOf::Newest.last()).bind(id.0.as_bytes().to_vec())
+}
+
 /// The message at a revision of a segment, as of `at`.
-fn by_revision(segment: &Segment, revision: Revision, at: Revision) -> Query<'static> {
-    engine::query(BY_REVISION).bind(at).bind(segment.owner).bind(revision)
+fn by_revision(segment: &Segment, revision: Revision, at: AsOf) -> Query<'static> {
+    engine::query(BY_REVISION).bind(at.last()).bind(segment.owner).bind(revision)
 }
 
 /// Messages of a history at these revisions, as of `at`, in this order. A message that exceeds the rest of `bytes` is
@@ -386,8 +388,8 @@ pub(crate) fn at_revisions(
     let mut wanted = Vec::new();
     for revision in revisions.iter().filter(|revision| **revision <= at) {
         let segment = ancestry.owner_at(reader, *revision)?;
-        if let Some(row) = reader.one(by_revision(&segment, *revision, at))? {
-            wanted.push(Found::from_row(&row, at.min(segment.sealed_by.unwrap_or(i64::MAX)))?);
+        if let Some(row) = reader.one(by_revision(&segment, *revision, AsOf::At(at)))? {
+            wanted.push(Found::from_row(&row, segment.end.min(AsOf::At(at)))?);
         }
     }
     let mut remaining = bytes;
@@ -398,7 +400,7 @@ pub(crate) fn at_revisions(
         }
         remaining = remaining.saturating_sub(found.bytes);
         let mut found = [found];
-        fill_parts(reader, &mut found, at, &mut Budget::of(usize::MAX))?;
+        fill_parts(reader, &mut found, AsOf::At(at), &mut Budget::of(usize::MAX))?;
         messages.extend(found.map(|found| found.message));
     }
     Ok(messages)
@@ -440,9 +442,9 @@ pub(crate) fn id_of(reader: &mut Reader<'_>, ancestry: &Ancestry, id: &str) -> R
 /// The id of the message of a history that came at a revision.
 pub(crate) fn id_at(reader: &mut Reader<'_>, ancestry: &Ancestry, revision: Revision) -> Result<MessageId> {
     let segment = ancestry.owner_at(reader, revision)?;
-    let row = reader.one(by_revision(&segment, revision, i64::MAX))?;
+    let row = reader.one(by_revision(&segment, revision, AsOf::Newest))?;
     let row = row.ok_or_else(|| Error::not_found(Kind::Message, revision))?;
-    Ok(Found::from_row(&row, i64::MAX)?.message.id)
+    Ok(Found::from_row(&row, AsOf::Newest)?.message.id)
 }
 
 /// The text so far of an open message's drafts: id, true for reasoning, text.
@@ -457,15 +459,24 @@ pub(crate) fn newest_record(reader: &mut Reader<'_>, key: i64) -> Result<Option<
     row.map_or(Ok(None), |row| row.get(0))
 }
 
+/// The order of a page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    /// By ascending revisions.
+    OldestFirst,
+    /// By descending revisions.
+    NewestFirst,
+}
+
 /// The selection of a page of history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PageOf {
-    /// Messages from this revision on; for a backward page the last revision.
-    pub from: Revision,
-    /// The revision as of which the history is read.
-    pub at: Revision,
-    /// True for newest first.
-    pub backward: bool,
+    /// The revision where the page begins; none for the first page.
+    pub from: Option<Revision>,
+    /// The revision as of which the history is read; none for the newest.
+    pub at: Option<Revision>,
+    /// The order.
+    pub order: Order,
     /// The maximum number of messages.
     pub limit: i64,
     /// Includes summaries and markers.
@@ -492,38 +503,52 @@ fn segment_rows(
     segment: &Segment,
     (first, last): (Revision, Revision),
     classes: &[i32],
-    backward: bool,
+    order: Order,
     limit: i64,
     at: Revision,
 ) -> Result<Vec<Found>> {
-    let (first, last) = (first.max(segment.first), last.min(segment.last).min(at));
-    let seen = at.min(segment.sealed_by.unwrap_or(i64::MAX));
+    let (first, last) = (first.max(segment.first), segment.last_to(last.min(at)));
+    let seen = segment.end.min(AsOf::At(at));
     let mut found = Vec::new();
     for class in classes {
-        let query = engine::query(if backward { CLASS_BACKWARD } else { CLASS_FORWARD })
-            .bind(seen)
+        let statement = match order {
+            Order::OldestFirst => CLASS_FORWARD,
+            Order::NewestFirst => CLASS_BACKWARD,
+        };
+        let query = engine::query(statement)
+            .bind(seen.last())
             .bind(segment.owner)
             .bind(*class)
             .bind(first)
             .bind(last)
-            .bind(segment.sealed_by)
+            .bind(segment.is_inherited().then(|| segment.end.last()))
             .bind(limit);
         for row in reader.all(query)? {
             found.push(Found::from_row(&row, seen)?);
         }
     }
-    found.sort_by_key(|found| if backward { -found.message.revision } else { found.message.revision });
+    found.sort_by_key(|found| found.message.revision);
+    if order == Order::NewestFirst {
+        found.reverse();
+    }
     found.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
     Ok(found)
 }
 
-/// A page of history, and the beginning of the next one.
+/// A page of history, the beginning of the next one, and the revision that was read.
 pub(crate) fn page(
     reader: &mut Reader<'_>,
     ancestry: &Ancestry,
     page: &PageOf,
-) -> Result<(Vec<Message>, Option<Revision>)> {
-    page_until(reader, ancestry, page, i64::MAX, &mut Budget::of(limits::PAGE_BYTES_MAX))
+) -> Result<(Vec<Message>, Option<Revision>, Revision)> {
+    let at = page.at.unwrap_or(ancestry.revision);
+    ancestry.check(at)?;
+    let range = match page.order {
+        Order::OldestFirst => (page.from.unwrap_or(0), at),
+        Order::NewestFirst => (0, page.from.map_or(at, |from| from.min(at))),
+    };
+    let (messages, next) = page_of(reader, ancestry, page, range, at, &mut Budget::of(limits::PAGE_BYTES_MAX))?;
+    Ok((messages, next, at))
 }
 
 /// A page of the messages of some ranges, ascending and disjoint, from a revision on, and the beginning of the next
@@ -539,15 +564,10 @@ pub(crate) fn page_of_ranges(
     let mut messages = Vec::new();
     for range in ranges.iter().filter(|range| range.last >= from) {
         let remaining = limit.saturating_sub(i64::try_from(messages.len()).unwrap_or(i64::MAX));
-        let page = PageOf {
-            from: from.max(range.first),
-            at: ancestry.revision,
-            backward: false,
-            limit: remaining,
-            derived: false,
-            records: false,
-        };
-        let (found, next) = page_until(reader, ancestry, &page, range.last, &mut budget)?;
+        let order = Order::OldestFirst;
+        let page = PageOf { from: None, at: None, order, limit: remaining, derived: false, records: false };
+        let range = (from.max(range.first), range.last);
+        let (found, next) = page_of(reader, ancestry, &page, range, ancestry.revision, &mut budget)?;
         messages.extend(found);
         if next.is_some() {
             return Ok((messages, next));
@@ -556,34 +576,30 @@ pub(crate) fn page_of_ranges(
     Ok((messages, None))
 }
 
-/// A page of messages up to a revision, which applies to forward pages only.
-fn page_until(
+/// A page of the messages in a range of revisions, as of `at`.
+fn page_of(
     reader: &mut Reader<'_>,
     ancestry: &Ancestry,
     page: &PageOf,
-    until: Revision,
+    mut range: (Revision, Revision),
+    at: Revision,
     budget: &mut Budget,
 ) -> Result<(Vec<Message>, Option<Revision>)> {
     let classes = classes(page);
     let limit = usize::try_from(page.limit).unwrap_or(usize::MAX);
-    let mut from = page.from;
     let mut messages: Vec<Message> = Vec::new();
-    loop {
-        let segment = if page.backward {
-            ancestry.segment_to(reader, from)?
-        } else if from > page.at.min(until) {
-            None
-        } else {
-            Some(ancestry.segment_from(reader, from)?)
+    while range.0 <= range.1.min(at) {
+        let segment = match page.order {
+            Order::OldestFirst => Some(ancestry.segment_from(reader, range.0)?),
+            Order::NewestFirst => ancestry.segment_to(reader, range.1)?,
         };
         let Some(segment) = segment else { break };
-        let range = if page.backward { (0, from) } else { (from, until) };
         // One more than requested shows if another page follows; its parts are not read.
         let remaining = limit - messages.len();
         let most = i64::try_from(remaining).unwrap_or(i64::MAX).saturating_add(1).min(limits::PAGE_READ_MESSAGES);
-        let mut found = segment_rows(reader, &segment, range, &classes, page.backward, most, page.at)?;
+        let mut found = segment_rows(reader, &segment, range, &classes, page.order, most, at)?;
         let full = i64::try_from(found.len()).unwrap_or(i64::MAX) == most;
-        let seen = page.at.min(segment.sealed_by.unwrap_or(i64::MAX));
+        let seen = segment.end.min(AsOf::At(at));
         let wanted = found.len().min(remaining);
         let filled = fill_parts(reader, &mut found[..wanted], seen, budget)?;
         let next = found.get(filled).map(|found| found.message.revision);
@@ -592,13 +608,13 @@ fn page_until(
         if next.is_some() {
             return Ok((messages, next));
         }
-        from = match (page.backward, last) {
-            (true, Some(last)) if full => last - 1,
-            (false, Some(last)) if full => last + 1,
-            (true, _) if segment.first > 0 => segment.first - 1,
-            (false, _) if segment.last < i64::MAX => segment.last + 1,
-            _ => break,
-        };
+        match (page.order, last, segment.end) {
+            (Order::OldestFirst, Some(last), _) if full => range.0 = last + 1,
+            (Order::OldestFirst, _, AsOf::At(end)) => range.0 = end + 1,
+            (Order::OldestFirst, _, AsOf::Newest) => break,
+            (Order::NewestFirst, Some(last), _) if full => range.1 = last - 1,
+            (Order::NewestFirst, ..) => range.1 = segment.first - 1,
+        }
     }
     Ok((messages, None))
 }
@@ -651,24 +667,22 @@ pub(crate) fn sources(
                 }
             }
             Span::Inline { first, last } => {
-                let last = last.unwrap_or(i64::MAX).min(at);
+                let last = last.map_or(at, |last| last.min(at));
                 let mut from = first;
                 while from <= last {
                     let segment = ancestry.segment_from(reader, from)?;
                     let class = [codec::message_class(MessageKind::Normal)];
                     let limit = limits::VIEW_READ_MESSAGES;
-                    let found = segment_rows(reader, &segment, (from, last), &class, false, limit, at)?;
+                    let found = segment_rows(reader, &segment, (from, last), &class, Order::OldestFirst, limit, at)?;
                     let full = i64::try_from(found.len()).unwrap_or(i64::MAX) == limit;
                     let newest = found.last().map(|found| found.message.revision);
-                    let seen = at.min(segment.sealed_by.unwrap_or(i64::MAX));
+                    let seen = segment.end.min(AsOf::At(at));
                     sources.extend(with_prunes(reader, ancestry, layout, found, (seen, at), &mut budget)?);
-                    from = match newest {
-                        Some(newest) if full => newest + 1,
-                        _ => segment.last.saturating_add(1),
+                    from = match (newest, segment.end) {
+                        (Some(newest), _) if full => newest + 1,
+                        (_, AsOf::At(end)) => end + 1,
+                        (_, AsOf::Newest) => break,
                     };
-                    if from == i64::MAX {
-                        break;
-                    }
                 }
             }
         }
@@ -685,7 +699,7 @@ fn placed(
     budget: &mut Budget,
 ) -> Result<Option<SourceMessage>> {
     let segment = ancestry.owner_at(reader, revision)?;
-    let seen = at.min(segment.sealed_by.unwrap_or(i64::MAX));
+    let seen = segment.end.min(AsOf::At(at));
     let Some(row) = reader.one(by_revision(&segment, revision, seen))? else { return Ok(None) };
     let found = vec![Found::from_row(&row, seen)?];
     let mut sources = with_prunes(reader, ancestry, layout, found, (seen, at), budget)?;
@@ -699,7 +713,7 @@ fn with_prunes(
     ancestry: &Ancestry,
     layout: &Layout,
     mut found: Vec<Found>,
-    (seen, at): (Revision, Revision),
+    (seen, at): (AsOf, Revision),
     budget: &mut Budget,
 ) -> Result<Vec<SourceMessage>> {
     let filled = fill_parts(reader, &mut found, seen, budget)?;

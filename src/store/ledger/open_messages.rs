@@ -48,12 +48,14 @@ pub(crate) fn restart(conn: &Connection, now: Timestamp) -> Result<()> {
     Ok(())
 }
 
-/// Suspends the timeouts of a session's open messages while the session is archived, or restarts them.
-pub(crate) fn archived(conn: &Connection, key: i64, is_restored: bool, now: Timestamp) -> Result<()> {
-    let query =
-        if is_restored { engine::query(RESTORE).bind(key).bind(now.0) } else { engine::query(SUSPEND).bind(key) };
-    query.run(conn)?;
-    Ok(())
+/// Suspends the timeouts of a session's open messages while the session is archived.
+pub(crate) fn archived(conn: &Connection, key: i64) -> Result<()> {
+    engine::query(SUSPEND).bind(key).run(conn)
+}
+
+/// Starts the timeouts of a session's open messages again.
+pub(crate) fn restored(conn: &Connection, key: i64, now: Timestamp) -> Result<()> {
+    engine::query(RESTORE).bind(key).bind(now.0).run(conn)
 }
 
 /// The earliest time at which a message expires.

@@ -1,6 +1,6 @@
 //! The calls that results answer: named by the writer of the result, or found when the result arrives.
 
-use super::ancestry::{self, Ancestry, Segment};
+use super::ancestry::{self, Ancestry, AsOf, Segment};
 use super::calls::{CallKey, CallState, Candidates};
 use super::codec;
 use super::messages;
@@ -211,11 +211,11 @@ fn waiting(
         let query = engine::query(WAITING_INHERITED)
             .bind(segment.owner)
             .bind(call_id)
-            .bind(before.min(segment.last))
+            .bind(segment.last_to(before))
             .bind(writer)
             .bind(message.clone())
             .bind(segment.first)
-            .bind(segment.last)
+            .bind(segment.end.last())
             .bind(key);
         if let Some(row) = reader.one(query)? {
             return read(key, call_id, &row).map(Some);
@@ -233,10 +233,10 @@ fn read(key: i64, call_id: &str, row: &Row) -> Result<(CallKey, Uuid)> {
 fn is_caller(tx: &mut Tx<'_>, key: i64, call_id: &str, writer: &str) -> Result<bool> {
     let ancestry = known_ancestry(tx, key)?;
     let mut reader = Reader::new(tx.conn);
-    let mut ranges = vec![(key, 0, Revision::MAX)];
-    ranges.extend(inherited(&mut reader, &ancestry)?.iter().map(|from| (from.owner, from.first, from.last)));
-    for (owner, first, last) in ranges {
-        let query = engine::query(IS_CALLER).bind(owner).bind(call_id).bind(writer).bind(first).bind(last);
+    let mut ranges = vec![(key, 0, AsOf::Newest)];
+    ranges.extend(inherited(&mut reader, &ancestry)?.iter().map(|from| (from.owner, from.first, from.end)));
+    for (owner, first, end) in ranges {
+        let query = engine::query(IS_CALLER).bind(owner).bind(call_id).bind(writer).bind(first).bind(end.last());
         if reader.always(query)?.get(0)? {
             return Ok(true);
         }
@@ -255,7 +255,7 @@ fn inherited(reader: &mut Reader<'_>, ancestry: &Ancestry) -> Result<Vec<Segment
         return Ok(Vec::new());
     }
     let all = ancestry.all(reader)?;
-    let inherited = all.into_iter().filter(|(segment, has_messages)| *has_messages && segment.sealed_by.is_some());
+    let inherited = all.into_iter().filter(|(segment, has_messages)| *has_messages && segment.is_inherited());
     Ok(inherited.map(|(segment, _)| segment).collect())
 }
 
@@ -267,7 +267,7 @@ pub(crate) fn reopen(tx: &mut Tx<'_>, ancestry: &Ancestry, after: Revision) -> R
             .bind(ancestry.key)
             .bind(segment.owner)
             .bind(segment.first)
-            .bind(segment.last)
+            .bind(segment.end.last())
             .bind(after)
             .run(tx.conn)?;
     }

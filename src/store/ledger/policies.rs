@@ -1,6 +1,6 @@
 //! The policies of sessions: which text is active at a revision.
 
-use super::ancestry::Ancestry;
+use super::ancestry::{Ancestry, AsOf};
 use crate::model::Revision;
 use crate::store::engine;
 use crate::store::engine::Reader;
@@ -23,9 +23,9 @@ const POLICY_AT: &str = "select t.preset, t.json, t.hash from policy p join poli
 pub(crate) const STATEMENTS: &[&str] = &[POLICY_AT];
 
 /// The policy of a session's own rows that is active at a revision.
-pub(crate) fn policy_at(reader: &mut Reader<'_>, key: i64, at: Revision) -> Result<PolicyText> {
+pub(crate) fn policy_at(reader: &mut Reader<'_>, key: i64, at: AsOf) -> Result<PolicyText> {
     let row = reader
-        .one(engine::query(POLICY_AT).bind(key).bind(at))?
+        .one(engine::query(POLICY_AT).bind(key).bind(at.last()))?
         .ok_or_else(|| Error::corrupt("policy", "a session has no policy"))?;
     let policy = PolicyText { preset: row.get(0)?, json: row.get(1)? };
     let hash: Vec<u8> = row.get(2)?;
@@ -39,5 +39,5 @@ pub(crate) fn policy_at(reader: &mut Reader<'_>, key: i64, at: Revision) -> Resu
 pub(crate) fn policy_in(reader: &mut Reader<'_>, ancestry: &Ancestry, at: Revision) -> Result<PolicyText> {
     let at = at.max(1);
     let segment = ancestry.owner_at(reader, at)?;
-    policy_at(reader, segment.owner, at)
+    policy_at(reader, segment.owner, AsOf::At(at))
 }

@@ -80,7 +80,7 @@ pub(crate) fn fork_behind(reader: &mut Reader<'_>, ancestry: &Ancestry, marks: &
     let newest_mark = marks[..marks.partition_point(|mark| mark.revision <= now)].last();
     let mut at = newest_mark.map_or(sealed, |mark| mark.revision.max(sealed));
     for (segment, _) in ancestry.all(reader)? {
-        let (from, to) = (segment.first.max(at + 1), segment.last.min(now));
+        let (from, to) = (segment.first.max(at + 1), segment.last_to(now));
         let query = engine::query(SEALED_LATE).bind(segment.owner).bind(from).bind(to).bind(last);
         let row = reader.always(query)?;
         at = at.max(row.get::<Option<Revision>>(0)?.unwrap_or(at));
@@ -97,7 +97,7 @@ pub(crate) fn fork_behind(reader: &mut Reader<'_>, ancestry: &Ancestry, marks: &
 /// True if messages of a history came in a range of revisions.
 fn has_messages(reader: &mut Reader<'_>, ancestry: &Ancestry, first: Revision, last: Revision) -> Result<bool> {
     for (segment, _) in ancestry.all(reader)? {
-        let (first, last) = (segment.first.max(first), segment.last.min(last));
+        let (first, last) = (segment.first.max(first), segment.last_to(last));
         if first > last {
             continue;
         }

@@ -112,11 +112,12 @@ pub(crate) fn with_texts(
 pub(crate) fn of_session(
     reader: &mut Reader<'_>,
     session: i64,
-    below: i64,
+    below: Option<i64>,
     limit: i64,
     with_texts: bool,
 ) -> Result<Vec<(i64, Purpose, SummaryRequest)>> {
-    let rows = reader.all(engine::query(OF_SESSION).bind(session).bind(below).bind(limit).bind(with_texts))?;
+    let rows =
+        reader.all(engine::query(OF_SESSION).bind(session).bind(engine::below(below)).bind(limit).bind(with_texts))?;
     rows.iter().map(|row| Ok((row.get("id")?, purpose(row)?, request(row)?))).collect()
 }
 

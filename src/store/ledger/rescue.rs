@@ -3,6 +3,7 @@
 //! A damaged page of a tree hides rows from one kind of look-up and not from another: a look-up by the key descends by the
 //! keys of the upper pages, and a scan of the table ignores them. No statement here is for a daemon, since some scan.
 
+use super::ancestry::AsOf;
 use super::messages::{self, Found, NumberedPart, Parts};
 use crate::limits;
 use crate::model::message::Message;
@@ -58,7 +59,7 @@ pub(crate) struct Rescued {
 impl Rescued {
     /// A message from its row. `parts_of` is the number of its parts according to the log.
     fn from_row(reader: &mut Reader<'_>, row: &Row, parts_of: &dyn Fn(&Message) -> Option<usize>) -> Result<Self> {
-        let Found { row, owner, parts, mut message, .. } = Found::from_row(row, i64::MAX)?;
+        let Found { row, owner, parts, mut message, .. } = Found::from_row(row, AsOf::Newest)?;
         let stored = match parts {
             Parts::Read(parts) => messages::whole(parts, message.revision).into_iter().map(Ok).collect(),
             Parts::InRow | Parts::Rows => parts_by_any_path(reader, row, parts_of(&message)),

@@ -182,7 +182,7 @@ pub(crate) fn owners(
 ) -> Result<Vec<(SessionKey, Revision)>> {
     let mut owners = Vec::new();
     for segment in segments(reader, ancestry, ranges)? {
-        let through = sealed_by.min(segment.last);
+        let through = segment.last_to(sealed_by);
         if progress(reader, segment.owner)? < through {
             owners.push((SessionKey(segment.owner), through));
         }
@@ -210,7 +210,7 @@ fn segments(reader: &mut Reader<'_>, ancestry: &Ancestry, ranges: &[RevisionRang
 
 /// The part of a range in a segment.
 fn clip(range: &RevisionRange, segment: &Segment) -> Option<RevisionRange> {
-    let (first, last) = (range.first.max(segment.first), range.last.min(segment.last));
+    let (first, last) = (range.first.max(segment.first), segment.last_to(range.last));
     (first <= last).then_some(RevisionRange { first, last })
 }
 
@@ -222,7 +222,7 @@ pub(crate) fn matches(reader: &mut Reader<'_>, ancestry: &Ancestry, lookup: &Loo
         let (Some(first), Some(last)) = (ranges.first(), ranges.last()) else { continue };
         let Some(first) = row_at(reader, FIRST_ROW, segment.owner, first.first)? else { continue };
         let Some(last) = row_at(reader, LAST_ROW, segment.owner, last.last)? else { continue };
-        let sealed_by = lookup.sealed_by.min(segment.sealed_by.unwrap_or(i64::MAX));
+        let sealed_by = segment.last_to(lookup.sealed_by);
         for (word, found) in lookup.words.iter().zip(&mut found) {
             let rows = (first, last);
             of_word(reader, lookup, &indexed(segment.owner, word), rows, sealed_by, &ranges, found)?;

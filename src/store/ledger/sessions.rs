@@ -1,6 +1,6 @@
 //! Sessions: created, changed, archived, forked, read.
 
-use super::ancestry::Ancestry;
+use super::ancestry::{Ancestry, AsOf};
 use super::chain::{self, Digest};
 use super::claiming;
 use super::codec::{self, Number as _};
@@ -317,7 +317,7 @@ impl UpdateSession {
         head.writable()?;
         head.expect(self.expected_revision)?;
         if let Some(base) = &self.policy_base
-            && policy_at(&mut Reader::new(tx.conn), key, i64::MAX)? != *base
+            && policy_at(&mut Reader::new(tx.conn), key, AsOf::Newest)? != *base
         {
             return Err(Error::PolicyChanged);
         }
@@ -358,27 +358,32 @@ impl UpdateSession {
 
 /// Archives or restores a session. A repetition changes nothing. Nothing changes an archived session: its compactions
 /// end with it, and the scheduler evaluates it again when it is restored.
-pub(crate) fn archive(tx: &mut Tx<'_>, key: SessionKey, restore: bool, caller: &Requester) -> Result<Receipt> {
+pub(crate) fn set_state(tx: &mut Tx<'_>, key: SessionKey, state: SessionState, caller: &Requester) -> Result<Receipt> {
     let key = key.0;
     tx.head(key)?;
     if let Some(receipt) = answered(tx, key, caller)? {
         return Ok(receipt);
     }
-    let (state, body) = if restore {
-        (SessionState::Active, EventBody::SessionRestored)
-    } else {
-        (SessionState::Archived, EventBody::SessionArchived)
-    };
     if tx.loaded(key)?.state != state {
         tx.flush()?;
-        open_messages::archived(tx.conn, key, restore, tx.now)?;
-        if !restore {
-            give_up_all(tx, key, caller, &claiming::archived())?;
-        }
+        let body = match state {
+            SessionState::Active => {
+                open_messages::restored(tx.conn, key, tx.now)?;
+                EventBody::SessionRestored
+            }
+            SessionState::Archived => {
+                open_messages::archived(tx.conn, key)?;
+                give_up_all(tx, key, caller, &claiming::archived())?;
+                EventBody::SessionArchived
+            }
+        };
         let at = tx.event(key, caller, &body, &Digest::default())?;
         let head = tx.loaded(key)?;
         head.state = state;
-        if restore { head.set_due(at) } else { head.clear_due() }
+        match state {
+            SessionState::Active => head.set_due(at),
+            SessionState::Archived => head.clear_due(),
+        }
     }
     tx.end_mutation(key, caller, Receipt::default())
 }
@@ -472,7 +477,7 @@ fn inherited(tx: &mut Tx<'_>, ancestry: &Ancestry, at: Revision) -> Result<Inher
     let mut reader = Reader::new(tx.conn);
     let mut segments = Vec::new();
     for (segment, _) in ancestry.all(&mut reader)? {
-        let last = segment.last.min(at);
+        let last = segment.last_to(at);
         if segment.first > last {
             continue;
         }
@@ -532,7 +537,7 @@ pub(crate) fn scanned(reader: &mut Reader<'_>, key: i64) -> Option<Session> {
 /// A session in its newest state, with the policy of that state.
 pub(crate) fn with_policy(reader: &mut Reader<'_>, key: i64) -> Result<(Session, PolicyText)> {
     let mut session = get(reader, key)?;
-    let policy = policy_at(reader, key, session.revision)?;
+    let policy = policy_at(reader, key, AsOf::At(session.revision))?;
     session.preset.clone_from(&policy.preset);
     Ok((session, policy))
 }
@@ -554,7 +559,7 @@ pub(crate) fn log_snapshot(reader: &mut Reader<'_>, keys: &[SessionKey]) -> Resu
 /// bytes.
 pub(crate) fn page(
     reader: &mut Reader<'_>,
-    below: i64,
+    below: Option<i64>,
     archived: bool,
     parent: Option<SessionKey>,
     limit: i64,
@@ -563,13 +568,13 @@ pub(crate) fn page(
     let mut page: Vec<(i64, Session)> = Vec::new();
     let mut bytes = 0;
     loop {
-        let from = page.last().map_or(below, |(key, _)| *key);
+        let from = page.last().map_or(below, |(key, _)| Some(*key));
         let rows = list(reader, from, archived, parent, limits::PAGE_READ_SESSIONS)?;
         if rows.is_empty() {
             return Ok((page, None));
         }
         for (key, mut session) in rows {
-            session.preset = policy_at(reader, key, session.revision)?.preset;
+            session.preset = policy_at(reader, key, AsOf::At(session.revision))?.preset;
             bytes += SESSION_BYTES + session.title.len() + session.metadata_json.as_ref().map_or(0, String::len);
             if page.len() == most || (bytes > limits::PAGE_BYTES_MAX && !page.is_empty()) {
                 let next = page.last().map(|(key, _)| *key);
@@ -583,13 +588,15 @@ pub(crate) fn page(
 /// Some sessions, newest first, with their keys; their presets are not filled in.
 fn list(
     reader: &mut Reader<'_>,
-    below: i64,
+    below: Option<i64>,
     archived: bool,
     parent: Option<SessionKey>,
     limit: i64,
 ) -> Result<Vec<(i64, Session)>> {
-    let query =
-        engine::query(if parent.is_some() { LIST_CHILDREN } else { LIST }).bind(below).bind(archived).bind(limit);
+    let query = engine::query(if parent.is_some() { LIST_CHILDREN } else { LIST })
+        .bind(engine::below(below))
+        .bind(archived)
+        .bind(limit);
     let query = match parent {
         Some(parent) => query.bind(parent.0),
         None => query,

@@ -5,7 +5,7 @@
 //! hold the same snapshot. While the snapshot lasts, checkpoints cannot reuse the log, which grows by what is written
 //! meanwhile; a backup that lets it grow too long is given up. The chains are verified in the copy, without a snapshot.
 
-use crate::store::engine::connect;
+use crate::store::engine::connect::{self, Access};
 use crate::store::engine::files::{DATABASE, paths};
 use crate::store::engine::{self, Connection};
 use crate::store::error::{Error, Result};
@@ -44,7 +44,7 @@ async fn copy(
     progress: OnProgress<'_>,
 ) -> Result<()> {
     // A connection of its own: the readers stay with the clients, and refuse to write even another file.
-    let conn = connect::connect_existing(&shared.directory, true)?;
+    let conn = connect::connect_existing(&shared.directory, Access::Read)?;
     let total: i64 = engine::scalar(USED_BYTES).one(&conn)?;
     copies::check_free_space(directory, total)?;
     let interrupt = Interrupt::of(&conn)?;

@@ -91,7 +91,7 @@ async fn an_answer_that_cannot_be_read_does_not_deny_the_write_behind_it() {
         store.settle_for_sure().await.expect("nothing to do");
         // All later calls fail, too: the locks of background readers come between those of the write and of its answer.
         disk.arm(Fault { call: Call::ShmLock, nth, lasting: true, failure: Failure::Eio });
-        let archived = store.app.archive_session("s", false).await;
+        let archived = store.app.archive_session("s").await;
         let untouched = disk.struck().is_empty();
         disk.repair();
         store.stop().await.expect("it stops");

@@ -289,7 +289,7 @@ async fn fill(longhand: &Longhand) -> Result<()> {
     }
     app.append("s1", oddities(), None, None).await?;
     once(longhand, "edit").edit("s1", "u2", &[NewPart::new(text("in other words"))], None).await?;
-    app.pin("s1", "u3", false).await?;
+    app.pin("s1", "u3").await?;
     app.start_compaction("s1", NewCompaction::of(CompactionKind::Prune)).await?;
     wait_for_jobs(longhand).await?;
     let summary =
@@ -323,7 +323,7 @@ async fn fill(longhand: &Longhand) -> Result<()> {
     app.create_session(session("s2", Some("s1"))).await?;
     app.append("s2", turn(1), None, None).await?;
     app.create_session(session("s3", None)).await?;
-    app.archive_session("s3", false).await?;
+    app.archive_session("s3").await?;
     wait_for_jobs(longhand).await
 }
 

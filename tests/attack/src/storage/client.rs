@@ -235,7 +235,10 @@ pub async fn carry_out(longhand: &Longhand, request: &Request) -> Result<Answer,
             at(receipt.ids, receipt.revision)
         }
         Act::Pin(message, unpin) => {
-            let receipt = caller.pin(session, message, *unpin).await?;
+            let receipt = match unpin {
+                true => caller.unpin(session, message).await?,
+                false => caller.pin(session, message).await?,
+            };
             at(receipt.ids, receipt.revision)
         }
         Act::Undo => {
@@ -257,7 +260,10 @@ pub async fn carry_out(longhand: &Longhand, request: &Request) -> Result<Answer,
             at(Vec::new(), changed.revision)
         }
         Act::Archive(restore) => {
-            let changed = caller.archive_session(session, *restore).await?;
+            let changed = match restore {
+                true => caller.restore_session(session).await?,
+                false => caller.archive_session(session).await?,
+            };
             at(Vec::new(), changed.revision)
         }
         Act::Compact(kind) => {
