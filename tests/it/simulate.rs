@@ -1,14 +1,17 @@
 //! `longhand simulate`, as its binary: without a daemon, on transcripts.
 
-use crate::support::TestApp;
+use crate::support::{TestApp, block_on, call, cases, filler, result, text};
 use crate::window_fit::settled;
 use longhand::app::sessions::NewSession;
 use longhand::interop::{self, Entry};
 use longhand::model::event::EventBody;
-use longhand::model::message::NewMessage;
+use longhand::model::message::{NewMessage, Role};
 use longhand::model::time::Timestamp;
 use longhand::model::usage::ModelWindow;
-use longhand::policy::presets;
+use longhand::policy::presets::{self, Preset};
+use longhand::simulation::{TranscriptEntry, simulate as play};
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -155,7 +158,20 @@ async fn made(test: &TestApp, messages: &[NewMessage], preset: &str, window: &Mo
     done
 }
 
-/// DESIGN §7: `simulate` and the daemon, given the same transcript with its clock and jobs that keep up, make the same
+/// The first compaction that a daemon makes otherwise.
+fn difference(preset: &Preset, made: &[Done], foreseen: &[Done]) -> Option<String> {
+    // Their placeholders contain ids, and texts are tokenized: no two runs have the same token counts.
+    let comparable = if preset.name.starts_with("suna@") { 1 } else { usize::MAX };
+    let first = made.iter().zip(foreseen).take(comparable).position(|(made, foreseen)| {
+        made.0 != foreseen.0 || made.1 != foreseen.1 || (comparable > 1 && made.2 != foreseen.2)
+    });
+    let first = first.or((comparable > 1 && made.len() != foreseen.len()).then(|| made.len().min(foreseen.len())));
+    let at = first?;
+    let counts = (made.len(), foreseen.len());
+    Some(format!("{}: compaction {at} of {counts:?} is {:?} and not {:?}", preset.name, made.get(at), foreseen.get(at)))
+}
+
+/// `simulate` and the daemon, given the same transcript with its clock and jobs that keep up, make the same
 /// compactions. `LONGHAND_TRANSCRIPT` names another transcript.
 #[tokio::test]
 async fn a_daemon_makes_the_compactions_that_a_simulation_foresees() {
@@ -178,23 +194,77 @@ async fn a_daemon_makes_the_compactions_that_a_simulation_foresees() {
         let test = TestApp::start().await;
         let foreseen = foreseen(&file.to_string_lossy(), &preset.name, &window);
         let made = made(&test, &messages, &preset.name, &window).await;
-        // Their placeholders contain ids, and texts are tokenized: no two runs have the same token counts.
-        let comparable = if preset.name.starts_with("suna@") { 1 } else { usize::MAX };
-        let first = made.iter().zip(&foreseen).take(comparable).position(|(made, foreseen)| {
-            made.0 != foreseen.0 || made.1 != foreseen.1 || (comparable > 1 && made.2 != foreseen.2)
-        });
-        let first = first.or((comparable > 1 && made.len() != foreseen.len()).then(|| made.len().min(foreseen.len())));
-        differences.extend(first.map(|at| {
-            let counts = (made.len(), foreseen.len());
-            format!(
-                "{}: compaction {at} of {counts:?} is {:?} and not {:?}",
-                preset.name,
-                made.get(at),
-                foreseen.get(at)
-            )
-        }));
+        differences.extend(difference(preset, &made, &foreseen));
         compactions += foreseen.len();
     }
     assert!(differences.is_empty(), "{}", differences.join("\n"));
     assert!(compactions > least, "{compactions}");
+}
+
+/// A turn of a life: seconds before it, and the sizes of its request, of its reply and of the outputs between them, in
+/// thousandths of the window.
+#[derive(Debug, Clone)]
+struct Turn {
+    seconds: i64,
+    request: usize,
+    reply: usize,
+    outputs: Vec<Vec<usize>>,
+}
+
+fn turn() -> impl Strategy<Value = Turn> {
+    // Some are small enough to be kept, and some alone exceed what a prune keeps.
+    let output = prop_oneof![3 => 1_usize..30, 2 => 30_usize..140, 1 => 140_usize..350];
+    let outputs = prop::collection::vec(prop::collection::vec(output, 1..4), 0..4);
+    let seconds = prop_oneof![9 => 1_i64..100, 1 => 3_000_i64..90_000];
+    let turn = (seconds, 1_usize..60, 1_usize..60, outputs);
+    turn.prop_map(|(seconds, request, reply, outputs)| Turn { seconds, request, reply, outputs })
+}
+
+/// The messages of a life in a window.
+fn messages(turns: &[Turn], window: &ModelWindow) -> Vec<NewMessage> {
+    const CHARACTERS_PER_TOKEN: usize = 4;
+    let mille = usize::try_from(window.context).expect("a window") * CHARACTERS_PER_TOKEN / 1_000;
+    let said = |name: &str, size: usize| text(&filler(name, size * mille));
+    let (mut messages, mut now) = (Vec::new(), 1_700_000_000_000_000_i64);
+    for (number, turn) in turns.iter().enumerate() {
+        now += turn.seconds * 1_000_000;
+        let mut add = |role, parts| {
+            now += 1_000_000;
+            messages.push(NewMessage { origin_time: Some(Timestamp(now)), ..NewMessage::sealed(role, parts) });
+        };
+        add(Role::User, vec![said(&format!("u{number}"), turn.request)]);
+        for (step, outputs) in turn.outputs.iter().enumerate() {
+            let id = |index: usize| format!("c{number}-{step}-{index}");
+            add(Role::Assistant, (0..outputs.len()).map(|index| call(&id(index))).collect());
+            let outputs = outputs.iter().enumerate();
+            let results = outputs.map(|(index, size)| result(&id(index), &filler(&id(index), size * mille)));
+            add(Role::Tool, results.collect());
+        }
+        add(Role::Assistant, vec![said(&format!("a{number}"), turn.reply)]);
+    }
+    messages
+}
+
+/// What decides in a simulation, and in conformance with the agents, decides in the daemon: nothing that only a daemon
+/// has, such as the condition that wakes it, delays or adds a compaction.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_daemon_does_what_a_simulation_does_whatever_is_written() {
+    let test = TestApp::start().await;
+    for preset in presets::all() {
+        let config = Config { cases: cases(1), max_shrink_iters: 60, failure_persistence: None, ..Config::default() };
+        let life = (prop_oneof![Just(20_000_i64), Just(80_000_i64)], prop::collection::vec(turn(), 2..9));
+        let outcome = TestRunner::new(config).run(&life, |(context, turns)| {
+            let window = ModelWindow { context, output: Some(context / 10), ..ModelWindow::default() };
+            let messages = messages(&turns, &window);
+            let entries = messages.iter().cloned().map(|message| TranscriptEntry::Message(Box::new(message)));
+            let entries: Vec<TranscriptEntry> = entries.collect();
+            let foreseen = play(&preset.policy(), &window, &entries, &longhand_extractive::extract);
+            let foreseen = foreseen.compactions().map(|done| (done.message, done.before_tokens, done.after_tokens));
+            let foreseen: Vec<Done> = foreseen.collect();
+            let made = block_on(made(&test, &messages, &preset.name, &window));
+            prop_assert_eq!(difference(preset, &made, &foreseen), None);
+            Ok(())
+        });
+        outcome.unwrap_or_else(|failure| panic!("{failure}"));
+    }
 }

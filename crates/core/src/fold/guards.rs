@@ -1,5 +1,5 @@
 //! Guards: conditions that hold back automatic compactions, derived from the ended compactions, from later changes by
-//! clients, and from the view. None is stored.
+//! clients, and from the view. Each decision derives them anew; the session's row keeps the newest ones for reports.
 
 use super::Fold;
 use crate::model::Revision;
@@ -14,6 +14,7 @@ use crate::model::truncation::Removals;
 use crate::model::usage::UsageSample;
 use crate::model::view::SourceMessage;
 use crate::policy::last_resort::{self, Size};
+use crate::policy::maintenance::MaintenanceLimits;
 use crate::policy::overhead::{self, Overhead};
 use crate::policy::plan::{self, PlanningInput, gain};
 use crate::policy::provider_errors::Recovery;
@@ -80,7 +81,7 @@ pub struct Guards {
     pub(super) is_in_run: bool,
     /// True during the cooldown, and until the view has grown by the policy's minimum between two compactions. False if
     /// the view leaves no space for a reply in its window.
-    in_cooldown: bool,
+    levels_wait: bool,
 }
 
 impl Guards {
@@ -100,7 +101,7 @@ impl Guards {
         usage_did_not_fall: false,
         freed_little: false,
         is_in_run: false,
-        in_cooldown: false,
+        levels_wait: false,
     };
 
     /// The guards of a session at one of its revisions.
@@ -152,7 +153,7 @@ impl Guards {
                 .is_some_and(|(before, now)| overhead::did_not_fall(before, now)),
             freed_little: freed_little(planning, past),
             is_in_run: policy.trigger.between_runs && continuing::is_in_run(planning.sources),
-            in_cooldown: (cooldown_end.is_some() || rearm.is_some()) && fold.fits(window),
+            levels_wait: (cooldown_end.is_some() || rearm.is_some()) && fold.fits(window),
         }
     }
 
@@ -160,7 +161,7 @@ impl Guards {
     /// overflow overrides it.
     pub fn allow(&self, policy: &Policy, level: Level) -> bool {
         let kind = policy.level(level).map(|level_policy| plan::kind(&level_policy.steps));
-        !self.in_cooldown && !self.is_in_run && kind.is_none_or(|kind| self.allow_kind(kind))
+        !self.levels_wait && !self.is_in_run && kind.is_none_or(|kind| self.allow_kind(kind))
     }
 
     /// True if a level may be applied for an overflow that its provider answered. A run cannot be waited for.
@@ -337,10 +338,14 @@ pub fn decide(planning: PlanningInput<'_>, fold: &Fold, guards: &Guards) -> Opti
     if !policy.trigger.auto || guards.holds_after_undo {
         return None;
     }
-    let allowed = |level| guards.allow(policy, level);
+    let tokens = fold.context_tokens(window);
+    let may_maintain = || MaintenanceLimits::of(policy, window).are_exceeded(fold.maintenance_counts(window));
+    let allowed = |decision: plan::Decision| match decision.level() {
+        Some(level) => guards.allow(policy, level),
+        None => guards.allow_kind(plan::kind(&policy.maintenance)) && may_maintain(),
+    };
     let accepts = |decision, freed| guards.accepts(planning, fold, decision, freed);
-    plan::decide(planning, fold.context_tokens(window), allowed, accepts)
-        .filter(|decision| decision.level().is_some() || guards.allow_kind(plan::kind(&policy.maintenance)))
+    plan::decide(planning, tokens, allowed, accepts)
         .map(Decision::Steps)
         .or_else(|| needs_last_resort(planning, fold, guards).then_some(Decision::LastResort))
 }
@@ -390,7 +395,7 @@ impl Streak {
         let mut streak = Self::default();
         for (revision, compaction) in since_change(past) {
             match compaction.state {
-                CompactionState::Done if is_by_hand(compaction) => break,
+                CompactionState::Done if is_asked_for(compaction) => break,
                 // Finished maintenance and last resorts are no progress of a level.
                 CompactionState::Done if is_outside_levels(compaction) => {}
                 CompactionState::Done if made_progress(compaction) => break,
@@ -424,7 +429,7 @@ fn is_outside_levels(compaction: &Compaction) -> bool {
     matches!(compaction.request.trigger, Trigger::Maintenance | Trigger::LastResort)
 }
 
-fn is_by_hand(compaction: &Compaction) -> bool {
+fn is_asked_for(compaction: &Compaction) -> bool {
     matches!(compaction.request.trigger, Trigger::Manual | Trigger::Supplied)
 }
 
@@ -446,7 +451,7 @@ fn reported_overhead(planning: PlanningInput<'_>, past: GuardInput<'_>) -> Optio
     let limit = overflow::input_max(window)?;
     let is_asked_for = |compaction: &Compaction| {
         compaction.state == CompactionState::Done
-            && (is_by_hand(compaction) || compaction.request.trigger == Trigger::Overflow)
+            && (is_asked_for(compaction) || compaction.request.trigger == Trigger::Overflow)
     };
     let mut newest = since_change(past).take_while(|(_, compaction)| !is_asked_for(compaction));
     let (revision, tokens) =
@@ -475,7 +480,7 @@ fn freed_little(planning: PlanningInput<'_>, past: GuardInput<'_>) -> bool {
     newest.is_some_and(|(revision, compaction)| {
         let freed = |outcome: &Outcome| outcome.tokens_before.saturating_sub(outcome.tokens_after);
         let is_little = |outcome| freed(outcome) < gain::usual(policy, window);
-        !is_by_hand(compaction)
+        !is_asked_for(compaction)
             && compaction.outcome.as_ref().is_some_and(is_little)
             && user_messages_since(planning, revision) == 0
     })

@@ -27,6 +27,7 @@ use crate::model::part::PartBody;
 use crate::model::usage::ModelWindow;
 use crate::model::view::{Shortened, SourceMessage, View, ViewKind};
 use crate::policy::last_resort::Size;
+use crate::policy::maintenance::MaintenanceLimits;
 use crate::policy::plan::{self, PlanningInput, Work, WrittenSummary, gain};
 use crate::policy::{Policy, last_resort, overflow, pairing, presets, tokens, validate};
 
@@ -184,6 +185,12 @@ impl Session<'_> {
         let fold = Fold::new(rows, None);
         let guards = Guards::new(planning, &fold, past);
         let decision = guards::decide(planning, &fold, &guards);
+        let tokens = fold.context_tokens(window);
+        if !MaintenanceLimits::of(policy, window).are_exceeded(fold.maintenance_counts(window)) {
+            let maintenance = |decision: plan::Decision| decision.level().is_none();
+            let found = plan::decide(planning, tokens, maintenance, |_, _| true);
+            assert_eq!(found, None, "there is maintenance although no count announces it");
+        }
         Evaluated { planning, fold, guards, decision }
     }
 

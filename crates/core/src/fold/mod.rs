@@ -20,11 +20,12 @@ pub mod wake;
 use crate::model::Revision;
 use crate::model::ids::{CompactionId, MessageId};
 use crate::model::usage::{ModelWindow, UsageDoubt, UsageSample};
-use crate::model::view::{self, View, ViewMessage};
+use crate::model::view::{self, SourceMessage, View, ViewMessage};
 use crate::policy::last_resort::Size;
+use crate::policy::maintenance::MaintenanceCounts;
 use crate::policy::plan::PlanningInput;
 use crate::policy::tokens::RunningEstimate;
-use crate::policy::{last_resort, overflow, plan, recall, render};
+use crate::policy::{Policy, last_resort, overflow, plan, recall, render};
 use reports::Reports;
 use resume::ResumePoints;
 use usage::{CurrentUsage, RunningUsage};
@@ -52,6 +53,7 @@ pub struct Fold {
     pub hashes: Vec<[u8; 32]>,
     usage: Option<CurrentUsage>,
     usage_doubt: Option<UsageDoubt>,
+    maintenance_counts: MaintenanceCounts,
     /// The state from which later messages are folded; none if the view contains passages.
     incremental: Option<Incremental>,
 }
@@ -63,6 +65,8 @@ struct Incremental {
     estimate: RunningEstimate,
     reports: Reports,
     usage: Option<RunningUsage>,
+    /// Running sums, including each stored message.
+    maintenance: Vec<MaintenanceCounts>,
 }
 
 impl Fold {
@@ -73,6 +77,7 @@ impl Fold {
             hashes: Vec::new(),
             usage: None,
             usage_doubt: None,
+            maintenance_counts: MaintenanceCounts::default(),
             incremental: Some(Incremental::default()),
         };
         fold.extend(input, 0);
@@ -120,6 +125,7 @@ impl Fold {
         incremental.estimate.extend(policy, &self.view.messages[from.shown..], newer);
         self.view.estimated_tokens = incremental.estimate.tokens(policy);
         incremental.extend_usage(input, from, &self.view.messages);
+        self.maintenance_counts = incremental.extend_maintenance(policy, from, newer);
         self.usage = incremental.usage.as_ref().map(|usage| usage.current(policy));
         self.usage_doubt = incremental.reports.newest_doubt();
         self.incremental = Some(incremental);
@@ -136,6 +142,13 @@ impl Fold {
     /// window's overhead.
     pub fn context_tokens(&self, window: &ModelWindow) -> i64 {
         self.usage.map_or(self.view.estimated_tokens + window.overhead, |usage| usage.tokens())
+    }
+
+    /// What the view has of that which maintenance acts on.
+    pub fn maintenance_counts(&self, window: &ModelWindow) -> MaintenanceCounts {
+        // Some steps go by the estimate, and some by usage.
+        let estimated_tokens = self.view.estimated_tokens.saturating_add(window.overhead);
+        MaintenanceCounts { tokens: self.context_tokens(window).max(estimated_tokens), ..self.maintenance_counts }
     }
 
     /// The reason for which the newest reported usage is not believed; none if it is, or if there is none.
@@ -191,6 +204,17 @@ impl Fold {
 }
 
 impl Incremental {
+    /// Counts the messages behind a resume point; returns the sums of all messages.
+    fn extend_maintenance(&mut self, policy: &Policy, from: ResumePoint, newer: &[SourceMessage]) -> MaintenanceCounts {
+        self.maintenance.truncate(from.sources);
+        let mut sum = self.maintenance.last().copied().unwrap_or_default();
+        self.maintenance.extend(newer.iter().map(|source| {
+            sum = sum.with(policy, source);
+            sum
+        }));
+        sum
+    }
+
     /// Continues the usage behind a resume point, by the same reply or by a newer one.
     fn extend_usage(&mut self, input: FoldInput<'_>, from: ResumePoint, view: &[ViewMessage]) {
         let FoldInput { policy, messages, .. } = input;

@@ -8,6 +8,7 @@ use crate::model::part::PartBody;
 use crate::model::time::Timestamp;
 use crate::model::usage::ModelWindow;
 use crate::model::view::{self, SourceMessage, View, ViewKind, ViewMessage, ViewPart};
+use crate::policy::maintenance::MaintenanceCounts;
 use crate::policy::plan::PlanningInput;
 use crate::policy::{Policy, dsl, pairing, presets, tokens};
 use proptest::prelude::*;
@@ -234,8 +235,8 @@ fn a_long_summary_is_truncated_for_one_call_under_every_preset() {
 }
 
 /// The results of a fold.
-fn facts(fold: &Fold) -> (&[[u8; 32]], &View, i64) {
-    (&fold.hashes, &fold.view, fold.context_tokens(&window(60_000)))
+fn facts(fold: &Fold) -> (&[[u8; 32]], &View, (i64, MaintenanceCounts)) {
+    (&fold.hashes, &fold.view, (fold.context_tokens(&window(60_000)), fold.maintenance_counts(&window(60_000))))
 }
 
 #[test]
@@ -292,7 +293,7 @@ fn passages_change_only_what_follows_them() {
             assert_eq!(joined.view.messages[at + 1..], extended.view.messages[at..]);
             assert_eq!(joined.hashes, hash::hashes(&joined.view.messages));
             assert_eq!(joined.view.estimated_tokens, tokens::estimate_messages(&policy, &joined.view.messages));
-            assert!(joined.context_tokens(&window) >= plain.2, "{}", policy.preset);
+            assert!(joined.context_tokens(&window) >= plain.2.0, "{}", policy.preset);
             assert_eq!(facts(&joined), facts(&Fold::new(rows, Some(passages(4)))), "{}: {kept}", policy.preset);
             let elsewhere = Passages { request: MessageId(Uuid::nil()), message: passage.clone() };
             assert_eq!(facts(&extended.clone().with_passages(rows, elsewhere)), plain);

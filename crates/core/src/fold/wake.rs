@@ -6,8 +6,8 @@ use crate::model::part::PART_GROWTH_BYTES;
 use crate::model::session::WakeCondition;
 use crate::model::time::Timestamp;
 use crate::model::view::SourceMessage;
-use crate::policy::maintenance::{self, MaintenanceLimits};
-use crate::policy::plan::{self, PlanningInput};
+use crate::policy::maintenance::{MaintenanceCounts, MaintenanceLimits};
+use crate::policy::plan::PlanningInput;
 use crate::policy::{overflow, prune, tokens};
 
 /// The wake condition after a decision at this moment.
@@ -18,7 +18,7 @@ pub fn condition(planning: PlanningInput<'_>, fold: &Fold, guards: &Guards) -> W
     }
     let tokens = fold.context_tokens(window);
     let levels = Levels::of(planning, tokens, guards);
-    let maintenance = Maintenance::of(planning, tokens);
+    let maintenance = Maintenance::of(planning, fold.maintenance_counts(window));
     let to_limit = overflow::input_max(window).map(|limit| limit.saturating_add(1).saturating_sub(tokens));
     let of_tokens = [
         levels.remaining_tokens,
@@ -82,15 +82,13 @@ struct Maintenance {
 }
 
 impl Maintenance {
-    fn of(planning: PlanningInput<'_>, tokens: i64) -> Self {
-        let PlanningInput { policy, window, sources, .. } = planning;
+    fn of(planning: PlanningInput<'_>, counts: MaintenanceCounts) -> Self {
+        let PlanningInput { policy, window, .. } = planning;
         let MaintenanceLimits { output_tokens, parts, messages, tokens: view_tokens, idle_seconds } =
             MaintenanceLimits::of(policy, window);
-        let remaining = |least: Option<i64>, count: &dyn Fn() -> i64| least.map(|least| least.saturating_sub(count()));
-        let outputs = remaining(output_tokens, &|| plan::output_tokens(policy, sources));
-        let of_tokens = [outputs, remaining(view_tokens, &|| tokens)];
-        let parts = remaining(parts, &|| maintenance::count_in(policy, sources));
-        let of_parts = [parts, remaining(messages, &|| plan::message_count(sources))];
+        let remaining = |least: Option<i64>, count: i64| least.map(|least| least.saturating_sub(count));
+        let of_tokens = [remaining(output_tokens, counts.output_tokens), remaining(view_tokens, counts.tokens)];
+        let of_parts = [remaining(parts, counts.parts), remaining(messages, counts.messages)];
         // A threshold must be passed, not only reached.
         let least = |all: [Option<i64>; 2]| all.into_iter().flatten().min().map(|least| least.saturating_add(1));
         let (remaining_tokens, remaining_parts) = (least(of_tokens), least(of_parts));

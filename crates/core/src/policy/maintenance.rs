@@ -3,9 +3,9 @@
 //! Each number is one that the view must exceed before maintenance can have anything to do. Exceeding it proves
 //! nothing, but a view that exceeds none of them need not be read.
 
-use super::prune::pays_from;
+use super::prune::{is_pruned, most_tokens, pays_from};
 use super::{Condition, Count, Omission, Policy, Prune, Rounding, Step, Target, TextUnits, omission};
-use crate::model::part::PartBody;
+use crate::model::part::{Part, PartBody};
 use crate::model::usage::ModelWindow;
 use crate::model::view::SourceMessage;
 
@@ -36,6 +36,17 @@ impl MaintenanceLimits {
             }
         }
         watch
+    }
+
+    /// True if maintenance may have something to do in a view with these counts.
+    pub fn are_exceeded(&self, counts: MaintenanceCounts) -> bool {
+        let exceeds = |limit: Option<i64>, number: i64| limit.is_some_and(|limit| number > limit);
+        // How long the model has been idle is not known here.
+        self.idle_seconds.is_some()
+            || exceeds(self.output_tokens, counts.output_tokens)
+            || exceeds(self.parts, counts.parts)
+            || exceeds(self.messages, counts.messages)
+            || exceeds(self.tokens, counts.tokens)
     }
 
     fn prune(&mut self, policy: &Policy, prune: &Prune, window: &ModelWindow) {
@@ -89,11 +100,43 @@ fn output_tokens(policy: &Policy, prune: &Prune) -> Option<i64> {
     }
 }
 
-/// Number of parts of these messages, without those shortened by a mark, that maintenance could change.
-pub fn count_in(policy: &Policy, sources: &[SourceMessage]) -> i64 {
-    let is_wanted = |step: &Step, body: &PartBody| match (step, body) {
+/// What messages have of that which maintenance acts on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct MaintenanceCounts {
+    /// Tokens of tool outputs that a prune could still examine.
+    pub output_tokens: i64,
+    /// Number of parts, without those shortened by a mark, that maintenance could change.
+    pub parts: i64,
+    /// Number of messages at their own positions.
+    pub messages: i64,
+    /// Tokens of the whole view, or of a request with it, whichever are more; 0 if they are not known.
+    pub tokens: i64,
+}
+
+impl MaintenanceCounts {
+    /// These counts and those of one more message.
+    pub fn with(self, policy: &Policy, source: &SourceMessage) -> Self {
+        Self {
+            output_tokens: self.output_tokens.saturating_add(output_tokens_of(policy, source)),
+            parts: self.parts.saturating_add(parts_of(policy, source)),
+            messages: self.messages.saturating_add(i64::from(source.placement.is_none())),
+            tokens: self.tokens,
+        }
+    }
+}
+
+fn output_tokens_of(policy: &Policy, source: &SourceMessage) -> i64 {
+    if !policy.maintenance.iter().any(|step| matches!(step, Step::Prune(_))) {
+        return 0;
+    }
+    source.message.parts.iter().map(|part| most_tokens(policy, source, part)).sum()
+}
+
+fn parts_of(policy: &Policy, source: &SourceMessage) -> i64 {
+    let is_wanted = |step: &Step, part: &Part| match (step, &*part.body) {
         (Step::Prune(prune), _) if matches!(prune.condition, Condition::Idle { .. }) => false,
         (Step::Prune(prune), _) if output_tokens(policy, prune).is_some() => false,
+        (Step::Prune(prune), _) if is_pruned(prune, source, part) => false,
         (Step::Prune(prune), body) => match (prune.target, body) {
             (Target::Outputs, PartBody::ToolResult(_))
             | (Target::Reasoning, PartBody::Reasoning(_))
@@ -101,15 +144,13 @@ pub fn count_in(policy: &Policy, sources: &[SourceMessage]) -> i64 {
             (Target::Attachments, PartBody::ToolResult(result)) => !result.attachments.is_empty(),
             (Target::Outputs | Target::Attachments | Target::Reasoning | Target::Media, _) => false,
         },
+        (Step::Omit(_), _) if source.pruned_part(part.id).is_some() => false,
         (Step::Omit(Omission::Strip(rule)), body) => rule.applies_to(body),
         (Step::Omit(Omission::OutputBudget(_)), PartBody::ToolResult(_)) => true,
         (Step::Omit(_) | Step::Summarize(_), _) => false,
     };
-    let parts = sources.iter().flat_map(|source| {
-        let is_whole = |part: &&crate::model::part::Part| source.pruned_part(part.id).is_none();
-        source.message.parts.iter().filter(is_whole).map(|part| &part.body)
-    });
-    let wanted = parts.filter(|body| policy.maintenance.iter().any(|step| is_wanted(step, body)));
+    let parts = &source.message.parts;
+    let wanted = parts.iter().filter(|part| policy.maintenance.iter().any(|step| is_wanted(step, part)));
     i64::try_from(wanted.count()).unwrap_or(i64::MAX)
 }
 
@@ -127,9 +168,9 @@ mod tests {
     fn each_maintenance_waits_for_what_it_needs() {
         let none = MaintenanceLimits::default();
         for (preset, expected) in [
-            ("opencode@seed", MaintenanceLimits { output_tokens: Some(60_000), ..none.clone() }),
+            ("opencode@seed", MaintenanceLimits { output_tokens: Some(40_000), ..none.clone() }),
             ("opencode@1.18", none.clone()),
-            ("gemini-cli@0.26", MaintenanceLimits { output_tokens: Some(79_999), ..none.clone() }),
+            ("gemini-cli@0.26", MaintenanceLimits { output_tokens: Some(50_000), ..none.clone() }),
             (
                 "qwen-code@0.24",
                 MaintenanceLimits { output_tokens: Some(125_000), idle_seconds: Some(3_600), ..none.clone() },
@@ -153,7 +194,8 @@ mod tests {
         );
         for (preset, expected) in [("goose@0.8", 1), ("opencode@seed", 0), ("suna@2026", 1), ("pi@1.5", 0)] {
             let policy = presets::policy(preset);
-            assert_eq!(count_in(&policy, &sources), expected, "{preset}");
+            let counts = sources.iter().fold(MaintenanceCounts::default(), |sum, source| sum.with(&policy, source));
+            assert_eq!((counts.parts, counts.messages), (expected, 4), "{preset}");
         }
     }
 }

@@ -20,16 +20,15 @@ pub use by_hand::{head_can_start, summary_within, tail_can_start};
 pub use changes::{WrittenSummary, changes};
 pub use edit::{PlanEdit, edited};
 pub use input::{Boundary, PlanningInput, SummaryPlan, Work};
-pub use sources::{boundary_is_safe, message_count, omitted_ranges, slot, supplied};
+pub use sources::{boundary_is_safe, omitted_ranges, slot, supplied};
 pub use summary::{planned_summary, tail_fallbacks};
 
-use super::{LevelPolicy, Omission, Policy, Step, omission, overflow, prune, tokens};
+use super::{LevelPolicy, Omission, Step, omission, overflow, prune, tokens};
 use crate::model::compaction::{CompactionKind, Level};
 use crate::model::ids::{CompactionId, PartId};
 use crate::model::layout::Placement;
-use crate::model::part::{Media, Part, PartBody};
+use crate::model::part::{Media, PartBody};
 use crate::model::truncation::{Removals, Truncation};
-use crate::model::view::SourceMessage;
 use after::cut_down;
 use foldhash::HashSet;
 use sources::{inline, spare_pinned};
@@ -66,20 +65,21 @@ pub fn kind(steps: &[Step]) -> CompactionKind {
     steps.iter().map(rank).max().unwrap_or(CompactionKind::Prune)
 }
 
-/// The automatic compaction of a view with `context_tokens` tokens: the highest reached level that `allowed` permits
-/// and whose steps are worth their cost, or else maintenance, or none. `accepts` gets each candidate with the tokens
-/// that it frees, and may refuse it.
+/// The automatic compaction of a view with `context_tokens` tokens: the highest reached level whose steps are worth
+/// their cost, or else maintenance, or none. `allowed` is asked before the steps of a candidate are planned; `accepts`
+/// gets each candidate with the tokens that it frees. Both may refuse it.
 pub fn decide(
     planning: PlanningInput<'_>,
     context_tokens: i64,
-    allowed: impl Fn(Level) -> bool,
+    allowed: impl Fn(Decision) -> bool,
     accepts: impl Fn(Decision, i64) -> bool,
 ) -> Option<Decision> {
     let PlanningInput { policy, window, .. } = planning;
     if !policy.trigger.auto {
         return None;
     }
-    let mut reached = overflow::reached(policy, window, context_tokens).filter(|(level, _)| allowed(*level));
+    let reached = overflow::reached(policy, window, context_tokens);
+    let mut reached = reached.filter(|(level, _)| allowed(Decision::Level(*level)));
     let level = reached.find(|(level, level_policy)| {
         let accepts = |freed| accepts(Decision::Level(*level), freed);
         worthwhile_work(planning, level_policy, context_tokens, accepts).is_some()
@@ -88,7 +88,8 @@ pub fn decide(
         let freed = gain::worthwhile(planning, &policy.maintenance, &maintenance(planning), context_tokens);
         freed.is_some_and(|freed| accepts(Decision::Maintenance, freed))
     };
-    level.map(|(level, _)| Decision::Level(level)).or_else(|| maintenance_pays().then_some(Decision::Maintenance))
+    let maintenance = || (allowed(Decision::Maintenance) && maintenance_pays()).then_some(Decision::Maintenance);
+    level.map(|(level, _)| Decision::Level(level)).or_else(maintenance)
 }
 
 /// The result of a decision in a view with `context_tokens` tokens.
@@ -266,20 +267,4 @@ pub fn merge(removals: &mut Removals, later: Removals) {
     removals.omitted.extend(later.omitted);
     removals.omitted.sort_unstable();
     removals.omitted.dedup();
-}
-
-/// Tokens of tool outputs that a prune of maintenance could still examine.
-pub fn output_tokens(policy: &Policy, sources: &[SourceMessage]) -> i64 {
-    if !policy.maintenance.iter().any(|step| matches!(step, Step::Prune(_))) {
-        return 0;
-    }
-    let of = |source: &SourceMessage| -> i64 {
-        let open = |part: &&Part| source.pruned_part(part.id).is_none();
-        let outputs = source.message.parts.iter().filter(open).filter_map(|part| match &*part.body {
-            PartBody::ToolResult(result) => Some(tokens::estimate_words_of(policy, source, part, &result.output)),
-            _ => None,
-        });
-        outputs.sum()
-    };
-    sources.iter().map(of).sum()
 }

@@ -9,6 +9,7 @@ mod protection;
 mod replacement;
 
 pub use condition::last_reply;
+pub(super) use protection::{is_pruned, most_tokens};
 
 use super::violation::Check;
 use super::{Condition, PLACEHOLDER, Policy, Prune, Replacement, Step, Target, Tools};
@@ -84,10 +85,11 @@ impl Policy {
     }
 }
 
-/// Tokens of tool outputs above which a prune of maintenance can pay; negative if outputs are irrelevant.
+/// Tokens of tool outputs above which a prune of maintenance can pay; negative if outputs are irrelevant. The output that
+/// exceeds the kept tokens is freed as a whole, so that more than them is enough.
 pub fn pays_from(prune: &Prune) -> i64 {
     match prune.target {
-        Target::Outputs => prune.keep.tokens.saturating_add(prune.minimum_tokens).saturating_sub(1),
+        Target::Outputs => prune.keep.tokens.max(prune.minimum_tokens.saturating_sub(1)),
         Target::Attachments | Target::Reasoning | Target::Media => -1,
     }
 }

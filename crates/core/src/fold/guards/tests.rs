@@ -174,8 +174,8 @@ fn a_cooldown_ends_with_its_time_and_does_not_hold_a_view_that_exceeds_its_windo
         guards(policy, GuardInput { ended: &ended, ..GuardInput::default() })
     };
     policy.guards.cooldown_seconds = 60;
-    let (in_cooldown, begins) = of(&policy, 59);
-    assert_eq!((in_cooldown.cooldown_end, begins), (Some(NOW.plus_millis(1_000)), true), "the view exceeds its window");
+    let (levels_wait, begins) = of(&policy, 59);
+    assert_eq!((levels_wait.cooldown_end, begins), (Some(NOW.plus_millis(1_000)), true), "the view exceeds its window");
     let (over, _) = of(&policy, 60);
     assert_eq!(over.cooldown_end, None);
     let (wrong, _) = of(&policy, -5);

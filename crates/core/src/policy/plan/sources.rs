@@ -142,8 +142,3 @@ pub fn omitted_ranges(layout: &Layout, sources: &[SourceMessage], removals: &Rem
     let stays = stays.map(|source| source.message.revision).map(|at| RevisionRange { first: at, last: at });
     subtract(&disjoint(ranges), &disjoint(stays.collect()))
 }
-
-/// Number of messages at their own positions in the view.
-pub fn message_count(sources: &[SourceMessage]) -> i64 {
-    i64::try_from(inline(sources).len()).unwrap_or(i64::MAX)
-}

@@ -7,9 +7,9 @@ use crate::model::truncation::Truncation;
 use crate::model::usage::ModelWindow;
 use crate::model::view::{Pruned, SourceMessage};
 use crate::policy::calls::{Called, Calls};
-use crate::policy::tokens::{estimate_part_of, estimate_words_of, length};
+use crate::policy::tokens::{estimate_part_of, estimate_text, estimate_words_of, length};
 use crate::policy::turns::{is_request, says_something};
-use crate::policy::{Condition, CountPer, FailedOutputs, Policy, Prune, Replacement, Target, Walk, select};
+use crate::policy::{Condition, CountPer, FailedOutputs, Policy, Prune, Replacement, Step, Target, Walk, select};
 use std::borrow::Cow;
 
 /// Result of the walk.
@@ -120,7 +120,7 @@ impl<'a> Walker<'a, '_> {
                 continue;
             }
             let pruned = source.pruned_part(part.id);
-            if pruned.is_some_and(|pruned| is_pruned(self.prune, pruned)) {
+            if is_pruned(self.prune, source, part) {
                 match self.prune.walk {
                     Walk::All => continue,
                     Walk::UntilPruned | Walk::PartsAsWritten(_) if is_fixed => continue,
@@ -202,7 +202,8 @@ impl<'a> Walker<'a, '_> {
 
 /// True if a mark has pruned the part, and not only shortened it. For an excerpt any mark is enough: a second excerpt
 /// could only be made of the same text.
-fn is_pruned(prune: &Prune, pruned: &Pruned) -> bool {
+pub(in crate::policy) fn is_pruned(prune: &Prune, source: &SourceMessage, part: &Part) -> bool {
+    let Some(pruned) = source.pruned_part(part.id) else { return false };
     match &prune.replacement {
         Replacement::Placeholder(_) => pruned.truncation.as_ref().is_none_or(Truncation::keeps_nothing),
         Replacement::Excerpt => true,
@@ -225,6 +226,34 @@ fn measure(
         Some(_) | None => estimate_part_of(policy, source, part, call.map(|found| found.call.tool.as_str())),
     };
     (tokens, units)
+}
+
+/// At least the tokens that the prunes of maintenance can find in a part. The call of an output need not be known: where
+/// its name counts, it counts with the call.
+pub(in crate::policy) fn most_tokens(policy: &Policy, source: &SourceMessage, part: &Part) -> i64 {
+    let names_count = policy.counting.per == CountPer::Contents;
+    match &*part.body {
+        PartBody::ToolResult(_) => {
+            let is_open = |step: &Step| match step {
+                Step::Prune(prune) => !is_pruned(prune, source, part),
+                Step::Omit(_) | Step::Summarize(_) => false,
+            };
+            if !policy.maintenance.iter().any(is_open) {
+                return 0;
+            }
+            // Rounding may come before or after the name is added.
+            measure(policy, source, part, source.pruned_part(part.id), None).0.saturating_add(i64::from(names_count))
+        }
+        PartBody::ToolCall(call) if names_count => estimate_text(&policy.counting, &call.tool),
+        PartBody::ToolCall(_)
+        | PartBody::Text(_)
+        | PartBody::Reasoning(_)
+        | PartBody::Media(_)
+        | PartBody::Marker(_)
+        | PartBody::Step(_)
+        | PartBody::Opaque(_)
+        | PartBody::Record(_) => 0,
+    }
 }
 
 /// The text of a part after its marks; the limit on outputs in views is not a mark.
