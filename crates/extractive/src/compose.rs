@@ -41,13 +41,30 @@ pub(super) struct Item {
     pub(super) shorter: Vec<String>,
     /// Its importance among the items of its topic.
     pub(super) score: f64,
-    /// Its order among them, ascending.
-    pub(super) order: i64,
+    /// Its place among them, ascending.
+    pub(super) order: Order,
+}
+
+/// The place of a line among those of its topic.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Order {
+    /// Before all others.
+    First,
+    /// What comes next, before the lines that say why.
+    Next,
+    /// By the position of its fact in the history.
+    At(i64),
+    /// Behind the history, by rank.
+    Rank(usize),
+    /// The state at the end of the history.
+    State,
+    /// What the user did or was asked last.
+    Last,
 }
 
 impl Item {
     /// Creates an item with its importance and order.
-    pub(super) fn new(topic: Topic, text: &str, score: f64, order: i64) -> Self {
+    pub(super) fn new(topic: Topic, text: &str, score: f64, order: Order) -> Self {
         Self { topic, text: text::defuse(text), shorter: Vec::new(), score, order }
     }
 

@@ -57,7 +57,7 @@ pub(super) struct File {
     /// Its new lines that are still there, in the order in which they were added.
     pub(super) lines: Vec<Line>,
     /// Position of its last change.
-    pub(super) changed_at: i64,
+    pub(super) changed_at: Option<i64>,
     /// True if it is new.
     pub(super) is_new: bool,
     /// True if it was deleted or restored after its last change.
@@ -80,8 +80,8 @@ impl Files {
         let is_whole = touch.kind == Kind::Write;
         self.changed_at = Some(at);
         let file = self.file(&touch.path);
-        file.is_new |= is_whole && file.changed_at == i64::MIN && !file.is_gone;
-        (file.changed_at, file.is_gone) = (at, false);
+        file.is_new |= is_whole && file.changed_at.is_none() && !file.is_gone;
+        (file.changed_at, file.is_gone) = (Some(at), false);
         let removed = commands::head(&touch.removed, CHANGE_BYTES_MAX);
         let added = commands::head(&touch.added, CHANGE_BYTES_MAX);
         let old: HashSet<String> = removed.lines().map(quoted).collect();
@@ -139,7 +139,7 @@ impl Files {
         let next = self.changed.len();
         let position = *self.by_path.entry(path.to_owned()).or_insert(next);
         if position == next {
-            self.changed.push(File { path: path.to_owned(), changed_at: i64::MIN, ..File::default() });
+            self.changed.push(File { path: path.to_owned(), ..File::default() });
         }
         &mut self.changed[position]
     }

@@ -4,7 +4,7 @@
 
 use super::checks::{Check, Outcome};
 use super::commands::{self, Purpose};
-use super::compose::{self, Item};
+use super::compose::{self, Item, Order};
 use super::files::{File, Line};
 use super::items::{self, Point};
 use super::record::{Commit, Note, Record, Task};
@@ -125,7 +125,7 @@ struct LineBuilder<'a> {
 }
 
 impl LineBuilder<'_> {
-    fn add(&mut self, topic: Topic, text: &str, score: f64, order: i64) {
+    fn add(&mut self, topic: Topic, text: &str, score: f64, order: Order) {
         self.items.push(Item::new(topic, text, score, order));
     }
 
@@ -163,10 +163,10 @@ impl LineBuilder<'_> {
         let is_later = asked.first().is_some_and(|task| task.at >= 0)
             && self.record.notes.iter().any(|note| note.topic == Topic::Goal);
         if let Some(task) = asked.first().filter(|_| !is_later) {
-            self.add(Topic::Goal, &line(FIRST, task, quote / asked.len().min(2)), 9.0, task.at);
+            self.add(Topic::Goal, &line(FIRST, task, quote / asked.len().min(2)), 9.0, Order::At(task.at));
         }
         if let Some(task) = asked.last().filter(|_| is_later || asked.len() > 1) {
-            self.add(Topic::Goal, &line(LATEST, task, quote), 10.0, task.at);
+            self.add(Topic::Goal, &line(LATEST, task, quote), 10.0, Order::At(task.at));
         }
     }
 
@@ -190,7 +190,7 @@ impl LineBuilder<'_> {
                 _ if at < 0 => (unlike_facts(text, !is_ours), worth * aged),
                 _ => (unlike_facts(text, !is_ours), worth * 0.5 * aged),
             };
-            self.items.push(Item::new(topic, &text, score, at));
+            self.items.push(Item::new(topic, &text, score, Order::At(at)));
         }
     }
 
@@ -198,12 +198,12 @@ impl LineBuilder<'_> {
     fn documents(&mut self) {
         for (rank, document) in self.record.documents.iter().rev().enumerate() {
             let head = format!("{} says: ", self.shown(&document.id));
-            self.add_rules(&head, &document.points, 60 / (1 + rank), (1.1, document.at));
+            self.add_rules(&head, &document.points, 60 / (1 + rank), (1.1, Order::At(document.at)));
         }
     }
 
     /// Adds the rules of a text, in this percentage of the budget for constraints, or in less.
-    fn add_rules(&mut self, head: &str, points: &[Point], percent: usize, (score, order): (f64, i64)) {
+    fn add_rules(&mut self, head: &str, points: &[Point], percent: usize, (score, order): (f64, Order)) {
         let limit = self.share(Topic::Constraints) * percent / 100;
         let text_at = |limit: usize| format!("{head}{}", items::joined(points, limit.max(DETAIL_MIN)));
         let item = Item::new(Topic::Constraints, &text_at(limit), score, order);
@@ -232,7 +232,7 @@ impl LineBuilder<'_> {
             let answer = newest_values(&task.answer, &mut stated);
             let shorter = self.task(number, task, &answer, 0);
             for (position, (text, at)) in self.task(number, task, &answer, limit).into_iter().enumerate() {
-                let item = Item::new(Topic::Done, &text, score, at);
+                let item = Item::new(Topic::Done, &text, score, Order::At(at));
                 self.items.push(shorter.get(position).map_or(item.clone(), |(text, _)| item.or(text)));
             }
         }
@@ -279,9 +279,9 @@ impl LineBuilder<'_> {
 
     fn pushed(&self, commit: &Commit) -> &'static str {
         match self.record.pushed_at {
-            i64::MIN => "",
-            at if at >= commit.at => ", pushed",
-            _ => ", not pushed",
+            None => "",
+            Some(at) if at >= commit.at => ", pushed",
+            Some(_) => ", not pushed",
         }
     }
 
@@ -301,7 +301,7 @@ impl LineBuilder<'_> {
                 continue;
             }
             let statement = unlike_facts(words.clone(), true);
-            let item = Item::new(topic, &with_lines(statement, &lines), worth * aged, step.at);
+            let item = Item::new(topic, &with_lines(statement, &lines), worth * aged, Order::At(step.at));
             let short = with_lines(
                 unlike_facts(text::clip(&words, DETAIL_MIN), true),
                 &self.lines([number].into_iter(), DETAIL_MIN * 3 / 2),
@@ -327,23 +327,24 @@ impl LineBuilder<'_> {
         });
         let (prints, checks): (Vec<&Check>, Vec<&Check>) =
             checks.into_iter().partition(|check| !check.verifies && check.outcome == Outcome::Passed);
-        let began_at = self.record.tasks.last().map_or(i64::MIN, |task| task.at);
-        for check in prints.into_iter().take(PRINTS_MAX).filter(|check| check.at >= began_at) {
+        let began_at = self.record.tasks.last().map(|task| task.at);
+        for check in prints.into_iter().take(PRINTS_MAX).filter(|check| Some(check.at) >= began_at) {
             let line = format!("{}{PRINTED}{}", check.named(), text::code(&check.output_line));
-            self.add(Topic::Context, &line, 0.35 * self.record.recency(check.at), check.at);
+            self.add(Topic::Context, &line, 0.35 * self.record.recency(check.at), Order::At(check.at));
         }
-        let changed_at = self.record.files.changed.iter().map(|file| file.changed_at).max().unwrap_or(i64::MIN);
-        let passed_at = self.record.checks.passed().first().map_or(i64::MIN, |check| check.at);
+        let changed_at = self.record.files.changed.iter().filter_map(|file| file.changed_at).max();
+        let passed_at = self.record.checks.passed().first().map(|check| check.at);
         for (rank, check) in checks.into_iter().take(CHECKS_MAX).enumerate() {
             let aged = 1.0 / (1.0 + rank as f64 / 3.0);
             // If files were edited after a failure and another check passed since, the failure may be fixed.
-            let is_old = changed_at > check.at && passed_at > check.at && check.outcome == Outcome::Failed;
-            let since = if changed_at > check.at { EDITED_SINCE } else { "" };
+            let is_older = |at: Option<i64>| at > Some(check.at);
+            let is_old = is_older(changed_at) && is_older(passed_at) && check.outcome == Outcome::Failed;
+            let since = if is_older(changed_at) { EDITED_SINCE } else { "" };
             let detail = text::code(&text::clip(&check.output_line, 240));
             match check.outcome {
                 Outcome::Passed => {
                     let detail = if check.output_line.is_empty() { String::new() } else { format!(" ({detail})") };
-                    self.add(Topic::Done, &format!("{} passed{detail}", check.named()), aged, check.at);
+                    self.add(Topic::Done, &format!("{} passed{detail}", check.named()), aged, Order::At(check.at));
                 }
                 Outcome::Failed | Outcome::Stopped => {
                     let end = if check.outcome == Outcome::Failed { "failed" } else { "did not finish" };
@@ -354,7 +355,7 @@ impl LineBuilder<'_> {
                     } else {
                         (Topic::Blocked, aged)
                     };
-                    self.add(topic, &format!("{} {end}{detail}{since}", check.named()), score, check.at);
+                    self.add(topic, &format!("{} {end}{detail}{since}", check.named()), score, Order::At(check.at));
                 }
             }
         }
@@ -371,13 +372,13 @@ impl LineBuilder<'_> {
             items.iter().filter(|item| item.status == Progress::Done).map(|item| text::code(&item.id)).collect();
         if !closed.is_empty() {
             let most = closed.len().saturating_sub(CHECKS_MAX);
-            self.add(Topic::Done, &format!("{CLOSED}{}", closed[most..].join(", ")), 1.0, i64::MAX - 1);
+            self.add(Topic::Done, &format!("{CLOSED}{}", closed[most..].join(", ")), 1.0, Order::State);
         }
         let open = items.into_iter().filter(|item| item.status != Progress::Done);
         for (rank, item) in open.take(CHECKS_MAX).enumerate() {
             let status = if item.status == Progress::Active { "in progress" } else { "open" };
             let head = format!("{} ({status}): {}", text::code(&item.id), item.title);
-            let order = i64::MAX - 2 * CHECKS_MAX as i64 + rank as i64;
+            let order = Order::Rank(rank);
             let topic = if item.status == Progress::Active { Topic::InProgress } else { Topic::NextSteps };
             let score = if rank == 0 { 2.65 } else { 1.3 - 0.05 * rank as f64 };
             self.add(topic, &head, score, order);
@@ -395,7 +396,7 @@ impl LineBuilder<'_> {
         for (position, task) in (0_i64..).zip(&self.record.todos).take(64) {
             let words = text::clip(&text::one_line(&text::plain(&task.text)), 240);
             let falling = 2.0 - 0.02 * position as f64;
-            let order = self.record.length + position;
+            let order = Order::At(self.record.length + position);
             match task.progress {
                 Progress::Pending => self.add(Topic::NextSteps, &format!("{TODO}{words}"), falling, order),
                 Progress::Active => self.add(Topic::InProgress, &format!("{DOING}{words}"), falling, order),
@@ -408,16 +409,16 @@ impl LineBuilder<'_> {
     /// Adds the state of the work at the end of the history.
     fn position(&mut self) {
         let record = self.record;
-        let asks = words::question(&record.last_reply.1).filter(|_| record.acted_at <= record.last_reply.0);
-        let is_answered = record.tasks.last().is_some_and(|task| task.at > record.last_reply.0);
+        let asks = words::question(&record.last_reply).filter(|_| record.acted_at <= record.replied_at);
+        let is_answered = record.tasks.last().is_some_and(|task| Some(task.at) > record.replied_at);
         if let Some(question) = asks.filter(|_| !is_answered) {
-            self.add(Topic::InProgress, &format!("Asked the user: {question}"), 3.0, i64::MAX);
+            self.add(Topic::InProgress, &format!("Asked the user: {question}"), 3.0, Order::Last);
         }
         for call in record.unanswered.iter().rev().take(3) {
-            self.add(Topic::InProgress, &format!("No result yet: {call}"), 2.0, i64::MAX - 1);
+            self.add(Topic::InProgress, &format!("No result yet: {call}"), 2.0, Order::State);
         }
-        if record.stopped_at >= record.acted_at.max(record.last_reply.0) && record.stopped_at > i64::MIN {
-            self.add(Topic::InProgress, &format!("{STOPPED}{}", record.rejected), 2.9, i64::MAX);
+        if record.stopped_at.is_some() && record.stopped_at >= record.acted_at.max(record.replied_at) {
+            self.add(Topic::InProgress, &format!("{STOPPED}{}", record.rejected), 2.9, Order::Last);
         }
         if !self.is_unfinished() {
             return;
@@ -427,7 +428,7 @@ impl LineBuilder<'_> {
         let has_item = record.items.all.iter().any(|item| item.status == Progress::Active);
         if let Some(task) = asked.filter(|_| !has_item) {
             let line = format!("Go on with: “{}”", text::clip(&task.request, 120));
-            self.add(Topic::NextSteps, &line, 1.0, i64::MIN + 1);
+            self.add(Topic::NextSteps, &line, 1.0, Order::Next);
         }
         let from = self.current_from();
         for (rank, (number, step)) in record.steps.iter().enumerate().skip(from).rev().take(200).enumerate() {
@@ -436,7 +437,7 @@ impl LineBuilder<'_> {
             let words = text::clip(&step.words, detail);
             if !lines.is_empty() || (rank == 0 || step.topic.is_some()) && !words.is_empty() {
                 let score = 2.4 / (1.0 + 0.1 * rank as f64);
-                self.add(Topic::InProgress, &with_lines(words, &lines), score, step.at);
+                self.add(Topic::InProgress, &with_lines(words, &lines), score, Order::At(step.at));
             }
         }
     }
@@ -444,39 +445,39 @@ impl LineBuilder<'_> {
     /// Adds changes that are neither checked nor committed.
     fn unsettled(&mut self) {
         let record = self.record;
-        let committed_at = record.committed().map_or(i64::MIN, |commit| commit.at);
+        let committed_at = record.committed().map(|commit| commit.at);
         let uncommitted = self.changed_since(committed_at);
         let passed = record.checks.passed();
-        let unchecked = passed.first().map(|check| self.changed_since(check.at)).unwrap_or_default();
-        let has_commits = committed_at > i64::MIN;
+        let unchecked = passed.first().map(|check| self.changed_since(Some(check.at))).unwrap_or_default();
+        let has_commits = committed_at.is_some();
         if !has_commits && !uncommitted.is_empty() {
-            self.add(Topic::InProgress, NO_COMMIT, 1.0, i64::MAX - 1);
+            self.add(Topic::InProgress, NO_COMMIT, 1.0, Order::State);
         }
         if has_commits && !uncommitted.is_empty() && uncommitted == unchecked {
-            self.add(Topic::InProgress, &format!("{UNSETTLED}{uncommitted}"), 2.6, i64::MAX - 1);
+            self.add(Topic::InProgress, &format!("{UNSETTLED}{uncommitted}"), 2.6, Order::State);
         } else {
             if has_commits && !uncommitted.is_empty() {
-                self.add(Topic::InProgress, &format!("{UNCOMMITTED}{uncommitted}"), 2.6, i64::MAX - 1);
+                self.add(Topic::InProgress, &format!("{UNCOMMITTED}{uncommitted}"), 2.6, Order::State);
             }
             if !unchecked.is_empty() {
-                self.add(Topic::InProgress, &format!("{UNCHECKED}{unchecked}"), 2.5, i64::MAX - 1);
+                self.add(Topic::InProgress, &format!("{UNCHECKED}{unchecked}"), 2.5, Order::State);
             }
         }
         // The steps before the newest commit are those before the next one too.
         let later =
-            |position: usize, step: &String| record.maintenance[position + 1..].iter().any(|other| other == step);
-        let steps = record.maintenance.iter().enumerate().filter(|(position, step)| !later(*position, step));
-        let maintenance: Vec<&String> = steps.map(|(_, step)| step).collect();
-        let begins = maintenance.iter().position(|step| commands::purpose(step) == Purpose::Verify);
-        let maintenance = maintenance.into_iter().skip(begins.unwrap_or(0)).filter(|step| *step != "git commit");
-        let maintenance: Vec<String> = maintenance.map(|step| text::code(step)).collect();
+            |position: usize, step: &String| record.before_commit[position + 1..].iter().any(|other| other == step);
+        let steps = record.before_commit.iter().enumerate().filter(|(position, step)| !later(*position, step));
+        let before_commit: Vec<&String> = steps.map(|(_, step)| step).collect();
+        let begins = before_commit.iter().position(|step| commands::purpose(step) == Purpose::Verify);
+        let before_commit = before_commit.into_iter().skip(begins.unwrap_or(0)).filter(|step| *step != "git commit");
+        let before_commit: Vec<String> = before_commit.map(|step| text::code(step)).collect();
         if has_commits && !uncommitted.is_empty() {
-            let by_way = if maintenance.is_empty() {
+            let by_way = if before_commit.is_empty() {
                 String::new()
             } else {
-                format!(", as before, behind {}", maintenance.join(", "))
+                format!(", as before, behind {}", before_commit.join(", "))
             };
-            self.add(Topic::NextSteps, &format!("{TO_COMMIT}{by_way}"), 1.3, record.length + 100);
+            self.add(Topic::NextSteps, &format!("{TO_COMMIT}{by_way}"), 1.3, Order::At(record.length + 100));
         }
     }
 
@@ -484,7 +485,7 @@ impl LineBuilder<'_> {
     fn files(&mut self) {
         if let Some(root) = &self.root {
             let text = format!("{ROOT}{}", text::code(root));
-            self.add(Topic::Files, &text, 9.0, i64::MIN);
+            self.add(Topic::Files, &text, 9.0, Order::First);
         }
         let mut changed: Vec<&File> = self.record.files.changed.iter().filter(|file| !file.is_gone).collect();
         changed.sort_by_key(|file| Reverse(file.changed_at));
@@ -503,7 +504,7 @@ impl LineBuilder<'_> {
         };
         for (folder, (rank, bases)) in folders {
             let line = line_of(folder, &bases);
-            let item = Item::new(Topic::Files, &line, 2.0 / (1.0 + rank as f64 / 8.0), rank as i64);
+            let item = Item::new(Topic::Files, &line, 2.0 / (1.0 + rank as f64 / 8.0), Order::At(rank as i64));
             // The newest files come first.
             let few = |count: usize| line_of(folder, &bases[..bases.len().min(count)]);
             self.items.push(item.or(&few(3)).or(&few(1)));
@@ -529,7 +530,8 @@ impl LineBuilder<'_> {
             let values = self.values(file, self.units * SETTINGS_SHARE / 100 / (1 + 2 * rank));
             if !values.is_empty() {
                 let line = format!("{}{HOLDS}{values}", self.shown(&file.path));
-                self.add(Topic::Context, &line, 2.0 / (1.0 + rank as f64), file.changed_at);
+                let order = file.changed_at.map_or(Order::First, Order::At);
+                self.add(Topic::Context, &line, 2.0 / (1.0 + rank as f64), order);
             }
         }
     }
@@ -551,9 +553,9 @@ impl LineBuilder<'_> {
     /// True if the model was in the middle of work when the history ended.
     fn is_unfinished(&self) -> bool {
         let record = self.record;
-        let asked_at = record.tasks.last().map_or(i64::MIN, |task| task.at);
-        let acts = record.acted_at >= record.last_reply.0 && record.acted_at > i64::MIN;
-        acts || asked_at > record.last_reply.0 && record.length > 0 || words::ends_in_intention(&record.last_reply.1)
+        let asked_at = record.tasks.last().map(|task| task.at);
+        let acts = record.acted_at.is_some() && record.acted_at >= record.replied_at;
+        acts || asked_at > record.replied_at && record.length > 0 || words::ends_in_intention(&record.last_reply)
     }
 
     /// The first step of the current work, since the newest request or commit.
@@ -573,7 +575,7 @@ impl LineBuilder<'_> {
         steps.partition_point(|step| step.task < task)..steps.partition_point(|step| step.task <= last)
     }
 
-    fn changed_since(&self, at: i64) -> String {
+    fn changed_since(&self, at: Option<i64>) -> String {
         let files = self.record.files.changed.iter().filter(|file| file.changed_at > at && !file.is_gone);
         let paths: Vec<String> = files.map(|file| self.shown(&file.path)).collect();
         let most = paths.len().saturating_sub(8);

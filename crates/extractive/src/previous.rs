@@ -187,7 +187,7 @@ impl Reader<'_> {
         let name = |group| found.get(group).map_or("", |name| name.as_str()).to_owned();
         let commit = Commit { at, id: name(1), branch: name(2), subject };
         if found.get(3).is_some_and(|pushed| pushed.as_str() == ", pushed") {
-            self.record.pushed_at = at;
+            self.record.pushed_at = Some(at);
         }
         self.record.tasks.push(Task { at, commit: Some(commit), ..Task::default() });
         true
@@ -278,7 +278,7 @@ impl Reader<'_> {
                 // The newest file comes first, and all of them come before everything else.
                 let at = 4 * BASE - self.at;
                 let entry = self.record.files.file(&path);
-                (entry.is_new, entry.changed_at) = (file.get(2).is_some(), entry.changed_at.max(at));
+                (entry.is_new, entry.changed_at) = (file.get(2).is_some(), entry.changed_at.max(Some(at)));
             }
             return true;
         }
@@ -294,7 +294,7 @@ impl Reader<'_> {
             for found in CODE.captures_iter(&words[mark.len()..]) {
                 let path = self.path(&found[1]);
                 let file = self.record.files.file(&path);
-                file.changed_at = file.changed_at.max(at);
+                file.changed_at = file.changed_at.max(Some(at));
             }
             return true;
         }

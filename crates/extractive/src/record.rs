@@ -119,13 +119,15 @@ pub(super) struct Record {
     /// The newest list of tasks.
     pub(super) todos: Vec<tools::Task>,
     /// Position of the last push.
-    pub(super) pushed_at: i64,
-    /// The model's last text, with its position.
-    pub(super) last_reply: (i64, String),
+    pub(super) pushed_at: Option<i64>,
+    /// The model's last text.
+    pub(super) last_reply: String,
+    /// Position of that text.
+    pub(super) replied_at: Option<i64>,
     /// Position of the last tool call.
-    pub(super) acted_at: i64,
+    pub(super) acted_at: Option<i64>,
     /// Position at which the user last stopped the model.
-    pub(super) stopped_at: i64,
+    pub(super) stopped_at: Option<i64>,
     /// The last call that the user rejected, with the words before it.
     pub(super) rejected: String,
     /// Calls at the end without a result.
@@ -135,7 +137,7 @@ pub(super) struct Record {
     /// The newest request, as an index of `tasks`.
     pub(super) asked: Option<usize>,
     /// The commands that led to the newest commit, in order.
-    pub(super) maintenance: Vec<String>,
+    pub(super) before_commit: Vec<String>,
     /// The commands since the newest commit.
     since_commit: Vec<String>,
     /// True if there was no text of the model and no call since the newest request.
@@ -150,18 +152,6 @@ pub(super) struct Record {
 }
 
 impl Record {
-    /// Creates an empty record.
-    pub(super) fn new() -> Self {
-        let never = i64::MIN;
-        Self {
-            pushed_at: never,
-            last_reply: (never, String::new()),
-            acted_at: never,
-            stopped_at: never,
-            ..Self::default()
-        }
-    }
-
     /// Reads messages, oldest first.
     pub(super) fn read<'a>(&mut self, messages: impl IntoIterator<Item = &'a SourceMessage>) {
         let messages: Vec<&SourceMessage> = messages.into_iter().collect();
@@ -262,7 +252,7 @@ impl Record {
         const SKILL: &str = "Base directory for this skill:";
         let words = text::clean(&marker.text);
         if words.trim_start().starts_with("[Request interrupted") {
-            self.stopped_at = at;
+            self.stopped_at = Some(at);
             self.rejected.clear();
         }
         if words.contains("<task-notification>") && words.contains("<status>completed") {
@@ -292,7 +282,7 @@ impl Record {
         // Text after a commit still answers the request.
         let asked = self.asked.unwrap_or(task);
         self.tasks[asked].answer = words.to_owned();
-        self.last_reply = (at, words.to_owned());
+        (self.last_reply, self.replied_at) = (words.to_owned(), Some(at));
         let listed = boxes(words);
         if listed.iter().any(|task| task.progress == Progress::Pending) {
             self.todos = listed;
@@ -344,7 +334,7 @@ impl Record {
 
     /// Reads a tool call with its result.
     fn act(&mut self, at: i64, tool: &str, call: &ToolUse, answer: Option<&ToolResult>) {
-        self.acted_at = at;
+        self.acted_at = Some(at);
         self.is_idle = false;
         let step = self.step(at);
         let output = answer.map_or("", |result| result.output.as_str());
@@ -363,7 +353,7 @@ impl Record {
         self.unanswered.clear();
         let is_rejected = outcome == Outcome::Stopped && output.contains("doesn't want to proceed");
         if is_rejected {
-            self.stopped_at = at;
+            self.stopped_at = Some(at);
             self.rejected = format!(" and rejected {what}");
             // The answer so far was only an announcement of the rejected call.
             if let Some(task) = self.asked.and_then(|asked| self.tasks.get_mut(asked)) {
@@ -512,7 +502,7 @@ impl Record {
     /// Reads a command that records work: a push, a merge request, a commit.
     fn recorded(&mut self, at: i64, part: &str, output: &str) {
         if commands::pushes(part) {
-            self.pushed_at = at;
+            self.pushed_at = Some(at);
         }
         // A merge request is identified by its address.
         if let Some(address) =
@@ -531,7 +521,7 @@ impl Record {
             if !self.commit_ids.insert(name.clone()) {
                 continue;
             }
-            self.maintenance = std::mem::take(&mut self.since_commit);
+            self.before_commit = std::mem::take(&mut self.since_commit);
             if let Some(task) = self.tasks.last_mut() {
                 task.commit = Some(Commit { at, id, branch, subject });
             }

@@ -79,7 +79,7 @@ fn history<'a>(
     budget: Budget,
 ) -> String {
     let messages: Vec<&SourceMessage> = messages.collect();
-    let mut record = Record::new();
+    let mut record = Record::default();
     if let Some(summary) = previous {
         let goes_on = messages.iter().any(|source| source.message.role == Role::Assistant);
         previous::recall(&mut record, summary, &input.rules, goes_on);

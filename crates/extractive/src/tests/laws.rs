@@ -253,7 +253,7 @@ fn a_long_history_has_no_more_candidates_than_a_shorter_one() {
                 .runs(&format!("cargo test case_{round}"), "1 passed")
                 .runs(&format!("./tool_{round}"), "error: 1 failed");
         }
-        let mut record = Record::new();
+        let mut record = Record::default();
         record.read(&talk.0);
         lines::lines(&record, 14_000).len()
     };
