@@ -1,6 +1,6 @@
 //! `longhand compact`, `confirm`, `cancel`, `compactions`, `retry`, `undo` and `redo`: compactions by hand.
 
-use super::event_text::{failure, kind, level_name, outcome, rewrite, trigger};
+use super::event_text::{Detail, failure, kind, level_name, outcome, rewrite, trigger};
 use super::output::{BAD, GOOD, Output, PENDING, PLAIN, count, dollars, time, word};
 use super::progress::Progress;
 use super::table::{Column, Table};
@@ -218,7 +218,7 @@ fn change(change: &pb::Change) -> String {
         Some(pb::change::Change::Compaction(compaction)) => {
             format!("the {} {}", kind(compaction.kind()), compaction.compaction_id)
         }
-        Some(pb::change::Change::Rewrite(changed)) => format!("the {}", rewrite(changed)),
+        Some(pb::change::Change::Rewrite(changed)) => format!("the {}", rewrite(Some(changed), Detail::Full)),
         None => "a change unknown to this version".to_owned(),
     }
 }

@@ -2,9 +2,11 @@
 
 use super::message_text::special_kind;
 use super::message_text::{role, usage_text};
-use super::output::{context_usage, count, shorten, word};
+use super::output::{BAD, DIMMED, GOOD, PENDING, PLAIN, context_usage, count, shorten, word};
 use crate::pb;
 use crate::pb::event::Body;
+use anstyle::Style;
+use std::fmt::Display;
 
 /// Maximum width of a title or a claim in a sentence, in characters.
 const WORDS_WIDTH: usize = 80;
@@ -13,12 +15,32 @@ const CONTRADICTIONS_SHOWN: usize = 3;
 /// Maximum width of a failure's message, in characters: the reason, and advice on what can be done.
 const FAILURE_WIDTH: usize = 500;
 
+/// How much a sentence says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Detail {
+    /// For people who watch: without ids of messages, parts and compactions.
+    Brief,
+    /// With them.
+    Full,
+}
+
+impl Detail {
+    /// Words that only a full sentence has.
+    fn full(self, words: impl Display) -> String {
+        match self {
+            Self::Brief => String::new(),
+            Self::Full => format!(" {words}"),
+        }
+    }
+}
+
 /// Description of an event, in one line.
-pub(super) fn sentence(event: &pb::Event) -> String {
+pub(super) fn sentence(event: &pb::Event, detail: Detail) -> String {
     let Some(body) = &event.body else {
         let ignorable = if event.ignorable { ", ignorable" } else { "" };
         return format!("a change unknown to this version{ignorable}");
     };
+    let id = |id: &str| detail.full(id);
     match body {
         Body::SessionCreated(created) => session_created(created),
         Body::SessionUpdated(updated) => format!("session updated: {}", updates(updated).join(", ")),
@@ -29,60 +51,91 @@ pub(super) fn sentence(event: &pb::Event) -> String {
             format!("session forked from {} at revision {}{behind}", forked.source_session_id, forked.source_revision)
         }
         Body::PolicyChanged(changed) => format!("policy changed, from preset {}", changed.preset),
-        Body::MessageAppended(appended) => message_appended(appended),
+        Body::MessageAppended(appended) => {
+            let what = special_kind(appended.kind()).unwrap_or_else(|| "message".to_owned());
+            let verb = if appended.sealed { "appended" } else { "begun" };
+            let parts = detail.full(format_args!("({})", count(appended.part_count, "part")));
+            format!("{} {what}{} {verb}{parts}", role(appended.role), id(&appended.message_id))
+        }
         Body::PartsClosed(closed) => {
-            format!("{} closed in {}", count(closed.part_ids.len() as i64, "part"), closed.message_id)
+            let of = detail.full(format_args!("to {}", closed.message_id));
+            format!("{} written{of}", count(closed.part_ids.len() as i64, "part"))
         }
         Body::MessageFinished(finished) => {
-            let reason = word(finished.reason().as_str_name(), "FINISH_REASON_");
-            let why = if finished.expired { ", expired" } else { "" };
-            format!("message sealed: {} ({reason}{why})", finished.message_id)
+            let why = match (finished.reason(), finished.expired) {
+                (_, true) => " by the daemon, since nothing more was written to it".to_owned(),
+                (pb::FinishReason::Unspecified, false) => String::new(),
+                (reason, false) => format!(": {}", word(reason.as_str_name(), "FINISH_REASON_")),
+            };
+            format!("message{} ended{why}", id(&finished.message_id))
         }
         Body::UsageRecorded(recorded) => usage_recorded(recorded),
         Body::SessionRewound(rewound) => format!("session rewound to revision {}", rewound.after_revision),
-        Body::MessageEdited(edited) if edited.replacement_message_id.is_none() => {
-            format!("message omitted: {}", edited.message_id)
+        Body::MessageEdited(edited) => match &edited.replacement_message_id {
+            None => format!("message{} left out of views", id(&edited.message_id)),
+            Some(other) => {
+                let other = detail.full(format_args!("by {other}"));
+                format!("message{} replaced in views{other}", id(&edited.message_id))
+            }
+        },
+        Body::MessagePinned(pinned) => format!("message{} pinned", id(&pinned.message_id)),
+        Body::MessageUnpinned(unpinned) => format!("message{} unpinned", id(&unpinned.message_id)),
+        Body::CompactionProposed(proposed) => {
+            let what = compaction(proposed.kind(), proposed.level());
+            let notice = if proposed.notice.is_empty() { "confirm it or refuse it" } else { &proposed.notice };
+            format!("{what}{} waits for confirmation: {notice}", id(&proposed.compaction_id))
         }
-        Body::MessageEdited(edited) => {
-            format!("message edited: {} replaces {}", edited.replacement_message_id(), edited.message_id)
+        Body::CompactionStarted(started) => {
+            let what = compaction(started.kind(), started.level());
+            let trigger = trigger(started.trigger());
+            let usage = context_usage(started.context_tokens, started.window_tokens);
+            format!("{what}{} started ({trigger}) at {usage}", id(&started.compaction_id))
         }
-        Body::MessagePinned(pinned) => format!("message pinned: {}", pinned.message_id),
-        Body::MessageUnpinned(unpinned) => format!("message unpinned: {}", unpinned.message_id),
-        Body::CompactionProposed(proposed) => compaction_proposed(proposed),
-        Body::CompactionStarted(started) => compaction_started(started),
         Body::CompactionRetried(retried) => {
-            let why = failure(retried.failure.as_ref());
-            format!("compaction retried: {} after attempt {}: {why}", retried.compaction_id, retried.attempt)
+            let (attempt, why) = (retried.attempt, failure(retried.failure.as_ref()));
+            format!("compaction{} tries again after attempt {attempt}: {why}", id(&retried.compaction_id))
         }
         Body::PartsPruned(pruned) => {
             let omitted = if pruned.omitted_ranges.is_empty() { "" } else { ", messages omitted" };
-            let parts = count(pruned.part_ids.len() as i64, "part");
-            format!("{parts} shortened{omitted}: {}", pruned.compaction_id)
+            let by = detail.full(format_args!("by {}", pruned.compaction_id));
+            format!("{} shortened{omitted}{by}", count(pruned.part_ids.len() as i64, "part"))
         }
         Body::Compacted(compacted) => {
+            let what = compaction(compacted.kind(), compacted.level());
             let numbers = compacted.outcome.as_ref().map(outcome).unwrap_or_default();
-            let level = level(compacted.level());
             let notice = if compacted.notice.is_empty() { String::new() } else { format!(" · {}", compacted.notice) };
-            format!("{}{level} done: {}: {numbers}{notice}", kind(compacted.kind()), compacted.compaction_id)
+            format!("{what}{} done: {numbers}{notice}", id(&compacted.compaction_id))
         }
         Body::CompactionFailed(failed) => {
-            format!("compaction failed: {}: {}", failed.compaction_id, failure(failed.failure.as_ref()))
+            format!("compaction{} failed: {}", id(&failed.compaction_id), failure(failed.failure.as_ref()))
         }
         Body::CompactionCancelled(cancelled) => {
-            format!("compaction cancelled: {}: {}", cancelled.compaction_id, failure(cancelled.failure.as_ref()))
+            format!("compaction{} cancelled: {}", id(&cancelled.compaction_id), failure(cancelled.failure.as_ref()))
         }
-        Body::CompactionUndone(undone) => format!("compaction undone: {}", undone.compaction_id),
-        Body::CompactionRedone(redone) => format!("compaction redone: {}", redone.compaction_id),
-        Body::RewriteUndone(undone) => format!("{} undone", undone.rewrite.as_ref().map(rewrite).unwrap_or_default()),
-        Body::RewriteRedone(redone) => format!("{} redone", redone.rewrite.as_ref().map(rewrite).unwrap_or_default()),
+        Body::CompactionUndone(undone) => format!("compaction{} undone", id(&undone.compaction_id)),
+        Body::CompactionRedone(redone) => format!("compaction{} redone", id(&redone.compaction_id)),
+        Body::RewriteUndone(undone) => format!("{} undone", rewrite(undone.rewrite.as_ref(), detail)),
+        Body::RewriteRedone(redone) => format!("{} redone", rewrite(redone.rewrite.as_ref(), detail)),
+    }
+}
+
+/// Style of an event's sentence.
+pub(super) fn style(event: &pb::Event) -> Style {
+    match &event.body {
+        Some(Body::CompactionStarted(_) | Body::CompactionProposed(_) | Body::CompactionRetried(_)) => PENDING,
+        Some(Body::Compacted(_)) => GOOD,
+        Some(Body::CompactionFailed(_) | Body::CompactionCancelled(_)) => BAD,
+        Some(Body::UsageRecorded(_)) => DIMMED,
+        Some(_) | None => PLAIN,
     }
 }
 
 /// Description of an earlier rewind or edit.
-pub(super) fn rewrite(rewrite: &pb::Rewrite) -> String {
-    let kind = word(rewrite.kind().as_str_name(), "REWRITE_KIND_");
-    let message = rewrite.message_id.as_ref().map(|message| format!(" of {message}"));
-    format!("{kind}{} at revision {}", message.unwrap_or_default(), rewrite.mark_revision)
+pub(super) fn rewrite(rewrite: Option<&pb::Rewrite>, detail: Detail) -> String {
+    let Some(rewrite) = rewrite else { return "change".to_owned() };
+    let message = rewrite.message_id.as_ref().map(|message| format!("of {message} ")).unwrap_or_default();
+    let of = detail.full(format_args!("{message}at revision {}", rewrite.mark_revision));
+    format!("{}{of}", word(rewrite.kind().as_str_name(), "REWRITE_KIND_"))
 }
 
 fn session_created(created: &pb::SessionCreated) -> String {
@@ -98,37 +151,18 @@ fn updates(updated: &pb::SessionUpdated) -> Vec<String> {
     [title, window, metadata].into_iter().flatten().collect()
 }
 
-fn message_appended(appended: &pb::MessageAppended) -> String {
-    let what = special_kind(appended.kind()).unwrap_or_else(|| "message".to_owned());
-    let open = if appended.sealed { "" } else { ", open" };
-    let parts = count(appended.part_count, "part");
-    format!("{} {what} appended: {} ({parts}{open})", role(appended.role), appended.message_id)
-}
-
 fn usage_recorded(recorded: &pb::UsageRecorded) -> String {
     let usage = recorded.usage.as_ref().map(usage_text).unwrap_or_default();
     let window = recorded.window.as_ref().map_or(0, |window| window.max_context_tokens);
     if window > 0 { format!("usage: {usage}, of a window of {window} tokens") } else { format!("usage: {usage}") }
 }
 
-fn compaction_proposed(proposed: &pb::CompactionProposed) -> String {
-    let (kind, level) = (kind(proposed.kind()), level(proposed.level()));
-    format!("{kind}{level} proposed: {}: {}", proposed.compaction_id, proposed.notice)
-}
-
-/// The level in parentheses, as a suffix of the compaction's kind; empty for maintenance.
-pub(super) fn level(level: pb::CompactionLevel) -> String {
+/// A compaction by its kind, with the level that it answers; without one for maintenance.
+pub(super) fn compaction(of: pb::CompactionKind, level: pb::CompactionLevel) -> String {
     match level {
-        pb::CompactionLevel::Unspecified => String::new(),
-        level => format!(" ({})", word(level.as_str_name(), "COMPACTION_LEVEL_")),
+        pb::CompactionLevel::Unspecified => kind(of),
+        level => format!("{} ({})", kind(of), word(level.as_str_name(), "COMPACTION_LEVEL_")),
     }
-}
-
-fn compaction_started(started: &pb::CompactionStarted) -> String {
-    let (kind, trigger) = (kind(started.kind()), trigger(started.trigger()));
-    let usage = context_usage(started.context_tokens, started.window_tokens);
-    let level = level(started.level());
-    format!("{kind}{level} started ({trigger}): {} at {usage}", started.compaction_id)
 }
 
 /// Outcome of a compaction, in numbers.
@@ -211,40 +245,77 @@ mod tests {
     use super::*;
 
     fn sentence_of(body: Body) -> String {
-        sentence(&pb::Event { body: Some(body), ..pb::Event::default() })
+        sentence(&pb::Event { body: Some(body), ..pb::Event::default() }, Detail::Full)
     }
 
     #[test]
-    fn compaction_events_have_their_numbers() {
+    fn a_brief_sentence_is_the_full_one_without_ids() {
+        let (message_id, compaction_id) = (|| "msg_1".to_owned(), || "cmp_1".to_owned());
+        let (kind, role) = (pb::CompactionKind::Summary.into(), pb::Role::Assistant.into());
+        let outcome = Some(pb::CompactionOutcome {
+            estimated_tokens_before: 48,
+            estimated_tokens_after: 9,
+            covered_count: 3,
+            summarizer: "extractive".into(),
+            duration_ms: 3,
+            ..Default::default()
+        });
         let started = pb::CompactionStarted {
-            compaction_id: "cmp_1".into(),
-            kind: pb::CompactionKind::Summary.into(),
+            compaction_id: compaction_id(),
+            kind,
+            level: pb::CompactionLevel::Auto.into(),
             trigger: pb::CompactionTrigger::Threshold.into(),
             context_tokens: 48,
             window_tokens: 64,
-            ..pb::CompactionStarted::default()
+            ..Default::default()
         };
-        assert_eq!(
-            sentence_of(Body::CompactionStarted(started)),
-            "summary started (threshold): cmp_1 at 48 of 64 tokens (75 %)"
-        );
-        let compacted = pb::Compacted {
-            compaction_id: "cmp_1".into(),
-            kind: pb::CompactionKind::Summary.into(),
-            outcome: Some(pb::CompactionOutcome {
-                estimated_tokens_before: 48,
-                estimated_tokens_after: 9,
-                covered_count: 1,
-                summarizer: "extractive".into(),
-                duration_ms: 3,
-                ..pb::CompactionOutcome::default()
-            }),
-            ..pb::Compacted::default()
+        let appended =
+            pb::MessageAppended { message_id: message_id(), role, part_count: 2, ..pb::MessageAppended::default() };
+        let finished =
+            pb::MessageFinished { message_id: message_id(), reason: pb::FinishReason::Length.into(), expired: false };
+        let edited = pb::MessageEdited { message_id: message_id(), ..Default::default() };
+        let replaced = pb::MessageEdited { replacement_message_id: Some("msg_2".to_owned()), ..edited.clone() };
+        let pruned = pb::PartsPruned {
+            compaction_id: compaction_id(),
+            part_ids: vec!["prt_1".to_owned()],
+            ..Default::default()
         };
-        assert_eq!(
-            sentence_of(Body::Compacted(compacted)),
-            "summary done: cmp_1: 48 → 9 tokens, 1 message covered, by extractive, 3 ms"
-        );
+        let rewrite =
+            pb::Rewrite { kind: pb::RewriteKind::Edit.into(), message_id: Some(message_id()), mark_revision: 7 };
+        for (body, brief, full) in [
+            (Body::MessageAppended(appended), "assistant message begun", "assistant message msg_1 begun (2 parts)"),
+            (Body::MessageFinished(finished), "message ended: length", "message msg_1 ended: length"),
+            (Body::MessageEdited(edited), "message left out of views", "message msg_1 left out of views"),
+            (Body::MessageEdited(replaced), "message replaced in views", "message msg_1 replaced in views by msg_2"),
+            (Body::PartsPruned(pruned), "1 part shortened", "1 part shortened by cmp_1"),
+            (
+                Body::CompactionStarted(started),
+                "summary (auto) started (threshold) at 48 of 64 tokens (75 %)",
+                "summary (auto) cmp_1 started (threshold) at 48 of 64 tokens (75 %)",
+            ),
+            (
+                Body::Compacted(pb::Compacted { compaction_id: compaction_id(), kind, outcome, ..Default::default() }),
+                "summary done: 48 → 9 tokens, 3 messages covered, by extractive, 3 ms",
+                "summary cmp_1 done: 48 → 9 tokens, 3 messages covered, by extractive, 3 ms",
+            ),
+            (
+                Body::CompactionFailed(pb::CompactionFailed { compaction_id: compaction_id(), failure: None }),
+                "compaction failed: no reason given",
+                "compaction cmp_1 failed: no reason given",
+            ),
+            (
+                Body::RewriteUndone(pb::RewriteUndone { rewrite: Some(rewrite) }),
+                "edit undone",
+                "edit of msg_1 at revision 7 undone",
+            ),
+        ] {
+            let event = pb::Event { body: Some(body), ..pb::Event::default() };
+            assert_eq!((sentence(&event, Detail::Brief), sentence(&event, Detail::Full)), (brief.into(), full.into()));
+        }
+    }
+
+    #[test]
+    fn claims_that_the_history_contradicts_are_counted_and_the_first_are_shown() {
         let found = |claim: &str, message_id| pb::Contradiction {
             claim: claim.into(),
             history: "`mix test` failed".into(),
@@ -256,8 +327,6 @@ mod tests {
         let first = "; 4 claims contradict the history: “`mix test` passes”, but `mix test` failed (msg_1); “b”, but";
         assert!(shown.starts_with(first) && shown.ends_with("; and 1 more"), "{shown}");
         assert!(contradictions(&[found("b", None)]).starts_with("; 1 claim contradicts the history: “b”"));
-        let failed = pb::CompactionFailed { compaction_id: "cmp_1".into(), failure: None };
-        assert_eq!(sentence_of(Body::CompactionFailed(failed)), "compaction failed: cmp_1: no reason given");
     }
 
     #[test]
@@ -271,7 +340,7 @@ mod tests {
     #[test]
     fn an_unknown_kind_states_if_it_may_be_skipped() {
         let unknown = pb::Event { ignorable: true, ..pb::Event::default() };
-        assert!(sentence(&unknown).ends_with("ignorable"));
-        assert!(!sentence(&pb::Event::default()).contains("ignorable"));
+        assert!(sentence(&unknown, Detail::Full).ends_with("ignorable"));
+        assert!(!sentence(&pb::Event::default(), Detail::Full).contains("ignorable"));
     }
 }

@@ -1,7 +1,6 @@
 //! `longhand events`: lists committed changes in order, and follows new ones.
 
-use super::brief::{brief, style};
-use super::event_text::sentence;
+use super::event_text::{Detail, sentence, style};
 use super::failure::Usage;
 use super::ids::short;
 use super::output::{Output, clock_time, time_of_day};
@@ -162,7 +161,7 @@ fn print(output: &mut Output, event: &pb::Event) -> anyhow::Result<()> {
         let (time, session) = (clock_time(event.event_time.as_ref()), short(&event.session_id));
         let lead = format!("{:>6}  {time}  {session}  #{:<5} ", event.seq, event.revision);
         let actor = if event.actor.is_empty() { String::new() } else { format!(" ({})", event.actor) };
-        return Ok(output.line_beside(&lead, style(event), &format!("{}{actor}", brief(event)))?);
+        return Ok(output.line_beside(&lead, style(event), &format!("{}{actor}", sentence(event, Detail::Brief)))?);
     }
     let time = time_of_day(event.event_time.as_ref());
     let actor = if event.actor.is_empty() { "-" } else { &event.actor };
@@ -171,7 +170,7 @@ fn print(output: &mut Output, event: &pb::Event) -> anyhow::Result<()> {
         event.seq,
         event.session_id,
         event.revision,
-        sentence(event)
+        sentence(event, Detail::Full)
     );
     Ok(output.line(&line)?)
 }

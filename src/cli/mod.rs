@@ -6,7 +6,6 @@
 mod address;
 mod audit;
 mod backup;
-mod brief;
 mod changes;
 mod client;
 mod compactions;

@@ -1,7 +1,7 @@
 //! Text form of compaction plans.
 
 use super::context::range;
-use super::event_text::{kind, level};
+use super::event_text::compaction;
 use super::output::{Output, count};
 use crate::pb;
 
@@ -28,9 +28,8 @@ pub(super) fn print(output: &mut Output, plan: &pb::CompactionPlan) -> anyhow::R
 fn lines(plan: &pb::CompactionPlan) -> Vec<String> {
     let (about, has_summary) = if plan.covered_ranges.is_empty() { ("", false) } else { ("about ", true) };
     let mut lines = vec![format!(
-        "{}{} of the view at revision {}: {} → {about}{}",
-        kind(plan.kind()),
-        level(plan.level()),
+        "{} of the view at revision {}: {} → {about}{}",
+        compaction(plan.kind(), plan.level()),
         plan.base_revision,
         plan.estimated_tokens_before,
         count(plan.estimated_tokens_after, "token")

@@ -1,6 +1,6 @@
 //! `longhand replay`: prints the audit log of a session.
 
-use super::event_text::sentence;
+use super::event_text::{Detail, sentence};
 use super::message_text::{finish, part_lines};
 use super::output::{Output, time};
 use super::{Globals, ids};
@@ -59,8 +59,12 @@ fn print(output: &mut Output, event: &pb::Event, whole_records: bool) -> anyhow:
 /// An entry of the audit log: revision, time, actor and description, and the content that came with the event.
 fn entry(event: &pb::Event, whole_records: bool) -> Vec<String> {
     let actor = if event.actor.is_empty() { "-" } else { &event.actor };
-    let mut lines =
-        vec![format!("#{} {} {actor}: {}", event.revision, time(event.event_time.as_ref()), sentence(event))];
+    let mut lines = vec![format!(
+        "#{} {} {actor}: {}",
+        event.revision,
+        time(event.event_time.as_ref()),
+        sentence(event, Detail::Full)
+    )];
     let Some(message) = &event.message else { return lines };
     lines.extend(new_parts(event, message).flat_map(|part| part_lines(part, whole_records)));
     let ended = seals(event).then(|| finish(message)).flatten();

@@ -1,7 +1,7 @@
 //! `longhand watch`: follows new events as a conversation: who speaks, the words as they are written, and what happens
 //! besides.
 
-use super::brief::{brief, style};
+use super::event_text::{Detail, sentence, style};
 use super::message_text::{part_lines, role};
 use super::output::{DIMMED, HEADING, Output, PLAIN, clock_time, one_line, shorten, width, word, wrapped};
 use super::{Client, Globals, failure, ids};
@@ -239,7 +239,8 @@ impl Page {
     fn description(&mut self, event: &pb::Event) -> Vec<Piece> {
         let lead_width = self.lead_width(event);
         let lead = " ".repeat(lead_width);
-        let lines = wrapped(&brief(event), self.columns.map(|columns| columns.saturating_sub(lead_width)));
+        let lines =
+            wrapped(&sentence(event, Detail::Brief), self.columns.map(|columns| columns.saturating_sub(lead_width)));
         let next = |line| [Piece::End, Piece::Own(DIMMED, lead.clone()), Piece::Own(style(event), line)];
         let mut lines = lines.into_iter();
         let first = Piece::Own(style(event), lines.next().unwrap_or_default());

@@ -1,7 +1,7 @@
 //! User interface of the demo: follows the session's events, and prints those that a user interface shows.
 
-use crate::cli::brief::brief;
 use crate::cli::client::Client;
+use crate::cli::event_text::{Detail, sentence};
 use crate::cli::output::{Output, time_of_day};
 use crate::pb;
 use crate::pb::event::Body;
@@ -70,7 +70,10 @@ fn show(output: &mut Output, event: &pb::Event) -> anyhow::Result<()> {
     }
     if is_shown(event) {
         let time = time_of_day(event.event_time.as_ref());
-        output.wrapped_line(&format!("  {time}  #{:<4} {}", event.revision, brief(event)), "                      ")?;
+        output.wrapped_line(
+            &format!("  {time}  #{:<4} {}", event.revision, sentence(event, Detail::Brief)),
+            "                      ",
+        )?;
     }
     Ok(())
 }
