@@ -11,8 +11,8 @@ use crate::model::part::{NewPart, PartBody};
 use crate::model::usage::{ModelWindow, UsageDoubt};
 use crate::model::{Revision, Seq};
 use crate::policy::{overflow, replay, tokens};
-use crate::store::{self, AppendInput, Counted, DraftWords, Order, PageOf, Receipt, Seal, SessionKey};
-pub use crate::store::{DraftWordsToAdd, OpenPart};
+use crate::store::{self, AppendInput, Counted, DraftText, Order, PageOf, Receipt, Seal, SessionKey};
+pub use crate::store::{NewDraftText, OpenPart};
 use std::sync::Arc;
 
 /// The context usage after a write.
@@ -227,19 +227,14 @@ impl Caller {
     }
 
     /// Adds text to a draft, and sends it to subscribers.
-    pub async fn append_draft(
-        &self,
-        session: &str,
-        message: &str,
-        words: DraftWordsToAdd,
-    ) -> Result<store::DraftReceipt> {
+    pub async fn append_draft(&self, session: &str, message: &str, words: NewDraftText) -> Result<store::DraftReceipt> {
         validate::client_id("client_id", words.client_id.as_deref())?;
         let known = self.known(session).await?;
         let message = self.store().history().id(known.key, message).await?;
         let receipt = self.store().history().append_draft(known.key, message, words.clone()).await?;
         // Text that the draft already had was sent before.
         let Some(added_at) = receipt.added_at else { return Ok(receipt) };
-        let DraftWordsToAdd { reasoning, offset, mut delta, .. } = words;
+        let NewDraftText { reasoning, offset, mut delta, .. } = words;
         delta.drain(..usize::try_from(added_at - offset).unwrap_or(0));
         let live = DraftDelta { session: known.key, message, part: receipt.part, reasoning, offset: added_at, delta };
         // It is not an error if there are no subscribers.
@@ -270,7 +265,7 @@ impl Caller {
     }
 
     /// A message as it was written, with its drafts while it is open.
-    pub async fn get_message(&self, session: &str, message: &str) -> Result<(Message, Vec<DraftWords>)> {
+    pub async fn get_message(&self, session: &str, message: &str) -> Result<(Message, Vec<DraftText>)> {
         let key = self.session_key(session).await?;
         let found = self.store().history().get(key, message).await?;
         let drafts = match found.sealed_revision {

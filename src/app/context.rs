@@ -90,7 +90,7 @@ pub struct Context {
     /// Messages with nothing left to show: their parts are empty, or were shortened to nothing.
     pub empty: Vec<RevisionRange>,
     /// Messages that this call left out so that the view fits.
-    pub left_out: Vec<RevisionRange>,
+    pub shortened_away: Vec<RevisionRange>,
     /// The memory reserved for the view while it waits for its client.
     pub held: Option<Arc<Reservation>>,
 }
@@ -160,8 +160,8 @@ impl Caller {
             provenance: provenance.clone(),
             omitted: source.layout.omitted.clone(),
             omitted_by: omitted_by.clone(),
-            empty: session.contentless(),
-            left_out: Vec::new(),
+            empty: session.empty_messages(),
+            shortened_away: Vec::new(),
             held: None,
             messages: Vec::new(),
         };
@@ -170,7 +170,7 @@ impl Caller {
                 (context.context_tokens, context.estimated_tokens) = (context_tokens, view.estimated_tokens);
                 context.fits = fits;
                 context.over_window.take_if(|_| fits);
-                context.left_out = omitted.into_iter().map(|at| RevisionRange { first: at, last: at }).collect();
+                context.shortened_away = omitted.into_iter().map(|at| RevisionRange { first: at, last: at }).collect();
                 context.messages = view.messages;
                 context.messages.drain(..known_count);
             }

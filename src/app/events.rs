@@ -14,7 +14,7 @@ use crate::model::session::Session;
 use crate::model::view::{ViewMessage, ViewPart};
 use crate::model::{Revision, Seq};
 use crate::scheduler::SummaryDelta;
-use crate::store::{self, DraftWords, EventFilter, LogSnapshot, PagedEvent, PolicyText, SessionKey, SessionSnapshot};
+use crate::store::{self, DraftText, EventFilter, LogSnapshot, PagedEvent, PolicyText, SessionKey, SessionSnapshot};
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, MutexGuard, PoisonError, Weak};
@@ -72,7 +72,7 @@ pub struct OpenMessage {
     /// The message, with the parts that are closed.
     pub message: Message,
     /// The text of its drafts so far.
-    pub drafts: Vec<DraftWords>,
+    pub drafts: Vec<DraftText>,
 }
 
 /// A frame of a stream.

@@ -57,7 +57,7 @@ pub struct LoadedSession {
     /// For each omission of the layout, the compaction that made it; none for a rewind or an edit.
     pub omitted_by: Vec<Option<CompactionId>>,
     /// Messages of the layout without any content left in the view, ascending.
-    contentless: Vec<Revision>,
+    empty_messages: Vec<Revision>,
     size: Size,
 }
 
@@ -84,9 +84,9 @@ impl LoadedSession {
         counts::fill(store, &policy, &mut source.messages).await?;
         let mut fold = Fold::new(fold_input(&source, &policy), None);
         provenance::set_author(&source.messages, &mut fold.view.messages, provenance.as_ref());
-        let contentless = contentless(&source.messages, &fold.view.messages);
+        let empty_messages = empty_messages(&source.messages, &fold.view.messages);
         let size = Size::of(&source.messages);
-        Ok(Self { source, policy, fold, provenance, omitted_by, contentless, size })
+        Ok(Self { source, policy, fold, provenance, omitted_by, empty_messages, size })
     }
 
     /// The session with passages in its view. It cannot be extended.
@@ -107,8 +107,8 @@ impl LoadedSession {
     }
 
     /// Messages of the layout without any content left in the view.
-    pub fn contentless(&self) -> Vec<RevisionRange> {
-        let ranges = self.contentless.chunk_by(|before, next| before + 1 == *next);
+    pub fn empty_messages(&self) -> Vec<RevisionRange> {
+        let ranges = self.empty_messages.chunk_by(|before, next| before + 1 == *next);
         ranges.map(|range| RevisionRange { first: range[0], last: range[range.len() - 1] }).collect()
     }
 
@@ -153,15 +153,14 @@ impl LoadedSession {
         let (newer, shown) = (&self.source.messages[restart.sources..], &mut self.fold.view.messages[restart.shown..]);
         provenance::set_author(newer, shown, self.provenance.as_ref());
         let changed: HashSet<Revision> = newer.iter().map(|source| source.message.revision).collect();
-        let first = changed
-            .iter()
-            .min()
-            .map_or(self.contentless.len(), |first| self.contentless.partition_point(|revision| revision < first));
-        let mut later = self.contentless.split_off(first);
+        let first = changed.iter().min().map_or(self.empty_messages.len(), |first| {
+            self.empty_messages.partition_point(|revision| revision < first)
+        });
+        let mut later = self.empty_messages.split_off(first);
         later.retain(|revision| !changed.contains(revision));
-        later.extend(contentless(newer, shown));
+        later.extend(empty_messages(newer, shown));
         later.sort_unstable();
-        self.contentless.extend(later);
+        self.empty_messages.extend(later);
     }
 
     /// Approximate memory: the contents, which history and view share, the fields around them in both, and the policy.
@@ -222,11 +221,11 @@ fn fold_input<'a>(source: &'a Source, policy: &'a Policy) -> FoldInput<'a> {
 
 /// The messages of a layout that a view does not show because they have no content left, ascending. Records are in no
 /// view.
-fn contentless(sources: &[SourceMessage], shown: &[ViewMessage]) -> Vec<Revision> {
+fn empty_messages(sources: &[SourceMessage], shown: &[ViewMessage]) -> Vec<Revision> {
     let shown: HashSet<MessageId> = shown.iter().filter_map(|message| message.source).collect();
     let messages = sources.iter().map(|source| &source.message);
-    let contentless = messages.filter(|message| message.kind != MessageKind::Record && !shown.contains(&message.id));
-    let mut revisions: Vec<Revision> = contentless.map(|message| message.revision).collect();
+    let empty_messages = messages.filter(|message| message.kind != MessageKind::Record && !shown.contains(&message.id));
+    let mut revisions: Vec<Revision> = empty_messages.map(|message| message.revision).collect();
     revisions.sort_unstable();
     revisions
 }

@@ -2,7 +2,7 @@
 
 use super::error::Result;
 use super::ledger::append::{self, AppendInput, Seal};
-use super::ledger::drafts::{self, DraftReceipt, DraftWordsToAdd};
+use super::ledger::drafts::{self, DraftReceipt, NewDraftText};
 use super::ledger::head::{Receipt, SessionKey};
 use super::ledger::messages::{self, PageOf};
 use super::ledger::position::{self, MessagePosition};
@@ -66,7 +66,7 @@ impl History {
         &self,
         session: SessionKey,
         message: MessageId,
-        words: DraftWordsToAdd,
+        words: NewDraftText,
     ) -> Result<DraftReceipt> {
         let append = drafts::AppendDraft { session, message, words };
         self.0.write(Mutation::content("append_draft", 0), move |tx| append.clone().apply(tx)).await
@@ -116,7 +116,7 @@ impl History {
     }
 
     /// The drafts of an open message.
-    pub async fn drafts(&self, message: MessageId) -> Result<Vec<DraftWords>> {
+    pub async fn drafts(&self, message: MessageId) -> Result<Vec<DraftText>> {
         self.0.reading(|reader| messages::drafts(reader, message)).await
     }
 
@@ -259,4 +259,4 @@ pub enum OpenPart {
 }
 
 /// A draft of an open message: its id, true for reasoning, its text so far.
-pub type DraftWords = (PartId, bool, String);
+pub type DraftText = (PartId, bool, String);

@@ -7,6 +7,7 @@ use longhand::app::{Caller, Error, Reason, RequestKey};
 use longhand::limits;
 use longhand::model::message::{Finish, FinishReason, MessageKind, NewMessage};
 use longhand::model::part::{NewPart, PartBody};
+use longhand::model::time::Timestamp;
 use longhand::model::usage::Usage;
 use std::collections::BTreeSet;
 
@@ -85,6 +86,13 @@ async fn a_client_id_that_comes_again_is_the_same_message() {
         let error = refused(&test.app, &session, conversation(other)).await;
         assert_eq!(error.reason, Reason::ClientIdReused, "{words}");
     }
+    let mut elsewhere = conversation("a1 \"hi\" usage=10/2");
+    elsewhere[0].provider = "another".to_owned();
+    assert_eq!(refused(&test.app, &session, elsewhere).await.reason, Reason::ClientIdReused, "another provider");
+    let mut later = conversation("u1 \"hello\"");
+    later[0].origin_time = Some(Timestamp(7));
+    let repeated = test.app.append(&session, later, None, None).await.expect("the clock of a client goes on");
+    assert_eq!(repeated.existed_count, 1);
     assert_eq!(test.history(&session).await.len(), 3, "a refused batch leaves nothing behind");
     let error = refused(&test.app, &session, conversation("u5 \"x\"\nu5 \"x\"")).await;
     assert_eq!(error.reason, Reason::InvalidField, "the same id twice in one batch");

@@ -187,8 +187,8 @@ async fn a_view_can_be_shortened_for_one_call() {
     };
     let view = ask(&test, &session, request).await;
     assert!(view.shortened && view.fits && view.estimated_tokens <= 2_000);
-    assert!(!view.left_out.is_empty());
-    assert_eq!(view.left_out.len() + view.messages.len(), 18, "what is not shown is named");
+    assert!(!view.shortened_away.is_empty());
+    assert_eq!(view.shortened_away.len() + view.messages.len(), 18, "what is not shown is named");
     let whole = test.context(&session).await;
     assert_eq!((whole.shortened, whole.messages.len()), (false, 18), "for that call only");
 }
@@ -214,7 +214,7 @@ async fn one_long_turn_is_shortened_too() {
         assert_eq!(view.messages[0].revision, whole.messages[0].revision, "the request stays");
         let newest = |view: &Context| view.messages.last().map(|last| last.revision);
         assert_eq!(newest(&view), newest(&whole), "and so does the newest result");
-        assert_eq!(view.left_out.len() + view.messages.len(), whole.messages.len(), "what is not shown is named");
+        assert_eq!(view.shortened_away.len() + view.messages.len(), whole.messages.len(), "what is not shown is named");
     }
 }
 

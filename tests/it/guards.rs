@@ -310,7 +310,7 @@ async fn an_open_breaker_names_its_reason_and_the_kinds_it_allows() {
     assert_eq!(failures(&test).await.len(), 3, "another policy is tried at once");
 }
 
-/// DESIGN §7: progress means that tokens were freed, not that a threshold was reached.
+/// Progress means that tokens were freed, not that a threshold was reached.
 #[tokio::test]
 async fn compactions_that_free_tokens_open_no_breaker() {
     let long = |number: usize| Line::Say(format!("summary {number} ").repeat(150));

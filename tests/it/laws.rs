@@ -708,7 +708,7 @@ fn accounted(session: &Tracked, view: &Context) {
             .as_ref()
             .is_some_and(|covered| covered.ranges.iter().any(|range| range.contains(written.revision)));
         let is_omitted = view.omitted.iter().any(|omitted| omitted.range.contains(written.revision));
-        let is_left_out = view.left_out.iter().any(|range| range.contains(written.revision));
+        let is_left_out = view.shortened_away.iter().any(|range| range.contains(written.revision));
         let is_empty = view.empty.iter().any(|range| range.contains(written.revision));
         assert!(
             is_shown || is_covered || is_omitted || is_left_out || is_empty,

@@ -2,7 +2,7 @@
 
 use crate::support::{TestApp, body_text, call, conversation, shown, text, words_of};
 use longhand::app::Reason;
-use longhand::app::append::{DraftWordsToAdd, OpenPart};
+use longhand::app::append::{NewDraftText, OpenPart};
 use longhand::limits;
 use longhand::model::event::{EventBody, EventKind};
 use longhand::model::ids::PartId;
@@ -11,11 +11,11 @@ use longhand::model::part::{Media, MediaSource, NewPart, PartBody};
 use longhand::model::usage::Usage;
 use longhand::store::DraftReceipt;
 
-fn adding(part: Option<PartId>, offset: i64, delta: &str) -> DraftWordsToAdd {
-    DraftWordsToAdd { part, client_id: None, reasoning: false, offset, delta: delta.to_owned() }
+fn adding(part: Option<PartId>, offset: i64, delta: &str) -> NewDraftText {
+    NewDraftText { part, client_id: None, reasoning: false, offset, delta: delta.to_owned() }
 }
 
-async fn draft(test: &TestApp, session: &str, words: DraftWordsToAdd) -> DraftReceipt {
+async fn draft(test: &TestApp, session: &str, words: NewDraftText) -> DraftReceipt {
     test.app.append_draft(session, "a1", words).await.expect("the words are taken")
 }
 
@@ -154,7 +154,7 @@ async fn a_draft_with_a_client_id_begins_once() {
     let test = TestApp::start().await;
     let session = test.manual_session().await;
     test.append(&session, "a1 open").await;
-    let named = |id: &str, delta: &str| DraftWordsToAdd { client_id: Some(id.to_owned()), ..adding(None, 0, delta) };
+    let named = |id: &str, delta: &str| NewDraftText { client_id: Some(id.to_owned()), ..adding(None, 0, delta) };
     let first = draft(&test, &session, named("p1", "grü")).await;
     let again = draft(&test, &session, named("p1", "grü")).await;
     assert_eq!((again.part, again.length, first.added_at, again.added_at), (first.part, 4, Some(0), None));
@@ -172,7 +172,7 @@ async fn a_draft_with_a_client_id_begins_once() {
     };
     refused(named("p1", "gra")).await;
     refused(named("p1", "grüse")).await;
-    refused(DraftWordsToAdd { reasoning: true, ..named("p1", "grü") }).await;
+    refused(NewDraftText { reasoning: true, ..named("p1", "grü") }).await;
     let mut part = text("grüße");
     part.client_id = Some("p1".to_owned());
     let whole = vec![OpenPart::Whole(part)];

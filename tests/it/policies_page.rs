@@ -253,3 +253,12 @@ fn the_page_points_to_the_options_of_each_agent() {
         assert!(page.contains(&format!("(../{})", file.display())), "{} is not linked", file.display());
     }
 }
+
+#[test]
+fn the_readme_lists_every_preset() {
+    let readme = fs::read_to_string(root().join("README.md")).expect("the page");
+    let table = readme.split("| agent | presets |").nth(1).and_then(|rest| rest.split("\n\n").next()).expect("a table");
+    let listed: BTreeSet<&str> = table.split('`').skip(1).step_by(2).collect();
+    let there: BTreeSet<&str> = presets::all().iter().map(|preset| preset.name.as_str()).collect();
+    assert_eq!(listed, there);
+}

@@ -264,7 +264,7 @@ async fn retrieved_passages_are_removed_first_from_a_view_that_does_not_fit() {
     let shorter = test.app.context(&session, request).await.expect("a context");
     assert_eq!(recalled(&shorter), Vec::<String>::new());
     assert_eq!(shorter.messages.len() + 1, whole.messages.len(), "and nothing else went");
-    assert!(shorter.fits && shorter.left_out.is_empty());
+    assert!(shorter.fits && shorter.shortened_away.is_empty());
 }
 
 async fn key(longhand: &Longhand, session: &str) -> SessionKey {

@@ -2,7 +2,7 @@
 
 use crate::support::{TestApp, Watch, block_on, cases, conversation, copy_database, turns, window, words_of};
 use longhand::app::Reason;
-use longhand::app::append::{DraftWordsToAdd, OpenPart};
+use longhand::app::append::{NewDraftText, OpenPart};
 use longhand::app::compactions::NewSummary;
 use longhand::app::events::{Frame, ListEvents, ServedEvent, Start, SubscribeRequest};
 use longhand::app::sessions::{ForkPoint, SessionChange, SessionInfo};
@@ -173,7 +173,7 @@ async fn a_snapshot_has_open_messages_and_their_words_go_on_behind_it() {
     let (session, other) = (test.manual_session().await, test.manual_session().await);
     test.append(&session, "u1 \"hello\"\na0 \"sealed\"\na1 \"closed\" open\na2 open").await;
     test.append(&other, "a9 open").await;
-    let words = |part, offset, delta: &str| DraftWordsToAdd {
+    let words = |part, offset, delta: &str| NewDraftText {
         part,
         client_id: None,
         reasoning: false,

@@ -2,7 +2,7 @@
 
 use crate::support::{Line, ScriptedSummarizer, TestApp, call, connect, filler, result, text, turns, value, window};
 use longhand::app::admin::ChainHead;
-use longhand::app::append::{DraftWordsToAdd, OpenPart};
+use longhand::app::append::{NewDraftText, OpenPart};
 use longhand::app::compactions::{NewCompaction, NewSummary};
 use longhand::app::sessions::{ForkPoint, NewSession, SessionChange};
 use longhand::model::compaction::CompactionKind;
@@ -39,7 +39,7 @@ pub(crate) async fn rich() -> TestApp {
     watch.wait_for(EventKind::Compacted).await;
     test.once("large", "large").append(&session, large(), None, None).await.expect("appended");
     test.append(&session, "a11 \"be\" open").await;
-    let words = DraftWordsToAdd { part: None, client_id: None, reasoning: true, offset: 0, delta: "hm".to_owned() };
+    let words = NewDraftText { part: None, client_id: None, reasoning: true, offset: 0, delta: "hm".to_owned() };
     let draft = app.append_draft(&session, "a11", words).await.expect("drafted");
     let mut parts = vec![OpenPart::Draft(draft.part, None), OpenPart::Whole(text("gin"))];
     parts.extend(large().remove(0).parts.into_iter().chain([call("c1"), result("c1", "done")]).map(OpenPart::Whole));

@@ -2,7 +2,7 @@
 
 use super::session::window;
 use super::{not_given, read_duration, read_enum, read_optional_time};
-use crate::app::append::{DraftWordsToAdd, ListMessages, OpenPart, RewindTo};
+use crate::app::append::{ListMessages, NewDraftText, OpenPart, RewindTo};
 use crate::app::{Error, Reason, Result};
 use crate::model::ids::PartId;
 use crate::model::message::{Finish, FinishReason, GivenView, Message, MessageKind, NewFinish, NewMessage, Role};
@@ -270,14 +270,14 @@ pub(in crate::grpc) fn draft((part, reasoning, text): (PartId, bool, String)) ->
 }
 
 /// Text for a draft.
-pub(in crate::grpc) fn read_draft_words(request: pb::AppendDraftRequest) -> Result<DraftWordsToAdd> {
+pub(in crate::grpc) fn read_draft_words(request: pb::AppendDraftRequest) -> Result<NewDraftText> {
     let reasoning = match read_enum("kind", request.kind)? {
         pb::DraftKind::Unspecified | pb::DraftKind::Text => false,
         pb::DraftKind::Reasoning => true,
     };
     let part = (!request.part_id.is_empty()).then(|| read_draft_id(&request.part_id)).transpose()?;
     let pb::AppendDraftRequest { client_id, offset_bytes: offset, delta, .. } = request;
-    Ok(DraftWordsToAdd { part, client_id, reasoning, offset, delta })
+    Ok(NewDraftText { part, client_id, reasoning, offset, delta })
 }
 
 /// Parameters of a list of messages.

@@ -128,8 +128,8 @@ fn omitted((omitted, by): (&Omitted, &Option<CompactionId>)) -> pb::OmittedHisto
 }
 
 /// Messages that are left out by no mark.
-fn unmarked(left_out: RevisionRange, reason: pb::OmitReason) -> pb::OmittedHistory {
-    pb::OmittedHistory { range: Some(range(left_out)), mark_revision: 0, reason: reason.into(), compaction_id: None }
+fn unmarked(omitted: RevisionRange, reason: pb::OmitReason) -> pb::OmittedHistory {
+    pb::OmittedHistory { range: Some(range(omitted)), mark_revision: 0, reason: reason.into(), compaction_id: None }
 }
 
 /// The frames of a view: a header, the messages, an end. Messages are converted as they are sent, so that a long view
@@ -161,10 +161,10 @@ pub(in crate::grpc) fn frames(context: Context) -> Frames {
     };
     let marks = context.omitted.iter().zip(&context.omitted_by).map(omitted);
     let empty = context.empty.into_iter().map(|range| unmarked(range, pb::OmitReason::Empty));
-    let left_out = context.left_out.into_iter().map(|range| unmarked(range, pb::OmitReason::Shortened));
+    let shortened = context.shortened_away.into_iter().map(|range| unmarked(range, pb::OmitReason::Shortened));
     let end = pb::ContextEnd {
         covered: context.covered.map(|stood_for| covered(stood_for, context.provenance.as_deref())),
-        omitted: marks.chain(empty).chain(left_out).collect(),
+        omitted: marks.chain(empty).chain(shortened).collect(),
     };
     Frames { header: Some(header), messages: context.messages.into_iter(), held: None, end: Some(end) }
 }

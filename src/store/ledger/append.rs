@@ -144,23 +144,41 @@ fn existing_messages(tx: &mut Tx<'_>, key: i64, messages: &[EncodedMessage]) -> 
     Ok(existing)
 }
 
-/// True if a stored message equals the one that the client sends again.
+/// True if a stored message equals the one that the client sends again. The times that a client gives may differ: it
+/// may read its clock anew for each attempt.
 fn equals_stored(tx: &mut Tx<'_>, key: i64, id: Uuid, sent: &NewMessage<Option<GivenView>>) -> Result<bool> {
     tx.flush()?;
     let stored = messages::by_public_id(tx.conn, key, MessageId(id))?;
-    let same_header = stored.role == sent.role && stored.kind == sent.kind && stored.model == sent.model;
-    let same_parts = stored.parts.len() >= sent.parts.len()
-        && stored.parts.iter().zip(&sent.parts).all(|(stored, sent)| {
+    // Every field is named, so that the compiler asks about a new one.
+    let NewMessage {
+        client_id: _,
+        role,
+        kind,
+        parts,
+        finish,
+        open_timeout_ms: _,
+        model,
+        provider,
+        origin_time: _,
+        metadata_json,
+    } = sent;
+    let same_header = stored.role == *role
+        && stored.kind == *kind
+        && stored.model == *model
+        && stored.provider == *provider
+        && stored.metadata_json == *metadata_json;
+    let same_parts = stored.parts.len() >= parts.len()
+        && stored.parts.iter().zip(parts).all(|(stored, sent)| {
             stored.body.is_as_sent(&sent.body)
                 && stored.client_id == sent.client_id
                 && stored.metadata_json == sent.metadata_json
         });
     // A message that was left open may have grown since.
-    let same_finish = match &sent.finish {
-        Some(finish) => *finish == stored.finish && stored.parts.len() == sent.parts.len(),
+    let same_finish = match finish {
+        Some(finish) => *finish == stored.finish && stored.parts.len() == parts.len(),
         None => true,
     };
-    Ok(same_header && same_parts && same_finish && stored.metadata_json == sent.metadata_json)
+    Ok(same_header && same_parts && same_finish)
 }
 
 /// Resolves the messages that tool results name as those of their calls, within this request or in the history, to ids.

@@ -14,7 +14,7 @@ use crate::store::error::{Error, Kind, Result};
 
 /// A draft, and the text to add to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DraftWordsToAdd {
+pub struct NewDraftText {
     /// The draft; none begins one.
     pub part: Option<PartId>,
     /// The client's own id of the part, read when the draft begins: it begins once.
@@ -27,7 +27,7 @@ pub struct DraftWordsToAdd {
     pub delta: String,
 }
 
-impl DraftWordsToAdd {
+impl NewDraftText {
     /// The length of the draft in bytes if it ends with this text.
     fn end(&self) -> i64 {
         self.offset.saturating_add(i64::try_from(self.delta.len()).unwrap_or(i64::MAX))
@@ -50,7 +50,7 @@ pub struct DraftReceipt {
 pub(crate) struct AppendDraft {
     pub(crate) session: SessionKey,
     pub(crate) message: MessageId,
-    pub(crate) words: DraftWordsToAdd,
+    pub(crate) words: NewDraftText,
 }
 
 /// The columns of a draft, with its text at the offset and length of a request's text.
@@ -120,7 +120,7 @@ impl AppendDraft {
 
     /// The draft that the text is for, if it exists.
     fn find(&self, tx: &mut Tx<'_>, row: i64) -> Result<Option<Found>> {
-        let DraftWordsToAdd { part, client_id, offset, delta, .. } = &self.words;
+        let NewDraftText { part, client_id, offset, delta, .. } = &self.words;
         let query = match (part, client_id) {
             (Some(part), _) => engine::query(SELECT).bind(row).bind(part.number()),
             (None, Some(client_id)) => engine::query(SELECT_NAMED).bind(row).bind(client_id),
@@ -139,7 +139,7 @@ impl AppendDraft {
 
     /// Refuses text that leaves a gap or differs from the existing text.
     fn follows_on(&self, found: &Found) -> Result<()> {
-        let DraftWordsToAdd { part, client_id, reasoning, offset, delta } = &self.words;
+        let NewDraftText { part, client_id, reasoning, offset, delta } = &self.words;
         let fits = (0..=found.length).contains(offset) && delta.as_bytes().starts_with(&found.there);
         match (part, client_id) {
             (None, Some(client_id)) if *offset == 0 && (!fits || *reasoning != found.reasoning) => {
@@ -152,7 +152,7 @@ impl AppendDraft {
 
     /// The part that contains the text already, because the draft closed before the text was sent again.
     fn closed(&self, tx: &mut Tx<'_>) -> Result<Option<PartId>> {
-        let DraftWordsToAdd { part, client_id, reasoning, offset, delta } = &self.words;
+        let NewDraftText { part, client_id, reasoning, offset, delta } = &self.words;
         let message = self.message.0.as_bytes().to_vec();
         let has = match (part, client_id) {
             (Some(part), _) => engine::scalar(HAS_PART).bind(message).bind(part.number()),

@@ -16,7 +16,7 @@ pub struct Layout {
     pub covered: Option<Covered>,
     /// The messages that marks omit from the view.
     pub omitted: Vec<Omitted>,
-    /// Messages that no summary may cover, and their replacements, by revision, ascending.
+    /// Messages that no summary may cover: the pinned ones and those that replace them, by revision, ascending.
     pub pinned: Vec<Revision>,
     /// Prune marks that were undone, by revision, ascending: a view does not apply them.
     pub undone_prunes: Vec<Revision>,

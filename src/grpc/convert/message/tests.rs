@@ -281,12 +281,12 @@ fn words_begin_a_draft_or_add_to_one() {
         ..pb::AppendDraftRequest::default()
     };
     let client_id = Some("p1".to_owned());
-    let begins = DraftWordsToAdd { part: None, client_id, reasoning: false, offset: 4, delta: "more".into() };
+    let begins = NewDraftText { part: None, client_id, reasoning: false, offset: 4, delta: "more".into() };
     assert_eq!(read_draft_words(words.clone()), Ok(begins.clone()));
     let id = PartId(Uuid::from_u128(5));
     let goes_on =
         pb::AppendDraftRequest { part_id: id.to_string(), kind: pb::DraftKind::Reasoning.into(), ..words.clone() };
-    assert_eq!(read_draft_words(goes_on), Ok(DraftWordsToAdd { part: Some(id), reasoning: true, ..begins }));
+    assert_eq!(read_draft_words(goes_on), Ok(NewDraftText { part: Some(id), reasoning: true, ..begins }));
     let odd = pb::AppendDraftRequest { kind: 3, ..words.clone() };
     assert_eq!(read_draft_words(odd).expect_err("a refusal").metadata["field"], "kind");
     let nobody = pb::AppendDraftRequest { part_id: "x".into(), ..words };

@@ -64,7 +64,7 @@ fn context(messages: Vec<ViewMessage>) -> Context {
         ],
         omitted_by: vec![None, Some(CompactionId(Uuid::from_u128(6)))],
         empty: vec![RevisionRange { first: 27, last: 28 }],
-        left_out: vec![RevisionRange { first: 26, last: 26 }],
+        shortened_away: vec![RevisionRange { first: 26, last: 26 }],
         held: None,
     }
 }

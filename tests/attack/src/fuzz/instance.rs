@@ -1,7 +1,7 @@
 //! A store with data of every kind, and the whole of Longhand, except its socket, over a copy of the store.
 
 use anyhow::{Context as _, Result};
-use longhand::app::append::{DraftWordsToAdd, OpenPart};
+use longhand::app::append::{NewDraftText, OpenPart};
 use longhand::app::compactions::{NewCompaction, NewSummary};
 use longhand::app::sessions::{ForkPoint, NewSession, SessionChange};
 use longhand::app::{self, Caller, Longhand, RequestKey};
@@ -310,7 +310,7 @@ async fn fill(longhand: &Longhand) -> Result<()> {
     app.update_session("s1", change).await?;
     let open = NewMessage { finish: None, ..message("o1", Role::Assistant, vec![text("closed")]) };
     app.append("s1", vec![open], None, None).await?;
-    let words = |delta: &str| DraftWordsToAdd {
+    let words = |delta: &str| NewDraftText {
         part: None,
         client_id: Some(format!("d-{delta}")),
         reasoning: false,

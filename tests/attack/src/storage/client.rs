@@ -3,7 +3,7 @@
 use super::running::{Running, soon};
 use crate::vfs::Disk;
 use anyhow::Result;
-use longhand::app::append::{DraftWordsToAdd, OpenPart};
+use longhand::app::append::{NewDraftText, OpenPart};
 use longhand::app::compactions::{NewCompaction, NewSummary};
 use longhand::app::context::{Context, ContextRequest};
 use longhand::app::sessions::{ForkPoint, NewSession, SessionChange};
@@ -291,7 +291,7 @@ async fn add_to_draft(
     before: &str,
     delta: &str,
 ) -> Result<PartId, Error> {
-    let words = |part: Option<PartId>, offset: &str, delta: &str| DraftWordsToAdd {
+    let words = |part: Option<PartId>, offset: &str, delta: &str| NewDraftText {
         part,
         client_id: Some(draft.to_owned()),
         reasoning: false,

@@ -35,7 +35,7 @@ macro_rules! files {
     ($($file:literal),* $(,)?) => { [$(($file, include_str!($file))),*] };
 }
 
-/// The files. The newest version of an agent is the last one of its name.
+/// The files. A name without a version means the last file of its agent, which is not always the newest version.
 const FILES: [(&str, &str); 24] = files![
     "anthropic-context-editing-2025-10.toml",
     "claude-code-observed.toml",
@@ -68,7 +68,7 @@ pub fn all() -> &'static [Preset] {
     &ALL
 }
 
-/// The preset with this name. Without a version it is the newest one: the last of its name in the list.
+/// The preset with this name. Without a version it is the last of its name in the list.
 pub fn find(name: &str) -> Option<&'static Preset> {
     preset::named(all(), name)
 }
