@@ -276,7 +276,9 @@ pub fn output_tokens(policy: &Policy, sources: &[SourceMessage]) -> i64 {
     let of = |source: &SourceMessage| -> i64 {
         let open = |part: &&Part| source.pruned_part(part.id).is_none();
         let outputs = source.message.parts.iter().filter(open).filter_map(|part| match &*part.body {
-            PartBody::ToolResult(result) => Some(tokens::estimate_words_of(policy, source, part, &result.output)),
+            PartBody::ToolResult(result) => {
+                Some(tokens::estimate_words_of(policy, source, part, &tokens::weighed_output(policy, result)))
+            }
             _ => None,
         });
         outputs.sum()
