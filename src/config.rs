@@ -213,6 +213,9 @@ pub struct Hook {
     /// If true, no compaction is made when the program fails.
     #[serde(default)]
     pub required: bool,
+    /// If true, the program gets the messages that the summarizer is to read.
+    #[serde(default)]
+    pub messages: bool,
 }
 
 fn default_hook_timeout() -> u64 {
@@ -250,6 +253,7 @@ impl Hooks {
         }
         match &self.post_compact {
             Some(hook) if hook.required => Err("post_compact: nothing can require it, it comes afterwards".to_owned()),
+            Some(hook) if hook.messages => Err("post_compact: it gets the summary and no messages".to_owned()),
             Some(_) | None => Ok(()),
         }
     }
@@ -511,6 +515,7 @@ mod tests {
             Some("hooks.post_compact: timeout"),
         );
         check("hooks = { post_compact = { command = [\"x\"], required = true } }", Some("hooks.post_compact: nothing"));
+        check("hooks = { post_compact = { command = [\"x\"], messages = true } }", Some("hooks.post_compact: it gets"));
         check("scrub = { interval_hours = 0, mib_per_second = 1024 }", None);
         check("scrub = { interval_hours = 8785 }", Some("scrub.interval_hours"));
         check("scrub = { mib_per_second = 0 }", Some("scrub.mib_per_second"));

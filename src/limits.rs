@@ -270,8 +270,10 @@ pub const SUMMARY_TASK_CALLERS_MAX: usize = 1_024;
 pub const SUMMARY_TASK_WINDOW_DEFAULT: i64 = 128_000;
 /// Maximum window of a client's model, in tokens; larger values are reduced to it.
 pub const SUMMARY_TASK_WINDOW_MAX: i64 = 2_000_000;
-/// Bytes of a hook's output.
-pub const HOOK_OUTPUT_BYTES_MAX: usize = 256 * 1024;
+/// Bytes of a hook's output. It is above the batch limit, which messages in it are held to.
+pub const HOOK_OUTPUT_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Bytes of a hook's input with the messages of a summary.
+pub const HOOK_INPUT_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Maximum time for one summary with all its requests and the wait for the provider: a history of many times the
 /// summarizer's window is summarized in pieces. Each request has a timeout of its own in the configuration.
 pub const SUMMARIZE_MS_MAX: u64 = 3_600_000;

@@ -9,6 +9,7 @@ mod generate;
 mod harm;
 mod harness;
 mod install;
+mod neovate;
 mod opencode;
 mod pi;
 mod qwen_agent;
@@ -34,6 +35,8 @@ const SYSTEMS: &[&dyn System] = &[
     &pi::scenarios::V0_73,
     &pi::scenarios::V1_5,
     &pi::socket::V1_5,
+    &neovate::CODE,
+    &neovate::DESIGN,
     &opencode::OpenCode,
     &opencode::scenarios::Scenarios,
     &qwen_agent::OLD,

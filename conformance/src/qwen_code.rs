@@ -59,9 +59,9 @@ static CLASSES: [Class; 4] = [
     Class {
         name: "no limit of nothing",
         reason: Reason::P12,
-        explanation: "Just above a window of 33000 tokens Qwen Code's limits fall to nothing, and every request would \
-                      be summarized; ours stay where they were.",
-        test: ("crates/core/src/policy/overflow.rs", "a_warning_and_a_hard_limit_are_beside_a_buffered_limit"),
+        explanation: "In windows of more than 33000 tokens Qwen Code's limits fall to nothing, and rise to where they \
+                      were at 61050; ours stay there in between.",
+        test: ("crates/core/src/policy/overflow.rs", "the_limit_of_qwen_code_differs_only_where_its_deviation_says"),
     },
     Class {
         name: "a kept message stays itself",

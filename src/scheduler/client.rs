@@ -48,9 +48,20 @@ impl Assignment {
     fn edited(&self, planning: PlanningInput<'_>, edit: TaskEdit) -> Result<Self, &'static str> {
         let plan = plan::edited(planning, &self.plan, &edit.plan)?;
         let instructions = edit.instructions.as_ref().unwrap_or(&self.input.instructions);
-        let SummaryInput { messages, split_turn, .. } = SummaryInput::of(&plan, &self.input.counting, instructions);
+        let of_plan = |plan: &SummaryPlan| {
+            let SummaryInput { messages, split_turn, .. } = SummaryInput::of(plan, &self.input.counting, instructions);
+            (messages, split_turn)
+        };
+        // Messages that the operator's program replaced stay so as long as the plan covers the same ones. The details
+        // say that they were replaced.
+        let present = (self.input.messages.clone(), self.input.split_turn.clone());
+        let is_same = of_plan(&plan) == of_plan(&self.plan);
+        let details_json = edit
+            .details_json
+            .or_else(|| self.details_json.clone().filter(|_| is_same || present == of_plan(&self.plan)));
+        let (messages, split_turn) = if is_same { present } else { of_plan(&plan) };
         let input = SummaryInput { messages, split_turn, instructions: instructions.clone(), ..self.input.clone() };
-        Ok(Self { plan, input, details_json: edit.details_json.or_else(|| self.details_json.clone()) })
+        Ok(Self { plan, input, details_json })
     }
 
     /// The assignment as a task for clients.

@@ -6,6 +6,7 @@
 
 use super::client::Assignment;
 use super::error::interrupted;
+use super::hook_messages::{self, GivenMessage, ReturnedMessage};
 use super::processes::{self, Mark, Run};
 use super::worker::Worker;
 use crate::clock::fresh_id;
@@ -14,6 +15,7 @@ use crate::fold::attempt::Answer;
 use crate::limits;
 use crate::model::compaction::{CompactionState, Failure, FailureReason, RevisionRange};
 use crate::model::part::PartBody;
+use crate::model::view::SourceMessage;
 use crate::policy::summary::SummaryInput;
 use crate::store::{self, Claim};
 use serde::{Deserialize, Serialize};
@@ -61,6 +63,9 @@ enum Phase<'a> {
         /// Maximum size of the summary in tokens.
         budget_tokens: i64,
         instructions: &'a str,
+        /// What the summarizer is to read, for a program that asks for it.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        material: Option<HookMaterial<'a>>,
     },
     After {
         tokens_before: i64,
@@ -84,6 +89,19 @@ struct HookOutput {
     refuse: Option<String>,
     /// False prevents the continuation, which asks the model to go on.
     auto_continue: Option<bool>,
+    /// What the summarizer reads instead of the messages.
+    messages: Option<Vec<ReturnedMessage>>,
+    /// What it reads instead of the front of a split turn.
+    split_turn: Option<Vec<ReturnedMessage>>,
+}
+
+/// The history that a summarizer is to read.
+#[derive(Serialize)]
+struct HookMaterial<'a> {
+    messages: Vec<GivenMessage>,
+    /// The front of a split turn, which gets a summary of its own.
+    split_turn: Vec<GivenMessage>,
+    previous_summary: Option<&'a str>,
 }
 
 fn ranges(ranges: &[RevisionRange]) -> Vec<HookRange> {
@@ -98,13 +116,61 @@ pub(super) struct HookChanges {
     instructions: String,
     /// The request for the summary, instead of the policy's.
     prompt: Option<String>,
+    /// The replaced messages.
+    material: Option<Material>,
     /// True if no continuation may follow.
     pub(super) vetoes_continuation: bool,
 }
 
+/// Messages that a program returned, and those that it was given.
+#[derive(Debug)]
+struct Material {
+    given: [Vec<SourceMessage>; 2],
+    read: [Vec<SourceMessage>; 2],
+}
+
+impl Material {
+    /// The replaced messages; none if the program returned none.
+    fn of(input: &SummaryInput, output: &HookOutput) -> Result<Option<Self>, String> {
+        if output.messages.is_none() && output.split_turn.is_none() {
+            return Ok(None);
+        }
+        let read = |field: &str, given: &Vec<SourceMessage>, returned: &Option<Vec<ReturnedMessage>>| match returned {
+            Some(returned) => hook_messages::replaced(field, given, returned),
+            None => Ok(given.clone()),
+        };
+        let read = [
+            read("messages", &input.messages, &output.messages)?,
+            read("split_turn", &input.split_turn, &output.split_turn)?,
+        ];
+        Ok(Some(Self { given: [input.messages.clone(), input.split_turn.clone()], read }))
+    }
+
+    /// The note on the replacement that the summary keeps.
+    fn note(&self) -> String {
+        let count = |messages: &[Vec<SourceMessage>; 2]| messages.iter().map(Vec::len).sum::<usize>();
+        serde_json::json!({"pre_compact": {
+            "given_messages": count(&self.given), "read_messages": count(&self.read),
+        }})
+        .to_string()
+    }
+}
+
 impl HookChanges {
+    /// True if the program replaced other messages than these. A smaller tail leaves more of them.
+    pub(super) fn is_for_other(&self, input: &SummaryInput) -> bool {
+        self.material.as_ref().is_some_and(|Material { given: [messages, split_turn], .. }| {
+            *messages != input.messages || *split_turn != input.split_turn
+        })
+    }
+
     /// Applies the changes to the request for a summary.
-    pub(super) fn apply(&self, input: &mut SummaryInput) {
+    pub(super) fn apply(&self, assignment: &mut Assignment) {
+        if let Some(material) = &self.material {
+            [assignment.input.messages, assignment.input.split_turn] = material.read.clone();
+            assignment.details_json = Some(material.note());
+        }
+        let input = &mut assignment.input;
         if !self.instructions.is_empty() {
             if !input.instructions.is_empty() {
                 input.instructions.push('\n');
@@ -145,13 +211,19 @@ impl Worker {
                 context_tokens: claim.context_tokens,
                 budget_tokens: assignment.input.budget_tokens,
                 instructions: &assignment.input.instructions,
+                material: hook.messages.then(|| HookMaterial {
+                    messages: hook_messages::given(&assignment.input.messages),
+                    split_turn: hook_messages::given(&assignment.input.split_turn),
+                    previous_summary: assignment.input.previous.as_deref(),
+                }),
             },
         };
-        let output = match ask(hook, Mark(self.owner), &input)
-            .await
-            .and_then(|output| read(&output, &assignment.input.instructions))
-        {
-            Ok(output) => output,
+        let answer = ask(hook, Mark(self.owner), &input).await.and_then(|output| {
+            let output = read(&output, &assignment.input.instructions)?;
+            Ok((Material::of(&assignment.input, &output)?, output))
+        });
+        let (material, output) = match answer {
+            Ok(answer) => answer,
             Err(why) if hook.required => {
                 let failure = Failure::new(FailureReason::HookFailed, format!("pre_compact {why}"));
                 return Err(Answer::Refused(failure));
@@ -166,7 +238,7 @@ impl Worker {
             return Err(Answer::Refused(Failure::new(FailureReason::HookRefused, why)));
         }
         let vetoes_continuation = output.auto_continue == Some(false);
-        Ok(HookChanges { instructions: output.instructions, prompt: output.prompt, vetoes_continuation })
+        Ok(HookChanges { instructions: output.instructions, prompt: output.prompt, material, vetoes_continuation })
     }
 
     /// Notifies `post_compact` of a compaction that is done. The program can no longer change it.
@@ -241,6 +313,9 @@ fn read(output: &[u8], instructions: &str) -> Result<HookOutput, String> {
 async fn ask(hook: &Hook, mark: Mark, input: &HookInput<'_>) -> Result<Vec<u8>, String> {
     let [program, arguments @ ..] = hook.command.as_slice() else { return Err("names no program".to_owned()) };
     let input = serde_json::to_vec(input).map_err(|error| format!("its input cannot be encoded: {error}"))?;
+    if input.len() > limits::HOOK_INPUT_BYTES_MAX {
+        return Err(format!("would get {} bytes, over {}", input.len(), limits::HOOK_INPUT_BYTES_MAX));
+    }
     let mark = mark.of_run(fresh_id());
     let mut child = Command::new(program)
         .args(arguments)
@@ -294,6 +369,11 @@ async fn read_bounded(from: Option<impl AsyncRead + Unpin>, bytes_max: usize) ->
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::ids::{MessageId, SessionId};
+    use crate::model::message::{Finish, Message, MessageKind, Role};
+    use crate::model::time::Timestamp;
+    use crate::policy::{Counting, Summary};
+    use uuid::Uuid;
 
     #[test]
     fn the_output_of_a_program_is_parsed_strictly() {
@@ -309,5 +389,46 @@ mod tests {
         }
         let long = format!("{{\"instructions\": \"{}\"}}", "w".repeat(limits::INSTRUCTIONS_BYTES_MAX - 2));
         assert!(parse(&long).is_err());
+    }
+
+    #[test]
+    fn replaced_messages_are_for_the_range_that_they_replace() {
+        let message = |revision| -> SourceMessage {
+            let message = Message {
+                id: MessageId(Uuid::from_u128(revision)),
+                session_id: SessionId(Uuid::nil()),
+                client_id: None,
+                revision: i64::try_from(revision).expect("small"),
+                role: Role::User,
+                kind: MessageKind::Normal,
+                parts: Vec::new(),
+                sealed_revision: Some(1),
+                finish: Finish::default(),
+                model: String::new(),
+                provider: String::new(),
+                create_time: Timestamp(0),
+                origin_time: None,
+                actor: String::new(),
+                metadata_json: None,
+                replaces: None,
+            };
+            SourceMessage { message: message.into(), placement: None, pruned: Vec::new(), counts: None }
+        };
+        let input = |messages| SummaryInput {
+            messages,
+            split_turn: Vec::new(),
+            previous: None,
+            previous_is_supplied: false,
+            rules: Summary::default(),
+            counting: Counting::default(),
+            instructions: String::new(),
+            budget_tokens: 1,
+        };
+        let (less, more) = (input(vec![message(1)]), input(vec![message(1), message(2)]));
+        let output = read(br#"{"messages": [{"role": "user", "parts": [{"text": "x"}]}]}"#, "").expect("read");
+        let material = Material::of(&less, &output).expect("usable");
+        let changes = HookChanges { material, ..HookChanges::default() };
+        assert!(!changes.is_for_other(&less) && changes.is_for_other(&more));
+        assert!(!HookChanges::default().is_for_other(&more), "a program that replaced none is not asked again");
     }
 }

@@ -11,6 +11,7 @@ mod compact;
 mod summarize;
 mod client;
 mod hooks;
+mod hook_messages;
 mod processes;
 mod commit;
 mod inputs;

@@ -42,7 +42,8 @@ impl<'a> Summarizing<'a> {
 
 impl Worker {
     /// Has the summary of a task written, and continues the attempt with it. The operator's program and clients are asked
-    /// for the first summary of an attempt only; the program's changes apply to all of its summaries.
+    /// for the first summary of an attempt only; the program's changes apply to all of its summaries. A program that
+    /// replaced messages is asked again when there are others.
     pub(super) async fn write(
         &self,
         attempt: &mut Attempt<'_>,
@@ -88,11 +89,11 @@ impl Worker {
         let mut assignment = Assignment::of(planning, &task.plan, &claim.request.instructions);
         assignment.input.previous_is_supplied = self.previous_is_supplied(claim, planning, &task.plan).await?;
         let is_first = summarizing.hook_changes.is_none();
-        if is_first {
+        if summarizing.hook_changes.as_ref().is_none_or(|changes| changes.is_for_other(&assignment.input)) {
             summarizing.hook_changes = Some(self.pre_compact(claim, &assignment).await?);
         }
         if let Some(changes) = &summarizing.hook_changes {
-            changes.apply(&mut assignment.input);
+            changes.apply(&mut assignment);
         }
         if is_first { self.ask_clients(claim, planning, attempt, assignment).await } else { Ok(assignment) }
     }

@@ -2,15 +2,20 @@
 
 use crate::support::{Line, ScriptedSummarizer, TestApp, Watch, soon, turns};
 use longhand::app::compactions::Overflow;
+use longhand::app::summary_tasks::{LeaseClaim, LeaseRequest, NewEdit};
 use longhand::config::{Hook, Hooks};
 use longhand::model::compaction::{CompactionState, Failure};
 use longhand::model::event::{EventBody, EventKind};
-use longhand::model::view::ViewKind;
+use longhand::model::message::Message;
+use longhand::model::part::{Part, PartBody};
+use longhand::model::view::{SourceMessage, ViewKind};
+use longhand::policy::summary::SummaryInput;
 use longhand::scheduler;
 use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
+use std::time::Duration;
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
 use tokio::net::unix::pipe::{OpenOptions, Receiver};
@@ -20,7 +25,7 @@ fn script(folder: &Path, name: &str, text: &str) -> Hook {
     let file = folder.join(name);
     std::fs::write(&file, text).expect("the script is written");
     let command = vec!["/bin/sh".to_owned(), file.display().to_string(), folder.display().to_string()];
-    Hook { command, timeout_seconds: 20, required: false }
+    Hook { command, timeout_seconds: 20, required: false, messages: false }
 }
 
 /// The reader of a named pipe. With `writes` it is a writer too, so that the pipe never ends.
@@ -229,4 +234,127 @@ async fn a_program_vetoes_that_the_model_is_asked_to_go_on() {
         let added = view.messages.iter().any(|message| message.kind == ViewKind::Added);
         assert_eq!(added, expected, "{text}");
     }
+}
+
+/// The texts of what a summarizer read, with the roles.
+fn read(input: &SummaryInput) -> Vec<String> {
+    let part = |part: &Part| match &*part.body {
+        PartBody::Text(text) => text.clone(),
+        PartBody::Reasoning(text) => format!("thinks {text}"),
+        PartBody::ToolCall(call) => format!("calls {}", call.tool),
+        PartBody::ToolResult(result) => format!("gets {}", result.output),
+        other => format!("{other:?}"),
+    };
+    let message = |source: &SourceMessage| {
+        let parts: Vec<String> = source.message.parts.iter().map(part).collect();
+        format!("{:?}: {}", source.message.role, parts.join(", "))
+    };
+    input.messages.iter().map(message).collect()
+}
+
+/// A message that the program returns by its id, one of its own, and a call with its result.
+const RETURNED: &str = r#"cat > "$1/input"
+first=$(grep -o '"message_id":"msg_[^"]*"' "$1/input" | head -n 1)
+echo "{\"messages\": [{$first},
+  {\"role\": \"assistant\", \"parts\": [{\"reasoning\": \"hm\"}, {\"text\": \"[redacted]\"},
+    {\"tool_call\": {\"call_id\": \"c\", \"tool\": \"bash\", \"input_json\": \"{}\"}}]},
+  {\"role\": \"tool\", \"parts\": [{\"tool_result\": {\"call_id\": \"c\", \"status\": \"completed\", \"output\": \"ok\"}}]}]}"
+"#;
+
+#[tokio::test]
+async fn a_program_replaces_the_messages_that_a_summarizer_reads() {
+    let mut plain = due_before("cat > /dev/null", |_| {}).await;
+    let EventBody::Compacted { outcome: expected, .. } = plain.watch.wait_for(EventKind::Compacted).await.body else {
+        panic!("another body")
+    };
+    let mut setup = due_before(RETURNED, |hook| hook.messages = true).await;
+    let EventBody::Compacted { outcome, .. } = setup.watch.wait_for(EventKind::Compacted).await.body else {
+        panic!("another body")
+    };
+    let originals = read(&plain.script.asked()[0]);
+    let replaced = "Assistant: thinks hm, [redacted], calls bash";
+    assert_eq!(read(&setup.script.asked()[0]), [originals[0].as_str(), replaced, "Tool: gets ok"]);
+
+    let input = std::fs::read_to_string(setup._folder.path().join("input")).expect("the input");
+    let input: Value = serde_json::from_str(&input).expect("JSON");
+    let given = &input["material"]["messages"];
+    assert_eq!(given.as_array().map(Vec::len), Some(originals.len()));
+    let second = given[1]["parts"][0]["text"].as_str().expect("a text");
+    assert_eq!((&given[1]["role"], format!("Assistant: {second}")), (&"assistant".into(), originals[1].clone()));
+    assert_eq!(input["material"]["previous_summary"], Value::Null);
+
+    // What is covered, and what the history says, are the originals; the summary says that it is of other messages.
+    assert_eq!((&outcome.covered, outcome.covered_count), (&expected.covered, expected.covered_count));
+    let (history, as_it_was) = (setup.test.history(&setup.session).await, plain.test.history(&plain.session).await);
+    let texts = |history: &[Message]| -> Vec<PartBody> {
+        history.iter().flat_map(|message| message.parts.iter().map(|part| (*part.body).clone())).collect()
+    };
+    assert_eq!(texts(&history), texts(&as_it_was));
+    let summary = outcome.summary_message.expect("a summary").to_string();
+    let (summary, _) = setup.test.app.get_message(&setup.session, &summary).await.expect("it is listed");
+    let note = format!(r#"{{"pre_compact":{{"given_messages":{},"read_messages":3}}}}"#, outcome.covered_count);
+    assert_eq!(summary.metadata_json.as_deref(), Some(note.as_str()));
+}
+
+#[tokio::test]
+async fn messages_that_a_program_may_not_return_are_its_failure() {
+    let text = |parts: &str| format!(r#"[{{"role": "user", "parts": [{parts}]}}]"#);
+    let many = vec![r#"{"text": "x"}"#; 257].join(",");
+    let call =
+        |tool: &str| text(&format!(r#"{{"tool_call": {{"call_id": "c", "tool": "{tool}", "input_json": ""}}}}"#));
+    for (messages, why) in [
+        ("[]".to_owned(), "an empty list of messages"),
+        (
+            r#"[{"message_id": "msg_00000000000000000000000000000000"}]"#.to_owned(),
+            "messages[0], which names no message",
+        ),
+        (r#"[{"message_id": "msg_0", "role": "user"}]"#.to_owned(), "neither a message_id alone nor a role"),
+        (r#"[{"parts": [{"text": "x"}]}]"#.to_owned(), "neither a message_id alone nor a role"),
+        (text(""), "has 0 parts"),
+        (text(&many), "has 257 parts"),
+        (text(r#"{"media": {"mime_type": "image/png", "name": ""}}"#), "has media"),
+        (call(""), "has an empty tool"),
+        (call(&"t".repeat(129)), "has a tool of 129 bytes, over 128"),
+        (text(r#"{"opaque": "x"}"#), "what cannot be understood"),
+        (r#"[{"role": "robot", "parts": [{"text": "x"}]}]"#.to_owned(), "what cannot be understood"),
+    ] {
+        let answer = format!("cat > /dev/null\ncat <<'END'\n{{\"messages\": {messages}}}\nEND\n");
+        let mut setup = due_before(&answer, |hook| hook.required = true).await;
+        let failure = setup.failed().await;
+        assert_eq!(failure.reason.as_str(), "HOOK_FAILED");
+        assert!(failure.message.contains(why), "{}: not {why}", failure.message);
+    }
+    let mut setup = due_before("echo '{\"messages\": []}'", |_| {}).await;
+    setup.watch.wait_for(EventKind::Compacted).await;
+    assert!(read(&setup.script.asked()[0])[0].starts_with("User: u1 was here"), "the originals are read");
+}
+
+/// A client that leases the summary gets the replaced messages too. They stay replaced until it changes what is covered.
+#[tokio::test]
+async fn a_client_gets_the_messages_that_a_program_replaced() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let answer = r#"echo '{"messages": [{"role": "user", "parts": [{"text": "only this"}]}]}'"#;
+    let hooks = Hooks { pre_compact: Some(script(folder.path(), "pre", answer)), post_compact: None };
+    let client_wait = Duration::from_secs(60);
+    let options = scheduler::Options { hooks, client_wait, ..scheduler::Options::default() };
+    let test = TestApp::with_options(ScriptedSummarizer::new([]), options).await;
+    let session = test.session("opencode@seed", 6_000, 1_000).await;
+    test.append(&session, &turns(1, 9, 1_100)).await;
+    let request = LeaseRequest { wait: Some(client_wait), ..LeaseRequest::default() };
+    let leased = soon("a lease", test.app.lease_summary_task(request)).await.expect("offered").expect("a task");
+    let claim = LeaseClaim {
+        compaction: leased.task.compaction.to_string(),
+        token: leased.token.clone(),
+        base_revision: Some(leased.task.base),
+    };
+    assert_eq!(read(&leased.task.input), ["User: only this"]);
+    assert!(leased.prompt.user.contains("only this") && !leased.prompt.user.contains("u1 was here"));
+    let edit = NewEdit { instructions: Some("be brief".to_owned()), ..NewEdit::default() };
+    let (changed, _) = test.app.edit_summary_task(&claim, edit).await.expect("changed");
+    assert_eq!(read(&changed.input), ["User: only this"]);
+    assert!(changed.details_json.as_ref().is_some_and(|details| details.contains("read_messages")));
+    let edit = NewEdit { tail_start: Some("u4".to_owned()), ..NewEdit::default() };
+    let (changed, _) = test.app.edit_summary_task(&claim, edit).await.expect("changed");
+    assert_eq!(read(&changed.input).len(), 6, "another range is read as it is");
+    assert_eq!(changed.details_json, None);
 }

@@ -347,3 +347,56 @@ fn what_is_no_regular_file_is_left_out_and_named() {
         assert!(!output.status.success() && notes.contains("it is no regular file"), "{path}: {notes}");
     }
 }
+
+/// Rows that share a line, that come twice, and that a crash cut off: every whole message is there once, and the rest is
+/// counted and kept.
+#[test]
+fn a_transcript_with_every_kind_of_damage_has_each_whole_message_once() {
+    let home = tempfile::tempdir().expect("a folder");
+    let daemon = Daemon::start(home.path());
+    let row = |id: &str, parent: Option<&str>, role: &str, text: &str| {
+        let content = if role == "user" { json!(text) } else { json!([{"type": "text", "text": text}]) };
+        json!({"type": role, "uuid": id, "parentUuid": parent, "sessionId": "damaged",
+            "timestamp": "2026-01-05T10:00:00.000Z", "message": {"role": role, "id": id, "content": content}})
+        .to_string()
+    };
+    let first = row("a", None, "user", "first words");
+    let second = row("b", Some("a"), "assistant", "second words");
+    let third = row("c", Some("b"), "user", "third words");
+    let fourth = row("d", Some("c"), "assistant", "fourth words");
+    let fifth = row("e", Some("d"), "user", "fifth words");
+    let lost = row("f", Some("e"), "assistant", "lost words");
+    let lines = [
+        first.clone(),
+        // Two rows share a line.
+        format!("{second}{third}"),
+        // The row comes twice.
+        second,
+        // A stub of a write, blocks that were never written, and a row.
+        format!("{{\"type\":\"user\",\"uuid\":\"g{}{fourth}", "\0".repeat(512)),
+        fifth,
+        // The file's beginning once more.
+        first,
+        // The daemon of the agent died.
+        lost[..lost.len() / 2].to_owned(),
+    ];
+    let file = home.path().join("damaged.jsonl");
+    std::fs::write(&file, lines.join("\n")).expect("the transcript is written");
+    let output = daemon.run(&["--json", "import", &file.display().to_string()]);
+    let notes = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{notes}");
+    let report: Value = serde_json::from_slice(&output.stdout).expect("a report");
+    assert_eq!((&report["messages"], report["sessions"].as_array().map(Vec::len)), (&json!(5), Some(1)), "{report}");
+    assert!(report["problems"].as_i64().is_some_and(|problems| problems >= 4), "{notes}");
+    let session = report["sessions"][0]["session_id"].as_str().expect("a session").to_owned();
+    let view = daemon.text(&["context", &session]);
+    let mut behind = 0;
+    for words in ["first words", "second words", "third words", "fourth words", "fifth words"] {
+        assert_eq!(view.matches(words).count(), 1, "{words}: {view}");
+        let at = view.find(words).expect("counted");
+        assert!(at >= behind, "in their order: {view}");
+        behind = at;
+    }
+    let records = daemon.json(&["show", &session, "--records"]);
+    assert!(format!("{records:?}").contains("\\\"uuid\\\":\\\"f\\\""), "the fragment is kept: {records:?}");
+}

@@ -60,6 +60,7 @@ mod summary_words;
 mod tamper;
 mod terminal;
 mod tidy;
+mod trouble_page;
 mod undo;
 mod usage;
 mod verbs;

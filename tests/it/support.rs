@@ -62,7 +62,7 @@ pub(crate) fn loaded_bytes() -> usize {
 /// Options with an operator's program that refuses every summary.
 pub(crate) fn refusing() -> scheduler::Options {
     let command = vec!["/bin/echo".to_owned(), "{\"refuse\": \"not now\"}".to_owned()];
-    let hook = Hook { command, timeout_seconds: 20, required: true };
+    let hook = Hook { command, timeout_seconds: 20, required: true, messages: false };
     let hooks = Hooks { pre_compact: Some(hook), post_compact: None };
     scheduler::Options { hooks, ..scheduler::Options::default() }
 }

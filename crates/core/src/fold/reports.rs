@@ -30,6 +30,8 @@ struct Report {
     usage: Usage,
     /// The estimate of what it measured.
     measured: i64,
+    /// The estimate of the reply itself if the report does not include it.
+    own: i64,
     /// True if it measured the present view, with later messages: no other change came since.
     is_current: bool,
     doubt: Option<UsageDoubt>,
@@ -101,8 +103,8 @@ impl Reports {
         let (measured, firm) = (without(&self.whole), without(&self.firm));
         let previous = self.reports.iter().rev().find(|report| report.usage.prompt_tokens() > 0);
         let grown = previous.map(|previous| {
-            let before = self.whole.tokens_of(policy, previous.reply.index + 1);
-            self.whole.tokens_of(policy, index + 1).saturating_sub(before)
+            let before = self.whole.tokens_of(policy, previous.reply.index + 1).saturating_sub(previous.own);
+            self.whole.tokens_of(policy, index + 1).saturating_sub(own).saturating_sub(before)
         });
         let doubt = if usage.prompt_tokens() <= 0 {
             Some(UsageDoubt::NoInput)
@@ -123,7 +125,7 @@ impl Reports {
         } else {
             None
         };
-        Some(Report { reply, usage, measured, is_current, doubt })
+        Some(Report { reply, usage, measured, own, is_current, doubt })
     }
 
     /// The first of the newest reports on the present view that all have this usage.

@@ -6,7 +6,7 @@ use crate::model::layout::{Layout, Placement};
 use crate::model::message::{GivenView, MessageKind, Role};
 use crate::model::part::PartBody;
 use crate::model::time::Timestamp;
-use crate::model::usage::ModelWindow;
+use crate::model::usage::{ModelWindow, UsageDoubt};
 use crate::model::view::{self, SourceMessage, View, ViewKind, ViewMessage, ViewPart};
 use crate::policy::maintenance::MaintenanceCounts;
 use crate::policy::plan::PlanningInput;
@@ -365,6 +365,17 @@ fn an_extension_reads_nothing_of_the_view_before_it() {
             assert_eq!(blind_hashes, hashes, "{name}: {newest}");
         }
     }
+}
+
+/// Under a policy that counts prompts, a long reply is in the next prompt and not in its own.
+#[test]
+fn a_prompt_that_grows_by_the_reply_before_it_is_no_sum() {
+    let talk = dsl::parse("u1 400c\na1 40000c usage=120/10000\nu2 \"and?\"\na2 \"y\" usage=10150/2");
+    for policy in presets::all().iter().map(|preset| preset.policy()) {
+        assert_eq!(fold(&policy, &talk, 0).usage_doubt(), None, "{}", policy.preset);
+    }
+    let summed = dsl::parse("u1 400c\na1 40000c usage=120/10000\nu2 \"and?\"\na2 \"y\" usage=55000/2");
+    assert_eq!(fold(&presets::policy("gemini-cli@0.26"), &summed, 0).usage_doubt(), Some(UsageDoubt::Sum));
 }
 
 fn given(revision: Revision) -> GivenView {

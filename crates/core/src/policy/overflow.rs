@@ -295,6 +295,9 @@ mod tests {
             (32_000, [7_200, 27_200, 30_200]),
             (33_000, [8_050, 28_050, 31_050]),
             (40_000, [8_050, 28_050, 31_050]),
+            (54_050, [8_050, 28_050, 31_050]),
+            (61_049, [8_050, 28_050, 38_049]),
+            (61_050, [8_050, 28_050, 38_050]),
             (65_536, [12_536, 32_536, 42_536]),
             (131_072, [78_072, 98_072, 108_072]),
             (200_000, [147_000, 167_000, 177_000]),
@@ -310,6 +313,29 @@ mod tests {
         }
         let unknown = Threshold { limit: warn, inclusive: true, minimum_tokens: 0 };
         assert_eq!(unknown.due_at(&window(0, None, None)), None);
+    }
+
+    /// The windows in which the preset's limit is not that of the agent are the ones that its deviation names.
+    #[test]
+    fn the_limit_of_qwen_code_differs_only_where_its_deviation_says() {
+        let preset = crate::policy::presets::find("qwen-code@0.24").expect("a preset");
+        let policy = preset.policy();
+        let differs = |context: &i64| {
+            let share = *context as f64 * 0.85;
+            let agents = if *context > 33_000 { share.min((context - 33_000) as f64) } else { share };
+            let agents = agents.ceil() as i64;
+            let window = window(*context, None, None);
+            let auto = policy.auto.as_ref().expect("a level");
+            let ours = auto.threshold.due_at(&window).expect("a window");
+            assert!(ours == agents || ours == 28_050, "{ours} of {context}");
+            ours != agents
+        };
+        let held: Vec<i64> = (1..200_000).filter(differs).collect();
+        assert_eq!((held[0], held[held.len() - 1], held.len()), (33_001, 61_049, 61_049 - 33_000));
+        let named = |numbers: &[&str]| {
+            preset.deviations().iter().any(|deviation| numbers.iter().all(|number| deviation.contains(number)))
+        };
+        assert!(named(&["33000", "61050", "28050"]), "{:?}", preset.deviations());
     }
 
     #[test]

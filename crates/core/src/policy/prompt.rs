@@ -293,7 +293,7 @@ fn format(rules: &Summary, request: &Request<'_>) -> String {
         (SummaryFormat::Elements { root }, Scope::History) => elements(root, sections),
         (SummaryFormat::Prose, Scope::History) => prose(sections),
         (SummaryFormat::Headings, _) | (SummaryFormat::Elements { .. } | SummaryFormat::Prose, Scope::TurnFront) => {
-            headings(sections)
+            headings(sections, rules.prompt.subheadings)
         }
     };
     lines.push("Rules:".to_owned());
@@ -322,12 +322,14 @@ fn format(rules: &Summary, request: &Request<'_>) -> String {
 }
 
 /// Sections under headings.
-fn headings(sections: &[Section]) -> Vec<String> {
-    let mut lines = vec![
-        "Use exactly this structure: every heading, in this order, spelled like this, and no other headings."
-            .to_owned(),
-        String::new(),
-    ];
+fn headings(sections: &[Section], subheadings: bool) -> Vec<String> {
+    let others = if subheadings {
+        ". What belongs below a heading may have further headings of its own, one level deeper."
+    } else {
+        ", and no other headings."
+    };
+    let structure = "Use exactly this structure: every heading, in this order, spelled like this";
+    let mut lines = vec![format!("{structure}{others}"), String::new()];
     for section in sections {
         lines.push(section.heading.clone());
         if let Some(topic) = section.topic {

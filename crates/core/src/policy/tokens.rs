@@ -27,6 +27,7 @@ use crate::model::part::{MEDIA_GROWTH_BYTES, PART_GROWTH_BYTES, Part, PartBody};
 use crate::model::view::{Pruned, SourceMessage, ViewMessage};
 use messages::{bounds, source_units, view_units};
 use shown::shown;
+pub(super) use shown::weighed_output;
 use std::ops::Range;
 use sums::{addend, list_tokens, tokens_of};
 use units::{Shown, is_encoded, text_units_above};
@@ -197,8 +198,8 @@ pub fn estimate_part_of(policy: &Policy, source: &SourceMessage, part: &Part, to
     }
 }
 
-/// The tokens of `words`, text of a part of a stored message. It must be the whole text of the part if no mark shortens
-/// it, because stored counts are used then.
+/// The tokens of `words`, text of a part of a stored message. It must be the text that counts in a prune if no mark
+/// shortens the part, because stored counts are used then.
 pub fn estimate_words_of(policy: &Policy, source: &SourceMessage, part: &Part, words: &str) -> i64 {
     let is_output = matches!(*part.body, PartBody::ToolResult(_));
     match counts::of(source, part).filter(|_| is_output) {

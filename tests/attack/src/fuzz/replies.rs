@@ -104,6 +104,10 @@ impl Decoder for Replies {
             Input::new("gemini 200 text/event-stream", GEMINI),
             Input::new("hook", r#"{"instructions":"be brief","refuse":null,"auto_continue":false}"#),
             Input::new("hook", ""),
+            Input::new(
+                "hook",
+                r#"{"messages":[{"message_id":"msg_0"},{"role":"user","parts":[{"text":"x"}]}],"split_turn":[]}"#,
+            ),
         ];
         seeds.extend(ERRORS.map(|(head, body)| Input::new(head, body)));
         Ok(seeds)

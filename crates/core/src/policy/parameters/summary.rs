@@ -127,6 +127,8 @@ pub struct PromptStyle {
     pub answer_tag: Option<String>,
     /// Further rules for the summary, one sentence each, about omissions and style.
     pub rules: Vec<String>,
+    /// Lets the model write further headings below those of the sections.
+    pub subheadings: bool,
 }
 
 /// The layout of the sections of a summary.

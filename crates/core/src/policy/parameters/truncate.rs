@@ -16,6 +16,18 @@ pub struct Truncate {
     pub head_ratio: f64,
     /// Text in place of the omission; `{omitted}` becomes the number of omitted units, `{max}` the limit in units.
     pub marker: String,
+    /// The weight of a truncated output in a prune.
+    pub weight: Weight,
+}
+
+/// The weight of a truncated output in a prune.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Weight {
+    /// The text that a view shows: the agent truncates an output before it keeps it.
+    Shown,
+    /// The whole output: the agent keeps it, and truncates it in each request.
+    Whole,
 }
 
 impl Default for Truncate {
@@ -28,6 +40,7 @@ impl Default for Truncate {
 impl Truncate {
     /// Keeps the beginning of a text, followed by a marker.
     pub fn head(max_units: u32, marker: &str) -> Self {
-        Self { max_units, max_lines: 0, max_bytes: 0, head_ratio: 1.0, marker: marker.to_owned() }
+        let marker = marker.to_owned();
+        Self { max_units, max_lines: 0, max_bytes: 0, head_ratio: 1.0, marker, weight: Weight::Shown }
     }
 }

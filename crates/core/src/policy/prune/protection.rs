@@ -7,7 +7,7 @@ use crate::model::truncation::Truncation;
 use crate::model::usage::ModelWindow;
 use crate::model::view::{Pruned, SourceMessage};
 use crate::policy::calls::{Called, Calls};
-use crate::policy::tokens::{estimate_part_of, estimate_text, estimate_words_of, length};
+use crate::policy::tokens::{estimate_part_of, estimate_text, estimate_words_of, length, weighed_output};
 use crate::policy::turns::{is_request, says_something};
 use crate::policy::{Condition, CountPer, FailedOutputs, Policy, Prune, Replacement, Step, Target, Walk, select};
 use std::borrow::Cow;
@@ -210,8 +210,8 @@ pub(in crate::policy) fn is_pruned(prune: &Prune, source: &SourceMessage, part: 
     }
 }
 
-/// The tokens and the units of a part. The tokens of an output are those of its whole text, even if a view truncates it;
-/// where a request has outputs as JSON, they are those of that JSON.
+/// The tokens and the units of a part. Those of a truncated output follow from the rule that truncates it; where a request
+/// has outputs as JSON, the tokens are those of that JSON.
 fn measure(
     policy: &Policy,
     source: &SourceMessage,
@@ -219,7 +219,7 @@ fn measure(
     pruned: Option<&Pruned>,
     call: Option<Call<'_>>,
 ) -> (i64, u64) {
-    let words = words(&part.body, pruned);
+    let words = words(policy, &part.body, pruned);
     let units = words.as_deref().map_or(0, |words| length(policy.counting.unit, words) as u64);
     let tokens = match &words {
         Some(words) if policy.counting.per != CountPer::Contents => estimate_words_of(policy, source, part, words),
@@ -256,9 +256,11 @@ pub(in crate::policy) fn most_tokens(policy: &Policy, source: &SourceMessage, pa
     }
 }
 
-/// The text of a part after its marks; the limit on outputs in views is not a mark.
-fn words<'a>(body: &'a PartBody, pruned: Option<&Pruned>) -> Option<Cow<'a, str>> {
+/// The text of a part that counts: as its marks show it, or without marks as it weighs.
+fn words<'a>(policy: &Policy, body: &'a PartBody, pruned: Option<&Pruned>) -> Option<Cow<'a, str>> {
+    let truncation = pruned.and_then(|pruned| pruned.truncation.as_ref());
     let text = match body {
+        PartBody::ToolResult(result) if truncation.is_none() => return Some(weighed_output(policy, result)),
         PartBody::ToolResult(result) => &result.output,
         PartBody::Text(text) | PartBody::Reasoning(text) => text,
         PartBody::ToolCall(_)
@@ -268,7 +270,6 @@ fn words<'a>(body: &'a PartBody, pruned: Option<&Pruned>) -> Option<Cow<'a, str>
         | PartBody::Opaque(_)
         | PartBody::Record(_) => return None,
     };
-    let truncation = pruned.and_then(|pruned| pruned.truncation.as_ref());
     Some(truncation.map_or(Cow::Borrowed(text.as_str()), |truncation| Cow::Owned(truncation.apply(text))))
 }
 

@@ -5,9 +5,11 @@ use crate::model::part::PartBody;
 use crate::model::truncation::Truncation;
 use crate::policy::presets::goose::parameters::OfWindow;
 use crate::policy::presets::neovate::parameters::PartsAsWritten;
+use crate::policy::tokens::count;
 use crate::policy::{Count, FailedOutputs, Hint, Keep, Placeholder, Walk, dsl, plan, presets};
 
 use proptest::prelude::*;
+use std::sync::Arc;
 
 /// One turn: outputs with their length in tokens, each of a protected tool or not.
 fn turn(number: usize, outputs: &[(u16, bool)]) -> String {
@@ -68,6 +70,33 @@ proptest! {
 fn what_is_old_enough_is_cleared() {
     let messages = dsl::parse("a1\n  tool bash#c1 out=90000t done\nu2 \"x\"\nu3 \"x\"");
     assert_eq!(select(&presets::policy("opencode@seed"), &messages).freed_tokens, 90_000);
+}
+
+/// Neovate keeps of an output what its models see; OpenCode keeps all of it, and shows less. Counts that were stored with
+/// the messages say the same.
+#[test]
+fn a_truncated_output_weighs_what_its_agent_keeps() {
+    let output = "alpha beta gamma delta ".repeat(10_000);
+    let mut text = String::new();
+    for number in 1..=5 {
+        text.push_str(&format!("u{number} \"x\"\na{number}\n  tool bash#c{number} out=\"{output}\" done\n"));
+    }
+    let whole = dsl::parse(&format!("{text}a6 \"read\"\nu7 \"x\"\na7 \"y\"\nu8 \"x\"\na8 \"y\"\n"));
+    for (preset, pruned) in [("neovate@2026", 0), ("neovate@2026-fixed", 0), ("opencode@seed", 5)] {
+        let policy = presets::policy(preset);
+        let steps = policy.maintenance.iter().chain(policy.levels().flat_map(|(_, level)| &level.steps));
+        let prune = steps.filter_map(|step| if let Step::Prune(prune) = step { Some(prune) } else { None }).next();
+        let prune = Prune { minimum_tokens: 15_000, ..prune.expect("a prune").clone() };
+        let counted = whole.iter().cloned().map(|mut source| {
+            let bodies: Vec<&PartBody> = source.message.parts.iter().map(|part| &*part.body).collect();
+            source.counts = Some(Arc::new(count(&policy, source.message.role, &bodies)));
+            source
+        });
+        for messages in [whole.clone(), counted.collect()] {
+            let plan = super::select(&policy, &prune, &ModelWindow::default(), Timestamp(0), &messages);
+            assert_eq!(plan.removals.parts.len(), pruned, "{preset}: {} tokens", plan.freed_tokens);
+        }
+    }
 }
 
 #[test]

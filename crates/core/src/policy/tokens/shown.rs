@@ -3,7 +3,7 @@
 use super::units::Shown;
 use crate::model::part::{Media, PartBody, ToolResult};
 use crate::model::view::{Pruned, SourceMessage};
-use crate::policy::{Policy, truncate};
+use crate::policy::{Policy, Weight, truncate};
 use std::borrow::Cow;
 
 /// The view of a part, as far as it counts; none if a model does not see it.
@@ -40,6 +40,14 @@ pub(in crate::policy) fn shown<'a>(
         },
         PartBody::Opaque(opaque) => truncation.is_none().then_some(Shown::Opaque(opaque)),
         PartBody::Step(_) | PartBody::Record(_) => None,
+    }
+}
+
+/// The text of an output that counts in a prune, if no mark shortens it.
+pub(in crate::policy) fn weighed_output<'a>(policy: &Policy, result: &'a ToolResult) -> Cow<'a, str> {
+    match policy.truncate.as_ref().map(|rule| rule.weight) {
+        Some(Weight::Shown) => truncated_output(policy, result),
+        Some(Weight::Whole) | None => Cow::Borrowed(&result.output),
     }
 }
 

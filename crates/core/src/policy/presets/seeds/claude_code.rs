@@ -65,15 +65,13 @@ fn auto_is_a_summary_and_the_last_ten_messages() {
     assert_eq!(played.view.messages[0].role, crate::model::message::Role::User);
     let user = played.prompt(0).user;
     in_order(&user, &["## Goal", "## Progress", "## Critical Context", "## Next Steps"]);
-    for kept in [
-        "insists on, prefers",
-        "what was decided, and why",
-        "Modified Files",
-        "errors and open questions",
-        "stands in the way",
-    ] {
-        assert!(user.contains(kept), "{kept} is to be preserved:\n{user}");
+    for kept in
+        ["preferences", "decisions and their reasons", "modified files", "errors", "open questions and blockers"]
+    {
+        assert!(user.contains(kept), "{kept}: to be preserved");
     }
+    assert_eq!(user.lines().filter(|line| line.starts_with('#')).count(), 4, "the headings of the document");
+    assert!(user.contains("further headings") && !user.contains("no other"), "and room below them");
     in_order(&user, &["Leave out", "outputs", "repeat", "maintenance"]);
     assert!(played.prompt(0).system.contains("<summary>"), "the answer stands in an element");
     deviates(PRESET, &["Which model writes a summary is the summarizer's business", "A result never parts"]);
@@ -160,7 +158,7 @@ fn the_fallback_of_both_levels_leaves_the_last_twenty_messages() {
 
 #[test]
 fn another_value_is_noticed() {
-    let patches: [(&str, fn()); 10] = [
+    let patches: [(&str, fn()); 11] = [
         (r#"{"micro": {"threshold": {"limit": {"ratio": 0.550001}}}}"#, three_levels_each_strictly_above_its_share),
         (r#"{"auto": {"threshold": {"limit": {"ratio": 0.749999}}}}"#, three_levels_each_strictly_above_its_share),
         (r#"{"deep": {"threshold": {"inclusive": true}}}"#, three_levels_each_strictly_above_its_share),
@@ -175,6 +173,10 @@ fn another_value_is_noticed() {
         (r#"{"view": {"summary_role": "assistant"}}"#, auto_is_a_summary_and_the_last_ten_messages),
         (
             r#"{"auto": {"steps": {"0": {"summarize": {"summary": {"prompt": {"rules": null}}}}}}}"#,
+            auto_is_a_summary_and_the_last_ten_messages,
+        ),
+        (
+            r#"{"auto": {"steps": {"0": {"summarize": {"summary": {"prompt": {"subheadings": false}}}}}}}"#,
             auto_is_a_summary_and_the_last_ten_messages,
         ),
         (

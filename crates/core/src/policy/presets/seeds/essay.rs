@@ -285,7 +285,13 @@ fn gemini_cli_keeps_the_newer_three_tenths_from_a_request_on() {
                 "</state_snapshot>",
             ],
         );
-        deviates(preset, &["A summary that is empty or frees nothing is refused"]);
+        deviates(
+            preset,
+            &[
+                "A summary that is empty or frees nothing is refused",
+                "What the model thinks in its scratchpad is taken off",
+            ],
+        );
     }
 }
 

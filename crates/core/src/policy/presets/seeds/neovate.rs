@@ -68,6 +68,11 @@ fn out(tokens: usize) -> String {
     format!("out={:?}", words(tokens))
 }
 
+/// An output of this size, and after it the 40 000 tokens that are protected; a single output is truncated below that.
+fn above(tokens: usize) -> [String; 3] {
+    [out(tokens), out(20_000), out(20_000)]
+}
+
 #[test]
 fn old_outputs_are_cleared_before_a_summary() {
     let of = |tool: &str, tokens| format!("{tool} {}", out(tokens));
@@ -75,34 +80,38 @@ fn old_outputs_are_cleared_before_a_summary() {
         row(
             "the last 2 turns are protected",
             [
-                (tools(&[out(60_001)], 0, "190000/0"), ""),
-                (tools(&[out(60_001)], 1, "190000/0"), ""),
-                (tools(&[out(60_001)], 2, "190000/0"), "c1"),
+                (tools(&above(20_001), 0, "190000/0"), ""),
+                (tools(&above(20_001), 1, "190000/0"), ""),
+                (tools(&above(20_001), 2, "190000/0"), "c1"),
             ],
         ),
         row(
             "40 000 tokens are protected, and the output that exceeds them goes",
             [
-                (outputs(&[out(20_001), out(39_999)]), "c1"),
-                (outputs(&[out(20_001), out(40_000)]), "c1"),
-                (outputs(&[out(20_001), out(40_001)]), "c2 c1"),
+                (outputs(&[out(20_001), out(19_999), out(20_000)]), "c1"),
+                (outputs(&[out(20_001), out(20_000), out(20_000)]), "c1"),
+                (outputs(&[out(20_001), out(20_001), out(20_000)]), "c2 c1"),
             ],
         ),
         row(
             "nothing goes unless it is more than 20 000 tokens",
-            [(outputs(&[out(20_000), out(40_000)]), ""), (outputs(&[out(20_001), out(40_000)]), "c1")],
+            [(outputs(&above(20_000)), ""), (outputs(&above(20_001)), "c1")],
         ),
         row(
             "the tools skill and task are protected, and do not count",
             [
-                (outputs(&[out(20_001), of("skill", 30_000), out(40_000), of("task", 30_000)]), "c1"),
-                (outputs(&[of("skill", 30_000), of("task", 30_000), out(40_000)]), ""),
-                (outputs(&[of("tasks", 30_000), out(40_000)]), "c1"),
+                (outputs(&[out(20_001), of("skill", 25_000), out(20_000), out(20_000), of("task", 25_000)]), "c1"),
+                (outputs(&[of("skill", 25_000), of("task", 25_000), out(20_000), out(20_000)]), ""),
+                (outputs(&[of("tasks", 25_000), out(20_000), out(20_000)]), "c1"),
             ],
         ),
         row(
             "the walk ends where something was cleared before",
-            [(outputs(&[out(60_001), format!("{} pruned", out(10)), out(40_000)]), "")],
+            [(outputs(&[out(20_001), format!("{} pruned", out(10)), out(20_000), out(20_000)]), "")],
+        ),
+        row(
+            "an output weighs what its truncation leaves of it",
+            [(outputs(&[out(20_001), out(60_000)]), "c1"), (outputs(&[out(60_000), out(10_000)]), "")],
         ),
     ];
     check(|talk| stage().cleared(talk), &rows);
@@ -110,7 +119,7 @@ fn old_outputs_are_cleared_before_a_summary() {
 
 #[test]
 fn the_code_goes_on_behind_what_was_cleared() {
-    let talk = outputs(&[out(60_001), format!("{} pruned", out(10)), out(40_000)]);
+    let talk = outputs(&[out(20_001), format!("{} pruned", out(10)), out(20_000), out(20_000)]);
     assert_eq!(Stage::of("neovate@2026", 200_000).cleared(&talk), "c1");
 }
 
@@ -118,7 +127,7 @@ fn the_code_goes_on_behind_what_was_cleared() {
 fn a_summary_follows_only_where_clearing_was_not_enough() {
     let marker = "[Output pruned at 1970-01-01T00:00:00.000Z]";
     let freed = 20_001 - tokens::estimate_text(&stage().policy.counting, marker);
-    let talk = |usage: i64| tools(&[out(20_001), out(40_000)], 2, &format!("{usage}/0"));
+    let talk = |usage: i64| tools(&above(20_001), 2, &format!("{usage}/0"));
     let rows = [row(
         "the same comparison once more",
         [(talk(140_001), "auto prune"), (talk(140_000 + freed), "auto prune"), (talk(140_001 + freed), "auto summary")],
@@ -131,7 +140,7 @@ fn a_summary_follows_only_where_clearing_was_not_enough() {
 #[test]
 fn a_cleared_output_has_its_time_and_keeps_its_call() {
     let stage = Stage { times: [("u1", 1_769_500_800)].into(), ..stage() };
-    let played = stage.play(&tools(&[out(20_001), out(40_000)], 2, "140001/0"));
+    let played = stage.play(&tools(&above(20_001), 2, "140001/0"));
     assert_eq!(played.outputs["c1"], "[Output pruned at 2026-01-27T08:00:00.000Z]");
     assert!(played.outputs["c2"].starts_with("a a"), "the other one is not");
     let shown = format!("{:?}", played.view);
@@ -227,7 +236,7 @@ fn the_code_overflows_where_its_own_tests_say() {
 
 #[test]
 fn another_value_is_noticed() {
-    let patches: [(&str, fn()); 13] = [
+    let patches: [(&str, fn()); 14] = [
         (r#"{"auto": {"threshold": {"limit": {"ratio": 0.70001}}}}"#, it_overflows_above_seven_tenths_of_the_window),
         (r#"{"auto": {"threshold": {"inclusive": true}}}"#, it_overflows_above_seven_tenths_of_the_window),
         (r#"{"counting": {"usage": "total"}}"#, it_overflows_above_seven_tenths_of_the_window),
@@ -250,6 +259,7 @@ fn another_value_is_noticed() {
             old_outputs_are_cleared_before_a_summary,
         ),
         (r#"{"auto": {"stop_when_enough": false}}"#, a_summary_follows_only_where_clearing_was_not_enough),
+        (r#"{"truncate": {"weight": "whole"}}"#, old_outputs_are_cleared_before_a_summary),
         (r#"{"truncate": {"max_lines": 1999}}"#, outputs_are_truncated_at_2000_lines_and_50_kib_from_the_head),
         (r#"{"truncate": {"max_bytes": 51201}}"#, outputs_are_truncated_at_2000_lines_and_50_kib_from_the_head),
         (r#"{"auto_continue": null}"#, an_unfinished_turn_is_asked_to_go_on),

@@ -311,6 +311,14 @@ fn a_model_is_asked_for_seven_sections_without_media_and_long_outputs() {
     assert!(!user.contains("<previous-summary>"), "there is none");
     // The tail is not in the input of the summary.
     assert_eq!(played.asked[0].messages.len(), 3);
+    deviates(
+        "opencode@seed",
+        &[
+            "A summarizer gets the history as one text between tags",
+            "The request is in Longhand's words and names a number of words",
+            "The prompt and the messages of a summary are changed by the operator's program",
+        ],
+    );
 }
 
 #[test]

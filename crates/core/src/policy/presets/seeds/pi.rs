@@ -184,7 +184,14 @@ fn the_front_of_a_split_turn_has_a_summary_of_its_own() {
     in_order(&front, &["do all of it", "## Original Request", "## Early Progress", "## Context for Suffix"]);
     let whole = stage().play(&talk("a3 19997t", "190000/0"));
     assert!(whole.asked[0].split_turn.is_empty(), "a boundary before a request splits none");
-    deviates(PRESET, &["Where what would be summarized, or the front of a split turn, has no words"]);
+    deviates(
+        PRESET,
+        &[
+            "Where what would be summarized, or the front of a split turn, has no words",
+            "The summary of the front of a split turn follows `**Turn Context (split turn):**`",
+            "Lists of files are in the text of a summary",
+        ],
+    );
 }
 
 #[test]
