@@ -4,8 +4,10 @@
 //! nothing, but a view that exceeds none of them need not be read.
 
 use super::prune::{is_pruned, most_tokens, pays_from};
-use super::{Condition, Count, Omission, Policy, Prune, Rounding, Step, Target, TextUnits, omission};
-use crate::model::part::{Part, PartBody};
+use super::{
+    Condition, Count, CountPer, FailedOutputs, Omission, Policy, Prune, Rounding, Step, Target, TextUnits, omission,
+};
+use crate::model::part::{Part, PartBody, ResultStatus};
 use crate::model::usage::ModelWindow;
 use crate::model::view::SourceMessage;
 
@@ -90,9 +92,12 @@ fn output_tokens(policy: &Policy, prune: &Prune) -> Option<i64> {
     let counting = &policy.counting;
     match prune.condition {
         _ if prune.target != Target::Outputs => None,
-        // With rounding up, the token count of a text is at least its length divided by the units per token.
+        // With rounding up, the token count of a text is at least its length divided by the units per token. Contents are
+        // counted as the view shows them, which may be less than what the condition measures.
         Condition::Length { above_units, .. }
-            if counting.text == TextUnits::Length && counting.rounding == Rounding::Ceil =>
+            if counting.text == TextUnits::Length
+                && counting.rounding == Rounding::Ceil
+                && counting.per != CountPer::Contents =>
         {
             i64::try_from(above_units / u64::from(counting.units_per_token.max(1))).ok()
         }
@@ -136,6 +141,12 @@ fn parts_of(policy: &Policy, source: &SourceMessage) -> i64 {
     let is_wanted = |step: &Step, part: &Part| match (step, &*part.body) {
         (Step::Prune(prune), _) if matches!(prune.condition, Condition::Idle { .. }) => false,
         (Step::Prune(prune), _) if output_tokens(policy, prune).is_some() => false,
+        // They count as kept parts whatever is pruned.
+        (Step::Prune(prune), PartBody::ToolResult(result))
+            if prune.failed_outputs == FailedOutputs::Count && result.status != ResultStatus::Completed =>
+        {
+            true
+        }
         (Step::Prune(prune), _) if is_pruned(prune, source, part) => false,
         (Step::Prune(prune), body) => match (prune.target, body) {
             (Target::Outputs, PartBody::ToolResult(_))
@@ -196,6 +207,23 @@ mod tests {
             let policy = presets::policy(preset);
             let counts = sources.iter().fold(MaintenanceCounts::default(), |sum, source| sum.with(&policy, source));
             assert_eq!((counts.parts, counts.messages), (expected, 4), "{preset}");
+        }
+    }
+
+    #[test]
+    fn failures_that_count_as_kept_announce_a_prune_of_something_else() {
+        let sources = dsl::parse(
+            "u1 \"a\"\na2 \"b\"\n  call bash#c1 in={}\nt3\n  result c1 out=40c error\n\
+             a4 \"c\"\n  call bash#c2 in={}\nt5\n  result c2 out=40c error",
+        );
+        let mut policy = presets::policy("goose@0.8");
+        let Some(Step::Prune(prune)) = policy.maintenance.first_mut() else { panic!("a prune") };
+        prune.target = Target::Attachments;
+        for (failed_outputs, expected) in [(FailedOutputs::Count, 2), (FailedOutputs::Skip, 0)] {
+            let Some(Step::Prune(prune)) = policy.maintenance.first_mut() else { panic!("a prune") };
+            prune.failed_outputs = failed_outputs;
+            let counts = sources.iter().fold(MaintenanceCounts::default(), |sum, source| sum.with(&policy, source));
+            assert_eq!(counts.parts, expected, "{failed_outputs:?}");
         }
     }
 }
