@@ -62,7 +62,7 @@ function surroundings(spill) {
   };
 }
 
-/** The weight of the description of the environment, which begins every request. */
+/** The estimate of the description of the environment, which begins every request. */
 function environmentTokens() {
   return withFolder(async (spill) => {
     const contents = await environment.getInitialChatHistory(configOf(surroundings(spill)), []);
@@ -160,8 +160,8 @@ function mask({ history, protectionThresholdTokens, minPrunableThresholdTokens, 
   });
 }
 
-/** The weights of outputs, whole and with an excerpt of their words, by the masking's own functions. */
-function maskedWeights({ outputs }) {
+/** The estimates of outputs, whole and with an excerpt of their words, by the masking's own functions. */
+function maskedEstimates({ outputs }) {
   const service = new masking.ToolOutputMaskingService();
   return outputs.map(({ part, reference }) => {
     const { id, name, response } = part.functionResponse;
@@ -215,7 +215,7 @@ await serve({
   environmentTokens,
   truncateHistoryToBudget,
   mask,
-  maskedWeights,
+  maskedEstimates,
   compress,
   tryCompressChat,
 });

@@ -32,13 +32,13 @@ def truncate(arguments):
 
 
 def message_tokens(arguments):
-    """What each message weighs without its call, and what its call weighs when it has one."""
-    weights = []
+    """The estimate of each message without its call, and of its call when it has one."""
+    estimates = []
     for message in [Message(**message) for message in arguments["messages"]]:
         text = count_tokens(extract_text_from_message(message, add_upload_info=True))
         call = count_tokens(f"{message.function_call}") if message.function_call else None
-        weights.append({"text": text, "call": call})
-    return weights
+        estimates.append({"text": text, "call": call})
+    return estimates
 
 
 def truncate_texts(arguments):
@@ -78,7 +78,7 @@ def shown(arguments):
 
 
 def unsorted(query, docs, **_):
-    """Every passage, with the same weight: what its sub-searches find takes packages that are not installed."""
+    """Every passage, with the same score: what its sub-searches find takes packages that are not installed."""
     return [(doc.url, index, 1.0) for doc in docs for index in range(len(doc.raw))]
 
 

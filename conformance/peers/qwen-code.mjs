@@ -230,7 +230,7 @@ async function compress24(args) {
 }
 
 /**
- * A request of 0.24 on its way: its weight with what was not sent before, whether that is enough for a compression, and
+ * A request of 0.24 on its way: its estimate with what was not sent before, whether that is enough for a compression, and
  * the history behind it; `now` asks for a compression whatever that frees.
  */
 async function send24(args) {

@@ -269,7 +269,7 @@ impl Case {
             json!({ "part": alone, "reference": part.to_string() })
         });
         let question = json!({ "outputs": outputs.collect::<Vec<_>>() });
-        let answer = peer.call_all(vec![("maskedWeights", question)])?.pop();
+        let answer = peer.call_all(vec![("maskedEstimates", question)])?.pop();
         Ok(answer.and_then(Result::ok).unwrap_or_default())
     }
 

@@ -64,7 +64,7 @@ fn check_names(check: &mut Check, names: &[String], path: &str) {
 pub struct PrunePlan {
     /// The pruned parts with their replacements, in the order of the walk.
     pub removals: Removals,
-    /// Estimated tokens of the pruned parts. A view gains less if outputs that it truncates weigh as a whole.
+    /// Estimated tokens of the pruned parts. A view gains less if outputs that it truncates are estimated as a whole.
     pub(in crate::policy) freed_tokens: i64,
 }
 

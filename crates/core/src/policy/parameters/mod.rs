@@ -24,7 +24,7 @@ pub use summary::{
 };
 pub use tail::{Fraction, FractionBoundary, LastTurns, Recent, Requests, Tail};
 pub use threshold::{Limit, Threshold};
-pub use truncate::{Truncate, Weight};
+pub use truncate::{OutputEstimate, Truncate};
 pub use view::{RESUME_TEXT, Retrieval, SummaryRole, ViewStyle};
 
 use crate::model::compaction::Level;

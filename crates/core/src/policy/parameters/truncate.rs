@@ -16,14 +16,14 @@ pub struct Truncate {
     pub head_ratio: f64,
     /// Text in place of the omission; `{omitted}` becomes the number of omitted units, `{max}` the limit in units.
     pub marker: String,
-    /// The weight of a truncated output in a prune.
-    pub weight: Weight,
+    /// What of a truncated output the estimates of prunes count.
+    pub estimate: OutputEstimate,
 }
 
-/// The weight of a truncated output in a prune.
+/// What of a truncated output the estimates of prunes count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Weight {
+pub enum OutputEstimate {
     /// The text that a view shows: the agent truncates an output before it keeps it.
     Shown,
     /// The whole output: the agent keeps it, and truncates it in each request.
@@ -41,6 +41,6 @@ impl Truncate {
     /// Keeps the beginning of a text, followed by a marker.
     pub fn head(max_units: u32, marker: &str) -> Self {
         let marker = marker.to_owned();
-        Self { max_units, max_lines: 0, max_bytes: 0, head_ratio: 1.0, marker, weight: Weight::Shown }
+        Self { max_units, max_lines: 0, max_bytes: 0, head_ratio: 1.0, marker, estimate: OutputEstimate::Shown }
     }
 }

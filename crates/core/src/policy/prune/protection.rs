@@ -7,7 +7,7 @@ use crate::model::truncation::Truncation;
 use crate::model::usage::ModelWindow;
 use crate::model::view::{Pruned, SourceMessage};
 use crate::policy::calls::{Called, Calls};
-use crate::policy::tokens::{estimate_part_of, estimate_text, estimate_words_of, length, weighed_output};
+use crate::policy::tokens::{estimate_part_of, estimate_text, estimate_words_of, estimated_output, length};
 use crate::policy::turns::{is_request, says_something};
 use crate::policy::{Condition, CountPer, FailedOutputs, Policy, Prune, Replacement, Step, Target, Walk, select};
 use std::borrow::Cow;
@@ -256,11 +256,11 @@ pub(in crate::policy) fn most_tokens(policy: &Policy, source: &SourceMessage, pa
     }
 }
 
-/// The text of a part that counts: as its marks show it, or without marks as it weighs.
+/// The text of a part that counts: as its marks show it, or without marks as the policy says.
 fn words<'a>(policy: &Policy, body: &'a PartBody, pruned: Option<&Pruned>) -> Option<Cow<'a, str>> {
     let truncation = pruned.and_then(|pruned| pruned.truncation.as_ref());
     let text = match body {
-        PartBody::ToolResult(result) if truncation.is_none() => return Some(weighed_output(policy, result)),
+        PartBody::ToolResult(result) if truncation.is_none() => return Some(estimated_output(policy, result)),
         PartBody::ToolResult(result) => &result.output,
         PartBody::Text(text) | PartBody::Reasoning(text) => text,
         PartBody::ToolCall(_)

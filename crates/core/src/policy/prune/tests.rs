@@ -75,7 +75,7 @@ fn what_is_old_enough_is_cleared() {
 /// Neovate keeps of an output what its models see; OpenCode keeps all of it, and shows less. Counts that were stored with
 /// the messages say the same.
 #[test]
-fn a_truncated_output_weighs_what_its_agent_keeps() {
+fn a_truncated_output_is_estimated_by_what_its_agent_keeps() {
     let output = "alpha beta gamma delta ".repeat(10_000);
     let mut text = String::new();
     for number in 1..=5 {

@@ -1,7 +1,7 @@
 //! Stored counts of messages, with the name of the counting that they were made by.
 
 use super::messages::units;
-use super::shown::{as_is, shown, weighed_output};
+use super::shown::{as_is, estimated_output, shown};
 use super::units::text_units;
 use crate::model::ids::MessageId;
 use crate::model::message::Role;
@@ -18,7 +18,7 @@ pub fn basis(policy: &Policy) -> Option<String> {
     #[derive(Serialize)]
     struct Basis<'a> {
         counting: &'a Counting,
-        /// Outputs count as views show them, and in prunes as their weight says.
+        /// Outputs count as views show them, and in prunes as the policy says.
         truncate: &'a Option<Truncate>,
         /// Fingerprint of a vocabulary's tokens, which its name alone does not identify.
         vocabulary: Option<&'a str>,
@@ -38,7 +38,7 @@ pub fn count(policy: &Policy, role: Role, bodies: &[&PartBody]) -> Counts {
     let part = |body: &&PartBody| {
         let alone = shown(policy, body, None).map_or(0, |shown| units(counting, role, &[shown]));
         let words = match body {
-            PartBody::ToolResult(result) => text_units(counting, &weighed_output(policy, result)),
+            PartBody::ToolResult(result) => text_units(counting, &estimated_output(policy, result)),
             _ => 0,
         };
         PartCounts { alone, words }

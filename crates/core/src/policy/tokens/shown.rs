@@ -3,7 +3,7 @@
 use super::units::Shown;
 use crate::model::part::{Media, PartBody, ToolResult};
 use crate::model::view::{Pruned, SourceMessage};
-use crate::policy::{Policy, Weight, truncate};
+use crate::policy::{OutputEstimate, Policy, truncate};
 use std::borrow::Cow;
 
 /// The view of a part, as far as it counts; none if a model does not see it.
@@ -44,10 +44,10 @@ pub(in crate::policy) fn shown<'a>(
 }
 
 /// The text of an output that counts in a prune, if no mark shortens it.
-pub(in crate::policy) fn weighed_output<'a>(policy: &Policy, result: &'a ToolResult) -> Cow<'a, str> {
-    match policy.truncate.as_ref().map(|rule| rule.weight) {
-        Some(Weight::Shown) => truncated_output(policy, result),
-        Some(Weight::Whole) | None => Cow::Borrowed(&result.output),
+pub(in crate::policy) fn estimated_output<'a>(policy: &Policy, result: &'a ToolResult) -> Cow<'a, str> {
+    match policy.truncate.as_ref().map(|rule| rule.estimate) {
+        Some(OutputEstimate::Shown) => truncated_output(policy, result),
+        Some(OutputEstimate::Whole) | None => Cow::Borrowed(&result.output),
     }
 }
 

@@ -110,7 +110,7 @@ fn old_outputs_are_cleared_before_a_summary() {
             [(outputs(&[out(20_001), format!("{} pruned", out(10)), out(20_000), out(20_000)]), "")],
         ),
         row(
-            "an output weighs what its truncation leaves of it",
+            "an output is estimated by what its truncation leaves of it",
             [(outputs(&[out(20_001), out(60_000)]), "c1"), (outputs(&[out(60_000), out(10_000)]), "")],
         ),
     ];
@@ -259,7 +259,7 @@ fn another_value_is_noticed() {
             old_outputs_are_cleared_before_a_summary,
         ),
         (r#"{"auto": {"stop_when_enough": false}}"#, a_summary_follows_only_where_clearing_was_not_enough),
-        (r#"{"truncate": {"weight": "whole"}}"#, old_outputs_are_cleared_before_a_summary),
+        (r#"{"truncate": {"estimate": "whole"}}"#, old_outputs_are_cleared_before_a_summary),
         (r#"{"truncate": {"max_lines": 1999}}"#, outputs_are_truncated_at_2000_lines_and_50_kib_from_the_head),
         (r#"{"truncate": {"max_bytes": 51201}}"#, outputs_are_truncated_at_2000_lines_and_50_kib_from_the_head),
         (r#"{"auto_continue": null}"#, an_unfinished_turn_is_asked_to_go_on),
