@@ -18,6 +18,7 @@
 //! - [`app`]: the API in domain types.
 //! - [`pb`]: the generated protocol types.
 //! - [`grpc`]: conversion and streaming.
+//! - [`http`]: the same API as JSON over HTTP.
 //! - [`daemon`]: the composition root.
 //! - [`cli`]: thin clients of the daemon.
 
@@ -36,5 +37,6 @@ pub mod scheduler;
 pub mod app;
 pub mod pb;
 pub mod grpc;
+pub mod http;
 pub mod daemon;
 pub mod cli;
