@@ -1,5 +1,6 @@
 //! The composition root: open, recover, spawn, serve, drain.
 
+mod doors;
 mod error;
 pub mod offline;
 
@@ -106,9 +107,9 @@ pub async fn run_with(
     let (routes, health) = grpc::router(app.clone()).await;
     tasks.spawn(grpc::report_health(health.clone(), app, stopping.clone()));
     let transport = Transport::new(transport::Options {
-        service: grpc::service(routes),
-        class: grpc::class,
-        refuse: |_, error| grpc::refuse(error),
+        service: doors::service(routes),
+        class: doors::class,
+        refuse: doors::refuse,
         traffic,
         stall: Duration::from_secs(config.stall_seconds),
         stopping: stopping.clone(),

@@ -20,6 +20,7 @@
 //! - [`pb`]: the generated protocol types.
 //! - [`transport`]: listeners, connections and their bounds, for every door.
 //! - [`grpc`]: conversion and streaming.
+//! - [`http`]: the same API as JSON over HTTP.
 //! - [`daemon`]: the composition root.
 //! - [`cli`]: thin clients of the daemon.
 
@@ -40,5 +41,6 @@ pub mod app;
 pub mod pb;
 pub mod transport;
 pub mod grpc;
+pub mod http;
 pub mod daemon;
 pub mod cli;

@@ -42,6 +42,8 @@ pub const DRAFT_BYTES_MAX: usize = 4 * 1024 * 1024;
 pub const MESSAGE_DRAFTS_MAX: usize = 64;
 /// Bytes of one gRPC request. It is above the batch limit, so that an oversized batch is refused by the batch limit.
 pub const REQUEST_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Bytes of one request's JSON. Base64 and escapes make it longer than the same request over gRPC, whose bound holds too.
+pub const JSON_BYTES_MAX: usize = 2 * REQUEST_BYTES_MAX;
 /// Bytes of one gRPC response. A single message can be longer than a page's or a frame's bytes, but never as long as
 /// this.
 pub const RESPONSE_BYTES_MAX: usize = 64 * 1024 * 1024;

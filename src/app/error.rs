@@ -3,7 +3,7 @@
 use crate::store;
 use std::collections::BTreeMap;
 
-/// The stable reasons. Each has one gRPC code, given in `grpc::status`. New ones may be added; none changes its
+/// The stable reasons. Each has one canonical code, given in `code`. New ones may be added; none changes its
 /// meaning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Reason {

@@ -7,6 +7,7 @@ pub mod append;
 pub mod backup;
 mod branch_request_log;
 mod branches;
+pub mod code;
 pub mod compactions;
 pub mod context;
 pub mod cursor;
@@ -27,6 +28,7 @@ mod view_token;
 
 pub use crate::store::{Durability, RequestKey};
 pub use api::{Caller, DefaultPolicy, Longhand, Options};
+pub use code::{Code, DOMAIN};
 pub use error::{Error, Reason, Result};
 
 use api::{CachedSession, page_size, window_of_call};

@@ -1,18 +1,11 @@
 //! Conversion of errors to gRPC statuses. No other file builds a status.
 
-use crate::app::{Error, Reason};
+use crate::app::{DOMAIN, Error, Reason};
 use crate::telemetry::span;
 use crate::transport::CutOff;
 use std::collections::HashMap;
-use std::time::Duration;
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
-
-/// The `domain` of all reasons in `ErrorInfo`.
-const DOMAIN: &str = "longhand";
-
-/// Delay before a retry that is sent to a caller when too many writes wait.
-const RETRY_AFTER: Duration = Duration::from_millis(100);
 
 /// The header with the encodings that the transport knows, in its refusal of another one.
 const ACCEPT_ENCODING: &str = "grpc-accept-encoding";
@@ -20,71 +13,6 @@ const ACCEPT_ENCODING: &str = "grpc-accept-encoding";
 /// Maximum bytes of a message, or of one fact in it. Statuses are sent in headers, whose size clients limit, and a
 /// message may quote a request.
 const TEXT_BYTES_MAX: usize = 512;
-
-/// The gRPC code of a reason.
-fn code(reason: Reason) -> Code {
-    match reason {
-        Reason::SessionNotFound
-        | Reason::MessageNotFound
-        | Reason::DraftNotFound
-        | Reason::CompactionNotFound
-        | Reason::CallNotFound
-        | Reason::PresetNotFound
-        | Reason::SummaryTaskNotFound => Code::NotFound,
-        Reason::OverflowNotRecognized
-        | Reason::InvalidField
-        | Reason::PolicyInvalid
-        | Reason::LimitExceeded
-        | Reason::RequestIdReused
-        | Reason::PageTokenInvalid
-        | Reason::CursorInvalid
-        | Reason::ViewTokenInvalid
-        | Reason::SummaryRefused
-        | Reason::RequestMalformed => Code::InvalidArgument,
-        Reason::MethodUnknown | Reason::EncodingUnknown => Code::Unimplemented,
-        Reason::ClientIdReused | Reason::BackupExists => Code::AlreadyExists,
-        Reason::CursorOutOfRange | Reason::RevisionOutOfRange => Code::OutOfRange,
-        Reason::RevisionMismatch | Reason::OffsetMismatch | Reason::BackupRunning => Code::Aborted,
-        Reason::CursorForeign
-        | Reason::SessionArchived
-        | Reason::MessageSealed
-        | Reason::MessageExpired
-        | Reason::MessageOpen
-        | Reason::NothingToCompact
-        | Reason::NothingToUndo
-        | Reason::NothingToRedo
-        | Reason::RedoOvertaken
-        | Reason::CompactionEnded
-        | Reason::AutomaticOff
-        | Reason::OverflowAgain
-        | Reason::SummaryTasksOff
-        | Reason::SummaryLeaseLost
-        | Reason::BackupFailed
-        | Reason::BoundaryInvalid => Code::FailedPrecondition,
-        Reason::ViewTooLarge
-        | Reason::TooManyStreams
-        | Reason::TooManyCompactions
-        | Reason::ReaderStalled
-        | Reason::TooManyViews
-        | Reason::TooManyRequests
-        | Reason::RequestTooLarge
-        | Reason::StorageFull => Code::ResourceExhausted,
-        Reason::RequestTimedOut => Code::DeadlineExceeded,
-        Reason::StoreBusy
-        | Reason::OutcomeUncertain
-        | Reason::StoreStopped
-        | Reason::StorageReadOnly
-        | Reason::ShuttingDown => Code::Unavailable,
-        Reason::SocketRequired => Code::PermissionDenied,
-        Reason::RowCorrupt | Reason::BackupDamaged => Code::DataLoss,
-        Reason::AnswerLost | Reason::Internal => Code::Internal,
-    }
-}
-
-/// True if the same request can succeed after a short while.
-fn is_passing(reason: Reason) -> bool {
-    matches!(reason, Reason::StoreBusy | Reason::TooManyViews | Reason::TooManyRequests)
-}
 
 /// The text, truncated if it is too long for a header.
 fn short(mut text: String) -> String {
@@ -107,10 +35,10 @@ impl From<Error> for Status {
             let description = message.strip_prefix(&format!("{field}: ")).unwrap_or(&message).to_owned();
             details.add_bad_request_violation(short(field), short(description));
         }
-        if is_passing(reason) {
-            details.set_retry_info(Some(RETRY_AFTER));
+        if let Some(delay) = reason.retry_after() {
+            details.set_retry_info(Some(delay));
         }
-        Self::with_error_details(code(reason), short(message), details)
+        Self::with_error_details(Code::from_i32(reason.code().number()), short(message), details)
     }
 }
 
@@ -177,7 +105,7 @@ mod tests {
         let rows = source.lines().filter_map(|line| line.strip_prefix("//   "));
         let documented: Vec<Vec<&str>> = rows.map(|row| row.split_whitespace().take(3).collect()).collect();
         for reason in Reason::ALL {
-            let code = format!("{:?}", code(reason));
+            let code = format!("{:?}", reason.code());
             let outcome = match reason {
                 Reason::OutcomeUncertain | Reason::ShuttingDown | Reason::ReaderStalled => "unknown",
                 Reason::AnswerLost => "done",
@@ -204,7 +132,7 @@ mod tests {
             let details = status.get_error_details();
             let info = details.error_info().expect("an error info");
             assert_eq!((info.reason.as_str(), info.domain.as_str()), (name, "longhand"));
-            assert_eq!(details.retry_info().is_some(), is_passing(reason), "{name}");
+            assert_eq!(details.retry_info().is_some(), reason.retry_after().is_some(), "{name}");
         }
     }
 
@@ -222,7 +150,7 @@ mod tests {
                 "OUT" => Code::DeadlineExceeded,
                 _ => continue,
             };
-            assert_eq!(code(reason), expected, "{name}");
+            assert_eq!(Code::from_i32(reason.code().number()), expected, "{name}");
         }
     }
 

@@ -28,6 +28,7 @@ mod formats;
 mod forks;
 mod guards;
 mod hooks;
+mod http;
 mod immutable;
 mod import;
 mod interrupted;

@@ -3,6 +3,8 @@
 //! Numbers in the findings are those of the rules in `CONTRIBUTING.md`, section "The protocol". Linters of protos are
 //! programs outside of the crates registry, and do not know the limits, error reasons and verbs that are compared here.
 
+mod options;
+
 use crate::tidy::assert_reviewed;
 use longhand::app::Reason;
 use longhand::model::compaction::FailureReason;
@@ -130,7 +132,12 @@ impl<'a> Lint<'a> {
         self.expect(file.syntax() == "proto3", &[12], "rule 2: the syntax is not proto3");
         let named = Regex::new(r"^longhand/v1/[a-z][a-z_]*\.proto$").expect("a pattern");
         self.expect(named.is_match(file.name()), &[], "rule 1: a file is longhand/v1/resource.proto");
-        self.expect(file.service.len() == 1, &[], "rule 1: a file has one service");
+        // Options of RPCs belong to no resource.
+        let services = usize::from(file.extension.is_empty());
+        self.expect(file.service.len() == services, &[], "rule 1: a file has one service, or options");
+        for (at, extension) in (0..).zip(&file.extension) {
+            self.commented(&[7, at], extension.name());
+        }
         for (at, service) in (0..).zip(&file.service) {
             self.service(&[6, at], service);
         }
@@ -335,26 +342,38 @@ fn lint(files: &[FileDescriptorProto]) -> Vec<String> {
     findings
 }
 
-/// Compiles the files of the resolver, and keeps those of our package.
-fn compile(resolver: impl FileResolver + 'static, names: &[String]) -> Vec<FileDescriptorProto> {
+/// Compiles the files of the resolver, which may import those of the project.
+fn compiler(resolver: impl FileResolver + 'static, names: &[String]) -> protox::Compiler {
     let mut all = ChainFileResolver::new();
     all.add(resolver);
+    all.add(IncludeFileResolver::new(folder()));
     all.add(GoogleFileResolver::new());
     let mut compiler = protox::Compiler::with_file_resolver(all);
     compiler.include_source_info(true).include_imports(true);
     compiler.open_files(names).expect("the protos compile");
-    let files = compiler.file_descriptor_set().file;
-    files.into_iter().filter(|file| !file.name().starts_with("google/")).collect()
+    compiler
 }
 
-fn ours() -> Vec<FileDescriptorProto> {
-    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("proto");
-    let mut names: Vec<String> = std::fs::read_dir(root.join("longhand/v1"))
+/// The files of our package.
+fn files(compiler: &protox::Compiler) -> Vec<FileDescriptorProto> {
+    compiler.file_descriptor_set().file.into_iter().filter(|file| !file.name().starts_with("google/")).collect()
+}
+
+fn folder() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("proto")
+}
+
+fn ours_compiled() -> protox::Compiler {
+    let mut names: Vec<String> = std::fs::read_dir(folder().join("longhand/v1"))
         .expect("the protos are there")
         .map(|entry| format!("longhand/v1/{}", entry.expect("an entry").file_name().to_string_lossy()))
         .collect();
     names.sort_unstable();
-    compile(IncludeFileResolver::new(root), &names)
+    compiler(IncludeFileResolver::new(folder()), &names)
+}
+
+fn ours() -> Vec<FileDescriptorProto> {
+    files(&ours_compiled())
 }
 
 /// The name of a field's type, without our package.
@@ -519,21 +538,21 @@ fn the_reasons_of_failures_are_those_that_are_documented() {
     assert_eq!(documented, FailureReason::ALL.iter().map(|reason| reason.as_str()).collect());
 }
 
+/// One file made for a test.
+struct Made(String);
+
+impl FileResolver for Made {
+    fn open_file(&self, name: &str) -> Result<File, protox::Error> {
+        if name == "longhand/v1/thing.proto" {
+            return File::from_source(name, &self.0);
+        }
+        Err(protox::Error::file_not_found(name))
+    }
+}
+
 /// Tests of the lint: each rule finds its violations.
 mod checker {
     use super::*;
-
-    /// One file made for a test.
-    struct Made(String);
-
-    impl FileResolver for Made {
-        fn open_file(&self, name: &str) -> Result<File, protox::Error> {
-            if name == "longhand/v1/thing.proto" {
-                return File::from_source(name, &self.0);
-            }
-            Err(protox::Error::file_not_found(name))
-        }
-    }
 
     const SOUND: &str = r#"syntax = "proto3";
 package longhand.v1;
@@ -583,7 +602,7 @@ enum Likeness {
 "#;
 
     fn findings(source: String) -> Vec<String> {
-        lint(&compile(Made(source), &["longhand/v1/thing.proto".to_owned()]))
+        lint(&files(&compiler(Made(source), &["longhand/v1/thing.proto".to_owned()])))
     }
 
     /// Changes the valid file in one place and expects exactly the findings with these texts.

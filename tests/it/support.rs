@@ -197,6 +197,11 @@ impl TestApp {
         self.directory.path()
     }
 
+    /// Tells everything that runs over the store to end, as a daemon does first when it stops.
+    pub(crate) fn begin_stop(&self) {
+        self.stopping.cancel();
+    }
+
     /// Stops as a daemon does: unfinished work is dropped, accepted writes are written. The folder stays.
     pub(crate) async fn stop(self) -> Arc<TempDir> {
         let Self { longhand, app, wake, directory, stopping, scheduler, scrub, writer, .. } = self;

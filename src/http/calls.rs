@@ -1,0 +1,142 @@
+//! Calls of the gRPC services in this process, with messages as bytes: whatever is between a client and a service over
+//! gRPC (the caller, scopes, limits, statuses) is there for JSON too.
+
+use crate::app::{Error, Reason};
+use crate::limits;
+use bytes::{Buf as _, BufMut as _, Bytes};
+use http::uri::PathAndQuery;
+use http::{Extensions, HeaderMap, HeaderName, Request, Response, header};
+use std::convert::Infallible;
+use tonic::client::Grpc;
+use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
+use tonic::metadata::MetadataMap;
+use tonic::{Status, Streaming};
+use tower::Service;
+
+/// A service of gRPC calls, such as tonic's routes.
+pub trait GrpcRoutes:
+    Service<
+        Request<tonic::body::Body>,
+        Response = Response<tonic::body::Body>,
+        Error = Infallible,
+        Future: Send + 'static,
+    > + Clone
+    + Send
+    + Sync
+    + 'static
+{
+}
+
+impl<S> GrpcRoutes for S where
+    S: Service<
+            Request<tonic::body::Body>,
+            Response = Response<tonic::body::Body>,
+            Error = Infallible,
+            Future: Send + 'static,
+        > + Clone
+        + Send
+        + Sync
+        + 'static
+{
+}
+
+/// The header with the caller's name for itself.
+const ACTOR: HeaderName = HeaderName::from_static("longhand-actor");
+/// Headers of an HTTP request that a call has too. Others describe the body or the connection, which are not the call's.
+const PASSED: [HeaderName; 2] = [header::AUTHORIZATION, ACTOR];
+
+/// A call: its path over gRPC, the headers and the extensions of the HTTP request, and the encoded request.
+pub(super) struct Call {
+    pub(super) path: PathAndQuery,
+    pub(super) headers: HeaderMap,
+    pub(super) extensions: Extensions,
+    pub(super) message: Bytes,
+}
+
+impl Call {
+    /// Makes the call of an RPC with one response.
+    ///
+    /// # Errors
+    ///
+    /// The service's status, or the refusal of a request that is too large.
+    pub(super) async fn unary(self, routes: impl GrpcRoutes) -> Result<tonic::Response<Bytes>, Failed> {
+        let (mut client, request, path) = self.prepare(routes)?;
+        let Ok(()) = client.ready().await;
+        Ok(client.unary(request, path, BytesCodec).await?)
+    }
+
+    /// Makes the call of an RPC with a stream of responses, which are read as they are asked for.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::unary`]; an error after the first response is in the stream.
+    pub(super) async fn streaming(self, routes: impl GrpcRoutes) -> Result<tonic::Response<Streaming<Bytes>>, Failed> {
+        let (mut client, request, path) = self.prepare(routes)?;
+        let Ok(()) = client.ready().await;
+        Ok(client.server_streaming(request, path, BytesCodec).await?)
+    }
+
+    fn prepare<S: GrpcRoutes>(self, routes: S) -> Result<(Grpc<S>, tonic::Request<Bytes>, PathAndQuery), Error> {
+        let Self { path, headers, extensions, message } = self;
+        let limit = limits::REQUEST_BYTES_MAX;
+        if message.len() > limit {
+            let why = format!("the request has {} bytes, more than {limit}", message.len());
+            return Err(Error::new(Reason::RequestTooLarge, why).with("limit", limit));
+        }
+        let mut passed = HeaderMap::new();
+        for name in PASSED {
+            passed.extend(headers.get_all(&name).iter().map(|value| (name.clone(), value.clone())));
+        }
+        let client = Grpc::new(routes).max_decoding_message_size(limits::RESPONSE_BYTES_MAX);
+        let request = tonic::Request::from_parts(MetadataMap::from_headers(passed), extensions, message);
+        Ok((client, request, path))
+    }
+}
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Failed {
+    /// No service was asked.
+    #[error(transparent)]
+    Refused(#[from] Error),
+    /// The service's status.
+    #[error(transparent)]
+    Status(#[from] Status),
+}
+
+/// Messages as their bytes: the JSON mapping knows their types.
+struct BytesCodec;
+
+impl Codec for BytesCodec {
+    type Encode = Bytes;
+    type Decode = Bytes;
+    type Encoder = Self;
+    type Decoder = Self;
+
+    fn encoder(&mut self) -> Self {
+        Self
+    }
+
+    fn decoder(&mut self) -> Self {
+        Self
+    }
+}
+
+impl Encoder for BytesCodec {
+    type Item = Bytes;
+    type Error = Status;
+
+    fn encode(&mut self, item: Bytes, buffer: &mut EncodeBuf<'_>) -> Result<(), Status> {
+        buffer.put(item);
+        Ok(())
+    }
+}
+
+impl Decoder for BytesCodec {
+    type Item = Bytes;
+    type Error = Status;
+
+    fn decode(&mut self, buffer: &mut DecodeBuf<'_>) -> Result<Option<Bytes>, Status> {
+        Ok(Some(buffer.copy_to_bytes(buffer.remaining())))
+    }
+}

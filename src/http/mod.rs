@@ -1,0 +1,166 @@
+//! The API over HTTP with JSON: every RPC under its `google.api.http` rule, transcoded from the protocol's descriptor.
+//!
+//! A request becomes the RPC's request message and is called through the gRPC services in this process, so that the
+//! same callers, limits and errors hold. An answer is the RPC's response in protobuf's JSON mapping: one object, or for a
+//! stream an array that is written as its elements come (one object a line with `Accept: application/x-ndjson`). A
+//! failure is a `google.rpc.Status` with its reason.
+
+mod answers;
+mod calls;
+mod failure;
+mod json;
+mod openapi;
+mod protocol;
+mod request;
+mod routes;
+mod schema;
+mod template;
+#[cfg(test)]
+mod tests;
+mod views;
+
+pub use calls::GrpcRoutes;
+
+use crate::app::{Error, Reason};
+use crate::limits;
+use answers::{Messages, StreamForm};
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::response::Response;
+use axum::routing::get;
+use bytes::Bytes;
+use calls::Call;
+use failure::Failure;
+use http::request::Parts;
+use http::{HeaderName, HeaderValue, StatusCode, header};
+use http_body_util::{BodyExt as _, Limited};
+use prost_reflect::prost::Message as _;
+use routes::{Found, Route, RouteTable};
+use std::sync::Arc;
+
+/// The header that makes a request idempotent.
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+
+/// The way of requests over HTTP to the services.
+struct Door<S> {
+    routes: RouteTable,
+    grpc: S,
+}
+
+/// The routes of HTTP over the gRPC services, with `/openapi.json`. Extensions of a request are passed to the service,
+/// and those of its response to the response. Everything that is not a route is answered with a failure in JSON.
+///
+/// # Panics
+///
+/// If the descriptors that were compiled into the program have an RPC without a usable HTTP rule, which no input can
+/// cause.
+pub fn router(grpc: impl GrpcRoutes) -> Router {
+    let routes = RouteTable::read(&protocol::POOL).expect("the tests of the protocol read these rules");
+    let description = Bytes::from(openapi::description(&routes).to_string());
+    let describe = async move || ([(header::CONTENT_TYPE, answers::JSON)], description);
+    Router::new().route("/openapi.json", get(describe)).fallback(serve).with_state(Arc::new(Door { routes, grpc }))
+}
+
+/// The answer to a request that is refused before any service sees it.
+pub fn refuse(error: Error) -> Response {
+    Failure::from(error).into_response()
+}
+
+async fn serve<S: GrpcRoutes>(State(door): State<Arc<Door<S>>>, request: Request) -> Response {
+    door.answer(request).await.unwrap_or_else(Failure::into_response)
+}
+
+impl<S: GrpcRoutes> Door<S> {
+    async fn answer(&self, request: Request) -> Result<Response, Failure> {
+        let (head, body) = request.into_parts();
+        let (route, variables) = match self.routes.find(&head.method, head.uri.path())? {
+            Found::Route(route, variables) => (route, variables),
+            Found::OtherMethods(methods) => {
+                let allowed = methods.iter().map(|method| method.as_str()).collect::<Vec<_>>().join(", ");
+                let error = Error::new(Reason::MethodUnknown, format!("the path has the methods {allowed}"));
+                let failure = Failure::from(error.with("allowed", &allowed)).at(StatusCode::METHOD_NOT_ALLOWED);
+                return Err(match HeaderValue::try_from(allowed) {
+                    Ok(allowed) => failure.with(header::ALLOW, allowed),
+                    Err(_) => failure,
+                });
+            }
+            Found::Nothing => return Err(Error::new(Reason::MethodUnknown, "no call has this path").into()),
+        };
+        let body = read(&head, body).await?;
+        let parts = request::Parts {
+            variables: &variables,
+            query: head.uri.query().unwrap_or_default(),
+            body: &body,
+            idempotency_key: idempotency_key(&head)?,
+        };
+        let message = Bytes::from(request::message(route, parts)?.encode_to_vec());
+        drop(body);
+        self.call(route, head, message).await
+    }
+
+    async fn call(&self, route: &Route, head: Parts, message: Bytes) -> Result<Response, Failure> {
+        let output = route.rpc.output();
+        let call =
+            Call { path: route.grpc_path.clone(), headers: head.headers.clone(), extensions: head.extensions, message };
+        if !route.rpc.is_server_streaming() {
+            let (_, message, extensions) = call.unary(self.grpc.clone()).await?.into_parts();
+            let mut response = answers::whole(&output, message)?;
+            *response.extensions_mut() = extensions;
+            return Ok(response);
+        }
+        let (_, stream, extensions) = call.streaming(self.grpc.clone()).await?.into_parts();
+        let messages = Messages::begin(output, stream).await?;
+        let tag = views::entity_tag(&route.rpc, messages.first.as_ref());
+        let mut response = match &tag {
+            Some(tag) if views::is_held(&head.headers, tag) => {
+                let mut response = Response::new(Body::empty());
+                *response.status_mut() = StatusCode::NOT_MODIFIED;
+                response
+            }
+            _ => {
+                let mut response = messages.into_response(StreamForm::accepted(&head.headers));
+                *response.extensions_mut() = extensions;
+                response
+            }
+        };
+        if let Some(tag) = tag {
+            let headers = response.headers_mut();
+            headers.insert(header::ETAG, tag);
+            headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
+        }
+        Ok(response)
+    }
+}
+
+/// The bytes of a body.
+async fn read(head: &Parts, body: Body) -> Result<Bytes, Failure> {
+    let limit = limits::JSON_BYTES_MAX;
+    let body = Limited::new(body, limit).collect().await.map_err(|cause| {
+        if cause.is::<http_body_util::LengthLimitError>() {
+            return Error::new(Reason::RequestTooLarge, format!("the body has more than {limit} bytes"))
+                .with("limit", limit);
+        }
+        // The transport's own refusals have their reasons.
+        let cause = cause.downcast::<axum::Error>().map_or_else(|other| other, |error| error.into_inner());
+        cause.downcast::<Error>().map_or_else(
+            |cause| Error::new(Reason::RequestMalformed, format!("the body did not come whole: {cause}")),
+            |refusal| *refusal,
+        )
+    })?;
+    let body = body.to_bytes();
+    let media_type = head.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let media_type = media_type.and_then(|value| value.split(';').next()).unwrap_or_default().trim();
+    // A body without a type is what a page of another origin can send without asking.
+    if !body.is_empty() && !media_type.eq_ignore_ascii_case(answers::JSON) {
+        let error = Error::new(Reason::RequestMalformed, "a body's Content-Type is application/json");
+        return Err(Failure::from(error).at(StatusCode::UNSUPPORTED_MEDIA_TYPE));
+    }
+    Ok(body)
+}
+
+fn idempotency_key(head: &Parts) -> Result<Option<&str>, Failure> {
+    let Some(key) = head.headers.get(IDEMPOTENCY_KEY) else { return Ok(None) };
+    let key = key.to_str().map_err(|_| Error::field("Idempotency-Key", "is not printable ASCII"))?;
+    Ok(Some(key))
+}

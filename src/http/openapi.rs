@@ -1,0 +1,189 @@
+//! The OpenAPI description, made from the table of routes and the protocol's descriptor.
+
+use super::answers::{JSON, LINES};
+use super::protocol;
+use super::request;
+use super::routes::{BodyRule, Route, RouteTable};
+use super::schema::Schemas;
+use super::views;
+use prost_reflect::{FieldDescriptor, Kind, MessageDescriptor};
+use serde_json::{Map, Value, json};
+use std::collections::BTreeSet;
+
+/// Statuses of failures, with what they mean. Every call may end with each: the status follows from the reason's code.
+const FAILURES: [(&str, &str); 14] = [
+    ("400", "The request cannot be served as it is, or not in the current state."),
+    ("401", "The request has no valid credentials."),
+    ("403", "The caller may not do this."),
+    ("404", "What the request names does not exist."),
+    ("405", "The path has other methods."),
+    ("409", "What the request creates exists, or the store changed since the caller read it."),
+    ("413", "The request is too large."),
+    ("415", "The body is not application/json."),
+    ("429", "A bound is reached."),
+    ("499", "The caller left."),
+    ("500", "The daemon failed, or stored content is damaged."),
+    ("501", "The daemon has no such operation."),
+    ("503", "The daemon cannot serve this now."),
+    ("504", "The deadline has passed."),
+];
+
+/// The description of all routes.
+pub(super) fn description(routes: &RouteTable) -> Value {
+    let mut schemas = Schemas::new(&protocol::POOL);
+    let mut paths: Map<String, Value> = Map::new();
+    let mut all: Vec<&Route> = routes.routes().iter().collect();
+    all.sort_by_key(|route| route.template.to_string());
+    for route in all {
+        let path = paths.entry(route.template.to_string()).or_insert_with(|| json!({}));
+        path[route.method.as_str().to_lowercase()] = operation(route, &mut schemas);
+    }
+    let mut components = schemas.into_components();
+    components.insert("Status".to_owned(), status());
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Longhand",
+            "version": env!("CARGO_PKG_VERSION"),
+            "description": "A session store for LLM agents. Bodies are protobuf's JSON mapping of `longhand.v1`.",
+            "license": { "name": env!("CARGO_PKG_LICENSE"), "identifier": env!("CARGO_PKG_LICENSE") },
+        },
+        "paths": paths,
+        "components": {
+            "schemas": components,
+            "securitySchemes": { "bearer": { "type": "http", "scheme": "bearer" } },
+        },
+        "security": [{}, { "bearer": [] }],
+    })
+}
+
+fn operation(route: &Route, schemas: &mut Schemas) -> Value {
+    let rpc = &route.rpc;
+    let file = rpc.parent_service().parent_file();
+    let comment = schemas.comment(&file, rpc.path()).to_owned();
+    let summary = comment.split_inclusive(['.', '\n']).next().unwrap_or_default().trim_end_matches(['.', '\n']);
+    let bound: BTreeSet<&str> = route.template.fields().collect();
+    let mut parameters: Vec<Value> = Vec::new();
+    let input = rpc.input();
+    for field in input.fields().filter(|field| bound.contains(field.name())) {
+        let mut schema = schemas.described(&field);
+        let description = schema.as_object_mut().and_then(|schema| schema.remove("description"));
+        schema["minLength"] = 1.into();
+        parameters.push(json!({
+            "name": field.name(), "in": "path", "required": true, "description": description, "schema": schema,
+        }));
+    }
+    if let BodyRule::Empty | BodyRule::Field(_) = &route.body {
+        let body = match &route.body {
+            BodyRule::Field(field) => Some(field.name().to_owned()),
+            BodyRule::Empty | BodyRule::Whole => None,
+        };
+        let fields = input.fields().filter(|field| !bound.contains(field.name()));
+        for field in fields.filter(|field| body.as_deref() != Some(field.name())) {
+            query_parameters("", &field, schemas, &mut parameters);
+        }
+    }
+    if input.get_field_by_name("request_id").is_some() {
+        parameters.push(json!({
+            "name": "Idempotency-Key", "in": "header", "required": false,
+            "description": "The `requestId`, for clients that make requests idempotent by a header.",
+            "schema": { "type": "string", "maxLength": 128, "pattern": "^[!-~]*$" },
+        }));
+    }
+    let mut operation = json!({
+        "operationId": rpc.name(),
+        "tags": [rpc.parent_service().name().trim_end_matches("Service")],
+        "summary": summary,
+        "description": comment,
+        "parameters": parameters,
+        "responses": responses(route, schemas),
+    });
+    let body = match &route.body {
+        BodyRule::Empty => None,
+        BodyRule::Whole => Some(schemas.object(&input, &bound)),
+        BodyRule::Field(field) => Some(schemas.described(field)),
+    };
+    if let Some(schema) = body {
+        operation["requestBody"] = json!({ "required": false, "content": { JSON: { "schema": schema } } });
+    }
+    operation
+}
+
+/// The query parameters of a field: one, or those of the fields in it.
+fn query_parameters(prefix: &str, field: &FieldDescriptor, schemas: &mut Schemas, parameters: &mut Vec<Value>) {
+    let name = format!("{prefix}{}", field.json_name());
+    if !request::is_parameter(field) {
+        return;
+    }
+    if let Kind::Message(inner) = field.kind()
+        && !is_string(&inner)
+    {
+        // No request has a message in itself; one that had would be described up to here.
+        if prefix.is_empty() {
+            for field in inner.fields() {
+                query_parameters(&format!("{name}."), &field, schemas, parameters);
+            }
+        }
+        return;
+    }
+    let mut schema = schemas.described(field);
+    let description = schema.as_object_mut().and_then(|schema| schema.remove("description"));
+    parameters
+        .push(json!({ "name": name, "in": "query", "required": false, "description": description, "schema": schema }));
+}
+
+fn is_string(message: &MessageDescriptor) -> bool {
+    message.full_name().starts_with("google.protobuf.")
+}
+
+fn responses(route: &Route, schemas: &mut Schemas) -> Value {
+    let schema = schemas.message(&route.rpc.output());
+    let mut responses = Map::new();
+    let done = if route.rpc.is_server_streaming() {
+        let cut = json!({
+            "type": "object",
+            "properties": { "error": { "$ref": "#/components/schemas/Status" } },
+            "required": ["error"],
+            "additionalProperties": false,
+        });
+        let element = json!({ "anyOf": [schema, cut] });
+        json!({
+            "description": "The messages of the stream, as they come. A failure after the first is the last element.",
+            "content": {
+                JSON: { "schema": { "type": "array", "items": element } },
+                LINES: { "schema": { "type": "string", "description": "One message a line." } },
+            },
+        })
+    } else {
+        json!({ "description": "Done.", "content": { JSON: { "schema": schema } } })
+    };
+    responses.insert("200".to_owned(), done);
+    if views::has_tag(&route.rpc) {
+        let tag = json!({ "ETag": { "description": "The view's hash.", "schema": { "type": "string" } } });
+        responses["200"]["headers"] = tag;
+        responses.insert("304".to_owned(), json!({ "description": "The client holds this view." }));
+    }
+    for (status, meaning) in FAILURES {
+        let content = json!({ JSON: { "schema": { "$ref": "#/components/schemas/Status" } } });
+        responses.insert(status.to_owned(), json!({ "description": meaning, "content": content }));
+    }
+    Value::Object(responses)
+}
+
+/// The schema of `google.rpc.Status` in JSON.
+fn status() -> Value {
+    json!({
+        "type": "object",
+        "description": "A failure: `google.rpc.Status`. Its details have a `google.rpc.ErrorInfo` with the reason.",
+        "properties": {
+            "code": { "type": "integer", "description": "The number of the `google.rpc.Code`." },
+            "message": { "type": "string" },
+            "details": {
+                "type": "array",
+                "items": { "type": "object", "properties": { "@type": { "type": "string" } }, "required": ["@type"] },
+            },
+        },
+        "required": ["code"],
+        "additionalProperties": false,
+    })
+}
