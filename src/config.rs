@@ -7,6 +7,7 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::sync::Arc;
 
 /// Error of the configuration. The process exits with code 64 before it changes anything.
@@ -234,6 +235,66 @@ impl Hook {
     }
 }
 
+/// Where the daemon listens on TCP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(try_from = "String")]
+pub enum Listen {
+    /// A free port of the loopback address; `longhand.url` in the data directory has it.
+    #[default]
+    Free,
+    /// Nowhere.
+    Off,
+    /// An address.
+    Address(SocketAddr),
+}
+
+impl Listen {
+    /// The address to bind; none for nowhere.
+    pub fn address(self) -> Option<SocketAddr> {
+        match self {
+            Self::Free => Some(SocketAddr::from(([127, 0, 0, 1], 0))),
+            Self::Off => None,
+            Self::Address(address) => Some(address),
+        }
+    }
+}
+
+impl FromStr for Listen {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "free" => Ok(Self::Free),
+            "off" => Ok(Self::Off),
+            address => address.parse().map(Self::Address).map_err(|_| {
+                format!("{text:?} is no address: an IP address with a port, such as 127.0.0.1:4747, or free, or off")
+            }),
+        }
+    }
+}
+
+impl TryFrom<String> for Listen {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+/// TLS on TCP. The files are read again when they change.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Tls {
+    /// The certificate chain in PEM, the daemon's own certificate first.
+    pub certificate: PathBuf,
+    /// The key of the certificate in PEM.
+    pub key: PathBuf,
+    /// Authorities in PEM: every client must have a certificate of one of them, besides its access token. Absent: none
+    /// is asked for.
+    #[serde(default)]
+    pub client_authorities: Option<PathBuf>,
+}
+
 /// The programs that are notified of compactions.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -301,8 +362,15 @@ pub struct Config {
     pub data_dir: PathBuf,
     /// The Unix socket to listen on; absent: `longhand.sock` in the data directory.
     pub socket: Option<PathBuf>,
-    /// The TCP address to listen on; absent: none. Only loopback addresses are accepted.
-    pub listen: Option<SocketAddr>,
+    /// Where to listen on TCP. Other addresses than loopback need TLS.
+    pub listen: Listen,
+    /// TLS on TCP; absent: none.
+    pub tls: Option<Tls>,
+    /// Further names that requests on TCP may have for the daemon, without a port. Loopback's names are known; with TLS
+    /// and without this list, any name will do.
+    pub hosts: Vec<String>,
+    /// Origins whose pages may call the daemon from a browser, such as `https://example.org`; none by default.
+    pub origins: Vec<String>,
     /// Durability of an acknowledged write.
     pub durability: Durability,
     /// The preset of sessions that name none.
@@ -356,7 +424,10 @@ impl Default for Config {
         Self {
             data_dir: default_data_dir(),
             socket: None,
-            listen: None,
+            listen: Listen::default(),
+            tls: None,
+            hosts: Vec::new(),
+            origins: Vec::new(),
             durability: Durability::Full,
             default_preset: "opencode@seed".to_owned(),
             workers: 2,
@@ -383,9 +454,12 @@ impl Config {
 
     /// Refuses inconsistent values, before anything is opened.
     pub fn validate(&self) -> Result<(), Error> {
-        if let Some(listen) = self.listen.filter(|address| !address.ip().is_loopback()) {
+        if let Listen::Address(listen) = self.listen
+            && !listen.ip().is_loopback()
+            && self.tls.is_none()
+        {
             return Err(Error::Invalid(format!(
-                "{listen} is not a loopback address: without TLS and authentication the daemon listens on loopback only"
+                "{listen} is not a loopback address, and there is no `tls`: access tokens would cross the network in clear"
             )));
         }
         if self.workers == 0 || self.workers > 64 {

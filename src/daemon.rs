@@ -3,6 +3,7 @@
 mod doors;
 mod error;
 pub mod offline;
+mod owner;
 
 use crate::app::{self, DefaultPolicy, Longhand};
 use crate::clock::Clock;
@@ -12,8 +13,7 @@ use crate::limits;
 use crate::scheduler::{self, Scheduler};
 use crate::store::{self, Store};
 use crate::summarizer::{self, Levels};
-use crate::transport::{self, Transport};
-use std::net::SocketAddr;
+use crate::transport::{self, Tls, TlsFiles, Transport};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -21,14 +21,15 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub use error::Error;
+pub use owner::{secret_path, url_path};
 
 /// The addresses on which the daemon listens.
 #[derive(Debug, Clone)]
 pub struct Listening {
     /// The Unix socket.
     pub socket: PathBuf,
-    /// The TCP address, if one is configured.
-    pub tcp: Option<SocketAddr>,
+    /// The URL on TCP, unless it is off.
+    pub tcp: Option<String>,
 }
 
 /// Runs the daemon with the summarizers of its configuration until `shutdown` resolves. It calls `ready` once it
@@ -65,7 +66,8 @@ pub async fn run_with(
     let path: PathBuf = config.socket_path().components().collect();
     // An address that cannot be used is found before anything is opened or created.
     transport::check_unix(&path, &config.data_dir).await?;
-    let tcp = match config.listen {
+    let tls = config.tls.clone().map(tls_files).map(Tls::open).transpose()?;
+    let tcp = match config.listen.address() {
         Some(address) => Some(transport::bind_tcp(address).await?),
         None => None,
     };
@@ -101,13 +103,16 @@ pub async fn run_with(
     tasks.spawn(store.upkeep().clone().scrub(scrub(config.scrub), clock.clone(), stopping.clone()));
 
     let (listener, socket) = transport::bind_unix(&path, &config.data_dir).await?;
-    let listening = Listening { socket: path, tcp: tcp.as_ref().and_then(|listener| listener.local_addr().ok()) };
+    let scheme = if tls.is_some() { "https" } else { "http" };
+    let address = tcp.as_ref().and_then(|listener| listener.local_addr().ok());
+    let listening = Listening { socket: path, tcp: address.map(|address| format!("{scheme}://{address}")) };
+    app.load_access_tokens(&owner::secret(&config.data_dir)?).await.map_err(Error::AccessTokens)?;
     let scheduling = tasks.spawn(scheduler.run(stopping.clone()));
     let traffic = app.traffic().clone();
     let (routes, health) = grpc::router(app.clone()).await;
     tasks.spawn(grpc::report_health(health.clone(), app, stopping.clone()));
     let transport = Transport::new(transport::Options {
-        service: doors::service(routes),
+        service: doors::service(routes, &config),
         class: doors::class,
         refuse: doors::refuse,
         traffic,
@@ -116,9 +121,12 @@ pub async fn run_with(
     });
     transport.listen_unix(listener);
     if let Some(tcp) = tcp {
-        transport.listen_tcp(tcp);
+        transport.listen_tcp(tcp, tls);
     }
     tasks.close();
+    if let Some(url) = &listening.tcp {
+        owner::write_url(&config.data_dir, url);
+    }
     tracing::info!(socket = %listening.socket.display(), tcp = ?listening.tcp, "listening");
     ready(&listening);
 
@@ -128,6 +136,7 @@ pub async fn run_with(
     stopping.cancel();
     transport.close().await;
     socket.remove();
+    owner::remove_url(&config.data_dir);
     drain(scheduling, writer, store).await;
     Ok(())
 }
@@ -138,6 +147,11 @@ fn scrub(scrub: config::Scrub) -> store::ScrubOptions {
         bytes_per_second: scrub.mib_per_second << 20,
         interval: (!interval.is_zero()).then_some(interval),
     }
+}
+
+fn tls_files(tls: config::Tls) -> TlsFiles {
+    let config::Tls { certificate, key, client_authorities } = tls;
+    TlsFiles { certificate, key, client_authorities }
 }
 
 fn durability(durability: Durability) -> store::Durability {

@@ -224,6 +224,14 @@ pub const CONNECTIONS_MAX: usize = 4_096;
 pub const DESCRIPTORS_RESERVED: usize = 64;
 /// Pause before the daemon accepts connections again, after the system had no descriptor for one.
 pub const ACCEPT_RETRY_MS: u64 = 100;
+/// Access tokens of a store, with those that are revoked or over.
+pub const ACCESS_TOKENS_MAX: i64 = 10_000;
+/// Failed attempts to prove a principal that one address has in a minute; further ones are refused without a look.
+pub const FAILED_ATTEMPTS_A_MINUTE: u32 = 60;
+/// Addresses whose failed attempts are counted one by one.
+pub const FAILING_ADDRESSES_MAX: usize = 10_000;
+/// Bytes of the name of a principal, a tenant or a project.
+pub const ACCESS_NAME_BYTES_MAX: usize = 128;
 /// Calls of one connection at a time.
 pub const CONNECTION_STREAMS_MAX: u32 = 256;
 /// Bytes of one request that a client may send before some are read.
@@ -238,7 +246,9 @@ pub const SEND_BUFFER_BYTES: usize = 64 * 1024;
 pub const HEADERS_BYTES_MAX: u32 = 16 * 1024;
 /// Maximum time for the headers of a request of HTTP/1.1, and for which such a connection is open without a request.
 pub const HEADERS_MS_MAX: u64 = 30_000;
-/// Maximum time for the first bytes of a new connection.
+/// Interval at which the files of TLS are compared with those in use.
+pub const CERTIFICATE_CHECK_MS: u64 = 2_000;
+/// Maximum time for the first bytes of a new connection, and for its handshake of TLS.
 pub const HANDSHAKE_MS_MAX: u64 = 10_000;
 /// Interval between pings of a connection's client.
 pub const KEEPALIVE_INTERVAL_MS: u64 = 20_000;

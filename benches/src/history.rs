@@ -117,7 +117,7 @@ pub(crate) async fn run(short: bool, report: &mut Report) {
         stopping: stopping.clone(),
     };
     let app = Longhand::new(store.clone(), scheduler.handle(), &clock, options)
-        .caller(String::new(), None)
+        .caller(longhand::app::access::Access::owner(), String::new(), None)
         .expect("a caller");
     tokio::spawn(scheduler.run(stopping.clone()));
     println!("a history under a summary, and a hundred messages behind it");

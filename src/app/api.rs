@@ -1,5 +1,6 @@
 //! The API as a value: what its operations share.
 
+use super::access::{Access, AccessTokens};
 use super::deltas::DraftDelta;
 use super::error::{Error, Result};
 use super::validate;
@@ -33,9 +34,11 @@ pub struct Caller {
     pub(super) shared: Arc<Shared>,
     /// The author of the request's mutations.
     pub(super) requester: Requester,
+    pub(super) access: Access,
 }
 
 pub(super) struct Shared {
+    pub(super) access_tokens: AccessTokens,
     pub(super) store: Store,
     pub(super) scheduler: SchedulerHandle,
     pub(super) default_preset: String,
@@ -109,6 +112,7 @@ impl Longhand {
     pub fn new(store: Store, scheduler: SchedulerHandle, clock: &Clock, options: Options) -> Self {
         let (live, _) = broadcast::channel(crate::limits::DELTA_FRAMES_MAX);
         let shared = Shared {
+            access_tokens: AccessTokens::default(),
             loaded: scheduler.loaded().clone(),
             bus: Bus::default(),
             store,
@@ -139,18 +143,19 @@ impl Longhand {
         &self.shared.traffic
     }
 
-    /// The caller of one request, by its name for itself and the key that makes the request idempotent: the only way to
+    /// The caller of one request, by what it may do, its name for itself and the key that makes the request idempotent: the only way to
     /// the operations of the API. Each door calls this at one place.
     ///
     /// # Errors
     ///
     /// `INVALID_ARGUMENT` for a name or an id that is too long or has characters that are not allowed.
-    pub fn caller(&self, actor: String, request: Option<RequestKey>) -> Result<Caller> {
+    pub fn caller(&self, access: Access, actor: String, request: Option<RequestKey>) -> Result<Caller> {
+        let actor = access.author(actor);
         validate::name("longhand-actor", &actor)?;
         if let Some(request) = &request {
             validate::name("request_id", &request.id)?;
         }
-        Ok(Caller { shared: self.shared.clone(), requester: Requester { actor, request } })
+        Ok(Caller { shared: self.shared.clone(), requester: Requester { actor, request }, access })
     }
 }
 

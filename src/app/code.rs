@@ -38,6 +38,8 @@ pub enum Code {
     Unavailable = 14,
     /// Stored content is damaged.
     DataLoss = 15,
+    /// The caller does not prove who it is.
+    Unauthenticated = 16,
 }
 
 impl Code {
@@ -57,7 +59,8 @@ impl Reason {
             | Self::CompactionNotFound
             | Self::CallNotFound
             | Self::PresetNotFound
-            | Self::SummaryTaskNotFound => Code::NotFound,
+            | Self::SummaryTaskNotFound
+            | Self::AccessTokenNotFound => Code::NotFound,
             Self::OverflowNotRecognized
             | Self::InvalidField
             | Self::PolicyInvalid
@@ -95,6 +98,7 @@ impl Reason {
             | Self::TooManyViews
             | Self::TooManyRequests
             | Self::RequestTooLarge
+            | Self::TooManyAttempts
             | Self::StorageFull => Code::ResourceExhausted,
             Self::RequestTimedOut => Code::DeadlineExceeded,
             Self::StoreBusy
@@ -102,7 +106,8 @@ impl Reason {
             | Self::StoreStopped
             | Self::StorageReadOnly
             | Self::ShuttingDown => Code::Unavailable,
-            Self::SocketRequired => Code::PermissionDenied,
+            Self::SocketRequired | Self::ScopeMissing | Self::OriginRefused => Code::PermissionDenied,
+            Self::AccessTokenMissing | Self::AccessTokenInvalid => Code::Unauthenticated,
             Self::RowCorrupt | Self::BackupDamaged => Code::DataLoss,
             Self::AnswerLost | Self::Internal => Code::Internal,
         }
@@ -110,6 +115,10 @@ impl Reason {
 
     /// The delay after which the same request can succeed; none if a delay alone does not help.
     pub fn retry_after(self) -> Option<Duration> {
-        matches!(self, Self::StoreBusy | Self::TooManyViews | Self::TooManyRequests).then_some(RETRY_AFTER)
+        match self {
+            Self::StoreBusy | Self::TooManyViews | Self::TooManyRequests => Some(RETRY_AFTER),
+            Self::TooManyAttempts => Some(Duration::from_secs(1)),
+            _ => None,
+        }
     }
 }

@@ -129,6 +129,18 @@ pub enum Reason {
     BackupDamaged,
     /// The call is only accepted on the daemon's Unix socket.
     SocketRequired,
+    /// The call needs an access token, and has none.
+    AccessTokenMissing,
+    /// The access token is unknown, revoked or over.
+    AccessTokenInvalid,
+    /// No access token has this id.
+    AccessTokenNotFound,
+    /// The caller may not do this; the metadata has the scope that the call needs.
+    ScopeMissing,
+    /// Too many calls of this address had no valid access token; try again later.
+    TooManyAttempts,
+    /// The request names a host or an origin that is not one of the daemon's.
+    OriginRefused,
     /// A row is damaged.
     RowCorrupt,
     /// An unexpected failure; the log has the details.
@@ -137,7 +149,7 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason.
-    pub const ALL: [Self; 61] = [
+    pub const ALL: [Self; 67] = [
         Self::SessionNotFound,
         Self::MessageNotFound,
         Self::DraftNotFound,
@@ -197,6 +209,12 @@ impl Reason {
         Self::BackupFailed,
         Self::BackupDamaged,
         Self::SocketRequired,
+        Self::AccessTokenMissing,
+        Self::AccessTokenInvalid,
+        Self::AccessTokenNotFound,
+        Self::ScopeMissing,
+        Self::TooManyAttempts,
+        Self::OriginRefused,
         Self::RowCorrupt,
         Self::Internal,
     ];
@@ -263,6 +281,12 @@ impl Reason {
             Self::BackupFailed => "BACKUP_FAILED",
             Self::BackupDamaged => "BACKUP_DAMAGED",
             Self::SocketRequired => "SOCKET_REQUIRED",
+            Self::AccessTokenMissing => "ACCESS_TOKEN_MISSING",
+            Self::AccessTokenInvalid => "ACCESS_TOKEN_INVALID",
+            Self::AccessTokenNotFound => "ACCESS_TOKEN_NOT_FOUND",
+            Self::ScopeMissing => "SCOPE_MISSING",
+            Self::TooManyAttempts => "TOO_MANY_ATTEMPTS",
+            Self::OriginRefused => "ORIGIN_REFUSED",
             Self::RowCorrupt => "ROW_CORRUPT",
             Self::Internal => "INTERNAL",
         }
@@ -339,6 +363,7 @@ impl From<store::Error> for Error {
                     Kind::Draft => (Reason::DraftNotFound, "part_id"),
                     Kind::Compaction => (Reason::CompactionNotFound, "compaction_id"),
                     Kind::Call => (Reason::CallNotFound, "call_id"),
+                    Kind::AccessToken => (Reason::AccessTokenNotFound, "access_token_id"),
                 };
                 plain(reason).with(key, id)
             }

@@ -1,6 +1,7 @@
 //! The API in domain types: use cases, validation, idempotency. Every operation that a client can do is here; `grpc`
 //! only converts.
 
+pub mod access;
 pub mod admin;
 mod api;
 pub mod append;

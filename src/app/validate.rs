@@ -24,6 +24,15 @@ pub(super) fn name(field: impl Display + Copy, name: &str) -> Result<()> {
     text(field, name, limits::NAME_BYTES_MAX)
 }
 
+/// Checks the name of a principal, a tenant or a project: printable ASCII, so that it can be a header's value.
+pub(super) fn access_name(field: impl Display + Copy, name: &str) -> Result<()> {
+    bound(format_args!("bytes of {field}"), name.len(), limits::ACCESS_NAME_BYTES_MAX)?;
+    if name.bytes().all(|byte| byte.is_ascii_graphic() || byte == b' ') && name.trim() == name {
+        return Ok(());
+    }
+    Err(Error::field(field, "is not printable ASCII, or begins or ends with a space"))
+}
+
 /// Checks a client's own id: a name that is not empty, that people can read, and not in the form of a server's id.
 pub(super) fn client_id(field: impl Display + Copy, id: Option<&str>) -> Result<()> {
     let Some(id) = id else { return Ok(()) };

@@ -1,11 +1,10 @@
 //! `longhand serve`: runs the daemon until a signal stops it.
 
 use super::Globals;
-use crate::config::Config;
+use crate::config::{Config, Listen};
 use crate::daemon;
 use serde::Serialize;
 use std::io::{self, Write};
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -18,9 +17,9 @@ pub(super) struct Arguments {
     /// Directory of the database; default: the platform's data directory
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
-    /// Additional loopback TCP address to listen on; default: none
+    /// TCP address to listen on, or off; default: a free port of 127.0.0.1, in longhand.url of the data directory
     #[arg(long, value_name = "HOST:PORT")]
-    listen: Option<SocketAddr>,
+    listen: Option<Listen>,
     /// Unix socket to listen on; default: longhand.sock in the data directory
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
@@ -34,7 +33,7 @@ impl Arguments {
         let mut config = Config::load(self.config.as_deref())?;
         config.data_dir = self.data_dir.unwrap_or(config.data_dir);
         config.socket = self.socket.or(config.socket);
-        config.listen = self.listen.or(config.listen);
+        config.listen = self.listen.unwrap_or(config.listen);
         config.validate()?;
         Ok(config)
     }
@@ -71,7 +70,7 @@ fn announce(listening: &daemon::Listening, json: bool) {
     // Clients may run in another folder.
     let socket = std::path::absolute(&listening.socket).unwrap_or_else(|_| listening.socket.clone());
     let socket = format!("unix:{}", socket.display());
-    let tcp = listening.tcp.map(|address| format!("http://{address}"));
+    let tcp = listening.tcp.clone();
     let line = if json {
         serde_json::to_string(&Announcement { socket, tcp }).unwrap_or_default()
     } else {

@@ -1,21 +1,125 @@
-//! The doors of the daemon: which service a request belongs to.
+//! The doors of the daemon: which service a request belongs to, and which requests are none of ours.
+//!
+//! A page in a browser may send requests to any address that it can reach. Without a credential it gets nothing, since a
+//! browser adds none by itself. The checks of the names of host and origin are a second lock: against pages that give
+//! their own name the address of this machine (DNS rebinding), and against pages of other origins.
 
-use crate::app::Error;
-use crate::transport::RequestClass;
+use crate::app::{Error, Reason};
+use crate::config::Config;
+use crate::grpc::Guarded;
+use crate::transport::{Peer, RequestClass};
 use crate::{grpc, http as json};
 use axum::body::Body;
-use http::{HeaderMap, Request, Response};
-use tonic::service::Routes;
-use tower::ServiceExt as _;
+use http::header::{self, HeaderName};
+use http::{HeaderMap, HeaderValue, Method, Request, Response};
+use std::convert::Infallible;
+use std::net::IpAddr;
+use std::sync::Arc;
+use tower::{Layer as _, ServiceExt as _};
+use tower_http::cors::CorsLayer;
+
+/// Headers of answers over HTTP: nothing of them is a page, and no page frames them.
+const STRICT: [(HeaderName, &str); 4] = [
+    (
+        header::CONTENT_SECURITY_POLICY,
+        "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
+    ),
+    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (header::REFERRER_POLICY, "no-referrer"),
+    (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+];
+
+/// The names that requests may have for the daemon, and the origins of pages that may call it.
+struct Names {
+    hosts: Vec<String>,
+    origins: Vec<String>,
+}
 
 /// Every door as one service: gRPC and gRPC-Web by their content types, HTTP with JSON for everything else.
-pub(super) fn service(routes: Routes) -> axum::Router {
+pub(super) fn service(routes: Guarded, config: &Config) -> axum::Router {
     let json = json::router(routes.clone());
     let grpc = grpc::service(routes);
-    axum::Router::new().fallback_service(tower::service_fn(move |request: Request<Body>| {
-        let door = if grpc::is_grpc(request.headers()) { &grpc } else { &json };
-        door.clone().oneshot(request)
-    }))
+    let names = Arc::new(Names { hosts: config.hosts.clone(), origins: config.origins.clone() });
+    let doors = tower::service_fn(move |request: Request<Body>| {
+        let is_grpc = grpc::is_grpc(request.headers());
+        let door = if is_grpc { grpc.clone() } else { json.clone() };
+        let names = names.clone();
+        async move {
+            let mut answer = match names.check(&request) {
+                Err(error) => refuse(request.headers(), error),
+                Ok(()) => {
+                    let Ok(answer) = door.oneshot(request).await;
+                    answer
+                }
+            };
+            if !is_grpc {
+                for (name, value) in STRICT {
+                    answer.headers_mut().entry(name).or_insert(HeaderValue::from_static(value));
+                }
+            }
+            Ok::<_, Infallible>(answer)
+        }
+    });
+    match cors(&config.origins) {
+        Some(cors) => axum::Router::new().fallback_service(cors.layer(doors)),
+        None => axum::Router::new().fallback_service(doors),
+    }
+}
+
+/// The answers to browsers that ask whether a page of a configured origin may call; none if there is no such origin.
+fn cors(origins: &[String]) -> Option<CorsLayer> {
+    let origins: Vec<HeaderValue> = origins.iter().filter_map(|origin| origin.parse().ok()).collect();
+    let exposed = ["etag", "grpc-status", "grpc-message", "grpc-status-details-bin", "retry-after"];
+    let streams = ["stream-next-offset", "stream-up-to-date", "stream-cursor"];
+    (!origins.is_empty()).then(|| {
+        CorsLayer::new()
+            .allow_origin(origins)
+            .allow_methods([Method::GET, Method::HEAD, Method::POST, Method::PATCH])
+            .allow_headers(tower_http::cors::AllowHeaders::mirror_request())
+            .expose_headers(exposed.into_iter().chain(streams).map(HeaderName::from_static).collect::<Vec<_>>())
+    })
+}
+
+impl Names {
+    /// Refuses a request on TCP that names a host or an origin which is not the daemon's.
+    fn check(&self, request: &Request<Body>) -> Result<(), Error> {
+        let Some(Peer::Tcp { is_encrypted, .. }) = request.extensions().get::<Peer>() else { return Ok(()) };
+        let headers = request.headers();
+        let authority = match request.uri().authority() {
+            Some(authority) => authority.as_str(),
+            None => headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default(),
+        };
+        if !self.is_host(authority, *is_encrypted) {
+            let message =
+                format!("{authority:?} is none of the daemon's names; `hosts` in the configuration adds names");
+            return Err(Error::new(Reason::OriginRefused, message).with("host", authority));
+        }
+        let Some(origin) = headers.get(header::ORIGIN) else { return Ok(()) };
+        let origin = origin.to_str().unwrap_or_default();
+        let is_own = origin.split_once("://").is_some_and(|(_, of)| of.eq_ignore_ascii_case(authority));
+        if is_own || self.origins.iter().any(|known| known == origin) {
+            return Ok(());
+        }
+        let message = format!("pages of {origin:?} may not call; `origins` in the configuration adds origins");
+        Err(Error::new(Reason::OriginRefused, message).with("origin", origin))
+    }
+
+    fn is_host(&self, authority: &str, is_encrypted: bool) -> bool {
+        let host = host(authority);
+        let is_loopback = host.eq_ignore_ascii_case("localhost")
+            || host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
+        let any = is_encrypted && self.hosts.is_empty() && !host.is_empty();
+        any || is_loopback || self.hosts.iter().any(|known| known.eq_ignore_ascii_case(host))
+    }
+}
+
+/// The host of an authority, without user and port.
+fn host(authority: &str) -> &str {
+    let authority = authority.rsplit_once('@').map_or(authority, |(_, rest)| rest);
+    match authority.rsplit_once(':') {
+        Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
+        _ => authority,
+    }
 }
 
 /// What a path says about the size of its requests.
@@ -31,4 +135,47 @@ pub(super) fn class(path: &str) -> RequestClass {
 /// The answer to a request that is refused before any service sees it.
 pub(super) fn refuse(headers: &HeaderMap, error: Error) -> Response<Body> {
     if grpc::is_grpc(headers) { grpc::refuse(error) } else { json::refuse(error) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_names_a_host_and_an_origin_of_the_daemon() {
+        let names = Names { hosts: vec!["box.lan".to_owned()], origins: vec!["https://ui.example".to_owned()] };
+        let open = Names { hosts: Vec::new(), origins: Vec::new() };
+        let request = |host: &str, origin: Option<&str>, is_encrypted| {
+            let peer = Peer::Tcp { address: ([127, 0, 0, 1], 9).into(), is_encrypted };
+            let mut request = Request::get("/v1/sessions").header("host", host).extension(peer);
+            if let Some(origin) = origin {
+                request = request.header("origin", origin);
+            }
+            request.body(Body::empty()).expect("a request")
+        };
+        for (host, origin, fine) in [
+            ("localhost:4747", None, true),
+            ("127.0.0.1", None, true),
+            ("127.1.2.3:1", None, true),
+            ("[::1]:4747", None, true),
+            ("BOX.lan:1", None, true),
+            ("evil.example:4747", None, false),
+            ("localhost.evil.example", None, false),
+            ("", None, false),
+            ("user@evil.example", None, false),
+            ("localhost:4747", Some("http://localhost:4747"), true),
+            ("localhost:4747", Some("http://localhost:4748"), false),
+            ("localhost:4747", Some("https://evil.example"), false),
+            ("localhost:4747", Some("https://ui.example"), true),
+            ("localhost:4747", Some("null"), false),
+        ] {
+            assert_eq!(names.check(&request(host, origin, false)).is_ok(), fine, "{host} {origin:?}");
+        }
+        assert!(open.check(&request("any.name", None, true)).is_ok());
+        assert!(open.check(&request("any.name", None, false)).is_err());
+        assert!(names.check(&request("any.name", None, true)).is_err());
+        let mut of_socket = request("any.name", Some("https://evil.example"), false);
+        of_socket.extensions_mut().insert(Peer::Owner);
+        assert!(names.check(&of_socket).is_ok());
+    }
 }

@@ -1,8 +1,10 @@
 //! Errors of the daemon.
 
+use crate::app;
 use crate::config;
 use crate::store;
-use crate::transport::ListenError;
+use crate::transport::{ListenError, TlsError};
+use std::path::PathBuf;
 
 /// Error that ended the daemon or kept it from starting.
 #[derive(Debug, thiserror::Error)]
@@ -16,4 +18,18 @@ pub enum Error {
     /// The daemon cannot listen on an address.
     #[error(transparent)]
     Listen(#[from] ListenError),
+    /// The access tokens cannot be read.
+    #[error("the access tokens cannot be read: {0}")]
+    AccessTokens(app::Error),
+    /// TLS cannot be used.
+    #[error("tls: {0}")]
+    Tls(#[from] TlsError),
+    /// The file with the owner's access token cannot be used.
+    #[error("{}: {why}", path.display())]
+    OwnerSecret {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
 }

@@ -1,5 +1,6 @@
 //! The door of gRPC: the one place where it makes the caller of a request, by which alone a service reaches `app`.
 
+use super::guard::access;
 use crate::app::{self, Caller, Longhand, RequestKey};
 
 /// The header with the caller's name for itself: printable ASCII, up to 128 bytes.
@@ -18,7 +19,7 @@ impl Door {
 
     /// The caller of a request that cannot be repeated by an id.
     pub(super) fn caller<T>(&self, request: &tonic::Request<T>) -> app::Result<Caller> {
-        self.app.caller(actor(request)?, None)
+        self.app.caller(access(request.extensions())?, actor(request)?, None)
     }
 
     /// The caller, with the key that makes the call idempotent: a request id, empty for none, with a hash of the whole
@@ -37,7 +38,7 @@ impl Door {
             hasher.update(&request.get_ref().encode_to_vec());
             RequestKey { id: request_id.to_owned(), payload_hash: *hasher.finalize().as_bytes() }
         });
-        self.app.caller(actor(request)?, key)
+        self.app.caller(access(request.extensions())?, actor(request)?, key)
     }
 }
 

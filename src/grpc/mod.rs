@@ -2,12 +2,14 @@
 //!
 //! No decisions are made here. A method converts its request into domain types, calls `app`, and converts the answer.
 
+mod access;
 mod admin;
 mod backup;
 mod caller;
 mod compactions;
 mod contexts;
 mod convert;
+mod guard;
 mod events;
 mod messages;
 mod service;
@@ -18,6 +20,7 @@ mod summary_tasks;
 mod tests;
 
 pub use caller::ACTOR_HEADER;
+pub use guard::{Guarded, authenticate};
 pub use service::{class, is_grpc, service};
 pub use status::refuse;
 
@@ -34,7 +37,7 @@ use tonic_health::ServingStatus;
 use tonic_health::server::HealthReporter;
 
 /// The names with a health status: the daemon as a whole, and each service.
-const HEALTH_NAMES: [&str; 8] = [
+const HEALTH_NAMES: [&str; 9] = [
     "",
     pb::session_service_server::SERVICE_NAME,
     pb::message_service_server::SERVICE_NAME,
@@ -43,6 +46,7 @@ const HEALTH_NAMES: [&str; 8] = [
     pb::summary_task_service_server::SERVICE_NAME,
     pb::event_service_server::SERVICE_NAME,
     pb::admin_service_server::SERVICE_NAME,
+    pb::access_service_server::SERVICE_NAME,
 ];
 
 macro_rules! limited {
@@ -54,13 +58,13 @@ macro_rules! limited {
     };
 }
 
-/// Every service, with health and reflection, and the handle that reports to health that the daemon stops.
+/// Every service behind the guard, with health and reflection, and the handle that reports to health that the daemon stops.
 ///
 /// # Panics
 ///
 /// If the descriptors that were compiled into the program cannot be read, which no input can cause.
-pub async fn router(app: Longhand) -> (Routes, HealthReporter) {
-    let door = caller::Door::new(app);
+pub async fn router(app: Longhand) -> (Guarded, HealthReporter) {
+    let door = caller::Door::new(app.clone());
     let (reporter, health) = tonic_health::server::health_reporter();
     for name in HEALTH_NAMES {
         reporter.set_service_status(name, ServingStatus::Serving).await;
@@ -98,17 +102,19 @@ pub async fn router(app: Longhand) -> (Routes, HealthReporter) {
             summary_tasks::SummaryTasks::new(door.clone())
         ))
         .add_service(limited!(pb::event_service_server::EventServiceServer<_>, events::Events::new(door.clone())))
+        .add_service(limited!(pb::access_service_server::AccessServiceServer<_>, access::Access::new(door.clone())))
         .add_service(limited!(pb::admin_service_server::AdminServiceServer<_>, admin::Admin::new(door)));
-    (routes, reporter)
+    (Guarded::new(routes, app), reporter)
 }
 
 /// The services that write, and the daemon as a whole: only a restart repairs a store that takes no more writes.
-const WRITING_NAMES: [&str; 5] = [
+const WRITING_NAMES: [&str; 6] = [
     "",
     pb::session_service_server::SERVICE_NAME,
     pb::message_service_server::SERVICE_NAME,
     pb::compaction_service_server::SERVICE_NAME,
     pb::summary_task_service_server::SERVICE_NAME,
+    pb::access_service_server::SERVICE_NAME,
 ];
 
 /// Keeps health up to date until the daemon stops. Compactions are not serving while the scheduler cannot read the

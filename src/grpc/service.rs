@@ -1,5 +1,6 @@
 //! All services as one, with what surrounds each call: gRPC-Web, the caller's deadline, reasons for refusals.
 
+use super::guard::Guarded;
 use super::status::{explain, too_late, trailers};
 use crate::app::Error;
 use crate::transport::{Delivery, RequestClass};
@@ -10,7 +11,6 @@ use http_body_util::BodyExt as _;
 use std::convert::Infallible;
 use std::time::Duration;
 use tonic::Status;
-use tonic::service::Routes;
 use tonic_web::GrpcWebLayer;
 use tower::{Layer as _, ServiceExt as _};
 
@@ -45,8 +45,7 @@ pub fn is_grpc(headers: &HeaderMap) -> bool {
 }
 
 /// The services as a tower service.
-pub fn service(routes: Routes) -> axum::Router {
-    let routes = routes.prepare();
+pub fn service(routes: Guarded) -> axum::Router {
     let web = GrpcWebLayer::new().layer(routes.clone());
     axum::Router::new().fallback_service(tower::service_fn(move |request: Request<Body>| {
         let (routes, web) = (routes.clone(), web.clone());

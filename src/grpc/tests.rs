@@ -1,6 +1,6 @@
 //! Every method, called through the services as a client calls them, without a network.
 
-use super::{ACTOR_HEADER, HEALTH_NAMES, not_serving, router};
+use super::{ACTOR_HEADER, Guarded, HEALTH_NAMES, not_serving, router};
 use crate::app::{self, Longhand};
 use crate::clock::Clock;
 use crate::pb;
@@ -21,7 +21,6 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
-use tonic::service::Routes;
 use tonic::{Code, Request, Status};
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
@@ -35,7 +34,7 @@ use tonic_types::StatusExt as _;
 
 /// The services over a store of their own. No scheduler runs, so nothing happens by itself.
 struct Served {
-    routes: Routes,
+    routes: Guarded,
     health: HealthReporter,
     stopping: CancellationToken,
     _directory: TempDir,
@@ -63,26 +62,27 @@ impl Served {
             stopping: stopping.clone(),
         };
         let (routes, health) = router(Longhand::new(store, scheduler.handle(), &clock, options)).await;
+        let routes = routes.in_process();
         Self { routes, health, stopping, _directory: directory }
     }
 
-    fn sessions(&self) -> SessionServiceClient<Routes> {
+    fn sessions(&self) -> SessionServiceClient<Guarded> {
         SessionServiceClient::new(self.routes.clone())
     }
 
-    fn messages(&self) -> MessageServiceClient<Routes> {
+    fn messages(&self) -> MessageServiceClient<Guarded> {
         MessageServiceClient::new(self.routes.clone())
     }
 
-    fn compactions(&self) -> CompactionServiceClient<Routes> {
+    fn compactions(&self) -> CompactionServiceClient<Guarded> {
         CompactionServiceClient::new(self.routes.clone())
     }
 
-    fn events(&self) -> EventServiceClient<Routes> {
+    fn events(&self) -> EventServiceClient<Guarded> {
         EventServiceClient::new(self.routes.clone())
     }
 
-    fn admin(&self) -> AdminServiceClient<Routes> {
+    fn admin(&self) -> AdminServiceClient<Guarded> {
         AdminServiceClient::new(self.routes.clone())
     }
 

@@ -45,7 +45,7 @@ impl Fixture {
             stopping: CancellationToken::new(),
         };
         let longhand = Longhand::new(store.clone(), scheduler.handle(), &clock, options);
-        let app = longhand.caller("agent".to_owned(), None).expect("a caller");
+        let app = longhand.caller(crate::app::access::Access::owner(), "agent".to_owned(), None).expect("a caller");
         let (created, _) = app.create_session(Default::default()).await.expect("a session");
         let session = created.session.id.to_string();
         let key = store.sessions().find(&session).await.expect("it is there");
@@ -223,7 +223,8 @@ async fn callers_that_ask_for_a_fact_fold_a_commit_once_and_copy_nothing() {
 async fn a_repeated_request_is_answered_with_the_context_usage_of_now() {
     let fixture = Fixture::start().await;
     let request = Some(store::RequestKey { id: "once".to_owned(), payload_hash: [1; 32] });
-    let caller = fixture.longhand.caller("agent".to_owned(), request).expect("a caller");
+    let caller =
+        fixture.longhand.caller(crate::app::access::Access::owner(), "agent".to_owned(), request).expect("a caller");
     let append = async || {
         let words = message(Role::User, vec![PartBody::Text("a".repeat(400))]);
         caller.append(&fixture.session, vec![words], None, None).await.expect("appended")

@@ -195,6 +195,8 @@ pub enum Kind {
     Compaction,
     /// A tool call, in the message that a result names.
     Call,
+    /// An access token.
+    AccessToken,
 }
 
 impl std::fmt::Display for Kind {
@@ -205,6 +207,7 @@ impl std::fmt::Display for Kind {
             Self::Draft => "draft",
             Self::Compaction => "compaction",
             Self::Call => "call",
+            Self::AccessToken => "access token",
         })
     }
 }

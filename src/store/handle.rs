@@ -1,5 +1,6 @@
 //! An open store, and its handles: one for each kind of caller.
 
+use super::access::AccessTokens;
 use super::compactions::Compactions;
 use super::engine::Durability;
 use super::history::History;
@@ -31,6 +32,7 @@ struct Handles {
     jobs: Jobs,
     index: Index,
     upkeep: Upkeep,
+    access_tokens: AccessTokens,
 }
 
 impl Store {
@@ -46,6 +48,7 @@ impl Store {
             jobs: Jobs(Arc::clone(&shared)),
             index: Index(Arc::clone(&shared)),
             upkeep: Upkeep(Arc::clone(&shared)),
+            access_tokens: AccessTokens(Arc::clone(&shared)),
             shared,
         };
         Self { handles: Arc::new(handles) }
@@ -122,6 +125,11 @@ impl Store {
     /// The index of hidden words.
     pub fn index(&self) -> &Index {
         &self.handles.index
+    }
+
+    /// Access tokens.
+    pub fn access_tokens(&self) -> &AccessTokens {
+        &self.handles.access_tokens
     }
 
     /// Checks, backups and figures.

@@ -5,6 +5,7 @@
 //! them together: the writer, and one handle for each kind of caller. Start at `migrations/`, then `writer`, then
 //! `ledger::messages`.
 
+mod access;
 mod compactions;
 mod engine;
 mod error;
@@ -28,6 +29,7 @@ mod views;
 mod write_state;
 mod writer;
 
+pub use access::AccessTokens;
 pub use compactions::Compactions;
 pub use engine::Durability;
 pub use engine::figures::{COMMIT_BOUNDS_MICROS, CommitDurations, Figures};
@@ -45,6 +47,7 @@ pub use integrity::reread::{DiskForm, reread};
 pub use integrity::scrub_state::ScrubState;
 pub use integrity::verify::{Checked, Finding};
 pub use jobs::Jobs;
+pub use ledger::access_tokens::StoredToken;
 pub use ledger::append::{AppendInput, Seal};
 pub use ledger::claims::{Claim, Planned};
 pub use ledger::compactions::{Commit, Committed, SuppliedSummary};

@@ -3,9 +3,9 @@
 use super::engine::{self, files};
 use super::integrity::verify;
 use super::ledger::{
-    ahead, ancestry, append, by_hand, calls, claiming, compactions, counts, drafts, events, expand, expiry, head,
-    identity, jobs, layouts, marks, messages, open_messages, pairing, policies, position, receipts, requests, rewrites,
-    search, sessions, sources, spending, statistics, tx, windows,
+    access_tokens, ahead, ancestry, append, by_hand, calls, claiming, compactions, counts, drafts, events, expand,
+    expiry, head, identity, jobs, layouts, marks, messages, open_messages, pairing, policies, position, receipts,
+    requests, rewrites, search, sessions, sources, spending, statistics, tx, windows,
 };
 use super::upkeep::scrub;
 use super::writer::Mutation;
@@ -22,7 +22,9 @@ use crate::model::usage::ModelWindow;
 /// Statements that scan a whole table on purpose: a count for the status page, and its counters.
 /// There is one counter for each way in which a compaction can end, one for each model up to a limit, and one for each
 /// subject of a claim; a store has one identity for each time that it was restored, and the scrub has one row.
-const WHOLE: [&str; 6] = [
+const WHOLE: [&str; 8] = [
+    access_tokens::ALL,
+    "select count(*) from access_token",
     identity::IDENTITIES,
     statistics::COUNTERS,
     statistics::CONTRADICTIONS,
@@ -33,6 +35,7 @@ const WHOLE: [&str; 6] = [
 
 pub(super) fn statements() -> Vec<&'static str> {
     let files = [
+        access_tokens::STATEMENTS,
         ahead::STATEMENTS,
         append::STATEMENTS,
         by_hand::STATEMENTS,

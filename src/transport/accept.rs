@@ -1,34 +1,39 @@
 //! Accepting connections up to a maximum, and refusing further ones.
 
 use super::connection;
+use super::connections::Connection;
+use super::io::CountedIo;
 use super::peer::Peer;
 use super::server::Server;
+use super::tls::Tls;
 use crate::limits;
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio_rustls::TlsAcceptor;
 
 /// A listener for connections.
 pub(super) enum Listener {
     Unix(UnixListener),
-    Tcp(TcpListener),
+    Tcp(TcpListener, Option<Tls>),
 }
 
 /// An accepted connection.
 enum Accepted {
     Unix(UnixStream),
-    Tcp(TcpStream, Peer),
+    Tcp(TcpStream, SocketAddr, Option<TlsAcceptor>),
 }
 
 impl Listener {
     async fn accept(&self) -> io::Result<Accepted> {
         match self {
             Self::Unix(listener) => listener.accept().await.map(|(connection, _)| Accepted::Unix(connection)),
-            Self::Tcp(listener) => {
+            Self::Tcp(listener, tls) => {
                 let (connection, address) = listener.accept().await?;
                 connection.set_nodelay(true)?;
-                Ok(Accepted::Tcp(connection, Peer::Tcp(address)))
+                Ok(Accepted::Tcp(connection, address, tls.as_ref().map(Tls::acceptor)))
             }
         }
     }
@@ -76,19 +81,47 @@ fn accept(server: &Arc<Server>, accepted: Accepted) {
         let refusal = refusal();
         drop(match &accepted {
             Accepted::Unix(io) => io.try_write(&refusal),
-            Accepted::Tcp(io, _) => io.try_write(&refusal),
+            Accepted::Tcp(io, _, None) => io.try_write(&refusal),
+            Accepted::Tcp(_, _, Some(_)) => Ok(0),
         });
         return;
     };
     match accepted {
         Accepted::Unix(io) if is_owners(&io) => {
+            let io = CountedIo { io, connection: connection.clone() };
             server.tasks.spawn(connection::serve(io, Peer::Owner, connection, server.clone()));
         }
         Accepted::Unix(_) => tracing::warn!("a connection of another user to the socket was refused"),
-        Accepted::Tcp(io, peer) => {
-            server.tasks.spawn(connection::serve(io, peer, connection, server.clone()));
+        Accepted::Tcp(io, address, tls) => {
+            let io = CountedIo { io, connection: connection.clone() };
+            let peer = Peer::Tcp { address, is_encrypted: tls.is_some() };
+            match tls {
+                None => server.tasks.spawn(connection::serve(io, peer, connection, server.clone())),
+                Some(tls) => server.tasks.spawn(serve_encrypted(tls, io, peer, connection, server.clone())),
+            };
         }
     }
+}
+
+/// Serves a connection of TLS, whose handshake has the time of a greeting.
+async fn serve_encrypted(
+    tls: TlsAcceptor,
+    io: CountedIo<TcpStream>,
+    peer: Peer,
+    connection: Arc<Connection>,
+    server: Arc<Server>,
+) {
+    let greeting = tokio::time::timeout(Duration::from_millis(limits::HANDSHAKE_MS_MAX), tls.accept(io));
+    let io = tokio::select! {
+        () = server.options.stopping.cancelled() => return,
+        () = connection.has_to_close() => return,
+        greeting = greeting => match greeting {
+            Ok(Ok(io)) => io,
+            Ok(Err(error)) => return tracing::debug!(%error, "a client does not speak TLS"),
+            Err(_) => return tracing::debug!("a client did not greet in time"),
+        },
+    };
+    connection::serve(io, peer, connection, server).await;
 }
 
 /// True if the process at the other end belongs to the daemon's user, or to the administrator, who may read its files

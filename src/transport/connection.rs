@@ -3,7 +3,7 @@
 use super::answer::{AnswerBody, record_status};
 use super::connections::Connection;
 use super::delivery::{CutOff, Delivery};
-use super::io::{CountedIo, Io};
+use super::io::Io;
 use super::peer::Peer;
 use super::request;
 use super::server::Server;
@@ -61,7 +61,7 @@ pub(super) async fn serve(io: impl Io, peer: Peer, connection: Arc<Connection>, 
         let (peer, connection, server) = (peer.clone(), connection.clone(), server.clone());
         async move { Ok::<_, Infallible>(call(request, peer, &connection, &server).await) }
     });
-    let io = TokioIo::new(CountedIo { io, connection: connection.clone() });
+    let io = TokioIo::new(io);
     let builder = builder(&server);
     let mut serving = pin!(builder.serve_connection(io, service));
     let (mut is_stopping, mut is_closing, mut is_leaving) = (false, false, false);

@@ -16,12 +16,14 @@ mod peer;
 mod request;
 mod server;
 mod socket;
+mod tls;
 
 pub use delivery::{CutOff, Delivery, Trailers};
-pub use error::ListenError;
+pub use error::{ListenError, TlsError};
 pub use peer::Peer;
 pub use server::{Options, RequestClass};
 pub use socket::Socket;
+pub use tls::{Tls, TlsFiles};
 
 use crate::limits;
 use accept::Listener;
@@ -50,9 +52,12 @@ impl Transport {
         self.listen(Listener::Unix(listener));
     }
 
-    /// Accepts connections on a TCP port until the daemon stops.
-    pub fn listen_tcp(&self, listener: TcpListener) {
-        self.listen(Listener::Tcp(listener));
+    /// Accepts connections on a TCP port, of TLS if there is a certificate, until the daemon stops.
+    pub fn listen_tcp(&self, listener: TcpListener, tls: Option<Tls>) {
+        if let Some(tls) = &tls {
+            self.server.tasks.spawn(tls.clone().follow(self.server.options.stopping.clone()));
+        }
+        self.listen(Listener::Tcp(listener, tls));
     }
 
     fn listen(&self, listener: Listener) {

@@ -8,5 +8,10 @@ pub enum Peer {
     /// A process of the daemon's own user, or of the system's administrator, on the Unix socket.
     Owner,
     /// A client on TCP.
-    Tcp(SocketAddr),
+    Tcp {
+        /// Its address.
+        address: SocketAddr,
+        /// True if the connection is one of TLS.
+        is_encrypted: bool,
+    },
 }

@@ -1,6 +1,7 @@
 //! Clients over HTTP/2, and a service, with small memory budgets and a paused clock.
 
 use super::connection;
+use super::io::CountedIo;
 use super::{Options, Peer, RequestClass, Server};
 use crate::app::Error;
 use crate::traffic::{MemoryBudget, Traffic};
@@ -67,6 +68,7 @@ fn server(traffic: Traffic) -> Arc<Server> {
 fn serve(server: &Arc<Server>, bytes: usize) -> DuplexStream {
     let (ours, theirs) = tokio::io::duplex(bytes);
     let connection = server.connections.open(&server.options.traffic).expect("a place");
+    let theirs = CountedIo { io: theirs, connection: connection.clone() };
     tokio::spawn(connection::serve(theirs, Peer::Owner, connection, server.clone()));
     ours
 }

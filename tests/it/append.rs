@@ -333,7 +333,8 @@ async fn every_limit_is_named_and_nothing_is_written() {
     for (what, actor, request) in
         [("request_id", String::new(), request(long(129))), ("longhand-actor", long(129), None)]
     {
-        let error = test.longhand.caller(actor, request).err().expect("refused");
+        let error =
+            test.longhand.caller(longhand::app::access::Access::owner(), actor, request).err().expect("refused");
         assert_eq!(error.reason, Reason::LimitExceeded, "{what}");
     }
     assert_eq!(test.number("select count(*) from event"), events);

@@ -22,7 +22,7 @@ use std::path::PathBuf;
 const PACKAGE: &str = "longhand.v1";
 
 /// First words of RPC names.
-const VERBS: [&str; 27] = [
+const VERBS: [&str; 28] = [
     "Append",
     "Archive",
     "Cancel",
@@ -44,6 +44,7 @@ const VERBS: [&str; 27] = [
     "Redo",
     "Report",
     "Retry",
+    "Revoke",
     "Rewind",
     "Start",
     "Subscribe",
@@ -80,7 +81,8 @@ const NAMES: [(&str, &str); 16] = [
 ];
 
 /// Lists without the usual paging, with the reason.
-const LISTS: [(&str, &str); 2] = [
+const LISTS: [(&str, &str); 3] = [
+    ("ListAccessTokens", "a store has a bounded number of them, and revokes more than it adds: they come whole"),
     ("ListPresets", "the presets are built in and few: they come whole"),
     ("ListEvents", "the log is paged by its cursors: after_cursor and next_cursor"),
 ];

@@ -273,7 +273,7 @@ async fn key(longhand: &Longhand, session: &str) -> SessionKey {
 
 /// Waits until all messages are in the index.
 async fn indexed(longhand: &Longhand, session: &str) {
-    let app = longhand.caller(String::new(), None).expect("a caller");
+    let app = longhand.caller(longhand::app::access::Access::owner(), String::new(), None).expect("a caller");
     let key = key(longhand, session).await;
     let mut head = longhand.store().log().watch_head();
     let done = async {
@@ -325,7 +325,7 @@ async fn appends_do_not_wait_for_the_index() {
         stopping: stopping.clone(),
     };
     let longhand = Longhand::new(store, idle.handle(), &clock, options);
-    let app = longhand.caller(String::new(), None).expect("a caller");
+    let app = longhand.caller(longhand::app::access::Access::owner(), String::new(), None).expect("a caller");
     let (info, _) = app.create_session(new_session(window(0, 0))).await.expect("a session");
     let session = info.session.id.to_string();
     let key = key(&longhand, &session).await;

@@ -239,7 +239,10 @@ async fn a_rewind_can_summarize_the_branch_that_it_leaves() {
     let seen = test.context(&session).await.revision;
     let rewind = async |request_id: &str, instructions: &str, expected| {
         let request = RequestKey { id: request_id.to_owned(), payload_hash: [1; 32] };
-        let caller = test.longhand.caller(String::new(), Some(request)).expect("a caller");
+        let caller = test
+            .longhand
+            .caller(longhand::app::access::Access::owner(), String::new(), Some(request))
+            .expect("a caller");
         caller.rewind_with_summary(&session, "u1", instructions, expected).await
     };
     let stale = rewind("stale", "", Some(1)).await.expect_err("history changed since");

@@ -172,7 +172,7 @@ impl TestApp {
         };
         let wake = scheduler.handle();
         let longhand = Longhand::new(store, wake.clone(), &clock, options);
-        let app = longhand.caller(String::new(), None).expect("a caller");
+        let app = longhand.caller(longhand::app::access::Access::owner(), String::new(), None).expect("a caller");
         let rate = ScrubOptions { bytes_per_second: 1 << 40, interval: None };
         let scrub = tokio::spawn(longhand.store().upkeep().clone().scrub(rate, clock.clone(), stopping.clone()));
         let cancel = stopping.clone();
@@ -182,14 +182,14 @@ impl TestApp {
 
     /// A caller with a name.
     pub(crate) fn by(&self, actor: &str) -> Caller {
-        self.longhand.caller(actor.to_owned(), None).expect("a caller")
+        self.longhand.caller(longhand::app::access::Access::owner(), actor.to_owned(), None).expect("a caller")
     }
 
     /// A caller with a request id; the payload represents the rest of the request.
     pub(crate) fn once(&self, id: &str, payload: &str) -> Caller {
         let payload_hash = *blake3::hash(payload.as_bytes()).as_bytes();
         let request = RequestKey { id: id.to_owned(), payload_hash };
-        self.longhand.caller(String::new(), Some(request)).expect("a caller")
+        self.longhand.caller(longhand::app::access::Access::owner(), String::new(), Some(request)).expect("a caller")
     }
 
     /// The folder of the database.

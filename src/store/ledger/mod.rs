@@ -1,5 +1,6 @@
 //! The ledger: what rows a change adds, and what is read from them. It names no engine.
 
+pub(crate) mod access_tokens;
 pub(crate) mod ahead;
 pub(crate) mod ancestry;
 pub(crate) mod append;

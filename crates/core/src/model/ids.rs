@@ -99,6 +99,12 @@ id!(
     "cmp_"
 );
 
+id!(
+    /// The id of an access token, which is no secret.
+    AccessTokenId,
+    "tok_"
+);
+
 /// The digits of a part's id that hold its number; in the id of a message they are zero.
 const NUMBER: u128 = 0xffff;
 

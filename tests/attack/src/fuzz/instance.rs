@@ -7,6 +7,7 @@ use longhand::app::sessions::{ForkPoint, NewSession, SessionChange};
 use longhand::app::{self, Caller, Longhand, RequestKey};
 use longhand::clock::Clock;
 use longhand::grpc;
+use longhand::grpc::Guarded;
 use longhand::model::compaction::CompactionKind;
 use longhand::model::message::{Finish, FinishReason, MessageKind, NewMessage, Role};
 use longhand::model::part::{
@@ -24,7 +25,6 @@ use tempfile::TempDir;
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-use tonic::service::Routes;
 
 /// Deadline of every wait.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -36,7 +36,7 @@ const DATABASE: &str = "longhand.db";
 pub(super) struct Instance {
     pub(super) longhand: Longhand,
     pub(super) app: Caller,
-    pub(super) routes: Routes,
+    pub(super) routes: Guarded,
     stopping: CancellationToken,
     scheduler: JoinHandle<()>,
     scrub: JoinHandle<()>,
@@ -66,7 +66,8 @@ impl Instance {
         // The result of the task is not checked: a failure shows as a panic, or as calls that no longer work.
         let scheduler = tokio::spawn(scheduler.run(cancel));
         let (routes, _) = grpc::router(longhand.clone()).await;
-        let app = longhand.caller(String::new(), None)?;
+        let routes = routes.in_process();
+        let app = longhand.caller(longhand::app::access::Access::owner(), String::new(), None)?;
         Ok(Self { longhand, app, routes, stopping, scheduler, scrub, writer })
     }
 
@@ -263,7 +264,7 @@ fn oddities() -> Vec<NewMessage> {
 /// A caller with a request id.
 pub(super) fn once(longhand: &Longhand, id: &str) -> Caller {
     let request = RequestKey { id: id.to_owned(), payload_hash: [7; 32] };
-    longhand.caller("fuzz".to_owned(), Some(request)).expect("a caller")
+    longhand.caller(longhand::app::access::Access::owner(), "fuzz".to_owned(), Some(request)).expect("a caller")
 }
 
 fn session(name: &str, parent: Option<&str>) -> NewSession {
@@ -282,7 +283,7 @@ fn session(name: &str, parent: Option<&str>) -> NewSession {
 
 /// Fills a store by every kind of call. `s1` has everything; `s2` is newer and has little.
 async fn fill(longhand: &Longhand) -> Result<()> {
-    let app = &longhand.caller(String::new(), None)?;
+    let app = &longhand.caller(longhand::app::access::Access::owner(), String::new(), None)?;
     app.create_session(session("s1", None)).await?;
     for number in 1..=5 {
         once(longhand, &format!("append-{number}")).append("s1", turn(number), None, None).await?;

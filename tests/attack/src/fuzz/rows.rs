@@ -120,7 +120,7 @@ fn key_of(table: &str) -> &'static str {
 
 /// Makes every call that reads `s1` and the table; returns the refusals.
 async fn read_all(longhand: &Longhand, table: &str) -> Vec<(&'static str, Error)> {
-    let app = &longhand.caller(String::new(), None).expect("a caller");
+    let app = &longhand.caller(longhand::app::access::Access::owner(), String::new(), None).expect("a caller");
     let mut refused = Vec::new();
     let mut note = |what: &'static str, answer: Result<(), Error>| {
         if let Err(error) = answer {

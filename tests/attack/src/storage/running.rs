@@ -57,7 +57,7 @@ impl Running {
         };
         let wake = scheduler.handle();
         let longhand = Longhand::new(store, wake.clone(), &clock, options);
-        let app = longhand.caller(String::new(), None)?;
+        let app = longhand.caller(longhand::app::access::Access::owner(), String::new(), None)?;
         let cancel = stopping.clone();
         let scheduler = tokio::spawn(scheduler.run(cancel));
         Ok(Ok(Self { longhand, app, clock, wake, stopping, scheduler, writer }))

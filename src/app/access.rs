@@ -1,0 +1,437 @@
+//! Who a caller is proved to be, and what it may do: access tokens, and the owner.
+//!
+//! A secret is `lh_`, the token's id, `_` and 256 random bits; the store keeps its hash. The owner's secret lies in a
+//! file of the data directory and not in the store, so that a copy of the store opens nothing.
+
+use super::error::{Error, Reason, Result};
+use super::{Caller, Longhand, validate};
+use crate::clock::{self, Clock};
+use crate::limits;
+use crate::model::access::{AccessToken, Binding, Scope, Scopes};
+use crate::model::ids::AccessTokenId;
+use crate::model::time::Timestamp;
+use crate::store::{Store, StoredToken};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+/// Begin of every secret: a scanner of texts finds it by this.
+const PREFIX: &str = "lh_";
+/// In the place of an id, in the owner's secret.
+const OWNER: &str = "owner";
+/// Bytes of a secret's random part.
+const SECRET_BYTES: usize = 32;
+/// Microseconds of the interval in which failed attempts are counted.
+const MINUTE_MICROS: i64 = 60_000_000;
+
+/// Who a caller is proved to be, and what it may do.
+#[derive(Debug, Clone)]
+pub struct Access {
+    /// The principal's name; empty for the owner.
+    pub principal: Arc<str>,
+    /// The tenant whose sessions it opens; empty for the default tenant.
+    pub tenant: Arc<str>,
+    /// What it may do.
+    pub scopes: Scopes,
+    /// The sessions that it is bound to.
+    pub binding: Arc<Binding>,
+    /// The end of its validity; none if it does not end by itself.
+    pub expire_time: Option<Timestamp>,
+    /// Cancelled when it is revoked.
+    pub revoked: CancellationToken,
+}
+
+impl Access {
+    /// The owner of the store: everything, for ever.
+    pub fn owner() -> Self {
+        Self {
+            principal: Arc::from(""),
+            tenant: Arc::from(""),
+            scopes: Scopes::all(),
+            binding: Arc::default(),
+            expire_time: None,
+            revoked: CancellationToken::new(),
+        }
+    }
+
+    /// True for an access that ends only with the daemon.
+    pub fn is_owners(&self) -> bool {
+        self.principal.is_empty()
+    }
+
+    /// Refuses a caller without the scope.
+    pub fn require(&self, scope: Scope) -> Result<()> {
+        if self.scopes.contains(scope) {
+            return Ok(());
+        }
+        let message = format!("the access token has not the scope {scope}");
+        Err(Error::new(Reason::ScopeMissing, message).with("scope", scope))
+    }
+
+    /// The author of mutations: the proved principal, with the name that the caller gives itself behind it. The owner is
+    /// believed.
+    pub(super) fn author(&self, name: String) -> String {
+        match (&*self.principal, name.is_empty()) {
+            ("", _) => name,
+            (principal, true) => principal.to_owned(),
+            (principal, false) => format!("{principal}/{name}"),
+        }
+    }
+}
+
+/// What a caller shows to prove who it is.
+#[derive(Debug, Clone, Copy)]
+pub enum Credentials<'a> {
+    /// The connection is one that only the owner can open.
+    Owner,
+    /// A secret, from an address.
+    Secret(&'a str, IpAddr),
+    /// Nothing.
+    Nothing,
+}
+
+/// A new secret, and its hash.
+fn new_secret(of: &str) -> (String, [u8; 32]) {
+    let random: [u8; SECRET_BYTES] = rand::random();
+    let secret = format!("{PREFIX}{of}_{}", URL_SAFE_NO_PAD.encode(random));
+    let hash = *blake3::hash(secret.as_bytes()).as_bytes();
+    (secret, hash)
+}
+
+/// A new secret of the owner.
+pub fn new_owner_secret() -> String {
+    new_secret(OWNER).0
+}
+
+/// True for a text in the form of an owner's secret.
+pub fn is_owner_secret(text: &str) -> bool {
+    let random = text.strip_prefix(PREFIX).and_then(|rest| rest.strip_prefix(OWNER)?.strip_prefix('_'));
+    random.and_then(|random| URL_SAFE_NO_PAD.decode(random).ok()).is_some_and(|random| random.len() == SECRET_BYTES)
+}
+
+/// The access tokens in memory: all of the store's, and the owner's.
+#[derive(Default)]
+pub(super) struct AccessTokens {
+    known: Mutex<Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    owner_hash: Option<blake3::Hash>,
+    tokens: HashMap<AccessTokenId, Entry>,
+    /// Failed attempts by address, since a time.
+    failed: HashMap<IpAddr, (i64, u32)>,
+}
+
+struct Entry {
+    access: Access,
+    hash: blake3::Hash,
+}
+
+impl From<StoredToken> for Entry {
+    fn from(StoredToken { token, secret_hash }: StoredToken) -> Self {
+        let revoked = CancellationToken::new();
+        if token.revoke_time.is_some() {
+            revoked.cancel();
+        }
+        let access = Access {
+            principal: token.principal.into(),
+            tenant: token.tenant.into(),
+            scopes: token.scopes,
+            binding: Arc::new(token.binding),
+            expire_time: token.expire_time,
+            revoked,
+        };
+        Self { access, hash: secret_hash.into() }
+    }
+}
+
+impl Known {
+    /// The access that a secret proves; none if it proves nothing.
+    fn find(&self, secret: &str, now: Timestamp) -> Option<Access> {
+        let (of, _) = secret.strip_prefix(PREFIX)?.split_once('_')?;
+        // Hashes compare in constant time.
+        let hash = blake3::hash(secret.as_bytes());
+        if of == OWNER {
+            return self.owner_hash.is_some_and(|owner| owner == hash).then(Access::owner);
+        }
+        let id = AccessTokenId(Uuid::try_parse(of).ok().filter(|_| of.len() == 32)?);
+        let Entry { access, hash: known } = self.tokens.get(&id)?;
+        let is_over = access.revoked.is_cancelled() || access.expire_time.is_some_and(|end| end <= now);
+        (*known == hash && !is_over).then(|| access.clone())
+    }
+
+    /// Counts a failed attempt; false if the address had too many.
+    fn may_fail(&mut self, address: IpAddr, now: Timestamp) -> bool {
+        if self.failed.len() >= limits::FAILING_ADDRESSES_MAX && !self.failed.contains_key(&address) {
+            self.failed.retain(|_, (since, _)| now.0 - *since < MINUTE_MICROS);
+            if self.failed.len() >= limits::FAILING_ADDRESSES_MAX {
+                return false;
+            }
+        }
+        let (since, count) = self.failed.entry(address).or_insert((now.0, 0));
+        if !(0..MINUTE_MICROS).contains(&(now.0 - *since)) {
+            (*since, *count) = (now.0, 0);
+        }
+        *count = count.saturating_add(1);
+        *count <= limits::FAILED_ATTEMPTS_A_MINUTE
+    }
+}
+
+impl AccessTokens {
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps the tokens of the store, and trusts a secret of the owner.
+    async fn load(&self, store: &Store, owner_secret: &str) -> Result<()> {
+        let stored = store.access_tokens().all().await?;
+        let mut known = self.known();
+        known.owner_hash = Some(blake3::hash(owner_secret.as_bytes()));
+        known.tokens = stored.into_iter().map(|stored| (stored.token.id, stored.into())).collect();
+        Ok(())
+    }
+
+    fn authenticate(&self, credentials: Credentials<'_>, clock: &Clock) -> Result<Access> {
+        let (secret, address) = match credentials {
+            Credentials::Owner => return Ok(Access::owner()),
+            Credentials::Nothing => {
+                let message = "the call needs an access token: `authorization: Bearer …`";
+                return Err(Error::new(Reason::AccessTokenMissing, message));
+            }
+            Credentials::Secret(secret, address) => (secret, address),
+        };
+        let now = clock.now();
+        let mut known = self.known();
+        if let Some(access) = known.find(secret, now) {
+            return Ok(access);
+        }
+        if known.may_fail(address, now) {
+            return Err(Error::new(Reason::AccessTokenInvalid, "the access token is unknown, revoked or over"));
+        }
+        Err(Error::new(Reason::TooManyAttempts, "too many calls of this address had no valid access token"))
+    }
+}
+
+/// A request for an access token.
+#[derive(Debug, Clone, Default)]
+pub struct NewAccessToken {
+    /// The principal that it proves.
+    pub principal: String,
+    /// Its tenant; none for the caller's.
+    pub tenant: Option<String>,
+    /// What its holder may do.
+    pub scopes: Scopes,
+    /// The project that it is bound to.
+    pub project: Option<String>,
+    /// The session whose tree it is bound to, by any of its ids.
+    pub root: Option<String>,
+    /// The end of its validity.
+    pub expire_time: Option<Timestamp>,
+}
+
+impl Longhand {
+    /// Keeps the store's access tokens in memory, and trusts a secret of the owner. Before that, only the owner's
+    /// connection proves anything.
+    pub async fn load_access_tokens(&self, owner_secret: &str) -> Result<()> {
+        self.shared.access_tokens.load(self.store(), owner_secret).await
+    }
+
+    /// Who a caller is.
+    ///
+    /// # Errors
+    ///
+    /// `ACCESS_TOKEN_MISSING`, `ACCESS_TOKEN_INVALID`, or `TOO_MANY_ATTEMPTS` for an address with too many of these.
+    pub fn authenticate(&self, credentials: Credentials<'_>) -> Result<Access> {
+        self.shared.access_tokens.authenticate(credentials, &self.shared.clock)
+    }
+
+    /// Resolves when an access is revoked or over; never for the owner's.
+    pub async fn access_ended(&self, access: Access) {
+        let Some(end) = access.expire_time else { return access.revoked.cancelled().await };
+        while self.shared.clock.now() < end {
+            let left = u64::try_from(end.0 - self.shared.clock.now().0).unwrap_or(0);
+            // The clock may be set meanwhile.
+            let wait = std::time::Duration::from_micros(left).min(std::time::Duration::from_secs(60));
+            if tokio::time::timeout(wait, access.revoked.cancelled()).await.is_ok() {
+                return;
+            }
+        }
+    }
+}
+
+impl Caller {
+    /// Who asks.
+    pub fn access(&self) -> &Access {
+        &self.access
+    }
+
+    /// Refuses a caller that may not manage access tokens: one that is bound to sessions would escape by another token.
+    fn require_unbound(&self) -> Result<()> {
+        self.access.require(Scope::Admin)?;
+        if self.access.binding.is_empty() {
+            return Ok(());
+        }
+        Err(Error::new(Reason::ScopeMissing, "an access token that is bound to sessions manages no access tokens"))
+    }
+
+    /// Creates an access token, which has no more scopes than the caller and, unless the caller is of the default
+    /// tenant, the caller's tenant. Returns its secret, which is kept nowhere.
+    ///
+    /// # Errors
+    ///
+    /// `SCOPE_MISSING`, `INVALID_FIELD`, `LIMIT_EXCEEDED`, `SESSION_NOT_FOUND`.
+    pub async fn create_access_token(&self, new: NewAccessToken) -> Result<(AccessToken, String)> {
+        self.require_unbound()?;
+        let tenant = new.tenant.unwrap_or_else(|| self.access.tenant.to_string());
+        if !self.access.tenant.is_empty() && *tenant != *self.access.tenant {
+            return Err(Error::field("tenant", "is not the caller's own"));
+        }
+        if new.principal.is_empty() {
+            return Err(Error::field("principal", "is empty"));
+        }
+        validate::access_name("principal", &new.principal)?;
+        validate::access_name("tenant", &tenant)?;
+        if let Some(project) = &new.project {
+            validate::access_name("project", project)?;
+        }
+        if new.scopes == Scopes::default() {
+            return Err(Error::field("scopes", "has none"));
+        }
+        if let Some(scope) = new.scopes.iter().find(|scope| !self.access.scopes.contains(*scope)) {
+            return Err(Error::new(Reason::ScopeMissing, format!("the caller has not the scope {scope} itself"))
+                .with("scope", scope));
+        }
+        let now = self.shared.clock.now();
+        if new.expire_time.is_some_and(|end| end <= now) {
+            return Err(Error::field("expire_time", "is over"));
+        }
+        let root = match &new.root {
+            Some(id) => Some(self.store().sessions().get(self.session_key(id).await?).await?.0.id),
+            None => None,
+        };
+        let id = AccessTokenId(clock::fresh_id());
+        let token = AccessToken {
+            id,
+            principal: new.principal,
+            tenant,
+            scopes: new.scopes,
+            binding: Binding { project: new.project, root },
+            create_time: now,
+            expire_time: new.expire_time,
+            revoke_time: None,
+        };
+        let (secret, secret_hash) = new_secret(&id.0.simple().to_string());
+        let stored = StoredToken { token: token.clone(), secret_hash };
+        self.store().access_tokens().create(stored.clone()).await?;
+        self.shared.access_tokens.known().tokens.insert(id, stored.into());
+        Ok((token, secret))
+    }
+
+    /// The access tokens of the caller's tenant, oldest first; of all tenants for a caller of the default tenant.
+    ///
+    /// # Errors
+    ///
+    /// `SCOPE_MISSING`.
+    pub async fn list_access_tokens(&self) -> Result<Vec<AccessToken>> {
+        self.require_unbound()?;
+        let stored = self.store().access_tokens().all().await?;
+        Ok(stored.into_iter().map(|stored| stored.token).filter(|token| self.manages(token)).collect())
+    }
+
+    /// Revokes an access token: calls with it are refused from now on, and streams end. One that is revoked already
+    /// stays as it is.
+    ///
+    /// # Errors
+    ///
+    /// `SCOPE_MISSING`, `ACCESS_TOKEN_NOT_FOUND`.
+    pub async fn revoke_access_token(&self, id: &str) -> Result<AccessToken> {
+        let missing = || {
+            Error::new(Reason::AccessTokenNotFound, format!("there is no access token {id}"))
+                .with("access_token_id", id)
+        };
+        let listed = self.list_access_tokens().await?;
+        let wanted: AccessTokenId = id.parse().map_err(|_| missing())?;
+        listed.iter().find(|token| token.id == wanted).ok_or_else(missing)?;
+        let stored = self.store().access_tokens().revoke(wanted).await?;
+        if let Some(entry) = self.shared.access_tokens.known().tokens.get(&wanted) {
+            entry.access.revoked.cancel();
+        }
+        Ok(stored.token)
+    }
+
+    fn manages(&self, token: &AccessToken) -> bool {
+        self.access.tenant.is_empty() || token.tenant == *self.access.tenant
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp(seconds * 1_000_000)
+    }
+
+    #[test]
+    fn failed_attempts_of_an_address_are_counted_by_the_minute() {
+        let mut known = Known::default();
+        let (one, other) = (IpAddr::from([127, 0, 0, 1]), IpAddr::from([127, 0, 0, 2]));
+        let allowed = (0..100).filter(|_| known.may_fail(one, at(0))).count();
+        assert_eq!(allowed, limits::FAILED_ATTEMPTS_A_MINUTE as usize);
+        assert!(known.may_fail(other, at(0)) && !known.may_fail(one, at(59)) && known.may_fail(one, at(60)));
+        // A clock that was set back counts anew.
+        assert!(known.may_fail(one, at(-100)));
+    }
+
+    #[test]
+    fn the_table_of_failing_addresses_is_bounded() {
+        let mut known = Known::default();
+        for number in 0..u32::try_from(limits::FAILING_ADDRESSES_MAX).expect("a number") {
+            assert!(known.may_fail(IpAddr::from(number.to_be_bytes()), at(0)));
+        }
+        let one_more = IpAddr::from([255, 0, 0, 1]);
+        assert!(!known.may_fail(one_more, at(1)));
+        assert!(known.may_fail(one_more, at(61)));
+        assert_eq!(known.failed.len(), 1);
+    }
+
+    #[test]
+    fn a_secret_proves_its_own_token_alone_while_it_is_valid() {
+        let entry = |expire_time| {
+            let id = AccessTokenId(clock::fresh_id());
+            let (secret, secret_hash) = new_secret(&id.0.simple().to_string());
+            let token = AccessToken {
+                id,
+                principal: "agent".to_owned(),
+                tenant: String::new(),
+                scopes: Scopes::all(),
+                binding: Binding::default(),
+                create_time: at(0),
+                expire_time,
+                revoke_time: None,
+            };
+            (id, secret, StoredToken { token, secret_hash })
+        };
+        let (id, secret, stored) = entry(Some(at(10)));
+        let (other_id, other_secret, other) = entry(None);
+        let mut known = Known::default();
+        known.tokens.insert(id, stored.into());
+        known.tokens.insert(other_id, other.into());
+        assert!(known.find(&secret, at(9)).is_some() && known.find(&secret, at(10)).is_none());
+        let (_, random) = other_secret.rsplit_once('_').expect("a random part");
+        let mixed = format!("{PREFIX}{}_{random}", id.0.simple());
+        for wrong in [mixed.as_str(), "", "lh_", "lh_owner_", "lh_owner_x", &secret[..secret.len() - 1], random] {
+            assert!(known.find(wrong, at(0)).is_none(), "{wrong}");
+        }
+        known.tokens[&other_id].access.revoked.cancel();
+        assert!(known.find(&other_secret, at(0)).is_none());
+        let owner = new_owner_secret();
+        known.owner_hash = Some(blake3::hash(owner.as_bytes()));
+        assert!(known.find(&owner, at(0)).is_some_and(|access| access.is_owners()));
+    }
+}

@@ -1,0 +1,110 @@
+//! Access tokens over gRPC.
+
+use super::caller::Door;
+use crate::app;
+use crate::app::Error;
+use crate::app::access::NewAccessToken;
+use crate::model::access::{AccessToken, Scope, Scopes};
+use crate::model::time::Timestamp;
+use crate::pb;
+use crate::pb::access_service_server::AccessService;
+use tonic::{Request, Response, Status};
+
+/// The service of access tokens.
+pub(super) struct Access {
+    door: Door,
+}
+
+impl Access {
+    pub(super) fn new(door: Door) -> Self {
+        Self { door }
+    }
+}
+
+/// A scope on the wire.
+pub(super) fn read_scope(scope: pb::Scope) -> Option<Scope> {
+    Some(match scope {
+        pb::Scope::Unspecified => return None,
+        pb::Scope::Read => Scope::Read,
+        pb::Scope::Write => Scope::Write,
+        pb::Scope::Compact => Scope::Compact,
+        pb::Scope::Erase => Scope::Erase,
+        pb::Scope::Admin => Scope::Admin,
+    })
+}
+
+fn scope(scope: Scope) -> pb::Scope {
+    match scope {
+        Scope::Read => pb::Scope::Read,
+        Scope::Write => pb::Scope::Write,
+        Scope::Compact => pb::Scope::Compact,
+        Scope::Erase => pb::Scope::Erase,
+        Scope::Admin => pb::Scope::Admin,
+    }
+}
+
+fn read(request: pb::CreateAccessTokenRequest) -> app::Result<NewAccessToken> {
+    let scopes = request.scopes.iter().map(|number| {
+        let scope = pb::Scope::try_from(*number).ok().and_then(read_scope);
+        scope.ok_or_else(|| Error::field("scopes", format!("{number} is no scope")))
+    });
+    let micros = |time: prost_types::Timestamp| {
+        time.seconds.checked_mul(1_000_000)?.checked_add(i64::from(time.nanos) / 1_000).map(Timestamp)
+    };
+    let expire_time = match request.expire_time {
+        Some(time) => Some(micros(time).ok_or_else(|| Error::field("expire_time", "is out of range"))?),
+        None => None,
+    };
+    Ok(NewAccessToken {
+        principal: request.principal,
+        tenant: request.tenant,
+        scopes: scopes.collect::<app::Result<Scopes>>()?,
+        project: request.project,
+        root: request.root_session_id,
+        expire_time,
+    })
+}
+
+fn convert(token: AccessToken) -> pb::AccessToken {
+    pb::AccessToken {
+        access_token_id: token.id.to_string(),
+        principal: token.principal,
+        tenant: token.tenant,
+        scopes: token.scopes.iter().map(|one| scope(one).into()).collect(),
+        project: token.binding.project,
+        root_session_id: token.binding.root.map(|root| root.to_string()),
+        create_time: Some(pb::timestamp(token.create_time)),
+        expire_time: token.expire_time.map(pb::timestamp),
+        revoke_time: token.revoke_time.map(pb::timestamp),
+    }
+}
+
+#[tonic::async_trait]
+impl AccessService for Access {
+    async fn create_access_token(
+        &self,
+        request: Request<pb::CreateAccessTokenRequest>,
+    ) -> Result<Response<pb::CreateAccessTokenResponse>, Status> {
+        let caller = self.door.caller(&request)?;
+        let (token, secret) = caller.create_access_token(read(request.into_inner())?).await?;
+        Ok(Response::new(pb::CreateAccessTokenResponse { access_token: Some(convert(token)), secret }))
+    }
+
+    async fn list_access_tokens(
+        &self,
+        request: Request<pb::ListAccessTokensRequest>,
+    ) -> Result<Response<pb::ListAccessTokensResponse>, Status> {
+        let caller = self.door.caller(&request)?;
+        let access_tokens = caller.list_access_tokens().await?.into_iter().map(convert).collect();
+        Ok(Response::new(pb::ListAccessTokensResponse { access_tokens }))
+    }
+
+    async fn revoke_access_token(
+        &self,
+        request: Request<pb::RevokeAccessTokenRequest>,
+    ) -> Result<Response<pb::RevokeAccessTokenResponse>, Status> {
+        let caller = self.door.caller(&request)?;
+        let token = caller.revoke_access_token(&request.get_ref().access_token_id).await?;
+        Ok(Response::new(pb::RevokeAccessTokenResponse { access_token: Some(convert(token)) }))
+    }
+}

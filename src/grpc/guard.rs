@@ -1,0 +1,183 @@
+//! The guard before the services: who calls, and whether the called method is allowed to them.
+//!
+//! Every door that reaches a service passes it, JSON over HTTP too. The scope of a method comes from its declaration in
+//! the protos; a method without one is refused.
+
+use super::access::read_scope;
+use crate::app::access::{Access, Credentials};
+use crate::app::{self, Error, Longhand, Reason};
+use crate::model::access::Scope;
+use crate::pb;
+use crate::transport::Peer;
+use bytes::Bytes;
+use http::header::AUTHORIZATION;
+use http::{Extensions, HeaderMap, Request, Response};
+use http_body::{Frame, SizeHint};
+use prost_reflect::DescriptorPool;
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use tonic::Status;
+use tonic::body::Body;
+use tonic::service::Routes;
+use tower::ServiceExt as _;
+
+/// Path prefix of the health service, which anybody may ask.
+const HEALTH: &str = "/grpc.health.v1.Health/";
+/// Path prefix of reflection, which any caller with credentials may ask.
+const REFLECTION: &str = "/grpc.reflection.";
+/// The scheme of an access token in the header with the credentials.
+const BEARER: &str = "bearer ";
+
+/// The services behind the guard.
+#[derive(Clone)]
+pub struct Guarded {
+    routes: Routes,
+    app: Longhand,
+    scopes: Arc<HashMap<String, Scope>>,
+    /// The client of requests that come over no connection.
+    in_process: Option<Peer>,
+}
+
+impl Guarded {
+    pub(super) fn new(routes: Routes, app: Longhand) -> Self {
+        Self { routes: routes.prepare(), app, scopes: Arc::new(scopes()), in_process: None }
+    }
+
+    /// The same services for callers in this process, who are the owner.
+    #[must_use]
+    pub fn in_process(self) -> Self {
+        Self { in_process: Some(Peer::Owner), ..self }
+    }
+
+    async fn call(self, mut request: Request<Body>) -> Response<Body> {
+        let path = request.uri().path();
+        if path.starts_with(HEALTH) {
+            return self.forward(request).await;
+        }
+        let peer = request.extensions().get::<Peer>().or(self.in_process.as_ref());
+        let access = match self.admit(path, peer, request.headers()) {
+            Ok(access) => access,
+            Err(error) => return Status::from(error).into_http(),
+        };
+        request.extensions_mut().insert(access.clone());
+        let app = self.app.clone();
+        let answer = self.forward(request).await;
+        if access.is_owners() {
+            return answer;
+        }
+        let ended = Box::pin(async move { app.access_ended(access).await });
+        answer.map(|body| Body::new(EndingBody { body, ended: Some(ended) }))
+    }
+
+    async fn forward(self, request: Request<Body>) -> Response<Body> {
+        let Ok(answer) = self.routes.oneshot(request).await;
+        answer
+    }
+
+    /// The access of a caller that may call the method.
+    fn admit(&self, path: &str, peer: Option<&Peer>, headers: &HeaderMap) -> app::Result<Access> {
+        let access = authenticate(&self.app, peer, headers)?;
+        match self.scopes.get(path) {
+            Some(scope) => access.require(*scope)?,
+            None if path.starts_with(REFLECTION) => {}
+            None => return Err(Error::new(Reason::MethodUnknown, "no service has this method")),
+        }
+        Ok(access)
+    }
+}
+
+/// Who sent a request, by its connection and its headers.
+///
+/// # Errors
+///
+/// `ACCESS_TOKEN_MISSING`, `ACCESS_TOKEN_INVALID`, `TOO_MANY_ATTEMPTS`.
+pub fn authenticate(app: &Longhand, peer: Option<&Peer>, headers: &HeaderMap) -> app::Result<Access> {
+    let credentials = match peer {
+        Some(Peer::Owner) => Credentials::Owner,
+        Some(Peer::Tcp { address, .. }) => match secret(headers) {
+            Some(secret) => Credentials::Secret(secret, address.ip()),
+            None => Credentials::Nothing,
+        },
+        None => Credentials::Nothing,
+    };
+    app.authenticate(credentials)
+}
+
+/// The secret in the header with the credentials.
+fn secret(headers: &HeaderMap) -> Option<&str> {
+    let text = headers.get(AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, secret) = text.split_at_checked(BEARER.len())?;
+    scheme.eq_ignore_ascii_case(BEARER).then(|| secret.trim())
+}
+
+/// The access that the guard gave a request.
+pub(super) fn access(extensions: &Extensions) -> app::Result<Access> {
+    let missing = || Error::new(Reason::AccessTokenMissing, "the call passed no guard");
+    extensions.get::<Access>().cloned().ok_or_else(missing)
+}
+
+/// The scope of every method, by its path.
+fn scopes() -> HashMap<String, Scope> {
+    let pool = DescriptorPool::decode(pb::DESCRIPTORS).expect("the build wrote these descriptors");
+    let extension = pool.get_extension_by_name("longhand.v1.scope").expect("the protos declare it");
+    let methods = pool.services().flat_map(|service| service.methods().collect::<Vec<_>>());
+    let declared = methods.filter_map(|method| {
+        let number = method.options().get_extension(&extension).as_enum_number()?;
+        let scope = read_scope(pb::Scope::try_from(number).ok()?)?;
+        Some((format!("/{}/{}", method.parent_service().full_name(), method.name()), scope))
+    });
+    declared.collect()
+}
+
+/// The body of an answer that ends when its caller's access does.
+struct EndingBody {
+    body: Body,
+    /// None once the body or the access has ended.
+    ended: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+}
+
+impl http_body::Body for EndingBody {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        let Some(ended) = &mut self.ended else { return Poll::Ready(None) };
+        if ended.as_mut().poll(context).is_ready() {
+            self.ended = None;
+            let status =
+                Status::from(Error::new(Reason::AccessTokenInvalid, "the access token was revoked or is over"));
+            let mut trailers = HeaderMap::new();
+            return Poll::Ready(Some(match status.add_header(&mut trailers) {
+                Ok(()) => Ok(Frame::trailers(trailers)),
+                Err(error) => Err(error),
+            }));
+        }
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.ended.is_none() || self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl tower::Service<Request<Body>> for Guarded {
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let guarded = self.clone();
+        Box::pin(async move { Ok(Self::call(guarded, request).await) })
+    }
+}

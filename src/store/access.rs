@@ -1,0 +1,29 @@
+//! Access tokens.
+
+use super::error::Result;
+use super::ledger::access_tokens::{self, StoredToken};
+use super::shared::Shared;
+use super::writer::Mutation;
+use crate::model::ids::AccessTokenId;
+use std::sync::Arc;
+
+/// Access tokens.
+#[derive(Clone)]
+pub struct AccessTokens(pub(super) Arc<Shared>);
+
+impl AccessTokens {
+    /// Every token, oldest first.
+    pub async fn all(&self) -> Result<Vec<StoredToken>> {
+        self.0.reading(access_tokens::all).await
+    }
+
+    /// Adds a token.
+    pub async fn create(&self, stored: StoredToken) -> Result<()> {
+        self.0.write(Mutation::derived("create_access_token", 0), move |tx| access_tokens::insert(tx, &stored)).await
+    }
+
+    /// Revokes a token, unless it is revoked. Returns it as it is then.
+    pub async fn revoke(&self, id: AccessTokenId) -> Result<StoredToken> {
+        self.0.write(Mutation::derived("revoke_access_token", 0), move |tx| access_tokens::revoke(tx, id)).await
+    }
+}

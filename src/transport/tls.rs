@@ -1,0 +1,120 @@
+//! TLS: the certificate and its key, read from files again when they change.
+
+use super::error::TlsError;
+use crate::limits;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{RootCertStore, ServerConfig};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, SystemTime};
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
+
+/// The files of TLS.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// The certificate chain in PEM, the server's own certificate first.
+    pub certificate: PathBuf,
+    /// The key of the certificate in PEM.
+    pub key: PathBuf,
+    /// The authorities in PEM of which every client must have a certificate; none if clients need none.
+    pub client_authorities: Option<PathBuf>,
+}
+
+/// The acceptor of TLS connections, with the newest certificate.
+#[derive(Clone)]
+pub struct Tls {
+    files: Arc<TlsFiles>,
+    config: Arc<RwLock<Arc<ServerConfig>>>,
+}
+
+/// The state of a file: whatever changes when it is written or replaced.
+type Stamp = Option<(SystemTime, u64)>;
+
+fn stamp(path: &Path) -> Stamp {
+    let found = std::fs::metadata(path).ok()?;
+    Some((found.modified().ok()?, found.len()))
+}
+
+impl TlsFiles {
+    fn stamps(&self) -> Vec<Stamp> {
+        let paths = [Some(&self.certificate), Some(&self.key), self.client_authorities.as_ref()];
+        paths.into_iter().flatten().map(|path| stamp(path)).collect()
+    }
+
+    fn read(&self) -> Result<ServerConfig, TlsError> {
+        let failed = |path: &Path, why: String| TlsError { path: path.to_owned(), why };
+        let certificates = |path: &Path| -> Result<Vec<CertificateDer<'static>>, TlsError> {
+            let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+            let found = read.map_err(|error| failed(path, error.to_string()))?;
+            if found.is_empty() { Err(failed(path, "it has no certificate".to_owned())) } else { Ok(found) }
+        };
+        let chain = certificates(&self.certificate)?;
+        // The error may quote nothing of a key.
+        let key = PrivateKeyDer::from_pem_file(&self.key)
+            .map_err(|_| failed(&self.key, "it has no private key in PEM".to_owned()))?;
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let builder = ServerConfig::builder_with_provider(provider.clone())
+            .with_safe_default_protocol_versions()
+            .map_err(|error| failed(&self.certificate, error.to_string()))?;
+        let builder = match &self.client_authorities {
+            None => builder.with_no_client_auth(),
+            Some(path) => {
+                let mut roots = RootCertStore::empty();
+                for authority in certificates(path)? {
+                    roots.add(authority).map_err(|error| failed(path, error.to_string()))?;
+                }
+                let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build();
+                builder.with_client_cert_verifier(verifier.map_err(|error| failed(path, error.to_string()))?)
+            }
+        };
+        let mut config =
+            builder.with_single_cert(chain, key).map_err(|error| failed(&self.certificate, error.to_string()))?;
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        Ok(config)
+    }
+}
+
+impl Tls {
+    /// Reads the files.
+    ///
+    /// # Errors
+    ///
+    /// For a file that cannot be read, or a key that is not the certificate's.
+    pub fn open(files: TlsFiles) -> Result<Self, TlsError> {
+        let config = Arc::new(RwLock::new(Arc::new(files.read()?)));
+        Ok(Self { files: Arc::new(files), config })
+    }
+
+    /// An acceptor with the newest certificate.
+    pub(super) fn acceptor(&self) -> TlsAcceptor {
+        TlsAcceptor::from(self.config.read().unwrap_or_else(PoisonError::into_inner).clone())
+    }
+
+    /// Reads the files again whenever they changed, until the daemon stops. Files that cannot be used change nothing:
+    /// a certificate and its key are seldom replaced in the same instant.
+    pub(super) async fn follow(self, stopping: CancellationToken) {
+        let mut known = self.files.stamps();
+        let mut ticks = tokio::time::interval(Duration::from_millis(limits::CERTIFICATE_CHECK_MS));
+        loop {
+            tokio::select! {
+                () = stopping.cancelled() => return,
+                _ = ticks.tick() => {}
+            }
+            let now = self.files.stamps();
+            if now == known {
+                continue;
+            }
+            match self.files.read() {
+                Ok(config) => {
+                    known = now;
+                    *self.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
+                    tracing::info!("new connections get the new certificate");
+                }
+                Err(error) => tracing::warn!(%error, "the changed certificate is not used"),
+            }
+        }
+    }
+}
