@@ -31,11 +31,7 @@ pub(super) enum StreamForm {
 impl StreamForm {
     /// The form that a client accepts: the array, unless it names lines.
     pub(super) fn accepted(headers: &HeaderMap) -> Self {
-        let accepts = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
-        let names_lines = accepts.flat_map(|value| value.split(',')).any(|range| {
-            range.split(';').next().is_some_and(|media_type| media_type.trim().eq_ignore_ascii_case(LINES))
-        });
-        if names_lines { Self::Lines } else { Self::Array }
+        if accepts(headers, LINES) { Self::Lines } else { Self::Array }
     }
 
     fn media_type(self) -> &'static str {
@@ -44,6 +40,14 @@ impl StreamForm {
             Self::Lines => LINES,
         }
     }
+}
+
+/// True if a request names a media type among those that it accepts.
+pub(super) fn accepts(headers: &HeaderMap, media_type: &str) -> bool {
+    let accepted = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    accepted
+        .flat_map(|value| value.split(','))
+        .any(|range| range.split(';').next().is_some_and(|range| range.trim().eq_ignore_ascii_case(media_type)))
 }
 
 impl From<Failed> for Failure {
