@@ -1,13 +1,8 @@
 //! The composition root: open, recover, spawn, serve, drain.
 
-mod accept;
-mod call;
-mod connection;
+mod doors;
 mod error;
 pub mod offline;
-mod request;
-mod server;
-mod socket;
 
 use crate::app::{self, DefaultPolicy, Longhand};
 use crate::clock::Clock;
@@ -17,13 +12,11 @@ use crate::limits;
 use crate::scheduler::{self, Scheduler};
 use crate::store::{self, Store};
 use crate::summarizer::{self, Levels};
-use server::{Connections, Server};
+use crate::transport::{self, Transport};
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -71,9 +64,9 @@ pub async fn run_with(
     // With a `/` at the end the system would follow a symbolic link.
     let path: PathBuf = config.socket_path().components().collect();
     // An address that cannot be used is found before anything is opened or created.
-    socket::check(&path, &config.data_dir).await?;
+    transport::check_unix(&path, &config.data_dir).await?;
     let tcp = match config.listen {
-        Some(address) => Some(listen_tcp(address).await?),
+        Some(address) => Some(transport::bind_tcp(address).await?),
         None => None,
     };
     let clock = Clock::default();
@@ -107,25 +100,23 @@ pub async fn run_with(
 
     tasks.spawn(store.upkeep().clone().scrub(scrub(config.scrub), clock.clone(), stopping.clone()));
 
-    let (listener, socket) = socket::listen(&path, &config.data_dir).await?;
+    let (listener, socket) = transport::bind_unix(&path, &config.data_dir).await?;
     let listening = Listening { socket: path, tcp: tcp.as_ref().and_then(|listener| listener.local_addr().ok()) };
     let scheduling = tasks.spawn(scheduler.run(stopping.clone()));
     let traffic = app.traffic().clone();
     let (routes, health) = grpc::router(app.clone()).await;
     tasks.spawn(grpc::report_health(health.clone(), app, stopping.clone()));
-    let server = Arc::new(Server {
-        routes,
+    let transport = Transport::new(transport::Options {
+        service: doors::service(routes),
+        class: doors::class,
+        refuse: doors::refuse,
         traffic,
         stall: Duration::from_secs(config.stall_seconds),
         stopping: stopping.clone(),
-        closing: CancellationToken::new(),
-        aborting: CancellationToken::new(),
-        connections: Connections::new(connections_max()),
-        tasks: TaskTracker::new(),
     });
-    server.tasks.spawn(accept::run(listener, server.clone()));
+    transport.listen_unix(listener);
     if let Some(tcp) = tcp {
-        server.tasks.spawn(accept::run(tcp, server.clone()));
+        transport.listen_tcp(tcp);
     }
     tasks.close();
     tracing::info!(socket = %listening.socket.display(), tcp = ?listening.tcp, "listening");
@@ -135,42 +126,10 @@ pub async fn run_with(
     tracing::info!("stopping");
     grpc::not_serving(&health).await;
     stopping.cancel();
-    close_connections(&server).await;
-    drop(server);
+    transport.close().await;
     socket.remove();
     drain(scheduling, writer, store).await;
     Ok(())
-}
-
-/// Ends all connections: first streams end by themselves with their cursor, then the daemon stops waiting for clients,
-/// and then for its own work.
-async fn close_connections(server: &Server) {
-    server.tasks.close();
-    let clients = Duration::from_millis(limits::STOP_CLIENTS_MS);
-    let work = Duration::from_millis(limits::DRAIN_MS_MAX);
-    if tokio::time::timeout(clients, server.tasks.wait()).await.is_ok() {
-        return;
-    }
-    server.closing.cancel();
-    if tokio::time::timeout(work, server.tasks.wait()).await.is_ok() {
-        return;
-    }
-    tracing::warn!("some calls did not end in time and are cut off");
-    server.aborting.cancel();
-    server.tasks.wait().await;
-}
-
-/// Maximum number of connections: the system's limit of descriptors, less those reserved for the store.
-fn connections_max() -> usize {
-    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
-    // The soft limit is meant for programs with few files, and may be raised up to the hard limit.
-    let raised = rustix::process::Rlimit { current: limit.maximum, maximum: limit.maximum };
-    let descriptors = match rustix::process::setrlimit(rustix::process::Resource::Nofile, raised) {
-        Ok(()) => limit.maximum,
-        Err(_) => limit.current,
-    };
-    let descriptors = descriptors.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
-    descriptors.saturating_sub(limits::DESCRIPTORS_RESERVED).clamp(1, limits::CONNECTIONS_MAX)
 }
 
 fn scrub(scrub: config::Scrub) -> store::ScrubOptions {
@@ -200,10 +159,3 @@ async fn drain(scheduling: tokio::task::JoinHandle<()>, writer: tokio::task::Joi
         tracing::warn!("somebody still holds the store");
     }
 }
-
-async fn listen_tcp(address: SocketAddr) -> Result<TcpListener, Error> {
-    TcpListener::bind(address).await.map_err(|source| Error::Listen { address: address.to_string(), source })
-}
-
-#[cfg(test)]
-mod tests;

@@ -10,6 +10,7 @@
 //! - [`clock`]: the clock and the source of ids.
 //! - [`config`]: the operator's configuration.
 //! - [`telemetry`]: the daemon's log.
+//! - [`traffic`]: memory and connections of clients, bounded and counted.
 //! - [`store`]: the only place with SQL: the writer, the readers, the chains.
 //! - [`bus`]: the signal of newer events, and subscriptions that read them from the log.
 //! - [`loaded`]: sessions that are kept in memory, for reads and decisions.
@@ -17,6 +18,7 @@
 //! - [`scheduler`]: the start of compactions, and the workers that run them.
 //! - [`app`]: the API in domain types.
 //! - [`pb`]: the generated protocol types.
+//! - [`transport`]: listeners, connections and their bounds, for every door.
 //! - [`grpc`]: conversion and streaming.
 //! - [`http`]: the same API as JSON over HTTP.
 //! - [`daemon`]: the composition root.
@@ -29,6 +31,7 @@ pub mod limits;
 pub mod clock;
 pub mod config;
 pub mod telemetry;
+pub mod traffic;
 pub mod store;
 pub mod bus;
 pub mod loaded;
@@ -36,6 +39,7 @@ pub mod summarizer;
 pub mod scheduler;
 pub mod app;
 pub mod pb;
+pub mod transport;
 pub mod grpc;
 pub mod http;
 pub mod daemon;

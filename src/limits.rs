@@ -236,11 +236,15 @@ pub const CONNECTION_STREAMS_MAX: u32 = 256;
 pub const STREAM_WINDOW_BYTES: u32 = 256 * 1024;
 /// Bytes of all requests of one connection that a client may send before some are read.
 pub const CONNECTION_WINDOW_BYTES: u32 = 2 * 1024 * 1024;
-/// Bytes of one answer that the transport accepts at a time, within the windows that its client grants.
+/// Bytes of one answer that are handed over to be written at a time: a frame of HTTP/2.
+pub const PIECE_BYTES: usize = 16 * 1024;
+/// Bytes of one answer that the transport accepts, within the windows that its client grants.
 pub const SEND_BUFFER_BYTES: usize = 64 * 1024;
 /// Bytes of one request's headers.
 pub const HEADERS_BYTES_MAX: u32 = 16 * 1024;
-/// Maximum time for the HTTP/2 handshake of a new connection.
+/// Maximum time for the headers of a request of HTTP/1.1, and for which such a connection is open without a request.
+pub const HEADERS_MS_MAX: u64 = 30_000;
+/// Maximum time for the first bytes of a new connection.
 pub const HANDSHAKE_MS_MAX: u64 = 10_000;
 /// Interval between pings of a connection's client.
 pub const KEEPALIVE_INTERVAL_MS: u64 = 20_000;

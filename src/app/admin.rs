@@ -4,7 +4,6 @@ use super::cursor;
 use super::error::{Error, Result};
 use super::page_size;
 use super::scrub::ScrubState;
-use super::traffic::TrafficState;
 use super::{Caller, Longhand};
 use crate::limits;
 use crate::model::Revision;
@@ -17,6 +16,7 @@ pub use crate::store::{
     COMMIT_BOUNDS_MICROS, Checked, Checkpoints, CompactionCounter, Figures, Finding, Spent, Statistics, WriteState,
 };
 pub use crate::summarizer::{Breaker, Gate};
+use crate::traffic::TrafficState;
 use tokio::sync::{mpsc, watch};
 
 /// The daemon's state.

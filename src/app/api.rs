@@ -2,7 +2,6 @@
 
 use super::deltas::DraftDelta;
 use super::error::{Error, Result};
-use super::traffic::Traffic;
 use super::validate;
 use crate::bus::Bus;
 use crate::clock::Clock;
@@ -15,6 +14,7 @@ use crate::policy::{Policy, tokens};
 use crate::scheduler::SchedulerHandle;
 use crate::store::{self, Durability, RequestKey, Requester, SessionKey, Store};
 use crate::telemetry::span;
+use crate::traffic::Traffic;
 use std::collections::HashMap;
 use std::sync::atomic::AtomicI64;
 use std::sync::{Arc, Mutex, PoisonError, Weak};

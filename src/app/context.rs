@@ -2,7 +2,6 @@
 
 use super::error::{Error, Result};
 use super::large_views::view_bytes;
-use super::memory::Reservation;
 use super::{Caller, validate, view_token, window_of_call};
 use crate::fold::guards::Guards;
 use crate::fold::{Shortened, over_window};
@@ -18,6 +17,7 @@ use crate::model::usage::{ModelWindow, UsageDoubt};
 use crate::model::view::{Provenance, ViewMessage};
 use crate::scheduler::{guard_input, planning_input};
 use crate::store::{self, Pending, SessionKey};
+use crate::traffic::Reservation;
 use std::sync::Arc;
 use std::time::Duration;
 

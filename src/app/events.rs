@@ -2,7 +2,6 @@
 
 use super::deltas::DraftDelta;
 use super::error::{Error, Reason, Result};
-use super::memory::Reservation;
 use super::sessions::SessionInfo;
 use super::{Caller, cursor, page_size};
 use crate::bus::{Next, Subscription};
@@ -15,6 +14,7 @@ use crate::model::view::{ViewMessage, ViewPart};
 use crate::model::{Revision, Seq};
 use crate::scheduler::SummaryDelta;
 use crate::store::{self, DraftText, EventFilter, LogSnapshot, PagedEvent, PolicyText, SessionKey, SessionSnapshot};
+use crate::traffic::Reservation;
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, MutexGuard, PoisonError, Weak};

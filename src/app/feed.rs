@@ -5,7 +5,7 @@
 
 use super::error::{Error, Reason, Result};
 use super::events::{EventStream, Frame};
-use super::memory::{MemoryBudget, Reservation};
+use crate::traffic::{MemoryBudget, Reservation};
 use std::sync::Arc;
 use tokio::sync::mpsc;
 

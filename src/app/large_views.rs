@@ -4,10 +4,10 @@
 
 use super::Caller;
 use super::error::{Error, Reason, Result};
-use super::memory::Reservation;
 use crate::limits;
 use crate::model::Revision;
 use crate::store::{self, SessionKey, Source};
+use crate::traffic::Reservation;
 use std::sync::Arc;
 use std::time::Duration;
 

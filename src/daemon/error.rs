@@ -2,6 +2,7 @@
 
 use crate::config;
 use crate::store;
+use crate::transport::ListenError;
 
 /// Error that ended the daemon or kept it from starting.
 #[derive(Debug, thiserror::Error)]
@@ -13,11 +14,6 @@ pub enum Error {
     #[error(transparent)]
     Store(#[from] store::Error),
     /// The daemon cannot listen on an address.
-    #[error("cannot listen on {address}: {source}")]
-    Listen {
-        /// The address.
-        address: String,
-        /// The system's error.
-        source: std::io::Error,
-    },
+    #[error(transparent)]
+    Listen(#[from] ListenError),
 }

@@ -10,13 +10,13 @@ use crate::app::admin::{
     PresetInfo, Provider, ReadFailure, Spent, WriteState,
 };
 use crate::app::scrub::{ScrubItem, ScrubState};
-use crate::app::traffic::TrafficState;
 use crate::app::{Error, Reason};
 use crate::model::compaction::ContradictionKind;
 use crate::model::session::OverWindowReason;
 use crate::pb;
 use crate::pb::admin_service_server::AdminService;
 use crate::pb::check_integrity_response::Item;
+use crate::traffic::TrafficState;
 use futures::StreamExt as _;
 use futures::stream::{self, BoxStream};
 use tokio::sync::mpsc::Receiver;

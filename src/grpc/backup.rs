@@ -1,10 +1,10 @@
 //! Backups, over gRPC.
 
-use super::caller::OwnerSocket;
 use crate::app::backup::{BackupItem, CheckedCopy, CopyProgress};
 use crate::app::{Caller, Error, Reason};
 use crate::pb;
 use crate::pb::create_backup_response::Item;
+use crate::transport::Peer;
 use futures::StreamExt as _;
 use futures::stream::{self, BoxStream};
 use tonic::{Request, Response, Status};
@@ -17,7 +17,7 @@ pub(super) fn create(
     caller: &Caller,
     request: &Request<pb::CreateBackupRequest>,
 ) -> Result<Response<BackupStream>, Status> {
-    if request.extensions().get::<OwnerSocket>().is_none() {
+    if request.extensions().get::<Peer>() != Some(&Peer::Owner) {
         let message = "a backup can be requested on the daemon's Unix socket only: the daemon writes the file";
         return Err(Error::new(Reason::SocketRequired, message).into());
     }

@@ -5,10 +5,6 @@ use crate::app::{self, Caller, Longhand, RequestKey};
 /// The header with the caller's name for itself: printable ASCII, up to 128 bytes.
 pub const ACTOR_HEADER: &str = "longhand-actor";
 
-/// Extension of a request that came over the Unix socket, which only the daemon's own user can open.
-#[derive(Debug, Clone, Copy)]
-pub struct OwnerSocket;
-
 /// The way of requests over gRPC into the API.
 #[derive(Clone)]
 pub(super) struct Door {

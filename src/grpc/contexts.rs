@@ -2,9 +2,9 @@
 
 use super::caller::Door;
 use super::convert::view::{frames, read_request};
-use super::delivery::Delivery;
 use crate::pb;
 use crate::pb::context_service_server::ContextService;
+use crate::transport::Delivery;
 use futures::StreamExt as _;
 use futures::stream::{self, BoxStream};
 use tonic::{Request, Response, Status};

@@ -2,11 +2,11 @@
 
 use super::caller::Door;
 use super::convert::event::{frames, page, read_list, read_subscribe};
-use super::delivery::Delivery;
 use crate::app::feed::EventFeed;
 use crate::pb;
 use crate::pb::event_service_server::EventService;
 use crate::pb::subscribe_events_response::Frame;
+use crate::transport::Delivery;
 use futures::StreamExt as _;
 use futures::stream::{self, BoxStream};
 use std::collections::VecDeque;
@@ -23,9 +23,6 @@ impl Events {
     }
 }
 
-/// Bytes that gRPC puts before each message: a flag for compression, and the length.
-const PREFIX_BYTES: usize = 5;
-
 type ResponseStream = BoxStream<'static, Result<pb::SubscribeEventsResponse, Status>>;
 
 /// The stream's frames as the client takes them; an error is the last one.
@@ -35,7 +32,9 @@ fn responses(feed: EventFeed, delivery: Delivery) -> ResponseStream {
         let (mut feed, delivery, mut waiting) = state?;
         loop {
             if let Some(frame) = waiting.pop_front() {
-                delivery.sent(PREFIX_BYTES + prost::Message::encoded_len(&frame), cursor_behind(&frame));
+                if let Some(cursor) = cursor_behind(&frame) {
+                    delivery.produced(Some(cursor).filter(|cursor| !cursor.is_empty()));
+                }
                 return Some((Ok(frame), Some((feed, delivery, waiting))));
             }
             match feed.next().await? {

@@ -10,16 +10,16 @@ mod contexts;
 mod convert;
 mod events;
 mod messages;
-mod delivery;
+mod service;
 mod sessions;
 mod status;
 mod summary_tasks;
 #[cfg(test)]
 mod tests;
 
-pub use caller::{ACTOR_HEADER, OwnerSocket};
-pub use delivery::{CutOff, Delivery};
-pub use status::{explain, refuse, too_late};
+pub use caller::ACTOR_HEADER;
+pub use service::{class, is_grpc, service};
+pub use status::refuse;
 
 use crate::app::Longhand;
 use crate::app::sessions::SessionInfo;

@@ -2,6 +2,7 @@
 
 use crate::app::{DOMAIN, Error, Reason};
 use crate::telemetry::span;
+use crate::transport::CutOff;
 use std::collections::HashMap;
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
@@ -42,18 +43,33 @@ impl From<Error> for Status {
 }
 
 /// The answer to a request that is refused before any service sees it.
-pub fn refuse(error: Error) -> http::Response<tonic::body::Body> {
+pub fn refuse(error: Error) -> http::Response<axum::body::Body> {
     Status::from(error).into_http()
 }
 
+/// The trailers of an answer that is cut off, with the cursor at which its reader resumes.
+pub(super) fn trailers(why: CutOff, cursor: Option<&str>) -> http::HeaderMap {
+    let reason = match why {
+        CutOff::Stalled(_) | CutOff::Crowded => Reason::ReaderStalled,
+        CutOff::Stopping => Reason::ShuttingDown,
+    };
+    let error = Error::new(reason, why.to_string());
+    let error = cursor.into_iter().fold(error, |error, cursor| error.with("cursor", cursor));
+    let mut trailers = http::HeaderMap::new();
+    if let Err(error) = Status::from(error).add_header(&mut trailers) {
+        tracing::debug!(%error, "an answer ends without saying why");
+    }
+    trailers
+}
+
 /// The answer to a caller whose own deadline has passed.
-pub fn too_late() -> http::Response<tonic::body::Body> {
+pub(super) fn too_late() -> http::Response<tonic::body::Body> {
     Status::deadline_exceeded("the caller's deadline has passed").into_http()
 }
 
 /// Adds a reason to a refusal by the transport, before any service sees the request: an unknown method, a request that
 /// is too large or malformed. Answers that have details already stay as they are.
-pub fn explain<B>(mut response: http::Response<B>) -> http::Response<B> {
+pub(super) fn explain<B>(mut response: http::Response<B>) -> http::Response<B> {
     let Some(refusal) = Status::from_header_map(response.headers()) else { return response };
     if refusal.code() == Code::Ok || !refusal.details().is_empty() {
         return response;

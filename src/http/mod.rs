@@ -66,6 +66,11 @@ pub fn router(grpc: impl GrpcRoutes) -> Router {
     calls.with_state(Arc::new(Door { routes, grpc })).merge(streams)
 }
 
+/// The answer to a request that is refused before any service sees it.
+pub fn refuse(error: Error) -> Response {
+    Failure::from(error).into_response()
+}
+
 async fn serve<S: GrpcRoutes>(State(door): State<Arc<Door<S>>>, request: Request) -> Response {
     door.answer(request).await.unwrap_or_else(Failure::into_response)
 }
@@ -140,7 +145,12 @@ async fn read(head: &Parts, body: Body) -> Result<Bytes, Failure> {
             return Error::new(Reason::RequestTooLarge, format!("the body has more than {limit} bytes"))
                 .with("limit", limit);
         }
-        Error::new(Reason::RequestMalformed, format!("the body did not come whole: {cause}"))
+        // The transport's own refusals have their reasons.
+        let cause = cause.downcast::<axum::Error>().map_or_else(|other| other, |error| error.into_inner());
+        cause.downcast::<Error>().map_or_else(
+            |cause| Error::new(Reason::RequestMalformed, format!("the body did not come whole: {cause}")),
+            |refusal| *refusal,
+        )
     })?;
     let body = body.to_bytes();
     let media_type = head.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());

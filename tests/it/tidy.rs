@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 
 /// The modules that each module may use. `ARCHITECTURE.md` has the same table. The compiler holds the arrows between the
 /// crates; this test holds those within one, and keeps the table true.
-const LAYERS: [(&str, &str); 22] = [
+const LAYERS: [(&str, &str); 24] = [
     ("model", ""),
     ("policy", "model"),
     ("fold", "model policy"),
@@ -27,23 +27,25 @@ const LAYERS: [(&str, &str); 22] = [
     ("clock", "model"),
     ("config", "model policy limits"),
     ("telemetry", ""),
+    ("traffic", "limits"),
     ("store", "model limits clock telemetry"),
     ("bus", "model limits store"),
     ("loaded", "model policy fold limits config store"),
     ("summarizer", "model policy extractive limits clock config telemetry"),
     ("scheduler", "model policy fold extractive limits clock config telemetry store loaded summarizer"),
-    ("app", "model policy fold extractive limits clock telemetry store bus loaded summarizer scheduler"),
+    ("app", "model policy fold extractive limits clock telemetry traffic store bus loaded summarizer scheduler"),
     ("pb", "model"),
-    ("grpc", "model limits telemetry app pb"),
+    ("transport", "limits telemetry traffic store app"),
+    ("grpc", "model limits telemetry traffic app pb transport"),
     ("http", "limits app pb"),
-    ("daemon", "limits clock config telemetry store summarizer scheduler app pb grpc"),
+    ("daemon", "limits clock config store summarizer scheduler app pb transport grpc http"),
     ("cli", "model policy simulation extractive interop limits clock config telemetry summarizer pb daemon"),
     ("main", "cli"),
 ];
 
 /// Files that yield to other tasks, with the reason. Everything else waits for what it needs.
 const YIELDS: [(&str, &str); 5] = [
-    ("src/app/memory.rs", "a single yield starts the tasks of a test"),
+    ("src/traffic/memory.rs", "a single yield starts the tasks of a test"),
     ("src/loaded/counts.rs", "other tasks run between the encodings of two texts"),
     ("tests/it/backups.rs", "a backup whose caller is gone has nobody to notify of its end"),
     ("tests/it/interrupted.rs", "the end of an offer to clients is noticed by its absence"),
@@ -57,27 +59,36 @@ struct Only {
     rule: &'static str,
 }
 
-const ONLY: [Only; 25] = [
+const ONLY: [Only; 26] = [
     Only { path: "rusqlite", modules: &["store"], rule: "SQL is in `store` only" },
-    Only { path: "tonic", modules: &["pb", "grpc", "http", "daemon", "cli"], rule: "gRPC stays at the edge" },
+    Only {
+        path: "tonic",
+        modules: &["pb", "transport", "grpc", "http", "daemon", "cli"],
+        rule: "gRPC stays at the edge",
+    },
     Only { path: "tonic_prost", modules: &["pb"], rule: "gRPC stays at the edge" },
     Only { path: "tonic_types", modules: &["grpc", "http", "cli"], rule: "gRPC stays at the edge" },
     Only { path: "tonic_health", modules: &["grpc", "cli"], rule: "gRPC stays at the edge" },
     Only { path: "tonic_reflection", modules: &["grpc"], rule: "gRPC stays at the edge" },
     // A provider's response can be read from a value of this crate.
-    Only { path: "http", modules: &["grpc", "http", "daemon", "cli", "summarizer"], rule: "gRPC stays at the edge" },
-    Only { path: "http_body", modules: &["daemon"], rule: "gRPC stays at the edge" },
-    Only { path: "http_body_util", modules: &["http", "daemon"], rule: "gRPC stays at the edge" },
-    Only { path: "h2", modules: &["daemon"], rule: "gRPC stays at the edge" },
-    Only { path: "tower", modules: &["grpc", "http", "daemon", "cli"], rule: "gRPC stays at the edge" },
+    Only {
+        path: "http",
+        modules: &["transport", "grpc", "http", "daemon", "cli", "summarizer"],
+        rule: "HTTP stays at the edge",
+    },
+    Only { path: "http_body", modules: &["transport"], rule: "HTTP stays at the edge" },
+    Only { path: "http_body_util", modules: &["transport", "grpc", "http"], rule: "HTTP stays at the edge" },
+    Only { path: "hyper", modules: &["transport"], rule: "HTTP stays at the edge" },
+    Only { path: "hyper_util", modules: &["transport", "cli"], rule: "HTTP stays at the edge" },
+    Only { path: "axum", modules: &["transport", "grpc", "http", "daemon"], rule: "HTTP stays at the edge" },
+    Only { path: "tower", modules: &["transport", "grpc", "http", "daemon", "cli"], rule: "HTTP stays at the edge" },
     Only {
         path: "prost",
-        modules: &["pb", "grpc", "daemon", "cli", "store"],
+        modules: &["pb", "grpc", "cli", "store"],
         rule: "protobuf is for the wire, and for the disk in `store`",
     },
     Only { path: "prost_types", modules: &["pb", "grpc", "cli"], rule: "protobuf is for the wire" },
     Only { path: "prost_reflect", modules: &["http", "cli"], rule: "the JSON mapping is for people" },
-    Only { path: "axum", modules: &["http"], rule: "HTTP stays at the edge" },
     Only { path: "form_urlencoded", modules: &["http"], rule: "HTTP stays at the edge" },
     Only { path: "percent_encoding", modules: &["http"], rule: "HTTP stays at the edge" },
     Only { path: "clap", modules: &["cli"], rule: "only `cli` reads flags" },

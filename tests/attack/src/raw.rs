@@ -122,22 +122,31 @@ impl Answer {
     /// Reads until the answer ends: the messages and the end.
     pub async fn rest<T: Message + Default>(&mut self) -> Result<(Vec<T>, End)> {
         let mut bytes = BytesMut::new();
-        while let Some(data) = self.body.data().await {
-            let data = data?;
-            self.body.flow_control().release_capacity(data.len())?;
-            bytes.put(data);
+        while let Some(data) = self.next().await {
+            bytes.put(data?);
         }
         let end = self.end().await?;
-        let mut messages = Vec::new();
-        while bytes.len() >= PREFIX_BYTES {
-            let length = u32::from_be_bytes(bytes[1..PREFIX_BYTES].try_into()?) as usize;
-            if bytes.len() < PREFIX_BYTES + length {
-                break;
+        Ok((messages(bytes)?, end))
+    }
+
+    /// Reads until the connection breaks: the messages that came whole.
+    pub async fn until_broken<T: Message + Default>(&mut self) -> Result<Vec<T>> {
+        let mut bytes = BytesMut::new();
+        loop {
+            match self.next().await {
+                Some(Ok(data)) => bytes.put(data),
+                Some(Err(_)) => return messages(bytes),
+                None => anyhow::bail!("the answer has a regular end"),
             }
-            let frame = bytes.split_to(PREFIX_BYTES + length);
-            messages.push(T::decode(&frame[PREFIX_BYTES..])?);
         }
-        Ok((messages, end))
+    }
+
+    async fn next(&mut self) -> Option<Result<Bytes>> {
+        let data = self.body.data().await?;
+        Some(data.map_err(Into::into).and_then(|data| {
+            self.body.flow_control().release_capacity(data.len())?;
+            Ok(data)
+        }))
     }
 
     /// The end of the answer, once everything else of it is read.
@@ -153,4 +162,18 @@ impl Answer {
         ensure!(status.code() == tonic::Code::Ok || !reason.is_empty(), "a failure without a reason: {status}");
         Ok(End { code: status.code(), reason, facts })
     }
+}
+
+/// The messages that came whole.
+fn messages<T: Message + Default>(mut bytes: BytesMut) -> Result<Vec<T>> {
+    let mut messages = Vec::new();
+    while bytes.len() >= PREFIX_BYTES {
+        let length = u32::from_be_bytes(bytes[1..PREFIX_BYTES].try_into()?) as usize;
+        if bytes.len() < PREFIX_BYTES + length {
+            break;
+        }
+        let frame = bytes.split_to(PREFIX_BYTES + length);
+        messages.push(T::decode(&frame[PREFIX_BYTES..])?);
+    }
+    Ok(messages)
 }

@@ -1,4 +1,4 @@
-//! Requests of every method, through the real services with the layer that explains refusals.
+//! Requests of every method, through the real services with what surrounds each call.
 
 use super::instance::{Copy, Template};
 use super::mutate::Shape;
@@ -6,7 +6,7 @@ use super::{Decoder, Input, Outcome};
 use anyhow::{Context as _, Result};
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
-use longhand::grpc::explain;
+use longhand::grpc;
 use longhand::pb;
 use prost::Message as _;
 use prost_reflect::{Cardinality, DescriptorPool, DynamicMessage, FieldDescriptor, Kind, MessageDescriptor, Value};
@@ -83,7 +83,7 @@ async fn call(copy: &Copy, path: &str, body: Vec<u8>) -> Result<Option<Status>, 
         .body(Body::new(Full::new(Bytes::from(body))));
     // No method has such a path.
     let Ok(request) = request else { return Ok(Some(Status::unimplemented(""))) };
-    let service = tower::util::MapResponse::new(routes, explain::<Body>);
+    let service = grpc::service(routes);
     let may_wait = WAITING.iter().any(|method| path.ends_with(method));
     let timeout = if may_wait { Duration::from_millis(IDLE_MS) } else { ANSWER_MAX };
     let response = match tokio::time::timeout(timeout, service.oneshot(request)).await {
@@ -107,7 +107,7 @@ async fn call(copy: &Copy, path: &str, body: Vec<u8>) -> Result<Option<Status>, 
                     return Ok(Some(status));
                 }
             }
-            Some(Err(status)) => return Ok(Some(status)),
+            Some(Err(error)) => return Err(format!("{path} breaks off: {error}")),
             None => return Err(format!("{path} ends without a status")),
         }
     }

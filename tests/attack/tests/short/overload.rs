@@ -151,8 +151,27 @@ async fn subscribers_without_a_window_delay_nobody() {
     daemon.stop().await.expect("the daemon ends");
 }
 
+/// The cursor at which a stream resumes behind a frame.
+fn cursor(frame: &pb::SubscribeEventsResponse) -> Option<&str> {
+    match frame.frame.as_ref()? {
+        Frame::Ready(pb::Ready { cursor, .. }) | Frame::Events(pb::EventBatch { cursor, .. }) => Some(cursor),
+        _ => None,
+    }
+}
+
+/// Reads the events behind a cursor, up to the given one.
+async fn resume(good: &Good, cursor: String, seen: &mut Vec<i64>, last: i64) {
+    let request = pb::SubscribeEventsRequest { start: Some(Start::AfterCursor(cursor)), ..Default::default() };
+    let mut events = EventServiceClient::new(good.channel.clone());
+    let mut rest = events.subscribe_events(request).await.expect("resumed").into_inner();
+    while seen.last() != Some(&last) {
+        let frame = soon("a frame", rest.message()).await.expect("the stream goes on").expect("a frame");
+        seen.extend(seqs(&frame));
+    }
+}
+
 #[tokio::test]
-async fn a_subscriber_that_stops_reading_is_dropped_with_the_cursor_behind_what_it_took() {
+async fn a_client_that_takes_nothing_is_disconnected_and_resumes_behind_its_last_frame() {
     let directory = tempfile::tempdir().expect("a temporary folder");
     let daemon = start_with_short_timeout(directory.path()).await;
     let good = Good::new(&daemon).await;
@@ -164,25 +183,54 @@ async fn a_subscriber_that_stops_reading_is_dropped_with_the_cursor_behind_what_
     let mut answer = soon("a stream", call.answer()).await.expect("a stream");
     good.until("the stream to begin", |info| info.subscriber_count == 1).await;
     good.until("the stream to be dropped", |info| info.subscriber_count == 0).await;
-    let (frames, end) = soon("the end", answer.rest::<pb::SubscribeEventsResponse>()).await.expect("an end");
-    assert_eq!((end.code, end.reason.as_str()), (tonic::Code::ResourceExhausted, "READER_STALLED"));
+    let frames: Vec<pb::SubscribeEventsResponse> = soon("the end", answer.until_broken()).await.expect("frames");
     let mut seen: Vec<i64> = frames.iter().flat_map(seqs).collect();
     let taken = seen.len();
-    let cursor = end.facts.get("cursor").expect("a cursor").clone();
-    let request = pb::SubscribeEventsRequest { start: Some(Start::AfterCursor(cursor)), ..Default::default() };
-    let mut events = EventServiceClient::new(good.channel.clone());
-    let mut rest = events.subscribe_events(request).await.expect("resumed").into_inner();
-    while seen.last() != Some(&201) {
-        let frame = soon("a frame", rest.message()).await.expect("the stream goes on").expect("a frame");
-        seen.extend(seqs(&frame));
-    }
+    let cursor = frames.iter().rev().find_map(cursor).expect("a cursor").to_owned();
+    resume(&good, cursor, &mut seen, 201).await;
     assert!(taken > 0 && taken < 201, "it took some: {taken}");
     assert_eq!(seen, (1..=201).collect::<Vec<_>>(), "every event once and in order");
     daemon.stop().await.expect("the daemon ends");
 }
 
 #[tokio::test]
-async fn a_reader_without_a_window_hears_that_it_is_dropped() {
+async fn a_stream_that_its_client_does_not_take_beside_others_ends_with_a_reason_and_the_cursor() {
+    let directory = tempfile::tempdir().expect("a temporary folder");
+    let daemon = start_with_short_timeout(directory.path()).await;
+    let good = Good::new(&daemon).await;
+    for _ in 0..200 {
+        good.append(&"word ".repeat(200)).await;
+    }
+    let windows = Windows { connection: 1 << 20, ..Windows::SMALL };
+    let mut raw = RawClient::connect(daemon.socket(), windows).await.expect("a connection");
+    let call = raw.call("EventService/SubscribeEvents", &from_the_beginning()).await.expect("a call");
+    let mut answer = soon("a stream", call.answer()).await.expect("a stream");
+    good.until("the stream to begin", |info| info.subscriber_count == 1).await;
+    // The client is alive: it takes other answers meanwhile.
+    let other = async {
+        loop {
+            let call = raw.call("AdminService/ListPresets", &pb::ListPresetsRequest {}).await.expect("a call");
+            let mut presets = call.answer().await.expect("an answer");
+            presets.rest::<pb::ListPresetsResponse>().await.expect("the presets");
+        }
+    };
+    tokio::select! {
+        () = other => {}
+        () = good.until("the stream to be dropped", |info| info.subscriber_count == 0) => {}
+    }
+    let (frames, end) = soon("the end", answer.rest::<pb::SubscribeEventsResponse>()).await.expect("an end");
+    assert_eq!((end.code, end.reason.as_str()), (tonic::Code::ResourceExhausted, "READER_STALLED"));
+    let mut seen: Vec<i64> = frames.iter().flat_map(seqs).collect();
+    let taken = seen.len();
+    let cursor = end.facts.get("cursor").expect("a cursor").clone();
+    resume(&good, cursor, &mut seen, 201).await;
+    assert!(taken > 0 && taken < 201, "it took some: {taken}");
+    assert_eq!(seen, (1..=201).collect::<Vec<_>>(), "every event once and in order");
+    daemon.stop().await.expect("the daemon ends");
+}
+
+#[tokio::test]
+async fn a_client_without_a_window_is_disconnected() {
     let directory = tempfile::tempdir().expect("a temporary folder");
     let daemon = start_with_short_timeout(directory.path()).await;
     let good = Good::new(&daemon).await;
@@ -197,10 +245,10 @@ async fn a_reader_without_a_window_hears_that_it_is_dropped() {
     ];
     for call in calls {
         let mut answer = soon("an answer", call.answer()).await.expect("an answer");
-        let (frames, end) = soon("the end", answer.rest::<pb::SubscribeEventsResponse>()).await.expect("an end");
-        assert_eq!((frames.len(), end.reason.as_str()), (0, "READER_STALLED"));
-        assert_eq!(end.facts.get("cursor"), None, "it took nothing");
+        let frames: Vec<pb::SubscribeEventsResponse> = soon("the end", answer.until_broken()).await.expect("frames");
+        assert_eq!(frames.len(), 0);
     }
+    good.until("the connection to end", |info| info.traffic.unwrap_or_default().connection_count == 1).await;
     daemon.stop().await.expect("the daemon ends");
 }
 

@@ -4,7 +4,7 @@
 //! stays. A file beside the socket is locked from the check of the path until the daemon listens: of two daemons that
 //! find the same dead socket, the second one then finds the first one's socket.
 
-use super::error::Error;
+use super::error::ListenError;
 use crate::limits;
 use crate::store;
 use rustix::fs::OFlags;
@@ -27,7 +27,7 @@ const PRIVATE_DIRECTORY: u32 = 0o700;
 const BACKLOG: u32 = 1_024;
 
 /// A socket that this process listens on.
-pub(super) struct Socket {
+pub struct Socket {
     path: PathBuf,
     identity: (u64, u64),
 }
@@ -41,21 +41,21 @@ enum SocketState {
     Dead,
 }
 
-fn failed(path: &Path, source: io::Error) -> Error {
-    Error::Listen { address: format!("unix:{}", path.display()), source }
+fn failed(path: &Path, source: io::Error) -> ListenError {
+    ListenError { address: format!("unix:{}", path.display()), source }
 }
 
-fn refused(path: &Path, why: impl Into<String>) -> Error {
+fn refused(path: &Path, why: impl Into<String>) -> ListenError {
     failed(path, io::Error::other(why.into()))
 }
 
 /// Refuses a path that cannot be listened on, and changes nothing.
-pub(super) async fn check(path: &Path, data_dir: &Path) -> Result<(), Error> {
+pub(super) async fn check(path: &Path, data_dir: &Path) -> Result<(), ListenError> {
     socket_state(path, data_dir).await.map(drop)
 }
 
 /// Listens on a socket that only its owner can open. Creates the socket's directory if it is missing.
-pub(super) async fn listen(path: &Path, data_dir: &Path) -> Result<(UnixListener, Socket), Error> {
+pub(super) async fn listen(path: &Path, data_dir: &Path) -> Result<(UnixListener, Socket), ListenError> {
     check(path, data_dir).await?;
     let failed = |source| failed(path, source);
     if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
@@ -77,7 +77,7 @@ pub(super) async fn listen(path: &Path, data_dir: &Path) -> Result<(UnixListener
 
 /// Keeps other daemons from listening at a path, until it is dropped. The file stays: removing it could remove a file
 /// that another daemon has just locked.
-async fn lock(path: &Path) -> Result<File, Error> {
+async fn lock(path: &Path) -> Result<File, ListenError> {
     let mut name = path.as_os_str().to_owned();
     name.push(".lock");
     let flags = OFlags::NOFOLLOW.bits().cast_signed();
@@ -97,8 +97,8 @@ async fn lock(path: &Path) -> Result<File, Error> {
 }
 
 impl Socket {
-    /// Removes the socket, unless another file has replaced it.
-    pub(super) fn remove(self) {
+    /// Removes the socket's file, unless another file has replaced it.
+    pub fn remove(self) {
         if identity(&self.path).is_ok_and(|found| found == self.identity) {
             drop(std::fs::remove_file(&self.path));
         }
@@ -109,7 +109,7 @@ fn identity(path: &Path) -> io::Result<(u64, u64)> {
     std::fs::symlink_metadata(path).map(|found| (found.dev(), found.ino()))
 }
 
-async fn socket_state(path: &Path, data_dir: &Path) -> Result<SocketState, Error> {
+async fn socket_state(path: &Path, data_dir: &Path) -> Result<SocketState, ListenError> {
     if path.file_name().is_none() {
         return Err(refused(path, "the path names no file"));
     }

@@ -223,14 +223,26 @@ impl Reservation {
         }
     }
 
+    /// True if the budget is used up and this holder has bytes in it.
+    pub fn has_to_wait(&self) -> bool {
+        self.has_to_wait_in(&self.budget.state())
+    }
+
+    fn has_to_wait_in(&self, state: &State) -> bool {
+        let holder = state.holders.get(&self.turn.load(Ordering::Relaxed));
+        state.held >= self.budget.bytes_max && holder.is_some_and(|holder| holder.bytes > 0)
+    }
+
+    /// True if it has to give up, because others need the memory.
+    pub fn is_revoked(&self) -> bool {
+        self.give_up.is_cancelled()
+    }
+
     /// Waits while the budget is used up and this holder has bytes in it, at most for `IDLE_HOLDER_MS`, after which it may
     /// add more. A holder without bytes is up to date, and does not wait for others.
     pub async fn wait_while_full(&self) {
         let timeout = Duration::from_millis(limits::IDLE_HOLDER_MS);
-        let may_add = |state: &mut State| {
-            let bytes = state.holders.get(&self.turn.load(Ordering::Relaxed)).map_or(0, |holder| holder.bytes);
-            (bytes == 0 || state.held < self.budget.bytes_max).then_some(())
-        };
+        let may_add = |state: &mut State| (!self.has_to_wait_in(state)).then_some(());
         drop(tokio::time::timeout(timeout, self.budget.until(0, may_add)).await);
     }
 

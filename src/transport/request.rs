@@ -1,44 +1,35 @@
-//! The bytes of a request as they come in. Its memory is reserved before the client sends it, by the length at
-//! the start of its message, and not a byte more is accepted. A request without progress is dropped for others.
+//! The bytes of a request as they come in. Its memory is reserved before the client sends it, by the length that it
+//! announces, and not a byte more is accepted. A request without progress is dropped for others.
 
-use super::server::Server;
-use crate::app::memory::Reservation;
+use super::server::{RequestClass, Server};
 use crate::app::{Error, Reason};
 use crate::limits;
+use crate::traffic::Reservation;
 use bytes::{Buf as _, Bytes, BytesMut};
-use h2::RecvStream;
-use http_body::{Body, Frame};
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use http::request::Parts;
+use http_body::{Body as _, Frame};
+use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use tonic::Status;
 
 /// Bytes that gRPC puts before each message: a flag for compression, and the length.
 const PREFIX_BYTES: usize = 5;
 /// Maximum ratio of decompressed to compressed bytes.
 const COMPRESSION_MAX: usize = 1_032;
-/// Path prefix of Longhand's own methods, which take one message each. Those of health and reflection may take many,
-/// over any time.
-const OWN_METHODS: &str = "/longhand.v1.";
-/// Methods that keep their request's content until they answer. Other methods keep little of it once it was read, and
-/// some of them wait for minutes.
-const KEEPING_METHODS: [&str; 6] = [
-    "/longhand.v1.MessageService/AppendMessages",
-    "/longhand.v1.MessageService/AppendParts",
-    "/longhand.v1.MessageService/AppendDraft",
-    "/longhand.v1.MessageService/EditMessage",
-    "/longhand.v1.CompactionService/SupplySummary",
-    "/longhand.v1.SummaryTaskService/CompleteSummaryTask",
-];
+/// The content types of gRPC, which announces the length of a message at its beginning.
+const GRPC: [&str; 2] = ["application/grpc", "application/grpc+proto"];
 
 /// The content of a request with reserved memory.
 pub(super) struct RequestBody {
     /// Bytes that were read to learn the length.
     first: Bytes,
-    stream: RecvStream,
+    stream: Incoming,
     held: Arc<Reservation>,
     size: Size,
     /// Bytes since its last progress.
@@ -80,70 +71,84 @@ async fn broken(held: Arc<Reservation>, deadline: Option<Instant>, closing: Canc
 }
 
 /// Waits until memory for a request is reserved.
-pub(super) async fn admit(path: &str, mut stream: RecvStream, server: &Server) -> Result<RequestBody, Error> {
-    let traffic = &server.traffic;
-    if !path.starts_with(OWN_METHODS) {
+pub(super) async fn admit(head: &Parts, mut stream: Incoming, server: &Server) -> Result<RequestBody, Error> {
+    let traffic = &server.options.traffic;
+    let class = (server.options.class)(head.uri.path());
+    if class == RequestClass::Open {
         let held = Arc::new(traffic.small_requests.hold(limits::SIDE_REQUEST_BYTES_MAX));
         let broken = Box::pin(broken(held.clone(), None, server.closing.clone()));
         let size = Size { left: None, step: 1, kept: None };
-        return Ok(RequestBody {
-            first: Bytes::new(),
-            stream,
-            held,
-            size,
-            unreported_bytes: 0,
-            broken,
-            is_complete: false,
-        });
+        return Ok(RequestBody::new(Bytes::new(), stream, held, size, broken));
     }
     let deadline = Instant::now() + Duration::from_millis(limits::REQUEST_MS_MAX);
     let mut held = Arc::new(traffic.small_requests.hold(limits::REQUEST_BYTES_MIN));
-    let first = tokio::select! {
-        first = prefix(&mut stream, &held) => first,
-        error = broken(held.clone(), Some(deadline), server.closing.clone()) => return Err(error),
+    let mut first = Bytes::new();
+    let (length, sent) = match announced_length(head, &stream) {
+        Some(length) => (length, length),
+        None => {
+            first = tokio::select! {
+                first = prefix(&mut stream, &held) => first,
+                error = broken(held.clone(), Some(deadline), server.closing.clone()) => return Err(error),
+            };
+            (length(&first), PREFIX_BYTES.saturating_add(sent_length(&first)))
+        }
     };
-    let length = length(&first);
     if length <= limits::SMALL_REQUEST_BYTES {
         held.touch();
         held.resize(length.max(limits::REQUEST_BYTES_MIN));
     } else if length <= limits::REQUEST_BYTES_MAX {
-        let wait = Duration::from_millis(limits::REQUEST_WAIT_MS_MAX);
-        let waiting = traffic.requests.wait_for(length, wait);
-        let large = tokio::select! {
-            large = waiting => large,
-            () = server.closing.cancelled() => return Err(Error::new(Reason::ShuttingDown, "the daemon is stopping")),
-        };
-        let large = large.ok_or_else(|| {
-            Error::new(Reason::TooManyRequests, "the memory for requests is taken by others that are not complete")
-                .with("limit", limits::REQUESTS_BYTES_MAX)
-        })?;
-        held = Arc::new(large);
+        held = Arc::new(large(length, server).await?);
+    } else if first.is_empty() {
+        let message = format!("a request of {length} bytes is longer than any can be");
+        return Err(Error::new(Reason::RequestTooLarge, message).with("limit", limits::REQUEST_BYTES_MAX));
     }
-    // A request that is longer than any may be reserves nothing: it is refused by its length.
+    // A message that is longer than any may be reserves nothing: its service refuses it by its length.
     let broken = Box::pin(broken(held.clone(), Some(deadline), server.closing.clone()));
-    let size = Size::of(path, sent_length(&first));
-    Ok(RequestBody { first, stream, held, size, unreported_bytes: 0, broken, is_complete: false })
+    Ok(RequestBody::new(first, stream, held, Size::of(class, sent), broken))
+}
+
+/// Waits for memory for a large request.
+async fn large(length: usize, server: &Server) -> Result<Reservation, Error> {
+    let wait = Duration::from_millis(limits::REQUEST_WAIT_MS_MAX);
+    let large = tokio::select! {
+        large = server.options.traffic.requests.wait_for(length, wait) => large,
+        () = server.closing.cancelled() => return Err(Error::new(Reason::ShuttingDown, "the daemon is stopping")),
+    };
+    large.ok_or_else(|| {
+        Error::new(Reason::TooManyRequests, "the memory for requests is taken by others that are not complete")
+            .with("limit", limits::REQUESTS_BYTES_MAX)
+    })
+}
+
+/// The length of a request in its headers; none if its message announces it. Of a request that announces no length at
+/// all, the longest that any can have.
+fn announced_length(head: &Parts, stream: &Incoming) -> Option<usize> {
+    if head.headers.get(CONTENT_TYPE).is_some_and(|kind| GRPC.iter().any(|grpc| kind.as_bytes() == grpc.as_bytes())) {
+        return None;
+    }
+    if stream.is_end_stream() {
+        return Some(0);
+    }
+    let length = head.headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+    Some(length.unwrap_or(limits::REQUEST_BYTES_MAX))
 }
 
 impl Size {
-    /// The size of a request to one of Longhand's own methods, with a message of this length as it is sent.
-    fn of(path: &str, length: usize) -> Self {
+    /// The size of a request of this many bytes.
+    fn of(class: RequestClass, bytes: usize) -> Self {
         let steps = usize::try_from(limits::REQUEST_MS_MAX / limits::IDLE_HOLDER_MS).unwrap_or(1);
-        Self {
-            left: Some(PREFIX_BYTES.saturating_add(length)),
-            step: (length / steps).max(1),
-            kept: (!KEEPING_METHODS.contains(&path)).then_some(limits::REQUEST_BYTES_MIN),
-        }
+        let kept = (class == RequestClass::Short).then_some(limits::REQUEST_BYTES_MIN);
+        Self { left: Some(bytes), step: (bytes / steps).max(1), kept }
     }
 }
 
 /// The first bytes of a request, including its length; fewer if the request is shorter.
-async fn prefix(stream: &mut RecvStream, held: &Reservation) -> Bytes {
+async fn prefix(stream: &mut Incoming, held: &Reservation) -> Bytes {
     let mut first = BytesMut::new();
     while first.len() < PREFIX_BYTES {
         // The next reader of the stream gets the same error.
-        let Some(Ok(data)) = stream.data().await else { break };
-        let _ = stream.flow_control().release_capacity(data.len());
+        let Some(Ok(frame)) = stream.frame().await else { break };
+        let Ok(data) = frame.into_data() else { break };
         if first.is_empty() && data.len() >= PREFIX_BYTES {
             return data;
         }
@@ -173,18 +178,28 @@ fn length(first: &[u8]) -> usize {
 }
 
 impl RequestBody {
+    fn new(
+        first: Bytes,
+        stream: Incoming,
+        held: Arc<Reservation>,
+        size: Size,
+        broken: Pin<Box<dyn Future<Output = Error> + Send>>,
+    ) -> Self {
+        Self { first, stream, held, size, unreported_bytes: 0, broken, is_complete: false }
+    }
+
     /// The memory reserved for the request, until it is answered.
     pub(super) fn held(&self) -> Arc<Reservation> {
         self.held.clone()
     }
 
     /// Accepts bytes that came: refuses more than the announced length, and records progress if they are enough.
-    fn pass(&mut self, data: Bytes) -> Result<Frame<Bytes>, Status> {
+    fn pass(&mut self, data: Bytes) -> Result<Frame<Bytes>, Error> {
         if let Some(left) = self.size.left {
             let Some(left) = left.checked_sub(data.len()) else {
                 self.is_complete = true;
                 let message = "something follows the message, and the method takes one";
-                return Err(Error::new(Reason::RequestMalformed, message).into());
+                return Err(Error::new(Reason::RequestMalformed, message));
             };
             self.size.left = Some(left);
         }
@@ -196,7 +211,20 @@ impl RequestBody {
         Ok(Frame::data(data))
     }
 
-    fn poll_content(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+    fn complete(&mut self) {
+        self.is_complete = true;
+        if let Some(kept) = self.size.kept {
+            self.held.resize(kept);
+        }
+        self.held.exempt();
+    }
+}
+
+impl http_body::Body for RequestBody {
+    type Data = Bytes;
+    type Error = Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
         if !self.first.is_empty() {
             let first = std::mem::take(&mut self.first);
             return Poll::Ready(Some(self.pass(first)));
@@ -206,39 +234,24 @@ impl RequestBody {
         }
         if let Poll::Ready(error) = self.broken.as_mut().poll(context) {
             self.is_complete = true;
-            return Poll::Ready(Some(Err(error.into())));
+            return Poll::Ready(Some(Err(error)));
         }
-        match ready!(self.stream.poll_data(context)) {
-            Some(Ok(data)) => {
-                // Lets the client send more: memory for the whole request is reserved.
-                let released = self.stream.flow_control().release_capacity(data.len());
-                Poll::Ready(Some(released.map_err(gone).and_then(|()| self.pass(data))))
-            }
-            Some(Err(error)) => Poll::Ready(Some(Err(gone(error)))),
-            None => {
-                let trailers = ready!(self.stream.poll_trailers(context));
+        // More is accepted from the client as it is read here: memory for the whole request is reserved.
+        Poll::Ready(match ready!(Pin::new(&mut self.stream).poll_frame(context)) {
+            Some(Ok(frame)) => Some(match frame.into_data() {
+                Ok(data) => self.pass(data),
+                Err(trailers) => Ok(trailers),
+            }),
+            Some(Err(error)) => {
                 self.is_complete = true;
-                if let Some(kept) = self.size.kept {
-                    self.held.resize(kept);
-                }
-                self.held.exempt();
-                Poll::Ready(trailers.map_err(gone).transpose().map(|trailers| trailers.map(Frame::trailers)))
+                // Nobody reads the answer to a request that its client broke off.
+                Some(Err(Error::new(Reason::RequestMalformed, error.to_string())))
             }
-        }
-    }
-}
-
-/// Status of a request that its client broke off, which nobody reads.
-fn gone(error: h2::Error) -> Status {
-    Status::cancelled(error.to_string())
-}
-
-impl Body for RequestBody {
-    type Data = Bytes;
-    type Error = Status;
-
-    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
-        self.poll_content(context)
+            None => {
+                self.complete();
+                None
+            }
+        })
     }
 }
 

@@ -1,6 +1,9 @@
-//! Counters of the memory and connections that clients hold, and of what the daemon refused or cut off.
+//! Memory and connections that clients hold, bounded and counted, and what the daemon refused or cut off.
 
-use super::memory::MemoryBudget;
+mod memory;
+
+pub use memory::{MemoryBudget, Reservation};
+
 use crate::limits;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};

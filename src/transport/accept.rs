@@ -1,0 +1,113 @@
+//! Accepting connections up to a maximum, and refusing further ones.
+
+use super::connection;
+use super::peer::Peer;
+use super::server::Server;
+use crate::limits;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+
+/// A listener for connections.
+pub(super) enum Listener {
+    Unix(UnixListener),
+    Tcp(TcpListener),
+}
+
+/// An accepted connection.
+enum Accepted {
+    Unix(UnixStream),
+    Tcp(TcpStream, Peer),
+}
+
+impl Listener {
+    async fn accept(&self) -> io::Result<Accepted> {
+        match self {
+            Self::Unix(listener) => listener.accept().await.map(|(connection, _)| Accepted::Unix(connection)),
+            Self::Tcp(listener) => {
+                let (connection, address) = listener.accept().await?;
+                connection.set_nodelay(true)?;
+                Ok(Accepted::Tcp(connection, Peer::Tcp(address)))
+            }
+        }
+    }
+}
+
+/// Accepts connections until the daemon stops.
+pub(super) async fn run(listener: Listener, server: Arc<Server>) {
+    // The failure is logged when it begins, not for each of possibly many errors.
+    let mut fails = false;
+    loop {
+        let accepted = tokio::select! {
+            () = server.options.stopping.cancelled() => return,
+            accepted = listener.accept() => accepted,
+        };
+        match accepted {
+            Ok(accepted) => {
+                fails = false;
+                accept(&server, accepted);
+            }
+            Err(error) if is_exhausted(&error) => {
+                server.options.traffic.failed_accepts.add(1);
+                if !fails {
+                    tracing::warn!(%error, "no connection can be accepted; the daemon tries again until one can");
+                }
+                fails = true;
+                // An idle connection is closed to free a descriptor. Until then the error would recur in a busy loop.
+                server.connections.close_idle();
+                tokio::time::sleep(Duration::from_millis(limits::ACCEPT_RETRY_MS)).await;
+            }
+            // A client that was gone before it was accepted.
+            Err(error) => tracing::debug!(%error, "a connection was not accepted"),
+        }
+    }
+}
+
+/// True if the system lacks the resources to accept a connection.
+fn is_exhausted(error: &io::Error) -> bool {
+    let aborted = [io::ErrorKind::ConnectionAborted, io::ErrorKind::ConnectionReset, io::ErrorKind::Interrupted];
+    !aborted.contains(&error.kind())
+}
+
+fn accept(server: &Arc<Server>, accepted: Accepted) {
+    let Some(connection) = server.connections.open(&server.options.traffic) else {
+        server.options.traffic.refused_connections.add(1);
+        let refusal = refusal();
+        drop(match &accepted {
+            Accepted::Unix(io) => io.try_write(&refusal),
+            Accepted::Tcp(io, _) => io.try_write(&refusal),
+        });
+        return;
+    };
+    match accepted {
+        Accepted::Unix(io) if is_owners(&io) => {
+            server.tasks.spawn(connection::serve(io, Peer::Owner, connection, server.clone()));
+        }
+        Accepted::Unix(_) => tracing::warn!("a connection of another user to the socket was refused"),
+        Accepted::Tcp(io, peer) => {
+            server.tasks.spawn(connection::serve(io, peer, connection, server.clone()));
+        }
+    }
+}
+
+/// True if the process at the other end belongs to the daemon's user, or to the administrator, who may read its files
+/// anyway.
+fn is_owners(io: &UnixStream) -> bool {
+    let own = rustix::process::geteuid().as_raw();
+    io.peer_cred().is_ok_and(|peer| peer.uid() == own || peer.uid() == 0)
+}
+
+/// The answer to a refused connection: empty settings, which have to come first, and GOAWAY. A client of HTTP/1.1 finds
+/// no answer in it, as if the connection had been closed.
+fn refusal() -> Vec<u8> {
+    const SETTINGS: [u8; 9] = [0, 0, 0, 4, 0, 0, 0, 0, 0];
+    const GO_AWAY: u8 = 7;
+    const ENHANCE_YOUR_CALM: u8 = 11;
+    const WHY: &[u8] = b"too many connections";
+    let mut frames = SETTINGS.to_vec();
+    frames.extend([0, 0, 8 + WHY.len() as u8, GO_AWAY, 0, 0, 0, 0, 0]);
+    frames.extend([0, 0, 0, 0, 0, 0, 0, ENHANCE_YOUR_CALM]);
+    frames.extend(WHY);
+    frames
+}

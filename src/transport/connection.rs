@@ -1,0 +1,138 @@
+//! A connection: its requests, its answers, and its end.
+
+use super::answer::{AnswerBody, record_status};
+use super::connections::Connection;
+use super::delivery::{CutOff, Delivery};
+use super::io::{CountedIo, Io};
+use super::peer::Peer;
+use super::request;
+use super::server::Server;
+use crate::limits;
+use crate::telemetry::span;
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use std::convert::Infallible;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+use tokio_util::task::TaskTracker;
+use tower::ServiceExt as _;
+use tracing::Instrument as _;
+
+/// Starts the tasks of a connection's streams among those that the daemon waits for.
+#[derive(Clone)]
+struct Executor(TaskTracker);
+
+impl<F: Future<Output: Send> + Send + 'static> hyper::rt::Executor<F> for Executor {
+    fn execute(&self, future: F) {
+        self.0.spawn(future);
+    }
+}
+
+fn builder(server: &Server) -> Builder<Executor> {
+    let mut builder = Builder::new(Executor(server.tasks.clone()));
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(millis(limits::HEADERS_MS_MAX))
+        .max_buf_size(limits::SEND_BUFFER_BYTES)
+        // Without copies, what was not written is counted.
+        .writev(true);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .initial_stream_window_size(limits::STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(limits::CONNECTION_WINDOW_BYTES)
+        .max_concurrent_streams(limits::CONNECTION_STREAMS_MAX)
+        .max_header_list_size(limits::HEADERS_BYTES_MAX)
+        .max_send_buf_size(limits::SEND_BUFFER_BYTES)
+        .keep_alive_interval(millis(limits::KEEPALIVE_INTERVAL_MS))
+        .keep_alive_timeout(millis(limits::KEEPALIVE_TIMEOUT_MS));
+    builder
+}
+
+/// Serves a connection to its end. All its calls end with it.
+pub(super) async fn serve(io: impl Io, peer: Peer, connection: Arc<Connection>, server: Arc<Server>) {
+    let service = service_fn(|request| {
+        let (peer, connection, server) = (peer.clone(), connection.clone(), server.clone());
+        async move { Ok::<_, Infallible>(call(request, peer, &connection, &server).await) }
+    });
+    let io = TokioIo::new(CountedIo { io, connection: connection.clone() });
+    let builder = builder(&server);
+    let mut serving = pin!(builder.serve_connection(io, service));
+    let (mut is_stopping, mut is_closing, mut is_leaving) = (false, false, false);
+    loop {
+        tokio::select! {
+            ended = serving.as_mut() => {
+                if let Err(error) = ended {
+                    tracing::debug!(%error, "a connection ends");
+                }
+                return;
+            }
+            () = server.options.stopping.cancelled(), if !is_stopping => {
+                is_stopping = true;
+                serving.as_mut().graceful_shutdown();
+            }
+            () = server.closing.cancelled(), if !is_closing => {
+                is_closing = true;
+                connection.cut_off(CutOff::Stopping);
+            }
+            // The connection does not wait for a client that ignores its end, once the daemon's own work is done.
+            () = connection.worked(), if is_closing => break,
+            () = connection.has_to_close(), if !is_leaving => {
+                is_leaving = true;
+                serving.as_mut().graceful_shutdown();
+                // A call that began meanwhile is answered.
+                if connection.is_idle() {
+                    break;
+                }
+            }
+            () = connection.aborted() => return,
+            () = server.aborting.cancelled() => return,
+        }
+    }
+    // Time to send what says that it ends.
+    drop(tokio::time::timeout(millis(limits::ACCEPT_RETRY_MS), serving).await);
+}
+
+/// Answers a request.
+async fn call(
+    request: Request<Incoming>,
+    peer: Peer,
+    connection: &Arc<Connection>,
+    server: &Arc<Server>,
+) -> Response<AnswerBody> {
+    let working = connection.begin();
+    let (span, begun) = (span::call(request.uri().path()), Instant::now());
+    let answer = answer(request, peer, server).instrument(span.clone()).await;
+    let (mut head, body) = answer.into_parts();
+    span.in_scope(|| record_status(&head.headers));
+    let delivery = head.extensions.remove::<Delivery>().unwrap_or_default();
+    let body = AnswerBody::new(body, delivery, connection, &server.options.traffic, (span, begun));
+    drop(working);
+    Response::from_parts(head, body)
+}
+
+/// The answer to a request, or its refusal.
+async fn answer(request: Request<Incoming>, peer: Peer, server: &Server) -> Response<axum::body::Body> {
+    let (mut head, body) = request.into_parts();
+    let body = match request::admit(&head, body, server).await {
+        Ok(body) => body,
+        Err(error) => return (server.options.refuse)(&head.headers, error),
+    };
+    // The request's content stays in memory until it is answered, in one form or another.
+    let held = body.held();
+    head.extensions.insert(peer);
+    let request = Request::from_parts(head, axum::body::Body::new(body));
+    let Ok(answer) = server.options.service.clone().oneshot(request).await;
+    drop(held);
+    answer
+}
+
+fn millis(number: u64) -> Duration {
+    Duration::from_millis(number)
+}

@@ -1,0 +1,83 @@
+//! What all connections share, and the watch over them.
+
+use super::connections::Connections;
+use crate::app::Error;
+use crate::limits;
+use crate::traffic::Traffic;
+use http::{HeaderMap, Response};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+/// Size of a request, as far as its path tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RequestClass {
+    /// One message that stays in memory until it is answered.
+    Kept,
+    /// One message of which little stays in memory once it was read: the answer may take minutes.
+    Short,
+    /// Small messages, any number of them and over any time.
+    Open,
+}
+
+/// What the transport needs of the services behind it.
+pub struct Options {
+    /// The service of all requests.
+    pub service: axum::Router,
+    /// What a request's path says about its size.
+    pub class: fn(&str) -> RequestClass,
+    /// The answer to a request with these headers that is refused before any service sees it.
+    pub refuse: fn(&HeaderMap, Error) -> Response<axum::body::Body>,
+    /// Counters of memory and connections.
+    pub traffic: Arc<Traffic>,
+    /// Time for which a client may take nothing of an answer.
+    pub stall: Duration,
+    /// Cancelled when new connections are refused and streams end.
+    pub stopping: CancellationToken,
+}
+
+/// State shared by all connections.
+pub(super) struct Server {
+    pub(super) options: Options,
+    /// Cancelled when the daemon stops waiting for clients.
+    pub(super) closing: CancellationToken,
+    /// Cancelled when the daemon stops waiting for anything.
+    pub(super) aborting: CancellationToken,
+    pub(super) connections: Connections,
+    pub(super) tasks: TaskTracker,
+}
+
+impl Server {
+    /// The state of a transport with at most this many connections.
+    pub(super) fn new(options: Options, connections_max: usize) -> Self {
+        Self {
+            options,
+            closing: CancellationToken::new(),
+            aborting: CancellationToken::new(),
+            connections: Connections::new(connections_max),
+            tasks: TaskTracker::new(),
+        }
+    }
+
+    /// Looks at all connections again and again until the daemon stops waiting for clients.
+    pub(super) async fn watch(self: Arc<Self>) {
+        let longest = Duration::from_millis(limits::IDLE_HOLDER_MS) / 8;
+        let mut ticks = tokio::time::interval((self.options.stall / 8).min(longest));
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                // Afterwards each connection ends by itself.
+                () = self.closing.cancelled() => return,
+                _ = ticks.tick() => {}
+            }
+            let open = self.connections.all();
+            if open.is_empty() && self.options.stopping.is_cancelled() {
+                return;
+            }
+            for connection in open {
+                connection.check(self.options.stall);
+            }
+        }
+    }
+}
