@@ -1,6 +1,6 @@
 //! Answers of calls as HTTP: one JSON object, or the messages of a stream as they come.
 
-use super::calls::Failed;
+use super::calls::{Failed, MessageStream};
 use super::failure::Failure;
 use super::json;
 use crate::app;
@@ -12,7 +12,7 @@ use http::{HeaderMap, HeaderValue, header};
 use prost_reflect::MessageDescriptor;
 use serde_json::json;
 use std::convert::Infallible;
-use tonic::{Status, Streaming};
+use tonic::Status;
 
 /// The media type of one JSON text.
 pub(super) const JSON: &str = "application/json";
@@ -72,7 +72,7 @@ pub(super) fn whole(output: &MessageDescriptor, message: Bytes) -> app::Result<R
 pub(super) struct Messages {
     pub(super) output: MessageDescriptor,
     pub(super) first: Option<Bytes>,
-    pub(super) rest: Streaming<Bytes>,
+    pub(super) rest: MessageStream,
 }
 
 impl Messages {
@@ -81,8 +81,8 @@ impl Messages {
     /// # Errors
     ///
     /// The status that ends the stream before its first message.
-    pub(super) async fn begin(output: MessageDescriptor, mut rest: Streaming<Bytes>) -> Result<Self, Status> {
-        let first = rest.message().await?;
+    pub(super) async fn begin(output: MessageDescriptor, mut rest: MessageStream) -> Result<Self, Status> {
+        let first = rest.next().await?;
         Ok(Self { output, first, rest })
     }
 
@@ -95,7 +95,7 @@ impl Messages {
             let next = match messages.first.take() {
                 Some(message) => Ok(Some(message)),
                 None if is_first => Ok(None),
-                None => messages.rest.message().await,
+                None => messages.rest.next().await,
             };
             let text = match next {
                 Ok(Some(message)) => json::encode(&messages.output, message).map(Some).map_err(Failure::from),

@@ -84,10 +84,11 @@ impl Call {
     /// # Errors
     ///
     /// As [`Self::unary`]; an error after the first response is in the stream.
-    pub(super) async fn streaming(self, routes: impl GrpcRoutes) -> Result<tonic::Response<Streaming<Bytes>>, Failed> {
+    pub(super) async fn streaming(self, routes: impl GrpcRoutes) -> Result<MessageStream, Failed> {
         let (mut client, request, path) = self.prepare(routes)?;
         let Ok(()) = client.ready().await;
-        Ok(client.server_streaming(request, path, BytesCodec).await?)
+        let (_, messages, extensions) = client.server_streaming(request, path, BytesCodec).await?.into_parts();
+        Ok(MessageStream { messages, extensions })
     }
 
     fn prepare<S: GrpcRoutes>(self, routes: S) -> Result<(Grpc<S>, tonic::Request<Bytes>, PathAndQuery), Error> {
@@ -104,6 +105,29 @@ impl Call {
         let client = Grpc::new(routes).max_decoding_message_size(limits::RESPONSE_BYTES_MAX);
         let request = tonic::Request::from_parts(MetadataMap::from_headers(passed), extensions, message);
         Ok((client, request, path))
+    }
+}
+
+/// The messages of a stream, and the extensions of its response: what the service holds for the messages is held until
+/// they are taken.
+pub(super) struct MessageStream {
+    messages: Streaming<Bytes>,
+    extensions: Extensions,
+}
+
+impl MessageStream {
+    /// The next message; none at the end.
+    ///
+    /// # Errors
+    ///
+    /// The status that ends the stream.
+    pub(super) async fn next(&mut self) -> Result<Option<Bytes>, Status> {
+        self.messages.message().await
+    }
+
+    /// The extensions of the response.
+    pub(super) fn extensions(&self) -> &Extensions {
+        &self.extensions
     }
 }
 

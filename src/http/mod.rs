@@ -113,7 +113,8 @@ impl<S: GrpcRoutes> Door<S> {
             *response.extensions_mut() = extensions;
             return Ok(response);
         }
-        let (_, stream, extensions) = call.streaming(self.grpc.clone()).await?.into_parts();
+        let stream = call.streaming(self.grpc.clone()).await?;
+        let extensions = stream.extensions().clone();
         let messages = Messages::begin(output, stream).await?;
         let tag = views::entity_tag(&route.rpc, messages.first.as_ref());
         let mut response = match &tag {

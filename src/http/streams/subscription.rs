@@ -1,12 +1,11 @@
 //! Event streams and pages of events, from the gRPC services.
 
-use crate::http::calls::{Failed, GrpcRoutes, Origin};
+use crate::http::calls::{Failed, GrpcRoutes, MessageStream, Origin};
 use crate::pb;
-use bytes::Bytes;
 use pb::subscribe_events_request::Start;
 use pb::subscribe_events_response::Frame;
 use prost_reflect::prost::Message as _;
-use tonic::{Status, Streaming};
+use tonic::Status;
 
 const SUBSCRIBE_EVENTS: &str = "/longhand.v1.EventService/SubscribeEvents";
 const LIST_EVENTS: &str = "/longhand.v1.EventService/ListEvents";
@@ -17,7 +16,7 @@ pub(super) struct Subscription {
     pub(super) cursor: String,
     /// The number of the newest event of the store.
     pub(super) head_seq: i64,
-    frames: Streaming<Bytes>,
+    frames: MessageStream,
 }
 
 impl Subscription {
@@ -31,7 +30,7 @@ impl Subscription {
         origin: &Origin,
         request: &pb::SubscribeEventsRequest,
     ) -> Result<Self, Failed> {
-        let mut frames = origin.call(SUBSCRIBE_EVENTS, request).streaming(grpc).await?.into_inner();
+        let mut frames = origin.call(SUBSCRIBE_EVENTS, request).streaming(grpc).await?;
         match next(&mut frames).await? {
             Some(Frame::Ready(pb::Ready { cursor, head_seq })) => Ok(Self { cursor, head_seq, frames }),
             _ => Err(Status::internal("an event stream does not begin with its position").into()),
@@ -63,9 +62,9 @@ impl Subscription {
     }
 }
 
-async fn next(frames: &mut Streaming<Bytes>) -> Result<Option<Frame>, Status> {
+async fn next(frames: &mut MessageStream) -> Result<Option<Frame>, Status> {
     // A frame of a later version is none that this one knows.
-    while let Some(message) = frames.message().await? {
+    while let Some(message) = frames.next().await? {
         let response = pb::SubscribeEventsResponse::decode(message);
         let response = response.map_err(|cause| Status::internal(format!("a frame cannot be read: {cause}")))?;
         if let Some(frame) = response.frame {

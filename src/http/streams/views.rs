@@ -5,7 +5,7 @@ use super::query::Query;
 use super::sse;
 use super::subscription::Subscription;
 use crate::app::{self, Error};
-use crate::http::calls::{Failed, GrpcRoutes, Origin};
+use crate::http::calls::{Failed, GrpcRoutes, MessageStream, Origin};
 use crate::http::failure::Failure;
 use crate::http::json;
 use crate::pb;
@@ -16,7 +16,7 @@ use pb::get_context_response::Frame as ViewFrame;
 use pb::subscribe_events_request::Start;
 use pb::subscribe_events_response::Frame;
 use prost_reflect::prost::Message as _;
-use tonic::{Status, Streaming};
+use tonic::Status;
 
 const GET_CONTEXT: &str = "/longhand.v1.ContextService/GetContext";
 
@@ -39,7 +39,7 @@ enum State {
     /// The view, if it is another one than the client's.
     Changed,
     /// The rest of a view, of which some messages may be written.
-    Writing { frames: Box<Streaming<Bytes>>, is_first: bool },
+    Writing { frames: Box<MessageStream>, is_first: bool },
     /// Nothing.
     Over,
 }
@@ -147,7 +147,7 @@ impl<S: GrpcRoutes> ViewFeed<S> {
     /// Reads the beginning of the view, and writes it if it is not the client's.
     async fn begin(&mut self) -> Result<Option<Bytes>, Failure> {
         let call = self.origin.call(GET_CONTEXT, &self.request);
-        let mut frames = call.streaming(self.grpc.clone()).await?.into_inner();
+        let mut frames = call.streaming(self.grpc.clone()).await?;
         let Some(ViewFrame::Header(header)) = next(&mut frames).await? else {
             return Err(Status::internal("a view does not begin with its header").into());
         };
@@ -163,7 +163,7 @@ impl<S: GrpcRoutes> ViewFeed<S> {
     }
 
     /// Writes the next piece of a view.
-    async fn write(&mut self, mut frames: Box<Streaming<Bytes>>, is_first: bool) -> Result<Bytes, Failure> {
+    async fn write(&mut self, mut frames: Box<MessageStream>, is_first: bool) -> Result<Bytes, Failure> {
         match next(&mut frames).await? {
             Some(ViewFrame::Messages(pb::ContextMessages { messages })) => {
                 let texts = messages.iter().map(json::text_of).collect::<app::Result<Vec<_>>>()?;
@@ -180,8 +180,8 @@ impl<S: GrpcRoutes> ViewFeed<S> {
     }
 }
 
-async fn next(frames: &mut Streaming<Bytes>) -> Result<Option<ViewFrame>, Status> {
-    while let Some(message) = frames.message().await? {
+async fn next(frames: &mut MessageStream) -> Result<Option<ViewFrame>, Status> {
+    while let Some(message) = frames.next().await? {
         let response = pb::GetContextResponse::decode(message);
         let response = response.map_err(|cause| Status::internal(format!("a frame cannot be read: {cause}")))?;
         if let Some(frame) = response.frame {
