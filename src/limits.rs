@@ -44,6 +44,12 @@ pub const MESSAGE_DRAFTS_MAX: usize = 64;
 pub const REQUEST_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Bytes of one request's JSON. Base64 and escapes make it longer than the same request over gRPC, whose bound holds too.
 pub const JSON_BYTES_MAX: usize = 2 * REQUEST_BYTES_MAX;
+/// Time for which a long poll waits.
+pub const LONG_POLL_MS_MAX: u64 = 30_000;
+/// Time after which a live read of a durable stream ends, and its client comes again.
+pub const DURABLE_STREAM_MS: u64 = 60_000;
+/// Events of one page of a durable stream.
+pub const STREAM_PAGE_EVENTS: i32 = 500;
 /// Bytes of one gRPC response. A single message can be longer than a page's or a frame's bytes, but never as long as
 /// this.
 pub const RESPONSE_BYTES_MAX: usize = 64 * 1024 * 1024;

@@ -514,13 +514,7 @@ impl Caller {
         let key = self.session_key(session).await?;
         let first = match after {
             None | Some(0) => 1,
-            Some(seq) => match self.store().log().revision_of(key, seq).await? {
-                Some(revision) => revision + 1,
-                None => {
-                    let why = "the cursor stands behind an event that is not part of this session's history";
-                    return Err(Error::new(Reason::CursorInvalid, why));
-                }
-            },
+            Some(seq) => self.store().log().revision_by(key, seq).await? + 1,
         };
         let last = list.to_revision.unwrap_or(i64::MAX);
         let (events, next) = self.store().log().of_history(key, &list.kinds, (first, last), limit).await?;

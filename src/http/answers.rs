@@ -1,6 +1,6 @@
 //! Answers of calls as HTTP: one JSON object, or the messages of a stream as they come.
 
-use super::calls::Failed;
+use super::calls::{Failed, MessageStream};
 use super::failure::Failure;
 use super::json;
 use crate::app;
@@ -12,7 +12,7 @@ use http::{HeaderMap, HeaderValue, header};
 use prost_reflect::MessageDescriptor;
 use serde_json::json;
 use std::convert::Infallible;
-use tonic::{Status, Streaming};
+use tonic::Status;
 
 /// The media type of one JSON text.
 pub(super) const JSON: &str = "application/json";
@@ -31,11 +31,7 @@ pub(super) enum StreamForm {
 impl StreamForm {
     /// The form that a client accepts: the array, unless it names lines.
     pub(super) fn accepted(headers: &HeaderMap) -> Self {
-        let accepts = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
-        let names_lines = accepts.flat_map(|value| value.split(',')).any(|range| {
-            range.split(';').next().is_some_and(|media_type| media_type.trim().eq_ignore_ascii_case(LINES))
-        });
-        if names_lines { Self::Lines } else { Self::Array }
+        if accepts(headers, LINES) { Self::Lines } else { Self::Array }
     }
 
     fn media_type(self) -> &'static str {
@@ -44,6 +40,14 @@ impl StreamForm {
             Self::Lines => LINES,
         }
     }
+}
+
+/// True if a request names a media type among those that it accepts.
+pub(super) fn accepts(headers: &HeaderMap, media_type: &str) -> bool {
+    let accepted = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    accepted
+        .flat_map(|value| value.split(','))
+        .any(|range| range.split(';').next().is_some_and(|range| range.trim().eq_ignore_ascii_case(media_type)))
 }
 
 impl From<Failed> for Failure {
@@ -68,7 +72,7 @@ pub(super) fn whole(output: &MessageDescriptor, message: Bytes) -> app::Result<R
 pub(super) struct Messages {
     pub(super) output: MessageDescriptor,
     pub(super) first: Option<Bytes>,
-    pub(super) rest: Streaming<Bytes>,
+    pub(super) rest: MessageStream,
 }
 
 impl Messages {
@@ -77,8 +81,8 @@ impl Messages {
     /// # Errors
     ///
     /// The status that ends the stream before its first message.
-    pub(super) async fn begin(output: MessageDescriptor, mut rest: Streaming<Bytes>) -> Result<Self, Status> {
-        let first = rest.message().await?;
+    pub(super) async fn begin(output: MessageDescriptor, mut rest: MessageStream) -> Result<Self, Status> {
+        let first = rest.next().await?;
         Ok(Self { output, first, rest })
     }
 
@@ -91,7 +95,7 @@ impl Messages {
             let next = match messages.first.take() {
                 Some(message) => Ok(Some(message)),
                 None if is_first => Ok(None),
-                None => messages.rest.message().await,
+                None => messages.rest.next().await,
             };
             let text = match next {
                 Ok(Some(message)) => json::encode(&messages.output, message).map(Some).map_err(Failure::from),

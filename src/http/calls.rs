@@ -6,6 +6,7 @@ use crate::limits;
 use bytes::{Buf as _, BufMut as _, Bytes};
 use http::uri::PathAndQuery;
 use http::{Extensions, HeaderMap, HeaderName, Request, Response, header};
+use prost_reflect::prost::Message;
 use std::convert::Infallible;
 use tonic::client::Grpc;
 use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
@@ -45,11 +46,24 @@ const ACTOR: HeaderName = HeaderName::from_static("longhand-actor");
 /// Headers of an HTTP request that a call has too. Others describe the body or the connection, which are not the call's.
 const PASSED: [HeaderName; 2] = [header::AUTHORIZATION, ACTOR];
 
-/// A call: its path over gRPC, the headers and the extensions of the HTTP request, and the encoded request.
-pub(super) struct Call {
-    pub(super) path: PathAndQuery,
+/// Where a call comes from: the headers and the extensions of its HTTP request.
+#[derive(Debug, Clone)]
+pub(super) struct Origin {
     pub(super) headers: HeaderMap,
     pub(super) extensions: Extensions,
+}
+
+impl Origin {
+    /// The call of an RPC with a request of the protocol.
+    pub(super) fn call(&self, path: &'static str, request: &impl Message) -> Call {
+        Call { path: PathAndQuery::from_static(path), origin: self.clone(), message: request.encode_to_vec().into() }
+    }
+}
+
+/// A call: its path over gRPC, where it comes from, and the encoded request.
+pub(super) struct Call {
+    pub(super) path: PathAndQuery,
+    pub(super) origin: Origin,
     pub(super) message: Bytes,
 }
 
@@ -70,14 +84,15 @@ impl Call {
     /// # Errors
     ///
     /// As [`Self::unary`]; an error after the first response is in the stream.
-    pub(super) async fn streaming(self, routes: impl GrpcRoutes) -> Result<tonic::Response<Streaming<Bytes>>, Failed> {
+    pub(super) async fn streaming(self, routes: impl GrpcRoutes) -> Result<MessageStream, Failed> {
         let (mut client, request, path) = self.prepare(routes)?;
         let Ok(()) = client.ready().await;
-        Ok(client.server_streaming(request, path, BytesCodec).await?)
+        let (_, messages, extensions) = client.server_streaming(request, path, BytesCodec).await?.into_parts();
+        Ok(MessageStream { messages, extensions })
     }
 
     fn prepare<S: GrpcRoutes>(self, routes: S) -> Result<(Grpc<S>, tonic::Request<Bytes>, PathAndQuery), Error> {
-        let Self { path, headers, extensions, message } = self;
+        let Self { path, origin: Origin { headers, extensions }, message } = self;
         let limit = limits::REQUEST_BYTES_MAX;
         if message.len() > limit {
             let why = format!("the request has {} bytes, more than {limit}", message.len());
@@ -90,6 +105,29 @@ impl Call {
         let client = Grpc::new(routes).max_decoding_message_size(limits::RESPONSE_BYTES_MAX);
         let request = tonic::Request::from_parts(MetadataMap::from_headers(passed), extensions, message);
         Ok((client, request, path))
+    }
+}
+
+/// The messages of a stream, and the extensions of its response: what the service holds for the messages is held until
+/// they are taken.
+pub(super) struct MessageStream {
+    messages: Streaming<Bytes>,
+    extensions: Extensions,
+}
+
+impl MessageStream {
+    /// The next message; none at the end.
+    ///
+    /// # Errors
+    ///
+    /// The status that ends the stream.
+    pub(super) async fn next(&mut self) -> Result<Option<Bytes>, Status> {
+        self.messages.message().await
+    }
+
+    /// The extensions of the response.
+    pub(super) fn extensions(&self) -> &Extensions {
+        &self.extensions
     }
 }
 

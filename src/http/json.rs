@@ -1,7 +1,9 @@
 //! Protocol messages in protobuf's JSON mapping, with errors that name the field.
 
+use super::protocol;
 use crate::app::{Error, Reason, Result};
 use bytes::Bytes;
+use prost_reflect::prost::{Message, Name};
 use prost_reflect::{DynamicMessage, MessageDescriptor};
 use serde::de::IntoDeserializer as _;
 use serde_json::Value;
@@ -77,10 +79,34 @@ pub(super) fn encode(descriptor: &MessageDescriptor, message: Bytes) -> Result<V
     serde_json::to_vec(&message).map_err(Error::internal)
 }
 
+/// The JSON text of a message of the protocol, on one line.
+///
+/// # Errors
+///
+/// As [`encode`].
+pub(super) fn text_of<M: Message + Name>(message: &M) -> Result<String> {
+    let name = M::full_name();
+    let descriptor = protocol::POOL.get_message_by_name(&name);
+    let descriptor = descriptor.ok_or_else(|| Error::internal(format_args!("the protocol has no {name}")))?;
+    let message = DynamicMessage::decode(descriptor, message.encode_to_vec().as_slice()).map_err(Error::internal)?;
+    serde_json::to_string(&message).map_err(Error::internal)
+}
+
+/// A message of the protocol from fields that are JSON values already.
+///
+/// # Errors
+///
+/// As [`decode`].
+pub(super) fn typed<M: Message + Name + Default>(fields: serde_json::Map<String, Value>) -> Result<M> {
+    let name = M::full_name();
+    let descriptor = protocol::POOL.get_message_by_name(&name);
+    let descriptor = descriptor.ok_or_else(|| Error::internal(format_args!("the protocol has no {name}")))?;
+    from_fields(&descriptor, fields)?.transcode_to().map_err(Error::internal)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::http::protocol;
 
     fn refusal(name: &str, text: &str) -> (Reason, Option<String>) {
         let descriptor = protocol::POOL.get_message_by_name(name).expect("a message");

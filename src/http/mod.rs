@@ -3,7 +3,8 @@
 //! A request becomes the RPC's request message and is called through the gRPC services in this process, so that the
 //! same callers, limits and errors hold. An answer is the RPC's response in protobuf's JSON mapping: one object, or for a
 //! stream an array that is written as its elements come (one object a line with `Accept: application/x-ndjson`). A
-//! failure is a `google.rpc.Status` with its reason.
+//! failure is a `google.rpc.Status` with its reason. `streams` has what is no RPC: events for browsers and for clients
+//! of Durable Streams.
 
 mod answers;
 mod calls;
@@ -14,6 +15,7 @@ mod protocol;
 mod request;
 mod routes;
 mod schema;
+mod streams;
 mod template;
 #[cfg(test)]
 mod tests;
@@ -30,7 +32,7 @@ use axum::extract::{Request, State};
 use axum::response::Response;
 use axum::routing::get;
 use bytes::Bytes;
-use calls::Call;
+use calls::{Call, Origin};
 use failure::Failure;
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, StatusCode, header};
@@ -48,7 +50,7 @@ struct Door<S> {
     grpc: S,
 }
 
-/// The routes of HTTP over the gRPC services, with `/openapi.json`. Extensions of a request are passed to the service,
+/// The routes of HTTP over the gRPC services, with the streams and `/openapi.json`. Extensions of a request are passed to the service,
 /// and those of its response to the response. Everything that is not a route is answered with a failure in JSON.
 ///
 /// # Panics
@@ -59,7 +61,9 @@ pub fn router(grpc: impl GrpcRoutes) -> Router {
     let routes = RouteTable::read(&protocol::POOL).expect("the tests of the protocol read these rules");
     let description = Bytes::from(openapi::description(&routes).to_string());
     let describe = async move || ([(header::CONTENT_TYPE, answers::JSON)], description);
-    Router::new().route("/openapi.json", get(describe)).fallback(serve).with_state(Arc::new(Door { routes, grpc }))
+    let streams = streams::router(grpc.clone());
+    let calls = Router::new().route("/openapi.json", get(describe)).fallback(serve);
+    calls.with_state(Arc::new(Door { routes, grpc })).merge(streams)
 }
 
 /// The answer to a request that is refused before any service sees it.
@@ -101,15 +105,16 @@ impl<S: GrpcRoutes> Door<S> {
 
     async fn call(&self, route: &Route, head: Parts, message: Bytes) -> Result<Response, Failure> {
         let output = route.rpc.output();
-        let call =
-            Call { path: route.grpc_path.clone(), headers: head.headers.clone(), extensions: head.extensions, message };
+        let origin = Origin { headers: head.headers.clone(), extensions: head.extensions };
+        let call = Call { path: route.grpc_path.clone(), origin, message };
         if !route.rpc.is_server_streaming() {
             let (_, message, extensions) = call.unary(self.grpc.clone()).await?.into_parts();
             let mut response = answers::whole(&output, message)?;
             *response.extensions_mut() = extensions;
             return Ok(response);
         }
-        let (_, stream, extensions) = call.streaming(self.grpc.clone()).await?.into_parts();
+        let stream = call.streaming(self.grpc.clone()).await?;
+        let extensions = stream.extensions().clone();
         let messages = Messages::begin(output, stream).await?;
         let tag = views::entity_tag(&route.rpc, messages.first.as_ref());
         let mut response = match &tag {

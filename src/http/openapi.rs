@@ -38,6 +38,9 @@ pub(super) fn description(routes: &RouteTable) -> Value {
         let path = paths.entry(route.template.to_string()).or_insert_with(|| json!({}));
         path[route.method.as_str().to_lowercase()] = operation(route, &mut schemas);
     }
+    for (path, item) in streams(&mut schemas) {
+        paths.insert(path, item);
+    }
     let mut components = schemas.into_components();
     components.insert("Status".to_owned(), status());
     json!({
@@ -163,11 +166,123 @@ fn responses(route: &Route, schemas: &mut Schemas) -> Value {
         responses["200"]["headers"] = tag;
         responses.insert("304".to_owned(), json!({ "description": "The client holds this view." }));
     }
-    for (status, meaning) in FAILURES {
-        let content = json!({ JSON: { "schema": { "$ref": "#/components/schemas/Status" } } });
-        responses.insert(status.to_owned(), json!({ "description": meaning, "content": content }));
-    }
+    responses.extend(failures());
     Value::Object(responses)
+}
+
+fn failures() -> impl Iterator<Item = (String, Value)> {
+    FAILURES.iter().map(|(status, meaning)| {
+        let content = json!({ JSON: { "schema": { "$ref": "#/components/schemas/Status" } } });
+        ((*status).to_owned(), json!({ "description": meaning, "content": content }))
+    })
+}
+
+/// The paths that are no RPC's: events and views as they come.
+fn streams(schemas: &mut Schemas) -> [(String, Value); 3] {
+    let session = json!({
+        "name": "session_id", "in": "path", "required": true, "description": "The session's id or client id.",
+        "schema": { "type": "string", "minLength": 1 },
+    });
+    let resume = [
+        header_parameter("Last-Event-ID", "The id of the last event that a browser got."),
+        query_parameter("after", "The cursor after which to begin, for a client that has no `Last-Event-ID` yet."),
+    ];
+    let everything = follow("FollowEvents", EVENTS, "SubscribeEventsRequest", &["after_cursor"], schemas);
+    let own =
+        follow("FollowSessionEvents", EVENTS, "SubscribeEventsRequest", &["after_cursor", "session_ids"], schemas);
+    let held = ["session_id", "as_of_revision", "known_view_hash", "known_revision"];
+    let view = follow("FollowView", VIEWS, "GetContextRequest", &held, schemas);
+    let event = schemas.reference("Event");
+    let mut paths = [
+        ("/v1/events".to_owned(), everything),
+        ("/v1/sessions/{session_id}/events".to_owned(), own),
+        ("/v1/sessions/{session_id}/view/events".to_owned(), view),
+    ];
+    for (path, item) in &mut paths {
+        if path.contains('{') {
+            item["parameters"] = json!([session]);
+        }
+        let is_view = path.contains("/view/");
+        let operation = &mut item["get"];
+        if let Some(parameters) = operation["parameters"].as_array_mut() {
+            parameters.extend(resume.clone());
+            if !is_view {
+                parameters.extend(durable_parameters());
+            }
+        }
+        if !is_view {
+            operation["responses"]["200"]["content"][JSON] = json!({ "schema": { "type": "array", "items": event } });
+            operation["responses"]["204"] = json!({ "description": "A long poll waited in vain." });
+            operation["responses"]["304"] = json!({ "description": "The client holds this page." });
+            operation["responses"]["410"] = json!({
+                "description": "The log does not have the offset.",
+                "content": { JSON: { "schema": { "$ref": "#/components/schemas/Status" } } },
+            });
+            // The answer has no body, whatever it is.
+            let statuses = operation["responses"].as_object().into_iter().flatten();
+            let bare =
+                statuses.map(|(status, response)| (status.clone(), json!({ "description": response["description"] })));
+            let mut head = operation.clone();
+            head["responses"] = Value::Object(bare.collect());
+            head["operationId"] = format!("{}Tail", operation["operationId"].as_str().unwrap_or_default()).into();
+            head["summary"] = "The offset of the newest event".into();
+            item["head"] = head;
+        }
+    }
+    paths
+}
+
+/// What an event stream is, for people.
+const EVENTS: &str = "Events as they come. With `Accept: text/event-stream` and neither `offset` nor `live`, each event \
+    is one Server-Sent Event with its cursor as id: `ready` first, then each event under its kind's name, `heartbeat` \
+    while nothing comes, `resync` if the cursor cannot be served, `failure` with the reason of an early end. Else the \
+    read side of the Durable Streams protocol in JSON mode.";
+/// What a stream of views is, for people.
+const VIEWS: &str = "The session's view, whole at first, and after each change what is behind the first \
+    `header.knownMessageCount` messages. Each is one Server-Sent Event, `view`, with a cursor as id.";
+
+/// The description of a stream that begins like an RPC's.
+fn follow(id: &str, description: &str, request: &str, without: &[&str], schemas: &mut Schemas) -> Value {
+    let mut parameters = Vec::new();
+    let message = protocol::POOL.get_message_by_name(&format!("longhand.v1.{request}"));
+    let fields = message.iter().flat_map(MessageDescriptor::fields);
+    for field in fields.filter(|field| !without.contains(&field.name())) {
+        query_parameters("", &field, schemas, &mut parameters);
+    }
+    let mut responses = Map::from_iter(failures());
+    let text = json!({ "text/event-stream": { "schema": { "type": "string" } } });
+    responses.insert("200".to_owned(), json!({ "description": "The stream.", "content": text }));
+    let summary = if id == "FollowView" { "Follow a view" } else { "Follow events" };
+    json!({ "get": {
+        "operationId": id,
+        "tags": ["Stream"],
+        "summary": summary,
+        "description": description,
+        "parameters": parameters,
+        "responses": responses,
+    } })
+}
+
+/// The parameters of Durable Streams.
+fn durable_parameters() -> [Value; 4] {
+    let mut live = query_parameter("live", "How to wait for more: `long-poll` or `sse`. Needs `offset`.");
+    live["schema"]["enum"] = json!(["long-poll", "sse"]);
+    let mut timeout = query_parameter("timeout", "Seconds for which a long poll waits; at most 30.");
+    timeout["schema"] = json!({ "type": "integer", "minimum": 0 });
+    let mut cursor = query_parameter("cursor", "The client's last `Stream-Cursor`.");
+    cursor["schema"] = json!({ "type": "integer", "minimum": 0 });
+    let mut offset =
+        query_parameter("offset", "`-1` for the beginning, `now` for the tail, or a `Stream-Next-Offset`.");
+    offset["schema"]["minLength"] = 1.into();
+    [offset, live, timeout, cursor]
+}
+
+fn query_parameter(name: &str, description: &str) -> Value {
+    json!({ "name": name, "in": "query", "required": false, "description": description, "schema": { "type": "string" } })
+}
+
+fn header_parameter(name: &str, description: &str) -> Value {
+    json!({ "name": name, "in": "header", "required": false, "description": description, "schema": { "type": "string" } })
 }
 
 /// The schema of `google.rpc.Status` in JSON.

@@ -90,10 +90,10 @@ fn bind(message: &mut DynamicMessage, path: &str, text: &str) -> Result<()> {
 
 /// The fields of the query parameters, as JSON.
 fn query(route: &Route, query: &str) -> Result<Map<String, Json>> {
+    let input = route.rpc.input();
     let mut fields = Map::new();
     for (name, text) in form_urlencoded::parse(query.as_bytes()) {
-        let path = path_of(&route.rpc.input(), &name)?;
-        let (field, parents) = path.split_last().ok_or_else(|| Error::field(&name, "is no field of the request"))?;
+        let path = path_of(&input, &name)?;
         let full = path.iter().map(FieldDescriptor::name).collect::<Vec<_>>().join(".");
         if route.template.fields().any(|variable| variable == full) {
             return Err(Error::field(&name, "is given by the path"));
@@ -103,20 +103,37 @@ fn query(route: &Route, query: &str) -> Result<Map<String, Json>> {
         {
             return Err(Error::field(&name, "is given by the body"));
         }
-        let mut inner = &mut fields;
-        for parent in parents {
-            let entry = inner.entry(parent.name()).or_insert_with(|| Json::Object(Map::new()));
-            inner = entry.as_object_mut().ok_or_else(|| Error::field(&name, "is no field of the request"))?;
-        }
-        let value = scalar(field, &text)?;
-        if field.is_list() {
-            let list = inner.entry(field.name()).or_insert_with(|| Json::Array(Vec::new()));
-            list.as_array_mut().ok_or_else(|| Error::field(&name, "is not repeated"))?.push(value);
-        } else if inner.insert(field.name().to_owned(), value).is_some() {
-            return Err(Error::field(&name, "is given twice"));
-        }
+        parameter(&input, &mut fields, &name, &text)?;
     }
     Ok(fields)
+}
+
+/// Adds the field of a query parameter to others, as JSON.
+///
+/// # Errors
+///
+/// `INVALID_FIELD` for a name that is no field, or one that is given twice.
+pub(super) fn parameter(
+    input: &MessageDescriptor,
+    fields: &mut Map<String, Json>,
+    name: &str,
+    text: &str,
+) -> Result<()> {
+    let path = path_of(input, name)?;
+    let (field, parents) = path.split_last().ok_or_else(|| Error::field(name, "is no field of the request"))?;
+    let mut inner = fields;
+    for parent in parents {
+        let entry = inner.entry(parent.name()).or_insert_with(|| Json::Object(Map::new()));
+        inner = entry.as_object_mut().ok_or_else(|| Error::field(name, "is no field of the request"))?;
+    }
+    let value = scalar(field, text)?;
+    if field.is_list() {
+        let list = inner.entry(field.name()).or_insert_with(|| Json::Array(Vec::new()));
+        list.as_array_mut().ok_or_else(|| Error::field(name, "is not repeated"))?.push(value);
+    } else if inner.insert(field.name().to_owned(), value).is_some() {
+        return Err(Error::field(name, "is given twice"));
+    }
+    Ok(())
 }
 
 /// The fields that lead to a query parameter, named as the protocol or as JSON names them.

@@ -1,5 +1,6 @@
 //! JSON schemas of protocol messages, with the protocol's comments as descriptions.
 
+use super::protocol;
 use prost_reflect::{DescriptorPool, EnumDescriptor, FieldDescriptor, FileDescriptor, Kind, MessageDescriptor};
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -124,6 +125,14 @@ impl Schemas {
             }
             Kind::Enum(declared) => self.enumeration(declared),
             Kind::Message(message) => self.message(message),
+        }
+    }
+
+    /// The schema of a message of ours by its name.
+    pub(super) fn reference(&mut self, name: &str) -> Value {
+        match protocol::POOL.get_message_by_name(&format!("longhand.v1.{name}")) {
+            Some(message) => self.message(&message),
+            None => json!({}),
         }
     }
 

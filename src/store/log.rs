@@ -50,14 +50,12 @@ impl Log {
         self.0.brief(|reader| events::hash_at_seq(reader, seq)).await
     }
 
-    /// The revision, in a session's history, of the event with this number; none if it is not part of that history.
-    pub async fn revision_of(&self, session: SessionKey, seq: Seq) -> Result<Option<Revision>> {
+    /// The last revision of a session's history whose event has this number or one before it; zero if there is none.
+    pub async fn revision_by(&self, session: SessionKey, seq: Seq) -> Result<Revision> {
         self.0
             .reading(|reader| {
                 let ancestry = ancestry::by_key(reader, session.0)?;
-                let Some((owner, revision)) = events::position_of(reader, seq)? else { return Ok(None) };
-                let segment = ancestry.contains(reader, owner, revision)?;
-                Ok(segment.map(|_| revision))
+                events::revision_by(reader, &ancestry, seq)
             })
             .await
     }

@@ -4,6 +4,7 @@ mod errors;
 mod json;
 mod openapi;
 mod streaming;
+mod streams;
 
 use crate::support::{TestApp, soon};
 use axum::body::{Body, BodyDataStream};

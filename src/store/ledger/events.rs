@@ -43,12 +43,13 @@ const POSITION: &str = "select session_id, revision from event where seq = ?1";
 const MATCHES_IN_MUTATION: &str = "select exists (select 1 from event where session_id = ?1 and revision > ?2 \
      and revision <= (select revision from event where session_id = ?1 and revision > ?2 and ends_mutation = 1 \
      order by revision limit 1) and kind in (select value from rarray(?3)))";
+const SEQ_AT: &str = "select seq from event where session_id = ?1 and revision = ?2";
 const HASH_AT: &str = "select hash from event where session_id = ?1 and revision = ?2";
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] =
-    &[OF_STORE, OF_SESSION, OF_SEGMENT, AT_REVISION, AT_SEQ, POSITION, MATCHES_IN_MUTATION, HASH_AT];
+    &[OF_STORE, OF_SESSION, OF_SEGMENT, AT_REVISION, AT_SEQ, POSITION, MATCHES_IN_MUTATION, SEQ_AT, HASH_AT];
 
 /// True if the event at a revision is the expiry of a message.
 pub(crate) fn has_expired(conn: &Connection, key: i64, at: Revision) -> Result<bool> {
@@ -278,10 +279,29 @@ pub(crate) fn hash_at_seq(reader: &mut Reader<'_>, seq: Seq) -> Result<Option<Ve
     row.map(|row| row.get(0)).transpose()
 }
 
-/// The session and the revision of the event with this number.
-pub(crate) fn position_of(reader: &mut Reader<'_>, seq: Seq) -> Result<Option<(i64, Revision)>> {
+/// The last revision of a history whose event has this number or one before it; zero if there is none. Numbers rise
+/// with the revisions of a history, also where it was inherited.
+pub(crate) fn revision_by(reader: &mut Reader<'_>, ancestry: &Ancestry, seq: Seq) -> Result<Revision> {
+    // Most cursors stand behind an event of the session that they are used for.
     let row = reader.one(engine::query(POSITION).bind(seq))?;
-    row.map(|row| Ok((row.get(0)?, row.get(1)?))).transpose()
+    if let Some((owner, revision)) = row.map(|row| Ok::<_, Error>((row.get(0)?, row.get(1)?))).transpose()?
+        && ancestry.contains(reader, owner, revision)?.is_some()
+    {
+        return Ok(revision);
+    }
+    let (mut low, mut high) = (0, ancestry.revision);
+    while low < high {
+        let middle = low + (high - low + 1) / 2;
+        let segment = ancestry.owner_at(reader, middle)?;
+        let row = reader.one(engine::query(SEQ_AT).bind(segment.owner).bind(middle))?;
+        let row = row.ok_or_else(|| Error::corrupt("event", format_args!("revision {middle} has none")))?;
+        if row.get::<Seq>(0)? <= seq {
+            low = middle;
+        } else {
+            high = middle - 1;
+        }
+    }
+    Ok(low)
 }
 
 /// The chain's hash at a revision of a history.

@@ -21,6 +21,24 @@ pub(super) struct Cursors {
 
 const LISTS: [&str; 7] = ["events", "session events", "stream", "messages", "backward", "sessions", "expand"];
 
+/// Lists whose tokens are cursors, in hexadecimal digits; page tokens are in base64.
+const CURSOR_LISTS: [&str; 3] = ["events", "session events", "stream"];
+
+fn bytes_of(list: &str, token: &str) -> Result<Vec<u8>> {
+    if !CURSOR_LISTS.contains(&list) {
+        return Ok(URL_SAFE_NO_PAD.decode(token)?);
+    }
+    let bytes = (0..token.len()).step_by(2).map(|at| Ok(u8::from_str_radix(&token[at..at + 2], 16)?));
+    bytes.collect()
+}
+
+fn text_of(list: &str, token: &[u8]) -> String {
+    match CURSOR_LISTS.contains(&list) {
+        true => token.iter().map(|byte| format!("{byte:02x}")).collect(),
+        false => URL_SAFE_NO_PAD.encode(token),
+    }
+}
+
 impl Cursors {
     pub(super) fn open() -> Result<Self> {
         let copy = Template::new()?.copy()?;
@@ -29,7 +47,7 @@ impl Cursors {
             let mut tokens = Vec::new();
             for list in LISTS {
                 let token = ask(app, list, "").await?;
-                tokens.push((list, URL_SAFE_NO_PAD.decode(token)?));
+                tokens.push((list, bytes_of(list, &token)?));
             }
             Ok::<_, anyhow::Error>(tokens)
         })?;
@@ -75,12 +93,11 @@ impl Decoder for Cursors {
         let mut seeds = Vec::new();
         for (list, token) in &self.tokens {
             seeds.push(Input::new(*list, vec![0; token.len()]));
-            seeds.push(Input::new(format!("={list}"), URL_SAFE_NO_PAD.encode(token)));
-            // The position alone: it follows form and store in a cursor, and begins a page token.
-            let at = if token.len() > 20 { 17 } else { 0 };
-            for byte in 0..8.min(token.len().saturating_sub(at)) {
+            seeds.push(Input::new(format!("={list}"), text_of(list, token)));
+            // The position alone, with which cursors and page tokens begin.
+            for byte in 0..8.min(token.len()) {
                 let mut over = vec![0; token.len()];
-                over[at + byte] = 0xff;
+                over[byte] = 0xff;
                 seeds.push(Input::new(*list, over));
             }
         }
@@ -103,7 +120,7 @@ impl Decoder for Cursors {
                 let mut token = genuine.clone();
                 token.resize(input.body.len(), 0);
                 token.iter_mut().zip(&input.body).for_each(|(byte, over)| *byte ^= over);
-                URL_SAFE_NO_PAD.encode(token)
+                text_of(list, &token)
             }
         };
         let app = &self.copy.instance()?.app;
