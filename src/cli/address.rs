@@ -3,6 +3,7 @@
 use super::failure::Usage;
 use crate::config;
 use std::fmt;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -11,7 +12,7 @@ use std::str::FromStr;
 pub(super) enum Address {
     /// A Unix socket.
     Unix(PathBuf),
-    /// `http://host:port`.
+    /// `http://host:port` or `https://host:port`.
     Http(String),
 }
 
@@ -19,6 +20,14 @@ impl Address {
     /// The socket that a daemon without arguments listens on.
     pub(super) fn default_socket() -> Self {
         Self::Unix(config::Config::default().socket_path())
+    }
+
+    /// True for an address of this machine.
+    pub(super) fn is_local(&self) -> bool {
+        let Self::Http(url) = self else { return true };
+        let host = url.split_once("://").and_then(|(_, rest)| rest.rsplit_once(':')).map_or("", |(host, _)| host);
+        let address = host.trim_matches(['[', ']']).parse::<IpAddr>();
+        host == "localhost" || address.is_ok_and(|address| address.is_loopback())
     }
 
     /// The address of a socket.
@@ -46,12 +55,15 @@ impl FromStr for Address {
             }
             return Ok(Self::Unix(PathBuf::from(path)));
         }
-        let authority = text.strip_prefix("http://").map(|rest| rest.trim_end_matches('/'));
-        match authority.and_then(|authority| authority.rsplit_once(':')) {
-            Some((host, port)) if !host.is_empty() && !host.contains('/') && port.parse::<u16>().is_ok() => {
-                Ok(Self::Http(format!("http://{host}:{port}")))
+        let parts = text.split_once("://").filter(|(scheme, _)| ["http", "https"].contains(scheme));
+        let parts = parts.and_then(|(scheme, rest)| Some((scheme, rest.trim_end_matches('/').rsplit_once(':')?)));
+        match parts {
+            Some((scheme, (host, port))) if !host.is_empty() && !host.contains('/') && port.parse::<u16>().is_ok() => {
+                Ok(Self::Http(format!("{scheme}://{host}:{port}")))
             }
-            _ => Err(Usage(format!("{text:?} is no server address: http://host:port or unix:/path"))),
+            _ => {
+                Err(Usage(format!("{text:?} is no server address: http://host:port, https://host:port or unix:/path")))
+            }
         }
     }
 }
@@ -74,6 +86,7 @@ mod tests {
             ("http://127.0.0.1:7070", "http://127.0.0.1:7070"),
             ("http://localhost:7070/", "http://localhost:7070"),
             ("http://[::1]:7070", "http://[::1]:7070"),
+            ("https://box.lan:7070/", "https://box.lan:7070"),
         ] {
             let address: Address = text.parse().expect(text);
             assert_eq!(address.to_string(), printed);
@@ -86,7 +99,7 @@ mod tests {
             "localhost:7070",
             "http://localhost",
             "http://localhost:port",
-            "https://localhost:1",
+            "ftp://localhost:1",
             "unix:",
             "",
             "http://:1",

@@ -2,6 +2,7 @@
 
 use super::address::Address;
 use super::failure::Usage;
+use crate::pb::access_service_client::AccessServiceClient;
 use crate::pb::admin_service_client::AdminServiceClient;
 use crate::pb::compaction_service_client::CompactionServiceClient;
 use crate::pb::context_service_client::ContextServiceClient;
@@ -13,7 +14,7 @@ use std::time::Duration;
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::service::Interceptor;
 use tonic::service::interceptor::InterceptedService;
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
 use tonic::{Request, Status};
 
 /// Maximum size of an accepted answer, in bytes; a page of messages stays well below.
@@ -26,18 +27,42 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Request header that names the actor.
 const ACTOR_HEADER: &str = "longhand-actor";
 
-/// A connection that names its actor.
-pub(super) type Connection = InterceptedService<Channel, Actor>;
+/// A connection whose requests say who asks.
+pub(super) type Connection = InterceptedService<Channel, Headers>;
 
-/// Adds the actor's name to every request.
-#[derive(Debug, Clone)]
-pub(super) struct Actor(MetadataValue<Ascii>);
+/// Adds the actor's name and the access token to every request.
+#[derive(Clone)]
+pub(super) struct Headers {
+    actor: MetadataValue<Ascii>,
+    authorization: Option<MetadataValue<Ascii>>,
+}
 
-impl Interceptor for Actor {
+impl Interceptor for Headers {
     fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
-        request.metadata_mut().insert(ACTOR_HEADER, self.0.clone());
+        request.metadata_mut().insert(ACTOR_HEADER, self.actor.clone());
+        if let Some(authorization) = &self.authorization {
+            request.metadata_mut().insert("authorization", authorization.clone());
+        }
         Ok(request)
     }
+}
+
+/// The secrets are not printed.
+impl std::fmt::Debug for Headers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Headers").field("actor", &self.actor).finish_non_exhaustive()
+    }
+}
+
+/// What a client needs to reach a daemon and to prove who asks.
+#[derive(Clone)]
+pub(super) struct Target {
+    /// The address.
+    pub(super) address: Address,
+    /// The access token; none on a Unix socket.
+    pub(super) secret: Option<String>,
+    /// Certificates in PEM of which the daemon's must be one; none for those that the system trusts.
+    pub(super) authorities: Option<String>,
 }
 
 /// No daemon answers.
@@ -57,24 +82,49 @@ pub(super) struct Client {
     pub(super) compactions: CompactionServiceClient<Connection>,
     pub(super) events: EventServiceClient<Connection>,
     pub(super) admin: AdminServiceClient<Connection>,
+    pub(super) access: AccessServiceClient<Connection>,
+}
+
+impl Target {
+    /// A daemon whose socket this program's user owns.
+    pub(super) fn local(address: &Address) -> Self {
+        Self { address: address.clone(), secret: None, authorities: None }
+    }
 }
 
 impl Client {
-    /// Connects to the daemon at an address. The daemon records the actor's name with every change made over this
-    /// connection.
-    pub(super) async fn connect(address: &Address, actor: &str) -> anyhow::Result<Self> {
+    /// Connects to a daemon. The daemon records the actor's name with every change made over this connection.
+    pub(super) async fn connect(target: &Target, actor: &str) -> anyhow::Result<Self> {
+        let Target { address, secret, authorities } = target;
         let name = actor.parse::<MetadataValue<Ascii>>().ok().filter(|_| actor.is_ascii());
         let name = name.ok_or_else(|| Usage(format!("--actor {actor:?} is not plain ASCII")))?;
-        let endpoint = Endpoint::from_shared(address.to_string())
+        let authorization = match secret {
+            Some(secret) => {
+                let mut value: MetadataValue<Ascii> = format!("Bearer {secret}")
+                    .parse()
+                    .map_err(|_| Usage("the access token is not plain ASCII".to_owned()))?;
+                value.set_sensitive(true);
+                Some(value)
+            }
+            None => None,
+        };
+        let mut endpoint = Endpoint::from_shared(address.to_string())
             .map_err(|error| Usage(format!("{address} is no server address: {error}")))?
             .connect_timeout(CONNECT_TIMEOUT)
             .initial_stream_window_size(WINDOW_BYTES)
             .initial_connection_window_size(WINDOW_BYTES);
+        if address.to_string().starts_with("https:") {
+            let tls = match authorities {
+                Some(pem) => ClientTlsConfig::new().ca_certificate(Certificate::from_pem(pem)),
+                None => ClientTlsConfig::new().with_native_roots(),
+            };
+            endpoint = endpoint.tls_config(tls)?;
+        }
         let channel = endpoint
             .connect()
             .await
             .map_err(|error| Unreachable { address: address.clone(), reason: innermost(&error) })?;
-        Ok(Self::over(InterceptedService::new(channel, Actor(name))))
+        Ok(Self::over(InterceptedService::new(channel, Headers { actor: name, authorization })))
     }
 
     fn over(connection: Connection) -> Self {
@@ -84,6 +134,7 @@ impl Client {
             contexts: ContextServiceClient::new(connection.clone()).max_decoding_message_size(ANSWER_BYTES_MAX),
             compactions: CompactionServiceClient::new(connection.clone()).max_decoding_message_size(ANSWER_BYTES_MAX),
             events: EventServiceClient::new(connection.clone()).max_decoding_message_size(ANSWER_BYTES_MAX),
+            access: AccessServiceClient::new(connection.clone()).max_decoding_message_size(ANSWER_BYTES_MAX),
             admin: AdminServiceClient::new(connection).max_decoding_message_size(ANSWER_BYTES_MAX),
         }
     }

@@ -1,10 +1,17 @@
 //! Options of every command.
 
-use super::address;
-use super::client::Client;
+use super::address::{self, Address};
+use super::client::{Client, Target};
 use super::output::Output;
 use super::times::Times;
 use crate::clock::Clock;
+use crate::config::Config;
+use crate::daemon;
+use anyhow::Context as _;
+use std::path::{Path, PathBuf};
+
+/// The variable with an access token. A secret on a command line would be seen by every process.
+const TOKEN_VARIABLE: &str = "LONGHAND_TOKEN";
 
 /// Options of every command.
 #[derive(Debug, Clone, clap::Args)]
@@ -16,9 +23,15 @@ pub(super) struct Globals {
     /// Print control characters in texts and names unescaped
     #[arg(long, global = true, conflicts_with = "json")]
     pub(super) raw: bool,
-    /// Address of the daemon, http://host:port or unix:/path; default: the socket in the default data directory
+    /// Address of the daemon, http(s)://host:port or unix:/path; default: the socket in the default data directory
     #[arg(long, global = true, env = "LONGHAND_SERVER", value_name = "ADDRESS")]
     pub(super) server: Option<String>,
+    /// File with the access token for an address on TCP; default: LONGHAND_TOKEN, or the owner's on this machine
+    #[arg(long, global = true, env = "LONGHAND_TOKEN_FILE", value_name = "FILE")]
+    pub(super) token_file: Option<PathBuf>,
+    /// File with the certificates in PEM that the daemon's must be of; default: those that the system trusts
+    #[arg(long, global = true, env = "LONGHAND_CA_FILE", value_name = "FILE")]
+    pub(super) ca_file: Option<PathBuf>,
     /// Use colours: always, never, or auto, which is on a terminal unless NO_COLOR is set
     #[arg(long, global = true, default_value = "auto", value_name = "WHEN", hide_possible_values = true)]
     pub(super) color: clap::ColorChoice,
@@ -29,7 +42,23 @@ pub(super) struct Globals {
 
 impl Globals {
     pub(super) async fn client(&self) -> anyhow::Result<Client> {
-        Client::connect(&address::or_default(self.server.as_deref())?, &self.actor).await
+        Client::connect(&self.target()?, &self.actor).await
+    }
+
+    /// The daemon to ask, with what proves who asks.
+    pub(super) fn target(&self) -> anyhow::Result<Target> {
+        let address = address::or_default(self.server.as_deref())?;
+        let read = |path: &Path| std::fs::read_to_string(path).with_context(|| path.display().to_string());
+        let secret = match (&address, &self.token_file, std::env::var(TOKEN_VARIABLE)) {
+            (Address::Unix(_), ..) => None,
+            (_, Some(path), _) => Some(read(path)?),
+            (_, None, Ok(secret)) if !secret.is_empty() => Some(secret),
+            // The owner's own daemon on this machine.
+            _ if address.is_local() => read(&daemon::secret_path(&Config::default().data_dir)).ok(),
+            _ => None,
+        };
+        let authorities = self.ca_file.as_deref().map(read).transpose()?;
+        Ok(Target { address, secret: secret.map(|secret| secret.trim().to_owned()), authorities })
     }
 
     /// The time of the command, for tables: relative on a terminal.

@@ -39,6 +39,7 @@ pub mod simulate;
 mod status;
 mod table;
 mod times;
+mod token;
 mod view;
 mod watch;
 
@@ -114,6 +115,8 @@ enum Command {
     Confirm(compactions::ConfirmArguments),
     /// Cancel a compaction that has not ended
     Cancel(compactions::CancelArguments),
+    /// Create, list and revoke access tokens, with which clients on the network prove who they are
+    Token(token::Arguments),
     /// List the presets, print one, or compare two
     Presets(presets::Arguments),
     /// Simulate presets on a transcript, without a daemon and without a model
@@ -186,6 +189,7 @@ async fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Retry(arguments) => compactions::retry(globals, arguments).await,
         Command::Confirm(arguments) => compactions::confirm(globals, arguments).await,
         Command::Cancel(arguments) => compactions::cancel(globals, arguments).await,
+        Command::Token(arguments) => token::run(globals, arguments).await,
         Command::Presets(arguments) => presets::run(globals, arguments).await,
         Command::Simulate(arguments) => simulate::run(globals, arguments),
         Command::Evaluate(arguments) => evaluate::run(globals, arguments).await,

@@ -1,7 +1,7 @@
 //! The demo's own daemon: a child process with its data in a temporary folder.
 
 use crate::cli::address::Address;
-use crate::cli::client::Client;
+use crate::cli::client::{Client, Target};
 use anyhow::Context;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{DirBuilder, File};
@@ -62,7 +62,7 @@ impl Daemon {
     async fn answer(&mut self) -> anyhow::Result<()> {
         let mut failure = None;
         for _ in 0..CALLS_MAX {
-            match Client::connect(&self.address, "demo").await {
+            match Client::connect(&Target::local(&self.address), "demo").await {
                 Ok(_) => return Ok(()),
                 Err(error) => failure = Some(error),
             }

@@ -6,6 +6,7 @@ mod daemon;
 mod sample;
 mod watcher;
 
+use super::client::Target;
 use super::context::{heading, headline};
 use super::message_text::part_lines;
 use super::output::{Output, count, one_line, truncate};
@@ -62,7 +63,7 @@ struct DemoResult<'a> {
 
 pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Result<ExitCode> {
     let daemon = Daemon::start(arguments.keep).await?;
-    let mut client = Client::connect(&daemon.address, "demo").await?;
+    let mut client = Client::connect(&Target::local(&daemon.address), "demo").await?;
     let session = create_session(&mut client).await?;
     let session_id = session.session_id.as_str();
     let mut output = globals.output();
@@ -134,9 +135,10 @@ async fn play(
     session_id: &str,
     output: Output,
 ) -> anyhow::Result<([AgentRecord; 2], Watched)> {
-    let terminal = Agent::new("terminal", Client::connect(&daemon.address, "terminal").await?, session_id);
-    let editor = Agent::new("editor", Client::connect(&daemon.address, "editor").await?, session_id);
-    let interface = Client::connect(&daemon.address, "interface").await?;
+    let terminal =
+        Agent::new("terminal", Client::connect(&Target::local(&daemon.address), "terminal").await?, session_id);
+    let editor = Agent::new("editor", Client::connect(&Target::local(&daemon.address), "editor").await?, session_id);
+    let interface = Client::connect(&Target::local(&daemon.address), "interface").await?;
     let (last, last_seen) = watch::channel(None);
     let watching = watcher::follow(interface, session_id.to_owned(), last_seen, output);
     let working = async {

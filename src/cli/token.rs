@@ -1,0 +1,178 @@
+//! `longhand token`: makes, lists and revokes access tokens.
+
+use super::Globals;
+use super::failure::Usage;
+use super::output::{self, DIMMED, PLAIN, one_line};
+use super::table::{Column, Table};
+use super::times;
+use crate::clock::Clock;
+use crate::model::access::Scope;
+use crate::model::time::Timestamp;
+use crate::pb;
+use std::process::ExitCode;
+
+/// Placeholder for a missing value.
+const ABSENT: &str = "-";
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    /// Create an access token, and print its secret, which nothing prints again
+    Create(CreateArguments),
+    /// List the access tokens, oldest first
+    List,
+    /// Revoke an access token: calls with it are refused from now on, and its streams end
+    Revoke {
+        /// Id of the access token, as `longhand token list` prints it
+        id: String,
+    },
+}
+
+#[derive(Debug, clap::Args)]
+struct CreateArguments {
+    /// The principal that it proves: the author of what is changed with it
+    principal: String,
+    /// What its holder may do: read, write, compact, erase, admin
+    #[arg(long, value_name = "SCOPES", value_delimiter = ',', default_value = "read,write,compact")]
+    scopes: Vec<Scope>,
+    /// Tenant whose sessions it opens; default: your own
+    #[arg(long = "of-tenant", value_name = "NAME")]
+    of_tenant: Option<String>,
+    /// Binds it to the sessions of this project, by the `project` of their metadata
+    #[arg(long, value_name = "NAME")]
+    project: Option<String>,
+    /// Binds it to this session and those below it
+    #[arg(long, value_name = "SESSION")]
+    session: Option<String>,
+    /// End of its validity: a time from now such as 12h or 30d, a date, or RFC 3339; default: none
+    #[arg(long, value_name = "TIME")]
+    expires: Option<String>,
+}
+
+pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Result<ExitCode> {
+    match arguments.command {
+        Command::Create(arguments) => create(globals, arguments).await,
+        Command::List => list(globals).await,
+        Command::Revoke { id } => revoke(globals, id).await,
+    }
+}
+
+fn scope(scope: Scope) -> pb::Scope {
+    match scope {
+        Scope::Read => pb::Scope::Read,
+        Scope::Write => pb::Scope::Write,
+        Scope::Compact => pb::Scope::Compact,
+        Scope::Erase => pb::Scope::Erase,
+        Scope::Admin => pb::Scope::Admin,
+    }
+}
+
+/// The instant at which a token ends: an age counts from now on.
+fn end(text: &str, now: Timestamp) -> Result<Timestamp, Usage> {
+    let instant = times::instant(text, now)?;
+    let is_age = text.parse::<jiff::Span>().is_ok();
+    Ok(if is_age { Timestamp(now.0.saturating_add(now.0 - instant.0)) } else { instant })
+}
+
+async fn create(globals: &Globals, arguments: CreateArguments) -> anyhow::Result<ExitCode> {
+    let now = Clock::default().now();
+    let expires = arguments.expires.map(|text| end(&text, now)).transpose()?;
+    let request = pb::CreateAccessTokenRequest {
+        principal: arguments.principal,
+        tenant: arguments.of_tenant,
+        scopes: arguments.scopes.iter().map(|one| scope(*one).into()).collect(),
+        project: arguments.project,
+        root_session_id: arguments.session,
+        expire_time: expires.map(pb::timestamp),
+    };
+    let created = globals.client().await?.access.create_access_token(request).await?.into_inner();
+    let mut output = globals.output();
+    if output.json() {
+        output.message(&created)?
+    } else {
+        output.line(&created.secret)?
+    }
+    output.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn list(globals: &Globals) -> anyhow::Result<ExitCode> {
+    let listed = globals.client().await?.access.list_access_tokens(pb::ListAccessTokensRequest {}).await?.into_inner();
+    let mut output = globals.output();
+    if output.json() {
+        listed.access_tokens.iter().try_for_each(|token| output.message(token))?;
+        output.flush()?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let state_style = |state: &str| if state == "valid" { PLAIN } else { DIMMED };
+    let columns = [
+        Column::word("TOKEN"),
+        Column::text("PRINCIPAL"),
+        Column::word("STATE").styled(state_style),
+        Column::word("SCOPES"),
+        Column::text("BOUND TO").optional(1),
+        Column::word("TENANT").optional(2),
+        Column::word("CREATED").optional(3),
+        Column::word("EXPIRES").optional(4),
+    ];
+    let mut table = Table::new(&columns);
+    let now = Clock::default().now();
+    let times = Globals::times(&output);
+    for token in listed.access_tokens {
+        let scopes: Vec<String> = token.scopes().map(|scope| output::word(scope.as_str_name(), "SCOPE_")).collect();
+        let bound = [token.project.as_deref(), token.root_session_id.as_deref()].into_iter().flatten();
+        let bound: Vec<&str> = bound.collect();
+        let is_over = token.expire_time.as_ref().is_some_and(|end| end.seconds <= now.0 / 1_000_000);
+        let state = match (&token.revoke_time, is_over) {
+            (Some(_), _) => "revoked",
+            (None, true) => "over",
+            (None, false) => "valid",
+        };
+        let or_absent = |text: &str| if text.is_empty() { ABSENT.to_owned() } else { one_line(text) };
+        table.row(vec![
+            token.access_token_id.clone(),
+            one_line(&token.principal),
+            state.to_owned(),
+            scopes.join(","),
+            or_absent(&bound.join(" ")),
+            or_absent(&token.tenant),
+            times.text(token.create_time.as_ref()),
+            token.expire_time.as_ref().map_or_else(|| ABSENT.to_owned(), |end| output::time(Some(end))),
+        ]);
+    }
+    table.print(&mut output)?;
+    output.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn revoke(globals: &Globals, id: String) -> anyhow::Result<ExitCode> {
+    let request = pb::RevokeAccessTokenRequest { access_token_id: id };
+    let revoked = globals.client().await?.access.revoke_access_token(request).await?.into_inner();
+    let mut output = globals.output();
+    if output.json() {
+        output.message(&revoked)?;
+    } else {
+        let token = revoked.access_token.unwrap_or_default();
+        output.line(&format!("revoked {} of {}", token.access_token_id, one_line(&token.principal)))?;
+    }
+    output.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_age_is_a_time_from_now_and_a_date_is_itself() {
+        let now = Timestamp(1_800_000_000_000_000);
+        assert_eq!(end("2h", now), Ok(Timestamp(now.0 + 7_200_000_000)));
+        assert_eq!(end("2027-01-15", now).map(|end| end.0 % 86_400_000_000), Ok(0));
+        assert!(end("soon", now).is_err());
+    }
+}
