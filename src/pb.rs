@@ -1,6 +1,7 @@
 //! The generated protocol types of `longhand.v1`, documented by the comments in `proto/`.
 
 mod convert;
+mod scopes;
 
 #[expect(
     clippy::allow_attributes,
@@ -15,6 +16,7 @@ mod generated {
 use crate::model::time::Timestamp;
 
 pub use generated::*;
+pub use scopes::{read_scope, scope, scopes};
 
 /// The compiled protos, for reflection and for the JSON mapping.
 pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/longhand_descriptor.bin"));
