@@ -1,7 +1,7 @@
 //! The generated protocol types of `longhand.v1`, documented by the comments in `proto/`.
 
 mod convert;
-mod scopes;
+pub mod scopes;
 
 #[expect(
     clippy::allow_attributes,
@@ -16,7 +16,6 @@ mod generated {
 use crate::model::time::Timestamp;
 
 pub use generated::*;
-pub use scopes::{read_scope, scope, scopes};
 
 /// The compiled protos, for reflection and for the JSON mapping.
 pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/longhand_descriptor.bin"));

@@ -9,6 +9,7 @@ use crate::clock::Clock;
 use crate::model::access::Scope;
 use crate::model::time::Timestamp;
 use crate::pb;
+use crate::pb::scopes;
 use std::process::ExitCode;
 
 /// Placeholder for a missing value.
@@ -75,7 +76,7 @@ async fn create(globals: &Globals, arguments: CreateArguments) -> anyhow::Result
     let request = pb::CreateAccessTokenRequest {
         principal: arguments.principal,
         tenant: arguments.of_tenant,
-        scopes: arguments.scopes.iter().map(|one| pb::scope(*one).into()).collect(),
+        scopes: arguments.scopes.iter().map(|one| scopes::scope(*one).into()).collect(),
         project: arguments.project,
         root_session_id: arguments.session,
         expire_time: expires.map(pb::timestamp),

@@ -9,6 +9,7 @@ use crate::model::access::{AccessToken, Scopes};
 use crate::model::time::Timestamp;
 use crate::pb;
 use crate::pb::access_service_server::AccessService;
+use crate::pb::scopes;
 use tonic::{Request, Response, Status};
 
 /// The service of access tokens.
@@ -24,7 +25,7 @@ impl Access {
 
 fn read(request: pb::CreateAccessTokenRequest) -> app::Result<NewAccessToken> {
     let scopes = request.scopes.iter().map(|number| {
-        let scope = pb::Scope::try_from(*number).ok().and_then(pb::read_scope);
+        let scope = pb::Scope::try_from(*number).ok().and_then(scopes::read_scope);
         scope.ok_or_else(|| Error::field("scopes", format!("{number} is no scope")))
     });
     let micros = |time: prost_types::Timestamp| {
@@ -49,7 +50,7 @@ fn convert(token: AccessToken) -> pb::AccessToken {
         access_token_id: token.id.to_string(),
         principal: token.principal,
         tenant: token.tenant,
-        scopes: token.scopes.iter().map(|one| pb::scope(one).into()).collect(),
+        scopes: token.scopes.iter().map(|one| scopes::scope(one).into()).collect(),
         project: token.binding.project,
         root_session_id: token.binding.root.map(|root| root.to_string()),
         create_time: Some(pb::timestamp(token.create_time)),

@@ -6,7 +6,7 @@
 use crate::app::access::{Access, Credentials};
 use crate::app::{self, Error, Longhand, Reason};
 use crate::model::access::Scope;
-use crate::pb;
+use crate::pb::scopes;
 use crate::transport::Peer;
 use bytes::Bytes;
 use http::header::AUTHORIZATION;
@@ -41,7 +41,7 @@ pub struct Guarded {
 
 impl Guarded {
     pub(super) fn new(routes: Routes, app: Longhand) -> Self {
-        Self { routes: routes.prepare(), app, scopes: Arc::new(pb::scopes()), in_process: None }
+        Self { routes: routes.prepare(), app, scopes: Arc::new(scopes::scopes()), in_process: None }
     }
 
     /// The same services for callers in this process, who are the owner.
