@@ -18,6 +18,7 @@
 //! - [`scheduler`]: the start of compactions, and the workers that run them.
 //! - [`app`]: the API in domain types.
 //! - [`pb`]: the generated protocol types.
+//! - [`metrics`]: the daemon's state as metrics.
 //! - [`transport`]: listeners, connections and their bounds, for every door.
 //! - [`grpc`]: conversion and streaming.
 //! - [`http`]: the same API as JSON over HTTP.
@@ -39,6 +40,7 @@ pub mod summarizer;
 pub mod scheduler;
 pub mod app;
 pub mod pb;
+pub mod metrics;
 pub mod transport;
 pub mod grpc;
 pub mod http;
