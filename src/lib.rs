@@ -11,6 +11,7 @@
 //! - [`config`]: the operator's configuration.
 //! - [`telemetry`]: the daemon's log.
 //! - [`traffic`]: memory and connections of clients, bounded and counted.
+//! - [`access_log`]: who read what over the network, apart from the store.
 //! - [`store`]: the only place with SQL: the writer, the readers, the chains.
 //! - [`bus`]: the signal of newer events, and subscriptions that read them from the log.
 //! - [`loaded`]: sessions that are kept in memory, for reads and decisions.
@@ -33,6 +34,7 @@ pub mod clock;
 pub mod config;
 pub mod telemetry;
 pub mod traffic;
+pub mod access_log;
 pub mod store;
 pub mod bus;
 pub mod loaded;

@@ -1,6 +1,7 @@
 //! The API as a value: what its operations share.
 
 use super::access::{Access, AccessTokens};
+use super::access_record::{AccessLogging, NamedSessions};
 use super::deltas::DraftDelta;
 use super::error::{Error, Result};
 use super::validate;
@@ -18,7 +19,7 @@ use crate::telemetry::span;
 use crate::traffic::Traffic;
 use std::collections::HashMap;
 use std::sync::atomic::AtomicI64;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 
@@ -35,10 +36,13 @@ pub struct Caller {
     /// The author of the request's mutations.
     pub(super) requester: Requester,
     pub(super) access: Access,
+    /// The sessions that the call names, for the access log.
+    pub(super) named: NamedSessions,
 }
 
 pub(super) struct Shared {
     pub(super) access_tokens: AccessTokens,
+    pub(super) access_logging: OnceLock<AccessLogging>,
     pub(super) store: Store,
     pub(super) scheduler: SchedulerHandle,
     pub(super) default_preset: String,
@@ -113,6 +117,7 @@ impl Longhand {
         let (live, _) = broadcast::channel(crate::limits::DELTA_FRAMES_MAX);
         let shared = Shared {
             access_tokens: AccessTokens::default(),
+            access_logging: OnceLock::new(),
             loaded: scheduler.loaded().clone(),
             bus: Bus::default(),
             store,
@@ -155,7 +160,12 @@ impl Longhand {
         if let Some(request) = &request {
             validate::name("request_id", &request.id)?;
         }
-        Ok(Caller { shared: self.shared.clone(), requester: Requester { actor, request }, access })
+        Ok(Caller {
+            shared: self.shared.clone(),
+            requester: Requester { actor, request },
+            access,
+            named: NamedSessions::default(),
+        })
     }
 }
 
@@ -177,7 +187,9 @@ impl Caller {
 
     /// The key of a session, by any of its ids.
     pub(super) async fn session_key(&self, id: &str) -> Result<SessionKey> {
-        Ok(self.store().sessions().find(id).await?)
+        let key = self.store().sessions().find(id).await?;
+        self.named.add(id);
+        Ok(key)
     }
 
     /// The facts about a session that an append needs, from memory or from the store.
@@ -185,6 +197,7 @@ impl Caller {
         let generation = {
             let all = self.session_cache();
             if let Some(known) = all.sessions.get(id) {
+                self.named.add(id);
                 if span::records_session() {
                     span::record("session", known.id);
                 }

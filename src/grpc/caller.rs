@@ -1,6 +1,7 @@
 //! The door of gRPC: the one place where it makes the caller of a request, by which alone a service reaches `app`.
 
 use super::guard::access;
+use crate::app::access_record::NamedSessions;
 use crate::app::{self, Caller, Longhand, RequestKey};
 
 /// The header with the caller's name for itself: printable ASCII, up to 128 bytes.
@@ -19,7 +20,7 @@ impl Door {
 
     /// The caller of a request that cannot be repeated by an id.
     pub(super) fn caller<T>(&self, request: &tonic::Request<T>) -> app::Result<Caller> {
-        self.app.caller(access(request.extensions())?, actor(request)?, None)
+        self.named(request, None)
     }
 
     /// The caller, with the key that makes the call idempotent: a request id, empty for none, with a hash of the whole
@@ -38,7 +39,18 @@ impl Door {
             hasher.update(&request.get_ref().encode_to_vec());
             RequestKey { id: request_id.to_owned(), payload_hash: *hasher.finalize().as_bytes() }
         });
-        self.app.caller(access(request.extensions())?, actor(request)?, key)
+        self.named(request, key)
+    }
+}
+
+impl Door {
+    fn named<T>(&self, request: &tonic::Request<T>, key: Option<RequestKey>) -> app::Result<Caller> {
+        let extensions = request.extensions();
+        let caller = self.app.caller(access(extensions)?, actor(request)?, key)?;
+        Ok(match extensions.get::<NamedSessions>() {
+            Some(named) => caller.naming(named.clone()),
+            None => caller,
+        })
     }
 }
 
