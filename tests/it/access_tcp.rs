@@ -35,9 +35,9 @@ fn ask(url: &str, request: &str, headers: &[&str]) -> String {
     };
     let headers: String = headers.iter().map(|header| format!("{header}\r\n")).collect();
     write!(stream, "{request} HTTP/1.1\r\n{host}{headers}Connection: close\r\n\r\n").expect("sent");
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("an answer");
-    answer
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).expect("an answer");
+    String::from_utf8_lossy(&answer).into_owned()
 }
 
 fn status(answer: &str) -> &str {
@@ -124,6 +124,27 @@ fn a_page_of_another_origin_gets_nothing() {
     }
     let preflight = ask(&url, "OPTIONS /v1/sessions", &[origin, "Access-Control-Request-Method: POST"]);
     assert!(!preflight.to_lowercase().contains("access-control-allow"), "{preflight}");
+    daemon.stop();
+}
+
+#[test]
+fn grpc_web_is_served_over_http_1() {
+    let home = private_folder();
+    let daemon = Daemon::start(home.path());
+    let id = daemon.json(&["create"])[0]["session"]["sessionId"].as_str().expect("an id").to_owned();
+    let bearer = format!("Authorization: Bearer {}", owner_secret(&daemon));
+    let list = "POST /longhand.v1.SessionService/ListSessions";
+    let mut stream = TcpStream::connect(url(&daemon).trim_start_matches("http://")).expect("a connection");
+    stream.set_read_timeout(Some(DEADLINE)).expect("a deadline");
+    let head = format!(
+        "{list} HTTP/1.1\r\nHost: localhost\r\n{bearer}\r\nContent-Type: application/grpc-web+proto\r\n\
+         Content-Length: 5\r\nConnection: close\r\n\r\n"
+    );
+    stream.write_all(&[head.as_bytes(), &[0; 5]].concat()).expect("sent");
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).expect("an answer");
+    let text = String::from_utf8_lossy(&answer);
+    assert!(text.contains(&id) && text.contains("grpc-status:0"), "{text}");
     daemon.stop();
 }
 
