@@ -10,7 +10,7 @@ use crate::limits;
 use crate::model::access::{AccessToken, Binding, Scope, Scopes};
 use crate::model::ids::AccessTokenId;
 use crate::model::time::Timestamp;
-use crate::store::{Store, StoredToken};
+use crate::store::{Store, StoredToken, Visibility};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use std::collections::HashMap;
@@ -43,6 +43,8 @@ pub struct Access {
     pub expire_time: Option<Timestamp>,
     /// Cancelled when it is revoked.
     pub revoked: CancellationToken,
+    /// True for an operator that acts in a tenant that is not its own.
+    acts: bool,
 }
 
 impl Access {
@@ -55,7 +57,29 @@ impl Access {
             binding: Arc::default(),
             expire_time: None,
             revoked: CancellationToken::new(),
+            acts: false,
         }
+    }
+
+    /// True for callers of the default tenant that are bound to no sessions. What concerns the store as a whole is
+    /// theirs, and they may act in any tenant. In the default tenant they see its sessions, and no others.
+    pub fn is_operator(&self) -> bool {
+        self.acts || (self.tenant.is_empty() && self.binding.is_empty())
+    }
+
+    /// The access with which an operator acts in a tenant, as if it was its own.
+    ///
+    /// # Errors
+    ///
+    /// `SCOPE_MISSING` for everybody else, whichever tenant it names; `INVALID_FIELD` or `LIMIT_EXCEEDED` for a name
+    /// that no tenant has.
+    pub fn acting_in(self, tenant: &str) -> Result<Self> {
+        if !self.is_operator() {
+            let message = "only an operator, who is of the default tenant and bound to no sessions, names a tenant";
+            return Err(Error::new(Reason::ScopeMissing, message).with("scope", Scope::Admin));
+        }
+        validate::access_name("longhand-tenant", tenant)?;
+        Ok(Self { tenant: tenant.into(), acts: true, ..self })
     }
 
     /// True for an access that ends only with the daemon.
@@ -145,6 +169,7 @@ impl From<StoredToken> for Entry {
             binding: Arc::new(token.binding),
             expire_time: token.expire_time,
             revoked,
+            acts: false,
         };
         Self { access, hash: secret_hash.into() }
     }
@@ -311,7 +336,11 @@ impl Caller {
             return Err(Error::field("expire_time", "is over"));
         }
         let root = match &new.root {
-            Some(id) => Some(self.store().sessions().get(self.session_key(id).await?).await?.0.id),
+            Some(id) => {
+                let visibility = Visibility { tenant: tenant.as_str().into(), ..Visibility::default() };
+                let key = self.store().sessions().find(&visibility, id).await?;
+                Some(self.store().sessions().id(key).await?)
+            }
             None => None,
         };
         let id = AccessTokenId(clock::fresh_id());

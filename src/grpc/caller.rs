@@ -1,10 +1,14 @@
 //! The door of gRPC: the one place where it makes the caller of a request, by which alone a service reaches `app`.
 
 use super::guard::access;
+use crate::app::access::Access;
 use crate::app::{self, Caller, Longhand, RequestKey};
 
 /// The header with the caller's name for itself: printable ASCII, up to 128 bytes.
 pub const ACTOR_HEADER: &str = "longhand-actor";
+
+/// The header with the tenant in which an operator acts: printable ASCII, up to 128 bytes; empty for the default tenant.
+pub const TENANT_HEADER: &str = "longhand-tenant";
 
 /// The way of requests over gRPC into the API.
 #[derive(Clone)]
@@ -19,7 +23,7 @@ impl Door {
 
     /// The caller of a request that cannot be repeated by an id.
     pub(super) fn caller<T>(&self, request: &tonic::Request<T>) -> app::Result<Caller> {
-        self.app.caller(access(request.extensions())?, actor(request)?, None)
+        self.app.caller(acting(request)?, actor(request)?, None)
     }
 
     /// The caller, with the key that makes the call idempotent: a request id, empty for none, with a hash of the whole
@@ -38,8 +42,15 @@ impl Door {
             hasher.update(&request.get_ref().encode_to_vec());
             RequestKey { id: request_id.to_owned(), payload_hash: *hasher.finalize().as_bytes() }
         });
-        self.app.caller(access(request.extensions())?, actor(request)?, key)
+        self.app.caller(acting(request)?, actor(request)?, key)
     }
+}
+
+/// The caller's access, in the tenant that it names.
+fn acting<T>(request: &tonic::Request<T>) -> app::Result<Access> {
+    let access = access(request.extensions())?;
+    let Some(tenant) = request.metadata().get(TENANT_HEADER) else { return Ok(access) };
+    access.acting_in(tenant.to_str().map_err(|_| app::Error::field(TENANT_HEADER, "is not printable ASCII"))?)
 }
 
 /// The caller's name for itself; empty without the header.
