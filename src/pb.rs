@@ -1,6 +1,7 @@
 //! The generated protocol types of `longhand.v1`, documented by the comments in `proto/`.
 
 mod convert;
+pub mod scopes;
 
 #[expect(
     clippy::allow_attributes,

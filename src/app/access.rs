@@ -4,13 +4,13 @@
 //! file of the data directory and not in the store, so that a copy of the store opens nothing.
 
 use super::error::{Error, Reason, Result};
-use super::{Caller, Longhand, validate};
-use crate::clock::{self, Clock};
+use super::validate;
+use crate::clock::Clock;
 use crate::limits;
-use crate::model::access::{AccessToken, Binding, Scope, Scopes};
+use crate::model::access::{Binding, Scope, Scopes};
 use crate::model::ids::AccessTokenId;
 use crate::model::time::Timestamp;
-use crate::store::{Store, StoredToken, Visibility};
+use crate::store::{Store, StoredToken};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use std::collections::HashMap;
@@ -119,7 +119,7 @@ pub enum Credentials<'a> {
 }
 
 /// A new secret, and its hash.
-fn new_secret(of: &str) -> (String, [u8; 32]) {
+pub(super) fn new_secret(of: &str) -> (String, [u8; 32]) {
     let random: [u8; SECRET_BYTES] = rand::random();
     let secret = format!("{PREFIX}{of}_{}", URL_SAFE_NO_PAD.encode(random));
     let hash = *blake3::hash(secret.as_bytes()).as_bytes();
@@ -208,12 +208,24 @@ impl Known {
 }
 
 impl AccessTokens {
+    /// Keeps a token that was added to the store.
+    pub(super) fn add(&self, stored: StoredToken) {
+        self.known().tokens.insert(stored.token.id, stored.into());
+    }
+
+    /// Ends what a token opened, which is revoked in the store.
+    pub(super) fn revoke(&self, id: AccessTokenId) {
+        if let Some(entry) = self.known().tokens.get(&id) {
+            entry.access.revoked.cancel();
+        }
+    }
+
     fn known(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Keeps the tokens of the store, and trusts a secret of the owner.
-    async fn load(&self, store: &Store, owner_secret: &str) -> Result<()> {
+    pub(super) async fn load(&self, store: &Store, owner_secret: &str) -> Result<()> {
         let stored = store.access_tokens().all().await?;
         let mut known = self.known();
         known.owner_hash = Some(blake3::hash(owner_secret.as_bytes()));
@@ -221,7 +233,7 @@ impl AccessTokens {
         Ok(())
     }
 
-    fn authenticate(&self, credentials: Credentials<'_>, clock: &Clock) -> Result<Access> {
+    pub(super) fn authenticate(&self, credentials: Credentials<'_>, clock: &Clock) -> Result<Access> {
         let (secret, address) = match credentials {
             Credentials::Owner => return Ok(Access::owner()),
             Credentials::Nothing => {
@@ -242,165 +254,11 @@ impl AccessTokens {
     }
 }
 
-/// A request for an access token.
-#[derive(Debug, Clone, Default)]
-pub struct NewAccessToken {
-    /// The principal that it proves.
-    pub principal: String,
-    /// Its tenant; none for the caller's.
-    pub tenant: Option<String>,
-    /// What its holder may do.
-    pub scopes: Scopes,
-    /// The project that it is bound to.
-    pub project: Option<String>,
-    /// The session whose tree it is bound to, by any of its ids.
-    pub root: Option<String>,
-    /// The end of its validity.
-    pub expire_time: Option<Timestamp>,
-}
-
-impl Longhand {
-    /// Keeps the store's access tokens in memory, and trusts a secret of the owner. Before that, only the owner's
-    /// connection proves anything.
-    pub async fn load_access_tokens(&self, owner_secret: &str) -> Result<()> {
-        self.shared.access_tokens.load(self.store(), owner_secret).await
-    }
-
-    /// Who a caller is.
-    ///
-    /// # Errors
-    ///
-    /// `ACCESS_TOKEN_MISSING`, `ACCESS_TOKEN_INVALID`, or `TOO_MANY_ATTEMPTS` for an address with too many of these.
-    pub fn authenticate(&self, credentials: Credentials<'_>) -> Result<Access> {
-        self.shared.access_tokens.authenticate(credentials, &self.shared.clock)
-    }
-
-    /// Resolves when an access is revoked or over; never for the owner's.
-    pub async fn access_ended(&self, access: Access) {
-        let Some(end) = access.expire_time else { return access.revoked.cancelled().await };
-        while self.shared.clock.now() < end {
-            let left = u64::try_from(end.0 - self.shared.clock.now().0).unwrap_or(0);
-            // The clock may be set meanwhile.
-            let wait = std::time::Duration::from_micros(left).min(std::time::Duration::from_secs(60));
-            if tokio::time::timeout(wait, access.revoked.cancelled()).await.is_ok() {
-                return;
-            }
-        }
-    }
-}
-
-impl Caller {
-    /// Who asks.
-    pub fn access(&self) -> &Access {
-        &self.access
-    }
-
-    /// Refuses a caller that may not manage access tokens: one that is bound to sessions would escape by another token.
-    fn require_unbound(&self) -> Result<()> {
-        self.access.require(Scope::Admin)?;
-        if self.access.binding.is_empty() {
-            return Ok(());
-        }
-        Err(Error::new(Reason::ScopeMissing, "an access token that is bound to sessions manages no access tokens"))
-    }
-
-    /// Creates an access token, which has no more scopes than the caller and, unless the caller is of the default
-    /// tenant, the caller's tenant. Returns its secret, which is kept nowhere.
-    ///
-    /// # Errors
-    ///
-    /// `SCOPE_MISSING`, `INVALID_FIELD`, `LIMIT_EXCEEDED`, `SESSION_NOT_FOUND`.
-    pub async fn create_access_token(&self, new: NewAccessToken) -> Result<(AccessToken, String)> {
-        self.require_unbound()?;
-        let tenant = new.tenant.unwrap_or_else(|| self.access.tenant.to_string());
-        if !self.access.tenant.is_empty() && *tenant != *self.access.tenant {
-            return Err(Error::field("tenant", "is not the caller's own"));
-        }
-        if new.principal.is_empty() {
-            return Err(Error::field("principal", "is empty"));
-        }
-        validate::access_name("principal", &new.principal)?;
-        validate::access_name("tenant", &tenant)?;
-        if let Some(project) = &new.project {
-            validate::access_name("project", project)?;
-        }
-        if new.scopes == Scopes::default() {
-            return Err(Error::field("scopes", "has none"));
-        }
-        if let Some(scope) = new.scopes.iter().find(|scope| !self.access.scopes.contains(*scope)) {
-            return Err(Error::new(Reason::ScopeMissing, format!("the caller has not the scope {scope} itself"))
-                .with("scope", scope));
-        }
-        let now = self.shared.clock.now();
-        if new.expire_time.is_some_and(|end| end <= now) {
-            return Err(Error::field("expire_time", "is over"));
-        }
-        let root = match &new.root {
-            Some(id) => {
-                let visibility = Visibility { tenant: tenant.as_str().into(), ..Visibility::default() };
-                let key = self.store().sessions().find(&visibility, id).await?;
-                Some(self.store().sessions().id(key).await?)
-            }
-            None => None,
-        };
-        let id = AccessTokenId(clock::fresh_id());
-        let token = AccessToken {
-            id,
-            principal: new.principal,
-            tenant,
-            scopes: new.scopes,
-            binding: Binding { project: new.project, root },
-            create_time: now,
-            expire_time: new.expire_time,
-            revoke_time: None,
-        };
-        let (secret, secret_hash) = new_secret(&id.0.simple().to_string());
-        let stored = StoredToken { token: token.clone(), secret_hash };
-        self.store().access_tokens().create(stored.clone()).await?;
-        self.shared.access_tokens.known().tokens.insert(id, stored.into());
-        Ok((token, secret))
-    }
-
-    /// The access tokens of the caller's tenant, oldest first; of all tenants for a caller of the default tenant.
-    ///
-    /// # Errors
-    ///
-    /// `SCOPE_MISSING`.
-    pub async fn list_access_tokens(&self) -> Result<Vec<AccessToken>> {
-        self.require_unbound()?;
-        let stored = self.store().access_tokens().all().await?;
-        Ok(stored.into_iter().map(|stored| stored.token).filter(|token| self.manages(token)).collect())
-    }
-
-    /// Revokes an access token: calls with it are refused from now on, and streams end. One that is revoked already
-    /// stays as it is.
-    ///
-    /// # Errors
-    ///
-    /// `SCOPE_MISSING`, `ACCESS_TOKEN_NOT_FOUND`.
-    pub async fn revoke_access_token(&self, id: &str) -> Result<AccessToken> {
-        let missing = || {
-            Error::new(Reason::AccessTokenNotFound, format!("there is no access token {id}"))
-                .with("access_token_id", id)
-        };
-        let listed = self.list_access_tokens().await?;
-        let wanted: AccessTokenId = id.parse().map_err(|_| missing())?;
-        listed.iter().find(|token| token.id == wanted).ok_or_else(missing)?;
-        let stored = self.store().access_tokens().revoke(wanted).await?;
-        if let Some(entry) = self.shared.access_tokens.known().tokens.get(&wanted) {
-            entry.access.revoked.cancel();
-        }
-        Ok(stored.token)
-    }
-
-    fn manages(&self, token: &AccessToken) -> bool {
-        self.access.tenant.is_empty() || token.tenant == *self.access.tenant
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock;
+    use crate::model::access::AccessToken;
 
     fn at(seconds: i64) -> Timestamp {
         Timestamp(seconds * 1_000_000)

@@ -2,6 +2,7 @@
 //! only converts.
 
 pub mod access;
+pub mod access_tokens;
 pub mod admin;
 mod api;
 pub mod append;

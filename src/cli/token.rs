@@ -9,6 +9,7 @@ use crate::clock::Clock;
 use crate::model::access::Scope;
 use crate::model::time::Timestamp;
 use crate::pb;
+use crate::pb::scopes;
 use std::process::ExitCode;
 
 /// Placeholder for a missing value.
@@ -62,16 +63,6 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
     }
 }
 
-fn scope(scope: Scope) -> pb::Scope {
-    match scope {
-        Scope::Read => pb::Scope::Read,
-        Scope::Write => pb::Scope::Write,
-        Scope::Compact => pb::Scope::Compact,
-        Scope::Erase => pb::Scope::Erase,
-        Scope::Admin => pb::Scope::Admin,
-    }
-}
-
 /// The instant at which a token ends: an age counts from now on.
 fn end(text: &str, now: Timestamp) -> Result<Timestamp, Usage> {
     let instant = times::instant(text, now)?;
@@ -85,7 +76,7 @@ async fn create(globals: &Globals, arguments: CreateArguments) -> anyhow::Result
     let request = pb::CreateAccessTokenRequest {
         principal: arguments.principal,
         tenant: arguments.of_tenant,
-        scopes: arguments.scopes.iter().map(|one| scope(*one).into()).collect(),
+        scopes: arguments.scopes.iter().map(|one| scopes::scope(*one).into()).collect(),
         project: arguments.project,
         root_session_id: arguments.session,
         expire_time: expires.map(pb::timestamp),

@@ -1,13 +1,15 @@
 //! Access tokens over gRPC.
 
 use super::caller::Door;
+use super::convert::session::durability;
 use crate::app;
 use crate::app::Error;
-use crate::app::access::NewAccessToken;
-use crate::model::access::{AccessToken, Scope, Scopes};
+use crate::app::access_tokens::NewAccessToken;
+use crate::model::access::{AccessToken, Scopes};
 use crate::model::time::Timestamp;
 use crate::pb;
 use crate::pb::access_service_server::AccessService;
+use crate::pb::scopes;
 use tonic::{Request, Response, Status};
 
 /// The service of access tokens.
@@ -21,31 +23,9 @@ impl Access {
     }
 }
 
-/// A scope on the wire.
-pub(super) fn read_scope(scope: pb::Scope) -> Option<Scope> {
-    Some(match scope {
-        pb::Scope::Unspecified => return None,
-        pb::Scope::Read => Scope::Read,
-        pb::Scope::Write => Scope::Write,
-        pb::Scope::Compact => Scope::Compact,
-        pb::Scope::Erase => Scope::Erase,
-        pb::Scope::Admin => Scope::Admin,
-    })
-}
-
-fn scope(scope: Scope) -> pb::Scope {
-    match scope {
-        Scope::Read => pb::Scope::Read,
-        Scope::Write => pb::Scope::Write,
-        Scope::Compact => pb::Scope::Compact,
-        Scope::Erase => pb::Scope::Erase,
-        Scope::Admin => pb::Scope::Admin,
-    }
-}
-
 fn read(request: pb::CreateAccessTokenRequest) -> app::Result<NewAccessToken> {
     let scopes = request.scopes.iter().map(|number| {
-        let scope = pb::Scope::try_from(*number).ok().and_then(read_scope);
+        let scope = pb::Scope::try_from(*number).ok().and_then(scopes::read_scope);
         scope.ok_or_else(|| Error::field("scopes", format!("{number} is no scope")))
     });
     let micros = |time: prost_types::Timestamp| {
@@ -70,7 +50,7 @@ fn convert(token: AccessToken) -> pb::AccessToken {
         access_token_id: token.id.to_string(),
         principal: token.principal,
         tenant: token.tenant,
-        scopes: token.scopes.iter().map(|one| scope(one).into()).collect(),
+        scopes: token.scopes.iter().map(|one| scopes::scope(one).into()).collect(),
         project: token.binding.project,
         root_session_id: token.binding.root.map(|root| root.to_string()),
         create_time: Some(pb::timestamp(token.create_time)),
@@ -87,7 +67,8 @@ impl AccessService for Access {
     ) -> Result<Response<pb::CreateAccessTokenResponse>, Status> {
         let caller = self.door.caller(&request)?;
         let (token, secret) = caller.create_access_token(read(request.into_inner())?).await?;
-        Ok(Response::new(pb::CreateAccessTokenResponse { access_token: Some(convert(token)), secret }))
+        let durability = durability(caller.durability()).into();
+        Ok(Response::new(pb::CreateAccessTokenResponse { access_token: Some(convert(token)), secret, durability }))
     }
 
     async fn list_access_tokens(
@@ -105,6 +86,7 @@ impl AccessService for Access {
     ) -> Result<Response<pb::RevokeAccessTokenResponse>, Status> {
         let caller = self.door.caller(&request)?;
         let token = caller.revoke_access_token(&request.get_ref().access_token_id).await?;
-        Ok(Response::new(pb::RevokeAccessTokenResponse { access_token: Some(convert(token)) }))
+        let durability = durability(caller.durability()).into();
+        Ok(Response::new(pb::RevokeAccessTokenResponse { access_token: Some(convert(token)), durability }))
     }
 }

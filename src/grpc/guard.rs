@@ -3,17 +3,15 @@
 //! Every door that reaches a service passes it, JSON over HTTP too. The scope of a method comes from its declaration in
 //! the protos; a method without one is refused.
 
-use super::access::read_scope;
 use crate::app::access::{Access, Credentials};
 use crate::app::{self, Error, Longhand, Reason};
 use crate::model::access::Scope;
-use crate::pb;
+use crate::pb::scopes;
 use crate::transport::Peer;
 use bytes::Bytes;
 use http::header::AUTHORIZATION;
 use http::{Extensions, HeaderMap, Request, Response};
 use http_body::{Frame, SizeHint};
-use prost_reflect::DescriptorPool;
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -43,7 +41,7 @@ pub struct Guarded {
 
 impl Guarded {
     pub(super) fn new(routes: Routes, app: Longhand) -> Self {
-        Self { routes: routes.prepare(), app, scopes: Arc::new(scopes()), in_process: None }
+        Self { routes: routes.prepare(), app, scopes: Arc::new(scopes::scopes()), in_process: None }
     }
 
     /// The same services for callers in this process, who are the owner.
@@ -117,19 +115,6 @@ fn secret(headers: &HeaderMap) -> Option<&str> {
 pub(super) fn access(extensions: &Extensions) -> app::Result<Access> {
     let missing = || Error::new(Reason::AccessTokenMissing, "the call passed no guard");
     extensions.get::<Access>().cloned().ok_or_else(missing)
-}
-
-/// The scope of every method, by its path.
-fn scopes() -> HashMap<String, Scope> {
-    let pool = DescriptorPool::decode(pb::DESCRIPTORS).expect("the build wrote these descriptors");
-    let extension = pool.get_extension_by_name("longhand.v1.scope").expect("the protos declare it");
-    let methods = pool.services().flat_map(|service| service.methods().collect::<Vec<_>>());
-    let declared = methods.filter_map(|method| {
-        let number = method.options().get_extension(&extension).as_enum_number()?;
-        let scope = read_scope(pb::Scope::try_from(number).ok()?)?;
-        Some((format!("/{}/{}", method.parent_service().full_name(), method.name()), scope))
-    });
-    declared.collect()
 }
 
 /// The body of an answer that ends when its caller's access does.

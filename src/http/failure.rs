@@ -22,9 +22,19 @@ pub(super) struct Failure {
 }
 
 impl Failure {
+    /// The refusal of a method that a path does not have, with those that it has.
+    pub(super) fn other_method(allowed: &str) -> Self {
+        let error = Error::new(Reason::MethodUnknown, format!("the path has the methods {allowed}"));
+        let failure = Self::from(error.with("allowed", allowed)).at(StatusCode::METHOD_NOT_ALLOWED);
+        match HeaderValue::from_str(allowed) {
+            Ok(allowed) => failure.with(header::ALLOW, allowed),
+            Err(_) => failure,
+        }
+    }
+
     /// The same failure with one more header.
     #[must_use]
-    pub(super) fn with(mut self, name: HeaderName, value: HeaderValue) -> Self {
+    fn with(mut self, name: HeaderName, value: HeaderValue) -> Self {
         self.headers.push((name, value));
         self
     }

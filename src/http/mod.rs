@@ -62,7 +62,8 @@ pub fn router(grpc: impl GrpcRoutes) -> Router {
     let description = Bytes::from(openapi::description(&routes).to_string());
     let describe = async move || ([(header::CONTENT_TYPE, answers::JSON)], description);
     let streams = streams::router(grpc.clone());
-    let calls = Router::new().route("/openapi.json", get(describe)).fallback(serve);
+    let other = async || Failure::other_method("GET, HEAD").into_response();
+    let calls = Router::new().route("/openapi.json", get(describe).fallback(other)).fallback(serve);
     calls.with_state(Arc::new(Door { routes, grpc })).merge(streams)
 }
 
@@ -82,12 +83,7 @@ impl<S: GrpcRoutes> Door<S> {
             Found::Route(route, variables) => (route, variables),
             Found::OtherMethods(methods) => {
                 let allowed = methods.iter().map(|method| method.as_str()).collect::<Vec<_>>().join(", ");
-                let error = Error::new(Reason::MethodUnknown, format!("the path has the methods {allowed}"));
-                let failure = Failure::from(error.with("allowed", &allowed)).at(StatusCode::METHOD_NOT_ALLOWED);
-                return Err(match HeaderValue::try_from(allowed) {
-                    Ok(allowed) => failure.with(header::ALLOW, allowed),
-                    Err(_) => failure,
-                });
+                return Err(Failure::other_method(&allowed));
             }
             Found::Nothing => return Err(Error::new(Reason::MethodUnknown, "no call has this path").into()),
         };

@@ -6,9 +6,10 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
@@ -31,11 +32,11 @@ pub struct Tls {
 }
 
 /// The state of a file: whatever changes when it is written or replaced.
-type Stamp = Option<(SystemTime, u64)>;
+type Stamp = Option<(u64, u64, i64, i64)>;
 
 fn stamp(path: &Path) -> Stamp {
     let found = std::fs::metadata(path).ok()?;
-    Some((found.modified().ok()?, found.len()))
+    Some((found.ino(), found.len(), found.mtime(), found.mtime_nsec()))
 }
 
 impl TlsFiles {

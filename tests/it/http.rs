@@ -44,7 +44,7 @@ impl Served {
     async fn start() -> Self {
         let test = TestApp::start().await;
         let (routes, _health) = longhand::grpc::router(test.longhand.clone()).await;
-        Self { test, router: longhand::http::router(routes) }
+        Self { test, router: longhand::http::router(routes.in_process()) }
     }
 
     /// Sends a request and returns the answer without its body.

@@ -2,6 +2,7 @@
 
 mod support;
 
+mod access;
 mod append;
 mod backups;
 mod by_hand;

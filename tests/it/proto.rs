@@ -61,7 +61,7 @@ const NO_WORDS: [&str; 13] =
 const UNITS: [&str; 7] = ["tokens", "bytes", "ms", "us", "count", "usd", "json"];
 
 /// Fields that appear to violate rule 5, with the reason why they do not.
-const NAMES: [(&str, &str); 16] = [
+const NAMES: [(&str, &str); 17] = [
     ("BranchSummary.instructions", "one text"),
     ("Compaction.instructions", "one text"),
     ("CompactionOutcome.context_tokens_before", "the noun is `tokens`; the rest is the time"),
@@ -73,6 +73,7 @@ const NAMES: [(&str, &str); 16] = [
     ("ContextHeader.fits", "a state, in the words of the design"),
     ("EditSummaryTaskRequest.instructions", "one text"),
     ("GetContextResponse.messages", "one frame that holds several messages"),
+    ("ListAccessTokensResponse.access_tokens", "secrets of callers, not the unit"),
     ("ListHeadsRequest.at", "the points to read at"),
     ("StartCompactionRequest.instructions", "one text"),
     ("SubscribeEventsResponse.events", "one frame that holds several events"),

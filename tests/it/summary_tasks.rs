@@ -402,7 +402,7 @@ async fn a_cancelled_compaction_takes_its_task_along() {
 async fn the_protocol_carries_a_task_from_lease_to_summary() {
     let mut setup = due(LONG_WAIT).await;
     let (routes, _health) = longhand::grpc::router(setup.test.longhand.clone()).await;
-    let mut client = SummaryTaskServiceClient::new(routes);
+    let mut client = SummaryTaskServiceClient::new(routes.in_process());
     let request = pb::LeaseSummaryTaskRequest {
         session_ids: vec![setup.session.clone()],
         levels: vec![pb::CompactionLevel::Auto.into()],

@@ -20,8 +20,8 @@ use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
 use axum::routing::any;
+use http::Method;
 use http::request::Parts;
-use http::{HeaderValue, Method, StatusCode, header};
 use query::{Query, Scope};
 
 /// The routes of the streams over the gRPC services.
@@ -59,7 +59,7 @@ async fn view<S: GrpcRoutes>(
     let answer = async {
         let Scope::Session(session) = scope(session)? else { return Err(no_path()) };
         if head.method != Method::GET {
-            return Err(other_method("GET"));
+            return Err(Failure::other_method("GET"));
         }
         let query = Query::read(&head, "longhand.v1.GetContextRequest")?;
         views::follow(grpc, origin(head), session, query).await
@@ -71,7 +71,7 @@ async fn view<S: GrpcRoutes>(
 /// of those.
 async fn events<S: GrpcRoutes>(grpc: S, head: Parts, scope: Scope) -> Result<Response, Failure> {
     if head.method != Method::GET && head.method != Method::HEAD {
-        return Err(other_method("GET, HEAD"));
+        return Err(Failure::other_method("GET, HEAD"));
     }
     let query = Query::read(&head, "longhand.v1.SubscribeEventsRequest")?;
     let is_head = head.method == Method::HEAD;
@@ -98,11 +98,4 @@ fn scope(session: Result<Path<String>, PathRejection>) -> Result<Scope, Failure>
 
 fn no_path() -> Failure {
     Error::new(Reason::MethodUnknown, "no call has this path").into()
-}
-
-fn other_method(allowed: &'static str) -> Failure {
-    let error = Error::new(Reason::MethodUnknown, format!("the path has the methods {allowed}"));
-    Failure::from(error.with("allowed", allowed))
-        .at(StatusCode::METHOD_NOT_ALLOWED)
-        .with(header::ALLOW, HeaderValue::from_static(allowed))
 }

@@ -53,6 +53,11 @@ async fn another_method_is_told_those_of_the_path() {
         (answer.status, answer.headers["allow"].as_bytes()),
         (StatusCode::METHOD_NOT_ALLOWED, &b"GET, PATCH"[..])
     );
+    let answer = served.send("POST", "/openapi.json", &[], "{}").await;
+    assert_eq!(
+        (answer.status, answer.headers["allow"].as_bytes()),
+        (StatusCode::METHOD_NOT_ALLOWED, &b"GET, HEAD"[..])
+    );
     let answer = served.send("GET", "/v1/store:scrub", &[], "").await;
     assert_eq!(answer.headers["allow"], "POST");
 }

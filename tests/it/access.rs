@@ -1,0 +1,262 @@
+//! Access tokens: who may call what, how long, and what a wrong secret gets.
+
+use crate::support::{TestApp, soon};
+use http::{HeaderMap, Request};
+use http_body_util::{BodyExt as _, Full};
+use longhand::app::access::{Access, Credentials};
+use longhand::app::access_tokens::NewAccessToken;
+use longhand::app::{Error, Reason};
+use longhand::grpc::Guarded;
+use longhand::model::access::{Scope, Scopes};
+use longhand::model::time::Timestamp;
+use longhand::transport::Peer;
+use longhand::{grpc, pb};
+use prost_reflect::DescriptorPool;
+use std::net::SocketAddr;
+use tonic::body::Body;
+use tonic::{Code, Status};
+use tonic_types::StatusExt as _;
+use tower::ServiceExt as _;
+
+const OWNER: &str = "lh_owner_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
+
+/// A store whose services are called over TCP.
+struct Served {
+    test: TestApp,
+    routes: Guarded,
+}
+
+impl Served {
+    async fn start() -> Self {
+        let test = TestApp::start().await;
+        test.longhand.load_access_tokens(OWNER).await.expect("the tokens are read");
+        let (routes, _) = grpc::router(test.longhand.clone()).await;
+        Self { test, routes }
+    }
+
+    async fn token(&self, scopes: &[Scope]) -> (String, String) {
+        let scopes = scopes.iter().copied().collect();
+        let new = NewAccessToken { principal: "agent".to_owned(), scopes, ..NewAccessToken::default() };
+        let (token, secret) = self.test.app.create_access_token(new).await.expect("a token");
+        (token.id.to_string(), secret)
+    }
+
+    fn request(path: &str, peer: Option<Peer>, secret: Option<&str>, message: &[u8]) -> Request<Body> {
+        let length = u32::try_from(message.len()).expect("a length").to_be_bytes();
+        let framed = [&[0], &length[..], message].concat();
+        let mut request = Request::post(path).header("content-type", "application/grpc").header("te", "trailers");
+        if let Some(secret) = secret {
+            request = request.header("authorization", format!("Bearer {secret}"));
+        }
+        let mut request = request.body(Body::new(Full::new(framed.into()))).expect("a request");
+        if let Some(peer) = peer {
+            request.extensions_mut().insert(peer);
+        }
+        request
+    }
+
+    /// The headers of the answer to an empty request, and the rest of it.
+    async fn begin(&self, path: &str, peer: Option<Peer>, secret: Option<&str>) -> (HeaderMap, Body) {
+        let request = Self::request(path, peer, secret, &[]);
+        let Ok(answer) = soon(path, self.routes.clone().oneshot(request)).await;
+        let (head, body) = answer.into_parts();
+        (head.headers, body)
+    }
+
+    /// The reason of a refusal before the first byte of an answer; none if there is an answer.
+    async fn refusal(&self, path: &str, secret: Option<&str>) -> Option<String> {
+        let (headers, _) = self.begin(path, Some(tcp(1)), secret).await;
+        reason(&Status::from_header_map(&headers)?)
+    }
+}
+
+fn reason(status: &Status) -> Option<String> {
+    (status.code() != Code::Ok).then(|| {
+        let details = status.get_error_details();
+        details.error_info().map(|info| info.reason.clone()).unwrap_or_default()
+    })
+}
+
+fn tcp(last: u8) -> Peer {
+    Peer::Tcp { address: SocketAddr::from(([127, 0, 0, last], 4_747)), is_encrypted: false }
+}
+
+/// The path and the scope of every RPC, from the protos.
+fn methods() -> Vec<(String, Scope)> {
+    let pool = DescriptorPool::decode(pb::DESCRIPTORS).expect("descriptors");
+    let extension = pool.get_extension_by_name("longhand.v1.scope").expect("it is declared");
+    let mut methods = Vec::new();
+    for service in pool.services().filter(|service| service.package_name() == "longhand.v1") {
+        for method in service.methods() {
+            let options = method.options();
+            let declared = options.get_extension(&extension);
+            let number = declared.as_enum_number().expect("a number");
+            let name = pb::Scope::try_from(number).expect("a scope").as_str_name().trim_start_matches("SCOPE_");
+            let scope = name.to_lowercase().parse().unwrap_or_else(|_| panic!("{} has no scope", method.full_name()));
+            methods.push((format!("/{}/{}", service.full_name(), method.name()), scope));
+        }
+    }
+    assert!(methods.len() > 40, "{methods:?}");
+    methods
+}
+
+#[tokio::test]
+async fn every_method_takes_the_scope_that_it_declares_and_no_other() {
+    let served = Served::start().await;
+    let mut secrets = Vec::new();
+    for scope in Scope::ALL {
+        secrets.push((scope, served.token(&[scope]).await.1));
+    }
+    for (path, needed) in methods() {
+        for (scope, secret) in &secrets {
+            // A method that is allowed fails for other reasons, or waits.
+            let call = served.refusal(&path, Some(secret));
+            let refusal = tokio::time::timeout(std::time::Duration::from_millis(200), call).await.unwrap_or_default();
+            let is_refused = refusal.as_deref() == Some("SCOPE_MISSING");
+            assert_eq!(is_refused, *scope != needed, "{path} with {scope}: {refusal:?}");
+        }
+        assert_eq!(served.refusal(&path, None).await.as_deref(), Some("ACCESS_TOKEN_MISSING"), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn methods_without_a_scope_are_refused_and_health_is_open() {
+    let served = Served::start().await;
+    let unknown = served.refusal("/longhand.v1.SessionService/Nothing", Some(OWNER)).await;
+    assert_eq!(unknown.as_deref(), Some("METHOD_UNKNOWN"));
+    assert_eq!(served.refusal("/grpc.health.v1.Health/Check", None).await, None);
+    let reflection = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
+    assert_eq!(served.refusal(reflection, None).await.as_deref(), Some("ACCESS_TOKEN_MISSING"));
+    assert_eq!(served.refusal(reflection, Some(&served.token(&[Scope::Write]).await.1)).await, None);
+    // A call that came past every connection has no credentials.
+    let (headers, _) = served.begin("/longhand.v1.AdminService/ListPresets", None, Some(OWNER)).await;
+    let status = Status::from_header_map(&headers).expect("a refusal");
+    assert_eq!(reason(&status).as_deref(), Some("ACCESS_TOKEN_MISSING"));
+    let (headers, _) = served.begin("/longhand.v1.AdminService/ListPresets", Some(Peer::Owner), None).await;
+    assert!(Status::from_header_map(&headers).is_none(), "the owner's connection needs no token");
+}
+
+#[tokio::test]
+async fn ten_thousand_wrong_secrets_prove_nothing_and_are_slowed_down() {
+    let served = Served::start().await;
+    let (_, secret) = served.token(&[Scope::Read]).await;
+    let attempt = |text: String, address: u8| {
+        let Peer::Tcp { address, .. } = tcp(address) else { panic!("TCP") };
+        served.test.longhand.authenticate(Credentials::Secret(&text, address.ip())).map_err(|error| error.reason)
+    };
+    let mut slowed = 0;
+    for number in 0..10_000 {
+        let mut wrong = secret.clone().into_bytes();
+        // A digit of the id, or a character of the random part.
+        let at = 3 + number % (wrong.len() - 4);
+        wrong[at] = if wrong[at] == b'0' { b'1' } else { b'0' };
+        let refused = attempt(String::from_utf8(wrong).expect("ASCII"), 7).expect_err("it is wrong");
+        assert!([Reason::AccessTokenInvalid, Reason::TooManyAttempts].contains(&refused), "{refused:?}");
+        slowed += usize::from(refused == Reason::TooManyAttempts);
+    }
+    assert_eq!(slowed, 10_000 - longhand::limits::FAILED_ATTEMPTS_A_MINUTE as usize);
+    // The right one still counts, from that address too.
+    assert!(attempt(secret.clone(), 7).is_ok() && attempt(secret, 8).is_ok());
+}
+
+#[tokio::test]
+async fn a_token_that_is_over_or_revoked_opens_nothing_even_after_a_restart() {
+    let served = Served::start().await;
+    let list = "/longhand.v1.SessionService/ListSessions";
+    let end = Timestamp(served.test.clock.now().0 + 1_000_000);
+    let scopes: Scopes = [Scope::Read].into_iter().collect();
+    let new = NewAccessToken { principal: "guest".to_owned(), scopes, expire_time: Some(end), ..Default::default() };
+    let (_, brief) = served.test.app.create_access_token(new).await.expect("a token");
+    let (id, lasting) = served.token(&[Scope::Read]).await;
+    assert_eq!(served.refusal(list, Some(&brief)).await, None);
+    served.test.clock.advance(1_001);
+    assert_eq!(served.refusal(list, Some(&brief)).await.as_deref(), Some("ACCESS_TOKEN_INVALID"));
+    assert_eq!(served.refusal(list, Some(&lasting)).await, None);
+    let revoked = served.test.app.revoke_access_token(&id).await.expect("revoked");
+    assert_eq!(served.test.app.revoke_access_token(&id).await.expect("again"), revoked);
+    for _ in 0..2 {
+        assert_eq!(served.refusal(list, Some(&lasting)).await.as_deref(), Some("ACCESS_TOKEN_INVALID"));
+        // As a daemon does at its start.
+        served.test.longhand.load_access_tokens(OWNER).await.expect("the tokens are read");
+    }
+    let tokens = served.test.app.list_access_tokens().await.expect("a list");
+    assert_eq!(tokens.iter().map(|token| token.revoke_time.is_some()).collect::<Vec<_>>(), [false, true]);
+}
+
+#[tokio::test]
+async fn a_stream_ends_when_its_token_is_revoked() {
+    let served = Served::start().await;
+    let (id, secret) = served.token(&[Scope::Read]).await;
+    let path = "/longhand.v1.EventService/SubscribeEvents";
+    let (_, mut body) = served.begin(path, Some(tcp(1)), Some(&secret)).await;
+    let first = soon("the first frame", body.frame()).await.expect("a frame").expect("no failure");
+    assert!(first.is_data());
+    served.test.app.revoke_access_token(&id).await.expect("revoked");
+    let end = soon("the end", body.frame()).await.expect("an end").expect("no failure");
+    let status = Status::from_header_map(end.trailers_ref().expect("trailers")).expect("a status");
+    assert_eq!(reason(&status).as_deref(), Some("ACCESS_TOKEN_INVALID"));
+    assert!(soon("nothing", body.frame()).await.is_none());
+}
+
+#[tokio::test]
+async fn who_makes_tokens_gives_no_more_than_it_has() {
+    let served = Served::start().await;
+    let new = |principal: &str, scopes: &[Scope]| NewAccessToken {
+        principal: principal.to_owned(),
+        scopes: scopes.iter().copied().collect(),
+        ..NewAccessToken::default()
+    };
+    let by = |access: Access| served.test.longhand.caller(access, String::new(), None).expect("a caller");
+    let admin = Access { scopes: [Scope::Admin, Scope::Read].into_iter().collect(), ..Access::owner() };
+    let of_tenant = Access { tenant: "acme".into(), ..admin.clone() };
+    let bound = Access {
+        binding: longhand::model::access::Binding { project: Some("p".to_owned()), root: None }.into(),
+        ..admin.clone()
+    };
+    let reader = Access { scopes: [Scope::Read].into_iter().collect(), ..Access::owner() };
+    let elsewhere = NewAccessToken { tenant: Some("other".to_owned()), ..new("agent", &[Scope::Read]) };
+    let now = served.test.clock.now();
+    let cases: [(&Access, NewAccessToken, Option<Reason>); 10] = [
+        (&admin, new("agent", &[Scope::Read]), None),
+        (&admin, new("agent", &[Scope::Read, Scope::Write]), Some(Reason::ScopeMissing)),
+        (&reader, new("agent", &[Scope::Read]), Some(Reason::ScopeMissing)),
+        (&bound, new("agent", &[Scope::Read]), Some(Reason::ScopeMissing)),
+        (&of_tenant, new("agent", &[Scope::Read]), None),
+        (&of_tenant, elsewhere.clone(), Some(Reason::InvalidField)),
+        (&admin, elsewhere, None),
+        (&admin, new("", &[Scope::Read]), Some(Reason::InvalidField)),
+        (&admin, new("agent", &[]), Some(Reason::InvalidField)),
+        (&admin, NewAccessToken { expire_time: Some(now), ..new("agent", &[Scope::Read]) }, Some(Reason::InvalidField)),
+    ];
+    for (access, wanted, expected) in cases {
+        let made = by(access.clone()).create_access_token(wanted.clone()).await;
+        assert_eq!(made.as_ref().err().map(|error: &Error| error.reason), expected, "{wanted:?}");
+    }
+    let tenants = |access: &Access| {
+        let caller = by(access.clone());
+        async move {
+            let tokens = caller.list_access_tokens().await.expect("a list");
+            tokens.into_iter().map(|token| token.tenant).collect::<Vec<_>>()
+        }
+    };
+    assert_eq!(tenants(&admin).await, ["", "acme", "other"]);
+    assert_eq!(tenants(&of_tenant).await, ["acme"]);
+    let all = served.test.app.list_access_tokens().await.expect("a list");
+    for id in [all[0].id.to_string(), "tok_nothing".to_owned()] {
+        let refused = by(of_tenant.clone()).revoke_access_token(&id).await.expect_err("not its own");
+        assert_eq!(refused.reason, Reason::AccessTokenNotFound, "{id}");
+    }
+}
+
+#[tokio::test]
+async fn a_principal_is_the_author_of_its_changes() {
+    let served = Served::start().await;
+    let session = served.test.manual_session().await;
+    let access = Access { principal: "ci".into(), ..Access::owner() };
+    for (name, author) in [("", "ci"), ("editor", "ci/editor")] {
+        let caller = served.test.longhand.caller(access.clone(), name.to_owned(), None).expect("a caller");
+        let talk = crate::support::conversation(&format!("u \"by {name}\""));
+        caller.append(&session, talk, None, None).await.expect("appended");
+        assert_eq!(served.test.history(&session).await.last().expect("a message").actor, author);
+    }
+}
