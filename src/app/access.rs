@@ -44,7 +44,7 @@ pub struct Access {
     /// Cancelled when it is revoked.
     pub revoked: CancellationToken,
     /// True for an operator that acts in a tenant that is not its own.
-    acts: bool,
+    pub is_acting: bool,
 }
 
 impl Access {
@@ -57,14 +57,14 @@ impl Access {
             binding: Arc::default(),
             expire_time: None,
             revoked: CancellationToken::new(),
-            acts: false,
+            is_acting: false,
         }
     }
 
     /// True for callers of the default tenant that are bound to no sessions. What concerns the store as a whole is
     /// theirs, and they may act in any tenant. In the default tenant they see its sessions, and no others.
     pub fn is_operator(&self) -> bool {
-        self.acts || (self.tenant.is_empty() && self.binding.is_empty())
+        self.is_acting || (self.tenant.is_empty() && self.binding.is_empty())
     }
 
     /// The access with which an operator acts in a tenant, as if it was its own.
@@ -79,7 +79,7 @@ impl Access {
             return Err(Error::new(Reason::ScopeMissing, message).with("scope", Scope::Admin));
         }
         validate::access_name("longhand-tenant", tenant)?;
-        Ok(Self { tenant: tenant.into(), acts: true, ..self })
+        Ok(Self { tenant: tenant.into(), is_acting: true, ..self })
     }
 
     /// True for an access that ends only with the daemon.
@@ -169,7 +169,7 @@ impl From<StoredToken> for Entry {
             binding: Arc::new(token.binding),
             expire_time: token.expire_time,
             revoked,
-            acts: false,
+            is_acting: false,
         };
         Self { access, hash: secret_hash.into() }
     }
