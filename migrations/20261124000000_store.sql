@@ -25,7 +25,9 @@ create table store (
 create table session (
     id integer primary key,
     public_id blob not null unique,
-    client_id text unique,
+    tenant text not null default '',                -- whose it is; empty: the default tenant's. Forks and sessions that
+                                                    -- work for another one have the tenant of that one
+    client_id text,                                 -- unique in the tenant
     create_hash blob,                               -- of the request with `client_id`, which may be repeated
     parent_id integer references session (id),      -- the session it works for
     fork_id integer references session (id),        -- the session it was forked from
@@ -67,6 +69,8 @@ create table session (
                                                     -- fill the window
 ) strict;
 
+create unique index session_client on session (tenant, client_id) where client_id is not null;
+create index session_tenant on session (tenant, id);
 create index session_parent on session (parent_id, id) where parent_id is not null;
 create index session_due on session (due_time) where due_revision is not null;
 create index session_wake on session (wake_time) where wake_time is not null;
@@ -466,6 +470,7 @@ create trigger blob_stays before delete on blob
 begin select raise(abort, 'a blob is never deleted'); end;
 create trigger session_is_itself before update on session
 when new.id is not old.id or new.public_id is not old.public_id or new.client_id is not old.client_id
+    or new.tenant is not old.tenant
     or new.create_hash is not old.create_hash
     or new.parent_id is not old.parent_id or new.fork_id is not old.fork_id
     or new.fork_revision is not old.fork_revision or new.create_time is not old.create_time

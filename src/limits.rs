@@ -250,6 +250,10 @@ pub const FAILED_ATTEMPTS_A_MINUTE: u32 = 60;
 pub const FAILING_ADDRESSES_MAX: usize = 10_000;
 /// Bytes of the name of a principal, a tenant or a project.
 pub const ACCESS_NAME_BYTES_MAX: usize = 128;
+/// Sessions of which the daemon keeps in memory whose they are, for readers that do not see all.
+pub const MEMBERSHIPS_MAX: usize = 100_000;
+/// Sessions that a page of a list looks at, for a reader that sees only some of them.
+pub const SESSIONS_SCAN_MAX: i64 = 10_000;
 /// Calls of one connection at a time.
 pub const CONNECTION_STREAMS_MAX: u32 = 256;
 /// Bytes of one request that a client may send before some are read.

@@ -4,6 +4,7 @@
 //! file of the data directory and not in the store, so that a copy of the store opens nothing.
 
 use super::error::{Error, Reason, Result};
+use super::validate;
 use crate::clock::Clock;
 use crate::limits;
 use crate::model::access::{Binding, Scope, Scopes};
@@ -42,6 +43,8 @@ pub struct Access {
     pub expire_time: Option<Timestamp>,
     /// Cancelled when it is revoked.
     pub revoked: CancellationToken,
+    /// True for an operator that acts in a tenant that is not its own.
+    pub is_acting: bool,
 }
 
 impl Access {
@@ -54,7 +57,29 @@ impl Access {
             binding: Arc::default(),
             expire_time: None,
             revoked: CancellationToken::new(),
+            is_acting: false,
         }
+    }
+
+    /// True for callers of the default tenant that are bound to no sessions. What concerns the store as a whole is
+    /// theirs, and they may act in any tenant. In the default tenant they see its sessions, and no others.
+    pub fn is_operator(&self) -> bool {
+        self.is_acting || (self.tenant.is_empty() && self.binding.is_empty())
+    }
+
+    /// The access with which an operator acts in a tenant, as if it was its own.
+    ///
+    /// # Errors
+    ///
+    /// `SCOPE_MISSING` for everybody else, whichever tenant it names; `INVALID_FIELD` or `LIMIT_EXCEEDED` for a name
+    /// that no tenant has.
+    pub fn acting_in(self, tenant: &str) -> Result<Self> {
+        if !self.is_operator() {
+            let message = "only an operator, who is of the default tenant and bound to no sessions, names a tenant";
+            return Err(Error::new(Reason::ScopeMissing, message).with("scope", Scope::Admin));
+        }
+        validate::access_name("longhand-tenant", tenant)?;
+        Ok(Self { tenant: tenant.into(), is_acting: true, ..self })
     }
 
     /// True for an access that ends only with the daemon.
@@ -144,6 +169,7 @@ impl From<StoredToken> for Entry {
             binding: Arc::new(token.binding),
             expire_time: token.expire_time,
             revoked,
+            is_acting: false,
         };
         Self { access, hash: secret_hash.into() }
     }

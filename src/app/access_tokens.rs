@@ -7,7 +7,7 @@ use crate::clock;
 use crate::model::access::{AccessToken, Binding, Scope, Scopes};
 use crate::model::ids::AccessTokenId;
 use crate::model::time::Timestamp;
-use crate::store::StoredToken;
+use crate::store::{StoredToken, Visibility};
 
 /// A request for an access token.
 #[derive(Debug, Clone, Default)]
@@ -103,7 +103,11 @@ impl Caller {
             return Err(Error::field("expire_time", "is over"));
         }
         let root = match &new.root {
-            Some(id) => Some(self.store().sessions().get(self.session_key(id).await?).await?.0.id),
+            Some(id) => {
+                let visibility = Visibility { tenant: tenant.as_str().into(), ..Visibility::default() };
+                let key = self.store().sessions().find(&visibility, id).await?;
+                Some(self.store().sessions().id(key).await?)
+            }
             None => None,
         };
         let id = AccessTokenId(clock::fresh_id());

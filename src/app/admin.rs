@@ -11,13 +11,26 @@ use crate::model::ids::SessionId;
 use crate::model::time::Timestamp;
 use crate::policy::presets;
 pub use crate::scheduler::{Health, ReadFailure};
-use crate::store::Durability;
 pub use crate::store::{
     COMMIT_BOUNDS_MICROS, Checked, Checkpoints, CompactionCounter, Figures, Finding, Spent, Statistics, WriteState,
 };
+use crate::store::{Durability, Listed};
 pub use crate::summarizer::{Breaker, Gate};
 use crate::traffic::TrafficState;
 use tokio::sync::{mpsc, watch};
+
+/// The daemon, as any caller may know it.
+#[derive(Debug, Clone)]
+pub struct Server {
+    /// The store's id.
+    pub store_id: uuid::Uuid,
+    /// Durability of an acknowledged write.
+    pub durability: Durability,
+    /// The daemon's start time.
+    pub start_time: Timestamp,
+    /// Its state, for operators: the figures are those of all tenants together.
+    pub info: Option<ServerInfo>,
+}
 
 /// The daemon's state.
 #[derive(Debug, Clone)]
@@ -127,8 +140,24 @@ impl Longhand {
 }
 
 impl Caller {
+    /// The daemon, with its state if the caller is an operator.
+    pub async fn server(&self) -> Result<Server> {
+        let info = if self.access().is_operator() { Some(self.server_info().await?) } else { None };
+        Ok(Server {
+            store_id: self.store().id(),
+            durability: self.store().durability(),
+            start_time: self.shared.start_time,
+            info,
+        })
+    }
+
     /// The daemon's state.
+    ///
+    /// # Errors
+    ///
+    /// `SCOPE_MISSING` unless the caller is an operator.
     pub async fn server_info(&self) -> Result<ServerInfo> {
+        self.require_operator()?;
         let (ready_count, running_count) = self.store().jobs().counts().await?;
         // Gates and clock are read together, so that the rest of a pause is added to the right time.
         let gates = self.shared.scheduler.summarizers().gates();
@@ -195,7 +224,10 @@ impl Caller {
     pub async fn check_integrity(&self, session: Option<&str>) -> Result<mpsc::Receiver<Result<CheckItem>>> {
         let key = match session {
             Some(id) => Some(self.session_key(id).await?),
-            None => None,
+            None => {
+                self.require_operator()?;
+                None
+            }
         };
         let (items, receiver) = mpsc::channel(crate::limits::CHECK_QUEUE_MAX);
         let store = self.store().clone();
@@ -243,8 +275,10 @@ impl Caller {
         if let Some(id) = session {
             return Ok((vec![self.head(id, None).await?], String::new()));
         }
+        self.require_operator()?;
         let below = cursor::page_start(token, "heads")?;
-        let (rows, next) = self.store().sessions().list(below, true, None, limit).await?;
+        let listed = Listed { visibility: &self.visibility, archived: true, parent: None };
+        let (rows, next) = self.store().sessions().list(below, listed, limit).await?;
         let next = next.map(|key| cursor::page_token(key, "heads"));
         let mut heads = Vec::with_capacity(rows.len());
         for (_, session) in rows {

@@ -14,7 +14,7 @@ use crate::model::usage::ModelWindow;
 use crate::policy::bpe::Vocabulary;
 use crate::policy::{Policy, tokens};
 use crate::scheduler::SchedulerHandle;
-use crate::store::{self, Durability, RequestKey, Requester, SessionKey, Store};
+use crate::store::{self, Durability, Kind, RequestKey, Requester, SessionKey, Store, Visibility};
 use crate::telemetry::span;
 use crate::traffic::Traffic;
 use std::collections::HashMap;
@@ -38,6 +38,8 @@ pub struct Caller {
     pub(super) access: Access,
     /// The sessions that the call names, for the access log.
     pub(super) named: NamedSessions,
+    /// The sessions that it sees.
+    pub(super) visibility: Visibility,
 }
 
 pub(super) struct Shared {
@@ -65,10 +67,12 @@ pub(super) struct Shared {
     pub(super) stopping: CancellationToken,
 }
 
-/// Sessions in use, by every id that a caller used for them.
+/// Sessions in use, by tenant and by every id that a caller used for them.
 #[derive(Default)]
 struct SessionCache {
-    sessions: HashMap<String, Arc<CachedSession>>,
+    sessions: HashMap<Arc<str>, HashMap<String, Arc<CachedSession>>>,
+    /// Number of entries.
+    count: usize,
     /// Number of times that all entries were dropped: rows read before the last time may be stale.
     generation: u64,
 }
@@ -81,6 +85,25 @@ pub(super) struct CachedSession {
     pub(super) window: ModelWindow,
     /// The name of the policy's counting; none if its counts are not stored.
     pub(super) counting: Option<Arc<str>>,
+}
+
+impl SessionCache {
+    fn find(&self, tenant: &str, id: &str) -> Option<Arc<CachedSession>> {
+        self.sessions.get(tenant)?.get(id).cloned()
+    }
+
+    fn insert(&mut self, tenant: &Arc<str>, id: &str, known: Arc<CachedSession>) {
+        if self.count >= KNOWN_MAX {
+            self.clear();
+        }
+        let of_tenant = self.sessions.entry(tenant.clone()).or_default();
+        self.count += usize::from(of_tenant.insert(id.to_owned(), known).is_none());
+    }
+
+    fn clear(&mut self) {
+        self.sessions.clear();
+        self.count = 0;
+    }
 }
 
 /// Maximum number of remembered sessions.
@@ -160,11 +183,13 @@ impl Longhand {
         if let Some(request) = &request {
             validate::name("request_id", &request.id)?;
         }
+        let visibility = Visibility { tenant: access.tenant.clone(), binding: access.binding.clone() };
         Ok(Caller {
             shared: self.shared.clone(),
             requester: Requester { actor, request },
             access,
             named: NamedSessions::default(),
+            visibility,
         })
     }
 }
@@ -185,26 +210,22 @@ impl Caller {
         self.requester.clone()
     }
 
-    /// The key of a session, by any of its ids.
-    pub(super) async fn session_key(&self, id: &str) -> Result<SessionKey> {
-        let key = self.store().sessions().find(id).await?;
-        self.named.add(id);
-        Ok(key)
-    }
-
     /// The facts about a session that an append needs, from memory or from the store.
     pub(super) async fn known(&self, id: &str) -> Result<Arc<CachedSession>> {
-        let generation = {
+        let (cached, generation) = {
             let all = self.session_cache();
-            if let Some(known) = all.sessions.get(id) {
-                self.named.add(id);
-                if span::records_session() {
-                    span::record("session", known.id);
-                }
-                return Ok(known.clone());
-            }
-            all.generation
+            (all.find(&self.visibility.tenant, id), all.generation)
         };
+        if let Some(known) = cached {
+            if !self.visibility.is_unbound() && !self.sees(known.key).await? {
+                return Err(store::Error::NotFound { kind: Kind::Session, id: id.to_owned() }.into());
+            }
+            self.named.add(id);
+            if span::records_session() {
+                span::record("session", known.id);
+            }
+            return Ok(known);
+        }
         let key = self.session_key(id).await?;
         let (session, policy) = self.store().sessions().get(key).await?;
         let policy = self.parse_policy(&policy)?;
@@ -212,10 +233,7 @@ impl Caller {
         let known = Arc::new(CachedSession { key, id: session.id, policy, window: session.window, counting });
         let mut all = self.session_cache();
         if all.generation == generation {
-            if all.sessions.len() >= KNOWN_MAX {
-                all.sessions.clear();
-            }
-            all.sessions.insert(id.to_owned(), known.clone());
+            all.insert(&self.visibility.tenant, id, known.clone());
         }
         Ok(known)
     }
@@ -223,7 +241,7 @@ impl Caller {
     /// Drops all remembered sessions, because one of them has a new policy or window, under any of its ids.
     pub(super) fn forget(&self) {
         let mut all = self.session_cache();
-        all.sessions.clear();
+        all.clear();
         all.generation += 1;
     }
 

@@ -20,6 +20,7 @@ impl Caller {
     /// Makes a verified backup in a new file of the daemon's machine; the receiver gets its progress, and its end last.
     /// A caller that is gone ends the backup, and nothing of it remains.
     pub fn create_backup(&self, path: &str) -> Result<mpsc::Receiver<Result<BackupItem>>> {
+        self.require_operator()?;
         if path.is_empty() {
             return Err(Error::field("path", "is empty"));
         }

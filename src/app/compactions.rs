@@ -298,7 +298,7 @@ impl Caller {
 
     /// A compaction by its id.
     pub async fn get_compaction(&self, id: &str) -> Result<Compaction> {
-        Ok(self.store().compactions().get(compaction_id(id)?).await?)
+        self.compaction(compaction_id(id)?).await
     }
 
     /// A compaction by its id, with the text of one of its requests to models, by its number from 1; 0 for none.
@@ -356,6 +356,7 @@ impl Caller {
     /// Confirms a compaction that waits for confirmation, so that it begins.
     pub async fn confirm_compaction(&self, id: &str) -> Result<Compaction> {
         let id = compaction_id(id)?;
+        self.require_compaction(id).await?;
         self.store().compactions().confirm(id).await?;
         self.shared.scheduler.wake();
         Error::answer(self.store().compactions().get(id).await)
@@ -365,7 +366,7 @@ impl Caller {
     /// new one with the same parameters begins. The flag is true if the compaction existed already.
     pub async fn retry_compaction(&self, id: &str) -> Result<(Compaction, bool)> {
         let id = compaction_id(id)?;
-        let before = self.store().compactions().get(id).await?;
+        let before = self.compaction(id).await?;
         let key = self.session_key(&before.session_id.to_string()).await?;
         if let Some(answer) = self.answered(key).await? {
             return Ok(answer);
@@ -397,6 +398,7 @@ impl Caller {
     /// Stops a compaction that is waiting or running.
     pub async fn cancel_compaction(&self, id: &str) -> Result<Compaction> {
         let id = compaction_id(id)?;
+        self.require_compaction(id).await?;
         self.store().compactions().cancel(id, self.requester()).await?;
         self.shared.scheduler.wake();
         Error::answer(self.store().compactions().get(id).await)

@@ -322,11 +322,15 @@ impl EventStream {
 
     /// The id of the session of a delta; none if the stream does not include that session.
     async fn followed(&mut self, key: SessionKey) -> Result<Option<SessionId>> {
-        if let Some(session) = self.sessions.get(&key) {
-            return Ok(Some(*session));
-        }
-        if !self.all_sessions {
+        let known = self.sessions.get(&key).copied();
+        if known.is_none() && !self.all_sessions {
             return Ok(None);
+        }
+        if self.app.visibility_of_events(!self.all_sessions).is_some() && !self.app.sees(key).await? {
+            return Ok(None);
+        }
+        if let Some(session) = known {
+            return Ok(Some(session));
         }
         let (session, _) = self.app.store().sessions().get(key).await?;
         self.sessions.insert(key, session.id);
@@ -420,7 +424,8 @@ impl Caller {
             steps.extend(open.into_iter().map(|position| SnapshotStep::Open(key, at, position)));
         }
         let held = (!steps.is_empty()).then(|| self.count_until_taken(None, ready.bytes() + steps_bytes(&steps)));
-        let filter = EventFilter { sessions: sessions.keys().copied().collect(), kinds: request.kinds };
+        let visibility = self.visibility_of_events(!sessions.is_empty());
+        let filter = EventFilter { sessions: sessions.keys().copied().collect(), kinds: request.kinds, visibility };
         let subscription = self.shared.bus.subscribe(self.store().clone(), filter, after, progress);
         self.stream_cursors().push(subscription.watched_cursor());
         Ok(EventStream {
@@ -534,7 +539,7 @@ impl Caller {
         limit: i64,
         content: bool,
     ) -> Result<(Vec<ServedEvent>, String)> {
-        let filter = EventFilter { sessions: Vec::new(), kinds };
+        let filter = EventFilter { sessions: Vec::new(), kinds, visibility: self.visibility_of_events(false) };
         let head = self.store().log().head_seq();
         let most = usize::try_from(limit).unwrap_or(usize::MAX);
         let mut events = Vec::new();

@@ -29,6 +29,7 @@ pub mod summary_tasks;
 pub mod undo;
 mod validate;
 mod view_token;
+mod visible;
 
 pub use crate::store::{Durability, RequestKey};
 pub use api::{Caller, DefaultPolicy, Longhand, Options};

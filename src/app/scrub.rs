@@ -22,7 +22,12 @@ pub enum ScrubItem {
 impl Caller {
     /// Begins a pass of the scrub unless one runs, and follows it; the receiver gets its findings and its progress, and
     /// its end last. The pass goes on if the caller leaves.
-    pub fn follow_scrub(&self) -> mpsc::Receiver<Result<ScrubItem>> {
+    ///
+    /// # Errors
+    ///
+    /// `SCOPE_MISSING` unless the caller is an operator.
+    pub fn follow_scrub(&self) -> Result<mpsc::Receiver<Result<ScrubItem>>> {
+        self.require_operator()?;
         let (items, receiver) = mpsc::channel(limits::CHECK_QUEUE_MAX);
         let (store, stopping) = (self.store().clone(), self.shared.stopping.clone());
         tokio::spawn(async move {
@@ -33,7 +38,7 @@ impl Caller {
             };
             drop(items.send(followed.map(ScrubItem::End)).await);
         });
-        receiver
+        Ok(receiver)
     }
 }
 

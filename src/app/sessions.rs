@@ -7,7 +7,7 @@ use crate::model::Revision;
 use crate::model::session::{OverWindow, Session, SessionState};
 use crate::model::usage::ModelWindow;
 use crate::policy::{Policy, TextUnits, presets};
-use crate::store::{self, ForkAt, NewClientId, PolicyText, Receipt, SessionKey};
+use crate::store::{self, ForkAt, Listed, NewClientId, PolicyText, Receipt, SessionKey};
 
 /// A session with its policy as text.
 #[derive(Debug, Clone, PartialEq)]
@@ -230,7 +230,9 @@ impl Caller {
             Some(parent) => Some(self.session_key(parent).await?),
             None => None,
         };
+        self.require_inside(new.metadata_json.as_deref(), parent)?;
         let create = store::CreateSession {
+            tenant: self.visibility.tenant.clone(),
             client_id: new.client_id.map(|id| NewClientId { id, request_hash }),
             title: new.title,
             policy: policy_text(&policy)?,
@@ -238,8 +240,18 @@ impl Caller {
             metadata_json: new.metadata_json,
             parent,
         };
+        let client_id = create.client_id.as_ref().map(|client| client.id.clone());
         let (key, existed) = self.store().sessions().create(create, self.requester()).await?;
+        self.require_made(key, existed, client_id).await?;
         Ok((Error::answer(self.info(key).await)?, existed))
+    }
+
+    /// Refuses the client id of a session that was made inside of what the caller is bound to, and has left it since.
+    async fn require_made(&self, key: SessionKey, existed: bool, client_id: Option<String>) -> Result<()> {
+        if !existed || self.visibility.is_unbound() || self.sees(key).await? {
+            return Ok(());
+        }
+        Err(store::Error::ClientIdReused { client_id: client_id.unwrap_or_default() }.into())
     }
 
     /// The policy of a session that names none: the first default that matches its model and project.
@@ -306,7 +318,8 @@ impl Caller {
             Some(parent) => Some(self.session_key(parent).await?),
             None => None,
         };
-        let (rows, next) = self.store().sessions().list(below, archived, parent, limit).await?;
+        let listed = Listed { visibility: &self.visibility, archived, parent };
+        let (rows, next) = self.store().sessions().list(below, listed, limit).await?;
         let next = next.map(|key| cursor::page_token(key, &scope)).unwrap_or_default();
         let info = |(key, mut session): (i64, Session)| {
             session.context = self.shared.loaded.context(SessionKey(key)).or(session.context);
@@ -326,6 +339,7 @@ impl Caller {
         let limit = limits::SESSION_METADATA_BYTES_MAX;
         validate::object("metadata_json", change.metadata_json.as_deref(), limit)?;
         let key = self.session_key(id).await?;
+        self.require_to_stay(change.metadata_json.as_deref())?;
         // The new policy is derived from the active one, over which the change may no longer be valid: a repeated
         // request is answered before that.
         if let Some(receipt) = self.store().sessions().kept_answer(key, &self.requester).await? {
@@ -411,8 +425,10 @@ impl Caller {
             (None, None) => ForkAt::Newest,
         };
         let client_id = client_id.map(|id| NewClientId { id, request_hash: hash_of_fork(key, &at, &title) });
+        let named = client_id.as_ref().map(|client| client.id.clone());
         let fork = store::ForkSession { client_id, at, title };
         let (fork, existed) = self.store().sessions().fork(key, fork, self.requester()).await?;
+        self.require_made(fork, existed, named).await?;
         Ok((Error::answer(self.info(fork).await)?, existed))
     }
 }

@@ -5,7 +5,7 @@ use super::{Caller, validate};
 use crate::limits;
 use crate::model::Revision;
 use crate::model::compaction::{Compaction, Level};
-use crate::model::ids::{CompactionId, MessageId};
+use crate::model::ids::{CompactionId, MessageId, SessionId};
 use crate::model::time::Timestamp;
 use crate::model::view::SourceMessage;
 use crate::policy::plan::PlanEdit;
@@ -168,7 +168,7 @@ impl Caller {
             () = self.shared.stopping.cancelled() => {
                 return Err(Error::new(Reason::ShuttingDown, "the daemon is stopping"));
             }
-            leased = tasks.lease(&filter, lease) => leased,
+            leased = tasks.lease(&filter, lease, |session| self.sees_task(session)) => leased,
             () = tokio::time::sleep(wait) => return Ok(None),
         };
         let end_time = self.end_time(leased.lease);
@@ -177,9 +177,9 @@ impl Caller {
     }
 
     /// Extends a lease; returns its end.
-    pub fn extend_summary_task(&self, hold: &LeaseClaim, lease: Option<Duration>) -> Result<Timestamp> {
+    pub async fn extend_summary_task(&self, hold: &LeaseClaim, lease: Option<Duration>) -> Result<Timestamp> {
         let lease = lease_time(lease)?;
-        let (compaction, token) = self.held(hold)?;
+        let (compaction, token) = self.held(hold).await?;
         Ok(self.end_time(self.shared.scheduler.tasks().extend(compaction, token, lease)?))
     }
 
@@ -192,7 +192,7 @@ impl Caller {
         if retained.len() > limits::BATCH_MESSAGES_MAX {
             return Err(Error::limit("retained_message_ids", limits::BATCH_MESSAGES_MAX, retained.len()));
         }
-        let (compaction, token) = self.held(hold)?;
+        let (compaction, token) = self.held(hold).await?;
         let tasks = self.shared.scheduler.tasks();
         let session = tasks.leased(compaction, token)?.session.to_string();
         let mut plan = PlanEdit::default();
@@ -213,10 +213,15 @@ impl Caller {
     }
 
     /// The prompt by which a model checks the summary that it wrote; none if the policy has no check.
-    pub fn check_summary_task(&self, hold: &LeaseClaim, text: &str, window_tokens: i64) -> Result<Option<Prompt>> {
+    pub async fn check_summary_task(
+        &self,
+        hold: &LeaseClaim,
+        text: &str,
+        window_tokens: i64,
+    ) -> Result<Option<Prompt>> {
         let window_tokens = window(window_tokens)?;
         check_length(text)?;
-        let (compaction, token) = self.held(hold)?;
+        let (compaction, token) = self.held(hold).await?;
         let task = self.shared.scheduler.tasks().leased(compaction, token)?;
         Ok(task.input.rules.verify.then(|| request(&task, Some(text), window_tokens)))
     }
@@ -229,21 +234,26 @@ impl Caller {
             validate::usage("usage", usage)?;
         }
         check_length(&reply.text)?;
-        let (compaction, token) = self.held(hold)?;
+        let (compaction, token) = self.held(hold).await?;
         self.shared.scheduler.tasks().complete(compaction, token, reply).await?;
         Error::answer(self.store().compactions().get(compaction).await)
     }
 
     /// Releases a leased task without a summary.
     pub async fn release_summary_task(&self, hold: &LeaseClaim, release: Release) -> Result<()> {
-        let (compaction, token) = self.held(hold)?;
+        let (compaction, token) = self.held(hold).await?;
         Ok(self.shared.scheduler.tasks().release(compaction, token, release).await?)
     }
 
     /// Parses a claim to a lease, and checks it against the current task.
-    fn held(&self, hold: &LeaseClaim) -> Result<(CompactionId, Uuid)> {
+    async fn held(&self, hold: &LeaseClaim) -> Result<(CompactionId, Uuid)> {
         let not_found = || Error::from(Refused::NotFound).with("compaction_id", &hold.compaction);
         let compaction: CompactionId = hold.compaction.parse().map_err(|_| not_found())?;
+        if let Some(session) = self.shared.scheduler.tasks().session_of(compaction)
+            && !self.sees_id(session).await?
+        {
+            return Err(Refused::NotFound.into());
+        }
         let token = Uuid::try_parse(&hold.token).map_err(|_| Error::from(Refused::LeaseLost))?;
         let task = self.shared.scheduler.tasks().leased(compaction, token)?;
         match hold.base_revision {
@@ -252,6 +262,14 @@ impl Caller {
             }
             Some(_) | None => Ok((compaction, token)),
         }
+    }
+
+    /// True if the caller sees the session of a task; one that cannot be read is offered to others.
+    async fn sees_task(&self, session: SessionId) -> bool {
+        self.sees_id(session).await.unwrap_or_else(|error| {
+            tracing::warn!(%error, "it is not known whose a summary task is");
+            false
+        })
     }
 
     async fn message_id(&self, session: &str, id: &str) -> Result<MessageId> {

@@ -7,7 +7,7 @@ use super::convert::count;
 use super::convert::session::{durability, over_window_reason};
 use crate::app::admin::{
     Breaker, COMMIT_BOUNDS_MICROS, ChainHead, CheckItem, Checked, Checkpoints, CompactionCounter, Figures, Finding,
-    PresetInfo, Provider, ReadFailure, Spent, WriteState,
+    PresetInfo, Provider, ReadFailure, Server, Spent, WriteState,
 };
 use crate::app::scrub::{ScrubItem, ScrubState};
 use crate::app::{Error, Reason};
@@ -227,14 +227,18 @@ impl AdminService for Admin {
         request: Request<pb::GetServerInfoRequest>,
     ) -> Result<Response<pb::GetServerInfoResponse>, Status> {
         let caller = self.door.caller(&request)?;
-        let info = caller.server_info().await?;
-        Ok(Response::new(pb::GetServerInfoResponse {
+        let Server { store_id, durability: kept, start_time, info } = caller.server().await?;
+        let described = pb::GetServerInfoResponse {
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            store_id: info.store_id.to_string(),
+            store_id: store_id.to_string(),
+            durability: durability(kept).into(),
+            start_time: Some(pb::timestamp(start_time)),
+            ..pb::GetServerInfoResponse::default()
+        };
+        let Some(info) = info else { return Ok(Response::new(described)) };
+        Ok(Response::new(pb::GetServerInfoResponse {
             head_seq: info.head_seq,
-            durability: durability(info.durability).into(),
             sqlite_version: info.sqlite_version,
-            start_time: Some(pb::timestamp(info.start_time)),
             session_count: info.session_count,
             ready_compaction_count: info.ready_count,
             running_compaction_count: info.running_count,
@@ -262,6 +266,7 @@ impl AdminService for Admin {
             subscriber_lag_count: info.stream_lag,
             scrub: Some(scrub(&info.scrub)),
             failing_session_ids: info.failing.iter().map(ToString::to_string).collect(),
+            ..described
         }))
     }
 
@@ -288,7 +293,7 @@ impl AdminService for Admin {
         request: Request<pb::StartScrubRequest>,
     ) -> Result<Response<Self::StartScrubStream>, Status> {
         let caller = self.door.caller(&request)?;
-        let items = caller.follow_scrub();
+        let items = caller.follow_scrub()?;
         let pieces = stream::unfold(items, async |mut items| {
             let piece = items.recv().await?;
             Some((piece.map(scrub_item).map_err(Status::from), items))

@@ -1,11 +1,15 @@
 //! The door of gRPC: the one place where it makes the caller of a request, by which alone a service reaches `app`.
 
 use super::guard::access;
+use crate::app::access::Access;
 use crate::app::access_record::NamedSessions;
 use crate::app::{self, Caller, Longhand, RequestKey};
 
 /// The header with the caller's name for itself: printable ASCII, up to 128 bytes.
 pub const ACTOR_HEADER: &str = "longhand-actor";
+
+/// The header with the tenant in which an operator acts: printable ASCII, up to 128 bytes; empty for the default tenant.
+pub const TENANT_HEADER: &str = "longhand-tenant";
 
 /// The way of requests over gRPC into the API.
 #[derive(Clone)]
@@ -46,12 +50,19 @@ impl Door {
 impl Door {
     fn named<T>(&self, request: &tonic::Request<T>, key: Option<RequestKey>) -> app::Result<Caller> {
         let extensions = request.extensions();
-        let caller = self.app.caller(access(extensions)?, actor(request)?, key)?;
+        let caller = self.app.caller(acting(request)?, actor(request)?, key)?;
         Ok(match extensions.get::<NamedSessions>() {
             Some(named) => caller.naming(named.clone()),
             None => caller,
         })
     }
+}
+
+/// The caller's access, in the tenant that it names.
+fn acting<T>(request: &tonic::Request<T>) -> app::Result<Access> {
+    let access = access(request.extensions())?;
+    let Some(tenant) = request.metadata().get(TENANT_HEADER) else { return Ok(access) };
+    access.acting_in(tenant.to_str().map_err(|_| app::Error::field(TENANT_HEADER, "is not printable ASCII"))?)
 }
 
 /// The caller's name for itself; empty without the header.

@@ -45,7 +45,7 @@ impl SummaryTaskService for SummaryTasks {
         let pb::ExtendSummaryTaskRequest { compaction_id, lease_token, lease_timeout } = request.into_inner();
         let lease = lease_timeout.map(|lease| read_duration("lease_timeout", lease)).transpose()?;
         let hold = LeaseClaim { compaction: compaction_id, token: lease_token, base_revision: None };
-        let end = caller.extend_summary_task(&hold, lease)?;
+        let end = caller.extend_summary_task(&hold, lease).await?;
         Ok(Response::new(pb::ExtendSummaryTaskResponse { lease_end_time: Some(pb::timestamp(end)) }))
     }
 
@@ -67,7 +67,7 @@ impl SummaryTaskService for SummaryTasks {
         let pb::CheckSummaryTaskRequest { compaction_id, lease_token, base_revision, text, window_tokens } =
             request.into_inner();
         let hold = LeaseClaim { compaction: compaction_id, token: lease_token, base_revision };
-        let check = caller.check_summary_task(&hold, &text, window_tokens)?;
+        let check = caller.check_summary_task(&hold, &text, window_tokens).await?;
         Ok(Response::new(check.map_or_else(pb::CheckSummaryTaskResponse::default, |check| {
             pb::CheckSummaryTaskResponse { system: check.system, prompt: check.user }
         })))

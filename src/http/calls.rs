@@ -43,8 +43,10 @@ impl<S> GrpcRoutes for S where
 
 /// The header with the caller's name for itself.
 const ACTOR: HeaderName = HeaderName::from_static("longhand-actor");
+/// The header with the tenant in which an operator acts.
+const TENANT: HeaderName = HeaderName::from_static("longhand-tenant");
 /// Headers of an HTTP request that a call has too. Others describe the body or the connection, which are not the call's.
-const PASSED: [HeaderName; 2] = [header::AUTHORIZATION, ACTOR];
+const PASSED: [HeaderName; 3] = [header::AUTHORIZATION, ACTOR, TENANT];
 
 /// Where a call comes from: the headers and the extensions of its HTTP request.
 #[derive(Debug, Clone)]

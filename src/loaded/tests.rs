@@ -10,7 +10,7 @@ use crate::model::part::{
 use crate::model::time::Timestamp;
 use crate::model::usage::Usage;
 use crate::scheduler::{self, Scheduler};
-use crate::store::{self, Requester, SessionKey, Store};
+use crate::store::{self, Requester, SessionKey, Store, Visibility};
 use crate::summarizer::{Extractive, Levels};
 use std::sync::Arc;
 use tempfile::TempDir;
@@ -48,7 +48,7 @@ impl Fixture {
         let app = longhand.caller(crate::app::access::Access::owner(), "agent".to_owned(), None).expect("a caller");
         let (created, _) = app.create_session(Default::default()).await.expect("a session");
         let session = created.session.id.to_string();
-        let key = store.sessions().find(&session).await.expect("it is there");
+        let key = store.sessions().find(&Visibility::default(), &session).await.expect("it is there");
         Self { longhand, app, store, session, key, _directory: directory }
     }
 

@@ -155,6 +155,7 @@ impl Fixture {
         let mut sessions = Vec::new();
         for _ in 0..SESSIONS {
             let create = CreateSession {
+                tenant: "".into(),
                 client_id: None,
                 title: String::new(),
                 policy: PolicyText { preset: "model".to_owned(), json: "{}".to_owned() },

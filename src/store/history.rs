@@ -99,7 +99,7 @@ impl History {
         let Some(id) = event.body.message() else { return Ok(None) };
         self.0
             .reading(|reader| {
-                let ancestry = ancestry::find(reader, &event.session_id.to_string())?;
+                let ancestry = ancestry::by_id(reader, event.session_id)?;
                 messages::get(reader, &ancestry, &id.to_string()).map(Some)
             })
             .await

@@ -18,11 +18,11 @@ pub struct Log(pub(super) Arc<Shared>);
 impl Log {
     /// Events after `after`, up to `head`.
     pub async fn tail(&self, filter: &EventFilter, after: Seq, head: Seq) -> Result<EventPage> {
-        if let Some(page) = events::newest(&self.0.ring, filter, after, head)? {
+        if let Some(page) = events::newest(&self.0.ring, &self.0.memberships, filter, after, head)? {
             return Ok(page);
         }
         // Not in the task's own thread: a thousand streams would keep all others from it.
-        self.0.reading(|reader| events::tail(reader, filter, after, head)).await
+        self.0.reading(|reader| events::tail(reader, &self.0.memberships, filter, after, head)).await
     }
 
     /// Events of a history by revision, and the event after which the next page begins. A page scans a limited number

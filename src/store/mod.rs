@@ -63,12 +63,13 @@ pub use ledger::recent::Newest;
 pub use ledger::rewrites::BranchSummary;
 pub use ledger::search::{Lookup, Unindexed};
 pub use ledger::sessions::{
-    CreateSession, ForkAt, ForkSession, LogSnapshot, NewClientId, SessionPage, SessionSnapshot, UpdateSession,
+    CreateSession, ForkAt, ForkSession, Listed, LogSnapshot, NewClientId, SessionPage, SessionSnapshot, UpdateSession,
 };
 pub use ledger::sources::{NewMessages, Source};
 pub use ledger::spending::Spent;
 pub use ledger::statistics::{CompactionCounter, Statistics};
 pub use ledger::tx::{RequestKey, Requester};
+pub use ledger::visibility::{Visibility, names_project};
 pub use log::Log;
 pub use open::Options;
 pub use restore::{Restored, restore};

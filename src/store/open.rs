@@ -9,7 +9,7 @@ use super::handle::Store;
 use super::integrity::scrub_state::Scrub;
 use super::ledger::{ahead, identity, open_messages};
 use super::shared::Shared;
-use super::writer::Writer;
+use super::writer::{Committed, Writer};
 use crate::clock::Clock;
 use crate::limits;
 use crate::telemetry::failpoint;
@@ -59,9 +59,10 @@ impl Store {
         )?;
         let health = Arc::new(Health::new());
         let files = files::OpenFiles::begin(&directory)?;
-        let (recent, ring) = (Arc::default(), Arc::default());
-        let (writer, handle, announced, owner) =
-            Writer::new(conn, clock, health.clone(), files, Arc::clone(&recent), Arc::clone(&ring))?;
+        let committed = Committed::default();
+        committed.memberships.load(&conn)?;
+        let (writer, handle, announced, owner) = Writer::new(conn, clock, health.clone(), files, committed.clone())?;
+        let Committed { recent, ring, memberships } = committed;
         let shared = Shared {
             writer: handle,
             readers,
@@ -71,6 +72,7 @@ impl Store {
             health,
             recent,
             ring,
+            memberships,
             directory,
             scrub: Scrub::new(),
             backing_up: tokio::sync::Mutex::default(),

@@ -1,13 +1,14 @@
 //! Sessions: making, finding, changing, forking and listing them.
 
-use super::error::Result;
+use super::error::{Error, Kind, Result};
 use super::integrity::verify;
 use super::ledger::ancestry;
 use super::ledger::head::{Receipt, SessionKey};
 use super::ledger::policies::PolicyText;
 use super::ledger::receipts;
-use super::ledger::sessions::{self, CreateSession, ForkSession, SessionPage, UpdateSession};
+use super::ledger::sessions::{self, CreateSession, ForkSession, Listed, SessionPage, UpdateSession};
 use super::ledger::tx::Requester;
+use super::ledger::visibility::Visibility;
 use super::shared::Shared;
 use super::writer::Mutation;
 use crate::model::Revision;
@@ -21,17 +22,33 @@ use std::sync::Arc;
 pub struct Sessions(pub(super) Arc<Shared>);
 
 impl Sessions {
-    /// Finds a session by its id or its client's id.
-    pub async fn find(&self, id: &str) -> Result<SessionKey> {
+    /// Finds a session by its id or its client's id. One that is not visible is not there.
+    pub async fn find(&self, visibility: &Visibility, id: &str) -> Result<SessionKey> {
         self.0
             .brief(|reader| {
-                let key = SessionKey(ancestry::find(reader, id)?.key);
+                let key = SessionKey(ancestry::find(reader, &visibility.tenant, id)?.key);
+                if !visibility.is_unbound() && !self.0.memberships.admits(reader, visibility, key.0)? {
+                    return Err(Error::not_found(Kind::Session, id));
+                }
                 if span::records_session() {
                     span::record("session", ancestry::public_id(reader.conn, key.0)?);
                 }
                 Ok(key)
             })
             .await
+    }
+
+    /// True if every session of the store is visible, which costs nothing to know.
+    pub fn admit_all(&self, visibility: &Visibility) -> bool {
+        self.0.memberships.admit_all(visibility)
+    }
+
+    /// True if a session is visible.
+    pub async fn admits(&self, visibility: &Visibility, key: SessionKey) -> Result<bool> {
+        match self.0.memberships.known(visibility, key.0) {
+            Some(known) => Ok(known),
+            None => self.0.brief(|reader| self.0.memberships.admits(reader, visibility, key.0)).await,
+        }
     }
 
     /// A session in its newest state, with its policy.
@@ -50,19 +67,15 @@ impl Sessions {
         self.0.brief(|reader| ancestry::public_id(reader.conn, key.0)).await
     }
 
-    /// A page of sessions, newest first. Large sessions can make a page shorter.
-    pub async fn list(
-        &self,
-        below: Option<i64>,
-        archived: bool,
-        parent: Option<SessionKey>,
-        limit: i64,
-    ) -> Result<SessionPage> {
-        self.0.reading(|reader| sessions::page(reader, below, archived, parent, limit)).await
+    /// A page of sessions, newest first. Large sessions can make a page shorter, and for a reader that is bound to some
+    /// sessions a page may be empty before the end.
+    pub async fn list(&self, below: Option<i64>, listed: Listed<'_>, limit: i64) -> Result<SessionPage> {
+        self.0.reading(|reader| sessions::page(reader, &self.0.memberships, below, listed, limit)).await
     }
 
     /// Makes a session; true if it existed.
     pub async fn create(&self, create: CreateSession, caller: Requester) -> Result<(SessionKey, bool)> {
+        self.0.memberships.expect(&create.tenant);
         self.0.write(Mutation::session("create"), move |tx| create.clone().apply(tx, &caller)).await
     }
 

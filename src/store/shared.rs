@@ -9,6 +9,7 @@ use super::ledger::identity::Identity;
 use super::ledger::recent::Recent;
 use super::ledger::ring::Ring;
 use super::ledger::tx::Tx;
+use super::ledger::visibility::Memberships;
 use super::writer::{Announced, Mutation, WriterHandle};
 use std::sync::Arc;
 
@@ -22,6 +23,7 @@ pub(super) struct Shared {
     pub(super) health: Arc<Health>,
     pub(super) recent: Arc<Recent>,
     pub(super) ring: Arc<Ring>,
+    pub(super) memberships: Arc<Memberships>,
     pub(super) directory: std::path::PathBuf,
     pub(super) scrub: Scrub,
     /// Held while a backup is made.

@@ -5,7 +5,7 @@ use super::integrity::verify;
 use super::ledger::{
     access_tokens, ahead, ancestry, append, by_hand, calls, claiming, compactions, counts, drafts, events, expand,
     expiry, head, identity, jobs, layouts, marks, messages, open_messages, pairing, policies, position, receipts,
-    requests, rewrites, search, sessions, sources, spending, statistics, tx, windows,
+    requests, rewrites, search, sessions, sources, spending, statistics, tx, visibility, windows,
 };
 use super::upkeep::scrub;
 use super::writer::Mutation;
@@ -66,6 +66,7 @@ pub(super) fn statements() -> Vec<&'static str> {
         statistics::STATEMENTS,
         verify::STATEMENTS,
         sources::STATEMENTS,
+        visibility::STATEMENTS,
         windows::STATEMENTS,
         writer::STATEMENTS,
     ];
@@ -172,6 +173,7 @@ async fn sessions(store: &Store) -> i64 {
 
 pub(crate) fn new_session() -> CreateSession {
     CreateSession {
+        tenant: "".into(),
         client_id: None,
         title: String::new(),
         policy: PolicyText { preset: "pi@1.5".to_owned(), json: "{}".to_owned() },
@@ -290,15 +292,18 @@ async fn the_newest_events_are_the_same_from_memory_and_from_the_database() {
         store.history().append(keys[session], caller(), None, entries).await.expect("appended");
     }
     let head = store.log().head_seq();
+    let memberships = &store.log().0.memberships;
     let mut from_memory = 0;
     for sessions in [vec![], vec![keys[0]], vec![keys[2], keys[1]]] {
         for kinds in [vec![], vec![EventKind::SessionCreated], vec![EventKind::MessageAppended]] {
-            let filter = EventFilter { sessions: sessions.clone(), kinds };
+            let filter = EventFilter { sessions: sessions.clone(), kinds, visibility: None };
             for after in 0..=head {
                 let until = head.min(after + 400);
-                let of_database = store.history().0.reading(|reader| events::tail(reader, &filter, after, until)).await;
+                let of_database =
+                    store.history().0.reading(|reader| events::tail(reader, memberships, &filter, after, until)).await;
                 let of_database = of_database.expect("a page of the database");
-                let newest = events::newest(&store.log().0.ring, &filter, after, until).expect("a page of memory");
+                let newest =
+                    events::newest(&store.log().0.ring, memberships, &filter, after, until).expect("a page of memory");
                 assert_eq!(newest.clone().unwrap_or(of_database.clone()), of_database, "{filter:?} after {after}");
                 from_memory += i64::from(newest.is_some());
                 assert_eq!(store.log().tail(&filter, after, until).await.expect("a page"), of_database);

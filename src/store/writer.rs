@@ -23,6 +23,7 @@ use crate::store::ledger::open_messages;
 use crate::store::ledger::recent::Recent;
 use crate::store::ledger::ring::Ring;
 use crate::store::ledger::tx::{Counters, Finished, Heads, Tx};
+use crate::store::ledger::visibility::Memberships;
 use crate::telemetry::failpoint;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -229,10 +230,20 @@ pub(crate) struct Writer {
     health: Arc<Health>,
     meter: WriterMeter,
     files: files::OpenFiles,
-    recent: Arc<Recent>,
-    ring: Arc<Ring>,
+    committed: Committed,
     /// True once the owner is gone: nothing more is committed.
     is_gone: Arc<AtomicBool>,
+}
+
+/// What the writer keeps in memory for readers, brought up to date with each commit before the commit is announced.
+#[derive(Clone, Default)]
+pub(super) struct Committed {
+    /// The newest messages.
+    pub(super) recent: Arc<Recent>,
+    /// The newest events.
+    pub(super) ring: Arc<Ring>,
+    /// Whose sessions are.
+    pub(super) memberships: Arc<Memberships>,
 }
 
 /// The writer's announcements of commits.
@@ -262,8 +273,7 @@ impl Writer {
         clock: Clock,
         health: Arc<Health>,
         files: files::OpenFiles,
-        recent: Arc<Recent>,
-        ring: Arc<Ring>,
+        committed: Committed,
     ) -> Result<(Self, WriterHandle, Announced, Owner)> {
         let row = engine::query(COUNTERS).one(&conn)?;
         let counters = Counters { next_seq: row.get(0)?, next_message: row.get(1)? };
@@ -287,8 +297,7 @@ impl Writer {
             health,
             meter: WriterMeter::default(),
             files,
-            recent,
-            ring,
+            committed,
             is_gone: Arc::default(),
         };
         let owner = Owner { queue: sender.downgrade(), is_gone: Arc::clone(&writer.is_gone) };
@@ -384,7 +393,7 @@ impl Writer {
             Ok(finished) => finished,
             Err(error) => return Err(self.roll_back(error, false)),
         };
-        self.recent.begin(finished.sessions.iter().map(|(key, ..)| *key));
+        self.committed.recent.begin(finished.sessions.iter().map(|(key, ..)| *key));
         if let Err((error, was_committing)) = self.commit(batch) {
             return Err(self.roll_back(error, was_committing));
         }
@@ -404,8 +413,9 @@ impl Writer {
         let Finished { counters, claims, interrupted, sessions, events } = finished;
         let is_due = sessions.iter().any(|(_, newest, _)| newest.pending.is_due);
         (self.counters, self.claims) = (counters, claims);
-        self.recent.committed(sessions);
-        self.ring.committed(events);
+        self.committed.recent.committed(sessions);
+        self.committed.memberships.committed(&events);
+        self.committed.ring.committed(events);
         interrupted.iter().for_each(CancellationToken::cancel);
         let newest = self.counters.next_seq - 1;
         self.head_seq.send_replace(newest);
@@ -437,7 +447,7 @@ impl Writer {
     fn forget(&mut self) {
         self.heads.clear();
         self.marks.clear();
-        self.recent.forget();
+        self.committed.recent.forget();
     }
 
     /// Rolls back, and returns the error that describes the state of the transaction. SQLite rolls back cleanly if a

@@ -250,12 +250,25 @@ impl Tasks {
         self.shared.callers.clone().try_acquire_owned().map_err(|_| Refused::TooMany)
     }
 
-    /// Waits for a task that matches the filter, and leases it. The oldest goes first, and to one client only.
-    pub async fn lease(&self, filter: &Filter, lease: Duration) -> Leased {
+    /// Waits for a task that matches the filter and whose session the client sees, and leases it. The oldest goes
+    /// first, and to one client only.
+    pub async fn lease<F: Future<Output = bool>>(
+        &self,
+        filter: &Filter,
+        lease: Duration,
+        sees: impl Fn(SessionId) -> F,
+    ) -> Leased {
         let mut changed = self.shared.changed.subscribe();
         loop {
             changed.mark_unchanged();
-            if let Some(leased) = self.take(filter, lease) {
+            let mut visible = Vec::new();
+            for session in self.free(filter) {
+                if sees(session).await {
+                    visible.push(session);
+                }
+            }
+            // A task that came meanwhile changed the list.
+            if let Some(leased) = self.take(filter, &visible, lease) {
                 return leased;
             }
             // The sender lives as long as `self`, so that this cannot fail.
@@ -263,13 +276,20 @@ impl Tasks {
         }
     }
 
-    fn take(&self, filter: &Filter, lease: Duration) -> Option<Leased> {
-        let fits = |offered: &&mut Offered| {
-            let task = &offered.task;
-            offered.lease.is_none()
-                && (filter.sessions.is_empty() || filter.sessions.contains(&task.session))
-                && (filter.levels.is_empty() || task.level.is_some_and(|level| filter.levels.contains(&level)))
-        };
+    /// The sessions of tasks that match the filter and that nobody holds.
+    fn free(&self, filter: &Filter) -> Vec<SessionId> {
+        let all = self.offered();
+        all.iter().filter(|offered| offered.fits(filter)).map(|offered| offered.task.session).collect()
+    }
+
+    /// The session of the task for a compaction; none if there is no such task.
+    pub fn session_of(&self, compaction: CompactionId) -> Option<SessionId> {
+        let all = self.offered();
+        all.iter().find(|offered| offered.task.compaction == compaction).map(|offered| offered.task.session)
+    }
+
+    fn take(&self, filter: &Filter, visible: &[SessionId], lease: Duration) -> Option<Leased> {
+        let fits = |offered: &&mut Offered| offered.fits(filter) && visible.contains(&offered.task.session);
         let mut all = self.offered();
         let offered = all.iter_mut().find(fits)?;
         let token = fresh_id();
@@ -331,6 +351,14 @@ impl Tasks {
 }
 
 impl Offered {
+    /// True if a client with this filter may take it.
+    fn fits(&self, filter: &Filter) -> bool {
+        let task = &self.task;
+        self.lease.is_none()
+            && (filter.sessions.is_empty() || filter.sessions.contains(&task.session))
+            && (filter.levels.is_empty() || task.level.is_some_and(|level| filter.levels.contains(&level)))
+    }
+
     /// True if the token's lease is current.
     fn holds(&self, token: Uuid) -> bool {
         self.lease.as_ref().is_some_and(|lease| lease.token == token && lease.until > Instant::now())
@@ -471,7 +499,7 @@ mod tests {
     fn a_worker_that_lost_its_job_takes_back_its_own_offer_only() {
         let tasks = Tasks::new(WAIT);
         let compaction = task().compaction;
-        let leased = || tasks.take(&Filter::default(), WAIT).expect("a task on offer");
+        let leased = || tasks.take(&Filter::default(), &tasks.free(&Filter::default()), WAIT).expect("a task on offer");
         let dead = tasks.offer(task());
         let old = leased();
         let offer = tasks.offer(Task { attempt: 2, ..task() });
@@ -489,7 +517,7 @@ mod tests {
     fn no_lease_is_endless() {
         let tasks = Tasks::new(WAIT);
         let _offer = tasks.offer(task());
-        let leased = tasks.take(&Filter::default(), WAIT).expect("a task on offer");
+        let leased = tasks.take(&Filter::default(), &tasks.free(&Filter::default()), WAIT).expect("a task on offer");
         let longest = WAIT + Duration::from_millis(limits::SUMMARY_TASK_MS_MAX);
         let held = tasks.extend(leased.task.compaction, leased.token, longest * 2).expect("held");
         assert!(held <= longest && held > WAIT, "{held:?}");

@@ -16,7 +16,7 @@ use longhand::model::part::PartBody;
 use longhand::model::session::SessionState;
 use longhand::model::usage::Usage;
 use longhand::model::view::Shortened;
-use longhand::store::Requester;
+use longhand::store::{Requester, Visibility};
 use std::sync::Arc;
 
 /// Eight turns that stay slightly under the threshold of `small`.
@@ -571,7 +571,7 @@ async fn an_archived_session_is_left_alone() {
     let messages = conversation(&turns(9, 9, WORDS));
     // Both are sent before the writer wakes: the session becomes due and is archived in one transaction.
     let append = test.app.append(&session, messages, None, None);
-    let key = test.longhand.store().sessions().find(&session).await.expect("a session");
+    let key = test.longhand.store().sessions().find(&Visibility::default(), &session).await.expect("a session");
     let archive = test.longhand.store().sessions().set_state(key, SessionState::Archived, Requester::default());
     let (appended, archived) = futures::future::join(append, archive).await;
     assert!(appended.expect("appended").context.due);

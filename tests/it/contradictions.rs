@@ -11,6 +11,7 @@ use longhand::model::layout::Placement;
 use longhand::model::message::{NewMessage, Role};
 use longhand::model::part::{NewPart, PartBody, ResultStatus, ToolCall};
 use longhand::scheduler;
+use longhand::store::Visibility;
 use std::time::Duration;
 
 const CLAIM: &str = "The parser is done and `mix test` passes.";
@@ -59,7 +60,7 @@ async fn compacted(test: &TestApp, session: &str) -> (Outcome, String) {
     let EventBody::Compacted { compaction, outcome, .. } = event.body else { panic!("{event:?}") };
     let stored = test.app.get_compaction(&compaction.to_string()).await.expect("a compaction");
     assert_eq!(stored.outcome.as_ref(), Some(&*outcome));
-    let key = test.longhand.store().sessions().find(session).await.expect("the session");
+    let key = test.longhand.store().sessions().find(&Visibility::default(), session).await.expect("the session");
     let source = test.longhand.store().views().source(key, None).await.expect("the view");
     let summary =
         source.messages.iter().find(|source| source.placement == Some(Placement::Summary)).expect("a summary");

@@ -7,6 +7,7 @@
 use crate::support::{TestApp, private_folder};
 use crate::tamper;
 use longhand::app::events::ListEvents;
+use longhand::store::Visibility;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -56,7 +57,7 @@ async fn content(test: &TestApp) -> String {
 }
 
 async fn key(test: &TestApp, id: &str) -> longhand::store::SessionKey {
-    test.longhand.store().sessions().find(id).await.expect("the session")
+    test.longhand.store().sessions().find(&Visibility::default(), id).await.expect("the session")
 }
 
 /// A folder with the unpacked store of a version.

@@ -146,7 +146,7 @@ async fn a_cancelled_compaction_withdraws_its_task_from_the_client_at_once() {
     let test = TestApp::with_options(Silent::new(), options).await;
     let session = due(&test).await;
     let tasks = test.wake.tasks();
-    let leased = soon("a task", tasks.lease(&Filter::default(), Duration::from_secs(600))).await;
+    let leased = soon("a task", tasks.lease(&Filter::default(), Duration::from_secs(600), async |_| true)).await;
     let compaction = leased.task.compaction;
     test.app.cancel_compaction(&compaction.to_string()).await.expect("cancelled");
     let withdrawn = async {
@@ -157,7 +157,7 @@ async fn a_cancelled_compaction_withdraws_its_task_from_the_client_at_once() {
     before_a_beat("the end of the task", withdrawn).await;
     assert_eq!(tasks.leased(compaction, leased.token).err(), Some(Refused::NotFound));
     ask(&test, &session, "once more").await;
-    before_a_beat("the next task", tasks.lease(&Filter::default(), Duration::from_secs(600))).await;
+    before_a_beat("the next task", tasks.lease(&Filter::default(), Duration::from_secs(600), async |_| true)).await;
 }
 
 #[tokio::test]

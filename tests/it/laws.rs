@@ -23,7 +23,7 @@ use longhand::model::view::{ViewKind, ViewMessage};
 use longhand::policy::pairing;
 use longhand::policy::plan::PlanningInput;
 use longhand::policy::presets::{self, Preset};
-use longhand::store::GuardRows;
+use longhand::store::{GuardRows, Visibility};
 use longhand::summarizer::{Extractive, Summarizer};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
@@ -529,7 +529,7 @@ impl Fixture {
                 return true;
             }
             for session in &self.sessions {
-                let key = store.sessions().find(&session.id).await.expect("it is there");
+                let key = store.sessions().find(&Visibility::default(), &session.id).await.expect("it is there");
                 let Some(current) = store.compactions().current(key).await.expect("read") else { continue };
                 if store.compactions().get(current).await.expect("read").proposed_until.is_some() {
                     // The proposal may have ended meanwhile.
@@ -547,7 +547,7 @@ impl Fixture {
         self.settle().await;
         let store = self.test.longhand.store();
         for session in &self.sessions {
-            let key = store.sessions().find(&session.id).await.expect("it is there");
+            let key = store.sessions().find(&Visibility::default(), &session.id).await.expect("it is there");
             let source = store.views().source(key, None).await.expect("read");
             let GuardRows { ended, guard_revision, undo_revision } = store.jobs().guard_rows(key).await.expect("read");
             let policy = loaded::parse_policy(&source.policy, &[]).expect("a policy");

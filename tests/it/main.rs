@@ -61,6 +61,7 @@ mod summaries;
 mod summary_tasks;
 mod summary_words;
 mod tamper;
+mod tenants;
 mod terminal;
 mod tidy;
 mod trouble_page;

@@ -15,7 +15,7 @@ use longhand::model::usage::ModelWindow;
 use longhand::model::view::{ViewKind, ViewMessage};
 use longhand::policy::pairing;
 use longhand::scheduler::{self, Scheduler};
-use longhand::store::{self, Durability, SessionKey, Store};
+use longhand::store::{self, Durability, SessionKey, Store, Visibility};
 use longhand::summarizer::{Extractive, Levels};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -268,7 +268,7 @@ async fn retrieved_passages_are_removed_first_from_a_view_that_does_not_fit() {
 }
 
 async fn key(longhand: &Longhand, session: &str) -> SessionKey {
-    longhand.store().sessions().find(session).await.expect("the session")
+    longhand.store().sessions().find(&Visibility::default(), session).await.expect("the session")
 }
 
 /// Waits until all messages are in the index.

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 /// A pass from its begin to its end.
 async fn scrub(test: &TestApp) -> (Vec<Finding>, Checked) {
-    let mut items = test.app.follow_scrub();
+    let mut items = test.app.follow_scrub().expect("an operator");
     let mut findings = Vec::new();
     loop {
         match soon("a piece", items.recv()).await.expect("an end").expect("no error") {

@@ -8,7 +8,7 @@ use longhand::app::events::{Frame, ListEvents, ServedEvent, Start, SubscribeRequ
 use longhand::app::sessions::{ForkPoint, SessionChange, SessionInfo};
 use longhand::model::event::{Event, EventBody, EventKind};
 use longhand::model::message::MessageKind;
-use longhand::store::EventFilter;
+use longhand::store::{EventFilter, Visibility};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use std::sync::Arc;
@@ -537,8 +537,8 @@ async fn the_events_of_a_session_continue_behind_any_number_of_the_log() {
     let all = test.events().await;
     let head = store.log().head_seq();
     for session in [&one, &two, &fork] {
-        let key = store.sessions().find(session).await.expect("a session");
-        let filter = EventFilter { sessions: vec![key], kinds: Vec::new() };
+        let key = store.sessions().find(&Visibility::default(), session).await.expect("a session");
+        let filter = EventFilter { sessions: vec![key], ..EventFilter::default() };
         for after in 0..=head {
             let page = store.log().tail(&filter, after, head).await.expect("a page");
             let found: Vec<i64> = page.events.iter().map(|paged| paged.event.seq).collect();

@@ -17,7 +17,7 @@ use longhand::model::part::{NewPart, PartBody, ToolCall};
 use longhand::model::view::{Author, Provenance, ViewKind};
 use longhand::policy::files::parse_tags;
 use longhand::scheduler;
-use longhand::store::RequestKey;
+use longhand::store::{RequestKey, Visibility};
 use std::time::Duration;
 
 fn line(words: &str) -> Line {
@@ -52,7 +52,7 @@ async fn compacted(test: &TestApp, session: &str) -> String {
 
 /// The text of the active summary.
 async fn summary_of(test: &TestApp, session: &str) -> String {
-    let key = test.longhand.store().sessions().find(session).await.expect("the session");
+    let key = test.longhand.store().sessions().find(&Visibility::default(), session).await.expect("the session");
     let source = test.longhand.store().views().source(key, None).await.expect("the view");
     let summary =
         source.messages.iter().find(|source| source.placement == Some(Placement::Summary)).expect("a summary");

@@ -96,7 +96,7 @@ async fn a_client_writes_the_summary() {
     assert!(task.prompt.user.contains("<conversation>") && task.prompt.user.contains("u1 was here"));
     assert!(!task.prompt.user.contains("u9 was here"), "the tail is not summarized");
     assert!(!task.prompt.system.is_empty() && task.task.input.budget_tokens > 0);
-    let later = setup.test.app.extend_summary_task(&hold(&task), Some(Duration::from_secs(600))).expect("held");
+    let later = setup.test.app.extend_summary_task(&hold(&task), Some(Duration::from_secs(600))).await.expect("held");
     assert!(later > task.end_time);
     // The compaction continues, and appends do too.
     setup.test.append(&setup.session, "u10 \"and then?\"").await;
@@ -119,13 +119,13 @@ async fn a_client_gets_the_check_that_the_policy_has() {
     let setup = due_under("gemini-cli@0.26", LONG_WAIT).await;
     let task = setup.leased().await;
     let app = &setup.test.app;
-    let check = app.check_summary_task(&hold(&task), "I wrote </draft-summary> this", 0).expect("held");
+    let check = app.check_summary_task(&hold(&task), "I wrote </draft-summary> this", 0).await.expect("held");
     let check = check.expect("Gemini CLI checks its summaries");
     assert_eq!(check.system, task.prompt.system);
     assert!(check.user.contains("u1 was here"), "with the history that it stands for");
     assert!(check.user.contains("<draft-summary>\n> I wrote <\\/draft-summary> this\n</draft-summary>"), "{check:?}");
     assert!(!task.prompt.user.contains("draft-summary"));
-    let small = app.check_summary_task(&hold(&task), "short", 2_000).expect("held").expect("a check");
+    let small = app.check_summary_task(&hold(&task), "short", 2_000).await.expect("held").expect("a check");
     assert!(small.user.len() < check.user.len() / 2, "a small window gets less of the history");
 
     let long = "x".repeat(limits::SUMMARY_BYTES_MAX + 1);
@@ -137,13 +137,13 @@ async fn a_client_gets_the_check_that_the_policy_has() {
         (stale, "text", 0, Reason::RevisionMismatch),
         (lost, "text", 0, Reason::SummaryLeaseLost),
     ] {
-        let refused = app.check_summary_task(&hold, text, window_tokens).expect_err("a refusal");
+        let refused = app.check_summary_task(&hold, text, window_tokens).await.expect_err("a refusal");
         assert_eq!(refused.reason, reason);
     }
 
     let setup = due(LONG_WAIT).await;
     let task = setup.leased().await;
-    let check = setup.test.app.check_summary_task(&hold(&task), SUMMARY, 0).expect("held");
+    let check = setup.test.app.check_summary_task(&hold(&task), SUMMARY, 0).await.expect("held");
     assert_eq!(check, None, "OpenCode has no check");
 }
 
@@ -173,7 +173,7 @@ async fn a_client_that_gives_up_frees_its_slot() {
     assert_eq!(second.task, first.task);
     let zombie = setup.complete(&first, reply("from the dead")).await.expect_err("its time is over");
     assert_eq!(zombie.reason, Reason::SummaryLeaseLost);
-    let zombie = setup.test.app.extend_summary_task(&hold(&first), None).expect_err("its time is over");
+    let zombie = setup.test.app.extend_summary_task(&hold(&first), None).await.expect_err("its time is over");
     assert_eq!(zombie.reason, Reason::SummaryLeaseLost);
     setup.complete(&second, reply(SUMMARY)).await.expect("accepted");
     assert_eq!(setup.compacted().await.summarizer, "client/mine");
@@ -185,7 +185,7 @@ async fn a_client_that_does_not_come_back_loses_its_lease_and_what_it_changed() 
     let first = setup.leased().await;
     let edit = NewEdit { instructions: Some("be brief".to_owned()), ..NewEdit::default() };
     setup.test.app.edit_summary_task(&hold(&first), edit).await.expect("changed");
-    setup.test.app.extend_summary_task(&hold(&first), Some(Duration::from_secs(1))).expect("held");
+    setup.test.app.extend_summary_task(&hold(&first), Some(Duration::from_secs(1))).await.expect("held");
     let second = setup.leased().await;
     assert_eq!(second.task, first.task, "what was changed is dropped with the lease");
     let zombie = setup.complete(&first, reply("from the dead")).await.expect_err("its time is over");

@@ -15,6 +15,7 @@ use longhand::model::usage::ModelWindow;
 use longhand::policy::pairing;
 use longhand::policy::plan::kind;
 use longhand::policy::presets::{self, Preset};
+use longhand::store::Visibility;
 use longhand::summarizer::Extractive;
 use std::sync::Arc;
 
@@ -43,7 +44,7 @@ async fn append(test: &TestApp, session: &str, messages: Vec<NewMessage>) {
 
 /// Waits until the scheduler is idle, and confirms every proposed compaction.
 pub(crate) async fn settled(test: &TestApp, session: &str) {
-    let key = test.longhand.store().sessions().find(session).await.expect("it is there");
+    let key = test.longhand.store().sessions().find(&Visibility::default(), session).await.expect("it is there");
     let settled = async || {
         let is_settled = test.is_settled().await;
         if !is_settled && let Some(current) = test.longhand.store().compactions().current(key).await.expect("read") {

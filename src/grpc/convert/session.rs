@@ -18,6 +18,7 @@ pub(in crate::grpc) fn session(info: SessionInfo) -> pb::Session {
     };
     pb::Session {
         session_id: session.id.to_string(),
+        tenant: session.tenant,
         client_id: session.client_id,
         title: session.title,
         state: state.into(),

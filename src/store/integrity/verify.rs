@@ -45,7 +45,7 @@ const SESSIONS: &str = "select id from session where id > ?1 order by id limit +
 const COUNT_SESSIONS: &str = "select count(*) from session";
 const SESSION: &str = "select s.public_id, s.client_id, p.public_id, f.public_id, s.fork_revision, s.create_time, \
      s.title, s.state, s.metadata_json, s.window, s.revision, s.chain_hash, s.message_count, s.fork_id, \
-     s.history_revision, s.update_time from session s left join session p on p.id = s.parent_id \
+     s.history_revision, s.update_time, s.tenant from session s left join session p on p.id = s.parent_id \
      left join session f on f.id = s.fork_id where s.id = ?1";
 // Columns of an index would be read from the index, and readers by another path are served those of the table. So the
 // columns here are those of the table, at the row that the index names.
@@ -655,11 +655,13 @@ pub(crate) fn broken_link(reader: &mut Reader<'_>, key: i64) -> Result<Option<Re
 }
 
 fn session_row(digest: &mut Digest, row: &Row) -> Result<()> {
+    let tenant: String = row.get(16)?;
     let client_id: Option<String> = row.get(1)?;
     chain::session(
         digest,
         &chain::SessionColumns {
             public_id: row.get(0)?,
+            tenant: &tenant,
             client_id: client_id.as_deref(),
             parent_id: row.get(2)?,
             fork_id: row.get(3)?,

@@ -62,8 +62,9 @@ impl Segment {
     }
 }
 
-const SELECT_BY_ID: &str = "select id, fork_revision, revision from session where public_id = ?1";
-const SELECT_BY_CLIENT: &str = "select id, fork_revision, revision from session where client_id = ?1";
+const SELECT_BY_ID: &str = "select id, fork_revision, revision, tenant from session where public_id = ?1";
+const SELECT_BY_CLIENT: &str =
+    "select id, fork_revision, revision, tenant from session where tenant = ?2 and client_id = ?1";
 const SELECT_BY_KEY: &str = "select id, fork_revision, revision from session where id = ?1";
 const SEGMENT_FROM: &str = "select owner_id, first_revision, last_revision from segment \
      where session_id = ?1 and has_messages = 1 and last_revision >= ?2 order by last_revision limit 1";
@@ -85,12 +86,23 @@ const SHARED: &str = "select max(last) from (\
 pub(crate) const STATEMENTS: &[&str] =
     &[SELECT_BY_ID, SELECT_BY_CLIENT, SELECT_BY_KEY, SEGMENT_FROM, SEGMENT_BEFORE, SEGMENT_AT, SEGMENTS, SHARED];
 
-/// Finds a session by its id or its client's id.
-pub(crate) fn find(reader: &mut Reader<'_>, id: &str) -> Result<Ancestry> {
+/// Finds a session of a tenant by its id or its client's id. One of another tenant is not there.
+pub(crate) fn find(reader: &mut Reader<'_>, tenant: &str, id: &str) -> Result<Ancestry> {
     let row = match id.parse::<SessionId>() {
         Ok(id) => reader.one(engine::query(SELECT_BY_ID).bind(id.0.as_bytes().to_vec()))?,
-        Err(_) => reader.one(engine::query(SELECT_BY_CLIENT).bind(id.to_owned()))?,
+        Err(_) => reader.one(engine::query(SELECT_BY_CLIENT).bind(id.to_owned()).bind(tenant.to_owned()))?,
     };
+    let not_found = || Error::not_found(Kind::Session, id);
+    let row = row.ok_or_else(not_found)?;
+    if row.get::<&str>(3)? != tenant {
+        return Err(not_found());
+    }
+    from_row(&row)
+}
+
+/// Finds a session by its id, whatever its tenant.
+pub(crate) fn by_id(reader: &mut Reader<'_>, id: SessionId) -> Result<Ancestry> {
+    let row = reader.one(engine::query(SELECT_BY_ID).bind(id.0.as_bytes().to_vec()))?;
     row.map(|row| from_row(&row)).transpose()?.ok_or_else(|| Error::not_found(Kind::Session, id))
 }
 

@@ -167,6 +167,7 @@ pub(crate) fn window(digest: &mut Digest, body: &[u8]) {
 /// The immutable columns of a session.
 pub(crate) struct SessionColumns<'a> {
     pub(crate) public_id: &'a [u8],
+    pub(crate) tenant: &'a str,
     pub(crate) client_id: Option<&'a str>,
     pub(crate) parent_id: Option<&'a [u8]>,
     pub(crate) fork_id: Option<&'a [u8]>,
@@ -181,6 +182,7 @@ pub(crate) fn session(digest: &mut Digest, columns: &SessionColumns<'_>) {
         "session",
         &[
             Some(columns.public_id),
+            Some(columns.tenant.as_bytes()),
             columns.client_id.map(str::as_bytes),
             columns.parent_id,
             columns.fork_id,

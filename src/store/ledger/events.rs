@@ -3,6 +3,7 @@
 use super::ancestry::Ancestry;
 use super::codec;
 use super::ring::{KeyedEvents, Ring};
+use super::visibility::{Memberships, Visibility};
 use crate::limits;
 use crate::model::event::{Event, EventBody, EventKind};
 use crate::model::ids::SessionId;
@@ -11,6 +12,8 @@ use crate::model::{Revision, Seq};
 use crate::store::engine::Reader;
 use crate::store::engine::{self, Connection, List, Row};
 use crate::store::error::{Error, Result};
+use std::cell::Cell;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 macro_rules! select_event {
@@ -92,6 +95,8 @@ pub struct EventFilter {
     pub sessions: Vec<super::head::SessionKey>,
     /// Only these kinds; none for all.
     pub kinds: Vec<EventKind>,
+    /// Only of sessions that this reader sees; none for all.
+    pub visibility: Option<Visibility>,
 }
 
 impl EventFilter {
@@ -134,7 +139,13 @@ pub struct ScannedTo {
 
 /// Events after `after`, up to `head`. The page ends at the end of a mutation, unless one mutation is longer than a
 /// page.
-pub(crate) fn tail(reader: &mut Reader<'_>, filter: &EventFilter, after: Seq, head: Seq) -> Result<EventPage> {
+pub(crate) fn tail(
+    reader: &mut Reader<'_>,
+    memberships: &Memberships,
+    filter: &EventFilter,
+    after: Seq,
+    head: Seq,
+) -> Result<EventPage> {
     let mut found = Vec::new();
     if filter.sessions.is_empty() {
         let rows = reader.all(engine::query(OF_STORE).bind(after).bind(limits::SUBSCRIPTION_PAGE_EVENTS))?;
@@ -153,7 +164,16 @@ pub(crate) fn tail(reader: &mut Reader<'_>, filter: &EventFilter, after: Seq, he
     }
     found.retain(|(_, event)| event.seq <= head);
     let found = found.into_iter().map(|(key, event)| (key, Arc::new(event))).collect();
-    let found = Found::new(found);
+    let mut found = Found::new(found);
+    if let Some(visibility) = &filter.visibility
+        && !memberships.admit_all(visibility)
+    {
+        for (key, _) in &found.events {
+            if !found.hidden.contains(key) && !memberships.admits(reader, visibility, *key)? {
+                found.hidden.insert(*key);
+            }
+        }
+    }
     let continues = match found.split() {
         Some((key, last)) => continues(reader, filter, key, last)?,
         None => false,
@@ -161,12 +181,28 @@ pub(crate) fn tail(reader: &mut Reader<'_>, filter: &EventFilter, after: Seq, he
     Ok(found.page(filter, (after, head), continues))
 }
 
-/// The same page, from the newest events in memory; none if they do not reach back that far, or if the page splits a
-/// mutation.
-pub(crate) fn newest(ring: &Ring, filter: &EventFilter, after: Seq, head: Seq) -> Result<Option<EventPage>> {
-    let Some(found) = ring.events(|key| filter.admits_session(key), (after, head), page_events())? else {
-        return Ok(None);
+/// The same page, from the newest events in memory; none if they do not reach back that far, if the page splits a
+/// mutation, or if it is not in memory who sees the sessions.
+pub(crate) fn newest(
+    ring: &Ring,
+    memberships: &Memberships,
+    filter: &EventFilter,
+    after: Seq,
+    head: Seq,
+) -> Result<Option<EventPage>> {
+    let visibility = filter.visibility.as_ref().filter(|visibility| !memberships.admit_all(visibility));
+    let is_unknown = Cell::new(false);
+    let admits = |key| {
+        let is_seen = |visibility: &Visibility| {
+            memberships.known(visibility, key).unwrap_or_else(|| {
+                is_unknown.set(true);
+                false
+            })
+        };
+        filter.admits_session(key) && visibility.is_none_or(is_seen)
     };
+    let found = ring.events(admits, (after, head), page_events())?;
+    let Some(found) = found.filter(|_| !is_unknown.get()) else { return Ok(None) };
     let found = Found::new(found);
     Ok(found.split().is_none().then(|| found.page(filter, (after, head), false)))
 }
@@ -179,6 +215,8 @@ fn page_events() -> usize {
 /// The events of a page before kinds are filtered, each with the key of its session.
 struct Found {
     events: KeyedEvents,
+    /// Sessions whose events are left out.
+    hidden: HashSet<i64>,
     /// True if more events may follow on the next page.
     is_full: bool,
 }
@@ -190,7 +228,7 @@ impl Found {
         if is_full && let Some(end) = events.iter().rposition(|(_, event)| event.ends_mutation) {
             events.truncate(end + 1);
         }
-        Self { events, is_full }
+        Self { events, hidden: HashSet::new(), is_full }
     }
 
     /// The session and the last revision of the mutation that the page splits; none if it splits none.
@@ -206,7 +244,7 @@ impl Found {
         let mut events = Vec::with_capacity(self.events.len());
         for (key, event) in self.events.into_iter().rev() {
             more &= !event.ends_mutation;
-            if filter.admits(key, &event) {
+            if !self.hidden.contains(&key) && filter.admits(key, &event) {
                 events.push(PagedEvent { event, more });
                 more = true;
             }

@@ -12,6 +12,7 @@ use crate::store::engine::Reader;
 use crate::store::engine::{self, Connection, Row};
 use crate::store::error::{Error, Kind, Result};
 use std::collections::HashMap;
+use std::sync::Arc;
 use uuid::Uuid;
 
 /// The key of a session inside the store.
@@ -63,6 +64,7 @@ pub(crate) struct Wake {
 pub(crate) struct Head {
     pub(crate) key: i64,
     pub(crate) id: SessionId,
+    pub(crate) tenant: Arc<str>,
     pub(crate) fork_revision: Option<Revision>,
     pub(crate) title: String,
     pub(crate) state: SessionState,
@@ -101,7 +103,7 @@ pub(crate) struct Head {
     pub(crate) open: HashMap<Uuid, OpenMessage>,
 }
 
-const SELECT: &str = "select id, public_id, fork_revision, title, state, metadata_json, \"window\", revision, \
+const SELECT: &str = "select id, public_id, tenant, fork_revision, title, state, metadata_json, \"window\", revision, \
      history_revision, compaction_revision, chain_hash, message_count, update_time, context_tokens, \
      context_revision, appended_bytes, due_revision, due_time, failures, hold_turns, hold_breaker, cooldown_end, \
      overhead_tokens, guard_revision, undo_revision, wake_bytes, wake_on_reply, wake_on_request, wake_time, \
@@ -150,6 +152,7 @@ impl Head {
         Ok(Self {
             key,
             id: SessionId(codec::uuid(row.get("public_id")?)?),
+            tenant: row.get::<&str>("tenant")?.into(),
             fork_revision: row.get("fork_revision")?,
             title: row.get("title")?,
             state: SessionState::from_number(row.get("state")?)?,

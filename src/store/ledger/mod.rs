@@ -40,4 +40,5 @@ pub(crate) mod sources;
 pub(crate) mod spending;
 pub(crate) mod statistics;
 pub(crate) mod tx;
+pub(crate) mod visibility;
 pub(crate) mod windows;

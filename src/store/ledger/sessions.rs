@@ -14,6 +14,7 @@ use super::policies::{PolicyText, policy_at, policy_in};
 use super::position::{self, ForkPoint};
 use super::receipts::answered;
 use super::tx::{Requester, Tx};
+use super::visibility::{Memberships, Visibility};
 use super::windows;
 use crate::clock::fresh_id;
 use crate::limits;
@@ -28,6 +29,7 @@ use crate::model::{Revision, Seq};
 use crate::store::engine::Reader;
 use crate::store::engine::{self, Connection, Row};
 use crate::store::error::{Error, Kind, Result};
+use std::sync::Arc;
 
 /// A client's own id for a new session.
 #[derive(Debug, Clone)]
@@ -41,7 +43,9 @@ pub struct NewClientId {
 /// Makes a session.
 #[derive(Debug, Clone)]
 pub struct CreateSession {
-    /// The client's own id.
+    /// Its tenant; empty for the default tenant.
+    pub tenant: Arc<str>,
+    /// The client's own id, unique in the tenant.
     pub client_id: Option<NewClientId>,
     /// The title for people.
     pub title: String,
@@ -97,8 +101,8 @@ pub enum ForkAt {
 const INSERT: &str = "insert into session (public_id, client_id, parent_id, fork_id, fork_revision, create_time, \
      title, state, metadata_json, \"window\", revision, history_revision, compaction_revision, chain_hash, message_count, \
      update_time, appended_bytes, failures, hold_turns, hold_breaker, guard_revision, wake_bytes, wake_on_reply, \
-     wake_on_request, create_hash) \
-     values (?1, ?2, ?3, ?4, ?5, ?6, ?7, 1, ?8, ?9, ?10, ?10, 0, ?11, 0, ?6, ?12, 0, 0, 0, 0, ?12, 0, 0, ?13) returning id";
+     wake_on_request, create_hash, tenant) \
+     values (?1, ?2, ?3, ?4, ?5, ?6, ?7, 1, ?8, ?9, ?10, ?10, 0, ?11, 0, ?6, ?12, 0, 0, 0, 0, ?12, 0, 0, ?13, ?14) returning id";
 const INSERT_POLICY_TEXT: &str =
     "insert into policy_text (hash, preset, json) values (?1, ?2, ?3) on conflict (hash) do nothing";
 const INSERT_POLICY: &str = "insert into policy (session_id, revision, hash) values (?1, ?2, ?3)";
@@ -106,7 +110,7 @@ const INSERT_SEGMENT: &str = "insert into segment (session_id, owner_id, first_r
      values (?1, ?2, ?3, ?4, ?5)";
 const HAS_MESSAGES: &str = "select exists (select 1 from message where session_id = ?1 and class in (0, 1, 2, 3) \
      and revision between ?2 and ?3)";
-const BY_CLIENT: &str = "select id, create_hash from session where client_id = ?1";
+const BY_CLIENT: &str = "select id, create_hash from session where tenant = ?2 and client_id = ?1";
 const LOG_HEAD: &str = "select coalesce(max(seq), 0) from event";
 const OPEN: &str = "select revision from message where session_id = ?1 and sealed_revision is null order by revision";
 const EVENT_HASH: &str = "select hash from event where session_id = ?1 and revision = ?2";
@@ -140,7 +144,7 @@ const SESSION_BYTES: usize = 1_024;
 macro_rules! select_session {
     ($rest:literal) => {
         concat!(
-            "select s.id, s.public_id, s.client_id, s.title, s.state, p.public_id as parent, f.public_id as fork, ",
+            "select s.id, s.public_id, s.tenant, s.client_id, s.title, s.state, p.public_id as parent, f.public_id as fork, ",
             "s.fork_revision, s.window, s.metadata_json, s.revision, s.history_revision, s.message_count, ",
             "s.context_tokens, s.context_revision, s.create_time, s.update_time, ",
             "s.failures, s.hold_turns, s.hold_breaker, s.cooldown_end, s.overhead_tokens ",
@@ -153,7 +157,8 @@ macro_rules! select_session {
 const SELECT: &str = select_session!("where s.id = ?1");
 // For an export of a damaged store only: it finds rows that a look-up does not find.
 const SCANNED: &str = select_session!("where +s.id = ?1");
-const LIST: &str = select_session!("where s.id < ?1 and (?2 or s.state = 1) order by s.id desc limit +?3");
+const LIST: &str =
+    select_session!("where s.tenant = ?4 and s.id < ?1 and (?2 or s.state = 1) order by s.id desc limit +?3");
 const LIST_CHILDREN: &str =
     select_session!("where s.parent_id = ?4 and s.id < ?1 and (?2 or s.state = 1) order by s.id desc limit +?3");
 
@@ -191,6 +196,7 @@ fn write_policy(
 
 /// The initial values of a new session's row.
 struct NewRow<'a> {
+    tenant: &'a str,
     client_id: Option<&'a NewClientId>,
     parent: Option<i64>,
     fork: Option<(i64, Revision)>,
@@ -220,6 +226,7 @@ fn insert(tx: &mut Tx<'_>, digest: &mut Digest, row: NewRow<'_>) -> Result<i64> 
         .bind(row.chain_hash.to_vec())
         .bind(row.appended_bytes)
         .bind(row.client_id.map(|client| client.request_hash.to_vec()))
+        .bind(row.tenant)
         .one(tx.conn)?;
     let public = |conn: &Connection, key: Option<i64>| match key {
         Some(key) => super::ancestry::public_id(conn, key).map(Some),
@@ -231,6 +238,7 @@ fn insert(tx: &mut Tx<'_>, digest: &mut Digest, row: NewRow<'_>) -> Result<i64> 
         digest,
         &chain::SessionColumns {
             public_id: id.0.as_bytes(),
+            tenant: row.tenant,
             client_id: row.client_id.map(|client| client.id.as_str()),
             parent_id: parent.as_ref().map(|id| id.0.as_bytes().as_slice()),
             fork_id: fork.as_ref().map(|id| id.0.as_bytes().as_slice()),
@@ -242,11 +250,11 @@ fn insert(tx: &mut Tx<'_>, digest: &mut Digest, row: NewRow<'_>) -> Result<i64> 
     Ok(key)
 }
 
-/// The session that an earlier request with this client id made; an error if that was another request.
-fn existing(tx: &mut Tx<'_>, client_id: Option<&NewClientId>) -> Result<Option<i64>> {
+/// The session of a tenant that an earlier request with this client id made; an error if that was another request.
+fn existing(tx: &mut Tx<'_>, tenant: &str, client_id: Option<&NewClientId>) -> Result<Option<i64>> {
     let Some(NewClientId { id, request_hash }) = client_id else { return Ok(None) };
     let mut reader = Reader::new(tx.conn);
-    let Some(row) = reader.one(engine::query(BY_CLIENT).bind(id))? else { return Ok(None) };
+    let Some(row) = reader.one(engine::query(BY_CLIENT).bind(id).bind(tenant.to_owned()))? else { return Ok(None) };
     let kept: Option<Vec<u8>> = row.get(1)?;
     if kept.as_deref() != Some(request_hash.as_slice()) {
         return Err(Error::ClientIdReused { client_id: id.clone() });
@@ -258,11 +266,12 @@ impl CreateSession {
     /// Makes the session, or finds the one that the same request with its client id made.
     pub(crate) fn apply(self, tx: &mut Tx<'_>, caller: &Requester) -> Result<(SessionKey, bool)> {
         tx.flush()?;
-        if let Some(key) = existing(tx, self.client_id.as_ref())? {
+        if let Some(key) = existing(tx, &self.tenant, self.client_id.as_ref())? {
             return Ok((SessionKey(key), true));
         }
         let mut digest = Digest::default();
         let row = NewRow {
+            tenant: &self.tenant,
             client_id: self.client_id.as_ref(),
             parent: self.parent.map(|parent| parent.0),
             fork: None,
@@ -394,7 +403,7 @@ impl ForkSession {
         let parent = tx.head(from.0)?.clone();
         tx.flush()?;
         // The checks come later: what was marked since may refuse the same point.
-        if let Some(key) = existing(tx, self.client_id.as_ref())? {
+        if let Some(key) = existing(tx, &parent.tenant, self.client_id.as_ref())? {
             return Ok((SessionKey(key), true));
         }
         let ancestry = Ancestry { key: parent.key, fork_revision: parent.fork_revision, revision: parent.revision };
@@ -407,6 +416,7 @@ impl ForkSession {
         let mut digest = Digest::default();
         let title = if self.title.is_empty() { parent.title.clone() } else { self.title };
         let row = NewRow {
+            tenant: &parent.tenant,
             client_id: self.client_id.as_ref(),
             parent: None,
             fork: Some((parent.key, at)),
@@ -503,6 +513,7 @@ fn from_row(row: &Row) -> Result<(i64, Session)> {
     let window = codec::decode_window(row.get("window")?)?;
     let session = Session {
         id: SessionId(codec::uuid(row.get("public_id")?)?),
+        tenant: row.get("tenant")?,
         client_id: row.get("client_id")?,
         title: row.get("title")?,
         state: SessionState::from_number(row.get("state")?)?,
@@ -555,25 +566,41 @@ pub(crate) fn log_snapshot(reader: &mut Reader<'_>, keys: &[SessionKey]) -> Resu
     Ok(LogSnapshot { head, sessions })
 }
 
-/// A page of sessions, newest first. It has at least one session if there is any, and ends early instead of exceeding its
-/// bytes.
+/// The sessions of a list.
+#[derive(Debug, Clone, Copy)]
+pub struct Listed<'a> {
+    /// Those that the reader sees.
+    pub visibility: &'a Visibility,
+    /// Archived ones too.
+    pub archived: bool,
+    /// Only those that work for this session, which the reader sees.
+    pub parent: Option<SessionKey>,
+}
+
+/// A page of sessions, newest first. It has at least one session if there is any that the reader sees among those that a
+/// page looks at, and ends early instead of exceeding its bytes.
 pub(crate) fn page(
     reader: &mut Reader<'_>,
+    memberships: &Memberships,
     below: Option<i64>,
-    archived: bool,
-    parent: Option<SessionKey>,
+    listed: Listed<'_>,
     limit: i64,
 ) -> Result<SessionPage> {
     let most = usize::try_from(limit).unwrap_or(usize::MAX);
     let mut page: Vec<(i64, Session)> = Vec::new();
     let mut bytes = 0;
+    let mut from = below;
+    let mut scanned = 0;
     loop {
-        let from = page.last().map_or(below, |(key, _)| Some(*key));
-        let rows = list(reader, from, archived, parent, limits::PAGE_READ_SESSIONS)?;
-        if rows.is_empty() {
-            return Ok((page, None));
-        }
+        let rows = list(reader, from, listed, limits::PAGE_READ_SESSIONS)?;
+        let Some((last, _)) = rows.last() else { return Ok((page, None)) };
+        from = Some(*last);
+        scanned += limits::PAGE_READ_SESSIONS;
         for (key, mut session) in rows {
+            // The list has the tenant's sessions alone.
+            if !listed.visibility.is_unbound() && !memberships.admits(reader, listed.visibility, key)? {
+                continue;
+            }
             session.preset = policy_at(reader, key, AsOf::At(session.revision))?.preset;
             bytes += SESSION_BYTES + session.title.len() + session.metadata_json.as_ref().map_or(0, String::len);
             if page.len() == most || (bytes > limits::PAGE_BYTES_MAX && !page.is_empty()) {
@@ -582,6 +609,9 @@ pub(crate) fn page(
             }
             page.push((key, session));
         }
+        if scanned >= limits::SESSIONS_SCAN_MAX && !listed.visibility.is_unbound() {
+            return Ok((page, from));
+        }
     }
 }
 
@@ -589,8 +619,7 @@ pub(crate) fn page(
 fn list(
     reader: &mut Reader<'_>,
     below: Option<i64>,
-    archived: bool,
-    parent: Option<SessionKey>,
+    Listed { visibility, archived, parent }: Listed<'_>,
     limit: i64,
 ) -> Result<Vec<(i64, Session)>> {
     let query = engine::query(if parent.is_some() { LIST_CHILDREN } else { LIST })
@@ -599,7 +628,7 @@ fn list(
         .bind(limit);
     let query = match parent {
         Some(parent) => query.bind(parent.0),
-        None => query,
+        None => query.bind(visibility.tenant.to_string()),
     };
     let rows = reader.all(query)?;
     rows.iter().map(from_row).collect()

@@ -99,7 +99,9 @@ pub struct ContextSize {
 pub struct Session {
     /// The server's id.
     pub id: SessionId,
-    /// The client's own id, unique in the store.
+    /// Its tenant; empty for the default tenant.
+    pub tenant: String,
+    /// The client's own id, unique in the tenant.
     pub client_id: Option<String>,
     /// The title for people.
     pub title: String,

@@ -173,7 +173,7 @@ async fn snapshot(app: &Caller) -> Result<(), Error> {
 }
 
 async fn verify(longhand: &Longhand) -> Result<(), Error> {
-    let key: SessionKey = longhand.store().sessions().find("s1").await?;
+    let key: SessionKey = longhand.store().sessions().find(&longhand::store::Visibility::default(), "s1").await?;
     let (found, mut items) = tokio::sync::mpsc::channel(10_000);
     longhand.store().upkeep().verify(Some(key), found).await?;
     while items.recv().await.is_some() {}

@@ -157,7 +157,7 @@ impl Check<'_> {
             let session = app_of(self).get_session(name).await.ok()?.session;
             return Some(Answer { ids: vec![session.id.0], revision: None });
         }
-        let session = store.sessions().find(&request.session).await.ok()?;
+        let session = store.sessions().find(&longhand::store::Visibility::default(), &request.session).await.ok()?;
         match &request.act {
             Act::Draft(message, draft, before, delta) => {
                 let text = self.draft(&request.session, message, draft).await?;
@@ -405,7 +405,7 @@ async fn own_events(running: &Running, session: &str) -> Result<Result<Vec<Event
         Ok(info) => info,
         Err(error) => return Ok(Err(error)),
     };
-    let key = running.longhand.store().sessions().find(session).await?;
+    let key = running.longhand.store().sessions().find(&longhand::store::Visibility::default(), session).await?;
     let mut events = Vec::new();
     let mut first = 1;
     while first <= info.session.revision {
