@@ -295,6 +295,52 @@ pub struct Tls {
     pub client_authorities: Option<PathBuf>,
 }
 
+/// The callers whose calls are in the access log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LoggedCallers {
+    /// Those with an access token of their own.
+    #[default]
+    Tokens,
+    /// All, the owner too.
+    All,
+    /// Nobody: there is no log.
+    Nobody,
+}
+
+/// What happens to a call whose line cannot be written to the access log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum UnloggedCalls {
+    /// It is answered, with a warning in the daemon's log.
+    #[default]
+    Answer,
+    /// It is refused.
+    Refuse,
+}
+
+/// The log of who read, exported or administered what, in `access-log` in the data directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct AccessLog {
+    /// The callers whose calls are logged.
+    pub callers: LoggedCallers,
+    /// Days for which the log is kept, at most 36500; 0 for ever.
+    pub retention_days: u32,
+    /// What happens to a call whose line cannot be written.
+    pub unlogged_calls: UnloggedCalls,
+}
+
+impl Default for AccessLog {
+    fn default() -> Self {
+        Self {
+            callers: LoggedCallers::default(),
+            retention_days: limits::ACCESS_LOG_DAYS_DEFAULT,
+            unlogged_calls: UnloggedCalls::default(),
+        }
+    }
+}
+
 /// The programs that are notified of compactions.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -383,6 +429,8 @@ pub struct Config {
     pub loaded_mib: usize,
     /// The verification of the store in the background.
     pub scrub: Scrub,
+    /// The log of who read what.
+    pub access_log: AccessLog,
     /// Summarizers with a model, by name.
     pub summarizers: BTreeMap<String, SummarizerSettings>,
     /// The summarizers to use.
@@ -434,6 +482,7 @@ impl Default for Config {
             stall_seconds: limits::STALL_SECONDS_DEFAULT,
             loaded_mib: limits::LOADED_MIB_DEFAULT,
             scrub: Scrub::default(),
+            access_log: AccessLog::default(),
             summarizers: BTreeMap::new(),
             summarizer: SummarizerChoice::default(),
             hooks: Hooks::default(),
@@ -461,6 +510,10 @@ impl Config {
             return Err(Error::Invalid(format!(
                 "{listen} is not a loopback address, and there is no `tls`: access tokens would cross the network in clear"
             )));
+        }
+        let (days, most) = (self.access_log.retention_days, limits::ACCESS_LOG_DAYS_MAX);
+        if days > most {
+            return Err(Error::Invalid(format!("access_log.retention_days is {days}, over {most}")));
         }
         if self.workers == 0 || self.workers > 64 {
             return Err(Error::Invalid(format!("workers is {}, not 1 to 64", self.workers)));

@@ -5,9 +5,11 @@ mod error;
 pub mod offline;
 mod owner;
 
+use crate::access_log::{self, AccessLog};
+use crate::app::access_record::AccessLogging;
 use crate::app::{self, DefaultPolicy, Longhand};
 use crate::clock::Clock;
-use crate::config::{self, Config, Durability, PolicyRule};
+use crate::config::{self, Config, Durability, LoggedCallers, PolicyRule, UnloggedCalls};
 use crate::grpc;
 use crate::limits;
 use crate::scheduler::{self, Scheduler};
@@ -106,6 +108,7 @@ pub async fn run_with(
     let scheme = if tls.is_some() { "https" } else { "http" };
     let address = tcp.as_ref().and_then(|listener| listener.local_addr().ok());
     let listening = Listening { socket: path, tcp: address.map(|address| format!("{scheme}://{address}")) };
+    let access_log = access_log(&config, &app, &clock)?;
     app.load_access_tokens(&owner::secret(&config.data_dir)?).await.map_err(Error::AccessTokens)?;
     let scheduling = tasks.spawn(scheduler.run(stopping.clone()));
     let traffic = app.traffic().clone();
@@ -138,6 +141,8 @@ pub async fn run_with(
     socket.remove();
     owner::remove_url(&config.data_dir);
     drain(scheduling, writer, store).await;
+    // Its thread ends when the last call is gone.
+    drop(access_log);
     Ok(())
 }
 
@@ -147,6 +152,28 @@ fn scrub(scrub: config::Scrub) -> store::ScrubOptions {
         bytes_per_second: scrub.mib_per_second << 20,
         interval: (!interval.is_zero()).then_some(interval),
     }
+}
+
+/// The thread of the access log, if there is one.
+fn access_log(config: &Config, app: &Longhand, clock: &Clock) -> Result<Option<std::thread::JoinHandle<()>>, Error> {
+    let config::AccessLog { callers, retention_days, unlogged_calls } = config.access_log;
+    if callers == LoggedCallers::Nobody {
+        return Ok(None);
+    }
+    let directory = access_log_path(&config.data_dir);
+    let opened = AccessLog::open(access_log::Options { directory, retention_days }, clock.clone());
+    let (log, thread) = opened.map_err(Error::AccessLog)?;
+    app.log_access(AccessLogging {
+        log,
+        owner_too: callers == LoggedCallers::All,
+        refuses: unlogged_calls == UnloggedCalls::Refuse,
+    });
+    Ok(Some(thread))
+}
+
+/// The folder of the access log.
+pub fn access_log_path(data_dir: &std::path::Path) -> PathBuf {
+    data_dir.join("access-log")
 }
 
 fn tls_files(tls: config::Tls) -> TlsFiles {

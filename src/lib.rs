@@ -11,6 +11,7 @@
 //! - [`config`]: the operator's configuration.
 //! - [`telemetry`]: the daemon's log.
 //! - [`traffic`]: memory and connections of clients, bounded and counted.
+//! - [`access_log`]: who read what over the network, apart from the store.
 //! - [`store`]: the only place with SQL: the writer, the readers, the chains.
 //! - [`bus`]: the signal of newer events, and subscriptions that read them from the log.
 //! - [`loaded`]: sessions that are kept in memory, for reads and decisions.
@@ -18,6 +19,7 @@
 //! - [`scheduler`]: the start of compactions, and the workers that run them.
 //! - [`app`]: the API in domain types.
 //! - [`pb`]: the generated protocol types.
+//! - [`metrics`]: the daemon's state as metrics.
 //! - [`transport`]: listeners, connections and their bounds, for every door.
 //! - [`grpc`]: conversion and streaming.
 //! - [`http`]: the same API as JSON over HTTP.
@@ -32,6 +34,7 @@ pub mod clock;
 pub mod config;
 pub mod telemetry;
 pub mod traffic;
+pub mod access_log;
 pub mod store;
 pub mod bus;
 pub mod loaded;
@@ -39,6 +42,7 @@ pub mod summarizer;
 pub mod scheduler;
 pub mod app;
 pub mod pb;
+pub mod metrics;
 pub mod transport;
 pub mod grpc;
 pub mod http;

@@ -230,6 +230,18 @@ pub const CONNECTIONS_MAX: usize = 4_096;
 pub const DESCRIPTORS_RESERVED: usize = 64;
 /// Pause before the daemon accepts connections again, after the system had no descriptor for one.
 pub const ACCEPT_RETRY_MS: u64 = 100;
+/// Calls that wait for their line in the access log.
+pub const ACCESS_LOG_QUEUE_MAX: usize = 4_096;
+/// Lines of the access log that are written together.
+pub const ACCESS_LOG_BATCH_MAX: usize = 256;
+/// Interval between two syncs of the access log.
+pub const ACCESS_LOG_SYNC_MS: u64 = 1_000;
+/// Default number of days for which the access log is kept.
+pub const ACCESS_LOG_DAYS_DEFAULT: u32 = 90;
+/// Maximum number of days for which the access log is kept.
+pub const ACCESS_LOG_DAYS_MAX: u32 = 36_500;
+/// Sessions that a line of the access log names.
+pub const ACCESS_LOG_SESSIONS_MAX: usize = 64;
 /// Access tokens of a store, with those that are revoked or over.
 pub const ACCESS_TOKENS_MAX: i64 = 10_000;
 /// Failed attempts to prove a principal that one address has in a minute; further ones are refused without a look.

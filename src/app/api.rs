@@ -1,6 +1,7 @@
 //! The API as a value: what its operations share.
 
 use super::access::{Access, AccessTokens};
+use super::access_record::{AccessLogging, NamedSessions};
 use super::deltas::DraftDelta;
 use super::error::{Error, Result};
 use super::validate;
@@ -18,7 +19,7 @@ use crate::telemetry::span;
 use crate::traffic::Traffic;
 use std::collections::HashMap;
 use std::sync::atomic::AtomicI64;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 
@@ -37,10 +38,13 @@ pub struct Caller {
     pub(super) access: Access,
     /// The sessions that it sees.
     pub(super) visibility: Visibility,
+    /// The sessions that the call names, for the access log.
+    pub(super) named: NamedSessions,
 }
 
 pub(super) struct Shared {
     pub(super) access_tokens: AccessTokens,
+    pub(super) access_logging: OnceLock<AccessLogging>,
     pub(super) store: Store,
     pub(super) scheduler: SchedulerHandle,
     pub(super) default_preset: String,
@@ -136,6 +140,7 @@ impl Longhand {
         let (live, _) = broadcast::channel(crate::limits::DELTA_FRAMES_MAX);
         let shared = Shared {
             access_tokens: AccessTokens::default(),
+            access_logging: OnceLock::new(),
             loaded: scheduler.loaded().clone(),
             bus: Bus::default(),
             store,
@@ -179,7 +184,13 @@ impl Longhand {
             validate::name("request_id", &request.id)?;
         }
         let visibility = Visibility { tenant: access.tenant.clone(), binding: access.binding.clone() };
-        Ok(Caller { shared: self.shared.clone(), requester: Requester { actor, request }, access, visibility })
+        Ok(Caller {
+            shared: self.shared.clone(),
+            requester: Requester { actor, request },
+            access,
+            visibility,
+            named: NamedSessions::default(),
+        })
     }
 }
 
@@ -209,6 +220,7 @@ impl Caller {
             if !self.visibility.is_unbound() && !self.sees(known.key).await? {
                 return Err(store::Error::NotFound { kind: Kind::Session, id: id.to_owned() }.into());
             }
+            self.named.add(id);
             if span::records_session() {
                 span::record("session", known.id);
             }

@@ -102,6 +102,7 @@ impl Reason {
             | Self::StorageFull => Code::ResourceExhausted,
             Self::RequestTimedOut => Code::DeadlineExceeded,
             Self::StoreBusy
+            | Self::AccessLogFailed
             | Self::OutcomeUncertain
             | Self::StoreStopped
             | Self::StorageReadOnly

@@ -139,6 +139,8 @@ pub enum Reason {
     ScopeMissing,
     /// Too many calls of this address had no valid access token; try again later.
     TooManyAttempts,
+    /// The call cannot be recorded in the access log, without which it is not answered.
+    AccessLogFailed,
     /// The request names a host or an origin that is not one of the daemon's.
     OriginRefused,
     /// A row is damaged.
@@ -149,7 +151,7 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason.
-    pub const ALL: [Self; 67] = [
+    pub const ALL: [Self; 68] = [
         Self::SessionNotFound,
         Self::MessageNotFound,
         Self::DraftNotFound,
@@ -214,6 +216,7 @@ impl Reason {
         Self::AccessTokenNotFound,
         Self::ScopeMissing,
         Self::TooManyAttempts,
+        Self::AccessLogFailed,
         Self::OriginRefused,
         Self::RowCorrupt,
         Self::Internal,
@@ -286,6 +289,7 @@ impl Reason {
             Self::AccessTokenNotFound => "ACCESS_TOKEN_NOT_FOUND",
             Self::ScopeMissing => "SCOPE_MISSING",
             Self::TooManyAttempts => "TOO_MANY_ATTEMPTS",
+            Self::AccessLogFailed => "ACCESS_LOG_FAILED",
             Self::OriginRefused => "ORIGIN_REFUSED",
             Self::RowCorrupt => "ROW_CORRUPT",
             Self::Internal => "INTERNAL",

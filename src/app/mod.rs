@@ -2,6 +2,7 @@
 //! only converts.
 
 pub mod access;
+pub mod access_record;
 pub mod access_tokens;
 pub mod admin;
 mod api;
@@ -21,6 +22,7 @@ pub mod feed;
 mod large_views;
 pub mod preview;
 mod recall;
+mod recording;
 pub mod scrub;
 pub mod sessions;
 pub mod summary_tasks;

@@ -11,7 +11,9 @@ use crate::store::{self, Kind, SessionKey, Visibility, names_project};
 impl Caller {
     /// The key of a session, by any of its ids.
     pub(super) async fn session_key(&self, id: &str) -> Result<SessionKey> {
-        Ok(self.store().sessions().find(&self.visibility, id).await?)
+        let key = self.store().sessions().find(&self.visibility, id).await?;
+        self.named.add(id);
+        Ok(key)
     }
 
     /// True if the caller sees a session that it did not name.

@@ -4,8 +4,10 @@ use super::failure::{self, Usage};
 use super::output::{Output, count, hex};
 use super::progress::Progress;
 use super::{Client, Globals, ids, json};
-use crate::pb;
+use crate::access_log::{self, Verified};
+use crate::config::Config;
 use crate::pb::check_integrity_response::Item;
+use crate::{daemon, pb};
 use anyhow::Context;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -32,6 +34,13 @@ enum Command {
     },
     /// Begin a scrub of the store now, or follow the running one; exit code 3 for findings
     Scrub,
+    /// Verify the access log, which says who read what over the network, and print it as JSON lines; exit code 3 for a
+    /// line that is not as it was written. Needs no daemon
+    Access {
+        /// Directory of the database; default: the platform's data directory
+        #[arg(long, value_name = "DIR")]
+        data_dir: Option<PathBuf>,
+    },
     /// Print the newest hash of each chain as JSON lines, for storage elsewhere
     Head {
         /// Only this session, by id, client id, or the last or first digits of its id
@@ -59,6 +68,20 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
             let findings = scrub(&mut client, &mut output).await?;
             output.flush()?;
             Ok(if findings == 0 { ExitCode::SUCCESS } else { ExitCode::from(failure::FINDINGS) })
+        }
+        Command::Access { data_dir } => {
+            let directory = daemon::access_log_path(&data_dir.unwrap_or_else(|| Config::default().data_dir));
+            let verified = access_log::verify(&directory, |line| output.text(&format!("{line}\n")))
+                .with_context(|| directory.display().to_string())?;
+            output.flush()?;
+            let Verified { lines, last_number, last_hash, fault } = verified;
+            failure::note(&format!(
+                "{} verified; number {last_number}, hash {last_hash}",
+                count(i64::try_from(lines)?, "line")
+            ));
+            let Some(fault) = fault else { return Ok(ExitCode::SUCCESS) };
+            failure::note(&format!("{}:{}: not as it was written", fault.file.display(), fault.line));
+            Ok(ExitCode::from(failure::FINDINGS))
         }
         Command::Head { session } => {
             let mut client = globals.client().await?;

@@ -24,7 +24,6 @@ mod ids;
 mod import;
 mod json;
 mod message_text;
-mod metrics;
 mod output;
 mod plan_text;
 mod policy_file;

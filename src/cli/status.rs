@@ -4,10 +4,10 @@ use super::event_text::{kind, level_name, trigger};
 use super::failure::Usage;
 use super::message_text::usage_text;
 use super::output::{Output, context_usage, count, dollars, over_window_text, time, word};
-use super::{Globals, compactions, ids, metrics};
+use super::{Globals, compactions, ids};
 use crate::clock::Clock;
 use crate::model::time::Timestamp;
-use crate::pb;
+use crate::{metrics, pb};
 use std::process::ExitCode;
 
 #[derive(Debug, clap::Args)]

@@ -21,6 +21,9 @@ pub enum Error {
     /// The access tokens cannot be read.
     #[error("the access tokens cannot be read: {0}")]
     AccessTokens(app::Error),
+    /// The access log cannot be used.
+    #[error("the access log cannot be used: {0}")]
+    AccessLog(std::io::Error),
     /// TLS cannot be used.
     #[error("tls: {0}")]
     Tls(#[from] TlsError),

@@ -2,6 +2,7 @@
 
 use super::guard::access;
 use crate::app::access::Access;
+use crate::app::access_record::NamedSessions;
 use crate::app::{self, Caller, Longhand, RequestKey};
 
 /// The header with the caller's name for itself: printable ASCII, up to 128 bytes.
@@ -23,7 +24,7 @@ impl Door {
 
     /// The caller of a request that cannot be repeated by an id.
     pub(super) fn caller<T>(&self, request: &tonic::Request<T>) -> app::Result<Caller> {
-        self.app.caller(acting(request)?, actor(request)?, None)
+        self.named(request, None)
     }
 
     /// The caller, with the key that makes the call idempotent: a request id, empty for none, with a hash of the whole
@@ -42,7 +43,18 @@ impl Door {
             hasher.update(&request.get_ref().encode_to_vec());
             RequestKey { id: request_id.to_owned(), payload_hash: *hasher.finalize().as_bytes() }
         });
-        self.app.caller(acting(request)?, actor(request)?, key)
+        self.named(request, key)
+    }
+}
+
+impl Door {
+    fn named<T>(&self, request: &tonic::Request<T>, key: Option<RequestKey>) -> app::Result<Caller> {
+        let extensions = request.extensions();
+        let caller = self.app.caller(acting(request)?, actor(request)?, key)?;
+        Ok(match extensions.get::<NamedSessions>() {
+            Some(named) => caller.naming(named.clone()),
+            None => caller,
+        })
     }
 }
 

@@ -4,6 +4,7 @@
 //! the protos; a method without one is refused.
 
 use crate::app::access::{Access, Credentials};
+use crate::app::access_record::NamedSessions;
 use crate::app::{self, Error, Longhand, Reason};
 use crate::model::access::Scope;
 use crate::pb::scopes;
@@ -17,9 +18,10 @@ use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use tonic::Status;
 use tonic::body::Body;
 use tonic::service::Routes;
+use tonic::{Code, Status};
+use tonic_types::StatusExt as _;
 use tower::ServiceExt as _;
 
 /// Path prefix of the health service, which anybody may ask.
@@ -62,7 +64,18 @@ impl Guarded {
         };
         request.extensions_mut().insert(access.clone());
         let app = self.app.clone();
-        let answer = self.forward(request).await;
+        let answer = match self.record_of(&access, &request) {
+            None => self.forward(request).await,
+            Some(record) => {
+                request.extensions_mut().insert(record.named.clone());
+                let answer = self.forward(request).await;
+                let outcome = outcome(answer.headers());
+                match app.record_access(&access, record.address, &record.method, &record.named, &outcome).await {
+                    Ok(()) => answer,
+                    Err(error) => return Status::from(error).into_http(),
+                }
+            }
+        };
         if access.is_owners() {
             return answer;
         }
@@ -75,6 +88,21 @@ impl Guarded {
         answer
     }
 
+    /// What the access log is to have of a call; none if it is to have nothing. Writes have their authors in the store.
+    fn record_of(&self, access: &Access, request: &Request<Body>) -> Option<Record> {
+        let path = request.uri().path();
+        let is_logged = matches!(self.scopes.get(path)?, Scope::Read | Scope::Erase | Scope::Admin);
+        let address = match request.extensions().get::<Peer>() {
+            Some(Peer::Tcp { address, .. }) => address.to_string(),
+            Some(Peer::Owner) | None => String::new(),
+        };
+        (is_logged && self.app.logs(access)).then(|| Record {
+            address,
+            method: path.to_owned(),
+            named: NamedSessions::default(),
+        })
+    }
+
     /// The access of a caller that may call the method.
     fn admit(&self, path: &str, peer: Option<&Peer>, headers: &HeaderMap) -> app::Result<Access> {
         let access = authenticate(&self.app, peer, headers)?;
@@ -85,6 +113,21 @@ impl Guarded {
         }
         Ok(access)
     }
+}
+
+/// A call for the access log.
+struct Record {
+    address: String,
+    method: String,
+    named: NamedSessions,
+}
+
+/// The outcome of a call by the begin of its answer.
+fn outcome(headers: &HeaderMap) -> String {
+    let status = Status::from_header_map(headers).filter(|status| status.code() != Code::Ok);
+    let Some(status) = status else { return "OK".to_owned() };
+    let details = status.get_error_details();
+    details.error_info().map_or_else(|| format!("{:?}", status.code()), |info| info.reason.clone())
 }
 
 /// Who sent a request, by its connection and its headers.

@@ -107,7 +107,9 @@ mod tests {
         for reason in Reason::ALL {
             let code = format!("{:?}", reason.code());
             let outcome = match reason {
-                Reason::OutcomeUncertain | Reason::ShuttingDown | Reason::ReaderStalled => "unknown",
+                Reason::OutcomeUncertain | Reason::ShuttingDown | Reason::ReaderStalled | Reason::AccessLogFailed => {
+                    "unknown"
+                }
                 Reason::AnswerLost => "done",
                 _ => "nothing",
             };

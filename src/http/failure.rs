@@ -54,6 +54,9 @@ impl Failure {
         headers.extend(self.headers);
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        if self.status == StatusCode::UNAUTHORIZED {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
         if let Some(delay) = self.retry_after {
             // The header has whole seconds, and zero would mean at once.
             let seconds = delay.as_secs() + u64::from(delay.subsec_nanos() > 0);

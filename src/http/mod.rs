@@ -11,6 +11,7 @@ mod calls;
 mod failure;
 mod json;
 mod openapi;
+mod operations;
 mod protocol;
 mod request;
 mod routes;
@@ -50,8 +51,8 @@ struct Door<S> {
     grpc: S,
 }
 
-/// The routes of HTTP over the gRPC services, with the streams and `/openapi.json`. Extensions of a request are passed to the service,
-/// and those of its response to the response. Everything that is not a route is answered with a failure in JSON.
+/// The routes of HTTP over the gRPC services, with the streams, `/openapi.json`, `/healthz`, `/readyz` and `/metrics`.
+/// Extensions of a request are passed to the service, and those of its response to the response. Everything that is not a route is answered with a failure in JSON.
 ///
 /// # Panics
 ///
@@ -61,10 +62,10 @@ pub fn router(grpc: impl GrpcRoutes) -> Router {
     let routes = RouteTable::read(&protocol::POOL).expect("the tests of the protocol read these rules");
     let description = Bytes::from(openapi::description(&routes).to_string());
     let describe = async move || ([(header::CONTENT_TYPE, answers::JSON)], description);
-    let streams = streams::router(grpc.clone());
+    let others = streams::router(grpc.clone()).merge(operations::router(grpc.clone()));
     let other = async || Failure::other_method("GET, HEAD").into_response();
     let calls = Router::new().route("/openapi.json", get(describe).fallback(other)).fallback(serve);
-    calls.with_state(Arc::new(Door { routes, grpc })).merge(streams)
+    calls.with_state(Arc::new(Door { routes, grpc })).merge(others)
 }
 
 /// The answer to a request that is refused before any service sees it.

@@ -3,7 +3,9 @@
 use crate::support::{TestApp, soon};
 use http::{HeaderMap, Request};
 use http_body_util::{BodyExt as _, Full};
+use longhand::access_log;
 use longhand::app::access::{Access, Credentials};
+use longhand::app::access_record::AccessLogging;
 use longhand::app::access_tokens::NewAccessToken;
 use longhand::app::{Error, Reason};
 use longhand::grpc::Guarded;
@@ -11,6 +13,7 @@ use longhand::model::access::{Scope, Scopes};
 use longhand::model::time::Timestamp;
 use longhand::transport::Peer;
 use longhand::{grpc, pb};
+use prost::Message as _;
 use prost_reflect::DescriptorPool;
 use std::net::SocketAddr;
 use tonic::body::Body;
@@ -246,6 +249,62 @@ async fn who_makes_tokens_gives_no_more_than_it_has() {
         let refused = by(of_tenant.clone()).revoke_access_token(&id).await.expect_err("not its own");
         assert_eq!(refused.reason, Reason::AccessTokenNotFound, "{id}");
     }
+}
+
+/// The lines of an access log, each as method, sessions and outcome.
+fn lines(directory: &std::path::Path) -> Vec<(String, Vec<String>, String)> {
+    let mut lines = Vec::new();
+    let verified = access_log::verify(directory, |line| {
+        let line: serde_json::Value = serde_json::from_str(line)?;
+        assert_eq!((&line["principal"], &line["address"]), (&"agent".into(), &"127.0.0.1:4747".into()));
+        let text = |value: &serde_json::Value| value.as_str().expect("a text").to_owned();
+        let sessions = line["sessions"].as_array().expect("a list").iter().map(text).collect();
+        lines.push((text(&line["method"]), sessions, text(&line["outcome"])));
+        Ok(())
+    });
+    assert_eq!(verified.expect("it can be read").fault, None);
+    lines
+}
+
+#[tokio::test]
+async fn who_read_what_is_in_the_access_log_before_the_answer() {
+    let served = Served::start().await;
+    let folder = tempfile::tempdir().expect("a folder");
+    let directory = folder.path().join("access-log");
+    let options = access_log::Options { directory: directory.clone(), retention_days: 0 };
+    let (log, _thread) = access_log::AccessLog::open(options, served.test.clock.clone()).expect("a log");
+    served.test.longhand.log_access(AccessLogging { log, owner_too: false, refuses: true });
+    let session = served.test.manual_session().await;
+    let (_, secret) = served.token(&[Scope::Read, Scope::Write]).await;
+    let get = |id: &str| pb::GetSessionRequest { session_id: id.to_owned() }.encode_to_vec();
+    let send = |path: &'static str, peer: Peer, message: Vec<u8>| {
+        let request = Served::request(path, Some(peer), Some(&secret), &message);
+        let routes = served.routes.clone();
+        async move {
+            let Ok(answer) = soon(path, routes.oneshot(request)).await;
+            Status::from_header_map(answer.headers()).as_ref().and_then(reason)
+        }
+    };
+    let path = "/longhand.v1.SessionService/GetSession";
+    assert_eq!(send(path, tcp(1), get(&session)).await, None);
+    assert_eq!(send(path, tcp(1), get("nobody")).await.as_deref(), Some("SESSION_NOT_FOUND"));
+    assert_eq!(send("/longhand.v1.SessionService/ListSessions", tcp(1), Vec::new()).await, None);
+    // Writes have their authors in the store, and the owner is not logged.
+    assert_eq!(send("/longhand.v1.SessionService/CreateSession", tcp(1), Vec::new()).await, None);
+    assert_eq!(send(path, Peer::Owner, get(&session)).await, None);
+    let list = "longhand.v1.SessionService/ListSessions".to_owned();
+    let path_in_log = path.trim_start_matches('/').to_owned();
+    let expected = [
+        (path_in_log.clone(), vec![session.clone()], "OK".to_owned()),
+        (path_in_log, Vec::new(), "SESSION_NOT_FOUND".to_owned()),
+        (list, Vec::new(), "OK".to_owned()),
+    ];
+    assert_eq!(lines(&directory), expected);
+    // Without its log, nothing is read.
+    std::fs::remove_dir_all(&directory).expect("removed");
+    served.test.clock.advance(24 * 60 * 60 * 1_000);
+    assert_eq!(send(path, tcp(1), get(&session)).await.as_deref(), Some("ACCESS_LOG_FAILED"));
+    assert_eq!(send(path, Peer::Owner, get(&session)).await, None);
 }
 
 #[tokio::test]

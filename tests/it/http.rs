@@ -3,6 +3,7 @@
 mod errors;
 mod json;
 mod openapi;
+mod operations;
 mod streaming;
 mod streams;
 
@@ -18,6 +19,7 @@ use tower::ServiceExt as _;
 struct Served {
     test: TestApp,
     router: axum::Router,
+    health: tonic_health::server::HealthReporter,
 }
 
 /// An answer that has come whole.
@@ -43,8 +45,20 @@ impl Answer {
 impl Served {
     async fn start() -> Self {
         let test = TestApp::start().await;
-        let (routes, _health) = longhand::grpc::router(test.longhand.clone()).await;
-        Self { test, router: longhand::http::router(routes.in_process()) }
+        let (routes, health) = longhand::grpc::router(test.longhand.clone()).await;
+        Self { test, router: longhand::http::router(routes.in_process()), health }
+    }
+
+    /// The same for callers that have to prove who they are.
+    async fn on_tcp() -> Self {
+        let test = TestApp::start().await;
+        let (routes, health) = longhand::grpc::router(test.longhand.clone()).await;
+        Self { test, router: longhand::http::router(routes), health }
+    }
+
+    /// Has the daemon report that it takes no work.
+    async fn stop_health(&self) {
+        self.health.set_service_status("", tonic_health::ServingStatus::NotServing).await;
     }
 
     /// Sends a request and returns the answer without its body.

@@ -3,6 +3,7 @@
 mod support;
 
 mod access;
+mod access_tcp;
 mod append;
 mod backups;
 mod by_hand;

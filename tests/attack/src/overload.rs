@@ -3,6 +3,7 @@
 
 mod bystander;
 mod faults;
+mod plain;
 
 use crate::daemon::Daemon;
 use crate::seed::generator;
@@ -86,7 +87,7 @@ impl Scale {
 
 impl Scale {
     /// True if there is no time to wait until everything has ended.
-    fn is_short(&self) -> bool {
+    pub(crate) fn is_short(&self) -> bool {
         self.hold < Duration::from_secs(1)
     }
 }

@@ -1,7 +1,7 @@
 //! The faults. Each returns the number of attempts, the answers to the attackers, and the violations.
 
 use super::bystander::{Bystander, append, reason_of};
-use super::{Scale, Target};
+use super::{Scale, Target, plain};
 use crate::daemon::connect;
 use crate::raw::{Answer, Call, RawClient, Windows, framed};
 use anyhow::{Context as _, Result};
@@ -28,10 +28,10 @@ const DEADLINE: Duration = Duration::from_secs(60);
 const LARGE_MESSAGE_BYTES: usize = 4_000_000;
 
 /// What a client finds that took nothing: its last frame had its cursor.
-const CLOSED: &str = "connection closed";
+pub(super) const CLOSED: &str = "connection closed";
 
-type Counts = BTreeMap<String, usize>;
-type Committed = (usize, Counts, Vec<String>);
+pub(super) type Counts = BTreeMap<String, usize>;
+pub(super) type Committed = (usize, Counts, Vec<String>);
 
 /// The faults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,6 +46,10 @@ pub enum Fault {
     UnreadViews,
     /// Large requests whose last bytes never come.
     HalfRequests,
+    /// Event streams over HTTP/1.1 whose clients read nothing.
+    UnreadPlainStreams,
+    /// Large bodies over HTTP/1.1 whose last bytes never come.
+    HalfBodies,
     /// JSON that is nested deeper than the daemon accepts.
     DeepJson,
     /// Connections that send nothing, or a byte now and then.
@@ -59,22 +63,24 @@ pub(super) struct Prepared {
     session: String,
 }
 
-fn count(counts: &mut Counts, what: impl Into<String>) {
+pub(super) fn count(counts: &mut Counts, what: impl Into<String>) {
     *counts.entry(what.into()).or_default() += 1;
 }
 
-async fn soon<T>(what: &str, future: impl Future<Output = T>) -> Result<T> {
+pub(super) async fn soon<T>(what: &str, future: impl Future<Output = T>) -> Result<T> {
     tokio::time::timeout(DEADLINE, future).await.with_context(|| format!("waited in vain for {what}"))
 }
 
 impl Fault {
     /// Every fault, in the order of the table.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
         Self::FullQueue,
         Self::Connections,
         Self::UnreadStreams,
         Self::UnreadViews,
         Self::HalfRequests,
+        Self::UnreadPlainStreams,
+        Self::HalfBodies,
         Self::DeepJson,
         Self::SlowConnections,
         Self::NoDescriptors,
@@ -88,6 +94,8 @@ impl Fault {
             Self::UnreadStreams => "unread-streams",
             Self::UnreadViews => "unread-views",
             Self::HalfRequests => "half-requests",
+            Self::UnreadPlainStreams => "unread-plain-streams",
+            Self::HalfBodies => "half-bodies",
             Self::DeepJson => "deep-json",
             Self::SlowConnections => "slow-connections",
             Self::NoDescriptors => "no-descriptors",
@@ -101,10 +109,10 @@ impl Fault {
             Self::FullQueue => 512,
             Self::Connections => 384,
             // A few frames for each stream, of 64 KiB at most.
-            Self::UnreadStreams => 64 + whole(scale.streams, 1 << 19).min(320),
+            Self::UnreadStreams | Self::UnreadPlainStreams => 64 + whole(scale.streams, 1 << 19).min(320),
             // The messages of each view, and the view made of them.
             Self::UnreadViews => 64 + whole(scale.views.0, 3 * scale.views.1).min(836),
-            Self::HalfRequests => 256,
+            Self::HalfRequests | Self::HalfBodies => 256,
             Self::DeepJson | Self::SlowConnections | Self::NoDescriptors => 128,
         }
     }
@@ -116,7 +124,7 @@ impl Fault {
             SessionServiceClient::new(channel.clone()).create_session(pb::CreateSessionRequest::default()).await?;
         let session = made.into_inner().session.context("a session")?.session_id;
         let (messages, bytes) = match self {
-            Self::UnreadStreams => (200, 10_000),
+            Self::UnreadStreams | Self::UnreadPlainStreams => (200, 10_000),
             Self::UnreadViews => (target.scale.views.1.div_ceil(LARGE_MESSAGE_BYTES), LARGE_MESSAGE_BYTES),
             _ => (0, 0),
         };
@@ -139,6 +147,8 @@ impl Fault {
             Self::UnreadStreams => unread_streams(target).await,
             Self::UnreadViews => unread_views(target, &session).await,
             Self::HalfRequests => half_requests(target, &session).await,
+            Self::UnreadPlainStreams => plain::unread_streams(target).await,
+            Self::HalfBodies => plain::half_requests(target, &session).await,
             Self::DeepJson => deep_json(target, &session).await,
             Self::SlowConnections => slow_connections(target).await,
             Self::NoDescriptors => no_descriptors(target).await,
@@ -146,13 +156,13 @@ impl Fault {
     }
 }
 
-async fn info(target: &Target) -> Result<pb::GetServerInfoResponse> {
+pub(super) async fn info(target: &Target) -> Result<pb::GetServerInfoResponse> {
     let mut admin = AdminServiceClient::new(connect(target.daemon.socket()));
     Ok(soon("the daemon's state", admin.get_server_info(pb::GetServerInfoRequest {})).await??.into_inner())
 }
 
 /// Checks that a client that connects during the fault is served like earlier ones.
-async fn newcomer(target: &Target, broken: &mut Vec<String>) -> Result<()> {
+pub(super) async fn newcomer(target: &Target, broken: &mut Vec<String>) -> Result<()> {
     let Ok(Ok(newcomer)) = soon("a newcomer", Bystander::start(target.daemon.socket())).await else {
         broken.push("a newcomer was not served".to_owned());
         return Ok(());

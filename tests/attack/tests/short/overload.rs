@@ -371,6 +371,16 @@ async fn requests_that_are_never_finished_make_way() {
 }
 
 #[tokio::test]
+async fn many_unread_streams_over_http_1_are_dropped_and_cost_little() {
+    survives(Fault::UnreadPlainStreams).await;
+}
+
+#[tokio::test]
+async fn bodies_over_http_1_that_never_end_make_way() {
+    survives(Fault::HalfBodies).await;
+}
+
+#[tokio::test]
 async fn deep_json_is_taken_or_refused_with_a_reason() {
     survives(Fault::DeepJson).await;
 }

@@ -1,20 +1,24 @@
-//! `longhand status --metrics`: metrics of the daemon in Prometheus' text format, for the textfile collector of a node
-//! exporter or any other program that runs the command periodically.
+//! Metrics of the daemon, in OpenMetrics' text format: at `/metrics`, and as `longhand status --metrics` for the textfile
+//! collector of a node exporter or any other program that runs the command periodically.
 //!
 //! The families below are all there are, and their names are stable: dashboards rely on them. Every family is printed
 //! with its type, even without a sample. Counters are kept in the store and survive a restart of the daemon; the
-//! figures of providers start anew.
-//!
-//! Crates for metrics keep the figures themselves, in a registry of the process that counts; here they come from the
-//! daemon's answer, and only the text is left to write.
+//! figures of providers start anew. All come from one answer of the daemon about its state.
 
-use super::output::word;
 use crate::pb;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, text};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::Registry;
 use std::collections::BTreeMap;
+use std::fmt;
 
-/// Name, type and help text of a metric.
+/// The media type of the text.
+pub const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// Name, type and help text of a metric. The text has counters with `_total` behind their names.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Family {
+struct Family {
     name: &'static str,
     kind: Kind,
     help: &'static str,
@@ -49,7 +53,7 @@ const PENDING: Family = gauge(
     "Bytes of the log that were not in the database at the last checkpoint attempt.",
 );
 const FOLDING: Family = gauge("longhand_checkpoint_failures", "Failed checkpoints in a row.");
-const EVENTS: Family = counter("longhand_events_total", "Committed changes in the store.");
+const EVENTS: Family = counter("longhand_events", "Committed changes in the store.");
 const DATABASE: Family = gauge("longhand_database_bytes", "Size of the database and its log on disk.");
 const LOG: Family = gauge("longhand_wal_bytes", "Size of the write-ahead log on disk.");
 const QUEUED: Family = gauge("longhand_queued_mutations", "Mutations waiting for their commit.");
@@ -76,11 +80,11 @@ const LAG: Family = gauge(
 const SUBSCRIBERS: Family = gauge("longhand_subscribers", "Open event streams.");
 const CONNECTIONS: Family = gauge("longhand_connections", "Open connections.");
 const REFUSED: Family =
-    counter("longhand_refused_connections_total", "Connections refused at the limit of connections with calls.");
+    counter("longhand_refused_connections", "Connections refused at the limit of connections with calls.");
 const FAILED_ACCEPTS: Family =
-    counter("longhand_failed_accepts_total", "Connections not accepted for lack of descriptors or memory.");
+    counter("longhand_failed_accepts", "Connections not accepted for lack of descriptors or memory.");
 const STALLED: Family =
-    counter("longhand_stalled_answers_total", "Answers cancelled because their clients did not read them.");
+    counter("longhand_stalled_answers", "Answers cancelled because their clients did not read them.");
 /// Labels: `kind` (`answers`, `requests`, `views`).
 const HELD: Family =
     gauge("longhand_client_memory_bytes", "Memory of unread answers and unfinished requests and views of clients.");
@@ -102,26 +106,25 @@ const FAILING: Family =
     gauge("longhand_sessions_failing", "Sessions waiting for a retry after failed work of the scheduler, up to 100.");
 /// Labels: `kind`, `level` (`none` for maintenance), `trigger` (`unknown` if it ended before triggers were counted),
 /// `outcome`.
-const COMPACTIONS: Family = counter("longhand_compactions_total", "Ended compactions.");
+const COMPACTIONS: Family = counter("longhand_compactions", "Ended compactions.");
 /// Same labels as `longhand_compactions_total`.
 const FREED: Family =
-    counter("longhand_compaction_freed_tokens_total", "Estimated tokens that compactions removed from views.");
+    counter("longhand_compaction_freed_tokens", "Estimated tokens that compactions removed from views.");
 /// Labels: `kind` (`check`, `commit`, `file`).
 const CONTRADICTIONS: Family =
-    counter("longhand_summary_contradictions_total", "Claims in summaries that the history contradicts.");
+    counter("longhand_summary_contradictions", "Claims in summaries that the history contradicts.");
 /// Labels of this family and the following: `summarizer`, `model` (empty for those beyond the first 200).
-const REQUESTS: Family = counter("longhand_summary_requests_total", "Requests to models for summaries.");
+const REQUESTS: Family = counter("longhand_summary_requests", "Requests to models for summaries.");
 const FAILURES: Family =
-    counter("longhand_summary_request_failures_total", "Requests to models without a summary as result.");
-const UNPRICED: Family = counter("longhand_summary_unpriced_requests_total", "Requests to models with unknown cost.");
+    counter("longhand_summary_request_failures", "Requests to models without a summary as result.");
+const UNPRICED: Family = counter("longhand_summary_unpriced_requests", "Requests to models with unknown cost.");
 const TOOK: Family = counter(
-    "longhand_summary_request_duration_seconds_total",
+    "longhand_summary_request_duration_seconds",
     "Total duration of requests to models; concurrent requests are added up.",
 );
-const COST: Family = counter("longhand_summary_cost_dollars_total", "Known cost of requests to models, in US dollars.");
+const COST: Family = counter("longhand_summary_cost_dollars", "Known cost of requests to models, in US dollars.");
 /// One more label: `type` (`cache_read`, `cache_write`, `input`, `output`, `reasoning`).
-const TOKENS: Family =
-    counter("longhand_summary_tokens_total", "Tokens of requests to models, as reported by providers.");
+const TOKENS: Family = counter("longhand_summary_tokens", "Tokens of requests to models, as reported by providers.");
 /// Labels of this family and the following: `summarizer`, `model`; here also `state` (`closed`, `half_open`, `open`,
 /// `paused`).
 const BREAKER: Family =
@@ -138,60 +141,86 @@ const SLOTS: Family = gauge("longhand_provider_slots", "Maximum number of concur
 /// Labels with their values, in the order in which they are printed.
 type Labels = Vec<(&'static str, String)>;
 
-/// A text under construction.
-#[derive(Default)]
+/// The families with their samples, for the encoder.
+#[derive(Debug, Default)]
 struct Exposition {
-    text: String,
+    families: Vec<(Family, Samples)>,
+}
+
+/// The samples of a family.
+#[derive(Debug)]
+enum Samples {
+    /// By labels, in units of a scale. Samples with equal labels are added up, since no reader accepts duplicates.
+    Values(BTreeMap<Labels, i64>, Scale),
+    /// Sum in microseconds, count, and the count of each bucket by its bound.
+    Histogram(i64, i64, Vec<(f64, u64)>),
 }
 
 impl Exposition {
-    /// Adds a family. Samples with equal labels are added up, since no reader accepts duplicates.
+    /// Adds a family.
     fn family(&mut self, family: Family, scale: Scale, samples: impl IntoIterator<Item = (Labels, i64)>) {
         let mut sums: BTreeMap<Labels, i64> = BTreeMap::new();
         for (labels, value) in samples {
             let sum = sums.entry(labels).or_default();
             *sum = sum.saturating_add(value);
         }
-        self.describe(family);
-        for (labels, value) in sums {
-            self.sample(family.name, &labels, &scale.format_value(value));
-        }
-    }
-
-    /// Adds the help text and the type of a family.
-    fn describe(&mut self, family: Family) {
-        let kind = match family.kind {
-            Kind::Counter => "counter",
-            Kind::Gauge => "gauge",
-            Kind::Histogram => "histogram",
-        };
-        let Family { name, help, .. } = family;
-        self.text += &format!("# HELP {name} {help}\n# TYPE {name} {kind}\n");
-    }
-
-    fn sample(&mut self, name: &str, labels: &Labels, value: &str) {
-        let labels: Vec<String> =
-            labels.iter().map(|(label, value)| format!("{label}=\"{}\"", escaped(value))).collect();
-        let labels = if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
-        self.text += &format!("{name}{labels} {value}\n");
+        self.families.push((family, Samples::Values(sums, scale)));
     }
 
     /// Adds the histogram of the commits' durations.
     fn commits(&mut self, writer: &pb::WriterState) {
-        self.describe(COMMITS);
-        let bounds = writer.commit_buckets.iter();
-        let bounds = bounds.map(|bucket| (Scale::Millionths.format_value(bucket.max_duration_us), bucket.commit_count));
-        for (bound, count) in bounds.chain([("+Inf".to_owned(), writer.commit_count)]) {
-            self.sample(&format!("{}_bucket", COMMITS.name), &vec![("le", bound)], &count.to_string());
+        let mut below = 0;
+        let mut buckets = Vec::new();
+        // The daemon counts all up to a bound, the encoder those of each bucket.
+        let bounds = writer.commit_buckets.iter().map(|bucket| (bucket.max_duration_us, bucket.commit_count));
+        let bounds = bounds.map(|(bound, count)| (Scale::Millionths.value(bound), count));
+        for (bound, count) in bounds.chain([(f64::INFINITY, writer.commit_count)]) {
+            buckets.push((bound, u64::try_from(count - below).unwrap_or(0)));
+            below = count;
         }
-        let sum = Scale::Millionths.format_value(writer.commit_duration_us);
-        self.sample(&format!("{}_sum", COMMITS.name), &Vec::new(), &sum);
-        self.sample(&format!("{}_count", COMMITS.name), &Vec::new(), &writer.commit_count.to_string());
+        let samples = Samples::Histogram(writer.commit_duration_us, writer.commit_count, buckets);
+        self.families.push((COMMITS, samples));
     }
 
     /// Adds a family with one sample and no labels.
     fn figure(&mut self, family: Family, value: i64) {
         self.family(family, Scale::Whole, [(Vec::new(), value)]);
+    }
+}
+
+impl Collector for Exposition {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        for (family, samples) in &self.families {
+            let kind = match family.kind {
+                Kind::Counter => MetricType::Counter,
+                Kind::Gauge => MetricType::Gauge,
+                Kind::Histogram => MetricType::Histogram,
+            };
+            let mut metric = encoder.encode_descriptor(family.name, family.help, None, kind)?;
+            match samples {
+                Samples::Values(values, scale) => {
+                    for (labels, value) in values {
+                        sample(metric.encode_family(labels)?, family.kind, *scale, *value)?;
+                    }
+                }
+                Samples::Histogram(sum, count, buckets) => {
+                    let count = u64::try_from(*count).unwrap_or(0);
+                    metric.encode_histogram::<Labels>(Scale::Millionths.value(*sum), count, buckets, None)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn sample(mut metric: MetricEncoder<'_>, kind: Kind, scale: Scale, value: i64) -> fmt::Result {
+    match (kind, scale) {
+        (Kind::Counter, Scale::Whole) => {
+            metric.encode_counter::<Labels, _, u64>(&u64::try_from(value).unwrap_or(0), None)
+        }
+        (Kind::Counter, _) => metric.encode_counter::<Labels, _, f64>(&scale.value(value), None),
+        (_, Scale::Whole) => metric.encode_gauge(&value),
+        (..) => metric.encode_gauge(&scale.value(value)),
     }
 }
 
@@ -204,25 +233,19 @@ enum Scale {
 }
 
 impl Scale {
-    fn format_value(self, value: i64) -> String {
-        let (parts, digits): (u64, usize) = match self {
-            Self::Whole => return value.to_string(),
-            Self::Thousandths => (1_000, 3),
-            Self::Millionths => (1_000_000, 6),
+    fn value(self, value: i64) -> f64 {
+        let parts = match self {
+            Self::Whole => 1.0,
+            Self::Thousandths => 1e3,
+            Self::Millionths => 1e6,
         };
-        let (sign, size) = (if value < 0 { "-" } else { "" }, value.unsigned_abs());
-        format!("{sign}{}.{:0digits$}", size / parts, size % parts)
+        value as f64 / parts
     }
-}
-
-/// The value of a label, escaped for use between quotation marks.
-fn escaped(value: &str) -> String {
-    value.replace('\\', r"\\").replace('"', "\\\"").replace('\n', r"\n")
 }
 
 /// The value of an enum as a label: `COMPACTION_STATE_DONE` is `done`.
 fn label(name: &str, prefix: &str, unspecified: &str) -> String {
-    match word(name, prefix).replace(' ', "_") {
+    match name.strip_prefix(prefix).unwrap_or(name).to_ascii_lowercase() {
         word if word == "unspecified" => unspecified.to_owned(),
         word => word,
     }
@@ -246,8 +269,17 @@ fn micros(time: &prost_types::Timestamp) -> i64 {
     time.seconds.saturating_mul(1_000_000).saturating_add(i64::from(time.nanos) / 1_000)
 }
 
-/// The metrics of a daemon in Prometheus' text format.
-pub(super) fn text(info: &pb::GetServerInfoResponse) -> String {
+/// The metrics of a daemon as text.
+pub fn text(info: &pb::GetServerInfoResponse) -> String {
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(exposition(info)));
+    let mut text = String::new();
+    // A string takes all that is written to it.
+    let _ = text::encode(&mut text, &registry);
+    text
+}
+
+fn exposition(info: &pb::GetServerInfoResponse) -> Exposition {
     let mut exposition = Exposition::default();
     let build = vec![("version", info.version.clone()), ("sqlite_version", info.sqlite_version.clone())];
     exposition.family(BUILD, Scale::Whole, [(build, 1)]);
@@ -309,7 +341,7 @@ pub(super) fn text(info: &pb::GetServerInfoResponse) -> String {
     exposition.family(CONTRADICTIONS, Scale::Whole, contradicted);
     spendings(&mut exposition, &info.spendings);
     providers(&mut exposition, &info.providers);
-    exposition.text
+    exposition
 }
 
 /// One sample for each write state: 1 for the current one, 0 for the others.
@@ -392,12 +424,13 @@ mod tests {
         let label = r#"([a-zA-Z_][a-zA-Z0-9_]*)="(?:[^"\\\n]|\\\\|\\"|\\n)*""#;
         let labels = Regex::new(label).expect("a pattern");
         let sample = Regex::new(&format!(
-            r"^(?<name>{name})(?<labels>\{{{label}(?:,{label})*\}})? (?<value>-?[0-9]+(?:\.[0-9]+)?)$"
+            r"^(?<name>{name})(?<labels>\{{{label}(?:,{label})*\}})? (?<value>-?[0-9]+(?:\.[0-9]+)?(?:e-?[0-9]+)?)$"
         ))
         .expect("a pattern");
         assert!(text.ends_with('\n') && !text.contains("\n\n"), "lines end, and none is empty");
         let (mut helped, mut typed, mut found) = (HashSet::new(), HashSet::new(), BTreeMap::new());
-        let (mut family, mut histograms) = (String::new(), HashSet::new());
+        let (mut family, mut histograms, mut counters) = (String::new(), HashSet::new(), HashSet::new());
+        let text = text.strip_suffix("# EOF\n").expect("the end is marked");
         for line in text.lines() {
             if let Some(parts) = help.captures(line) {
                 family = parts[1].to_owned();
@@ -407,7 +440,7 @@ mod tests {
                 if &parts[2] == "histogram" {
                     histograms.insert(family.clone());
                 }
-                assert_eq!(&parts[2] == "counter", family.ends_with("_total"), "{line}");
+                counters.extend((&parts[2] == "counter").then(|| family.clone()));
                 assert!(family.starts_with("longhand_") && typed.insert(family.clone()), "{line}");
             } else {
                 let parts = sample.captures(line).unwrap_or_else(|| panic!("no sample: {line:?}"));
@@ -415,6 +448,8 @@ mod tests {
                 let of_histogram = ["_bucket", "_sum", "_count"].map(|suffix| format!("{family}{suffix}"));
                 let is_own = if histograms.contains(&family) {
                     of_histogram.iter().any(|own| own == name)
+                } else if counters.contains(&family) {
+                    *name == format!("{family}_total")
                 } else {
                     name == family
                 };
@@ -533,8 +568,8 @@ mod tests {
             ("longhand_events_total".to_owned(), 12.0),
             ("longhand_wal_bytes".to_owned(), 8_192.0),
             ("longhand_queued_mutations".to_owned(), 5.0),
-            (r#"longhand_commit_duration_seconds_bucket{le="0.000250"}"#.to_owned(), 2.0),
-            (r#"longhand_commit_duration_seconds_bucket{le="1.000000"}"#.to_owned(), 3.0),
+            (r#"longhand_commit_duration_seconds_bucket{le="0.00025"}"#.to_owned(), 2.0),
+            (r#"longhand_commit_duration_seconds_bucket{le="1.0"}"#.to_owned(), 3.0),
             (r#"longhand_commit_duration_seconds_bucket{le="+Inf"}"#.to_owned(), 4.0),
             ("longhand_commit_duration_seconds_sum".to_owned(), 2.250_3),
             ("longhand_commit_duration_seconds_count".to_owned(), 4.0),
@@ -587,18 +622,5 @@ mod tests {
         let new = text(&pb::GetServerInfoResponse::default());
         assert_eq!(samples(&new).get("longhand_writable"), Some(&0.0));
         assert_eq!(families(&new), families(&text(&info())));
-    }
-
-    #[test]
-    fn fractions_are_exact() {
-        for (scale, value, expected) in [
-            (Scale::Whole, i64::MAX, "9223372036854775807"),
-            (Scale::Millionths, 280, "0.000280"),
-            (Scale::Millionths, -1, "-0.000001"),
-            (Scale::Thousandths, 61_005, "61.005"),
-            (Scale::Thousandths, i64::MIN, "-9223372036854775.808"),
-        ] {
-            assert_eq!(scale.format_value(value), expected);
-        }
     }
 }
