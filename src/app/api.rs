@@ -36,10 +36,10 @@ pub struct Caller {
     /// The author of the request's mutations.
     pub(super) requester: Requester,
     pub(super) access: Access,
-    /// The sessions that the call names, for the access log.
-    pub(super) named: NamedSessions,
     /// The sessions that it sees.
     pub(super) visibility: Visibility,
+    /// The sessions that the call names, for the access log.
+    pub(super) named: NamedSessions,
 }
 
 pub(super) struct Shared {
@@ -188,6 +188,7 @@ impl Longhand {
             shared: self.shared.clone(),
             requester: Requester { actor, request },
             access,
+            visibility,
             named: NamedSessions::default(),
             visibility,
         })

@@ -27,6 +27,9 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Request header that names the actor.
 const ACTOR_HEADER: &str = "longhand-actor";
 
+/// Request header that names the tenant in which an operator acts.
+const TENANT_HEADER: &str = "longhand-tenant";
+
 /// A connection whose requests say who asks.
 pub(super) type Connection = InterceptedService<Channel, Headers>;
 
@@ -35,6 +38,7 @@ pub(super) type Connection = InterceptedService<Channel, Headers>;
 pub(super) struct Headers {
     actor: MetadataValue<Ascii>,
     authorization: Option<MetadataValue<Ascii>>,
+    tenant: Option<MetadataValue<Ascii>>,
 }
 
 impl Interceptor for Headers {
@@ -42,6 +46,9 @@ impl Interceptor for Headers {
         request.metadata_mut().insert(ACTOR_HEADER, self.actor.clone());
         if let Some(authorization) = &self.authorization {
             request.metadata_mut().insert("authorization", authorization.clone());
+        }
+        if let Some(tenant) = &self.tenant {
+            request.metadata_mut().insert(TENANT_HEADER, tenant.clone());
         }
         Ok(request)
     }
@@ -63,6 +70,8 @@ pub(super) struct Target {
     pub(super) secret: Option<String>,
     /// Certificates in PEM of which the daemon's must be one; none for those that the system trusts.
     pub(super) authorities: Option<String>,
+    /// The tenant in which to act; none for the caller's own.
+    pub(super) tenant: Option<String>,
 }
 
 /// No daemon answers.
@@ -88,14 +97,14 @@ pub(super) struct Client {
 impl Target {
     /// A daemon whose socket this program's user owns.
     pub(super) fn local(address: &Address) -> Self {
-        Self { address: address.clone(), secret: None, authorities: None }
+        Self { address: address.clone(), secret: None, authorities: None, tenant: None }
     }
 }
 
 impl Client {
     /// Connects to a daemon. The daemon records the actor's name with every change made over this connection.
     pub(super) async fn connect(target: &Target, actor: &str) -> anyhow::Result<Self> {
-        let Target { address, secret, authorities } = target;
+        let Target { address, secret, authorities, tenant } = target;
         let name = actor.parse::<MetadataValue<Ascii>>().ok().filter(|_| actor.is_ascii());
         let name = name.ok_or_else(|| Usage(format!("--actor {actor:?} is not plain ASCII")))?;
         let authorization = match secret {
@@ -108,6 +117,10 @@ impl Client {
             }
             None => None,
         };
+        let tenant = tenant
+            .as_ref()
+            .map(|tenant| tenant.parse().map_err(|_| Usage(format!("--tenant {tenant:?} is not plain ASCII"))));
+        let tenant = tenant.transpose()?;
         let mut endpoint = Endpoint::from_shared(address.to_string())
             .map_err(|error| Usage(format!("{address} is no server address: {error}")))?
             .connect_timeout(CONNECT_TIMEOUT)
@@ -124,7 +137,7 @@ impl Client {
             .connect()
             .await
             .map_err(|error| Unreachable { address: address.clone(), reason: innermost(&error) })?;
-        Ok(Self::over(InterceptedService::new(channel, Headers { actor: name, authorization })))
+        Ok(Self::over(InterceptedService::new(channel, Headers { actor: name, authorization, tenant })))
     }
 
     fn over(connection: Connection) -> Self {

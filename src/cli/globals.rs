@@ -32,6 +32,9 @@ pub(super) struct Globals {
     /// File with the certificates in PEM that the daemon's must be of; default: those that the system trusts
     #[arg(long, global = true, env = "LONGHAND_CA_FILE", value_name = "FILE")]
     pub(super) ca_file: Option<PathBuf>,
+    /// Tenant in which to act, for the owner and access tokens of the default tenant; default: the caller's own
+    #[arg(long, global = true, env = "LONGHAND_TENANT", value_name = "NAME")]
+    pub(super) tenant: Option<String>,
     /// Use colours: always, never, or auto, which is on a terminal unless NO_COLOR is set
     #[arg(long, global = true, default_value = "auto", value_name = "WHEN", hide_possible_values = true)]
     pub(super) color: clap::ColorChoice,
@@ -58,7 +61,8 @@ impl Globals {
             _ => None,
         };
         let authorities = self.ca_file.as_deref().map(read).transpose()?;
-        Ok(Target { address, secret: secret.map(|secret| secret.trim().to_owned()), authorities })
+        let secret = secret.map(|secret| secret.trim().to_owned());
+        Ok(Target { address, secret, authorities, tenant: self.tenant.clone() })
     }
 
     /// The time of the command, for tables: relative on a terminal.

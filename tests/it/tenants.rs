@@ -4,6 +4,7 @@
 //!
 //! A call with such an id gets exactly what it gets with an id that nobody ever had.
 
+mod bindings;
 mod calls;
 mod requests;
 mod world;
