@@ -437,11 +437,28 @@ pub struct Config {
     pub summarizer: SummarizerChoice,
     /// Programs that are notified of compactions.
     pub hooks: Hooks,
+    /// Quotas of tenants, by their names; `default` is the default tenant.
+    pub tenants: BTreeMap<String, TenantQuota>,
     /// Policies of sessions that name no preset, by model or project; the first match is used.
     pub policies: Vec<PolicyRule>,
     /// Vocabularies for exact token counts, by the name that policies use: files of lines `base64 rank`, as tiktoken
     /// and Qwen-Agent have them.
     pub vocabularies: BTreeMap<String, PathBuf>,
+}
+
+/// Name of the default tenant in the configuration.
+pub const DEFAULT_TENANT: &str = "default";
+
+/// Quotas of a tenant; absent for no bound.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct TenantQuota {
+    /// Sessions, archived ones too.
+    pub sessions: Option<u64>,
+    /// Appends in a second: of messages, parts and drafts. As many may come at once.
+    pub appends_per_second: Option<u32>,
+    /// Event streams that are open at the same time.
+    pub streams: Option<u64>,
 }
 
 /// The policy of sessions that name no preset, for a model or a project.
@@ -486,6 +503,7 @@ impl Default for Config {
             summarizers: BTreeMap::new(),
             summarizer: SummarizerChoice::default(),
             hooks: Hooks::default(),
+            tenants: BTreeMap::new(),
             policies: Vec::new(),
             vocabularies: BTreeMap::new(),
         }

@@ -7,6 +7,7 @@ mod owner;
 
 use crate::access_log::{self, AccessLog};
 use crate::app::access_record::AccessLogging;
+use crate::app::quotas::Quota;
 use crate::app::{self, DefaultPolicy, Longhand};
 use crate::clock::Clock;
 use crate::config::{self, Config, Durability, LoggedCallers, PolicyRule, UnloggedCalls};
@@ -109,6 +110,7 @@ pub async fn run_with(
     let address = tcp.as_ref().and_then(|listener| listener.local_addr().ok());
     let listening = Listening { socket: path, tcp: address.map(|address| format!("{scheme}://{address}")) };
     let access_log = access_log(&config, &app, &clock)?;
+    app.hold_to_quotas(config.tenants.iter().map(quota).collect()).await.map_err(Error::Quotas)?;
     app.load_access_tokens(&owner::secret(&config.data_dir)?).await.map_err(Error::AccessTokens)?;
     let scheduling = tasks.spawn(scheduler.run(stopping.clone()));
     let traffic = app.traffic().clone();
@@ -152,6 +154,12 @@ fn scrub(scrub: config::Scrub) -> store::ScrubOptions {
         bytes_per_second: scrub.mib_per_second << 20,
         interval: (!interval.is_zero()).then_some(interval),
     }
+}
+
+fn quota((name, quota): (&String, &config::TenantQuota)) -> (String, Quota) {
+    let config::TenantQuota { sessions, appends_per_second, streams } = *quota;
+    let tenant = if name == config::DEFAULT_TENANT { "" } else { name };
+    (tenant.to_owned(), Quota { sessions, appends_per_second, streams })
 }
 
 /// The thread of the access log, if there is one.

@@ -4,6 +4,7 @@ use super::access::{Access, AccessTokens};
 use super::access_record::{AccessLogging, NamedSessions};
 use super::deltas::DraftDelta;
 use super::error::{Error, Result};
+use super::quotas::Quotas;
 use super::validate;
 use crate::bus::Bus;
 use crate::clock::Clock;
@@ -45,6 +46,7 @@ pub struct Caller {
 pub(super) struct Shared {
     pub(super) access_tokens: AccessTokens,
     pub(super) access_logging: OnceLock<AccessLogging>,
+    pub(super) quotas: OnceLock<Quotas>,
     pub(super) store: Store,
     pub(super) scheduler: SchedulerHandle,
     pub(super) default_preset: String,
@@ -141,6 +143,7 @@ impl Longhand {
         let shared = Shared {
             access_tokens: AccessTokens::default(),
             access_logging: OnceLock::new(),
+            quotas: OnceLock::new(),
             loaded: scheduler.loaded().clone(),
             bus: Bus::default(),
             store,
@@ -190,7 +193,6 @@ impl Longhand {
             access,
             visibility,
             named: NamedSessions::default(),
-            visibility,
         })
     }
 }

@@ -193,6 +193,7 @@ impl Caller {
             validate::window("window", window)?;
         }
         let known = self.known(session).await?;
+        self.count_append()?;
         let mut entries = Vec::with_capacity(messages.len());
         let mut overflowed = false;
         for message in messages {
@@ -221,6 +222,7 @@ impl Caller {
             .collect();
         validate::parts("request", MessageKind::Normal, &whole)?;
         let known = self.known(session).await?;
+        self.count_append()?;
         let message = self.store().history().id(known.key, message).await?;
         let receipt = self.store().history().append_parts(known.key, self.requester(), message, parts).await?;
         Ok(self.appended(receipt, &known, None, false).await)
@@ -230,6 +232,7 @@ impl Caller {
     pub async fn append_draft(&self, session: &str, message: &str, words: NewDraftText) -> Result<store::DraftReceipt> {
         validate::client_id("client_id", words.client_id.as_deref())?;
         let known = self.known(session).await?;
+        self.count_append()?;
         let message = self.store().history().id(known.key, message).await?;
         let receipt = self.store().history().append_draft(known.key, message, words.clone()).await?;
         // Text that the draft already had was sent before.

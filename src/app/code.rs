@@ -99,6 +99,8 @@ impl Reason {
             | Self::TooManyRequests
             | Self::RequestTooLarge
             | Self::TooManyAttempts
+            | Self::QuotaExceeded
+            | Self::RateLimited
             | Self::StorageFull => Code::ResourceExhausted,
             Self::RequestTimedOut => Code::DeadlineExceeded,
             Self::StoreBusy
@@ -118,7 +120,7 @@ impl Reason {
     pub fn retry_after(self) -> Option<Duration> {
         match self {
             Self::StoreBusy | Self::TooManyViews | Self::TooManyRequests => Some(RETRY_AFTER),
-            Self::TooManyAttempts => Some(Duration::from_secs(1)),
+            Self::TooManyAttempts | Self::RateLimited => Some(Duration::from_secs(1)),
             _ => None,
         }
     }

@@ -139,6 +139,10 @@ pub enum Reason {
     ScopeMissing,
     /// Too many calls of this address had no valid access token; try again later.
     TooManyAttempts,
+    /// The tenant has as much of something as it may; the metadata has the quota and the limit.
+    QuotaExceeded,
+    /// The tenant asks more often than it may; try again later.
+    RateLimited,
     /// The call cannot be recorded in the access log, without which it is not answered.
     AccessLogFailed,
     /// The request names a host or an origin that is not one of the daemon's.
@@ -151,7 +155,7 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason.
-    pub const ALL: [Self; 68] = [
+    pub const ALL: [Self; 70] = [
         Self::SessionNotFound,
         Self::MessageNotFound,
         Self::DraftNotFound,
@@ -216,6 +220,8 @@ impl Reason {
         Self::AccessTokenNotFound,
         Self::ScopeMissing,
         Self::TooManyAttempts,
+        Self::QuotaExceeded,
+        Self::RateLimited,
         Self::AccessLogFailed,
         Self::OriginRefused,
         Self::RowCorrupt,
@@ -289,6 +295,8 @@ impl Reason {
             Self::AccessTokenNotFound => "ACCESS_TOKEN_NOT_FOUND",
             Self::ScopeMissing => "SCOPE_MISSING",
             Self::TooManyAttempts => "TOO_MANY_ATTEMPTS",
+            Self::QuotaExceeded => "QUOTA_EXCEEDED",
+            Self::RateLimited => "RATE_LIMITED",
             Self::AccessLogFailed => "ACCESS_LOG_FAILED",
             Self::OriginRefused => "ORIGIN_REFUSED",
             Self::RowCorrupt => "ROW_CORRUPT",

@@ -2,6 +2,7 @@
 
 use super::deltas::DraftDelta;
 use super::error::{Error, Reason, Result};
+use super::quotas::Share;
 use super::sessions::SessionInfo;
 use super::{Caller, cursor, page_size};
 use crate::bus::{Next, Subscription};
@@ -190,6 +191,8 @@ pub struct EventStream {
     stopping: CancellationToken,
     /// Counts the stream as open until it is dropped.
     _permit: OwnedSemaphorePermit,
+    /// Counted for the tenant.
+    _share: Option<Share>,
 }
 
 /// A piece of a snapshot, at a revision of its session.
@@ -389,6 +392,7 @@ impl Caller {
         if !(Duration::from_secs(1)..=Duration::from_secs(600)).contains(&progress) {
             return Err(Error::field("progress_interval", "is not between 1 s and 10 min"));
         }
+        let share = self.count_stream()?;
         let permit = self.shared.streams.clone().try_acquire_owned();
         let permit = permit.map_err(|_| {
             Error::new(Reason::TooManyStreams, "as many event streams are open as may be")
@@ -443,6 +447,7 @@ impl Caller {
             summaries,
             stopping: self.shared.stopping.clone(),
             _permit: permit,
+            _share: share,
         })
     }
 

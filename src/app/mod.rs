@@ -21,6 +21,8 @@ pub mod expand;
 pub mod feed;
 mod large_views;
 pub mod preview;
+mod quota_calls;
+pub mod quotas;
 mod recall;
 mod recording;
 pub mod scrub;

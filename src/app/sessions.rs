@@ -1,6 +1,7 @@
 //! Sessions: creating, finding, changing, archiving and forking them.
 
 use super::error::{Error, Reason, Result};
+use super::quotas::Share;
 use super::{Caller, DefaultPolicy, cursor, page_size, validate};
 use crate::limits;
 use crate::model::Revision;
@@ -241,7 +242,9 @@ impl Caller {
             parent,
         };
         let client_id = create.client_id.as_ref().map(|client| client.id.clone());
+        let share = self.count_session(client_id.as_deref()).await?;
         let (key, existed) = self.store().sessions().create(create, self.requester()).await?;
+        share.filter(|_| !existed).into_iter().for_each(Share::keep);
         self.require_made(key, existed, client_id).await?;
         Ok((Error::answer(self.info(key).await)?, existed))
     }
@@ -427,7 +430,9 @@ impl Caller {
         let client_id = client_id.map(|id| NewClientId { id, request_hash: hash_of_fork(key, &at, &title) });
         let named = client_id.as_ref().map(|client| client.id.clone());
         let fork = store::ForkSession { client_id, at, title };
+        let share = self.count_session(named.as_deref()).await?;
         let (fork, existed) = self.store().sessions().fork(key, fork, self.requester()).await?;
+        share.filter(|_| !existed).into_iter().for_each(Share::keep);
         self.require_made(fork, existed, named).await?;
         Ok((Error::answer(self.info(fork).await)?, existed))
     }

@@ -18,6 +18,9 @@ pub enum Error {
     /// The daemon cannot listen on an address.
     #[error(transparent)]
     Listen(#[from] ListenError),
+    /// The sessions of tenants cannot be counted.
+    #[error("the sessions of tenants cannot be counted: {0}")]
+    Quotas(app::Error),
     /// The access tokens cannot be read.
     #[error("the access tokens cannot be read: {0}")]
     AccessTokens(app::Error),

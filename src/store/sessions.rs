@@ -8,13 +8,14 @@ use super::ledger::policies::PolicyText;
 use super::ledger::receipts;
 use super::ledger::sessions::{self, CreateSession, ForkSession, Listed, SessionPage, UpdateSession};
 use super::ledger::tx::Requester;
-use super::ledger::visibility::Visibility;
+use super::ledger::visibility::{self, Visibility};
 use super::shared::Shared;
 use super::writer::Mutation;
 use crate::model::Revision;
 use crate::model::ids::SessionId;
 use crate::model::session::{Session, SessionState};
 use crate::telemetry::span;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Sessions: making, finding, changing, forking and listing them.
@@ -49,6 +50,11 @@ impl Sessions {
             Some(known) => Ok(known),
             None => self.0.brief(|reader| self.0.memberships.admits(reader, visibility, key.0)).await,
         }
+    }
+
+    /// The number of sessions of each tenant that has any.
+    pub async fn counts(&self) -> Result<HashMap<String, u64>> {
+        self.0.reading(visibility::counts).await
     }
 
     /// A session in its newest state, with its policy.

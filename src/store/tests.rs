@@ -22,7 +22,8 @@ use crate::model::usage::ModelWindow;
 /// Statements that scan a whole table on purpose: a count for the status page, and its counters.
 /// There is one counter for each way in which a compaction can end, one for each model up to a limit, and one for each
 /// subject of a claim; a store has one identity for each time that it was restored, and the scrub has one row.
-const WHOLE: [&str; 8] = [
+const WHOLE: [&str; 9] = [
+    visibility::COUNTS,
     access_tokens::ALL,
     "select count(*) from access_token",
     identity::IDENTITIES,

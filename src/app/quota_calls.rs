@@ -1,0 +1,52 @@
+//! Quotas for callers.
+
+use super::error::{Error, Reason, Result};
+use super::quotas::{Quota, Quotas, Share};
+use super::{Caller, Longhand};
+use std::collections::HashMap;
+
+impl Longhand {
+    /// Holds tenants to quotas from now on, by their names; the default tenant's is empty. Later calls have no effect.
+    pub async fn hold_to_quotas(&self, quotas: HashMap<String, Quota>) -> Result<()> {
+        if quotas.is_empty() {
+            return Ok(());
+        }
+        let sessions = self.store().sessions().counts().await?;
+        drop(self.shared.quotas.set(Quotas::new(quotas, &sessions, self.shared.clock.now())));
+        Ok(())
+    }
+}
+
+impl Caller {
+    fn quotas(&self) -> Option<&Quotas> {
+        self.shared.quotas.get()
+    }
+
+    /// Counts an append, and refuses one that comes too soon.
+    pub(super) fn count_append(&self) -> Result<()> {
+        self.quotas().map_or(Ok(()), |quotas| quotas.append(&self.visibility.tenant, self.shared.clock.now()))
+    }
+
+    /// Counts an event stream for as long as the share is kept.
+    pub(super) fn count_stream(&self) -> Result<Option<Share>> {
+        self.quotas().map(|quotas| quotas.stream(&self.visibility.tenant)).transpose()
+    }
+
+    /// Counts a session that is to be made; none if it exists, by its client id.
+    pub(super) async fn count_session(&self, client_id: Option<&str>) -> Result<Option<Share>> {
+        let Some(quotas) = self.quotas() else { return Ok(None) };
+        match (quotas.session(&self.visibility.tenant), client_id) {
+            // A request that is sent again gets its answer.
+            (Err(_), Some(id)) if self.exists(id).await? => Ok(None),
+            (share, _) => share.map(Some),
+        }
+    }
+
+    async fn exists(&self, id: &str) -> Result<bool> {
+        match self.session_key(id).await {
+            Ok(_) => Ok(true),
+            Err(Error { reason: Reason::SessionNotFound, .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+}
