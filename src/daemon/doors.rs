@@ -7,9 +7,10 @@
 use crate::app::{Error, Reason};
 use crate::config::Config;
 use crate::grpc::Guarded;
-use crate::transport::{Peer, RequestClass};
+use crate::transport::{Peer, RequestClass, Service};
 use crate::{grpc, http as json};
 use axum::body::Body;
+use futures::future::{self, Either};
 use http::header::{self, HeaderName};
 use http::{HeaderMap, HeaderValue, Method, Request, Response};
 use std::convert::Infallible;
@@ -36,34 +37,34 @@ struct Names {
 }
 
 /// Every door as one service: gRPC and gRPC-Web by their content types, HTTP with JSON for everything else.
-pub(super) fn service(routes: Guarded, config: &Config) -> axum::Router {
+pub(super) fn service(routes: Guarded, config: &Config) -> Service {
     let json = json::router(routes.clone());
     let grpc = grpc::service(routes);
     let names = Arc::new(Names { hosts: config.hosts.clone(), origins: config.origins.clone() });
     let doors = tower::service_fn(move |request: Request<Body>| {
         let is_grpc = grpc::is_grpc(request.headers());
-        let door = if is_grpc { grpc.clone() } else { json.clone() };
-        let names = names.clone();
+        let answering = match names.check(&request) {
+            Err(error) => Either::Left(future::ready(Ok(refuse(request.headers(), error)))),
+            Ok(()) if is_grpc => Either::Right(Either::Left(grpc.clone().oneshot(request))),
+            Ok(()) => Either::Right(Either::Right(json.clone().oneshot(request))),
+        };
         async move {
-            let mut answer = match names.check(&request) {
-                Err(error) => refuse(request.headers(), error),
-                Ok(()) => {
-                    let Ok(answer) = door.oneshot(request).await;
-                    answer
-                }
-            };
-            if !is_grpc {
-                for (name, value) in STRICT {
-                    answer.headers_mut().entry(name).or_insert(HeaderValue::from_static(value));
-                }
-            }
-            Ok::<_, Infallible>(answer)
+            let Ok(answer) = answering.await;
+            Ok::<_, Infallible>(if is_grpc { answer } else { strict(answer) })
         }
     });
     match cors(&config.origins) {
-        Some(cors) => axum::Router::new().fallback_service(cors.layer(doors)),
-        None => axum::Router::new().fallback_service(doors),
+        Some(cors) => Service::new(cors.layer(doors)),
+        None => Service::new(doors),
     }
+}
+
+/// The same answer for nobody's page.
+fn strict(mut answer: Response<Body>) -> Response<Body> {
+    for (name, value) in STRICT {
+        answer.headers_mut().entry(name).or_insert(HeaderValue::from_static(value));
+    }
+    answer
 }
 
 /// The answers to browsers that ask whether a page of a configured origin may call; none if there is no such origin.

@@ -12,7 +12,7 @@ use std::convert::Infallible;
 use std::time::Duration;
 use tonic::Status;
 use tonic_web::GrpcWebLayer;
-use tower::{Layer as _, ServiceExt as _};
+use tower::{Layer as _, Service, ServiceExt as _};
 
 /// The header with the caller's deadline.
 const TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
@@ -45,9 +45,12 @@ pub fn is_grpc(headers: &HeaderMap) -> bool {
 }
 
 /// The services as a tower service.
-pub fn service(routes: Guarded) -> axum::Router {
+pub fn service(
+    routes: Guarded,
+) -> impl Service<Request<Body>, Response = Response<Body>, Error = Infallible, Future: Send> + Clone + Send + Sync + 'static
+{
     let web = GrpcWebLayer::new().layer(routes.clone());
-    axum::Router::new().fallback_service(tower::service_fn(move |request: Request<Body>| {
+    tower::service_fn(move |request: Request<Body>| {
         let (routes, web) = (routes.clone(), web.clone());
         async move {
             let is_web = is_web(request.headers());
@@ -68,7 +71,7 @@ pub fn service(routes: Guarded) -> axum::Router {
             }
             Ok::<Response<Body>, Infallible>(explain(answer).map(Body::new))
         }
-    }))
+    })
 }
 
 fn is_web(headers: &HeaderMap) -> bool {

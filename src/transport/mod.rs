@@ -21,7 +21,7 @@ mod tls;
 pub use delivery::{CutOff, Delivery, Trailers};
 pub use error::{ListenError, TlsError};
 pub use peer::Peer;
-pub use server::{Options, RequestClass};
+pub use server::{Options, RequestClass, Service};
 pub use socket::Socket;
 pub use tls::{Tls, TlsFiles};
 

@@ -4,11 +4,13 @@ use super::connections::Connections;
 use crate::app::Error;
 use crate::limits;
 use crate::traffic::Traffic;
-use http::{HeaderMap, Response};
+use http::{HeaderMap, Request, Response};
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use tower::util::BoxCloneSyncService;
 
 /// Size of a request, as far as its path tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,10 +23,13 @@ pub enum RequestClass {
     Open,
 }
 
+/// The service of all requests.
+pub type Service = BoxCloneSyncService<Request<axum::body::Body>, Response<axum::body::Body>, Infallible>;
+
 /// What the transport needs of the services behind it.
 pub struct Options {
     /// The service of all requests.
-    pub service: axum::Router,
+    pub service: Service,
     /// What a request's path says about its size.
     pub class: fn(&str) -> RequestClass,
     /// The answer to a request with these headers that is refused before any service sees it.

@@ -2,7 +2,7 @@
 
 use super::connection;
 use super::io::CountedIo;
-use super::{Options, Peer, RequestClass, Server};
+use super::{Options, Peer, RequestClass, Server, Service};
 use crate::app::Error;
 use crate::traffic::{MemoryBudget, Traffic};
 use axum::body::Body;
@@ -52,7 +52,7 @@ fn refuse(error: Error) -> Response<Body> {
 
 fn server(traffic: Traffic) -> Arc<Server> {
     let options = Options {
-        service: axum::Router::new().fallback_service(tower::service_fn(answer)),
+        service: Service::new(tower::service_fn(answer)),
         class: |path| if path.contains("short") { RequestClass::Short } else { RequestClass::Kept },
         refuse: |_, error| refuse(error),
         traffic: Arc::new(traffic),

@@ -84,6 +84,7 @@ async fn call(copy: &Copy, path: &str, body: Vec<u8>) -> Result<Option<Status>, 
     // No method has such a path.
     let Ok(request) = request else { return Ok(Some(Status::unimplemented(""))) };
     let service = grpc::service(routes);
+    let request = request.map(axum::body::Body::new);
     let may_wait = WAITING.iter().any(|method| path.ends_with(method));
     let timeout = if may_wait { Duration::from_millis(IDLE_MS) } else { ANSWER_MAX };
     let response = match tokio::time::timeout(timeout, service.oneshot(request)).await {
