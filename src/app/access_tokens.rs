@@ -102,6 +102,11 @@ impl Caller {
         if new.expire_time.is_some_and(|end| end <= now) {
             return Err(Error::field("expire_time", "is over"));
         }
+        if let Some(end) = self.access.expire_time
+            && new.expire_time.is_none_or(|wanted| wanted > end)
+        {
+            return Err(Error::field("expire_time", "is later than the end of the caller's own access"));
+        }
         let root = match &new.root {
             Some(id) => {
                 let visibility = Visibility { tenant: tenant.as_str().into(), ..Visibility::default() };
@@ -123,8 +128,14 @@ impl Caller {
         };
         let (secret, secret_hash) = new_secret(&id.0.simple().to_string());
         let stored = StoredToken { token: token.clone(), secret_hash };
-        self.store().access_tokens().create(stored.clone()).await?;
-        self.shared.access_tokens.add(stored);
+        let shared = self.shared.clone();
+        // A caller that leaves does not part the store from what is in memory.
+        let created = tokio::spawn(async move {
+            shared.store.access_tokens().create(stored.clone()).await?;
+            shared.access_tokens.add(stored);
+            Ok::<_, Error>(())
+        });
+        created.await.map_err(Error::internal)??;
         Ok((token, secret))
     }
 
@@ -153,8 +164,13 @@ impl Caller {
         let listed = self.list_access_tokens().await?;
         let wanted: AccessTokenId = id.parse().map_err(|_| missing())?;
         listed.iter().find(|token| token.id == wanted).ok_or_else(missing)?;
-        let stored = self.store().access_tokens().revoke(wanted).await?;
-        self.shared.access_tokens.revoke(wanted);
+        let shared = self.shared.clone();
+        let revoked = tokio::spawn(async move {
+            let stored = shared.store.access_tokens().revoke(wanted).await?;
+            shared.access_tokens.revoke(wanted);
+            Ok::<_, Error>(stored)
+        });
+        let stored = revoked.await.map_err(Error::internal)??;
         Ok(stored.token)
     }
 

@@ -40,10 +40,24 @@ pub(super) struct Share {
     release: fn(&mut Used),
 }
 
+/// What a tenant uses one of, until it is released: a caller that leaves may have made it.
+#[must_use]
+pub(super) struct LastingShare {
+    of: Option<Arc<Mutex<Used>>>,
+    release: fn(&mut Used),
+}
+
 impl Share {
-    /// Keeps it used for good.
-    pub(super) fn keep(mut self) {
-        self.of = None;
+    /// Keeps it used until it is released.
+    pub(super) fn last(mut self) -> LastingShare {
+        LastingShare { of: self.of.take(), release: self.release }
+    }
+}
+
+impl LastingShare {
+    /// Gives it back, because it was not made.
+    pub(super) fn release(self) {
+        drop(Share { of: self.of, release: self.release });
     }
 }
 
@@ -138,12 +152,13 @@ mod tests {
     }
 
     #[test]
-    fn a_share_is_counted_until_it_is_dropped_or_kept() {
+    fn a_share_is_counted_until_it_is_given_back() {
         let quotas = quotas(Quota { sessions: Some(3), streams: Some(1), ..Quota::default() });
         let made = quotas.session("acme").expect("the second");
         drop(quotas.session("acme").expect("the third, which is not made"));
-        made.keep();
-        quotas.session("acme").expect("the third").keep();
+        let _made = made.last();
+        quotas.session("acme").expect("the third, which is not made either").last().release();
+        let _third = quotas.session("acme").expect("the third").last();
         let refused = quotas.session("acme").err().expect("the fourth");
         assert_eq!((refused.reason, refused.metadata["limit"].as_str()), (Reason::QuotaExceeded, "3"));
         let stream = quotas.stream("acme").expect("one");

@@ -30,6 +30,9 @@ const STRICT: [(HeaderName, &str); 4] = [
     (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
 ];
 
+/// Paths over HTTP that take no credentials.
+const OPEN_PATHS: [&str; 3] = ["/healthz", "/readyz", "/openapi.json"];
+
 /// The names that requests may have for the daemon, and the origins of pages that may call it.
 struct Names {
     hosts: Vec<String>,
@@ -39,11 +42,15 @@ struct Names {
 /// Every door as one service: gRPC and gRPC-Web by their content types, HTTP with JSON for everything else.
 pub(super) fn service(routes: Guarded, config: &Config) -> Service {
     let json = json::router(routes.clone());
+    let guard = routes.clone();
     let grpc = grpc::service(routes);
     let names = Arc::new(Names { hosts: config.hosts.clone(), origins: config.origins.clone() });
     let doors = tower::service_fn(move |request: Request<Body>| {
         let is_grpc = grpc::is_grpc(request.headers());
-        let answering = match names.check(&request) {
+        // A body of JSON is read before the call that it is for passes the guard.
+        let is_open = is_grpc || OPEN_PATHS.contains(&request.uri().path());
+        let checked = names.check(&request).and_then(|()| if is_open { Ok(()) } else { guard.identify(&request) });
+        let answering = match checked {
             Err(error) => Either::Left(future::ready(Ok(refuse(request.headers(), error)))),
             Ok(()) if is_grpc => Either::Right(Either::Left(grpc.clone().oneshot(request))),
             Ok(()) => Either::Right(Either::Right(json.clone().oneshot(request))),

@@ -24,7 +24,9 @@ use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
 use tower::ServiceExt as _;
 
-/// Path prefix of the health service, which anybody may ask.
+/// The method with the health, which anybody may ask. Watching it takes credentials.
+const HEALTH_CHECK: &str = "/grpc.health.v1.Health/Check";
+/// Path prefix of the health service.
 const HEALTH: &str = "/grpc.health.v1.Health/";
 /// Path prefix of reflection, which any caller with credentials may ask.
 const REFLECTION: &str = "/grpc.reflection.";
@@ -54,7 +56,7 @@ impl Guarded {
 
     async fn call(self, mut request: Request<Body>) -> Response<Body> {
         let path = request.uri().path();
-        if path.starts_with(HEALTH) {
+        if path == HEALTH_CHECK {
             return self.forward(request).await;
         }
         let peer = request.extensions().get::<Peer>().or(self.in_process.as_ref());
@@ -68,12 +70,9 @@ impl Guarded {
             None => self.forward(request).await,
             Some(record) => {
                 request.extensions_mut().insert(record.named.clone());
-                let answer = self.forward(request).await;
-                let outcome = outcome(answer.headers());
-                match app.record_access(&access, record.address, &record.method, &record.named, &outcome).await {
-                    Ok(()) => answer,
-                    Err(error) => return Status::from(error).into_http(),
-                }
+                // A caller that leaves does not keep its call out of the log.
+                let call = tokio::spawn(self.recorded(request, access.clone(), record));
+                call.await.unwrap_or_else(|error| Status::from(Error::internal(error)).into_http())
             }
         };
         if access.is_owners() {
@@ -81,6 +80,27 @@ impl Guarded {
         }
         let ended = Box::pin(async move { app.access_ended(access).await });
         answer.map(|body| Body::new(EndingBody { body, ended: Some(ended) }))
+    }
+
+    /// Forwards a call, and records it before its answer is given.
+    async fn recorded(self, request: Request<Body>, access: Access, record: Record) -> Response<Body> {
+        let app = self.app.clone();
+        let answer = self.forward(request).await;
+        let outcome = outcome(answer.headers());
+        match app.record_access(&access, record.address, &record.method, &record.named, &outcome).await {
+            Ok(()) => answer,
+            Err(error) => Status::from(error).into_http(),
+        }
+    }
+
+    /// Refuses a request without credentials, before anything of it is read.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`authenticate`].
+    pub fn identify<B>(&self, request: &Request<B>) -> app::Result<()> {
+        let peer = request.extensions().get::<Peer>().or(self.in_process.as_ref());
+        authenticate(&self.app, peer, request.headers()).map(drop)
     }
 
     async fn forward(self, request: Request<Body>) -> Response<Body> {
@@ -108,7 +128,7 @@ impl Guarded {
         let access = authenticate(&self.app, peer, headers)?;
         match self.scopes.get(path) {
             Some(scope) => access.require(*scope)?,
-            None if path.starts_with(REFLECTION) => {}
+            None if path.starts_with(REFLECTION) || path.starts_with(HEALTH) => {}
             None => return Err(Error::new(Reason::MethodUnknown, "no service has this method")),
         }
         Ok(access)

@@ -16,9 +16,8 @@ use tower::{Layer as _, Service, ServiceExt as _};
 
 /// The header with the caller's deadline.
 const TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
-/// Path prefix of Longhand's own methods, which take one message each. Those of health and reflection may take many,
-/// over any time.
-const OWN_METHODS: &str = "/longhand.v1.";
+/// Path prefix of reflection, which takes many messages over any time. All other methods take one.
+const REFLECTION: &str = "/grpc.reflection.";
 /// Methods that keep their request's content until they answer. Other methods keep little of it once it was read, and
 /// some of them wait for minutes.
 const KEEPING_METHODS: [&str; 6] = [
@@ -33,7 +32,7 @@ const KEEPING_METHODS: [&str; 6] = [
 /// What a method's path says about the size of its requests.
 pub fn class(path: &str) -> RequestClass {
     match path {
-        path if !path.starts_with(OWN_METHODS) => RequestClass::Open,
+        path if path.starts_with(REFLECTION) => RequestClass::Open,
         path if KEEPING_METHODS.contains(&path) => RequestClass::Kept,
         _ => RequestClass::Short,
     }

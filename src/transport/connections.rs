@@ -30,6 +30,7 @@ struct Entry {
     /// Sequence number of its last use, rising with time; none while it has calls.
     idle_since: Option<u64>,
     connection: Weak<Connection>,
+    /// Cancelled once it makes way for another one. It is watched until it has ended, and no longer counted.
     close: CancellationToken,
 }
 
@@ -121,11 +122,12 @@ impl Open {
 
     /// Closes the connection that has been without a call for the longest time; false if there is none.
     fn close_idle(&mut self) -> bool {
-        let idle = self.connections.iter().filter_map(|(id, entry)| Some((entry.idle_since?, *id))).min();
-        let Some((_, id)) = idle else { return false };
-        if let Some(entry) = self.connections.remove(&id) {
-            entry.close.cancel();
-        }
+        let staying = self.connections.values().filter(|entry| !entry.close.is_cancelled());
+        let Some(entry) = staying.filter(|entry| entry.idle_since.is_some()).min_by_key(|entry| entry.idle_since)
+        else {
+            return false;
+        };
+        entry.close.cancel();
         true
     }
 }
@@ -139,7 +141,8 @@ impl Connections {
     /// A new connection, for which an idle one is closed if necessary; none if all have calls.
     pub(super) fn open(&self, traffic: &Arc<Traffic>) -> Option<Arc<Connection>> {
         let mut open = locked(&self.open);
-        if open.connections.len() >= self.most && !open.close_idle() {
+        let staying = open.connections.values().filter(|entry| !entry.close.is_cancelled()).count();
+        if staying >= self.most && !open.close_idle() {
             return None;
         }
         let id = open.tick();

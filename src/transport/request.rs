@@ -22,6 +22,8 @@ use tokio_util::sync::CancellationToken;
 const PREFIX_BYTES: usize = 5;
 /// Maximum ratio of decompressed to compressed bytes.
 const COMPRESSION_MAX: usize = 1_032;
+/// The header with the compression of a message of gRPC-Web.
+const ENCODING: &str = "grpc-encoding";
 /// The content types of gRPC, which announces the length of a message at its beginning.
 const GRPC: [&str; 2] = ["application/grpc", "application/grpc+proto"];
 
@@ -130,7 +132,9 @@ fn announced_length(head: &Parts, stream: &Incoming) -> Option<usize> {
         return Some(0);
     }
     let length = head.headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
-    Some(length.unwrap_or(limits::REQUEST_BYTES_MAX))
+    // What a compressed message becomes is not known before it is read.
+    let is_plain = head.headers.get(ENCODING).is_none_or(|encoding| encoding == "identity");
+    Some(length.filter(|length| is_plain || *length > limits::REQUEST_BYTES_MAX).unwrap_or(limits::REQUEST_BYTES_MAX))
 }
 
 impl Size {

@@ -128,6 +128,8 @@ async fn methods_without_a_scope_are_refused_and_health_is_open() {
     let unknown = served.refusal("/longhand.v1.SessionService/Nothing", Some(OWNER)).await;
     assert_eq!(unknown.as_deref(), Some("METHOD_UNKNOWN"));
     assert_eq!(served.refusal("/grpc.health.v1.Health/Check", None).await, None);
+    let watch = served.refusal("/grpc.health.v1.Health/Watch", None).await;
+    assert_eq!(watch.as_deref(), Some("ACCESS_TOKEN_MISSING"), "a stream takes credentials");
     let reflection = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
     assert_eq!(served.refusal(reflection, None).await.as_deref(), Some("ACCESS_TOKEN_MISSING"));
     assert_eq!(served.refusal(reflection, Some(&served.token(&[Scope::Write]).await.1)).await, None);
@@ -219,7 +221,9 @@ async fn who_makes_tokens_gives_no_more_than_it_has() {
     let reader = Access { scopes: [Scope::Read].into_iter().collect(), ..Access::owner() };
     let elsewhere = NewAccessToken { tenant: Some("other".to_owned()), ..new("agent", &[Scope::Read]) };
     let now = served.test.clock.now();
-    let cases: [(&Access, NewAccessToken, Option<Reason>); 10] = [
+    let brief = Access { expire_time: Some(Timestamp(now.0 + 1_000_000)), ..admin.clone() };
+    let cases: [(&Access, NewAccessToken, Option<Reason>); 11] = [
+        (&brief, new("agent", &[Scope::Read]), Some(Reason::InvalidField)),
         (&admin, new("agent", &[Scope::Read]), None),
         (&admin, new("agent", &[Scope::Read, Scope::Write]), Some(Reason::ScopeMissing)),
         (&reader, new("agent", &[Scope::Read]), Some(Reason::ScopeMissing)),

@@ -108,6 +108,8 @@ fn a_page_of_another_origin_gets_nothing() {
     let origin = "Origin: https://evil.example";
     for (request, headers, expected) in [
         (sessions, vec![], "401"),
+        // Nothing of a body is read before the caller is known.
+        ("POST /v1/sessions", vec!["Content-Type: text/plain", "Content-Length: 0"], "401"),
         (sessions, vec![origin], "403"),
         (sessions, vec![origin, &bearer], "403"),
         ("GET /v1/events?offset=-1", vec![origin, &bearer], "403"),

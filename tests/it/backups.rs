@@ -260,7 +260,8 @@ fn a_backup_is_refused_over_tcp() {
     let tcp = line.split_whitespace().find(|word| word.starts_with("http://")).expect("an address");
     let path = home.path().join("backup.db");
     let output = crate::cli::longhand(home.path())
-        .args(["backup", "--server", tcp])
+        .args(["backup", "--server", tcp, "--token-file"])
+        .arg(daemon.directory.join("access-token"))
         .arg(&path)
         .output()
         .expect("the command runs");
