@@ -31,7 +31,7 @@ async fn served(test: &TestApp) -> Streaming<HealthCheckResponse> {
     let (routes, reporter) = longhand::grpc::router(test.longhand.clone()).await;
     tokio::spawn(longhand::grpc::report_health(reporter, test.longhand.clone(), CancellationToken::new()));
     let request = HealthCheckRequest { service: "longhand.v1.CompactionService".to_owned() };
-    HealthClient::new(routes).watch(request).await.expect("a watch").into_inner()
+    HealthClient::new(routes.in_process()).watch(request).await.expect("a watch").into_inner()
 }
 
 #[tokio::test]
