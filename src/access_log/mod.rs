@@ -1,7 +1,7 @@
 //! The access log: who read, exported or administered what over the network, apart from the store and its writer.
 //!
 //! It is a folder with a file of JSON lines for each day. Every line has a number and a hash that commits to the line
-//! and to the hash before it, so that [`verify`] finds what was altered, dropped or inserted; the first line of a file
+//! and to the hash before it, so that [`verify()`] finds what was altered, dropped or inserted; the first line of a file
 //! repeats the hash before it, so that old files can go. A thread of its own writes the lines of all waiting callers
 //! together, before they get their answers. A line survives a crash of the daemon; of a crash of the machine the last
 //! second may be lost.
