@@ -20,6 +20,12 @@ pub use generated::*;
 /// The compiled protos, for reflection and for the JSON mapping.
 pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/longhand_descriptor.bin"));
 
+/// The header with the caller's name for itself: printable ASCII, up to 128 bytes.
+pub const ACTOR_HEADER: &str = "longhand-actor";
+
+/// The header with the tenant in which an operator acts: printable ASCII, up to 128 bytes; empty for the default tenant.
+pub const TENANT_HEADER: &str = "longhand-tenant";
+
 /// Microseconds per second.
 const MICROS: i64 = 1_000_000;
 

@@ -9,6 +9,7 @@ use crate::pb::context_service_client::ContextServiceClient;
 use crate::pb::event_service_client::EventServiceClient;
 use crate::pb::message_service_client::MessageServiceClient;
 use crate::pb::session_service_client::SessionServiceClient;
+use crate::pb::{ACTOR_HEADER, TENANT_HEADER};
 use std::error::Error;
 use std::time::Duration;
 use tonic::metadata::{Ascii, MetadataValue};
@@ -23,12 +24,6 @@ const ANSWER_BYTES_MAX: usize = 32 * 1024 * 1024;
 const WINDOW_BYTES: u32 = 16 * 1024 * 1024;
 /// Timeout for connecting; the daemon is on this machine.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// Request header that names the actor.
-const ACTOR_HEADER: &str = "longhand-actor";
-
-/// Request header that names the tenant in which an operator acts.
-const TENANT_HEADER: &str = "longhand-tenant";
 
 /// A connection whose requests say who asks.
 pub(super) type Connection = InterceptedService<Channel, Headers>;

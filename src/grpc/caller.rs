@@ -4,12 +4,7 @@ use super::guard::access;
 use crate::app::access::Access;
 use crate::app::access_record::NamedSessions;
 use crate::app::{self, Caller, Longhand, RequestKey};
-
-/// The header with the caller's name for itself: printable ASCII, up to 128 bytes.
-pub const ACTOR_HEADER: &str = "longhand-actor";
-
-/// The header with the tenant in which an operator acts: printable ASCII, up to 128 bytes; empty for the default tenant.
-pub const TENANT_HEADER: &str = "longhand-tenant";
+use crate::pb::{ACTOR_HEADER, TENANT_HEADER};
 
 /// The way of requests over gRPC into the API.
 #[derive(Clone)]

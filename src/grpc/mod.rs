@@ -19,7 +19,6 @@ mod summary_tasks;
 #[cfg(test)]
 mod tests;
 
-pub use caller::{ACTOR_HEADER, TENANT_HEADER};
 pub use guard::{Guarded, authenticate};
 pub use service::{class, is_grpc, service};
 pub use status::refuse;

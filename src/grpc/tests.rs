@@ -1,9 +1,10 @@
 //! Every method, called through the services as a client calls them, without a network.
 
-use super::{ACTOR_HEADER, Guarded, HEALTH_NAMES, not_serving, router};
+use super::{Guarded, HEALTH_NAMES, not_serving, router};
 use crate::app::{self, Longhand};
 use crate::clock::Clock;
 use crate::pb;
+use crate::pb::ACTOR_HEADER;
 use crate::pb::admin_service_client::AdminServiceClient;
 use crate::pb::compaction_service_client::CompactionServiceClient;
 use crate::pb::context_service_client::ContextServiceClient;

@@ -3,6 +3,7 @@
 
 use crate::app::{Error, Reason};
 use crate::limits;
+use crate::pb;
 use bytes::{Buf as _, BufMut as _, Bytes};
 use http::uri::PathAndQuery;
 use http::{Extensions, HeaderMap, HeaderName, Request, Response, header};
@@ -42,9 +43,9 @@ impl<S> GrpcRoutes for S where
 }
 
 /// The header with the caller's name for itself.
-const ACTOR: HeaderName = HeaderName::from_static("longhand-actor");
+const ACTOR: HeaderName = HeaderName::from_static(pb::ACTOR_HEADER);
 /// The header with the tenant in which an operator acts.
-const TENANT: HeaderName = HeaderName::from_static("longhand-tenant");
+const TENANT: HeaderName = HeaderName::from_static(pb::TENANT_HEADER);
 /// Headers of an HTTP request that a call has too. Others describe the body or the connection, which are not the call's.
 const PASSED: [HeaderName; 3] = [header::AUTHORIZATION, ACTOR, TENANT];
 
