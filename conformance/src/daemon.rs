@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::runtime::Runtime;
-use tonic::transport::Channel;
+use tonic::transport::{Channel, Endpoint};
 
 /// Maximum wait of a view for the daemon's decision, in seconds.
 const WAIT_SECONDS: i64 = 60;
@@ -76,7 +76,7 @@ impl Daemon {
         );
         fs::write(&settings, text).map_err(|error| failed("no settings", &error))?;
         let mut command = Command::new(binary()?);
-        command.args(["serve", "--json", "--listen", "127.0.0.1:0", "--data-dir"]).arg(folder.join("store"));
+        command.args(["serve", "--json", "--listen", "off", "--data-dir"]).arg(folder.join("store"));
         command.arg("--config").arg(&settings).stdout(Stdio::piped());
         command.stderr(fs::File::create(folder.join("stderr.log")).map_err(|error| failed("no log", &error))?);
         let mut child = command.spawn().map_err(|error| failed("the daemon does not start", &error))?;
@@ -85,8 +85,8 @@ impl Daemon {
             BufReader::new(output).read_line(&mut line).map_err(|error| failed("the daemon says nothing", &error))?;
         }
         let announced: Value = serde_json::from_str(&line).unwrap_or_default();
-        let server = announced["tcp"].as_str().unwrap_or_default().to_owned();
-        let endpoint = Channel::from_shared(server).map_err(|error| failed("no address", &error))?;
+        let server = announced["socket"].as_str().unwrap_or_default().to_owned();
+        let endpoint = Endpoint::from_shared(server).map_err(|error| failed("no address", &error))?;
         let channel =
             runtime.block_on(endpoint.connect()).map_err(|error| failed("the daemon does not listen", &error))?;
         Ok(Self { child, folder, runtime, channel, provider })
