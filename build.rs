@@ -2,8 +2,20 @@
 
 use std::{env, error::Error, fs, path::PathBuf};
 
-const PROTOS: [&str; 9] =
-    ["options", "access", "session", "message", "context", "compaction", "summary_task", "event", "admin"];
+const PROTOS: [&str; 12] = [
+    "options",
+    "access",
+    "session",
+    "message",
+    "context",
+    "compaction",
+    "summary_task",
+    "run",
+    "prompt",
+    "approval",
+    "event",
+    "admin",
+];
 
 fn main() -> Result<(), Box<dyn Error>> {
     let files: Vec<String> = PROTOS.iter().map(|name| format!("longhand/v1/{name}.proto")).collect();

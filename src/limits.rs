@@ -208,6 +208,32 @@ pub const OPEN_TIMEOUT_MS_DEFAULT: i64 = 10 * 60 * 1_000;
 pub const OPEN_TIMEOUT_MS_MIN: i64 = 1_000;
 /// Maximum of this time.
 pub const OPEN_TIMEOUT_MS_MAX: i64 = 24 * 60 * 60 * 1_000;
+/// Default length of a run's lease, in milliseconds.
+pub const RUN_LEASE_MS_DEFAULT: i64 = 30 * 1_000;
+/// Minimum length of a run's lease, in milliseconds.
+pub const RUN_LEASE_MS_MIN: i64 = 1_000;
+/// Maximum length of a run's lease, in milliseconds.
+pub const RUN_LEASE_MS_MAX: i64 = 60 * 60 * 1_000;
+/// Time that a run has to end by itself once it was asked to stop, in milliseconds.
+pub const RUN_CANCEL_MS: i64 = 10 * 1_000;
+/// Maximum length of the words about a run's failure, in bytes.
+pub const RUN_FAILURE_BYTES_MAX: usize = 1_024;
+/// Maximum number of calls without a result that the end of a run names.
+pub const RUN_INTERRUPTED_CALLS_MAX: i64 = 1_000;
+/// Maximum number of prompts that wait in one session.
+pub const QUEUED_PROMPTS_MAX: usize = 100;
+/// Maximum number of questions that wait in one session.
+pub const OPEN_APPROVALS_MAX: i64 = 100;
+/// Minimum time for an answer before a question's default holds, in milliseconds.
+pub const APPROVAL_TIMEOUT_MS_MIN: i64 = 1_000;
+/// Maximum time for an answer before a question's default holds, in milliseconds.
+pub const APPROVAL_TIMEOUT_MS_MAX: i64 = 30 * 24 * 60 * 60 * 1_000;
+/// Maximum length of a question or of the text of an answer, in bytes.
+pub const APPROVAL_TEXT_BYTES_MAX: usize = 16 * 1_024;
+/// Maximum length of the input that a question is about, in bytes.
+pub const APPROVAL_INPUT_BYTES_MAX: usize = 256 * 1_024;
+/// Maximum number of choices of a question.
+pub const APPROVAL_CHOICES_MAX: usize = 32;
 /// Growth of the history up to which a session that is not in memory is read for the answer to a write, and size of the
 /// view up to which it is read for an answer about the session.
 pub const READ_AT_ONCE_BYTES: i64 = 256 * 1024;

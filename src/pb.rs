@@ -26,6 +26,9 @@ pub const ACTOR_HEADER: &str = "longhand-actor";
 /// The header with the tenant in which an operator acts: printable ASCII, up to 128 bytes; empty for the default tenant.
 pub const TENANT_HEADER: &str = "longhand-tenant";
 
+/// The header with the number of the run on whose behalf a call is made.
+pub const RUN_EPOCH_HEADER: &str = "longhand-run-epoch";
+
 /// Microseconds per second.
 const MICROS: i64 = 1_000_000;
 

@@ -10,6 +10,7 @@ use crate::bus::Bus;
 use crate::clock::Clock;
 use crate::loaded::{self, LoadedSessions};
 use crate::model::ids::SessionId;
+use crate::model::run::Epoch;
 use crate::model::time::Timestamp;
 use crate::model::usage::ModelWindow;
 use crate::policy::bpe::Vocabulary;
@@ -189,7 +190,7 @@ impl Longhand {
         let visibility = Visibility { tenant: access.tenant.clone(), binding: access.binding.clone() };
         Ok(Caller {
             shared: self.shared.clone(),
-            requester: Requester { actor, request },
+            requester: Requester { actor, request, epoch: None },
             access,
             visibility,
             named: NamedSessions::default(),
@@ -206,6 +207,13 @@ impl Caller {
     /// Durability of an acknowledged write.
     pub fn durability(&self) -> Durability {
         self.store().durability()
+    }
+
+    /// The same caller, on behalf of a run.
+    #[must_use]
+    pub fn in_run(mut self, epoch: Epoch) -> Self {
+        self.requester.epoch = Some(epoch);
+        self
     }
 
     /// The author of the mutations of this request.

@@ -234,7 +234,7 @@ impl Caller {
         let known = self.known(session).await?;
         self.count_append()?;
         let message = self.store().history().id(known.key, message).await?;
-        let receipt = self.store().history().append_draft(known.key, message, words.clone()).await?;
+        let receipt = self.store().history().append_draft(known.key, &self.requester(), message, words.clone()).await?;
         // Text that the draft already had was sent before.
         let Some(added_at) = receipt.added_at else { return Ok(receipt) };
         let NewDraftText { reasoning, offset, mut delta, .. } = words;

@@ -60,7 +60,10 @@ impl Reason {
             | Self::CallNotFound
             | Self::PresetNotFound
             | Self::SummaryTaskNotFound
-            | Self::AccessTokenNotFound => Code::NotFound,
+            | Self::AccessTokenNotFound
+            | Self::RunNotFound
+            | Self::PromptNotFound
+            | Self::ApprovalNotFound => Code::NotFound,
             Self::OverflowNotRecognized
             | Self::InvalidField
             | Self::PolicyInvalid
@@ -74,7 +77,7 @@ impl Reason {
             Self::MethodUnknown | Self::EncodingUnknown => Code::Unimplemented,
             Self::ClientIdReused | Self::BackupExists => Code::AlreadyExists,
             Self::CursorOutOfRange | Self::RevisionOutOfRange => Code::OutOfRange,
-            Self::RevisionMismatch | Self::OffsetMismatch | Self::BackupRunning => Code::Aborted,
+            Self::RevisionMismatch | Self::OffsetMismatch | Self::BackupRunning | Self::RunLost => Code::Aborted,
             Self::CursorForeign
             | Self::SessionArchived
             | Self::MessageSealed
@@ -90,6 +93,10 @@ impl Reason {
             | Self::SummaryTasksOff
             | Self::SummaryLeaseLost
             | Self::BackupFailed
+            | Self::RunActive
+            | Self::NoPrompt
+            | Self::PromptEnded
+            | Self::ApprovalEnded
             | Self::BoundaryInvalid => Code::FailedPrecondition,
             Self::ViewTooLarge
             | Self::TooManyStreams

@@ -147,6 +147,23 @@ pub enum Reason {
     AccessLogFailed,
     /// The request names a host or an origin that is not one of the daemon's.
     OriginRefused,
+    /// No run has this id or number, or no run is active in the session.
+    RunNotFound,
+    /// The session has no prompt with this id.
+    PromptNotFound,
+    /// The session has no approval with this id.
+    ApprovalNotFound,
+    /// The run on whose behalf the call is made is not the session's active one; the metadata has its number, and that of
+    /// the active one.
+    RunLost,
+    /// Another run is active; the metadata has its number and its agent.
+    RunActive,
+    /// No prompt waits that the request may take.
+    NoPrompt,
+    /// The prompt does not wait any more; the metadata's `end` is `taken` or `withdrawn`.
+    PromptEnded,
+    /// The question does not wait any more; the metadata has who answered, and the choice that holds.
+    ApprovalEnded,
     /// A row is damaged.
     RowCorrupt,
     /// An unexpected failure; the log has the details.
@@ -155,7 +172,7 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason.
-    pub const ALL: [Self; 70] = [
+    pub const ALL: [Self; 78] = [
         Self::SessionNotFound,
         Self::MessageNotFound,
         Self::DraftNotFound,
@@ -224,6 +241,14 @@ impl Reason {
         Self::RateLimited,
         Self::AccessLogFailed,
         Self::OriginRefused,
+        Self::RunNotFound,
+        Self::PromptNotFound,
+        Self::ApprovalNotFound,
+        Self::RunLost,
+        Self::RunActive,
+        Self::NoPrompt,
+        Self::PromptEnded,
+        Self::ApprovalEnded,
         Self::RowCorrupt,
         Self::Internal,
     ];
@@ -299,6 +324,14 @@ impl Reason {
             Self::RateLimited => "RATE_LIMITED",
             Self::AccessLogFailed => "ACCESS_LOG_FAILED",
             Self::OriginRefused => "ORIGIN_REFUSED",
+            Self::RunNotFound => "RUN_NOT_FOUND",
+            Self::PromptNotFound => "PROMPT_NOT_FOUND",
+            Self::ApprovalNotFound => "APPROVAL_NOT_FOUND",
+            Self::RunLost => "RUN_LOST",
+            Self::RunActive => "RUN_ACTIVE",
+            Self::NoPrompt => "NO_PROMPT",
+            Self::PromptEnded => "PROMPT_ENDED",
+            Self::ApprovalEnded => "APPROVAL_ENDED",
             Self::RowCorrupt => "ROW_CORRUPT",
             Self::Internal => "INTERNAL",
         }
@@ -376,6 +409,9 @@ impl From<store::Error> for Error {
                     Kind::Compaction => (Reason::CompactionNotFound, "compaction_id"),
                     Kind::Call => (Reason::CallNotFound, "call_id"),
                     Kind::AccessToken => (Reason::AccessTokenNotFound, "access_token_id"),
+                    Kind::Run => (Reason::RunNotFound, "run_id"),
+                    Kind::Prompt => (Reason::PromptNotFound, "prompt_id"),
+                    Kind::Approval => (Reason::ApprovalNotFound, "approval_id"),
                 };
                 plain(reason).with(key, id)
             }
@@ -411,6 +447,20 @@ impl From<store::Error> for Error {
             E::CompactionEnded => plain(Reason::CompactionEnded),
             E::TooManyCompactions { limit } => plain(Reason::TooManyCompactions).with("limit", limit),
             E::BoundaryInvalid(_) => plain(Reason::BoundaryInvalid),
+            E::RunLost { epoch, current } => {
+                let error = plain(Reason::RunLost).with("epoch", epoch);
+                current.map_or(error.clone(), |current| error.with("current_epoch", current))
+            }
+            E::RunActive { epoch, actor } => plain(Reason::RunActive).with("epoch", epoch).with("actor", actor),
+            E::NoRun => plain(Reason::RunNotFound),
+            E::NoPrompt => plain(Reason::NoPrompt),
+            E::PromptEnded { taken } => {
+                plain(Reason::PromptEnded).with("end", if taken { "taken" } else { "withdrawn" })
+            }
+            E::ApprovalEnded { choice, actor, .. } => {
+                let error = plain(Reason::ApprovalEnded).with("actor", actor);
+                choice.map_or(error.clone(), |choice| error.with("choice", choice))
+            }
             E::Busy => plain(Reason::StoreBusy),
             E::Stopped(cause) => plain(Reason::StoreStopped).with("cause", cause.as_str()),
             E::Uncertain => plain(Reason::OutcomeUncertain),

@@ -2,6 +2,7 @@
 
 use super::error::{Error, Result};
 use crate::limits;
+use crate::model::approval::{Answer, Question};
 use crate::model::ids::client_id_defect;
 use crate::model::message::{MessageKind, NewFinish, NewMessage};
 use crate::model::part::{Answers, Media, MediaSource, NewPart, PartBody};
@@ -246,4 +247,79 @@ pub(super) fn summary(text: &str) -> Result<()> {
 /// Checks the size of a policy override.
 pub(super) fn policy_override(text: &str) -> Result<()> {
     bound("bytes of policy_override_json", text.len(), limits::POLICY_BYTES_MAX)
+}
+
+/// Checks the words about the failure of a run.
+pub(super) fn failure(failure: Option<&str>) -> Result<()> {
+    text("failure", failure.unwrap_or_default(), limits::RUN_FAILURE_BYTES_MAX)
+}
+
+/// Checks the content of a prompt.
+pub(super) fn prompt(given: &[NewPart], metadata_json: Option<&str>) -> Result<()> {
+    if given.is_empty() {
+        return Err(Error::field("parts", "is empty"));
+    }
+    json("metadata_json", metadata_json, limits::METADATA_BYTES_MAX)?;
+    parts("prompt", MessageKind::Normal, given).map(drop)
+}
+
+/// Checks a question.
+pub(super) fn question(question: &Question) -> Result<()> {
+    if question.text.trim().is_empty() {
+        return Err(Error::field("question.text", "is empty"));
+    }
+    text("question.text", &question.text, limits::APPROVAL_TEXT_BYTES_MAX)?;
+    name("question.tool", &question.tool)?;
+    name("question.call_id", &question.call_id)?;
+    json("question.input_json", question.input_json.as_deref(), limits::APPROVAL_INPUT_BYTES_MAX)?;
+    bound("question.choices", question.choices.len(), limits::APPROVAL_CHOICES_MAX)?;
+    for (index, choice) in question.choices.iter().enumerate() {
+        let field = format!("question.choices[{index}]");
+        if choice.id.is_empty() {
+            return Err(Error::field(format_args!("{field}.id"), "is empty"));
+        }
+        name(format_args!("{field}.id"), &choice.id)?;
+        name(format_args!("{field}.label"), &choice.label)?;
+        if question.choices[..index].iter().any(|before| before.id == choice.id) {
+            return Err(Error::field(format_args!("{field}.id"), "is there twice"));
+        }
+    }
+    if question.choices.is_empty() && !question.accepts_text {
+        return Err(Error::field("question.choices", "is empty, and no text is accepted"));
+    }
+    match (question.timeout_ms, &question.default_choice) {
+        (None, None) => Ok(()),
+        (None, Some(_)) => Err(Error::field("question.default_choice", "goes with answer_timeout alone")),
+        (Some(_), None) => {
+            Err(Error::field("question.default_choice", "is not given, and the question has an answer_timeout"))
+        }
+        (Some(timeout), Some(default)) => {
+            let (least, most) = (limits::APPROVAL_TIMEOUT_MS_MIN, limits::APPROVAL_TIMEOUT_MS_MAX);
+            if !(least..=most).contains(&timeout) {
+                return Err(Error::field("question.answer_timeout", "is not between 1 second and 30 days"));
+            }
+            choice("question.default_choice", question, default)
+        }
+    }
+}
+
+/// Checks that a question has a choice.
+fn choice(field: &str, question: &Question, id: &str) -> Result<()> {
+    match question.choices.iter().any(|choice| choice.id == id) {
+        true => Ok(()),
+        false => Err(Error::field(field, "is none of the choices")),
+    }
+}
+
+/// Checks the answer to a question.
+pub(super) fn answer(question: &Question, answer: &Answer) -> Result<()> {
+    text("text", &answer.text, limits::APPROVAL_TEXT_BYTES_MAX)?;
+    if !answer.text.is_empty() && !question.accepts_text {
+        return Err(Error::field("text", "is not accepted by the question"));
+    }
+    match &answer.choice {
+        Some(id) => choice("choice", question, id),
+        None if answer.text.is_empty() => Err(Error::field("choice", "is not given, and no text either")),
+        None => Ok(()),
+    }
 }

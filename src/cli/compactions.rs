@@ -1,6 +1,7 @@
 //! `longhand compact`, `confirm`, `cancel`, `compactions`, `retry`, `undo` and `redo`: compactions by hand.
 
-use super::event_text::{Detail, failure, kind, level_name, outcome, rewrite, trigger};
+use super::detail::Detail;
+use super::event_text::{failure, kind, level_name, outcome, rewrite, trigger};
 use super::output::{BAD, GOOD, Output, PENDING, PLAIN, count, dollars, time, word};
 use super::progress::Progress;
 use super::table::{Column, Table};

@@ -1,12 +1,13 @@
 //! Events as sentences.
 
+use super::detail::Detail;
 use super::message_text::special_kind;
 use super::message_text::{role, usage_text};
 use super::output::{BAD, DIMMED, GOOD, PENDING, PLAIN, context_usage, count, shorten, word};
+use super::run_text;
 use crate::pb;
 use crate::pb::event::Body;
 use anstyle::Style;
-use std::fmt::Display;
 
 /// Maximum width of a title or a claim in a sentence, in characters.
 const WORDS_WIDTH: usize = 80;
@@ -15,31 +16,15 @@ const CONTRADICTIONS_SHOWN: usize = 3;
 /// Maximum width of a failure's message, in characters: the reason, and advice on what can be done.
 const FAILURE_WIDTH: usize = 500;
 
-/// How much a sentence says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Detail {
-    /// For people who watch: without ids of messages, parts and compactions.
-    Brief,
-    /// With them.
-    Full,
-}
-
-impl Detail {
-    /// Words that only a full sentence has.
-    fn full(self, words: impl Display) -> String {
-        match self {
-            Self::Brief => String::new(),
-            Self::Full => format!(" {words}"),
-        }
-    }
-}
-
 /// Description of an event, in one line.
 pub(super) fn sentence(event: &pb::Event, detail: Detail) -> String {
     let Some(body) = &event.body else {
         let ignorable = if event.ignorable { ", ignorable" } else { "" };
         return format!("a change unknown to this version{ignorable}");
     };
+    if let Some(sentence) = run_text::sentence(body, detail) {
+        return sentence;
+    }
     let id = |id: &str| detail.full(id);
     match body {
         Body::SessionCreated(created) => session_created(created),
@@ -116,6 +101,7 @@ pub(super) fn sentence(event: &pb::Event, detail: Detail) -> String {
         Body::CompactionRedone(redone) => format!("compaction{} redone", id(&redone.compaction_id)),
         Body::RewriteUndone(undone) => format!("{} undone", rewrite(undone.rewrite.as_ref(), detail)),
         Body::RewriteRedone(redone) => format!("{} redone", rewrite(redone.rewrite.as_ref(), detail)),
+        of_run => unreachable!("{of_run:?} has a sentence already"),
     }
 }
 
@@ -125,6 +111,11 @@ pub(super) fn style(event: &pb::Event) -> Style {
         Some(Body::CompactionStarted(_) | Body::CompactionProposed(_) | Body::CompactionRetried(_)) => PENDING,
         Some(Body::Compacted(_)) => GOOD,
         Some(Body::CompactionFailed(_) | Body::CompactionCancelled(_)) => BAD,
+        Some(Body::RunEnded(ended)) => match ended.reason() {
+            pb::RunEndReason::Lost | pb::RunEndReason::Failed => BAD,
+            _ => PLAIN,
+        },
+        Some(Body::ApprovalRequested(_)) => PENDING,
         Some(Body::UsageRecorded(_)) => DIMMED,
         Some(_) | None => PLAIN,
     }

@@ -1,6 +1,7 @@
 //! `longhand events`: lists committed changes in order, and follows new ones.
 
-use super::event_text::{Detail, sentence, style};
+use super::detail::Detail;
+use super::event_text::{sentence, style};
 use super::failure::Usage;
 use super::ids::short;
 use super::output::{Output, clock_time, time_of_day};

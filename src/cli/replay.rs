@@ -1,6 +1,7 @@
 //! `longhand replay`: prints the audit log of a session.
 
-use super::event_text::{Detail, sentence};
+use super::detail::Detail;
+use super::event_text::sentence;
 use super::message_text::{finish, part_lines};
 use super::output::{Output, time};
 use super::{Globals, ids};

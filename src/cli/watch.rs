@@ -1,7 +1,8 @@
 //! `longhand watch`: follows new events as a conversation: who speaks, the words as they are written, and what happens
 //! besides.
 
-use super::event_text::{Detail, sentence, style};
+use super::detail::Detail;
+use super::event_text::{sentence, style};
 use super::message_text::{part_lines, role};
 use super::output::{DIMMED, HEADING, Output, PLAIN, clock_time, one_line, shorten, width, word, wrapped};
 use super::{Client, Globals, failure, ids};

@@ -4,7 +4,8 @@ use super::guard::access;
 use crate::app::access::Access;
 use crate::app::access_record::NamedSessions;
 use crate::app::{self, Caller, Longhand, RequestKey};
-use crate::pb::{ACTOR_HEADER, TENANT_HEADER};
+use crate::model::run::Epoch;
+use crate::pb::{ACTOR_HEADER, RUN_EPOCH_HEADER, TENANT_HEADER};
 
 /// The way of requests over gRPC into the API.
 #[derive(Clone)]
@@ -46,6 +47,10 @@ impl Door {
     fn named<T>(&self, request: &tonic::Request<T>, key: Option<RequestKey>) -> app::Result<Caller> {
         let extensions = request.extensions();
         let caller = self.app.caller(acting(request)?, actor(request)?, key)?;
+        let caller = match epoch(request)? {
+            Some(epoch) => caller.in_run(epoch),
+            None => caller,
+        };
         Ok(match extensions.get::<NamedSessions>() {
             Some(named) => caller.naming(named.clone()),
             None => caller,
@@ -64,4 +69,11 @@ fn acting<T>(request: &tonic::Request<T>) -> app::Result<Access> {
 fn actor<T>(request: &tonic::Request<T>) -> app::Result<String> {
     let Some(name) = request.metadata().get(ACTOR_HEADER) else { return Ok(String::new()) };
     Ok(name.to_str().map_err(|_| app::Error::field(ACTOR_HEADER, "is not printable ASCII"))?.to_owned())
+}
+
+/// The number of the run on whose behalf the call is made; none without the header.
+fn epoch<T>(request: &tonic::Request<T>) -> app::Result<Option<Epoch>> {
+    let Some(number) = request.metadata().get(RUN_EPOCH_HEADER) else { return Ok(None) };
+    let epoch = number.to_str().ok().and_then(|text| text.parse::<Epoch>().ok()).filter(|epoch| *epoch > 0);
+    epoch.map(Some).ok_or_else(|| app::Error::field(RUN_EPOCH_HEADER, "is not a positive number"))
 }

@@ -4,6 +4,7 @@
 
 mod access;
 mod admin;
+mod approvals;
 mod backup;
 mod caller;
 mod compactions;
@@ -12,6 +13,8 @@ mod convert;
 mod guard;
 mod events;
 mod messages;
+mod prompts;
+mod runs;
 mod service;
 mod sessions;
 mod status;
@@ -36,13 +39,16 @@ use tonic_health::ServingStatus;
 use tonic_health::server::HealthReporter;
 
 /// The names with a health status: the daemon as a whole, and each service.
-const HEALTH_NAMES: [&str; 9] = [
+const HEALTH_NAMES: [&str; 12] = [
     "",
     pb::session_service_server::SERVICE_NAME,
     pb::message_service_server::SERVICE_NAME,
     pb::context_service_server::SERVICE_NAME,
     pb::compaction_service_server::SERVICE_NAME,
     pb::summary_task_service_server::SERVICE_NAME,
+    pb::run_service_server::SERVICE_NAME,
+    pb::prompt_service_server::SERVICE_NAME,
+    pb::approval_service_server::SERVICE_NAME,
     pb::event_service_server::SERVICE_NAME,
     pb::admin_service_server::SERVICE_NAME,
     pb::access_service_server::SERVICE_NAME,
@@ -100,6 +106,12 @@ pub async fn router(app: Longhand) -> (Guarded, HealthReporter) {
             pb::summary_task_service_server::SummaryTaskServiceServer<_>,
             summary_tasks::SummaryTasks::new(door.clone())
         ))
+        .add_service(limited!(pb::run_service_server::RunServiceServer<_>, runs::Runs::new(door.clone())))
+        .add_service(limited!(pb::prompt_service_server::PromptServiceServer<_>, prompts::Prompts::new(door.clone())))
+        .add_service(limited!(
+            pb::approval_service_server::ApprovalServiceServer<_>,
+            approvals::Approvals::new(door.clone())
+        ))
         .add_service(limited!(pb::event_service_server::EventServiceServer<_>, events::Events::new(door.clone())))
         .add_service(limited!(pb::access_service_server::AccessServiceServer<_>, access::Access::new(door.clone())))
         .add_service(limited!(pb::admin_service_server::AdminServiceServer<_>, admin::Admin::new(door)));
@@ -107,12 +119,15 @@ pub async fn router(app: Longhand) -> (Guarded, HealthReporter) {
 }
 
 /// The services that write, and the daemon as a whole: only a restart repairs a store that takes no more writes.
-const WRITING_NAMES: [&str; 6] = [
+const WRITING_NAMES: [&str; 9] = [
     "",
     pb::session_service_server::SERVICE_NAME,
     pb::message_service_server::SERVICE_NAME,
     pb::compaction_service_server::SERVICE_NAME,
     pb::summary_task_service_server::SERVICE_NAME,
+    pb::run_service_server::SERVICE_NAME,
+    pb::prompt_service_server::SERVICE_NAME,
+    pb::approval_service_server::SERVICE_NAME,
     pb::access_service_server::SERVICE_NAME,
 ];
 

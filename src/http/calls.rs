@@ -46,8 +46,10 @@ impl<S> GrpcRoutes for S where
 const ACTOR: HeaderName = HeaderName::from_static(pb::ACTOR_HEADER);
 /// The header with the tenant in which an operator acts.
 const TENANT: HeaderName = HeaderName::from_static(pb::TENANT_HEADER);
+/// The header with the number of the run on whose behalf a call is made.
+const RUN_EPOCH: HeaderName = HeaderName::from_static(pb::RUN_EPOCH_HEADER);
 /// Headers of an HTTP request that a call has too. Others describe the body or the connection, which are not the call's.
-const PASSED: [HeaderName; 3] = [header::AUTHORIZATION, ACTOR, TENANT];
+const PASSED: [HeaderName; 4] = [header::AUTHORIZATION, ACTOR, TENANT, RUN_EPOCH];
 
 /// Where a call comes from: the headers and the extensions of its HTTP request.
 #[derive(Debug, Clone)]

@@ -2,6 +2,7 @@
 
 use super::write_state::WriteState;
 use crate::model::Revision;
+use crate::model::run::Epoch;
 
 /// An error of the store. Nothing was written, unless a variant states otherwise.
 #[derive(Debug, thiserror::Error)]
@@ -107,6 +108,44 @@ pub enum Error {
     /// Another worker holds the job, or it has ended.
     #[error("the lease of the job is lost")]
     LeaseLost,
+    /// The run on whose behalf a write is made is not the session's active one.
+    #[error("run {epoch} is not active any more{}", current.map_or_else(String::new, |current| format!(": run {current} is")))]
+    RunLost {
+        /// The number of the run.
+        epoch: Epoch,
+        /// The number of the active run; none without one.
+        current: Option<Epoch>,
+    },
+    /// Another run is active.
+    #[error("run {epoch} of {actor:?} is active")]
+    RunActive {
+        /// Its number.
+        epoch: Epoch,
+        /// Its agent.
+        actor: String,
+    },
+    /// No run is active.
+    #[error("no run is active in the session")]
+    NoRun,
+    /// No prompt waits that the request may take.
+    #[error("no prompt waits")]
+    NoPrompt,
+    /// The prompt was taken or withdrawn.
+    #[error("the prompt was {}", if *taken { "taken by a run" } else { "withdrawn" })]
+    PromptEnded {
+        /// True if a run took it, false if it was withdrawn.
+        taken: bool,
+    },
+    /// The question has its answer, or was withdrawn.
+    #[error("the question is not open any more: {reason}")]
+    ApprovalEnded {
+        /// How it ended.
+        reason: &'static str,
+        /// The choice that holds.
+        choice: Option<String>,
+        /// Who answered.
+        actor: String,
+    },
     /// A summary's range is not valid in the session.
     #[error("{0}")]
     BoundaryInvalid(&'static str),
@@ -197,6 +236,12 @@ pub enum Kind {
     Call,
     /// An access token.
     AccessToken,
+    /// A run.
+    Run,
+    /// A prompt.
+    Prompt,
+    /// An approval.
+    Approval,
 }
 
 impl std::fmt::Display for Kind {
@@ -208,6 +253,9 @@ impl std::fmt::Display for Kind {
             Self::Compaction => "compaction",
             Self::Call => "call",
             Self::AccessToken => "access token",
+            Self::Run => "run",
+            Self::Prompt => "prompt",
+            Self::Approval => "approval",
         })
     }
 }

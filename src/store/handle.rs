@@ -7,6 +7,7 @@ use super::history::History;
 use super::index::Index;
 use super::jobs::Jobs;
 use super::log::Log;
+use super::runs::Runs;
 use super::sessions::Sessions;
 use super::shared::Shared;
 use super::upkeep::Upkeep;
@@ -29,6 +30,7 @@ struct Handles {
     views: Views,
     log: Log,
     compactions: Compactions,
+    runs: Runs,
     jobs: Jobs,
     index: Index,
     upkeep: Upkeep,
@@ -45,6 +47,7 @@ impl Store {
             views: Views(Arc::clone(&shared)),
             log: Log(Arc::clone(&shared)),
             compactions: Compactions(Arc::clone(&shared)),
+            runs: Runs(Arc::clone(&shared)),
             jobs: Jobs(Arc::clone(&shared)),
             index: Index(Arc::clone(&shared)),
             upkeep: Upkeep(Arc::clone(&shared)),
@@ -115,6 +118,11 @@ impl Store {
     /// Compactions, as clients see them.
     pub fn compactions(&self) -> &Compactions {
         &self.handles.compactions
+    }
+
+    /// Runs, prompts and approvals.
+    pub fn runs(&self) -> &Runs {
+        &self.handles.runs
     }
 
     /// Jobs, as the scheduler sees them.

@@ -31,7 +31,7 @@ impl History {
         expected_revision: Option<Revision>,
         messages: Vec<AppendInput>,
     ) -> Result<Receipt> {
-        let messages = messages.into_iter().map(|message| append::encode(message, &caller.actor)).collect();
+        let messages = messages.into_iter().map(|message| append::encode(message, &caller)).collect();
         let append = append::Append { session, caller, expected_revision, messages };
         self.0.write(Mutation::content("append", append.bytes()), move |tx| append.clone().apply(tx)).await
     }
@@ -65,10 +65,11 @@ impl History {
     pub async fn append_draft(
         &self,
         session: SessionKey,
+        caller: &Requester,
         message: MessageId,
         words: NewDraftText,
     ) -> Result<DraftReceipt> {
-        let append = drafts::AppendDraft { session, message, words };
+        let append = drafts::AppendDraft { session, message, epoch: caller.epoch, words };
         self.0.write(Mutation::content("append_draft", 0), move |tx| append.clone().apply(tx)).await
     }
 

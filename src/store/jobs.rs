@@ -6,7 +6,7 @@ use super::ledger::compactions::{Commit, Committed};
 use super::ledger::head::SessionKey;
 use super::ledger::jobs::{self, AttemptEnd, Evaluation, GuardRows};
 use super::ledger::requests::{AddRequests, Subject};
-use super::ledger::{claiming, expiry};
+use super::ledger::{approvals, claiming, expiry, runs};
 use super::shared::Shared;
 use super::writer::Mutation;
 use crate::model::compaction::Failure;
@@ -98,16 +98,19 @@ impl Jobs {
         self.0.brief(|reader| jobs::ready(reader, now, limit)).await
     }
 
-    /// The earliest wake time of a session, or the time at which an open message expires before that.
+    /// The earliest wake time of a session, or the time before it at which an open message, a run or a question expires.
     pub async fn next_wake(&self) -> Result<Option<Timestamp>> {
         self.0.brief(jobs::next_wake).await
     }
 
-    /// Sets the due mark of sessions whose wake time has come, and seals messages that have expired.
+    /// Sets the due mark of sessions whose wake time has come; seals messages, ends runs and answers questions whose
+    /// time is up.
     pub async fn wake(&self) -> Result<()> {
         self.0.write(Mutation::change("wake"), jobs::wake).await?;
-        // A mutation of its own: a message that cannot be sealed keeps no session from its wake time.
-        self.0.write(Mutation::change("expire"), expiry::expire).await
+        // Mutations of their own: what cannot be ended keeps nothing else from its time.
+        self.0.write(Mutation::change("expire"), expiry::expire).await?;
+        self.0.write(Mutation::change("expire_run"), runs::expire).await?;
+        self.0.write(Mutation::change("expire_approval"), approvals::expire).await
     }
 
     /// The time at which the next job is to run.

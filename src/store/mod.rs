@@ -20,6 +20,7 @@ mod open;
 #[cfg(test)]
 mod portable;
 mod restore;
+mod runs;
 mod sessions;
 mod shared;
 #[cfg(test)]
@@ -59,6 +60,7 @@ pub use ledger::jobs::{AttemptEnd, Condition, Enqueued, Evaluation, GuardRows, W
 pub use ledger::messages::{Order, PageOf, VIEW_BYTES, body_bytes, message_bytes};
 pub use ledger::policies::PolicyText;
 pub use ledger::position::MessagePosition;
+pub use ledger::prompts::QueueChange;
 pub use ledger::recent::Newest;
 pub use ledger::rewrites::BranchSummary;
 pub use ledger::search::{Lookup, Unindexed};
@@ -73,6 +75,7 @@ pub use ledger::visibility::{Visibility, names_project};
 pub use log::Log;
 pub use open::Options;
 pub use restore::{Restored, restore};
+pub use runs::Runs;
 pub use sessions::Sessions;
 pub use upkeep::{ScrubOptions, Upkeep};
 pub use views::Views;

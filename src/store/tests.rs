@@ -1,11 +1,12 @@
 //! Every statement of the store against a migrated database: it can be prepared, and no read of it scans a table.
 
 use super::engine::{self, files};
-use super::integrity::verify;
+use super::integrity::{run_rows, verify};
 use super::ledger::{
-    access_tokens, ahead, ancestry, append, by_hand, calls, claiming, compactions, counts, drafts, events, expand,
-    expiry, head, identity, jobs, layouts, marks, messages, open_messages, pairing, policies, position, receipts,
-    requests, rewrites, search, sessions, sources, spending, statistics, tx, visibility, windows,
+    access_tokens, ahead, ancestry, append, approvals, by_hand, calls, cancels, claiming, compactions, counts, drafts,
+    events, expand, expiry, head, identity, jobs, layouts, marks, messages, open_messages, pairing, policies, position,
+    prompts, receipts, requests, rewrites, runs, search, sessions, sources, spending, statistics, tx, visibility,
+    windows,
 };
 use super::upkeep::scrub;
 use super::writer::Mutation;
@@ -39,7 +40,9 @@ pub(super) fn statements() -> Vec<&'static str> {
         access_tokens::STATEMENTS,
         ahead::STATEMENTS,
         append::STATEMENTS,
+        approvals::STATEMENTS,
         by_hand::STATEMENTS,
+        cancels::STATEMENTS,
         pairing::STATEMENTS,
         policies::STATEMENTS,
         claiming::STATEMENTS,
@@ -58,8 +61,11 @@ pub(super) fn statements() -> Vec<&'static str> {
         messages::STATEMENTS,
         open_messages::STATEMENTS,
         position::STATEMENTS,
+        prompts::STATEMENTS,
         compactions::STATEMENTS,
         requests::STATEMENTS,
+        run_rows::STATEMENTS,
+        runs::STATEMENTS,
         scrub::STATEMENTS,
         search::STATEMENTS,
         sessions::STATEMENTS,

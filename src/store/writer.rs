@@ -19,11 +19,11 @@ use crate::store::engine::health::Health;
 use crate::store::engine::{self, Connection};
 use crate::store::ledger::claims::Claims;
 use crate::store::ledger::mark_cache::MarkCache;
-use crate::store::ledger::open_messages;
 use crate::store::ledger::recent::Recent;
 use crate::store::ledger::ring::Ring;
 use crate::store::ledger::tx::{Counters, Finished, Heads, Tx};
 use crate::store::ledger::visibility::Memberships;
+use crate::store::ledger::{approvals, open_messages, runs};
 use crate::telemetry::failpoint;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -485,13 +485,21 @@ impl Writer {
         let kept = (&mut self.heads, &mut self.marks);
         let mut tx = Tx::new(&self.conn, kept, self.counters.clone(), self.claims.clone(), now);
         if !could_write {
-            open_messages::restart(tx.conn, now)?;
+            restart_timeouts(tx.conn, now)?;
         }
         for envelope in batch {
             envelope.call.apply(&mut tx)?;
         }
         tx.finish()
     }
+}
+
+/// Restarts what clients must do in time, after a time in which they could do nothing: the daemon was down, the machine
+/// slept, or the disk was full.
+pub(super) fn restart_timeouts(conn: &Connection, now: Timestamp) -> Result<()> {
+    open_messages::restart(conn, now)?;
+    runs::restart(conn, now)?;
+    approvals::restart(conn, now)
 }
 
 /// Bytes as whole kibibytes, the unit of the capacity of the queue.

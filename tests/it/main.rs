@@ -48,6 +48,7 @@ mod real_input;
 mod refusals;
 mod retrieval;
 mod maintenance;
+mod runs;
 mod scheduling;
 mod sessions;
 mod screen;

@@ -22,7 +22,9 @@ use std::path::PathBuf;
 const PACKAGE: &str = "longhand.v1";
 
 /// First words of RPC names.
-const VERBS: [&str; 28] = [
+const VERBS: [&str; 38] = [
+    "Acquire",
+    "Answer",
     "Append",
     "Archive",
     "Cancel",
@@ -40,17 +42,25 @@ const VERBS: [&str; 28] = [
     "Get",
     "Lease",
     "List",
+    "Move",
     "Pin",
     "Redo",
+    "Release",
+    "Renew",
     "Report",
+    "Request",
     "Retry",
     "Revoke",
     "Rewind",
     "Start",
+    "Submit",
     "Subscribe",
     "Supply",
+    "Take",
     "Undo",
     "Update",
+    "Watch",
+    "Withdraw",
 ];
 
 /// Words that an RPC's name must not contain: prepositions, and "Async".
@@ -480,8 +490,8 @@ fn every_answer_to_a_write_has_its_durability() {
     const NOT_STORED: [&str; 5] =
         ["AppendDraft", "EditSummaryTask", "CompleteSummaryTask", "FailSummaryTask", "DelegateSummaryTask"];
     // A scrub and a backup answer with their progress.
-    const READING: [&str; 9] =
-        ["Get", "List", "Expand", "Subscribe", "Check", "Lease", "Extend", "StartScrub", "CreateBackup"];
+    const READING: [&str; 10] =
+        ["Get", "List", "Expand", "Subscribe", "Watch", "Check", "Lease", "Extend", "StartScrub", "CreateBackup"];
     let files = ours();
     let messages = messages(&files);
     let has_durability = |name: &str| {

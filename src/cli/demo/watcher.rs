@@ -1,7 +1,8 @@
 //! User interface of the demo: follows the session's events, and prints those that a user interface shows.
 
 use crate::cli::client::Client;
-use crate::cli::event_text::{Detail, sentence};
+use crate::cli::detail::Detail;
+use crate::cli::event_text::sentence;
 use crate::cli::output::{Output, time_of_day};
 use crate::pb;
 use crate::pb::event::Body;

@@ -2,6 +2,7 @@
 
 use super::compaction::{failure, kind as compaction_kind, level, outcome, rewrite, trigger};
 use super::message::{draft, draft_kind, message, part_ids};
+use super::run::{approval_end_reason, delivery, run_ended};
 use super::session::{session, window};
 use super::{count, framed_len, id, range, read_duration, read_enum, view};
 use crate::app::events::{Frame, ListEvents, OpenMessage, ServedEvent, Start, SubscribeRequest};
@@ -73,7 +74,16 @@ fn ignorable(kind: EventKind) -> bool {
         | EventKind::UsageRecorded
         | EventKind::CompactionProposed
         | EventKind::CompactionStarted
-        | EventKind::CompactionRetried => true,
+        | EventKind::CompactionRetried
+        | EventKind::RunStarted
+        | EventKind::RunCancelRequested
+        | EventKind::RunEnded
+        | EventKind::PromptSubmitted
+        | EventKind::PromptMoved
+        | EventKind::PromptTaken
+        | EventKind::PromptWithdrawn
+        | EventKind::ApprovalRequested
+        | EventKind::ApprovalEnded => true,
         EventKind::SessionCreated
         | EventKind::SessionArchived
         | EventKind::SessionRestored
@@ -301,6 +311,36 @@ fn body(body: EventBody) -> Body {
         }
         EventBody::RewriteUndone(undone) => Body::RewriteUndone(pb::RewriteUndone { rewrite: Some(rewrite(undone)) }),
         EventBody::RewriteRedone(redone) => Body::RewriteRedone(pb::RewriteRedone { rewrite: Some(rewrite(redone)) }),
+        EventBody::RunStarted { run, epoch } => Body::RunStarted(pb::RunStarted { run_id: run.to_string(), epoch }),
+        EventBody::RunCancelRequested { run, epoch } => {
+            Body::RunCancelRequested(pb::RunCancelRequested { run_id: run.to_string(), epoch })
+        }
+        EventBody::RunEnded { run, epoch, reason, failure, interrupted } => {
+            Body::RunEnded(run_ended(run, epoch, reason, failure, interrupted))
+        }
+        EventBody::PromptSubmitted { prompt, delivery: wish } => Body::PromptSubmitted(pb::PromptSubmitted {
+            prompt_id: prompt.to_string(),
+            delivery: delivery(wish).into(),
+        }),
+        EventBody::PromptMoved { prompt, before } => {
+            Body::PromptMoved(pb::PromptMoved { prompt_id: prompt.to_string(), before_prompt_id: id(before) })
+        }
+        EventBody::PromptTaken { prompt, epoch } => Body::PromptTaken(pb::PromptTaken {
+            prompt_id: prompt.to_string(),
+            epoch,
+            message_id: prompt.message().to_string(),
+        }),
+        EventBody::PromptWithdrawn { prompt } => {
+            Body::PromptWithdrawn(pb::PromptWithdrawn { prompt_id: prompt.to_string() })
+        }
+        EventBody::ApprovalRequested { approval, epoch } => {
+            Body::ApprovalRequested(pb::ApprovalRequested { approval_id: approval.to_string(), epoch })
+        }
+        EventBody::ApprovalEnded { approval, reason, choice } => Body::ApprovalEnded(pb::ApprovalEnded {
+            approval_id: approval.to_string(),
+            reason: approval_end_reason(reason).into(),
+            choice,
+        }),
     }
 }
 

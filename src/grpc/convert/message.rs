@@ -132,7 +132,7 @@ pub(super) fn read_finish_reason(field: impl Display + Copy, number: i32) -> Res
     })
 }
 
-fn part(part: Part) -> pb::Part {
+pub(super) fn part(part: Part) -> pb::Part {
     pb::Part {
         part_id: part.id.to_string(),
         client_id: part.client_id,

@@ -1,5 +1,7 @@
 //! The check of the chains against every row that a view or a replay reads.
 
+use super::part_rows::part;
+use super::run_rows;
 use crate::limits;
 use crate::model::event::EventBody;
 use crate::model::ids::{MessageId, PartId, SessionId};
@@ -15,7 +17,6 @@ use crate::store::error::{Error, Result};
 use crate::store::ledger::ancestry;
 use crate::store::ledger::chain::{self, Digest};
 use crate::store::ledger::codec::{self, Number as _};
-use crate::store::ledger::messages::NumberedPart;
 use crate::store::ledger::{events, messages};
 use tokio::sync::mpsc;
 
@@ -80,7 +81,9 @@ const COUNTS: &str = "select (select count(*) from message where session_id = ?1
      (select count(*) from layout where session_id = ?1), (select count(*) from policy where session_id = ?1), \
      (select count(*) from mark where session_id = ?1 and voided_revision is not null), \
      (select count(*) from \"window\" w join session s on s.id = w.session_id \
-     where w.session_id = ?1 and w.revision > coalesce(s.fork_revision, 0))";
+     where w.session_id = ?1 and w.revision > coalesce(s.fork_revision, 0)), \
+     (select count(*) from run where session_id = ?1), (select count(*) from prompt where session_id = ?1), \
+     (select count(*) from approval where session_id = ?1)";
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
@@ -220,6 +223,7 @@ struct Accounted {
     policies: i64,
     windows: i64,
     voided: i64,
+    of_runs: run_rows::Accounted,
 }
 
 /// A checked page of a session's events.
@@ -359,7 +363,7 @@ impl SessionCheck {
                 if body.changes_history() {
                     self.event_fields.history_revision = revision;
                 }
-                self.rows(reader, session, revision, &body)
+                self.rows(reader, session, (revision, row.get(5)?), &body)
             }
             Err(error) => Err(error),
         };
@@ -372,7 +376,13 @@ impl SessionCheck {
     }
 
     /// The digest of the rows of a revision, in the order in which the writer gathers them.
-    fn rows(&mut self, reader: &mut Reader<'_>, session: &Row, revision: Revision, body: &EventBody) -> Result<Digest> {
+    fn rows(
+        &mut self,
+        reader: &mut Reader<'_>,
+        session: &Row,
+        (revision, actor): (Revision, &str),
+        body: &EventBody,
+    ) -> Result<Digest> {
         let mut digest = Digest::default();
         match body {
             EventBody::SessionCreated { title, .. } => {
@@ -435,6 +445,18 @@ impl SessionCheck {
             | EventBody::CompactionRetried { .. }
             | EventBody::CompactionFailed { .. }
             | EventBody::CompactionCancelled { .. } => {}
+            EventBody::RunStarted { .. }
+            | EventBody::RunCancelRequested { .. }
+            | EventBody::RunEnded { .. }
+            | EventBody::PromptSubmitted { .. }
+            | EventBody::PromptMoved { .. }
+            | EventBody::PromptTaken { .. }
+            | EventBody::PromptWithdrawn { .. }
+            | EventBody::ApprovalRequested { .. }
+            | EventBody::ApprovalEnded { .. } => {
+                let mut check = run_rows::Check { reader, key: self.key, revision, actor };
+                check.event(body, &mut digest, &mut self.accounted.of_runs)?;
+            }
         }
         Ok(digest)
     }
@@ -604,6 +626,7 @@ impl SessionCheck {
             policies: row.get(5)?,
             voided: row.get(6)?,
             windows: row.get(7)?,
+            of_runs: run_rows::Accounted { runs: row.get(8)?, prompts: row.get(9)?, approvals: row.get(10)? },
         };
         if there != self.accounted {
             self.find(revision, "there are rows that no event accounts for, or fewer than events account for");
@@ -670,33 +693,6 @@ fn session_row(digest: &mut Digest, row: &Row) -> Result<()> {
         },
     );
     Ok(())
-}
-
-/// Adds a part at a position of a message. Returns the bytes of its content.
-fn part(
-    reader: &mut Reader<'_>,
-    digest: &mut Digest,
-    (message, position): (MessageId, i64),
-    numbered: NumberedPart,
-) -> Result<u64> {
-    let NumberedPart { number, mut stored, .. } = numbered;
-    let plain = messages::plain_body(reader, &mut stored)?;
-    let mut bytes = plain.len() as u64;
-    for hash in codec::media_blobs(&plain)? {
-        bytes += messages::blob(reader, &hash)?.len() as u64;
-    }
-    chain::part(
-        digest,
-        &chain::PartColumns {
-            public_id: PartId::of(message, number).0.as_bytes(),
-            client_id: stored.client_id.as_deref(),
-            position,
-            kind: stored.kind,
-            commitment: &codec::commitment(&stored.salt, &plain),
-            call_message: stored.call_message.as_deref(),
-        },
-    );
-    Ok(bytes)
 }
 
 fn finished(reader: &mut Reader<'_>, digest: &mut Digest, message: MessageId, revision: Revision) -> Result<()> {

@@ -15,6 +15,7 @@ use crate::model::event::EventBody;
 use crate::model::ids::{MessageId, PartId, SessionId};
 use crate::model::message::{Finish, FinishReason, GivenView, Message, MessageKind, NewMessage, Role};
 use crate::model::part::{Answers, NewPart, Part, PartBody, are_notes};
+use crate::model::run::Epoch;
 use crate::model::time::Timestamp;
 use crate::model::view::SourceMessage;
 use crate::store::engine::{self, List, Row};
@@ -292,7 +293,7 @@ fn as_read_back(
     }
 }
 
-fn append_one(tx: &mut Tx<'_>, key: i64, caller: &Requester, message: EncodedMessage) -> Result<Uuid> {
+pub(crate) fn append_one(tx: &mut Tx<'_>, key: i64, caller: &Requester, message: EncodedMessage) -> Result<Uuid> {
     let EncodedMessage { original, input, reports_overflow } = message;
     let finish = input.finish.clone();
     // Readers take only sealed messages of the conversation from memory.
@@ -336,9 +337,10 @@ fn record_usage(tx: &mut Tx<'_>, key: i64, caller: &Requester, message: MessageI
 }
 
 /// The row of an open message of a session, or an error with the reason why it is not open.
-pub(crate) fn open_message(tx: &mut Tx<'_>, key: i64, id: MessageId) -> Result<i64> {
+pub(crate) fn open_message(tx: &mut Tx<'_>, key: i64, id: MessageId, epoch: Option<Epoch>) -> Result<i64> {
     let head = tx.head(key)?;
     head.writable()?;
+    head.fence(epoch)?;
     if let Some(open) = head.open.get(&id.0) {
         return Ok(open.row);
     }
@@ -458,7 +460,7 @@ impl AppendParts {
         if let Some(receipt) = answered(tx, key, &self.caller)? {
             return with_current_state(tx, key, receipt);
         }
-        let row = open_message(tx, key, self.message)?;
+        let row = open_message(tx, key, self.message, self.caller.epoch)?;
         self.resolve_calls(tx)?;
         let existing_parts = self.existing_parts(tx)?;
         let drafts = drafts(tx, row, self.message)?;
@@ -581,9 +583,14 @@ pub(crate) fn check_limit(what: &'static str, limit: usize, actual: i64) -> Resu
 impl FinishMessage {
     /// The request by which the daemon seals an expired message as aborted.
     pub(crate) fn expired(key: i64, message: MessageId) -> Self {
+        Self { has_expired: true, ..Self::aborted(key, message, Requester::default()) }
+    }
+
+    /// The request by which the message of a run that has ended is sealed.
+    pub(crate) fn aborted(key: i64, message: MessageId, caller: Requester) -> Self {
         let finish = Finish { reason: Some(FinishReason::Aborted), ..Finish::default() };
         let seal = Seal { finish, reports_overflow: false };
-        Self { session: SessionKey(key), caller: Requester::default(), message, seal, has_expired: true }
+        Self { session: SessionKey(key), caller, message, seal, has_expired: false }
     }
 
     /// Validates first, then writes.
@@ -593,13 +600,23 @@ impl FinishMessage {
         if let Some(receipt) = answered(tx, key, &self.caller)? {
             return with_current_state(tx, key, receipt);
         }
-        let row = open_message(tx, key, self.message)?;
+        let row = open_message(tx, key, self.message, self.caller.epoch)?;
         tx.loaded(key)?.check_view(self.seal.finish.view.as_ref())?;
         self.seal(tx, row)
     }
 
-    /// Seals the message in this row. Drafts that are still open close with their text so far.
+    /// Seals the message in this row.
     pub(crate) fn seal(self, tx: &mut Tx<'_>, row: i64) -> Result<Receipt> {
+        let key = self.session.0;
+        let sealed = self.add_seal(tx, row)?;
+        let receipt = with_current_state(tx, key, Receipt { ids: vec![self.message.0], ..Receipt::default() })?;
+        let receipt = tx.end_mutation(key, &self.caller, receipt)?;
+        sealed.write(tx)?;
+        Ok(receipt)
+    }
+
+    /// Adds the events of the seal of the message in this row. Drafts that are still open close with their text so far.
+    pub(crate) fn add_seal(&self, tx: &mut Tx<'_>, row: i64) -> Result<SealedRow> {
         let key = self.session.0;
         let drafts = drafts(tx, row, self.message)?;
         if !drafts.is_empty() {
@@ -626,20 +643,30 @@ impl FinishMessage {
         if *reports_overflow {
             head.mark_due();
         }
-        let receipt = with_current_state(tx, key, Receipt { ids: vec![self.message.0], ..Receipt::default() })?;
-        let receipt = tx.end_mutation(key, &self.caller, receipt)?;
+        Ok(SealedRow { row, revision, seal: encoded })
+    }
+}
+
+/// The columns of a seal, to be written once its mutation has ended.
+pub(crate) struct SealedRow {
+    row: i64,
+    revision: Revision,
+    seal: Vec<u8>,
+}
+
+impl SealedRow {
+    pub(crate) fn write(self, tx: &mut Tx<'_>) -> Result<()> {
         // The message's own row may still wait to be written.
         tx.flush()?;
-        engine::query(UPDATE_SEALED).bind(row).bind(revision).bind(encoded).run(tx.conn)?;
-        open_messages::sealed(tx.conn, row)?;
-        Ok(receipt)
+        engine::query(UPDATE_SEALED).bind(self.row).bind(self.revision).bind(self.seal).run(tx.conn)?;
+        open_messages::sealed(tx.conn, self.row)
     }
 }
 
 /// Encodes an appended message, in the client's task, because the writer is one thread for all.
-pub(crate) fn encode(new: AppendInput, actor: &str) -> EncodedMessage {
+pub(crate) fn encode(new: AppendInput, caller: &Requester) -> EncodedMessage {
     let AppendInput { message, token_counts, reports_overflow } = new;
-    let input = MessageInput { counted: token_counts, ..MessageInput::from_client(&message, actor) };
+    let input = MessageInput { counted: token_counts, ..MessageInput::from_client(&message, caller) };
     EncodedMessage { input, original: message, reports_overflow }
 }
 

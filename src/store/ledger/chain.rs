@@ -192,6 +192,48 @@ pub(crate) fn session(digest: &mut Digest, columns: &SessionColumns<'_>) {
     );
 }
 
+/// Adds a run.
+pub(crate) fn run(digest: &mut Digest, public_id: &[u8], epoch: i64, actor: &str, start_time: Timestamp) {
+    digest.row(
+        "run",
+        &[Some(public_id), Some(&epoch.to_le_bytes()), Some(actor.as_bytes()), Some(&start_time.0.to_le_bytes())],
+    );
+}
+
+/// The immutable columns of a prompt, apart from its parts.
+pub(crate) struct PromptColumns<'a> {
+    pub(crate) public_id: &'a [u8],
+    pub(crate) delivery: i32,
+    pub(crate) actor: &'a str,
+    pub(crate) metadata_json: Option<&'a str>,
+    pub(crate) create_time: Timestamp,
+}
+
+/// Adds a prompt; its parts follow.
+pub(crate) fn prompt(digest: &mut Digest, columns: &PromptColumns<'_>) {
+    digest.row(
+        "prompt",
+        &[
+            Some(columns.public_id),
+            Some(&columns.delivery.to_le_bytes()),
+            Some(columns.actor.as_bytes()),
+            columns.metadata_json.map(str::as_bytes),
+            Some(&columns.create_time.0.to_le_bytes()),
+        ],
+    );
+}
+
+/// Adds a question, represented by its commitment.
+pub(crate) fn approval(digest: &mut Digest, id: &[u8], actor: &str, create_time: Timestamp, commitment: &[u8]) {
+    let columns = [Some(id), Some(actor.as_bytes()), Some(&create_time.0.to_le_bytes()[..]), Some(commitment)];
+    digest.row("approval", &columns);
+}
+
+/// Adds the answer to a question, represented by its commitment.
+pub(crate) fn answer(digest: &mut Digest, id: &[u8], commitment: &[u8]) {
+    digest.row("answer", &[Some(id), Some(commitment)]);
+}
+
 /// Adds a segment of history that a fork inherits.
 pub(crate) fn segment(digest: &mut Digest, owner: &[u8], first: Revision, last: Revision, has_messages: bool) {
     digest.row(

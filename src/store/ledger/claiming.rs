@@ -55,7 +55,7 @@ pub(crate) fn claim(tx: &mut Tx<'_>, row: i64, owner: Uuid, until: Timestamp) ->
     }
     let over_window = &mut tx.loaded(key)?.over_window;
     *over_window = over_window.map(|_| OverWindowReason::Pending);
-    let caller = Requester { actor: job.compaction.actor.clone(), request: None };
+    let caller = Requester { actor: job.compaction.actor.clone(), ..Requester::default() };
     if job.start_time.is_none() {
         let body = EventBody::CompactionStarted {
             compaction: job.compaction.id,

@@ -9,6 +9,7 @@ use super::tx::Tx;
 use crate::limits;
 use crate::model::ids::{MessageId, PartId};
 use crate::model::part::PartBody;
+use crate::model::run::Epoch;
 use crate::store::engine;
 use crate::store::error::{Error, Kind, Result};
 
@@ -50,6 +51,8 @@ pub struct DraftReceipt {
 pub(crate) struct AppendDraft {
     pub(crate) session: SessionKey,
     pub(crate) message: MessageId,
+    /// The run on whose behalf it is.
+    pub(crate) epoch: Option<Epoch>,
     pub(crate) words: NewDraftText,
 }
 
@@ -107,7 +110,7 @@ impl AppendDraft {
         } else if let Some(part) = self.closed(tx)? {
             return Ok(DraftReceipt { part, length: self.words.end(), added_at: None });
         }
-        let row = open_message(tx, self.session.0, self.message)?;
+        let row = open_message(tx, self.session.0, self.message, self.epoch)?;
         let (key, message) = (self.session.0, self.message.0);
         let receipt = match (found, self.words.part) {
             (Some(found), _) => self.extend(tx, row, found)?,

@@ -2,8 +2,9 @@
 
 use super::codec::{self, Number};
 use crate::limits;
-use crate::model::ids::{CompactionId, MessageId, SessionId};
+use crate::model::ids::{CompactionId, MessageId, RunId, SessionId};
 use crate::model::message::GivenView;
+use crate::model::run::Epoch;
 use crate::model::session::{ContextSize, Guards, OverWindowReason, SessionState, WakeCondition};
 use crate::model::time::Timestamp;
 use crate::model::usage::ModelWindow;
@@ -18,6 +19,13 @@ use uuid::Uuid;
 /// The key of a session inside the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct SessionKey(pub(crate) i64);
+
+impl SessionKey {
+    /// A number by which keys sort: that of an older session is smaller.
+    pub fn number(self) -> i64 {
+        self.0
+    }
+}
 
 /// Pending work that may still change a session's view.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -36,6 +44,8 @@ pub(crate) struct OpenMessage {
     pub(crate) revision: Revision,
     /// The writer of its calls.
     pub(crate) writer: String,
+    /// The run that writes it; none without one.
+    pub(crate) epoch: Option<Epoch>,
     pub(crate) next_position: i64,
     /// The number of its next part or draft, see `PartId::number`.
     pub(crate) next_number: u16,
@@ -43,6 +53,17 @@ pub(crate) struct OpenMessage {
     pub(crate) bytes: i64,
     /// Milliseconds without a write after which it is sealed.
     pub(crate) timeout_ms: i64,
+}
+
+/// The run that is active in a session, as far as its row does not change with every renewal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ActiveRun {
+    pub(crate) id: RunId,
+    pub(crate) epoch: Epoch,
+    pub(crate) actor: String,
+    pub(crate) start_revision: Revision,
+    /// True once it was asked to stop.
+    pub(crate) is_cancelled: bool,
 }
 
 /// The conditions that make a session due, from its newest decision. A session without a decision is due with its first
@@ -98,6 +119,8 @@ pub(crate) struct Head {
     /// The conditions that make the session due.
     pub(crate) wake: Wake,
     pub(crate) current_job: Option<CompactionId>,
+    /// The run that is active.
+    pub(crate) run: Option<ActiveRun>,
     /// The reason for which the view exceeds its window, by the newest decision or by what its compaction did since.
     pub(crate) over_window: Option<OverWindowReason>,
     pub(crate) open: HashMap<Uuid, OpenMessage>,
@@ -114,6 +137,8 @@ const SELECT_OPEN: &str = "select m.id, m.public_id, m.revision, m.head, \
      coalesce((select max(d.number) from draft d where d.message_id = m.id), 0) \
      from message m left join open_message o on o.message_id = m.id where m.session_id = ?1 and m.sealed_revision is null";
 const SELECT_CURRENT_JOB: &str = "select public_id from job where session_id = ?1 and state in (1, 2) and queued = 0";
+const SELECT_RUN: &str = "select public_id, epoch, actor, start_revision, cancel_revision is not null from run \
+     where session_id = ?1 and end_reason is null";
 const UPDATE: &str = "update session set title = ?2, state = ?3, metadata_json = ?4, \"window\" = ?5, revision = ?6, \
      history_revision = ?7, compaction_revision = ?8, chain_hash = ?9, message_count = ?10, update_time = \
      ?11, context_tokens = ?12, context_revision = ?13, appended_bytes = ?14, due_revision = ?15, \
@@ -123,7 +148,7 @@ const UPDATE: &str = "update session set title = ?2, state = ?3, metadata_json =
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
-pub(crate) const STATEMENTS: &[&str] = &[SELECT, SELECT_OPEN, SELECT_CURRENT_JOB, UPDATE];
+pub(crate) const STATEMENTS: &[&str] = &[SELECT, SELECT_OPEN, SELECT_CURRENT_JOB, SELECT_RUN, UPDATE];
 
 impl Head {
     /// Reads a head from its row.
@@ -135,10 +160,12 @@ impl Head {
         for row in engine::query(SELECT_OPEN).bind(key).all(conn)? {
             let message = row.get(0)?;
             let bytes = super::messages::bytes_of(&mut Reader::new(conn), message)?;
+            let columns = codec::decode_message_head(row.get(3)?)?;
             let message = OpenMessage {
                 row: message,
                 revision: row.get(2)?,
-                writer: codec::decode_message_head(row.get(3)?)?.actor,
+                writer: columns.actor,
+                epoch: columns.epoch,
                 next_position: row.get(4)?,
                 next_number: row.get::<u16>(6)?.max(row.get(7)?).saturating_add(1),
                 bytes,
@@ -181,6 +208,7 @@ impl Head {
             },
             over_window: row.get::<Option<i32>>("over_window")?.map(OverWindowReason::from_number).transpose()?,
             current_job: job.map(|id| codec::uuid(&id).map(CompactionId)).transpose()?,
+            run: active_run(conn, key)?,
             open,
         })
     }
@@ -225,6 +253,15 @@ impl Head {
         match self.state {
             SessionState::Active => Ok(()),
             SessionState::Archived => Err(Error::Archived),
+        }
+    }
+
+    /// Refuses a write on behalf of a run that is not the active one.
+    pub(crate) fn fence(&self, epoch: Option<Epoch>) -> Result<()> {
+        let current = self.run.as_ref().map(|run| run.epoch);
+        match epoch {
+            Some(epoch) if current != Some(epoch) => Err(Error::RunLost { epoch, current }),
+            _ => Ok(()),
         }
     }
 
@@ -353,6 +390,24 @@ impl Head {
     pub(crate) fn pending(&self) -> Pending {
         Pending { is_due: self.due_revision.is_some(), compaction: self.current_job }
     }
+}
+
+/// The run that is active in a session, for its head.
+fn active_run(conn: &Connection, key: i64) -> Result<Option<ActiveRun>> {
+    let Some(row) = engine::query(SELECT_RUN).bind(key).optional(conn)? else { return Ok(None) };
+    Ok(Some(ActiveRun {
+        id: RunId(codec::uuid(row.get(0)?)?),
+        epoch: row.get(1)?,
+        actor: row.get(2)?,
+        start_revision: row.get(3)?,
+        is_cancelled: row.get(4)?,
+    }))
+}
+
+/// The compaction of a session that waits or runs.
+pub(crate) fn current_job(reader: &mut Reader<'_>, key: i64) -> Result<Option<CompactionId>> {
+    let row = reader.one(engine::query(SELECT_CURRENT_JOB).bind(key))?;
+    row.map(|row| codec::uuid(row.get(0)?).map(CompactionId)).transpose()
 }
 
 /// The context usage of the newest decision, from a session's row.

@@ -1,11 +1,13 @@
 //! Compaction jobs: requested, claimed, kept alive, ended. A result is committed together with its job's end.
 
+use super::approvals;
 use super::chain::Digest;
 use super::claims::Claim;
 use super::codec::{self, Number as _};
 use super::head::{Pending, Receipt, SessionKey};
 use super::open_messages;
 use super::receipts::answered;
+use super::runs;
 use super::statistics;
 use super::tx::{Requester, Tx};
 use crate::clock::fresh_id;
@@ -357,11 +359,12 @@ pub(crate) fn guard_rows(reader: &mut Reader<'_>, key: i64) -> Result<GuardRows>
     Ok(GuardRows { ended, guard_revision: session.get(0)?, undo_revision: session.get(1)? })
 }
 
-/// The earliest wake time of a session, or the time at which an open message expires before that.
+/// The earliest wake time of a session, or the time before it at which an open message, a run or a question expires.
 pub(crate) fn next_wake(reader: &mut Reader<'_>) -> Result<Option<Timestamp>> {
     let row = reader.one(engine::query(NEXT_WAKE))?;
     let session = row.map(|row| row.get(0).map(Timestamp)).transpose()?;
-    Ok(session.into_iter().chain(open_messages::next(reader)?).min())
+    let expiries = [open_messages::next(reader)?, runs::next(reader)?, approvals::next(reader)?];
+    Ok(session.into_iter().chain(expiries.into_iter().flatten()).min())
 }
 
 /// Sets the due mark of sessions whose wake time has come, the earliest first.

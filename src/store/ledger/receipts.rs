@@ -49,6 +49,7 @@ pub(crate) fn admitted(
     if answer.is_none() {
         let head = tx.loaded(key)?;
         head.writable()?;
+        head.fence(caller.epoch)?;
         head.expect(expected_revision)?;
     }
     Ok(answer)

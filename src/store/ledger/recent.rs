@@ -63,7 +63,16 @@ impl Changes {
             | EventBody::CompactionStarted { .. }
             | EventBody::CompactionRetried { .. }
             | EventBody::CompactionFailed { .. }
-            | EventBody::CompactionCancelled { .. } => {}
+            | EventBody::CompactionCancelled { .. }
+            | EventBody::RunStarted { .. }
+            | EventBody::RunCancelRequested { .. }
+            | EventBody::RunEnded { .. }
+            | EventBody::PromptSubmitted { .. }
+            | EventBody::PromptMoved { .. }
+            | EventBody::PromptTaken { .. }
+            | EventBody::PromptWithdrawn { .. }
+            | EventBody::ApprovalRequested { .. }
+            | EventBody::ApprovalEnded { .. } => {}
             EventBody::MessageAppended { kind: MessageKind::Normal, sealed: true, .. } => self.missing += 1,
             _ => self.is_plain = false,
         }

@@ -1,6 +1,7 @@
 //! Sessions: created, changed, archived, forked, read.
 
 use super::ancestry::{Ancestry, AsOf};
+use super::approvals;
 use super::chain::{self, Digest};
 use super::claiming;
 use super::codec::{self, Number as _};
@@ -13,6 +14,7 @@ use super::pairing;
 use super::policies::{PolicyText, policy_at, policy_in};
 use super::position::{self, ForkPoint};
 use super::receipts::answered;
+use super::runs;
 use super::tx::{Requester, Tx};
 use super::visibility::{Memberships, Visibility};
 use super::windows;
@@ -22,6 +24,7 @@ use crate::model::event::EventBody;
 use crate::model::ids::SessionId;
 use crate::model::layout::Layout;
 use crate::model::mark::Mark;
+use crate::model::run::RunEndReason;
 use crate::model::session::{Session, SessionState};
 use crate::model::time::Timestamp;
 use crate::model::usage::ModelWindow;
@@ -365,23 +368,27 @@ impl UpdateSession {
     }
 }
 
-/// Archives or restores a session. A repetition changes nothing. Nothing changes an archived session: its compactions
-/// end with it, and the scheduler evaluates it again when it is restored.
+/// Archives or restores a session. A repetition changes nothing. Nothing changes an archived session: its run and its
+/// compactions end with it, and the scheduler evaluates it again when it is restored.
 pub(crate) fn set_state(tx: &mut Tx<'_>, key: SessionKey, state: SessionState, caller: &Requester) -> Result<Receipt> {
     let key = key.0;
     tx.head(key)?;
     if let Some(receipt) = answered(tx, key, caller)? {
         return Ok(receipt);
     }
+    let mut sealed = Vec::new();
     if tx.loaded(key)?.state != state {
         tx.flush()?;
         let body = match state {
             SessionState::Active => {
                 open_messages::restored(tx.conn, key, tx.now)?;
+                approvals::restored(tx.conn, key, tx.now)?;
                 EventBody::SessionRestored
             }
             SessionState::Archived => {
+                sealed = runs::end(tx, key, caller, RunEndReason::Cancelled, String::new())?;
                 open_messages::archived(tx.conn, key)?;
+                approvals::archived(tx.conn, key)?;
                 give_up_all(tx, key, caller, &claiming::archived())?;
                 EventBody::SessionArchived
             }
@@ -394,7 +401,9 @@ pub(crate) fn set_state(tx: &mut Tx<'_>, key: SessionKey, state: SessionState, c
             SessionState::Archived => head.clear_due(),
         }
     }
-    tx.end_mutation(key, caller, Receipt::default())
+    let receipt = tx.end_mutation(key, caller, Receipt::default())?;
+    sealed.into_iter().try_for_each(|sealed| sealed.write(tx))?;
+    Ok(receipt)
 }
 
 impl ForkSession {

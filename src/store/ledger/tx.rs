@@ -16,6 +16,7 @@ use crate::model::event::EventBody;
 use crate::model::ids::{MessageId, PartId};
 use crate::model::message::{Finish, GivenView, MessageKind, NewMessage, Role};
 use crate::model::part::PartBody;
+use crate::model::run::Epoch;
 use crate::model::time::Timestamp;
 use crate::model::view::SourceMessage;
 use crate::model::{Revision, Seq};
@@ -32,6 +33,8 @@ pub struct Requester {
     pub actor: String,
     /// Makes the mutation idempotent.
     pub request: Option<RequestKey>,
+    /// The run on whose behalf it is: refused if the run is not the session's active one.
+    pub epoch: Option<Epoch>,
 }
 
 /// The key that makes a mutation idempotent.
@@ -120,14 +123,15 @@ pub(crate) struct MessageInput {
 
 impl MessageInput {
     /// Encodes an appended message. This runs in the caller's task, before the mutation is sent to the writer.
-    pub(crate) fn from_client(message: &NewMessage<Option<GivenView>>, actor: &str) -> Self {
+    pub(crate) fn from_client(message: &NewMessage<Option<GivenView>>, caller: &Requester) -> Self {
         Self {
             id: fresh_message_id(),
             client_id: message.client_id.clone(),
             role: message.role,
             kind: message.kind,
             head: codec::MessageHead {
-                actor: actor.to_owned(),
+                actor: caller.actor.clone(),
+                epoch: caller.epoch,
                 model: message.model.clone(),
                 provider: message.provider.clone(),
                 origin_time: message.origin_time.map(|time| time.0),
@@ -321,7 +325,7 @@ impl<'a> Tx<'a> {
         let revision = self.next_revision(key)?;
         let row = self.counters.next_message;
         self.counters.next_message += 1;
-        let writer = head_columns.actor.clone();
+        let (writer, epoch) = (head_columns.actor.clone(), head_columns.epoch);
         let head_bytes = head_columns.encode_packed();
         let seal = finish.as_ref().map(codec::encode_finish);
         let mut digest = Digest::default();
@@ -373,7 +377,7 @@ impl<'a> Tx<'a> {
         if whole.is_none() {
             let (timeout_ms, next_position) = (open_timeout_ms, part_count.into());
             let next_number = part_count + 1;
-            let open = OpenMessage { row, revision, writer, next_position, next_number, bytes, timeout_ms };
+            let open = OpenMessage { row, revision, writer, epoch, next_position, next_number, bytes, timeout_ms };
             head.open.insert(public_id, open);
             self.restart_open_timeout(key, public_id);
         }
@@ -408,6 +412,17 @@ impl<'a> Tx<'a> {
     ) {
         let stored = self.part(digest, id, position, part);
         self.rows.parts.push(PartRow { message, position, number: id.number(), revision, stored });
+    }
+
+    /// Adds the parts of what comes whole to a digest, and their blobs to the rows; returns their stored form.
+    pub(crate) fn whole_parts(&mut self, digest: &mut Digest, id: MessageId, parts: Vec<PartInput>) -> Vec<StoredPart> {
+        let numbered = (1..).zip(parts);
+        numbered.map(|(number, part)| self.part(digest, PartId::of(id, number), i64::from(number) - 1, part)).collect()
+    }
+
+    /// Writes the blobs so far, so that reads on this connection see them.
+    pub(crate) fn write_blobs(&mut self) -> Result<()> {
+        insert_blobs(self.conn, &std::mem::take(&mut self.rows.blobs))
     }
 
     /// Adds a part to a digest, and its blobs to the rows; returns its stored form.

@@ -1,8 +1,11 @@
 //! Events: one per committed change.
 
+use super::approval::ApprovalEndReason;
 use super::compaction::{CompactionKind, Failure, Level, Outcome, RevisionRange, Trigger};
-use super::ids::{CompactionId, MessageId, PartId, SessionId};
+use super::ids::{ApprovalId, CompactionId, MessageId, PartId, PromptId, RunId, SessionId};
 use super::message::{FinishReason, MessageKind, Role};
+use super::prompt::Delivery;
+use super::run::{Epoch, RunEndReason};
 use super::time::Timestamp;
 use super::usage::{ModelWindow, Usage};
 use super::{Revision, Seq};
@@ -227,6 +230,84 @@ pub enum EventBody {
     RewriteUndone(Rewrite),
     /// A rewind or an edit that was undone is active again.
     RewriteRedone(Rewrite),
+    /// A run began.
+    RunStarted {
+        /// The run.
+        run: RunId,
+        /// Its number in the session.
+        epoch: Epoch,
+    },
+    /// Somebody asked a run to stop.
+    RunCancelRequested {
+        /// The run.
+        run: RunId,
+        /// Its number in the session.
+        epoch: Epoch,
+    },
+    /// A run ended. The seals of its open messages come before, in the same mutation.
+    RunEnded {
+        /// The run.
+        run: RunId,
+        /// Its number in the session.
+        epoch: Epoch,
+        /// How it ended.
+        reason: RunEndReason,
+        /// The agent's words about a failure; empty for none.
+        failure: String,
+        /// Its calls that have no result: from now on they are interrupted. A result that comes later counts.
+        interrupted: Vec<InterruptedCall>,
+    },
+    /// A prompt joined the queue.
+    PromptSubmitted {
+        /// The prompt.
+        prompt: PromptId,
+        /// What its sender wishes.
+        delivery: Delivery,
+    },
+    /// A prompt has another position in the queue.
+    PromptMoved {
+        /// The prompt.
+        prompt: PromptId,
+        /// The prompt that it is before now; none for the end of the queue.
+        before: Option<PromptId>,
+    },
+    /// A run took a prompt: its message comes next, in the same mutation.
+    PromptTaken {
+        /// The prompt.
+        prompt: PromptId,
+        /// The number of the run.
+        epoch: Epoch,
+    },
+    /// A prompt was withdrawn.
+    PromptWithdrawn {
+        /// The prompt.
+        prompt: PromptId,
+    },
+    /// An agent asked a question.
+    ApprovalRequested {
+        /// The approval.
+        approval: ApprovalId,
+        /// The number of the run that asks; none if it was asked without one.
+        epoch: Option<Epoch>,
+    },
+    /// A question's wait ended.
+    ApprovalEnded {
+        /// The approval.
+        approval: ApprovalId,
+        /// How it ended.
+        reason: ApprovalEndReason,
+        /// The choice that holds; none for free text alone, and for a question that was withdrawn.
+        choice: Option<String>,
+    },
+}
+
+/// A call without a result, of a run that ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InterruptedCall {
+    /// The message of the call.
+    pub message: MessageId,
+    /// The id of the call.
+    pub call_id: String,
 }
 
 /// A rewind or an edit that was made earlier.
@@ -268,11 +349,20 @@ pub enum EventKind {
     CompactionRedone = 23,
     RewriteUndone = 24,
     RewriteRedone = 25,
+    RunStarted = 26,
+    RunCancelRequested = 27,
+    RunEnded = 28,
+    PromptSubmitted = 29,
+    PromptMoved = 30,
+    PromptTaken = 31,
+    PromptWithdrawn = 32,
+    ApprovalRequested = 33,
+    ApprovalEnded = 34,
 }
 
 impl EventKind {
     /// Every kind.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 34] = [
         Self::SessionCreated,
         Self::SessionUpdated,
         Self::SessionArchived,
@@ -298,6 +388,15 @@ impl EventKind {
         Self::CompactionRedone,
         Self::RewriteUndone,
         Self::RewriteRedone,
+        Self::RunStarted,
+        Self::RunCancelRequested,
+        Self::RunEnded,
+        Self::PromptSubmitted,
+        Self::PromptMoved,
+        Self::PromptTaken,
+        Self::PromptWithdrawn,
+        Self::ApprovalRequested,
+        Self::ApprovalEnded,
     ];
 
     /// The kind with this number, if there is one.
@@ -332,7 +431,16 @@ impl EventKind {
             | Self::CompactionStarted
             | Self::CompactionRetried
             | Self::CompactionFailed
-            | Self::CompactionCancelled => false,
+            | Self::CompactionCancelled
+            | Self::RunStarted
+            | Self::RunCancelRequested
+            | Self::RunEnded
+            | Self::PromptSubmitted
+            | Self::PromptMoved
+            | Self::PromptTaken
+            | Self::PromptWithdrawn
+            | Self::ApprovalRequested
+            | Self::ApprovalEnded => false,
         }
     }
 }
@@ -371,6 +479,15 @@ impl EventBody {
             Self::CompactionRedone { .. } => EventKind::CompactionRedone,
             Self::RewriteUndone(_) => EventKind::RewriteUndone,
             Self::RewriteRedone(_) => EventKind::RewriteRedone,
+            Self::RunStarted { .. } => EventKind::RunStarted,
+            Self::RunCancelRequested { .. } => EventKind::RunCancelRequested,
+            Self::RunEnded { .. } => EventKind::RunEnded,
+            Self::PromptSubmitted { .. } => EventKind::PromptSubmitted,
+            Self::PromptMoved { .. } => EventKind::PromptMoved,
+            Self::PromptTaken { .. } => EventKind::PromptTaken,
+            Self::PromptWithdrawn { .. } => EventKind::PromptWithdrawn,
+            Self::ApprovalRequested { .. } => EventKind::ApprovalRequested,
+            Self::ApprovalEnded { .. } => EventKind::ApprovalEnded,
         }
     }
 
@@ -400,7 +517,16 @@ impl EventBody {
             | Self::CompactionFailed { .. }
             | Self::CompactionCancelled { .. }
             | Self::CompactionUndone { .. }
-            | Self::CompactionRedone { .. } => None,
+            | Self::CompactionRedone { .. }
+            | Self::RunStarted { .. }
+            | Self::RunCancelRequested { .. }
+            | Self::RunEnded { .. }
+            | Self::PromptSubmitted { .. }
+            | Self::PromptMoved { .. }
+            | Self::PromptTaken { .. }
+            | Self::PromptWithdrawn { .. }
+            | Self::ApprovalRequested { .. }
+            | Self::ApprovalEnded { .. } => None,
         }
     }
 }

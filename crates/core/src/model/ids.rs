@@ -105,6 +105,22 @@ id!(
     "tok_"
 );
 
+id!(
+    /// The id of a run.
+    RunId,
+    "run_"
+);
+id!(
+    /// The id of a prompt. The message that it becomes has the same digits.
+    PromptId,
+    "pmt_"
+);
+id!(
+    /// The id of an approval.
+    ApprovalId,
+    "apr_"
+);
+
 /// The digits of a part's id that hold its number; in the id of a message they are zero.
 const NUMBER: u128 = 0xffff;
 
@@ -112,6 +128,13 @@ impl MessageId {
     /// The id of a new message, made from a fresh UUID.
     pub fn from_fresh(id: Uuid) -> Self {
         Self(Uuid::from_u128(id.as_u128() & !NUMBER))
+    }
+}
+
+impl PromptId {
+    /// The id of the message that a run makes of the prompt.
+    pub fn message(self) -> MessageId {
+        MessageId(self.0)
     }
 }
 

@@ -3,6 +3,7 @@
 //! This module has no I/O, no clock, no model calls and no decisions.
 
 pub mod access;
+pub mod approval;
 pub mod changes;
 pub mod compaction;
 pub mod truncation;
@@ -15,7 +16,9 @@ pub mod limits;
 pub mod mark;
 pub mod message;
 pub mod part;
+pub mod prompt;
 pub mod ranges;
+pub mod run;
 pub mod session;
 pub mod summary_request;
 pub mod time;

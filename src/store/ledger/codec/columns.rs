@@ -1,5 +1,6 @@
 //! Disk formats of the columns that are no event, mark, layout or part, and of what those have in common.
 
+use crate::model::approval::ApprovalEndReason;
 use crate::model::compaction::{
     CompactionKind, CompactionState, Contradiction, ContradictionKind, Failure, FailureReason, Level, Outcome,
     RevisionRange, Trigger,
@@ -8,6 +9,8 @@ use crate::model::ids::MessageId;
 use crate::model::layout::OmitReason;
 use crate::model::message::{FinishReason, MessageKind, Role};
 use crate::model::part::ResultStatus;
+use crate::model::prompt::Delivery;
+use crate::model::run::RunEndReason;
 use crate::model::session::{OverWindowReason, SessionState};
 use crate::model::usage::{ModelWindow, Usage};
 use crate::store::error::{Error, Result};
@@ -75,6 +78,22 @@ numbers!(
     OverWindowReason::FixedContent = 6,
     OverWindowReason::LastResortFailed = 7,
     OverWindowReason::OtherWindow = 8,
+);
+numbers!(
+    RunEndReason,
+    "run",
+    RunEndReason::Completed = 1,
+    RunEndReason::Failed = 2,
+    RunEndReason::Cancelled = 3,
+    RunEndReason::Lost = 4
+);
+numbers!(Delivery, "prompt", Delivery::Queue = 1, Delivery::Steer = 2, Delivery::Interrupt = 3);
+numbers!(
+    ApprovalEndReason,
+    "approval",
+    ApprovalEndReason::Answered = 1,
+    ApprovalEndReason::Expired = 2,
+    ApprovalEndReason::Withdrawn = 3
 );
 numbers!(CompactionKind, "job", CompactionKind::Prune = 1, CompactionKind::Summary = 2, CompactionKind::Omission = 3);
 numbers!(

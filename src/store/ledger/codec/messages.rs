@@ -30,6 +30,9 @@ pub(crate) struct MessageHead {
     pub(crate) replaced_id: Option<Vec<u8>>,
     #[prost(string, tag = "9")]
     pub(crate) replaced_writer: String,
+    /// The number of the run that wrote it.
+    #[prost(int64, optional, tag = "10")]
+    pub(crate) epoch: Option<i64>,
 }
 
 impl MessageHead {

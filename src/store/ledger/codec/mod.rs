@@ -1,12 +1,15 @@
 //! Disk formats of the encoded columns. The numbers here are on disks, and never change their meaning.
 
+mod approvals;
 mod columns;
 mod events;
 mod layouts;
 mod marks;
 mod messages;
 mod parts;
+mod run_events;
 
+pub(crate) use approvals::{decode_answer, decode_question, encode_answer, encode_question};
 pub(crate) use columns::*;
 pub(crate) use events::{decode_event, encode_event};
 pub(crate) use layouts::{decode_layout, encode_layout, encode_layout_change, layout_base};

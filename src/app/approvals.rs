@@ -1,0 +1,71 @@
+//! Approvals for callers: questions of agents, and their answers.
+
+use super::error::{Error, Result};
+use super::{Caller, cursor, page_size, validate};
+pub use crate::model::approval::{Answer, Approval, Choice, Question};
+use crate::model::ids::ApprovalId;
+use crate::store::Receipt;
+
+fn approval_id(id: &str) -> Result<ApprovalId> {
+    id.parse().map_err(|error| Error::field("approval_id", error))
+}
+
+/// The id of the approval that a receipt names.
+fn named(receipt: &Receipt) -> Result<ApprovalId> {
+    let id = receipt.ids.first().map(|id| ApprovalId(*id));
+    id.ok_or_else(|| Error::internal("the receipt of an approval names none"))
+}
+
+impl Caller {
+    /// Asks a question. Returns it as it is then: a request that is repeated finds the answer.
+    pub async fn request_approval(&self, session: &str, question: Question) -> Result<(Approval, Receipt)> {
+        validate::question(&question)?;
+        let key = self.session_key(session).await?;
+        let receipt = self.store().runs().request_approval(key, self.requester(), question).await?;
+        let approval = self.store().runs().approval(key, named(&receipt)?).await;
+        Ok((Error::answer(approval)?, receipt))
+    }
+
+    /// Answers a question, once. Returns it with the answer.
+    pub async fn answer_approval(&self, session: &str, id: &str, answer: Answer) -> Result<(Approval, Receipt)> {
+        let id = approval_id(id)?;
+        let key = self.session_key(session).await?;
+        // The question never changes.
+        let approval = self.store().runs().approval(key, id).await?;
+        validate::answer(&approval.question, &answer)?;
+        let receipt = self.store().runs().end_approval(key, self.requester(), id, Some(answer)).await?;
+        let approval = self.store().runs().approval(key, id).await;
+        Ok((Error::answer(approval)?, receipt))
+    }
+
+    /// Withdraws a question.
+    pub async fn withdraw_approval(&self, session: &str, id: &str) -> Result<Receipt> {
+        let id = approval_id(id)?;
+        let key = self.session_key(session).await?;
+        Ok(self.store().runs().end_approval(key, self.requester(), id, None).await?)
+    }
+
+    /// An approval.
+    pub async fn get_approval(&self, session: &str, id: &str) -> Result<Approval> {
+        let id = approval_id(id)?;
+        let key = self.session_key(session).await?;
+        Ok(self.store().runs().approval(key, id).await?)
+    }
+
+    /// A page of a session's approvals, newest first, and the token of the next page.
+    pub async fn list_approvals(
+        &self,
+        session: &str,
+        ended: bool,
+        size: i64,
+        token: &str,
+    ) -> Result<(Vec<Approval>, String)> {
+        let limit = page_size(size)?;
+        let scope = format!("approvals {session} {ended}");
+        let below = cursor::page_start(token, &scope)?;
+        let key = self.session_key(session).await?;
+        let approvals = self.store().runs().approvals(key, below, limit, ended).await?;
+        let next = approvals.last().map(|last| cursor::page_token(last.request_revision, &scope));
+        Ok((approvals, next.unwrap_or_default()))
+    }
+}

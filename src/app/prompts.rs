@@ -1,0 +1,112 @@
+//! Prompts for callers: the queue of a session.
+
+use super::error::{Error, Result};
+use super::{Caller, cursor, page_size, validate};
+use crate::model::ids::PromptId;
+use crate::model::part::{NewPart, PartBody};
+pub use crate::model::prompt::{Delivery, Prompt};
+use crate::model::run::Epoch;
+use crate::store::{QueueChange, Receipt, SessionKey};
+
+/// A prompt for a session's queue.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewPrompt {
+    /// The content.
+    pub parts: Vec<NewPart>,
+    /// The sender's wish.
+    pub delivery: Delivery,
+    /// Free JSON.
+    pub metadata_json: Option<String>,
+}
+
+/// Which prompt a run takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wanted<'a> {
+    /// The first of the queue.
+    First,
+    /// The first of the queue, if it steers.
+    FirstSteering,
+    /// The one with this id.
+    Named(&'a str),
+}
+
+fn prompt_id(field: &str, id: &str) -> Result<PromptId> {
+    id.parse().map_err(|error| Error::field(field, error))
+}
+
+/// The id of the prompt that a receipt names.
+fn named(receipt: &Receipt) -> Result<PromptId> {
+    receipt.ids.first().map(|id| PromptId(*id)).ok_or_else(|| Error::internal("the receipt of a prompt names none"))
+}
+
+impl Caller {
+    /// Adds a prompt to a session's queue.
+    pub async fn submit_prompt(&self, session: &str, new: NewPrompt) -> Result<(PromptId, Receipt)> {
+        let NewPrompt { parts, delivery, metadata_json } = new;
+        validate::prompt(&parts, metadata_json.as_deref())?;
+        if let Some(index) = parts.iter().position(|part| !matches!(*part.body, PartBody::Text(_) | PartBody::Media(_)))
+        {
+            return Err(Error::field(format_args!("parts[{index}]"), "is neither text nor media"));
+        }
+        let key = self.session_key(session).await?;
+        let receipt = self.store().runs().submit_prompt(key, self.requester(), delivery, &parts, metadata_json).await?;
+        Ok((named(&receipt)?, receipt))
+    }
+
+    /// Has a run take a prompt, and appends its message. Returns the prompt as it is then.
+    pub async fn take_prompt(&self, session: &str, epoch: Epoch, wanted: Wanted<'_>) -> Result<(Prompt, Receipt)> {
+        let (prompt, steering_only) = match wanted {
+            Wanted::First => (None, false),
+            Wanted::FirstSteering => (None, true),
+            Wanted::Named(id) => (Some(prompt_id("prompt_id", id)?), false),
+        };
+        let (key, receipt) = self.change_queue(session, QueueChange::Take { epoch, prompt, steering_only }).await?;
+        let prompt = self.store().runs().prompt(key, named(&receipt)?).await;
+        Ok((Error::answer(prompt)?, receipt))
+    }
+
+    /// Moves a prompt before another one, or to the end of the queue.
+    pub async fn move_prompt(&self, session: &str, prompt: &str, before: Option<&str>) -> Result<Receipt> {
+        let prompt = prompt_id("prompt_id", prompt)?;
+        let before = before.map(|before| prompt_id("before_prompt_id", before)).transpose()?;
+        if before == Some(prompt) {
+            return Err(Error::field("before_prompt_id", "is the prompt itself"));
+        }
+        Ok(self.change_queue(session, QueueChange::Move(prompt, before)).await?.1)
+    }
+
+    /// Takes a prompt out of the queue, without a message.
+    pub async fn withdraw_prompt(&self, session: &str, prompt: &str) -> Result<Receipt> {
+        let change = QueueChange::Withdraw(prompt_id("prompt_id", prompt)?);
+        Ok(self.change_queue(session, change).await?.1)
+    }
+
+    async fn change_queue(&self, session: &str, change: QueueChange) -> Result<(SessionKey, Receipt)> {
+        let key = self.session_key(session).await?;
+        Ok((key, self.store().runs().change_queue(key, self.requester(), change).await?))
+    }
+
+    /// The prompts that wait in a session, in the order of the queue, or a page of all prompts, newest first; and the
+    /// token of the next page.
+    pub async fn list_prompts(
+        &self,
+        session: &str,
+        ended: bool,
+        size: i64,
+        token: &str,
+    ) -> Result<(Vec<Prompt>, String)> {
+        let limit = page_size(size)?;
+        let scope = format!("prompts {session} {ended}");
+        let start = cursor::page_start(token, &scope)?;
+        let key = self.session_key(session).await?;
+        let runs = self.store().runs();
+        if ended {
+            let prompts = runs.prompts(key, start, limit).await?;
+            let next = prompts.last().map(|last| cursor::page_token(last.submit_revision, &scope));
+            return Ok((prompts, next.unwrap_or_default()));
+        }
+        // The queue is bounded in number; its content is not small enough for one page.
+        let (prompts, next) = runs.queue(key, start.unwrap_or(0), limit).await?;
+        Ok((prompts, next.map(|next| cursor::page_token(next, &scope)).unwrap_or_default()))
+    }
+}

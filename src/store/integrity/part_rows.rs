@@ -1,0 +1,35 @@
+//! The digest of a stored part.
+
+use crate::model::ids::{MessageId, PartId};
+use crate::store::engine::Reader;
+use crate::store::error::Result;
+use crate::store::ledger::chain::{self, Digest};
+use crate::store::ledger::codec;
+use crate::store::ledger::messages::{self, NumberedPart};
+
+/// Adds a part at a position of a message. Returns the bytes of its content.
+pub(super) fn part(
+    reader: &mut Reader<'_>,
+    digest: &mut Digest,
+    (message, position): (MessageId, i64),
+    numbered: NumberedPart,
+) -> Result<u64> {
+    let NumberedPart { number, mut stored, .. } = numbered;
+    let plain = messages::plain_body(reader, &mut stored)?;
+    let mut bytes = plain.len() as u64;
+    for hash in codec::media_blobs(&plain)? {
+        bytes += messages::blob(reader, &hash)?.len() as u64;
+    }
+    chain::part(
+        digest,
+        &chain::PartColumns {
+            public_id: PartId::of(message, number).0.as_bytes(),
+            client_id: stored.client_id.as_deref(),
+            position,
+            kind: stored.kind,
+            commitment: &codec::commitment(&stored.salt, &plain),
+            call_message: stored.call_message.as_deref(),
+        },
+    );
+    Ok(bytes)
+}

@@ -1,0 +1,169 @@
+//! The check of the rows of runs, prompts and approvals against their events.
+
+use super::part_rows::part;
+use crate::model::Revision;
+use crate::model::event::EventBody;
+use crate::model::ids::{ApprovalId, PromptId};
+use crate::model::prompt::Delivery;
+use crate::model::run::{Epoch, RunEndReason};
+use crate::model::time::Timestamp;
+use crate::store::engine::{self, Reader, Row};
+use crate::store::error::{Error, Result};
+use crate::store::ledger::chain::{self, Digest};
+use crate::store::ledger::codec::{self, Number as _};
+use crate::store::ledger::{messages, prompts};
+
+const RUN: &str = "select public_id, actor, start_time, start_revision, cancel_revision, end_reason, end_revision, \
+     failure from run where session_id = ?1 and epoch = ?2";
+const PROMPT: &str = "select public_id, delivery, actor, metadata_json, create_time, parts, submit_revision, end_epoch, \
+     end_revision from prompt where session_id = ?1 and public_id = ?2";
+const APPROVAL: &str = "select public_id, actor, create_time, salt, question, request_revision, epoch, end_reason, \
+     end_revision, end_actor, answer_salt, answer from approval where session_id = ?1 and public_id = ?2";
+
+/// The statements of this file, for the test that prepares them all.
+#[cfg(test)]
+pub(crate) const STATEMENTS: &[&str] = &[RUN, PROMPT, APPROVAL];
+
+/// The numbers of rows that events account for.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Accounted {
+    pub(super) runs: i64,
+    pub(super) prompts: i64,
+    pub(super) approvals: i64,
+}
+
+/// The check of one event of a session.
+pub(super) struct Check<'a, 'r> {
+    pub(super) reader: &'a mut Reader<'r>,
+    pub(super) key: i64,
+    pub(super) revision: Revision,
+    pub(super) actor: &'a str,
+}
+
+impl Check<'_, '_> {
+    /// Adds the rows of the event to its digest, and compares the columns that changed with it. Events of other kinds
+    /// have no rows here.
+    pub(super) fn event(&mut self, body: &EventBody, digest: &mut Digest, counts: &mut Accounted) -> Result<()> {
+        match body {
+            EventBody::RunStarted { epoch, .. } => {
+                counts.runs += 1;
+                self.run_started(*epoch, digest)
+            }
+            EventBody::RunCancelRequested { epoch, .. } => {
+                let row = self.run(*epoch)?;
+                self.expect("run", row.get(4)?)
+            }
+            EventBody::RunEnded { epoch, reason, failure, .. } => self.run_ended(*epoch, *reason, failure),
+            EventBody::PromptSubmitted { prompt, delivery } => {
+                counts.prompts += 1;
+                self.prompt_submitted(*prompt, *delivery, digest)
+            }
+            EventBody::PromptTaken { prompt, epoch } => self.prompt_ended(*prompt, Some(*epoch)),
+            EventBody::PromptWithdrawn { prompt } => self.prompt_ended(*prompt, None),
+            EventBody::ApprovalRequested { approval, epoch } => {
+                counts.approvals += 1;
+                self.approval_requested(*approval, *epoch, digest)
+            }
+            EventBody::ApprovalEnded { approval, .. } => self.approval_ended(*approval, digest),
+            _ => Ok(()),
+        }
+    }
+
+    /// Refuses a row that names another revision than the event's.
+    fn expect(&self, table: &'static str, revision: Option<Revision>) -> Result<()> {
+        match revision {
+            Some(revision) if revision == self.revision => Ok(()),
+            _ => Err(Error::corrupt(table, "its row does not name this revision")),
+        }
+    }
+
+    fn run(&mut self, epoch: Epoch) -> Result<Row> {
+        let row = self.reader.one(engine::query(RUN).bind(self.key).bind(epoch))?;
+        row.ok_or_else(|| Error::corrupt("run", "the run is gone"))
+    }
+
+    fn run_started(&mut self, epoch: Epoch, digest: &mut Digest) -> Result<()> {
+        let row = self.run(epoch)?;
+        self.expect("run", row.get(3)?)?;
+        let id: &[u8] = row.get(0)?;
+        let actor: &str = row.get(1)?;
+        chain::run(digest, id, epoch, actor, Timestamp(row.get(2)?));
+        Ok(())
+    }
+
+    fn run_ended(&mut self, epoch: Epoch, reason: RunEndReason, failure: &str) -> Result<()> {
+        let row = self.run(epoch)?;
+        self.expect("run", row.get(6)?)?;
+        let stored: Option<i32> = row.get(5)?;
+        if stored != Some(reason.number()) || row.get::<&str>(7)? != failure {
+            return Err(Error::corrupt("run", "its row has another end than its event"));
+        }
+        Ok(())
+    }
+
+    fn prompt(&mut self, id: PromptId) -> Result<Row> {
+        let row = self.reader.one(engine::query(PROMPT).bind(self.key).bind(id.0.as_bytes().as_slice()))?;
+        row.ok_or_else(|| Error::corrupt("prompt", "the prompt is gone"))
+    }
+
+    fn prompt_submitted(&mut self, id: PromptId, delivery: Delivery, digest: &mut Digest) -> Result<()> {
+        let row = self.prompt(id)?;
+        self.expect("prompt", row.get(6)?)?;
+        if row.get::<i32>(1)? != delivery.number() {
+            return Err(Error::corrupt("prompt", "its row has another delivery than its event"));
+        }
+        let metadata_json: Option<String> = row.get(3)?;
+        let actor: &str = row.get(2)?;
+        let columns = chain::PromptColumns {
+            public_id: row.get(0)?,
+            delivery: row.get(1)?,
+            actor,
+            metadata_json: metadata_json.as_deref(),
+            create_time: Timestamp(row.get(4)?),
+        };
+        chain::prompt(digest, &columns);
+        let parts = messages::whole(prompts::stored_parts(&row)?, self.revision);
+        for (position, numbered) in (0..).zip(parts) {
+            part(self.reader, digest, (id.message(), position), numbered)?;
+        }
+        Ok(())
+    }
+
+    fn prompt_ended(&mut self, id: PromptId, epoch: Option<Epoch>) -> Result<()> {
+        let row = self.prompt(id)?;
+        self.expect("prompt", row.get(8)?)?;
+        if row.get::<Option<Epoch>>(7)? != epoch {
+            return Err(Error::corrupt("prompt", "its row has another end than its event"));
+        }
+        Ok(())
+    }
+
+    fn approval(&mut self, id: ApprovalId) -> Result<Row> {
+        let row = self.reader.one(engine::query(APPROVAL).bind(self.key).bind(id.0.as_bytes().as_slice()))?;
+        row.ok_or_else(|| Error::corrupt("approval", "the approval is gone"))
+    }
+
+    fn approval_requested(&mut self, id: ApprovalId, epoch: Option<Epoch>, digest: &mut Digest) -> Result<()> {
+        let row = self.approval(id)?;
+        self.expect("approval", row.get(5)?)?;
+        if row.get::<Option<Epoch>>(6)? != epoch {
+            return Err(Error::corrupt("approval", "its row has another run than its event"));
+        }
+        let question = codec::without_check("approval", row.get(4)?)?;
+        let commitment = codec::commitment(row.get(3)?, question);
+        let actor: &str = row.get(1)?;
+        chain::approval(digest, row.get(0)?, actor, Timestamp(row.get(2)?), &commitment);
+        Ok(())
+    }
+
+    fn approval_ended(&mut self, id: ApprovalId, digest: &mut Digest) -> Result<()> {
+        let row = self.approval(id)?;
+        self.expect("approval", row.get(8)?)?;
+        if row.get::<Option<&str>>(9)?.unwrap_or_default() != self.actor {
+            return Err(Error::corrupt("approval", "its row has another author of the answer than its event"));
+        }
+        let answer = codec::without_check("approval", row.get(11)?)?;
+        chain::answer(digest, row.get(0)?, &codec::commitment(row.get(10)?, answer));
+        Ok(())
+    }
+}

@@ -1,0 +1,379 @@
+//! The queue of prompts of a session.
+
+use super::append::{EncodedMessage, append_one};
+use super::cancels::request_cancel;
+use super::chain::{self, Digest};
+use super::codec::{self, Number as _, StoredPart};
+use super::head::{Receipt, SessionKey};
+use super::messages;
+use super::receipts::answered;
+use super::tx::{MessageInput, PartInput, Requester, Tx};
+use crate::clock::fresh_message_id;
+use crate::limits;
+use crate::model::Revision;
+use crate::model::event::EventBody;
+use crate::model::ids::{PromptId, SessionId};
+use crate::model::message::{Finish, MessageKind, NewMessage, Role};
+use crate::model::part::{NewPart, Part};
+use crate::model::prompt::{Delivery, Prompt, PromptEnd};
+use crate::model::run::Epoch;
+use crate::model::time::Timestamp;
+use crate::store::engine::{self, Reader, Row};
+use crate::store::error::{Error, Kind, Result};
+use std::sync::Arc;
+
+macro_rules! select_prompt {
+    ($rest:literal) => {
+        concat!(
+            "select p.id, p.public_id, s.public_id as session, p.delivery, p.actor, p.metadata_json, p.parts, \
+             p.create_time, p.submit_revision, p.end_epoch, p.end_revision from prompt p \
+             join session s on s.id = p.session_id ",
+            $rest
+        )
+    };
+}
+
+const QUEUE: &str =
+    "select id, public_id, delivery from prompt where session_id = ?1 and rank is not null order by rank";
+const INSERT: &str = "insert into prompt (session_id, public_id, delivery, actor, metadata_json, parts, create_time, \
+     submit_revision, rank) values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, 0) returning id";
+const RANK: &str = "update prompt set rank = ?2 where id = ?1";
+const END: &str = "update prompt set rank = null, end_epoch = ?2, end_revision = ?3 where id = ?1";
+const BY_ROW: &str = select_prompt!("where p.id = ?1");
+const BY_ID: &str = select_prompt!("where p.session_id = ?1 and p.public_id = ?2");
+const WAITING: &str = select_prompt!("where p.session_id = ?1 and p.rank > ?2 order by p.rank limit +?3");
+const OF_SESSION: &str = select_prompt!(
+    "where p.session_id = ?1 and p.submit_revision < ?2 \
+     order by p.submit_revision desc limit +?3"
+);
+const COUNT: &str = "select count(*) from prompt where session_id = ?1 and rank is not null";
+
+/// The statements of this file, for the test that prepares them all.
+#[cfg(test)]
+pub(crate) const STATEMENTS: &[&str] = &[QUEUE, INSERT, RANK, END, BY_ROW, BY_ID, WAITING, OF_SESSION, COUNT];
+
+/// A prompt in the queue.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Queued {
+    row: i64,
+    pub(crate) id: PromptId,
+    delivery: Delivery,
+}
+
+/// The queue of a session, the first one first.
+fn queue(tx: &mut Tx<'_>, key: i64) -> Result<Vec<Queued>> {
+    let rows = engine::query(QUEUE).bind(key).all(tx.conn)?;
+    let queued = |row: &Row| {
+        let id = PromptId(codec::uuid(row.get(1)?)?);
+        Ok(Queued { row: row.get(0)?, id, delivery: Delivery::from_number(row.get(2)?)? })
+    };
+    rows.iter().map(queued).collect()
+}
+
+/// Numbers the prompts of a queue anew, in this order.
+fn renumber(tx: &mut Tx<'_>, queue: &[Queued]) -> Result<()> {
+    for (rank, queued) in (1_i64..).zip(queue) {
+        engine::query(RANK).bind(queued.row).bind(rank).run(tx.conn)?;
+    }
+    Ok(())
+}
+
+/// Adds a prompt to a session's queue.
+#[derive(Clone)]
+pub(crate) struct SubmitPrompt {
+    pub(crate) session: SessionKey,
+    pub(crate) caller: Requester,
+    pub(crate) delivery: Delivery,
+    pub(crate) metadata_json: Option<String>,
+    pub(crate) parts: Vec<PartInput>,
+}
+
+impl SubmitPrompt {
+    /// Bytes of its content.
+    pub(crate) fn bytes(&self) -> usize {
+        self.parts.iter().map(PartInput::bytes).sum()
+    }
+
+    /// Validates first, then writes. The receipt has the prompt's id.
+    pub(crate) fn apply(self, tx: &mut Tx<'_>) -> Result<Receipt> {
+        let Self { session: SessionKey(key), caller, delivery, metadata_json, parts } = self;
+        tx.head(key)?;
+        if let Some(receipt) = answered(tx, key, &caller)? {
+            return Ok(receipt);
+        }
+        tx.loaded(key)?.writable()?;
+        let mut queue = queue(tx, key)?;
+        let actual = i64::try_from(queue.len() + 1).unwrap_or(i64::MAX);
+        if queue.len() >= limits::QUEUED_PROMPTS_MAX {
+            let limit = i64::try_from(limits::QUEUED_PROMPTS_MAX).unwrap_or(i64::MAX);
+            return Err(Error::LimitExceeded { what: "prompts that wait in one session", limit, actual });
+        }
+        let id = PromptId(fresh_message_id().0);
+        let mut digest = Digest::default();
+        let columns = chain::PromptColumns {
+            public_id: id.0.as_bytes(),
+            delivery: delivery.number(),
+            actor: &caller.actor,
+            metadata_json: metadata_json.as_deref(),
+            create_time: tx.now,
+        };
+        chain::prompt(&mut digest, &columns);
+        let parts = tx.whole_parts(&mut digest, id.message(), parts);
+        let revision = tx.event(key, &caller, &EventBody::PromptSubmitted { prompt: id, delivery }, &digest)?;
+        let row: i64 = engine::scalar(INSERT)
+            .bind(key)
+            .bind(id.0.as_bytes().as_slice())
+            .bind(delivery.number())
+            .bind(&caller.actor)
+            .bind(metadata_json)
+            .bind(codec::encode_parts(parts))
+            .bind(tx.now.0)
+            .bind(revision)
+            .one(tx.conn)?;
+        let is_urgent = |queued: &&Queued| queued.delivery != Delivery::Queue;
+        let position = match delivery {
+            Delivery::Queue => queue.len(),
+            Delivery::Steer => queue.iter().take_while(is_urgent).count(),
+            Delivery::Interrupt => 0,
+        };
+        queue.insert(position, Queued { row, id, delivery });
+        renumber(tx, &queue)?;
+        if delivery == Delivery::Interrupt {
+            request_cancel(tx, key, &caller)?;
+        }
+        tx.end_mutation(key, &caller, Receipt { ids: vec![id.0], ..Receipt::default() })
+    }
+}
+
+/// A change of the queue.
+#[derive(Debug, Clone)]
+pub(crate) struct ChangeQueue {
+    pub(crate) session: SessionKey,
+    pub(crate) caller: Requester,
+    pub(crate) change: QueueChange,
+}
+
+/// The kind of a change of the queue.
+#[derive(Debug, Clone)]
+pub enum QueueChange {
+    /// Moves a prompt before another one, or to the end.
+    Move(PromptId, Option<PromptId>),
+    /// Takes a prompt out.
+    Withdraw(PromptId),
+    /// Has a run take a prompt; without a name the first one, or the first one that steers.
+    Take {
+        /// The number of the run.
+        epoch: Epoch,
+        /// The prompt; none for the first one.
+        prompt: Option<PromptId>,
+        /// True if the first one is taken only if it steers.
+        steering_only: bool,
+    },
+}
+
+impl ChangeQueue {
+    /// Validates first, then writes. The receipt has the prompt's id.
+    pub(crate) fn apply(self, tx: &mut Tx<'_>) -> Result<Receipt> {
+        let Self { session: SessionKey(key), caller, change } = self;
+        tx.head(key)?;
+        if let Some(receipt) = answered(tx, key, &caller)? {
+            return Ok(receipt);
+        }
+        tx.loaded(key)?.writable()?;
+        let id = match change {
+            QueueChange::Move(id, before) => move_prompt(tx, key, &caller, id, before)?,
+            QueueChange::Withdraw(id) => {
+                let queued = waiting(tx, key, id)?;
+                let body = EventBody::PromptWithdrawn { prompt: id };
+                let revision = tx.event(key, &caller, &body, &Digest::default())?;
+                engine::query(END).bind(queued.row).bind(None::<Epoch>).bind(revision).run(tx.conn)?;
+                id
+            }
+            QueueChange::Take { epoch, prompt, steering_only } => {
+                tx.loaded(key)?.fence(Some(epoch))?;
+                let queued = match prompt {
+                    Some(id) => waiting(tx, key, id)?,
+                    None => first(tx, key, steering_only)?,
+                };
+                take(tx, key, &caller, queued, epoch)?;
+                queued.id
+            }
+        };
+        tx.end_mutation(key, &caller, Receipt { ids: vec![id.0], ..Receipt::default() })
+    }
+}
+
+fn move_prompt(
+    tx: &mut Tx<'_>,
+    key: i64,
+    caller: &Requester,
+    id: PromptId,
+    before: Option<PromptId>,
+) -> Result<PromptId> {
+    let moved = waiting(tx, key, id)?;
+    let mut queue = queue(tx, key)?;
+    queue.retain(|queued| queued.id != id);
+    let position = match before {
+        None => queue.len(),
+        Some(before) if before == id => return Err(Error::not_found(Kind::Prompt, before)),
+        Some(before) => match queue.iter().position(|queued| queued.id == before) {
+            Some(position) => position,
+            None => return Err(ended(tx, key, before)?),
+        },
+    };
+    queue.insert(position, moved);
+    tx.event(key, caller, &EventBody::PromptMoved { prompt: id, before }, &Digest::default())?;
+    renumber(tx, &queue)?;
+    Ok(id)
+}
+
+/// A prompt that waits.
+fn waiting(tx: &mut Tx<'_>, key: i64, id: PromptId) -> Result<Queued> {
+    match queue(tx, key)?.into_iter().find(|queued| queued.id == id) {
+        Some(queued) => Ok(queued),
+        None => Err(ended(tx, key, id)?),
+    }
+}
+
+/// The error for a prompt that does not wait.
+fn ended(tx: &mut Tx<'_>, key: i64, id: PromptId) -> Result<Error> {
+    let row = engine::query(BY_ID).bind(key).bind(id.0.as_bytes().as_slice()).optional(tx.conn)?;
+    let row = row.ok_or_else(|| Error::not_found(Kind::Prompt, id))?;
+    Ok(Error::PromptEnded { taken: row.get::<Option<Epoch>>("end_epoch")?.is_some() })
+}
+
+/// The first prompt that waits, or the first if it steers.
+pub(crate) fn first(tx: &mut Tx<'_>, key: i64, steering_only: bool) -> Result<Queued> {
+    let first = queue(tx, key)?.into_iter().next();
+    first.filter(|queued| !steering_only || queued.delivery == Delivery::Steer).ok_or(Error::NoPrompt)
+}
+
+/// Has a run take a prompt, and appends its message.
+pub(crate) fn take(tx: &mut Tx<'_>, key: i64, caller: &Requester, queued: Queued, epoch: Epoch) -> Result<()> {
+    // Blobs of a prompt of the same transaction may still wait to be written, but events of this mutation may not be.
+    tx.write_blobs()?;
+    let row = engine::query(BY_ROW).bind(queued.row).one(tx.conn)?;
+    let prompt = from_row(&mut Reader::new(tx.conn), &row)?;
+    let body = EventBody::PromptTaken { prompt: prompt.id, epoch };
+    let revision = tx.event(key, caller, &body, &Digest::default())?;
+    engine::query(END).bind(queued.row).bind(Some(epoch)).bind(revision).run(tx.conn)?;
+    let sender = Requester { actor: prompt.actor.clone(), ..Requester::default() };
+    let message = as_message(&prompt);
+    let input = MessageInput { id: prompt.id.message(), ..MessageInput::from_client(&message, &sender) };
+    append_one(tx, key, caller, EncodedMessage { original: message, input, reports_overflow: false })?;
+    Ok(())
+}
+
+fn as_message(prompt: &Prompt) -> NewMessage<Option<crate::model::message::GivenView>> {
+    let part = |part: &Part| NewPart {
+        client_id: part.client_id.clone(),
+        body: Arc::clone(&part.body),
+        metadata_json: part.metadata_json.clone(),
+    };
+    NewMessage {
+        client_id: None,
+        role: Role::User,
+        kind: MessageKind::Normal,
+        parts: prompt.parts.iter().map(part).collect(),
+        finish: Some(Finish::default()),
+        open_timeout_ms: None,
+        model: String::new(),
+        provider: String::new(),
+        origin_time: Some(prompt.create_time),
+        metadata_json: prompt.metadata_json.clone(),
+    }
+}
+
+/// The stored parts of a prompt, in order.
+pub(crate) fn stored_parts(row: &Row) -> Result<Vec<StoredPart>> {
+    codec::decode_parts(row.get("parts")?)
+}
+
+fn from_row(reader: &mut Reader<'_>, row: &Row) -> Result<Prompt> {
+    let id = PromptId(codec::uuid(row.get("public_id")?)?);
+    read(reader, row, id).map_err(|error| error.in_row(id))
+}
+
+fn read(reader: &mut Reader<'_>, row: &Row, id: PromptId) -> Result<Prompt> {
+    let submit_revision: Revision = row.get("submit_revision")?;
+    let numbered = messages::whole(stored_parts(row)?, submit_revision);
+    let parts = numbered.into_iter().map(|part| messages::part(reader, id.message(), part, messages::blob));
+    let end_epoch: Option<Epoch> = row.get("end_epoch")?;
+    let end_revision: Option<Revision> = row.get("end_revision")?;
+    Ok(Prompt {
+        id,
+        session_id: SessionId(codec::uuid(row.get("session")?)?),
+        delivery: Delivery::from_number(row.get("delivery")?)?,
+        actor: row.get("actor")?,
+        parts: parts.collect::<Result<_>>()?,
+        metadata_json: row.get("metadata_json")?,
+        create_time: Timestamp(row.get("create_time")?),
+        submit_revision,
+        end: end_revision.map(|revision| PromptEnd { epoch: end_epoch, revision }),
+    })
+}
+
+/// A prompt of a session.
+pub(crate) fn by_id(reader: &mut Reader<'_>, key: i64, id: PromptId) -> Result<Prompt> {
+    let row = reader.one(engine::query(BY_ID).bind(key).bind(id.0.as_bytes().as_slice()))?;
+    from_row(reader, &row.ok_or_else(|| Error::not_found(Kind::Prompt, id))?)
+}
+
+/// Prompts that wait in a session behind a position of the queue, in its order; and the position of the last one, if
+/// more follow.
+pub(crate) fn waiting_page(
+    reader: &mut Reader<'_>,
+    key: i64,
+    behind: i64,
+    limit: i64,
+) -> Result<(Vec<Prompt>, Option<i64>)> {
+    let rows = reader.all(engine::query(WAITING).bind(key).bind(behind).bind(limit.saturating_add(1)))?;
+    let mut page = Page::default();
+    for (count, row) in rows.iter().enumerate() {
+        let is_full = i64::try_from(count).is_ok_and(|count| count == limit);
+        if is_full || !page.add(from_row(reader, row)?) {
+            return Ok((page.prompts, Some(behind + i64::try_from(count).unwrap_or(0))));
+        }
+    }
+    Ok((page.prompts, None))
+}
+
+/// Prompts for one answer.
+#[derive(Default)]
+struct Page {
+    prompts: Vec<Prompt>,
+    bytes: usize,
+}
+
+impl Page {
+    /// Adds a prompt, unless the page would be too large with it.
+    fn add(&mut self, prompt: Prompt) -> bool {
+        self.bytes += prompt.parts.iter().map(|part| messages::body_bytes(&part.body)).sum::<usize>();
+        if self.bytes > limits::PAGE_BYTES_MAX && !self.prompts.is_empty() {
+            return false;
+        }
+        self.prompts.push(prompt);
+        true
+    }
+}
+
+/// Prompts of a session that came before a revision, newest first, up to a number of bytes, but at least one.
+pub(crate) fn of_session(
+    reader: &mut Reader<'_>,
+    key: i64,
+    below: Option<Revision>,
+    limit: i64,
+) -> Result<Vec<Prompt>> {
+    let mut page = Page::default();
+    for row in reader.all(engine::query(OF_SESSION).bind(key).bind(engine::below(below)).bind(limit))? {
+        if !page.add(from_row(reader, &row)?) {
+            break;
+        }
+    }
+    Ok(page.prompts)
+}
+
+/// The number of prompts that wait in a session.
+pub(crate) fn count(reader: &mut Reader<'_>, key: i64) -> Result<i64> {
+    reader.always(engine::query(COUNT).bind(key))?.get(0)
+}

@@ -1,0 +1,181 @@
+//! Runs, the prompts that wait for them, and their questions.
+
+use super::error::Result;
+use super::ledger::approvals::{self, EndApproval, RequestApproval};
+use super::ledger::head::{Receipt, SessionKey};
+use super::ledger::prompts::{self, ChangeQueue, QueueChange, SubmitPrompt};
+use super::ledger::runs::{self, AcquireRun, CancelRun, ReleaseRun};
+use super::ledger::tx::{PartInput, Requester};
+use super::ledger::{ancestry, head};
+use super::shared::Shared;
+use super::writer::Mutation;
+use crate::model::Revision;
+use crate::model::approval::{Answer, Approval, Question};
+use crate::model::ids::{ApprovalId, PromptId, RunId};
+use crate::model::part::NewPart;
+use crate::model::prompt::{Delivery, Prompt};
+use crate::model::run::{Epoch, Run, SessionRun};
+use std::sync::Arc;
+
+/// Runs, the prompts that wait for them, and their questions.
+#[derive(Clone)]
+pub struct Runs(pub(super) Arc<Shared>);
+
+impl Runs {
+    /// Acquires the right to answer a session's next prompt; with `takes_prompt` it takes that prompt, and is refused
+    /// without one. The receipt has the run's id, and then the prompt's.
+    pub async fn acquire(
+        &self,
+        session: SessionKey,
+        caller: Requester,
+        lease_ms: i64,
+        takes_prompt: bool,
+    ) -> Result<Receipt> {
+        let acquire = AcquireRun { session, caller, lease_ms, takes_prompt };
+        self.0.write(Mutation::change("acquire_run"), move |tx| acquire.clone().apply(tx)).await
+    }
+
+    /// Extends the lease of a run, unless it was asked to stop.
+    pub async fn renew(&self, session: SessionKey, epoch: Epoch, lease_ms: i64) -> Result<()> {
+        self.0.write(Mutation::derived("renew_run", 0), move |tx| runs::renew(tx, session.0, epoch, lease_ms)).await
+    }
+
+    /// Ends a run by the will of its agent.
+    pub async fn release(
+        &self,
+        session: SessionKey,
+        caller: Requester,
+        epoch: Epoch,
+        failure: Option<String>,
+    ) -> Result<Receipt> {
+        let release = ReleaseRun { session, caller, epoch, failure };
+        self.0.write(Mutation::change("release_run"), move |tx| release.clone().apply(tx)).await
+    }
+
+    /// Asks a session's active run to stop, or ends it at once. The receipt has the run's id.
+    pub async fn cancel(
+        &self,
+        session: SessionKey,
+        caller: Requester,
+        epoch: Option<Epoch>,
+        is_forced: bool,
+    ) -> Result<Receipt> {
+        let cancel = CancelRun { session, caller, epoch, is_forced };
+        self.0.write(Mutation::change("cancel_run"), move |tx| cancel.clone().apply(tx)).await
+    }
+
+    /// The run with this id.
+    pub async fn get(&self, id: RunId) -> Result<Run> {
+        self.0.reading(|reader| runs::by_id(reader, id)).await
+    }
+
+    /// A session's newest run, with what it waits for.
+    pub async fn of_session(&self, session: SessionKey) -> Result<SessionRun> {
+        self.0
+            .snapshot(|reader| {
+                Ok(SessionRun {
+                    session_id: ancestry::public_id(reader.conn, session.0)?,
+                    run: runs::newest(reader, session.0)?,
+                    compaction: head::current_job(reader, session.0)?,
+                    approvals: approvals::waiting(reader, session.0)?,
+                    queued_prompts: prompts::count(reader, session.0)?,
+                })
+            })
+            .await
+    }
+
+    /// Runs of a session with smaller numbers, newest first.
+    pub async fn list(&self, session: SessionKey, below: Option<Epoch>, limit: i64) -> Result<Vec<Run>> {
+        self.0.reading(|reader| runs::of_session(reader, session.0, below, limit)).await
+    }
+
+    /// Active runs of sessions with smaller keys, newest session first: of all, or of a session and those that work for
+    /// it, at any depth.
+    pub async fn active(
+        &self,
+        root: Option<SessionKey>,
+        below: Option<i64>,
+        limit: i64,
+    ) -> Result<Vec<(SessionKey, Run)>> {
+        let root = root.map(|key| key.0);
+        let found = self.0.reading(|reader| runs::all_active(reader, root, below, limit)).await?;
+        Ok(found.into_iter().map(|(key, run)| (SessionKey(key), run)).collect())
+    }
+
+    /// Adds a prompt to the queue. The receipt has its id.
+    pub async fn submit_prompt(
+        &self,
+        session: SessionKey,
+        caller: Requester,
+        delivery: Delivery,
+        parts: &[NewPart],
+        metadata_json: Option<String>,
+    ) -> Result<Receipt> {
+        let parts = parts.iter().map(PartInput::from_client).collect();
+        let submit = SubmitPrompt { session, caller, delivery, metadata_json, parts };
+        let mutation = Mutation::content("submit_prompt", submit.bytes());
+        self.0.write(mutation, move |tx| submit.clone().apply(tx)).await
+    }
+
+    /// Changes the queue. The receipt has the prompt's id.
+    pub async fn change_queue(&self, session: SessionKey, caller: Requester, change: QueueChange) -> Result<Receipt> {
+        let change = ChangeQueue { session, caller, change };
+        self.0.write(Mutation::content("change_queue", 0), move |tx| change.clone().apply(tx)).await
+    }
+
+    /// A prompt of a session.
+    pub async fn prompt(&self, session: SessionKey, id: PromptId) -> Result<Prompt> {
+        self.0.reading(|reader| prompts::by_id(reader, session.0, id)).await
+    }
+
+    /// Prompts that wait in a session behind a position of the queue, in its order; and the position of the last one, if
+    /// more follow.
+    pub async fn queue(&self, session: SessionKey, behind: i64, limit: i64) -> Result<(Vec<Prompt>, Option<i64>)> {
+        self.0.reading(|reader| prompts::waiting_page(reader, session.0, behind, limit)).await
+    }
+
+    /// All prompts of a session that came before a revision, newest first.
+    pub async fn prompts(&self, session: SessionKey, below: Option<Revision>, limit: i64) -> Result<Vec<Prompt>> {
+        self.0.reading(|reader| prompts::of_session(reader, session.0, below, limit)).await
+    }
+
+    /// Asks a question. The receipt has its id.
+    pub async fn request_approval(
+        &self,
+        session: SessionKey,
+        caller: Requester,
+        question: Question,
+    ) -> Result<Receipt> {
+        let request = RequestApproval { session, caller, question };
+        self.0.write(Mutation::change("request_approval"), move |tx| request.clone().apply(tx)).await
+    }
+
+    /// Answers a question, once; without an answer it is withdrawn. The receipt has its id.
+    pub async fn end_approval(
+        &self,
+        session: SessionKey,
+        caller: Requester,
+        approval: ApprovalId,
+        answer: Option<Answer>,
+    ) -> Result<Receipt> {
+        let end = EndApproval { session, caller, approval, answer };
+        self.0.write(Mutation::change("end_approval"), move |tx| end.clone().apply(tx)).await
+    }
+
+    /// An approval of a session.
+    pub async fn approval(&self, session: SessionKey, id: ApprovalId) -> Result<Approval> {
+        self.0.reading(|reader| approvals::by_id(reader, session.0, id)).await
+    }
+
+    /// Approvals of a session that were requested before a revision, newest first; `ended` includes those that do not
+    /// wait.
+    pub async fn approvals(
+        &self,
+        session: SessionKey,
+        below: Option<Revision>,
+        limit: i64,
+        ended: bool,
+    ) -> Result<Vec<Approval>> {
+        self.0.reading(|reader| approvals::of_session(reader, session.0, below, limit, ended)).await
+    }
+}
