@@ -175,7 +175,7 @@ pub(super) struct PinArguments {
 }
 
 /// The text of an argument, or of standard input without its last line break.
-fn text_or_input(text: Option<String>) -> anyhow::Result<String> {
+pub(super) fn text_or_input(text: Option<String>) -> anyhow::Result<String> {
     if let Some(text) = text {
         return Ok(text);
     }
@@ -202,7 +202,7 @@ fn read(path: &Path) -> anyhow::Result<String> {
     std::fs::read_to_string(path).with_context(|| path.display().to_string())
 }
 
-fn text_part(text: String) -> pb::Part {
+pub(super) fn text_part(text: String) -> pb::Part {
     pb::Part { body: Some(pb::part::Body::Text(pb::TextPart { text })), ..pb::Part::default() }
 }
 

@@ -4,12 +4,15 @@ use super::address::Address;
 use super::failure::Usage;
 use crate::pb::access_service_client::AccessServiceClient;
 use crate::pb::admin_service_client::AdminServiceClient;
+use crate::pb::approval_service_client::ApprovalServiceClient;
 use crate::pb::compaction_service_client::CompactionServiceClient;
 use crate::pb::context_service_client::ContextServiceClient;
 use crate::pb::event_service_client::EventServiceClient;
 use crate::pb::message_service_client::MessageServiceClient;
+use crate::pb::prompt_service_client::PromptServiceClient;
+use crate::pb::run_service_client::RunServiceClient;
 use crate::pb::session_service_client::SessionServiceClient;
-use crate::pb::{ACTOR_HEADER, TENANT_HEADER};
+use crate::pb::{ACTOR_HEADER, RUN_EPOCH_HEADER, TENANT_HEADER};
 use std::error::Error;
 use std::time::Duration;
 use tonic::metadata::{Ascii, MetadataValue};
@@ -34,6 +37,7 @@ pub(super) struct Headers {
     actor: MetadataValue<Ascii>,
     authorization: Option<MetadataValue<Ascii>>,
     tenant: Option<MetadataValue<Ascii>>,
+    epoch: Option<MetadataValue<Ascii>>,
 }
 
 impl Interceptor for Headers {
@@ -44,6 +48,9 @@ impl Interceptor for Headers {
         }
         if let Some(tenant) = &self.tenant {
             request.metadata_mut().insert(TENANT_HEADER, tenant.clone());
+        }
+        if let Some(epoch) = &self.epoch {
+            request.metadata_mut().insert(RUN_EPOCH_HEADER, epoch.clone());
         }
         Ok(request)
     }
@@ -67,6 +74,8 @@ pub(super) struct Target {
     pub(super) authorities: Option<String>,
     /// The tenant in which to act; none for the caller's own.
     pub(super) tenant: Option<String>,
+    /// The run on whose behalf changes are made.
+    pub(super) epoch: Option<i64>,
 }
 
 /// No daemon answers.
@@ -85,6 +94,9 @@ pub(super) struct Client {
     pub(super) contexts: ContextServiceClient<Connection>,
     pub(super) compactions: CompactionServiceClient<Connection>,
     pub(super) events: EventServiceClient<Connection>,
+    pub(super) runs: RunServiceClient<Connection>,
+    pub(super) prompts: PromptServiceClient<Connection>,
+    pub(super) approvals: ApprovalServiceClient<Connection>,
     pub(super) admin: AdminServiceClient<Connection>,
     pub(super) access: AccessServiceClient<Connection>,
 }
@@ -92,14 +104,14 @@ pub(super) struct Client {
 impl Target {
     /// A daemon whose socket this program's user owns.
     pub(super) fn local(address: &Address) -> Self {
-        Self { address: address.clone(), secret: None, authorities: None, tenant: None }
+        Self { address: address.clone(), secret: None, authorities: None, tenant: None, epoch: None }
     }
 }
 
 impl Client {
     /// Connects to a daemon. The daemon records the actor's name with every change made over this connection.
     pub(super) async fn connect(target: &Target, actor: &str) -> anyhow::Result<Self> {
-        let Target { address, secret, authorities, tenant } = target;
+        let Target { address, secret, authorities, tenant, epoch } = target;
         let name = actor.parse::<MetadataValue<Ascii>>().ok().filter(|_| actor.is_ascii());
         let name = name.ok_or_else(|| Usage(format!("--actor {actor:?} is not plain ASCII")))?;
         let authorization = match secret {
@@ -132,7 +144,10 @@ impl Client {
             .connect()
             .await
             .map_err(|error| Unreachable { address: address.clone(), reason: innermost(&error) })?;
-        Ok(Self::over(InterceptedService::new(channel, Headers { actor: name, authorization, tenant })))
+        Ok(Self::over(InterceptedService::new(
+            channel,
+            Headers { actor: name, authorization, tenant, epoch: epoch.map(MetadataValue::from) },
+        )))
     }
 
     fn over(connection: Connection) -> Self {
@@ -142,6 +157,9 @@ impl Client {
             contexts: ContextServiceClient::new(connection.clone()).max_decoding_message_size(ANSWER_BYTES_MAX),
             compactions: CompactionServiceClient::new(connection.clone()).max_decoding_message_size(ANSWER_BYTES_MAX),
             events: EventServiceClient::new(connection.clone()).max_decoding_message_size(ANSWER_BYTES_MAX),
+            runs: RunServiceClient::new(connection.clone()).max_decoding_message_size(ANSWER_BYTES_MAX),
+            prompts: PromptServiceClient::new(connection.clone()).max_decoding_message_size(ANSWER_BYTES_MAX),
+            approvals: ApprovalServiceClient::new(connection.clone()).max_decoding_message_size(ANSWER_BYTES_MAX),
             access: AccessServiceClient::new(connection.clone()).max_decoding_message_size(ANSWER_BYTES_MAX),
             admin: AdminServiceClient::new(connection).max_decoding_message_size(ANSWER_BYTES_MAX),
         }

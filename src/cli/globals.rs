@@ -35,6 +35,9 @@ pub(super) struct Globals {
     /// Tenant in which to act, for the owner and access tokens of the default tenant; default: the caller's own
     #[arg(long, global = true, env = "LONGHAND_TENANT", value_name = "NAME")]
     pub(super) tenant: Option<String>,
+    /// Number of the run on whose behalf changes are made: they are refused once it is not the session's active one
+    #[arg(long, global = true, env = "LONGHAND_RUN", value_name = "EPOCH")]
+    pub(super) run: Option<i64>,
     /// Use colours: always, never, or auto, which is on a terminal unless NO_COLOR is set
     #[arg(long, global = true, default_value = "auto", value_name = "WHEN", hide_possible_values = true)]
     pub(super) color: clap::ColorChoice,
@@ -62,7 +65,7 @@ impl Globals {
         };
         let authorities = self.ca_file.as_deref().map(read).transpose()?;
         let secret = secret.map(|secret| secret.trim().to_owned());
-        Ok(Target { address, secret, authorities, tenant: self.tenant.clone() })
+        Ok(Target { address, secret, authorities, tenant: self.tenant.clone(), epoch: self.run })
     }
 
     /// The time of the command, for tables: relative on a terminal.

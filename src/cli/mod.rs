@@ -4,6 +4,7 @@
 //! answers as text or, with `--json`, as JSON. The other files hold code that several commands share.
 
 mod address;
+mod approve;
 mod audit;
 mod backup;
 mod changes;
@@ -30,8 +31,10 @@ mod plan_text;
 mod policy_file;
 mod presets;
 mod progress;
+mod prompt;
 mod replay;
 mod requests;
+mod run;
 mod run_text;
 mod serve;
 mod sessions;
@@ -102,6 +105,12 @@ enum Command {
     Watch(watch::Arguments),
     /// Print a session's audit log
     Replay(replay::Arguments),
+    /// Say who answers in a session: acquire, renew, release, cancel and follow runs
+    Run(run::Arguments),
+    /// Add prompts to a session's queue, list, move, withdraw and take them
+    Prompt(prompt::Arguments),
+    /// Ask questions, and answer those of agents
+    Approve(approve::Arguments),
     /// Request a compaction by hand, and wait for its end
     Compact(compactions::StartArguments),
     /// List a session's compactions, or its requests to models, newest first
@@ -183,6 +192,9 @@ async fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Events(arguments) => events::run(globals, arguments).await,
         Command::Watch(arguments) => watch::run(globals, arguments).await,
         Command::Replay(arguments) => replay::run(globals, arguments).await,
+        Command::Run(arguments) => run::run(globals, arguments).await,
+        Command::Prompt(arguments) => prompt::run(globals, arguments).await,
+        Command::Approve(arguments) => approve::run(globals, arguments).await,
         Command::Compact(arguments) => compactions::start(globals, arguments).await,
         Command::Compactions(arguments) => compactions::list(globals, arguments).await,
         Command::Undo(arguments) => compactions::undo(globals, arguments).await,

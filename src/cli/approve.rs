@@ -1,0 +1,202 @@
+//! `longhand approve`: questions of agents, and their answers.
+
+use super::output::{Output, one_line, shorten};
+use super::prompt::done;
+use super::run::seconds;
+use super::table::{Column, Table};
+use super::{Globals, ids};
+use crate::pb;
+use std::process::ExitCode;
+
+/// Approvals listed per page.
+const PAGE_SIZE: i32 = 200;
+/// Maximum width of a question on a line, in characters.
+const WORDS_WIDTH: usize = 80;
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    /// List the questions of a session that wait for an answer, newest first
+    List {
+        /// Session, by id, client id, or the last or first digits of its id
+        session: String,
+        /// All questions, with their answers
+        #[arg(long)]
+        all: bool,
+    },
+    /// Ask a question, and print its id
+    Ask(AskArguments),
+    /// Answer a question
+    Answer {
+        /// Session, by id, client id, or the last or first digits of its id
+        session: String,
+        /// Question, as `longhand approve list` prints it
+        approval: String,
+        /// Choice
+        #[arg(required_unless_present = "text")]
+        choice: Option<String>,
+        /// Text, if the question accepts one
+        #[arg(long, default_value = "")]
+        text: String,
+    },
+    /// Withdraw a question
+    Withdraw {
+        /// Session, by id, client id, or the last or first digits of its id
+        session: String,
+        /// Question, as `longhand approve list` prints it
+        approval: String,
+    },
+}
+
+#[derive(Debug, clap::Args)]
+struct AskArguments {
+    /// Session, by id, client id, or the last or first digits of its id
+    session: String,
+    /// Text of the question
+    text: String,
+    /// One of the answers to choose from; default: yes and no
+    #[arg(long = "choice", value_name = "CHOICE")]
+    choices: Vec<String>,
+    /// Accept a text as the answer
+    #[arg(long)]
+    accept_text: bool,
+    /// Tool whose use needs the approval
+    #[arg(long, value_name = "NAME", default_value = "")]
+    tool: String,
+    /// JSON on which the answer depends, such as the tool's input
+    #[arg(long, value_name = "JSON")]
+    input: Option<String>,
+    /// Choice that holds when the time is up
+    #[arg(long, value_name = "CHOICE", requires = "timeout")]
+    default: Option<String>,
+    /// Seconds for an answer
+    #[arg(long, value_name = "SECONDS", requires = "default")]
+    timeout: Option<i64>,
+    /// Id of your own for the request; the same command again finds the question with its answer
+    #[arg(long, value_name = "ID", default_value = "")]
+    request_id: String,
+}
+
+pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Result<ExitCode> {
+    let mut client = globals.client().await?;
+    let mut output = globals.output();
+    match arguments.command {
+        Command::List { session, all } => {
+            let session_id = ids::session(&mut client, &session).await?;
+            let mut request =
+                pb::ListApprovalsRequest { session_id, include_ended: all, page_size: PAGE_SIZE, ..Default::default() };
+            let mut approvals = Vec::new();
+            loop {
+                let page = client.approvals.list_approvals(request.clone()).await?.into_inner();
+                approvals.extend(page.approvals);
+                if page.next_page_token.is_empty() {
+                    break;
+                }
+                request.page_token = page.next_page_token;
+            }
+            print(&mut output, &approvals)?;
+        }
+        Command::Ask(asked) => {
+            let session_id = ids::session(&mut client, &asked.session).await?;
+            let request_id = asked.request_id.clone();
+            let request = pb::RequestApprovalRequest { session_id, question: Some(question(asked)), request_id };
+            let answered = client.approvals.request_approval(request).await?.into_inner();
+            let approval = answered.approval.clone().unwrap_or_default();
+            match (output.json(), &approval.end) {
+                (true, _) => output.message(&answered)?,
+                (false, None) => output.line(&approval.approval_id)?,
+                (false, Some(_)) => output.line(&line(&approval))?,
+            }
+        }
+        Command::Answer { session, approval, choice, text } => {
+            let session_id = ids::session(&mut client, &session).await?;
+            let request =
+                pb::AnswerApprovalRequest { session_id, approval_id: approval, choice, text, ..Default::default() };
+            let answered = client.approvals.answer_approval(request).await?.into_inner();
+            match output.json() {
+                true => output.message(&answered)?,
+                false => output.line(&line(&answered.approval.unwrap_or_default()))?,
+            }
+        }
+        Command::Withdraw { session, approval } => {
+            let session_id = ids::session(&mut client, &session).await?;
+            let request = pb::WithdrawApprovalRequest { session_id, approval_id: approval, request_id: String::new() };
+            let withdrawn = client.approvals.withdraw_approval(request).await?.into_inner();
+            match output.json() {
+                true => output.message(&withdrawn)?,
+                false => output.line(&done("withdrawn", withdrawn.revision))?,
+            }
+        }
+    }
+    output.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn question(asked: AskArguments) -> pb::Question {
+    let AskArguments { session: _, text, choices, accept_text, tool, input, default, timeout, request_id: _ } = asked;
+    let ids = match (choices.is_empty(), accept_text) {
+        (true, false) => vec!["yes".to_owned(), "no".to_owned()],
+        _ => choices,
+    };
+    pb::Question {
+        text,
+        tool,
+        call_id: String::new(),
+        input_json: input,
+        choices: ids.into_iter().map(|id| pb::Choice { id, label: String::new() }).collect(),
+        accepts_text: accept_text,
+        default_choice: default,
+        answer_timeout: timeout.map(seconds),
+    }
+}
+
+/// The answer to a question; none while it waits.
+fn answer(approval: &pb::Approval) -> Option<String> {
+    let end = approval.end.as_ref()?;
+    let by = if end.actor.is_empty() { String::new() } else { format!(" by {}", one_line(&end.actor)) };
+    let text = if end.text.is_empty() { String::new() } else { format!(": {}", one_line(&end.text)) };
+    let choice = end.choice.as_deref().map_or_else(|| "a text".to_owned(), one_line);
+    Some(match end.reason() {
+        pb::ApprovalEndReason::Withdrawn => format!("withdrawn{by}"),
+        pb::ApprovalEndReason::Expired => format!("{choice}, since the time was up"),
+        pb::ApprovalEndReason::Answered | pb::ApprovalEndReason::Unspecified => format!("{choice}{by}{text}"),
+    })
+}
+
+fn words(approval: &pb::Approval) -> String {
+    let question = approval.question.clone().unwrap_or_default();
+    let tool = if question.tool.is_empty() { String::new() } else { format!("[{}] ", one_line(&question.tool)) };
+    shorten(&format!("{tool}{}", one_line(&question.text)), WORDS_WIDTH)
+}
+
+/// Description of an approval, in one line.
+pub(super) fn line(approval: &pb::Approval) -> String {
+    let answer = answer(approval).unwrap_or_else(|| "waits for an answer".to_owned());
+    format!("question {}: {}: {answer}", approval.approval_id, words(approval))
+}
+
+fn print(output: &mut Output, approvals: &[pb::Approval]) -> anyhow::Result<()> {
+    if output.json() {
+        return approvals.iter().try_for_each(|approval| output.message(approval));
+    }
+    let mut table = Table::new(&[
+        Column::word("QUESTION"),
+        Column::text("AGENT").optional(1),
+        Column::text("TEXT"),
+        Column::text("CHOICES"),
+        Column::text("ANSWER"),
+    ]);
+    for approval in approvals {
+        let choices = approval.question.iter().flat_map(|question| &question.choices);
+        let choices: Vec<String> = choices.map(|choice| one_line(&choice.id)).collect();
+        let agent = if approval.actor.is_empty() { "-".to_owned() } else { one_line(&approval.actor) };
+        let answer = answer(approval).unwrap_or_else(|| "-".to_owned());
+        table.row(vec![approval.approval_id.clone(), agent, words(approval), choices.join(", "), answer]);
+    }
+    Ok(table.print(output)?)
+}

@@ -1,0 +1,184 @@
+//! `longhand prompt`: the queue of a session.
+
+use super::changes::{text_or_input, text_part};
+use super::output::{Output, one_line, shorten, word};
+use super::table::{Column, Table};
+use super::{Globals, ids};
+use crate::pb;
+use std::process::ExitCode;
+
+/// Prompts listed per page.
+const PAGE_SIZE: i32 = 200;
+/// Maximum width of a prompt's text on a line, in characters.
+const WORDS_WIDTH: usize = 80;
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    /// Add a prompt to a session's queue, and print its id
+    Add {
+        /// Session, by id, client id, or the last or first digits of its id
+        session: String,
+        /// Text of the prompt; default: standard input
+        text: Option<String>,
+        /// Hand it to the active run
+        #[arg(long, conflicts_with = "interrupt")]
+        steer: bool,
+        /// Ask the active run to stop, and be the next one
+        #[arg(long)]
+        interrupt: bool,
+    },
+    /// List the prompts that wait, in the order of the queue
+    List {
+        /// Session, by id, client id, or the last or first digits of its id
+        session: String,
+        /// All prompts, newest first
+        #[arg(long)]
+        all: bool,
+    },
+    /// Have a run take a prompt, and print the id of its message
+    Take {
+        /// Session, by id, client id, or the last or first digits of its id
+        session: String,
+        /// Number of the run
+        epoch: i64,
+        /// Prompt; default: the first of the queue
+        prompt: Option<String>,
+        /// Only if it steers
+        #[arg(long, conflicts_with = "prompt")]
+        steering: bool,
+    },
+    /// Move a prompt in the queue
+    Move {
+        /// Session, by id, client id, or the last or first digits of its id
+        session: String,
+        /// Prompt
+        prompt: String,
+        /// Prompt that it is to be before; default: the end of the queue
+        #[arg(long, value_name = "PROMPT")]
+        before: Option<String>,
+    },
+    /// Take a prompt out of the queue, without a message
+    Withdraw {
+        /// Session, by id, client id, or the last or first digits of its id
+        session: String,
+        /// Prompt
+        prompt: String,
+    },
+}
+
+pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Result<ExitCode> {
+    let mut client = globals.client().await?;
+    let mut output = globals.output();
+    let request_id = String::new();
+    match arguments.command {
+        Command::Add { session, text, steer, interrupt } => {
+            let delivery = match (steer, interrupt) {
+                (true, _) => pb::Delivery::Steer,
+                (_, true) => pb::Delivery::Interrupt,
+                (false, false) => pb::Delivery::Queue,
+            };
+            let parts = vec![text_part(text_or_input(text)?)];
+            let session_id = ids::session(&mut client, &session).await?;
+            let delivery = delivery.into();
+            let request = pb::SubmitPromptRequest { session_id, parts, delivery, metadata_json: None, request_id };
+            let added = client.prompts.submit_prompt(request).await?.into_inner();
+            if output.json() { output.message(&added)? } else { output.line(&added.prompt_id)? }
+        }
+        Command::List { session, all } => {
+            let session_id = ids::session(&mut client, &session).await?;
+            let mut request =
+                pb::ListPromptsRequest { session_id, include_ended: all, page_size: PAGE_SIZE, ..Default::default() };
+            let mut prompts = Vec::new();
+            loop {
+                let page = client.prompts.list_prompts(request.clone()).await?.into_inner();
+                prompts.extend(page.prompts);
+                if page.next_page_token.is_empty() {
+                    break;
+                }
+                request.page_token = page.next_page_token;
+            }
+            print(&mut output, &prompts)?;
+        }
+        Command::Take { session, epoch, prompt, steering } => {
+            let session_id = ids::session(&mut client, &session).await?;
+            let request =
+                pb::TakePromptRequest { session_id, epoch, prompt_id: prompt, steering_only: steering, request_id };
+            let taken = client.prompts.take_prompt(request).await?.into_inner();
+            let end = taken.prompt.as_ref().and_then(|prompt| prompt.end.as_ref());
+            let message = end.and_then(|end| end.message_id.clone()).unwrap_or_default();
+            if output.json() { output.message(&taken)? } else { output.line(&message)? }
+        }
+        Command::Move { session, prompt, before } => {
+            let session_id = ids::session(&mut client, &session).await?;
+            let request = pb::MovePromptRequest { session_id, prompt_id: prompt, before_prompt_id: before, request_id };
+            let moved = client.prompts.move_prompt(request).await?.into_inner();
+            if output.json() { output.message(&moved)? } else { output.line(&done("moved", moved.revision))? }
+        }
+        Command::Withdraw { session, prompt } => {
+            let session_id = ids::session(&mut client, &session).await?;
+            let request = pb::WithdrawPromptRequest { session_id, prompt_id: prompt, request_id };
+            let withdrawn = client.prompts.withdraw_prompt(request).await?.into_inner();
+            if output.json() {
+                output.message(&withdrawn)?
+            } else {
+                output.line(&done("withdrawn", withdrawn.revision))?
+            }
+        }
+    }
+    output.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The line for a change without an id of its own.
+pub(super) fn done(what: &str, revision: i64) -> String {
+    format!("{what}, at revision {revision}")
+}
+
+/// The text of a prompt on one line.
+fn words(prompt: &pb::Prompt) -> String {
+    let text = |part: &pb::Part| match &part.body {
+        Some(pb::part::Body::Text(text)) => one_line(&text.text),
+        Some(pb::part::Body::Media(media)) => format!("[{}]", one_line(&media.mime_type)),
+        _ => String::new(),
+    };
+    shorten(&prompt.parts.iter().map(text).collect::<Vec<_>>().join(" "), WORDS_WIDTH)
+}
+
+fn delivery(prompt: &pb::Prompt) -> String {
+    word(prompt.delivery().as_str_name(), "DELIVERY_")
+}
+
+/// Description of a prompt, in one line.
+pub(super) fn line(prompt: &pb::Prompt) -> String {
+    let from = if prompt.actor.is_empty() { String::new() } else { format!(" of {}", one_line(&prompt.actor)) };
+    format!("prompt {}{from} ({}): {}", prompt.prompt_id, delivery(prompt), words(prompt))
+}
+
+fn print(output: &mut Output, prompts: &[pb::Prompt]) -> anyhow::Result<()> {
+    if output.json() {
+        return prompts.iter().try_for_each(|prompt| output.message(prompt));
+    }
+    let mut table = Table::new(&[
+        Column::word("PROMPT"),
+        Column::word("DELIVERY"),
+        Column::word("STATE"),
+        Column::text("SENDER").optional(1),
+        Column::text("TEXT"),
+    ]);
+    for prompt in prompts {
+        let state = match prompt.end.as_ref().map(|end| end.epoch) {
+            None => "waits".to_owned(),
+            Some(None) => "withdrawn".to_owned(),
+            Some(Some(epoch)) => format!("taken by {epoch}"),
+        };
+        let sender = if prompt.actor.is_empty() { "-".to_owned() } else { one_line(&prompt.actor) };
+        table.row(vec![prompt.prompt_id.clone(), delivery(prompt), state, sender, words(prompt)]);
+    }
+    Ok(table.print(output)?)
+}

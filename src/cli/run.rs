@@ -1,0 +1,242 @@
+//! `longhand run`: who answers in a session, and what that waits for.
+
+use super::output::{BAD, Output, PENDING, PLAIN, one_line, word};
+use super::table::{Column, Table};
+use super::times::Times;
+use super::{Globals, ids, prompt};
+use crate::pb;
+use crate::pb::watch_run_response::Frame;
+use std::process::ExitCode;
+
+/// Runs listed per page.
+const PAGE_SIZE: i32 = 200;
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    /// Print what happens in a session: its newest run, and what that waits for
+    Show {
+        /// Session, by id, client id, or the last or first digits of its id
+        session: String,
+    },
+    /// List the runs of a session, or the active ones of every session, newest first
+    List {
+        /// Session, by id, client id, or the last or first digits of its id
+        session: Option<String>,
+        /// Only active runs: of the session and of those that work for it
+        #[arg(long, requires = "session")]
+        tree: bool,
+    },
+    /// Acquire the right to answer a session's next prompt, and print the number of the run
+    Acquire {
+        /// Session, by id, client id, or the last or first digits of its id
+        session: String,
+        /// Take the first prompt of the queue; fails if none waits
+        #[arg(long)]
+        take: bool,
+        /// Seconds after which the run is lost unless it is renewed
+        #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+        lease: i64,
+    },
+    /// Renew the lease of a run
+    Renew {
+        /// Session, by id, client id, or the last or first digits of its id
+        session: String,
+        /// Number of the run
+        epoch: i64,
+        /// Seconds after which the run is lost unless it is renewed again
+        #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+        lease: i64,
+    },
+    /// End a run as its agent
+    Release {
+        /// Session, by id, client id, or the last or first digits of its id
+        session: String,
+        /// Number of the run
+        epoch: i64,
+        /// Say that it failed, and why
+        #[arg(long, value_name = "TEXT")]
+        failure: Option<String>,
+    },
+    /// Ask the active run of a session to stop
+    Cancel {
+        /// Session, by id, client id, or the last or first digits of its id
+        session: String,
+        /// End it at once
+        #[arg(long)]
+        force: bool,
+        /// Also those of the sessions that work for this one
+        #[arg(long)]
+        tree: bool,
+    },
+    /// Follow what concerns a run, until it ends
+    Watch {
+        /// Session, by id, client id, or the last or first digits of its id
+        session: String,
+        /// Number of the run
+        epoch: i64,
+    },
+}
+
+pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Result<ExitCode> {
+    let mut client = globals.client().await?;
+    let mut output = globals.output();
+    match arguments.command {
+        Command::Show { session } => {
+            let session_id = ids::session(&mut client, &session).await?;
+            let found = client.runs.get_run(pb::GetRunRequest { session_id }).await?.into_inner();
+            if output.json() { output.message(&found)? } else { show(&mut output, &found)? }
+        }
+        Command::List { session, tree } => {
+            let session_id = ids::optional_session(&mut client, session).await?;
+            let mut request = pb::ListRunsRequest { session_id, tree, page_size: PAGE_SIZE, page_token: String::new() };
+            let mut runs = Vec::new();
+            loop {
+                let page = client.runs.list_runs(request.clone()).await?.into_inner();
+                runs.extend(page.runs);
+                if page.next_page_token.is_empty() {
+                    break;
+                }
+                request.page_token = page.next_page_token;
+            }
+            print(&mut output, &runs)?;
+        }
+        Command::Acquire { session, take, lease } => {
+            let session_id = ids::session(&mut client, &session).await?;
+            let lease_timeout = Some(seconds(lease));
+            let request =
+                pb::AcquireRunRequest { session_id, lease_timeout, take_prompt: take, request_id: String::new() };
+            let acquired = client.runs.acquire_run(request).await?.into_inner();
+            match output.json() {
+                true => output.message(&acquired)?,
+                false => output.line(&acquired.run.unwrap_or_default().epoch.to_string())?,
+            }
+        }
+        Command::Renew { session, epoch, lease } => {
+            let session_id = ids::session(&mut client, &session).await?;
+            let request = pb::RenewRunRequest { session_id, epoch, lease_timeout: Some(seconds(lease)) };
+            let renewed = client.runs.renew_run(request).await?.into_inner();
+            print(&mut output, &renewed.run.into_iter().collect::<Vec<_>>())?;
+        }
+        Command::Release { session, epoch, failure } => {
+            let session_id = ids::session(&mut client, &session).await?;
+            let request = pb::ReleaseRunRequest { session_id, epoch, failure, request_id: String::new() };
+            let released = client.runs.release_run(request).await?.into_inner();
+            print(&mut output, &released.run.into_iter().collect::<Vec<_>>())?;
+        }
+        Command::Cancel { session, force, tree } => {
+            let session_id = ids::session(&mut client, &session).await?;
+            let request = pb::CancelRunRequest { session_id, force, tree, ..pb::CancelRunRequest::default() };
+            let cancelled = client.runs.cancel_run(request).await?.into_inner();
+            print(&mut output, &cancelled.runs)?;
+        }
+        Command::Watch { session, epoch } => {
+            let session_id = ids::session(&mut client, &session).await?;
+            let request = pb::WatchRunRequest { session_id, epoch, after_cursor: String::new() };
+            let mut frames = client.runs.watch_run(request).await?.into_inner();
+            while let Some(response) = frames.message().await? {
+                signal(&mut output, &response)?;
+                output.flush()?;
+            }
+        }
+    }
+    output.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A number of seconds on the wire.
+pub(super) fn seconds(seconds: i64) -> prost_types::Duration {
+    prost_types::Duration { seconds, nanos: 0 }
+}
+
+/// Prints what happens in a session.
+fn show(output: &mut Output, found: &pb::GetRunResponse) -> anyhow::Result<()> {
+    let style = match found.activity() {
+        pb::Activity::Failed => BAD,
+        pb::Activity::WaitingForApproval | pb::Activity::Compacting => PENDING,
+        pb::Activity::Unspecified | pb::Activity::Idle | pb::Activity::Running => PLAIN,
+    };
+    let activity = word(found.activity().as_str_name(), "ACTIVITY_");
+    output.styled_line(&[(style, activity)])?;
+    let waiting = found.approval_ids.iter().map(|id| format!("question {id} waits for an answer"));
+    let compaction = found.compaction_id.iter().map(|id| format!("compaction {id} waits or is made"));
+    let prompts = (found.queued_prompt_count > 0).then(|| match found.queued_prompt_count {
+        1 => "1 prompt waits".to_owned(),
+        count => format!("{count} prompts wait"),
+    });
+    for line in waiting.chain(compaction).chain(prompts) {
+        output.line(&line)?;
+    }
+    match &found.run {
+        Some(run) => print(output, std::slice::from_ref(run)),
+        None => Ok(()),
+    }
+}
+
+/// Prints runs as a table, or as lines of JSON.
+fn print(output: &mut Output, runs: &[pb::Run]) -> anyhow::Result<()> {
+    if output.json() {
+        return runs.iter().try_for_each(|run| output.message(run));
+    }
+    Ok(table(runs, Globals::times(output)).print(output)?)
+}
+
+fn table(runs: &[pb::Run], times: Times) -> Table {
+    let style = |state: &str| match state {
+        "lost" | "failed" => BAD,
+        "stopping" => PENDING,
+        _ => PLAIN,
+    };
+    let mut table = Table::new(&[
+        Column::word("SESSION"),
+        Column::number("RUN"),
+        Column::word("STATE").styled(style),
+        Column::text("AGENT"),
+        Column::word("STARTED"),
+        Column::word("ENDED").optional(2),
+        Column::text("FAILURE").optional(1),
+    ]);
+    for run in runs {
+        let state = match &run.end {
+            Some(end) => word(end.reason().as_str_name(), "RUN_END_REASON_"),
+            None if run.cancel_revision.is_some() => "stopping".to_owned(),
+            None => "active".to_owned(),
+        };
+        let or_absent = |text: &str| if text.is_empty() { "-".to_owned() } else { one_line(text) };
+        let end = run.end.as_ref();
+        table.row(vec![
+            run.session_id.clone(),
+            run.epoch.to_string(),
+            state,
+            or_absent(&run.actor),
+            times.text(run.start_time.as_ref()),
+            end.map_or_else(|| "-".to_owned(), |end| times.text(end.end_time.as_ref())),
+            or_absent(end.map_or("", |end| &end.failure)),
+        ]);
+    }
+    table
+}
+
+/// Prints a frame of a run's stream.
+fn signal(output: &mut Output, response: &pb::WatchRunResponse) -> anyhow::Result<()> {
+    if output.json() {
+        return output.message(response);
+    }
+    match &response.frame {
+        Some(Frame::Prompt(prompt)) => Ok(output.line(&prompt::line(prompt))?),
+        Some(Frame::Run(run)) => match &run.end {
+            Some(end) => {
+                let how = word(end.reason().as_str_name(), "RUN_END_REASON_");
+                Ok(output.line(&format!("run {} ended: {how}", run.epoch))?)
+            }
+            None => Ok(output.line(&format!("run {} is to stop", run.epoch))?),
+        },
+        Some(Frame::Approval(approval)) => Ok(output.line(&super::approve::line(approval))?),
+        Some(Frame::Progress(_)) | None => Ok(()),
+    }
+}
