@@ -224,6 +224,10 @@ pub const RUN_INTERRUPTED_CALLS_MAX: i64 = 1_000;
 pub const QUEUED_PROMPTS_MAX: usize = 100;
 /// Maximum number of questions that wait in one session.
 pub const OPEN_APPROVALS_MAX: i64 = 100;
+/// Time for which a report that somebody types is valid, in milliseconds.
+pub const TYPING_MS: u64 = 10_000;
+/// Maximum number of those who type in one session.
+pub const TYPING_MAX: usize = 1_000;
 /// Minimum time for an answer before a question's default holds, in milliseconds.
 pub const APPROVAL_TIMEOUT_MS_MIN: i64 = 1_000;
 /// Maximum time for an answer before a question's default holds, in milliseconds.
@@ -299,10 +303,10 @@ pub const HEADERS_MS_MAX: u64 = 30_000;
 pub const CERTIFICATE_CHECK_MS: u64 = 2_000;
 /// Maximum time for the first bytes of a new connection, and for its handshake of TLS.
 pub const HANDSHAKE_MS_MAX: u64 = 10_000;
-/// Interval between pings of a connection's client.
-pub const KEEPALIVE_INTERVAL_MS: u64 = 20_000;
+/// Interval between pings of a connection's client. Who is lost is gone from sessions within 10 seconds.
+pub const KEEPALIVE_INTERVAL_MS: u64 = 5_000;
 /// Maximum time for the answer to a ping.
-pub const KEEPALIVE_TIMEOUT_MS: u64 = 10_000;
+pub const KEEPALIVE_TIMEOUT_MS: u64 = 4_000;
 /// Time that a stopping daemon gives its clients to take their answers and finish their requests.
 pub const STOP_CLIENTS_MS: u64 = 1_000;
 /// Delta frames kept for a slow subscriber; older ones are dropped.

@@ -4,6 +4,7 @@ use super::access::{Access, AccessTokens};
 use super::access_record::{AccessLogging, NamedSessions};
 use super::deltas::DraftDelta;
 use super::error::{Error, Result};
+use super::presence::Presences;
 use super::quotas::Quotas;
 use super::validate;
 use crate::bus::Bus;
@@ -59,6 +60,8 @@ pub(super) struct Shared {
     pub(super) clock: Clock,
     pub(super) bus: Bus,
     pub(super) live: broadcast::Sender<DraftDelta>,
+    /// Who is at work in sessions.
+    pub(super) presences: Arc<Presences>,
     /// Sessions in use, so that an append does not read its session's policy again. Only this process changes policies.
     known: Mutex<SessionCache>,
     pub(super) streams: Arc<tokio::sync::Semaphore>,
@@ -155,6 +158,7 @@ impl Longhand {
             start_time: clock.now(),
             clock: clock.clone(),
             live,
+            presences: Arc::default(),
             known: Mutex::default(),
             streams: Arc::new(tokio::sync::Semaphore::new(crate::limits::STREAMS_MAX)),
             stream_cursors: Mutex::default(),

@@ -2,19 +2,26 @@
 
 use super::deltas::DraftDelta;
 use super::error::{Error, Reason, Result};
+use super::presence::{PresenceFrame, Watching};
 use super::quotas::Share;
 use super::sessions::SessionInfo;
-use super::{Caller, cursor, page_size};
+use super::{Caller, cursor, page_size, validate};
 use crate::bus::{Next, Subscription};
 use crate::limits;
+use crate::model::access::Binding;
+use crate::model::approval::Approval;
 use crate::model::event::{Event, EventKind};
-use crate::model::ids::{PartId, SessionId};
+use crate::model::ids::{ApprovalId, PartId, PromptId, RunId, SessionId};
 use crate::model::message::Message;
+use crate::model::prompt::Prompt;
+use crate::model::run::Run;
 use crate::model::session::Session;
 use crate::model::view::{ViewMessage, ViewPart};
 use crate::model::{Revision, Seq};
 use crate::scheduler::SummaryDelta;
-use crate::store::{self, DraftText, EventFilter, LogSnapshot, PagedEvent, PolicyText, SessionKey, SessionSnapshot};
+use crate::store::{
+    self, DraftText, EventFilter, LogSnapshot, PagedEvent, PolicyText, SessionKey, SessionSnapshot, Visibility,
+};
 use crate::traffic::Reservation;
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -52,6 +59,12 @@ pub struct SubscribeRequest {
     pub content: bool,
     /// Includes delta frames: the text of drafts and of summaries as it comes.
     pub live: bool,
+    /// Only this session and those that work for it or were forked from it, at any depth; none for all.
+    pub root: Option<String>,
+    /// Only sessions of this project; none for all.
+    pub project: Option<String>,
+    /// Includes frames with those who are at work in the named sessions.
+    pub presence: bool,
 }
 
 /// An event for a caller.
@@ -92,6 +105,14 @@ pub enum Frame {
     SnapshotMessage(Box<ViewMessage>),
     /// A message of the session that is still open, after its view.
     SnapshotOpen(Box<OpenMessage>),
+    /// The session's active run.
+    SnapshotRun(Box<Run>),
+    /// A prompt that waits in the session.
+    SnapshotPrompt(Box<Prompt>),
+    /// A question that waits in the session.
+    SnapshotApproval(Box<Approval>),
+    /// Who is at work in a session.
+    Presence(PresenceFrame),
     /// The snapshot is complete.
     SnapshotEnd {
         /// The cursor after the snapshot.
@@ -131,7 +152,15 @@ impl Frame {
     /// Approximate size in bytes.
     pub(super) fn bytes(&self) -> usize {
         match self {
-            Self::Ready { .. } | Self::SnapshotEnd { .. } | Self::Progress { .. } => EVENT_BYTES,
+            Self::Ready { .. } | Self::SnapshotEnd { .. } | Self::Progress { .. } | Self::SnapshotRun(_) => EVENT_BYTES,
+            Self::SnapshotPrompt(prompt) => {
+                EVENT_BYTES + prompt.parts.iter().map(|part| store::body_bytes(&part.body)).sum::<usize>()
+            }
+            Self::SnapshotApproval(approval) => {
+                let question = &approval.question;
+                EVENT_BYTES + question.text.len() + question.input_json.as_ref().map_or(0, String::len)
+            }
+            Self::Presence(frame) => EVENT_BYTES * (1 + frame.present.len()),
             Self::SnapshotSession(info) => session_bytes(&info.session) + info.policy_json.len(),
             Self::SnapshotMessage(message) => view_message_bytes(message),
             Self::SnapshotOpen(open) => {
@@ -187,7 +216,12 @@ pub struct EventStream {
     sessions: HashMap<SessionKey, SessionId>,
     live: Option<broadcast::Receiver<DraftDelta>>,
     summaries: Option<broadcast::Receiver<SummaryDelta>>,
+    presence: Option<broadcast::Receiver<SessionKey>>,
+    /// The caller is present in the named sessions as long as the stream lives.
+    _watching: Watching,
     all_sessions: bool,
+    /// The sessions whose events and deltas the stream has, if they are not all or named.
+    visibility: Option<Visibility>,
     stopping: CancellationToken,
     /// Counts the stream as open until it is dropped.
     _permit: OwnedSemaphorePermit,
@@ -202,6 +236,12 @@ enum SnapshotStep {
     Session(SessionKey, Box<Session>),
     /// The open message at this position.
     Open(SessionKey, Revision, Revision),
+    /// The active run.
+    Run(RunId),
+    /// A prompt that waited then.
+    Prompt(SessionKey, PromptId),
+    /// A question that waited then.
+    Approval(SessionKey, ApprovalId),
 }
 
 impl EventStream {
@@ -224,6 +264,18 @@ impl EventStream {
                     let lengths = open.drafts.iter().map(|(part, _, words)| (*part, length(words)));
                     self.drafts.extend(lengths);
                     self.wait_with(Frame::SnapshotOpen(Box::new(open)));
+                }
+                SnapshotStep::Run(id) => {
+                    let run = self.app.store().runs().get(id).await?;
+                    self.wait_with(Frame::SnapshotRun(Box::new(run)));
+                }
+                SnapshotStep::Prompt(session, id) => {
+                    let prompt = self.app.store().runs().prompt(session, id).await?;
+                    self.wait_with(Frame::SnapshotPrompt(Box::new(prompt)));
+                }
+                SnapshotStep::Approval(session, id) => {
+                    let approval = self.app.store().runs().approval(session, id).await?;
+                    self.wait_with(Frame::SnapshotApproval(Box::new(approval)));
                 }
             }
             if self.snapshot.is_empty() {
@@ -253,6 +305,11 @@ impl EventStream {
                     }
                     if let Some(session) = self.followed(live.session).await? {
                         return Ok(Frame::DraftDelta { session, delta: live });
+                    }
+                }
+                key = next_live(&mut self.presence) => {
+                    if let Some(session) = self.sessions.get(&key) {
+                        return Ok(Frame::Presence(self.app.presence_of(key, *session)));
                     }
                 }
                 words = next_live(&mut self.summaries) => {
@@ -329,7 +386,9 @@ impl EventStream {
         if known.is_none() && !self.all_sessions {
             return Ok(None);
         }
-        if self.app.visibility_of_events(!self.all_sessions).is_some() && !self.app.sees(key).await? {
+        if let Some(visibility) = &self.visibility
+            && !self.app.store().sessions().admits(visibility, key).await?
+        {
             return Ok(None);
         }
         if let Some(session) = known {
@@ -345,7 +404,7 @@ impl EventStream {
 fn steps_bytes(steps: &VecDeque<SnapshotStep>) -> usize {
     let bytes = |step: &SnapshotStep| match step {
         SnapshotStep::Session(_, session) => session_bytes(session),
-        SnapshotStep::Open(..) => 0,
+        SnapshotStep::Open(..) | SnapshotStep::Run(_) | SnapshotStep::Prompt(..) | SnapshotStep::Approval(..) => 0,
     };
     steps.iter().map(bytes).sum()
 }
@@ -422,26 +481,44 @@ impl Caller {
         let ready = Frame::Ready { cursor: cursor::at(self.store(), after).await?, head };
         // The sessions as they were after event `head`: the events after the snapshot follow exactly.
         let mut steps = VecDeque::new();
-        for SessionSnapshot { key, session, open } in snapshot.sessions {
+        for SessionSnapshot { key, session, open, run, prompts, approvals } in snapshot.sessions {
             let at = session.revision;
             steps.push_back(SnapshotStep::Session(key, Box::new(session)));
             steps.extend(open.into_iter().map(|position| SnapshotStep::Open(key, at, position)));
+            steps.extend(run.map(SnapshotStep::Run));
+            steps.extend(prompts.into_iter().map(|prompt| SnapshotStep::Prompt(key, prompt)));
+            steps.extend(approvals.into_iter().map(|approval| SnapshotStep::Approval(key, approval)));
         }
         let held = (!steps.is_empty()).then(|| self.count_until_taken(None, ready.bytes() + steps_bytes(&steps)));
-        let visibility = self.visibility_of_events(!sessions.is_empty());
-        let filter = EventFilter { sessions: sessions.keys().copied().collect(), kinds: request.kinds, visibility };
+        let scope = self.scope(request.root.as_deref(), request.project.as_deref()).await?;
+        let visibility = scope.or_else(|| self.visibility_of_events(!sessions.is_empty()));
+        let keys = sessions.keys().copied().collect();
+        let filter = EventFilter { sessions: keys, kinds: request.kinds, visibility: visibility.clone() };
+        let named = || sessions.iter().map(|(key, session)| (*key, *session));
+        let actor = &self.requester.actor;
+        let watching =
+            Watching::begin(&self.shared.presences, named().map(|(key, _)| key), actor, self.shared.clock.now());
+        // Not before: the caller's own coming is in the first frames.
+        let presence = request.presence.then(|| self.shared.presences.changes());
+        let mut waiting = VecDeque::from([ready]);
+        if presence.is_some() {
+            waiting.extend(named().map(|(key, session)| Frame::Presence(self.presence_of(key, session))));
+        }
         let subscription = self.shared.bus.subscribe(self.store().clone(), filter, after, progress);
         self.stream_cursors().push(subscription.watched_cursor());
         Ok(EventStream {
             app: self.clone(),
             subscription,
-            waiting: VecDeque::from([ready]),
+            waiting,
+            presence,
+            _watching: watching,
             snapshot: steps,
             held,
             drafts: HashMap::new(),
             unsent: VecDeque::new(),
             content: request.content,
             all_sessions: sessions.is_empty(),
+            visibility,
             sessions,
             live,
             summaries,
@@ -449,6 +526,33 @@ impl Caller {
             _permit: permit,
             _share: share,
         })
+    }
+
+    /// Everybody in a session.
+    fn presence_of(&self, key: SessionKey, session: SessionId) -> PresenceFrame {
+        PresenceFrame { session, present: self.shared.presences.of(key) }
+    }
+
+    /// The sessions of a tree, of a project or of both, as far as the caller sees them; none without such a scope.
+    async fn scope(&self, root: Option<&str>, project: Option<&str>) -> Result<Option<Visibility>> {
+        if root.is_none() && project.is_none() {
+            return Ok(None);
+        }
+        let own = &self.visibility.binding;
+        let mut binding = Binding::clone(own);
+        if let Some(root) = root {
+            // What the caller does not see is not found, so the root is not above what it is bound to.
+            let key = self.session_key(root).await?;
+            binding.root = Some(self.store().sessions().get(key).await?.0.id);
+        }
+        if let Some(project) = project {
+            if own.project.as_deref().is_some_and(|own| own != project) {
+                return Err(Error::field("project", "is not the one that the access token is bound to"));
+            }
+            validate::access_name("project", project)?;
+            binding.project = Some(project.to_owned());
+        }
+        Ok(Some(Visibility { tenant: self.visibility.tenant.clone(), binding: Arc::new(binding) }))
     }
 
     /// A session with its policy, its context usage and its view at its revision, as frames, with the reservation for a

@@ -21,6 +21,7 @@ pub mod events;
 pub mod expand;
 pub mod feed;
 mod large_views;
+pub mod presence;
 pub mod preview;
 pub mod prompts;
 mod quota_calls;
@@ -36,6 +37,7 @@ pub mod undo;
 mod validate;
 mod view_token;
 mod visible;
+pub mod who;
 
 pub use crate::store::{Durability, RequestKey};
 pub use api::{Caller, DefaultPolicy, Longhand, Options};

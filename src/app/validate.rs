@@ -323,3 +323,11 @@ pub(super) fn answer(question: &Question, answer: &Answer) -> Result<()> {
         None => Ok(()),
     }
 }
+
+/// Checks that somebody who says that it is present has a name.
+pub(super) fn present(actor: &str) -> Result<()> {
+    if actor.is_empty() {
+        return Err(Error::field("longhand-actor", "is not given, and nobody would know who types"));
+    }
+    Ok(())
+}

@@ -2,8 +2,8 @@
 
 use super::output::{Output, one_line, shorten};
 use super::prompt::done;
-use super::run::seconds;
 use super::table::{Column, Table};
+use super::times::seconds;
 use super::{Globals, ids};
 use crate::pb;
 use std::process::ExitCode;

@@ -140,7 +140,13 @@ async fn follow(
                 output.flush()?;
                 cursor = batch.cursor;
             }
-            Some(Frame::SnapshotItem(_) | Frame::SnapshotEnd(_) | Frame::DraftDelta(_) | Frame::SummaryDelta(_))
+            Some(
+                Frame::SnapshotItem(_)
+                | Frame::SnapshotEnd(_)
+                | Frame::DraftDelta(_)
+                | Frame::SummaryDelta(_)
+                | Frame::PresenceChanged(_),
+            )
             | None => {}
         }
     }

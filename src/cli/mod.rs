@@ -46,6 +46,7 @@ mod times;
 mod token;
 mod view;
 mod watch;
+mod who;
 
 use clap::CommandFactory as _;
 use client::Client;
@@ -105,6 +106,8 @@ enum Command {
     Watch(watch::Arguments),
     /// Print a session's audit log
     Replay(replay::Arguments),
+    /// Print who is at work in a session: who watches, types and runs
+    Who(who::Arguments),
     /// Say who answers in a session: acquire, renew, release, cancel and follow runs
     Run(run::Arguments),
     /// Add prompts to a session's queue, list, move, withdraw and take them
@@ -192,6 +195,7 @@ async fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Events(arguments) => events::run(globals, arguments).await,
         Command::Watch(arguments) => watch::run(globals, arguments).await,
         Command::Replay(arguments) => replay::run(globals, arguments).await,
+        Command::Who(arguments) => who::run(globals, arguments).await,
         Command::Run(arguments) => run::run(globals, arguments).await,
         Command::Prompt(arguments) => prompt::run(globals, arguments).await,
         Command::Approve(arguments) => approve::run(globals, arguments).await,

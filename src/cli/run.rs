@@ -2,7 +2,7 @@
 
 use super::output::{BAD, Output, PENDING, PLAIN, one_line, word};
 use super::table::{Column, Table};
-use super::times::Times;
+use super::times::{Times, seconds};
 use super::{Globals, ids, prompt};
 use crate::pb;
 use crate::pb::watch_run_response::Frame;
@@ -147,11 +147,6 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
     }
     output.flush()?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// A number of seconds on the wire.
-pub(super) fn seconds(seconds: i64) -> prost_types::Duration {
-    prost_types::Duration { seconds, nanos: 0 }
 }
 
 /// Prints what happens in a session.

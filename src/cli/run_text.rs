@@ -31,7 +31,8 @@ pub(super) fn sentence(body: &Body, detail: Detail) -> Option<String> {
         Body::PromptWithdrawn(withdrawn) => format!("prompt{} withdrawn", id(&withdrawn.prompt_id)),
         Body::ApprovalRequested(requested) => {
             let by = requested.epoch.map(|epoch| format!(" by run {epoch}")).unwrap_or_default();
-            format!("question{} asked{by}", id(&requested.approval_id))
+            // An answer needs the id.
+            format!("question {} asked{by}", requested.approval_id)
         }
         Body::ApprovalEnded(ended) => approval_ended(ended, detail),
         _ => return None,

@@ -69,6 +69,11 @@ pub(super) fn is_since(happened: Option<&prost_types::Timestamp>, since: Option<
     }
 }
 
+/// A number of seconds on the wire.
+pub(super) fn seconds(seconds: i64) -> prost_types::Duration {
+    prost_types::Duration { seconds, nanos: 0 }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -5,7 +5,7 @@ use super::detail::Detail;
 use super::event_text::{sentence, style};
 use super::message_text::{part_lines, role};
 use super::output::{DIMMED, HEADING, Output, PLAIN, clock_time, one_line, shorten, width, word, wrapped};
-use super::{Client, Globals, failure, ids};
+use super::{Client, Globals, failure, ids, who};
 use crate::pb;
 use crate::pb::event::Body;
 use crate::pb::part::Body as PartBody;
@@ -47,6 +47,7 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
     let request = pb::SubscribeEventsRequest {
         session_ids: session.into_iter().collect(),
         include_deltas: true,
+        include_presence: true,
         include_content: !output.json(),
         ..pb::SubscribeEventsRequest::default()
     };
@@ -156,10 +157,20 @@ impl Page {
                 let source = &words.compaction_id;
                 self.words(&words.session_id, &speaker, PLAIN, (source, words.offset_bytes, &words.delta))
             }
+            Some(Frame::PresenceChanged(changed)) => self.presence(changed),
             Some(Frame::Ready(_) | Frame::Progress(_) | Frame::SnapshotItem(_) | Frame::SnapshotEnd(_)) | None => {
                 Vec::new()
             }
         }
+    }
+
+    /// Who is at work, on a line of its own.
+    fn presence(&mut self, changed: &pb::PresenceChanged) -> Vec<Piece> {
+        let mut line: Vec<Piece> = self.end_line().into_iter().collect();
+        line.extend(self.lead(&changed.session_id, None));
+        line.push(Piece::Own(DIMMED, format!("here: {}", who::names(&changed.presences))));
+        line.push(Piece::End);
+        line
     }
 
     fn begin(&mut self, message_id: &str, speaker: String) {

@@ -1,7 +1,8 @@
 //! Events over gRPC.
 
 use super::caller::Door;
-use super::convert::event::{frames, page, read_list, read_subscribe};
+use super::convert::event::{frames, page, presence, read_list, read_subscribe};
+use super::convert::run::run;
 use crate::app::feed::EventFeed;
 use crate::pb;
 use crate::pb::event_service_server::EventService;
@@ -55,7 +56,7 @@ fn cursor_behind(frame: &pb::SubscribeEventsResponse) -> Option<&str> {
         | Frame::SnapshotEnd(pb::SnapshotEnd { cursor }) => Some(cursor),
         // An incomplete snapshot is of no use: the client requests it again.
         Frame::SnapshotItem(_) => Some(""),
-        Frame::DraftDelta(_) | Frame::SummaryDelta(_) => None,
+        Frame::DraftDelta(_) | Frame::SummaryDelta(_) | Frame::PresenceChanged(_) => None,
     }
 }
 
@@ -82,5 +83,25 @@ impl EventService for Events {
         let caller = self.door.caller(&request)?;
         let (events, next) = caller.list_events(read_list(request.into_inner())?).await?;
         Ok(Response::new(page(events, next)))
+    }
+
+    async fn report_typing(
+        &self,
+        request: Request<pb::ReportTypingRequest>,
+    ) -> Result<Response<pb::ReportTypingResponse>, Status> {
+        let caller = self.door.caller(&request)?;
+        let pb::ReportTypingRequest { session_id, typing } = request.into_inner();
+        caller.report_typing(&session_id, typing).await?;
+        Ok(Response::new(pb::ReportTypingResponse {}))
+    }
+
+    async fn get_presence(
+        &self,
+        request: Request<pb::GetPresenceRequest>,
+    ) -> Result<Response<pb::GetPresenceResponse>, Status> {
+        let caller = self.door.caller(&request)?;
+        let who = caller.who(&request.into_inner().session_id).await?;
+        let presences = who.present.into_iter().map(presence).collect();
+        Ok(Response::new(pb::GetPresenceResponse { presences, run: who.run.map(run) }))
     }
 }

@@ -486,9 +486,15 @@ fn the_surface_is_the_reviewed_one() {
 
 #[test]
 fn every_answer_to_a_write_has_its_durability() {
-    // Drafts, leases and the ends of tasks are not stored before they are acknowledged.
-    const NOT_STORED: [&str; 5] =
-        ["AppendDraft", "EditSummaryTask", "CompleteSummaryTask", "FailSummaryTask", "DelegateSummaryTask"];
+    // Drafts, leases, the ends of tasks and presence are not stored before they are acknowledged.
+    const NOT_STORED: [&str; 6] = [
+        "AppendDraft",
+        "EditSummaryTask",
+        "CompleteSummaryTask",
+        "FailSummaryTask",
+        "DelegateSummaryTask",
+        "ReportTyping",
+    ];
     // A scrub and a backup answer with their progress.
     const READING: [&str; 10] =
         ["Get", "List", "Expand", "Subscribe", "Watch", "Check", "Lease", "Extend", "StartScrub", "CreateBackup"];

@@ -1,8 +1,10 @@
 //! Runs: one agent at a time, fenced, and what its end leaves behind.
 
-use crate::support::{TestApp, call, conversation, shown, soon, text};
+use crate::support::{TestApp, Watch, call, conversation, shown, soon, text};
 use longhand::app::append::{NewDraftText, OpenPart};
 use longhand::app::approvals::{Answer, Choice, Question};
+use longhand::app::events::{Frame, Start, SubscribeRequest};
+use longhand::app::presence::Doing;
 use longhand::app::prompts::{Delivery, NewPrompt, Wanted};
 use longhand::app::run_watch::RunSignal;
 use longhand::app::runs::{CancelRun, ListRuns};
@@ -520,4 +522,115 @@ async fn an_agent_learns_of_everything_on_the_stream_of_its_run() {
     assert_eq!(next(&mut after).await.signal, last.signal, "a stream that begins after the end says so");
     assert_eq!(soon("the end", after.next()).await, None);
     assert_eq!(test.app.watch_run(&session, 2, "").await.err().map(|error| error.reason), Some(Reason::RunNotFound));
+}
+
+/// Waits until a stream says that these are at work in the session.
+async fn present(watch: &mut Watch, expected: &[(&str, Doing)]) {
+    loop {
+        if let Frame::Presence(frame) = watch.frame().await {
+            let found: Vec<_> = frame.present.iter().map(|present| (present.actor.as_str(), present.doing)).collect();
+            if found == expected {
+                return;
+            }
+        }
+    }
+}
+
+fn following(session: &str) -> SubscribeRequest {
+    SubscribeRequest { sessions: vec![session.to_owned()], presence: true, ..SubscribeRequest::default() }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_watches_and_types_is_known_while_it_lasts() {
+    let test = TestApp::start().await;
+    let session = test.manual_session().await;
+    let revision = test.revision(&session).await;
+    let mut pat = Watch::new(test.by("pat").subscribe(following(&session)).await.expect("a stream"));
+    let (watching, typing) = (("pat", Doing::Watching), ("eve", Doing::Typing));
+    present(&mut pat, &[watching]).await;
+    let eve = test.by("eve").subscribe(following(&session)).await.expect("a stream");
+    present(&mut pat, &[("eve", Doing::Watching), watching]).await;
+    drop(eve);
+    present(&mut pat, &[watching]).await;
+    test.by("eve").report_typing(&session, true).await.expect("reported");
+    present(&mut pat, &[typing, watching]).await;
+    test.by("eve").report_typing(&session, false).await.expect("reported");
+    present(&mut pat, &[watching]).await;
+    test.by("eve").report_typing(&session, true).await.expect("reported");
+    present(&mut pat, &[typing, watching]).await;
+    // Without another report it is over.
+    present(&mut pat, &[watching]).await;
+
+    acquire(&test.by("ada"), &session).await;
+    let who = test.app.who(&session).await.expect("who");
+    assert_eq!((who.present.len(), who.run.expect("a run").actor.as_str()), (1, "ada"));
+    let refused = test.app.report_typing(&session, true).await.expect_err("nobody");
+    assert_eq!(refused.reason, Reason::InvalidField);
+    assert_eq!(test.revision(&session).await, revision + 1, "only the run is stored");
+}
+
+#[tokio::test]
+async fn a_snapshot_has_what_waits() {
+    let test = TestApp::start().await;
+    let session = test.manual_session().await;
+    acquire(&test.app, &session).await;
+    let first = submit(&test.app, &session, "first", Delivery::Queue).await;
+    let second = submit(&test.app, &session, "second", Delivery::Interrupt).await;
+    let asked = test.app.request_approval(&session, question()).await.expect("asked").0;
+    let request = SubscribeRequest { start: Start::Snapshot, presence: false, ..following(&session) };
+    let mut watch = Watch::new(test.app.subscribe(request).await.expect("a stream"));
+    let mut found = Vec::new();
+    loop {
+        match watch.frame().await {
+            Frame::SnapshotRun(run) => found.push(format!("run {}", run.epoch)),
+            Frame::SnapshotPrompt(prompt) => found.push(prompt.id.to_string()),
+            Frame::SnapshotApproval(approval) => found.push(approval.id.to_string()),
+            Frame::SnapshotEnd { .. } => break,
+            _ => {}
+        }
+    }
+    assert_eq!(found, ["run 1".to_owned(), second, first, asked.id.to_string()]);
+    test.app.answer_approval(&session, &asked.id.to_string(), answer("yes")).await.expect("answered");
+    let next = watch.wait_for(EventKind::ApprovalEnded).await;
+    assert_eq!(watch.log[0], next, "what follows was committed after it");
+}
+
+#[tokio::test]
+async fn a_stream_may_have_a_tree_or_a_project() {
+    let test = TestApp::start().await;
+    let root = test.manual_session().await;
+    let of = |project: &str, parent: Option<&String>| NewSession {
+        metadata_json: Some(format!("{{\"project\":\"{project}\"}}")),
+        parent: parent.cloned(),
+        ..NewSession::default()
+    };
+    let child = test.create(of("one", Some(&root))).await;
+    let other = test.create(of("one", None)).await;
+    let alone = test.create(of("two", None)).await;
+    let all = [&root, &child, &other, &alone];
+    let scopes = [
+        (Some(&root), None, vec![&root, &child]),
+        (None, Some("one"), vec![&child, &other]),
+        (Some(&root), Some("one"), vec![&child]),
+    ];
+    for (root, project, expected) in scopes {
+        let request = SubscribeRequest {
+            root: root.cloned(),
+            project: project.map(str::to_owned),
+            kinds: vec![EventKind::PromptSubmitted],
+            ..SubscribeRequest::default()
+        };
+        let mut watch = Watch::new(test.app.subscribe(request).await.expect("a stream"));
+        for session in all {
+            submit(&test.app, session, "x", Delivery::Queue).await;
+        }
+        while watch.log.len() < expected.len() {
+            watch.frame().await;
+        }
+        let found: Vec<String> = watch.log.iter().map(|event| event.session_id.to_string()).collect();
+        assert_eq!(found.iter().collect::<Vec<_>>(), expected);
+    }
+    let nowhere = SubscribeRequest { root: Some("nobody".to_owned()), ..SubscribeRequest::default() };
+    let refused = test.app.subscribe(nowhere).await.err().map(|error| error.reason);
+    assert_eq!(refused, Some(Reason::SessionNotFound));
 }

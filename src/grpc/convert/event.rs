@@ -2,10 +2,11 @@
 
 use super::compaction::{failure, kind as compaction_kind, level, outcome, rewrite, trigger};
 use super::message::{draft, draft_kind, message, part_ids};
-use super::run::{approval_end_reason, delivery, run_ended};
+use super::run::{approval, approval_end_reason, delivery, prompt, run, run_ended};
 use super::session::{session, window};
 use super::{count, framed_len, id, range, read_duration, read_enum, view};
 use crate::app::events::{Frame, ListEvents, OpenMessage, ServedEvent, Start, SubscribeRequest};
+use crate::app::presence::{Doing, PresenceFrame, Present};
 use crate::app::{Error, Result};
 use crate::limits;
 use crate::model::Revision;
@@ -42,6 +43,9 @@ pub(in crate::grpc) fn read_subscribe(request: pb::SubscribeEventsRequest) -> Re
         progress: interval.map(|interval| read_duration("progress_interval", interval)).transpose()?,
         content: request.include_content,
         live: request.include_deltas,
+        root: request.root_session_id,
+        project: request.project,
+        presence: request.include_presence,
     })
 }
 
@@ -155,6 +159,13 @@ pub(in crate::grpc) fn frames(frame: Frame) -> Vec<pb::SubscribeEventsResponse> 
         Frame::SnapshotSession(info) => item(Item::Session(session(*info))),
         Frame::SnapshotMessage(message) => item(Item::Message(view::message(*message))),
         Frame::SnapshotOpen(open) => item(Item::OpenMessage(open_message(*open))),
+        Frame::SnapshotRun(found) => item(Item::Run(run(*found))),
+        Frame::SnapshotPrompt(found) => item(Item::Prompt(prompt(*found))),
+        Frame::SnapshotApproval(found) => item(Item::Approval(approval(*found))),
+        Frame::Presence(PresenceFrame { session, present }) => ProtoFrame::PresenceChanged(pb::PresenceChanged {
+            session_id: session.to_string(),
+            presences: present.into_iter().map(presence).collect(),
+        }),
         Frame::SnapshotEnd { cursor } => ProtoFrame::SnapshotEnd(pb::SnapshotEnd { cursor }),
         Frame::Progress { cursor, seq } => ProtoFrame::Progress(pb::Progress { cursor, seq }),
         Frame::DraftDelta { session, delta } => ProtoFrame::DraftDelta(pb::DraftDelta {
@@ -177,6 +188,15 @@ pub(in crate::grpc) fn frames(frame: Frame) -> Vec<pb::SubscribeEventsResponse> 
         }
     };
     vec![wrap(frame)]
+}
+
+/// Somebody in a session.
+pub(in crate::grpc) fn presence(Present { actor, doing, since }: Present) -> pb::Presence {
+    let kind = match doing {
+        Doing::Watching => pb::PresenceKind::Watching,
+        Doing::Typing => pb::PresenceKind::Typing,
+    };
+    pb::Presence { actor, kind: kind.into(), since_time: Some(pb::timestamp(since)) }
 }
 
 fn open_message(open: OpenMessage) -> pb::OpenMessage {

@@ -130,6 +130,7 @@ fn of_frame(frame: Frame) -> app::Result<Vec<Bytes>> {
         Frame::SnapshotEnd(end) => one("snapshot_end", Some(&end.cursor), json::text_of(&end)?),
         Frame::DraftDelta(delta) => one("draft_delta", None, json::text_of(&delta)?),
         Frame::SummaryDelta(delta) => one("summary_delta", None, json::text_of(&delta)?),
+        Frame::PresenceChanged(changed) => one("presence_changed", None, json::text_of(&changed)?),
     })
 }
 

@@ -338,6 +338,12 @@ pub(crate) fn waiting_page(
     Ok((page.prompts, None))
 }
 
+/// The prompts that wait in a session, in the order of the queue.
+pub(crate) fn waiting_ids(reader: &mut Reader<'_>, key: i64) -> Result<Vec<PromptId>> {
+    let rows = reader.all(engine::query(QUEUE).bind(key))?;
+    rows.iter().map(|row| codec::uuid(row.get(1)?).map(PromptId)).collect()
+}
+
 /// Prompts for one answer.
 #[derive(Default)]
 struct Page {

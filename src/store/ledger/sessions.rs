@@ -13,6 +13,7 @@ use super::open_messages;
 use super::pairing;
 use super::policies::{PolicyText, policy_at, policy_in};
 use super::position::{self, ForkPoint};
+use super::prompts;
 use super::receipts::answered;
 use super::runs;
 use super::tx::{Requester, Tx};
@@ -21,7 +22,7 @@ use super::windows;
 use crate::clock::fresh_id;
 use crate::limits;
 use crate::model::event::EventBody;
-use crate::model::ids::SessionId;
+use crate::model::ids::{ApprovalId, PromptId, RunId, SessionId};
 use crate::model::layout::Layout;
 use crate::model::mark::Mark;
 use crate::model::run::RunEndReason;
@@ -136,6 +137,12 @@ pub struct SessionSnapshot {
     pub session: Session,
     /// The positions of its open messages, ascending.
     pub open: Vec<Revision>,
+    /// Its active run.
+    pub run: Option<RunId>,
+    /// The prompts that wait, in the order of the queue.
+    pub prompts: Vec<PromptId>,
+    /// The questions that wait, oldest first.
+    pub approvals: Vec<ApprovalId>,
 }
 
 /// Sessions with their keys, and the key below which the next page begins.
@@ -570,7 +577,14 @@ pub(crate) fn log_snapshot(reader: &mut Reader<'_>, keys: &[SessionKey]) -> Resu
         let session = get(reader, key.0)?;
         let open = reader.all(engine::query(OPEN).bind(key.0))?;
         let open = open.iter().map(|row| row.get(0)).collect::<Result<_>>()?;
-        sessions.push(SessionSnapshot { key, session, open });
+        sessions.push(SessionSnapshot {
+            key,
+            session,
+            open,
+            run: runs::newest(reader, key.0)?.filter(|run| run.end.is_none()).map(|run| run.id),
+            prompts: prompts::waiting_ids(reader, key.0)?,
+            approvals: approvals::waiting(reader, key.0)?,
+        });
     }
     Ok(LogSnapshot { head, sessions })
 }
