@@ -11,7 +11,9 @@ use crate::model::part::{NewPart, PartBody};
 use crate::model::usage::{ModelWindow, UsageDoubt};
 use crate::model::{Revision, Seq};
 use crate::policy::{overflow, replay, tokens};
-use crate::store::{self, AppendInput, Counted, DraftText, Order, PageOf, Receipt, Seal, SessionKey};
+use crate::store::{
+    self, AppendInput, Counted, DraftText, NewEnd, Order, PageOf, Receipt, Seal, SessionKey, WithAppend,
+};
 pub use crate::store::{NewDraftText, OpenPart};
 use std::sync::Arc;
 
@@ -47,6 +49,25 @@ pub struct Appended {
     pub seq: Seq,
     /// The current context usage.
     pub context: ContextUsage,
+}
+
+/// An append with what belongs to the same mutation.
+#[derive(Debug, Clone, Default)]
+pub struct AppendRequest<'a> {
+    /// The messages.
+    pub messages: Vec<NewMessage>,
+    /// The window for the figures of the answer; none for the session's.
+    pub window: Option<ModelWindow>,
+    /// Refuses the append if history, marks, policy or window changed after this revision.
+    pub expected_revision: Option<Revision>,
+    /// Refuses the append unless the conversation ends with the message of this id; empty for no message.
+    pub expected_last: Option<String>,
+    /// Leaves everything after a message out of the conversation first, or everything.
+    pub rewind: Option<RewindTo<'a>>,
+    /// The session's new title.
+    pub title: Option<String>,
+    /// The session's new metadata: free JSON.
+    pub metadata_json: Option<String>,
 }
 
 /// Parameters of a list of messages.
@@ -188,10 +209,29 @@ impl Caller {
         window: Option<ModelWindow>,
         expected_revision: Option<Revision>,
     ) -> Result<Appended> {
+        let request = AppendRequest { messages, window, expected_revision, ..AppendRequest::default() };
+        self.append_with(session, request).await
+    }
+
+    /// Appends messages with what belongs to the same mutation, all or nothing.
+    pub async fn append_with(&self, session: &str, request: AppendRequest<'_>) -> Result<Appended> {
+        let AppendRequest { messages, window, expected_revision, .. } = request;
         validate::batch(&messages)?;
         if let Some(window) = &window {
             validate::window("window", window)?;
         }
+        if let Some(title) = &request.title {
+            validate::title(title)?;
+        }
+        validate::object("metadata_json", request.metadata_json.as_deref(), limits::SESSION_METADATA_BYTES_MAX)?;
+        self.require_to_stay(request.metadata_json.as_deref())?;
+        let rewind = request.rewind.map(RewindTo::message).transpose()?;
+        let with = WithAppend {
+            rewind: rewind.map(|message| message.map_or(NewEnd::Start, |id| NewEnd::Message(id.to_owned()))),
+            expected_last: request.expected_last,
+            title: request.title,
+            metadata_json: request.metadata_json,
+        };
         let known = self.known(session).await?;
         self.count_append()?;
         let mut entries = Vec::with_capacity(messages.len());
@@ -205,7 +245,8 @@ impl Caller {
             let view = self.given_view(&known, token).await?;
             entries.push(AppendInput { message: message.checked(view), token_counts, reports_overflow });
         }
-        let receipt = self.store().history().append(known.key, self.requester(), expected_revision, entries).await?;
+        let history = self.store().history();
+        let receipt = history.append_with(known.key, self.requester(), expected_revision, entries, with).await?;
         self.fill_index(&known);
         Ok(self.appended(receipt, &known, window.as_ref(), overflowed).await)
     }

@@ -74,7 +74,9 @@ impl Reason {
             Self::MethodUnknown | Self::EncodingUnknown => Code::Unimplemented,
             Self::ClientIdReused | Self::BackupExists => Code::AlreadyExists,
             Self::CursorOutOfRange | Self::RevisionOutOfRange => Code::OutOfRange,
-            Self::RevisionMismatch | Self::OffsetMismatch | Self::BackupRunning => Code::Aborted,
+            Self::RevisionMismatch | Self::LastMessageMismatch | Self::OffsetMismatch | Self::BackupRunning => {
+                Code::Aborted
+            }
             Self::CursorForeign
             | Self::SessionArchived
             | Self::MessageSealed

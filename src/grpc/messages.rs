@@ -4,10 +4,10 @@ use super::caller::Door;
 use super::convert::count;
 use super::convert::message::{
     draft, message, read_draft_words, read_finish, read_list, read_new_messages, read_open_parts, read_replacement,
-    read_rewind_target,
+    read_rewind, read_rewind_target,
 };
 use super::convert::session::{context_usage, durability, read_window};
-use crate::app::append;
+use crate::app::append::{self, AppendRequest};
 use crate::model::ids::{MessageId, PartId};
 use crate::pb;
 use crate::pb::message_service_server::MessageService;
@@ -31,10 +31,17 @@ impl MessageService for Messages {
         request: Request<pb::AppendMessagesRequest>,
     ) -> Result<Response<pb::AppendMessagesResponse>, Status> {
         let caller = self.door.caller_with_id(&request, &request.get_ref().request_id)?;
-        let pb::AppendMessagesRequest { session_id, messages, expected_revision, window, .. } = request.into_inner();
-        let messages = read_new_messages(messages)?;
-        let window = window.map(read_window);
-        let appended = caller.append(&session_id, messages, window, expected_revision).await?;
+        let request = request.into_inner();
+        let append = AppendRequest {
+            messages: read_new_messages(request.messages)?,
+            window: request.window.map(read_window),
+            expected_revision: request.expected_revision,
+            expected_last: request.expected_last_message_id,
+            rewind: request.rewind.as_ref().map(read_rewind).transpose()?,
+            title: request.title,
+            metadata_json: request.metadata_json,
+        };
+        let appended = caller.append_with(&request.session_id, append).await?;
         Ok(Response::new(pb::AppendMessagesResponse {
             message_ids: appended.ids.into_iter().map(|id| MessageId(id).to_string()).collect(),
             existed_count: count(appended.existed_count),

@@ -6,6 +6,7 @@ use super::ledger::drafts::{self, DraftReceipt, NewDraftText};
 use super::ledger::head::{Receipt, SessionKey};
 use super::ledger::messages::{self, PageOf};
 use super::ledger::position::{self, MessagePosition};
+use super::ledger::replace::{self, WithAppend};
 use super::ledger::rewrites::{self, BranchSummary};
 use super::ledger::tx::{self, Requester};
 use super::ledger::{ancestry, expand};
@@ -34,6 +35,25 @@ impl History {
         let messages = messages.into_iter().map(|message| append::encode(message, &caller.actor)).collect();
         let append = append::Append { session, caller, expected_revision, messages };
         self.0.write(Mutation::content("append", append.bytes()), move |tx| append.clone().apply(tx)).await
+    }
+
+    /// Appends all messages or none, with what belongs to the same mutation.
+    pub async fn append_with(
+        &self,
+        session: SessionKey,
+        caller: Requester,
+        expected_revision: Option<Revision>,
+        messages: Vec<AppendInput>,
+        with: WithAppend,
+    ) -> Result<Receipt> {
+        if with.is_empty() {
+            return self.append(session, caller, expected_revision, messages).await;
+        }
+        let messages = messages.into_iter().map(|message| append::encode(message, &caller.actor)).collect();
+        let append = append::Append { session, caller, expected_revision, messages };
+        let bytes = append.bytes();
+        let replace = replace::Replace { append, with };
+        self.0.write(Mutation::content_and_change("append", bytes), move |tx| replace.clone().apply(tx)).await
     }
 
     /// Adds closed parts to an open message, or closes drafts of it.

@@ -60,6 +60,7 @@ pub use ledger::messages::{Order, PageOf, VIEW_BYTES, body_bytes, message_bytes}
 pub use ledger::policies::PolicyText;
 pub use ledger::position::MessagePosition;
 pub use ledger::recent::Newest;
+pub use ledger::replace::{NewEnd, WithAppend};
 pub use ledger::rewrites::BranchSummary;
 pub use ledger::search::{Lookup, Unindexed};
 pub use ledger::sessions::{

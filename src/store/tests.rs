@@ -3,9 +3,9 @@
 use super::engine::{self, files};
 use super::integrity::verify;
 use super::ledger::{
-    access_tokens, ahead, ancestry, append, by_hand, calls, claiming, compactions, counts, drafts, events, expand,
-    expiry, head, identity, jobs, layouts, marks, messages, open_messages, pairing, policies, position, receipts,
-    requests, rewrites, search, sessions, sources, spending, statistics, tx, visibility, windows,
+    access_tokens, ahead, ancestry, append, by_hand, calls, claiming, compactions, conversation, counts, drafts,
+    events, expand, expiry, head, identity, jobs, layouts, marks, messages, open_messages, pairing, policies, position,
+    receipts, requests, rewrites, search, sessions, sources, spending, statistics, tx, visibility, windows,
 };
 use super::upkeep::scrub;
 use super::writer::Mutation;
@@ -59,6 +59,7 @@ pub(super) fn statements() -> Vec<&'static str> {
         open_messages::STATEMENTS,
         position::STATEMENTS,
         compactions::STATEMENTS,
+        conversation::STATEMENTS,
         requests::STATEMENTS,
         scrub::STATEMENTS,
         search::STATEMENTS,

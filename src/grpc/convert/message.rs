@@ -142,6 +142,18 @@ fn part(part: Part) -> pb::Part {
     }
 }
 
+/// The rewind of an append.
+pub(in crate::grpc) fn read_rewind(rewind: &pb::Rewind) -> Result<RewindTo<'_>> {
+    match &rewind.target {
+        Some(pb::rewind::Target::MessageId(id)) => Ok(RewindTo::Message(id)),
+        Some(pb::rewind::Target::ToStart(true)) => Ok(RewindTo::Start),
+        Some(pb::rewind::Target::ToStart(false)) => {
+            Err(Error::field("rewind.to_start", "is false; leave it unset instead"))
+        }
+        None => Err(not_given("rewind.target")),
+    }
+}
+
 /// The new end of a conversation that is rewound.
 pub(in crate::grpc) fn read_rewind_target(target: Option<&RewindTarget>) -> Result<RewindTo<'_>> {
     match target {

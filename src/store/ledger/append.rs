@@ -114,7 +114,7 @@ pub(crate) const STATEMENTS: &[&str] =
     &[SELECT_CLIENTS, SELECT_INHERITED, SELECT_DRAFTS, DELETE_DRAFTS, DELETE_DRAFT, UPDATE_SEALED];
 
 /// The receipt with the session's current state, for new and repeated requests alike.
-fn with_current_state(tx: &mut Tx<'_>, key: i64, receipt: Receipt) -> Result<Receipt> {
+pub(crate) fn with_current_state(tx: &mut Tx<'_>, key: i64, receipt: Receipt) -> Result<Receipt> {
     let head = tx.loaded(key)?;
     let (newest, pending, appended_bytes) = (head.revision, head.pending(), head.appended_bytes);
     Ok(Receipt { newest, pending, appended_bytes, ..receipt })
@@ -146,9 +146,7 @@ fn existing_messages(tx: &mut Tx<'_>, key: i64, messages: &[EncodedMessage]) -> 
 
 /// True if a stored message equals the one that the client sends again. The times that a client gives may differ: it
 /// may read its clock anew for each attempt.
-fn equals_stored(tx: &mut Tx<'_>, key: i64, id: Uuid, sent: &NewMessage<Option<GivenView>>) -> Result<bool> {
-    tx.flush()?;
-    let stored = messages::by_public_id(tx.conn, key, MessageId(id))?;
+fn equals_stored(stored: &Message, sent: &NewMessage<Option<GivenView>>) -> bool {
     // Every field is named, so that the compiler asks about a new one.
     let NewMessage {
         client_id: _,
@@ -178,7 +176,7 @@ fn equals_stored(tx: &mut Tx<'_>, key: i64, id: Uuid, sent: &NewMessage<Option<G
         Some(finish) => *finish == stored.finish && stored.parts.len() == parts.len(),
         None => true,
     };
-    Ok(same_header && same_parts && same_finish)
+    same_header && same_parts && same_finish
 }
 
 /// Resolves the messages that tool results name as those of their calls, within this request or in the history, to ids.
@@ -208,36 +206,64 @@ impl Append {
     }
 
     /// Validates first, then writes. An error of the database in between rolls the transaction back.
-    pub(crate) fn apply(mut self, tx: &mut Tx<'_>) -> Result<Receipt> {
+    pub(crate) fn apply(self, tx: &mut Tx<'_>) -> Result<Receipt> {
         let key = self.session.0;
         if let Some(receipt) = admitted(tx, key, &self.caller, self.expected_revision)? {
             return with_current_state(tx, key, receipt);
         }
-        for finish in self.messages.iter().filter_map(|message| message.input.finish.as_ref()) {
-            tx.loaded(key)?.check_view(finish.view.as_ref())?;
+        let Self { caller, messages, .. } = self;
+        let receipt = check(tx, key, messages)?.write(tx, key, &caller)?;
+        let receipt = with_current_state(tx, key, receipt)?;
+        tx.end_mutation(key, &caller, receipt)
+    }
+}
+
+/// Messages that may be appended, each with the stored message that it repeats, if there is one.
+pub(crate) struct Checked(Vec<(Option<Message>, EncodedMessage)>);
+
+/// Validates messages. Nothing is written, except for rows of mutations before this one that wait to be.
+pub(crate) fn check(tx: &mut Tx<'_>, key: i64, mut messages: Vec<EncodedMessage>) -> Result<Checked> {
+    for finish in messages.iter().filter_map(|message| message.input.finish.as_ref()) {
+        tx.loaded(key)?.check_view(finish.view.as_ref())?;
+    }
+    let existing = existing_messages(tx, key, &messages)?;
+    resolve_calls(tx, key, &existing, &mut messages)?;
+    let mut checked = Vec::with_capacity(messages.len());
+    for (existing, message) in existing.into_iter().zip(messages) {
+        let Some(id) = existing else {
+            checked.push((None, message));
+            continue;
+        };
+        tx.flush()?;
+        let stored = messages::by_public_id(tx.conn, key, MessageId(id))?;
+        if !equals_stored(&stored, &message.original) {
+            let client_id = message.original.client_id.unwrap_or_default();
+            return Err(Error::ClientIdReused { client_id });
         }
-        let existing = existing_messages(tx, key, &self.messages)?;
-        resolve_calls(tx, key, &existing, &mut self.messages)?;
-        for (existing, message) in existing.iter().zip(&self.messages) {
-            if let Some(id) = existing
-                && !equals_stored(tx, key, *id, &message.original)?
-            {
-                let client_id = message.original.client_id.clone().unwrap_or_default();
-                return Err(Error::ClientIdReused { client_id });
-            }
-        }
+        checked.push((Some(stored), message));
+    }
+    Ok(Checked(checked))
+}
+
+impl Checked {
+    /// Each message as it was sent, with the stored message that it repeats.
+    pub(crate) fn messages(&self) -> impl Iterator<Item = (&NewMessage<Option<GivenView>>, Option<&Message>)> {
+        self.0.iter().map(|(stored, message)| (&message.original, stored.as_ref()))
+    }
+
+    /// Writes the messages that do not repeat others. The caller ends the mutation.
+    pub(crate) fn write(self, tx: &mut Tx<'_>, key: i64, caller: &Requester) -> Result<Receipt> {
         let mut receipt = Receipt::default();
-        for (existing, mut message) in existing.into_iter().zip(self.messages) {
-            if let Some(id) = existing {
+        for (stored, mut message) in self.0 {
+            if let Some(stored) = stored {
                 receipt.existed_count += 1;
-                receipt.ids.push(id);
+                receipt.ids.push(stored.id.0);
                 continue;
             }
-            pair_calls(tx, key, &self.caller, &mut message)?;
-            receipt.ids.push(append_one(tx, key, &self.caller, message)?);
+            pair_calls(tx, key, caller, &mut message)?;
+            receipt.ids.push(append_one(tx, key, caller, message)?);
         }
-        let receipt = with_current_state(tx, key, receipt)?;
-        tx.end_mutation(key, &self.caller, receipt)
+        Ok(receipt)
     }
 }
 
