@@ -45,6 +45,7 @@ mod preview;
 mod proto;
 mod provider;
 mod real_input;
+mod records;
 mod replace;
 mod refusals;
 mod retrieval;

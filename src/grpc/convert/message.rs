@@ -61,6 +61,7 @@ pub(in crate::grpc) fn read_new_message(field: impl Display + Copy, message: pb:
         provider: message.provider,
         origin_time: read_optional_time(format_args!("{field}.origin_time"), message.origin_time)?,
         metadata_json: message.metadata_json,
+        replace_existing: message.replace_existing,
     })
 }
 

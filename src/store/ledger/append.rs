@@ -96,12 +96,16 @@ pub(crate) struct FinishMessage {
     pub(crate) has_expired: bool,
 }
 
+// Of the versions of a record, the newest counts.
 const SELECT_CLIENTS: &str = "select m.client_id, m.public_id from rarray(?2) wanted \
-     join message m on m.session_id = ?1 and m.client_id = wanted.value";
+     join message m on m.session_id = ?1 and m.client_id = wanted.value \
+     and m.revision = (select max(n.revision) from message n where n.session_id = ?1 and n.client_id = wanted.value)";
 const SELECT_INHERITED: &str = "select m.client_id, m.public_id from segment s cross join rarray(?2) wanted \
      join message m on m.session_id = s.owner_id and m.client_id = wanted.value \
-     where s.session_id = ?1 and s.has_messages = 1 and m.revision between s.first_revision and s.last_revision \
-     and m.sealed_revision <= s.last_revision";
+     and m.revision = (select max(n.revision) from message n where n.session_id = s.owner_id \
+     and n.client_id = wanted.value and n.revision between s.first_revision and s.last_revision) \
+     where s.session_id = ?1 and s.has_messages = 1 and m.sealed_revision <= s.last_revision \
+     order by s.last_revision";
 const SELECT_DRAFTS: &str = "select number, kind, body, client_id from draft where message_id = ?1 order by number";
 const DELETE_DRAFTS: &str = "delete from draft where message_id = ?1";
 const DELETE_DRAFT: &str = "delete from draft where message_id = ?1 and number = ?2";
@@ -120,7 +124,8 @@ pub(crate) fn with_current_state(tx: &mut Tx<'_>, key: i64, receipt: Receipt) ->
     Ok(Receipt { newest, pending, appended_bytes, ..receipt })
 }
 
-/// For each message, the existing message of the session's history with the same client id.
+/// For each message, the existing message of the session's history with the same client id: of a record, the newest
+/// version.
 fn existing_messages(tx: &mut Tx<'_>, key: i64, messages: &[EncodedMessage]) -> Result<Vec<Option<Uuid>>> {
     let wanted: Vec<&str> = messages.iter().filter_map(|message| message.original.client_id.as_deref()).collect();
     let mut existing = vec![None; messages.len()];
@@ -138,7 +143,8 @@ fn existing_messages(tx: &mut Tx<'_>, key: i64, messages: &[EncodedMessage]) -> 
     }
     for (slot, message) in existing.iter_mut().zip(messages) {
         if let Some(client_id) = &message.original.client_id {
-            *slot = known.get(client_id).copied().or_else(|| tx.fresh_client(key, client_id));
+            // What this transaction added is newer.
+            *slot = tx.fresh_client(key, client_id).or_else(|| known.get(client_id).copied());
         }
     }
     Ok(existing)
@@ -159,6 +165,7 @@ fn equals_stored(stored: &Message, sent: &NewMessage<Option<GivenView>>) -> bool
         provider,
         origin_time: _,
         metadata_json,
+        replace_existing: _,
     } = sent;
     let same_header = stored.role == *role
         && stored.kind == *kind
@@ -236,11 +243,14 @@ pub(crate) fn check(tx: &mut Tx<'_>, key: i64, mut messages: Vec<EncodedMessage>
         };
         tx.flush()?;
         let stored = messages::by_public_id(tx.conn, key, MessageId(id))?;
-        if !equals_stored(&stored, &message.original) {
+        if equals_stored(&stored, &message.original) {
+            checked.push((Some(stored), message));
+        } else if message.original.replace_existing && stored.kind == MessageKind::Record {
+            checked.push((None, message));
+        } else {
             let client_id = message.original.client_id.unwrap_or_default();
             return Err(Error::ClientIdReused { client_id });
         }
-        checked.push((Some(stored), message));
     }
     Ok(Checked(checked))
 }

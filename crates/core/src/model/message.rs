@@ -130,7 +130,7 @@ pub struct Message {
     pub id: MessageId,
     /// The session it was written to; in a fork that may be an ancestor.
     pub session_id: SessionId,
-    /// The client's own id, unique in its session.
+    /// The client's own id, unique in its session but for the versions of a record, which share it.
     pub client_id: Option<String>,
     /// The revision at which it came, which is also its position in the history.
     pub revision: Revision,
@@ -200,6 +200,8 @@ pub struct NewMessage<View = Option<String>> {
     pub origin_time: Option<Timestamp>,
     /// Free JSON, kept verbatim.
     pub metadata_json: Option<String>,
+    /// True for a record that becomes the newer version of the record with its client id, if there is one.
+    pub replace_existing: bool,
 }
 
 impl<View> NewMessage<View>
@@ -219,6 +221,7 @@ where
             provider: String::new(),
             origin_time: None,
             metadata_json: None,
+            replace_existing: false,
         }
     }
 }
@@ -237,6 +240,7 @@ impl NewMessage {
             provider: self.provider,
             origin_time: self.origin_time,
             metadata_json: self.metadata_json,
+            replace_existing: self.replace_existing,
         }
     }
 }

@@ -97,6 +97,7 @@ fn proto_message() -> pb::NewMessage {
         origin_time: Some(prost_types::Timestamp { seconds: 5, nanos: 6_000 }),
         open_timeout: None,
         metadata_json: Some("{}".into()),
+        replace_existing: true,
     }
 }
 
@@ -117,6 +118,7 @@ fn a_message_is_read_whole() {
         provider: "p".into(),
         origin_time: Some(Timestamp(5_000_006)),
         open_timeout_ms: None,
+        replace_existing: true,
         metadata_json: Some("{}".into()),
     };
     assert_eq!(read_new_message("messages[0]", proto_message()), Ok(expected.clone()));
