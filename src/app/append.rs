@@ -6,7 +6,7 @@ use super::{CachedSession, Caller, cursor, page_size, validate, view_token, wind
 use crate::limits;
 use crate::loaded::{self, LoadedSession};
 use crate::model::ids::{CompactionId, MessageId, PartId};
-use crate::model::message::{GivenView, Message, MessageKind, NewFinish, NewMessage};
+use crate::model::message::{GivenView, Message, MessageKind, MessageState, MessageStatus, NewFinish, NewMessage};
 use crate::model::part::{NewPart, PartBody};
 use crate::model::usage::{ModelWindow, UsageDoubt};
 use crate::model::{Revision, Seq};
@@ -92,10 +92,23 @@ pub struct ListMessages {
 pub struct MessagePage {
     /// The messages.
     pub messages: Vec<Message>,
+    /// Their statuses at `revision`, in their order.
+    pub statuses: Vec<MessageStatus>,
     /// Token of the next page; empty on the last page.
     pub next_page_token: String,
     /// The revision at which the list was read.
     pub revision: Revision,
+}
+
+/// Messages that a caller named.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MessageBatch {
+    /// As many of the first ones as an answer has, in the order of the request.
+    pub messages: Vec<Message>,
+    /// Their statuses, in their order.
+    pub statuses: Vec<MessageStatus>,
+    /// The ids of the others, as the caller gave them.
+    pub remaining_ids: Vec<String>,
 }
 
 /// The token counts to store for a message; none under a policy that does not count with a tokenizer. An open message is
@@ -308,15 +321,48 @@ impl Caller {
         Ok(self.appended(receipt, &known, window.as_ref(), reports_overflow).await)
     }
 
-    /// A message as it was written, with its drafts while it is open.
-    pub async fn get_message(&self, session: &str, message: &str) -> Result<(Message, Vec<DraftText>)> {
+    /// A message as it was written, with its drafts while it is open, and its status.
+    pub async fn get_message(&self, session: &str, message: &str) -> Result<(Message, Vec<DraftText>, MessageStatus)> {
         let key = self.session_key(session).await?;
         let found = self.store().history().get(key, message).await?;
         let drafts = match found.sealed_revision {
             Some(_) => Vec::new(),
             None => self.store().history().drafts(found.id).await?,
         };
-        Ok((found, drafts))
+        let statuses = self.statuses(key, None, std::slice::from_ref(&found)).await?;
+        let status = statuses.into_iter().next().unwrap_or(MessageStatus::of(MessageState::Unknown));
+        Ok((found, drafts, status))
+    }
+
+    /// The statuses of messages at a revision, or at the newest one. Damage to what they follow from does not keep
+    /// anybody from reading the messages.
+    pub(super) async fn statuses(
+        &self,
+        key: SessionKey,
+        at: Option<Revision>,
+        messages: &[Message],
+    ) -> Result<Vec<MessageStatus>> {
+        match self.store().history().statuses(key, at, messages).await {
+            Err(error @ store::Error::Corrupt { .. }) => {
+                tracing::warn!(%error, "the statuses of messages are not known");
+                Ok(vec![MessageStatus::of(MessageState::Unknown); messages.len()])
+            }
+            statuses => Ok(statuses?),
+        }
+    }
+
+    /// Messages by their ids, as they were written, in the order of the ids.
+    pub async fn batch_get_messages(&self, session: &str, mut ids: Vec<String>) -> Result<MessageBatch> {
+        if ids.is_empty() {
+            return Err(Error::field("message_ids", "is empty"));
+        }
+        if ids.len() > limits::BATCH_GET_MESSAGES_MAX {
+            return Err(Error::limit("message_ids", limits::BATCH_GET_MESSAGES_MAX, ids.len()));
+        }
+        let key = self.session_key(session).await?;
+        let messages = self.store().history().batch(key, &ids).await?;
+        let statuses = self.statuses(key, None, &messages).await?;
+        Ok(MessageBatch { remaining_ids: ids.split_off(messages.len()), messages, statuses })
     }
 
     /// A page of history.
@@ -334,12 +380,20 @@ impl Caller {
             derived,
             records,
         };
-        let (messages, next, revision) = match self.newest_messages(key, &page).await? {
-            Some((messages, next, revision)) => (messages, Some(next), revision),
-            None => self.store().history().page(key, page).await?,
+        let (messages, next, revision, statuses) = match self.newest_messages(key, &page).await? {
+            Some((messages, next, revision)) => {
+                // No mark came after any of them.
+                let statuses = vec![MessageStatus::of(MessageState::Active); messages.len()];
+                (messages, Some(next), revision, statuses)
+            }
+            None => {
+                let (messages, next, revision) = self.store().history().page(key, page).await?;
+                let statuses = self.statuses(key, Some(revision), &messages).await?;
+                (messages, next, revision, statuses)
+            }
         };
         let next_page_token = next.map(|next| cursor::page_token(next, &scope)).unwrap_or_default();
-        Ok(MessagePage { messages, next_page_token, revision })
+        Ok(MessagePage { messages, statuses, next_page_token, revision })
     }
 
     /// The first page of the newest messages from a session in memory, the beginning of the next page, and the revision.

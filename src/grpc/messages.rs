@@ -3,7 +3,7 @@
 use super::caller::Door;
 use super::convert::count;
 use super::convert::message::{
-    draft, message, read_draft_words, read_finish, read_list, read_new_messages, read_open_parts, read_replacement,
+    draft, messages, read_draft_words, read_finish, read_list, read_new_messages, read_open_parts, read_replacement,
     read_rewind, read_rewind_target,
 };
 use super::convert::session::{context_usage, durability, read_window};
@@ -104,9 +104,10 @@ impl MessageService for Messages {
     ) -> Result<Response<pb::GetMessageResponse>, Status> {
         let caller = self.door.caller(&request)?;
         let pb::GetMessageRequest { session_id, message_id } = request.into_inner();
-        let (found, drafts) = caller.get_message(&session_id, &message_id).await?;
+        let (found, drafts, status) = caller.get_message(&session_id, &message_id).await?;
         let drafts = drafts.into_iter().map(draft).collect();
-        Ok(Response::new(pb::GetMessageResponse { message: Some(message(found)), drafts }))
+        let message = messages(vec![found], vec![status]).pop();
+        Ok(Response::new(pb::GetMessageResponse { message, drafts }))
     }
 
     async fn expand_message(
@@ -117,7 +118,7 @@ impl MessageService for Messages {
         let pb::ExpandMessageRequest { session_id, id, page_size, page_token } = request.into_inner();
         let page = caller.expand(&session_id, &id, page_size.into(), &page_token).await?;
         Ok(Response::new(pb::ExpandMessageResponse {
-            messages: page.messages.into_iter().map(message).collect(),
+            messages: messages(page.messages, page.statuses),
             next_page_token: page.next_page_token,
         }))
     }
@@ -131,9 +132,22 @@ impl MessageService for Messages {
         let session = std::mem::take(&mut request.session_id);
         let page = caller.list_messages(&session, read_list(request)).await?;
         Ok(Response::new(pb::ListMessagesResponse {
-            messages: page.messages.into_iter().map(message).collect(),
+            messages: messages(page.messages, page.statuses),
             next_page_token: page.next_page_token,
             revision: page.revision,
+        }))
+    }
+
+    async fn batch_get_messages(
+        &self,
+        request: Request<pb::BatchGetMessagesRequest>,
+    ) -> Result<Response<pb::BatchGetMessagesResponse>, Status> {
+        let caller = self.door.caller(&request)?;
+        let pb::BatchGetMessagesRequest { session_id, message_ids } = request.into_inner();
+        let batch = caller.batch_get_messages(&session_id, message_ids).await?;
+        Ok(Response::new(pb::BatchGetMessagesResponse {
+            messages: messages(batch.messages, batch.statuses),
+            remaining_message_ids: batch.remaining_ids,
         }))
     }
 

@@ -9,13 +9,13 @@ use super::ledger::position::{self, MessagePosition};
 use super::ledger::replace::{self, WithAppend};
 use super::ledger::rewrites::{self, BranchSummary};
 use super::ledger::tx::{self, Requester};
-use super::ledger::{ancestry, expand};
+use super::ledger::{ancestry, expand, statuses};
 use super::shared::Shared;
 use super::writer::Mutation;
 use crate::model::Revision;
 use crate::model::event::Event;
 use crate::model::ids::{MessageId, PartId};
-use crate::model::message::Message;
+use crate::model::message::{Message, MessageStatus};
 use crate::model::part::NewPart;
 use std::sync::Arc;
 
@@ -110,6 +110,32 @@ impl History {
             .reading(|reader| {
                 let ancestry = ancestry::by_key(reader, session.0)?;
                 messages::get(reader, &ancestry, id)
+            })
+            .await
+    }
+
+    /// Messages by their ids or their clients' ids, in this order, as they were written: as many of the first ones as a
+    /// page has. An error if one of them does not exist.
+    pub async fn batch(&self, session: SessionKey, ids: &[String]) -> Result<Vec<Message>> {
+        self.0
+            .reading(|reader| {
+                let ancestry = ancestry::by_key(reader, session.0)?;
+                messages::batch(reader, &ancestry, ids)
+            })
+            .await
+    }
+
+    /// The statuses of messages of a history as of a revision, or of the newest one, in their order.
+    pub async fn statuses(
+        &self,
+        session: SessionKey,
+        at: Option<Revision>,
+        messages: &[Message],
+    ) -> Result<Vec<MessageStatus>> {
+        self.0
+            .reading(|reader| {
+                let ancestry = ancestry::by_key(reader, session.0)?;
+                statuses::of(reader, &ancestry, at.unwrap_or(ancestry.revision), messages)
             })
             .await
     }

@@ -5,7 +5,7 @@ use super::integrity::verify;
 use super::ledger::{
     access_tokens, ahead, ancestry, append, by_hand, calls, claiming, compactions, conversation, counts, drafts,
     events, expand, expiry, head, identity, jobs, layouts, marks, messages, open_messages, pairing, policies, position,
-    receipts, requests, rewrites, search, sessions, sources, spending, statistics, tx, visibility, windows,
+    receipts, requests, rewrites, search, sessions, sources, spending, statistics, statuses, tx, visibility, windows,
 };
 use super::upkeep::scrub;
 use super::writer::Mutation;
@@ -66,6 +66,7 @@ pub(super) fn statements() -> Vec<&'static str> {
         sessions::STATEMENTS,
         spending::STATEMENTS,
         statistics::STATEMENTS,
+        statuses::STATEMENTS,
         verify::STATEMENTS,
         sources::STATEMENTS,
         visibility::STATEMENTS,

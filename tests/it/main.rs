@@ -50,6 +50,7 @@ mod replace;
 mod refusals;
 mod retrieval;
 mod maintenance;
+mod message_states;
 mod scheduling;
 mod sessions;
 mod screen;

@@ -5,7 +5,9 @@ use super::{not_given, read_duration, read_enum, read_optional_time};
 use crate::app::append::{ListMessages, NewDraftText, OpenPart, RewindTo};
 use crate::app::{Error, Reason, Result};
 use crate::model::ids::PartId;
-use crate::model::message::{Finish, FinishReason, GivenView, Message, MessageKind, NewFinish, NewMessage, Role};
+use crate::model::message::{
+    Finish, FinishReason, GivenView, Message, MessageKind, MessageState, MessageStatus, NewFinish, NewMessage, Role,
+};
 use crate::model::part::{
     Marker, Media, MediaSource, NewPart, Opaque, Part, PartBody, Record, ResultStatus, Step, ToolCall, ToolResult,
 };
@@ -37,6 +39,38 @@ pub(in crate::grpc) fn message(message: Message) -> pb::Message {
         origin_time: message.origin_time.map(pb::timestamp),
         actor: message.actor,
         metadata_json: message.metadata_json,
+        status: None,
+    }
+}
+
+/// Messages of the history with their statuses, in their order.
+pub(in crate::grpc) fn messages(messages: Vec<Message>, statuses: Vec<MessageStatus>) -> Vec<pb::Message> {
+    let both = messages.into_iter().zip(statuses);
+    both.map(|(given, status)| pb::Message { status: Some(message_status(status)), ..message(given) }).collect()
+}
+
+/// The status of a message.
+pub(in crate::grpc) fn message_status(status: MessageStatus) -> pb::MessageStatus {
+    let state = match status.state {
+        MessageState::Unknown => pb::MessageState::Unspecified,
+        MessageState::Active => pb::MessageState::Active,
+        MessageState::Rewound => pb::MessageState::Rewound,
+        MessageState::Edited => pb::MessageState::Edited,
+        MessageState::Removed => pb::MessageState::Removed,
+        MessageState::Covered => pb::MessageState::Covered,
+        MessageState::Omitted => pb::MessageState::Omitted,
+        MessageState::Replayed => pb::MessageState::Replayed,
+        MessageState::Undone => pb::MessageState::Undone,
+        MessageState::Record => pb::MessageState::Record,
+        MessageState::Superseded => pb::MessageState::Superseded,
+        MessageState::Inactive => pb::MessageState::Inactive,
+    };
+    pb::MessageStatus {
+        state: state.into(),
+        by_revision: status.by_revision.unwrap_or_default(),
+        by_message_id: status.by_message.map(|id| id.to_string()),
+        by_compaction_id: status.by_compaction.map(|id| id.to_string()),
+        pinned: status.is_pinned,
     }
 }
 

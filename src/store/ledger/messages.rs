@@ -357,6 +357,22 @@ pub(crate) fn get(reader: &mut Reader<'_>, ancestry: &Ancestry, id: &str) -> Res
     Ok(found.message)
 }
 
+/// The messages of a history by their ids or their clients' ids, in this order, as they were written: as many of the
+/// first ones as a page has, and at least one. An error if the history does not have one of them.
+pub(crate) fn batch(reader: &mut Reader<'_>, ancestry: &Ancestry, ids: &[String]) -> Result<Vec<Message>> {
+    let found: Vec<(Found, AsOf)> = ids.iter().map(|id| locate(reader, ancestry, id)).collect::<Result<_>>()?;
+    let mut budget = Budget::of(limits::PAGE_BYTES_MAX);
+    let mut messages = Vec::with_capacity(found.len());
+    for (found, at) in found {
+        let mut found = [found];
+        if fill_parts(reader, &mut found, at, &mut budget)? == 0 {
+            break;
+        }
+        messages.extend(found.map(|found| found.message));
+    }
+    Ok(messages)
+}
+
 /// A message by its id with its row, as it was written.
 pub(crate) fn with_row(reader: &mut Reader<'_>, id: MessageId) -> Result<(i64, Message)> {
     let row = reader.one(by_id(id))?.ok_or_else(|| Error::not_found(Kind::Message, id))?;

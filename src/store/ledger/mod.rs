@@ -41,6 +41,7 @@ pub(crate) mod sessions;
 pub(crate) mod sources;
 pub(crate) mod spending;
 pub(crate) mod statistics;
+pub(crate) mod statuses;
 pub(crate) mod tx;
 pub(crate) mod visibility;
 pub(crate) mod windows;

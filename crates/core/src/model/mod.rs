@@ -3,6 +3,7 @@
 //! This module has no I/O, no clock, no model calls and no decisions.
 
 pub mod access;
+pub mod accounts;
 pub mod changes;
 pub mod compaction;
 pub mod truncation;
