@@ -346,6 +346,7 @@ impl Check<'_> {
                 origin_time: None,
                 open_timeout_ms: None,
                 metadata_json: None,
+                replace_existing: false,
             };
             let request = |key: &str, act| Request { session: session.clone(), key: format!("after-{key}"), act };
             let append =
