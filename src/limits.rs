@@ -34,6 +34,8 @@ pub const SUMMARY_BYTES_MAX: usize = 1024 * 1024;
 pub const BATCH_BYTES_MAX: usize = 12 * 1024 * 1024;
 /// Messages of one append.
 pub const BATCH_MESSAGES_MAX: usize = 512;
+/// Messages that one BatchGetMessages names.
+pub const BATCH_GET_MESSAGES_MAX: usize = 100;
 /// Parts of one message, or of one AppendParts.
 pub const MESSAGE_PARTS_MAX: usize = 256;
 /// Bytes of a draft's text.

@@ -6,12 +6,14 @@ use super::{CachedSession, Caller, cursor, page_size, validate, view_token, wind
 use crate::limits;
 use crate::loaded::{self, LoadedSession};
 use crate::model::ids::{CompactionId, MessageId, PartId};
-use crate::model::message::{GivenView, Message, MessageKind, NewFinish, NewMessage};
+use crate::model::message::{GivenView, Message, MessageKind, MessageState, MessageStatus, NewFinish, NewMessage};
 use crate::model::part::{NewPart, PartBody};
 use crate::model::usage::{ModelWindow, UsageDoubt};
 use crate::model::{Revision, Seq};
 use crate::policy::{overflow, replay, tokens};
-use crate::store::{self, AppendInput, Counted, DraftText, Order, PageOf, Receipt, Seal, SessionKey};
+use crate::store::{
+    self, AppendInput, Counted, DraftText, NewEnd, Order, PageOf, Receipt, Seal, SessionKey, WithAppend,
+};
 pub use crate::store::{NewDraftText, OpenPart};
 use std::sync::Arc;
 
@@ -49,6 +51,25 @@ pub struct Appended {
     pub context: ContextUsage,
 }
 
+/// An append with what belongs to the same mutation.
+#[derive(Debug, Clone, Default)]
+pub struct AppendRequest<'a> {
+    /// The messages.
+    pub messages: Vec<NewMessage>,
+    /// The window for the figures of the answer; none for the session's.
+    pub window: Option<ModelWindow>,
+    /// Refuses the append if history, marks, policy or window changed after this revision.
+    pub expected_revision: Option<Revision>,
+    /// Refuses the append unless the conversation ends with the message of this id; empty for no message.
+    pub expected_last: Option<String>,
+    /// Leaves everything after a message out of the conversation first, or everything.
+    pub rewind: Option<RewindTo<'a>>,
+    /// The session's new title.
+    pub title: Option<String>,
+    /// The session's new metadata: free JSON.
+    pub metadata_json: Option<String>,
+}
+
 /// Parameters of a list of messages.
 #[derive(Debug, Clone, Default)]
 pub struct ListMessages {
@@ -71,10 +92,23 @@ pub struct ListMessages {
 pub struct MessagePage {
     /// The messages.
     pub messages: Vec<Message>,
+    /// Their statuses at `revision`, in their order.
+    pub statuses: Vec<MessageStatus>,
     /// Token of the next page; empty on the last page.
     pub next_page_token: String,
     /// The revision at which the list was read.
     pub revision: Revision,
+}
+
+/// Messages that a caller named.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MessageBatch {
+    /// As many of the first ones as an answer has, in the order of the request.
+    pub messages: Vec<Message>,
+    /// Their statuses, in their order.
+    pub statuses: Vec<MessageStatus>,
+    /// The ids of the others, as the caller gave them.
+    pub remaining_ids: Vec<String>,
 }
 
 /// The token counts to store for a message; none under a policy that does not count with a tokenizer. An open message is
@@ -188,10 +222,29 @@ impl Caller {
         window: Option<ModelWindow>,
         expected_revision: Option<Revision>,
     ) -> Result<Appended> {
+        let request = AppendRequest { messages, window, expected_revision, ..AppendRequest::default() };
+        self.append_with(session, request).await
+    }
+
+    /// Appends messages with what belongs to the same mutation, all or nothing.
+    pub async fn append_with(&self, session: &str, request: AppendRequest<'_>) -> Result<Appended> {
+        let AppendRequest { messages, window, expected_revision, .. } = request;
         validate::batch(&messages)?;
         if let Some(window) = &window {
             validate::window("window", window)?;
         }
+        if let Some(title) = &request.title {
+            validate::title(title)?;
+        }
+        validate::object("metadata_json", request.metadata_json.as_deref(), limits::SESSION_METADATA_BYTES_MAX)?;
+        self.require_to_stay(request.metadata_json.as_deref())?;
+        let rewind = request.rewind.map(RewindTo::message).transpose()?;
+        let with = WithAppend {
+            rewind: rewind.map(|message| message.map_or(NewEnd::Start, |id| NewEnd::Message(id.to_owned()))),
+            expected_last: request.expected_last,
+            title: request.title,
+            metadata_json: request.metadata_json,
+        };
         let known = self.known(session).await?;
         self.count_append()?;
         let mut entries = Vec::with_capacity(messages.len());
@@ -205,7 +258,8 @@ impl Caller {
             let view = self.given_view(&known, token).await?;
             entries.push(AppendInput { message: message.checked(view), token_counts, reports_overflow });
         }
-        let receipt = self.store().history().append(known.key, self.requester(), expected_revision, entries).await?;
+        let history = self.store().history();
+        let receipt = history.append_with(known.key, self.requester(), expected_revision, entries, with).await?;
         self.fill_index(&known);
         Ok(self.appended(receipt, &known, window.as_ref(), overflowed).await)
     }
@@ -267,15 +321,48 @@ impl Caller {
         Ok(self.appended(receipt, &known, window.as_ref(), reports_overflow).await)
     }
 
-    /// A message as it was written, with its drafts while it is open.
-    pub async fn get_message(&self, session: &str, message: &str) -> Result<(Message, Vec<DraftText>)> {
+    /// A message as it was written, with its drafts while it is open, and its status.
+    pub async fn get_message(&self, session: &str, message: &str) -> Result<(Message, Vec<DraftText>, MessageStatus)> {
         let key = self.session_key(session).await?;
         let found = self.store().history().get(key, message).await?;
         let drafts = match found.sealed_revision {
             Some(_) => Vec::new(),
             None => self.store().history().drafts(found.id).await?,
         };
-        Ok((found, drafts))
+        let statuses = self.statuses(key, None, std::slice::from_ref(&found)).await?;
+        let status = statuses.into_iter().next().unwrap_or(MessageStatus::of(MessageState::Unknown));
+        Ok((found, drafts, status))
+    }
+
+    /// The statuses of messages at a revision, or at the newest one. Damage to what they follow from does not keep
+    /// anybody from reading the messages.
+    pub(super) async fn statuses(
+        &self,
+        key: SessionKey,
+        at: Option<Revision>,
+        messages: &[Message],
+    ) -> Result<Vec<MessageStatus>> {
+        match self.store().history().statuses(key, at, messages).await {
+            Err(error @ store::Error::Corrupt { .. }) => {
+                tracing::warn!(%error, "the statuses of messages are not known");
+                Ok(vec![MessageStatus::of(MessageState::Unknown); messages.len()])
+            }
+            statuses => Ok(statuses?),
+        }
+    }
+
+    /// Messages by their ids, as they were written, in the order of the ids.
+    pub async fn batch_get_messages(&self, session: &str, mut ids: Vec<String>) -> Result<MessageBatch> {
+        if ids.is_empty() {
+            return Err(Error::field("message_ids", "is empty"));
+        }
+        if ids.len() > limits::BATCH_GET_MESSAGES_MAX {
+            return Err(Error::limit("message_ids", limits::BATCH_GET_MESSAGES_MAX, ids.len()));
+        }
+        let key = self.session_key(session).await?;
+        let messages = self.store().history().batch(key, &ids).await?;
+        let statuses = self.statuses(key, None, &messages).await?;
+        Ok(MessageBatch { remaining_ids: ids.split_off(messages.len()), messages, statuses })
     }
 
     /// A page of history.
@@ -293,12 +380,20 @@ impl Caller {
             derived,
             records,
         };
-        let (messages, next, revision) = match self.newest_messages(key, &page).await? {
-            Some((messages, next, revision)) => (messages, Some(next), revision),
-            None => self.store().history().page(key, page).await?,
+        let (messages, next, revision, statuses) = match self.newest_messages(key, &page).await? {
+            Some((messages, next, revision)) => {
+                // No mark came after any of them.
+                let statuses = vec![MessageStatus::of(MessageState::Active); messages.len()];
+                (messages, Some(next), revision, statuses)
+            }
+            None => {
+                let (messages, next, revision) = self.store().history().page(key, page).await?;
+                let statuses = self.statuses(key, Some(revision), &messages).await?;
+                (messages, next, revision, statuses)
+            }
         };
         let next_page_token = next.map(|next| cursor::page_token(next, &scope)).unwrap_or_default();
-        Ok(MessagePage { messages, next_page_token, revision })
+        Ok(MessagePage { messages, statuses, next_page_token, revision })
     }
 
     /// The first page of the newest messages from a session in memory, the beginning of the next page, and the revision.

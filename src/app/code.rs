@@ -77,7 +77,11 @@ impl Reason {
             Self::MethodUnknown | Self::EncodingUnknown => Code::Unimplemented,
             Self::ClientIdReused | Self::BackupExists => Code::AlreadyExists,
             Self::CursorOutOfRange | Self::RevisionOutOfRange => Code::OutOfRange,
-            Self::RevisionMismatch | Self::OffsetMismatch | Self::BackupRunning | Self::RunLost => Code::Aborted,
+            Self::RevisionMismatch
+            | Self::LastMessageMismatch
+            | Self::OffsetMismatch
+            | Self::BackupRunning
+            | Self::RunLost => Code::Aborted,
             Self::CursorForeign
             | Self::SessionArchived
             | Self::MessageSealed

@@ -43,6 +43,8 @@ pub enum Reason {
     RevisionOutOfRange,
     /// History, marks, policy or window changed after the expected revision.
     RevisionMismatch,
+    /// The conversation ends with another message than the caller expects; the metadata has its id.
+    LastMessageMismatch,
     /// The session is archived.
     SessionArchived,
     /// The message is sealed and takes no more parts.
@@ -172,7 +174,7 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason.
-    pub const ALL: [Self; 78] = [
+    pub const ALL: [Self; 79] = [
         Self::SessionNotFound,
         Self::MessageNotFound,
         Self::DraftNotFound,
@@ -191,6 +193,7 @@ impl Reason {
         Self::ViewTokenInvalid,
         Self::RevisionOutOfRange,
         Self::RevisionMismatch,
+        Self::LastMessageMismatch,
         Self::SessionArchived,
         Self::MessageSealed,
         Self::MessageExpired,
@@ -274,6 +277,7 @@ impl Reason {
             Self::ViewTokenInvalid => "VIEW_TOKEN_INVALID",
             Self::RevisionOutOfRange => "REVISION_OUT_OF_RANGE",
             Self::RevisionMismatch => "REVISION_MISMATCH",
+            Self::LastMessageMismatch => "LAST_MESSAGE_MISMATCH",
             Self::SessionArchived => "SESSION_ARCHIVED",
             Self::MessageSealed => "MESSAGE_SEALED",
             Self::MessageExpired => "MESSAGE_EXPIRED",
@@ -426,7 +430,12 @@ impl From<store::Error> for Error {
                 plain(Reason::ViewTokenInvalid).with("revision", revision).with("newest_revision", newest)
             }
             E::RequestIdReused { request_id } => plain(Reason::RequestIdReused).with("request_id", request_id),
-            E::ClientIdReused { client_id } => plain(Reason::ClientIdReused).with("client_id", client_id),
+            E::ClientIdReused { client_id } | E::ClientIdKept { client_id } => {
+                plain(Reason::ClientIdReused).with("client_id", client_id)
+            }
+            E::LastMessageMismatch { expected, last } => plain(Reason::LastMessageMismatch)
+                .with("expected_last_message_id", expected)
+                .with("last_message_id", last),
             E::MessageSealed => plain(Reason::MessageSealed),
             E::MessageExpired => plain(Reason::MessageExpired),
             E::MessageOpen => plain(Reason::MessageOpen),

@@ -2,8 +2,9 @@
 
 use super::error::{Error, Reason, Result};
 use super::{Caller, cursor, page_size};
+use crate::model::Revision;
 use crate::model::ids::{CompactionId, PartId};
-use crate::model::message::{Message, MessageKind};
+use crate::model::message::{Message, MessageKind, MessageStatus};
 use crate::store::SessionKey;
 
 /// A page of the originals behind an id.
@@ -11,6 +12,8 @@ use crate::store::SessionKey;
 pub struct Expanded {
     /// The messages as they were written, oldest first.
     pub messages: Vec<Message>,
+    /// Their statuses, in their order.
+    pub statuses: Vec<MessageStatus>,
     /// Token of the next page; empty on the last page.
     pub next_page_token: String,
 }
@@ -25,7 +28,21 @@ impl Caller {
         let scope = format!("expand {session} {id}");
         let from = cursor::page_start(token, &scope)?.unwrap_or(0);
         let key = self.session_key(session).await?;
-        let alone = |message| Expanded { messages: vec![message], next_page_token: String::new() };
+        let (messages, next) = self.originals(key, id, from, limit).await?;
+        let statuses = self.statuses(key, None, &messages).await?;
+        let next_page_token = next.map(|next| cursor::page_token(next, &scope)).unwrap_or_default();
+        Ok(Expanded { messages, statuses, next_page_token })
+    }
+
+    /// The originals behind an id, from a revision on, and the revision of the next one.
+    async fn originals(
+        &self,
+        key: SessionKey,
+        id: &str,
+        from: Revision,
+        limit: i64,
+    ) -> Result<(Vec<Message>, Option<Revision>)> {
+        let alone = |message| (vec![message], None);
         if let Ok(part) = id.parse::<PartId>() {
             return Ok(alone(self.part(key, part).await?));
         }
@@ -43,8 +60,7 @@ impl Caller {
                     }
                     MessageKind::Edit => {
                         let original = self.store().history().replaced(key, message.revision).await?;
-                        let messages = original.into_iter().chain([message]).collect();
-                        return Ok(Expanded { messages, next_page_token: String::new() });
+                        return Ok((original.into_iter().chain([message]).collect(), None));
                     }
                     MessageKind::Normal | MessageKind::Record | MessageKind::Branch | MessageKind::Continuation => None,
                 };
@@ -54,9 +70,7 @@ impl Caller {
                 }
             }
         };
-        let (messages, next) = self.store().compactions().taken_by(key, compaction, from, limit).await?;
-        let next_page_token = next.map(|next| cursor::page_token(next, &scope)).unwrap_or_default();
-        Ok(Expanded { messages, next_page_token })
+        Ok(self.store().compactions().taken_by(key, compaction, from, limit).await?)
     }
 
     /// The message of a part, with that part alone.

@@ -191,6 +191,15 @@ pub(super) fn message(field: impl Display + Copy, message: &NewMessage) -> Resul
     if message.kind == MessageKind::Record && message.finish.is_none() {
         return Err(Error::field(format_args!("{field}.open"), "a record is never open"));
     }
+    if message.replace_existing {
+        let field = format_args!("{field}.replace_existing");
+        if message.kind != MessageKind::Record {
+            return Err(Error::field(field, "goes with records alone; EditMessage replaces other messages"));
+        }
+        if message.client_id.is_none() {
+            return Err(Error::field(field, "needs the client_id of the record"));
+        }
+    }
     if let Some(timeout) = message.open_timeout_ms {
         open_timeout(format_args!("{field}.open_timeout"), timeout, message.finish.is_none())?;
     }

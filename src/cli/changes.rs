@@ -8,6 +8,7 @@ use super::{Globals, ids, json};
 use crate::limits;
 use crate::pb;
 use crate::pb::fork_session_request::Point;
+use crate::pb::rewind::Target as End;
 use crate::pb::rewind_session_request::Target;
 use anyhow::Context as _;
 use std::io::{IsTerminal as _, Read as _};
@@ -64,6 +65,24 @@ pub(super) struct AppendArguments {
     /// File of messages, one `NewMessage` of the protocol per line in the protobuf JSON mapping; - for standard input
     #[arg(long, value_name = "FILE")]
     messages: Option<PathBuf>,
+    /// Leave everything after this message out of views first, by id, client id or revision
+    #[arg(long, value_name = "MESSAGE")]
+    rewind_to: Option<String>,
+    /// Leave all messages out of views first
+    #[arg(long, conflicts_with = "rewind_to")]
+    rewind_all: bool,
+    /// Refuse unless the conversation ends with this message, by id, client id or revision
+    #[arg(long, value_name = "MESSAGE")]
+    expect_last: Option<String>,
+    /// Refuse unless the conversation has no message
+    #[arg(long, conflicts_with = "expect_last")]
+    expect_empty: bool,
+    /// New title of the session
+    #[arg(long, value_name = "TITLE")]
+    title: Option<String>,
+    /// New metadata of the session: a JSON object
+    #[arg(long, value_name = "JSON")]
+    metadata: Option<String>,
 }
 
 /// Role of a speaker.
@@ -281,7 +300,17 @@ pub(super) async fn append(globals: &Globals, arguments: AppendArguments) -> any
     let mut client = globals.client().await?;
     let mut output = globals.output();
     let session = ids::session(&mut client, &arguments.session).await?;
-    for request in requests(&session, messages) {
+    let mut requests = requests(&session, messages);
+    // Of many messages, only the first request can expect what was there before it.
+    if let Some(first) = requests.first_mut() {
+        let rewind_to = ids::optional_message(&mut client, &session, arguments.rewind_to).await?;
+        let target = rewind_to.map(End::MessageId).or(arguments.rewind_all.then_some(End::ToStart(true)));
+        first.rewind = target.map(|target| pb::Rewind { target: Some(target) });
+        let last = ids::optional_message(&mut client, &session, arguments.expect_last).await?;
+        first.expected_last_message_id = last.or(arguments.expect_empty.then(String::new));
+        (first.title, first.metadata_json) = (arguments.title, arguments.metadata);
+    }
+    for request in requests {
         let appended = client.messages.append_messages(request).await?.into_inner();
         match output.json() {
             true => output.message(&appended)?,

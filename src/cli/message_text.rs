@@ -57,7 +57,37 @@ pub(super) fn heading(message: &pb::Message) -> String {
     if message.sealed_revision.is_none() {
         heading += " · open";
     }
+    if let Some(state) = message.status.as_ref().and_then(state) {
+        heading += &format!(" · {state}");
+    }
     heading
+}
+
+/// What a message is to the conversation and to the view, with the reason; none if the view shows it without a pin, and
+/// for a record.
+fn state(status: &pb::MessageStatus) -> Option<String> {
+    let mut text = match status.state() {
+        pb::MessageState::Unspecified | pb::MessageState::Active | pb::MessageState::Record => String::new(),
+        pb::MessageState::Rewound
+        | pb::MessageState::Edited
+        | pb::MessageState::Removed
+        | pb::MessageState::Covered
+        | pb::MessageState::Omitted
+        | pb::MessageState::Replayed
+        | pb::MessageState::Undone
+        | pb::MessageState::Superseded
+        | pb::MessageState::Inactive => word(status.state().as_str_name(), "MESSAGE_STATE_"),
+    };
+    if status.by_revision > 0 {
+        text += &format!(" at #{}", status.by_revision);
+    }
+    if let Some(by) = status.by_message_id.as_ref().or(status.by_compaction_id.as_ref()) {
+        text += &format!(" by {by}");
+    }
+    if status.pinned {
+        text += if text.is_empty() { "pinned" } else { ", pinned" };
+    }
+    (!text.is_empty()).then_some(text)
 }
 
 /// Name of a role.
@@ -241,5 +271,19 @@ mod tests {
             ..pb::Message::default()
         };
         assert_eq!(heading(&message), "#3 user (record) · - · msg_1 · line:7 · by cli · open");
+        let with = |status| heading(&pb::Message { status: Some(status), ..message.clone() });
+        for (state, by_revision, by_message_id, pinned, expected) in [
+            (pb::MessageState::Active, 0, None, false, "open"),
+            (pb::MessageState::Active, 0, None, true, "open · pinned"),
+            (pb::MessageState::Rewound, 9, None, false, "open · rewound at #9"),
+            (pb::MessageState::Edited, 9, Some("msg_2"), true, "open · edited at #9 by msg_2, pinned"),
+            (pb::MessageState::Inactive, 0, None, false, "open · inactive"),
+        ] {
+            let by_message_id = by_message_id.map(str::to_owned);
+            let status =
+                pb::MessageStatus { state: state.into(), by_revision, by_message_id, pinned, by_compaction_id: None };
+            let text = with(status);
+            assert!(text.ends_with(expected), "{text}");
+        }
     }
 }

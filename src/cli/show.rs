@@ -1,6 +1,9 @@
 //! `longhand show`: prints the original history.
 
+use super::client::Client;
+use super::output::Output;
 use super::{Globals, ids, message_text};
+use crate::limits;
 use crate::pb;
 use std::process::ExitCode;
 
@@ -11,6 +14,9 @@ const PAGE_SIZE: i32 = 200;
 pub(super) struct Arguments {
     /// Session, by id, client id, or the last or first digits of its id
     session: String,
+    /// Only these messages, in this order, by id, client id or revision
+    #[arg(conflicts_with_all = ["derived", "as_of"])]
+    messages: Vec<String>,
     /// Print records in full
     #[arg(long)]
     records: bool,
@@ -25,8 +31,12 @@ pub(super) struct Arguments {
 pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Result<ExitCode> {
     let mut client = globals.client().await?;
     let mut output = globals.output();
+    let session_id = ids::session(&mut client, &arguments.session).await?;
+    if !arguments.messages.is_empty() {
+        return named(&mut client, &mut output, session_id, arguments).await;
+    }
     let mut request = pb::ListMessagesRequest {
-        session_id: ids::session(&mut client, &arguments.session).await?,
+        session_id,
         page_size: PAGE_SIZE,
         page_token: String::new(),
         reverse: false,
@@ -36,17 +46,41 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
     };
     loop {
         let page = client.messages.list_messages(request.clone()).await?.into_inner();
-        for message in &page.messages {
-            if output.json() {
-                output.message(message)?;
-            } else {
-                message_text::print(&mut output, message, arguments.records)?;
-            }
-        }
-        output.flush()?;
+        print(&mut output, &page.messages, arguments.records)?;
         if page.next_page_token.is_empty() {
             return Ok(ExitCode::SUCCESS);
         }
         request.page_token = page.next_page_token;
     }
+}
+
+/// Prints messages by their ids, as many of them with each request as an answer has.
+async fn named(
+    client: &mut Client,
+    output: &mut Output,
+    session_id: String,
+    arguments: Arguments,
+) -> anyhow::Result<ExitCode> {
+    let mut ids = Vec::with_capacity(arguments.messages.len());
+    for message in &arguments.messages {
+        ids.push(ids::message(client, &session_id, message).await?);
+    }
+    while !ids.is_empty() {
+        let later = ids.split_off(ids.len().min(limits::BATCH_GET_MESSAGES_MAX));
+        let request = pb::BatchGetMessagesRequest { session_id: session_id.clone(), message_ids: ids };
+        let batch = client.messages.batch_get_messages(request).await?.into_inner();
+        print(output, &batch.messages, arguments.records)?;
+        ids = batch.remaining_message_ids.into_iter().chain(later).collect();
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print(output: &mut Output, messages: &[pb::Message], whole_records: bool) -> anyhow::Result<()> {
+    for message in messages {
+        match output.json() {
+            true => output.message(message)?,
+            false => message_text::print(output, message, whole_records)?,
+        }
+    }
+    Ok(output.flush()?)
 }

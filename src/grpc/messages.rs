@@ -3,11 +3,11 @@
 use super::caller::Door;
 use super::convert::count;
 use super::convert::message::{
-    draft, message, read_draft_words, read_finish, read_list, read_new_messages, read_open_parts, read_replacement,
-    read_rewind_target,
+    draft, messages, read_draft_words, read_finish, read_list, read_new_messages, read_open_parts, read_replacement,
+    read_rewind, read_rewind_target,
 };
 use super::convert::session::{context_usage, durability, read_window};
-use crate::app::append;
+use crate::app::append::{self, AppendRequest};
 use crate::model::ids::{MessageId, PartId};
 use crate::pb;
 use crate::pb::message_service_server::MessageService;
@@ -31,10 +31,17 @@ impl MessageService for Messages {
         request: Request<pb::AppendMessagesRequest>,
     ) -> Result<Response<pb::AppendMessagesResponse>, Status> {
         let caller = self.door.caller_with_id(&request, &request.get_ref().request_id)?;
-        let pb::AppendMessagesRequest { session_id, messages, expected_revision, window, .. } = request.into_inner();
-        let messages = read_new_messages(messages)?;
-        let window = window.map(read_window);
-        let appended = caller.append(&session_id, messages, window, expected_revision).await?;
+        let request = request.into_inner();
+        let append = AppendRequest {
+            messages: read_new_messages(request.messages)?,
+            window: request.window.map(read_window),
+            expected_revision: request.expected_revision,
+            expected_last: request.expected_last_message_id,
+            rewind: request.rewind.as_ref().map(read_rewind).transpose()?,
+            title: request.title,
+            metadata_json: request.metadata_json,
+        };
+        let appended = caller.append_with(&request.session_id, append).await?;
         Ok(Response::new(pb::AppendMessagesResponse {
             message_ids: appended.ids.into_iter().map(|id| MessageId(id).to_string()).collect(),
             existed_count: count(appended.existed_count),
@@ -97,9 +104,10 @@ impl MessageService for Messages {
     ) -> Result<Response<pb::GetMessageResponse>, Status> {
         let caller = self.door.caller(&request)?;
         let pb::GetMessageRequest { session_id, message_id } = request.into_inner();
-        let (found, drafts) = caller.get_message(&session_id, &message_id).await?;
+        let (found, drafts, status) = caller.get_message(&session_id, &message_id).await?;
         let drafts = drafts.into_iter().map(draft).collect();
-        Ok(Response::new(pb::GetMessageResponse { message: Some(message(found)), drafts }))
+        let message = messages(vec![found], vec![status]).pop();
+        Ok(Response::new(pb::GetMessageResponse { message, drafts }))
     }
 
     async fn expand_message(
@@ -110,7 +118,7 @@ impl MessageService for Messages {
         let pb::ExpandMessageRequest { session_id, id, page_size, page_token } = request.into_inner();
         let page = caller.expand(&session_id, &id, page_size.into(), &page_token).await?;
         Ok(Response::new(pb::ExpandMessageResponse {
-            messages: page.messages.into_iter().map(message).collect(),
+            messages: messages(page.messages, page.statuses),
             next_page_token: page.next_page_token,
         }))
     }
@@ -124,9 +132,22 @@ impl MessageService for Messages {
         let session = std::mem::take(&mut request.session_id);
         let page = caller.list_messages(&session, read_list(request)).await?;
         Ok(Response::new(pb::ListMessagesResponse {
-            messages: page.messages.into_iter().map(message).collect(),
+            messages: messages(page.messages, page.statuses),
             next_page_token: page.next_page_token,
             revision: page.revision,
+        }))
+    }
+
+    async fn batch_get_messages(
+        &self,
+        request: Request<pb::BatchGetMessagesRequest>,
+    ) -> Result<Response<pb::BatchGetMessagesResponse>, Status> {
+        let caller = self.door.caller(&request)?;
+        let pb::BatchGetMessagesRequest { session_id, message_ids } = request.into_inner();
+        let batch = caller.batch_get_messages(&session_id, message_ids).await?;
+        Ok(Response::new(pb::BatchGetMessagesResponse {
+            messages: messages(batch.messages, batch.statuses),
+            remaining_message_ids: batch.remaining_ids,
         }))
     }
 

@@ -116,6 +116,7 @@ impl From<NewMessage> for super::NewMessage {
             origin_time: message.origin_time.map(timestamp),
             open_timeout: None,
             metadata_json: message.metadata_json,
+            replace_existing: message.replace_existing,
         }
     }
 }
@@ -213,6 +214,7 @@ mod tests {
             origin_time: None,
             open_timeout_ms: None,
             metadata_json: Some("{}".into()),
+            replace_existing: false,
         };
         let open = pb::NewMessage::from(new.clone());
         assert!(open.open && open.finish.is_none());

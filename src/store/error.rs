@@ -54,6 +54,20 @@ pub enum Error {
         /// The id.
         client_id: String,
     },
+    /// The client id belongs to a message that a rewind cannot bring back.
+    #[error("the message with the client id {client_id:?} is in the history, and after a rewind it needs another id")]
+    ClientIdKept {
+        /// The id.
+        client_id: String,
+    },
+    /// The conversation ends with another message than the caller expects.
+    #[error("the conversation ends with {}, and not with {}", or_nothing(last), or_nothing(expected))]
+    LastMessageMismatch {
+        /// The id that the caller gave; empty for no message.
+        expected: String,
+        /// The id of the last message; empty if there is none.
+        last: String,
+    },
     /// The message takes no more parts.
     #[error("the message is sealed")]
     MessageSealed,
@@ -219,6 +233,11 @@ pub struct DiskFailure {
     pub message: String,
     /// True if a sync failed or may have: the kernel may have dropped data that was written before.
     pub may_be_of_sync: bool,
+}
+
+/// An id, or the words for none.
+fn or_nothing(id: &str) -> &str {
+    if id.is_empty() { "no message" } else { id }
 }
 
 /// The kind of item that an id names.

@@ -6,15 +6,16 @@ use super::ledger::drafts::{self, DraftReceipt, NewDraftText};
 use super::ledger::head::{Receipt, SessionKey};
 use super::ledger::messages::{self, PageOf};
 use super::ledger::position::{self, MessagePosition};
+use super::ledger::replace::{self, WithAppend};
 use super::ledger::rewrites::{self, BranchSummary};
 use super::ledger::tx::{self, Requester};
-use super::ledger::{ancestry, expand};
+use super::ledger::{ancestry, expand, statuses};
 use super::shared::Shared;
 use super::writer::Mutation;
 use crate::model::Revision;
 use crate::model::event::Event;
 use crate::model::ids::{MessageId, PartId};
-use crate::model::message::Message;
+use crate::model::message::{Message, MessageStatus};
 use crate::model::part::NewPart;
 use std::sync::Arc;
 
@@ -34,6 +35,25 @@ impl History {
         let messages = messages.into_iter().map(|message| append::encode(message, &caller)).collect();
         let append = append::Append { session, caller, expected_revision, messages };
         self.0.write(Mutation::content("append", append.bytes()), move |tx| append.clone().apply(tx)).await
+    }
+
+    /// Appends all messages or none, with what belongs to the same mutation.
+    pub async fn append_with(
+        &self,
+        session: SessionKey,
+        caller: Requester,
+        expected_revision: Option<Revision>,
+        messages: Vec<AppendInput>,
+        with: WithAppend,
+    ) -> Result<Receipt> {
+        if with.is_empty() {
+            return self.append(session, caller, expected_revision, messages).await;
+        }
+        let messages = messages.into_iter().map(|message| append::encode(message, &caller.actor)).collect();
+        let append = append::Append { session, caller, expected_revision, messages };
+        let bytes = append.bytes();
+        let replace = replace::Replace { append, with };
+        self.0.write(Mutation::content_and_change("append", bytes), move |tx| replace.clone().apply(tx)).await
     }
 
     /// Adds closed parts to an open message, or closes drafts of it.
@@ -91,6 +111,32 @@ impl History {
             .reading(|reader| {
                 let ancestry = ancestry::by_key(reader, session.0)?;
                 messages::get(reader, &ancestry, id)
+            })
+            .await
+    }
+
+    /// Messages by their ids or their clients' ids, in this order, as they were written: as many of the first ones as a
+    /// page has. An error if one of them does not exist.
+    pub async fn batch(&self, session: SessionKey, ids: &[String]) -> Result<Vec<Message>> {
+        self.0
+            .reading(|reader| {
+                let ancestry = ancestry::by_key(reader, session.0)?;
+                messages::batch(reader, &ancestry, ids)
+            })
+            .await
+    }
+
+    /// The statuses of messages of a history as of a revision, or of the newest one, in their order.
+    pub async fn statuses(
+        &self,
+        session: SessionKey,
+        at: Option<Revision>,
+        messages: &[Message],
+    ) -> Result<Vec<MessageStatus>> {
+        self.0
+            .reading(|reader| {
+                let ancestry = ancestry::by_key(reader, session.0)?;
+                statuses::of(reader, &ancestry, at.unwrap_or(ancestry.revision), messages)
             })
             .await
     }

@@ -62,6 +62,7 @@ pub use ledger::policies::PolicyText;
 pub use ledger::position::MessagePosition;
 pub use ledger::prompts::QueueChange;
 pub use ledger::recent::Newest;
+pub use ledger::replace::{NewEnd, WithAppend};
 pub use ledger::rewrites::BranchSummary;
 pub use ledger::search::{Lookup, Unindexed};
 pub use ledger::sessions::{

@@ -3,10 +3,10 @@
 use super::engine::{self, files};
 use super::integrity::{run_rows, verify};
 use super::ledger::{
-    access_tokens, ahead, ancestry, append, approvals, by_hand, calls, cancels, claiming, compactions, counts, drafts,
-    events, expand, expiry, head, identity, jobs, layouts, marks, messages, open_messages, pairing, policies, position,
-    prompts, receipts, requests, rewrites, runs, search, sessions, sources, spending, statistics, tx, visibility,
-    windows,
+    access_tokens, ahead, ancestry, append, approvals, by_hand, calls, cancels, claiming, compactions, conversation,
+    counts, drafts, events, expand, expiry, head, identity, jobs, layouts, marks, messages, open_messages, pairing,
+    policies, position, prompts, receipts, requests, rewrites, runs, search, sessions, sources, spending, statistics,
+    statuses, tx, visibility, windows,
 };
 use super::upkeep::scrub;
 use super::writer::Mutation;
@@ -63,6 +63,7 @@ pub(super) fn statements() -> Vec<&'static str> {
         position::STATEMENTS,
         prompts::STATEMENTS,
         compactions::STATEMENTS,
+        conversation::STATEMENTS,
         requests::STATEMENTS,
         run_rows::STATEMENTS,
         runs::STATEMENTS,
@@ -71,6 +72,7 @@ pub(super) fn statements() -> Vec<&'static str> {
         sessions::STATEMENTS,
         spending::STATEMENTS,
         statistics::STATEMENTS,
+        statuses::STATEMENTS,
         verify::STATEMENTS,
         sources::STATEMENTS,
         visibility::STATEMENTS,

@@ -61,6 +61,11 @@ impl Mutation {
         Self { name, bytes, carries_content: true, may_make_work: false }
     }
 
+    /// Content of clients that comes with a change of a session's history, behind which the scheduler may find work.
+    pub(crate) fn content_and_change(name: &'static str, bytes: usize) -> Self {
+        Self { may_make_work: true, ..Self::content(name, bytes) }
+    }
+
     /// Data that Longhand derives or records beside a session's history.
     pub(crate) fn derived(name: &'static str, bytes: usize) -> Self {
         Self { name, bytes, carries_content: false, may_make_work: false }

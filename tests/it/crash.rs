@@ -186,6 +186,39 @@ fn a_daemon_that_dies_at_any_point_leaves_what_it_acknowledged() {
     }
 }
 
+#[test]
+fn a_daemon_that_dies_within_a_replace_leaves_all_of_it_or_nothing() {
+    for (point, is_there) in [("append.uncommitted:3", false), ("append.committed:3", true)] {
+        let home = Home::new();
+        let daemon = home.start(Some(point));
+        daemon.text(&["create", "--client-id", "mine", "--title", "old"]);
+        daemon.text(&["append", "mine", "one", "--client-id", "u1"]);
+        daemon.text(&["append", "mine", "two", "--role", "assistant", "--client-id", "a1"]);
+        let replace = ["append", "mine", "three", "--client-id", "u2", "--rewind-to", "u1", "--title", "new"];
+        let mut client = daemon.spawn(&replace);
+        assert_eq!(death(daemon, point).signal(), Some(SIGABRT), "{point} was not reached");
+        assert!(!client.wait().expect("it ends").success(), "{point}: nobody answered");
+        let daemon = home.start(None);
+        let content = || {
+            let frames = daemon.json(&["context", "mine"]);
+            let messages = frames.iter().filter_map(|frame| frame["messages"]["messages"].as_array()).flatten();
+            let texts: Vec<String> =
+                messages.map(|message| message["parts"][0]["part"]["text"]["text"].to_string()).collect();
+            let title = daemon.json(&["sessions"]).remove(0)["title"].to_string();
+            (texts.concat(), title)
+        };
+        let (old, new) = ("\"one\"\"two\"", "\"one\"\"three\"");
+        let expected = if is_there { (new, "\"new\"") } else { (old, "\"old\"") };
+        assert_eq!(content(), (expected.0.to_owned(), expected.1.to_owned()), "{point}");
+        daemon.text(&replace);
+        daemon.text(&replace);
+        assert_eq!(content(), (new.to_owned(), "\"new\"".to_owned()), "{point}, sent again");
+        assert_eq!(daemon.json(&["show", "mine"]).len(), 3, "{point}: it is there once");
+        assert!(daemon.run(&["audit", "verify"]).status.success(), "{point}");
+        assert!(daemon.stop().success(), "{point}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_daemon_that_dies_while_a_model_writes_has_the_summary_written_again() {
     let provider = FakeProvider::playing(Protocol::Chat, []).await;

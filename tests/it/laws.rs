@@ -2,8 +2,9 @@
 //! history is what was written, the view accounts for every message of it and is valid input for a model, and every
 //! view can be had again.
 
+use self::checks::{accounted, each_started_compaction_ends_once, statuses_agree};
 use crate::support::{Line, ScriptedSummarizer, TestApp, block_on, call, cases, filler, result, text, window};
-use longhand::app::append::{OpenPart, RewindTo};
+use longhand::app::append::{AppendRequest, OpenPart, RewindTo};
 use longhand::app::compactions::{NewCompaction, NewSummary, Overflow};
 use longhand::app::context::{Context, ContextRequest, OverflowAction};
 use longhand::app::sessions::{ForkPoint, NewSession, SessionChange};
@@ -13,14 +14,12 @@ use longhand::fold::{Fold, FoldInput};
 use longhand::loaded;
 use longhand::model::Revision;
 use longhand::model::compaction::{CompactionKind, FailureReason, RevisionRange};
-use longhand::model::event::{Event, EventBody};
-use longhand::model::ids::{CompactionId, MessageId, PartId};
+use longhand::model::ids::{CompactionId, MessageId};
 use longhand::model::layout::{Covered, Omitted};
 use longhand::model::message::{Finish, FinishReason, GivenView, Message, MessageKind, NewFinish, NewMessage, Role};
 use longhand::model::part::{Media, NewPart, PartBody, Record};
 use longhand::model::usage::Usage;
-use longhand::model::view::{ViewKind, ViewMessage};
-use longhand::policy::pairing;
+use longhand::model::view::ViewMessage;
 use longhand::policy::plan::PlanningInput;
 use longhand::policy::presets::{self, Preset};
 use longhand::store::{GuardRows, Visibility};
@@ -28,8 +27,10 @@ use longhand::summarizer::{Extractive, Summarizer};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use serde_json::Value;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
+
+mod checks;
 
 /// One action on a session. Indexes choose among the existing messages.
 #[derive(Debug, Clone)]
@@ -52,6 +53,8 @@ enum Step {
     Overflow,
     /// A record.
     Entry,
+    /// A newer version of a record.
+    Version,
     /// Begins a reply.
     Open,
     /// Adds parts to an open reply.
@@ -59,6 +62,8 @@ enum Step {
     /// Seals an open reply.
     Seal(usize),
     Rewind(usize),
+    /// Rewinds to a message and appends another, in one mutation.
+    Replace(usize),
     Edit(usize),
     /// Edits a message without a replacement.
     TakeOut(usize),
@@ -86,10 +91,12 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Step::Fail),
         1 => Just(Step::Overflow),
         1 => Just(Step::Entry),
+        1 => Just(Step::Version),
         1 => Just(Step::Open),
         1 => pick.clone().prop_map(Step::Grow),
         1 => pick.clone().prop_map(Step::Seal),
         1 => pick.clone().prop_map(Step::Rewind),
+        1 => pick.clone().prop_map(Step::Replace),
         2 => pick.clone().prop_map(Step::Edit),
         2 => pick.clone().prop_map(Step::TakeOut),
         2 => (pick.clone(), any::<bool>()).prop_map(|(which, unpin)| Step::Pin(which, unpin)),
@@ -285,12 +292,26 @@ impl Fixture {
             client_id: Some(format!("m{}", self.count)),
             kind,
             finish: finish.as_ref().map(|(finish, _)| finish.clone()),
-            ..NewMessage::sealed(role, parts.clone())
+            ..NewMessage::sealed(role, parts)
         };
+        let given = finish.and_then(|(_, given)| given);
+        self.write(at, new, given, None).await.expect("plain appends need nothing");
+    }
+
+    /// Appends a message, by itself or after a rewind to a message in the same mutation.
+    async fn write(
+        &mut self,
+        at: usize,
+        new: NewMessage,
+        given: Option<GivenView>,
+        rewind: Option<&str>,
+    ) -> Result<(), Error> {
         let session = &mut self.sessions[at];
-        let appended = self.test.app.append(&session.id, vec![new], None, None).await;
-        let id = MessageId(appended.expect("plain appends need nothing").ids[0]);
-        let (stored, _) = self.test.app.get_message(&session.id, &id.to_string()).await.expect("it is there");
+        let NewMessage { role, kind, parts, finish, .. } = new.clone();
+        let request =
+            AppendRequest { messages: vec![new], rewind: rewind.map(RewindTo::Message), ..AppendRequest::default() };
+        let id = MessageId(self.test.app.append_with(&session.id, request).await?.ids[0]);
+        let (stored, _, _) = self.test.app.get_message(&session.id, &id.to_string()).await?;
         let revision = stored.revision;
         assert!(session.written.last().is_none_or(|last| last.revision < revision), "one order");
         session.written.push(Written {
@@ -300,10 +321,11 @@ impl Fixture {
             kind,
             parts: parts.into_iter().map(|part| (revision, part)).collect(),
             sealed: finish.is_some().then_some(revision),
-            finish: finish.map(|(finish, given)| finish.with_view(given)).unwrap_or_default(),
+            finish: finish.map(|finish| finish.with_view(given)).unwrap_or_default(),
             edited_at: None,
             original: id,
         });
+        Ok(())
     }
 
     /// The message with an index among those that clients wrote; none if there are no messages.
@@ -359,6 +381,25 @@ impl Fixture {
                 let record = Record { kind: "entry".to_owned(), data: "{}".to_owned() };
                 let parts = vec![NewPart::new(PartBody::Record(record))];
                 self.append(at, Role::System, MessageKind::Record, parts, false).await;
+            }
+            Step::Version => {
+                let record = Record { kind: "state".to_owned(), data: fresh };
+                let new = NewMessage {
+                    client_id: Some("state".to_owned()),
+                    kind: MessageKind::Record,
+                    replace_existing: true,
+                    ..NewMessage::sealed(Role::System, vec![NewPart::new(PartBody::Record(record))])
+                };
+                self.count += 1;
+                self.write(at, new, None, None).await?;
+            }
+            Step::Replace(number) => {
+                let Some(end) = self.chosen(at, number).map(|written| written.id.to_string()) else { return Ok(()) };
+                self.count += 1;
+                let parts = vec![text("rather this")];
+                let new =
+                    NewMessage { client_id: Some(format!("m{}", self.count)), ..NewMessage::sealed(Role::User, parts) };
+                self.write(at, new, None, Some(&end)).await?;
             }
             Step::Open => self.append(at, Role::Assistant, MessageKind::Normal, vec![text("so")], true).await,
             Step::Grow(number) => self.grow(at, number, &fresh).await?,
@@ -578,6 +619,7 @@ impl Fixture {
         let session = &mut self.sessions[at];
         let view = self.test.context(&session.id).await;
         accounted(session, &view);
+        statuses_agree(&self.test, &session.id, view.revision, &view.clone().into()).await;
         let request = ContextRequest {
             window: Some(window(700, 100)),
             action: OverflowAction::Shorten,
@@ -602,6 +644,7 @@ impl Fixture {
             for (at, answer) in &session.views {
                 let again = self.test.context_as_of(&session.id, *at).await;
                 assert_eq!(Answer::from(again), *answer, "the view at {at}");
+                statuses_agree(&self.test, &session.id, *at, answer).await;
                 let then: Vec<_> = session.written.iter().filter(|written| written.revision <= *at).collect();
                 let found = self.test.history_as_of(&session.id, Some(*at)).await;
                 assert_eq!(found.len(), then.len());
@@ -652,78 +695,6 @@ impl Tracked {
         match number % 4 {
             0 => (NewFinish { usage, view: Some(token.clone()), ..finish }, Some(given.clone())),
             _ => (NewFinish { usage, ..finish }, None),
-        }
-    }
-}
-
-/// P7: each compaction that started has one start event and one end event.
-fn each_started_compaction_ends_once(log: &[Event]) {
-    let mut begun: HashMap<CompactionId, usize> = HashMap::new();
-    let mut ended: HashMap<CompactionId, usize> = HashMap::new();
-    for event in log {
-        match &event.body {
-            EventBody::CompactionStarted { compaction, .. } => *begun.entry(*compaction).or_default() += 1,
-            EventBody::Compacted { compaction, .. }
-            | EventBody::CompactionFailed { compaction, .. }
-            | EventBody::CompactionCancelled { compaction, .. } => *ended.entry(*compaction).or_default() += 1,
-            _ => {}
-        }
-    }
-    for (compaction, times) in begun {
-        assert_eq!((times, ended.get(&compaction)), (1, Some(&1)), "{compaction} began and ended once");
-    }
-    assert!(ended.values().all(|times| *times == 1), "no end is reported twice: {ended:?}");
-}
-
-/// Checks that every message is shown, covered by a summary in the view, or left out for a reason, and that the view is
-/// valid input for a model.
-fn accounted(session: &Tracked, view: &Context) {
-    assert_eq!(pairing::violations(&view.messages), Vec::<String>::new());
-    if let Some(covered) = &view.covered {
-        // The attachments of a summary may be in a separate message.
-        let summaries = view.messages.iter().filter(|message| message.kind == ViewKind::Summary);
-        let mut revisions: Vec<Revision> = summaries.map(|message| message.revision).collect();
-        revisions.dedup();
-        assert_eq!(revisions, [covered.summary]);
-    }
-    // Retrieved passages are shown in addition to their messages.
-    let own = view.messages.iter().filter(|message| message.kind == ViewKind::Shown);
-    let mut parts: Vec<PartId> = own.flat_map(|message| &message.parts).filter_map(|part| part.source).collect();
-    parts.sort_unstable();
-    assert!(parts.windows(2).all(|pair| pair[0] != pair[1]), "something is shown twice: {:?}", view.messages);
-    let shown: HashSet<MessageId> = view.messages.iter().filter_map(|message| message.source).collect();
-    for written in &session.written {
-        let written = written.at(view.revision);
-        if written.kind == MessageKind::Record {
-            assert!(!shown.contains(&written.id), "records are in no view");
-            continue;
-        }
-        if written.kind == MessageKind::Edit && written.edited_at.is_none() {
-            // A fork from within the edit: the replacement exists, the mark that shows it does not.
-            continue;
-        }
-        let is_shown = shown.contains(&written.id);
-        let is_covered = view
-            .covered
-            .as_ref()
-            .is_some_and(|covered| covered.ranges.iter().any(|range| range.contains(written.revision)));
-        let is_omitted = view.omitted.iter().any(|omitted| omitted.range.contains(written.revision));
-        let is_left_out = view.shortened_away.iter().any(|range| range.contains(written.revision));
-        let is_empty = view.empty.iter().any(|range| range.contains(written.revision));
-        assert!(
-            is_shown || is_covered || is_omitted || is_left_out || is_empty,
-            "{written:?} is nowhere: {:?} {:?}",
-            view.covered,
-            view.omitted
-        );
-        if is_shown && !session.ever_pinned.contains(&written.original) && written.kind == MessageKind::Normal {
-            // The tail of a summary may retain requests, and no other messages of these tests.
-            assert!(
-                !is_covered || written.role == Role::User || session.has_front,
-                "{written:?} is shown beside the summary that stands for it: {:?}",
-                view.messages.iter().map(|m| (m.revision, m.role, m.kind)).collect::<Vec<_>>()
-            );
-            assert!(!is_omitted, "{written:?} is shown although it was left out: {:?}", view.omitted);
         }
     }
 }

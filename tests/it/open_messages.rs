@@ -29,7 +29,7 @@ async fn a_reply_grows_from_drafts_and_parts_and_is_sealed() {
     assert_eq!(length, 6, "an offset counts bytes");
     assert_eq!(draft(&test, &session, adding(Some(part), 6, " dich")).await.length, 11);
     assert_eq!(test.revision(&session).await, before, "drafts are outside history");
-    let (open, drafts) = test.app.get_message(&session, "a1").await.expect("the message");
+    let (open, drafts, _) = test.app.get_message(&session, "a1").await.expect("the message");
     assert_eq!((open.sealed_revision, open.parts.len()), (None, 0));
     assert_eq!(drafts, [(part, false, "grüß dich".to_owned())]);
     assert_eq!(shown(&test.context(&session).await), ["user shown: hello"], "no view shows a draft");
@@ -49,7 +49,7 @@ async fn a_reply_grows_from_drafts_and_parts_and_is_sealed() {
     let finish = Finish { reason: Some(FinishReason::ToolCalls), usage: Some(usage), ..Finish::default() };
     let sealed = test.app.finish_message(&session, "a1", finish.clone(), None).await;
     assert_eq!(sealed.expect("sealed").context.context_tokens, Some(107));
-    let (message, drafts) = test.app.get_message(&session, "a1").await.expect("the message");
+    let (message, drafts, _) = test.app.get_message(&session, "a1").await.expect("the message");
     assert_eq!((message.finish, drafts), (finish.with_view(None), Vec::new()));
     assert_eq!(message.parts[0].metadata_json.as_deref(), Some("{\"n\":1}"));
     let kinds: Vec<&str> = message.parts.iter().map(|part| part.body.kind()).collect();
@@ -89,7 +89,7 @@ async fn words_that_do_not_follow_on_are_refused() {
     }
     let error = app.append_draft(&session, "a1", adding(None, 0, "x")).await.expect_err("too many");
     assert_eq!(error.reason, Reason::LimitExceeded);
-    let (_, drafts) = app.get_message(&session, "a1").await.expect("the message");
+    let (_, drafts, _) = app.get_message(&session, "a1").await.expect("the message");
     assert_eq!(drafts[0], (part, false, "abc".to_owned()), "what was refused left nothing");
 }
 
@@ -219,7 +219,7 @@ async fn words_that_are_sent_again_are_answered_again_and_added_once() {
         let error = test.app.append_draft(&session, "a1", words).await.expect_err("others are there");
         assert_eq!((error.reason, error.metadata["length_bytes"].as_str()), (Reason::OffsetMismatch, "18"));
     }
-    let (_, drafts) = test.app.get_message(&session, "a1").await.expect("the message");
+    let (_, drafts, _) = test.app.get_message(&session, "a1").await.expect("the message");
     assert_eq!(drafts, [(part, false, "grüß dich, Welt!".to_owned())]);
 
     let close = vec![OpenPart::Draft(part, None)];
@@ -315,7 +315,7 @@ async fn drafts_and_open_messages_outlive_the_daemon() {
     let test = test.restart().await;
     assert_eq!(draft(&test, &session, adding(Some(part), 7, "half")).await.length, 11);
     let test = test.kill().await;
-    let (_, drafts) = test.app.get_message(&session, "a1").await.expect("the message");
+    let (_, drafts, _) = test.app.get_message(&session, "a1").await.expect("the message");
     assert_eq!(drafts, [(part, false, "second half".to_owned())]);
     test.append(&session, "u2 \"somebody else meanwhile\"").await;
     // A draft that is open when the message ends closes with its text so far.
@@ -395,7 +395,7 @@ async fn a_message_that_nobody_writes_to_is_sealed_with_what_it_has() {
         test.clock.skip_to(test.clock.now().plus_millis(SECOND_MS));
         test.wake.wake();
         let sealed = watch.wait_for(EventKind::MessageFinished).await;
-        let (message, drafts) = test.app.get_message(&session, "a1").await.expect("the message");
+        let (message, drafts, _) = test.app.get_message(&session, "a1").await.expect("the message");
         let expected =
             EventBody::MessageFinished { message: message.id, reason: Some(FinishReason::Aborted), expired: true };
         assert_eq!((sealed.body, sealed.actor.as_str()), (expected, ""));

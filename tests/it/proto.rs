@@ -22,11 +22,12 @@ use std::path::PathBuf;
 const PACKAGE: &str = "longhand.v1";
 
 /// First words of RPC names.
-const VERBS: [&str; 38] = [
+const VERBS: [&str; 39] = [
     "Acquire",
     "Answer",
     "Append",
     "Archive",
+    "Batch",
     "Cancel",
     "Check",
     "Complete",
@@ -71,7 +72,7 @@ const NO_WORDS: [&str; 13] =
 const UNITS: [&str; 7] = ["tokens", "bytes", "ms", "us", "count", "usd", "json"];
 
 /// Fields that appear to violate rule 5, with the reason why they do not.
-const NAMES: [(&str, &str); 17] = [
+const NAMES: [(&str, &str); 18] = [
     ("BranchSummary.instructions", "one text"),
     ("Compaction.instructions", "one text"),
     ("CompactionOutcome.context_tokens_before", "the noun is `tokens`; the rest is the time"),
@@ -89,6 +90,7 @@ const NAMES: [(&str, &str); 17] = [
     ("SubscribeEventsResponse.events", "one frame that holds several events"),
     ("SummaryTask.instructions", "one text"),
     ("ToolResultPart.status", "a singular that ends in s"),
+    ("Message.status", "a singular that ends in s"),
 ];
 
 /// Lists without the usual paging, with the reason.
@@ -496,8 +498,19 @@ fn every_answer_to_a_write_has_its_durability() {
         "ReportTyping",
     ];
     // A scrub and a backup answer with their progress.
-    const READING: [&str; 10] =
-        ["Get", "List", "Expand", "Subscribe", "Watch", "Check", "Lease", "Extend", "StartScrub", "CreateBackup"];
+    const READING: [&str; 11] = [
+        "Get",
+        "BatchGet",
+        "List",
+        "Expand",
+        "Subscribe",
+        "Watch",
+        "Check",
+        "Lease",
+        "Extend",
+        "StartScrub",
+        "CreateBackup",
+    ];
     let files = ours();
     let messages = messages(&files);
     let has_durability = |name: &str| {

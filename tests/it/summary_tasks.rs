@@ -330,7 +330,7 @@ async fn a_client_changes_the_plan_and_supplies_its_own_words() {
         ]
     );
     let id = outcome.summary_message.expect("a summary").to_string();
-    let (summary, _) = setup.test.app.get_message(&setup.session, &id).await.expect("the summary");
+    let (summary, _, _) = setup.test.app.get_message(&setup.session, &id).await.expect("the summary");
     assert_eq!(
         (words_of(&summary).as_str(), summary.metadata_json.as_deref()),
         ("my own words", Some("{\"files\": [\"a.rs\"]}"))
@@ -379,7 +379,7 @@ async fn a_client_changes_the_plan_and_others_write() {
     let asked = setup.script.asked();
     assert_eq!((asked[0].messages.len(), asked[0].instructions.as_str()), (10, "dwell on numbers"));
     let id = outcome.summary_message.expect("a summary").to_string();
-    let (summary, _) = setup.test.app.get_message(&setup.session, &id).await.expect("the summary");
+    let (summary, _, _) = setup.test.app.get_message(&setup.session, &id).await.expect("the summary");
     assert_eq!(summary.metadata_json.as_deref(), Some("1"));
 }
 

@@ -54,6 +54,23 @@ fn a_script_creates_a_session_and_works_on_it() {
     daemon.text(&["rewind", &fork, "--all"]);
     assert_eq!((view(&daemon, &fork), view(&daemon, "mine").len()), (Vec::new(), 2));
 
+    let printed = daemon.text(&["show", "mine", &third, "u1"]);
+    let headings: Vec<&str> = printed.lines().filter(|line| line.starts_with('#')).collect();
+    let [removed, edited] = headings[..] else { panic!("{printed}") };
+    assert!(removed.contains(" · removed at #") && edited.contains(" · edited at #"), "{printed}");
+    let named = daemon.json(&["show", "mine", "u1"]).remove(0);
+    assert_eq!(named["status"]["state"], "MESSAGE_STATE_EDITED", "{named}");
+    let refused = daemon.run(&["append", &fork, "x", "--expect-last", second.trim_end()]);
+    let reason = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && reason.contains("LAST_MESSAGE_MISMATCH"), "{reason}");
+    id(&daemon, &["append", &fork, "first", "--expect-empty", "--title", "anew"]);
+    id(&daemon, &["append", &fork, "second", "--rewind-all"]);
+    let last = id(&daemon, &["append", &fork, "third"]);
+    id(&daemon, &["append", &fork, "fourth", "--expect-last", &last]);
+    id(&daemon, &["append", &fork, "fifth", "--rewind-to", &last]);
+    assert_eq!(view(&daemon, &fork), ["second", "third", "fifth"]);
+    assert!(daemon.text(&["sessions"]).contains("anew"));
+
     daemon.text(&["pin", "mine", "u1"]);
     daemon.text(&["pin", "mine", "u1", "--remove"]);
     let revision = daemon.json(&["show", "mine"])[1]["revision"].as_str().expect("a revision").to_owned();

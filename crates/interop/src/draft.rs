@@ -182,6 +182,7 @@ impl<'a> MessageDraft<'a> {
             kind: MessageKind::Normal,
             open_timeout_ms: None,
             metadata_json: Some(self.metadata()),
+            replace_existing: false,
             parts: self.parts,
             finish: Some(self.finish),
             model: self.model,

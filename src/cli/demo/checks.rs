@@ -107,6 +107,7 @@ fn as_sent(message: &pb::Message) -> pb::NewMessage {
         origin_time: message.origin_time,
         open_timeout: None,
         metadata_json: message.metadata_json.clone(),
+        replace_existing: false,
     }
 }
 

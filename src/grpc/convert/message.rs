@@ -5,7 +5,9 @@ use super::{not_given, read_duration, read_enum, read_optional_time};
 use crate::app::append::{ListMessages, NewDraftText, OpenPart, RewindTo};
 use crate::app::{Error, Reason, Result};
 use crate::model::ids::PartId;
-use crate::model::message::{Finish, FinishReason, GivenView, Message, MessageKind, NewFinish, NewMessage, Role};
+use crate::model::message::{
+    Finish, FinishReason, GivenView, Message, MessageKind, MessageState, MessageStatus, NewFinish, NewMessage, Role,
+};
 use crate::model::part::{
     Marker, Media, MediaSource, NewPart, Opaque, Part, PartBody, Record, ResultStatus, Step, ToolCall, ToolResult,
 };
@@ -37,6 +39,38 @@ pub(in crate::grpc) fn message(message: Message) -> pb::Message {
         origin_time: message.origin_time.map(pb::timestamp),
         actor: message.actor,
         metadata_json: message.metadata_json,
+        status: None,
+    }
+}
+
+/// Messages of the history with their statuses, in their order.
+pub(in crate::grpc) fn messages(messages: Vec<Message>, statuses: Vec<MessageStatus>) -> Vec<pb::Message> {
+    let both = messages.into_iter().zip(statuses);
+    both.map(|(given, status)| pb::Message { status: Some(message_status(status)), ..message(given) }).collect()
+}
+
+/// The status of a message.
+pub(in crate::grpc) fn message_status(status: MessageStatus) -> pb::MessageStatus {
+    let state = match status.state {
+        MessageState::Unknown => pb::MessageState::Unspecified,
+        MessageState::Active => pb::MessageState::Active,
+        MessageState::Rewound => pb::MessageState::Rewound,
+        MessageState::Edited => pb::MessageState::Edited,
+        MessageState::Removed => pb::MessageState::Removed,
+        MessageState::Covered => pb::MessageState::Covered,
+        MessageState::Omitted => pb::MessageState::Omitted,
+        MessageState::Replayed => pb::MessageState::Replayed,
+        MessageState::Undone => pb::MessageState::Undone,
+        MessageState::Record => pb::MessageState::Record,
+        MessageState::Superseded => pb::MessageState::Superseded,
+        MessageState::Inactive => pb::MessageState::Inactive,
+    };
+    pb::MessageStatus {
+        state: state.into(),
+        by_revision: status.by_revision.unwrap_or_default(),
+        by_message_id: status.by_message.map(|id| id.to_string()),
+        by_compaction_id: status.by_compaction.map(|id| id.to_string()),
+        pinned: status.is_pinned,
     }
 }
 
@@ -61,6 +95,7 @@ pub(in crate::grpc) fn read_new_message(field: impl Display + Copy, message: pb:
         provider: message.provider,
         origin_time: read_optional_time(format_args!("{field}.origin_time"), message.origin_time)?,
         metadata_json: message.metadata_json,
+        replace_existing: message.replace_existing,
     })
 }
 
@@ -139,6 +174,18 @@ pub(super) fn part(part: Part) -> pb::Part {
         revision: part.revision,
         metadata_json: part.metadata_json,
         body: Some(Arc::unwrap_or_clone(part.body).into()),
+    }
+}
+
+/// The rewind of an append.
+pub(in crate::grpc) fn read_rewind(rewind: &pb::Rewind) -> Result<RewindTo<'_>> {
+    match &rewind.target {
+        Some(pb::rewind::Target::MessageId(id)) => Ok(RewindTo::Message(id)),
+        Some(pb::rewind::Target::ToStart(true)) => Ok(RewindTo::Start),
+        Some(pb::rewind::Target::ToStart(false)) => {
+            Err(Error::field("rewind.to_start", "is false; leave it unset instead"))
+        }
+        None => Err(not_given("rewind.target")),
     }
 }
 

@@ -53,10 +53,6 @@ impl Segment {
         self.end.last().min(revision)
     }
 
-    pub(crate) fn contains(&self, revision: Revision) -> bool {
-        self.first <= revision && self.end.includes(revision)
-    }
-
     pub(crate) fn is_inherited(&self) -> bool {
         self.end != AsOf::Newest
     }

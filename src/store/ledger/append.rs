@@ -97,12 +97,16 @@ pub(crate) struct FinishMessage {
     pub(crate) has_expired: bool,
 }
 
+// Of the versions of a record, the newest counts.
 const SELECT_CLIENTS: &str = "select m.client_id, m.public_id from rarray(?2) wanted \
-     join message m on m.session_id = ?1 and m.client_id = wanted.value";
+     join message m on m.session_id = ?1 and m.client_id = wanted.value \
+     and m.revision = (select max(n.revision) from message n where n.session_id = ?1 and n.client_id = wanted.value)";
 const SELECT_INHERITED: &str = "select m.client_id, m.public_id from segment s cross join rarray(?2) wanted \
      join message m on m.session_id = s.owner_id and m.client_id = wanted.value \
-     where s.session_id = ?1 and s.has_messages = 1 and m.revision between s.first_revision and s.last_revision \
-     and m.sealed_revision <= s.last_revision";
+     and m.revision = (select max(n.revision) from message n where n.session_id = s.owner_id \
+     and n.client_id = wanted.value and n.revision between s.first_revision and s.last_revision) \
+     where s.session_id = ?1 and s.has_messages = 1 and m.sealed_revision <= s.last_revision \
+     order by s.last_revision";
 const SELECT_DRAFTS: &str = "select number, kind, body, client_id from draft where message_id = ?1 order by number";
 const DELETE_DRAFTS: &str = "delete from draft where message_id = ?1";
 const DELETE_DRAFT: &str = "delete from draft where message_id = ?1 and number = ?2";
@@ -115,13 +119,14 @@ pub(crate) const STATEMENTS: &[&str] =
     &[SELECT_CLIENTS, SELECT_INHERITED, SELECT_DRAFTS, DELETE_DRAFTS, DELETE_DRAFT, UPDATE_SEALED];
 
 /// The receipt with the session's current state, for new and repeated requests alike.
-fn with_current_state(tx: &mut Tx<'_>, key: i64, receipt: Receipt) -> Result<Receipt> {
+pub(crate) fn with_current_state(tx: &mut Tx<'_>, key: i64, receipt: Receipt) -> Result<Receipt> {
     let head = tx.loaded(key)?;
     let (newest, pending, appended_bytes) = (head.revision, head.pending(), head.appended_bytes);
     Ok(Receipt { newest, pending, appended_bytes, ..receipt })
 }
 
-/// For each message, the existing message of the session's history with the same client id.
+/// For each message, the existing message of the session's history with the same client id: of a record, the newest
+/// version.
 fn existing_messages(tx: &mut Tx<'_>, key: i64, messages: &[EncodedMessage]) -> Result<Vec<Option<Uuid>>> {
     let wanted: Vec<&str> = messages.iter().filter_map(|message| message.original.client_id.as_deref()).collect();
     let mut existing = vec![None; messages.len()];
@@ -139,7 +144,8 @@ fn existing_messages(tx: &mut Tx<'_>, key: i64, messages: &[EncodedMessage]) -> 
     }
     for (slot, message) in existing.iter_mut().zip(messages) {
         if let Some(client_id) = &message.original.client_id {
-            *slot = known.get(client_id).copied().or_else(|| tx.fresh_client(key, client_id));
+            // What this transaction added is newer.
+            *slot = tx.fresh_client(key, client_id).or_else(|| known.get(client_id).copied());
         }
     }
     Ok(existing)
@@ -147,9 +153,7 @@ fn existing_messages(tx: &mut Tx<'_>, key: i64, messages: &[EncodedMessage]) -> 
 
 /// True if a stored message equals the one that the client sends again. The times that a client gives may differ: it
 /// may read its clock anew for each attempt.
-fn equals_stored(tx: &mut Tx<'_>, key: i64, id: Uuid, sent: &NewMessage<Option<GivenView>>) -> Result<bool> {
-    tx.flush()?;
-    let stored = messages::by_public_id(tx.conn, key, MessageId(id))?;
+fn equals_stored(stored: &Message, sent: &NewMessage<Option<GivenView>>) -> bool {
     // Every field is named, so that the compiler asks about a new one.
     let NewMessage {
         client_id: _,
@@ -162,6 +166,7 @@ fn equals_stored(tx: &mut Tx<'_>, key: i64, id: Uuid, sent: &NewMessage<Option<G
         provider,
         origin_time: _,
         metadata_json,
+        replace_existing: _,
     } = sent;
     let same_header = stored.role == *role
         && stored.kind == *kind
@@ -179,7 +184,7 @@ fn equals_stored(tx: &mut Tx<'_>, key: i64, id: Uuid, sent: &NewMessage<Option<G
         Some(finish) => *finish == stored.finish && stored.parts.len() == parts.len(),
         None => true,
     };
-    Ok(same_header && same_parts && same_finish)
+    same_header && same_parts && same_finish
 }
 
 /// Resolves the messages that tool results name as those of their calls, within this request or in the history, to ids.
@@ -209,36 +214,67 @@ impl Append {
     }
 
     /// Validates first, then writes. An error of the database in between rolls the transaction back.
-    pub(crate) fn apply(mut self, tx: &mut Tx<'_>) -> Result<Receipt> {
+    pub(crate) fn apply(self, tx: &mut Tx<'_>) -> Result<Receipt> {
         let key = self.session.0;
         if let Some(receipt) = admitted(tx, key, &self.caller, self.expected_revision)? {
             return with_current_state(tx, key, receipt);
         }
-        for finish in self.messages.iter().filter_map(|message| message.input.finish.as_ref()) {
-            tx.loaded(key)?.check_view(finish.view.as_ref())?;
+        let Self { caller, messages, .. } = self;
+        let receipt = check(tx, key, messages)?.write(tx, key, &caller)?;
+        let receipt = with_current_state(tx, key, receipt)?;
+        tx.end_mutation(key, &caller, receipt)
+    }
+}
+
+/// Messages that may be appended, each with the stored message that it repeats, if there is one.
+pub(crate) struct Checked(Vec<(Option<Message>, EncodedMessage)>);
+
+/// Validates messages. Nothing is written, except for rows of mutations before this one that wait to be.
+pub(crate) fn check(tx: &mut Tx<'_>, key: i64, mut messages: Vec<EncodedMessage>) -> Result<Checked> {
+    for finish in messages.iter().filter_map(|message| message.input.finish.as_ref()) {
+        tx.loaded(key)?.check_view(finish.view.as_ref())?;
+    }
+    let existing = existing_messages(tx, key, &messages)?;
+    resolve_calls(tx, key, &existing, &mut messages)?;
+    let mut checked = Vec::with_capacity(messages.len());
+    for (existing, message) in existing.into_iter().zip(messages) {
+        let Some(id) = existing else {
+            checked.push((None, message));
+            continue;
+        };
+        tx.flush()?;
+        let stored = messages::by_public_id(tx.conn, key, MessageId(id))?;
+        if equals_stored(&stored, &message.original) {
+            checked.push((Some(stored), message));
+        } else if message.original.replace_existing && stored.kind == MessageKind::Record {
+            checked.push((None, message));
+        } else {
+            let client_id = message.original.client_id.unwrap_or_default();
+            return Err(Error::ClientIdReused { client_id });
         }
-        let existing = existing_messages(tx, key, &self.messages)?;
-        resolve_calls(tx, key, &existing, &mut self.messages)?;
-        for (existing, message) in existing.iter().zip(&self.messages) {
-            if let Some(id) = existing
-                && !equals_stored(tx, key, *id, &message.original)?
-            {
-                let client_id = message.original.client_id.clone().unwrap_or_default();
-                return Err(Error::ClientIdReused { client_id });
-            }
-        }
+    }
+    Ok(Checked(checked))
+}
+
+impl Checked {
+    /// Each message as it was sent, with the stored message that it repeats.
+    pub(crate) fn messages(&self) -> impl Iterator<Item = (&NewMessage<Option<GivenView>>, Option<&Message>)> {
+        self.0.iter().map(|(stored, message)| (&message.original, stored.as_ref()))
+    }
+
+    /// Writes the messages that do not repeat others. The caller ends the mutation.
+    pub(crate) fn write(self, tx: &mut Tx<'_>, key: i64, caller: &Requester) -> Result<Receipt> {
         let mut receipt = Receipt::default();
-        for (existing, mut message) in existing.into_iter().zip(self.messages) {
-            if let Some(id) = existing {
+        for (stored, mut message) in self.0 {
+            if let Some(stored) = stored {
                 receipt.existed_count += 1;
-                receipt.ids.push(id);
+                receipt.ids.push(stored.id.0);
                 continue;
             }
-            pair_calls(tx, key, &self.caller, &mut message)?;
-            receipt.ids.push(append_one(tx, key, &self.caller, message)?);
+            pair_calls(tx, key, caller, &mut message)?;
+            receipt.ids.push(append_one(tx, key, caller, message)?);
         }
-        let receipt = with_current_state(tx, key, receipt)?;
-        tx.end_mutation(key, &self.caller, receipt)
+        Ok(receipt)
     }
 }
 

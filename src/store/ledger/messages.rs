@@ -34,7 +34,10 @@ macro_rules! select_message {
 }
 
 const BY_ID: &str = select_message!("where m.public_id = ?2");
-const BY_CLIENT: &str = select_message!("where m.session_id = ?2 and m.client_id = ?3");
+// Of the versions of a record, the newest counts.
+const BY_CLIENT: &str = select_message!(
+    "where m.session_id = ?2 and m.client_id = ?3 and m.revision between ?4 and ?5 order by m.revision desc limit 1"
+);
 const BY_REVISION: &str = select_message!("where m.session_id = ?2 and m.class in (0, 1, 2, 3) and m.revision = ?3");
 const CLASS_FORWARD: &str = select_message!(
     "where m.session_id = ?2 and m.class = ?3 and m.revision between ?4 and ?5 \
@@ -338,11 +341,8 @@ fn locate(reader: &mut Reader<'_>, ancestry: &Ancestry, id: &str) -> Result<(Fou
             continue;
         }
         let query = engine::query(BY_CLIENT).bind(AsOf::Newest.last()).bind(segment.owner).bind(id.to_owned());
-        if let Some(row) = reader.one(query)? {
-            let found = Found::from_row(&row, AsOf::Newest)?;
-            if segment.contains(found.message.revision) {
-                return visible(found, segment);
-            }
+        if let Some(row) = reader.one(query.bind(segment.first).bind(segment.end.last()))? {
+            return visible(Found::from_row(&row, AsOf::Newest)?, segment);
         }
     }
     Err(not_found())
@@ -355,6 +355,22 @@ pub(crate) fn get(reader: &mut Reader<'_>, ancestry: &Ancestry, id: &str) -> Res
     fill_parts(reader, &mut found, at, &mut Budget::of(usize::MAX))?;
     let [found] = found;
     Ok(found.message)
+}
+
+/// The messages of a history by their ids or their clients' ids, in this order, as they were written: as many of the
+/// first ones as a page has, and at least one. An error if the history does not have one of them.
+pub(crate) fn batch(reader: &mut Reader<'_>, ancestry: &Ancestry, ids: &[String]) -> Result<Vec<Message>> {
+    let found: Vec<(Found, AsOf)> = ids.iter().map(|id| locate(reader, ancestry, id)).collect::<Result<_>>()?;
+    let mut budget = Budget::of(limits::PAGE_BYTES_MAX);
+    let mut messages = Vec::with_capacity(found.len());
+    for (found, at) in found {
+        let mut found = [found];
+        if fill_parts(reader, &mut found, at, &mut budget)? == 0 {
+            break;
+        }
+        messages.extend(found.map(|found| found.message));
+    }
+    Ok(messages)
 }
 
 /// A message by its id with its row, as it was written.

@@ -74,7 +74,10 @@ impl Rewrite {
         let ancestry = ancestry_of(tx, key)?;
         let caller = &self.caller;
         let ids = match self.change {
-            Change::Rewind { message, summary } => rewind(tx, &ancestry, caller, message, summary)?,
+            Change::Rewind { message, summary } => {
+                let after = new_end(tx, &ancestry, message.as_deref())?;
+                rewind(tx, &ancestry, caller, after, summary)?
+            }
             Change::Edit { message, parts } => edit(tx, &ancestry, caller, &message, parts)?,
             Change::Pin { message } => pin(tx, &ancestry, caller, &message)?,
             Change::Unpin { message } => unpin(tx, &ancestry, caller, &message)?,
@@ -94,17 +97,19 @@ fn sealed(tx: &mut Tx<'_>, ancestry: &Ancestry, id: &str) -> Result<Located> {
 /// The ids that a rewrite made or found.
 type Ids = Vec<uuid::Uuid>;
 
-fn rewind(
+/// The last position that a rewind to a message keeps; 0 without a message. An error if no conversation can end there.
+pub(crate) fn new_end(tx: &mut Tx<'_>, ancestry: &Ancestry, message: Option<&str>) -> Result<Revision> {
+    message.map_or(Ok(0), |id| Ok(sealed(tx, ancestry, id)?.in_conversation()?.position.last))
+}
+
+/// Leaves everything after a position out of the conversation. The caller ends the mutation.
+pub(crate) fn rewind(
     tx: &mut Tx<'_>,
     ancestry: &Ancestry,
     caller: &Requester,
-    message: Option<String>,
+    after: Revision,
     summary: Option<BranchSummary>,
 ) -> Result<Ids> {
-    let after = match message {
-        Some(id) => sealed(tx, ancestry, &id)?.in_conversation()?.position.last,
-        None => 0,
-    };
     let body = MarkBody::Rewound { after, has_summary: summary.is_some(), of_fork: false };
     let mut digest = Digest::default();
     pairing::reopen(tx, ancestry, after)?;

@@ -72,6 +72,10 @@ async fn a_session_is_made_read_changed_and_forked() {
 
     let found = served.get(&format!("/v1/sessions/{id}/messages/{message}")).await.json();
     assert_eq!(found["message"]["parts"][0]["text"]["text"], "hello");
+    assert_eq!(found["message"]["status"], json!({"state": "MESSAGE_STATE_ACTIVE"}));
+    let batch = format!("/v1/sessions/{id}/messages:batchGet?message_ids={message}&messageIds={message}");
+    let batch = served.get(&batch).await.json();
+    assert_eq!(batch, json!({"messages": [found["message"], found["message"]]}));
 }
 
 #[tokio::test]

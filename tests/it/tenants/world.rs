@@ -200,7 +200,7 @@ impl Writer {
         // A session that was archived takes nothing.
         let Ok(appended) = appended else { return };
         let id = MessageId(appended.ids[0]);
-        let (message, _) = self.app.get_message(session, &id.to_string()).await.expect("the message");
+        let (message, _, _) = self.app.get_message(session, &id.to_string()).await.expect("the message");
         self.add(Kind::Message, id);
         self.add(Kind::Client, client_id);
         self.add(Kind::Part, message.parts[0].id);

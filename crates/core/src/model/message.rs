@@ -1,7 +1,7 @@
 //! Messages: the entries of a session's history.
 
 use super::Revision;
-use super::ids::{MessageId, SessionId};
+use super::ids::{CompactionId, MessageId, SessionId};
 use super::part::{NewPart, Part};
 use super::time::Timestamp;
 use super::usage::{ModelWindow, Usage};
@@ -130,7 +130,7 @@ pub struct Message {
     pub id: MessageId,
     /// The session it was written to; in a fork that may be an ancestor.
     pub session_id: SessionId,
-    /// The client's own id, unique in its session.
+    /// The client's own id, unique in its session but for the versions of a record, which share it.
     pub client_id: Option<String>,
     /// The revision at which it came, which is also its position in the history.
     pub revision: Revision,
@@ -176,6 +176,58 @@ pub struct Replaced {
     pub writer: String,
 }
 
+/// What a message of the history is to the conversation and to the view, and why.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MessageStatus {
+    /// The state.
+    pub state: MessageState,
+    /// The revision of the mark that is the reason, or of the newer version of a record.
+    pub by_revision: Option<Revision>,
+    /// The message in its place: an edit, a replay, a summary, or the newest version of a record.
+    pub by_message: Option<MessageId>,
+    /// The compaction that covers it, omits it or replays it.
+    pub by_compaction: Option<CompactionId>,
+    /// True if a pin keeps it verbatim in every view.
+    pub is_pinned: bool,
+}
+
+impl MessageStatus {
+    /// A state without a reason.
+    pub fn of(state: MessageState) -> Self {
+        Self { state, by_revision: None, by_message: None, by_compaction: None, is_pinned: false }
+    }
+}
+
+/// What a message of the history is to the conversation and to the view.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MessageState {
+    /// It is not known, because a row that it follows from is damaged.
+    Unknown,
+    /// The view shows it, whole or shortened, unless nothing of it is left to show.
+    Active,
+    /// A rewind left it out of the conversation.
+    Rewound,
+    /// An edit put another message in its place.
+    Edited,
+    /// An edit left it out, without another message.
+    Removed,
+    /// A summary in the view stands for it.
+    Covered,
+    /// A compaction left it out.
+    Omitted,
+    /// A replay without its media is in its place.
+    Replayed,
+    /// It is an edit that was undone.
+    Undone,
+    /// It is a record, and the newest version of itself.
+    Record,
+    /// It is a record, and there is a newer version of it.
+    Superseded,
+    /// It is derived and not in force: a summary, a marker, a continuation or a replay. Or it is the replacement of an
+    /// edit whose mark came later.
+    Inactive,
+}
+
 /// A message that a client wants to append. `View` is the known information on the view that the model was given: its
 /// token, as long as that is not verified.
 #[derive(Debug, Clone, PartialEq)]
@@ -200,6 +252,8 @@ pub struct NewMessage<View = Option<String>> {
     pub origin_time: Option<Timestamp>,
     /// Free JSON, kept verbatim.
     pub metadata_json: Option<String>,
+    /// True for a record that becomes the newer version of the record with its client id, if there is one.
+    pub replace_existing: bool,
 }
 
 impl<View> NewMessage<View>
@@ -219,6 +273,7 @@ where
             provider: String::new(),
             origin_time: None,
             metadata_json: None,
+            replace_existing: false,
         }
     }
 }
@@ -237,6 +292,7 @@ impl NewMessage {
             provider: self.provider,
             origin_time: self.origin_time,
             metadata_json: self.metadata_json,
+            replace_existing: self.replace_existing,
         }
     }
 }

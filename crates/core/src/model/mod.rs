@@ -4,6 +4,7 @@
 
 pub mod access;
 pub mod approval;
+pub mod accounts;
 pub mod changes;
 pub mod compaction;
 pub mod truncation;

@@ -1,5 +1,5 @@
 use super::*;
-use crate::model::ids::{MessageId, SessionId};
+use crate::model::ids::{CompactionId, MessageId, SessionId};
 use crate::model::part::Answers;
 use crate::model::time::Timestamp;
 use crate::model::usage::{ModelWindow, Usage};
@@ -97,6 +97,7 @@ fn proto_message() -> pb::NewMessage {
         origin_time: Some(prost_types::Timestamp { seconds: 5, nanos: 6_000 }),
         open_timeout: None,
         metadata_json: Some("{}".into()),
+        replace_existing: true,
     }
 }
 
@@ -117,6 +118,7 @@ fn a_message_is_read_whole() {
         provider: "p".into(),
         origin_time: Some(Timestamp(5_000_006)),
         open_timeout_ms: None,
+        replace_existing: true,
         metadata_json: Some("{}".into()),
     };
     assert_eq!(read_new_message("messages[0]", proto_message()), Ok(expected.clone()));
@@ -242,8 +244,25 @@ fn a_stored_message_has_its_seal_and_its_origin() {
             window: Some(pb::ModelWindow::default()),
             shortened: true,
         }),
+        status: None,
     };
     assert_eq!(message(stored.clone()), expected);
+    let status = MessageStatus {
+        by_revision: Some(9),
+        by_message: Some(MessageId(Uuid::from_u128(5))),
+        by_compaction: Some(CompactionId(Uuid::from_u128(6))),
+        is_pinned: true,
+        ..MessageStatus::of(MessageState::Covered)
+    };
+    let status_written = pb::MessageStatus {
+        state: pb::MessageState::Covered.into(),
+        by_revision: 9,
+        by_message_id: Some("msg_00000000000000000000000000000005".into()),
+        by_compaction_id: Some("cmp_00000000000000000000000000000006".into()),
+        pinned: true,
+    };
+    let with_status = pb::Message { status: Some(status_written), ..expected };
+    assert_eq!(messages(vec![stored.clone()], vec![status]), [with_status]);
     let open = message(Message { sealed_revision: None, kind: MessageKind::Normal, ..stored });
     assert_eq!((open.finish, open.origin), (None, pb::Origin::Client.into()));
 }

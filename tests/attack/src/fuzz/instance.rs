@@ -200,6 +200,7 @@ fn message(name: &str, role: Role, bodies: Vec<PartBody>) -> NewMessage {
         provider: "p".to_owned(),
         origin_time: None,
         open_timeout_ms: None,
+        replace_existing: false,
         metadata_json: reply.then(|| format!("{{\"note\":\"{}\"}}", "n".repeat(300))),
     }
 }

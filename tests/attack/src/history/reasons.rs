@@ -38,7 +38,7 @@ const REASONS: &[(Code, &[&str])] = &[
     (Code::Unimplemented, &["METHOD_UNKNOWN", "ENCODING_UNKNOWN"]),
     (Code::AlreadyExists, &["CLIENT_ID_REUSED"]),
     (Code::OutOfRange, &["CURSOR_OUT_OF_RANGE", "REVISION_OUT_OF_RANGE"]),
-    (Code::Aborted, &["REVISION_MISMATCH", "OFFSET_MISMATCH"]),
+    (Code::Aborted, &["REVISION_MISMATCH", "LAST_MESSAGE_MISMATCH", "OFFSET_MISMATCH"]),
     (
         Code::FailedPrecondition,
         &[

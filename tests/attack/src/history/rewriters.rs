@@ -5,6 +5,7 @@ use super::client::{Client, NO_ANSWER};
 use super::content;
 use super::reasons::Refusal;
 use super::record::{Expected, Session, lock};
+use super::writers;
 use longhand::pb;
 use pb::fork_session_request::Point;
 use pb::rewind_session_request::Target;
@@ -36,7 +37,8 @@ pub(super) async fn run(mut client: Client, policies: Arc<Vec<Policy>>, pause_ms
     while !client.shared.is_stopping() {
         let Some(session) = client.some_session() else { return };
         match client.rng.random_range(0..100) {
-            0..10 => rewind(&mut client, &session).await,
+            0..6 => rewind(&mut client, &session).await,
+            6..10 => replace(&mut client, &session).await,
             10..24 => edit(&mut client, &session).await,
             24..34 => pin(&mut client, &session).await,
             34..44 => undo(&mut client, &session).await,
@@ -149,6 +151,33 @@ async fn rewind(client: &mut Client, session: &Session) {
             &["BOUNDARY_INVALID"]
         };
         check(client, "a rewind", &refusal, expected_revision, fits);
+    }
+}
+
+/// Rewinds and appends in one request, as a person who edits a message and sends it again.
+async fn replace(client: &mut Client, session: &Session) {
+    let Some(message_id) = target(client, session) else { return };
+    let expected_revision = precondition(client, session).await;
+    let expected_last_message_id = match client.rng.random_range(0..4) {
+        0 => target(client, session),
+        1 => Some(String::new()),
+        _ => None,
+    };
+    let text = format!("rather: {}", content::words(&mut client.rng, 80));
+    let has_title = client.rng.random_bool(0.2);
+    let request = pb::AppendMessagesRequest {
+        messages: vec![writers::message(client, pb::Role::User, vec![content::text(text)])],
+        expected_revision,
+        rewind: Some(pb::Rewind { target: Some(pb::rewind::Target::MessageId(message_id)) }),
+        expected_last_message_id,
+        title: has_title.then(|| content::words(&mut client.rng, 20)),
+        ..pb::AppendMessagesRequest::default()
+    };
+    let expects_last = request.expected_last_message_id.is_some();
+    if let Err(refusal) = writers::send(client, session, request).await {
+        let fits: &[&str] =
+            if expects_last { &["BOUNDARY_INVALID", "LAST_MESSAGE_MISMATCH"] } else { &["BOUNDARY_INVALID"] };
+        check(client, "a replace", &refusal, expected_revision, fits);
     }
 }
 

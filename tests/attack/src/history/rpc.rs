@@ -54,6 +54,7 @@ rpcs! {
     GetMessageRequest, GetMessageResponse, MessageServiceClient, get_message, "GetMessage";
     ExpandMessageRequest, ExpandMessageResponse, MessageServiceClient, expand_message, "ExpandMessage";
     ListMessagesRequest, ListMessagesResponse, MessageServiceClient, list_messages, "ListMessages";
+    BatchGetMessagesRequest, BatchGetMessagesResponse, MessageServiceClient, batch_get_messages, "BatchGetMessages";
     RewindSessionRequest, RewindSessionResponse, MessageServiceClient, rewind_session, "RewindSession";
     EditMessageRequest, EditMessageResponse, MessageServiceClient, edit_message, "EditMessage";
     PinMessageRequest, PinMessageResponse, MessageServiceClient, pin_message, "PinMessage";

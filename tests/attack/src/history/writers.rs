@@ -78,13 +78,19 @@ pub(super) async fn append(
     messages: Vec<pb::NewMessage>,
     expected_revision: Option<i64>,
 ) -> Result<Vec<String>, Refusal> {
-    let request = pb::AppendMessagesRequest {
-        session_id: session.id.clone(),
-        messages: messages.clone(),
-        request_id: client.fresh_id(),
-        expected_revision,
-        ..pb::AppendMessagesRequest::default()
-    };
+    let request = pb::AppendMessagesRequest { messages, expected_revision, ..pb::AppendMessagesRequest::default() };
+    send(client, session, request).await
+}
+
+/// Sends an append with whatever it asks for beside the messages, and records the acknowledged ones.
+pub(super) async fn send(
+    client: &mut Client,
+    session: &Session,
+    request: pb::AppendMessagesRequest,
+) -> Result<Vec<String>, Refusal> {
+    let (messages, expected_revision) = (request.messages.clone(), request.expected_revision);
+    let (session_id, request_id) = (session.id.clone(), client.fresh_id());
+    let request = pb::AppendMessagesRequest { session_id, request_id, ..request };
     let answer = client.apply(session, request, expected_revision).await?;
     if answer.message_ids.len() != messages.len() || answer.durability != pb::Durability::Full as i32 {
         client.finding(format!("P1: {} messages were acknowledged as {answer:?}", messages.len()));
@@ -238,19 +244,24 @@ async fn batch(client: &mut Client, session: &Session) {
 
 /// Appends records, parts that few clients send, and results without a call.
 async fn rare(client: &mut Client, session: &Session) {
-    let message = match client.rng.random_range(0..5) {
-        0 => {
-            let record = Body::Record(pb::RecordPart { kind: "entry".to_owned(), data: "{\"x\": 1}".to_owned() });
+    let message = match client.rng.random_range(0..6) {
+        number @ 0..2 => {
+            let data = format!("{{\"x\": \"{}\"}}", client.fresh_id());
+            let record = Body::Record(pb::RecordPart { kind: "entry".to_owned(), data });
             let mut message = message(client, Role::System, vec![content::part(record)]);
             message.kind = MessageKind::Record.into();
+            if number == 1 {
+                // All writers keep versions of one record.
+                (message.client_id, message.replace_existing) = (Some("state".to_owned()), true);
+            }
             message
         }
-        1 => {
+        2 => {
             let call_id = format!("nobody-{}", client.fresh_id());
             let part = content::result(&mut client.rng, &call_id, &call_id, 50);
             message(client, Role::Tool, vec![part])
         }
-        2 => message(client, Role::User, vec![content::text(String::new())]),
+        3 => message(client, Role::User, vec![content::text(String::new())]),
         _ => {
             let role = if client.rng.random_bool(0.5) { Role::User } else { Role::Assistant };
             let part = content::rare(&mut client.rng);

@@ -177,7 +177,7 @@ impl Check<'_> {
 
     /// The text of a draft, or of the part that it became.
     async fn draft(&self, session: &str, message: &str, draft: &str) -> Option<(uuid::Uuid, String)> {
-        let (message, drafts) = app_of(self).get_message(session, message).await.ok()?;
+        let (message, drafts, _) = app_of(self).get_message(session, message).await.ok()?;
         let closed = message.parts.into_iter().find(|part| part.client_id.as_deref() == Some(draft));
         match closed.map(|part| (part.id.0, Arc::unwrap_or_clone(part.body))) {
             Some((id, PartBody::Text(text))) => Some((id, text)),
@@ -346,6 +346,7 @@ impl Check<'_> {
                 origin_time: None,
                 open_timeout_ms: None,
                 metadata_json: None,
+                replace_existing: false,
             };
             let request = |key: &str, act| Request { session: session.clone(), key: format!("after-{key}"), act };
             let append =

@@ -10,9 +10,11 @@ use super::{
     compaction, edited, left_out, mark, newest_change, newest_undone, pinned, pruned, range, replayed, rewound,
     still_applies, taken_out, undo,
 };
+use crate::model::accounts::{Account, Accounts};
 use crate::model::compaction::RevisionRange;
 use crate::model::layout::Span;
 use crate::model::mark::{CompactedMark, MarkBody};
+use crate::model::message::MessageKind;
 
 /// A step in the life of a session. Numbers choose among the existing items.
 #[derive(Debug, Clone)]
@@ -410,6 +412,23 @@ impl Oracle {
             prop_assert!(times_shown <= 1);
             let accounts = times_shown + usize::from(covered(message)) + omitted(message);
             prop_assert!(accounts >= 1, "replacement {} at {}: {:?}", message, at, layout);
+        }
+        let accounts = Accounts::of(layout);
+        let normal =
+            self.normal.iter().filter(|message| **message <= at).map(|message| (*message, MessageKind::Normal));
+        let edits = self.replacements.iter().filter(|(_, mark)| **mark <= at);
+        for (message, kind) in normal.chain(edits.map(|(message, _)| (*message, MessageKind::Edit))) {
+            let account = accounts.account(message, kind);
+            prop_assert_eq!(account == Account::Shown, shown.contains(&message), "message {} at {}", message, at);
+            let is_explained = match &account {
+                Account::Shown => true,
+                Account::Covered(_) => covered(message),
+                Account::Omitted(omitted) => omitted.range.contains(message),
+                Account::Nowhere => false,
+            };
+            prop_assert!(is_explained, "message {} at {}: {:?}", message, at, account);
+            let names_pin = layout.pinned.contains(&message);
+            prop_assert_eq!(accounts.is_pinned(message), names_pin);
         }
         for pair in layout.omitted.windows(2) {
             prop_assert!(pair[0].range.last < pair[1].range.first, "{:?}", pair);

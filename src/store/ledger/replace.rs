@@ -1,0 +1,158 @@
+//! Appends with what a client wants in the same mutation: a rewind before the messages, the session's title and metadata
+//! after them, and a guard by the last message of the conversation.
+
+use super::append::{self, Append, Checked};
+use super::chain::Digest;
+use super::claiming;
+use super::conversation;
+use super::head::Receipt;
+use super::marks::{self, ancestry_of};
+use super::receipts::admitted;
+use super::rewrites;
+use super::tx::{Requester, Tx};
+use crate::model::Revision;
+use crate::model::event::EventBody;
+use crate::model::message::MessageKind;
+use crate::store::engine::Reader;
+use crate::store::error::{Error, Result};
+
+/// What a client wants in the same mutation as its messages.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct WithAppend {
+    /// The conversation ends here before the messages join it; none for no rewind.
+    pub rewind: Option<NewEnd>,
+    /// Refuse unless this is the id of the last message of the conversation; an empty id stands for no message.
+    pub expected_last: Option<String>,
+    /// The session's new title.
+    pub title: Option<String>,
+    /// The session's new free JSON.
+    pub metadata_json: Option<String>,
+}
+
+/// The new end of a conversation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NewEnd {
+    /// Before the first message.
+    Start,
+    /// The message with this id.
+    Message(String),
+}
+
+impl NewEnd {
+    fn message(&self) -> Option<&str> {
+        match self {
+            Self::Start => None,
+            Self::Message(id) => Some(id),
+        }
+    }
+}
+
+impl WithAppend {
+    /// True if there is nothing beside the messages.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// An append with what belongs to the same mutation.
+#[derive(Clone)]
+pub(crate) struct Replace {
+    pub(crate) append: Append,
+    pub(crate) with: WithAppend,
+}
+
+impl Replace {
+    /// Validates first, then writes.
+    pub(crate) fn apply(self, tx: &mut Tx<'_>) -> Result<Receipt> {
+        let Self { append: Append { session, caller, expected_revision, messages }, with } = self;
+        let key = session.0;
+        if let Some(receipt) = admitted(tx, key, &caller, expected_revision)? {
+            return append::with_current_state(tx, key, receipt);
+        }
+        if let Some(expected) = &with.expected_last {
+            expect_last(tx, key, expected)?;
+        }
+        let checked = append::check(tx, key, messages)?;
+        let ancestry = ancestry_of(tx, key)?;
+        let after = with.rewind.as_ref().map(|end| rewrites::new_end(tx, &ancestry, end.message())).transpose()?;
+        // Nothing may be flushed once the first event is there: a mutation's events are linked into the chain at its end.
+        if let Some(after) = after
+            && !was_done(tx, key, after, &checked)?
+        {
+            rewrites::rewind(tx, &ancestry, &caller, after, None)?;
+        }
+        let receipt = checked.write(tx, key, &caller)?;
+        rename(tx, key, &caller, with.title, with.metadata_json)?;
+        if after.is_some() {
+            claiming::recheck(tx, key, &caller, None)?;
+        }
+        let receipt = append::with_current_state(tx, key, receipt)?;
+        tx.end_mutation(key, &caller, receipt)
+    }
+}
+
+/// Refuses if the last message of the conversation is another one than the caller expects.
+fn expect_last(tx: &mut Tx<'_>, key: i64, expected: &str) -> Result<()> {
+    let ancestry = ancestry_of(tx, key)?;
+    let mut reader = Reader::new(tx.conn);
+    let marks = marks::of(tx, key)?;
+    let last = conversation::newest(&mut reader, &ancestry, marks, 0, 1)?.pop();
+    let is_expected = match &last {
+        None => expected.is_empty(),
+        Some(last) => conversation::is_named(&mut reader, &ancestry, marks, last, expected)?,
+    };
+    if is_expected {
+        return Ok(());
+    }
+    let last = last.map_or_else(String::new, |last| last.id.to_string());
+    Err(Error::LastMessageMismatch { expected: expected.to_owned(), last })
+}
+
+/// True if the conversation after a position is what the request makes of it: it came before, and its answer was lost. A
+/// message that exists otherwise is refused, because no append brings it back into the conversation.
+fn was_done(tx: &mut Tx<'_>, key: i64, after: Revision, checked: &Checked) -> Result<bool> {
+    let spoken = || checked.messages().filter(|(sent, _)| sent.kind == MessageKind::Normal);
+    if checked.messages().all(|(_, stored)| stored.is_some()) {
+        let wanted: Vec<Revision> = spoken().filter_map(|(_, stored)| Some(stored?.revision)).collect();
+        if conversation_after(tx, key, after, wanted.len() + 1)? == wanted {
+            return Ok(true);
+        }
+    }
+    match spoken().find(|(_, stored)| stored.is_some()) {
+        Some((sent, _)) => Err(Error::ClientIdKept { client_id: sent.client_id.clone().unwrap_or_default() }),
+        None => Ok(false),
+    }
+}
+
+/// The revisions of the messages of the conversation after a position, oldest first; of more than `limit` the newest.
+fn conversation_after(tx: &mut Tx<'_>, key: i64, after: Revision, limit: usize) -> Result<Vec<Revision>> {
+    let ancestry = ancestry_of(tx, key)?;
+    let mut reader = Reader::new(tx.conn);
+    let newest = conversation::newest(&mut reader, &ancestry, marks::of(tx, key)?, after, limit)?;
+    Ok(newest.iter().rev().map(|spoken| spoken.revision).collect())
+}
+
+/// Changes the title and the free JSON of a session, as far as they differ from what it has.
+fn rename(
+    tx: &mut Tx<'_>,
+    key: i64,
+    caller: &Requester,
+    title: Option<String>,
+    metadata_json: Option<String>,
+) -> Result<()> {
+    let head = tx.loaded(key)?;
+    let title = title.filter(|title| *title != head.title);
+    let metadata_json = metadata_json.filter(|json| head.metadata_json.as_ref() != Some(json));
+    if title.is_none() && metadata_json.is_none() {
+        return Ok(());
+    }
+    if let Some(title) = &title {
+        head.title.clone_from(title);
+    }
+    if metadata_json.is_some() {
+        head.metadata_json.clone_from(&metadata_json);
+    }
+    let body = EventBody::SessionUpdated { title, metadata_json, window: None };
+    tx.event(key, caller, &body, &Digest::default())?;
+    Ok(())
+}

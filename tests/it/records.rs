@@ -1,0 +1,158 @@
+//! P2, P4: newer versions of records, where a client asks for them.
+
+use crate::support::{TestApp, conversation, result};
+use longhand::app::append::Appended;
+use longhand::app::sessions::ForkPoint;
+use longhand::app::{Error, Reason};
+use longhand::model::Revision;
+use longhand::model::ids::MessageId;
+use longhand::model::message::{Message, MessageKind, NewMessage, Role};
+use longhand::model::part::{NewPart, PartBody, Record};
+
+fn record(id: &str, data: &str) -> NewMessage {
+    let body = PartBody::Record(Record { kind: "state".to_owned(), data: data.to_owned() });
+    NewMessage {
+        client_id: Some(id.to_owned()),
+        kind: MessageKind::Record,
+        ..NewMessage::sealed(Role::System, vec![NewPart::new(body)])
+    }
+}
+
+fn version(id: &str, data: &str) -> NewMessage {
+    NewMessage { replace_existing: true, ..record(id, data) }
+}
+
+fn data(message: &Message) -> &str {
+    match message.parts.first().map(|part| &*part.body) {
+        Some(PartBody::Record(record)) => &record.data,
+        other => panic!("no record: {other:?}"),
+    }
+}
+
+async fn append(test: &TestApp, session: &str, messages: Vec<NewMessage>) -> Result<Appended, Error> {
+    test.app.append(session, messages, None, None).await
+}
+
+/// The data of the newest version of a record, by its client id.
+async fn newest(test: &TestApp, session: &str, id: &str) -> String {
+    data(&test.app.get_message(session, id).await.expect("a record").0).to_owned()
+}
+
+#[tokio::test]
+async fn a_newer_version_of_a_record_is_what_its_client_id_names() {
+    let test = TestApp::start().await;
+    let session = test.manual_session().await;
+    let first = append(&test, &session, vec![version("todo", "1")]).await.expect("there is none yet");
+    let without = append(&test, &session, vec![record("todo", "2")]).await.expect_err("nobody asked for a version");
+    assert_eq!(without.reason, Reason::ClientIdReused);
+    let second = append(&test, &session, vec![version("todo", "2"), record("other", "x")]).await.expect("a version");
+    assert_eq!(second.existed_count, 0);
+    assert_ne!(second.ids[0], first.ids[0]);
+    assert_eq!(newest(&test, &session, "todo").await, "2");
+    let by_id = test.app.get_message(&session, &MessageId(first.ids[0]).to_string()).await.expect("kept").0;
+    assert_eq!((data(&by_id), by_id.client_id.as_deref()), ("1", Some("todo")), "the history keeps the original");
+    assert_eq!(test.history(&session).await.iter().map(data).collect::<Vec<_>>(), ["1", "2", "x"]);
+    // The newest version is the one that a repetition is compared with, with the flag and without it.
+    for again in [version("todo", "2"), record("todo", "2")] {
+        let again = append(&test, &session, vec![again]).await.expect("again");
+        assert_eq!((again.existed_count, &again.ids[..], again.revision), (1, &second.ids[..1], second.revision));
+    }
+    let older = append(&test, &session, vec![record("todo", "1")]).await.expect_err("it is not the newest");
+    assert_eq!(older.reason, Reason::ClientIdReused);
+    let back = append(&test, &session, vec![version("todo", "1")]).await.expect("the old content as a new version");
+    assert_ne!(back.ids[0], first.ids[0]);
+    assert_eq!(newest(&test, &session, "todo").await, "1");
+    assert!(test.context(&session).await.messages.is_empty(), "no view shows a record");
+    assert_eq!(test.findings().await, []);
+    let test = test.kill().await;
+    assert_eq!(newest(&test, &session, "todo").await, "1");
+    assert_eq!(test.history(&session).await.iter().map(data).collect::<Vec<_>>(), ["1", "2", "x", "1"]);
+    assert_eq!(test.findings().await, []);
+}
+
+#[tokio::test]
+async fn only_a_record_with_a_client_id_has_versions() {
+    let test = TestApp::start().await;
+    let session = test.manual_session().await;
+    let seen = test.append(&session, "u1 \"one\"").await.revision;
+    let field = |message: NewMessage| async {
+        let error = append(&test, &session, vec![record("fresh", "x"), message]).await.expect_err("refused");
+        (error.reason, error.metadata.get("field").cloned().unwrap_or_default())
+    };
+    let mut normal = conversation("u1 \"two\"").remove(0);
+    normal.replace_existing = true;
+    let expected = (Reason::InvalidField, "messages[1].replace_existing".to_owned());
+    assert_eq!(field(normal).await, expected);
+    assert_eq!(field(NewMessage { client_id: None, ..version("r1", "x") }).await, expected);
+    // A message of the conversation is never the older version of a record.
+    let error = append(&test, &session, vec![record("fresh", "x"), version("u1", "x")]).await.expect_err("refused");
+    assert_eq!(error.reason, Reason::ClientIdReused);
+    let mut mixed = version("r1", "x");
+    mixed.parts.push(result("c1", "x"));
+    assert_eq!(field(mixed).await.0, Reason::InvalidField);
+    assert_eq!(test.revision(&session).await, seen, "a refused batch leaves nothing behind");
+}
+
+#[tokio::test]
+async fn a_version_by_request_id_comes_once() {
+    let test = TestApp::start().await;
+    let session = test.manual_session().await;
+    let ask = async |id: &str, data: &str| {
+        test.once(id, data).append(&session, vec![version("todo", data)], None, None).await.expect("appended")
+    };
+    let one = ask("a", "1").await;
+    let two = ask("b", "2").await;
+    // The answer of the first was lost: sent again, it does not come after the second.
+    let again = ask("a", "1").await;
+    assert_eq!((&again.ids, again.revision), (&one.ids, one.revision));
+    assert_eq!((newest(&test, &session, "todo").await, test.revision(&session).await), ("2".to_owned(), two.revision));
+}
+
+#[tokio::test]
+async fn a_fork_has_the_versions_that_came_before_it_and_its_own() {
+    let test = TestApp::start().await;
+    let session = test.manual_session().await;
+    let at = append(&test, &session, vec![version("todo", "1")]).await.expect("appended").revision;
+    append(&test, &session, vec![version("todo", "2")]).await.expect("appended");
+    let fork = async |point: Revision| {
+        let point = ForkPoint { as_of_revision: Some(point), ..ForkPoint::default() };
+        test.app.fork_session(&session, point, None, String::new()).await.expect("forked").0.session.id.to_string()
+    };
+    let (early, late) = (fork(at).await, fork(at + 1).await);
+    append(&test, &session, vec![version("todo", "3")]).await.expect("appended");
+    assert_eq!(newest(&test, &early, "todo").await, "1");
+    assert_eq!(newest(&test, &late, "todo").await, "2");
+    let repeated = append(&test, &late, vec![record("todo", "2")]).await.expect("the inherited one");
+    assert_eq!(repeated.existed_count, 1);
+    let own = append(&test, &early, vec![version("todo", "mine")]).await.expect("a version of the fork's own");
+    assert_eq!(own.existed_count, 0);
+    let found = [newest(&test, &early, "todo").await, newest(&test, &late, "todo").await];
+    assert_eq!(found, ["mine", "2"]);
+    assert_eq!(newest(&test, &session, "todo").await, "3");
+    let point = ForkPoint::default();
+    let third =
+        test.app.fork_session(&early, point, None, String::new()).await.expect("forked").0.session.id.to_string();
+    assert_eq!(newest(&test, &third, "todo").await, "mine", "of several owners, the last counts");
+    let error = append(&test, &third, vec![record("todo", "1")]).await.expect_err("the newest is another");
+    assert_eq!(error.reason, Reason::ClientIdReused);
+    assert_eq!(test.findings().await, []);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn versions_of_several_writers_at_the_same_time_are_all_kept() {
+    let test = TestApp::start().await;
+    let session = test.manual_session().await;
+    let mut writers = tokio::task::JoinSet::new();
+    for writer in 0..40 {
+        let (caller, session) = (test.by(&writer.to_string()), session.clone());
+        let messages = vec![version("todo", &writer.to_string())];
+        writers.spawn(async move { caller.append(&session, messages, None, None).await.expect("appended").revision });
+    }
+    let mut revisions = writers.join_all().await;
+    revisions.sort_unstable();
+    let history = test.history(&session).await;
+    assert_eq!(history.iter().map(|message| message.revision).collect::<Vec<_>>(), revisions);
+    let last = history.last().map(data).expect("versions");
+    assert_eq!(newest(&test, &session, "todo").await, last);
+    assert_eq!(test.findings().await, []);
+}
