@@ -11,6 +11,7 @@ use crate::pb::scopes;
 use crate::transport::Peer;
 use bytes::Bytes;
 use http::header::AUTHORIZATION;
+use http::request::Parts;
 use http::{Extensions, HeaderMap, Request, Response};
 use http_body::{Frame, SizeHint};
 use std::collections::HashMap;
@@ -91,6 +92,16 @@ impl Guarded {
             Ok(()) => answer,
             Err(error) => Status::from(error).into_http(),
         }
+    }
+
+    /// Refuses a request for the method with a path by its head, before anything of its body is read.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`authenticate`]; `SCOPE_MISSING`, `METHOD_UNKNOWN`.
+    pub fn check(&self, path: &str, head: &Parts) -> app::Result<()> {
+        let peer = head.extensions.get::<Peer>().or(self.in_process.as_ref());
+        self.admit(path, peer, &head.headers).map(drop)
     }
 
     /// Refuses a request without credentials, before anything of it is read.

@@ -351,7 +351,10 @@ impl World {
             }
         });
         let (routes, _health) = grpc::router(test.longhand.clone()).await;
-        let http = longhand::http::router(routes.clone());
+        let http = {
+            let guard = routes.clone();
+            longhand::http::router(routes.clone(), move |path, head| guard.check(path, head))
+        };
         Self { grpc: routes, http, sides: sides.into(), _test: test }
     }
 
