@@ -229,6 +229,9 @@ pub const SOCKET_LOCK_MS_MAX: u64 = 5_000;
 pub const SOCKET_LOCK_RETRY_MS: u64 = 10;
 /// Open connections. Above it, an idle one is closed for a new one.
 pub const CONNECTIONS_MAX: usize = 4_096;
+/// Open connections that only the owner's on the Unix socket can be, so that others cannot keep it out; of fewer
+/// connections in all, a quarter.
+pub const OWNER_CONNECTIONS: usize = 64;
 /// Descriptors that are reserved for the store and the rest of the daemon.
 pub const DESCRIPTORS_RESERVED: usize = 64;
 /// Pause before the daemon accepts connections again, after the system had no descriptor for one.

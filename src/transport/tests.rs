@@ -1,6 +1,8 @@
 //! Clients over HTTP/2, and a service, with small memory budgets and a paused clock.
 
+use super::accept::{self, Listener};
 use super::connection;
+use super::connections::Holder;
 use super::io::CountedIo;
 use super::{Options, Peer, RequestClass, Server, Service};
 use crate::app::Error;
@@ -16,7 +18,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, DuplexStream, ReadBuf};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio_util::sync::CancellationToken;
 
 /// Bytes of a page in the service's answers.
@@ -67,7 +70,7 @@ fn server(traffic: Traffic) -> Arc<Server> {
 /// A served connection, over a socket with a buffer of this many bytes. Serving ends with the connection.
 fn serve(server: &Arc<Server>, bytes: usize) -> DuplexStream {
     let (ours, theirs) = tokio::io::duplex(bytes);
-    let connection = server.connections.open(&server.options.traffic).expect("a place");
+    let connection = server.connections.open(Holder::Owner, &server.options.traffic).expect("a place");
     let theirs = CountedIo { io: theirs, connection: connection.clone() };
     tokio::spawn(connection::serve(theirs, Peer::Owner, connection, server.clone()));
     ours
@@ -238,4 +241,41 @@ async fn an_unread_answer_is_held_until_others_need_the_memory() {
         "the connection ended with what was left of its answers"
     );
     assert_eq!(server.options.traffic.connections.get(), 0);
+}
+
+/// Sends the beginning of a request of HTTP/1.1, whose rest never comes, and waits until it has begun.
+async fn half_a_request(address: std::net::SocketAddr, server: &Server, connections: usize) -> TcpStream {
+    let mut socket = TcpStream::connect(address).await.expect("a connection");
+    socket.write_all(b"POST /kept HTTP/1.1\r\ncontent-length: 10\r\n\r\nhalf").await.expect("sent");
+    let begun = async {
+        let in_use = || server.connections.all().iter().filter(|connection| !connection.is_idle()).count();
+        while in_use() < connections {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), begun).await.expect("the request begins");
+    socket
+}
+
+#[tokio::test]
+async fn the_owner_is_answered_while_others_have_every_connection_that_they_can() {
+    let server = server(Traffic::default());
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("socket");
+    let tcp = TcpListener::bind("127.0.0.1:0").await.expect("a listener");
+    let address = tcp.local_addr().expect("an address");
+    tokio::spawn(accept::run(Listener::Tcp(tcp, None), server.clone()));
+    tokio::spawn(accept::run(Listener::Unix(UnixListener::bind(&path).expect("a listener")), server.clone()));
+    let mut others = Vec::new();
+    for number in 1..=8 {
+        others.push(half_a_request(address, &server, number).await);
+    }
+    let mut refused = TcpStream::connect(address).await.expect("accepted by the system");
+    let mut refusal = Vec::new();
+    refused.read_to_end(&mut refusal).await.expect("an end");
+    assert!(refusal.ends_with(b"too many connections"), "{refusal:?}");
+    assert_eq!(server.options.traffic.refused_connections.get(), 1);
+    let owner = client(UnixStream::connect(&path).await.expect("a connection"), WIDE).await;
+    assert_eq!(taken(call(&owner, "page", 0).await.await.expect("an answer").into_body()).await, PAGE_BYTES);
+    drop(others);
 }
