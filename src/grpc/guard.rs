@@ -83,9 +83,14 @@ impl Guarded {
         answer.map(|body| Body::new(EndingBody { body, ended: Some(ended) }))
     }
 
-    /// Forwards a call, and records it before its answer is given.
+    /// Forwards a call, and records it before its answer is given; one that acts also before it is carried out.
     async fn recorded(self, request: Request<Body>, access: Access, record: Record) -> Response<Body> {
         let app = self.app.clone();
+        if record.acts
+            && let Err(error) = app.record_intent(&access, record.address.clone(), &record.method).await
+        {
+            return Status::from(error).into_http();
+        }
         let answer = self.forward(request).await;
         let outcome = outcome(answer.headers());
         match app.record_access(&access, record.address, &record.method, &record.named, &outcome).await {
@@ -122,7 +127,9 @@ impl Guarded {
     /// What the access log is to have of a call; none if it is to have nothing. Writes have their authors in the store.
     fn record_of(&self, access: &Access, request: &Request<Body>) -> Option<Record> {
         let path = request.uri().path();
-        let is_logged = matches!(self.scopes.get(path)?, Scope::Read | Scope::Erase | Scope::Admin);
+        let scope = self.scopes.get(path)?;
+        let acts = matches!(scope, Scope::Erase | Scope::Admin);
+        let is_logged = acts || *scope == Scope::Read;
         let address = match request.extensions().get::<Peer>() {
             Some(Peer::Tcp { address, .. }) => address.to_string(),
             Some(Peer::Owner) | None => String::new(),
@@ -130,6 +137,7 @@ impl Guarded {
         (is_logged && self.app.logs(access)).then(|| Record {
             address,
             method: path.to_owned(),
+            acts,
             named: NamedSessions::default(),
         })
     }
@@ -150,6 +158,8 @@ impl Guarded {
 struct Record {
     address: String,
     method: String,
+    /// True if its scope lets it do more than read sessions.
+    acts: bool,
     named: NamedSessions,
 }
 

@@ -350,6 +350,39 @@ async fn who_read_what_is_in_the_access_log_before_the_answer() {
 }
 
 #[tokio::test]
+async fn what_acts_is_in_the_access_log_before_it_is_carried_out() {
+    let create = "/longhand.v1.AccessService/CreateAccessToken";
+    for refuses in [true, false] {
+        let served = Served::start().await;
+        let folder = tempfile::tempdir().expect("a folder");
+        let directory = folder.path().join("access-log");
+        let options = access_log::Options { directory: directory.clone(), retention_days: 0 };
+        let (log, _thread) = access_log::AccessLog::open(options, served.test.clock.clone()).expect("a log");
+        served.test.longhand.log_access(AccessLogging { log, owner_too: false, refuses });
+        let (_, secret) = served.token(&[Scope::Admin, Scope::Read]).await;
+        let message = pb::CreateAccessTokenRequest {
+            principal: "guest".to_owned(),
+            scopes: vec![pb::Scope::Read.into()],
+            ..pb::CreateAccessTokenRequest::default()
+        };
+        let send = async || {
+            let request = Served::request(create, Some(tcp(1)), Some(&secret), &message.encode_to_vec());
+            let Ok(answer) = soon(create, served.routes.clone().oneshot(request)).await;
+            Status::from_header_map(answer.headers()).as_ref().and_then(reason)
+        };
+        let tokens = async || served.test.app.list_access_tokens().await.expect("a list").len();
+        assert_eq!(send().await, None);
+        let outcomes: Vec<String> = lines(&directory).into_iter().map(|(_, _, outcome)| outcome).collect();
+        assert_eq!(outcomes, if refuses { vec!["BEGUN", "OK"] } else { vec!["OK"] });
+        let before = tokens().await;
+        std::fs::remove_dir_all(&directory).expect("removed");
+        served.test.clock.advance(24 * 60 * 60 * 1_000);
+        assert_eq!(send().await.as_deref(), refuses.then_some("ACCESS_LOG_FAILED"));
+        assert_eq!(tokens().await, before + usize::from(!refuses), "nothing is done that cannot be recorded");
+    }
+}
+
+#[tokio::test]
 async fn a_principal_is_the_author_of_its_changes() {
     let served = Served::start().await;
     let session = served.test.manual_session().await;
