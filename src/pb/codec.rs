@@ -125,7 +125,7 @@ mod tests {
     }
 
     fn part(text: &str) -> pb::Part {
-        let body = pb::part::Body::Text(pb::TextPart { text: text.to_owned(), ..pb::TextPart::default() });
+        let body = pb::part::Body::Text(pb::TextPart { text: text.to_owned() });
         pb::Part { body: Some(body), ..pb::Part::default() }
     }
 

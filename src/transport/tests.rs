@@ -20,6 +20,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, DuplexStream, ReadBuf};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 /// Bytes of a page in the service's answers.
@@ -54,8 +55,12 @@ fn refuse(error: Error) -> Response<Body> {
 }
 
 fn server(traffic: Traffic) -> Arc<Server> {
+    server_of(traffic, Service::new(tower::service_fn(answer)))
+}
+
+fn server_of(traffic: Traffic, service: Service) -> Arc<Server> {
     let options = Options {
-        service: Service::new(tower::service_fn(answer)),
+        service,
         class: |path| if path.contains("short") { RequestClass::Short } else { RequestClass::Kept },
         refuse: |_, error| refuse(error),
         traffic: Arc::new(traffic),
@@ -243,23 +248,14 @@ async fn an_unread_answer_is_held_until_others_need_the_memory() {
     assert_eq!(server.options.traffic.connections.get(), 0);
 }
 
-/// Sends the beginning of a request of HTTP/1.1, whose rest never comes, and waits until it has begun.
-async fn half_a_request(address: std::net::SocketAddr, server: &Server, connections: usize) -> TcpStream {
-    let mut socket = TcpStream::connect(address).await.expect("a connection");
-    socket.write_all(b"POST /kept HTTP/1.1\r\ncontent-length: 10\r\n\r\nhalf").await.expect("sent");
-    let begun = async {
-        let in_use = || server.connections.all().iter().filter(|connection| !connection.is_idle()).count();
-        while in_use() < connections {
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(20), begun).await.expect("the request begins");
-    socket
-}
-
 #[tokio::test]
 async fn the_owner_is_answered_while_others_have_every_connection_that_they_can() {
-    let server = server(Traffic::default());
+    let (begins, mut begun) = mpsc::unbounded_channel();
+    let announce = move |request| {
+        begins.send(()).expect("the test goes on");
+        answer(request)
+    };
+    let server = server_of(Traffic::default(), Service::new(tower::service_fn(announce)));
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("socket");
     let tcp = TcpListener::bind("127.0.0.1:0").await.expect("a listener");
@@ -267,8 +263,11 @@ async fn the_owner_is_answered_while_others_have_every_connection_that_they_can(
     tokio::spawn(accept::run(Listener::Tcp(tcp, None), server.clone()));
     tokio::spawn(accept::run(Listener::Unix(UnixListener::bind(&path).expect("a listener")), server.clone()));
     let mut others = Vec::new();
-    for number in 1..=8 {
-        others.push(half_a_request(address, &server, number).await);
+    for _ in 0..8 {
+        let mut other = TcpStream::connect(address).await.expect("a connection");
+        other.write_all(b"POST /kept HTTP/1.1\r\ncontent-length: 10\r\n\r\nhalf").await.expect("sent");
+        begun.recv().await.expect("the request begins");
+        others.push(other);
     }
     let mut refused = TcpStream::connect(address).await.expect("accepted by the system");
     let mut refusal = Vec::new();
