@@ -27,7 +27,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let descriptors = compiler.file_descriptor_set();
     let mut config = tonic_prost_build::Config::new();
     config.enable_type_names();
-    tonic_prost_build::configure().compile_fds_with_config(descriptors, config)?;
+    tonic_prost_build::configure()
+        .codec_path("crate::pb::codec::BoundedCodec")
+        .compile_fds_with_config(descriptors, config)?;
     println!("cargo:rerun-if-changed=proto");
     println!("cargo:rerun-if-changed=migrations");
     Ok(())

@@ -315,7 +315,7 @@ pub enum UnloggedCalls {
     /// It is answered, with a warning in the daemon's log.
     #[default]
     Answer,
-    /// It is refused.
+    /// It is refused. A call that administers also has a line before it is carried out.
     Refuse,
 }
 

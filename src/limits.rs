@@ -44,6 +44,9 @@ pub const DRAFT_BYTES_MAX: usize = 4 * 1024 * 1024;
 pub const MESSAGE_DRAFTS_MAX: usize = 64;
 /// Bytes of one gRPC request. It is above the batch limit, so that an oversized batch is refused by the batch limit.
 pub const REQUEST_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Messages inside of one request, and texts in its lists; as JSON its objects and all elements of its lists. It is enough
+/// for a full batch of full messages. In memory each takes up to some hundred bytes, however short it is when it is sent.
+pub const REQUEST_VALUES_MAX: usize = BATCH_MESSAGES_MAX * (2 * MESSAGE_PARTS_MAX + 8);
 /// Bytes of one request's JSON. Base64 and escapes make it longer than the same request over gRPC, whose bound holds too.
 pub const JSON_BYTES_MAX: usize = 2 * REQUEST_BYTES_MAX;
 /// Time for which a long poll waits.
@@ -258,6 +261,9 @@ pub const SOCKET_LOCK_MS_MAX: u64 = 5_000;
 pub const SOCKET_LOCK_RETRY_MS: u64 = 10;
 /// Open connections. Above it, an idle one is closed for a new one.
 pub const CONNECTIONS_MAX: usize = 4_096;
+/// Open connections that only the owner's on the Unix socket can be, so that others cannot keep it out; of fewer
+/// connections in all, a quarter.
+pub const OWNER_CONNECTIONS: usize = 64;
 /// Descriptors that are reserved for the store and the rest of the daemon.
 pub const DESCRIPTORS_RESERVED: usize = 64;
 /// Pause before the daemon accepts connections again, after the system had no descriptor for one.

@@ -1,5 +1,6 @@
 //! The generated protocol types of `longhand.v1`, documented by the comments in `proto/`.
 
+pub mod codec;
 mod convert;
 pub mod scopes;
 

@@ -16,7 +16,7 @@ pub struct Entry {
     pub method: String,
     /// The sessions that the call named, as it named them; empty for a call about all that the caller sees.
     pub sessions: Vec<String>,
-    /// `OK`, or the reason of the refusal.
+    /// `OK`, the reason of the refusal, or `BEGUN` for a call that is about to be carried out.
     pub outcome: String,
 }
 

@@ -10,7 +10,7 @@ pub struct AccessLogging {
     pub log: AccessLog,
     /// True if the owner's calls are in it, too.
     pub owner_too: bool,
-    /// True if a call is refused whose line cannot be written.
+    /// True if a call is refused whose line cannot be written. One that acts has a line before it is carried out, too.
     pub refuses: bool,
 }
 

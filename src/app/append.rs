@@ -210,6 +210,10 @@ impl Caller {
         if is_shared {
             return Ok(Some(view));
         }
+        // A token of somebody else's says nothing, not even that it is one.
+        if !self.sees_id(session).await? {
+            return Err(view_token::unknown());
+        }
         let message = "the view token is for a session whose history this one does not share at that revision";
         Err(Error::new(Reason::ViewTokenInvalid, message).with("session_id", session).with("revision", view.revision))
     }

@@ -6,6 +6,9 @@ use super::error::{Error, Reason, Result};
 use super::{Caller, Longhand};
 use crate::access_log::Entry;
 
+/// The outcome of a call that has not been carried out yet.
+const BEGUN: &str = "BEGUN";
+
 impl Longhand {
     /// Records calls in an access log from now on. Later calls have no effect.
     pub fn log_access(&self, logging: AccessLogging) {
@@ -15,6 +18,19 @@ impl Longhand {
     /// True if calls with this access are in the access log.
     pub fn logs(&self, access: &Access) -> bool {
         self.shared.access_logging.get().is_some_and(|logging| logging.owner_too || !access.is_owners())
+    }
+
+    /// Records a call that acts, before it is carried out, if calls are refused that cannot be recorded: their effect
+    /// would be there before their line is. Its sessions are in the line of its outcome.
+    ///
+    /// # Errors
+    ///
+    /// `ACCESS_LOG_FAILED` if it cannot be recorded.
+    pub async fn record_intent(&self, access: &Access, address: String, method: &str) -> Result<()> {
+        if self.shared.access_logging.get().is_some_and(|logging| logging.refuses) {
+            self.record_access(access, address, method, &NamedSessions::default(), BEGUN).await?;
+        }
+        Ok(())
     }
 
     /// Records a call before its answer is given.

@@ -41,13 +41,16 @@ struct Names {
 
 /// Every door as one service: gRPC and gRPC-Web by their content types, HTTP with JSON for everything else.
 pub(super) fn service(routes: Guarded, config: &Config) -> Service {
-    let json = json::router(routes.clone());
     let guard = routes.clone();
+    let json = json::router(routes.clone(), {
+        let guard = guard.clone();
+        move |path, head| guard.check(path, head)
+    });
     let grpc = grpc::service(routes);
     let names = Arc::new(Names { hosts: config.hosts.clone(), origins: config.origins.clone() });
     let doors = tower::service_fn(move |request: Request<Body>| {
         let is_grpc = grpc::is_grpc(request.headers());
-        // A body of JSON is read before the call that it is for passes the guard.
+        // Streams and paths without a call are not for those without credentials either.
         let is_open = is_grpc || OPEN_PATHS.contains(&request.uri().path());
         let checked = names.check(&request).and_then(|()| if is_open { Ok(()) } else { guard.identify(&request) });
         let answering = match checked {

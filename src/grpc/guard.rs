@@ -11,6 +11,7 @@ use crate::pb::scopes;
 use crate::transport::Peer;
 use bytes::Bytes;
 use http::header::AUTHORIZATION;
+use http::request::Parts;
 use http::{Extensions, HeaderMap, Request, Response};
 use http_body::{Frame, SizeHint};
 use std::collections::HashMap;
@@ -82,15 +83,30 @@ impl Guarded {
         answer.map(|body| Body::new(EndingBody { body, ended: Some(ended) }))
     }
 
-    /// Forwards a call, and records it before its answer is given.
+    /// Forwards a call, and records it before its answer is given; one that acts also before it is carried out.
     async fn recorded(self, request: Request<Body>, access: Access, record: Record) -> Response<Body> {
         let app = self.app.clone();
+        if record.acts
+            && let Err(error) = app.record_intent(&access, record.address.clone(), &record.method).await
+        {
+            return Status::from(error).into_http();
+        }
         let answer = self.forward(request).await;
         let outcome = outcome(answer.headers());
         match app.record_access(&access, record.address, &record.method, &record.named, &outcome).await {
             Ok(()) => answer,
             Err(error) => Status::from(error).into_http(),
         }
+    }
+
+    /// Refuses a request for the method with a path by its head, before anything of its body is read.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`authenticate`]; `SCOPE_MISSING`, `METHOD_UNKNOWN`.
+    pub fn check(&self, path: &str, head: &Parts) -> app::Result<()> {
+        let peer = head.extensions.get::<Peer>().or(self.in_process.as_ref());
+        self.admit(path, peer, &head.headers).map(drop)
     }
 
     /// Refuses a request without credentials, before anything of it is read.
@@ -111,7 +127,9 @@ impl Guarded {
     /// What the access log is to have of a call; none if it is to have nothing. Writes have their authors in the store.
     fn record_of(&self, access: &Access, request: &Request<Body>) -> Option<Record> {
         let path = request.uri().path();
-        let is_logged = matches!(self.scopes.get(path)?, Scope::Read | Scope::Erase | Scope::Admin);
+        let scope = self.scopes.get(path)?;
+        let acts = matches!(scope, Scope::Erase | Scope::Admin);
+        let is_logged = acts || *scope == Scope::Read;
         let address = match request.extensions().get::<Peer>() {
             Some(Peer::Tcp { address, .. }) => address.to_string(),
             Some(Peer::Owner) | None => String::new(),
@@ -119,6 +137,7 @@ impl Guarded {
         (is_logged && self.app.logs(access)).then(|| Record {
             address,
             method: path.to_owned(),
+            acts,
             named: NamedSessions::default(),
         })
     }
@@ -139,6 +158,8 @@ impl Guarded {
 struct Record {
     address: String,
     method: String,
+    /// True if its scope lets it do more than read sessions.
+    acts: bool,
     named: NamedSessions,
 }
 

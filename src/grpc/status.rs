@@ -1,6 +1,7 @@
 //! Conversion of errors to gRPC statuses. No other file builds a status.
 
 use crate::app::{DOMAIN, Error, Reason};
+use crate::pb::codec::TOO_MANY_VALUES;
 use crate::telemetry::span;
 use crate::transport::CutOff;
 use std::collections::HashMap;
@@ -79,6 +80,10 @@ pub(super) fn explain<B>(mut response: http::Response<B>) -> http::Response<B> {
             Error::new(Reason::EncodingUnknown, refusal.message()).with("known", "gzip, identity")
         }
         Code::Unimplemented => Error::new(Reason::MethodUnknown, "no service has this method"),
+        Code::ResourceExhausted if refusal.message() == TOO_MANY_VALUES => {
+            let limit = crate::limits::REQUEST_VALUES_MAX;
+            Error::new(Reason::RequestTooLarge, format!("{TOO_MANY_VALUES}: more than {limit}")).with("limit", limit)
+        }
         Code::OutOfRange | Code::ResourceExhausted => {
             let limit = crate::limits::REQUEST_BYTES_MAX;
             Error::new(Reason::RequestTooLarge, refusal.message()).with("limit", limit)

@@ -1,6 +1,6 @@
 //! Protocol messages in protobuf's JSON mapping, with errors that name the field.
 
-use super::protocol;
+use super::{protocol, values};
 use crate::app::{Error, Reason, Result};
 use bytes::Bytes;
 use prost_reflect::prost::{Message, Name};
@@ -19,8 +19,9 @@ const NAMING: [(&str, &str); 2] = [
 /// # Errors
 ///
 /// `REQUEST_MALFORMED` if the text is not one JSON object; `INVALID_FIELD` with the field's path for a field that the
-/// message does not have or that has another type.
+/// message does not have or that has another type; `REQUEST_TOO_LARGE` for more values than any request may have.
 pub(super) fn decode(descriptor: &MessageDescriptor, text: &[u8]) -> Result<DynamicMessage> {
+    values::check(text)?;
     let mut deserializer = serde_json::Deserializer::from_slice(text);
     let message = read(descriptor, &mut deserializer)?;
     deserializer.end().map_err(|cause| malformed(&cause))?;

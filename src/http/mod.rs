@@ -20,11 +20,12 @@ mod streams;
 mod template;
 #[cfg(test)]
 mod tests;
+mod values;
 mod views;
 
 pub use calls::GrpcRoutes;
 
-use crate::app::{Error, Reason};
+use crate::app::{self, Error, Reason};
 use crate::limits;
 use answers::{Messages, StreamForm};
 use axum::Router;
@@ -49,23 +50,32 @@ const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 struct Door<S> {
     routes: RouteTable,
     grpc: S,
+    admit: Admit,
 }
+
+/// Refuses a request for the method with a path over gRPC by its head alone.
+type Admit = Box<dyn Fn(&str, &Parts) -> app::Result<()> + Send + Sync>;
 
 /// The routes of HTTP over the gRPC services, with the streams, `/openapi.json`, `/healthz`, `/readyz` and `/metrics`.
 /// Extensions of a request are passed to the service, and those of its response to the response. Everything that is not a route is answered with a failure in JSON.
+///
+/// `admit` refuses a caller that may not call the method with a path over gRPC, before anything of a body is read.
 ///
 /// # Panics
 ///
 /// If the descriptors that were compiled into the program have an RPC without a usable HTTP rule, which no input can
 /// cause.
-pub fn router(grpc: impl GrpcRoutes) -> Router {
+pub fn router(
+    grpc: impl GrpcRoutes,
+    admit: impl Fn(&str, &Parts) -> app::Result<()> + Send + Sync + 'static,
+) -> Router {
     let routes = RouteTable::read(&protocol::POOL).expect("the tests of the protocol read these rules");
     let description = Bytes::from(openapi::description(&routes).to_string());
     let describe = async move || ([(header::CONTENT_TYPE, answers::JSON)], description);
     let others = streams::router(grpc.clone()).merge(operations::router(grpc.clone()));
     let other = async || Failure::other_method("GET, HEAD").into_response();
     let calls = Router::new().route("/openapi.json", get(describe).fallback(other)).fallback(serve);
-    calls.with_state(Arc::new(Door { routes, grpc })).merge(others)
+    calls.with_state(Arc::new(Door { routes, grpc, admit: Box::new(admit) })).merge(others)
 }
 
 /// The answer to a request that is refused before any service sees it.
@@ -88,6 +98,7 @@ impl<S: GrpcRoutes> Door<S> {
             }
             Found::Nothing => return Err(Error::new(Reason::MethodUnknown, "no call has this path").into()),
         };
+        (self.admit)(route.grpc_path.path(), &head)?;
         let body = read(&head, body).await?;
         let parts = request::Parts {
             variables: &variables,

@@ -1,12 +1,9 @@
 //! The descriptors that the JSON mapping needs.
 
-use crate::pb;
 use prost_reflect::{DescriptorPool, MessageDescriptor};
 use std::sync::LazyLock;
 
-/// The protocol.
-pub(super) static POOL: LazyLock<DescriptorPool> =
-    LazyLock::new(|| DescriptorPool::decode(pb::DESCRIPTORS).expect("the build wrote these descriptors"));
+pub(super) use crate::pb::codec::POOL;
 
 /// `google.rpc.Status`, in a pool with what its details are.
 pub(super) static STATUS: LazyLock<MessageDescriptor> = LazyLock::new(|| {

@@ -30,7 +30,8 @@ pub(super) struct Parts<'a> {
 /// # Errors
 ///
 /// `INVALID_FIELD` for a field that the request does not have, cannot have there, or that has another type, and for one
-/// that is given twice with different values; `REQUEST_MALFORMED` for a body that is no JSON object, or not expected.
+/// that is given twice with different values; `REQUEST_MALFORMED` for a body that is no JSON object, or not expected;
+/// `REQUEST_TOO_LARGE` for a body with more values than any may have.
 pub(super) fn message(route: &Route, parts: Parts<'_>) -> Result<DynamicMessage> {
     let input = route.rpc.input();
     let mut message = match &route.body {

@@ -1,8 +1,8 @@
 //! Scopes on the wire, and the scope that each method declares.
 
+use super::codec::POOL;
 use super::generated::Scope as Wire;
 use crate::model::access::Scope;
-use prost_reflect::DescriptorPool;
 use std::collections::HashMap;
 
 /// A scope from the wire; none for none.
@@ -34,9 +34,8 @@ pub fn scope(scope: Scope) -> Wire {
 ///
 /// If the descriptors that were compiled into the program cannot be read, which no input can cause.
 pub fn scopes() -> HashMap<String, Scope> {
-    let pool = DescriptorPool::decode(super::DESCRIPTORS).expect("the build wrote these descriptors");
-    let extension = pool.get_extension_by_name("longhand.v1.scope").expect("the protos declare it");
-    let methods = pool.services().flat_map(|service| service.methods().collect::<Vec<_>>());
+    let extension = POOL.get_extension_by_name("longhand.v1.scope").expect("the protos declare it");
+    let methods = POOL.services().flat_map(|service| service.methods().collect::<Vec<_>>());
     let declared = methods.filter_map(|method| {
         let number = method.options().get_extension(&extension).as_enum_number()?;
         let scope = read_scope(Wire::try_from(number).ok()?)?;

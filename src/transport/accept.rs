@@ -1,7 +1,7 @@
 //! Accepting connections up to a maximum, and refusing further ones.
 
 use super::connection;
-use super::connections::Connection;
+use super::connections::{Connection, Holder};
 use super::io::CountedIo;
 use super::peer::Peer;
 use super::server::Server;
@@ -76,7 +76,14 @@ fn is_exhausted(error: &io::Error) -> bool {
 }
 
 fn accept(server: &Arc<Server>, accepted: Accepted) {
-    let Some(connection) = server.connections.open(&server.options.traffic) else {
+    let holder = match &accepted {
+        Accepted::Unix(io) if !is_owners(io) => {
+            return tracing::warn!("a connection of another user to the socket was refused");
+        }
+        Accepted::Unix(_) => Holder::Owner,
+        Accepted::Tcp(..) => Holder::Anybody,
+    };
+    let Some(connection) = server.connections.open(holder, &server.options.traffic) else {
         server.options.traffic.refused_connections.add(1);
         let refusal = refusal();
         drop(match &accepted {
@@ -87,11 +94,10 @@ fn accept(server: &Arc<Server>, accepted: Accepted) {
         return;
     };
     match accepted {
-        Accepted::Unix(io) if is_owners(&io) => {
+        Accepted::Unix(io) => {
             let io = CountedIo { io, connection: connection.clone() };
             server.tasks.spawn(connection::serve(io, Peer::Owner, connection, server.clone()));
         }
-        Accepted::Unix(_) => tracing::warn!("a connection of another user to the socket was refused"),
         Accepted::Tcp(io, address, tls) => {
             let io = CountedIo { io, connection: connection.clone() };
             let peer = Peer::Tcp { address, is_encrypted: tls.is_some() };

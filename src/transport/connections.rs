@@ -17,6 +17,8 @@ const GREETING_BYTES: usize = 24;
 /// The open connections.
 pub(super) struct Connections {
     most: usize,
+    /// Those that are the owner's alone.
+    reserved: usize,
     open: Arc<Mutex<Open>>,
 }
 
@@ -32,6 +34,16 @@ struct Entry {
     connection: Weak<Connection>,
     /// Cancelled once it makes way for another one. It is watched until it has ended, and no longer counted.
     close: CancellationToken,
+    holder: Holder,
+}
+
+/// Whose a connection is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Holder {
+    /// The owner's, on the Unix socket.
+    Owner,
+    /// Anybody's, on TCP: nothing is known of it before its first request.
+    Anybody,
 }
 
 /// An open connection, until it is dropped.
@@ -120,29 +132,45 @@ impl Open {
         self.next
     }
 
-    /// Closes the connection that has been without a call for the longest time; false if there is none.
-    fn close_idle(&mut self) -> bool {
-        let staying = self.connections.values().filter(|entry| !entry.close.is_cancelled());
-        let Some(entry) = staying.filter(|entry| entry.idle_since.is_some()).min_by_key(|entry| entry.idle_since)
-        else {
+    /// The connections that did not make way.
+    fn staying(&self) -> impl Iterator<Item = &Entry> {
+        self.connections.values().filter(|entry| !entry.close.is_cancelled())
+    }
+
+    /// Closes the connection that has been without a call for the longest time, one of the owner's only if there is no
+    /// other; false if there is none.
+    fn close_idle(&self, holders: &[Holder]) -> bool {
+        let idle = self.staying().filter(|entry| entry.idle_since.is_some() && holders.contains(&entry.holder));
+        let Some(entry) = idle.min_by_key(|entry| (entry.holder == Holder::Owner, entry.idle_since)) else {
             return false;
         };
         entry.close.cancel();
         true
     }
+
+    /// Makes room for one more connection; false if all are in use.
+    fn make_room(&self, holder: Holder, most: usize, reserved: usize) -> bool {
+        let others = self.staying().filter(|entry| entry.holder == Holder::Anybody).count();
+        match holder {
+            Holder::Anybody if others >= most - reserved => self.close_idle(&[Holder::Anybody]),
+            Holder::Anybody | Holder::Owner if self.staying().count() >= most => {
+                self.close_idle(&[Holder::Anybody, Holder::Owner])
+            }
+            Holder::Anybody | Holder::Owner => true,
+        }
+    }
 }
 
 impl Connections {
-    /// At most this many open connections.
+    /// At most this many open connections, some of which are the owner's alone.
     pub(super) fn new(most: usize) -> Self {
-        Self { most, open: Arc::default() }
+        Self { most, reserved: limits::OWNER_CONNECTIONS.min(most / 4), open: Arc::default() }
     }
 
-    /// A new connection, for which an idle one is closed if necessary; none if all have calls.
-    pub(super) fn open(&self, traffic: &Arc<Traffic>) -> Option<Arc<Connection>> {
+    /// A new connection, for which an idle one is closed if necessary; none if all that it can be have calls.
+    pub(super) fn open(&self, holder: Holder, traffic: &Arc<Traffic>) -> Option<Arc<Connection>> {
         let mut open = locked(&self.open);
-        let staying = open.connections.values().filter(|entry| !entry.close.is_cancelled()).count();
-        if staying >= self.most && !open.close_idle() {
+        if !open.make_room(holder, self.most, self.reserved) {
             return None;
         }
         let id = open.tick();
@@ -160,13 +188,14 @@ impl Connections {
             unwritten: Unwritten::default(),
         });
         let close = connection.close.clone();
-        open.connections.insert(id, Entry { idle_since: Some(id), connection: Arc::downgrade(&connection), close });
+        open.connections
+            .insert(id, Entry { idle_since: Some(id), connection: Arc::downgrade(&connection), close, holder });
         Some(connection)
     }
 
     /// Closes the connection that has been without a call for the longest time.
     pub(super) fn close_idle(&self) {
-        locked(&self.open).close_idle();
+        locked(&self.open).close_idle(&[Holder::Anybody, Holder::Owner]);
     }
 
     /// All open connections.
@@ -319,17 +348,39 @@ mod tests {
     fn the_connection_that_was_idle_for_the_longest_time_makes_way() {
         let traffic = Arc::new(Traffic::default());
         let connections = Connections::new(2);
-        let first = connections.open(&traffic).expect("a place");
-        let second = connections.open(&traffic).expect("a place");
+        let first = connections.open(Holder::Anybody, &traffic).expect("a place");
+        let second = connections.open(Holder::Anybody, &traffic).expect("a place");
         drop(first.begin());
-        let third = connections.open(&traffic).expect("a place");
+        let third = connections.open(Holder::Anybody, &traffic).expect("a place");
         assert!(second.close.is_cancelled() && !first.close.is_cancelled());
         drop(second);
         let calls = (first.begin(), third.begin());
-        assert!(connections.open(&traffic).is_none(), "all are in use");
+        assert!(connections.open(Holder::Anybody, &traffic).is_none(), "all are in use");
         assert_eq!(traffic.connections.get(), 2);
         drop(calls);
         drop(third);
-        assert!(connections.open(&traffic).is_some());
+        assert!(connections.open(Holder::Anybody, &traffic).is_some());
+    }
+
+    #[test]
+    fn others_never_take_the_connections_of_the_owner() {
+        let traffic = Arc::new(Traffic::default());
+        let connections = Connections::new(8);
+        let open = |holder| connections.open(holder, &traffic);
+        let busy = |holder| {
+            let connection = open(holder).expect("a place");
+            (connection.begin(), connection)
+        };
+        let others: Vec<_> = (0..6).map(|_| busy(Holder::Anybody)).collect();
+        assert!(open(Holder::Anybody).is_none(), "what is left is the owner's");
+        let owners = [busy(Holder::Owner), busy(Holder::Owner)];
+        assert!(open(Holder::Owner).is_none() && open(Holder::Anybody).is_none(), "all are in use");
+        drop(others);
+        let idle = open(Holder::Owner).expect("a place");
+        let calls: Vec<_> = (0..4).map(|_| busy(Holder::Anybody)).collect();
+        let newer = open(Holder::Anybody).expect("a place");
+        assert!(open(Holder::Anybody).is_some());
+        assert!(newer.close.is_cancelled() && !idle.close.is_cancelled(), "the owner's goes last");
+        drop((owners, calls));
     }
 }

@@ -1,6 +1,8 @@
 //! Clients over HTTP/2, and a service, with small memory budgets and a paused clock.
 
+use super::accept::{self, Listener};
 use super::connection;
+use super::connections::Holder;
 use super::io::CountedIo;
 use super::{Options, Peer, RequestClass, Server, Service};
 use crate::app::Error;
@@ -16,7 +18,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, DuplexStream, ReadBuf};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 /// Bytes of a page in the service's answers.
@@ -51,8 +55,12 @@ fn refuse(error: Error) -> Response<Body> {
 }
 
 fn server(traffic: Traffic) -> Arc<Server> {
+    server_of(traffic, Service::new(tower::service_fn(answer)))
+}
+
+fn server_of(traffic: Traffic, service: Service) -> Arc<Server> {
     let options = Options {
-        service: Service::new(tower::service_fn(answer)),
+        service,
         class: |path| if path.contains("short") { RequestClass::Short } else { RequestClass::Kept },
         refuse: |_, error| refuse(error),
         traffic: Arc::new(traffic),
@@ -67,7 +75,7 @@ fn server(traffic: Traffic) -> Arc<Server> {
 /// A served connection, over a socket with a buffer of this many bytes. Serving ends with the connection.
 fn serve(server: &Arc<Server>, bytes: usize) -> DuplexStream {
     let (ours, theirs) = tokio::io::duplex(bytes);
-    let connection = server.connections.open(&server.options.traffic).expect("a place");
+    let connection = server.connections.open(Holder::Owner, &server.options.traffic).expect("a place");
     let theirs = CountedIo { io: theirs, connection: connection.clone() };
     tokio::spawn(connection::serve(theirs, Peer::Owner, connection, server.clone()));
     ours
@@ -238,4 +246,35 @@ async fn an_unread_answer_is_held_until_others_need_the_memory() {
         "the connection ended with what was left of its answers"
     );
     assert_eq!(server.options.traffic.connections.get(), 0);
+}
+
+#[tokio::test]
+async fn the_owner_is_answered_while_others_have_every_connection_that_they_can() {
+    let (begins, mut begun) = mpsc::unbounded_channel();
+    let announce = move |request| {
+        begins.send(()).expect("the test goes on");
+        answer(request)
+    };
+    let server = server_of(Traffic::default(), Service::new(tower::service_fn(announce)));
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("socket");
+    let tcp = TcpListener::bind("127.0.0.1:0").await.expect("a listener");
+    let address = tcp.local_addr().expect("an address");
+    tokio::spawn(accept::run(Listener::Tcp(tcp, None), server.clone()));
+    tokio::spawn(accept::run(Listener::Unix(UnixListener::bind(&path).expect("a listener")), server.clone()));
+    let mut others = Vec::new();
+    for _ in 0..8 {
+        let mut other = TcpStream::connect(address).await.expect("a connection");
+        other.write_all(b"POST /kept HTTP/1.1\r\ncontent-length: 10\r\n\r\nhalf").await.expect("sent");
+        begun.recv().await.expect("the request begins");
+        others.push(other);
+    }
+    let mut refused = TcpStream::connect(address).await.expect("accepted by the system");
+    let mut refusal = Vec::new();
+    refused.read_to_end(&mut refusal).await.expect("an end");
+    assert!(refusal.ends_with(b"too many connections"), "{refusal:?}");
+    assert_eq!(server.options.traffic.refused_connections.get(), 1);
+    let owner = client(UnixStream::connect(&path).await.expect("a connection"), WIDE).await;
+    assert_eq!(taken(call(&owner, "page", 0).await.await.expect("an answer").into_body()).await, PAGE_BYTES);
+    drop(others);
 }

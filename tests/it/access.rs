@@ -123,6 +123,44 @@ async fn every_method_takes_the_scope_that_it_declares_and_no_other() {
 }
 
 #[tokio::test]
+async fn a_caller_without_the_scope_is_refused_before_its_body_is_read() {
+    let served = Served::start().await;
+    let guard = served.routes.clone();
+    let router = longhand::http::router(served.routes.clone(), move |path, head| guard.check(path, head));
+    let (_, reader) = served.token(&[Scope::Read]).await;
+    let call = async |uri: &str, secret: Option<&str>| {
+        let mut request = Request::post(uri).header("content-type", "application/json").extension(tcp(1));
+        if let Some(secret) = secret {
+            request = request.header("authorization", format!("Bearer {secret}"));
+        }
+        let endless = futures::stream::pending::<Result<bytes::Bytes, std::io::Error>>();
+        let request = request.body(axum::body::Body::from_stream(endless)).expect("a request");
+        let Ok(answer) = soon(uri, router.clone().oneshot(request)).await;
+        let body = soon(uri, answer.into_body().collect()).await.expect("a body").to_bytes();
+        let failure: serde_json::Value = serde_json::from_slice(&body).expect("JSON");
+        failure["details"][0]["reason"].as_str().expect("a reason").to_owned()
+    };
+    for uri in ["/v1/sessions", "/v1/sessions/s/messages", "/v1/sessions/s:undo", "/v1/accessTokens"] {
+        assert_eq!(call(uri, Some(&reader)).await, "SCOPE_MISSING", "{uri}");
+        assert_eq!(call(uri, None).await, "ACCESS_TOKEN_MISSING", "{uri}");
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_is_mostly_empty_messages_is_refused_before_it_is_decoded() {
+    let served = Served::start().await;
+    let append = "/longhand.v1.MessageService/AppendMessages";
+    let most = longhand::limits::REQUEST_VALUES_MAX;
+    for (messages, expected) in [(most, "INVALID_FIELD"), (most + 1, "REQUEST_TOO_LARGE")] {
+        let request = Served::request(append, Some(Peer::Owner), None, &[0x12, 0].repeat(messages));
+        let service = grpc::service(served.routes.clone());
+        let Ok(answer) = soon(append, service.oneshot(request.map(axum::body::Body::new))).await;
+        let status = Status::from_header_map(answer.headers()).expect("a refusal");
+        assert_eq!(reason(&status).as_deref(), Some(expected), "{messages}: {}", status.message());
+    }
+}
+
+#[tokio::test]
 async fn methods_without_a_scope_are_refused_and_health_is_open() {
     let served = Served::start().await;
     let unknown = served.refusal("/longhand.v1.SessionService/Nothing", Some(OWNER)).await;
@@ -309,6 +347,39 @@ async fn who_read_what_is_in_the_access_log_before_the_answer() {
     served.test.clock.advance(24 * 60 * 60 * 1_000);
     assert_eq!(send(path, tcp(1), get(&session)).await.as_deref(), Some("ACCESS_LOG_FAILED"));
     assert_eq!(send(path, Peer::Owner, get(&session)).await, None);
+}
+
+#[tokio::test]
+async fn what_acts_is_in_the_access_log_before_it_is_carried_out() {
+    let create = "/longhand.v1.AccessService/CreateAccessToken";
+    for refuses in [true, false] {
+        let served = Served::start().await;
+        let folder = tempfile::tempdir().expect("a folder");
+        let directory = folder.path().join("access-log");
+        let options = access_log::Options { directory: directory.clone(), retention_days: 0 };
+        let (log, _thread) = access_log::AccessLog::open(options, served.test.clock.clone()).expect("a log");
+        served.test.longhand.log_access(AccessLogging { log, owner_too: false, refuses });
+        let (_, secret) = served.token(&[Scope::Admin, Scope::Read]).await;
+        let message = pb::CreateAccessTokenRequest {
+            principal: "guest".to_owned(),
+            scopes: vec![pb::Scope::Read.into()],
+            ..pb::CreateAccessTokenRequest::default()
+        };
+        let send = async || {
+            let request = Served::request(create, Some(tcp(1)), Some(&secret), &message.encode_to_vec());
+            let Ok(answer) = soon(create, served.routes.clone().oneshot(request)).await;
+            Status::from_header_map(answer.headers()).as_ref().and_then(reason)
+        };
+        let tokens = async || served.test.app.list_access_tokens().await.expect("a list").len();
+        assert_eq!(send().await, None);
+        let outcomes: Vec<String> = lines(&directory).into_iter().map(|(_, _, outcome)| outcome).collect();
+        assert_eq!(outcomes, if refuses { vec!["BEGUN", "OK"] } else { vec!["OK"] });
+        let before = tokens().await;
+        std::fs::remove_dir_all(&directory).expect("removed");
+        served.test.clock.advance(24 * 60 * 60 * 1_000);
+        assert_eq!(send().await.as_deref(), refuses.then_some("ACCESS_LOG_FAILED"));
+        assert_eq!(tokens().await, before + usize::from(!refuses), "nothing is done that cannot be recorded");
+    }
 }
 
 #[tokio::test]

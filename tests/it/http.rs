@@ -22,6 +22,11 @@ struct Served {
     health: tonic_health::server::HealthReporter,
 }
 
+fn router(routes: longhand::grpc::Guarded) -> axum::Router {
+    let guard = routes.clone();
+    longhand::http::router(routes, move |path, head| guard.check(path, head))
+}
+
 /// An answer that has come whole.
 #[derive(Debug)]
 struct Answer {
@@ -46,14 +51,14 @@ impl Served {
     async fn start() -> Self {
         let test = TestApp::start().await;
         let (routes, health) = longhand::grpc::router(test.longhand.clone()).await;
-        Self { test, router: longhand::http::router(routes.in_process()), health }
+        Self { test, router: router(routes.in_process()), health }
     }
 
     /// The same for callers that have to prove who they are.
     async fn on_tcp() -> Self {
         let test = TestApp::start().await;
         let (routes, health) = longhand::grpc::router(test.longhand.clone()).await;
-        Self { test, router: longhand::http::router(routes), health }
+        Self { test, router: router(routes), health }
     }
 
     /// Has the daemon report that it takes no work.

@@ -4,6 +4,7 @@ mod support;
 
 mod access;
 mod access_tcp;
+mod access_tls;
 mod append;
 mod backups;
 mod by_hand;

@@ -2,12 +2,14 @@
 //! RPC of the descriptor, every HTTP route that it declares, and every stream, with every id of what the caller must not
 //! see in every field that takes an id.
 //!
-//! A call with such an id gets exactly what it gets with an id that nobody ever had.
+//! A call with such an id gets exactly what it gets with an id that nobody ever had. A page token, a cursor, a view token
+//! or a lease that was given to somebody else shows nothing of whom it was given to.
 
 mod bindings;
 mod calls;
 mod quotas;
 mod requests;
+mod tokens;
 mod world;
 
 use calls::{Answer, Said as _};
@@ -95,6 +97,7 @@ fn nothing_of_one_tenant_or_binding_reaches_another() {
             for side in &world.sides {
                 ids_of_others_are_not_there(&world, side, seed, false).await;
             }
+            tokens::show_nothing_of_others(&world, seed).await;
             for side in world.sides.iter().filter(|side| !side.is_bound) {
                 ids_of_others_are_not_there(&world, side, seed, true).await;
             }

@@ -38,7 +38,7 @@ const LAYERS: [(&str, &str); 26] = [
         "app",
         "model policy fold extractive limits clock telemetry traffic access_log store bus loaded summarizer scheduler",
     ),
-    ("pb", "model"),
+    ("pb", "model limits"),
     ("metrics", "pb"),
     ("transport", "limits telemetry traffic store app"),
     ("grpc", "model limits telemetry traffic app pb transport"),

@@ -87,3 +87,39 @@ async fn a_body_beyond_the_limit_is_refused_without_being_kept() {
     let answer = served.send("POST", "/v1/sessions", &[], &large).await;
     assert_eq!((answer.status, answer.reason().as_str()), (StatusCode::PAYLOAD_TOO_LARGE, "REQUEST_TOO_LARGE"));
 }
+
+/// The text of an append with as many messages, of as many parts each.
+fn batch(messages: usize, parts: usize) -> String {
+    let part = r#"{"text": {"text": "a"}}"#;
+    let message = format!(r#"{{"role": "ROLE_USER", "parts": [{}]}}"#, vec![part; parts].join(","));
+    format!(r#"{{"messages": [{}]}}"#, vec![message.as_str(); messages].join(","))
+}
+
+#[tokio::test]
+async fn the_largest_batch_passes_and_no_body_has_more_values() {
+    use longhand::limits::{BATCH_MESSAGES_MAX, MESSAGE_PARTS_MAX, METADATA_BYTES_MAX, REQUEST_VALUES_MAX};
+    let served = Served::start().await;
+    served.post("/v1/sessions", json!({"clientId": "s"})).await;
+    let uri = "/v1/sessions/s/messages";
+    let largest = batch(BATCH_MESSAGES_MAX, MESSAGE_PARTS_MAX);
+    let answer = served.send("POST", uri, &[], &largest).await;
+    assert_eq!(answer.status, StatusCode::OK, "{}", answer.text);
+    let metadata = format!("[{}0]", "{},".repeat(METADATA_BYTES_MAX / 3 - 1));
+    let message = json!({"role": "ROLE_USER", "parts": [{"text": {"text": "a"}}], "metadataJson": metadata});
+    served.post(uri, json!({"messages": [message]})).await;
+    let messages = served.get("/v1/sessions/s/messages?pageSize=1").await.json();
+    let floods = [
+        format!(r#"{{"messages": [{}{{}}]}}"#, "{},".repeat(REQUEST_VALUES_MAX)),
+        format!(r#"{{"messages": [{{"parts": [{}{{}}]}}]}}"#, r#"{"text":{}},"#.repeat(REQUEST_VALUES_MAX / 2)),
+        format!(r#"{{"messages": [{}0]}}"#, "0,".repeat(REQUEST_VALUES_MAX)),
+    ];
+    for flood in floods {
+        let answer = served.send("POST", uri, &[], &flood).await;
+        assert_eq!((answer.status, answer.reason().as_str()), (StatusCode::PAYLOAD_TOO_LARGE, "REQUEST_TOO_LARGE"));
+        assert_eq!(answer.json()["details"][0]["metadata"]["limit"], REQUEST_VALUES_MAX.to_string());
+    }
+    // What has one message more is refused for what it is.
+    let more = served.send("POST", uri, &[], &batch(BATCH_MESSAGES_MAX + 1, 1)).await;
+    assert_eq!(more.reason(), "LIMIT_EXCEEDED");
+    assert_eq!(served.get("/v1/sessions/s/messages?pageSize=1").await.json(), messages, "nothing was written");
+}

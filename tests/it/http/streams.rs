@@ -42,7 +42,7 @@ impl EventSource {
         }
         let (event, rest) = self.text.split_once("\n\n").expect("the end of an event");
         let field = |name: &str| event.lines().find_map(|line| line.strip_prefix(name)).map(str::to_owned);
-        let data = serde_json::from_str(&field("data: ").expect("data")).expect("JSON");
+        let data = serde_json::from_str(&field("data:").expect("data")).expect("JSON");
         let found = SentEvent { name: field("event: ").expect("a name"), id: field("id: "), data };
         self.last_id = found.id.clone().unwrap_or_else(|| std::mem::take(&mut self.last_id));
         self.text = rest.to_owned();

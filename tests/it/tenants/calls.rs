@@ -136,15 +136,16 @@ impl World {
         let mut text = String::new();
         while let Some(piece) = soon(uri, pieces.next()).await {
             text.push_str(&String::from_utf8_lossy(&piece.expect("bytes")));
-            if text.contains("\"progress\":") || text.contains("event: heartbeat") || text.contains("\"upToDate\":true")
-            {
+            // A view that is followed is one event, which ends with the view.
+            let ends = ["\"progress\":", "event: heartbeat", "\"upToDate\":true", "],\"end\":"];
+            if ends.iter().any(|end| text.contains(end)) {
                 break;
             }
         }
         if head.status.is_client_error() || head.status.is_server_error() {
             return Answer { messages: Vec::new(), failure: Some(format!("{} {text}", head.status)) };
         }
-        Answer { messages: vec![Value::String(text)], failure: None }
+        Answer { messages: vec![Value::String(format!("{:?}\n{text}", head.headers))], failure: None }
     }
 }
 

@@ -30,7 +30,14 @@ impl Slot {
     /// Every slot of a request, at any depth.
     pub(super) fn all(message: &MessageDescriptor) -> Vec<Self> {
         let mut found = Vec::new();
-        collect(message, &mut Vec::new(), &mut found);
+        collect(message, &mut Vec::new(), &takes_id, &mut found);
+        found
+    }
+
+    /// The fields of a request with this name, at any depth.
+    pub(super) fn named(message: &MessageDescriptor, name: &str) -> Vec<Self> {
+        let mut found = Vec::new();
+        collect(message, &mut Vec::new(), &|field| field.name() == name, &mut found);
         found
     }
 
@@ -47,15 +54,20 @@ impl Slot {
     }
 }
 
-fn collect(message: &MessageDescriptor, path: &mut Vec<FieldDescriptor>, found: &mut Vec<Slot>) {
+fn collect(
+    message: &MessageDescriptor,
+    path: &mut Vec<FieldDescriptor>,
+    is_wanted: &dyn Fn(&FieldDescriptor) -> bool,
+    found: &mut Vec<Slot>,
+) {
     for field in message.fields() {
         let is_inner = path.iter().any(|before| before.kind() == field.kind() && field.kind().as_message().is_some());
         path.push(field.clone());
-        if takes_id(&field) {
+        if is_wanted(&field) {
             found.push(Slot(path.clone()));
         }
         if let (Some(inner), false) = (field.kind().as_message(), is_inner) {
-            collect(inner, path, found);
+            collect(inner, path, is_wanted, found);
         }
         path.pop();
     }

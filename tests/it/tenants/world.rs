@@ -66,6 +66,8 @@ pub(super) struct Written {
     ids: Vec<(Kind, String)>,
     /// A word that is in every text.
     marker: String,
+    /// The compaction of a leased summary task, with the token of the lease.
+    lease: Option<(String, String)>,
 }
 
 /// What a side must not see.
@@ -83,6 +85,11 @@ impl Hidden {
             found.extend(of_kind.last().filter(|_| of_kind.len() > 1));
         }
         found
+    }
+
+    /// The leases of summary tasks.
+    pub(super) fn leases(&self) -> impl Iterator<Item = &(String, String)> {
+        self.0.iter().filter_map(|written| written.lease.as_ref())
     }
 
     /// Texts that no answer may have.
@@ -166,7 +173,7 @@ impl Writer {
     fn new(app: Caller, name: &str, project: &str) -> Self {
         let marker = format!("marker-of-{name}");
         let metadata = serde_json::json!({"project": project, "note": marker}).to_string();
-        Self { app, written: Written { ids: Vec::new(), marker }, sessions: Vec::new(), metadata }
+        Self { app, written: Written { ids: Vec::new(), marker, lease: None }, sessions: Vec::new(), metadata }
     }
 
     fn add(&mut self, kind: Kind, id: impl ToString) {
@@ -268,8 +275,9 @@ impl Writer {
             lease: Some(Duration::from_secs(600)),
             ..LeaseRequest::default()
         };
-        let task = self.app.lease_summary_task(wanted).await.expect("tasks are offered").expect("a task").task;
-        self.add(Kind::Compaction, task.compaction);
+        let leased = self.app.lease_summary_task(wanted).await.expect("tasks are offered").expect("a task");
+        self.add(Kind::Compaction, leased.task.compaction);
+        self.written.lease = Some((leased.task.compaction.to_string(), leased.token));
     }
 }
 
@@ -351,7 +359,10 @@ impl World {
             }
         });
         let (routes, _health) = grpc::router(test.longhand.clone()).await;
-        let http = longhand::http::router(routes.clone());
+        let http = {
+            let guard = routes.clone();
+            longhand::http::router(routes.clone(), move |path, head| guard.check(path, head))
+        };
         Self { grpc: routes, http, sides: sides.into(), _test: test }
     }
 
