@@ -49,7 +49,7 @@ impl History {
         if with.is_empty() {
             return self.append(session, caller, expected_revision, messages).await;
         }
-        let messages = messages.into_iter().map(|message| append::encode(message, &caller.actor)).collect();
+        let messages = messages.into_iter().map(|message| append::encode(message, &caller)).collect();
         let append = append::Append { session, caller, expected_revision, messages };
         let bytes = append.bytes();
         let replace = replace::Replace { append, with };

@@ -154,9 +154,9 @@ async fn a_lost_run_leaves_nothing_open() {
     let EventBody::RunEnded { reason, interrupted, .. } = &end.body else { panic!("{end:?}") };
     let calls: Vec<&str> = interrupted.iter().map(|call| call.call_id.as_str()).collect();
     assert_eq!((*reason, calls.as_slice()), (RunEndReason::Lost, ["c2"].as_slice()));
-    let (message, drafts) = test.app.get_message(&session, "a1").await.expect("the message");
+    let (message, drafts, _) = test.app.get_message(&session, "a1").await.expect("the message");
     assert_eq!((message.finish.reason, drafts.len()), (Some(FinishReason::Aborted), 0));
-    let (other, _) = test.app.get_message(&session, "a0").await.expect("the message");
+    let (other, ..) = test.app.get_message(&session, "a0").await.expect("the message");
     assert_eq!(other.sealed_revision, None, "it is not the run's");
     let waiting = test.app.get_approval(&session, &asked.id.to_string()).await.expect("the question");
     assert_eq!(waiting.end, None, "its agent may come back for the answer");

@@ -272,6 +272,7 @@ fn as_message(prompt: &Prompt) -> NewMessage<Option<crate::model::message::Given
     };
     NewMessage {
         client_id: None,
+        replace_existing: false,
         role: Role::User,
         kind: MessageKind::Normal,
         parts: prompt.parts.iter().map(part).collect(),

@@ -110,6 +110,7 @@ async fn connect(client: &mut Client, stream: &mut Stream) {
         progress_interval: Some(prost_types::Duration { seconds: 1, nanos: 0 }),
         include_content: stream.include_content,
         include_deltas: stream.include_deltas,
+        ..pb::SubscribeEventsRequest::default()
     };
     if is_snapshot {
         stream.snapshot = None;
@@ -173,7 +174,7 @@ async fn read(client: &mut Client, stream: &mut Stream, request: pb::SubscribeEv
                 stream.is_begun = true;
                 stream.at = Some(end.cursor);
             }
-            Some(Frame::DraftDelta(_) | Frame::SummaryDelta(_)) | None => {}
+            Some(Frame::DraftDelta(_) | Frame::SummaryDelta(_) | Frame::PresenceChanged(_)) | None => {}
         }
         index += 1;
         if is_done(client, stream) || std::mem::take(&mut stream.must_reconnect) {

@@ -195,13 +195,14 @@ pub fn requester(request: &Request) -> Requester {
     format!("{:?}", request.act).hash(&mut hasher);
     let mut payload_hash = [0; 32];
     payload_hash[..8].copy_from_slice(&hasher.finish().to_le_bytes());
-    Requester { actor: "attack".to_owned(), request: Some(RequestKey { id: request.key.clone(), payload_hash }) }
+    let key = RequestKey { id: request.key.clone(), payload_hash };
+    Requester { actor: "attack".to_owned(), request: Some(key), ..Requester::default() }
 }
 
 /// Carries out a request.
 pub async fn carry_out(longhand: &Longhand, request: &Request) -> Result<Answer, Error> {
     let session = request.session.as_str();
-    let Requester { actor, request: key } = requester(request);
+    let Requester { actor, request: key, .. } = requester(request);
     let caller = &longhand.caller(longhand::app::access::Access::owner(), actor, key)?;
     let at = |ids: Vec<Uuid>, revision: Revision| Answer { ids, revision: Some(revision) };
     Ok(match &request.act {
