@@ -69,6 +69,7 @@ mod tamper;
 mod tenants;
 mod terminal;
 mod tidy;
+mod together;
 mod trouble_page;
 mod undo;
 mod usage;
