@@ -120,6 +120,7 @@ pub async fn run_with(
         service: doors::service(routes, &config),
         class: doors::class,
         refuse: doors::refuse,
+        trailers: grpc::trailers,
         traffic,
         stall: Duration::from_secs(config.stall_seconds),
         stopping: stopping.clone(),

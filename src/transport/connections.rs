@@ -17,18 +17,18 @@ const GREETING_BYTES: usize = 24;
 /// The open connections.
 pub(super) struct Connections {
     most: usize,
-    open: Arc<Mutex<Open>>,
+    open: Arc<Open>,
 }
 
 #[derive(Default)]
 struct Open {
-    connections: HashMap<u64, Entry>,
-    next: u64,
+    connections: Mutex<HashMap<u64, Entry>>,
+    /// The newest number of a connection or of its last use.
+    newest: AtomicU64,
 }
 
 struct Entry {
-    /// Sequence number of its last use, rising with time; none while it has calls.
-    idle_since: Option<u64>,
+    idle_since: Arc<AtomicU64>,
     connection: Weak<Connection>,
     /// Cancelled once it makes way for another one. It is watched until it has ended, and no longer counted.
     close: CancellationToken,
@@ -37,7 +37,9 @@ struct Entry {
 /// An open connection, until it is dropped.
 pub(super) struct Connection {
     id: u64,
-    open: Arc<Mutex<Open>>,
+    open: Arc<Open>,
+    /// Number of its last use, rising with time; zero while it has calls.
+    idle_since: Arc<AtomicU64>,
     traffic: Arc<Traffic>,
     begun: Instant,
     /// Cancelled to make way for another connection.
@@ -115,21 +117,19 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Open {
-    fn tick(&mut self) -> u64 {
-        self.next += 1;
-        self.next
+    /// A number above all before it.
+    fn next(&self) -> u64 {
+        self.newest.fetch_add(1, Ordering::Relaxed) + 1
     }
+}
 
-    /// Closes the connection that has been without a call for the longest time; false if there is none.
-    fn close_idle(&mut self) -> bool {
-        let staying = self.connections.values().filter(|entry| !entry.close.is_cancelled());
-        let Some(entry) = staying.filter(|entry| entry.idle_since.is_some()).min_by_key(|entry| entry.idle_since)
-        else {
-            return false;
-        };
-        entry.close.cancel();
-        true
-    }
+/// Closes the connection that has been without a call for the longest time; false if there is none.
+fn close_idle(connections: &HashMap<u64, Entry>) -> bool {
+    let staying = connections.values().filter(|entry| !entry.close.is_cancelled());
+    let idle = staying.map(|entry| (entry.idle_since.load(Ordering::Relaxed), entry)).filter(|(since, _)| *since > 0);
+    let Some((_, entry)) = idle.min_by_key(|(since, _)| *since) else { return false };
+    entry.close.cancel();
+    true
 }
 
 impl Connections {
@@ -140,16 +140,17 @@ impl Connections {
 
     /// A new connection, for which an idle one is closed if necessary; none if all have calls.
     pub(super) fn open(&self, traffic: &Arc<Traffic>) -> Option<Arc<Connection>> {
-        let mut open = locked(&self.open);
-        let staying = open.connections.values().filter(|entry| !entry.close.is_cancelled()).count();
-        if staying >= self.most && !open.close_idle() {
+        let mut connections = locked(&self.open.connections);
+        let staying = connections.values().filter(|entry| !entry.close.is_cancelled()).count();
+        if staying >= self.most && !close_idle(&connections) {
             return None;
         }
-        let id = open.tick();
+        let id = self.open.next();
         traffic.connections.add(1);
         let connection = Arc::new(Connection {
             id,
             open: self.open.clone(),
+            idle_since: Arc::new(id.into()),
             traffic: traffic.clone(),
             begun: Instant::now(),
             close: CancellationToken::new(),
@@ -159,19 +160,19 @@ impl Connections {
             worked: Notify::new(),
             unwritten: Unwritten::default(),
         });
-        let close = connection.close.clone();
-        open.connections.insert(id, Entry { idle_since: Some(id), connection: Arc::downgrade(&connection), close });
+        let (idle_since, close) = (connection.idle_since.clone(), connection.close.clone());
+        connections.insert(id, Entry { idle_since, connection: Arc::downgrade(&connection), close });
         Some(connection)
     }
 
     /// Closes the connection that has been without a call for the longest time.
     pub(super) fn close_idle(&self) {
-        locked(&self.open).close_idle();
+        close_idle(&locked(&self.open.connections));
     }
 
     /// All open connections.
     pub(super) fn all(&self) -> Vec<Arc<Connection>> {
-        locked(&self.open).connections.values().filter_map(|entry| entry.connection.upgrade()).collect()
+        locked(&self.open.connections).values().filter_map(|entry| entry.connection.upgrade()).collect()
     }
 }
 
@@ -215,16 +216,9 @@ impl Connection {
     /// Changes the calls, and records whether there are any.
     fn change<T>(&self, change: impl FnOnce(&mut Calls) -> T) -> T {
         let mut calls = locked(&self.calls);
-        let was_idle = calls.is_empty();
         let changed = change(&mut calls);
-        let is_idle = calls.is_empty();
-        if was_idle != is_idle {
-            let mut open = locked(&self.open);
-            let now = open.tick();
-            if let Some(entry) = open.connections.get_mut(&self.id) {
-                entry.idle_since = is_idle.then_some(now);
-            }
-        }
+        let idle_since = if calls.is_empty() { self.open.next() } else { 0 };
+        self.idle_since.store(idle_since, Ordering::Relaxed);
         changed
     }
 
@@ -291,7 +285,7 @@ impl Calls {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        locked(&self.open).connections.remove(&self.id);
+        locked(&self.open.connections).remove(&self.id);
         self.traffic.connections.add(-1);
     }
 }

@@ -6,6 +6,8 @@ use crate::app::{Error, Reason};
 use crate::limits;
 use crate::traffic::Reservation;
 use bytes::{Buf as _, Bytes, BytesMut};
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use http::request::Parts;
 use http_body::{Body as _, Frame};
@@ -16,7 +18,6 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
 /// Bytes that gRPC puts before each message: a flag for compression, and the length.
 const PREFIX_BYTES: usize = 5;
@@ -28,7 +29,7 @@ const ENCODING: &str = "grpc-encoding";
 const GRPC: [&str; 2] = ["application/grpc", "application/grpc+proto"];
 
 /// The content of a request with reserved memory.
-pub(super) struct RequestBody {
+pub struct RequestBody {
     /// Bytes that were read to learn the length.
     first: Bytes,
     stream: Incoming,
@@ -36,8 +37,10 @@ pub(super) struct RequestBody {
     size: Size,
     /// Bytes since its last progress.
     unreported_bytes: usize,
-    /// Resolves when the request ends before it is complete.
-    broken: Pin<Box<dyn Future<Output = Error> + Send>>,
+    deadline: Option<Instant>,
+    server: Arc<Server>,
+    /// Resolves when the request ends before it is complete. Most requests are there when they are read, and make none.
+    broken: Option<BoxFuture<'static, Error>>,
     is_complete: bool,
 }
 
@@ -53,7 +56,7 @@ struct Size {
 }
 
 /// Error of a request that ends before it is complete.
-async fn broken(held: Arc<Reservation>, deadline: Option<Instant>, closing: CancellationToken) -> Error {
+async fn broken(held: Arc<Reservation>, deadline: Option<Instant>, server: Arc<Server>) -> Error {
     let late = async {
         match deadline {
             Some(deadline) => tokio::time::sleep_until(deadline).await,
@@ -68,19 +71,18 @@ async fn broken(held: Arc<Reservation>, deadline: Option<Instant>, closing: Canc
         () = held.revoked() => {
             Error::new(Reason::TooManyRequests, "the request stood still while others needed its memory")
         }
-        () = closing.cancelled() => Error::new(Reason::ShuttingDown, "the daemon is stopping"),
+        () = server.closing.cancelled() => Error::new(Reason::ShuttingDown, "the daemon is stopping"),
     }
 }
 
 /// Waits until memory for a request is reserved.
-pub(super) async fn admit(head: &Parts, mut stream: Incoming, server: &Server) -> Result<RequestBody, Error> {
+pub(super) async fn admit(head: &Parts, mut stream: Incoming, server: &Arc<Server>) -> Result<RequestBody, Error> {
     let traffic = &server.options.traffic;
     let class = (server.options.class)(head.uri.path());
     if class == RequestClass::Open {
         let held = Arc::new(traffic.small_requests.hold(limits::SIDE_REQUEST_BYTES_MAX));
-        let broken = Box::pin(broken(held.clone(), None, server.closing.clone()));
         let size = Size { left: None, step: 1, kept: None };
-        return Ok(RequestBody::new(Bytes::new(), stream, held, size, broken));
+        return Ok(RequestBody::new(Bytes::new(), stream, held, size, None, server));
     }
     let deadline = Instant::now() + Duration::from_millis(limits::REQUEST_MS_MAX);
     let mut held = Arc::new(traffic.small_requests.hold(limits::REQUEST_BYTES_MIN));
@@ -89,8 +91,9 @@ pub(super) async fn admit(head: &Parts, mut stream: Incoming, server: &Server) -
         Some(length) => (length, length),
         None => {
             first = tokio::select! {
+                biased;
                 first = prefix(&mut stream, &held) => first,
-                error = broken(held.clone(), Some(deadline), server.closing.clone()) => return Err(error),
+                error = broken(held.clone(), Some(deadline), server.clone()) => return Err(error),
             };
             (length(&first), PREFIX_BYTES.saturating_add(sent_length(&first)))
         }
@@ -105,8 +108,7 @@ pub(super) async fn admit(head: &Parts, mut stream: Incoming, server: &Server) -
         return Err(Error::new(Reason::RequestTooLarge, message).with("limit", limits::REQUEST_BYTES_MAX));
     }
     // A message that is longer than any may be reserves nothing: its service refuses it by its length.
-    let broken = Box::pin(broken(held.clone(), Some(deadline), server.closing.clone()));
-    Ok(RequestBody::new(first, stream, held, Size::of(class, sent), broken))
+    Ok(RequestBody::new(first, stream, held, Size::of(class, sent), Some(deadline), server))
 }
 
 /// Waits for memory for a large request.
@@ -187,9 +189,18 @@ impl RequestBody {
         stream: Incoming,
         held: Arc<Reservation>,
         size: Size,
-        broken: Pin<Box<dyn Future<Output = Error> + Send>>,
+        deadline: Option<Instant>,
+        server: &Arc<Server>,
     ) -> Self {
-        Self { first, stream, held, size, unreported_bytes: 0, broken, is_complete: false }
+        let server = server.clone();
+        Self { first, stream, held, size, unreported_bytes: 0, deadline, server, broken: None, is_complete: false }
+    }
+
+    /// The error of a request that its client has not completed, once there is one.
+    fn poll_broken(&mut self, context: &mut Context<'_>) -> Poll<Error> {
+        let (held, deadline, server) = (&self.held, self.deadline, &self.server);
+        let broken = self.broken.get_or_insert_with(|| broken(held.clone(), deadline, server.clone()).boxed());
+        broken.as_mut().poll(context)
     }
 
     /// The memory reserved for the request, until it is answered.
@@ -236,12 +247,13 @@ impl http_body::Body for RequestBody {
         if self.is_complete {
             return Poll::Ready(None);
         }
-        if let Poll::Ready(error) = self.broken.as_mut().poll(context) {
+        // More is accepted from the client as it is read here: memory for the whole request is reserved.
+        let Poll::Ready(frame) = Pin::new(&mut self.stream).poll_frame(context) else {
+            let error = ready!(self.poll_broken(context));
             self.is_complete = true;
             return Poll::Ready(Some(Err(error)));
-        }
-        // More is accepted from the client as it is read here: memory for the whole request is reserved.
-        Poll::Ready(match ready!(Pin::new(&mut self.stream).poll_frame(context)) {
+        };
+        Poll::Ready(match frame {
             Some(Ok(frame)) => Some(match frame.into_data() {
                 Ok(data) => self.pass(data),
                 Err(trailers) => Ok(trailers),

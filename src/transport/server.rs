@@ -1,16 +1,17 @@
 //! What all connections share, and the watch over them.
 
 use super::connections::Connections;
+use super::delivery::Trailers;
+use super::request::RequestBody;
 use crate::app::Error;
 use crate::limits;
 use crate::traffic::Traffic;
+use futures::future::BoxFuture;
 use http::{HeaderMap, Request, Response};
-use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tower::util::BoxCloneSyncService;
 
 /// Size of a request, as far as its path tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,7 +25,7 @@ pub enum RequestClass {
 }
 
 /// The service of all requests.
-pub type Service = BoxCloneSyncService<Request<axum::body::Body>, Response<axum::body::Body>, Infallible>;
+pub type Service = Box<dyn Fn(Request<RequestBody>) -> BoxFuture<'static, Response<axum::body::Body>> + Send + Sync>;
 
 /// What the transport needs of the services behind it.
 pub struct Options {
@@ -34,6 +35,8 @@ pub struct Options {
     pub class: fn(&str) -> RequestClass,
     /// The answer to a request with these headers that is refused before any service sees it.
     pub refuse: fn(&HeaderMap, Error) -> Response<axum::body::Body>,
+    /// What makes the trailers of an answer with these headers if it is cut off; without it the answer just breaks off.
+    pub trailers: fn(&HeaderMap) -> Option<Trailers>,
     /// Counters of memory and connections.
     pub traffic: Arc<Traffic>,
     /// Time for which a client may take nothing of an answer.

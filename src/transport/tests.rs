@@ -2,7 +2,7 @@
 
 use super::connection;
 use super::io::CountedIo;
-use super::{Options, Peer, RequestClass, Server, Service};
+use super::{Options, Peer, RequestBody, RequestClass, Server};
 use crate::app::Error;
 use crate::traffic::{MemoryBudget, Traffic};
 use axum::body::Body;
@@ -11,7 +11,6 @@ use h2::client::{ResponseFuture, SendRequest};
 use h2::{RecvStream, SendStream};
 use http::{Request, Response};
 use http_body_util::BodyExt as _;
-use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -31,10 +30,10 @@ const NARROW: u32 = 20_000;
 const WIDE: u32 = 65_535;
 
 /// Reads a request whole, and answers according to the method's name.
-async fn answer(request: Request<Body>) -> Result<Response<Body>, Infallible> {
+async fn answer(request: Request<RequestBody>) -> Response<Body> {
     let method = request.uri().path().trim_start_matches('/').to_owned();
     if let Err(error) = request.into_body().collect().await {
-        return Ok(refuse(*error.into_inner().downcast().expect("an error of the API")));
+        return refuse(error);
     }
     let bytes = match method.as_str() {
         "kept" => 0,
@@ -42,7 +41,7 @@ async fn answer(request: Request<Body>) -> Result<Response<Body>, Infallible> {
         // Other methods never answer.
         _ => std::future::pending().await,
     };
-    Ok(Response::new(Body::from(vec![0; bytes])))
+    Response::new(Body::from(vec![0; bytes]))
 }
 
 fn refuse(error: Error) -> Response<Body> {
@@ -52,9 +51,10 @@ fn refuse(error: Error) -> Response<Body> {
 
 fn server(traffic: Traffic) -> Arc<Server> {
     let options = Options {
-        service: Service::new(tower::service_fn(answer)),
+        service: Box::new(|request| Box::pin(answer(request))),
         class: |path| if path.contains("short") { RequestClass::Short } else { RequestClass::Kept },
         refuse: |_, error| refuse(error),
+        trailers: |_| None,
         traffic: Arc::new(traffic),
         stall: Duration::from_secs(600),
         stopping: CancellationToken::new(),
