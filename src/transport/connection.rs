@@ -144,7 +144,8 @@ async fn call(
 /// The answer to a request, or its refusal.
 async fn answer(request: Request<Incoming>, peer: Peer, server: &Arc<Server>) -> Response<axum::body::Body> {
     let (mut head, body) = request.into_parts();
-    let body = match request::admit(&head, body, server).await {
+    let class = (server.options.class)(head.uri.path());
+    let body = match request::admit(&head, body, class, &server.options.traffic, &server.closing).await {
         Ok(body) => body,
         Err(error) => return (server.options.refuse)(&head.headers, error),
     };

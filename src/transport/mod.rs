@@ -21,8 +21,8 @@ mod tls;
 pub use delivery::{CutOff, Delivery, Trailers};
 pub use error::{ListenError, TlsError};
 pub use peer::Peer;
-pub use request::RequestBody;
-pub use server::{Options, RequestClass, Service};
+pub use request::{RequestBody, RequestClass};
+pub use server::{Options, Service};
 pub use socket::Socket;
 pub use tls::{Tls, TlsFiles};
 

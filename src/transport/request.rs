@@ -1,10 +1,9 @@
 //! The bytes of a request as they come in. Its memory is reserved before the client sends it, by the length that it
 //! announces, and not a byte more is accepted. A request without progress is dropped for others.
 
-use super::server::{RequestClass, Server};
 use crate::app::{Error, Reason};
 use crate::limits;
-use crate::traffic::Reservation;
+use crate::traffic::{Reservation, Traffic};
 use bytes::{Buf as _, Bytes, BytesMut};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -18,6 +17,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 /// Bytes that gRPC puts before each message: a flag for compression, and the length.
 const PREFIX_BYTES: usize = 5;
@@ -27,6 +27,17 @@ const COMPRESSION_MAX: usize = 1_032;
 const ENCODING: &str = "grpc-encoding";
 /// The content types of gRPC, which announces the length of a message at its beginning.
 const GRPC: [&str; 2] = ["application/grpc", "application/grpc+proto"];
+
+/// Size of a request, as far as its path tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RequestClass {
+    /// One message that stays in memory until it is answered.
+    Kept,
+    /// One message of which little stays in memory once it was read: the answer may take minutes.
+    Short,
+    /// Small messages, any number of them and over any time.
+    Open,
+}
 
 /// The content of a request with reserved memory.
 pub struct RequestBody {
@@ -38,7 +49,7 @@ pub struct RequestBody {
     /// Bytes since its last progress.
     unreported_bytes: usize,
     deadline: Option<Instant>,
-    server: Arc<Server>,
+    closing: Arc<CancellationToken>,
     /// Resolves when the request ends before it is complete. Most requests are there when they are read, and make none.
     broken: Option<BoxFuture<'static, Error>>,
     is_complete: bool,
@@ -56,7 +67,7 @@ struct Size {
 }
 
 /// Error of a request that ends before it is complete.
-async fn broken(held: Arc<Reservation>, deadline: Option<Instant>, server: Arc<Server>) -> Error {
+async fn broken(held: Arc<Reservation>, deadline: Option<Instant>, closing: Arc<CancellationToken>) -> Error {
     let late = async {
         match deadline {
             Some(deadline) => tokio::time::sleep_until(deadline).await,
@@ -71,18 +82,22 @@ async fn broken(held: Arc<Reservation>, deadline: Option<Instant>, server: Arc<S
         () = held.revoked() => {
             Error::new(Reason::TooManyRequests, "the request stood still while others needed its memory")
         }
-        () = server.closing.cancelled() => Error::new(Reason::ShuttingDown, "the daemon is stopping"),
+        () = closing.cancelled() => Error::new(Reason::ShuttingDown, "the daemon is stopping"),
     }
 }
 
 /// Waits until memory for a request is reserved.
-pub(super) async fn admit(head: &Parts, mut stream: Incoming, server: &Arc<Server>) -> Result<RequestBody, Error> {
-    let traffic = &server.options.traffic;
-    let class = (server.options.class)(head.uri.path());
+pub(super) async fn admit(
+    head: &Parts,
+    mut stream: Incoming,
+    class: RequestClass,
+    traffic: &Traffic,
+    closing: &Arc<CancellationToken>,
+) -> Result<RequestBody, Error> {
     if class == RequestClass::Open {
         let held = Arc::new(traffic.small_requests.hold(limits::SIDE_REQUEST_BYTES_MAX));
         let size = Size { left: None, step: 1, kept: None };
-        return Ok(RequestBody::new(Bytes::new(), stream, held, size, None, server));
+        return Ok(RequestBody::new(Bytes::new(), stream, held, size, None, closing));
     }
     let deadline = Instant::now() + Duration::from_millis(limits::REQUEST_MS_MAX);
     let mut held = Arc::new(traffic.small_requests.hold(limits::REQUEST_BYTES_MIN));
@@ -93,7 +108,7 @@ pub(super) async fn admit(head: &Parts, mut stream: Incoming, server: &Arc<Serve
             first = tokio::select! {
                 biased;
                 first = prefix(&mut stream, &held) => first,
-                error = broken(held.clone(), Some(deadline), server.clone()) => return Err(error),
+                error = broken(held.clone(), Some(deadline), closing.clone()) => return Err(error),
             };
             (length(&first), PREFIX_BYTES.saturating_add(sent_length(&first)))
         }
@@ -102,21 +117,21 @@ pub(super) async fn admit(head: &Parts, mut stream: Incoming, server: &Arc<Serve
         held.touch();
         held.resize(length.max(limits::REQUEST_BYTES_MIN));
     } else if length <= limits::REQUEST_BYTES_MAX {
-        held = Arc::new(large(length, server).await?);
+        held = Arc::new(large(length, traffic, closing).await?);
     } else if first.is_empty() {
         let message = format!("a request of {length} bytes is longer than any can be");
         return Err(Error::new(Reason::RequestTooLarge, message).with("limit", limits::REQUEST_BYTES_MAX));
     }
     // A message that is longer than any may be reserves nothing: its service refuses it by its length.
-    Ok(RequestBody::new(first, stream, held, Size::of(class, sent), Some(deadline), server))
+    Ok(RequestBody::new(first, stream, held, Size::of(class, sent), Some(deadline), closing))
 }
 
 /// Waits for memory for a large request.
-async fn large(length: usize, server: &Server) -> Result<Reservation, Error> {
+async fn large(length: usize, traffic: &Traffic, closing: &CancellationToken) -> Result<Reservation, Error> {
     let wait = Duration::from_millis(limits::REQUEST_WAIT_MS_MAX);
     let large = tokio::select! {
-        large = server.options.traffic.requests.wait_for(length, wait) => large,
-        () = server.closing.cancelled() => return Err(Error::new(Reason::ShuttingDown, "the daemon is stopping")),
+        large = traffic.requests.wait_for(length, wait) => large,
+        () = closing.cancelled() => return Err(Error::new(Reason::ShuttingDown, "the daemon is stopping")),
     };
     large.ok_or_else(|| {
         Error::new(Reason::TooManyRequests, "the memory for requests is taken by others that are not complete")
@@ -190,16 +205,16 @@ impl RequestBody {
         held: Arc<Reservation>,
         size: Size,
         deadline: Option<Instant>,
-        server: &Arc<Server>,
+        closing: &Arc<CancellationToken>,
     ) -> Self {
-        let server = server.clone();
-        Self { first, stream, held, size, unreported_bytes: 0, deadline, server, broken: None, is_complete: false }
+        let closing = closing.clone();
+        Self { first, stream, held, size, unreported_bytes: 0, deadline, closing, broken: None, is_complete: false }
     }
 
     /// The error of a request that its client has not completed, once there is one.
     fn poll_broken(&mut self, context: &mut Context<'_>) -> Poll<Error> {
-        let (held, deadline, server) = (&self.held, self.deadline, &self.server);
-        let broken = self.broken.get_or_insert_with(|| broken(held.clone(), deadline, server.clone()).boxed());
+        let (held, deadline, closing) = (&self.held, self.deadline, &self.closing);
+        let broken = self.broken.get_or_insert_with(|| broken(held.clone(), deadline, closing.clone()).boxed());
         broken.as_mut().poll(context)
     }
 

@@ -2,7 +2,7 @@
 
 use super::connections::Connections;
 use super::delivery::Trailers;
-use super::request::RequestBody;
+use super::request::{RequestBody, RequestClass};
 use crate::app::Error;
 use crate::limits;
 use crate::traffic::Traffic;
@@ -12,17 +12,6 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-
-/// Size of a request, as far as its path tells.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RequestClass {
-    /// One message that stays in memory until it is answered.
-    Kept,
-    /// One message of which little stays in memory once it was read: the answer may take minutes.
-    Short,
-    /// Small messages, any number of them and over any time.
-    Open,
-}
 
 /// The service of all requests.
 pub type Service = Box<dyn Fn(Request<RequestBody>) -> BoxFuture<'static, Response<axum::body::Body>> + Send + Sync>;
@@ -48,8 +37,8 @@ pub struct Options {
 /// State shared by all connections.
 pub(super) struct Server {
     pub(super) options: Options,
-    /// Cancelled when the daemon stops waiting for clients.
-    pub(super) closing: CancellationToken,
+    /// Cancelled when the daemon stops waiting for clients. Each request has it, and a clone of a token takes a lock.
+    pub(super) closing: Arc<CancellationToken>,
     /// Cancelled when the daemon stops waiting for anything.
     pub(super) aborting: CancellationToken,
     pub(super) connections: Connections,
@@ -61,7 +50,7 @@ impl Server {
     pub(super) fn new(options: Options, connections_max: usize) -> Self {
         Self {
             options,
-            closing: CancellationToken::new(),
+            closing: Arc::default(),
             aborting: CancellationToken::new(),
             connections: Connections::new(connections_max),
             tasks: TaskTracker::new(),
