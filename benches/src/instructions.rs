@@ -67,6 +67,8 @@ impl Counted {
         if let Some(keep) = keep {
             std::fs::copy(&newest, keep.join(name)).expect("the profile is kept");
         }
+        // The next daemon's profiles begin with the same number.
+        std::fs::remove_file(&newest).expect("the profile is there");
         let sum = text.lines().find_map(|line| line.strip_prefix("totals: ").or(line.strip_prefix("summary: ")));
         sum.and_then(|sum| sum.trim().parse().ok()).expect("a sum")
     }
