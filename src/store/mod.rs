@@ -59,6 +59,7 @@ pub use ledger::jobs::{AttemptEnd, Condition, Enqueued, Evaluation, GuardRows, W
 pub use ledger::messages::{Order, PageOf, VIEW_BYTES, body_bytes, message_bytes};
 pub use ledger::policies::PolicyText;
 pub use ledger::position::MessagePosition;
+pub use ledger::quotas::{ContentQuota, ContentUse};
 pub use ledger::recent::Newest;
 pub use ledger::rewrites::BranchSummary;
 pub use ledger::search::{Lookup, Unindexed};

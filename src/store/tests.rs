@@ -4,8 +4,8 @@ use super::engine::{self, files};
 use super::integrity::verify;
 use super::ledger::{
     access_tokens, ahead, ancestry, append, by_hand, calls, claiming, compactions, counts, drafts, events, expand,
-    expiry, head, identity, jobs, layouts, marks, messages, open_messages, pairing, policies, position, receipts,
-    requests, rewrites, search, sessions, sources, spending, statistics, tx, visibility, windows,
+    expiry, head, identity, jobs, layouts, marks, messages, open_messages, pairing, policies, position, quotas,
+    receipts, requests, rewrites, search, sessions, sources, spending, statistics, tx, visibility, windows,
 };
 use super::upkeep::scrub;
 use super::writer::Mutation;
@@ -19,10 +19,11 @@ use crate::model::part::{NewPart, PartBody};
 use crate::model::time::Timestamp;
 use crate::model::usage::ModelWindow;
 
-/// Statements that scan a whole table on purpose: a count for the status page, and its counters.
+/// Statements that scan a whole table on purpose: a count for the status page, its counters, and the sums for quotas.
 /// There is one counter for each way in which a compaction can end, one for each model up to a limit, and one for each
 /// subject of a claim; a store has one identity for each time that it was restored, and the scrub has one row.
-const WHOLE: [&str; 9] = [
+const WHOLE: [&str; 10] = [
+    quotas::CONTENT,
     visibility::COUNTS,
     access_tokens::ALL,
     "select count(*) from access_token",
@@ -67,6 +68,7 @@ pub(super) fn statements() -> Vec<&'static str> {
         statistics::STATEMENTS,
         verify::STATEMENTS,
         sources::STATEMENTS,
+        quotas::STATEMENTS,
         visibility::STATEMENTS,
         windows::STATEMENTS,
         writer::STATEMENTS,

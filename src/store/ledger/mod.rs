@@ -40,5 +40,6 @@ pub(crate) mod sources;
 pub(crate) mod spending;
 pub(crate) mod statistics;
 pub(crate) mod tx;
+pub(crate) mod quotas;
 pub(crate) mod visibility;
 pub(crate) mod windows;
