@@ -459,6 +459,12 @@ pub struct TenantQuota {
     pub appends_per_second: Option<u32>,
     /// Event streams that are open at the same time.
     pub streams: Option<u64>,
+    /// Bytes of content, before compression.
+    pub bytes: Option<u64>,
+    /// Tokens of requests to models, in a day from midnight UTC.
+    pub summary_tokens_per_day: Option<u64>,
+    /// Cost of requests to models in a day, in millionths of a US dollar.
+    pub summary_micro_usd_per_day: Option<u64>,
 }
 
 /// The policy of sessions that name no preset, for a model or a project.

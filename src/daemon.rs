@@ -120,6 +120,7 @@ pub async fn run_with(
         service: doors::service(routes, &config),
         class: doors::class,
         refuse: doors::refuse,
+        trailers: grpc::trailers,
         traffic,
         stall: Duration::from_secs(config.stall_seconds),
         stopping: stopping.clone(),
@@ -157,9 +158,15 @@ fn scrub(scrub: config::Scrub) -> store::ScrubOptions {
 }
 
 fn quota((name, quota): (&String, &config::TenantQuota)) -> (String, Quota) {
-    let config::TenantQuota { sessions, appends_per_second, streams } = *quota;
+    let bound = |limit: Option<u64>| limit.map(|limit| i64::try_from(limit).unwrap_or(i64::MAX));
+    let content = store::ContentQuota {
+        bytes: bound(quota.bytes),
+        summary_tokens: bound(quota.summary_tokens_per_day),
+        summary_cost_micros: bound(quota.summary_micro_usd_per_day),
+    };
+    let config::TenantQuota { sessions, appends_per_second, streams, .. } = *quota;
     let tenant = if name == config::DEFAULT_TENANT { "" } else { name };
-    (tenant.to_owned(), Quota { sessions, appends_per_second, streams })
+    (tenant.to_owned(), Quota { sessions, appends_per_second, streams, content })
 }
 
 /// The thread of the access log, if there is one.

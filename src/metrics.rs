@@ -113,6 +113,9 @@ const FREED: Family =
 /// Labels: `kind` (`check`, `commit`, `file`).
 const CONTRADICTIONS: Family =
     counter("longhand_summary_contradictions", "Claims in summaries that the history contradicts.");
+/// Labels of this family and the next: `tenant` (empty for the default tenant), `quota` (its name in the configuration).
+const QUOTA_USED: Family = gauge("longhand_quota_used", "What tenants use of the quotas that they have.");
+const QUOTA_LIMIT: Family = gauge("longhand_quota_limit", "The quotas of tenants.");
 /// Labels of this family and the following: `summarizer`, `model` (empty for those beyond the first 200).
 const REQUESTS: Family = counter("longhand_summary_requests", "Requests to models for summaries.");
 const FAILURES: Family =
@@ -339,6 +342,9 @@ fn exposition(info: &pb::GetServerInfoResponse) -> Exposition {
     let kind = |counter: &pb::ContradictionCount| label(counter.kind().as_str_name(), "CONTRADICTION_KIND_", "unknown");
     let contradicted = info.contradictions.iter().map(|counter| (vec![("kind", kind(counter))], counter.count));
     exposition.family(CONTRADICTIONS, Scale::Whole, contradicted);
+    let quota = |of: &pb::QuotaUse| vec![("tenant", of.tenant.clone()), ("quota", of.quota.clone())];
+    exposition.family(QUOTA_USED, Scale::Whole, info.quota_uses.iter().map(|of| (quota(of), of.used)));
+    exposition.family(QUOTA_LIMIT, Scale::Whole, info.quota_uses.iter().map(|of| (quota(of), of.limit)));
     spendings(&mut exposition, &info.spendings);
     providers(&mut exposition, &info.providers);
     exposition
@@ -544,6 +550,7 @@ mod tests {
             scheduler_failure: Some(pb::SchedulerFailure::default()),
             failing_session_ids: vec!["ses_1".to_owned()],
             contradictions: vec![pb::ContradictionCount { kind: pb::ContradictionKind::Commit.into(), count: 3 }],
+            quota_uses: vec![pb::QuotaUse { tenant: "acme".to_owned(), quota: "bytes".to_owned(), used: 8, limit: 9 }],
             spendings: vec![spending],
             providers: vec![provider, open],
             ..pb::GetServerInfoResponse::default()
@@ -564,6 +571,8 @@ mod tests {
             (r#"longhand_write_state{state="accepted"}"#.to_owned(), 1.0),
             (r#"longhand_write_state{state="storage_full"}"#.to_owned(), 0.0),
             ("longhand_checkpoint_pending_bytes".to_owned(), 7.0),
+            (r#"longhand_quota_used{tenant="acme",quota="bytes"}"#.to_owned(), 8.0),
+            (r#"longhand_quota_limit{tenant="acme",quota="bytes"}"#.to_owned(), 9.0),
             ("longhand_checkpoint_failures".to_owned(), 2.0),
             ("longhand_events_total".to_owned(), 12.0),
             ("longhand_wal_bytes".to_owned(), 8_192.0),

@@ -1,6 +1,7 @@
 //! Two builds, measured in turn: ratios of the second one to the first, with their spread over the rounds.
 
 use crate::append::{Figures, Loop};
+use crate::events::Audience;
 use crate::reads::{Build, Read};
 use crate::report::Report;
 use crate::target::{BODY_BYTES, Target, Texts};
@@ -11,6 +12,9 @@ use std::time::Duration;
 const READ_MESSAGES: usize = 1_000;
 /// Reads of a round.
 const READS: usize = 20;
+
+/// Watchers of the session whose events are delivered, and appends of a round.
+const WATCHERS: [(usize, usize); 2] = [(8, 200), (64, 50)];
 
 /// Two builds.
 #[derive(Debug, Clone, Args)]
@@ -90,13 +94,34 @@ pub(crate) async fn run(options: &Options, short: bool, report: &mut Report) {
         pairs("cpu_us", |figures| figures.cpu_us());
     }
     drop(builds);
-    reads([&options.first, &options.second], rounds, report).await;
+    let mut builds = [Build::start(&options.first).await, Build::start(&options.second).await];
+    reads(&mut builds, rounds, report).await;
+    events(&builds, rounds, report).await;
 }
 
-async fn reads(binaries: [&String; 2], rounds: usize, report: &mut Report) {
-    let mut builds = [Build::start(binaries[0]).await, Build::start(binaries[1]).await];
+/// Events in a second, to all watchers together.
+async fn events(builds: &[Build; 2], rounds: usize, report: &mut Report) {
+    for (watchers, appends) in WATCHERS {
+        let mut audiences = Vec::new();
+        for build in builds {
+            audiences.push(Audience::start(&build.daemon.socket, watchers).await);
+        }
+        let mut pairs = Vec::new();
+        for round in 0..rounds {
+            let mut rates = [0.0; 2];
+            for turn in [round % 2, 1 - round % 2] {
+                let time = audiences[turn].deliver(appends).await;
+                rates[turn] = (watchers * appends) as f64 / time.as_secs_f64();
+            }
+            pairs.push((rates[0], rates[1]));
+        }
+        ratios(&format!("events to {watchers} watchers"), "rate", &pairs, report);
+    }
+}
+
+async fn reads(builds: &mut [Build; 2], rounds: usize, report: &mut Report) {
     let mut ids = Vec::new();
-    for build in &mut builds {
+    for build in &mut *builds {
         ids.push(build.session(READ_MESSAGES, BODY_BYTES).await);
     }
     for (read, what) in [(Read::Whole, "view of 1 000 messages, whole"), (Read::Newest, "the newest 50 messages")] {

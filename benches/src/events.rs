@@ -9,7 +9,7 @@ use clap::Args;
 use longhand::pb;
 use longhand::pb::message_service_client::MessageServiceClient;
 use std::time::{Duration, Instant};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tonic::codegen::http::uri::PathAndQuery;
 use tonic::transport::Channel;
 use tonic::{IntoRequest as _, Streaming};
@@ -91,6 +91,57 @@ pub(crate) async fn watchers(address: &str, session: &str, count: usize, per_con
         streams.push(Watcher::start(channel.clone(), session).await);
     }
     streams
+}
+
+/// A session with watchers, and its one writer.
+pub(crate) struct Audience {
+    session: String,
+    messages: MessageServiceClient<Channel>,
+    texts: Texts,
+    watchers: Vec<Watcher>,
+}
+
+impl Audience {
+    /// Watchers of a new session, each on a connection of its own.
+    pub(crate) async fn start(address: &str, count: usize) -> Self {
+        let channel = connect(address).await;
+        let session = session(&channel).await;
+        let watchers = watchers(address, &session, count, 1).await;
+        let messages = MessageServiceClient::new(channel);
+        Self { session, messages, texts: Texts::new(1, BODY_BYTES), watchers }
+    }
+
+    /// The time in which every watcher got this number of appends, each of which began when the last one was answered.
+    pub(crate) async fn deliver(&mut self, appends: usize) -> Duration {
+        let began = Instant::now();
+        let (sender, last) = watch::channel(None);
+        let reading: Vec<_> = std::mem::take(&mut self.watchers)
+            .into_iter()
+            .map(|mut watcher| {
+                let mut last = last.clone();
+                tokio::spawn(async move {
+                    let mut seen = 0;
+                    while last.borrow_and_update().is_none_or(|last| seen < last) {
+                        tokio::select! {
+                            revisions = watcher.next() => seen = revisions.expect("the daemon runs").max().unwrap_or(seen),
+                            changed = last.changed() => changed.expect("the writer tells the last one"),
+                        }
+                    }
+                    watcher
+                })
+            })
+            .collect();
+        let mut revision = 0;
+        for _ in 0..appends {
+            let request = target::request(&self.session, vec![message(self.texts.text())]);
+            revision = self.messages.append_messages(request).await.expect("appended").into_inner().revision;
+        }
+        sender.send_replace(Some(revision));
+        for task in reading {
+            self.watchers.push(task.await.expect("a watcher"));
+        }
+        began.elapsed()
+    }
 }
 
 /// Figures of one number of watchers.

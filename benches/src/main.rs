@@ -10,6 +10,7 @@ mod fleet;
 mod floor;
 mod growth;
 mod history;
+mod instructions;
 mod memory;
 mod pace;
 mod pages;
@@ -58,6 +59,8 @@ enum Measure {
     Append(append::Options),
     /// Two builds in turn: ratios of their medians, and their spread. `benches/compare` builds revisions.
     Compare(compare::Options),
+    /// Instructions of the daemon for each append, read and event, counted by valgrind, which has to be installed.
+    Instructions(instructions::Options),
     /// The time from an append's call until watchers have its event.
     Events(events::Options),
     /// Views and pages of sessions of several lengths.
@@ -111,6 +114,7 @@ async fn main() {
     match measure {
         Measure::Append(options) => append::run(&binary, &options, short, &mut report).await,
         Measure::Compare(options) => compare::run(&options, short, &mut report).await,
+        Measure::Instructions(options) => instructions::run(&options, &mut report).await,
         Measure::Events(options) => events::run(&binary, &options, short, &mut report).await,
         Measure::Reads => reads::run(&binary, short, &mut report).await,
         Measure::Memory(options) => memory::run(&binary, &options, short, &mut report).await,

@@ -168,6 +168,15 @@ impl Target {
         }
     }
 
+    /// The process of a daemon.
+    pub(crate) fn pid(&self) -> u32 {
+        match &self.kind {
+            Kind::Daemon(daemon) => daemon.pid(),
+            Kind::Rpc(server) => server.pid(),
+            Kind::Floor(_) => std::process::id(),
+        }
+    }
+
     /// The write-ahead log of its store; none if it has no store.
     pub(crate) fn log(&self) -> Option<PathBuf> {
         let folder = match self.kind {

@@ -15,7 +15,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
@@ -107,6 +107,12 @@ impl Access {
     }
 }
 
+/// The owner's access, made once.
+fn owner() -> Arc<Access> {
+    static OWNER: LazyLock<Arc<Access>> = LazyLock::new(|| Arc::new(Access::owner()));
+    OWNER.clone()
+}
+
 /// What a caller shows to prove who it is.
 #[derive(Debug, Clone, Copy)]
 pub enum Credentials<'a> {
@@ -152,7 +158,7 @@ struct Known {
 }
 
 struct Entry {
-    access: Access,
+    access: Arc<Access>,
     hash: blake3::Hash,
 }
 
@@ -171,23 +177,23 @@ impl From<StoredToken> for Entry {
             revoked,
             is_acting: false,
         };
-        Self { access, hash: secret_hash.into() }
+        Self { access: Arc::new(access), hash: secret_hash.into() }
     }
 }
 
 impl Known {
     /// The access that a secret proves; none if it proves nothing.
-    fn find(&self, secret: &str, now: Timestamp) -> Option<Access> {
+    fn find(&self, secret: &str, now: Timestamp) -> Option<Arc<Access>> {
         let (of, _) = secret.strip_prefix(PREFIX)?.split_once('_')?;
         // Hashes compare in constant time.
         let hash = blake3::hash(secret.as_bytes());
         if of == OWNER {
-            return self.owner_hash.is_some_and(|owner| owner == hash).then(Access::owner);
+            return self.owner_hash.is_some_and(|owner| owner == hash).then(owner);
         }
         let id = AccessTokenId(Uuid::try_parse(of).ok().filter(|_| of.len() == 32)?);
         let Entry { access, hash: known } = self.tokens.get(&id)?;
         let is_over = access.revoked.is_cancelled() || access.expire_time.is_some_and(|end| end <= now);
-        (*known == hash && !is_over).then(|| access.clone())
+        (*known == hash && !is_over).then(|| Arc::clone(access))
     }
 
     /// Counts a failed attempt; false if the address had too many.
@@ -233,9 +239,9 @@ impl AccessTokens {
         Ok(())
     }
 
-    pub(super) fn authenticate(&self, credentials: Credentials<'_>, clock: &Clock) -> Result<Access> {
+    pub(super) fn authenticate(&self, credentials: Credentials<'_>, clock: &Clock) -> Result<Arc<Access>> {
         let (secret, address) = match credentials {
-            Credentials::Owner => return Ok(Access::owner()),
+            Credentials::Owner => return Ok(owner()),
             Credentials::Nothing => {
                 let message = "the call needs an access token: `authorization: Bearer …`";
                 return Err(Error::new(Reason::AccessTokenMissing, message));

@@ -8,6 +8,7 @@ use crate::model::access::{AccessToken, Binding, Scope, Scopes};
 use crate::model::ids::AccessTokenId;
 use crate::model::time::Timestamp;
 use crate::store::{StoredToken, Visibility};
+use std::sync::Arc;
 
 /// A request for an access token.
 #[derive(Debug, Clone, Default)]
@@ -38,12 +39,12 @@ impl Longhand {
     /// # Errors
     ///
     /// `ACCESS_TOKEN_MISSING`, `ACCESS_TOKEN_INVALID`, or `TOO_MANY_ATTEMPTS` for an address with too many of these.
-    pub fn authenticate(&self, credentials: Credentials<'_>) -> Result<Access> {
+    pub fn authenticate(&self, credentials: Credentials<'_>) -> Result<Arc<Access>> {
         self.shared.access_tokens.authenticate(credentials, &self.shared.clock)
     }
 
     /// Resolves when an access is revoked or over; never for the owner's.
-    pub async fn access_ended(&self, access: Access) {
+    pub async fn access_ended(&self, access: Arc<Access>) {
         let Some(end) = access.expire_time else { return access.revoked.cancelled().await };
         while self.shared.clock.now() < end {
             let left = u64::try_from(end.0 - self.shared.clock.now().0).unwrap_or(0);

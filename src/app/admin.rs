@@ -3,6 +3,7 @@
 use super::cursor;
 use super::error::{Error, Result};
 use super::page_size;
+use super::quotas::QuotaUse;
 use super::scrub::ScrubState;
 use super::{Caller, Longhand};
 use crate::limits;
@@ -73,6 +74,8 @@ pub struct ServerInfo {
     pub statistics: Statistics,
     /// Totals of requests to models.
     pub spent: Vec<Spent>,
+    /// What tenants use of their quotas.
+    pub quota_uses: Vec<QuotaUse>,
     /// State of the providers of the configured summarizers.
     pub providers: Vec<Provider>,
     /// Counters of the resources that clients hold.
@@ -193,6 +196,7 @@ impl Caller {
             scrub,
             statistics: self.store().upkeep().statistics(now).await?,
             spent: self.store().upkeep().spent().await?,
+            quota_uses: self.quota_uses(),
             providers: gates.into_iter().map(provider).collect(),
             traffic: self.shared.traffic.state(),
             scheduler_failure: scheduler.failure,

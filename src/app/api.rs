@@ -38,7 +38,7 @@ pub struct Caller {
     pub(super) shared: Arc<Shared>,
     /// The author of the request's mutations.
     pub(super) requester: Requester,
-    pub(super) access: Access,
+    pub(super) access: Arc<Access>,
     /// The sessions that it sees.
     pub(super) visibility: Visibility,
     /// The sessions that the call names, for the access log.
@@ -185,7 +185,8 @@ impl Longhand {
     /// # Errors
     ///
     /// `INVALID_ARGUMENT` for a name or an id that is too long or has characters that are not allowed.
-    pub fn caller(&self, access: Access, actor: String, request: Option<RequestKey>) -> Result<Caller> {
+    pub fn caller(&self, access: impl Into<Arc<Access>>, actor: String, request: Option<RequestKey>) -> Result<Caller> {
+        let access = access.into();
         let actor = access.author(actor);
         validate::name("longhand-actor", &actor)?;
         if let Some(request) = &request {

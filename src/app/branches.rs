@@ -10,7 +10,7 @@ use crate::model::Revision;
 use crate::policy::branch::{self, BranchRules};
 use crate::policy::summary::{SummaryInput, SummaryOutput};
 use crate::scheduler::RequestLog;
-use crate::store::{self, BranchSummary, Receipt};
+use crate::store::{self, BranchSummary, Receipt, SessionKey};
 use crate::summarizer::{Extractive, Summarizer as _};
 use std::time::Duration;
 use tokio::sync::SemaphorePermit;
@@ -75,7 +75,7 @@ impl Caller {
         let id = fresh_message_id();
         let request_log =
             BranchRequestLog::new(RequestLog::new(self.shared.clock.clone(), 1), self.store().clone(), key, id);
-        let output = self.summary_of_branch(&input, &request_log, deadline).await;
+        let output = self.summary_of_branch(key, &input, &request_log, deadline).await;
         // The request log is stored before the rewind, so that subscribers to it find the log, and also if the summary
         // failed.
         request_log.keep().await;
@@ -98,14 +98,19 @@ impl Caller {
         })
     }
 
-    /// The summary, written by the ordinary summarizer, or by the built-in one if that fails.
+    /// The summary, written by the ordinary summarizer, or by the built-in one if that fails or may not be asked.
     async fn summary_of_branch(
         &self,
+        key: SessionKey,
         input: &SummaryInput,
         request_log: &BranchRequestLog,
         deadline: Instant,
     ) -> Result<SummaryOutput> {
         let asking = async {
+            // Over its tenant's quota, no model is asked.
+            if !self.store().sessions().may_ask_models(key, self.shared.clock.now()).await? {
+                return Extractive.summarize(input, request_log).await.map_err(Error::internal);
+            }
             let summarizer = self.shared.scheduler.summarizers().of(None);
             match tokio::time::timeout_at(deadline, summarizer.summarize(input, request_log)).await {
                 Ok(Ok(output)) if !output.text.trim().is_empty() => return Ok(output),

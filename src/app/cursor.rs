@@ -17,6 +17,7 @@ const HASH_BYTES: usize = 8;
 const SEQ_LENGTH: usize = 16;
 const FORM_LENGTH: usize = 2;
 const ID_LENGTH: usize = 32;
+const DIGITS: &[u8; 16] = b"0123456789abcdef";
 
 /// The cursor after an event.
 pub(super) fn behind(store: &Store, seq: Seq, hash: &[u8]) -> String {
@@ -24,8 +25,13 @@ pub(super) fn behind(store: &Store, seq: Seq, hash: &[u8]) -> String {
 }
 
 fn write(store: Uuid, seq: Seq, hash: &[u8]) -> String {
-    let mut cursor = format!("{seq:016x}{CURSOR_FORM:02x}{}", store.simple());
-    cursor.extend(hash.iter().take(HASH_BYTES).map(|byte| format!("{byte:02x}")));
+    let bytes = seq.to_be_bytes().into_iter().chain([CURSOR_FORM]).chain(store.into_bytes());
+    let mut cursor = String::with_capacity(SEQ_LENGTH + FORM_LENGTH + ID_LENGTH + 2 * HASH_BYTES);
+    // Every delivery of an event has one: the machinery of `format!` would be a tenth of its cost.
+    for byte in bytes.chain(hash.iter().copied().take(HASH_BYTES)) {
+        cursor.push(char::from(DIGITS[usize::from(byte >> 4)]));
+        cursor.push(char::from(DIGITS[usize::from(byte & 15)]));
+    }
     cursor
 }
 

@@ -448,6 +448,7 @@ impl From<store::Error> for Error {
             E::LimitExceeded { what, limit, actual } => {
                 plain(Reason::LimitExceeded).with("what", what).with("limit", limit).with("actual", actual)
             }
+            E::QuotaExceeded { quota, limit } => plain(Reason::QuotaExceeded).with("quota", quota).with("limit", limit),
             E::NothingToCompact => plain(Reason::NothingToCompact),
             E::PolicyChanged => plain(Reason::StoreBusy),
             E::NothingToUndo => plain(Reason::NothingToUndo),

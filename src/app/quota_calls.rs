@@ -1,9 +1,11 @@
 //! Quotas for callers.
 
 use super::error::{Error, Reason, Result};
-use super::quotas::{Quota, Quotas, Share};
+use super::quotas::{Quota, QuotaUse, Quotas, Share};
 use super::{Caller, Longhand};
+use crate::store::ContentQuota;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 impl Longhand {
     /// Holds tenants to quotas from now on, by their names; the default tenant's is empty. Later calls have no effect.
@@ -12,12 +14,36 @@ impl Longhand {
             return Ok(());
         }
         let sessions = self.store().sessions().counts().await?;
+        let content: HashMap<Arc<str>, ContentQuota> = quotas
+            .iter()
+            .filter(|(_, quota)| quota.content != ContentQuota::default())
+            .map(|(tenant, quota)| (tenant.as_str().into(), quota.content))
+            .collect();
+        if !content.is_empty() {
+            self.store().sessions().hold(content, self.shared.clock.now()).await?;
+        }
         drop(self.shared.quotas.set(Quotas::new(quotas, &sessions, self.shared.clock.now())));
         Ok(())
     }
 }
 
 impl Caller {
+    /// What all tenants use of their quotas, in the order of their names.
+    pub(super) fn quota_uses(&self) -> Vec<QuotaUse> {
+        let mut uses = self.quotas().map(Quotas::uses).unwrap_or_default();
+        for (tenant, quota, used) in self.store().sessions().content_uses(self.shared.clock.now()) {
+            let of = [
+                ("bytes", used.bytes, quota.bytes),
+                ("summary_tokens_per_day", used.summary_tokens, quota.summary_tokens),
+                ("summary_micro_usd_per_day", used.summary_cost_micros, quota.summary_cost_micros),
+            ];
+            let of = of.into_iter().filter_map(|(quota, used, limit)| Some((quota, used, limit?)));
+            uses.extend(of.map(|(quota, used, limit)| QuotaUse { tenant: tenant.to_string(), quota, used, limit }));
+        }
+        uses.sort_unstable();
+        uses
+    }
+
     fn quotas(&self) -> Option<&Quotas> {
         self.shared.quotas.get()
     }

@@ -1,7 +1,9 @@
-//! Quotas of tenants: how many sessions and event streams a tenant has, and how fast it appends.
+//! Quotas of tenants: how many sessions and event streams a tenant has, and how fast it appends. Those of content and of
+//! requests to models are kept by the store.
 
 use super::error::{Error, Reason, Result};
 use crate::model::time::Timestamp;
+use crate::store::ContentQuota;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -17,6 +19,21 @@ pub struct Quota {
     pub appends_per_second: Option<u32>,
     /// Event streams that are open at the same time.
     pub streams: Option<u64>,
+    /// Bytes of content and, by the day, of what requests to models use; the store keeps these figures.
+    pub content: ContentQuota,
+}
+
+/// What a tenant uses of a quota.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct QuotaUse {
+    /// The tenant; empty for the default tenant.
+    pub tenant: String,
+    /// The quota's name.
+    pub quota: &'static str,
+    /// What it uses.
+    pub used: i64,
+    /// The quota.
+    pub limit: i64,
 }
 
 /// The tenants that have quotas, with what they use.
@@ -120,6 +137,22 @@ impl Quotas {
             *count += 1;
         }
         Ok(Share { of: Some(of.clone()), release })
+    }
+
+    /// What tenants use of their quotas of sessions and streams: the name of the quota, the use and the limit.
+    pub(super) fn uses(&self) -> Vec<QuotaUse> {
+        let mut uses = Vec::new();
+        for (tenant, used) in &self.tenants {
+            let used = locked(used);
+            let mut add = |quota: &'static str, count: u64, limit: Option<u64>| {
+                let limit = limit.map(|limit| i64::try_from(limit).unwrap_or(i64::MAX));
+                let used = i64::try_from(count).unwrap_or(i64::MAX);
+                uses.extend(limit.map(|limit| QuotaUse { tenant: tenant.clone(), quota, used, limit }));
+            };
+            add("sessions", used.sessions, used.quota.sessions);
+            add("streams", used.streams, used.quota.streams);
+        }
+        uses
     }
 
     /// One append.

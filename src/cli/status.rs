@@ -6,6 +6,7 @@ use super::message_text::usage_text;
 use super::output::{Output, context_usage, count, dollars, over_window_text, time, word};
 use super::{Globals, compactions, ids};
 use crate::clock::Clock;
+use crate::config;
 use crate::model::time::Timestamp;
 use crate::{metrics, pb};
 use std::process::ExitCode;
@@ -115,6 +116,10 @@ fn lines(info: &pb::GetServerInfoResponse) -> Vec<(&'static str, String)> {
     lines.extend(info.contradictions.iter().map(|counter| {
         let kind = word(counter.kind().as_str_name(), "CONTRADICTION_KIND_");
         ("contradicted", format!("{} about a {kind}", count(counter.count, "claim")))
+    }));
+    lines.extend(info.quota_uses.iter().map(|pb::QuotaUse { tenant, quota, used, limit }| {
+        let tenant = if tenant.is_empty() { config::DEFAULT_TENANT } else { tenant };
+        ("quota", format!("{tenant}: {used} of {limit} {quota}"))
     }));
     lines.extend(info.providers.iter().map(|provider| ("provider", provider_text(provider))));
     lines.extend(info.spendings.iter().map(|spending| ("spent", spending_text(spending))));

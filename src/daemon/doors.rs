@@ -7,10 +7,10 @@
 use crate::app::{Error, Reason};
 use crate::config::Config;
 use crate::grpc::Guarded;
-use crate::transport::{Peer, RequestClass, Service};
+use crate::transport::{Peer, RequestBody, RequestClass, Service};
 use crate::{grpc, http as json};
 use axum::body::Body;
-use futures::future::{self, Either};
+use futures::FutureExt as _;
 use http::header::{self, HeaderName};
 use http::{HeaderMap, HeaderValue, Method, Request, Response};
 use std::convert::Infallible;
@@ -39,33 +39,44 @@ struct Names {
     origins: Vec<String>,
 }
 
+/// The doors.
+struct Doors {
+    services: Guarded,
+    json: axum::Router,
+    names: Names,
+}
+
 /// Every door as one service: gRPC and gRPC-Web by their content types, HTTP with JSON for everything else.
-pub(super) fn service(routes: Guarded, config: &Config) -> Service {
-    let guard = routes.clone();
-    let json = json::router(routes.clone(), {
-        let guard = guard.clone();
+pub(super) fn service(services: Guarded, config: &Config) -> Service {
+    let names = Names { hosts: config.hosts.clone(), origins: config.origins.clone() };
+    let json = json::router(services.clone(), {
+        let guard = services.clone();
         move |path, head| guard.check(path, head)
     });
-    let grpc = grpc::service(routes);
-    let names = Arc::new(Names { hosts: config.hosts.clone(), origins: config.origins.clone() });
-    let doors = tower::service_fn(move |request: Request<Body>| {
+    let doors = Arc::new(Doors { json, services, names });
+    let Some(cors) = cors(&config.origins) else {
+        return Box::new(move |request| doors.clone().answer(request).boxed());
+    };
+    let service = cors.layer(tower::service_fn(move |request| doors.clone().answer(request).map(Ok::<_, Infallible>)));
+    Box::new(move |request| service.clone().oneshot(request).map(|Ok(answer)| answer).boxed())
+}
+
+impl Doors {
+    async fn answer(self: Arc<Self>, request: Request<RequestBody>) -> Response<Body> {
         let is_grpc = grpc::is_grpc(request.headers());
         // Streams and paths without a call are not for those without credentials either.
         let is_open = is_grpc || OPEN_PATHS.contains(&request.uri().path());
-        let checked = names.check(&request).and_then(|()| if is_open { Ok(()) } else { guard.identify(&request) });
-        let answering = match checked {
-            Err(error) => Either::Left(future::ready(Ok(refuse(request.headers(), error)))),
-            Ok(()) if is_grpc => Either::Right(Either::Left(grpc.clone().oneshot(request))),
-            Ok(()) => Either::Right(Either::Right(json.clone().oneshot(request))),
+        let checked = self.names.check(&request);
+        let checked = checked.and_then(|()| if is_open { Ok(()) } else { self.services.identify(&request) });
+        let answer = match checked {
+            Err(error) => refuse(request.headers(), error),
+            Ok(()) if is_grpc => return grpc::answer(&self.services, request).await,
+            Ok(()) => {
+                let Ok(answer) = self.json.clone().oneshot(request.map(Body::new)).await;
+                answer
+            }
         };
-        async move {
-            let Ok(answer) = answering.await;
-            Ok::<_, Infallible>(if is_grpc { answer } else { strict(answer) })
-        }
-    });
-    match cors(&config.origins) {
-        Some(cors) => Service::new(cors.layer(doors)),
-        None => Service::new(doors),
+        if is_grpc { answer } else { strict(answer) }
     }
 }
 
@@ -93,7 +104,7 @@ fn cors(origins: &[String]) -> Option<CorsLayer> {
 
 impl Names {
     /// Refuses a request on TCP that names a host or an origin which is not the daemon's.
-    fn check(&self, request: &Request<Body>) -> Result<(), Error> {
+    fn check<B>(&self, request: &Request<B>) -> Result<(), Error> {
         let Some(Peer::Tcp { is_encrypted, .. }) = request.extensions().get::<Peer>() else { return Ok(()) };
         let headers = request.headers();
         let authority = match request.uri().authority() {

@@ -9,6 +9,7 @@ use crate::app::admin::{
     Breaker, COMMIT_BOUNDS_MICROS, ChainHead, CheckItem, Checked, Checkpoints, CompactionCounter, Figures, Finding,
     PresetInfo, Provider, ReadFailure, Server, Spent, WriteState,
 };
+use crate::app::quotas::QuotaUse;
 use crate::app::scrub::{ScrubItem, ScrubState};
 use crate::app::{Error, Reason};
 use crate::model::compaction::ContradictionKind;
@@ -61,6 +62,10 @@ fn over_window_count((reason, count): &(OverWindowReason, i64)) -> pb::OverWindo
 
 fn contradicted((kind, count): &(ContradictionKind, i64)) -> pb::ContradictionCount {
     pb::ContradictionCount { kind: contradiction_kind(*kind).into(), count: *count }
+}
+
+fn quota_use(QuotaUse { tenant, quota, used, limit }: QuotaUse) -> pb::QuotaUse {
+    pb::QuotaUse { tenant, quota: quota.to_owned(), used, limit }
 }
 
 fn spending(spent: Spent) -> pb::SummarizerSpending {
@@ -256,6 +261,7 @@ impl AdminService for Admin {
             contradictions: info.statistics.contradictions.iter().map(contradicted).collect(),
             stopped_session_ids: info.statistics.stopped.iter().map(ToString::to_string).collect(),
             spendings: info.spent.into_iter().map(spending).collect(),
+            quota_uses: info.quota_uses.into_iter().map(quota_use).collect(),
             providers: info.providers.into_iter().map(provider).collect(),
             traffic: Some(traffic(info.traffic)),
             scheduler_failure: info.scheduler_failure.map(scheduler_failure),

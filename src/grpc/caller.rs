@@ -6,6 +6,7 @@ use crate::app::access_record::NamedSessions;
 use crate::app::{self, Caller, Longhand, RequestKey};
 use crate::model::run::Epoch;
 use crate::pb::{ACTOR_HEADER, RUN_EPOCH_HEADER, TENANT_HEADER};
+use std::sync::Arc;
 
 /// The way of requests over gRPC into the API.
 #[derive(Clone)]
@@ -59,10 +60,13 @@ impl Door {
 }
 
 /// The caller's access, in the tenant that it names.
-fn acting<T>(request: &tonic::Request<T>) -> app::Result<Access> {
+fn acting<T>(request: &tonic::Request<T>) -> app::Result<Arc<Access>> {
     let access = access(request.extensions())?;
     let Some(tenant) = request.metadata().get(TENANT_HEADER) else { return Ok(access) };
-    access.acting_in(tenant.to_str().map_err(|_| app::Error::field(TENANT_HEADER, "is not printable ASCII"))?)
+    let access = Access::clone(&access);
+    access
+        .acting_in(tenant.to_str().map_err(|_| app::Error::field(TENANT_HEADER, "is not printable ASCII"))?)
+        .map(Arc::new)
 }
 
 /// The caller's name for itself; empty without the header.

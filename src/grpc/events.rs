@@ -70,7 +70,7 @@ impl EventService for Events {
     ) -> Result<Response<Self::SubscribeEventsStream>, Status> {
         let caller = self.door.caller(&request)?;
         let stream = caller.subscribe(read_subscribe(request.into_inner())?).await?;
-        let delivery = Delivery::default();
+        let delivery = Delivery::resumable();
         let mut response = Response::new(responses(stream.feed(), delivery.clone()));
         response.extensions_mut().insert(delivery);
         Ok(response)

@@ -20,10 +20,10 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use tonic::body::Body;
-use tonic::service::Routes;
+use tonic::codegen::BoxFuture;
+use tonic::server::NamedService;
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
-use tower::ServiceExt as _;
 
 /// The method with the health, which anybody may ask. Watching it takes credentials.
 const HEALTH_CHECK: &str = "/grpc.health.v1.Health/Check";
@@ -34,10 +34,42 @@ const REFLECTION: &str = "/grpc.reflection.";
 /// The scheme of an access token in the header with the credentials.
 const BEARER: &str = "bearer ";
 
+/// A service by which calls are answered.
+type Answering = Box<dyn Fn(Request<Body>) -> BoxFuture<Response<Body>, Infallible> + Send + Sync>;
+
+/// The services by their names.
+#[derive(Default)]
+pub(super) struct Services(HashMap<&'static str, Answering>);
+
+impl Services {
+    /// The same services and one more.
+    pub(super) fn with<S>(mut self, service: S) -> Self
+    where
+        S: tower::Service<
+                Request<Body>,
+                Response = Response<Body>,
+                Error = Infallible,
+                Future = BoxFuture<Response<Body>, Infallible>,
+            >,
+        S: NamedService + Clone + Send + Sync + 'static,
+    {
+        // They are always ready.
+        self.0.insert(S::NAME, Box::new(move |request| service.clone().call(request)));
+        self
+    }
+
+    async fn answer(&self, request: Request<Body>) -> Response<Body> {
+        let service = request.uri().path().split('/').nth(1).and_then(|name| self.0.get(name));
+        let Some(service) = service else { return Status::unimplemented("").into_http() };
+        let Ok(answer) = service(request).await;
+        answer
+    }
+}
+
 /// The services behind the guard.
 #[derive(Clone)]
 pub struct Guarded {
-    routes: Routes,
+    services: Arc<Services>,
     app: Longhand,
     scopes: Arc<HashMap<String, Scope>>,
     /// The client of requests that come over no connection.
@@ -45,8 +77,8 @@ pub struct Guarded {
 }
 
 impl Guarded {
-    pub(super) fn new(routes: Routes, app: Longhand) -> Self {
-        Self { routes: routes.prepare(), app, scopes: Arc::new(scopes::scopes()), in_process: None }
+    pub(super) fn new(services: Services, app: Longhand) -> Self {
+        Self { services: Arc::new(services), app, scopes: Arc::new(scopes::scopes()), in_process: None }
     }
 
     /// The same services for callers in this process, who are the owner.
@@ -55,45 +87,48 @@ impl Guarded {
         Self { in_process: Some(Peer::Owner), ..self }
     }
 
-    async fn call(self, mut request: Request<Body>) -> Response<Body> {
+    /// The answer to a call.
+    pub(super) async fn answer(&self, mut request: Request<Body>) -> Response<Body> {
         let path = request.uri().path();
         if path == HEALTH_CHECK {
-            return self.forward(request).await;
+            return self.services.answer(request).await;
         }
         let peer = request.extensions().get::<Peer>().or(self.in_process.as_ref());
-        let access = match self.admit(path, peer, request.headers()) {
-            Ok(access) => access,
+        let (access, scope) = match self.admit(path, peer, request.headers()) {
+            Ok(admitted) => admitted,
             Err(error) => return Status::from(error).into_http(),
         };
         request.extensions_mut().insert(access.clone());
-        let app = self.app.clone();
-        let answer = match self.record_of(&access, &request) {
-            None => self.forward(request).await,
-            Some(record) => {
+        let is_recorded = matches!(scope, Some(Scope::Read | Scope::Erase | Scope::Admin)) && self.app.logs(&access);
+        let answer = match is_recorded {
+            false => self.services.answer(request).await,
+            true => {
+                let acts = matches!(scope, Some(Scope::Erase | Scope::Admin));
+                let record = Record::of(&request, acts);
                 request.extensions_mut().insert(record.named.clone());
                 // A caller that leaves does not keep its call out of the log.
-                let call = tokio::spawn(self.recorded(request, access.clone(), record));
+                let call = tokio::spawn(self.clone().recorded(request, access.clone(), record));
                 call.await.unwrap_or_else(|error| Status::from(Error::internal(error)).into_http())
             }
         };
         if access.is_owners() {
             return answer;
         }
+        let app = self.app.clone();
         let ended = Box::pin(async move { app.access_ended(access).await });
         answer.map(|body| Body::new(EndingBody { body, ended: Some(ended) }))
     }
 
     /// Forwards a call, and records it before its answer is given; one that acts also before it is carried out.
-    async fn recorded(self, request: Request<Body>, access: Access, record: Record) -> Response<Body> {
-        let app = self.app.clone();
+    async fn recorded(self, request: Request<Body>, access: Arc<Access>, record: Record) -> Response<Body> {
         if record.acts
-            && let Err(error) = app.record_intent(&access, record.address.clone(), &record.method).await
+            && let Err(error) = self.app.record_intent(&access, record.address.clone(), &record.method).await
         {
             return Status::from(error).into_http();
         }
-        let answer = self.forward(request).await;
+        let answer = self.services.answer(request).await;
         let outcome = outcome(answer.headers());
-        match app.record_access(&access, record.address, &record.method, &record.named, &outcome).await {
+        match self.app.record_access(&access, record.address, &record.method, &record.named, &outcome).await {
             Ok(()) => answer,
             Err(error) => Status::from(error).into_http(),
         }
@@ -119,48 +154,36 @@ impl Guarded {
         authenticate(&self.app, peer, request.headers()).map(drop)
     }
 
-    async fn forward(self, request: Request<Body>) -> Response<Body> {
-        let Ok(answer) = self.routes.oneshot(request).await;
-        answer
-    }
-
-    /// What the access log is to have of a call; none if it is to have nothing. Writes have their authors in the store.
-    fn record_of(&self, access: &Access, request: &Request<Body>) -> Option<Record> {
-        let path = request.uri().path();
-        let scope = self.scopes.get(path)?;
-        let acts = matches!(scope, Scope::Erase | Scope::Admin);
-        let is_logged = acts || *scope == Scope::Read;
-        let address = match request.extensions().get::<Peer>() {
-            Some(Peer::Tcp { address, .. }) => address.to_string(),
-            Some(Peer::Owner) | None => String::new(),
-        };
-        (is_logged && self.app.logs(access)).then(|| Record {
-            address,
-            method: path.to_owned(),
-            acts,
-            named: NamedSessions::default(),
-        })
-    }
-
-    /// The access of a caller that may call the method.
-    fn admit(&self, path: &str, peer: Option<&Peer>, headers: &HeaderMap) -> app::Result<Access> {
+    /// The access of a caller that may call the method, and the method's scope.
+    fn admit(&self, path: &str, peer: Option<&Peer>, headers: &HeaderMap) -> app::Result<(Arc<Access>, Option<Scope>)> {
         let access = authenticate(&self.app, peer, headers)?;
-        match self.scopes.get(path) {
-            Some(scope) => access.require(*scope)?,
+        let scope = self.scopes.get(path).copied();
+        match scope {
+            Some(scope) => access.require(scope)?,
             None if path.starts_with(REFLECTION) || path.starts_with(HEALTH) => {}
             None => return Err(Error::new(Reason::MethodUnknown, "no service has this method")),
         }
-        Ok(access)
+        Ok((access, scope))
     }
 }
 
-/// A call for the access log.
+/// A call for the access log. Writes have their authors in the store.
 struct Record {
     address: String,
     method: String,
     /// True if its scope lets it do more than read sessions.
     acts: bool,
     named: NamedSessions,
+}
+
+impl Record {
+    fn of(request: &Request<Body>, acts: bool) -> Self {
+        let address = match request.extensions().get::<Peer>() {
+            Some(Peer::Tcp { address, .. }) => address.to_string(),
+            Some(Peer::Owner) | None => String::new(),
+        };
+        Self { address, method: request.uri().path().to_owned(), acts, named: NamedSessions::default() }
+    }
 }
 
 /// The outcome of a call by the begin of its answer.
@@ -176,7 +199,7 @@ fn outcome(headers: &HeaderMap) -> String {
 /// # Errors
 ///
 /// `ACCESS_TOKEN_MISSING`, `ACCESS_TOKEN_INVALID`, `TOO_MANY_ATTEMPTS`.
-pub fn authenticate(app: &Longhand, peer: Option<&Peer>, headers: &HeaderMap) -> app::Result<Access> {
+pub fn authenticate(app: &Longhand, peer: Option<&Peer>, headers: &HeaderMap) -> app::Result<Arc<Access>> {
     let credentials = match peer {
         Some(Peer::Owner) => Credentials::Owner,
         Some(Peer::Tcp { address, .. }) => match secret(headers) {
@@ -196,9 +219,9 @@ fn secret(headers: &HeaderMap) -> Option<&str> {
 }
 
 /// The access that the guard gave a request.
-pub(super) fn access(extensions: &Extensions) -> app::Result<Access> {
+pub(super) fn access(extensions: &Extensions) -> app::Result<Arc<Access>> {
     let missing = || Error::new(Reason::AccessTokenMissing, "the call passed no guard");
-    extensions.get::<Access>().cloned().ok_or_else(missing)
+    extensions.get::<Arc<Access>>().cloned().ok_or_else(missing)
 }
 
 /// The body of an answer that ends when its caller's access does.
@@ -239,7 +262,7 @@ impl http_body::Body for EndingBody {
 impl tower::Service<Request<Body>> for Guarded {
     type Response = Response<Body>;
     type Error = Infallible;
-    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+    type Future = BoxFuture<Response<Body>, Infallible>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         Poll::Ready(Ok(()))
@@ -247,6 +270,6 @@ impl tower::Service<Request<Body>> for Guarded {
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let guarded = self.clone();
-        Box::pin(async move { Ok(Self::call(guarded, request).await) })
+        Box::pin(async move { Ok(guarded.answer(request).await) })
     }
 }

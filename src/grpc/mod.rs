@@ -23,7 +23,7 @@ mod summary_tasks;
 mod tests;
 
 pub use guard::{Guarded, authenticate};
-pub use service::{class, is_grpc, service};
+pub use service::{answer, class, is_grpc, trailers};
 pub use status::refuse;
 
 use crate::app::Longhand;
@@ -32,9 +32,9 @@ use crate::limits;
 use crate::model::message::Message;
 use crate::model::session::Session;
 use crate::pb;
+use guard::Services;
 use tokio_util::sync::CancellationToken;
 use tonic::codec::CompressionEncoding;
-use tonic::service::Routes;
 use tonic_health::ServingStatus;
 use tonic_health::server::HealthReporter;
 
@@ -83,39 +83,28 @@ pub async fn router(app: Longhand) -> (Guarded, HealthReporter) {
     let reflection_v1 = reflection().build_v1().expect("the build wrote these descriptors");
     // Many tools still use the older name.
     let reflection_v1alpha = reflection().build_v1alpha().expect("the build wrote these descriptors");
-    let routes = Routes::new(health.max_decoding_message_size(small))
-        .add_service(reflection_v1.max_decoding_message_size(small))
-        .add_service(reflection_v1alpha.max_decoding_message_size(small))
-        .add_service(limited!(
-            pb::session_service_server::SessionServiceServer<_>,
-            sessions::Sessions::new(door.clone())
-        ))
-        .add_service(limited!(
-            pb::message_service_server::MessageServiceServer<_>,
-            messages::Messages::new(door.clone())
-        ))
-        .add_service(limited!(
-            pb::context_service_server::ContextServiceServer<_>,
-            contexts::Contexts::new(door.clone())
-        ))
-        .add_service(limited!(
+    let services = Services::default()
+        .with(health.max_decoding_message_size(small))
+        .with(reflection_v1.max_decoding_message_size(small))
+        .with(reflection_v1alpha.max_decoding_message_size(small))
+        .with(limited!(pb::session_service_server::SessionServiceServer<_>, sessions::Sessions::new(door.clone())))
+        .with(limited!(pb::message_service_server::MessageServiceServer<_>, messages::Messages::new(door.clone())))
+        .with(limited!(pb::context_service_server::ContextServiceServer<_>, contexts::Contexts::new(door.clone())))
+        .with(limited!(
             pb::compaction_service_server::CompactionServiceServer<_>,
             compactions::Compactions::new(door.clone())
         ))
-        .add_service(limited!(
+        .with(limited!(
             pb::summary_task_service_server::SummaryTaskServiceServer<_>,
             summary_tasks::SummaryTasks::new(door.clone())
         ))
-        .add_service(limited!(pb::run_service_server::RunServiceServer<_>, runs::Runs::new(door.clone())))
-        .add_service(limited!(pb::prompt_service_server::PromptServiceServer<_>, prompts::Prompts::new(door.clone())))
-        .add_service(limited!(
-            pb::approval_service_server::ApprovalServiceServer<_>,
-            approvals::Approvals::new(door.clone())
-        ))
-        .add_service(limited!(pb::event_service_server::EventServiceServer<_>, events::Events::new(door.clone())))
-        .add_service(limited!(pb::access_service_server::AccessServiceServer<_>, access::Access::new(door.clone())))
-        .add_service(limited!(pb::admin_service_server::AdminServiceServer<_>, admin::Admin::new(door)));
-    (Guarded::new(routes, app), reporter)
+        .with(limited!(pb::run_service_server::RunServiceServer<_>, runs::Runs::new(door.clone())))
+        .with(limited!(pb::prompt_service_server::PromptServiceServer<_>, prompts::Prompts::new(door.clone())))
+        .with(limited!(pb::approval_service_server::ApprovalServiceServer<_>, approvals::Approvals::new(door.clone())))
+        .with(limited!(pb::event_service_server::EventServiceServer<_>, events::Events::new(door.clone())))
+        .with(limited!(pb::access_service_server::AccessServiceServer<_>, access::Access::new(door.clone())))
+        .with(limited!(pb::admin_service_server::AdminServiceServer<_>, admin::Admin::new(door)));
+    (Guarded::new(services, app), reporter)
 }
 
 /// The services that write, and the daemon as a whole: only a restart repairs a store that takes no more writes.

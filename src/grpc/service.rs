@@ -1,18 +1,18 @@
-//! All services as one, with what surrounds each call: gRPC-Web, the caller's deadline, reasons for refusals.
+//! Calls from outside of this process, with what surrounds each: gRPC-Web, the caller's deadline, reasons for refusals.
 
 use super::guard::Guarded;
-use super::status::{explain, too_late, trailers};
+use super::status::{cut_off, explain, too_late};
 use crate::app::Error;
-use crate::transport::{Delivery, RequestClass};
-use axum::body::Body;
+use crate::transport::{RequestClass, Trailers};
+use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, Request, Response};
 use http_body_util::BodyExt as _;
-use std::convert::Infallible;
 use std::time::Duration;
 use tonic::Status;
+use tonic::body::Body;
 use tonic_web::GrpcWebLayer;
-use tower::{Layer as _, Service, ServiceExt as _};
+use tower::{Layer as _, ServiceExt as _};
 
 /// The header with the caller's deadline.
 const TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
@@ -43,34 +43,33 @@ pub fn is_grpc(headers: &HeaderMap) -> bool {
     headers.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"))
 }
 
-/// The services as a tower service.
-pub fn service(
-    routes: Guarded,
-) -> impl Service<Request<Body>, Response = Response<Body>, Error = Infallible, Future: Send> + Clone + Send + Sync + 'static
+/// The answer to a request of gRPC or gRPC-Web, within its caller's deadline.
+pub async fn answer<B>(services: &Guarded, request: Request<B>) -> Response<axum::body::Body>
+where
+    B: http_body::Body<Data = Bytes, Error: Into<axum::BoxError>> + Send + 'static,
 {
-    let web = GrpcWebLayer::new().layer(routes.clone());
-    tower::service_fn(move |request: Request<Body>| {
-        let (routes, web) = (routes.clone(), web.clone());
-        async move {
-            let is_web = is_web(request.headers());
-            let timeout = request.headers().get(TIMEOUT).and_then(|value| read_timeout(value.to_str().ok()?));
-            let request = request.map(|body| tonic::body::Body::new(body.map_err(unreadable)));
-            let answering = async {
-                let Ok(answer) = if is_web { web.oneshot(request).await } else { routes.oneshot(request).await };
-                answer
-            };
-            let mut answer = match timeout {
-                Some(timeout) => tokio::time::timeout(timeout, answering).await.unwrap_or_else(|_| too_late()),
-                None => answering.await,
-            };
-            if !is_web {
-                // The trailers of gRPC-Web are part of its body, which breaks off as it is.
-                let delivery = answer.extensions_mut().remove::<Delivery>().unwrap_or_default();
-                answer.extensions_mut().insert(delivery.with_trailers(trailers));
-            }
-            Ok::<Response<Body>, Infallible>(explain(answer).map(Body::new))
+    let is_web = is_web(request.headers());
+    let timeout = request.headers().get(TIMEOUT).and_then(|value| read_timeout(value.to_str().ok()?));
+    let request = request.map(|body| Body::new(body.map_err(|error| unreadable(error.into()))));
+    let answering = async {
+        if is_web {
+            let Ok(answer) = GrpcWebLayer::new().layer(services.clone()).oneshot(request).await;
+            answer
+        } else {
+            services.answer(request).await
         }
-    })
+    };
+    let answer = match timeout {
+        Some(timeout) => tokio::time::timeout(timeout, answering).await.unwrap_or_else(|_| too_late()),
+        None => answering.await,
+    };
+    explain(answer).map(axum::body::Body::new)
+}
+
+/// What makes the trailers of an answer that is cut off, if it has any. Those of gRPC-Web are part of its body, which
+/// breaks off as it is.
+pub fn trailers(headers: &HeaderMap) -> Option<Trailers> {
+    (is_grpc(headers) && !is_web(headers)).then_some(cut_off)
 }
 
 fn is_web(headers: &HeaderMap) -> bool {
@@ -78,8 +77,8 @@ fn is_web(headers: &HeaderMap) -> bool {
 }
 
 /// The status of a request whose content cannot be read to its end.
-fn unreadable(error: axum::Error) -> Status {
-    match error.into_inner().downcast::<Error>() {
+fn unreadable(error: axum::BoxError) -> Status {
+    match error.downcast::<Error>() {
         Ok(refusal) => (*refusal).into(),
         Err(error) => Status::cancelled(error.to_string()),
     }

@@ -49,7 +49,7 @@ pub fn refuse(error: Error) -> http::Response<axum::body::Body> {
 }
 
 /// The trailers of an answer that is cut off, with the cursor at which its reader resumes.
-pub(super) fn trailers(why: CutOff, cursor: Option<&str>) -> http::HeaderMap {
+pub(super) fn cut_off(why: CutOff, cursor: Option<&str>) -> http::HeaderMap {
     let reason = match why {
         CutOff::Stalled(_) | CutOff::Crowded => Reason::ReaderStalled,
         CutOff::Stopping => Reason::ShuttingDown,

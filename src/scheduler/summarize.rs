@@ -61,6 +61,7 @@ impl Worker {
         let input = SummaryInput { budget_tokens: task.budget_tokens, ..assignment.input.clone() };
         let notifier = Notifier::new(&self.deltas, &self.request_log, claim.session, claim.compaction);
         let output = match task.writer {
+            Writer::Configured if !self.may_ask_models(claim).await => Err(over_quota()),
             Writer::Configured => call(summarizing.summarizer, &input, &notifier).await,
             Writer::BuiltIn => call(&Extractive, &input, &notifier).await,
         };
@@ -75,6 +76,14 @@ impl Worker {
         };
         summarizing.assignment = Some((task.number, assignment));
         step
+    }
+
+    /// True if requests to models may be sent for the session of a claim.
+    async fn may_ask_models(&self, claim: &Claim) -> bool {
+        self.store.sessions().may_ask_models(claim.session, self.clock.now()).await.unwrap_or_else(|error| {
+            tracing::warn!(%error, "the quota of a tenant is not known");
+            false
+        })
     }
 
     /// The assignment of a task, as the operator's program and clients change it.
@@ -97,6 +106,12 @@ impl Worker {
         }
         if is_first { self.ask_clients(claim, planning, attempt, assignment).await } else { Ok(assignment) }
     }
+}
+
+/// The failure of a summarizer that is not asked, which the built-in one replaces.
+fn over_quota() -> Answer<'static> {
+    let message = "the tenant's quota of requests to models is used up for today";
+    Answer::Failed(Failure::new(FailureReason::SummarizerFailed, message))
 }
 
 /// Calls a summarizer, within a time limit.

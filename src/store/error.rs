@@ -95,6 +95,14 @@ pub enum Error {
         /// The value.
         actual: i64,
     },
+    /// The tenant has as much of something as it may.
+    #[error("the tenant has a quota of {limit} {quota}")]
+    QuotaExceeded {
+        /// The quota's name in the configuration.
+        quota: &'static str,
+        /// The quota.
+        limit: i64,
+    },
     /// There is nothing that a compaction could remove.
     #[error("nothing in the view can be pruned, omitted or summarized")]
     NothingToCompact,

@@ -61,6 +61,7 @@ pub use ledger::messages::{Order, PageOf, VIEW_BYTES, body_bytes, message_bytes}
 pub use ledger::policies::PolicyText;
 pub use ledger::position::MessagePosition;
 pub use ledger::prompts::QueueChange;
+pub use ledger::quotas::{ContentQuota, ContentUse};
 pub use ledger::recent::Newest;
 pub use ledger::replace::{NewEnd, WithAppend};
 pub use ledger::rewrites::BranchSummary;

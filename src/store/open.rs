@@ -62,7 +62,7 @@ impl Store {
         let committed = Committed::default();
         committed.memberships.load(&conn)?;
         let (writer, handle, announced, owner) = Writer::new(conn, clock, health.clone(), files, committed.clone())?;
-        let Committed { recent, ring, memberships } = committed;
+        let Committed { recent, ring, memberships, quotas } = committed;
         let shared = Shared {
             writer: handle,
             readers,
@@ -73,6 +73,7 @@ impl Store {
             recent,
             ring,
             memberships,
+            quotas,
             directory,
             scrub: Scrub::new(),
             backing_up: tokio::sync::Mutex::default(),

@@ -5,6 +5,7 @@ use super::integrity::verify;
 use super::ledger::ancestry;
 use super::ledger::head::{Receipt, SessionKey};
 use super::ledger::policies::PolicyText;
+use super::ledger::quotas::{self, ContentQuota, ContentUse};
 use super::ledger::receipts;
 use super::ledger::sessions::{self, CreateSession, ForkSession, Listed, SessionPage, UpdateSession};
 use super::ledger::tx::Requester;
@@ -14,6 +15,7 @@ use super::writer::Mutation;
 use crate::model::Revision;
 use crate::model::ids::SessionId;
 use crate::model::session::{Session, SessionState};
+use crate::model::time::Timestamp;
 use crate::telemetry::span;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -55,6 +57,27 @@ impl Sessions {
     /// The number of sessions of each tenant that has any.
     pub async fn counts(&self) -> Result<HashMap<String, u64>> {
         self.0.reading(visibility::counts).await
+    }
+
+    /// Holds tenants to quotas of content from now on; called before anything is written. Later calls have no effect.
+    pub async fn hold(&self, quotas: HashMap<Arc<str>, ContentQuota>, now: Timestamp) -> Result<()> {
+        let uses = self.0.reading(|reader| quotas::uses(reader, now)).await?;
+        self.0.quotas.hold(quotas, &uses, now);
+        Ok(())
+    }
+
+    /// The quotas of content with what tenants use of them.
+    pub fn content_uses(&self, now: Timestamp) -> Vec<(Arc<str>, ContentQuota, ContentUse)> {
+        self.0.quotas.all(now)
+    }
+
+    /// True if the quota of a session's tenant lets requests to models be sent for it.
+    pub async fn may_ask_models(&self, key: SessionKey, now: Timestamp) -> Result<bool> {
+        if self.0.quotas.is_empty() {
+            return Ok(true);
+        }
+        let tenant = self.0.brief(|reader| quotas::tenant(reader, key.0)).await?;
+        Ok(self.0.quotas.may_ask(&tenant, now))
     }
 
     /// A session in its newest state, with its policy.

@@ -6,6 +6,7 @@ use super::engine::{Durability, Reader};
 use super::error::Result;
 use super::integrity::scrub_state::Scrub;
 use super::ledger::identity::Identity;
+use super::ledger::quotas::Quotas;
 use super::ledger::recent::Recent;
 use super::ledger::ring::Ring;
 use super::ledger::tx::Tx;
@@ -24,6 +25,7 @@ pub(super) struct Shared {
     pub(super) recent: Arc<Recent>,
     pub(super) ring: Arc<Ring>,
     pub(super) memberships: Arc<Memberships>,
+    pub(super) quotas: Arc<Quotas>,
     pub(super) directory: std::path::PathBuf,
     pub(super) scrub: Scrub,
     /// Held while a backup is made.

@@ -5,8 +5,8 @@ use super::integrity::{run_rows, verify};
 use super::ledger::{
     access_tokens, ahead, ancestry, append, approvals, by_hand, calls, cancels, claiming, compactions, conversation,
     counts, drafts, events, expand, expiry, head, identity, jobs, layouts, marks, messages, open_messages, pairing,
-    policies, position, prompts, receipts, requests, rewrites, runs, search, sessions, sources, spending, statistics,
-    statuses, tx, visibility, windows,
+    policies, position, prompts, quotas, receipts, requests, rewrites, runs, search, sessions, sources, spending,
+    statistics, statuses, tx, visibility, windows,
 };
 use super::upkeep::scrub;
 use super::writer::Mutation;
@@ -20,10 +20,11 @@ use crate::model::part::{NewPart, PartBody};
 use crate::model::time::Timestamp;
 use crate::model::usage::ModelWindow;
 
-/// Statements that scan a whole table on purpose: a count for the status page, and its counters.
+/// Statements that scan a whole table on purpose: a count for the status page, its counters, and the sums for quotas.
 /// There is one counter for each way in which a compaction can end, one for each model up to a limit, and one for each
 /// subject of a claim; a store has one identity for each time that it was restored, and the scrub has one row.
-const WHOLE: [&str; 9] = [
+const WHOLE: [&str; 10] = [
+    quotas::CONTENT,
     visibility::COUNTS,
     access_tokens::ALL,
     "select count(*) from access_token",
@@ -75,6 +76,7 @@ pub(super) fn statements() -> Vec<&'static str> {
         statuses::STATEMENTS,
         verify::STATEMENTS,
         sources::STATEMENTS,
+        quotas::STATEMENTS,
         visibility::STATEMENTS,
         windows::STATEMENTS,
         writer::STATEMENTS,

@@ -19,6 +19,7 @@ use crate::store::engine::health::Health;
 use crate::store::engine::{self, Connection};
 use crate::store::ledger::claims::Claims;
 use crate::store::ledger::mark_cache::MarkCache;
+use crate::store::ledger::quotas::Quotas;
 use crate::store::ledger::recent::Recent;
 use crate::store::ledger::ring::Ring;
 use crate::store::ledger::tx::{Counters, Finished, Heads, Tx};
@@ -249,6 +250,8 @@ pub(super) struct Committed {
     pub(super) ring: Arc<Ring>,
     /// Whose sessions are.
     pub(super) memberships: Arc<Memberships>,
+    /// What tenants use of their quotas.
+    pub(super) quotas: Arc<Quotas>,
 }
 
 /// The writer's announcements of commits.
@@ -415,11 +418,12 @@ impl Writer {
         if batch.iter().any(|envelope| envelope.mutation.carries_content && envelope.call.is_accepted()) {
             self.health.set(WriteState::Accepted);
         }
-        let Finished { counters, claims, interrupted, sessions, events } = finished;
+        let Finished { counters, claims, interrupted, sessions, events, uses } = finished;
         let is_due = sessions.iter().any(|(_, newest, _)| newest.pending.is_due);
         (self.counters, self.claims) = (counters, claims);
         self.committed.recent.committed(sessions);
         self.committed.memberships.committed(&events);
+        self.committed.quotas.committed(&uses, now);
         self.committed.ring.committed(events);
         interrupted.iter().for_each(CancellationToken::cancel);
         let newest = self.counters.next_seq - 1;
@@ -488,7 +492,8 @@ impl Writer {
     fn apply_all(&mut self, batch: &mut [Envelope], now: Timestamp, could_write: bool) -> Result<Finished> {
         engine::query(BEGIN).run(&self.conn)?;
         let kept = (&mut self.heads, &mut self.marks);
-        let mut tx = Tx::new(&self.conn, kept, self.counters.clone(), self.claims.clone(), now);
+        let quotas = &self.committed.quotas;
+        let mut tx = Tx::new(&self.conn, kept, self.counters.clone(), self.claims.clone(), (now, quotas));
         if !could_write {
             restart_timeouts(tx.conn, now)?;
         }

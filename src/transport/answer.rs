@@ -6,7 +6,7 @@
 //! was not handed over, and says why as soon as it is asked for the next piece.
 
 use super::connections::{Connection, Unwritten, Watched};
-use super::delivery::{CutOff, Delivery};
+use super::delivery::{CutOff, Delivery, Trailers};
 use crate::limits;
 use crate::telemetry::span;
 use crate::traffic::{Reservation, Traffic};
@@ -33,6 +33,7 @@ pub(super) struct Answer {
     connection: Arc<Connection>,
     traffic: Arc<Traffic>,
     delivery: Delivery,
+    trailers: Option<Trailers>,
     held: Arc<Reservation>,
     unwritten: Unwritten,
     /// Time at which it was cut off, in milliseconds of its connection; zero if it was not.
@@ -168,7 +169,7 @@ impl AnswerBody {
     /// The body of an answer on a connection.
     pub(super) fn new(
         body: axum::body::Body,
-        delivery: Delivery,
+        (delivery, trailers): (Delivery, Option<Trailers>),
         connection: &Arc<Connection>,
         traffic: &Arc<Traffic>,
         (span, begun): (Span, Instant),
@@ -182,6 +183,7 @@ impl AnswerBody {
                 connection: connection.clone(),
                 traffic: traffic.clone(),
                 delivery,
+                trailers,
                 held,
                 unwritten: Unwritten::default(),
                 cut_off_ms: AtomicU64::new(0),
@@ -200,7 +202,7 @@ impl AnswerBody {
         loop {
             if let Some(why) = rest.cut_off.take() {
                 *is_over = true;
-                let end = answer.delivery.trailers(why, rest.cursor.as_deref());
+                let end = answer.trailers.map(|trailers| trailers(why, rest.cursor.as_deref()));
                 return Poll::Ready(Some(match end {
                     Some(trailers) => {
                         span.in_scope(|| record_status(&trailers));

@@ -9,6 +9,10 @@ use super::request;
 use super::server::Server;
 use crate::limits;
 use crate::telemetry::span;
+use futures::FutureExt as _;
+use futures::StreamExt as _;
+use futures::future::BoxFuture;
+use futures::stream::FuturesUnordered;
 use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
@@ -20,7 +24,6 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
-use tower::ServiceExt as _;
 use tracing::Instrument as _;
 
 /// Starts the tasks of a connection's streams among those that the daemon waits for.
@@ -55,6 +58,20 @@ fn builder(server: &Server) -> Builder<Executor> {
     builder
 }
 
+/// What a connection hears from outside.
+enum Signal {
+    /// The daemon stops.
+    Stop,
+    /// The daemon stops waiting for clients.
+    Close,
+    /// It makes way for another connection.
+    Leave,
+    /// Its answers have begun since the daemon stopped waiting: a client that ignores its end is not waited for.
+    Worked,
+    /// Its client takes nothing, or the daemon waits for nothing any more.
+    End,
+}
+
 /// Serves a connection to its end. All its calls end with it.
 pub(super) async fn serve(io: impl Io, peer: Peer, connection: Arc<Connection>, server: Arc<Server>) {
     let service = service_fn(|request| {
@@ -64,35 +81,41 @@ pub(super) async fn serve(io: impl Io, peer: Peer, connection: Arc<Connection>, 
     let io = TokioIo::new(io);
     let builder = builder(&server);
     let mut serving = pin!(builder.serve_connection(io, service));
-    let (mut is_stopping, mut is_closing, mut is_leaving) = (false, false, false);
+    // The connection's task wakes at every frame, and looks only at signals that came.
+    let signals: [BoxFuture<'_, Signal>; 5] = [
+        server.options.stopping.cancelled().map(|()| Signal::Stop).boxed(),
+        server.closing.cancelled().map(|()| Signal::Close).boxed(),
+        connection.has_to_close().map(|()| Signal::Leave).boxed(),
+        connection.aborted().map(|()| Signal::End).boxed(),
+        server.aborting.cancelled().map(|()| Signal::End).boxed(),
+    ];
+    let mut signals: FuturesUnordered<_> = signals.into_iter().collect();
     loop {
-        tokio::select! {
+        let signal = tokio::select! {
+            biased;
             ended = serving.as_mut() => {
                 if let Err(error) = ended {
                     tracing::debug!(%error, "a connection ends");
                 }
                 return;
             }
-            () = server.options.stopping.cancelled(), if !is_stopping => {
-                is_stopping = true;
-                serving.as_mut().graceful_shutdown();
-            }
-            () = server.closing.cancelled(), if !is_closing => {
-                is_closing = true;
+            Some(signal) = signals.next() => signal,
+        };
+        match signal {
+            Signal::Stop => serving.as_mut().graceful_shutdown(),
+            Signal::Close => {
                 connection.cut_off(CutOff::Stopping);
+                signals.push(connection.worked().map(|()| Signal::Worked).boxed());
             }
-            // The connection does not wait for a client that ignores its end, once the daemon's own work is done.
-            () = connection.worked(), if is_closing => break,
-            () = connection.has_to_close(), if !is_leaving => {
-                is_leaving = true;
+            Signal::Leave => {
                 serving.as_mut().graceful_shutdown();
                 // A call that began meanwhile is answered.
                 if connection.is_idle() {
                     break;
                 }
             }
-            () = connection.aborted() => return,
-            () = server.aborting.cancelled() => return,
+            Signal::Worked => break,
+            Signal::End => return,
         }
     }
     // Time to send what says that it ends.
@@ -112,23 +135,24 @@ async fn call(
     let (mut head, body) = answer.into_parts();
     span.in_scope(|| record_status(&head.headers));
     let delivery = head.extensions.remove::<Delivery>().unwrap_or_default();
-    let body = AnswerBody::new(body, delivery, connection, &server.options.traffic, (span, begun));
+    let trailers = (server.options.trailers)(&head.headers);
+    let body = AnswerBody::new(body, (delivery, trailers), connection, &server.options.traffic, (span, begun));
     drop(working);
     Response::from_parts(head, body)
 }
 
 /// The answer to a request, or its refusal.
-async fn answer(request: Request<Incoming>, peer: Peer, server: &Server) -> Response<axum::body::Body> {
+async fn answer(request: Request<Incoming>, peer: Peer, server: &Arc<Server>) -> Response<axum::body::Body> {
     let (mut head, body) = request.into_parts();
-    let body = match request::admit(&head, body, server).await {
+    let class = (server.options.class)(head.uri.path());
+    let body = match request::admit(&head, body, class, &server.options.traffic, &server.closing).await {
         Ok(body) => body,
         Err(error) => return (server.options.refuse)(&head.headers, error),
     };
     // The request's content stays in memory until it is answered, in one form or another.
     let held = body.held();
     head.extensions.insert(peer);
-    let request = Request::from_parts(head, axum::body::Body::new(body));
-    let Ok(answer) = server.options.service.clone().oneshot(request).await;
+    let answer = (server.options.service)(Request::from_parts(head, body)).await;
     drop(held);
     answer
 }

@@ -19,18 +19,18 @@ pub(super) struct Connections {
     most: usize,
     /// Those that are the owner's alone.
     reserved: usize,
-    open: Arc<Mutex<Open>>,
+    open: Arc<Open>,
 }
 
 #[derive(Default)]
 struct Open {
-    connections: HashMap<u64, Entry>,
-    next: u64,
+    connections: Mutex<HashMap<u64, Entry>>,
+    /// The newest number of a connection or of its last use.
+    newest: AtomicU64,
 }
 
 struct Entry {
-    /// Sequence number of its last use, rising with time; none while it has calls.
-    idle_since: Option<u64>,
+    idle_since: Arc<AtomicU64>,
     connection: Weak<Connection>,
     /// Cancelled once it makes way for another one. It is watched until it has ended, and no longer counted.
     close: CancellationToken,
@@ -49,7 +49,9 @@ pub(super) enum Holder {
 /// An open connection, until it is dropped.
 pub(super) struct Connection {
     id: u64,
-    open: Arc<Mutex<Open>>,
+    open: Arc<Open>,
+    /// Number of its last use, rising with time; zero while it has calls.
+    idle_since: Arc<AtomicU64>,
     traffic: Arc<Traffic>,
     begun: Instant,
     /// Cancelled to make way for another connection.
@@ -127,37 +129,39 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Open {
-    fn tick(&mut self) -> u64 {
-        self.next += 1;
-        self.next
+    /// A number above all before it.
+    fn next(&self) -> u64 {
+        self.newest.fetch_add(1, Ordering::Relaxed) + 1
     }
+}
 
-    /// The connections that did not make way.
-    fn staying(&self) -> impl Iterator<Item = &Entry> {
-        self.connections.values().filter(|entry| !entry.close.is_cancelled())
-    }
+/// The connections that did not make way.
+fn staying(connections: &HashMap<u64, Entry>) -> impl Iterator<Item = &Entry> {
+    connections.values().filter(|entry| !entry.close.is_cancelled())
+}
 
-    /// Closes the connection that has been without a call for the longest time, one of the owner's only if there is no
-    /// other; false if there is none.
-    fn close_idle(&self, holders: &[Holder]) -> bool {
-        let idle = self.staying().filter(|entry| entry.idle_since.is_some() && holders.contains(&entry.holder));
-        let Some(entry) = idle.min_by_key(|entry| (entry.holder == Holder::Owner, entry.idle_since)) else {
-            return false;
-        };
-        entry.close.cancel();
-        true
-    }
+/// Closes the connection that has been without a call for the longest time, one of the owner's only if there is no
+/// other; false if there is none.
+fn close_idle(connections: &HashMap<u64, Entry>, holders: &[Holder]) -> bool {
+    let of_holders = staying(connections).filter(|entry| holders.contains(&entry.holder));
+    let idle =
+        of_holders.map(|entry| (entry.idle_since.load(Ordering::Relaxed), entry)).filter(|(since, _)| *since > 0);
+    let Some((_, entry)) = idle.min_by_key(|(since, entry)| (entry.holder == Holder::Owner, *since)) else {
+        return false;
+    };
+    entry.close.cancel();
+    true
+}
 
-    /// Makes room for one more connection; false if all are in use.
-    fn make_room(&self, holder: Holder, most: usize, reserved: usize) -> bool {
-        let others = self.staying().filter(|entry| entry.holder == Holder::Anybody).count();
-        match holder {
-            Holder::Anybody if others >= most - reserved => self.close_idle(&[Holder::Anybody]),
-            Holder::Anybody | Holder::Owner if self.staying().count() >= most => {
-                self.close_idle(&[Holder::Anybody, Holder::Owner])
-            }
-            Holder::Anybody | Holder::Owner => true,
+/// Makes room for one more connection; false if all are in use.
+fn make_room(connections: &HashMap<u64, Entry>, holder: Holder, most: usize, reserved: usize) -> bool {
+    let others = staying(connections).filter(|entry| entry.holder == Holder::Anybody).count();
+    match holder {
+        Holder::Anybody if others >= most - reserved => close_idle(connections, &[Holder::Anybody]),
+        Holder::Anybody | Holder::Owner if staying(connections).count() >= most => {
+            close_idle(connections, &[Holder::Anybody, Holder::Owner])
         }
+        Holder::Anybody | Holder::Owner => true,
     }
 }
 
@@ -169,15 +173,16 @@ impl Connections {
 
     /// A new connection, for which an idle one is closed if necessary; none if all that it can be have calls.
     pub(super) fn open(&self, holder: Holder, traffic: &Arc<Traffic>) -> Option<Arc<Connection>> {
-        let mut open = locked(&self.open);
-        if !open.make_room(holder, self.most, self.reserved) {
+        let mut connections = locked(&self.open.connections);
+        if !make_room(&connections, holder, self.most, self.reserved) {
             return None;
         }
-        let id = open.tick();
+        let id = self.open.next();
         traffic.connections.add(1);
         let connection = Arc::new(Connection {
             id,
             open: self.open.clone(),
+            idle_since: Arc::new(id.into()),
             traffic: traffic.clone(),
             begun: Instant::now(),
             close: CancellationToken::new(),
@@ -187,20 +192,19 @@ impl Connections {
             worked: Notify::new(),
             unwritten: Unwritten::default(),
         });
-        let close = connection.close.clone();
-        open.connections
-            .insert(id, Entry { idle_since: Some(id), connection: Arc::downgrade(&connection), close, holder });
+        let (idle_since, close) = (connection.idle_since.clone(), connection.close.clone());
+        connections.insert(id, Entry { idle_since, connection: Arc::downgrade(&connection), close, holder });
         Some(connection)
     }
 
     /// Closes the connection that has been without a call for the longest time.
     pub(super) fn close_idle(&self) {
-        locked(&self.open).close_idle(&[Holder::Anybody, Holder::Owner]);
+        close_idle(&locked(&self.open.connections), &[Holder::Anybody, Holder::Owner]);
     }
 
     /// All open connections.
     pub(super) fn all(&self) -> Vec<Arc<Connection>> {
-        locked(&self.open).connections.values().filter_map(|entry| entry.connection.upgrade()).collect()
+        locked(&self.open.connections).values().filter_map(|entry| entry.connection.upgrade()).collect()
     }
 }
 
@@ -244,16 +248,9 @@ impl Connection {
     /// Changes the calls, and records whether there are any.
     fn change<T>(&self, change: impl FnOnce(&mut Calls) -> T) -> T {
         let mut calls = locked(&self.calls);
-        let was_idle = calls.is_empty();
         let changed = change(&mut calls);
-        let is_idle = calls.is_empty();
-        if was_idle != is_idle {
-            let mut open = locked(&self.open);
-            let now = open.tick();
-            if let Some(entry) = open.connections.get_mut(&self.id) {
-                entry.idle_since = is_idle.then_some(now);
-            }
-        }
+        let idle_since = if calls.is_empty() { self.open.next() } else { 0 };
+        self.idle_since.store(idle_since, Ordering::Relaxed);
         changed
     }
 
@@ -320,7 +317,7 @@ impl Calls {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        locked(&self.open).connections.remove(&self.id);
+        locked(&self.open.connections).remove(&self.id);
         self.traffic.connections.add(-1);
     }
 }

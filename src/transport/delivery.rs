@@ -10,10 +10,8 @@ use std::time::Duration;
 pub struct Delivery {
     /// Memory reserved for the rest of the answer, besides its encoded bytes.
     held: Option<Arc<Reservation>>,
-    /// The cursor after everything that was produced; none if there is nothing to resume.
-    cursor: Arc<Mutex<Option<String>>>,
-    /// Makes the trailers of an answer that is cut off; without it the answer just breaks off.
-    trailers: Option<Trailers>,
+    /// The cursor after everything that was produced; none if nothing of the answer can be resumed.
+    cursor: Option<Arc<Mutex<Option<String>>>>,
 }
 
 /// Makes the trailers of an answer that is cut off, from the reason and the cursor after what was sent.
@@ -34,25 +32,26 @@ pub enum CutOff {
 }
 
 impl Delivery {
+    /// An answer that can be resumed behind its cursor.
+    pub fn resumable() -> Self {
+        Self { cursor: Some(Arc::default()), ..Self::default() }
+    }
+
     /// An answer with a reservation.
     pub fn holding(held: Option<Arc<Reservation>>) -> Self {
         Self { held, ..Self::default() }
     }
 
-    /// The same answer with its protocol's way of saying why it was cut off.
-    #[must_use]
-    pub fn with_trailers(self, trailers: Trailers) -> Self {
-        Self { trailers: Some(trailers), ..self }
-    }
-
     /// Records the cursor after everything that was produced so far; none if nothing of it can be resumed.
     pub fn produced(&self, cursor: Option<&str>) {
-        *self.cursor.lock().unwrap_or_else(PoisonError::into_inner) = cursor.map(str::to_owned);
+        if let Some(known) = &self.cursor {
+            *known.lock().unwrap_or_else(PoisonError::into_inner) = cursor.map(str::to_owned);
+        }
     }
 
     /// The cursor after everything that was produced so far.
     pub(super) fn cursor(&self) -> Option<String> {
-        self.cursor.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.cursor.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Records that the client took this many bytes.
@@ -66,10 +65,5 @@ impl Delivery {
     /// True if the answer has to end because others need its memory.
     pub(super) fn is_revoked(&self) -> bool {
         self.held.as_ref().is_some_and(|held| held.is_revoked())
-    }
-
-    /// The trailers of an answer that is cut off behind this cursor; none if it just breaks off.
-    pub(super) fn trailers(&self, why: CutOff, cursor: Option<&str>) -> Option<HeaderMap> {
-        self.trailers.map(|trailers| trailers(why, cursor))
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! hyper speaks the protocol, on the Unix socket and on TCP alike. This module bounds what hyper leaves open: the
 //! memory of requests and answers, the time for which a client may take nothing, the number of connections. It knows no
-//! service: the daemon gives it one tower service for all requests, and each answer may carry a [`Delivery`] with what
+//! service: the daemon gives it one service for all requests, and each answer may carry a [`Delivery`] with what
 //! has to be known about it besides its bytes.
 
 mod accept;
@@ -21,7 +21,8 @@ mod tls;
 pub use delivery::{CutOff, Delivery, Trailers};
 pub use error::{ListenError, TlsError};
 pub use peer::Peer;
-pub use server::{Options, RequestClass, Service};
+pub use request::{RequestBody, RequestClass};
+pub use server::{Options, Service};
 pub use socket::Socket;
 pub use tls::{Tls, TlsFiles};
 

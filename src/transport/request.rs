@@ -1,11 +1,12 @@
 //! The bytes of a request as they come in. Its memory is reserved before the client sends it, by the length that it
 //! announces, and not a byte more is accepted. A request without progress is dropped for others.
 
-use super::server::{RequestClass, Server};
 use crate::app::{Error, Reason};
 use crate::limits;
-use crate::traffic::Reservation;
+use crate::traffic::{Reservation, Traffic};
 use bytes::{Buf as _, Bytes, BytesMut};
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use http::request::Parts;
 use http_body::{Body as _, Frame};
@@ -27,8 +28,19 @@ const ENCODING: &str = "grpc-encoding";
 /// The content types of gRPC, which announces the length of a message at its beginning.
 const GRPC: [&str; 2] = ["application/grpc", "application/grpc+proto"];
 
+/// Size of a request, as far as its path tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RequestClass {
+    /// One message that stays in memory until it is answered.
+    Kept,
+    /// One message of which little stays in memory once it was read: the answer may take minutes.
+    Short,
+    /// Small messages, any number of them and over any time.
+    Open,
+}
+
 /// The content of a request with reserved memory.
-pub(super) struct RequestBody {
+pub struct RequestBody {
     /// Bytes that were read to learn the length.
     first: Bytes,
     stream: Incoming,
@@ -36,8 +48,10 @@ pub(super) struct RequestBody {
     size: Size,
     /// Bytes since its last progress.
     unreported_bytes: usize,
-    /// Resolves when the request ends before it is complete.
-    broken: Pin<Box<dyn Future<Output = Error> + Send>>,
+    deadline: Option<Instant>,
+    closing: Arc<CancellationToken>,
+    /// Resolves when the request ends before it is complete. Most requests are there when they are read, and make none.
+    broken: Option<BoxFuture<'static, Error>>,
     is_complete: bool,
 }
 
@@ -53,7 +67,7 @@ struct Size {
 }
 
 /// Error of a request that ends before it is complete.
-async fn broken(held: Arc<Reservation>, deadline: Option<Instant>, closing: CancellationToken) -> Error {
+async fn broken(held: Arc<Reservation>, deadline: Option<Instant>, closing: Arc<CancellationToken>) -> Error {
     let late = async {
         match deadline {
             Some(deadline) => tokio::time::sleep_until(deadline).await,
@@ -73,14 +87,17 @@ async fn broken(held: Arc<Reservation>, deadline: Option<Instant>, closing: Canc
 }
 
 /// Waits until memory for a request is reserved.
-pub(super) async fn admit(head: &Parts, mut stream: Incoming, server: &Server) -> Result<RequestBody, Error> {
-    let traffic = &server.options.traffic;
-    let class = (server.options.class)(head.uri.path());
+pub(super) async fn admit(
+    head: &Parts,
+    mut stream: Incoming,
+    class: RequestClass,
+    traffic: &Traffic,
+    closing: &Arc<CancellationToken>,
+) -> Result<RequestBody, Error> {
     if class == RequestClass::Open {
         let held = Arc::new(traffic.small_requests.hold(limits::SIDE_REQUEST_BYTES_MAX));
-        let broken = Box::pin(broken(held.clone(), None, server.closing.clone()));
         let size = Size { left: None, step: 1, kept: None };
-        return Ok(RequestBody::new(Bytes::new(), stream, held, size, broken));
+        return Ok(RequestBody::new(Bytes::new(), stream, held, size, None, closing));
     }
     let deadline = Instant::now() + Duration::from_millis(limits::REQUEST_MS_MAX);
     let mut held = Arc::new(traffic.small_requests.hold(limits::REQUEST_BYTES_MIN));
@@ -89,8 +106,9 @@ pub(super) async fn admit(head: &Parts, mut stream: Incoming, server: &Server) -
         Some(length) => (length, length),
         None => {
             first = tokio::select! {
+                biased;
                 first = prefix(&mut stream, &held) => first,
-                error = broken(held.clone(), Some(deadline), server.closing.clone()) => return Err(error),
+                error = broken(held.clone(), Some(deadline), closing.clone()) => return Err(error),
             };
             (length(&first), PREFIX_BYTES.saturating_add(sent_length(&first)))
         }
@@ -99,22 +117,21 @@ pub(super) async fn admit(head: &Parts, mut stream: Incoming, server: &Server) -
         held.touch();
         held.resize(length.max(limits::REQUEST_BYTES_MIN));
     } else if length <= limits::REQUEST_BYTES_MAX {
-        held = Arc::new(large(length, server).await?);
+        held = Arc::new(large(length, traffic, closing).await?);
     } else if first.is_empty() {
         let message = format!("a request of {length} bytes is longer than any can be");
         return Err(Error::new(Reason::RequestTooLarge, message).with("limit", limits::REQUEST_BYTES_MAX));
     }
     // A message that is longer than any may be reserves nothing: its service refuses it by its length.
-    let broken = Box::pin(broken(held.clone(), Some(deadline), server.closing.clone()));
-    Ok(RequestBody::new(first, stream, held, Size::of(class, sent), broken))
+    Ok(RequestBody::new(first, stream, held, Size::of(class, sent), Some(deadline), closing))
 }
 
 /// Waits for memory for a large request.
-async fn large(length: usize, server: &Server) -> Result<Reservation, Error> {
+async fn large(length: usize, traffic: &Traffic, closing: &CancellationToken) -> Result<Reservation, Error> {
     let wait = Duration::from_millis(limits::REQUEST_WAIT_MS_MAX);
     let large = tokio::select! {
-        large = server.options.traffic.requests.wait_for(length, wait) => large,
-        () = server.closing.cancelled() => return Err(Error::new(Reason::ShuttingDown, "the daemon is stopping")),
+        large = traffic.requests.wait_for(length, wait) => large,
+        () = closing.cancelled() => return Err(Error::new(Reason::ShuttingDown, "the daemon is stopping")),
     };
     large.ok_or_else(|| {
         Error::new(Reason::TooManyRequests, "the memory for requests is taken by others that are not complete")
@@ -187,9 +204,18 @@ impl RequestBody {
         stream: Incoming,
         held: Arc<Reservation>,
         size: Size,
-        broken: Pin<Box<dyn Future<Output = Error> + Send>>,
+        deadline: Option<Instant>,
+        closing: &Arc<CancellationToken>,
     ) -> Self {
-        Self { first, stream, held, size, unreported_bytes: 0, broken, is_complete: false }
+        let closing = closing.clone();
+        Self { first, stream, held, size, unreported_bytes: 0, deadline, closing, broken: None, is_complete: false }
+    }
+
+    /// The error of a request that its client has not completed, once there is one.
+    fn poll_broken(&mut self, context: &mut Context<'_>) -> Poll<Error> {
+        let (held, deadline, closing) = (&self.held, self.deadline, &self.closing);
+        let broken = self.broken.get_or_insert_with(|| broken(held.clone(), deadline, closing.clone()).boxed());
+        broken.as_mut().poll(context)
     }
 
     /// The memory reserved for the request, until it is answered.
@@ -236,12 +262,13 @@ impl http_body::Body for RequestBody {
         if self.is_complete {
             return Poll::Ready(None);
         }
-        if let Poll::Ready(error) = self.broken.as_mut().poll(context) {
+        // More is accepted from the client as it is read here: memory for the whole request is reserved.
+        let Poll::Ready(frame) = Pin::new(&mut self.stream).poll_frame(context) else {
+            let error = ready!(self.poll_broken(context));
             self.is_complete = true;
             return Poll::Ready(Some(Err(error)));
-        }
-        // More is accepted from the client as it is read here: memory for the whole request is reserved.
-        Poll::Ready(match ready!(Pin::new(&mut self.stream).poll_frame(context)) {
+        };
+        Poll::Ready(match frame {
             Some(Ok(frame)) => Some(match frame.into_data() {
                 Ok(data) => self.pass(data),
                 Err(trailers) => Ok(trailers),

@@ -1,30 +1,20 @@
 //! What all connections share, and the watch over them.
 
 use super::connections::Connections;
+use super::delivery::Trailers;
+use super::request::{RequestBody, RequestClass};
 use crate::app::Error;
 use crate::limits;
 use crate::traffic::Traffic;
+use futures::future::BoxFuture;
 use http::{HeaderMap, Request, Response};
-use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tower::util::BoxCloneSyncService;
-
-/// Size of a request, as far as its path tells.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RequestClass {
-    /// One message that stays in memory until it is answered.
-    Kept,
-    /// One message of which little stays in memory once it was read: the answer may take minutes.
-    Short,
-    /// Small messages, any number of them and over any time.
-    Open,
-}
 
 /// The service of all requests.
-pub type Service = BoxCloneSyncService<Request<axum::body::Body>, Response<axum::body::Body>, Infallible>;
+pub type Service = Box<dyn Fn(Request<RequestBody>) -> BoxFuture<'static, Response<axum::body::Body>> + Send + Sync>;
 
 /// What the transport needs of the services behind it.
 pub struct Options {
@@ -34,6 +24,8 @@ pub struct Options {
     pub class: fn(&str) -> RequestClass,
     /// The answer to a request with these headers that is refused before any service sees it.
     pub refuse: fn(&HeaderMap, Error) -> Response<axum::body::Body>,
+    /// What makes the trailers of an answer with these headers if it is cut off; without it the answer just breaks off.
+    pub trailers: fn(&HeaderMap) -> Option<Trailers>,
     /// Counters of memory and connections.
     pub traffic: Arc<Traffic>,
     /// Time for which a client may take nothing of an answer.
@@ -45,8 +37,8 @@ pub struct Options {
 /// State shared by all connections.
 pub(super) struct Server {
     pub(super) options: Options,
-    /// Cancelled when the daemon stops waiting for clients.
-    pub(super) closing: CancellationToken,
+    /// Cancelled when the daemon stops waiting for clients. Each request has it, and a clone of a token takes a lock.
+    pub(super) closing: Arc<CancellationToken>,
     /// Cancelled when the daemon stops waiting for anything.
     pub(super) aborting: CancellationToken,
     pub(super) connections: Connections,
@@ -58,7 +50,7 @@ impl Server {
     pub(super) fn new(options: Options, connections_max: usize) -> Self {
         Self {
             options,
-            closing: CancellationToken::new(),
+            closing: Arc::default(),
             aborting: CancellationToken::new(),
             connections: Connections::new(connections_max),
             tasks: TaskTracker::new(),

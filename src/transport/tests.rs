@@ -4,16 +4,16 @@ use super::accept::{self, Listener};
 use super::connection;
 use super::connections::Holder;
 use super::io::CountedIo;
-use super::{Options, Peer, RequestClass, Server, Service};
+use super::{Options, Peer, RequestBody, RequestClass, Server, Service};
 use crate::app::Error;
 use crate::traffic::{MemoryBudget, Traffic};
 use axum::body::Body;
 use bytes::{BufMut as _, Bytes, BytesMut};
+use futures::FutureExt as _;
 use h2::client::{ResponseFuture, SendRequest};
 use h2::{RecvStream, SendStream};
 use http::{Request, Response};
 use http_body_util::BodyExt as _;
-use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -35,10 +35,10 @@ const NARROW: u32 = 20_000;
 const WIDE: u32 = 65_535;
 
 /// Reads a request whole, and answers according to the method's name.
-async fn answer(request: Request<Body>) -> Result<Response<Body>, Infallible> {
+async fn answer(request: Request<RequestBody>) -> Response<Body> {
     let method = request.uri().path().trim_start_matches('/').to_owned();
     if let Err(error) = request.into_body().collect().await {
-        return Ok(refuse(*error.into_inner().downcast().expect("an error of the API")));
+        return refuse(error);
     }
     let bytes = match method.as_str() {
         "kept" => 0,
@@ -46,7 +46,7 @@ async fn answer(request: Request<Body>) -> Result<Response<Body>, Infallible> {
         // Other methods never answer.
         _ => std::future::pending().await,
     };
-    Ok(Response::new(Body::from(vec![0; bytes])))
+    Response::new(Body::from(vec![0; bytes]))
 }
 
 fn refuse(error: Error) -> Response<Body> {
@@ -55,7 +55,7 @@ fn refuse(error: Error) -> Response<Body> {
 }
 
 fn server(traffic: Traffic) -> Arc<Server> {
-    server_of(traffic, Service::new(tower::service_fn(answer)))
+    server_of(traffic, Box::new(|request| Box::pin(answer(request))))
 }
 
 fn server_of(traffic: Traffic, service: Service) -> Arc<Server> {
@@ -63,6 +63,7 @@ fn server_of(traffic: Traffic, service: Service) -> Arc<Server> {
         service,
         class: |path| if path.contains("short") { RequestClass::Short } else { RequestClass::Kept },
         refuse: |_, error| refuse(error),
+        trailers: |_| None,
         traffic: Arc::new(traffic),
         stall: Duration::from_secs(600),
         stopping: CancellationToken::new(),
@@ -253,9 +254,9 @@ async fn the_owner_is_answered_while_others_have_every_connection_that_they_can(
     let (begins, mut begun) = mpsc::unbounded_channel();
     let announce = move |request| {
         begins.send(()).expect("the test goes on");
-        answer(request)
+        answer(request).boxed()
     };
-    let server = server_of(Traffic::default(), Service::new(tower::service_fn(announce)));
+    let server = server_of(Traffic::default(), Box::new(announce));
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("socket");
     let tcp = TcpListener::bind("127.0.0.1:0").await.expect("a listener");

@@ -153,8 +153,7 @@ async fn a_request_that_is_mostly_empty_messages_is_refused_before_it_is_decoded
     let most = longhand::limits::REQUEST_VALUES_MAX;
     for (messages, expected) in [(most, "INVALID_FIELD"), (most + 1, "REQUEST_TOO_LARGE")] {
         let request = Served::request(append, Some(Peer::Owner), None, &[0x12, 0].repeat(messages));
-        let service = grpc::service(served.routes.clone());
-        let Ok(answer) = soon(append, service.oneshot(request.map(axum::body::Body::new))).await;
+        let answer = soon(append, grpc::answer(&served.routes, request.map(axum::body::Body::new))).await;
         let status = Status::from_header_map(answer.headers()).expect("a refusal");
         assert_eq!(reason(&status).as_deref(), Some(expected), "{messages}: {}", status.message());
     }

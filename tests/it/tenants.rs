@@ -7,6 +7,7 @@
 
 mod bindings;
 mod calls;
+mod content;
 mod quotas;
 mod requests;
 mod tokens;

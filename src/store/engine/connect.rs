@@ -36,6 +36,7 @@ const MIGRATIONS: &[(i64, &str)] = &[
     (20_261_126_000_000, include_str!("../../../migrations/20261126000000_access.sql")),
     (20_261_127_000_000, include_str!("../../../migrations/20261127000000_runs.sql")),
     (20_261_127_000_001, include_str!("../../../migrations/20261127000001_record_versions.sql")),
+    (20_261_127_000_002, include_str!("../../../migrations/20261127000002_content.sql")),
 ];
 
 /// What a connection may do with the files of a store.

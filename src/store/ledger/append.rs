@@ -253,6 +253,8 @@ pub(crate) fn check(tx: &mut Tx<'_>, key: i64, mut messages: Vec<EncodedMessage>
             return Err(Error::ClientIdReused { client_id });
         }
     }
+    let new = checked.iter().filter(|(stored, _)| stored.is_none());
+    tx.admit_in(key, new.flat_map(|(_, new)| &new.input.parts).map(|part| part.encoded.bytes()).sum())?;
     Ok(Checked(checked))
 }
 
@@ -504,7 +506,9 @@ impl AppendParts {
         let mut receipt = Receipt::default();
         let mut parts = Vec::with_capacity(self.parts.len());
         let mut closed = Vec::new();
-        let mut bytes = drafts.iter().map(|draft| draft.length).sum();
+        // Text of drafts counted when it came.
+        let draft_bytes: i64 = drafts.iter().map(|draft| draft.length).sum();
+        let mut bytes = draft_bytes;
         for part in self.parts {
             let (id, input, growth_bytes, body) = match part {
                 AppendPart::Whole(whole) => {
@@ -536,6 +540,8 @@ impl AppendParts {
         // A draft that stays open becomes a part in the end.
         let drafts_left = drafts.len() - closed.len();
         check_message_limits(tx.loaded(key)?, self.message, parts.len() + drafts_left, bytes)?;
+        tx.admit_in(key, bytes - draft_bytes)?;
+        tx.count(key, bytes - draft_bytes)?;
         for id in closed {
             engine::query(DELETE_DRAFT).bind(row).bind(id.number()).run(tx.conn)?;
         }

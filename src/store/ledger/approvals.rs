@@ -79,9 +79,12 @@ impl RequestApproval {
         }
         let (id, salt, now) = (ApprovalId(fresh_id()), salt(), tx.now);
         let plain = codec::encode_question(&question);
+        let bytes = i64::try_from(plain.len()).unwrap_or(i64::MAX);
+        tx.admit_in(key, bytes)?;
         let mut digest = Digest::default();
         let commitment = codec::commitment(&salt, &plain);
         chain::approval(&mut digest, id.0.as_bytes(), &caller.actor, now, &commitment);
+        tx.count(key, bytes)?;
         let body = EventBody::ApprovalRequested { approval: id, epoch: caller.epoch };
         let revision = tx.event(key, &caller, &body, &digest)?;
         engine::query(INSERT)

@@ -194,6 +194,7 @@ impl AppendDraft {
         let new = self.words.delta.get(found.there.len()..).ok_or_else(mismatch)?;
         check_limit("bytes of a draft", limits::DRAFT_BYTES_MAX, length)?;
         self.check_limits(tx, row, (0, length - was))?;
+        self.take(tx, length - was)?;
         engine::query(EXTEND).bind(found.row).bind(new).run(tx.conn)?;
         Ok(DraftReceipt { part: found.part, length, added_at: Some(was) })
     }
@@ -206,6 +207,7 @@ impl AppendDraft {
         check_limit("bytes of a draft", limits::DRAFT_BYTES_MAX, length)?;
         let count = self.check_limits(tx, row, (1, length))?;
         check_limit("drafts of one message", limits::MESSAGE_DRAFTS_MAX, count + 1)?;
+        self.take(tx, length)?;
         let number = tx.loaded(self.session.0)?.next_number(self.message)?;
         engine::query(INSERT)
             .bind(row)
@@ -216,6 +218,12 @@ impl AppendDraft {
             .run(tx.conn)?;
         tx.loaded(self.session.0)?.set_next_number(self.message, number.saturating_add(1));
         Ok(DraftReceipt { part: PartId::of(self.message, number), length, added_at: Some(0) })
+    }
+
+    /// Takes new text from the tenant's quota, or refuses it.
+    fn take(&self, tx: &mut Tx<'_>, bytes: i64) -> Result<()> {
+        tx.admit_in(self.session.0, bytes)?;
+        tx.count(self.session.0, bytes)
     }
 
     /// Refuses drafts and text that would exceed the limits of the message when it is sealed; returns the number of its

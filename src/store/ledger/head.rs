@@ -103,6 +103,8 @@ pub(crate) struct Head {
     pub(crate) usage_revision: Revision,
     /// Growth of the history since the session was made.
     pub(crate) appended_bytes: i64,
+    /// Bytes of its own content, for its tenant's quota.
+    pub(crate) content_bytes: i64,
     pub(crate) due_revision: Option<Revision>,
     /// The time since which it is due; kept consistent with the mark when the head is written.
     pub(crate) due_time: Option<Timestamp>,
@@ -130,7 +132,7 @@ const SELECT: &str = "select id, public_id, tenant, fork_revision, title, state,
      history_revision, compaction_revision, chain_hash, message_count, update_time, context_tokens, \
      context_revision, appended_bytes, due_revision, due_time, failures, hold_turns, hold_breaker, cooldown_end, \
      overhead_tokens, guard_revision, undo_revision, wake_bytes, wake_on_reply, wake_on_request, wake_time, \
-     over_window from session where id = ?1";
+     over_window, content_bytes from session where id = ?1";
 const SELECT_OPEN: &str = "select m.id, m.public_id, m.revision, m.head, \
      (select count(*) from part p where p.message_id = m.id), o.timeout_ms, \
      coalesce((select max(p.number) from part p where p.message_id = m.id), 0), \
@@ -144,7 +146,7 @@ const UPDATE: &str = "update session set title = ?2, state = ?3, metadata_json =
      ?11, context_tokens = ?12, context_revision = ?13, appended_bytes = ?14, due_revision = ?15, \
      due_time = ?16, failures = ?17, hold_turns = ?18, hold_breaker = ?19, cooldown_end = ?20, \
      overhead_tokens = ?21, guard_revision = ?22, undo_revision = ?23, wake_bytes = ?24, wake_on_reply = \
-     ?25, wake_on_request = ?26, wake_time = ?27, over_window = ?28 where id = ?1";
+     ?25, wake_on_request = ?26, wake_time = ?27, over_window = ?28, content_bytes = ?29 where id = ?1";
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
@@ -194,6 +196,7 @@ impl Head {
             context: context(&row)?,
             usage_revision: row.get("revision")?,
             appended_bytes: row.get("appended_bytes")?,
+            content_bytes: row.get("content_bytes")?,
             due_revision,
             due_time,
             due_during_compaction: due_revision.is_none() && due_time.is_some(),
@@ -244,6 +247,7 @@ impl Head {
             .bind(self.wake.on_request)
             .bind(self.wake.time.map(|time| time.0))
             .bind(self.over_window.map(OverWindowReason::number))
+            .bind(self.content_bytes)
             .run(conn)?;
         Ok(())
     }

@@ -47,5 +47,6 @@ pub(crate) mod spending;
 pub(crate) mod statistics;
 pub(crate) mod statuses;
 pub(crate) mod tx;
+pub(crate) mod quotas;
 pub(crate) mod visibility;
 pub(crate) mod windows;

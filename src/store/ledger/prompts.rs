@@ -108,6 +108,8 @@ impl SubmitPrompt {
             let limit = i64::try_from(limits::QUEUED_PROMPTS_MAX).unwrap_or(i64::MAX);
             return Err(Error::LimitExceeded { what: "prompts that wait in one session", limit, actual });
         }
+        let bytes = parts.iter().map(|part| part.encoded.bytes()).sum();
+        tx.admit_in(key, bytes)?;
         let id = PromptId(fresh_message_id().0);
         let mut digest = Digest::default();
         let columns = chain::PromptColumns {
@@ -120,6 +122,7 @@ impl SubmitPrompt {
         chain::prompt(&mut digest, &columns);
         let parts = tx.whole_parts(&mut digest, id.message(), parts);
         let revision = tx.event(key, &caller, &EventBody::PromptSubmitted { prompt: id, delivery }, &digest)?;
+        tx.count(key, bytes)?;
         let row: i64 = engine::scalar(INSERT)
             .bind(key)
             .bind(id.0.as_bytes().as_slice())

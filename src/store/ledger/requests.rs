@@ -2,6 +2,7 @@
 
 use super::codec;
 use super::head::SessionKey;
+use super::quotas::ContentUse;
 use super::spending;
 use super::tx::Tx;
 use crate::model::ids::{CompactionId, MessageId};
@@ -63,6 +64,7 @@ impl AddRequests {
         };
         for request in self.requests {
             spending::add(tx.conn, &request)?;
+            tx.use_more(self.session.0, ContentUse::spent(request.usage.unwrap_or_default(), request.cost_micros))?;
             let (request_text, reply_text) = request.texts.unzip();
             engine::query(INSERT)
                 .bind(self.session.0)

@@ -137,6 +137,7 @@ fn edit(
     message: &str,
     parts: Vec<(NewPart, PartInput)>,
 ) -> Result<Ids> {
+    tx.admit_in(ancestry.key, parts.iter().map(|(_, part)| part.encoded.bytes()).sum())?;
     let located = sealed(tx, ancestry, message)?;
     if !matches!(located.message.kind, MessageKind::Normal | MessageKind::Edit | MessageKind::Replay) {
         return Err(Error::BoundaryInvalid("only messages of the conversation can be edited"));

@@ -279,6 +279,8 @@ impl CreateSession {
         if let Some(key) = existing(tx, &self.tenant, self.client_id.as_ref())? {
             return Ok((SessionKey(key), true));
         }
+        let bytes = described_bytes(Some(&self.title), self.metadata_json.as_deref());
+        tx.admit(&self.tenant, bytes)?;
         let mut digest = Digest::default();
         let row = NewRow {
             tenant: &self.tenant,
@@ -301,9 +303,16 @@ impl CreateSession {
         let body = EventBody::SessionCreated { title: self.title, preset: self.policy.preset, parent };
         tx.event(key, caller, &body, &digest)?;
         starts_with(tx, key, caller, self.metadata_json, self.window)?;
+        tx.count(key, bytes)?;
         tx.end_mutation(key, caller, Receipt::default())?;
         Ok((SessionKey(key), false))
     }
+}
+
+/// Bytes of a session's title and metadata, which count as content.
+fn described_bytes(title: Option<&str>, metadata_json: Option<&str>) -> i64 {
+    let bytes = title.map_or(0, str::len) + metadata_json.map_or(0, str::len);
+    i64::try_from(bytes).unwrap_or(i64::MAX)
 }
 
 /// Writes an event with the other initial values of a session, so that the log contains them and the chain commits to
@@ -340,6 +349,9 @@ impl UpdateSession {
         {
             return Err(Error::PolicyChanged);
         }
+        let bytes = described_bytes(self.title.as_deref(), self.metadata_json.as_deref());
+        tx.admit_in(key, bytes)?;
+        tx.count(key, bytes)?;
         if self.title.is_some() || self.metadata_json.is_some() || self.window.is_some() {
             let revision = tx.next_revision(key)?;
             let mut digest = Digest::default();

@@ -8,6 +8,7 @@ use super::counts::{self, Counted};
 use super::head::{Head, OpenMessage, Receipt};
 use super::mark_cache::MarkCache;
 use super::open_messages;
+use super::quotas::{ContentUse, Quotas, Uses};
 use super::recent::{Changes, Newest};
 use super::ring::EventRow;
 use crate::clock::fresh_message_id;
@@ -211,6 +212,9 @@ pub(crate) struct Tx<'a> {
     /// Messages of this transaction by client id, which reads of the database cannot see yet.
     fresh_clients: HashMap<(i64, String), Uuid>,
     fresh_requests: HashMap<(i64, String), ([u8; 32], Receipt)>,
+    quotas: &'a Quotas,
+    /// What this transaction takes of them.
+    uses: Uses,
 }
 
 impl<'a> Tx<'a> {
@@ -220,7 +224,7 @@ impl<'a> Tx<'a> {
         (heads, marks): (&'a mut Heads, &'a mut MarkCache),
         counters: Counters,
         claims: Claims,
-        now: Timestamp,
+        (now, quotas): (Timestamp, &'a Quotas),
     ) -> Self {
         Self {
             conn,
@@ -237,7 +241,36 @@ impl<'a> Tx<'a> {
             changes: HashMap::new(),
             fresh_clients: HashMap::new(),
             fresh_requests: HashMap::new(),
+            quotas,
+            uses: Uses::new(),
         }
+    }
+
+    /// Refuses content of this many bytes for which the tenant's quota has no room.
+    pub(crate) fn admit(&self, tenant: &str, bytes: i64) -> Result<()> {
+        let taken = self.uses.get(tenant).map_or(0, |taken| taken.bytes);
+        if bytes > 0 { self.quotas.admit(tenant, taken.saturating_add(bytes), self.now) } else { Ok(()) }
+    }
+
+    /// Refuses content of this many bytes for a session, whose head is loaded.
+    pub(crate) fn admit_in(&mut self, key: i64, bytes: i64) -> Result<()> {
+        let tenant = self.loaded(key)?.tenant.clone();
+        self.admit(&tenant, bytes)
+    }
+
+    /// Counts content of a session.
+    pub(crate) fn count(&mut self, key: i64, bytes: i64) -> Result<()> {
+        self.loaded(key)?.content_bytes += bytes;
+        self.use_more(key, ContentUse { bytes, ..ContentUse::default() })
+    }
+
+    /// Counts what is used for a session.
+    pub(crate) fn use_more(&mut self, key: i64, more: ContentUse) -> Result<()> {
+        if !self.quotas.is_empty() {
+            let tenant = self.read_head(key)?.tenant.clone();
+            *self.uses.entry(tenant).or_default() += more;
+        }
+        Ok(())
     }
 
     /// The head of a session, loaded if it is not in memory; it is written when the transaction ends.
@@ -369,6 +402,7 @@ impl<'a> Tx<'a> {
             sealed: whole.is_some(),
         };
         self.event(key, caller, &body, &digest)?;
+        self.count(key, bytes)?;
         if let Some(client_id) = &client_id {
             self.fresh_clients.insert((key, client_id.clone()), public_id);
         }
@@ -533,6 +567,7 @@ impl<'a> Tx<'a> {
             interrupted: self.interrupted,
             sessions,
             events: self.written_events,
+            uses: self.uses,
         })
     }
 }
@@ -546,6 +581,8 @@ pub(crate) struct Finished {
     pub(crate) sessions: Vec<(i64, Newest, Option<Changes>)>,
     /// The new events, in order.
     pub(crate) events: Vec<EventRow>,
+    /// What it took of quotas.
+    pub(crate) uses: Uses,
 }
 
 static BLOBS: Insert = Insert::new("blob (hash, codec, length, data)", 4, "on conflict (hash) do nothing");

@@ -8,7 +8,7 @@ use longhand::app::sessions::{ForkPoint, NewSession};
 use longhand::app::{Caller, Error, Reason};
 use std::collections::HashMap;
 
-fn of(test: &TestApp, tenant: &str) -> Caller {
+pub(super) fn of(test: &TestApp, tenant: &str) -> Caller {
     let access = Access { principal: "agent".into(), tenant: tenant.into(), ..Access::owner() };
     test.longhand.caller(access, String::new(), None).expect("a caller")
 }
@@ -22,7 +22,7 @@ async fn append(app: &Caller, session: &str) -> Result<(), Error> {
     app.append(session, conversation("u \"a word\""), None, None).await.map(drop)
 }
 
-fn refused<T>(answer: Result<T, Error>) -> (Reason, String) {
+pub(super) fn refused<T>(answer: Result<T, Error>) -> (Reason, String) {
     let error = answer.err().expect("a refusal");
     (error.reason, error.metadata["quota"].clone())
 }
@@ -33,7 +33,7 @@ async fn a_tenant_has_as_much_as_its_quotas_and_others_have_more() {
     let (acme, other) = (of(&test, "acme"), of(&test, "other"));
     // A session from before the quotas counts.
     let (first, _) = create(&acme, "first").await.expect("a session");
-    let quota = Quota { sessions: Some(3), appends_per_second: Some(2), streams: Some(1) };
+    let quota = Quota { sessions: Some(3), appends_per_second: Some(2), streams: Some(1), ..Quota::default() };
     test.longhand.hold_to_quotas(HashMap::from([("acme".to_owned(), quota)])).await.expect("quotas");
     create(&acme, "second").await.expect("a session");
     let fork = acme.fork_session(&first, ForkPoint::default(), Some("third".to_owned()), String::new()).await;

@@ -5,7 +5,7 @@ use super::requests::everything;
 use crate::support::{TestApp, text, turns, window};
 use http::Method;
 use longhand::app::Caller;
-use longhand::app::access::{Access, Credentials};
+use longhand::app::access::Credentials;
 use longhand::app::access_tokens::NewAccessToken;
 use longhand::app::compactions::NewSummary;
 use longhand::app::sessions::{ForkPoint, NewSession, SessionChange};
@@ -305,7 +305,7 @@ impl World {
         };
         let caller = |secret: &str| {
             let credentials = Credentials::Secret(secret, IpAddr::V4(Ipv4Addr::LOCALHOST));
-            let access: Access = test.longhand.authenticate(credentials).expect("it proves its principal");
+            let access = test.longhand.authenticate(credentials).expect("it proves its principal");
             test.longhand.caller(access, String::new(), None).expect("a caller")
         };
         let (of_one, one) = token("one", None, None).await;

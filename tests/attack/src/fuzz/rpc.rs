@@ -15,7 +15,6 @@ use tonic::body::Body;
 use tonic::codegen::http;
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
-use tower::ServiceExt as _;
 
 /// Number of calls after which the store is made anew: it grows, and requests archive its sessions.
 const CALLS_MAX: usize = 3_000;
@@ -83,12 +82,10 @@ async fn call(copy: &Copy, path: &str, body: Vec<u8>) -> Result<Option<Status>, 
         .body(Body::new(Full::new(Bytes::from(body))));
     // No method has such a path.
     let Ok(request) = request else { return Ok(Some(Status::unimplemented(""))) };
-    let service = grpc::service(routes);
-    let request = request.map(axum::body::Body::new);
     let may_wait = WAITING.iter().any(|method| path.ends_with(method));
     let timeout = if may_wait { Duration::from_millis(IDLE_MS) } else { ANSWER_MAX };
-    let response = match tokio::time::timeout(timeout, service.oneshot(request)).await {
-        Ok(response) => response.map_err(|error| format!("no answer: {error}"))?,
+    let response = match tokio::time::timeout(timeout, grpc::answer(&routes, request)).await {
+        Ok(response) => response,
         Err(_) if may_wait => return Ok(None),
         Err(_) => return Err(format!("{path} does not answer")),
     };

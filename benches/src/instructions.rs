@@ -1,0 +1,136 @@
+//! Instructions of the daemon for each call, counted by valgrind's callgrind: the same figures on a busy machine as on a
+//! quiet one. They leave out what the system does for a call, and how long anybody waits.
+
+use crate::events::Audience;
+use crate::reads::{Build, Read};
+use crate::report::Report;
+use crate::target::{BODY_BYTES, Caller, Sessions, Target, Texts};
+use clap::Args;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use tempfile::TempDir;
+
+/// Messages of the session that is read.
+const READ_MESSAGES: usize = 1_000;
+/// Watchers of the session whose events are counted.
+const WATCHERS: usize = 8;
+
+/// Instructions.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Options {
+    /// Builds.
+    #[arg(required = true)]
+    binaries: Vec<String>,
+    /// Calls of each kind; a tenth of them for whole views.
+    #[arg(long, default_value_t = 1_000)]
+    calls: usize,
+    /// Keeps the profiles in this folder, for `callgrind_annotate`.
+    #[arg(long)]
+    keep: Option<PathBuf>,
+}
+
+/// A program that runs a build under callgrind, and the profiles that it leaves.
+struct Counted {
+    folder: TempDir,
+    program: String,
+}
+
+impl Counted {
+    fn new(binary: &str) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let binary = Path::new(binary).canonicalize().expect("the build is there");
+        let out = folder.path().join("profile");
+        let program = folder.path().join("counted");
+        let text = format!(
+            "#!/bin/sh\nexec valgrind --quiet --tool=callgrind --callgrind-out-file={} {} \"$@\"\n",
+            out.display(),
+            binary.display()
+        );
+        std::fs::write(&program, text).expect("the program is written");
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o700)).expect("it can be run");
+        Self { program: program.to_string_lossy().into_owned(), folder }
+    }
+
+    /// Tells callgrind to begin a count, or to write the profile of the one that ends.
+    fn control(what: &str, pid: u32) {
+        let done = Command::new("callgrind_control").arg(what).arg(pid.to_string()).output().expect("valgrind is here");
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    }
+
+    /// The sum of the newest profile, which is kept under a name if it is wanted.
+    fn sum(&self, name: &str, keep: Option<&Path>) -> f64 {
+        let files = std::fs::read_dir(self.folder.path()).expect("the folder").flatten().map(|file| file.path());
+        let number = |path: &PathBuf| path.extension().and_then(|number| number.to_str()?.parse::<u32>().ok());
+        let newest = files.filter(|path| number(path).is_some()).max_by_key(number).expect("a profile");
+        let text = std::fs::read_to_string(&newest).expect("the profile");
+        if let Some(keep) = keep {
+            std::fs::copy(&newest, keep.join(name)).expect("the profile is kept");
+        }
+        // The next daemon's profiles begin with the same number.
+        std::fs::remove_file(&newest).expect("the profile is there");
+        let sum = text.lines().find_map(|line| line.strip_prefix("totals: ").or(line.strip_prefix("summary: ")));
+        sum.and_then(|sum| sum.trim().parse().ok()).expect("a sum")
+    }
+}
+
+async fn appends(callers: Vec<Caller>, calls: usize) -> Vec<Caller> {
+    let tasks: Vec<_> = callers
+        .into_iter()
+        .map(|mut caller| {
+            tokio::spawn(async move {
+                for _ in 0..calls {
+                    let call = caller.prepare(1).await;
+                    caller.call(call).await;
+                }
+                caller
+            })
+        })
+        .collect();
+    let mut callers = Vec::new();
+    for task in tasks {
+        callers.push(task.await.expect("a caller"));
+    }
+    callers
+}
+
+/// Counts each kind of call of each build.
+pub(crate) async fn run(options: &Options, report: &mut Report) {
+    for binary in &options.binaries {
+        let counted = Counted::new(binary);
+        let mut count = |what: &str, pid: u32, calls: usize| {
+            Counted::control("--dump", pid);
+            let build = Path::new(binary).file_name().unwrap_or_default().to_string_lossy();
+            let sum = counted.sum(&format!("{build}, {what}"), options.keep.as_deref());
+            report.figures(what, binary, &[("instructions_each", sum / calls as f64)]);
+        };
+        let target = Target::daemon(&counted.program);
+        let texts = Texts::new(1, BODY_BYTES);
+        for callers in [1, 8] {
+            let of = target.callers(callers, 1, Sessions::Own, &texts).await;
+            let of = appends(of, 20).await;
+            Counted::control("--zero", target.pid());
+            let of = appends(of, options.calls / callers).await;
+            count(&format!("append, {callers} callers"), target.pid(), options.calls / callers * callers);
+            drop(of);
+        }
+        drop(target);
+        let mut build = Build::start(&counted.program).await;
+        let session = build.session(READ_MESSAGES, BODY_BYTES).await;
+        for (read, what, calls) in
+            [(Read::Newest, "the newest 50 messages", options.calls), (Read::Whole, "view, whole", options.calls / 10)]
+        {
+            build.read(&session, read, READ_MESSAGES, 0).await;
+            Counted::control("--zero", build.daemon.pid());
+            for at in 0..calls {
+                build.read(&session, read, READ_MESSAGES, at).await;
+            }
+            count(what, build.daemon.pid(), calls);
+        }
+        let mut audience = Audience::start(&build.daemon.socket, WATCHERS).await;
+        audience.deliver(20).await;
+        Counted::control("--zero", build.daemon.pid());
+        audience.deliver(options.calls).await;
+        count(&format!("append to {WATCHERS} watchers"), build.daemon.pid(), options.calls);
+    }
+}
