@@ -21,6 +21,7 @@ mod report;
 mod rewrites;
 mod rpc;
 mod start;
+mod stream;
 mod target;
 
 use clap::{Parser, Subcommand};
@@ -60,6 +61,8 @@ enum Measure {
     Compare(compare::Options),
     /// The time from an append's call until watchers have its event.
     Events(events::Options),
+    /// Replies that are written token by token, by streams and by a call for each token, until watchers have them.
+    Stream(stream::Options),
     /// Views and pages of sessions of several lengths.
     Reads,
     /// Resident memory: idle, of event streams, with loaded sessions.
@@ -112,6 +115,7 @@ async fn main() {
         Measure::Append(options) => append::run(&binary, &options, short, &mut report).await,
         Measure::Compare(options) => compare::run(&options, short, &mut report).await,
         Measure::Events(options) => events::run(&binary, &options, short, &mut report).await,
+        Measure::Stream(options) => stream::run(&binary, &options, short, &mut report).await,
         Measure::Reads => reads::run(&binary, short, &mut report).await,
         Measure::Memory(options) => memory::run(&binary, &options, short, &mut report).await,
         Measure::Growth(options) => growth::run(&binary, &options, short, &mut report).await,

@@ -36,6 +36,7 @@ pub mod undo;
 mod validate;
 mod view_token;
 mod visible;
+pub mod writing;
 
 pub use crate::store::{Durability, RequestKey};
 pub use api::{Caller, DefaultPolicy, Longhand, Options};

@@ -3,10 +3,11 @@
 use super::answer::{AnswerBody, record_status};
 use super::connections::Connection;
 use super::delivery::{CutOff, Delivery};
+use super::frames::FrameBody;
 use super::io::Io;
 use super::peer::Peer;
 use super::request;
-use super::server::Server;
+use super::server::{RequestClass, Server};
 use crate::limits;
 use crate::telemetry::span;
 use http::{Request, Response};
@@ -120,14 +121,23 @@ async fn call(
 /// The answer to a request, or its refusal.
 async fn answer(request: Request<Incoming>, peer: Peer, server: &Server) -> Response<axum::body::Body> {
     let (mut head, body) = request.into_parts();
-    let body = match request::admit(&head, body, server).await {
-        Ok(body) => body,
-        Err(error) => return (server.options.refuse)(&head.headers, error),
-    };
     // The request's content stays in memory until it is answered, in one form or another.
-    let held = body.held();
+    let (body, held) = match (server.options.class)(head.uri.path()) {
+        RequestClass::Frames => {
+            let body = FrameBody::new(body, server);
+            let held = body.held();
+            (axum::body::Body::new(body), held)
+        }
+        class => match request::admit(&head, body, class, server).await {
+            Ok(body) => {
+                let held = body.held();
+                (axum::body::Body::new(body), held)
+            }
+            Err(error) => return (server.options.refuse)(&head.headers, error),
+        },
+    };
     head.extensions.insert(peer);
-    let request = Request::from_parts(head, axum::body::Body::new(body));
+    let request = Request::from_parts(head, body);
     let Ok(answer) = server.options.service.clone().oneshot(request).await;
     drop(held);
     answer

@@ -11,6 +11,7 @@ mod connection;
 mod connections;
 mod delivery;
 mod error;
+mod frames;
 mod io;
 mod peer;
 mod request;

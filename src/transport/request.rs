@@ -19,7 +19,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 /// Bytes that gRPC puts before each message: a flag for compression, and the length.
-const PREFIX_BYTES: usize = 5;
+pub(super) const PREFIX_BYTES: usize = 5;
 /// Maximum ratio of decompressed to compressed bytes.
 const COMPRESSION_MAX: usize = 1_032;
 /// The header with the compression of a message of gRPC-Web.
@@ -73,9 +73,13 @@ async fn broken(held: Arc<Reservation>, deadline: Option<Instant>, closing: Canc
 }
 
 /// Waits until memory for a request is reserved.
-pub(super) async fn admit(head: &Parts, mut stream: Incoming, server: &Server) -> Result<RequestBody, Error> {
+pub(super) async fn admit(
+    head: &Parts,
+    mut stream: Incoming,
+    class: RequestClass,
+    server: &Server,
+) -> Result<RequestBody, Error> {
     let traffic = &server.options.traffic;
-    let class = (server.options.class)(head.uri.path());
     if class == RequestClass::Open {
         let held = Arc::new(traffic.small_requests.hold(limits::SIDE_REQUEST_BYTES_MAX));
         let broken = Box::pin(broken(held.clone(), None, server.closing.clone()));
@@ -165,13 +169,13 @@ async fn prefix(stream: &mut Incoming, held: &Reservation) -> Bytes {
 }
 
 /// Length of a request's message as it is sent, in bytes.
-fn sent_length(first: &[u8]) -> usize {
+pub(super) fn sent_length(first: &[u8]) -> usize {
     let Some(mut length) = first.get(1..PREFIX_BYTES) else { return 0 };
     usize::try_from(length.get_u32()).unwrap_or(usize::MAX)
 }
 
 /// Maximum length of a request's message once decompressed, in bytes.
-fn length(first: &[u8]) -> usize {
+pub(super) fn length(first: &[u8]) -> usize {
     let is_compressed = first.first() == Some(&1);
     let length = sent_length(first);
     if is_compressed && length <= limits::REQUEST_BYTES_MAX {

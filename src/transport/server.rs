@@ -21,6 +21,8 @@ pub enum RequestClass {
     Short,
     /// Small messages, any number of them and over any time.
     Open,
+    /// Frames, any number of them and over any time, that are kept as long as a write of theirs takes.
+    Frames,
 }
 
 /// The service of all requests.

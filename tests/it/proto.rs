@@ -22,7 +22,7 @@ use std::path::PathBuf;
 const PACKAGE: &str = "longhand.v1";
 
 /// First words of RPC names.
-const VERBS: [&str; 38] = [
+const VERBS: [&str; 39] = [
     "Acquire",
     "Answer",
     "Append",
@@ -61,6 +61,7 @@ const VERBS: [&str; 38] = [
     "Update",
     "Watch",
     "Withdraw",
+    "Write",
 ];
 
 /// Words that an RPC's name must not contain: prepositions, and "Async".
@@ -71,7 +72,7 @@ const NO_WORDS: [&str; 13] =
 const UNITS: [&str; 7] = ["tokens", "bytes", "ms", "us", "count", "usd", "json"];
 
 /// Fields that appear to violate rule 5, with the reason why they do not.
-const NAMES: [(&str, &str); 17] = [
+const NAMES: [(&str, &str); 18] = [
     ("BranchSummary.instructions", "one text"),
     ("Compaction.instructions", "one text"),
     ("CompactionOutcome.context_tokens_before", "the noun is `tokens`; the rest is the time"),
@@ -81,6 +82,7 @@ const NAMES: [(&str, &str); 17] = [
     ("CompactionPlan.estimated_tokens_after", "the noun is `tokens`; the rest is the time"),
     ("ContextEnd.omitted", "a participle: the ranges omitted"),
     ("ContextHeader.fits", "a state, in the words of the design"),
+    ("DraftEnd.status", "a singular that ends in s"),
     ("EditSummaryTaskRequest.instructions", "one text"),
     ("GetContextResponse.messages", "one frame that holds several messages"),
     ("ListAccessTokensResponse.access_tokens", "secrets of callers, not the unit"),

@@ -35,6 +35,7 @@ const MIGRATIONS: &[(i64, &str)] = &[
     (20_261_125_000_000, include_str!("../../../migrations/20261125000000_over_window.sql")),
     (20_261_126_000_000, include_str!("../../../migrations/20261126000000_access.sql")),
     (20_261_127_000_000, include_str!("../../../migrations/20261127000000_runs.sql")),
+    (20_261_128_000_000, include_str!("../../../migrations/20261128000000_tool_drafts.sql")),
 ];
 
 /// What a connection may do with the files of a store.

@@ -6,6 +6,7 @@ pub mod access;
 pub mod approval;
 pub mod changes;
 pub mod compaction;
+pub mod draft;
 pub mod truncation;
 pub mod event;
 pub mod harness;
