@@ -457,7 +457,7 @@ pub struct TenantQuota {
     pub sessions: Option<u64>,
     /// Appends in a second: of messages, parts and drafts. As many may come at once.
     pub appends_per_second: Option<u32>,
-    /// Event streams that are open at the same time.
+    /// Event streams, and messages that are written as streams, that are open at the same time.
     pub streams: Option<u64>,
     /// Bytes of content, before compression.
     pub bytes: Option<u64>,

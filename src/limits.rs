@@ -174,6 +174,16 @@ pub const SCRUB_INTERVAL_HOURS_MAX: u64 = 8_784;
 pub const STREAM_PAUSE_MICROS: u64 = 20;
 /// Open event streams.
 pub const STREAMS_MAX: usize = 4_096;
+/// Messages that are written as streams at the same time.
+pub const WRITE_CALLS_MAX: usize = 4_096;
+/// Bytes of one frame of such a stream.
+pub const WRITE_FRAME_BYTES: usize = 1024 * 1024;
+/// Maximum time for a client to send a frame of such a stream, from its first byte to its last, and the first frame.
+pub const WRITE_FRAME_MS_MAX: u64 = 30_000;
+/// Bytes of text of such a stream from which no more frames are committed together.
+pub const WRITE_COMMIT_BYTES: usize = 256 * 1024;
+/// Frames of such a stream that are committed together.
+pub const WRITE_COMMIT_FRAMES: usize = 4_096;
 /// Bytes of content in one frame of an event stream; a single longer event has a frame for itself. Each stream holds
 /// one frame that its client has not taken, and one that was read ahead.
 pub const EVENT_FRAME_BYTES: usize = 64 * 1024;

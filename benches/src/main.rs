@@ -22,6 +22,7 @@ mod report;
 mod rewrites;
 mod rpc;
 mod start;
+mod stream;
 mod target;
 
 use clap::{Parser, Subcommand};
@@ -63,6 +64,8 @@ enum Measure {
     Instructions(instructions::Options),
     /// The time from an append's call until watchers have its event.
     Events(events::Options),
+    /// Replies that are written token by token, by streams and by a call for each token, until watchers have them.
+    Stream(stream::Options),
     /// Views and pages of sessions of several lengths.
     Reads,
     /// Resident memory: idle, of event streams, with loaded sessions.
@@ -116,6 +119,7 @@ async fn main() {
         Measure::Compare(options) => compare::run(&options, short, &mut report).await,
         Measure::Instructions(options) => instructions::run(&options, &mut report).await,
         Measure::Events(options) => events::run(&binary, &options, short, &mut report).await,
+        Measure::Stream(options) => stream::run(&binary, &options, short, &mut report).await,
         Measure::Reads => reads::run(&binary, short, &mut report).await,
         Measure::Memory(options) => memory::run(&binary, &options, short, &mut report).await,
         Measure::Growth(options) => growth::run(&binary, &options, short, &mut report).await,

@@ -65,6 +65,8 @@ pub(super) struct Shared {
     /// Sessions in use, so that an append does not read its session's policy again. Only this process changes policies.
     known: Mutex<SessionCache>,
     pub(super) streams: Arc<tokio::sync::Semaphore>,
+    /// Permits for messages that are written as streams.
+    pub(super) writes: Arc<tokio::sync::Semaphore>,
     /// Cursors of the open event streams.
     pub(super) stream_cursors: Mutex<Vec<Weak<AtomicI64>>>,
     pub(super) traffic: Arc<Traffic>,
@@ -161,6 +163,7 @@ impl Longhand {
             presences: Arc::default(),
             known: Mutex::default(),
             streams: Arc::new(tokio::sync::Semaphore::new(crate::limits::STREAMS_MAX)),
+            writes: Arc::new(tokio::sync::Semaphore::new(crate::limits::WRITE_CALLS_MAX)),
             stream_cursors: Mutex::default(),
             traffic: Arc::default(),
             branches: tokio::sync::Semaphore::new(crate::limits::BRANCH_SUMMARIES_MAX),

@@ -5,16 +5,15 @@ use super::error::{Error, Reason, Result};
 use super::{CachedSession, Caller, cursor, page_size, validate, view_token, window_of_call};
 use crate::limits;
 use crate::loaded::{self, LoadedSession};
+use crate::model::draft::Draft;
 use crate::model::ids::{CompactionId, MessageId, PartId};
 use crate::model::message::{GivenView, Message, MessageKind, MessageState, MessageStatus, NewFinish, NewMessage};
 use crate::model::part::{NewPart, PartBody};
 use crate::model::usage::{ModelWindow, UsageDoubt};
 use crate::model::{Revision, Seq};
 use crate::policy::{overflow, replay, tokens};
-use crate::store::{
-    self, AppendInput, Counted, DraftText, NewEnd, Order, PageOf, Receipt, Seal, SessionKey, WithAppend,
-};
-pub use crate::store::{NewDraftText, OpenPart};
+use crate::store::{self, AppendInput, Counted, NewEnd, Order, PageOf, Receipt, Seal, SessionKey, WithAppend};
+pub use crate::store::{DraftEnd, DraftName, NewDraftText, OpenPart};
 use std::sync::Arc;
 
 /// The context usage after a write.
@@ -37,7 +36,7 @@ pub struct ContextUsage {
 }
 
 /// The answer of an append.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Appended {
     /// The ids of the messages or parts, in order.
     pub ids: Vec<uuid::Uuid>,
@@ -271,36 +270,53 @@ impl Caller {
     /// Adds closed parts to an open message, or closes its drafts. A call without parts keeps the message open: its
     /// open timeout starts again.
     pub async fn append_parts(&self, session: &str, message: &str, parts: Vec<OpenPart>) -> Result<Appended> {
-        let whole: Vec<NewPart> = parts
-            .iter()
-            .filter_map(|part| match part {
-                OpenPart::Whole(part) => Some(part.clone()),
-                OpenPart::Draft(..) => None,
-            })
-            .collect();
-        validate::parts("request", MessageKind::Normal, &whole)?;
+        validate::open_parts(&parts)?;
         let known = self.known(session).await?;
         self.count_append()?;
         let message = self.store().history().id(known.key, message).await?;
+        self.append_checked_parts(&known, message, parts).await
+    }
+
+    /// The same for parts that were checked, in an append that was counted.
+    pub(super) async fn append_checked_parts(
+        &self,
+        known: &CachedSession,
+        message: MessageId,
+        parts: Vec<OpenPart>,
+    ) -> Result<Appended> {
         let receipt = self.store().history().append_parts(known.key, self.requester(), message, parts).await?;
-        Ok(self.appended(receipt, &known, None, false).await)
+        Ok(self.appended(receipt, known, None, false).await)
     }
 
     /// Adds text to a draft, and sends it to subscribers.
     pub async fn append_draft(&self, session: &str, message: &str, words: NewDraftText) -> Result<store::DraftReceipt> {
         validate::client_id("client_id", words.client_id.as_deref())?;
+        // The kind of a draft that exists is not read.
+        if words.part.is_none() {
+            validate::draft_kind(&words.kind)?;
+        }
         let known = self.known(session).await?;
         self.count_append()?;
         let message = self.store().history().id(known.key, message).await?;
         let receipt = self.store().history().append_draft(known.key, &self.requester(), message, words.clone()).await?;
-        // Text that the draft already had was sent before.
-        let Some(added_at) = receipt.added_at else { return Ok(receipt) };
-        let NewDraftText { reasoning, offset, mut delta, .. } = words;
+        self.announce(known.key, message, words, &receipt);
+        Ok(receipt)
+    }
+
+    /// Sends text that a draft has got to subscribers. Text that the draft had before was sent before.
+    pub(super) fn announce(
+        &self,
+        session: SessionKey,
+        message: MessageId,
+        words: NewDraftText,
+        receipt: &store::DraftReceipt,
+    ) {
+        let Some(added_at) = receipt.added_at else { return };
+        let NewDraftText { kind, offset, mut delta, .. } = words;
         delta.drain(..usize::try_from(added_at - offset).unwrap_or(0));
-        let live = DraftDelta { session: known.key, message, part: receipt.part, reasoning, offset: added_at, delta };
+        let live = DraftDelta { session, message, part: receipt.part, kind, offset: added_at, delta };
         // It is not an error if there are no subscribers.
         drop(self.shared.live.send(live));
-        Ok(receipt)
     }
 
     /// Seals an open message.
@@ -326,7 +342,7 @@ impl Caller {
     }
 
     /// A message as it was written, with its drafts while it is open, and its status.
-    pub async fn get_message(&self, session: &str, message: &str) -> Result<(Message, Vec<DraftText>, MessageStatus)> {
+    pub async fn get_message(&self, session: &str, message: &str) -> Result<(Message, Vec<Draft>, MessageStatus)> {
         let key = self.session_key(session).await?;
         let found = self.store().history().get(key, message).await?;
         let drafts = match found.sealed_revision {

@@ -1,5 +1,6 @@
 //! Delta frames of open messages.
 
+use crate::model::draft::DraftKind;
 use crate::model::ids::{MessageId, PartId};
 use crate::store::SessionKey;
 
@@ -12,8 +13,8 @@ pub struct DraftDelta {
     pub message: MessageId,
     /// The draft.
     pub part: PartId,
-    /// True for reasoning, false for text.
-    pub reasoning: bool,
+    /// What the draft becomes.
+    pub kind: DraftKind,
     /// Bytes of the draft before this text.
     pub offset: i64,
     /// The text.

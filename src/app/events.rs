@@ -10,6 +10,7 @@ use crate::bus::{Next, Subscription};
 use crate::limits;
 use crate::model::access::Binding;
 use crate::model::approval::Approval;
+use crate::model::draft::Draft;
 use crate::model::event::{Event, EventKind};
 use crate::model::ids::{ApprovalId, PartId, PromptId, RunId, SessionId};
 use crate::model::message::Message;
@@ -19,9 +20,7 @@ use crate::model::session::Session;
 use crate::model::view::{ViewMessage, ViewPart};
 use crate::model::{Revision, Seq};
 use crate::scheduler::SummaryDelta;
-use crate::store::{
-    self, DraftText, EventFilter, LogSnapshot, PagedEvent, PolicyText, SessionKey, SessionSnapshot, Visibility,
-};
+use crate::store::{self, EventFilter, LogSnapshot, PagedEvent, PolicyText, SessionKey, SessionSnapshot, Visibility};
 use crate::traffic::Reservation;
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -86,7 +85,7 @@ pub struct OpenMessage {
     /// The message, with the parts that are closed.
     pub message: Message,
     /// The text of its drafts so far.
-    pub drafts: Vec<DraftText>,
+    pub drafts: Vec<Draft>,
 }
 
 /// A frame of a stream.
@@ -164,7 +163,7 @@ impl Frame {
             Self::SnapshotSession(info) => session_bytes(&info.session) + info.policy_json.len(),
             Self::SnapshotMessage(message) => view_message_bytes(message),
             Self::SnapshotOpen(open) => {
-                let words: usize = open.drafts.iter().map(|(_, _, words)| words.len()).sum();
+                let words: usize = open.drafts.iter().map(|draft| draft.text.len()).sum();
                 store::message_bytes(&open.message) + words
             }
             Self::Events { events, .. } => events.iter().map(ServedEvent::bytes).sum(),
@@ -261,7 +260,7 @@ impl EventStream {
                 }
                 SnapshotStep::Open(session, at, position) => {
                     let open = self.app.open_message(session, at, position).await?;
-                    let lengths = open.drafts.iter().map(|(part, _, words)| (*part, length(words)));
+                    let lengths = open.drafts.iter().map(|draft| (draft.id, length(&draft.text)));
                     self.drafts.extend(lengths);
                     self.wait_with(Frame::SnapshotOpen(Box::new(open)));
                 }

@@ -38,6 +38,7 @@ mod validate;
 mod view_token;
 mod visible;
 pub mod who;
+pub mod writing;
 
 pub use crate::store::{Durability, RequestKey};
 pub use api::{Caller, DefaultPolicy, Longhand, Options};

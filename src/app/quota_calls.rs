@@ -6,6 +6,10 @@ use super::{Caller, Longhand};
 use crate::store::ContentQuota;
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// Interval at which a writer that is held back looks whether it may go on.
+const RATE_WAIT: Duration = Duration::from_millis(10);
 
 impl Longhand {
     /// Holds tenants to quotas from now on, by their names; the default tenant's is empty. Later calls have no effect.
@@ -53,7 +57,17 @@ impl Caller {
         self.quotas().map_or(Ok(()), |quotas| quotas.append(&self.visibility.tenant, self.shared.clock.now()))
     }
 
-    /// Counts an event stream for as long as the share is kept.
+    /// Counts an append as soon as the tenant may make it: a stream that is too fast is held back instead of refused.
+    pub(super) async fn wait_for_append(&self) -> Result<()> {
+        loop {
+            match self.count_append() {
+                Err(Error { reason: Reason::RateLimited, .. }) => tokio::time::sleep(RATE_WAIT).await,
+                counted => return counted,
+            }
+        }
+    }
+
+    /// Counts an event stream, or a message that is written as one, for as long as the share is kept.
     pub(super) fn count_stream(&self) -> Result<Option<Share>> {
         self.quotas().map(|quotas| quotas.stream(&self.visibility.tenant)).transpose()
     }

@@ -17,7 +17,7 @@ pub struct Quota {
     pub sessions: Option<u64>,
     /// Appends in a second: of messages, parts and drafts. As many may come at once.
     pub appends_per_second: Option<u32>,
-    /// Event streams that are open at the same time.
+    /// Event streams, and messages that are written as streams, that are open at the same time.
     pub streams: Option<u64>,
     /// Bytes of content and, by the day, of what requests to models use; the store keeps these figures.
     pub content: ContentQuota,

@@ -3,10 +3,12 @@
 use super::error::{Error, Result};
 use crate::limits;
 use crate::model::approval::{Answer, Question};
+use crate::model::draft::DraftKind;
 use crate::model::ids::client_id_defect;
 use crate::model::message::{MessageKind, NewFinish, NewMessage};
 use crate::model::part::{Answers, Media, MediaSource, NewPart, PartBody};
 use crate::model::usage::{ModelWindow, Usage, tokens_defect};
+use crate::store::{DraftEnd, OpenPart};
 use serde_json::value::RawValue;
 use std::fmt::Display;
 
@@ -114,6 +116,32 @@ fn call_id(field: impl Display + Copy, id: &str) -> Result<()> {
     text(format_args!("{field}.call_id"), id, limits::CALL_ID_BYTES_MAX)
 }
 
+/// Checks what a draft becomes.
+pub(super) fn draft_kind(kind: &DraftKind) -> Result<()> {
+    let call = |id: &str| match id.is_empty() {
+        true => Err(Error::field("call_id", "is empty")),
+        false => text("call_id", id, limits::CALL_ID_BYTES_MAX),
+    };
+    match kind {
+        DraftKind::Text | DraftKind::Reasoning => Ok(()),
+        DraftKind::ToolInput { call_id, tool } => {
+            call(call_id)?;
+            if tool.is_empty() {
+                return Err(Error::field("tool", "is empty"));
+            }
+            name("tool", tool)
+        }
+        DraftKind::ToolOutput { call_id, call_message } => {
+            call(call_id)?;
+            match call_message.as_deref() {
+                Some("") => Err(Error::field("call_message_id", "is empty; leave it unset instead")),
+                Some(message) => name("call_message_id", message),
+                None => Ok(()),
+            }
+        }
+    }
+}
+
 /// Checks a part, and returns its size in bytes.
 fn part(field: impl Display + Copy, kind: MessageKind, part: &NewPart) -> Result<usize> {
     client_id(format_args!("{field}.client_id"), part.client_id.as_deref())?;
@@ -177,6 +205,20 @@ pub(super) fn parts(field: impl Display + Copy, kind: MessageKind, parts: &[NewP
     }
     bound(format_args!("bytes of {field}"), bytes, limits::MESSAGE_BYTES_MAX)?;
     Ok(bytes)
+}
+
+/// Checks what joins an open message.
+pub(super) fn open_parts(given: &[OpenPart]) -> Result<()> {
+    let mut whole = Vec::new();
+    for part in given {
+        match part {
+            OpenPart::Whole(part) => whole.push(part.clone()),
+            OpenPart::Draft(_, metadata_json) | OpenPart::Ended(DraftEnd { metadata_json, .. }) => {
+                json("metadata_json", metadata_json.as_deref(), limits::METADATA_BYTES_MAX)?;
+            }
+        }
+    }
+    parts("request", MessageKind::Normal, &whole).map(drop)
 }
 
 /// Checks a message to append, and returns its size in bytes.

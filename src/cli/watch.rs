@@ -186,6 +186,8 @@ impl Page {
         let (speaker, style) = match words.kind() {
             pb::DraftKind::Unspecified | pb::DraftKind::Text => (open.speaker.clone(), PLAIN),
             pb::DraftKind::Reasoning => (format!("{} thinks", open.speaker), DIMMED),
+            pb::DraftKind::ToolInput => (format!("{} calls {}", open.speaker, words.tool), DIMMED),
+            pb::DraftKind::ToolOutput => (format!("output of {}", words.call_id), DIMMED),
         };
         let source = format!("{} {}", words.message_id, words.part_id);
         self.words(&words.session_id, &speaker, style, (&source, words.offset_bytes, &words.delta))

@@ -2,16 +2,18 @@
 
 use super::caller::Door;
 use super::convert::count;
+use super::convert::draft::{draft, read_draft_words, read_write_frame, read_write_start};
 use super::convert::message::{
-    draft, messages, read_draft_words, read_finish, read_list, read_new_messages, read_open_parts, read_replacement,
-    read_rewind, read_rewind_target,
+    messages, read_finish, read_list, read_new_messages, read_open_parts, read_replacement, read_rewind,
+    read_rewind_target,
 };
 use super::convert::session::{context_usage, durability, read_window};
 use crate::app::append::{self, AppendRequest};
 use crate::model::ids::{MessageId, PartId};
 use crate::pb;
 use crate::pb::message_service_server::MessageService;
-use tonic::{Request, Response, Status};
+use futures::StreamExt as _;
+use tonic::{Request, Response, Status, Streaming};
 
 /// The service of messages.
 pub(super) struct Messages {
@@ -95,6 +97,31 @@ impl MessageService for Messages {
             seq: sealed.seq,
             context_usage: Some(context_usage(&sealed.context)),
             durability: durability(caller.durability()).into(),
+        }))
+    }
+
+    async fn write_message(
+        &self,
+        request: Request<Streaming<pb::WriteMessageRequest>>,
+    ) -> Result<Response<pb::WriteMessageResponse>, Status> {
+        let caller = self.door.caller(&request)?;
+        let mut frames = request.into_inner();
+        let start = read_write_start(frames.message().await?)?;
+        let frames = frames.map(|frame| Ok::<_, Status>(read_write_frame(frame?)?));
+        let written = caller.write_message(start, frames).await?;
+        let drafts = written.drafts.into_iter().map(|(client_id, receipt)| pb::WrittenDraft {
+            part_id: receipt.part.to_string(),
+            client_id,
+            length_bytes: receipt.length,
+        });
+        Ok(Response::new(pb::WriteMessageResponse {
+            message_id: written.message.to_string(),
+            sealed: written.sealed,
+            revision: written.newest.revision,
+            seq: written.newest.seq,
+            context_usage: Some(context_usage(&written.newest.context)),
+            durability: durability(caller.durability()).into(),
+            drafts: drafts.collect(),
         }))
     }
 

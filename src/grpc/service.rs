@@ -16,7 +16,7 @@ use tower::{Layer as _, ServiceExt as _};
 
 /// The header with the caller's deadline.
 const TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
-/// Path prefix of reflection, which takes many messages over any time. All other methods take one.
+/// Path prefix of reflection, which takes many messages over any time.
 const REFLECTION: &str = "/grpc.reflection.";
 /// Methods that keep their request's content until they answer. Other methods keep little of it once it was read, and
 /// some of them wait for minutes.
@@ -29,10 +29,14 @@ const KEEPING_METHODS: [&str; 6] = [
     "/longhand.v1.SummaryTaskService/CompleteSummaryTask",
 ];
 
+/// The method that takes a message as a stream.
+const FRAMES: &str = "/longhand.v1.MessageService/WriteMessage";
+
 /// What a method's path says about the size of its requests.
 pub fn class(path: &str) -> RequestClass {
     match path {
         path if path.starts_with(REFLECTION) => RequestClass::Open,
+        FRAMES => RequestClass::Frames,
         path if KEEPING_METHODS.contains(&path) => RequestClass::Kept,
         _ => RequestClass::Short,
     }

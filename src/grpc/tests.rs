@@ -267,6 +267,49 @@ async fn a_reply_carries_the_token_of_its_view_and_another_one_is_refused() {
 }
 
 #[tokio::test]
+async fn a_message_is_written_as_a_stream() {
+    use pb::write_message_request::Frame;
+    let served = Served::start().await;
+    served.create("s").await;
+    let frame = |frame| pb::WriteMessageRequest { frame: Some(frame) };
+    let open = pb::NewMessage { open: true, parts: Vec::new(), ..new_message(pb::Role::Assistant, "a1", "") };
+    let message = Some(pb::write_target::Message::NewMessage(open));
+    let target = || {
+        frame(Frame::Target(pb::WriteTarget {
+            session_id: "s".into(),
+            message: message.clone(),
+            request_id: String::new(),
+        }))
+    };
+    let words = |delta: &str, offset_bytes| {
+        let text = pb::DraftText { client_id: "t".into(), delta: delta.into(), offset_bytes, ..Default::default() };
+        frame(Frame::DraftText(text))
+    };
+    let mut messages = served.messages();
+    let half = vec![target(), words("hm", None), words("m", None)];
+    let left = messages.write_message(futures::stream::iter(half)).await.expect("left open").into_inner();
+    assert_eq!((left.sealed, left.durability()), (false, pb::Durability::ProcessCrash));
+    assert_eq!((left.drafts[0].client_id.as_str(), left.drafts[0].length_bytes), ("t", 3));
+    assert!(left.context_usage.is_some() && left.revision > 0 && left.message_id.starts_with("msg_"));
+    let gap = vec![target(), words("?", Some(9))];
+    let gap = messages.write_message(futures::stream::iter(gap)).await.expect_err("a gap");
+    assert_eq!((gap.code(), reason(&gap).as_str()), (Code::Aborted, "OFFSET_MISMATCH"));
+    let metadata = gap.get_error_details().error_info().expect("a reason").metadata.clone();
+    assert_eq!((metadata["length_bytes"].as_str(), metadata["message_id"].as_str()), ("3", left.message_id.as_str()));
+    let nothing = messages.write_message(futures::stream::iter(Vec::new())).await.expect_err("no message");
+    assert_eq!(reason(&nothing), "INVALID_FIELD");
+    let bad = vec![target(), words("m!", Some(2)), pb::WriteMessageRequest::default()];
+    let bad = messages.write_message(futures::stream::iter(bad)).await.expect_err("an empty frame");
+    assert_eq!(reason(&bad), "INVALID_FIELD");
+    let end = frame(Frame::MessageEnd(pb::MessageEnd::default()));
+    let whole = vec![target(), words("hmm!", Some(0)), words("!", None), end];
+    assert!(messages.write_message(futures::stream::iter(whole)).await.expect("sealed").into_inner().sealed);
+    let request = pb::GetMessageRequest { session_id: "s".into(), message_id: "a1".into() };
+    let got = messages.get_message(request).await.expect("a message").into_inner().message.expect("a message");
+    assert_eq!(got.parts[0].body, text("hmm!!").body);
+}
+
+#[tokio::test]
 async fn an_open_message_grows_by_parts_and_drafts() {
     let served = Served::start().await;
     let mut messages = served.messages();
@@ -288,7 +331,7 @@ async fn an_open_message_grows_by_parts_and_drafts() {
         kind: pb::DraftKind::Reasoning.into(),
         offset_bytes,
         delta: delta.into(),
-        client_id: None,
+        ..pb::AppendDraftRequest::default()
     };
     let draft = messages.append_draft(words("", 0, "hm")).await.expect("a draft").into_inner();
     let longer = messages.append_draft(words(&draft.part_id, 2, "m!")).await.expect("more").into_inner();

@@ -51,6 +51,9 @@ pub(super) enum Error {
     /// The descriptor has no `google.api.http`.
     #[error("the descriptor does not declare google.api.http")]
     Undeclared,
+    /// A stream of requests has a rule, and HTTP has no such calls.
+    #[error("{0} takes a stream, and cannot have an HTTP rule")]
+    Streamed(String),
     /// An RPC has no rule, or one without a known method.
     #[error("{0} has no HTTP rule with a known method")]
     Missing(String),
@@ -84,7 +87,7 @@ impl RouteTable {
     ///
     /// # Errors
     ///
-    /// The first rule that is missing, cannot be used, or collides with another one.
+    /// The first rule that is missing, cannot be used, or collides with another one. A call that takes a stream has none.
     pub(super) fn read(pool: &DescriptorPool) -> Result<Self, Error> {
         let extension = pool.get_extension_by_name("google.api.http").ok_or(Error::Undeclared)?;
         let mut routes: Vec<Route> = Vec::new();
@@ -92,6 +95,13 @@ impl RouteTable {
             let options = rpc.options();
             let rule = options.get_extension(&extension);
             let rule = rule.as_message().filter(|_| options.has_extension(&extension));
+            if rpc.is_client_streaming() {
+                // Its calls of one request each, which have rules, are for clients over HTTP.
+                match rule {
+                    None => continue,
+                    Some(_) => return Err(Error::Streamed(rpc.full_name().to_owned())),
+                }
+            }
             let rule = rule.ok_or_else(|| Error::Missing(rpc.full_name().to_owned()))?;
             routes.push(Route::read(&rpc, rule)?);
             if let Some(more) = rule.get_field_by_name("additional_bindings") {

@@ -2,9 +2,11 @@
 
 use super::error::Result;
 use super::ledger::append::{self, AppendInput, Seal};
+use super::ledger::draft_batch::{AppendDrafts, DraftsWritten};
 use super::ledger::drafts::{self, DraftReceipt, NewDraftText};
 use super::ledger::head::{Receipt, SessionKey};
 use super::ledger::messages::{self, PageOf};
+use super::ledger::open_drafts::{DraftEnd, DraftName};
 use super::ledger::position::{self, MessagePosition};
 use super::ledger::replace::{self, WithAppend};
 use super::ledger::rewrites::{self, BranchSummary};
@@ -13,6 +15,7 @@ use super::ledger::{ancestry, expand, statuses};
 use super::shared::Shared;
 use super::writer::Mutation;
 use crate::model::Revision;
+use crate::model::draft::Draft;
 use crate::model::event::Event;
 use crate::model::ids::{MessageId, PartId};
 use crate::model::message::{Message, MessageStatus};
@@ -68,7 +71,10 @@ impl History {
             .into_iter()
             .map(|part| match part {
                 OpenPart::Whole(part) => append::encode_new_part(&part),
-                OpenPart::Draft(id, metadata_json) => append::AppendPart::Draft(id, metadata_json),
+                OpenPart::Draft(id, metadata_json) => {
+                    append::AppendPart::Draft(DraftEnd { draft: DraftName::Id(id), status: None, metadata_json })
+                }
+                OpenPart::Ended(end) => append::AppendPart::Draft(end),
             })
             .collect();
         let append = append::AppendParts { session, caller, message, parts };
@@ -89,8 +95,21 @@ impl History {
         message: MessageId,
         words: NewDraftText,
     ) -> Result<DraftReceipt> {
-        let append = drafts::AppendDraft { session, message, epoch: caller.epoch, words };
+        let append = drafts::AppendDraft { session, message, epoch: caller.epoch, words, resumes: false };
         self.0.write(Mutation::content("append_draft", 0), move |tx| append.clone().apply(tx)).await
+    }
+
+    /// Adds text to drafts that the caller names by their client ids, each text once, up to the first that is refused.
+    pub async fn append_drafts(
+        &self,
+        session: SessionKey,
+        caller: &Requester,
+        message: MessageId,
+        words: Vec<NewDraftText>,
+    ) -> Result<DraftsWritten> {
+        let append = AppendDrafts { session, message, epoch: caller.epoch, words };
+        let mutation = Mutation::content("append_drafts", append.bytes());
+        self.0.write(mutation, move |tx| append.clone().apply(tx)).await
     }
 
     /// Seals an open message.
@@ -163,7 +182,7 @@ impl History {
     }
 
     /// The drafts of an open message.
-    pub async fn drafts(&self, message: MessageId) -> Result<Vec<DraftText>> {
+    pub async fn drafts(&self, message: MessageId) -> Result<Vec<Draft>> {
         self.0.reading(|reader| messages::drafts(reader, message)).await
     }
 
@@ -303,7 +322,6 @@ pub enum OpenPart {
     Whole(NewPart),
     /// A draft that closes with its text so far, with optional metadata.
     Draft(PartId, Option<String>),
+    /// A draft that closes, by either of its names, with the status of the tool whose output it is.
+    Ended(DraftEnd),
 }
-
-/// A draft of an open message: its id, true for reasoning, its text so far.
-pub type DraftText = (PartId, bool, String);

@@ -4,9 +4,9 @@ use super::engine::{self, files};
 use super::integrity::{run_rows, verify};
 use super::ledger::{
     access_tokens, ahead, ancestry, append, approvals, by_hand, calls, cancels, claiming, compactions, conversation,
-    counts, drafts, events, expand, expiry, head, identity, jobs, layouts, marks, messages, open_messages, pairing,
-    policies, position, prompts, quotas, receipts, requests, rewrites, runs, search, sessions, sources, spending,
-    statistics, statuses, tx, visibility, windows,
+    counts, drafts, events, expand, expiry, head, identity, jobs, layouts, marks, messages, open_drafts, open_messages,
+    pairing, policies, position, prompts, quotas, receipts, requests, rewrites, runs, search, sessions, sources,
+    spending, statistics, statuses, tx, visibility, windows,
 };
 use super::upkeep::scrub;
 use super::writer::Mutation;
@@ -51,6 +51,7 @@ pub(super) fn statements() -> Vec<&'static str> {
         receipts::STATEMENTS,
         counts::STATEMENTS,
         drafts::STATEMENTS,
+        open_drafts::STATEMENTS,
         events::STATEMENTS,
         expand::STATEMENTS,
         head::STATEMENTS,

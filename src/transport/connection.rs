@@ -5,7 +5,7 @@ use super::connections::Connection;
 use super::delivery::{CutOff, Delivery};
 use super::io::Io;
 use super::peer::Peer;
-use super::request;
+use super::request_body::RequestBody;
 use super::server::Server;
 use crate::limits;
 use crate::telemetry::span;
@@ -145,7 +145,7 @@ async fn call(
 async fn answer(request: Request<Incoming>, peer: Peer, server: &Arc<Server>) -> Response<axum::body::Body> {
     let (mut head, body) = request.into_parts();
     let class = (server.options.class)(head.uri.path());
-    let body = match request::admit(&head, body, class, &server.options.traffic, &server.closing).await {
+    let body = match RequestBody::admit(&head, body, class, &server.options.traffic, &server.closing).await {
         Ok(body) => body,
         Err(error) => return (server.options.refuse)(&head.headers, error),
     };

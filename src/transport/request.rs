@@ -20,7 +20,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 /// Bytes that gRPC puts before each message: a flag for compression, and the length.
-const PREFIX_BYTES: usize = 5;
+pub(super) const PREFIX_BYTES: usize = 5;
 /// Maximum ratio of decompressed to compressed bytes.
 const COMPRESSION_MAX: usize = 1_032;
 /// The header with the compression of a message of gRPC-Web.
@@ -37,10 +37,12 @@ pub enum RequestClass {
     Short,
     /// Small messages, any number of them and over any time.
     Open,
+    /// Frames, any number of them and over any time, that are kept as long as a write of theirs takes.
+    Frames,
 }
 
 /// The content of a request with reserved memory.
-pub struct RequestBody {
+pub struct MessageBody {
     /// Bytes that were read to learn the length.
     first: Bytes,
     stream: Incoming,
@@ -93,11 +95,11 @@ pub(super) async fn admit(
     class: RequestClass,
     traffic: &Traffic,
     closing: &Arc<CancellationToken>,
-) -> Result<RequestBody, Error> {
+) -> Result<MessageBody, Error> {
     if class == RequestClass::Open {
         let held = Arc::new(traffic.small_requests.hold(limits::SIDE_REQUEST_BYTES_MAX));
         let size = Size { left: None, step: 1, kept: None };
-        return Ok(RequestBody::new(Bytes::new(), stream, held, size, None, closing));
+        return Ok(MessageBody::new(Bytes::new(), stream, held, size, None, closing));
     }
     let deadline = Instant::now() + Duration::from_millis(limits::REQUEST_MS_MAX);
     let mut held = Arc::new(traffic.small_requests.hold(limits::REQUEST_BYTES_MIN));
@@ -123,7 +125,7 @@ pub(super) async fn admit(
         return Err(Error::new(Reason::RequestTooLarge, message).with("limit", limits::REQUEST_BYTES_MAX));
     }
     // A message that is longer than any may be reserves nothing: its service refuses it by its length.
-    Ok(RequestBody::new(first, stream, held, Size::of(class, sent), Some(deadline), closing))
+    Ok(MessageBody::new(first, stream, held, Size::of(class, sent), Some(deadline), closing))
 }
 
 /// Waits for memory for a large request.
@@ -182,13 +184,13 @@ async fn prefix(stream: &mut Incoming, held: &Reservation) -> Bytes {
 }
 
 /// Length of a request's message as it is sent, in bytes.
-fn sent_length(first: &[u8]) -> usize {
+pub(super) fn sent_length(first: &[u8]) -> usize {
     let Some(mut length) = first.get(1..PREFIX_BYTES) else { return 0 };
     usize::try_from(length.get_u32()).unwrap_or(usize::MAX)
 }
 
 /// Maximum length of a request's message once decompressed, in bytes.
-fn length(first: &[u8]) -> usize {
+pub(super) fn length(first: &[u8]) -> usize {
     let is_compressed = first.first() == Some(&1);
     let length = sent_length(first);
     if is_compressed && length <= limits::REQUEST_BYTES_MAX {
@@ -198,7 +200,7 @@ fn length(first: &[u8]) -> usize {
     }
 }
 
-impl RequestBody {
+impl MessageBody {
     fn new(
         first: Bytes,
         stream: Incoming,
@@ -250,7 +252,7 @@ impl RequestBody {
     }
 }
 
-impl http_body::Body for RequestBody {
+impl http_body::Body for MessageBody {
     type Data = Bytes;
     type Error = Error;
 

@@ -2,7 +2,8 @@
 
 use super::connections::Connections;
 use super::delivery::Trailers;
-use super::request::{RequestBody, RequestClass};
+use super::request::RequestClass;
+use super::request_body::RequestBody;
 use crate::app::Error;
 use crate::limits;
 use crate::traffic::Traffic;

@@ -41,7 +41,7 @@ async fn answer(request: Request<RequestBody>) -> Response<Body> {
         return refuse(error);
     }
     let bytes = match method.as_str() {
-        "kept" => 0,
+        "kept" | "frames" => 0,
         "page" => PAGE_BYTES,
         // Other methods never answer.
         _ => std::future::pending().await,
@@ -61,7 +61,11 @@ fn server(traffic: Traffic) -> Arc<Server> {
 fn server_of(traffic: Traffic, service: Service) -> Arc<Server> {
     let options = Options {
         service,
-        class: |path| if path.contains("short") { RequestClass::Short } else { RequestClass::Kept },
+        class: |path| match path {
+            path if path.contains("short") => RequestClass::Short,
+            path if path.contains("frames") => RequestClass::Frames,
+            _ => RequestClass::Kept,
+        },
         refuse: |_, error| refuse(error),
         trailers: |_| None,
         traffic: Arc::new(traffic),
@@ -180,6 +184,43 @@ async fn a_request_of_which_nothing_is_kept_holds_no_memory_while_it_waits() {
     let _writing = call(&client, "kept-and-working", LARGE).await;
     pass(1).await;
     assert_eq!(reason(call(&client, "kept", LARGE).await).await, "TOO_MANY_REQUESTS", "what is kept is held");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_of_frames_waits_between_them_and_not_within_one() {
+    let server = server(Traffic { small_requests: MemoryBudget::new(10_000), ..Traffic::default() });
+    let client = client(serve(&server, 65_536), WIDE).await;
+    let frame = |bytes: usize| Bytes::from(vec![7; bytes]);
+    let prefix = Bytes::from_static(&[0, 0, 0, 0, 100]);
+    let held = || server.options.traffic.state().request_bytes;
+    let (idle, mut stream) = begin(&client, "frames", 100).await;
+    pass(29).await;
+    stream.send_data(frame(100), false).expect("sent");
+    pass(600).await;
+    // Another request takes all of the memory while it waits.
+    let other = begin(&client, "kept", 60_000).await;
+    pass(25).await;
+    drop(other);
+    pass(1).await;
+    let between = held();
+    stream.send_data(prefix.clone(), false).expect("sent");
+    pass(1).await;
+    assert_eq!(held() - between, 100, "a frame that has begun is counted");
+    stream.send_data(frame(100), true).expect("sent");
+    assert_eq!(reason(idle).await, "", "a stream may be idle");
+
+    let (slow, mut stream) = begin(&client, "frames", 100).await;
+    stream.send_data(frame(100), false).expect("sent");
+    pass(600).await;
+    stream.send_data(prefix, false).expect("sent");
+    pass(29).await;
+    stream.send_data(frame(99), false).expect("sent");
+    pass(2).await;
+    assert_eq!(reason(slow).await, "REQUEST_TIMED_OUT", "a frame has its time");
+    let (silent, _stream) = begin(&client, "frames", 100).await;
+    pass(31).await;
+    assert_eq!(reason(silent).await, "REQUEST_TIMED_OUT", "and so has the first");
+    assert_eq!(held(), 0);
 }
 
 #[tokio::test(start_paused = true)]

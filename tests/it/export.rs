@@ -4,6 +4,7 @@ use crate::cli::longhand;
 use crate::support::{connect, copy_database, private_folder, turns};
 use crate::tamper;
 use longhand::app::append::NewDraftText;
+use longhand::model::draft::DraftKind;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
@@ -167,7 +168,7 @@ async fn full() -> Arc<TempDir> {
         test.append(&session, &turns(first, first + 99, 200)).await;
     }
     test.append(&session, "a900 \"begun\" open").await;
-    let words = NewDraftText { part: None, client_id: None, reasoning: false, offset: 0, delta: "hm".to_owned() };
+    let words = NewDraftText { part: None, client_id: None, kind: DraftKind::Text, offset: 0, delta: "hm".to_owned() };
     test.app.append_draft(&session, "a900", words).await.expect("drafted");
     let archived = test.manual_session().await;
     test.append(&archived, "u1 \"done\"").await;

@@ -75,3 +75,4 @@ mod undo;
 mod usage;
 mod verbs;
 mod window_fit;
+mod write_message;

@@ -4,6 +4,7 @@ use crate::support::{TestApp, body_text, call, conversation, shown, text, words_
 use longhand::app::Reason;
 use longhand::app::append::{NewDraftText, OpenPart};
 use longhand::limits;
+use longhand::model::draft::{Draft, DraftKind};
 use longhand::model::event::{EventBody, EventKind};
 use longhand::model::ids::PartId;
 use longhand::model::message::{Finish, FinishReason};
@@ -12,7 +13,12 @@ use longhand::model::usage::Usage;
 use longhand::store::DraftReceipt;
 
 fn adding(part: Option<PartId>, offset: i64, delta: &str) -> NewDraftText {
-    NewDraftText { part, client_id: None, reasoning: false, offset, delta: delta.to_owned() }
+    NewDraftText { part, client_id: None, kind: DraftKind::Text, offset, delta: delta.to_owned() }
+}
+
+/// A draft of text as it is read.
+fn written(id: PartId, words: &str) -> Draft {
+    Draft { id, client_id: None, kind: DraftKind::Text, text: words.to_owned() }
 }
 
 async fn draft(test: &TestApp, session: &str, words: NewDraftText) -> DraftReceipt {
@@ -31,7 +37,7 @@ async fn a_reply_grows_from_drafts_and_parts_and_is_sealed() {
     assert_eq!(test.revision(&session).await, before, "drafts are outside history");
     let (open, drafts, _) = test.app.get_message(&session, "a1").await.expect("the message");
     assert_eq!((open.sealed_revision, open.parts.len()), (None, 0));
-    assert_eq!(drafts, [(part, false, "grüß dich".to_owned())]);
+    assert_eq!(drafts, [written(part, "grüß dich")]);
     assert_eq!(shown(&test.context(&session).await), ["user shown: hello"], "no view shows a draft");
 
     let close = vec![OpenPart::Draft(part, Some("{\"n\":1}".to_owned())), OpenPart::Whole(call("c1"))];
@@ -90,7 +96,7 @@ async fn words_that_do_not_follow_on_are_refused() {
     let error = app.append_draft(&session, "a1", adding(None, 0, "x")).await.expect_err("too many");
     assert_eq!(error.reason, Reason::LimitExceeded);
     let (_, drafts, _) = app.get_message(&session, "a1").await.expect("the message");
-    assert_eq!(drafts[0], (part, false, "abc".to_owned()), "what was refused left nothing");
+    assert_eq!(drafts[0], written(part, "abc"), "what was refused left nothing");
 }
 
 #[tokio::test]
@@ -172,7 +178,7 @@ async fn a_draft_with_a_client_id_begins_once() {
     };
     refused(named("p1", "gra")).await;
     refused(named("p1", "grüse")).await;
-    refused(NewDraftText { reasoning: true, ..named("p1", "grü") }).await;
+    refused(NewDraftText { kind: DraftKind::Reasoning, ..named("p1", "grü") }).await;
     let mut part = text("grüße");
     part.client_id = Some("p1".to_owned());
     let whole = vec![OpenPart::Whole(part)];
@@ -220,7 +226,7 @@ async fn words_that_are_sent_again_are_answered_again_and_added_once() {
         assert_eq!((error.reason, error.metadata["length_bytes"].as_str()), (Reason::OffsetMismatch, "18"));
     }
     let (_, drafts, _) = test.app.get_message(&session, "a1").await.expect("the message");
-    assert_eq!(drafts, [(part, false, "grüß dich, Welt!".to_owned())]);
+    assert_eq!(drafts, [written(part, "grüß dich, Welt!")]);
 
     let close = vec![OpenPart::Draft(part, None)];
     test.app.append_parts(&session, "a1", close).await.expect("closed");
@@ -316,7 +322,7 @@ async fn drafts_and_open_messages_outlive_the_daemon() {
     assert_eq!(draft(&test, &session, adding(Some(part), 7, "half")).await.length, 11);
     let test = test.kill().await;
     let (_, drafts, _) = test.app.get_message(&session, "a1").await.expect("the message");
-    assert_eq!(drafts, [(part, false, "second half".to_owned())]);
+    assert_eq!(drafts, [written(part, "second half")]);
     test.append(&session, "u2 \"somebody else meanwhile\"").await;
     // A draft that is open when the message ends closes with its text so far.
     let finish = Finish { reason: Some(FinishReason::Aborted), ..Finish::default() };

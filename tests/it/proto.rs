@@ -22,7 +22,7 @@ use std::path::PathBuf;
 const PACKAGE: &str = "longhand.v1";
 
 /// First words of RPC names.
-const VERBS: [&str; 39] = [
+const VERBS: [&str; 40] = [
     "Acquire",
     "Answer",
     "Append",
@@ -62,6 +62,7 @@ const VERBS: [&str; 39] = [
     "Update",
     "Watch",
     "Withdraw",
+    "Write",
 ];
 
 /// Words that an RPC's name must not contain: prepositions, and "Async".
@@ -72,7 +73,7 @@ const NO_WORDS: [&str; 13] =
 const UNITS: [&str; 7] = ["tokens", "bytes", "ms", "us", "count", "usd", "json"];
 
 /// Fields that appear to violate rule 5, with the reason why they do not.
-const NAMES: [(&str, &str); 18] = [
+const NAMES: [(&str, &str); 19] = [
     ("BranchSummary.instructions", "one text"),
     ("Compaction.instructions", "one text"),
     ("CompactionOutcome.context_tokens_before", "the noun is `tokens`; the rest is the time"),
@@ -82,6 +83,7 @@ const NAMES: [(&str, &str); 18] = [
     ("CompactionPlan.estimated_tokens_after", "the noun is `tokens`; the rest is the time"),
     ("ContextEnd.omitted", "a participle: the ranges omitted"),
     ("ContextHeader.fits", "a state, in the words of the design"),
+    ("DraftEnd.status", "a singular that ends in s"),
     ("EditSummaryTaskRequest.instructions", "one text"),
     ("GetContextResponse.messages", "one frame that holds several messages"),
     ("ListAccessTokensResponse.access_tokens", "secrets of callers, not the unit"),

@@ -11,6 +11,7 @@ use longhand::app::runs::{CancelRun, ListRuns};
 use longhand::app::sessions::NewSession;
 use longhand::app::{Caller, Reason};
 use longhand::limits;
+use longhand::model::draft::DraftKind;
 use longhand::model::event::{EventBody, EventKind};
 use longhand::model::message::{Finish, FinishReason};
 use longhand::model::run::{Activity, Run, RunEndReason};
@@ -106,7 +107,7 @@ async fn a_run_that_is_not_active_writes_nothing() {
     for stale in [1, 3] {
         let stale = test.app.clone().in_run(stale);
         let draft =
-            NewDraftText { part: None, client_id: None, reasoning: false, offset: 0, delta: "words".to_owned() };
+            NewDraftText { part: None, client_id: None, kind: DraftKind::Text, offset: 0, delta: "words".to_owned() };
         for refused in [
             stale.append(&session, conversation("u2 \"more\""), None, None).await.map(drop),
             stale.append_parts(&session, "a1", vec![OpenPart::Whole(text("x"))]).await.map(drop),
@@ -134,7 +135,8 @@ async fn a_lost_run_leaves_nothing_open() {
     let mut reply = conversation("a1 call=c1 call=c2 open\nt1 result=c1:done");
     reply[0].open_timeout_ms = Some(limits::OPEN_TIMEOUT_MS_MAX);
     ada.append(&session, reply, None, None).await.expect("appended");
-    let draft = NewDraftText { part: None, client_id: None, reasoning: false, offset: 0, delta: "half".to_owned() };
+    let draft =
+        NewDraftText { part: None, client_id: None, kind: DraftKind::Text, offset: 0, delta: "half".to_owned() };
     ada.append_draft(&session, "a1", draft).await.expect("the words are taken");
     // Another writer's call is not the run's.
     test.append(&session, "a2 call=c3").await;

@@ -6,6 +6,7 @@ use longhand::app::append::{NewDraftText, OpenPart};
 use longhand::app::compactions::NewSummary;
 use longhand::app::events::{Frame, ListEvents, ServedEvent, Start, SubscribeRequest};
 use longhand::app::sessions::{ForkPoint, SessionChange, SessionInfo};
+use longhand::model::draft::DraftKind;
 use longhand::model::event::{Event, EventBody, EventKind};
 use longhand::model::message::MessageKind;
 use longhand::store::{EventFilter, Visibility};
@@ -176,7 +177,7 @@ async fn a_snapshot_has_open_messages_and_their_words_go_on_behind_it() {
     let words = |part, offset, delta: &str| NewDraftText {
         part,
         client_id: None,
-        reasoning: false,
+        kind: DraftKind::Text,
         offset,
         delta: delta.to_owned(),
     };
@@ -204,7 +205,7 @@ async fn a_snapshot_has_open_messages_and_their_words_go_on_behind_it() {
     assert_eq!(shown, [of("u1").id, of("a0").id, of("a1").id], "the view has what is closed");
     assert_eq!(open.iter().map(|open| open.message.id).collect::<Vec<_>>(), [of("a1").id, of("a2").id]);
     assert_eq!((open[0].message.sealed_revision, words_of(&open[0].message)), (None, "closed".to_owned()));
-    assert_eq!(open[0].drafts, [(part, false, "grüß dich".to_owned())]);
+    assert_eq!((open[0].drafts.len(), open[0].drafts[0].id, open[0].drafts[0].text.as_str()), (1, part, "grüß dich"));
     assert_eq!(open[1].drafts, []);
     add("a1", words(Some(part), 11, "!")).await;
     let Frame::DraftDelta { delta, .. } = watch.frame().await else { panic!("words follow") };

@@ -6,6 +6,7 @@ use longhand::app::append::{NewDraftText, OpenPart};
 use longhand::app::compactions::{NewCompaction, NewSummary};
 use longhand::app::sessions::{ForkPoint, NewSession, SessionChange};
 use longhand::model::compaction::CompactionKind;
+use longhand::model::draft::DraftKind;
 use longhand::model::event::EventKind;
 use longhand::model::message::{Finish, FinishReason};
 use longhand::model::part::{Media, MediaSource, NewPart, PartBody};
@@ -39,7 +40,8 @@ pub(crate) async fn rich() -> TestApp {
     watch.wait_for(EventKind::Compacted).await;
     test.once("large", "large").append(&session, large(), None, None).await.expect("appended");
     test.append(&session, "a11 \"be\" open").await;
-    let words = NewDraftText { part: None, client_id: None, reasoning: true, offset: 0, delta: "hm".to_owned() };
+    let words =
+        NewDraftText { part: None, client_id: None, kind: DraftKind::Reasoning, offset: 0, delta: "hm".to_owned() };
     let draft = app.append_draft(&session, "a11", words).await.expect("drafted");
     let mut parts = vec![OpenPart::Draft(draft.part, None), OpenPart::Whole(text("gin"))];
     parts.extend(large().remove(0).parts.into_iter().chain([call("c1"), result("c1", "done")]).map(OpenPart::Whole));

@@ -1,7 +1,8 @@
 //! Conversion of events, and of the frames of an event stream.
 
 use super::compaction::{failure, kind as compaction_kind, level, outcome, rewrite, trigger};
-use super::message::{draft, draft_kind, message, part_ids};
+use super::draft::{call_and_tool, draft, draft_kind};
+use super::message::{message, part_ids};
 use super::run::{approval, approval_end_reason, delivery, prompt, run, run_ended};
 use super::session::{session, window};
 use super::{count, framed_len, id, range, read_duration, read_enum, view};
@@ -168,14 +169,20 @@ pub(in crate::grpc) fn frames(frame: Frame) -> Vec<pb::SubscribeEventsResponse> 
         }),
         Frame::SnapshotEnd { cursor } => ProtoFrame::SnapshotEnd(pb::SnapshotEnd { cursor }),
         Frame::Progress { cursor, seq } => ProtoFrame::Progress(pb::Progress { cursor, seq }),
-        Frame::DraftDelta { session, delta } => ProtoFrame::DraftDelta(pb::DraftDelta {
-            session_id: session.to_string(),
-            message_id: delta.message.to_string(),
-            part_id: delta.part.to_string(),
-            kind: draft_kind(delta.reasoning).into(),
-            offset_bytes: delta.offset,
-            delta: delta.delta,
-        }),
+        Frame::DraftDelta { session, delta } => {
+            let kind = draft_kind(&delta.kind).into();
+            let (call_id, tool) = call_and_tool(delta.kind);
+            ProtoFrame::DraftDelta(pb::DraftDelta {
+                session_id: session.to_string(),
+                message_id: delta.message.to_string(),
+                part_id: delta.part.to_string(),
+                kind,
+                offset_bytes: delta.offset,
+                delta: delta.delta,
+                call_id,
+                tool,
+            })
+        }
         Frame::SummaryDelta { session, delta } => ProtoFrame::SummaryDelta(pb::SummaryDelta {
             session_id: session.to_string(),
             compaction_id: delta.compaction.to_string(),

@@ -2,7 +2,7 @@
 
 use super::session::window;
 use super::{not_given, read_duration, read_enum, read_optional_time};
-use crate::app::append::{ListMessages, NewDraftText, OpenPart, RewindTo};
+use crate::app::append::{DraftEnd, DraftName, ListMessages, OpenPart, RewindTo};
 use crate::app::{Error, Reason, Result};
 use crate::model::ids::PartId;
 use crate::model::message::{
@@ -214,7 +214,7 @@ pub(in crate::grpc) fn read_parts(field: impl Display + Copy, parts: Vec<pb::Par
     numbered.map(|(index, part)| read_part(format_args!("{field}[{index}]"), part)).collect()
 }
 
-fn read_part(field: impl Display + Copy, part: pb::Part) -> Result<NewPart> {
+pub(super) fn read_part(field: impl Display + Copy, part: pb::Part) -> Result<NewPart> {
     let body = part.body.ok_or_else(|| not_given(format_args!("{field}.body")))?;
     Ok(NewPart { client_id: part.client_id, body: read_body(field, body)?.into(), metadata_json: part.metadata_json })
 }
@@ -229,22 +229,37 @@ fn read_open_part(field: impl Display + Copy, part: pb::Part) -> Result<OpenPart
     if part.part_id.is_empty() {
         return read_part(field, part).map(OpenPart::Whole);
     }
-    if part.body.is_some() {
-        return Err(Error::field(
-            format_args!("{field}.body"),
-            "does not go with part_id: a draft closes with its words",
-        ));
-    }
+    let status = match &part.body {
+        None => None,
+        Some(Body::ToolResult(result)) if is_status_alone(result) => {
+            Some(read_status(format_args!("{field}.tool_result.status"), result.status)?)
+        }
+        Some(_) => {
+            return Err(Error::field(
+                format_args!("{field}.body"),
+                "does not go with part_id, but for a tool_result's status: a draft closes with its words",
+            ));
+        }
+    };
     if part.client_id.is_some() {
         return Err(Error::field(
             format_args!("{field}.client_id"),
             "does not go with part_id: a draft has its id already",
         ));
     }
-    Ok(OpenPart::Draft(read_draft_id(&part.part_id)?, part.metadata_json))
+    let (id, metadata_json) = (read_draft_id(&part.part_id)?, part.metadata_json);
+    Ok(match status {
+        None => OpenPart::Draft(id, metadata_json),
+        Some(_) => OpenPart::Ended(DraftEnd { draft: DraftName::Id(id), status, metadata_json }),
+    })
 }
 
-fn read_draft_id(text: &str) -> Result<PartId> {
+/// True if a result has a status and nothing else.
+fn is_status_alone(result: &pb::ToolResultPart) -> bool {
+    *result == pb::ToolResultPart { status: result.status, ..pb::ToolResultPart::default() }
+}
+
+pub(super) fn read_draft_id(text: &str) -> Result<PartId> {
     text.parse().map_err(|error| {
         Error::new(Reason::DraftNotFound, format!("there is no draft {text}: {error}")).with("part_id", text)
     })
@@ -288,7 +303,7 @@ fn read_result(field: impl Display + Copy, result: pb::ToolResultPart) -> Result
     })
 }
 
-fn read_status(field: impl Display + Copy, number: i32) -> Result<ResultStatus> {
+pub(super) fn read_status(field: impl Display + Copy, number: i32) -> Result<ResultStatus> {
     match read_enum(field, number)? {
         pb::ToolResultStatus::Unspecified => Err(not_given(field)),
         pb::ToolResultStatus::Completed => Ok(ResultStatus::Completed),
@@ -304,27 +319,6 @@ fn read_media(field: impl Display + Copy, media: pb::MediaPart) -> Result<Media>
         Some(Source::Uri(uri)) => MediaSource::Uri(uri),
     };
     Ok(Media { mime_type: media.mime_type, name: media.name, source })
-}
-
-/// Kind of a draft's part.
-pub(super) fn draft_kind(reasoning: bool) -> pb::DraftKind {
-    if reasoning { pb::DraftKind::Reasoning } else { pb::DraftKind::Text }
-}
-
-/// A part that is still being written.
-pub(in crate::grpc) fn draft((part, reasoning, text): (PartId, bool, String)) -> pb::Draft {
-    pb::Draft { part_id: part.to_string(), kind: draft_kind(reasoning).into(), text }
-}
-
-/// Text for a draft.
-pub(in crate::grpc) fn read_draft_words(request: pb::AppendDraftRequest) -> Result<NewDraftText> {
-    let reasoning = match read_enum("kind", request.kind)? {
-        pb::DraftKind::Unspecified | pb::DraftKind::Text => false,
-        pb::DraftKind::Reasoning => true,
-    };
-    let part = (!request.part_id.is_empty()).then(|| read_draft_id(&request.part_id)).transpose()?;
-    let pb::AppendDraftRequest { client_id, offset_bytes: offset, delta, .. } = request;
-    Ok(NewDraftText { part, client_id, reasoning, offset, delta })
 }
 
 /// Parameters of a list of messages.

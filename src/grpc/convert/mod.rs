@@ -5,6 +5,7 @@
 //! refusal names the field by its path in the request.
 
 pub(in crate::grpc) mod compaction;
+pub(in crate::grpc) mod draft;
 pub(in crate::grpc) mod event;
 pub(in crate::grpc) mod message;
 pub(in crate::grpc) mod run;

@@ -5,21 +5,22 @@ use super::chain::{self, Digest};
 use super::codec;
 use super::counts::Counted;
 use super::head::{Head, Receipt, SessionKey};
+use super::open_drafts::{ClosedDraft, DraftEnd, DraftName, NamedDraft, OpenDraft, open_drafts};
 use super::pairing::{self, NamedCalls, TargetMessage, names_calls};
 use super::receipts::{admitted, answered};
-use super::tx::{MessageInput, PartInput, Requester, Tx, salt};
+use super::tx::{MessageInput, PartInput, Requester, Tx};
 use super::{events, messages, open_messages};
 use crate::limits;
 use crate::model::Revision;
 use crate::model::event::EventBody;
 use crate::model::ids::{MessageId, PartId, SessionId};
 use crate::model::message::{Finish, FinishReason, GivenView, Message, MessageKind, NewMessage, Role};
-use crate::model::part::{Answers, NewPart, Part, PartBody, are_notes};
+use crate::model::part::{Answers, NewPart, Part, PartBody, ResultStatus, are_notes};
 use crate::model::run::Epoch;
 use crate::model::time::Timestamp;
 use crate::model::view::SourceMessage;
-use crate::store::engine::{self, List, Row};
-use crate::store::error::{Error, Kind, Result};
+use crate::store::engine::{self, List};
+use crate::store::error::{Error, Result};
 use std::sync::Arc;
 use uuid::Uuid;
 
@@ -75,8 +76,8 @@ pub(crate) struct AppendParts {
 pub(crate) enum AppendPart {
     /// A part with its body.
     Whole(Box<WholePart>),
-    /// A draft that closes with its text so far, with optional metadata.
-    Draft(PartId, Option<String>),
+    /// A draft that closes with its text so far.
+    Draft(DraftEnd),
 }
 
 /// A part as the client sent it, for comparison with an existing one, and encoded.
@@ -107,7 +108,6 @@ const SELECT_INHERITED: &str = "select m.client_id, m.public_id from segment s c
      and n.client_id = wanted.value and n.revision between s.first_revision and s.last_revision) \
      where s.session_id = ?1 and s.has_messages = 1 and m.sealed_revision <= s.last_revision \
      order by s.last_revision";
-const SELECT_DRAFTS: &str = "select number, kind, body, client_id from draft where message_id = ?1 order by number";
 const DELETE_DRAFTS: &str = "delete from draft where message_id = ?1";
 const DELETE_DRAFT: &str = "delete from draft where message_id = ?1 and number = ?2";
 const UPDATE_SEALED: &str =
@@ -115,8 +115,7 @@ const UPDATE_SEALED: &str =
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
-pub(crate) const STATEMENTS: &[&str] =
-    &[SELECT_CLIENTS, SELECT_INHERITED, SELECT_DRAFTS, DELETE_DRAFTS, DELETE_DRAFT, UPDATE_SEALED];
+pub(crate) const STATEMENTS: &[&str] = &[SELECT_CLIENTS, SELECT_INHERITED, DELETE_DRAFTS, DELETE_DRAFT, UPDATE_SEALED];
 
 /// The receipt with the session's current state, for new and repeated requests alike.
 pub(crate) fn with_current_state(tx: &mut Tx<'_>, key: i64, receipt: Receipt) -> Result<Receipt> {
@@ -391,45 +390,6 @@ pub(crate) fn open_message(tx: &mut Tx<'_>, key: i64, id: MessageId, epoch: Opti
     Err(if has_expired { Error::MessageExpired } else { Error::MessageSealed })
 }
 
-/// Kinds of drafts, as rows have them.
-pub(crate) const TEXT: i32 = 1;
-pub(crate) const REASONING: i32 = 2;
-
-/// The text of a draft as a part's body.
-fn draft_body(kind: i32, text: String) -> PartBody {
-    if kind == REASONING { PartBody::Reasoning(text) } else { PartBody::Text(text) }
-}
-
-/// A draft of an open message.
-struct Draft {
-    id: PartId,
-    client_id: Option<String>,
-    /// Bytes of its text.
-    length: i64,
-    body: PartBody,
-}
-
-impl Draft {
-    /// The part that the draft becomes.
-    fn close(&self, metadata_json: Option<&str>) -> PartInput {
-        let encoded = codec::encode_part(&self.body, metadata_json, salt());
-        PartInput { client_id: self.client_id.clone(), encoded, call_message: None }
-    }
-}
-
-/// The drafts of a message, given by its row and its id.
-fn drafts(tx: &mut Tx<'_>, row: i64, message: MessageId) -> Result<Vec<Draft>> {
-    let rows = engine::query(SELECT_DRAFTS).bind(row).all(tx.conn)?;
-    let draft = |row: Row| {
-        let text: String = row.get(2)?;
-        let length = i64::try_from(text.len()).unwrap_or(i64::MAX);
-        let body = draft_body(row.get(1)?, text);
-        let number = row.get::<u16>(0)?;
-        Ok(Draft { id: PartId::of(message, number), client_id: row.get(3)?, length, body })
-    };
-    rows.into_iter().map(draft).collect()
-}
-
 /// A part that closes in an open message.
 struct ClosingPart {
     id: PartId,
@@ -443,15 +403,13 @@ fn pair_closing_parts(
     tx: &mut Tx<'_>,
     key: i64,
     message: MessageId,
-    parts: Vec<(ClosingPart, Option<Arc<PartBody>>)>,
+    parts: Vec<(ClosingPart, Arc<PartBody>)>,
 ) -> Result<Vec<ClosingPart>> {
     let open = tx.loaded(key)?.open.get(&message.0).ok_or(Error::MessageSealed)?.clone();
     let holder = TargetMessage { message, revision: open.revision, writer: &open.writer };
     let mut settled = Vec::with_capacity(parts.len());
     for (position, (mut part, body)) in (open.next_position..).zip(parts) {
-        if let Some(body) = body {
-            pairing::pair(tx, key, &holder, position, &body, &mut part.input)?;
-        }
+        pairing::pair(tx, key, &holder, position, &body, &mut part.input)?;
         settled.push(part);
     }
     Ok(settled)
@@ -501,7 +459,7 @@ impl AppendParts {
         let row = open_message(tx, key, self.message, self.caller.epoch)?;
         self.resolve_calls(tx)?;
         let existing_parts = self.existing_parts(tx)?;
-        let drafts = drafts(tx, row, self.message)?;
+        let drafts = open_drafts(tx, row, self.message)?;
         let mut next_number = tx.loaded(key)?.next_number(self.message)?;
         let mut receipt = Receipt::default();
         let mut parts = Vec::with_capacity(self.parts.len());
@@ -510,7 +468,7 @@ impl AppendParts {
         let draft_bytes: i64 = drafts.iter().map(|draft| draft.length).sum();
         let mut bytes = draft_bytes;
         for part in self.parts {
-            let (id, input, growth_bytes, body) = match part {
+            let (id, input, body) = match part {
                 AppendPart::Whole(whole) => {
                     let WholePart { original, input } = *whole;
                     if let Some(id) = existing_part(&existing_parts, &original)? {
@@ -522,20 +480,26 @@ impl AppendParts {
                     bytes += input.encoded.bytes();
                     let id = PartId::of(self.message, next_number);
                     next_number = next_number.saturating_add(1);
-                    (id, input, original.body.growth_bytes(), Some(original.body))
+                    (id, input, original.body)
                 }
-                AppendPart::Draft(id, metadata_json) => {
-                    let draft = drafts
-                        .iter()
-                        .find(|draft| draft.id == id && !closed.contains(&draft.id))
-                        .ok_or_else(|| Error::not_found(Kind::Draft, id))?;
-                    closed.push(id);
-                    bytes += metadata_json.as_ref().map_or(0, |json| i64::try_from(json.len()).unwrap_or(i64::MAX));
-                    (id, draft.close(metadata_json.as_deref()), draft.body.growth_bytes(), None)
+                AppendPart::Draft(end) => {
+                    let draft = match end.find(&drafts, &closed, &existing_parts)? {
+                        NamedDraft::Open(draft) => draft,
+                        NamedDraft::Closed(part) => {
+                            receipt.existed_count += 1;
+                            receipt.ids.push(part);
+                            continue;
+                        }
+                    };
+                    closed.push(draft.id);
+                    let json_bytes = end.metadata_json.as_ref().map_or(0, String::len);
+                    bytes += i64::try_from(json_bytes).unwrap_or(i64::MAX);
+                    let ClosedDraft { input, body } = draft.close(end.status(), end.metadata_json.as_deref());
+                    (draft.id, input, body)
                 }
             };
             receipt.ids.push(id.0);
-            parts.push((ClosingPart { id, input, growth_bytes }, body));
+            parts.push((ClosingPart { id, input, growth_bytes: body.growth_bytes() }, body));
         }
         // A draft that stays open becomes a part in the end.
         let drafts_left = drafts.len() - closed.len();
@@ -577,7 +541,10 @@ impl AppendParts {
 
     /// The existing parts of the message, if one of the new ones could be among them.
     fn existing_parts(&self, tx: &mut Tx<'_>) -> Result<Vec<Part>> {
-        let named = |part: &AppendPart| matches!(part, AppendPart::Whole(whole) if whole.original.client_id.is_some());
+        let named = |part: &AppendPart| match part {
+            AppendPart::Whole(whole) => whole.original.client_id.is_some(),
+            AppendPart::Draft(end) => matches!(end.draft, DraftName::Client(_)),
+        };
         if !self.parts.iter().any(named) {
             return Ok(Vec::new());
         }
@@ -599,7 +566,7 @@ fn existing_part(existing_parts: &[Part], sent: &NewPart) -> Result<Option<Uuid>
 }
 
 /// Refuses a part whose client id belongs to an open draft, because the draft's part will have it.
-fn refuse_draft_client_id(drafts: &[Draft], sent: &NewPart) -> Result<()> {
+fn refuse_draft_client_id(drafts: &[OpenDraft], sent: &NewPart) -> Result<()> {
     match &sent.client_id {
         Some(client_id) if drafts.iter().any(|draft| draft.client_id.as_ref() == Some(client_id)) => {
             Err(Error::ClientIdReused { client_id: client_id.clone() })
@@ -660,15 +627,16 @@ impl FinishMessage {
     /// Adds the events of the seal of the message in this row. Drafts that are still open close with their text so far.
     pub(crate) fn add_seal(&self, tx: &mut Tx<'_>, row: i64) -> Result<SealedRow> {
         let key = self.session.0;
-        let drafts = drafts(tx, row, self.message)?;
+        let drafts = open_drafts(tx, row, self.message)?;
         if !drafts.is_empty() {
             engine::query(DELETE_DRAFTS).bind(row).run(tx.conn)?;
-            let close = |draft: &Draft| ClosingPart {
-                id: draft.id,
-                input: draft.close(None),
-                growth_bytes: draft.body.growth_bytes(),
+            // A tool whose output nobody closed did not end.
+            let close = |draft: &OpenDraft| {
+                let ClosedDraft { input, body } = draft.close(ResultStatus::Interrupted, None);
+                (ClosingPart { id: draft.id, input, growth_bytes: body.growth_bytes() }, body)
             };
-            insert_closed_parts(tx, key, &self.caller, self.message, drafts.iter().map(close).collect())?;
+            let parts = pair_closing_parts(tx, key, self.message, drafts.iter().map(close).collect())?;
+            insert_closed_parts(tx, key, &self.caller, self.message, parts)?;
         }
         let encoded = codec::encode_finish(&self.seal.finish);
         let revision = tx.next_revision(key)?;

@@ -2,13 +2,16 @@
 //!
 //! Text can be sent again, like everything else: text that a draft already has at its offset is not added again.
 
-use super::append::{REASONING, TEXT, check_limit, check_message_limits, open_message};
+use super::append::{check_limit, check_message_limits, open_message};
+use super::codec;
 use super::head::SessionKey;
 use super::messages;
-use super::tx::Tx;
+use super::pairing::NamedCalls;
+use super::tx::{PartInput, Tx};
 use crate::limits;
+use crate::model::draft::DraftKind;
 use crate::model::ids::{MessageId, PartId};
-use crate::model::part::PartBody;
+use crate::model::part::{NewPart, ResultStatus};
 use crate::model::run::Epoch;
 use crate::store::engine;
 use crate::store::error::{Error, Kind, Result};
@@ -20,8 +23,8 @@ pub struct NewDraftText {
     pub part: Option<PartId>,
     /// The client's own id of the part, read when the draft begins: it begins once.
     pub client_id: Option<String>,
-    /// True for reasoning, false for text.
-    pub reasoning: bool,
+    /// What the draft becomes, read when it begins.
+    pub kind: DraftKind,
     /// Bytes of the draft before this text.
     pub offset: i64,
     /// The text to add.
@@ -30,7 +33,7 @@ pub struct NewDraftText {
 
 impl NewDraftText {
     /// The length of the draft in bytes if it ends with this text.
-    fn end(&self) -> i64 {
+    pub fn end(&self) -> i64 {
         self.offset.saturating_add(i64::try_from(self.delta.len()).unwrap_or(i64::MAX))
     }
 }
@@ -54,14 +57,17 @@ pub(crate) struct AppendDraft {
     /// The run on whose behalf it is.
     pub(crate) epoch: Option<Epoch>,
     pub(crate) words: NewDraftText,
+    /// True for a caller that names its drafts by their client ids alone, and goes on with them: other text at the
+    /// begin is an offset that does not fit, as anywhere else, and so is text behind the end of a closed draft.
+    pub(crate) resumes: bool,
 }
 
 /// The columns of a draft, with its text at the offset and length of a request's text.
 macro_rules! select_draft {
     ($which:literal) => {
         concat!(
-            "select id, number, kind, octet_length(body), case when octet_length(body) > ?3 then ",
-            "substr(cast(body as blob), ?3 + 1, ?4) end from draft where message_id = ?1 and ",
+            "select id, number, octet_length(body), case when octet_length(body) > ?3 then ",
+            "substr(cast(body as blob), ?3 + 1, ?4) end, kind, call_id, tool, call_message from draft where message_id = ?1 and ",
             $which,
             " = ?2"
         )
@@ -75,7 +81,8 @@ const HAS_PART: &str = "select exists (select 1 from message m join part p on p.
      where m.public_id = ?1 and p.number = ?2)";
 const HAS_NAMED_PART: &str = "select exists (select 1 from message m join part p on p.message_id = m.id \
      where m.public_id = ?1 and p.client_id = ?2)";
-const INSERT: &str = "insert into draft (message_id, number, client_id, kind, body) values (?1, ?2, ?3, ?4, ?5)";
+const INSERT: &str = "insert into draft (message_id, number, client_id, kind, body, call_id, tool, call_message) \
+     values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
 const EXTEND: &str = "update draft set body = body || ?2 where id = ?1";
 
 /// The statements of this file, for the test that prepares them all.
@@ -86,7 +93,7 @@ pub(crate) const STATEMENTS: &[&str] = &[SELECT, SELECT_NAMED, COUNT, HAS_PART, 
 struct Found {
     row: i64,
     part: PartId,
-    reasoning: bool,
+    kind: DraftKind,
     length: i64,
     /// Its text from the offset of the request on, at most as long as the text of the request.
     there: Vec<u8>,
@@ -134,18 +141,21 @@ impl AppendDraft {
         Ok(Some(Found {
             row: row.get(0)?,
             part: PartId::of(self.message, row.get(1)?),
-            reasoning: row.get::<i32>(2)? == REASONING,
-            length: row.get(3)?,
-            there: row.get::<Option<Vec<u8>>>(4)?.unwrap_or_default(),
+            kind: codec::decode_draft_kind(&row, 4)?,
+            length: row.get(2)?,
+            there: row.get::<Option<Vec<u8>>>(3)?.unwrap_or_default(),
         }))
     }
 
     /// Refuses text that leaves a gap or differs from the existing text.
     fn follows_on(&self, found: &Found) -> Result<()> {
-        let NewDraftText { part, client_id, reasoning, offset, delta } = &self.words;
+        let NewDraftText { part, client_id, kind, offset, delta } = &self.words;
         let fits = (0..=found.length).contains(offset) && delta.as_bytes().starts_with(&found.there);
         match (part, client_id) {
-            (None, Some(client_id)) if *offset == 0 && (!fits || *reasoning != found.reasoning) => {
+            (None, Some(client_id))
+                if (self.resumes || *offset == 0) && !kind.is_like(&found.kind)
+                    || !self.resumes && *offset == 0 && !fits =>
+            {
                 Err(Error::ClientIdReused { client_id: client_id.clone() })
             }
             _ if fits => Ok(()),
@@ -155,7 +165,7 @@ impl AppendDraft {
 
     /// The part that contains the text already, because the draft closed before the text was sent again.
     fn closed(&self, tx: &mut Tx<'_>) -> Result<Option<PartId>> {
-        let NewDraftText { part, client_id, reasoning, offset, delta } = &self.words;
+        let NewDraftText { part, client_id, kind, offset, delta } = &self.words;
         let message = self.message.0.as_bytes().to_vec();
         let has = match (part, client_id) {
             (Some(part), _) => engine::scalar(HAS_PART).bind(message).bind(part.number()),
@@ -168,18 +178,18 @@ impl AppendDraft {
         let stored = messages::by_public_id(tx.conn, self.session.0, self.message)?;
         let is_meant = |id: PartId, name: &Option<String>| part.map_or(name == client_id, |part| part == id);
         let closed = stored.parts.iter().find(|closed| is_meant(closed.id, &closed.client_id));
-        let there = closed.and_then(|closed| match &*closed.body {
-            PartBody::Text(text) => Some((closed.id, false, text)),
-            PartBody::Reasoning(text) => Some((closed.id, true, text)),
-            _ => None,
-        });
+        let there = closed.and_then(|closed| DraftKind::of(&closed.body).map(|(kind, text)| (closed.id, kind, text)));
         let says_so = |text: &str| {
             let words = usize::try_from(*offset).ok().and_then(|offset| text.as_bytes().get(offset..));
             words.is_some_and(|words| words.starts_with(delta.as_bytes()))
         };
         match (there, part, client_id) {
-            (Some((id, thought, text)), part, _) if says_so(text) && (part.is_some() || thought == *reasoning) => {
-                Ok(Some(id))
+            (Some((id, was, text)), part, _) if says_so(text) && (part.is_some() || was.is_like(kind)) => Ok(Some(id)),
+            (Some((_, was, text)), None, Some(_)) if self.resumes && was.is_like(kind) => {
+                let length = i64::try_from(text.len()).unwrap_or(i64::MAX);
+                // That the message takes no more text is the better reason.
+                open_message(tx, self.session.0, self.message, self.epoch)?;
+                Err(Error::OffsetMismatch { offset: *offset, length })
             }
             (_, None, Some(client_id)) => Err(Error::ClientIdReused { client_id: client_id.clone() }),
             _ => Ok(None),
@@ -207,14 +217,24 @@ impl AppendDraft {
         check_limit("bytes of a draft", limits::DRAFT_BYTES_MAX, length)?;
         let count = self.check_limits(tx, row, (1, length))?;
         check_limit("drafts of one message", limits::MESSAGE_DRAFTS_MAX, count + 1)?;
+        let call_message = self.call_message(tx)?;
         self.take(tx, length)?;
         let number = tx.loaded(self.session.0)?.next_number(self.message)?;
+        let NewDraftText { client_id, kind, delta, .. } = self.words;
+        let (call_id, tool) = match &kind {
+            DraftKind::Text | DraftKind::Reasoning => (None, None),
+            DraftKind::ToolInput { call_id, tool } => (Some(call_id.clone()), Some(tool.clone())),
+            DraftKind::ToolOutput { call_id, .. } => (Some(call_id.clone()), None),
+        };
         engine::query(INSERT)
             .bind(row)
             .bind(number)
-            .bind(self.words.client_id)
-            .bind(if self.words.reasoning { REASONING } else { TEXT })
-            .bind(self.words.delta)
+            .bind(client_id)
+            .bind(codec::draft_kind(&kind))
+            .bind(delta)
+            .bind(call_id)
+            .bind(tool)
+            .bind(call_message.map(|id| id.0.as_bytes().to_vec()))
             .run(tx.conn)?;
         tx.loaded(self.session.0)?.set_next_number(self.message, number.saturating_add(1));
         Ok(DraftReceipt { part: PartId::of(self.message, number), length, added_at: Some(0) })
@@ -224,6 +244,16 @@ impl AppendDraft {
     fn take(&self, tx: &mut Tx<'_>, bytes: i64) -> Result<()> {
         tx.admit_in(self.session.0, bytes)?;
         tx.count(self.session.0, bytes)
+    }
+
+    /// The message of the call whose output the draft is, if the client named it: a message of the history that has the
+    /// call. So the draft can close at any time.
+    fn call_message(&self, tx: &mut Tx<'_>) -> Result<Option<MessageId>> {
+        let DraftKind::ToolOutput { call_message: Some(_), .. } = &self.words.kind else { return Ok(None) };
+        let mut part = NewPart::new(self.words.kind.part(String::new(), ResultStatus::Completed));
+        let mut input = PartInput::from_client(&part);
+        NamedCalls::default().resolve(tx, self.session.0, &mut part, &mut input)?;
+        Ok(input.call_message.map(MessageId))
     }
 
     /// Refuses drafts and text that would exceed the limits of the message when it is sealed; returns the number of its

@@ -5,6 +5,7 @@ use super::codec::{self, Number as _, StoredPart};
 use crate::limits;
 use crate::model::Revision;
 use crate::model::compaction::RevisionRange;
+use crate::model::draft::Draft;
 use crate::model::ids::{CompactionId, MessageId, PartId, SessionId};
 use crate::model::layout::{Layout, Placement, Span};
 use crate::model::message::{Finish, Message, MessageKind, Role};
@@ -58,8 +59,8 @@ const OF_MESSAGE: &str = "select number, revision, client_id, kind, codec, lengt
 const BLOB_LENGTH: &str = "select length from blob where hash = ?1";
 const BLOB: &str = "select codec, length, data from blob where hash = ?1";
 const NEWEST_RECORD: &str = "select max(revision) from message where session_id = ?1 and class = 2";
-const DRAFTS: &str = "select d.number, d.kind, d.body from message m join draft d on d.message_id = m.id \
-     where m.public_id = ?1 order by d.number";
+const DRAFTS: &str = "select d.number, d.client_id, d.body, d.kind, d.call_id, d.tool, d.call_message \
+     from message m join draft d on d.message_id = m.id where m.public_id = ?1 order by d.number";
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
@@ -463,10 +464,14 @@ pub(crate) fn id_at(reader: &mut Reader<'_>, ancestry: &Ancestry, revision: Revi
     Ok(Found::from_row(&row, AsOf::Newest)?.message.id)
 }
 
-/// The text so far of an open message's drafts: id, true for reasoning, text.
-pub(crate) fn drafts(reader: &mut Reader<'_>, message: MessageId) -> Result<Vec<(PartId, bool, String)>> {
+/// The drafts of an open message.
+pub(crate) fn drafts(reader: &mut Reader<'_>, message: MessageId) -> Result<Vec<Draft>> {
     let rows = reader.all(engine::query(DRAFTS).bind(message.0.as_bytes().to_vec()))?;
-    rows.into_iter().map(|row| Ok((PartId::of(message, row.get(0)?), row.get::<i32>(1)? == 2, row.get(2)?))).collect()
+    let draft = |row: Row| {
+        let (id, kind) = (PartId::of(message, row.get(0)?), codec::decode_draft_kind(&row, 3)?);
+        Ok(Draft { id, client_id: row.get(1)?, kind, text: row.get(2)? })
+    };
+    rows.into_iter().map(draft).collect()
 }
 
 /// The revision of the newest record among a session's own rows.

@@ -27,6 +27,10 @@ async fn every_rpc_is_reached_by_its_rule() {
     let variable = Regex::new(r"\{[a-z_.]+\}").expect("a pattern");
     let mut count = 0;
     for rpc in pool.services().flat_map(|service| service.methods().collect::<Vec<_>>()) {
+        // A call over HTTP has one request; the rules of the protocol say which calls do the same.
+        if rpc.is_client_streaming() {
+            continue;
+        }
         let (method, template) = rule(&pool, &rpc);
         let path = variable.replace_all(&template, "nothing");
         let response = served.begin(&method, &path, &[], "").await;

@@ -35,7 +35,8 @@ async fn the_description_has_every_rpc_with_its_comment_and_no_loose_reference()
     let found: BTreeSet<&str> = operations.iter().filter_map(|found| found["operationId"].as_str()).collect();
     let pool = DescriptorPool::decode(longhand::pb::DESCRIPTORS).expect("descriptors");
     let rpcs: Vec<_> = pool.services().flat_map(|service| service.methods().collect::<Vec<_>>()).collect();
-    assert_eq!(found, rpcs.iter().map(|rpc| rpc.name()).collect());
+    let served = rpcs.iter().filter(|rpc| !rpc.is_client_streaming());
+    assert_eq!(found, served.map(|rpc| rpc.name()).collect());
     for operation in operations {
         let id = &operation["operationId"];
         assert!(operation["description"].as_str().is_some_and(|text| text.contains("Errors:")), "{id}");

@@ -8,6 +8,11 @@ use prost_reflect::{DescriptorPool, FieldDescriptor, MethodDescriptor};
 /// Methods of HTTP rules.
 const METHODS: [&str; 5] = ["get", "put", "post", "delete", "patch"];
 
+/// RPCs that take a stream, and the RPCs of one request each that do the same: a call over HTTP has one request, and
+/// browsers cannot stream.
+const STREAMED: [(&str, &[&str]); 1] =
+    [("WriteMessage", &["AppendMessages", "AppendDraft", "AppendParts", "FinishMessage"])];
+
 /// Paths that streams have which no RPC describes.
 const RESERVED: [&str; 3] = ["/v1/events", "/v1/sessions/{}/events", "/v1/sessions/{}/view/events"];
 
@@ -69,7 +74,21 @@ fn lint(pool: &DescriptorPool) -> Vec<String> {
         if number.unwrap_or_default() == 0 {
             findings.push(format!("rule 21: {name} has no scope"));
         }
-        let Some(rule) = rule(pool, &rpc) else {
+        let found = rule(pool, &rpc);
+        if rpc.is_client_streaming() {
+            if found.is_some() {
+                findings.push(format!("rule 21: {name} takes a stream, and has an HTTP rule"));
+            }
+            let twins = STREAMED.iter().find(|(streamed, _)| *streamed == name).map_or(&[] as &[&str], |(_, all)| all);
+            let service = rpc.parent_service().clone();
+            let is_there =
+                |twin: &&str| service.methods().any(|other| other.name() == *twin && !other.is_client_streaming());
+            if twins.is_empty() || !twins.iter().all(is_there) {
+                findings.push(format!("rule 21: {name} takes a stream, and no calls of one request do the same"));
+            }
+            continue;
+        }
+        let Some(rule) = found else {
             findings.push(format!("rule 21: {name} has no HTTP rule"));
             continue;
         };
@@ -115,15 +134,15 @@ fn the_rules_are_the_reviewed_ones() {
     let rpcs = pool.services().flat_map(|service| service.methods().collect::<Vec<_>>());
     let mut lines: Vec<String> = rpcs
         .map(|rpc| {
-            let rule = rule(&pool, &rpc).expect("a rule");
+            let number = rpc.options().get_extension(&scope).as_enum_number().unwrap_or_default();
+            let scope = Scope::try_from(number).expect("a scope").as_str_name();
+            let Some(rule) = rule(&pool, &rpc) else { return format!("no path: {} {scope}\n", rpc.name()) };
             let mut variables = rule.variables.iter();
             let pieces: Vec<&str> = rule.path.split("{}").collect();
             let mut path = pieces[0].to_owned();
             for piece in &pieces[1..] {
                 path.push_str(&format!("{{{}}}{piece}", variables.next().expect("a variable")));
             }
-            let number = rpc.options().get_extension(&scope).as_enum_number().unwrap_or_default();
-            let scope = Scope::try_from(number).expect("a scope").as_str_name();
             format!("{path} {} {} {scope}\n", rule.method, rpc.name())
         })
         .collect();
@@ -177,4 +196,7 @@ fn a_missing_or_unusable_option_is_found() {
     check("post: \"/v1/things\" body: \"*\"", "get: \"/v1/things/all\"", &["one path and method"]);
     check("post: \"/v1/things\" body: \"*\"", "get: \"/v1/events\"", &["is for streams"]);
     check("post: \"/v1/things\" body: \"*\"", "get: \"/v1/things/all:go\"", &[]);
+    let streamed = "rpc CreateThing(stream CreateThingRequest)";
+    let findings = &["CreateThing takes a stream, and has an HTTP rule", "no calls of one request do the same"];
+    check("rpc CreateThing(CreateThingRequest)", streamed, findings);
 }

@@ -156,8 +156,11 @@ fn take(bytes: &mut Vec<u8>) -> Option<Bytes> {
     (bytes.len() >= 5 + length).then(|| Bytes::from(bytes.drain(..5 + length).skip(5).collect::<Vec<u8>>()))
 }
 
-/// The HTTP rules of a method: verb, template, and whether there is a body.
+/// The HTTP rules of a method: verb, template, and whether there is a body. One that takes a stream has none.
 fn rules(method: &MethodDescriptor) -> Vec<(Method, String, bool)> {
+    if method.is_client_streaming() {
+        return Vec::new();
+    }
     let pool = method.parent_pool();
     let extension = pool.get_extension_by_name("google.api.http").expect("it is declared");
     let options = method.options();

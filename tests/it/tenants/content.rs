@@ -11,6 +11,7 @@ use longhand::app::quotas::Quota;
 use longhand::app::sessions::{ForkPoint, NewSession, SessionChange};
 use longhand::app::{Caller, Error, Reason, RequestKey};
 use longhand::model::compaction::CompactionKind;
+use longhand::model::draft::DraftKind;
 use longhand::model::usage::Usage;
 use longhand::policy::summary::{SummaryInput, SummaryOutput};
 use longhand::store::ContentQuota;
@@ -70,7 +71,7 @@ async fn content_beyond_the_quota_is_refused_before_anything_is_written() {
     let draft = |delta: &str| NewDraftText {
         part: None,
         client_id: None,
-        reasoning: false,
+        kind: DraftKind::Text,
         offset: 0,
         delta: delta.to_owned(),
     };

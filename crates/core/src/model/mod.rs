@@ -7,6 +7,7 @@ pub mod approval;
 pub mod accounts;
 pub mod changes;
 pub mod compaction;
+pub mod draft;
 pub mod truncation;
 pub mod event;
 pub mod harness;

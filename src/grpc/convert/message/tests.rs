@@ -278,6 +278,7 @@ fn an_open_message_takes_whole_parts_and_closes_drafts() {
         [OpenPart::Whole(NewPart::new(PartBody::Text("words".into()))), OpenPart::Draft(id, Some("1".into()))];
     assert_eq!(read.as_deref(), Ok(expected.as_slice()));
 
+    let ended = draft.clone();
     let refused = [
         ("parts[1].body", pb::Part { body: text(), ..draft.clone() }),
         ("parts[1].client_id", pb::Part { client_id: Some("mine".into()), ..draft }),
@@ -287,30 +288,17 @@ fn an_open_message_takes_whole_parts_and_closes_drafts() {
         let error = read_open_parts(vec![whole.clone(), part]).expect_err(field);
         assert_eq!((error.reason, error.metadata["field"].as_str()), (Reason::InvalidField, field));
     }
+    let status = pb::ToolResultStatus::Error.into();
+    let failed = |output: &str| {
+        let result = pb::ToolResultPart { status, output: output.to_owned(), ..pb::ToolResultPart::default() };
+        pb::Part { body: Some(Body::ToolResult(result)), ..ended.clone() }
+    };
+    let status = Some(ResultStatus::Error);
+    let end = DraftEnd { draft: DraftName::Id(id), status, metadata_json: Some("1".into()) };
+    assert_eq!(read_open_parts(vec![failed("")]), Ok(vec![OpenPart::Ended(end)]), "the status of a tool's output");
+    assert_eq!(read_open_parts(vec![failed("out")]).expect_err("it has its output").reason, Reason::InvalidField);
     let strange = pb::Part { part_id: "prt_1".into(), ..pb::Part::default() };
     assert_eq!(read_open_parts(vec![strange]).expect_err("no draft").reason, Reason::DraftNotFound);
-}
-
-#[test]
-fn words_begin_a_draft_or_add_to_one() {
-    let words = pb::AppendDraftRequest {
-        offset_bytes: 4,
-        delta: "more".into(),
-        client_id: Some("p1".into()),
-        ..pb::AppendDraftRequest::default()
-    };
-    let client_id = Some("p1".to_owned());
-    let begins = NewDraftText { part: None, client_id, reasoning: false, offset: 4, delta: "more".into() };
-    assert_eq!(read_draft_words(words.clone()), Ok(begins.clone()));
-    let id = PartId(Uuid::from_u128(5));
-    let goes_on =
-        pb::AppendDraftRequest { part_id: id.to_string(), kind: pb::DraftKind::Reasoning.into(), ..words.clone() };
-    assert_eq!(read_draft_words(goes_on), Ok(NewDraftText { part: Some(id), reasoning: true, ..begins }));
-    let odd = pb::AppendDraftRequest { kind: 3, ..words.clone() };
-    assert_eq!(read_draft_words(odd).expect_err("a refusal").metadata["field"], "kind");
-    let nobody = pb::AppendDraftRequest { part_id: "x".into(), ..words };
-    assert_eq!(read_draft_words(nobody).expect_err("no draft").reason, Reason::DraftNotFound);
-    assert_eq!(draft((id, true, "so far".into())).kind, i32::from(pb::DraftKind::Reasoning));
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 mod approvals;
 mod columns;
+mod drafts;
 mod events;
 mod layouts;
 mod marks;
@@ -11,6 +12,7 @@ mod run_events;
 
 pub(crate) use approvals::{decode_answer, decode_question, encode_answer, encode_question};
 pub(crate) use columns::*;
+pub(crate) use drafts::{decode_draft_kind, draft_kind};
 pub(crate) use events::{decode_event, encode_event};
 pub(crate) use layouts::{decode_layout, encode_layout, encode_layout_change, layout_base};
 pub(crate) use marks::{decode_mark, decode_truncation, encode_mark, encode_truncation, mark_kind};

@@ -96,7 +96,10 @@ async fn begin_draft(client: &mut Client, session: &Session, open: &OpenMessage,
     };
     match client.ask(&request).await {
         Ok(answer) => {
-            state.drafts.push(pb::Draft { part_id: answer.part_id, kind: kind.into(), text: request.delta });
+            let (part_id, text) = (answer.part_id, request.delta);
+            let draft =
+                pb::Draft { part_id, kind: kind.into(), text, client_id: client_id.clone(), ..pb::Draft::default() };
+            state.drafts.push(draft);
             state.draft_names.push(client_id);
             true
         }

@@ -1,0 +1,485 @@
+//! Messages that are written as a stream of frames.
+//!
+//! What has come while a commit was under way is committed together, and no frame is read before: the stream's own flow
+//! control holds the writer back.
+
+use super::append::{Appended, DraftEnd, NewDraftText, OpenPart};
+use super::error::{Error, Reason, Result};
+use super::quotas::Share;
+use super::{Caller, Longhand, validate};
+use crate::bus::{Next, Subscription};
+use crate::limits;
+use crate::model::draft::DraftKind;
+use crate::model::event::{EventBody, EventKind};
+use crate::model::ids::MessageId;
+use crate::model::message::{NewFinish, NewMessage};
+use crate::model::part::NewPart;
+use crate::model::usage::ModelWindow;
+use crate::store::{self, DraftReceipt, DraftsWritten, EventFilter, RequestKey, SessionKey};
+use futures::{FutureExt as _, Stream, StreamExt as _};
+use std::pin::pin;
+use std::time::Duration;
+use tokio::sync::OwnedSemaphorePermit;
+
+/// The begin of a stream.
+#[derive(Debug, Clone)]
+pub struct WriteStart {
+    /// The session, by any id.
+    pub session: String,
+    /// The message.
+    pub target: WriteTarget,
+    /// Makes the seal idempotent; empty for none.
+    pub request_id: String,
+}
+
+/// The message that a stream writes.
+#[derive(Debug, Clone)]
+pub enum WriteTarget {
+    /// An open message, by any id.
+    Open(String),
+    /// One to open, or to go on with.
+    New(Box<NewMessage>),
+}
+
+/// A frame behind the first.
+#[derive(Debug, Clone)]
+pub enum WriteFrame {
+    /// Text for a draft.
+    Words(DraftWords),
+    /// A closed part.
+    Part(NewPart),
+    /// A draft closes.
+    DraftEnd(DraftEnd),
+    /// The writer is still there.
+    Heartbeat,
+    /// The message ends.
+    End(Box<MessageEnd>),
+}
+
+/// Text for a draft.
+#[derive(Debug, Clone)]
+pub struct DraftWords {
+    /// The client's own id of the part.
+    pub client_id: String,
+    /// What the draft becomes; none for the kind that was given before.
+    pub kind: Option<DraftKind>,
+    /// Bytes of the draft before the text; none for the end of the text that was sent before.
+    pub offset: Option<i64>,
+    /// The text.
+    pub delta: String,
+}
+
+/// The end of a message.
+#[derive(Debug, Clone)]
+pub struct MessageEnd {
+    /// Details of the seal.
+    pub finish: NewFinish,
+    /// The window for the figures of the answer.
+    pub window: Option<ModelWindow>,
+    /// A hash of the frame, to tell a repeated end from another one.
+    pub hash: [u8; 32],
+}
+
+/// The answer to a stream.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Written {
+    /// The message.
+    pub message: MessageId,
+    /// True if the stream has sealed it.
+    pub sealed: bool,
+    /// The answer of the last write that is part of history, or of the begin.
+    pub newest: Appended,
+    /// The drafts that got text, by their client ids.
+    pub drafts: Vec<(String, DraftReceipt)>,
+}
+
+/// A draft of a stream.
+struct KnownDraft {
+    client_id: String,
+    kind: DraftKind,
+    /// Bytes up to the end of the text that was sent.
+    end: i64,
+    written: Option<DraftReceipt>,
+}
+
+/// What is written at once.
+enum Step {
+    /// Text for drafts, joined where it follows on.
+    Words(Vec<NewDraftText>),
+    /// A part, the end of a draft, or nothing to keep the message open.
+    Part(Option<OpenPart>),
+    End(Box<MessageEnd>),
+}
+
+/// A stream in progress.
+struct Writing {
+    caller: Caller,
+    key: SessionKey,
+    session: String,
+    message: MessageId,
+    request_id: String,
+    newest: Appended,
+    drafts: Vec<KnownDraft>,
+    /// Reason why nothing but a repeated end is accepted; none while the message is open.
+    closed: Option<Error>,
+    events: Subscription,
+    _permit: OwnedSemaphorePermit,
+    _share: Option<Share>,
+}
+
+impl Caller {
+    /// Writes a message frame by frame, until its end, the end of the frames, or an error: of a frame, or because the
+    /// message takes no more.
+    pub async fn write_message<E: From<Error>>(
+        &self,
+        start: WriteStart,
+        frames: impl Stream<Item = std::result::Result<WriteFrame, E>> + Send,
+    ) -> std::result::Result<Written, E> {
+        let mut writing = self.begin_writing(start).await?;
+        let mut frames = pin!(frames);
+        loop {
+            let first = tokio::select! {
+                biased;
+                error = writing.ended() => return Err(error.into()),
+                first = frames.next() => first,
+            };
+            let (waiting, end) = waiting(first, frames.as_mut());
+            if let Some(written) = writing.write_all(waiting).await? {
+                return Ok(written);
+            }
+            match end {
+                End::None => {}
+                End::Whole => return Ok(writing.left_open()?),
+                End::Broken(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Opens the message, or finds it.
+    async fn begin_writing(&self, start: WriteStart) -> Result<Writing> {
+        let WriteStart { session, target, request_id } = start;
+        if !request_id.is_empty() {
+            validate::name("target.request_id", &request_id)?;
+        }
+        let key = self.known(&session).await?.key;
+        let share = self.count_stream()?;
+        let permit = self.shared.writes.clone().try_acquire_owned().map_err(|_| {
+            Error::new(Reason::TooManyStreams, "as many messages are written as streams as may be")
+                .with("limit", limits::WRITE_CALLS_MAX)
+        })?;
+        // Begins before the message is looked at: what ends it after that is seen.
+        let events = self.events_that_end(key);
+        let (message, opened) = self.open_to_write(&session, key, target).await?;
+        let (newest, closed) = match opened {
+            Ok(appended) => (appended, None),
+            // An end that is sent again gets its first answer, whatever has become of the message.
+            Err(error) if !request_id.is_empty() && closes(error.reason) => (Appended::default(), Some(error)),
+            Err(error) => return Err(error.with("message_id", message)),
+        };
+        Ok(Writing {
+            caller: self.clone(),
+            key,
+            session,
+            message,
+            request_id,
+            newest,
+            drafts: Vec::new(),
+            closed,
+            events,
+            _permit: permit,
+            _share: share,
+        })
+    }
+
+    /// The message, and the answer of a first write to it or the reason why it takes none.
+    async fn open_to_write(
+        &self,
+        session: &str,
+        key: SessionKey,
+        target: WriteTarget,
+    ) -> Result<(MessageId, Result<Appended>)> {
+        let name = match target {
+            WriteTarget::Open(name) => name,
+            WriteTarget::New(message) => {
+                let Some(client_id) = message.client_id.clone() else {
+                    return Err(Error::field("target.new_message.client_id", "is not given"));
+                };
+                if message.finish.is_some() {
+                    return Err(Error::field("target.new_message.open", "is false, and the stream writes the message"));
+                }
+                match self.append(session, vec![*message], None, None).await {
+                    Ok(opened) if opened.existed_count == 0 => {
+                        let id = opened.ids.first().copied().unwrap_or_default();
+                        return Ok((MessageId(id), Ok(opened)));
+                    }
+                    Ok(_) => {}
+                    Err(error) if closes(error.reason) => {
+                        let found = self.store().history().id(key, &client_id).await;
+                        return found.map(|id| (id, Err(error.clone()))).map_err(|_| error);
+                    }
+                    Err(error) => return Err(error),
+                }
+                client_id
+            }
+        };
+        let id = self.store().history().id(key, &name).await?;
+        // A write of nothing is refused for the same reasons as any other.
+        Ok((id, self.append_parts(session, &id.to_string(), Vec::new()).await))
+    }
+
+    /// Events after which a message may take no more, from now on.
+    fn events_that_end(&self, key: SessionKey) -> Subscription {
+        let kinds = vec![EventKind::MessageFinished, EventKind::RunEnded, EventKind::SessionArchived];
+        let filter = EventFilter { sessions: vec![key], kinds, visibility: None };
+        let idle = Duration::from_millis(limits::PROGRESS_INTERVAL_MS_DEFAULT);
+        self.shared.bus.subscribe(self.store().clone(), filter, self.store().log().head_seq(), idle)
+    }
+}
+
+/// True for reasons after which a message takes nothing more, but a repeated end has its answer.
+fn closes(reason: Reason) -> bool {
+    matches!(reason, Reason::MessageSealed | Reason::MessageExpired | Reason::RunLost | Reason::SessionArchived)
+}
+
+/// What comes behind the frames that waited.
+enum End<E> {
+    /// Further frames.
+    None,
+    /// Nothing.
+    Whole,
+    Broken(E),
+}
+
+/// The frames that have come, up to what one commit takes.
+fn waiting<E>(
+    first: Option<std::result::Result<WriteFrame, E>>,
+    mut frames: std::pin::Pin<&mut impl Stream<Item = std::result::Result<WriteFrame, E>>>,
+) -> (Vec<WriteFrame>, End<E>) {
+    let (mut waiting, mut bytes, mut next) = (Vec::new(), 0, Some(first));
+    while let Some(frame) = next {
+        match frame {
+            None => return (waiting, End::Whole),
+            Some(Err(error)) => return (waiting, End::Broken(error)),
+            Some(Ok(frame)) => {
+                let is_end = matches!(frame, WriteFrame::End(_));
+                bytes += match &frame {
+                    WriteFrame::Words(words) => words.delta.len(),
+                    _ => 0,
+                };
+                waiting.push(frame);
+                if is_end || bytes >= limits::WRITE_COMMIT_BYTES || waiting.len() >= limits::WRITE_COMMIT_FRAMES {
+                    break;
+                }
+            }
+        }
+        next = frames.next().now_or_never();
+    }
+    (waiting, End::None)
+}
+
+impl Writing {
+    /// Writes frames in their order, up to the first that is refused. Returns the answer if one of them is the end.
+    async fn write_all(&mut self, frames: Vec<WriteFrame>) -> Result<Option<Written>> {
+        let mut frames = frames;
+        if self.closed.is_some() {
+            // They were written before, or are refused with the end.
+            frames.retain(|frame| matches!(frame, WriteFrame::End(_)));
+        }
+        let (steps, refusal) = self.steps(frames);
+        for step in steps {
+            match step {
+                Step::Words(words) => self.write_words(words).await?,
+                Step::Part(part) => self.write_part(part).await?,
+                Step::End(end) => return self.seal(*end).await.map(Some),
+            }
+        }
+        refusal.map_or(Ok(None), |error| Err(self.placed(error, None)))
+    }
+
+    /// What frames write, with the refusal of the frame behind them.
+    fn steps(&mut self, frames: Vec<WriteFrame>) -> (Vec<Step>, Option<Error>) {
+        let mut steps = Vec::new();
+        for frame in frames {
+            let step = match frame {
+                WriteFrame::Words(words) => {
+                    let words = match self.words(words) {
+                        Ok(words) => words,
+                        Err(refusal) => return (steps, Some(refusal)),
+                    };
+                    if let Some(Step::Words(before)) = steps.last_mut() {
+                        join(before, words);
+                        continue;
+                    }
+                    Step::Words(vec![words])
+                }
+                WriteFrame::Part(part) if part.client_id.is_none() => {
+                    let refusal = Error::field("part.client_id", "is not given: the part could not be sent again");
+                    return (steps, Some(refusal));
+                }
+                WriteFrame::Part(part) => Step::Part(Some(OpenPart::Whole(part))),
+                WriteFrame::DraftEnd(end) => Step::Part(Some(OpenPart::Ended(end))),
+                WriteFrame::Heartbeat => Step::Part(None),
+                WriteFrame::End(end) => Step::End(end),
+            };
+            steps.push(step);
+        }
+        (steps, None)
+    }
+
+    /// Text for a draft, with what the stream has said of the draft before.
+    fn words(&mut self, words: DraftWords) -> Result<NewDraftText> {
+        let DraftWords { client_id, kind, offset, delta } = words;
+        if client_id.is_empty() {
+            return Err(Error::field("draft_text.client_id", "is empty"));
+        }
+        validate::client_id("draft_text.client_id", Some(&client_id))?;
+        if let Some(kind) = &kind {
+            validate::draft_kind(kind)?;
+        }
+        let known = match self.drafts.iter().position(|known| known.client_id == client_id) {
+            Some(index) => &mut self.drafts[index],
+            None => {
+                let kind = kind.clone().unwrap_or_default();
+                self.drafts.push(KnownDraft { client_id: client_id.clone(), kind, end: 0, written: None });
+                let last = self.drafts.len() - 1;
+                &mut self.drafts[last]
+            }
+        };
+        if kind.is_some_and(|kind| !kind.is_like(&known.kind)) {
+            return Err(store::Error::ClientIdReused { client_id }.into());
+        }
+        let offset = offset.unwrap_or(known.end);
+        known.end = offset.saturating_add(i64::try_from(delta.len()).unwrap_or(i64::MAX));
+        Ok(NewDraftText { part: None, client_id: Some(client_id), kind: known.kind.clone(), offset, delta })
+    }
+
+    /// Commits text, and then sends it to subscribers.
+    async fn write_words(&mut self, words: Vec<NewDraftText>) -> Result<()> {
+        self.caller.wait_for_append().await?;
+        let names: Vec<String> = words.iter().filter_map(|words| words.client_id.clone()).collect();
+        let (caller, key, message) = (self.caller.clone(), self.key, self.message);
+        // A writer that leaves does not keep subscribers from text that is committed.
+        let written = tokio::spawn(async move {
+            let history = caller.store().history();
+            let written = history.append_drafts(key, &caller.requester, message, words.clone()).await?;
+            for (words, receipt) in words.into_iter().zip(&written.receipts) {
+                caller.announce(key, message, words, receipt);
+            }
+            Ok::<_, Error>(written)
+        });
+        let written = written.await.map_err(Error::internal)?;
+        let DraftsWritten { receipts, refusal } = written.map_err(|error| self.placed(error, None))?;
+        for (name, receipt) in names.iter().zip(&receipts) {
+            if let Some(known) = self.drafts.iter_mut().find(|known| known.client_id == *name) {
+                known.written = Some(*receipt);
+            }
+        }
+        let refused = names.get(receipts.len()).map(String::as_str);
+        refusal.map_or(Ok(()), |error| Err(self.placed(error.into(), refused)))
+    }
+
+    /// Writes a part, or nothing.
+    async fn write_part(&mut self, part: Option<OpenPart>) -> Result<()> {
+        let parts: Vec<OpenPart> = part.into_iter().collect();
+        let appended = async {
+            validate::open_parts(&parts)?;
+            self.caller.wait_for_append().await?;
+            let known = self.caller.known(&self.session).await?;
+            self.caller.append_checked_parts(&known, self.message, parts).await
+        };
+        self.newest = appended.await.map_err(|error: Error| self.placed(error, None))?;
+        Ok(())
+    }
+
+    async fn seal(&mut self, end: MessageEnd) -> Result<Written> {
+        let MessageEnd { finish, window, hash } = end;
+        let mut caller = self.caller.clone();
+        if !self.request_id.is_empty() {
+            // The session has the request id; the end and its message are the rest of the request.
+            let payload_hash =
+                *blake3::Hasher::new().update(&hash).update(self.message.0.as_bytes()).finalize().as_bytes();
+            caller.requester.request = Some(RequestKey { id: self.request_id.clone(), payload_hash });
+        }
+        let sealed = caller.finish_message(&self.session, &self.message.to_string(), finish, window).await;
+        self.newest = sealed.map_err(|error| self.placed(error, None))?;
+        Ok(self.answer(true))
+    }
+
+    /// The answer to a stream without an end.
+    fn left_open(&self) -> Result<Written> {
+        self.closed.clone().map_or_else(|| Ok(self.answer(false)), |error| Err(self.placed(error, None)))
+    }
+
+    fn answer(&self, sealed: bool) -> Written {
+        let written = |known: &KnownDraft| known.written.map(|receipt| (known.client_id.clone(), receipt));
+        let drafts = self.drafts.iter().filter_map(written).collect();
+        Written { message: self.message, sealed, newest: self.newest.clone(), drafts }
+    }
+
+    /// An error with the place from which the stream goes on: the message, and the end of a draft, of the one that was
+    /// written last if none is named.
+    fn placed(&self, error: Error, draft: Option<&str>) -> Error {
+        let error = error.with("message_id", self.message);
+        let known = match draft {
+            Some(name) => self.drafts.iter().find(|known| known.client_id == name),
+            None => self.drafts.iter().rev().find(|known| known.written.is_some()),
+        };
+        let Some(known) = known else { return error };
+        let error = error.with("client_id", &known.client_id);
+        match &known.written {
+            Some(receipt) if !error.metadata.contains_key("length_bytes") => error.with("length_bytes", receipt.length),
+            _ => error,
+        }
+    }
+
+    /// Resolves with the reason once the stream has to end although its writer has not ended it.
+    async fn ended(&mut self) -> Error {
+        loop {
+            let next = tokio::select! {
+                () = self.caller.shared.stopping.cancelled() => {
+                    let error = Error::new(Reason::ShuttingDown, "the daemon is stopping; go on at the same offset");
+                    return self.placed(error, None);
+                }
+                () = access_ended(&self.caller) => {
+                    let error = Error::new(Reason::AccessTokenInvalid, "the access token was revoked or is over");
+                    return self.placed(error, None);
+                }
+                next = self.events.next() => next,
+            };
+            let events = match next {
+                Ok(Next::Events { events }) => events,
+                Ok(Next::Idle) => continue,
+                Ok(Next::Closed) => return Error::new(Reason::ShuttingDown, "the daemon is stopping"),
+                Err(error) => return error.into(),
+            };
+            let concerns = |body: &EventBody| match body {
+                EventBody::MessageFinished { message, .. } => *message == self.message,
+                EventBody::RunEnded { epoch, .. } => self.caller.requester.epoch == Some(*epoch),
+                _ => true,
+            };
+            if self.closed.is_some() || !events.iter().any(|paged| concerns(&paged.event.body)) {
+                continue;
+            }
+            // A write of nothing is refused with the reason.
+            let history = self.caller.store().history();
+            if let Err(error) = history.append_parts(self.key, self.caller.requester(), self.message, Vec::new()).await
+            {
+                return self.placed(error.into(), None);
+            }
+        }
+    }
+}
+
+/// Resolves when the access of a caller ends.
+async fn access_ended(caller: &Caller) {
+    Longhand { shared: caller.shared.clone() }.access_ended(caller.access.clone()).await;
+}
+
+/// Adds text to the texts that wait, joined with the last one of its draft if it follows on.
+fn join(waiting: &mut Vec<NewDraftText>, words: NewDraftText) {
+    let last = waiting.iter_mut().rev().find(|before| before.client_id == words.client_id);
+    match last {
+        Some(before) if before.end() == words.offset => before.delta.push_str(&words.delta),
+        _ => waiting.push(words),
+    }
+}

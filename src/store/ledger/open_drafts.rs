@@ -1,0 +1,130 @@
+//! The drafts of an open message, and the parts that they become.
+
+use super::codec;
+use super::tx::{PartInput, Tx, salt};
+use crate::model::draft::DraftKind;
+use crate::model::ids::{MessageId, PartId};
+use crate::model::part::{Part, PartBody, ResultStatus};
+use crate::store::engine::{self, Row};
+use crate::store::error::{Error, Kind, Result};
+use std::sync::Arc;
+use uuid::Uuid;
+
+const SELECT: &str = "select number, body, client_id, kind, call_id, tool, call_message from draft where message_id = ?1 order by number";
+
+/// The statements of this file, for the test that prepares them all.
+#[cfg(test)]
+pub(crate) const STATEMENTS: &[&str] = &[SELECT];
+
+/// A draft that closes with its text so far.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DraftEnd {
+    /// The draft.
+    pub draft: DraftName,
+    /// The status of the tool, if the draft is its output; none for completed.
+    pub status: Option<ResultStatus>,
+    /// The client's free JSON for the part.
+    pub metadata_json: Option<String>,
+}
+
+/// What names a draft in its message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DraftName {
+    /// Its part's id. A draft that has closed has no such name any more.
+    Id(PartId),
+    /// The client's own id, also of the part that the draft has become: a draft closes once, however often it is sent.
+    Client(String),
+}
+
+/// A draft of an open message.
+pub(crate) struct OpenDraft {
+    pub(crate) id: PartId,
+    pub(crate) client_id: Option<String>,
+    /// Bytes of its text.
+    pub(crate) length: i64,
+    kind: DraftKind,
+    text: String,
+}
+
+/// What a name of a draft means.
+pub(crate) enum NamedDraft<'a> {
+    /// A draft that is still open.
+    Open(&'a OpenDraft),
+    /// The part that the draft has become.
+    Closed(Uuid),
+}
+
+/// The part that a draft becomes.
+pub(crate) struct ClosedDraft {
+    pub(crate) input: PartInput,
+    pub(crate) body: Arc<PartBody>,
+}
+
+impl OpenDraft {
+    /// The part that the draft becomes.
+    pub(crate) fn close(&self, status: ResultStatus, metadata_json: Option<&str>) -> ClosedDraft {
+        let body = self.kind.part(self.text.clone(), status);
+        let call_message = match &self.kind {
+            DraftKind::ToolOutput { call_message: Some(message), .. } => message.parse::<MessageId>().ok(),
+            _ => None,
+        };
+        let encoded = codec::encode_part(&body, metadata_json, salt());
+        let call_message = call_message.map(|message| message.0);
+        let input = PartInput { client_id: self.client_id.clone(), encoded, call_message };
+        ClosedDraft { input, body: Arc::new(body) }
+    }
+}
+
+/// The drafts of a message, given by its row and its id.
+pub(crate) fn open_drafts(tx: &mut Tx<'_>, row: i64, message: MessageId) -> Result<Vec<OpenDraft>> {
+    let rows = engine::query(SELECT).bind(row).all(tx.conn)?;
+    let draft = |row: Row| {
+        let text: String = row.get(1)?;
+        let length = i64::try_from(text.len()).unwrap_or(i64::MAX);
+        let kind = codec::decode_draft_kind(&row, 3)?;
+        Ok(OpenDraft { id: PartId::of(message, row.get(0)?), client_id: row.get(2)?, length, kind, text })
+    };
+    rows.into_iter().map(draft).collect()
+}
+
+impl DraftEnd {
+    /// The draft that closes, or the part that it has become.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` if no draft and no part has the name, or the draft is among those that close already; `ClientIdReused`
+    /// if the part differs.
+    pub(crate) fn find<'a>(
+        &self,
+        drafts: &'a [OpenDraft],
+        closing: &[PartId],
+        parts: &[Part],
+    ) -> Result<NamedDraft<'a>> {
+        let is_meant = |draft: &&OpenDraft| match &self.draft {
+            DraftName::Id(id) => draft.id == *id,
+            DraftName::Client(name) => draft.client_id.as_ref() == Some(name),
+        };
+        if let Some(draft) = drafts.iter().find(is_meant).filter(|draft| !closing.contains(&draft.id)) {
+            return Ok(NamedDraft::Open(draft));
+        }
+        let name = match &self.draft {
+            DraftName::Id(id) => return Err(Error::not_found(Kind::Draft, id)),
+            DraftName::Client(name) => name,
+        };
+        let part = parts.iter().find(|part| part.client_id.as_ref() == Some(name));
+        let part = part.ok_or_else(|| Error::not_found(Kind::Draft, name))?;
+        let same_status = match &*part.body {
+            PartBody::ToolResult(result) => result.status == self.status(),
+            _ => true,
+        };
+        match same_status && part.metadata_json == self.metadata_json {
+            true => Ok(NamedDraft::Closed(part.id.0)),
+            false => Err(Error::ClientIdReused { client_id: name.clone() }),
+        }
+    }
+
+    /// The status of the part, if it is a tool's output.
+    pub(crate) fn status(&self) -> ResultStatus {
+        self.status.unwrap_or(ResultStatus::Completed)
+    }
+}

@@ -1,0 +1,209 @@
+//! The bytes of a request that is a stream of frames, over any time. Between frames it holds next to nothing and waits
+//! for nobody; a frame that has begun is bounded in its size and its time, and is dropped for others if it stands still.
+
+use super::request::{PREFIX_BYTES, length, sent_length};
+use crate::app::{Error, Reason};
+use crate::limits;
+use crate::traffic::{Reservation, Traffic};
+use bytes::Bytes;
+use http_body::Frame;
+use hyper::body::Incoming;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::time::{Instant, Sleep};
+use tokio_util::sync::CancellationToken;
+
+/// The content of a request that is a stream of frames.
+pub struct FrameBody {
+    stream: Incoming,
+    held: Arc<Reservation>,
+    meter: Meter,
+    /// The end of the time for the frame that has begun. The first one begins with the request.
+    deadline: Option<Pin<Box<Sleep>>>,
+    /// Resolves when the request has to end for a reason of the daemon's.
+    broken: Pin<Box<dyn Future<Output = Error> + Send>>,
+    is_over: bool,
+}
+
+/// Where the bytes of a stream are within its frames.
+#[derive(Default)]
+struct Meter {
+    /// The begin of the frame: its flag and its length.
+    prefix: Vec<u8>,
+    /// Bytes of the frame that are still to come behind its prefix.
+    left: usize,
+}
+
+/// What bytes have done to the frame.
+#[derive(Debug, PartialEq, Eq)]
+enum Passed {
+    /// The stream is between two frames.
+    Between,
+    /// A frame is incomplete; true if it has begun with these bytes.
+    Within(bool),
+}
+
+impl Meter {
+    /// Passes bytes.
+    ///
+    /// # Errors
+    ///
+    /// `REQUEST_TOO_LARGE` for a frame that is longer than any may be.
+    fn pass(&mut self, mut data: &[u8]) -> Result<Passed, Error> {
+        let mut has_begun = false;
+        while !data.is_empty() {
+            if self.left > 0 {
+                let taken = self.left.min(data.len());
+                self.left -= taken;
+                data = &data[taken..];
+                if self.left == 0 {
+                    self.prefix.clear();
+                }
+                continue;
+            }
+            has_begun |= self.prefix.is_empty();
+            let taken = (PREFIX_BYTES - self.prefix.len()).min(data.len());
+            self.prefix.extend_from_slice(&data[..taken]);
+            data = &data[taken..];
+            if self.prefix.len() < PREFIX_BYTES {
+                break;
+            }
+            self.left = sent_length(&self.prefix);
+            if self.left > limits::WRITE_FRAME_BYTES {
+                let message = format!("a frame of {} bytes is longer than any may be", self.left);
+                return Err(Error::new(Reason::RequestTooLarge, message).with("limit", limits::WRITE_FRAME_BYTES));
+            }
+            if self.left == 0 {
+                self.prefix.clear();
+            }
+        }
+        Ok(if self.prefix.is_empty() { Passed::Between } else { Passed::Within(has_begun) })
+    }
+
+    /// Bytes of memory that the frame takes while it is incomplete.
+    fn bytes(&self) -> usize {
+        if self.prefix.len() < PREFIX_BYTES { 0 } else { length(&self.prefix) }
+    }
+}
+
+impl FrameBody {
+    pub(super) fn new(stream: Incoming, traffic: &Traffic, closing: &Arc<CancellationToken>) -> Self {
+        let held = Arc::new(traffic.small_requests.hold(limits::REQUEST_BYTES_MIN));
+        let (revoked, closing) = (held.clone(), closing.clone());
+        let broken = Box::pin(async move {
+            tokio::select! {
+                () = revoked.revoked() => {
+                    Error::new(Reason::TooManyRequests, "a frame stood still while others needed its memory")
+                }
+                () = closing.cancelled() => Error::new(Reason::ShuttingDown, "the daemon is stopping"),
+            }
+        });
+        let deadline = Some(Box::pin(tokio::time::sleep(time_for_a_frame())));
+        Self { stream, held, meter: Meter::default(), deadline, broken, is_over: false }
+    }
+
+    /// The memory reserved for the request, until it is answered.
+    pub(super) fn held(&self) -> Arc<Reservation> {
+        self.held.clone()
+    }
+
+    fn pass(&mut self, data: &Bytes) -> Result<(), Error> {
+        match self.meter.pass(data)? {
+            Passed::Between => {
+                self.deadline = None;
+                self.held.resize(limits::REQUEST_BYTES_MIN);
+                self.held.exempt();
+            }
+            Passed::Within(has_begun) => {
+                self.held.wait_for_client(limits::REQUEST_BYTES_MIN + self.meter.bytes());
+                let end = Instant::now() + time_for_a_frame();
+                match &mut self.deadline {
+                    Some(deadline) if has_begun => deadline.as_mut().reset(end),
+                    Some(_) => {}
+                    None => self.deadline = Some(Box::pin(tokio::time::sleep_until(end))),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The reason why a frame is not waited for any longer.
+    fn poll_end(&mut self, context: &mut Context<'_>) -> Poll<Error> {
+        if let Some(deadline) = &mut self.deadline
+            && deadline.as_mut().poll(context).is_ready()
+        {
+            let limit = limits::WRITE_FRAME_MS_MAX;
+            let message = format!("a frame of the request was not complete after {limit} ms");
+            return Poll::Ready(Error::new(Reason::RequestTimedOut, message).with("limit_ms", limit));
+        }
+        self.broken.as_mut().poll(context)
+    }
+}
+
+fn time_for_a_frame() -> Duration {
+    Duration::from_millis(limits::WRITE_FRAME_MS_MAX)
+}
+
+impl http_body::Body for FrameBody {
+    type Data = Bytes;
+    type Error = Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+        if self.is_over {
+            return Poll::Ready(None);
+        }
+        let next = match Pin::new(&mut self.stream).poll_frame(context) {
+            // What has come counts before the time is over: it may have waited for a commit.
+            Poll::Pending => match self.poll_end(context) {
+                Poll::Ready(error) => Some(Err(error)),
+                Poll::Pending => return Poll::Pending,
+            },
+            Poll::Ready(Some(Ok(frame))) => Some(match frame.into_data() {
+                Ok(data) => self.pass(&data).map(|()| Frame::data(data)),
+                Err(trailers) => Ok(trailers),
+            }),
+            // Nobody reads the answer to a request that its client broke off.
+            Poll::Ready(Some(Err(error))) => Some(Err(Error::new(Reason::RequestMalformed, error.to_string()))),
+            Poll::Ready(None) => None,
+        };
+        if !matches!(next, Some(Ok(_))) {
+            self.is_over = true;
+            self.held.exempt();
+        }
+        Poll::Ready(next)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_are_followed_however_their_bytes_come() {
+        let frames = [0, 0, 0, 0, 3, 7, 7, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 7];
+        for piece in 1..=frames.len() {
+            let mut meter = Meter::default();
+            let mut at = 0;
+            for bytes in frames.chunks(piece) {
+                at += bytes.len();
+                let passed = meter.pass(bytes).expect("short frames");
+                let is_between = [8, 13, 19].contains(&at);
+                assert_eq!(passed == Passed::Between, is_between, "pieces of {piece}, after {at}");
+            }
+        }
+        let mut meter = Meter::default();
+        assert_eq!(meter.pass(&[0, 0]).expect("a begin"), Passed::Within(true));
+        assert_eq!((meter.pass(&[0, 0, 9, 1]).expect("more"), meter.bytes()), (Passed::Within(false), 9));
+        assert_eq!(meter.pass(&[1; 9]).expect("the next begins"), Passed::Within(true));
+    }
+
+    #[test]
+    fn a_frame_that_is_too_long_is_refused_by_its_length() {
+        let mut meter = Meter::default();
+        let refused = meter.pass(&[0, 0, 16, 0, 1]).expect_err("1 MiB and a byte");
+        assert_eq!(refused.reason, Reason::RequestTooLarge);
+        assert_eq!(Meter::default().pass(&[0, 0, 16, 0, 0]).expect("1 MiB"), Passed::Within(true));
+    }
+}

@@ -1,0 +1,72 @@
+//! The content of a request, with the memory that is reserved for it.
+
+use super::frames::FrameBody;
+use super::request::{self, MessageBody, RequestClass};
+use crate::app::Error;
+use crate::traffic::{Reservation, Traffic};
+use bytes::Bytes;
+use http::request::Parts;
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use tokio_util::sync::CancellationToken;
+
+/// The content of a request.
+pub enum RequestBody {
+    /// One message, or small ones over any time.
+    Message(MessageBody),
+    /// Frames over any time.
+    Frames(FrameBody),
+}
+
+impl RequestBody {
+    /// Waits until memory for a request is reserved.
+    pub(super) async fn admit(
+        head: &Parts,
+        stream: Incoming,
+        class: RequestClass,
+        traffic: &Traffic,
+        closing: &Arc<CancellationToken>,
+    ) -> Result<Self, Error> {
+        match class {
+            RequestClass::Frames => Ok(Self::Frames(FrameBody::new(stream, traffic, closing))),
+            class => request::admit(head, stream, class, traffic, closing).await.map(Self::Message),
+        }
+    }
+
+    /// The memory reserved for the request, until it is answered.
+    pub(super) fn held(&self) -> Arc<Reservation> {
+        match self {
+            Self::Message(body) => body.held(),
+            Self::Frames(body) => body.held(),
+        }
+    }
+}
+
+impl Body for RequestBody {
+    type Data = Bytes;
+    type Error = Error;
+
+    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+        match self.get_mut() {
+            Self::Message(body) => Pin::new(body).poll_frame(context),
+            Self::Frames(body) => Pin::new(body).poll_frame(context),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Message(body) => body.is_end_stream(),
+            Self::Frames(body) => body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Message(body) => body.size_hint(),
+            Self::Frames(body) => body.size_hint(),
+        }
+    }
+}
