@@ -40,7 +40,7 @@ fn two_agents_and_two_people_share_a_session() {
     assert!(taken.contains("RUN_ACTIVE") && taken.contains("ada"), "{taken}");
     let call = r#"{"role":"ROLE_ASSISTANT","parts":[{"toolCall":{"callId":"c1","tool":"bash","inputJson":"{}"}}]}"#;
     let result = format!(
-        r#"{{"role":"ROLE_TOOL","parts":[{{"toolResult":{{"callId":"c1","status":"RESULT_STATUS_COMPLETED","output":"{}"}}}}]}}"#,
+        r#"{{"role":"ROLE_TOOL","parts":[{{"toolResult":{{"callId":"c1","status":"TOOL_RESULT_STATUS_COMPLETED","output":"{}"}}}}]}}"#,
         "built ".repeat(4_000)
     );
     let lines = home.path().join("reply.jsonl");

@@ -315,7 +315,7 @@ async fn fill(longhand: &Longhand) -> Result<()> {
     let words = |delta: &str| NewDraftText {
         part: None,
         client_id: Some(format!("d-{delta}")),
-        reasoning: false,
+        kind: longhand::model::draft::DraftKind::Text,
         offset: 0,
         delta: delta.to_owned(),
     };

@@ -183,7 +183,7 @@ impl Check<'_> {
             Some((id, PartBody::Text(text))) => Some((id, text)),
             Some(_) => None,
             // The workload has one draft in a message.
-            None => drafts.into_iter().next().map(|(id, _, text)| (id.0, text)),
+            None => drafts.into_iter().next().map(|draft| (draft.id.0, draft.text)),
         }
     }
 

@@ -295,7 +295,7 @@ async fn add_to_draft(
     let words = |part: Option<PartId>, offset: &str, delta: &str| NewDraftText {
         part,
         client_id: Some(draft.to_owned()),
-        reasoning: false,
+        kind: longhand::model::draft::DraftKind::Text,
         offset: i64::try_from(offset.len()).unwrap_or(i64::MAX),
         delta: delta.to_owned(),
     };
