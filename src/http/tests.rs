@@ -256,9 +256,16 @@ fn round_trip(route: &Route, seed: u64) {
     let mut message = random(&mut random_numbers, &route.rpc.input(), 3);
     let mut path = route.template.to_string();
     for field in route.template.fields() {
-        let value = random_text(&mut random_numbers);
-        path = path.replace(&format!("{{{field}}}"), &utf8_percent_encode(&value, NON_ALPHANUMERIC).to_string());
-        message.set_field_by_name(field, Value::String(value));
+        let is_number = message.descriptor().get_field_by_name(field).is_some_and(|field| field.kind() == Kind::Int64);
+        let (value, text) = if is_number {
+            let number: i64 = random_numbers.random();
+            (Value::I64(number), number.to_string())
+        } else {
+            let text = random_text(&mut random_numbers);
+            (Value::String(text.clone()), text)
+        };
+        path = path.replace(&format!("{{{field}}}"), &utf8_percent_encode(&text, NON_ALPHANUMERIC).to_string());
+        message.set_field_by_name(field, value);
     }
     let mut json = serde_json::to_value(&message).expect("JSON");
     for field in route.template.fields() {

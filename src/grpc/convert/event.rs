@@ -3,7 +3,7 @@
 use super::compaction::{failure, kind as compaction_kind, level, outcome, rewrite, trigger};
 use super::draft::{call_and_tool, draft, draft_kind};
 use super::message::{message, part_ids};
-use super::run::{approval, approval_end_reason, delivery, prompt, run, run_ended};
+use super::run::{approval, event as of_run_event, prompt, run};
 use super::session::{session, window};
 use super::{count, framed_len, id, range, read_duration, read_enum, view};
 use crate::app::events::{Frame, ListEvents, OpenMessage, ServedEvent, Start, SubscribeRequest};
@@ -266,10 +266,7 @@ fn body(body: EventBody) -> Body {
         EventBody::UsageRecorded { message, usage, window } => {
             Body::UsageRecorded(usage_recorded(message, usage, window))
         }
-        EventBody::MessageEdited { message, replacement } => {
-            let replacement_message_id = id(replacement);
-            Body::MessageEdited(pb::MessageEdited { message_id: message.to_string(), replacement_message_id })
-        }
+        EventBody::MessageEdited { message, replacement } => Body::MessageEdited(message_edited(message, replacement)),
         EventBody::MessagePinned { message } => {
             Body::MessagePinned(pb::MessagePinned { message_id: message.to_string() })
         }
@@ -338,37 +335,12 @@ fn body(body: EventBody) -> Body {
         }
         EventBody::RewriteUndone(undone) => Body::RewriteUndone(pb::RewriteUndone { rewrite: Some(rewrite(undone)) }),
         EventBody::RewriteRedone(redone) => Body::RewriteRedone(pb::RewriteRedone { rewrite: Some(rewrite(redone)) }),
-        EventBody::RunStarted { run, epoch } => Body::RunStarted(pb::RunStarted { run_id: run.to_string(), epoch }),
-        EventBody::RunCancelRequested { run, epoch } => {
-            Body::RunCancelRequested(pb::RunCancelRequested { run_id: run.to_string(), epoch })
-        }
-        EventBody::RunEnded { run, epoch, reason, failure, interrupted } => {
-            Body::RunEnded(run_ended(run, epoch, reason, failure, interrupted))
-        }
-        EventBody::PromptSubmitted { prompt, delivery: wish } => Body::PromptSubmitted(pb::PromptSubmitted {
-            prompt_id: prompt.to_string(),
-            delivery: delivery(wish).into(),
-        }),
-        EventBody::PromptMoved { prompt, before } => {
-            Body::PromptMoved(pb::PromptMoved { prompt_id: prompt.to_string(), before_prompt_id: id(before) })
-        }
-        EventBody::PromptTaken { prompt, epoch } => Body::PromptTaken(pb::PromptTaken {
-            prompt_id: prompt.to_string(),
-            epoch,
-            message_id: prompt.message().to_string(),
-        }),
-        EventBody::PromptWithdrawn { prompt } => {
-            Body::PromptWithdrawn(pb::PromptWithdrawn { prompt_id: prompt.to_string() })
-        }
-        EventBody::ApprovalRequested { approval, epoch } => {
-            Body::ApprovalRequested(pb::ApprovalRequested { approval_id: approval.to_string(), epoch })
-        }
-        EventBody::ApprovalEnded { approval, reason, choice } => Body::ApprovalEnded(pb::ApprovalEnded {
-            approval_id: approval.to_string(),
-            reason: approval_end_reason(reason).into(),
-            choice,
-        }),
+        of_run => of_run_event(of_run),
     }
+}
+
+fn message_edited(message: MessageId, replacement: Option<MessageId>) -> pb::MessageEdited {
+    pb::MessageEdited { message_id: message.to_string(), replacement_message_id: id(replacement) }
 }
 
 fn session_forked(from: SessionId, at: Revision, after: Option<Revision>, title: String) -> pb::SessionForked {

@@ -7,11 +7,12 @@ use crate::app::prompts::NewPrompt;
 use crate::app::run_watch::{RunFrame, RunSignal};
 use crate::app::runs::{CancelRun, ListRuns};
 use crate::model::approval::{Answer, Approval, ApprovalEnd, ApprovalEndReason, Choice, Question};
-use crate::model::event::InterruptedCall;
+use crate::model::event::{EventBody, InterruptedCall};
 use crate::model::ids::RunId;
 use crate::model::prompt::{Delivery, Prompt, PromptEnd};
 use crate::model::run::{Activity, Epoch, Run, RunEndReason, RunEnded, SessionRun};
 use crate::pb;
+use crate::pb::event::Body;
 
 /// A run.
 pub(in crate::grpc) fn run(run: Run) -> pb::Run {
@@ -105,7 +106,7 @@ pub(in crate::grpc) fn prompt(prompt: Prompt) -> pb::Prompt {
     }
 }
 
-pub(super) fn delivery(delivery: Delivery) -> pb::Delivery {
+fn delivery(delivery: Delivery) -> pb::Delivery {
     match delivery {
         Delivery::Queue => pb::Delivery::Queue,
         Delivery::Steer => pb::Delivery::Steer,
@@ -173,7 +174,7 @@ fn approval_end(ApprovalEnd { reason, answer, actor, revision, time }: ApprovalE
     }
 }
 
-pub(super) fn approval_end_reason(reason: ApprovalEndReason) -> pb::ApprovalEndReason {
+fn approval_end_reason(reason: ApprovalEndReason) -> pb::ApprovalEndReason {
     match reason {
         ApprovalEndReason::Answered => pb::ApprovalEndReason::Answered,
         ApprovalEndReason::Expired => pb::ApprovalEndReason::Expired,
@@ -209,8 +210,45 @@ pub(in crate::grpc) fn run_frame(RunFrame { cursor, signal }: RunFrame) -> pb::W
     pb::WatchRunResponse { cursor, frame: Some(frame) }
 }
 
+/// An event of a run, a prompt or an approval.
+pub(super) fn event(body: EventBody) -> Body {
+    match body {
+        EventBody::RunStarted { run, epoch } => Body::RunStarted(pb::RunStarted { run_id: run.to_string(), epoch }),
+        EventBody::RunCancelRequested { run, epoch } => {
+            Body::RunCancelRequested(pb::RunCancelRequested { run_id: run.to_string(), epoch })
+        }
+        EventBody::RunEnded { run, epoch, reason, failure, interrupted } => {
+            Body::RunEnded(run_ended(run, epoch, reason, failure, interrupted))
+        }
+        EventBody::PromptSubmitted { prompt, delivery: wish } => Body::PromptSubmitted(pb::PromptSubmitted {
+            prompt_id: prompt.to_string(),
+            delivery: delivery(wish).into(),
+        }),
+        EventBody::PromptMoved { prompt, before } => {
+            Body::PromptMoved(pb::PromptMoved { prompt_id: prompt.to_string(), before_prompt_id: id(before) })
+        }
+        EventBody::PromptTaken { prompt, epoch } => Body::PromptTaken(pb::PromptTaken {
+            prompt_id: prompt.to_string(),
+            epoch,
+            message_id: prompt.message().to_string(),
+        }),
+        EventBody::PromptWithdrawn { prompt } => {
+            Body::PromptWithdrawn(pb::PromptWithdrawn { prompt_id: prompt.to_string() })
+        }
+        EventBody::ApprovalRequested { approval, epoch } => {
+            Body::ApprovalRequested(pb::ApprovalRequested { approval_id: approval.to_string(), epoch })
+        }
+        EventBody::ApprovalEnded { approval, reason, choice } => Body::ApprovalEnded(pb::ApprovalEnded {
+            approval_id: approval.to_string(),
+            reason: approval_end_reason(reason).into(),
+            choice,
+        }),
+        other => unreachable!("{other:?} is of no run"),
+    }
+}
+
 /// The end of a run, as an event.
-pub(super) fn run_ended(
+fn run_ended(
     run: RunId,
     epoch: Epoch,
     reason: RunEndReason,

@@ -7,7 +7,7 @@ use crate::model::event::EventBody;
 use crate::store::engine;
 use crate::store::error::Result;
 
-const CANCEL: &str = "update run set cancel_revision = ?3, lease_until = min(lease_until, ?4) \
+const CANCEL: &str = "update run set cancel_revision = ?3, lease_until = case when lease_until < ?4 then lease_until else ?4 end \
      where session_id = ?1 and epoch = ?2";
 
 /// The statements of this file, for the test that prepares them all.

@@ -53,7 +53,7 @@ const BY_ID: &str = select_run!("where r.public_id = ?1");
 const NEWEST: &str = select_run!("where r.session_id = ?1 order by r.epoch desc limit 1");
 const OF_SESSION: &str = select_run!("where r.session_id = ?1 and r.epoch < ?2 order by r.epoch desc limit +?3");
 const ACTIVE_OF_TREE: &str = concat!(
-    "with recursive tree(id) as (select ?3 union all select c.id from tree join session c on c.parent_id = tree.id) ",
+    "with recursive tree(id) as (select id from session where id = ?3 union all select c.id from tree join session c on c.parent_id = tree.id) ",
     select_run!(
         "join tree on tree.id = r.session_id where r.end_reason is null and r.session_id < ?1 \
      order by r.session_id desc limit +?2"

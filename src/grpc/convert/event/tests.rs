@@ -1,12 +1,15 @@
 use super::*;
 use crate::app::Reason;
+use crate::model::approval::ApprovalEndReason;
 use crate::model::compaction::{
     CompactionKind, Contradiction, ContradictionKind, Failure, FailureReason, Level, Outcome, RevisionRange, Trigger,
 };
-use crate::model::event::{Event, Rewrite};
-use crate::model::ids::{CompactionId, PartId, SessionId};
+use crate::model::event::{Event, InterruptedCall, Rewrite};
+use crate::model::ids::{ApprovalId, CompactionId, PartId, PromptId, RunId, SessionId};
 use crate::model::message::{FinishReason, Message};
 use crate::model::part::{Part, PartBody};
+use crate::model::prompt::Delivery;
+use crate::model::run::RunEndReason;
 use crate::model::time::Timestamp;
 use uuid::Uuid;
 
@@ -323,6 +326,77 @@ fn later_compaction_bodies() -> Vec<(EventBody, Body)> {
                     mark_revision: 8,
                     message_id: Some(MESSAGE.to_string()),
                 }),
+            }),
+        ),
+    ]
+    .into_iter()
+    .chain(bodies_of_runs())
+    .collect()
+}
+
+/// The same of runs, prompts and approvals.
+fn bodies_of_runs() -> Vec<(EventBody, Body)> {
+    let (run, prompt, approval) =
+        (RunId(Uuid::from_u128(7)), PromptId(Uuid::from_u128(8)), ApprovalId(Uuid::from_u128(9)));
+    let (run_id, prompt_id, approval_id) = (run.to_string(), prompt.to_string(), approval.to_string());
+    vec![
+        (
+            EventBody::RunStarted { run, epoch: 3 },
+            Body::RunStarted(pb::RunStarted { run_id: run_id.clone(), epoch: 3 }),
+        ),
+        (
+            EventBody::RunCancelRequested { run, epoch: 3 },
+            Body::RunCancelRequested(pb::RunCancelRequested { run_id: run_id.clone(), epoch: 3 }),
+        ),
+        (
+            EventBody::RunEnded {
+                run,
+                epoch: 3,
+                reason: RunEndReason::Lost,
+                failure: "why".into(),
+                interrupted: vec![InterruptedCall { message: MESSAGE, call_id: "c1".into() }],
+            },
+            Body::RunEnded(pb::RunEnded {
+                run_id,
+                epoch: 3,
+                reason: pb::RunEndReason::Lost.into(),
+                failure: "why".into(),
+                interrupted_calls: vec![pb::InterruptedCall { message_id: MESSAGE.to_string(), call_id: "c1".into() }],
+            }),
+        ),
+        (
+            EventBody::PromptSubmitted { prompt, delivery: Delivery::Steer },
+            Body::PromptSubmitted(pb::PromptSubmitted {
+                prompt_id: prompt_id.clone(),
+                delivery: pb::Delivery::Steer.into(),
+            }),
+        ),
+        (
+            EventBody::PromptMoved { prompt, before: Some(prompt) },
+            Body::PromptMoved(pb::PromptMoved {
+                prompt_id: prompt_id.clone(),
+                before_prompt_id: Some(prompt_id.clone()),
+            }),
+        ),
+        (
+            EventBody::PromptTaken { prompt, epoch: 4 },
+            Body::PromptTaken(pb::PromptTaken {
+                prompt_id: prompt_id.clone(),
+                epoch: 4,
+                message_id: MessageId(prompt.0).to_string(),
+            }),
+        ),
+        (EventBody::PromptWithdrawn { prompt }, Body::PromptWithdrawn(pb::PromptWithdrawn { prompt_id })),
+        (
+            EventBody::ApprovalRequested { approval, epoch: Some(5) },
+            Body::ApprovalRequested(pb::ApprovalRequested { approval_id: approval_id.clone(), epoch: Some(5) }),
+        ),
+        (
+            EventBody::ApprovalEnded { approval, reason: ApprovalEndReason::Expired, choice: Some("no".into()) },
+            Body::ApprovalEnded(pb::ApprovalEnded {
+                approval_id,
+                reason: pb::ApprovalEndReason::Expired.into(),
+                choice: Some("no".into()),
             }),
         ),
     ]
