@@ -69,8 +69,11 @@ pub const PAGE_READ_MESSAGES: i64 = 64;
 /// Bytes of content in one page of messages, events or sessions; a page ends early instead of exceeding it. With its
 /// framing a page stays below 4 MiB, the default maximum of gRPC's clients; one message alone can be larger.
 pub const PAGE_BYTES_MAX: usize = 3 * 1024 * 1024;
-/// Bytes of content in one frame of a view.
+/// Bytes of content in one frame of events.
 pub const FRAME_BYTES_MAX: usize = 1024 * 1024;
+/// Bytes of content in one frame of a view. With its framing it is handed over in one piece (`PIECE_BYTES`), and need
+/// not be copied for that.
+pub const VIEW_FRAME_BYTES: usize = 60 * 1024;
 /// Messages that are read at a time for a view.
 pub const VIEW_READ_MESSAGES: i64 = 512;
 /// Bytes of a view's messages before rendering.

@@ -176,7 +176,7 @@ impl Frames {
         let mut bytes = 0;
         while let Some(next) = self.held.take().or_else(|| self.messages.next().map(message)) {
             bytes += framed_len(&next);
-            if bytes > limits::FRAME_BYTES_MAX && !messages.is_empty() {
+            if bytes > limits::VIEW_FRAME_BYTES && !messages.is_empty() {
                 self.held = Some(next);
                 break;
             }
