@@ -38,7 +38,7 @@ async fn derived_rows_are_repaired_on_request() {
         ("session", "update session set message_count = 99"),
         ("open_message", "delete from open_message"),
         ("open_message", "insert into open_message values (1, 1, 1000, null)"),
-        ("draft", "insert into draft values (900, 1, 1, null, 1, 'words')"),
+        ("draft", "insert into draft (id, message_id, number, kind, body) values (900, 1, 1, 1, 'words')"),
         (
             "message_token_count",
             "insert into message_token_count values (1, x'00112233445566778899aabbccddeeff', x'00')",
