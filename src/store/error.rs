@@ -159,7 +159,7 @@ pub enum Error {
         taken: bool,
     },
     /// The question has its answer, or was withdrawn.
-    #[error("the question is not open any more: {reason}")]
+    #[error("the question is not open any more: {reason}{}", answer_of(choice.as_deref(), actor))]
     ApprovalEnded {
         /// How it ended.
         reason: &'static str,
@@ -246,6 +246,13 @@ pub struct DiskFailure {
 /// An id, or the words for none.
 fn or_nothing(id: &str) -> &str {
     if id.is_empty() { "no message" } else { id }
+}
+
+/// Who gave an answer, and which one, as far as there is any.
+fn answer_of(choice: Option<&str>, actor: &str) -> String {
+    let by = if actor.is_empty() { String::new() } else { format!(" by {actor}") };
+    let with = choice.map_or_else(String::new, |choice| format!(" with {choice:?}"));
+    by + &with
 }
 
 /// The kind of item that an id names.
