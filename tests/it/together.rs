@@ -59,7 +59,7 @@ fn two_agents_and_two_people_share_a_session() {
     assert!(second.contains("APPROVAL_ENDED") && second.contains("pat"), "{second}");
 
     // A compaction in between disturbs nobody.
-    for number in 0..4 {
+    for number in 0..10 {
         let words = format!("{number} {}", "words of the reply ".repeat(600));
         by(&daemon, "ada", &["append", "shared", "--role", "assistant", &words, "--run", "1"]);
     }
