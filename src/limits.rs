@@ -237,7 +237,7 @@ pub const RUN_CANCEL_MS: i64 = 10 * 1_000;
 /// Maximum length of the words about a run's failure, in bytes.
 pub const RUN_FAILURE_BYTES_MAX: usize = 1_024;
 /// Maximum number of calls without a result that the end of a run names.
-pub const RUN_INTERRUPTED_CALLS_MAX: i64 = 1_000;
+pub const RUN_INTERRUPTED_CALLS_MAX: usize = 1_000;
 /// Maximum number of prompts that wait in one session.
 pub const QUEUED_PROMPTS_MAX: usize = 100;
 /// Maximum number of questions that wait in one session.

@@ -280,6 +280,11 @@ pub(super) fn window_of_call<'a>(known: &'a ModelWindow, given: Option<&'a Model
     given.filter(|window| window.context > 0).unwrap_or(known)
 }
 
+/// The id of what a change made or concerned, which its receipt names first.
+pub(super) fn receipt_id(receipt: &store::Receipt) -> Result<uuid::Uuid> {
+    receipt.ids.first().copied().ok_or_else(|| Error::internal("a receipt names nothing"))
+}
+
 /// The number of entries in a page.
 pub(super) fn page_size(asked: i64) -> Result<i64> {
     match asked {

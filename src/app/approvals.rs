@@ -1,7 +1,7 @@
 //! Approvals for callers: questions of agents, and their answers.
 
 use super::error::{Error, Result};
-use super::{Caller, cursor, page_size, validate};
+use super::{Caller, cursor, page_size, receipt_id, validate};
 pub use crate::model::approval::{Answer, Approval, Choice, Question};
 use crate::model::ids::ApprovalId;
 use crate::store::Receipt;
@@ -10,19 +10,13 @@ fn approval_id(id: &str) -> Result<ApprovalId> {
     id.parse().map_err(|error| Error::field("approval_id", error))
 }
 
-/// The id of the approval that a receipt names.
-fn named(receipt: &Receipt) -> Result<ApprovalId> {
-    let id = receipt.ids.first().map(|id| ApprovalId(*id));
-    id.ok_or_else(|| Error::internal("the receipt of an approval names none"))
-}
-
 impl Caller {
     /// Asks a question. Returns it as it is then: a request that is repeated finds the answer.
     pub async fn request_approval(&self, session: &str, question: Question) -> Result<(Approval, Receipt)> {
         validate::question(&question)?;
         let key = self.session_key(session).await?;
         let receipt = self.store().runs().request_approval(key, self.requester(), question).await?;
-        let approval = self.store().runs().approval(key, named(&receipt)?).await;
+        let approval = self.store().runs().approval(key, ApprovalId(receipt_id(&receipt)?)).await;
         Ok((Error::answer(approval)?, receipt))
     }
 
@@ -64,8 +58,7 @@ impl Caller {
         let scope = format!("approvals {session} {ended}");
         let below = cursor::page_start(token, &scope)?;
         let key = self.session_key(session).await?;
-        let approvals = self.store().runs().approvals(key, below, limit, ended).await?;
-        let next = approvals.last().map(|last| cursor::page_token(last.request_revision, &scope));
-        Ok((approvals, next.unwrap_or_default()))
+        let (approvals, next) = self.store().runs().approvals(key, below, limit, ended).await?;
+        Ok((approvals, next.map(|next| cursor::page_token(next, &scope)).unwrap_or_default()))
     }
 }

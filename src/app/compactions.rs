@@ -357,7 +357,7 @@ impl Caller {
     pub async fn confirm_compaction(&self, id: &str) -> Result<Compaction> {
         let id = compaction_id(id)?;
         self.require_compaction(id).await?;
-        self.store().compactions().confirm(id).await?;
+        self.store().compactions().confirm(id, self.requester()).await?;
         self.shared.scheduler.wake();
         Error::answer(self.store().compactions().get(id).await)
     }

@@ -11,7 +11,7 @@ use crate::limits;
 use crate::model::access::Binding;
 use crate::model::approval::Approval;
 use crate::model::draft::Draft;
-use crate::model::event::{Event, EventKind};
+use crate::model::event::{Event, EventBody, EventKind};
 use crate::model::ids::{ApprovalId, PartId, PromptId, RunId, SessionId};
 use crate::model::message::Message;
 use crate::model::prompt::Prompt;
@@ -152,13 +152,8 @@ impl Frame {
     pub(super) fn bytes(&self) -> usize {
         match self {
             Self::Ready { .. } | Self::SnapshotEnd { .. } | Self::Progress { .. } | Self::SnapshotRun(_) => EVENT_BYTES,
-            Self::SnapshotPrompt(prompt) => {
-                EVENT_BYTES + prompt.parts.iter().map(|part| store::body_bytes(&part.body)).sum::<usize>()
-            }
-            Self::SnapshotApproval(approval) => {
-                let question = &approval.question;
-                EVENT_BYTES + question.text.len() + question.input_json.as_ref().map_or(0, String::len)
-            }
+            Self::SnapshotPrompt(prompt) => EVENT_BYTES + store::prompt_bytes(prompt),
+            Self::SnapshotApproval(approval) => EVENT_BYTES + store::approval_bytes(approval),
             Self::Presence(frame) => EVENT_BYTES * (1 + frame.present.len()),
             Self::SnapshotSession(info) => session_bytes(&info.session) + info.policy_json.len(),
             Self::SnapshotMessage(message) => view_message_bytes(message),
@@ -176,7 +171,13 @@ impl Frame {
 impl ServedEvent {
     /// Approximate size in bytes.
     fn bytes(&self) -> usize {
-        EVENT_BYTES + self.message.as_ref().map_or(0, store::message_bytes)
+        let calls = match &self.event.body {
+            EventBody::RunEnded { interrupted, .. } => {
+                interrupted.iter().map(|call| EVENT_BYTES + call.call_id.len()).sum()
+            }
+            _ => 0,
+        };
+        EVENT_BYTES + calls + self.message.as_ref().map_or(0, store::message_bytes)
     }
 }
 
@@ -306,9 +307,13 @@ impl EventStream {
                         return Ok(Frame::DraftDelta { session, delta: live });
                     }
                 }
-                key = next_live(&mut self.presence) => {
-                    if let Some(session) = self.sessions.get(&key) {
-                        return Ok(Frame::Presence(self.app.presence_of(key, *session)));
+                changed = next_presence(&mut self.presence) => {
+                    let is_changed = |(key, _): &(&SessionKey, &SessionId)| changed.is_none_or(|changed| changed == **key);
+                    let changed = self.sessions.iter().filter(is_changed);
+                    let mut frames = changed.map(|(key, session)| Frame::Presence(self.app.presence_of(*key, *session)));
+                    if let Some(first) = frames.next() {
+                        self.waiting.extend(frames);
+                        return Ok(first);
                     }
                 }
                 words = next_live(&mut self.summaries) => {
@@ -422,6 +427,16 @@ async fn next_live<T: Clone>(live: &mut Option<broadcast::Receiver<T>>) -> T {
             Err(broadcast::error::RecvError::Lagged(_)) => {}
             Err(broadcast::error::RecvError::Closed) => return std::future::pending().await,
         }
+    }
+}
+
+/// The next session in which somebody came or went; none if some were missed.
+async fn next_presence(changes: &mut Option<broadcast::Receiver<SessionKey>>) -> Option<SessionKey> {
+    let Some(receiver) = changes else { return std::future::pending().await };
+    match receiver.recv().await {
+        Ok(key) => Some(key),
+        Err(broadcast::error::RecvError::Lagged(_)) => None,
+        Err(broadcast::error::RecvError::Closed) => std::future::pending().await,
     }
 }
 

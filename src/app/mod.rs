@@ -45,4 +45,4 @@ pub use api::{Caller, DefaultPolicy, Longhand, Options};
 pub use code::{Code, DOMAIN};
 pub use error::{Error, Reason, Result};
 
-use api::{CachedSession, page_size, window_of_call};
+use api::{CachedSession, page_size, receipt_id, window_of_call};

@@ -9,7 +9,9 @@ use crate::model::time::Timestamp;
 use crate::store::SessionKey;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 use tokio::sync::broadcast;
+use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 /// Somebody in a session.
@@ -48,12 +50,19 @@ pub(super) struct Presences {
 }
 
 #[derive(Default)]
-pub(super) struct Session {
+struct Session {
     /// Streams, with what each says.
     watching: HashMap<u64, Present>,
-    /// Who types, until when.
-    pub(super) typing: HashMap<String, (Timestamp, Instant)>,
+    /// Who types, by name.
+    typing: HashMap<String, Typing>,
     next: u64,
+}
+
+struct Typing {
+    since: Timestamp,
+    end: Instant,
+    /// The task that removes it at its end.
+    expiry: AbortHandle,
 }
 
 impl Default for Presences {
@@ -64,7 +73,7 @@ impl Default for Presences {
 }
 
 impl Presences {
-    pub(super) fn sessions(&self) -> MutexGuard<'_, HashMap<SessionKey, Session>> {
+    fn sessions(&self) -> MutexGuard<'_, HashMap<SessionKey, Session>> {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -77,18 +86,19 @@ impl Presences {
     pub(super) fn of(&self, key: SessionKey) -> Vec<Present> {
         let sessions = self.sessions();
         let Some(session) = sessions.get(&key) else { return Vec::new() };
-        let typing = session.typing.iter().map(|(actor, (since, _))| Present {
+        let typing = session.typing.iter().map(|(actor, typing)| Present {
             actor: actor.clone(),
             doing: Doing::Typing,
-            since: *since,
+            since: typing.since,
         });
         let mut present: Vec<Present> = session.watching.values().cloned().chain(typing).collect();
         present.sort();
         present
     }
 
-    /// Changes a session, and tells those who follow it. One that is empty is forgotten.
-    pub(super) fn change<T>(&self, key: SessionKey, change: impl FnOnce(&mut Session) -> T) -> T {
+    /// Changes a session, and notifies those who follow it if anybody came or went: if `change` returns something. A
+    /// session without anybody is forgotten.
+    fn change<T>(&self, key: SessionKey, change: impl FnOnce(&mut Session) -> Option<T>) -> Option<T> {
         let mut sessions = self.sessions();
         let session = sessions.entry(key).or_default();
         let result = change(session);
@@ -96,9 +106,51 @@ impl Presences {
             sessions.remove(&key);
         }
         drop(sessions);
-        // Without anybody who follows it, nobody needs to know.
-        let _ = self.changes.send(key);
+        if result.is_some() {
+            // Without anybody who follows it, nobody needs to know.
+            let _ = self.changes.send(key);
+        }
         result
+    }
+
+    /// Records that somebody types, for a time; false if too many others do.
+    pub(super) fn begin_typing(self: &Arc<Self>, key: SessionKey, actor: &str, now: Timestamp) -> bool {
+        let end = Instant::now() + Duration::from_millis(limits::TYPING_MS);
+        let mut has_room = true;
+        self.change(key, |session| {
+            if let Some(typing) = session.typing.get_mut(actor) {
+                typing.end = end;
+                return None;
+            }
+            has_room = session.typing.len() < limits::TYPING_MAX;
+            has_room.then(|| {
+                let expiry = tokio::spawn(expire(Arc::clone(self), key, actor.to_owned())).abort_handle();
+                session.typing.insert(actor.to_owned(), Typing { since: now, end, expiry });
+            })
+        });
+        has_room
+    }
+
+    /// Records that somebody does not type any more.
+    pub(super) fn end_typing(&self, key: SessionKey, actor: &str) {
+        self.change(key, |session| session.typing.remove(actor).map(|typing| typing.expiry.abort()));
+    }
+
+    /// Removes somebody whose time to type is over; else returns the end of it.
+    fn expire_typing(&self, key: SessionKey, actor: &str) -> Option<Instant> {
+        let mut end = None;
+        self.change(key, |session| {
+            end = session.typing.get(actor).map(|typing| typing.end).filter(|end| *end > Instant::now());
+            if end.is_some() { None } else { session.typing.remove(actor) }
+        });
+        end
+    }
+}
+
+/// Removes somebody once its time to type is over.
+async fn expire(presences: Arc<Presences>, key: SessionKey, actor: String) {
+    while let Some(end) = presences.expire_typing(key, &actor) {
+        tokio::time::sleep_until(end).await;
     }
 }
 
@@ -120,9 +172,9 @@ impl Watching {
             session.next += 1;
             let present = Present { actor: actor.to_owned(), doing: Doing::Watching, since: now };
             session.watching.insert(session.next, present);
-            session.next
+            Some(session.next)
         };
-        let entries = keys.map(|key| (key, presences.change(key, add))).collect();
+        let entries = keys.filter_map(|key| Some((key, presences.change(key, add)?))).collect();
         Self { presences: Arc::clone(presences), entries }
     }
 }

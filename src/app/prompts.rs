@@ -1,7 +1,7 @@
 //! Prompts for callers: the queue of a session.
 
 use super::error::{Error, Result};
-use super::{Caller, cursor, page_size, validate};
+use super::{Caller, cursor, page_size, receipt_id, validate};
 use crate::model::ids::PromptId;
 use crate::model::part::{NewPart, PartBody};
 pub use crate::model::prompt::{Delivery, Prompt};
@@ -34,11 +34,6 @@ fn prompt_id(field: &str, id: &str) -> Result<PromptId> {
     id.parse().map_err(|error| Error::field(field, error))
 }
 
-/// The id of the prompt that a receipt names.
-fn named(receipt: &Receipt) -> Result<PromptId> {
-    receipt.ids.first().map(|id| PromptId(*id)).ok_or_else(|| Error::internal("the receipt of a prompt names none"))
-}
-
 impl Caller {
     /// Adds a prompt to a session's queue.
     pub async fn submit_prompt(&self, session: &str, new: NewPrompt) -> Result<(PromptId, Receipt)> {
@@ -50,7 +45,7 @@ impl Caller {
         }
         let key = self.session_key(session).await?;
         let receipt = self.store().runs().submit_prompt(key, self.requester(), delivery, &parts, metadata_json).await?;
-        Ok((named(&receipt)?, receipt))
+        Ok((PromptId(receipt_id(&receipt)?), receipt))
     }
 
     /// Has a run take a prompt, and appends its message. Returns the prompt as it is then.
@@ -61,7 +56,7 @@ impl Caller {
             Wanted::Named(id) => (Some(prompt_id("prompt_id", id)?), false),
         };
         let (key, receipt) = self.change_queue(session, QueueChange::Take { epoch, prompt, steering_only }).await?;
-        let prompt = self.store().runs().prompt(key, named(&receipt)?).await;
+        let prompt = self.store().runs().prompt(key, PromptId(receipt_id(&receipt)?)).await;
         Ok((Error::answer(prompt)?, receipt))
     }
 
@@ -99,14 +94,7 @@ impl Caller {
         let scope = format!("prompts {session} {ended}");
         let start = cursor::page_start(token, &scope)?;
         let key = self.session_key(session).await?;
-        let runs = self.store().runs();
-        if ended {
-            let prompts = runs.prompts(key, start, limit).await?;
-            let next = prompts.last().map(|last| cursor::page_token(last.submit_revision, &scope));
-            return Ok((prompts, next.unwrap_or_default()));
-        }
-        // The queue is bounded in number; its content is not small enough for one page.
-        let (prompts, next) = runs.queue(key, start.unwrap_or(0), limit).await?;
+        let (prompts, next) = self.store().runs().prompts(key, start, limit, ended).await?;
         Ok((prompts, next.map(|next| cursor::page_token(next, &scope)).unwrap_or_default()))
     }
 }

@@ -98,7 +98,8 @@ impl RunWatch {
             }
             EventBody::ApprovalEnded { approval, .. } => {
                 let approval = runs.approval(self.key, *approval).await?;
-                (approval.epoch == Some(self.epoch)).then(|| RunSignal::Approval(Box::new(approval)))
+                // Those of lost runs before it may be asked again.
+                approval.epoch.is_some_and(|epoch| epoch <= self.epoch).then(|| RunSignal::Approval(Box::new(approval)))
             }
             _ => None,
         })

@@ -1,7 +1,7 @@
 //! Runs for callers: acquiring, renewing, stopping and ending them, and what happens in a session.
 
 use super::error::{Error, Result};
-use super::{Caller, cursor, page_size, validate};
+use super::{Caller, cursor, page_size, receipt_id, validate};
 use crate::limits;
 use crate::model::ids::{PromptId, RunId};
 use crate::model::prompt::Prompt;
@@ -55,11 +55,6 @@ fn lease_ms(lease: Option<Duration>) -> Result<i64> {
     Err(Error::field("lease_timeout", format!("is not between {} and {} seconds", least / 1_000, most / 1_000)))
 }
 
-/// The id of the run that a receipt names.
-fn run_id(receipt: &Receipt) -> Result<RunId> {
-    receipt.ids.first().map(|id| RunId(*id)).ok_or_else(|| Error::internal("the receipt of a run names none"))
-}
-
 impl Caller {
     /// Acquires the right to answer the session's next prompt; with `take_prompt` together with that prompt.
     pub async fn acquire_run(&self, session: &str, lease: Option<Duration>, take_prompt: bool) -> Result<Acquired> {
@@ -75,7 +70,7 @@ impl Caller {
     }
 
     async fn run_of(&self, receipt: &Receipt) -> Result<Run> {
-        Ok(self.store().runs().get(run_id(receipt)?).await?)
+        Ok(self.store().runs().get(RunId(receipt_id(receipt)?)).await?)
     }
 
     /// Extends the lease of a run, unless it was asked to stop. Returns the run as it is then.
@@ -109,6 +104,10 @@ impl Caller {
         if tree && epoch.is_some() {
             return Err(Error::field("epoch", "does not go with tree"));
         }
+        if tree && self.requester.request.is_some() {
+            let why = "does not go with tree: each session has a change of its own, and a repetition would find others";
+            return Err(Error::field("request_id", why));
+        }
         let key = self.session_key(session).await?;
         let runs = self.store().runs();
         if !tree {
@@ -118,7 +117,7 @@ impl Caller {
         let mut below = None;
         let mut cancelled = Vec::new();
         loop {
-            let active = runs.active(Some(key), below, limits::PAGE_READ_SESSIONS).await?;
+            let active = runs.active(Some(key), below, limits::PAGE_SIZE_MAX).await?;
             let Some((last, _)) = active.last() else { return Ok(cancelled) };
             below = Some(last.number());
             for (key, run) in active {
@@ -160,9 +159,9 @@ impl Caller {
             return Ok((runs, next.unwrap_or_default()));
         }
         let mut page = Vec::new();
-        // A page looks at a bounded number of runs, and may be short.
-        for _ in 0..limits::SESSIONS_SCAN_MAX / limits::PAGE_READ_SESSIONS {
-            let active = self.store().runs().active(root, below, limits::PAGE_READ_SESSIONS).await?;
+        // A page looks at a bounded number of runs, and may be short. A tree is walked once for each read.
+        for _ in 0..limits::SESSIONS_SCAN_MAX / limits::PAGE_SIZE_MAX {
+            let active = self.store().runs().active(root, below, limits::PAGE_SIZE_MAX).await?;
             if active.is_empty() {
                 return Ok((page, String::new()));
             }

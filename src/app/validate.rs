@@ -321,7 +321,9 @@ pub(super) fn question(question: &Question) -> Result<()> {
     }
     text("question.text", &question.text, limits::APPROVAL_TEXT_BYTES_MAX)?;
     name("question.tool", &question.tool)?;
-    name("question.call_id", &question.call_id)?;
+    if !question.call_id.is_empty() {
+        call_id("question", &question.call_id)?;
+    }
     json("question.input_json", question.input_json.as_deref(), limits::APPROVAL_INPUT_BYTES_MAX)?;
     bound("question.choices", question.choices.len(), limits::APPROVAL_CHOICES_MAX)?;
     for (index, choice) in question.choices.iter().enumerate() {

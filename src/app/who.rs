@@ -1,27 +1,10 @@
 //! Presence for callers: who types, and who is at work in a session.
 
 use super::error::Result;
-use super::presence::{Presences, Present};
+use super::presence::Present;
 use super::{Caller, validate};
 use crate::limits;
 use crate::model::run::Run;
-use crate::store::SessionKey;
-use std::sync::Arc;
-use std::time::Duration;
-use tokio::time::Instant;
-
-/// Removes who no longer types.
-async fn expire(presences: Arc<Presences>, key: SessionKey, actor: String) {
-    loop {
-        let end = presences.sessions().get(&key).and_then(|session| session.typing.get(&actor)).map(|(_, end)| *end);
-        match end {
-            None => return,
-            Some(end) if end <= Instant::now() => break,
-            Some(end) => tokio::time::sleep_until(end).await,
-        }
-    }
-    presences.change(key, |session| session.typing.remove(&actor));
-}
 
 /// Who is at work in a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,38 +22,17 @@ impl Caller {
         let actor = self.requester().actor;
         validate::present(&actor)?;
         let presences = &self.shared.presences;
-        let now = self.shared.clock.now();
         if !is_typing {
-            let is_known = presences.sessions().get(&key).is_some_and(|session| session.typing.contains_key(&actor));
-            if is_known {
-                presences.change(key, |session| session.typing.remove(&actor));
-            }
+            presences.end_typing(key, &actor);
             return Ok(());
         }
-        let end = Instant::now() + Duration::from_millis(limits::TYPING_MS);
-        let known = presences.sessions().get_mut(&key).and_then(|session| {
-            let typing = session.typing.get_mut(&actor)?;
-            typing.1 = end;
-            Some(())
-        });
-        if known.is_none() {
-            let full = presences.change(key, |session| {
-                let is_full = session.typing.len() >= limits::TYPING_MAX;
-                if !is_full {
-                    session.typing.insert(actor.clone(), (now, end));
-                }
-                is_full
-            });
-            if full {
-                return Err(super::Error::limit(
-                    "who types in one session",
-                    limits::TYPING_MAX,
-                    limits::TYPING_MAX + 1,
-                ));
+        match presences.begin_typing(key, &actor, self.shared.clock.now()) {
+            true => Ok(()),
+            false => {
+                let most = limits::TYPING_MAX;
+                Err(super::Error::limit("who types in one session", most, most + 1))
             }
-            tokio::spawn(expire(Arc::clone(presences), key, actor));
         }
-        Ok(())
     }
 
     /// Who is at work in a session.

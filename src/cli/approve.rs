@@ -1,6 +1,7 @@
 //! `longhand approve`: questions of agents, and their answers.
 
 use super::output::{Output, one_line, shorten};
+use super::pages::{self, PAGE_SIZE};
 use super::prompt::done;
 use super::table::{Column, Table};
 use super::times::seconds;
@@ -8,8 +9,6 @@ use super::{Globals, ids};
 use crate::pb;
 use std::process::ExitCode;
 
-/// Approvals listed per page.
-const PAGE_SIZE: i32 = 200;
 /// Maximum width of a question on a line, in characters.
 const WORDS_WIDTH: usize = 80;
 
@@ -88,17 +87,14 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
     match arguments.command {
         Command::List { session, all } => {
             let session_id = ids::session(&mut client, &session).await?;
-            let mut request =
-                pb::ListApprovalsRequest { session_id, include_ended: all, page_size: PAGE_SIZE, ..Default::default() };
-            let mut approvals = Vec::new();
-            loop {
-                let page = client.approvals.list_approvals(request.clone()).await?.into_inner();
-                approvals.extend(page.approvals);
-                if page.next_page_token.is_empty() {
-                    break;
-                }
-                request.page_token = page.next_page_token;
-            }
+            let approvals = pages::all(async |page_token| {
+                let session_id = session_id.clone();
+                let request =
+                    pb::ListApprovalsRequest { session_id, include_ended: all, page_size: PAGE_SIZE, page_token };
+                let page = client.approvals.list_approvals(request).await?.into_inner();
+                Ok((page.approvals, page.next_page_token))
+            })
+            .await?;
             print(&mut output, &approvals)?;
         }
         Command::Ask(asked) => {
@@ -107,30 +103,21 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
             let request = pb::RequestApprovalRequest { session_id, question: Some(question(asked)), request_id };
             let answered = client.approvals.request_approval(request).await?.into_inner();
             let approval = answered.approval.clone().unwrap_or_default();
-            match (output.json(), &approval.end) {
-                (true, _) => output.message(&answered)?,
-                (false, None) => output.line(&approval.approval_id)?,
-                (false, Some(_)) => output.line(&line(&approval))?,
-            }
+            let said = if approval.end.is_some() { line(&approval) } else { approval.approval_id };
+            output.answer(&answered, &said)?;
         }
         Command::Answer { session, approval, choice, text } => {
             let session_id = ids::session(&mut client, &session).await?;
             let request =
                 pb::AnswerApprovalRequest { session_id, approval_id: approval, choice, text, ..Default::default() };
             let answered = client.approvals.answer_approval(request).await?.into_inner();
-            match output.json() {
-                true => output.message(&answered)?,
-                false => output.line(&line(&answered.approval.unwrap_or_default()))?,
-            }
+            output.answer(&answered, &line(&answered.approval.clone().unwrap_or_default()))?;
         }
         Command::Withdraw { session, approval } => {
             let session_id = ids::session(&mut client, &session).await?;
             let request = pb::WithdrawApprovalRequest { session_id, approval_id: approval, request_id: String::new() };
             let withdrawn = client.approvals.withdraw_approval(request).await?.into_inner();
-            match output.json() {
-                true => output.message(&withdrawn)?,
-                false => output.line(&done("withdrawn", withdrawn.revision))?,
-            }
+            output.answer(&withdrawn, &done("withdrawn", withdrawn.revision))?;
         }
     }
     output.flush()?;

@@ -27,6 +27,7 @@ mod import;
 mod json;
 mod message_text;
 mod output;
+mod pages;
 mod plan_text;
 mod policy_file;
 mod presets;

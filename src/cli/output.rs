@@ -128,6 +128,11 @@ impl Output {
         self.json_line(&json::encode(message)?)
     }
 
+    /// Prints the answer of a change: as JSON, or else this line about it.
+    pub(super) fn answer<M: Message + Name>(&mut self, answer: &M, line: &str) -> anyhow::Result<()> {
+        if self.json { self.message(answer) } else { Ok(self.line(line)?) }
+    }
+
     /// Prints a value of the command line's own as JSON, on one line.
     pub(super) fn value<T: Serialize>(&mut self, value: &T) -> anyhow::Result<()> {
         self.json_line(&serde_json::to_string(value)?)

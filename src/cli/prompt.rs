@@ -2,13 +2,12 @@
 
 use super::changes::{text_or_input, text_part};
 use super::output::{Output, one_line, shorten, word};
+use super::pages::{self, PAGE_SIZE};
 use super::table::{Column, Table};
 use super::{Globals, ids};
 use crate::pb;
 use std::process::ExitCode;
 
-/// Prompts listed per page.
-const PAGE_SIZE: i32 = 200;
 /// Maximum width of a prompt's text on a line, in characters.
 const WORDS_WIDTH: usize = 80;
 
@@ -88,21 +87,18 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
             let delivery = delivery.into();
             let request = pb::SubmitPromptRequest { session_id, parts, delivery, metadata_json: None, request_id };
             let added = client.prompts.submit_prompt(request).await?.into_inner();
-            if output.json() { output.message(&added)? } else { output.line(&added.prompt_id)? }
+            output.answer(&added, &added.prompt_id)?;
         }
         Command::List { session, all } => {
             let session_id = ids::session(&mut client, &session).await?;
-            let mut request =
-                pb::ListPromptsRequest { session_id, include_ended: all, page_size: PAGE_SIZE, ..Default::default() };
-            let mut prompts = Vec::new();
-            loop {
-                let page = client.prompts.list_prompts(request.clone()).await?.into_inner();
-                prompts.extend(page.prompts);
-                if page.next_page_token.is_empty() {
-                    break;
-                }
-                request.page_token = page.next_page_token;
-            }
+            let prompts = pages::all(async |page_token| {
+                let session_id = session_id.clone();
+                let request =
+                    pb::ListPromptsRequest { session_id, include_ended: all, page_size: PAGE_SIZE, page_token };
+                let page = client.prompts.list_prompts(request).await?.into_inner();
+                Ok((page.prompts, page.next_page_token))
+            })
+            .await?;
             print(&mut output, &prompts)?;
         }
         Command::Take { session, epoch, prompt, steering } => {
@@ -112,23 +108,19 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
             let taken = client.prompts.take_prompt(request).await?.into_inner();
             let end = taken.prompt.as_ref().and_then(|prompt| prompt.end.as_ref());
             let message = end.and_then(|end| end.message_id.clone()).unwrap_or_default();
-            if output.json() { output.message(&taken)? } else { output.line(&message)? }
+            output.answer(&taken, &message)?;
         }
         Command::Move { session, prompt, before } => {
             let session_id = ids::session(&mut client, &session).await?;
             let request = pb::MovePromptRequest { session_id, prompt_id: prompt, before_prompt_id: before, request_id };
             let moved = client.prompts.move_prompt(request).await?.into_inner();
-            if output.json() { output.message(&moved)? } else { output.line(&done("moved", moved.revision))? }
+            output.answer(&moved, &done("moved", moved.revision))?;
         }
         Command::Withdraw { session, prompt } => {
             let session_id = ids::session(&mut client, &session).await?;
             let request = pb::WithdrawPromptRequest { session_id, prompt_id: prompt, request_id };
             let withdrawn = client.prompts.withdraw_prompt(request).await?.into_inner();
-            if output.json() {
-                output.message(&withdrawn)?
-            } else {
-                output.line(&done("withdrawn", withdrawn.revision))?
-            }
+            output.answer(&withdrawn, &done("withdrawn", withdrawn.revision))?;
         }
     }
     output.flush()?;

@@ -1,15 +1,13 @@
 //! `longhand run`: who answers in a session, and what that waits for.
 
 use super::output::{BAD, Output, PENDING, PLAIN, one_line, word};
+use super::pages::{self, PAGE_SIZE};
 use super::table::{Column, Table};
 use super::times::{Times, seconds};
 use super::{Globals, ids, prompt};
 use crate::pb;
 use crate::pb::watch_run_response::Frame;
 use std::process::ExitCode;
-
-/// Runs listed per page.
-const PAGE_SIZE: i32 = 200;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
@@ -67,6 +65,9 @@ enum Command {
     Cancel {
         /// Session, by id, client id, or the last or first digits of its id
         session: String,
+        /// Number of the run; default: whichever is active
+        #[arg(conflicts_with = "tree")]
+        epoch: Option<i64>,
         /// End it at once
         #[arg(long)]
         force: bool,
@@ -94,16 +95,13 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
         }
         Command::List { session, tree } => {
             let session_id = ids::optional_session(&mut client, session).await?;
-            let mut request = pb::ListRunsRequest { session_id, tree, page_size: PAGE_SIZE, page_token: String::new() };
-            let mut runs = Vec::new();
-            loop {
-                let page = client.runs.list_runs(request.clone()).await?.into_inner();
-                runs.extend(page.runs);
-                if page.next_page_token.is_empty() {
-                    break;
-                }
-                request.page_token = page.next_page_token;
-            }
+            let runs = pages::all(async |page_token| {
+                let request =
+                    pb::ListRunsRequest { session_id: session_id.clone(), tree, page_size: PAGE_SIZE, page_token };
+                let page = client.runs.list_runs(request).await?.into_inner();
+                Ok((page.runs, page.next_page_token))
+            })
+            .await?;
             print(&mut output, &runs)?;
         }
         Command::Acquire { session, take, lease } => {
@@ -112,10 +110,8 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
             let request =
                 pb::AcquireRunRequest { session_id, lease_timeout, take_prompt: take, request_id: String::new() };
             let acquired = client.runs.acquire_run(request).await?.into_inner();
-            match output.json() {
-                true => output.message(&acquired)?,
-                false => output.line(&acquired.run.unwrap_or_default().epoch.to_string())?,
-            }
+            let epoch = acquired.run.as_ref().map_or(0, |run| run.epoch);
+            output.answer(&acquired, &epoch.to_string())?;
         }
         Command::Renew { session, epoch, lease } => {
             let session_id = ids::session(&mut client, &session).await?;
@@ -129,9 +125,9 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
             let released = client.runs.release_run(request).await?.into_inner();
             print(&mut output, &released.run.into_iter().collect::<Vec<_>>())?;
         }
-        Command::Cancel { session, force, tree } => {
+        Command::Cancel { session, epoch, force, tree } => {
             let session_id = ids::session(&mut client, &session).await?;
-            let request = pb::CancelRunRequest { session_id, force, tree, ..pb::CancelRunRequest::default() };
+            let request = pb::CancelRunRequest { session_id, epoch, force, tree, request_id: String::new() };
             let cancelled = client.runs.cancel_run(request).await?.into_inner();
             print(&mut output, &cancelled.runs)?;
         }

@@ -111,7 +111,7 @@ impl RunService for Runs {
         let caller = self.door.caller(&request)?;
         let pb::WatchRunRequest { session_id, epoch, after_cursor } = request.into_inner();
         let watch = caller.watch_run(&session_id, epoch, &after_cursor).await?;
-        let delivery = Delivery::default();
+        let delivery = Delivery::resumable();
         let mut response = Response::new(frames(watch, delivery.clone()));
         response.extensions_mut().insert(delivery);
         Ok(response)

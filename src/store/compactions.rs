@@ -38,8 +38,8 @@ impl Compactions {
     }
 
     /// Confirms a compaction that waits for it, so that it may begin.
-    pub async fn confirm(&self, id: CompactionId) -> Result<()> {
-        self.0.write(Mutation::change("confirm"), move |tx| by_hand::confirm(tx, id)).await
+    pub async fn confirm(&self, id: CompactionId, caller: Requester) -> Result<()> {
+        self.0.write(Mutation::change("confirm"), move |tx| by_hand::confirm(tx, id, &caller)).await
     }
 
     /// Ends the wait of a compaction for its next attempt; an error if it has ended.

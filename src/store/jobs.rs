@@ -1,20 +1,27 @@
 //! Jobs as the scheduler and its workers see them: due sessions, claims, ends, wake times.
 
-use super::error::Result;
+use super::error::{Error, Result};
 use super::ledger::claims::{Claim, Planned};
 use super::ledger::compactions::{Commit, Committed};
 use super::ledger::head::SessionKey;
 use super::ledger::jobs::{self, AttemptEnd, Evaluation, GuardRows};
 use super::ledger::requests::{AddRequests, Subject};
+use super::ledger::tx::Tx;
 use super::ledger::{approvals, claiming, expiry, runs};
 use super::shared::Shared;
 use super::writer::Mutation;
+use crate::limits;
 use crate::model::compaction::Failure;
 use crate::model::summary_request::SummaryRequest;
 use crate::model::time::Timestamp;
 use std::sync::Arc;
 use tokio::sync::watch;
 use uuid::Uuid;
+
+/// Ends at most so many of what has expired, the earliest first, and returns their number.
+type Expire = fn(&mut Tx<'_>, i64) -> Result<usize>;
+/// Puts off the first of them.
+type Postpone = fn(&mut Tx<'_>) -> Result<()>;
 
 /// Jobs as the scheduler and its workers see them: due sessions, claims, ends, wake times.
 #[derive(Clone)]
@@ -106,11 +113,34 @@ impl Jobs {
     /// Sets the due mark of sessions whose wake time has come; seals messages, ends runs and answers questions whose
     /// time is up.
     pub async fn wake(&self) -> Result<()> {
-        self.0.write(Mutation::change("wake"), jobs::wake).await?;
         // Mutations of their own: what cannot be ended keeps nothing else from its time.
-        self.0.write(Mutation::change("expire"), expiry::expire).await?;
-        self.0.write(Mutation::change("expire_run"), runs::expire).await?;
-        self.0.write(Mutation::change("expire_approval"), approvals::expire).await
+        let woken = self.0.write(Mutation::change("wake"), jobs::wake).await;
+        let messages = self.expire("expire", expiry::expire, expiry::postpone).await;
+        let runs = self.expire("expire_run", runs::expire, runs::postpone).await;
+        let approvals = self.expire("expire_approval", approvals::expire, approvals::postpone).await;
+        woken.and(messages).and(runs).and(approvals)
+    }
+
+    /// Ends what has expired. What cannot be read is put off, or it would be first in its queue for ever and block all
+    /// others.
+    async fn expire(&self, name: &'static str, expire: Expire, postpone: Postpone) -> Result<()> {
+        let most = limits::WAKING_SESSIONS_MAX;
+        match self.0.write(Mutation::change(name), move |tx| expire(tx, most)).await {
+            Err(Error::Corrupt { .. }) => {}
+            other => return other.map(drop),
+        }
+        for _ in 0..most {
+            match self.0.write(Mutation::change(name), move |tx| expire(tx, 1)).await {
+                Ok(0) => break,
+                Ok(_) => {}
+                Err(error @ Error::Corrupt { .. }) => {
+                    tracing::error!(%error, "what has expired cannot be ended");
+                    self.0.write(Mutation::change(name), postpone).await?;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
     }
 
     /// The time at which the next job is to run.

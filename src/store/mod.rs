@@ -50,6 +50,7 @@ pub use integrity::verify::{Checked, Finding};
 pub use jobs::Jobs;
 pub use ledger::access_tokens::StoredToken;
 pub use ledger::append::{AppendInput, Seal};
+pub use ledger::approvals::bytes as approval_bytes;
 pub use ledger::claims::{Claim, Planned};
 pub use ledger::compactions::{Commit, Committed, SuppliedSummary};
 pub use ledger::counts::Counted;
@@ -62,7 +63,7 @@ pub use ledger::messages::{Order, PageOf, VIEW_BYTES, body_bytes, message_bytes}
 pub use ledger::open_drafts::{DraftEnd, DraftName};
 pub use ledger::policies::PolicyText;
 pub use ledger::position::MessagePosition;
-pub use ledger::prompts::QueueChange;
+pub use ledger::prompts::{QueueChange, bytes as prompt_bytes};
 pub use ledger::quotas::{ContentQuota, ContentUse};
 pub use ledger::recent::Newest;
 pub use ledger::replace::{NewEnd, WithAppend};

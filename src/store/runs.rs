@@ -9,7 +9,6 @@ use super::ledger::tx::{PartInput, Requester};
 use super::ledger::{ancestry, head};
 use super::shared::Shared;
 use super::writer::Mutation;
-use crate::model::Revision;
 use crate::model::approval::{Answer, Approval, Question};
 use crate::model::ids::{ApprovalId, PromptId, RunId};
 use crate::model::part::NewPart;
@@ -128,15 +127,16 @@ impl Runs {
         self.0.reading(|reader| prompts::by_id(reader, session.0, id)).await
     }
 
-    /// Prompts that wait in a session behind a position of the queue, in its order; and the position of the last one, if
-    /// more follow.
-    pub async fn queue(&self, session: SessionKey, behind: i64, limit: i64) -> Result<(Vec<Prompt>, Option<i64>)> {
-        self.0.reading(|reader| prompts::waiting_page(reader, session.0, behind, limit)).await
-    }
-
-    /// All prompts of a session that came before a revision, newest first.
-    pub async fn prompts(&self, session: SessionKey, below: Option<Revision>, limit: i64) -> Result<Vec<Prompt>> {
-        self.0.reading(|reader| prompts::of_session(reader, session.0, below, limit)).await
+    /// A page of the prompts of a session: all, newest first, or those that wait, in the order of the queue. With the
+    /// position of the page, if more follow.
+    pub async fn prompts(
+        &self,
+        session: SessionKey,
+        behind: Option<i64>,
+        limit: i64,
+        ended: bool,
+    ) -> Result<(Vec<Prompt>, Option<i64>)> {
+        self.0.reading(|reader| prompts::of_session(reader, session.0, behind, limit, ended)).await
     }
 
     /// Asks a question. The receipt has its id.
@@ -167,15 +167,15 @@ impl Runs {
         self.0.reading(|reader| approvals::by_id(reader, session.0, id)).await
     }
 
-    /// Approvals of a session that were requested before a revision, newest first; `ended` includes those that do not
-    /// wait.
+    /// A page of the approvals of a session, newest first: all, or those that wait. With the position of the page, if
+    /// more follow.
     pub async fn approvals(
         &self,
         session: SessionKey,
-        below: Option<Revision>,
+        below: Option<i64>,
         limit: i64,
         ended: bool,
-    ) -> Result<Vec<Approval>> {
+    ) -> Result<(Vec<Approval>, Option<i64>)> {
         self.0.reading(|reader| approvals::of_session(reader, session.0, below, limit, ended)).await
     }
 }

@@ -28,7 +28,7 @@ const ENCODING: &str = "grpc-encoding";
 /// The content types of gRPC, which announces the length of a message at its beginning.
 const GRPC: [&str; 2] = ["application/grpc", "application/grpc+proto"];
 
-/// Size of a request, as far as its path tells.
+/// Size of a request, as far as its path shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RequestClass {
     /// One message that stays in memory until it is answered.

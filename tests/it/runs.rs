@@ -1,16 +1,20 @@
 //! Runs: one agent at a time, fenced, and what its end leaves behind.
 
+mod damage;
+
 use crate::support::{TestApp, Watch, call, conversation, shown, soon, text};
 use longhand::app::append::{NewDraftText, OpenPart};
 use longhand::app::approvals::{Answer, Choice, Question};
+use longhand::app::compactions::NewCompaction;
 use longhand::app::events::{Frame, Start, SubscribeRequest};
 use longhand::app::presence::Doing;
 use longhand::app::prompts::{Delivery, NewPrompt, Wanted};
 use longhand::app::run_watch::RunSignal;
 use longhand::app::runs::{CancelRun, ListRuns};
-use longhand::app::sessions::NewSession;
+use longhand::app::sessions::{NewSession, SessionChange};
 use longhand::app::{Caller, Reason};
 use longhand::limits;
+use longhand::model::compaction::CompactionKind;
 use longhand::model::draft::DraftKind;
 use longhand::model::event::{EventBody, EventKind};
 use longhand::model::message::{Finish, FinishReason};
@@ -116,7 +120,16 @@ async fn a_run_that_is_not_active_writes_nothing() {
             stale.edit(&session, "u1", &[text("x")], None).await.map(drop),
             stale.rewind(&session, "u1", None).await.map(drop),
             stale.pin(&session, "u1").await.map(drop),
+            stale.undo(&session, None).await.map(drop),
             stale.request_approval(&session, question()).await.map(drop),
+            stale.submit_prompt(&session, prompt("x", Delivery::Queue)).await.map(drop),
+            stale
+                .update_session(&session, SessionChange { title: Some("x".into()), ..SessionChange::default() })
+                .await
+                .map(drop),
+            stale.start_compaction(&session, NewCompaction::of(CompactionKind::Prune)).await.map(drop),
+            stale.archive_session(&session).await.map(drop),
+            stale.cancel_run(&session, CancelRun::default()).await.map(drop),
         ] {
             assert_eq!(refused.expect_err("it is not the active run").reason, Reason::RunLost);
         }
@@ -231,14 +244,21 @@ async fn a_run_that_was_asked_to_stop_ends_soon() {
     pass(&test, limits::RUN_CANCEL_MS).await;
     assert_eq!(ended(&newest(&test, &session).await), Some(RunEndReason::Cancelled), "no renewal keeps it");
 
+    // Whoever acquires next says the same of a run that was asked to stop.
     acquire(&test.app, &session).await;
+    test.app.cancel_run(&session, CancelRun::default()).await.expect("asked");
+    test.clock.skip_to(test.clock.now().plus_millis(limits::RUN_CANCEL_MS));
+    acquire(&test.app, &session).await;
+    let (runs, _) = test.app.list_runs(of(&session)).await.expect("a list");
+    assert_eq!(ended(&runs[1]), Some(RunEndReason::Cancelled));
+
     let forced = CancelRun { force: true, ..CancelRun::default() };
     let stopped = test.app.cancel_run(&session, forced).await.expect("stopped");
     assert_eq!(ended(&stopped[0]), Some(RunEndReason::Cancelled));
 
     acquire(&test.app, &session).await;
     test.app.cancel_run(&session, CancelRun::default()).await.expect("asked");
-    let (released, _) = test.app.release_run(&session, 3, None).await.expect("released");
+    let (released, _) = test.app.release_run(&session, 4, None).await.expect("released");
     assert_eq!(ended(&released), Some(RunEndReason::Cancelled), "whatever its agent says");
     acquire(&test.app, &session).await;
     test.app.archive_session(&session).await.expect("archived");
@@ -270,6 +290,8 @@ async fn a_tree_is_listed_and_stopped_as_one() {
     assert_eq!(sessions(&all), [other.clone(), deeper.clone(), below.clone()]);
 
     let all = CancelRun { force: true, tree: true, ..CancelRun::default() };
+    let again = test.once("r", "cancel").cancel_run(&root, all).await.expect_err("it could not be repeated");
+    assert_eq!((again.reason, again.metadata["field"].as_str()), (Reason::InvalidField, "request_id"));
     let stopped = test.app.cancel_run(&root, all).await.expect("stopped");
     assert_eq!(sessions(&stopped), [deeper, below]);
     assert_eq!(test.app.list_runs(tree).await.expect("a list").0, []);
@@ -386,6 +408,64 @@ async fn the_queue_is_bounded_and_takes_only_words_and_media() {
     assert_eq!(queue(&test, &session).await.len(), 50, "a page");
 }
 
+/// The queue in pages of this size.
+async fn paged(test: &TestApp, session: &str, size: i64, ended: bool) -> Vec<Vec<String>> {
+    let (mut pages, mut token) = (Vec::new(), String::new());
+    loop {
+        let (prompts, next) = test.app.list_prompts(session, ended, size, &token).await.expect("a page");
+        pages.push(prompts.iter().map(|prompt| prompt.id.to_string()).collect());
+        if next.is_empty() {
+            return pages;
+        }
+        token = next;
+    }
+}
+
+#[tokio::test]
+async fn pages_of_the_queue_have_each_prompt_once() {
+    let test = TestApp::start().await;
+    let session = test.manual_session().await;
+    for number in 0..9 {
+        submit(&test.app, &session, &number.to_string(), Delivery::Queue).await;
+    }
+    acquire(&test.app, &session).await;
+    for _ in 0..4 {
+        test.app.take_prompt(&session, 1, Wanted::First).await.expect("taken");
+    }
+    let waiting = queue(&test, &session).await;
+    test.app.withdraw_prompt(&session, &waiting[2]).await.expect("withdrawn");
+    test.app.move_prompt(&session, &waiting[4], Some(&waiting[1])).await.expect("moved");
+    submit(&test.app, &session, "first", Delivery::Interrupt).await;
+    let waiting = queue(&test, &session).await;
+    assert_eq!(waiting.len(), 5);
+    for size in 1..=6 {
+        let pages = paged(&test, &session, size, false).await;
+        assert_eq!(pages.concat(), waiting, "pages of {size}");
+        assert_eq!(pages.len(), waiting.len().div_ceil(size as usize), "no empty page");
+        assert_eq!(paged(&test, &session, size, true).await.concat().len(), 10);
+    }
+}
+
+#[tokio::test]
+async fn pages_with_much_content_are_short() {
+    let test = TestApp::start().await;
+    let session = test.manual_session().await;
+    let large = format!("\"{}\"", "x".repeat(limits::APPROVAL_INPUT_BYTES_MAX - 2));
+    let heavy = NewPrompt { metadata_json: Some(large.clone()), ..prompt("x", Delivery::Queue) };
+    for _ in 0..15 {
+        test.app.submit_prompt(&session, heavy.clone()).await.expect("it waits");
+        let asked = Question { input_json: Some(large.clone()), ..question() };
+        test.app.request_approval(&session, asked).await.expect("asked");
+    }
+    for ended in [false, true] {
+        let pages = paged(&test, &session, 0, ended).await;
+        assert_eq!(pages.iter().map(Vec::len).collect::<Vec<_>>(), [11, 4], "3 MiB for each page");
+        let (first, next) = test.app.list_approvals(&session, ended, 0, "").await.expect("a page");
+        let (second, end) = test.app.list_approvals(&session, ended, 0, &next).await.expect("a page");
+        assert_eq!((first.len(), second.len(), end.as_str()), (11, 4, ""));
+    }
+}
+
 fn question() -> Question {
     let choice = |id: &str| Choice { id: id.to_owned(), label: String::new() };
     Question {
@@ -489,6 +569,30 @@ async fn questions_end_with_the_run_that_asks() {
     test.app.withdraw_approval(&session, &alone.id.to_string()).await.expect("withdrawn");
     let refused = test.app.answer_approval(&session, &alone.id.to_string(), answer("no")).await;
     assert_eq!(refused.expect_err("withdrawn").reason, Reason::ApprovalEnded);
+}
+
+#[tokio::test]
+async fn an_agent_that_comes_back_gets_the_answer_to_its_old_question() {
+    let test = TestApp::start().await;
+    let session = test.manual_session().await;
+    acquire(&test.app, &session).await;
+    let ask = |epoch| test.once("ask-1", "question").in_run(epoch);
+    let (asked, _) = ask(1).request_approval(&session, question()).await.expect("asked");
+    pass(&test, 10 * SECOND_MS).await;
+    acquire(&test.app, &session).await;
+    let (found, _) = ask(2).request_approval(&session, question()).await.expect("found");
+    assert_eq!((found.id, found.end), (asked.id, None));
+    let mut watch = test.app.watch_run(&session, 2, "").await.expect("a stream");
+    test.app.answer_approval(&session, &asked.id.to_string(), answer("yes")).await.expect("answered");
+    let frame = soon("a frame", watch.next()).await.expect("the stream goes on").expect("a frame");
+    assert!(matches!(&frame.signal, RunSignal::Approval(approval) if approval.id == asked.id), "{frame:?}");
+
+    // What nobody came back for ends with the next run.
+    test.app.clone().in_run(2).request_approval(&session, question()).await.expect("asked");
+    pass(&test, 10 * SECOND_MS).await;
+    acquire(&test.app, &session).await;
+    test.app.release_run(&session, 3, None).await.expect("released");
+    assert_eq!(test.app.list_approvals(&session, false, 0, "").await.expect("a list").0, []);
 }
 
 #[tokio::test]

@@ -197,7 +197,7 @@ impl TestApp {
         self.directory.path()
     }
 
-    /// Tells everything that runs over the store to end, as a daemon does first when it stops.
+    /// Asks everything that runs over the store to end, as a daemon does first when it stops.
     pub(crate) fn begin_stop(&self) {
         self.stopping.cancel();
     }

@@ -66,7 +66,7 @@ pub(super) fn is_lost(status: &tonic::Status) -> bool {
     [Reason::CursorInvalid, Reason::CursorForeign, Reason::CursorOutOfRange].iter().any(|lost| lost.as_str() == reason)
 }
 
-/// Tells a client that its cursor cannot be served, and where the log ends. The event's id is that place, so that a
+/// The notice to a client that its cursor cannot be served, with the end of the log. The event's id is that place, so that a
 /// browser that connects again does not come with the lost cursor.
 pub(super) async fn resync<S: GrpcRoutes>(
     grpc: S,

@@ -10,7 +10,7 @@ use std::convert::Infallible;
 /// The media type of an event stream.
 pub(super) const MEDIA_TYPE: &str = "text/event-stream";
 
-/// Tells proxies to pass on what they have.
+/// Has proxies pass on what they have.
 const NO_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
 /// A whole event. The data is JSON on one line; without an id, a client keeps the last one.

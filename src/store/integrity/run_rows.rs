@@ -2,6 +2,7 @@
 
 use super::part_rows::part;
 use crate::model::Revision;
+use crate::model::approval::ApprovalEndReason;
 use crate::model::event::EventBody;
 use crate::model::ids::{ApprovalId, PromptId};
 use crate::model::prompt::Delivery;
@@ -14,11 +15,11 @@ use crate::store::ledger::codec::{self, Number as _};
 use crate::store::ledger::{messages, prompts};
 
 const RUN: &str = "select public_id, actor, start_time, start_revision, cancel_revision, end_reason, end_revision, \
-     failure from run where session_id = ?1 and epoch = ?2";
+     failure, end_time from run where session_id = ?1 and epoch = ?2";
 const PROMPT: &str = "select public_id, delivery, actor, metadata_json, create_time, parts, submit_revision, end_epoch, \
      end_revision from prompt where session_id = ?1 and public_id = ?2";
 const APPROVAL: &str = "select public_id, actor, create_time, salt, question, request_revision, epoch, end_reason, \
-     end_revision, end_actor, answer_salt, answer from approval where session_id = ?1 and public_id = ?2";
+     end_revision, end_actor, answer_salt, answer, end_time from approval where session_id = ?1 and public_id = ?2";
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
@@ -28,8 +29,27 @@ pub(crate) const STATEMENTS: &[&str] = &[RUN, PROMPT, APPROVAL];
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Accounted {
     pub(super) runs: i64,
+    pub(super) cancelled_runs: i64,
+    pub(super) ended_runs: i64,
     pub(super) prompts: i64,
+    pub(super) ended_prompts: i64,
     pub(super) approvals: i64,
+    pub(super) ended_approvals: i64,
+}
+
+impl Accounted {
+    /// The numbers of a session's rows, in the columns of a row from this one on.
+    pub(super) fn from_row(row: &Row, first: usize) -> Result<Self> {
+        Ok(Self {
+            runs: row.get(first)?,
+            cancelled_runs: row.get(first + 1)?,
+            ended_runs: row.get(first + 2)?,
+            prompts: row.get(first + 3)?,
+            ended_prompts: row.get(first + 4)?,
+            approvals: row.get(first + 5)?,
+            ended_approvals: row.get(first + 6)?,
+        })
+    }
 }
 
 /// The check of one event of a session.
@@ -38,6 +58,7 @@ pub(super) struct Check<'a, 'r> {
     pub(super) key: i64,
     pub(super) revision: Revision,
     pub(super) actor: &'a str,
+    pub(super) time: i64,
 }
 
 impl Check<'_, '_> {
@@ -50,21 +71,34 @@ impl Check<'_, '_> {
                 self.run_started(*epoch, digest)
             }
             EventBody::RunCancelRequested { epoch, .. } => {
+                counts.cancelled_runs += 1;
                 let row = self.run(*epoch)?;
                 self.expect("run", row.get(4)?)
             }
-            EventBody::RunEnded { epoch, reason, failure, .. } => self.run_ended(*epoch, *reason, failure),
+            EventBody::RunEnded { epoch, reason, failure, .. } => {
+                counts.ended_runs += 1;
+                self.run_ended(*epoch, *reason, failure)
+            }
             EventBody::PromptSubmitted { prompt, delivery } => {
                 counts.prompts += 1;
                 self.prompt_submitted(*prompt, *delivery, digest)
             }
-            EventBody::PromptTaken { prompt, epoch } => self.prompt_ended(*prompt, Some(*epoch)),
-            EventBody::PromptWithdrawn { prompt } => self.prompt_ended(*prompt, None),
+            EventBody::PromptTaken { prompt, epoch } => {
+                counts.ended_prompts += 1;
+                self.prompt_ended(*prompt, Some(*epoch))
+            }
+            EventBody::PromptWithdrawn { prompt } => {
+                counts.ended_prompts += 1;
+                self.prompt_ended(*prompt, None)
+            }
             EventBody::ApprovalRequested { approval, epoch } => {
                 counts.approvals += 1;
                 self.approval_requested(*approval, *epoch, digest)
             }
-            EventBody::ApprovalEnded { approval, .. } => self.approval_ended(*approval, digest),
+            EventBody::ApprovalEnded { approval, reason, .. } => {
+                counts.ended_approvals += 1;
+                self.approval_ended(*approval, *reason, digest)
+            }
             _ => Ok(()),
         }
     }
@@ -75,6 +109,11 @@ impl Check<'_, '_> {
             Some(revision) if revision == self.revision => Ok(()),
             _ => Err(Error::corrupt(table, "its row does not name this revision")),
         }
+    }
+
+    /// True for the time of the event.
+    fn is_now(&self, time: Option<i64>) -> bool {
+        time == Some(self.time)
     }
 
     fn run(&mut self, epoch: Epoch) -> Result<Row> {
@@ -95,7 +134,7 @@ impl Check<'_, '_> {
         let row = self.run(epoch)?;
         self.expect("run", row.get(6)?)?;
         let stored: Option<i32> = row.get(5)?;
-        if stored != Some(reason.number()) || row.get::<&str>(7)? != failure {
+        if stored != Some(reason.number()) || row.get::<&str>(7)? != failure || !self.is_now(row.get(8)?) {
             return Err(Error::corrupt("run", "its row has another end than its event"));
         }
         Ok(())
@@ -156,11 +195,13 @@ impl Check<'_, '_> {
         Ok(())
     }
 
-    fn approval_ended(&mut self, id: ApprovalId, digest: &mut Digest) -> Result<()> {
+    fn approval_ended(&mut self, id: ApprovalId, reason: ApprovalEndReason, digest: &mut Digest) -> Result<()> {
         let row = self.approval(id)?;
         self.expect("approval", row.get(8)?)?;
-        if row.get::<Option<&str>>(9)?.unwrap_or_default() != self.actor {
-            return Err(Error::corrupt("approval", "its row has another author of the answer than its event"));
+        let stored: Option<i32> = row.get(7)?;
+        let actor = row.get::<Option<&str>>(9)?.unwrap_or_default();
+        if stored != Some(reason.number()) || actor != self.actor || !self.is_now(row.get(12)?) {
+            return Err(Error::corrupt("approval", "its row has another end than its event"));
         }
         let answer = codec::without_check("approval", row.get(11)?)?;
         chain::answer(digest, row.get(0)?, &codec::commitment(row.get(10)?, answer));

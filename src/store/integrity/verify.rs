@@ -82,8 +82,11 @@ const COUNTS: &str = "select (select count(*) from message where session_id = ?1
      (select count(*) from mark where session_id = ?1 and voided_revision is not null), \
      (select count(*) from \"window\" w join session s on s.id = w.session_id \
      where w.session_id = ?1 and w.revision > coalesce(s.fork_revision, 0)), \
-     (select count(*) from run where session_id = ?1), (select count(*) from prompt where session_id = ?1), \
-     (select count(*) from approval where session_id = ?1)";
+     (select count(*) from run where session_id = ?1), (select count(cancel_revision) from run where session_id = ?1), \
+     (select count(end_revision) from run where session_id = ?1), (select count(*) from prompt where session_id = ?1), \
+     (select count(end_revision) from prompt where session_id = ?1), \
+     (select count(*) from approval where session_id = ?1), \
+     (select count(end_revision) from approval where session_id = ?1)";
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
@@ -363,7 +366,7 @@ impl SessionCheck {
                 if body.changes_history() {
                     self.event_fields.history_revision = revision;
                 }
-                self.rows(reader, session, (revision, row.get(5)?), &body)
+                self.rows(reader, session, (revision, row.get(5)?, row.get(4)?), &body)
             }
             Err(error) => Err(error),
         };
@@ -380,7 +383,7 @@ impl SessionCheck {
         &mut self,
         reader: &mut Reader<'_>,
         session: &Row,
-        (revision, actor): (Revision, &str),
+        (revision, actor, time): (Revision, &str, i64),
         body: &EventBody,
     ) -> Result<Digest> {
         let mut digest = Digest::default();
@@ -454,7 +457,7 @@ impl SessionCheck {
             | EventBody::PromptWithdrawn { .. }
             | EventBody::ApprovalRequested { .. }
             | EventBody::ApprovalEnded { .. } => {
-                let mut check = run_rows::Check { reader, key: self.key, revision, actor };
+                let mut check = run_rows::Check { reader, key: self.key, revision, actor, time };
                 check.event(body, &mut digest, &mut self.accounted.of_runs)?;
             }
         }
@@ -626,7 +629,7 @@ impl SessionCheck {
             policies: row.get(5)?,
             voided: row.get(6)?,
             windows: row.get(7)?,
-            of_runs: run_rows::Accounted { runs: row.get(8)?, prompts: row.get(9)?, approvals: row.get(10)? },
+            of_runs: run_rows::Accounted::from_row(&row, 8)?,
         };
         if there != self.accounted {
             self.find(revision, "there are rows that no event accounts for, or fewer than events account for");

@@ -16,7 +16,6 @@ use crate::model::event::EventBody;
 use crate::model::ids::{MessageId, PartId, SessionId};
 use crate::model::message::{Finish, FinishReason, GivenView, Message, MessageKind, NewMessage, Role};
 use crate::model::part::{Answers, NewPart, Part, PartBody, ResultStatus, are_notes};
-use crate::model::run::Epoch;
 use crate::model::time::Timestamp;
 use crate::model::view::SourceMessage;
 use crate::store::engine::{self, List};
@@ -374,10 +373,9 @@ fn record_usage(tx: &mut Tx<'_>, key: i64, caller: &Requester, message: MessageI
 }
 
 /// The row of an open message of a session, or an error with the reason why it is not open.
-pub(crate) fn open_message(tx: &mut Tx<'_>, key: i64, id: MessageId, epoch: Option<Epoch>) -> Result<i64> {
+pub(crate) fn open_message(tx: &mut Tx<'_>, key: i64, id: MessageId) -> Result<i64> {
     let head = tx.head(key)?;
     head.writable()?;
-    head.fence(epoch)?;
     if let Some(open) = head.open.get(&id.0) {
         return Ok(open.row);
     }
@@ -456,7 +454,7 @@ impl AppendParts {
         if let Some(receipt) = answered(tx, key, &self.caller)? {
             return with_current_state(tx, key, receipt);
         }
-        let row = open_message(tx, key, self.message, self.caller.epoch)?;
+        let row = open_message(tx, key, self.message)?;
         self.resolve_calls(tx)?;
         let existing_parts = self.existing_parts(tx)?;
         let drafts = open_drafts(tx, row, self.message)?;
@@ -609,7 +607,7 @@ impl FinishMessage {
         if let Some(receipt) = answered(tx, key, &self.caller)? {
             return with_current_state(tx, key, receipt);
         }
-        let row = open_message(tx, key, self.message, self.caller.epoch)?;
+        let row = open_message(tx, key, self.message)?;
         tx.loaded(key)?.check_view(self.seal.finish.view.as_ref())?;
         self.seal(tx, row)
     }

@@ -1,5 +1,6 @@
 //! Questions of agents and their answers.
 
+use super::bounded_page::BoundedPage;
 use super::chain::{self, Digest};
 use super::codec::{self, Number as _};
 use super::head::{Receipt, SessionKey};
@@ -7,7 +8,6 @@ use super::receipts::answered;
 use super::tx::{Requester, Tx, salt};
 use crate::clock::fresh_id;
 use crate::limits;
-use crate::model::Revision;
 use crate::model::approval::{Answer, Approval, ApprovalEnd, ApprovalEndReason, Question};
 use crate::model::event::EventBody;
 use crate::model::ids::{ApprovalId, SessionId};
@@ -34,7 +34,7 @@ const END: &str = "update approval set expire_time = null, end_reason = ?2, end_
 const COUNT: &str = "select count(*) from approval where session_id = ?1 and end_reason is null";
 const WAITING_IDS: &str = "select public_id from approval where session_id = ?1 and end_reason is null order by id";
 const OF_RUN: &str =
-    select_approval!("where a.session_id = ?1 and a.end_reason is null and a.epoch = ?2 order by a.id");
+    select_approval!("where a.session_id = ?1 and a.end_reason is null and a.epoch <= ?2 order by a.id");
 const EXPIRED: &str = select_approval!("where a.expire_time <= ?1 order by a.expire_time limit +?2");
 const POSTPONE: &str = "update approval set expire_time = ?2 + timeout_ms * 1000 where id = ?1";
 const RESTART: &str = "update approval set expire_time = ?1 + timeout_ms * 1000 where expire_time is not null";
@@ -45,7 +45,11 @@ const NEXT: &str = "select expire_time from approval where expire_time is not nu
 const BY_ID: &str = select_approval!("where a.session_id = ?1 and a.public_id = ?2");
 const OF_SESSION: &str = select_approval!(
     "where a.session_id = ?1 and a.request_revision < ?2 \
-     and (a.end_reason is null or ?4) order by a.request_revision desc limit +?3"
+     order by a.request_revision desc limit 1"
+);
+const WAITING: &str = select_approval!(
+    "where a.session_id = ?1 and a.end_reason is null and a.id < ?2 \
+     order by a.id desc limit 1"
 );
 
 /// The statements of this file, for the test that prepares them all.
@@ -69,9 +73,7 @@ impl RequestApproval {
         if let Some(receipt) = answered(tx, key, &caller)? {
             return Ok(receipt);
         }
-        let head = tx.loaded(key)?;
-        head.writable()?;
-        head.fence(caller.epoch)?;
+        tx.loaded(key)?.writable()?;
         let count: i64 = engine::scalar(COUNT).bind(key).one(tx.conn)?;
         if count >= limits::OPEN_APPROVALS_MAX {
             let limit = limits::OPEN_APPROVALS_MAX;
@@ -121,9 +123,7 @@ impl EndApproval {
         if let Some(receipt) = answered(tx, key, &caller)? {
             return Ok(receipt);
         }
-        let head = tx.loaded(key)?;
-        head.writable()?;
-        head.fence(caller.epoch)?;
+        tx.loaded(key)?.writable()?;
         let row = engine::query(BY_ID).bind(key).bind(id.0.as_bytes().as_slice()).optional(tx.conn)?;
         let approval = from_row(&row.ok_or_else(|| Error::not_found(Kind::Approval, id))?)?;
         if let Some(ended) = approval.1.end {
@@ -173,7 +173,7 @@ fn end(
         .run(tx.conn)
 }
 
-/// Withdraws the questions of a run that ends.
+/// Withdraws the questions of a run that ends, and those that lost runs before it left for their agents to come back to.
 pub(crate) fn withdraw_of_run(tx: &mut Tx<'_>, key: i64, caller: &Requester, epoch: Epoch) -> Result<()> {
     for row in engine::query(OF_RUN).bind(key).bind(epoch).all(tx.conn)? {
         let (row, approval) = from_row(&row)?;
@@ -182,28 +182,26 @@ pub(crate) fn withdraw_of_run(tx: &mut Tx<'_>, key: i64, caller: &Requester, epo
     Ok(())
 }
 
-/// Has the defaults hold of the questions whose time is up, the earliest first.
-pub(crate) fn expire(tx: &mut Tx<'_>) -> Result<()> {
+/// Has the defaults hold of questions whose time is up, the earliest first, and returns their number.
+pub(crate) fn expire(tx: &mut Tx<'_>, limit: i64) -> Result<usize> {
     tx.flush()?;
     let daemon = Requester::default();
-    for row in engine::query(EXPIRED).bind(tx.now.0).bind(limits::WAKING_SESSIONS_MAX).all(tx.conn)? {
+    let rows = engine::query(EXPIRED).bind(tx.now.0).bind(limit).all(tx.conn)?;
+    for row in &rows {
         let key: i64 = row.get("session_id")?;
-        let read = tx.head(key).map(drop).and_then(|()| from_row(&row));
-        match read {
-            Ok((row, approval)) => {
-                let answer = Answer { choice: approval.question.default_choice, text: String::new() };
-                end(tx, key, &daemon, (row, approval.id), ApprovalEndReason::Expired, answer)?;
-                tx.end_mutation(key, &daemon, Receipt::default())?;
-            }
-            // Otherwise it would be first in the queue for ever and block all others.
-            Err(Error::Corrupt { table, row: name, detail }) => {
-                tracing::error!(table, row = name, detail, "a question whose time is up cannot be read");
-                engine::query(POSTPONE).bind(row.get::<i64>("id")?).bind(tx.now.0).run(tx.conn)?;
-            }
-            Err(error) => return Err(error),
-        }
+        tx.head(key)?;
+        let (row, approval) = from_row(row)?;
+        let answer = Answer { choice: approval.question.default_choice, text: String::new() };
+        end(tx, key, &daemon, (row, approval.id), ApprovalEndReason::Expired, answer)?;
+        tx.end_mutation(key, &daemon, Receipt::default())?;
     }
-    Ok(())
+    Ok(rows.len())
+}
+
+/// Restarts the time limit of the question whose time was up first. It may be readable then.
+pub(crate) fn postpone(tx: &mut Tx<'_>) -> Result<()> {
+    let Some(row) = engine::query(EXPIRED).bind(tx.now.0).bind(1_i64).optional(tx.conn)? else { return Ok(()) };
+    engine::query(POSTPONE).bind(row.get::<i64>("id")?).bind(tx.now.0).run(tx.conn)
 }
 
 /// Restarts every time limit, after a time in which no client could answer.
@@ -273,15 +271,35 @@ pub(crate) fn waiting(reader: &mut Reader<'_>, key: i64) -> Result<Vec<ApprovalI
     rows.iter().map(|row| codec::uuid(row.get(0)?).map(ApprovalId)).collect()
 }
 
-/// Approvals of a session that were requested before a revision, newest first; `ended` includes those that do not wait.
+/// Approvals of a session, newest first: all, or those that wait. `below` is the position of the page before; the
+/// position of this one comes with it, if more follow. A page ends early instead of exceeding its bytes.
 pub(crate) fn of_session(
     reader: &mut Reader<'_>,
     key: i64,
-    below: Option<Revision>,
+    below: Option<i64>,
     limit: i64,
     ended: bool,
-) -> Result<Vec<Approval>> {
-    let query = engine::query(OF_SESSION).bind(key).bind(engine::below(below)).bind(limit).bind(ended);
-    let rows = reader.all(query)?;
-    rows.iter().map(|row| from_row(row).map(|(_, approval)| approval)).collect()
+) -> Result<(Vec<Approval>, Option<i64>)> {
+    let mut page = BoundedPage::new(limit);
+    let mut position = below;
+    loop {
+        let statement = if ended { OF_SESSION } else { WAITING };
+        let row = reader.one(engine::query(statement).bind(key).bind(engine::below(position)))?;
+        let Some(row) = row else { return Ok((page.entries, None)) };
+        let (id, approval) = from_row(&row)?;
+        let next = if ended { approval.request_revision } else { id };
+        let bytes = bytes(&approval);
+        if !page.add(approval, bytes) {
+            return Ok((page.entries, position));
+        }
+        position = Some(next);
+    }
+}
+
+/// Bytes of an approval's content.
+pub fn bytes(approval: &Approval) -> usize {
+    let Question { text, tool, call_id, input_json, choices, .. } = &approval.question;
+    let choices: usize = choices.iter().map(|choice| choice.id.len() + choice.label.len()).sum();
+    let answer = approval.end.as_ref().map_or(0, |end| end.answer.text.len());
+    text.len() + tool.len() + call_id.len() + input_json.as_ref().map_or(0, String::len) + choices + answer
 }

@@ -19,9 +19,10 @@ const EXPEDITE: &str = "update job set run_at = ?2 \
 pub(crate) const STATEMENTS: &[&str] = &[CONFIRM, EXPEDITE];
 
 /// Confirms a compaction that waits for it, so that it may begin.
-pub(crate) fn confirm(tx: &mut Tx<'_>, id: CompactionId) -> Result<()> {
+pub(crate) fn confirm(tx: &mut Tx<'_>, id: CompactionId, caller: &Requester) -> Result<()> {
     tx.flush()?;
     let job = by_id(&mut Reader::new(tx.conn), id)?;
+    tx.read_head(job.session)?.fence(caller.epoch)?;
     let done = engine::query(CONFIRM).bind(job.row).bind(tx.now.0).changed(tx.conn)?;
     if done == 1 || job.compaction.state.is_active() { Ok(()) } else { Err(Error::CompactionEnded) }
 }
@@ -55,7 +56,7 @@ pub(crate) fn cancel(tx: &mut Tx<'_>, id: CompactionId, caller: &Requester) -> R
         return Err(Error::CompactionEnded);
     }
     let key = job.session;
-    tx.head(key)?;
+    tx.head(key)?.fence(caller.epoch)?;
     let failure = Failure::new(FailureReason::Requested, "it was cancelled on request");
     give_up(tx, caller, &job, CompactionState::Cancelled, failure)?;
     let head = tx.loaded(key)?;

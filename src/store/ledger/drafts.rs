@@ -117,7 +117,7 @@ impl AppendDraft {
         } else if let Some(part) = self.closed(tx)? {
             return Ok(DraftReceipt { part, length: self.words.end(), added_at: None });
         }
-        let row = open_message(tx, self.session.0, self.message, self.epoch)?;
+        let row = self.open(tx)?;
         let (key, message) = (self.session.0, self.message.0);
         let receipt = match (found, self.words.part) {
             (Some(found), _) => self.extend(tx, row, found)?,
@@ -126,6 +126,12 @@ impl AppendDraft {
         };
         tx.restart_open_timeout(key, message);
         Ok(receipt)
+    }
+
+    /// The row of the message, if it is open and the request may be made.
+    fn open(&self, tx: &mut Tx<'_>) -> Result<i64> {
+        tx.head(self.session.0)?.fence(self.epoch)?;
+        open_message(tx, self.session.0, self.message)
     }
 
     /// The draft that the text is for, if it exists.
@@ -188,7 +194,7 @@ impl AppendDraft {
             (Some((_, was, text)), None, Some(_)) if self.resumes && was.is_like(kind) => {
                 let length = i64::try_from(text.len()).unwrap_or(i64::MAX);
                 // That the message takes no more text is the better reason.
-                open_message(tx, self.session.0, self.message, self.epoch)?;
+                self.open(tx)?;
                 Err(Error::OffsetMismatch { offset: *offset, length })
             }
             (_, None, Some(client_id)) => Err(Error::ClientIdReused { client_id: client_id.clone() }),

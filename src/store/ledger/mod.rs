@@ -5,6 +5,7 @@ pub(crate) mod ahead;
 pub(crate) mod ancestry;
 pub(crate) mod append;
 pub(crate) mod approvals;
+pub(crate) mod bounded_page;
 pub(crate) mod by_hand;
 pub(crate) mod calls;
 pub(crate) mod cancels;

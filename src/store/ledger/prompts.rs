@@ -1,6 +1,7 @@
 //! The queue of prompts of a session.
 
 use super::append::{EncodedMessage, append_one};
+use super::bounded_page::BoundedPage;
 use super::cancels::request_cancel;
 use super::chain::{self, Digest};
 use super::codec::{self, Number as _, StoredPart};
@@ -26,7 +27,7 @@ macro_rules! select_prompt {
     ($rest:literal) => {
         concat!(
             "select p.id, p.public_id, s.public_id as session, p.delivery, p.actor, p.metadata_json, p.parts, \
-             p.create_time, p.submit_revision, p.end_epoch, p.end_revision from prompt p \
+             p.create_time, p.submit_revision, p.rank, p.end_epoch, p.end_revision from prompt p \
              join session s on s.id = p.session_id ",
             $rest
         )
@@ -34,17 +35,17 @@ macro_rules! select_prompt {
 }
 
 const QUEUE: &str =
-    "select id, public_id, delivery from prompt where session_id = ?1 and rank is not null order by rank";
+    "select id, public_id, delivery, rank from prompt where session_id = ?1 and rank is not null order by rank";
 const INSERT: &str = "insert into prompt (session_id, public_id, delivery, actor, metadata_json, parts, create_time, \
      submit_revision, rank) values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, 0) returning id";
 const RANK: &str = "update prompt set rank = ?2 where id = ?1";
 const END: &str = "update prompt set rank = null, end_epoch = ?2, end_revision = ?3 where id = ?1";
 const BY_ROW: &str = select_prompt!("where p.id = ?1");
 const BY_ID: &str = select_prompt!("where p.session_id = ?1 and p.public_id = ?2");
-const WAITING: &str = select_prompt!("where p.session_id = ?1 and p.rank > ?2 order by p.rank limit +?3");
+const WAITING: &str = select_prompt!("where p.session_id = ?1 and p.rank > ?2 order by p.rank limit 1");
 const OF_SESSION: &str = select_prompt!(
     "where p.session_id = ?1 and p.submit_revision < ?2 \
-     order by p.submit_revision desc limit +?3"
+     order by p.submit_revision desc limit 1"
 );
 const COUNT: &str = "select count(*) from prompt where session_id = ?1 and rank is not null";
 
@@ -58,6 +59,8 @@ pub(crate) struct Queued {
     row: i64,
     pub(crate) id: PromptId,
     delivery: Delivery,
+    /// Its rank; those of a queue ascend, with gaps.
+    rank: i64,
 }
 
 /// The queue of a session, the first one first.
@@ -65,14 +68,26 @@ fn queue(tx: &mut Tx<'_>, key: i64) -> Result<Vec<Queued>> {
     let rows = engine::query(QUEUE).bind(key).all(tx.conn)?;
     let queued = |row: &Row| {
         let id = PromptId(codec::uuid(row.get(1)?)?);
-        Ok(Queued { row: row.get(0)?, id, delivery: Delivery::from_number(row.get(2)?)? })
+        Ok(Queued { row: row.get(0)?, id, delivery: Delivery::from_number(row.get(2)?)?, rank: row.get(3)? })
     };
     rows.iter().map(queued).collect()
 }
 
-/// Numbers the prompts of a queue anew, in this order.
-fn renumber(tx: &mut Tx<'_>, queue: &[Queued]) -> Result<()> {
-    for (rank, queued) in (1_i64..).zip(queue) {
+/// Ranks a prompt at a position of the queue that it is not in. A row has all its content, so only those are written
+/// again that have to make room.
+fn insert(tx: &mut Tx<'_>, queue: &[Queued], row: i64, position: usize) -> Result<()> {
+    let (before, behind) = queue.split_at(position.min(queue.len()));
+    let mut rank = match (before.last(), behind.first()) {
+        (Some(last), _) => last.rank + 1,
+        (None, Some(first)) => first.rank - 1,
+        (None, None) => 1,
+    };
+    engine::query(RANK).bind(row).bind(rank).run(tx.conn)?;
+    for queued in behind {
+        if queued.rank > rank {
+            break;
+        }
+        rank += 1;
         engine::query(RANK).bind(queued.row).bind(rank).run(tx.conn)?;
     }
     Ok(())
@@ -102,7 +117,7 @@ impl SubmitPrompt {
             return Ok(receipt);
         }
         tx.loaded(key)?.writable()?;
-        let mut queue = queue(tx, key)?;
+        let queue = queue(tx, key)?;
         let actual = i64::try_from(queue.len() + 1).unwrap_or(i64::MAX);
         if queue.len() >= limits::QUEUED_PROMPTS_MAX {
             let limit = i64::try_from(limits::QUEUED_PROMPTS_MAX).unwrap_or(i64::MAX);
@@ -139,8 +154,7 @@ impl SubmitPrompt {
             Delivery::Steer => queue.iter().take_while(is_urgent).count(),
             Delivery::Interrupt => 0,
         };
-        queue.insert(position, Queued { row, id, delivery });
-        renumber(tx, &queue)?;
+        insert(tx, &queue, row, position)?;
         if delivery == Delivery::Interrupt {
             request_cancel(tx, key, &caller)?;
         }
@@ -224,9 +238,8 @@ fn move_prompt(
             None => return Err(ended(tx, key, before)?),
         },
     };
-    queue.insert(position, moved);
     tx.event(key, caller, &EventBody::PromptMoved { prompt: id, before }, &Digest::default())?;
-    renumber(tx, &queue)?;
+    insert(tx, &queue, moved.row, position)?;
     Ok(id)
 }
 
@@ -323,64 +336,45 @@ pub(crate) fn by_id(reader: &mut Reader<'_>, key: i64, id: PromptId) -> Result<P
     from_row(reader, &row.ok_or_else(|| Error::not_found(Kind::Prompt, id))?)
 }
 
-/// Prompts that wait in a session behind a position of the queue, in its order; and the position of the last one, if
-/// more follow.
-pub(crate) fn waiting_page(
+/// Prompts of a session: all, newest first, or those that wait, in the order of the queue. `behind` is the position of
+/// the page before; the position of this one comes with it, if more follow. A page ends early instead of exceeding its
+/// bytes.
+pub(crate) fn of_session(
     reader: &mut Reader<'_>,
     key: i64,
-    behind: i64,
+    behind: Option<i64>,
     limit: i64,
+    ended: bool,
 ) -> Result<(Vec<Prompt>, Option<i64>)> {
-    let rows = reader.all(engine::query(WAITING).bind(key).bind(behind).bind(limit.saturating_add(1)))?;
-    let mut page = Page::default();
-    for (count, row) in rows.iter().enumerate() {
-        let is_full = i64::try_from(count).is_ok_and(|count| count == limit);
-        if is_full || !page.add(from_row(reader, row)?) {
-            return Ok((page.prompts, Some(behind + i64::try_from(count).unwrap_or(0))));
+    let mut page = BoundedPage::new(limit);
+    let mut position = behind;
+    loop {
+        let query = match ended {
+            true => engine::query(OF_SESSION).bind(key).bind(engine::below(position)),
+            false => engine::query(WAITING).bind(key).bind(position.unwrap_or(i64::MIN)),
+        };
+        let Some(row) = reader.one(query)? else { return Ok((page.entries, None)) };
+        let prompt = from_row(reader, &row)?;
+        let next = row.get(if ended { "submit_revision" } else { "rank" })?;
+        let bytes = bytes(&prompt);
+        if !page.add(prompt, bytes) {
+            return Ok((page.entries, position));
         }
+        position = Some(next);
     }
-    Ok((page.prompts, None))
+}
+
+/// Bytes of a prompt's content.
+pub fn bytes(prompt: &Prompt) -> usize {
+    let metadata = |json: &Option<String>| json.as_ref().map_or(0, String::len);
+    let parts = prompt.parts.iter().map(|part| messages::body_bytes(&part.body) + metadata(&part.metadata_json));
+    metadata(&prompt.metadata_json) + parts.sum::<usize>()
 }
 
 /// The prompts that wait in a session, in the order of the queue.
 pub(crate) fn waiting_ids(reader: &mut Reader<'_>, key: i64) -> Result<Vec<PromptId>> {
     let rows = reader.all(engine::query(QUEUE).bind(key))?;
     rows.iter().map(|row| codec::uuid(row.get(1)?).map(PromptId)).collect()
-}
-
-/// Prompts for one answer.
-#[derive(Default)]
-struct Page {
-    prompts: Vec<Prompt>,
-    bytes: usize,
-}
-
-impl Page {
-    /// Adds a prompt, unless the page would be too large with it.
-    fn add(&mut self, prompt: Prompt) -> bool {
-        self.bytes += prompt.parts.iter().map(|part| messages::body_bytes(&part.body)).sum::<usize>();
-        if self.bytes > limits::PAGE_BYTES_MAX && !self.prompts.is_empty() {
-            return false;
-        }
-        self.prompts.push(prompt);
-        true
-    }
-}
-
-/// Prompts of a session that came before a revision, newest first, up to a number of bytes, but at least one.
-pub(crate) fn of_session(
-    reader: &mut Reader<'_>,
-    key: i64,
-    below: Option<Revision>,
-    limit: i64,
-) -> Result<Vec<Prompt>> {
-    let mut page = Page::default();
-    for row in reader.all(engine::query(OF_SESSION).bind(key).bind(engine::below(below)).bind(limit))? {
-        if !page.add(from_row(reader, &row)?) {
-            break;
-        }
-    }
-    Ok(page.prompts)
 }
 
 /// The number of prompts that wait in a session.

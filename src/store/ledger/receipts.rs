@@ -14,12 +14,17 @@ const SELECT_REQUEST: &str = "select payload_hash, receipt from request where se
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[SELECT_REQUEST];
 
-/// The kept answer to an earlier request with the same id, if there was one.
+/// The kept answer to an earlier request with the same id, if there was one. A new request is refused if it is made on
+/// behalf of a run that is not the active one: every mutation of a session begins here. The head must be loaded.
 pub(crate) fn answered(tx: &mut Tx<'_>, key: i64, caller: &Requester) -> Result<Option<Receipt>> {
     if let Some(answer) = caller.request.as_ref().and_then(|request| tx.fresh_request(key, request)) {
         return answer.map(Some);
     }
-    kept_answer(&mut Reader::new(tx.conn), key, caller)
+    let kept = kept_answer(&mut Reader::new(tx.conn), key, caller)?;
+    if kept.is_none() {
+        tx.loaded(key)?.fence(caller.epoch)?;
+    }
+    Ok(kept)
 }
 
 /// The answer to an earlier committed request with the same id, if there was one.
@@ -49,7 +54,6 @@ pub(crate) fn admitted(
     if answer.is_none() {
         let head = tx.loaded(key)?;
         head.writable()?;
-        head.fence(caller.epoch)?;
         head.expect(expected_revision)?;
     }
     Ok(answer)

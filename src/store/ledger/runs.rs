@@ -16,7 +16,6 @@ use crate::model::Revision;
 use crate::model::event::{EventBody, InterruptedCall};
 use crate::model::ids::{MessageId, RunId, SessionId};
 use crate::model::run::{Epoch, Run, RunEndReason, RunEnded};
-use crate::model::session::SessionState;
 use crate::model::time::Timestamp;
 use crate::store::engine::{self, Connection, Reader, Row};
 use crate::store::error::{Error, Kind, Result};
@@ -41,8 +40,7 @@ const RENEW: &str = "update run set lease_ms = ?3, lease_until = ?4 where sessio
 const END: &str = "update run set lease_until = null, end_reason = ?3, end_revision = ?4, end_time = ?5, failure = ?6 \
      where session_id = ?1 and epoch = ?2";
 const UNANSWERED: &str = "select c.call_id, c.message, m.head from tool_call c join message m on m.public_id = c.message \
-     where c.session_id = ?1 and c.revision >= ?2 and c.answered_revision is null \
-     order by c.revision, c.position limit +?3";
+     where c.session_id = ?1 and c.revision >= ?2 and c.answered_revision is null order by c.revision, c.position";
 const EXPIRED: &str = "select session_id, epoch from run where end_reason is null and lease_until <= ?1 \
      order by lease_until limit +?2";
 const POSTPONE: &str = "update run set lease_until = ?3 + lease_ms * 1000 where session_id = ?1 and epoch = ?2";
@@ -113,7 +111,7 @@ impl AcquireRun {
         }
         let prompt = if takes_prompt { Some(prompts::first(tx, key, false)?) } else { None };
         let sealed = match before {
-            Some(_) => end(tx, key, &Requester::default(), RunEndReason::Lost, String::new())?,
+            Some(run) => end(tx, key, &Requester::default(), expiry_reason(&run), String::new())?,
             None => Vec::new(),
         };
         let (id, epoch) = start(tx, key, &caller, lease_ms)?;
@@ -276,43 +274,52 @@ fn of_run(head: &Head, epoch: Epoch) -> impl Iterator<Item = (Revision, i64, Mes
     open.map(|(id, open)| (open.revision, open.row, MessageId(*id)))
 }
 
-/// The calls of a run that have no result.
+/// The calls of a run that have no result, up to a maximum number.
 fn unanswered(tx: &mut Tx<'_>, key: i64, run: &ActiveRun) -> Result<Vec<InterruptedCall>> {
-    let query = engine::query(UNANSWERED).bind(key).bind(run.start_revision).bind(limits::RUN_INTERRUPTED_CALLS_MAX);
     let mut calls = Vec::new();
-    for row in query.all(tx.conn)? {
-        if codec::decode_message_head(row.get(2)?)?.epoch == Some(run.epoch) {
-            calls.push(InterruptedCall { call_id: row.get(0)?, message: MessageId(codec::uuid(row.get(1)?)?) });
+    let mut failure = None;
+    // Calls of other writers may come between, in any number.
+    engine::query(UNANSWERED).bind(key).bind(run.start_revision).for_each(tx.conn, |row| {
+        match call_of(&row, run.epoch) {
+            Ok(call) => calls.extend(call),
+            Err(error) => failure = Some(error),
         }
-    }
-    Ok(calls)
+        failure.is_none() && calls.len() < limits::RUN_INTERRUPTED_CALLS_MAX
+    })?;
+    failure.map_or(Ok(calls), Err)
 }
 
-/// Ends the runs whose leases ran out, the earliest first.
-pub(crate) fn expire(tx: &mut Tx<'_>) -> Result<()> {
-    tx.flush()?;
-    let query = engine::query(EXPIRED).bind(tx.now.0).bind(limits::WAKING_SESSIONS_MAX);
-    for row in query.all(tx.conn)? {
-        let (key, epoch): (i64, Epoch) = (row.get(0)?, row.get(1)?);
-        let reason = match tx.head(key) {
-            Ok(head) if head.state == SessionState::Archived => {
-                return Err(Error::corrupt("run", "an archived session has an active one").in_row(epoch));
-            }
-            Ok(head) => match head.run.as_ref().is_some_and(|run| run.is_cancelled) {
-                true => RunEndReason::Cancelled,
-                false => RunEndReason::Lost,
-            },
-            // Otherwise it would be first in the queue for ever and block all others.
-            Err(Error::Corrupt { table, row, detail }) => {
-                tracing::error!(table, row, detail, "a session whose run was lost cannot be read");
-                engine::query(POSTPONE).bind(key).bind(epoch).bind(tx.now.0).run(tx.conn)?;
-                continue;
-            }
-            Err(error) => return Err(error),
-        };
-        end_alone(tx, key, &Requester::default(), reason, String::new())?;
+/// A call without a result, if it is of the run with this number.
+fn call_of(row: &Row, epoch: Epoch) -> Result<Option<InterruptedCall>> {
+    if codec::decode_message_head(row.get(2)?)?.epoch != Some(epoch) {
+        return Ok(None);
     }
-    Ok(())
+    Ok(Some(InterruptedCall { call_id: row.get(0)?, message: MessageId(codec::uuid(row.get(1)?)?) }))
+}
+
+/// How a run ends whose lease ran out.
+fn expiry_reason(run: &ActiveRun) -> RunEndReason {
+    if run.is_cancelled { RunEndReason::Cancelled } else { RunEndReason::Lost }
+}
+
+/// Ends runs whose leases ran out, the earliest first, and returns their number.
+pub(crate) fn expire(tx: &mut Tx<'_>, limit: i64) -> Result<usize> {
+    tx.flush()?;
+    let rows = engine::query(EXPIRED).bind(tx.now.0).bind(limit).all(tx.conn)?;
+    for row in &rows {
+        let key: i64 = row.get(0)?;
+        let run = tx.head(key)?.run.clone();
+        let run = run.ok_or_else(|| Error::corrupt("run", "an active one is not in its session's head"))?;
+        end_alone(tx, key, &Requester::default(), expiry_reason(&run), String::new())?;
+    }
+    Ok(rows.len())
+}
+
+/// Restarts the lease that ran out first. Its session may be readable when it runs out again.
+pub(crate) fn postpone(tx: &mut Tx<'_>) -> Result<()> {
+    let Some(row) = engine::query(EXPIRED).bind(tx.now.0).bind(1_i64).optional(tx.conn)? else { return Ok(()) };
+    let (key, epoch): (i64, Epoch) = (row.get(0)?, row.get(1)?);
+    engine::query(POSTPONE).bind(key).bind(epoch).bind(tx.now.0).run(tx.conn)
 }
 
 /// Restarts the full lease of every active run, after a time in which no client could renew it.
