@@ -310,7 +310,7 @@ impl CreateSession {
 }
 
 /// Bytes of a session's title and metadata, which count as content.
-fn described_bytes(title: Option<&str>, metadata_json: Option<&str>) -> i64 {
+pub(super) fn described_bytes(title: Option<&str>, metadata_json: Option<&str>) -> i64 {
     let bytes = title.map_or(0, str::len) + metadata_json.map_or(0, str::len);
     i64::try_from(bytes).unwrap_or(i64::MAX)
 }
