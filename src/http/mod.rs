@@ -148,7 +148,7 @@ impl<S: GrpcRoutes> Door<S> {
 
 /// The bytes of a body.
 async fn read(head: &Parts, body: Body) -> Result<Bytes, Failure> {
-    let limit = limits::JSON_BYTES_MAX;
+    let limit = limits::REQUEST_BYTES_MAX;
     let body = Limited::new(body, limit).collect().await.map_err(|cause| {
         if cause.is::<http_body_util::LengthLimitError>() {
             return Error::new(Reason::RequestTooLarge, format!("the body has more than {limit} bytes"))
