@@ -42,13 +42,11 @@ pub const MESSAGE_PARTS_MAX: usize = 256;
 pub const DRAFT_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Drafts of one open message.
 pub const MESSAGE_DRAFTS_MAX: usize = 64;
-/// Bytes of one gRPC request. It is above the batch limit, so that an oversized batch is refused by the batch limit.
+/// Bytes of one request, over gRPC or as JSON. It is above the batch limit, so that an oversized batch is refused by the batch limit.
 pub const REQUEST_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Messages inside of one request, and texts in its lists; as JSON its objects and all elements of its lists. It is enough
 /// for a full batch of full messages. In memory each takes up to some hundred bytes, however short it is when it is sent.
 pub const REQUEST_VALUES_MAX: usize = BATCH_MESSAGES_MAX * (2 * MESSAGE_PARTS_MAX + 8);
-/// Bytes of one request's JSON. Base64 and escapes make it longer than the same request over gRPC, whose bound holds too.
-pub const JSON_BYTES_MAX: usize = 2 * REQUEST_BYTES_MAX;
 /// Time for which a long poll waits.
 pub const LONG_POLL_MS_MAX: u64 = 30_000;
 /// Time after which a live read of a durable stream ends, and its client comes again.
@@ -179,12 +177,13 @@ pub const STREAM_PAUSE_MICROS: u64 = 20;
 pub const STREAMS_MAX: usize = 4_096;
 /// Messages that are written as streams at the same time.
 pub const WRITE_CALLS_MAX: usize = 4_096;
-/// Bytes of one frame of such a stream.
+/// Bytes of one frame of such a stream, decompressed. One above `SMALL_REQUEST_BYTES` waits for memory as a larger
+/// request does.
 pub const WRITE_FRAME_BYTES: usize = 1024 * 1024;
 /// Maximum time for a client to send a frame of such a stream, from its first byte to its last, and the first frame.
 pub const WRITE_FRAME_MS_MAX: u64 = 30_000;
-/// Bytes of text of such a stream from which no more frames are committed together.
-pub const WRITE_COMMIT_BYTES: usize = 256 * 1024;
+/// Bytes of content of such a stream from which no more frames are committed together.
+pub const WRITE_COMMIT_BYTES: usize = 64 * 1024;
 /// Frames of such a stream that are committed together.
 pub const WRITE_COMMIT_FRAMES: usize = 4_096;
 /// Bytes of content in one frame of an event stream; a single longer event has a frame for itself. Each stream holds
