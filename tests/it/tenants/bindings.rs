@@ -65,7 +65,7 @@ async fn a_token_of_a_project_makes_and_keeps_sessions_inside_and_sees_no_others
     let fork = bound.fork_session(&inside, ForkPoint::default(), None, String::new()).await.expect("a fork").0;
     let fork = fork.session.id.to_string();
     bound.get_session(&fork).await.expect("a fork is inside");
-    let listed = bound.list_sessions(100, "", None, true).await.expect("a list").0;
+    let listed = bound.list_sessions(&crate::support::all_sessions(100)).await.expect("a list").0;
     let listed: Vec<String> = listed.iter().map(|info| info.session.id.to_string()).collect();
     assert_eq!(listed, [fork.clone(), inside.clone()]);
     // Others may move a session out, and its forks with it.
