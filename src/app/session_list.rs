@@ -5,8 +5,8 @@ use super::sessions::SessionInfo;
 use super::{Caller, cursor, page_size, validate};
 use crate::limits;
 use crate::model::session::SessionState;
-pub use crate::store::{MetadataTerm, SessionOrder, TimeRange};
 use crate::store::{ListedSession, SessionFilter, SessionList, Visibility};
+pub use crate::store::{MetadataTerm, SessionOrder, TimeRange};
 
 /// Conditions on sessions, of which all must hold; those that are empty or none are none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -59,7 +59,7 @@ impl SessionConditions {
         if let Some(directory) = &self.directory {
             validate::directory("directory", directory)?;
         }
-        for (field, count) in [("labels", self.labels.len()), ("metadata", self.metadata.len())] {
+        for (field, count) in [("labels", self.labels.len()), ("metadata_terms", self.metadata.len())] {
             if count > limits::FILTER_TERMS_MAX {
                 return Err(Error::limit(field, limits::FILTER_TERMS_MAX, count));
             }
@@ -68,7 +68,7 @@ impl SessionConditions {
             validate::label(format_args!("labels[{index}]"), label)?;
         }
         for (index, term) in self.metadata.iter().enumerate() {
-            validate::metadata_term(format_args!("metadata[{index}]"), term)?;
+            validate::metadata_term(format_args!("metadata_terms[{index}]"), term)?;
         }
         if let Some(actor) = &self.actor {
             validate::name("actor", actor)?;

@@ -119,7 +119,7 @@ impl Conditions {
         let filter = pb::SessionFilter {
             project: self.project,
             directory: self.directory,
-            metadata: self.metadata,
+            metadata_terms: self.metadata,
             labels: self.label,
             actor: self.made_by,
             state: state.into(),
@@ -204,9 +204,9 @@ async fn follow(
             output.message(&response)?;
         } else {
             match response.frame {
-                Some(Frame::SnapshotSessions(listed)) => snapshot.extend(listed.sessions),
+                Some(Frame::SnapshotPage(listed)) => snapshot.extend(listed.sessions),
                 Some(Frame::SnapshotEnd(_)) => print(output, &std::mem::take(&mut snapshot))?,
-                Some(Frame::Changes(changes)) => {
+                Some(Frame::Change(changes)) => {
                     for session in &changes.changed_sessions {
                         output.line(&changed(session))?;
                     }
@@ -271,7 +271,7 @@ fn table(sessions: &[pb::Session], ids: Ids, times: Times) -> Table {
 
 /// The cost of a session's replies, as far as it was reported.
 fn cost(session: &pb::Session) -> String {
-    match session.usage_totals.as_ref().map_or(0, |totals| totals.cost_micro_usd) {
+    match session.usage_total.as_ref().map_or(0, |totals| totals.cost_micro_usd) {
         0 => "-".to_owned(),
         micros => dollars(micros),
     }

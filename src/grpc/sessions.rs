@@ -92,10 +92,7 @@ impl SessionService for Sessions {
         Ok(response)
     }
 
-    async fn add_label(
-        &self,
-        request: Request<pb::AddLabelRequest>,
-    ) -> Result<Response<pb::AddLabelResponse>, Status> {
+    async fn add_label(&self, request: Request<pb::AddLabelRequest>) -> Result<Response<pb::AddLabelResponse>, Status> {
         let caller = self.door.caller_with_id(&request, &request.get_ref().request_id)?;
         let pb::AddLabelRequest { session_id, label, .. } = request.into_inner();
         let SessionChanged { info, revision, seq } = caller.add_label(&session_id, label).await?;

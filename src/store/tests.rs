@@ -4,10 +4,10 @@ use super::engine::{self, files};
 use super::integrity::{run_rows, verify};
 use super::ledger::{
     access_tokens, ahead, ancestry, append, approvals, by_hand, calls, cancels, claiming, compactions, conversation,
-    counts, drafts, events, expand, expiry, head, identity, jobs, labels, layouts, marks, messages, open_drafts, open_messages,
-    pairing, policies, position, prompts, quotas, receipts, requests, rewrites, runs, search, session_filter,
-    session_list, sessions, sources,
-    spending, statistics, statuses, tx, usage_totals, visibility, windows,
+    counts, drafts, events, expand, expiry, head, identity, jobs, labels, layouts, marks, messages, open_drafts,
+    open_messages, pairing, policies, position, prompts, quotas, receipts, requests, rewrites, runs, search,
+    session_filter, session_list, sessions, sources, spending, statistics, statuses, tx, usage_totals, visibility,
+    windows,
 };
 use super::upkeep::scrub;
 use super::writer::Mutation;

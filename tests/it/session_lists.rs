@@ -23,8 +23,7 @@ fn named(name: &str, metadata: Option<&str>) -> NewSession {
 
 /// The client ids of all sessions of a list, by pages of a size.
 async fn pages(test: &TestApp, size: i64, conditions: &SessionConditions, order: SessionOrder) -> Vec<String> {
-    let mut wanted =
-        ListSessions { page_size: size, conditions: conditions.clone(), order, ..ListSessions::default() };
+    let mut wanted = ListSessions { page_size: size, conditions: conditions.clone(), order, ..ListSessions::default() };
     let mut found = Vec::new();
     loop {
         let (page, next) = test.app.list_sessions(&wanted).await.expect("a page");
@@ -260,7 +259,10 @@ async fn labels_have_bounds() {
     let full = test.app.add_label(&session, "more".to_owned()).await.expect_err("too many");
     assert_eq!(full.reason, Reason::LimitExceeded);
     test.app.add_label(&session, "l0".to_owned()).await.expect("it is there");
-    assert_eq!(test.number("select count(*) from session_label"), i64::try_from(limits::SESSION_LABELS_MAX).expect("few"));
+    assert_eq!(
+        test.number("select count(*) from session_label"),
+        i64::try_from(limits::SESSION_LABELS_MAX).expect("few")
+    );
 }
 
 #[tokio::test]
@@ -319,9 +321,8 @@ impl Client {
             }
             ListFrame::SnapshotEnd { .. } | ListFrame::Progress { .. } => {}
         }
-        if let ListFrame::Changes { cursor, .. }
-        | ListFrame::SnapshotEnd { cursor }
-        | ListFrame::Progress { cursor } = &frame
+        if let ListFrame::Changes { cursor, .. } | ListFrame::SnapshotEnd { cursor } | ListFrame::Progress { cursor } =
+            &frame
         {
             self.cursor.clone_from(cursor);
         }

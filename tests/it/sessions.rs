@@ -15,8 +15,7 @@ fn named(client_id: &str) -> NewSession {
 }
 
 fn page_of(size: i64, token: &str, parent: Option<&str>, archived: bool) -> ListSessions {
-    let conditions =
-        SessionConditions { parent: parent.map(str::to_owned), archived, ..SessionConditions::default() };
+    let conditions = SessionConditions { parent: parent.map(str::to_owned), archived, ..SessionConditions::default() };
     ListSessions { page_size: size, page_token: token.to_owned(), conditions, ..ListSessions::default() }
 }
 
@@ -235,5 +234,8 @@ async fn lists_are_paged_newest_first_and_leave_archived_ones_out() {
     let (_, token) = test.app.list_sessions(&page_of(2, "", None, true)).await.expect("a page");
     let error = test.app.list_sessions(&page_of(2, &token, None, false)).await.expect_err("another list's token");
     assert_eq!(error.reason, Reason::PageTokenInvalid);
-    assert_eq!(test.app.list_sessions(&page_of(-1, "", None, true)).await.expect_err("no size").reason, Reason::InvalidField);
+    assert_eq!(
+        test.app.list_sessions(&page_of(-1, "", None, true)).await.expect_err("no size").reason,
+        Reason::InvalidField
+    );
 }

@@ -1,11 +1,11 @@
 //! Conversion of sessions and windows.
 
 use super::{count, id, read_enum, read_optional_time};
-use crate::app::{Durability, Result};
 use crate::app::append::ContextUsage;
 use crate::app::session_list::{ListSessions, SessionConditions, SessionOrder, TimeRange};
 use crate::app::session_watch::ListFrame;
 use crate::app::sessions::{NewSession, SessionChange, SessionInfo};
+use crate::app::{Durability, Result};
 use crate::model::session::{Guards, OverWindow, OverWindowReason, Session, SessionState};
 use crate::model::usage::{ModelWindow, UsageDoubt, UsageTotals};
 use crate::pb;
@@ -41,7 +41,7 @@ pub(in crate::grpc) fn session(info: SessionInfo) -> pb::Session {
         guard_state: Some(guard_state(session.guards)),
         actor: session.actor,
         labels: session.labels,
-        usage_totals: Some(usage_totals(session.usage)),
+        usage_total: Some(usage_totals(session.usage)),
     }
 }
 
@@ -101,7 +101,7 @@ pub(in crate::grpc) fn read_conditions(
         project: filter.project,
         directory: filter.directory,
         labels: filter.labels,
-        metadata: filter.metadata,
+        metadata: filter.metadata_terms,
         actor: filter.actor,
         state,
         archived,
@@ -118,13 +118,13 @@ pub(in crate::grpc) fn list_frame(frame: ListFrame) -> pb::WatchSessionsResponse
     let (cursor, frame) = match frame {
         ListFrame::Snapshot { sessions } => {
             let sessions = sessions.into_iter().map(session).collect();
-            (String::new(), Frame::SnapshotSessions(pb::ListedSessions { sessions }))
+            (String::new(), Frame::SnapshotPage(pb::ListedSessions { sessions }))
         }
         ListFrame::SnapshotEnd { cursor } => (cursor, Frame::SnapshotEnd(pb::SessionSnapshotEnd {})),
         ListFrame::Changes { sessions, removed, cursor } => {
             let changed_sessions = sessions.into_iter().map(session).collect();
             let removed_session_ids = removed.iter().map(ToString::to_string).collect();
-            (cursor, Frame::Changes(pb::SessionListChanges { changed_sessions, removed_session_ids }))
+            (cursor, Frame::Change(pb::SessionListChanges { changed_sessions, removed_session_ids }))
         }
         ListFrame::Progress { cursor } => (cursor, Frame::Progress(pb::SessionListProgress {})),
     };

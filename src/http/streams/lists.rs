@@ -69,9 +69,9 @@ async fn next(frames: &mut MessageStream) -> Result<Option<Bytes>, Failure> {
 fn text_of(cursor: &str, frame: Frame) -> app::Result<Bytes> {
     let id = Some(cursor).filter(|cursor| !cursor.is_empty());
     Ok(match frame {
-        Frame::SnapshotSessions(listed) => sse::event("snapshot_sessions", id, &json::text_of(&listed)?),
+        Frame::SnapshotPage(listed) => sse::event("snapshot_page", id, &json::text_of(&listed)?),
         Frame::SnapshotEnd(end) => sse::event("snapshot_end", id, &json::text_of(&end)?),
-        Frame::Changes(changes) => sse::event("changes", id, &json::text_of(&changes)?),
+        Frame::Change(changes) => sse::event("change", id, &json::text_of(&changes)?),
         Frame::Progress(_) => heartbeat(cursor),
     })
 }

@@ -87,9 +87,9 @@ pub(crate) struct Head {
     pub(crate) id: SessionId,
     pub(crate) tenant: Arc<str>,
     pub(crate) fork_revision: Option<Revision>,
-    pub(crate) title: String,
+    title: String,
     /// True if the title is to be written: its index is touched only then.
-    pub(crate) is_retitled: bool,
+    is_retitled: bool,
     pub(crate) state: SessionState,
     pub(crate) metadata_json: Option<String>,
     pub(crate) window: ModelWindow,
@@ -261,6 +261,17 @@ impl Head {
             .bind(self.content_bytes)
             .run(conn)?;
         Ok(())
+    }
+
+    /// The title.
+    pub(crate) fn title(&self) -> &str {
+        &self.title
+    }
+
+    /// Sets the title.
+    pub(crate) fn retitle(&mut self, title: &str) {
+        title.clone_into(&mut self.title);
+        self.is_retitled = true;
     }
 
     /// Refuses writes to an archived session.

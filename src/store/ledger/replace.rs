@@ -141,13 +141,13 @@ fn rename(
     metadata_json: Option<String>,
 ) -> Result<()> {
     let head = tx.loaded(key)?;
-    let title = title.filter(|title| *title != head.title);
+    let title = title.filter(|title| *title != head.title());
     let metadata_json = metadata_json.filter(|json| head.metadata_json.as_ref() != Some(json));
     if title.is_none() && metadata_json.is_none() {
         return Ok(());
     }
     if let Some(title) = &title {
-        head.title.clone_from(title);
+        head.retitle(title);
     }
     if metadata_json.is_some() {
         head.metadata_json.clone_from(&metadata_json);

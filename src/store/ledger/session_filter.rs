@@ -172,12 +172,7 @@ impl SessionFilter {
     }
 
     /// The time of a session's last change, if it meets all conditions.
-    pub(crate) fn admits(
-        &self,
-        reader: &mut Reader<'_>,
-        memberships: &Memberships,
-        key: i64,
-    ) -> Result<Option<i64>> {
+    pub(crate) fn admits(&self, reader: &mut Reader<'_>, memberships: &Memberships, key: i64) -> Result<Option<i64>> {
         if !memberships.admits(reader, &self.visibility, key)? {
             return Ok(None);
         }
@@ -297,7 +292,8 @@ mod tests {
 
     #[test]
     fn terms_compare_what_has_a_text() {
-        let metadata = serde_json::json!({ "a": "x", "n": 42, "s": "42", "f": 1.5, "b": true, "z": null, "l": [1], "o": {} });
+        let metadata =
+            serde_json::json!({ "a": "x", "n": 42, "s": "42", "f": 1.5, "b": true, "z": null, "l": [1], "o": {} });
         let term = |key: &str, value: Option<&str>| MetadataTerm { key: key.into(), value: value.map(Into::into) };
         for (key, value, expected) in [
             ("a", None, true),

@@ -354,8 +354,7 @@ impl UpdateSession {
             }
             let head = tx.loaded(key)?;
             if let Some(title) = &self.title {
-                head.title.clone_from(title);
-                head.is_retitled = true;
+                head.retitle(title);
             }
             if self.metadata_json.is_some() {
                 head.metadata_json.clone_from(&self.metadata_json);
@@ -437,7 +436,7 @@ impl ForkSession {
         }
         let Inherited { segments, mut layout, policy, window, hash } = inherited(tx, &ancestry, at)?;
         let mut digest = Digest::default();
-        let title = if self.title.is_empty() { parent.title.clone() } else { self.title };
+        let title = if self.title.is_empty() { parent.title().to_owned() } else { self.title };
         let row = NewRow {
             tenant: &parent.tenant,
             actor: &caller.actor,

@@ -124,8 +124,6 @@ fn session_bodies() -> Vec<(EventBody, Body)> {
         ),
         (EventBody::SessionArchived, Body::SessionArchived(pb::SessionArchived {})),
         (EventBody::SessionRestored, Body::SessionRestored(pb::SessionRestored {})),
-        (EventBody::LabelAdded { label: "l".into() }, Body::LabelAdded(pb::LabelAdded { label: "l".into() })),
-        (EventBody::LabelRemoved { label: "l".into() }, Body::LabelRemoved(pb::LabelRemoved { label: "l".into() })),
         (
             EventBody::SessionForked { from: SESSION, at: 7, after: Some(5), title: "t".into() },
             Body::SessionForked(pb::SessionForked {
@@ -401,6 +399,8 @@ fn bodies_of_runs() -> Vec<(EventBody, Body)> {
                 choice: Some("no".into()),
             }),
         ),
+        (EventBody::LabelAdded { label: "l".into() }, Body::LabelAdded(pb::LabelAdded { label: "l".into() })),
+        (EventBody::LabelRemoved { label: "l".into() }, Body::LabelRemoved(pb::LabelRemoved { label: "l".into() })),
     ]
 }
 
