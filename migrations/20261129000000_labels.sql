@@ -21,6 +21,13 @@ update session set actor = coalesce(
 -- that knows it, which sums up the events.
 alter table session add column usage blob;
 
+-- `project` and `cwd` of its own metadata, where these are texts, for the indexes. Forks without metadata of their own have
+-- none here. Set together with `usage` by the first start of such a daemon.
+alter table session add column project text;
+alter table session add column directory text;
+
+create index session_project on session (tenant, project, id) where project is not null;
+create index session_directory on session (tenant, directory) where directory is not null;
 create index session_uncounted on session (id) where usage is null;
 
 -- Lists by last change.

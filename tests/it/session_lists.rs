@@ -146,12 +146,15 @@ async fn more_sessions_than_an_index_is_read_for_at_once_are_listed_whole() {
     let mut expected = Vec::new();
     for number in 0..count {
         let name = format!("s{number:05}");
-        test.by("ada").create_session(named(&name, None)).await.expect("a session");
+        let metadata = Some(r#"{"project": "p", "cwd": "/w/one"}"#);
+        test.by("ada").create_session(named(&name, metadata)).await.expect("a session");
         expected.push(name);
     }
     let by_ada = SessionConditions { actor: Some("ada".to_owned()), ..SessionConditions::default() };
     let by_title = SessionConditions { title_prefix: "title".to_owned(), ..SessionConditions::default() };
-    for conditions in [by_ada, by_title] {
+    let by_project = SessionConditions { project: Some("p".to_owned()), ..SessionConditions::default() };
+    let by_directory = SessionConditions { directory: Some("/w".to_owned()), ..SessionConditions::default() };
+    for conditions in [by_ada, by_title, by_project, by_directory] {
         for order in [SessionOrder::OldestFirst, SessionOrder::LastChangedLast] {
             assert_eq!(pages(&test, 600, &conditions, order).await, expected);
         }
@@ -276,6 +279,7 @@ async fn labels_that_no_event_explains_are_found() {
         "insert into session_label (session_id, label, tenant) values (1, 'other', '')",
         "update session_label set label = 'other'",
         "update session set actor = 'eve'",
+        "update session set project = 'p'",
     ] {
         let altered = TestApp::altered(directory.path(), sql).await;
         let findings = altered.findings().await;
@@ -296,7 +300,8 @@ async fn totals_are_those_of_the_replies_and_survive_a_store_without_them() {
     assert_eq!(fork.session.usage, UsageTotals::default(), "inherited replies count for their own session");
     let directory = test.stop().await;
     // As a migration leaves the rows of an older store.
-    let altered = TestApp::altered(directory.path(), "update session set usage = null").await;
+    let altered =
+        TestApp::altered(directory.path(), "update session set usage = null, project = null, directory = null").await;
     let (listed, _) = altered.app.list_sessions(&ListSessions::default()).await.expect("a list");
     assert_eq!(listed.iter().map(|info| info.session.usage).collect::<Vec<_>>(), [UsageTotals::default(), expected]);
     assert_eq!(altered.findings().await, []);

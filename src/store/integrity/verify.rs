@@ -18,6 +18,7 @@ use crate::store::ledger::ancestry;
 use crate::store::ledger::chain::{self, Digest};
 use crate::store::ledger::codec::{self, Number as _};
 use crate::store::ledger::head::usage_totals;
+use crate::store::ledger::visibility::Location;
 use crate::store::ledger::{events, labels, messages};
 use std::collections::BTreeSet;
 use tokio::sync::mpsc;
@@ -48,7 +49,7 @@ const SESSIONS: &str = "select id from session where id > ?1 order by id limit +
 const COUNT_SESSIONS: &str = "select count(*) from session";
 const SESSION: &str = "select s.public_id, s.client_id, p.public_id, f.public_id, s.fork_revision, s.create_time, \
      s.title, s.state, s.metadata_json, s.window, s.revision, s.chain_hash, s.message_count, s.fork_id, \
-     s.history_revision, s.update_time, s.tenant, s.actor, s.usage from session s left join session p on p.id = s.parent_id \
+     s.history_revision, s.update_time, s.tenant, s.actor, s.usage, s.project, s.directory from session s left join session p on p.id = s.parent_id \
      left join session f on f.id = s.fork_id where s.id = ?1";
 // Columns of an index would be read from the index, and readers by another path are served those of the table. So the
 // columns here are those of the table, at the row that the index names.
@@ -619,7 +620,9 @@ impl SessionCheck {
             && row.get::<Revision>(14)? == self.event_fields.history_revision
             && row.get::<i64>(15)? == self.event_fields.update_time
             && row.get::<String>(17)? == self.event_fields.actor.as_deref().unwrap_or_default()
-            && usage_totals(row)? == self.event_fields.usage;
+            && usage_totals(row)? == self.event_fields.usage
+            && Location { project: row.get(19)?, directory: row.get(20)? }
+                == Location::of(self.event_fields.metadata_json.as_deref());
         if !same {
             self.find(revision, "the session's row does not match its events");
         }

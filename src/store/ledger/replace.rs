@@ -142,15 +142,15 @@ fn rename(
 ) -> Result<()> {
     let head = tx.loaded(key)?;
     let title = title.filter(|title| *title != head.title());
-    let metadata_json = metadata_json.filter(|json| head.metadata_json.as_ref() != Some(json));
+    let metadata_json = metadata_json.filter(|json| head.metadata_json() != Some(json));
     if title.is_none() && metadata_json.is_none() {
         return Ok(());
     }
     if let Some(title) = &title {
         head.retitle(title);
     }
-    if metadata_json.is_some() {
-        head.metadata_json.clone_from(&metadata_json);
+    if let Some(metadata_json) = &metadata_json {
+        head.set_metadata(metadata_json);
     }
     let body = EventBody::SessionUpdated { title, metadata_json, window: None };
     tx.event(key, caller, &body, &Digest::default())?;

@@ -121,14 +121,30 @@ const OF_LABEL: &str =
     "select session_id from session_label where tenant = ?1 and label = ?2 order by session_id limit +?3";
 const OF_TITLES: &str = "select id from session where tenant = ?1 and title >= ?2 and title < ?3 limit +?4";
 const OF_CLIENT_IDS: &str = "select id from session where tenant = ?1 and client_id >= ?2 and client_id < ?3 limit +?4";
+const OF_PROJECT: &str = "select id from session where tenant = ?1 and project = ?2 order by id limit +?3";
+const IN_DIRECTORY: &str = "select id from session where tenant = ?1 and directory = ?2 limit +?3";
+const BELOW_DIRECTORY: &str =
+    "select id from session where tenant = ?1 and directory >= ?2 and directory < ?3 limit +?4";
 const ARCHIVED: &str = "select id from session where tenant = ?1 and state = 2 order by id limit +?2";
 const INHERITING: &str = "select id from session where fork_id in (select value from rarray(?1)) \
      and metadata_json is null and id > ?2 order by id limit +?3";
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
-pub(crate) const STATEMENTS: &[&str] =
-    &[FACTS, OF_PARENT, FORKS, OF_ACTOR, OF_LABEL, OF_TITLES, OF_CLIENT_IDS, ARCHIVED, INHERITING];
+pub(crate) const STATEMENTS: &[&str] = &[
+    FACTS,
+    OF_PARENT,
+    FORKS,
+    OF_ACTOR,
+    OF_LABEL,
+    OF_TITLES,
+    OF_CLIENT_IDS,
+    OF_PROJECT,
+    IN_DIRECTORY,
+    BELOW_DIRECTORY,
+    ARCHIVED,
+    INHERITING,
+];
 
 impl Facts {
     fn read(reader: &mut Reader<'_>, key: i64) -> Result<Self> {
@@ -234,6 +250,9 @@ impl SessionFilter {
                 fewest = Some(rows.iter().map(first).collect::<Result<_>>()?);
             }
         }
+        if fewest.is_none() {
+            fewest = self.located(reader)?;
+        }
         match self.visibility.binding.root {
             Some(root) if fewest.is_none() => {
                 let root = ancestry::by_id(reader, root)?.key;
@@ -241,6 +260,36 @@ impl SessionFilter {
             }
             Some(_) | None => Ok(fewest),
         }
+    }
+}
+
+impl SessionFilter {
+    /// The sessions of the project or of the directory, if they are few: those whose own metadata name it, and forks that
+    /// have these metadata.
+    fn located(&self, reader: &mut Reader<'_>) -> Result<Option<Vec<i64>>> {
+        let tenant = self.visibility.tenant.to_string();
+        let more = i64::try_from(limits::LIST_CANDIDATES_MAX + 1).unwrap_or(i64::MAX);
+        let queries = match (&self.visibility.binding.project, &self.directory) {
+            (Some(project), _) => vec![engine::query(OF_PROJECT).bind(tenant).bind(project).bind(more)],
+            (None, Some(directory)) => {
+                let directory = directory.trim_end_matches('/');
+                // The character behind the slash.
+                let (start, end) = (format!("{directory}/"), format!("{directory}0"));
+                let below = engine::query(BELOW_DIRECTORY).bind(tenant.clone()).bind(start).bind(end).bind(more);
+                vec![engine::query(IN_DIRECTORY).bind(tenant).bind(directory).bind(more), below]
+            }
+            (None, None) => return Ok(None),
+        };
+        let mut keys = Vec::new();
+        for query in queries {
+            keys.extend(reader.all(query)?.iter().map(first).collect::<Result<Vec<_>>>()?);
+        }
+        let mut sources = keys.clone();
+        while !sources.is_empty() && keys.len() <= limits::LIST_CANDIDATES_MAX {
+            sources = inheriting(reader, &sources, 0, more)?;
+            keys.extend(&sources);
+        }
+        Ok(Some(keys).filter(|keys| keys.len() <= limits::LIST_CANDIDATES_MAX))
     }
 }
 

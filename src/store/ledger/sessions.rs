@@ -18,6 +18,7 @@ use super::prompts;
 use super::receipts::answered;
 use super::runs;
 use super::tx::{Requester, Tx};
+use super::visibility::Location;
 use super::windows;
 use crate::clock::fresh_id;
 use crate::model::event::EventBody;
@@ -104,9 +105,9 @@ pub enum ForkAt {
 const INSERT: &str = "insert into session (public_id, client_id, parent_id, fork_id, fork_revision, create_time, \
      title, state, metadata_json, \"window\", revision, history_revision, compaction_revision, chain_hash, message_count, \
      update_time, appended_bytes, failures, hold_turns, hold_breaker, guard_revision, wake_bytes, wake_on_reply, \
-     wake_on_request, create_hash, tenant, actor, usage) \
+     wake_on_request, create_hash, tenant, actor, usage, project, directory) \
      values (?1, ?2, ?3, ?4, ?5, ?6, ?7, 1, ?8, ?9, ?10, ?10, 0, ?11, 0, ?6, ?12, 0, 0, 0, 0, ?12, 0, 0, ?13, ?14, ?15, \
-     ?16) returning id";
+     ?16, ?17, ?18) returning id";
 const INSERT_POLICY_TEXT: &str =
     "insert into policy_text (hash, preset, json) values (?1, ?2, ?3) on conflict (hash) do nothing";
 const INSERT_POLICY: &str = "insert into policy (session_id, revision, hash) values (?1, ?2, ?3)";
@@ -213,6 +214,7 @@ struct NewRow<'a> {
 fn insert(tx: &mut Tx<'_>, digest: &mut Digest, row: NewRow<'_>) -> Result<i64> {
     let id = SessionId(fresh_id());
     let window = codec::encode_window(row.window);
+    let location = Location::of(row.metadata_json);
     let key: i64 = engine::scalar(INSERT)
         .bind(id.0.as_bytes().to_vec())
         .bind(row.client_id.map(|client| &client.id))
@@ -230,6 +232,8 @@ fn insert(tx: &mut Tx<'_>, digest: &mut Digest, row: NewRow<'_>) -> Result<i64> 
         .bind(row.tenant)
         .bind(row.actor)
         .bind(codec::encode_usage_totals(&UsageTotals::default()))
+        .bind(location.project)
+        .bind(location.directory)
         .one(tx.conn)?;
     let public = |conn: &Connection, key: Option<i64>| match key {
         Some(key) => super::ancestry::public_id(conn, key).map(Some),
@@ -356,8 +360,8 @@ impl UpdateSession {
             if let Some(title) = &self.title {
                 head.retitle(title);
             }
-            if self.metadata_json.is_some() {
-                head.metadata_json.clone_from(&self.metadata_json);
+            if let Some(metadata_json) = &self.metadata_json {
+                head.set_metadata(metadata_json);
             }
             if let Some(window) = &self.window {
                 head.window = window.clone();

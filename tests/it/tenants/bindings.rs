@@ -9,6 +9,7 @@ use longhand::app::session_watch::ListFrame;
 use longhand::app::sessions::{ForkPoint, NewSession, SessionChange};
 use longhand::app::{Caller, Error, Reason};
 use longhand::model::access::Binding;
+use longhand::model::session::SessionState;
 
 /// A caller of a tenant, bound to a project and to the tree of a session.
 fn caller(test: &TestApp, tenant: &str, project: Option<&str>, root: Option<&str>) -> Caller {
@@ -165,14 +166,14 @@ async fn lists_have_what_a_caller_sees_whatever_is_asked_for() {
     let rooted = caller(&test, "", None, Some(&inside));
     let everything = || SessionConditions { archived: true, ..SessionConditions::default() };
     let labeled = || SessionConditions { labels: vec!["x".to_owned()], ..everything() };
-    let titled = || SessionConditions { actor: Some(String::new()), ..everything() };
+    let active = || SessionConditions { state: Some(SessionState::Active), ..everything() };
     for (app, expected) in [
         (&test.app, vec![&inside, &outside]),
         (&bound, vec![&inside]),
         (&rooted, vec![&inside]),
         (&foreign, vec![&theirs]),
     ] {
-        for conditions in [everything(), labeled(), titled()] {
+        for conditions in [everything(), labeled(), active()] {
             for order in [SessionOrder::OldestFirst, SessionOrder::LastChangedLast] {
                 let wanted = ListSessions { conditions: conditions.clone(), order, ..ListSessions::default() };
                 let (listed, _) = app.list_sessions(&wanted).await.expect("a list");
