@@ -58,7 +58,8 @@ impl MetadataTerm {
             (Some(_), None) => true,
             (Some(Value::String(found)), Some(value)) => found == value,
             (Some(found @ (Value::Null | Value::Bool(_) | Value::Number(_))), Some(value)) => {
-                found.to_string() == *value
+                let text = found.to_string();
+                text == *value
             }
             (Some(Value::Array(_) | Value::Object(_)), Some(_)) => false,
         }
