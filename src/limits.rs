@@ -6,6 +6,10 @@ pub use crate::model::limits::*;
 
 /// Bytes of a session title.
 pub const TITLE_BYTES_MAX: usize = 512;
+/// Bytes of a label of a session.
+pub const LABEL_BYTES_MAX: usize = 64;
+/// Labels of one session.
+pub const SESSION_LABELS_MAX: usize = 64;
 /// Bytes of a session's free JSON.
 pub const SESSION_METADATA_BYTES_MAX: usize = 64 * 1024;
 /// Points of chains that one ListHeads names.
@@ -60,8 +64,8 @@ pub const RESPONSE_BYTES_MAX: usize = 64 * 1024 * 1024;
 pub const PAGE_SIZE_DEFAULT: i64 = 50;
 /// Maximum number of entries of a page.
 pub const PAGE_SIZE_MAX: i64 = 1_000;
-/// Sessions that are read at a time for a page.
-pub const PAGE_READ_SESSIONS: i64 = 32;
+/// Keys of sessions that are read at a time for a page.
+pub const PAGE_READ_SESSIONS: i64 = 64;
 /// Messages that are read at a time for a page of history.
 pub const PAGE_READ_MESSAGES: i64 = 64;
 /// Bytes of content in one page of messages, events or sessions; a page ends early instead of exceeding it. With its
@@ -302,8 +306,16 @@ pub const FAILING_ADDRESSES_MAX: usize = 10_000;
 pub const ACCESS_NAME_BYTES_MAX: usize = 128;
 /// Sessions of which the daemon keeps in memory whose they are, for readers that do not see all.
 pub const MEMBERSHIPS_MAX: usize = 100_000;
-/// Sessions that a page of a list looks at, for a reader that sees only some of them.
+/// Sessions that a page of a list looks at, of which its filter leaves only some.
 pub const SESSIONS_SCAN_MAX: i64 = 10_000;
+/// Sessions up to which a condition of a filter is read whole from its index, whatever the order of the list.
+pub const LIST_CANDIDATES_MAX: usize = 1_000;
+/// Bytes of the directory in a filter of sessions.
+pub const DIRECTORY_BYTES_MAX: usize = 4_096;
+/// Bytes of a condition on metadata in a filter of sessions.
+pub const METADATA_TERM_BYTES_MAX: usize = 1_024;
+/// Labels, or conditions on metadata, of one filter of sessions.
+pub const FILTER_TERMS_MAX: usize = 16;
 /// Calls of one connection at a time.
 pub const CONNECTION_STREAMS_MAX: u32 = 256;
 /// Bytes of one request that a client may send before some are read.

@@ -31,6 +31,8 @@ mod recording;
 pub mod run_watch;
 pub mod runs;
 pub mod scrub;
+pub mod session_list;
+pub mod session_watch;
 pub mod sessions;
 pub mod summary_tasks;
 pub mod undo;

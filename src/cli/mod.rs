@@ -25,6 +25,7 @@ mod globals;
 mod ids;
 mod import;
 mod json;
+mod label;
 mod message_text;
 mod output;
 mod pages;
@@ -83,6 +84,8 @@ enum Command {
     Title(changes::TitleArguments),
     /// Archive a session, or restore it from the archive
     Archive(changes::ArchiveArguments),
+    /// Add labels to a session, remove them, or print them
+    Label(label::Arguments),
     /// Fork a session, and print the fork's id
     Fork(changes::ForkArguments),
     /// Leave everything after a message out of views
@@ -91,7 +94,7 @@ enum Command {
     Edit(changes::EditArguments),
     /// Pin a message, so that every view shows it verbatim
     Pin(changes::PinArguments),
-    /// List sessions, newest first
+    /// List sessions, newest first, or follow the list
     Sessions(sessions::Arguments),
     /// Print the original history of a session
     Show(show::Arguments),
@@ -184,6 +187,7 @@ async fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Finish(arguments) => changes::finish(globals, arguments).await,
         Command::Title(arguments) => changes::title(globals, arguments).await,
         Command::Archive(arguments) => changes::archive(globals, arguments).await,
+        Command::Label(arguments) => label::run(globals, arguments).await,
         Command::Fork(arguments) => changes::fork(globals, arguments).await,
         Command::Rewind(arguments) => changes::rewind(globals, arguments).await,
         Command::Edit(arguments) => changes::edit(globals, arguments).await,

@@ -4,9 +4,10 @@ use super::engine::{self, files};
 use super::integrity::{run_rows, verify};
 use super::ledger::{
     access_tokens, ahead, ancestry, append, approvals, by_hand, calls, cancels, claiming, compactions, conversation,
-    counts, drafts, events, expand, expiry, head, identity, jobs, layouts, marks, messages, open_drafts, open_messages,
-    pairing, policies, position, prompts, quotas, receipts, requests, rewrites, runs, search, sessions, sources,
-    spending, statistics, statuses, tx, visibility, windows,
+    counts, drafts, events, expand, expiry, head, identity, jobs, labels, layouts, marks, messages, open_drafts,
+    open_messages, pairing, policies, position, prompts, quotas, receipts, requests, rewrites, runs, search,
+    session_filter, session_list, sessions, sources, spending, statistics, statuses, tx, usage_totals, visibility,
+    windows,
 };
 use super::upkeep::scrub;
 use super::writer::Mutation;
@@ -57,6 +58,7 @@ pub(super) fn statements() -> Vec<&'static str> {
         head::STATEMENTS,
         identity::STATEMENTS,
         jobs::STATEMENTS,
+        labels::STATEMENTS,
         layouts::STATEMENTS,
         ancestry::STATEMENTS,
         marks::STATEMENTS,
@@ -71,7 +73,10 @@ pub(super) fn statements() -> Vec<&'static str> {
         runs::STATEMENTS,
         scrub::STATEMENTS,
         search::STATEMENTS,
+        session_filter::STATEMENTS,
+        session_list::STATEMENTS,
         sessions::STATEMENTS,
+        usage_totals::STATEMENTS,
         spending::STATEMENTS,
         statistics::STATEMENTS,
         statuses::STATEMENTS,

@@ -54,6 +54,7 @@ mod maintenance;
 mod runs;
 mod message_states;
 mod scheduling;
+mod session_lists;
 mod sessions;
 mod screen;
 mod scrub;

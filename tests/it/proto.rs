@@ -22,8 +22,9 @@ use std::path::PathBuf;
 const PACKAGE: &str = "longhand.v1";
 
 /// First words of RPC names.
-const VERBS: [&str; 40] = [
+const VERBS: [&str; 42] = [
     "Acquire",
+    "Add",
     "Answer",
     "Append",
     "Archive",
@@ -47,6 +48,7 @@ const VERBS: [&str; 40] = [
     "Pin",
     "Redo",
     "Release",
+    "Remove",
     "Renew",
     "Report",
     "Request",

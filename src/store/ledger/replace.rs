@@ -160,8 +160,8 @@ impl NewNames {
     fn of(tx: &mut Tx<'_>, key: i64, title: Option<String>, metadata_json: Option<String>) -> Result<Self> {
         let head = tx.loaded(key)?;
         Ok(Self {
-            title: title.filter(|title| *title != head.title),
-            metadata_json: metadata_json.filter(|json| head.metadata_json.as_ref() != Some(json)),
+            title: title.filter(|title| *title != head.title()),
+            metadata_json: metadata_json.filter(|json| head.metadata_json() != Some(json)),
         })
     }
 
@@ -182,10 +182,10 @@ impl NewNames {
         let Self { title, metadata_json } = self;
         let head = tx.loaded(key)?;
         if let Some(title) = &title {
-            head.title.clone_from(title);
+            head.retitle(title);
         }
-        if metadata_json.is_some() {
-            head.metadata_json.clone_from(&metadata_json);
+        if let Some(metadata_json) = &metadata_json {
+            head.set_metadata(metadata_json);
         }
         let body = EventBody::SessionUpdated { title, metadata_json, window: None };
         tx.event(key, caller, &body, &Digest::default())?;

@@ -325,6 +325,9 @@ impl<'a> Tx<'a> {
         if body.changes_history() {
             head.history_revision = head.revision;
         }
+        if let EventBody::UsageRecorded { usage, .. } = body {
+            head.usage.add(usage);
+        }
         let (session_id, revision) = (head.id, head.revision);
         self.counters.next_seq += 1;
         self.changes.entry(key).or_insert_with(|| Changes::from(revision)).note(body);

@@ -47,6 +47,8 @@ rpcs! {
     UpdateSessionRequest, UpdateSessionResponse, SessionServiceClient, update_session, "UpdateSession";
     ArchiveSessionRequest, ArchiveSessionResponse, SessionServiceClient, archive_session, "ArchiveSession";
     ForkSessionRequest, ForkSessionResponse, SessionServiceClient, fork_session, "ForkSession";
+    AddLabelRequest, AddLabelResponse, SessionServiceClient, add_label, "AddLabel";
+    RemoveLabelRequest, RemoveLabelResponse, SessionServiceClient, remove_label, "RemoveLabel";
     AppendMessagesRequest, AppendMessagesResponse, MessageServiceClient, append_messages, "AppendMessages";
     AppendPartsRequest, AppendPartsResponse, MessageServiceClient, append_parts, "AppendParts";
     AppendDraftRequest, AppendDraftResponse, MessageServiceClient, append_draft, "AppendDraft";
