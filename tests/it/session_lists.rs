@@ -317,7 +317,7 @@ struct Client {
 }
 
 impl Client {
-    /// Takes the next frame; true if it changed something or ended the snapshot.
+    /// Takes the next frame.
     async fn take(&mut self, watch: &mut SessionWatch) -> ListFrame {
         let frame = soon("a frame", watch.next()).await.expect("it goes on").expect("a frame");
         match &frame {
