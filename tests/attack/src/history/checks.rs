@@ -119,8 +119,18 @@ async fn known(client: &mut Client, log: &Log, session: &str, at: Option<i64>, m
             } else {
                 let there: Vec<pb::Part> = message.parts.iter().map(content::sent).collect();
                 let is_whole = at.is_some() || there.len() == state.message.parts.len();
-                let written: Vec<pb::Part> = state.message.parts.iter().map(content::sent).collect();
-                !is_whole || !written.starts_with(&there)
+                // The end of its run has closed the drafts.
+                let is_sealed_by_run = message.sealed_revision.is_some() && !state.is_sealed;
+                let drafts: &[&[pb::Draft]] = match is_sealed_by_run {
+                    true => &[&state.drafts, &state.doubtful_drafts()],
+                    false => &[&[]],
+                };
+                let is_written = drafts.iter().any(|drafts| {
+                    let parts = state.message.parts.iter().map(content::sent);
+                    let written: Vec<_> = parts.chain(drafts.iter().map(closed)).collect();
+                    written.starts_with(&there)
+                });
+                !is_whole || !is_written
             }
         }
     };
@@ -129,11 +139,16 @@ async fn known(client: &mut Client, log: &Log, session: &str, at: Option<i64>, m
     }
 }
 
+/// The part that the end of a run makes of a draft.
+fn closed(draft: &pb::Draft) -> pb::Part {
+    open::closed(draft, draft.client_id.clone())
+}
+
 /// True if a message is what was acknowledged of it, sealed as aborted; words in doubt may be there or not.
 fn is_aborted(state: &OpenState, found: &pb::Message) -> bool {
     let aborted = |drafts: &[pb::Draft]| {
         let mut message = state.message.clone();
-        message.parts.extend(drafts.iter().map(|draft| open::closed(draft, draft.client_id.clone())));
+        message.parts.extend(drafts.iter().map(closed));
         message.finish = Some(pb::Finish { reason: pb::FinishReason::Aborted.into(), ..pb::Finish::default() });
         content::new_message(&message, true)
     };

@@ -233,8 +233,9 @@ impl Log {
     pub(super) fn is_sealed_by_run(&self, session: &str, message: &pb::Message, epoch: Option<i64>) -> bool {
         let events = self.history(session, i64::MAX);
         let mut behind = events.iter().filter(|event| Some(event.revision) >= message.sealed_revision);
-        let of_end =
-            |event: &&&&pb::Event| matches!(event.kind(), EventKind::MessageFinished | EventKind::ApprovalEnded);
+        let of_end = |event: &&&&pb::Event| {
+            matches!(event.kind(), EventKind::PartsClosed | EventKind::MessageFinished | EventKind::ApprovalEnded)
+        };
         let is_end =
             |event: &&pb::Event| matches!(&event.body, Some(Body::RunEnded(body)) if Some(body.epoch) == epoch);
         behind.by_ref().find(|event| !of_end(&event)).is_some_and(is_end)

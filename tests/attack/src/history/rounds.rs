@@ -224,11 +224,16 @@ impl Attack {
             5..14 => self.rng.random_range(most / 10..most / 2),
             _ => self.rng.random_range(most / 2..most),
         };
+        // In some lives leases and time limits run out.
+        let least = match self.rng.random_bool(0.08) {
+            true => Duration::from_millis(self.rng.random_range(1_500..4_000)),
+            false => Duration::ZERO,
+        };
         let audits = self.rng.random_bool(0.2);
         let answered = || self.shared.record.counts.answered.load(Ordering::Relaxed);
         let (began, last) = (Instant::now(), answered() + many);
         let lived = async {
-            while answered() < last && began.elapsed() < LIFE_TIME_MAX {
+            while began.elapsed() < least || (answered() < last && began.elapsed() < LIFE_TIME_MAX) {
                 tokio::time::sleep(Duration::from_millis(2)).await;
             }
         };

@@ -124,10 +124,12 @@ fn a_history_as_it_should_be_has_no_fault() {
     assert_eq!(faults(history(), Vec::new(), &Written::default()), Vec::<String>::new());
 }
 
-#[test]
-fn every_doctored_history_is_found() {
-    type Doctor = fn(&mut Vec<Step>);
-    let cases: Vec<(&str, Doctor, &str)> = vec![
+/// A name, what is done to the history, and what is found.
+type Case = (&'static str, fn(&mut Vec<Step>), &'static str);
+
+/// Prompts that are taken twice, lost, or without their message.
+fn doctored_prompts() -> Vec<Case> {
+    vec![
         (
             "a prompt is taken twice",
             |steps| {
@@ -165,6 +167,12 @@ fn every_doctored_history_is_found() {
             |steps| steps.push(step("r14", None, appended("m2", true))),
             "m2 was appended twice",
         ),
+    ]
+}
+
+/// Runs beside each other, and writes for those that are over.
+fn doctored_runs() -> Vec<Case> {
+    vec![
         (
             "a run that is over takes a prompt",
             |steps| steps[13] = step("r10", None, taken("p3", 1, "m3")),
@@ -213,6 +221,12 @@ fn every_doctored_history_is_found() {
             "which it did not make",
         ),
         ("a prompt interrupts nobody", |steps| drop(steps.remove(9)), "Cancel(1) must follow"),
+    ]
+}
+
+/// Questions with two answers, or without their run.
+fn doctored_approvals() -> Vec<Case> {
+    vec![
         (
             "a question has two answers",
             |steps| {
@@ -234,7 +248,12 @@ fn every_doctored_history_is_found() {
             |steps| steps[15] = step("r11", None, asked("a2", 1)),
             "a2 was asked by Some(1) while Some(2) is active",
         ),
-    ];
+    ]
+}
+
+#[test]
+fn every_doctored_history_is_found() {
+    let cases = [doctored_prompts(), doctored_runs(), doctored_approvals()].concat();
     for (name, doctor, expected) in cases {
         let mut steps = history();
         doctor(&mut steps);
