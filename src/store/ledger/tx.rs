@@ -319,6 +319,8 @@ impl<'a> Tx<'a> {
     ) -> Result<Revision> {
         let now = self.now;
         let seq = self.counters.next_seq;
+        // An event changes the head, even where it was loaded to be read.
+        self.dirty.insert(key);
         let head = self.loaded(key)?;
         head.revision += 1;
         head.update_time = now;
