@@ -51,6 +51,7 @@ mod replace;
 mod refusals;
 mod retrieval;
 mod maintenance;
+mod mappings_page;
 mod runs;
 mod message_states;
 mod scheduling;

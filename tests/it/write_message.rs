@@ -2,7 +2,7 @@
 
 use crate::support::{TestApp, Watch, call, conversation, shown, soon, text, words_of};
 use futures::channel::mpsc;
-use futures::stream;
+use futures::{StreamExt as _, stream};
 use longhand::app::access::Access;
 use longhand::app::append::{DraftEnd, DraftName, NewDraftText, OpenPart};
 use longhand::app::events::{Frame, Start, SubscribeRequest};
@@ -540,4 +540,37 @@ async fn a_tenants_calls_count_as_streams_and_its_appends_hold_them_back() {
     test.clock.skip_to(test.clock.now().plus_millis(1_000));
     let refused = write(&test.app, existing(&session), Vec::new()).await.expect_err("its place is free again");
     assert_eq!(refused.reason, Reason::MessageSealed);
+}
+
+#[tokio::test]
+async fn no_more_messages_are_written_at_once_than_may_be() {
+    let test = TestApp::start().await;
+    let session = test.manual_session().await;
+    test.append(&session, "a1 open").await;
+    // A call that reads from its frames has its place.
+    let (reads, mut reading) = mpsc::unbounded();
+    let mut calls: Vec<_> = (0..limits::WRITE_CALLS_MAX)
+        .map(|_| {
+            let (caller, start, reads) = (test.app.clone(), existing(&session), reads.clone());
+            let frames = stream::once(async move {
+                reads.unbounded_send(()).expect("the test counts");
+                futures::future::pending::<Result<WriteFrame, Error>>().await
+            });
+            tokio::spawn(async move { caller.write_message(start, frames).await })
+        })
+        .collect();
+    for _ in &calls {
+        soon("every call to begin", reading.next()).await.expect("a call");
+    }
+    let refused = write(&test.app, existing(&session), vec![words("t", None, "late")]).await.expect_err("one too many");
+    assert_eq!(refused.reason, Reason::TooManyStreams);
+    assert_eq!(refused.metadata["limit"], limits::WRITE_CALLS_MAX.to_string());
+    assert_eq!(drafts(&test, &session).await, [], "nothing was written");
+
+    // A writer that is gone leaves its place to the next.
+    let gone = calls.swap_remove(0);
+    gone.abort();
+    soon("the writer to go", gone).await.expect_err("it was aborted");
+    write(&test.app, existing(&session), vec![words("t", None, "in time")]).await.expect("written");
+    calls.iter().for_each(JoinHandle::abort);
 }
