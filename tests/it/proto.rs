@@ -22,7 +22,7 @@ use std::path::PathBuf;
 const PACKAGE: &str = "longhand.v1";
 
 /// First words of RPC names.
-const VERBS: [&str; 40] = [
+const VERBS: [&str; 42] = [
     "Acquire",
     "Answer",
     "Append",
@@ -36,11 +36,13 @@ const VERBS: [&str; 40] = [
     "Delegate",
     "Edit",
     "Expand",
+    "Export",
     "Extend",
     "Fail",
     "Finish",
     "Fork",
     "Get",
+    "Import",
     "Lease",
     "List",
     "Move",
@@ -500,11 +502,12 @@ fn every_answer_to_a_write_has_its_durability() {
         "ReportTyping",
     ];
     // A scrub and a backup answer with their progress.
-    const READING: [&str; 11] = [
+    const READING: [&str; 12] = [
         "Get",
         "BatchGet",
         "List",
         "Expand",
+        "Export",
         "Subscribe",
         "Watch",
         "Check",
