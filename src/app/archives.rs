@@ -104,8 +104,9 @@ impl Caller {
     /// Counts the sessions of an archive that are not there.
     async fn count_sessions(&self, archive: &Archive) -> Result<Vec<LastingShare>> {
         let mut shares: Vec<Share> = Vec::new();
-        for id in archive.sessions() {
-            let is_there = id.parse::<SessionId>().is_ok() && self.store().sessions().find(&self.visibility, id).await.is_ok();
+        for (id, _) in archive.heads() {
+            let is_there =
+                id.parse::<SessionId>().is_ok() && self.store().sessions().find(&self.visibility, id).await.is_ok();
             if !is_there {
                 shares.extend(self.count_session(None).await?);
             }

@@ -189,9 +189,9 @@ impl Archive {
         Ok(archive)
     }
 
-    /// The ids of its sessions, as it names them.
-    pub fn sessions(&self) -> impl Iterator<Item = &str> {
-        self.header.sessions.iter().map(|head| head.session_id.as_str())
+    /// Its sessions, each with its newest revision.
+    pub fn heads(&self) -> impl Iterator<Item = (&str, Revision)> {
+        self.header.sessions.iter().map(|head| (head.session_id.as_str(), head.revision))
     }
 
     fn add(&mut self, line: &[u8], schema: i64) -> std::result::Result<(), String> {

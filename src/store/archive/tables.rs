@@ -62,20 +62,20 @@ macro_rules! table {
 pub(super) static TABLES: &[Table] = &[
     // Decisions and their conditions are made anew: an imported session is due.
     table!("session" from "session t left join import i on i.session_id = t.id",
-        rows "t.id = ?1 and ?2 >= 0",
-        order ["t.id"],
-        columns [
-            ("id", Session), ("public_id", Same), ("tenant", Origin("coalesce(i.tenant, t.tenant)")),
-            ("client_id", Same), ("create_hash", Same), ("parent_id", Session), ("fork_id", Session),
-            ("fork_revision", Same), ("create_time", Same), ("title", Same), ("state", Same), ("metadata_json", Same),
-            ("window", Same), ("revision", Same), ("history_revision", Same), ("compaction_revision", Same),
-            ("guard_revision", Same), ("undo_revision", Same), ("chain_hash", Same), ("message_count", Same),
-            ("update_time", Same), ("appended_bytes", Same), ("content_bytes", Same)
-        ],
-        without [
-            "wake_bytes", "wake_on_reply", "wake_on_request", "wake_time", "due_revision", "due_time", "context_tokens",
-            "context_revision", "failures", "hold_turns", "hold_breaker", "cooldown_end", "overhead_tokens", "over_window"
-        ]),
+    rows "t.id = ?1 and ?2 >= 0",
+    order ["t.id"],
+    columns [
+        ("id", Session), ("public_id", Same), ("tenant", Origin("coalesce(i.tenant, t.tenant)")),
+        ("client_id", Same), ("create_hash", Same), ("parent_id", Session), ("fork_id", Session),
+        ("fork_revision", Same), ("create_time", Same), ("title", Same), ("state", Same), ("metadata_json", Same),
+        ("window", Same), ("revision", Same), ("history_revision", Same), ("compaction_revision", Same),
+        ("guard_revision", Same), ("undo_revision", Same), ("chain_hash", Same), ("message_count", Same),
+        ("update_time", Same), ("appended_bytes", Same), ("content_bytes", Same)
+    ],
+    without [
+        "wake_bytes", "wake_on_reply", "wake_on_request", "wake_time", "due_revision", "due_time", "context_tokens",
+        "context_revision", "failures", "hold_turns", "hold_breaker", "cooldown_end", "overhead_tokens", "over_window"
+    ]),
     table!("policy_text" from "policy_text t", rows "t.hash = ?1 and ?2 >= 0", order ["t.hash"],
         columns [("hash", Same), ("preset", Same), ("json", Same)], without [], shared true),
     table!("blob" from "blob t", rows "t.hash = ?1 and ?2 >= 0", order ["t.hash"],
@@ -292,8 +292,11 @@ mod tests {
     #[test]
     fn an_archive_has_every_table_and_column_or_a_reason_not_to() {
         let conn = database();
-        let there = names(&conn, "select name from pragma_table_list where schema = 'main' and type in ('table', 'virtual') \
-             and name not like 'sqlite_%'");
+        let there = names(
+            &conn,
+            "select name from pragma_table_list where schema = 'main' and type in ('table', 'virtual') \
+             and name not like 'sqlite_%'",
+        );
         let listed = TABLES.iter().map(|table| table.name).chain(NOT_ARCHIVED.iter().map(|(name, _)| *name));
         let listed: BTreeSet<String> = listed.map(str::to_owned).collect();
         assert_eq!(listed, there, "the tables of an archive, and those of which it has nothing");
@@ -315,7 +318,9 @@ mod tests {
         for table in TABLES {
             for is_first in [true, false] {
                 let select = table.select(is_first);
-                let mut plan = conn.prepare(&format!("explain query plan {select}")).unwrap_or_else(|error| panic!("{error}: {select}"));
+                let mut plan = conn
+                    .prepare(&format!("explain query plan {select}"))
+                    .unwrap_or_else(|error| panic!("{error}: {select}"));
                 let mut rows = plan.raw_query();
                 while let Some(row) = rows.next().expect("a step") {
                     let step: String = row.get(3).expect("a text");

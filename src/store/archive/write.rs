@@ -67,8 +67,7 @@ pub(super) fn plan(reader: &mut Reader<'_>, key: SessionKey) -> Result<ArchivePl
             subject = Some(id);
         }
         let hash = blake3::Hash::from_slice(row.get(2)?).map_err(|error| Error::corrupt("session", error))?;
-        let head =
-            ArchivedHead { session_id: id.to_string(), revision: row.get(1)?, hash: hash.to_hex().to_string() };
+        let head = ArchivedHead { session_id: id.to_string(), revision: row.get(1)?, hash: hash.to_hex().to_string() };
         let row = reader.always(engine::query(&select).bind(at).bind(head.revision))?;
         sessions.push((SessionKey(at), head, cells(&row, table.columns.len())?));
     }
@@ -84,7 +83,11 @@ fn cells(row: &engine::Row, count: usize) -> Result<Vec<Cell>> {
 enum Next {
     Begin,
     /// Rows of a table of the session with this index, behind the row with these values.
-    Rows { session: usize, table: usize, behind: Option<Vec<Cell>> },
+    Rows {
+        session: usize,
+        table: usize,
+        behind: Option<Vec<Cell>>,
+    },
     /// Rows that several others refer to, by their hashes.
     Shared(&'static str),
     Done,
@@ -141,7 +144,9 @@ impl Writing {
     ) -> Result<Next> {
         let (Some((key, head, _)), Some(of)) = (self.plan.sessions.get(session), TABLES.get(table)) else {
             return Ok(match table {
-                0.. if session < self.plan.sessions.len() => Next::Rows { session: session + 1, table: 1, behind: None },
+                0.. if session < self.plan.sessions.len() => {
+                    Next::Rows { session: session + 1, table: 1, behind: None }
+                }
                 _ => Next::Shared("policy_text"),
             });
         };
@@ -265,9 +270,7 @@ fn size(cell: &Cell) -> usize {
 /// True for the answer to a request that came after a revision.
 fn is_later(table: &Table, row: &[Cell], revision: Revision) -> Result<bool> {
     match table.column("receipt").and_then(|index| row.get(index)) {
-        Some(Cell::Bytes(receipt)) => {
-            Ok(codec::decode::<codec::DiskReceipt>("request", receipt)?.revision > revision)
-        }
+        Some(Cell::Bytes(receipt)) => Ok(codec::decode::<codec::DiskReceipt>("request", receipt)?.revision > revision),
         _ => Err(Error::corrupt("request", "its receipt is no bytes")),
     }
 }
