@@ -134,6 +134,7 @@ async fn subscribers_get_the_events_of_an_import_in_order() {
     let found: Vec<_> = watch.log[1..].iter().map(|event| (event.session_id, event.revision)).collect();
     assert_eq!(found, expected);
     assert!(watch.log.windows(2).all(|pair| pair[0].seq + 1 == pair[1].seq));
+    drop(watch);
     // The log has them after a restart, too.
     let target = target.restart().await;
     let found: Vec<_> = target.events().await[1..].iter().map(|event| (event.session_id, event.revision)).collect();
@@ -264,7 +265,12 @@ fn an_altered_archive_writes_nothing() {
         }
         archives
     });
-    let mut runner = TestRunner::new(Config { cases: cases(300), failure_persistence: None, ..Config::default() });
+    let mut runner = TestRunner::new(Config {
+        cases: cases(300),
+        failure_persistence: None,
+        max_shrink_iters: 0,
+        ..Config::default()
+    });
     let refuse = |archive: Vec<u8>, what: &str| {
         runtime.block_on(async {
             let error = import(&target.app, &archive).await.expect_err(what);
@@ -396,6 +402,17 @@ async fn an_import_is_of_the_caller_s_tenant_and_within_its_quotas() {
     assert_eq!(third.findings().await, []);
     let heads = async |app: &Caller| app.list_heads(Some(&session), 0, "", &[]).await.expect("a head").0;
     assert_eq!(heads(&third.app).await, heads(&other).await);
+    // What the chain was written with is under it.
+    drop(other);
+    let directory = target.stop().await;
+    for sql in [
+        "update import set tenant = 'other'",
+        "update import_event set seq = seq + 1 where revision = 2",
+        "delete from import",
+        "delete from import_event where revision = 1",
+    ] {
+        assert_ne!(TestApp::altered(directory.path(), sql).await.findings().await, [], "{sql}");
+    }
     // Quotas hold for imports, and a refused one uses nothing.
     let small = TestApp::start().await;
     let quota = Quota { sessions: Some(1), ..Quota::default() };
@@ -437,15 +454,15 @@ async fn an_archive_is_of_one_moment_while_its_session_grows() {
     let session = source.manual_session().await;
     // Several pieces, so that the rest is read after the first.
     source.append(&session, &turns(1, 20, 60_000)).await;
-    source.append(&session, "a1 \"be\" open").await;
+    source.append(&session, "z1 \"be\" open").await;
     let revision = source.revision(&session).await;
     let mut pieces = source.app.export_session(&session).await.expect("it begins");
     let mut lines = pieces.recv().await.expect("a piece").expect("bytes");
     // The rest is read while it grows, and while the open message is sealed and edited.
     source.append(&session, "u100 \"more\"").await;
     let finish = Finish { reason: Some(FinishReason::Stop), ..Finish::default() };
-    source.app.append_parts(&session, "a1", vec![OpenPart::Whole(text("gin"))]).await.expect("added");
-    source.app.finish_message(&session, "a1", finish, None).await.expect("sealed");
+    source.app.append_parts(&session, "z1", vec![OpenPart::Whole(text("gin"))]).await.expect("added");
+    source.app.finish_message(&session, "z1", finish, None).await.expect("sealed");
     source.once("late", "late").append(&session, conversation("u101 \"late\""), None, None).await.expect("appended");
     source.app.acquire_run(&session, None, false).await.expect("acquired");
     source.app.rewind(&session, "u3", None).await.expect("rewound");
@@ -457,7 +474,7 @@ async fn an_archive_is_of_one_moment_while_its_session_grows() {
     assert_eq!(target.revision(&session).await, revision);
     assert_eq!(target.findings().await, []);
     assert_eq!(target.number("select count(*) from request"), 0);
-    target.app.append_parts(&session, "a1", vec![OpenPart::Whole(text("side"))]).await.expect("it is open there");
+    target.app.append_parts(&session, "z1", vec![OpenPart::Whole(text("side"))]).await.expect("it is open there");
     // A caller that leaves ends it.
     let mut left = source.app.export_session(&session).await.expect("it begins");
     left.recv().await.expect("a piece").expect("bytes");

@@ -19,6 +19,10 @@ const LEVEL: i32 = 3;
 
 /// True for an archive of Longhand. A file that cannot be read is reported by whoever reads it.
 pub(super) fn is_archive(path: &Path) -> bool {
+    // To open a pipe would wait for its writer.
+    if !path.metadata().is_ok_and(|metadata| metadata.is_file()) {
+        return false;
+    }
     let mut beginning = Vec::new();
     let read = File::open(path).map(|file| file.take(BEGINNING.len() as u64).read_to_end(&mut beginning));
     matches!(read, Ok(Ok(_))) && beginning == BEGINNING

@@ -23,6 +23,7 @@ use std::sync::Arc;
 const TENANT: &str = "select tenant from session where id = ?1";
 const BY_CLIENT: &str = "select count(*) from session where tenant = ?1 and client_id = ?2";
 const MESSAGE: &str = "select id, session_id from message where public_id = ?1";
+const STATE: &str = "select state from session where id = ?1";
 const IMPORT: &str = "insert into import (session_id, store_id, tenant, revision, time) values (?1, ?2, ?3, ?4, ?5)";
 const IMPORT_EVENT: &str = "insert into import_event (session_id, revision, seq) values (?1, ?2, ?3)";
 const OPEN: &str = "insert into open_message (message_id, session_id, timeout_ms, expire_time) \
@@ -33,7 +34,7 @@ const LEASES: &str =
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
-pub(crate) const STATEMENTS: &[&str] = &[TENANT, BY_CLIENT, MESSAGE, IMPORT, IMPORT_EVENT, OPEN, LEASES];
+pub(crate) const STATEMENTS: &[&str] = &[TENANT, BY_CLIENT, MESSAGE, STATE, IMPORT, IMPORT_EVENT, OPEN, LEASES];
 
 /// What an import did.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -77,6 +78,24 @@ fn bytes<'a>(table: &Table, row: &'a [Cell], name: &str) -> Result<&'a [u8]> {
         Cell::Bytes(value) => Ok(value),
         _ => Err(invalid(format_args!("{}.{name} is no bytes", table.name))),
     }
+}
+
+/// Checks a row that others refer to by its hash. It would be theirs too if they came later, whatever their tenant.
+fn check_shared(table: &Table, row: &[Cell]) -> Result<()> {
+    let hash = bytes(table, row, "hash")?;
+    let is_same = match table.name {
+        "blob" => {
+            let codec = i32::try_from(integer(table, row, "codec")?).map_err(invalid)?;
+            let plain = codec::decompress("blob", codec, integer(table, row, "length")?, bytes(table, row, "data")?)?;
+            blake3::hash(&plain).as_bytes() == hash
+        }
+        _ => {
+            let json = text(table, row, "json")?;
+            let policy: serde_json::Value = serde_json::from_str(json).map_err(invalid)?;
+            blake3::hash(json.as_bytes()).as_bytes() == hash && policy["preset"] == text(table, row, "preset")?
+        }
+    };
+    if is_same { Ok(()) } else { Err(invalid(format_args!("a row of {} is not what its hash says", table.name))) }
 }
 
 /// A session of an archive in this store.
@@ -157,6 +176,9 @@ impl Import<'_, '_> {
         for (table, of_table) in TABLES.iter().zip(&self.archive.rows).skip(1) {
             let insert = table.insert();
             for row in of_table {
+                if table.is_shared {
+                    check_shared(table, row)?;
+                }
                 if places.is_new(table, row)? {
                     let values = self.values(&places, table, row)?;
                     let query = values.iter().fold(engine::query(&insert), engine::Query::bind);
@@ -365,7 +387,11 @@ impl Import<'_, '_> {
             session_id: ancestry::public_id(self.tx.conn, session)?,
             revision,
             kind: kind.ok_or_else(|| invalid("an event has an unknown kind"))?,
-            ends_mutation: integer(table, row, "ends_mutation")? != 0,
+            ends_mutation: match integer(table, row, "ends_mutation")? {
+                0 => false,
+                1 => true,
+                _ => return Err(invalid("ends_mutation is neither 0 nor 1")),
+            },
             time: Timestamp(integer(table, row, "time")?),
             actor: text(table, row, "actor")?.to_owned(),
             request_id: text(table, row, "request_id")?.to_owned(),
@@ -380,7 +406,7 @@ impl Import<'_, '_> {
         let (conn, now) = (self.tx.conn, self.tx.now);
         engine::query(OPEN).bind(key).bind(limits::OPEN_TIMEOUT_MS_DEFAULT).run(conn)?;
         engine::query(LEASES).bind(key).bind(now.0).run(conn)?;
-        let state: i32 = engine::scalar("select state from session where id = ?1").bind(key).one(conn)?;
+        let state: i32 = engine::scalar(STATE).bind(key).one(conn)?;
         if SessionState::from_number(state)? == SessionState::Active {
             open_messages::restored(conn, key, now)?;
             approvals::restored(conn, key, now)?;

@@ -16,7 +16,7 @@ fn with_session(home: &Path) -> (Daemon, String) {
     let file = home.join("session.jsonl");
     transcript(&file, 3);
     daemon.text(&["import", file.to_str().expect("UTF-8")]);
-    let session = daemon.json(&["sessions"])[0]["sessions"][0]["sessionId"].as_str().expect("an id").to_owned();
+    let session = daemon.json(&["sessions"])[0]["sessionId"].as_str().expect("an id").to_owned();
     (daemon, session)
 }
 

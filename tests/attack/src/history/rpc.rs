@@ -3,6 +3,7 @@
 
 use longhand::pb;
 use pb::admin_service_client::AdminServiceClient;
+use pb::archive_service_client::ArchiveServiceClient;
 use pb::compaction_service_client::CompactionServiceClient;
 use pb::context_service_client::ContextServiceClient;
 use pb::event_service_client::EventServiceClient;
@@ -75,6 +76,7 @@ rpcs! {
     FailSummaryTaskRequest, FailSummaryTaskResponse, SummaryTaskServiceClient, fail_summary_task, "FailSummaryTask";
     DelegateSummaryTaskRequest, DelegateSummaryTaskResponse, SummaryTaskServiceClient, delegate_summary_task,
         "DelegateSummaryTask";
+    ImportSessionRequest, ImportSessionResponse, ArchiveServiceClient, import_session, "ImportSession";
     ListEventsRequest, ListEventsResponse, EventServiceClient, list_events, "ListEvents";
     GetServerInfoRequest, GetServerInfoResponse, AdminServiceClient, get_server_info, "GetServerInfo";
     ListPresetsRequest, ListPresetsResponse, AdminServiceClient, list_presets, "ListPresets";
