@@ -2,9 +2,10 @@
 
 use std::{env, error::Error, fs, path::PathBuf};
 
-const PROTOS: [&str; 12] = [
+const PROTOS: [&str; 13] = [
     "options",
     "access",
+    "archive",
     "session",
     "message",
     "context",

@@ -14,6 +14,14 @@ pub const SESSION_LABELS_MAX: usize = 64;
 pub const SESSION_METADATA_BYTES_MAX: usize = 64 * 1024;
 /// Points of chains that one ListHeads names.
 pub const HEADS_NAMED_MAX: usize = 1_000;
+/// Bytes of an archive that is imported, as JSON lines.
+pub const ARCHIVE_BYTES_MAX: usize = 256 * 1024 * 1024;
+/// Bytes after which a page of an archive ends, and with it the read of the store.
+pub const ARCHIVE_PAGE_BYTES: usize = 1024 * 1024;
+/// Bytes of a piece of an archive that is exported.
+pub const ARCHIVE_PIECE_BYTES: usize = 256 * 1024;
+/// Sessions of one archive.
+pub const ARCHIVE_SESSIONS_MAX: usize = 1_000;
 /// Bytes of the free JSON of a message or a part.
 pub const METADATA_BYTES_MAX: usize = 256 * 1024;
 /// Bytes of a policy override.

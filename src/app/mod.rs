@@ -8,6 +8,7 @@ pub mod admin;
 mod api;
 pub mod append;
 pub mod approvals;
+pub mod archives;
 pub mod backup;
 mod branch_request_log;
 mod branches;

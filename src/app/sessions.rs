@@ -287,7 +287,7 @@ impl Caller {
         Err(Error::new(Reason::PolicyInvalid, message).with("field", field))
     }
 
-    async fn info(&self, key: SessionKey) -> Result<SessionInfo> {
+    pub(super) async fn info(&self, key: SessionKey) -> Result<SessionInfo> {
         let (mut session, policy) = self.store().sessions().get(key).await?;
         let mut over_window = None;
         match self.loaded_or_small(key).await {

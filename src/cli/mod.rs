@@ -20,6 +20,7 @@ mod evaluate;
 mod event_text;
 mod events;
 mod expand;
+mod export;
 mod failure;
 mod globals;
 mod ids;
@@ -72,8 +73,10 @@ enum Command {
     Serve(serve::Arguments),
     /// Show the daemon on a sample session in a temporary folder
     Demo(demo::Arguments),
-    /// Import a transcript of pi or Claude Code
+    /// Import a transcript of pi or Claude Code, or a file of `longhand export`
     Import(import::Arguments),
+    /// Write a whole session to a file, which another daemon imports
+    Export(export::Arguments),
     /// Create a session, and print its id
     Create(changes::CreateArguments),
     /// Append a message, or messages as JSON lines, and print their ids
@@ -182,6 +185,7 @@ async fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Serve(arguments) => serve::run(globals, arguments).await,
         Command::Demo(arguments) => demo::run(globals, arguments).await,
         Command::Import(arguments) => import::run(globals, arguments).await,
+        Command::Export(arguments) => export::run(globals, arguments).await,
         Command::Create(arguments) => changes::create(globals, arguments).await,
         Command::Append(arguments) => changes::append(globals, arguments).await,
         Command::Finish(arguments) => changes::finish(globals, arguments).await,

@@ -18,13 +18,14 @@ use tower::{Layer as _, ServiceExt as _};
 const TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
 /// Methods that keep their request's content until they answer. Other methods keep little of it once it was read, and
 /// some of them wait for minutes.
-const KEEPING_METHODS: [&str; 6] = [
+const KEEPING_METHODS: [&str; 7] = [
     "/longhand.v1.MessageService/AppendMessages",
     "/longhand.v1.MessageService/AppendParts",
     "/longhand.v1.MessageService/AppendDraft",
     "/longhand.v1.MessageService/EditMessage",
     "/longhand.v1.CompactionService/SupplySummary",
     "/longhand.v1.SummaryTaskService/CompleteSummaryTask",
+    "/longhand.v1.ArchiveService/ImportSession",
 ];
 
 /// The method that takes a message as a stream.

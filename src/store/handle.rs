@@ -1,6 +1,7 @@
 //! An open store, and its handles: one for each kind of caller.
 
 use super::access::AccessTokens;
+use super::archive::Archives;
 use super::compactions::Compactions;
 use super::engine::Durability;
 use super::history::History;
@@ -35,6 +36,7 @@ struct Handles {
     index: Index,
     upkeep: Upkeep,
     access_tokens: AccessTokens,
+    archives: Archives,
 }
 
 impl Store {
@@ -52,6 +54,7 @@ impl Store {
             index: Index(Arc::clone(&shared)),
             upkeep: Upkeep(Arc::clone(&shared)),
             access_tokens: AccessTokens(Arc::clone(&shared)),
+            archives: Archives(Arc::clone(&shared)),
             shared,
         };
         Self { handles: Arc::new(handles) }
@@ -133,6 +136,11 @@ impl Store {
     /// The index of hidden words.
     pub fn index(&self) -> &Index {
         &self.handles.index
+    }
+
+    /// Archives of sessions: written and read.
+    pub fn archives(&self) -> &Archives {
+        &self.handles.archives
     }
 
     /// Access tokens.

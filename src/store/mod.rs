@@ -6,6 +6,7 @@
 //! `ledger::messages`.
 
 mod access;
+mod archive;
 mod compactions;
 mod engine;
 mod error;
@@ -31,6 +32,7 @@ mod write_state;
 mod writer;
 
 pub use access::AccessTokens;
+pub use archive::{Archive, ArchivePlan, Archives, Imported, Writing};
 pub use compactions::Compactions;
 pub use engine::Durability;
 pub use engine::figures::{COMMIT_BOUNDS_MICROS, CommitDurations, Figures};

@@ -85,6 +85,8 @@ pub(super) fn statements() -> Vec<&'static str> {
         quotas::STATEMENTS,
         visibility::STATEMENTS,
         windows::STATEMENTS,
+        archive::STATEMENTS[0],
+        archive::STATEMENTS[1],
         writer::STATEMENTS,
     ];
     let inserts = [calls::INSERTS.as_slice(), compactions::INSERTS.as_slice(), tx::INSERTS.as_slice()].concat();

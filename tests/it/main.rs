@@ -6,6 +6,7 @@ mod access;
 mod access_tcp;
 mod access_tls;
 mod append;
+mod archives;
 mod backups;
 mod by_hand;
 mod calls;

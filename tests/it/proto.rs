@@ -37,11 +37,13 @@ const VERBS: [&str; 42] = [
     "Delegate",
     "Edit",
     "Expand",
+    "Export",
     "Extend",
     "Fail",
     "Finish",
     "Fork",
     "Get",
+    "Import",
     "Lease",
     "List",
     "Move",
@@ -502,11 +504,12 @@ fn every_answer_to_a_write_has_its_durability() {
         "ReportTyping",
     ];
     // A scrub and a backup answer with their progress.
-    const READING: [&str; 11] = [
+    const READING: [&str; 12] = [
         "Get",
         "BatchGet",
         "List",
         "Expand",
+        "Export",
         "Subscribe",
         "Watch",
         "Check",

@@ -49,12 +49,15 @@ const SESSIONS: &str = "select id from session where id > ?1 order by id limit +
 const COUNT_SESSIONS: &str = "select count(*) from session";
 const SESSION: &str = "select s.public_id, s.client_id, p.public_id, f.public_id, s.fork_revision, s.create_time, \
      s.title, s.state, s.metadata_json, s.window, s.revision, s.chain_hash, s.message_count, s.fork_id, \
-     s.history_revision, s.update_time, s.tenant, s.actor, s.usage, s.project, s.directory from session s left join session p on p.id = s.parent_id \
-     left join session f on f.id = s.fork_id where s.id = ?1";
+     s.history_revision, s.update_time, coalesce(i.tenant, s.tenant) as tenant, s.actor, s.usage, s.project, s.directory \
+     from session s left join session p on p.id = s.parent_id left join session f on f.id = s.fork_id \
+     left join import i on i.session_id = s.id where s.id = ?1";
 // Columns of an index would be read from the index, and readers by another path are served those of the table. So the
 // columns here are those of the table, at the row that the index names.
-const EVENTS: &str = "select e.seq, e.revision, e.kind, e.ends_mutation, e.time, e.actor, e.request_id, e.body, e.digest, \
-     e.hash, e.session_id from event i join event e on e.seq = i.seq \
+// An event of an archive has the number that it had where it was written.
+const EVENTS: &str = "select coalesce(o.seq, e.seq) as seq, e.revision, e.kind, e.ends_mutation, e.time, e.actor, \
+     e.request_id, e.body, e.digest, e.hash, e.session_id from event i join event e on e.seq = i.seq \
+     left join import_event o on o.session_id = i.session_id and o.revision = i.revision \
      where i.session_id = ?1 and i.revision > ?2 order by i.revision limit +?3";
 const LOG: &str = "select max(seq), count(*), \
      count(*) filter (where not exists (select 1 from session s where s.id = page.session_id)) \

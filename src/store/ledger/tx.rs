@@ -554,6 +554,12 @@ impl<'a> Tx<'a> {
         open_messages::write(self.conn, rows.open)
     }
 
+    /// Notes events whose rows the caller has written, numbered from the counter on, behind all rows so far.
+    pub(crate) fn wrote_events(&mut self, events: Vec<EventRow>) {
+        self.counters.next_seq = events.last().map_or(self.counters.next_seq, |last| last.seq + 1);
+        self.written_events.extend(events);
+    }
+
     /// Writes all remaining rows, including heads. Returns the new state for the writer's memory.
     pub(crate) fn finish(mut self) -> Result<Finished> {
         self.flush()?;

@@ -4,6 +4,7 @@
 use longhand::pb;
 use pb::admin_service_client::AdminServiceClient;
 use pb::approval_service_client::ApprovalServiceClient;
+use pb::archive_service_client::ArchiveServiceClient;
 use pb::compaction_service_client::CompactionServiceClient;
 use pb::context_service_client::ContextServiceClient;
 use pb::event::Body;
@@ -81,6 +82,7 @@ rpcs! {
     FailSummaryTaskRequest, FailSummaryTaskResponse, SummaryTaskServiceClient, fail_summary_task, "FailSummaryTask";
     DelegateSummaryTaskRequest, DelegateSummaryTaskResponse, SummaryTaskServiceClient, delegate_summary_task,
         "DelegateSummaryTask";
+    ImportSessionRequest, ImportSessionResponse, ArchiveServiceClient, import_session, "ImportSession";
     ListEventsRequest, ListEventsResponse, EventServiceClient, list_events, "ListEvents";
     GetServerInfoRequest, GetServerInfoResponse, AdminServiceClient, get_server_info, "GetServerInfo";
     ListPresetsRequest, ListPresetsResponse, AdminServiceClient, list_presets, "ListPresets";
