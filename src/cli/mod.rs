@@ -20,6 +20,7 @@ mod evaluate;
 mod event_text;
 mod events;
 mod expand;
+mod export;
 mod failure;
 mod globals;
 mod ids;
@@ -73,6 +74,8 @@ enum Command {
     Demo(demo::Arguments),
     /// Import a transcript of pi or Claude Code
     Import(import::Arguments),
+    /// Write a session as a file of pi or Claude Code, as Markdown, or as HTML
+    Export(export::Arguments),
     /// Create a session, and print its id
     Create(changes::CreateArguments),
     /// Append a message, or messages as JSON lines, and print their ids
@@ -179,6 +182,7 @@ async fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Serve(arguments) => serve::run(globals, arguments).await,
         Command::Demo(arguments) => demo::run(globals, arguments).await,
         Command::Import(arguments) => import::run(globals, arguments).await,
+        Command::Export(arguments) => export::run(globals, arguments).await,
         Command::Create(arguments) => changes::create(globals, arguments).await,
         Command::Append(arguments) => changes::append(globals, arguments).await,
         Command::Finish(arguments) => changes::finish(globals, arguments).await,
@@ -259,6 +263,8 @@ mod tests {
             "longhand events --new --limit 3",
             "longhand sessions --color sometimes",
             "longhand status ses_1 --metrics",
+            "longhand export ses_1",
+            "longhand export ses_1 --format word",
             "longhand",
         ] {
             assert!(Cli::try_parse_from(line.split(' ')).is_err(), "{line}");

@@ -1,0 +1,89 @@
+//! The formats of other agents and the documents for people: a thin layer over the writers of `interop`.
+
+use super::{Arguments, Format, session};
+use crate::cli::client::Client;
+use crate::cli::failure::{Usage, note};
+use crate::interop;
+use crate::interop::export::{self, Look, Report};
+use crate::telemetry::escape;
+use anyhow::Context as _;
+use std::fs::File;
+use std::io::{self, BufWriter, IsTerminal as _, Write};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+use std::process::ExitCode;
+
+pub(super) async fn run(client: &mut Client, session_id: String, arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let is_document = matches!(arguments.format, Format::Markdown | Format::Html);
+    if !is_document && (arguments.records || arguments.output_bytes.is_some()) {
+        return Err(Usage("--records and --output-bytes go with --format markdown and html only".to_owned()).into());
+    }
+    let (session, children) = session::read(client, session_id).await?;
+    match &arguments.output {
+        Some(path) => to_file(path, &session, arguments)?,
+        None => {
+            let stdout = io::stdout();
+            let is_terminal = stdout.is_terminal();
+            let mut out = BufWriter::new(stdout.lock());
+            // JSON means the same with its control characters escaped, which a terminal would obey.
+            if is_terminal && !is_document {
+                let mut whole = Vec::new();
+                let report = write(&session, arguments, &mut whole)?;
+                out.write_all(escape_lines(&String::from_utf8_lossy(&whole)).as_bytes())?;
+                say(&report);
+            } else {
+                say(&write(&session, arguments, &mut out)?);
+            }
+            out.flush()?;
+        }
+    }
+    if children > 0 {
+        note(&format!("{children} sessions of sub-agents are files of their own: export each by its id"));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn escape_lines(text: &str) -> String {
+    text.lines().map(|line| format!("{}\n", escape::json(line))).collect()
+}
+
+/// Writes a new file; a file of that name is never replaced, and none stays after a failure.
+fn to_file(path: &Path, session: &export::Session, arguments: &Arguments) -> anyhow::Result<()> {
+    let cannot = || format!("cannot write {}", path.display());
+    let file = File::options().write(true).create_new(true).mode(0o600).open(path).with_context(cannot)?;
+    let mut out = BufWriter::new(file);
+    let written = write(session, arguments, &mut out).and_then(|report| {
+        out.flush()?;
+        out.get_ref().sync_all()?;
+        Ok(report)
+    });
+    match written {
+        Ok(report) => say(&report),
+        Err(error) => {
+            // The failure that is reported is the one to write.
+            let _ = std::fs::remove_file(path);
+            return Err(error).with_context(cannot);
+        }
+    }
+    Ok(())
+}
+
+fn write(session: &export::Session, arguments: &Arguments, out: &mut dyn Write) -> io::Result<Option<Report>> {
+    let output_bytes = arguments.output_bytes.unwrap_or(usize::MAX);
+    let look = Look { output_bytes, records: arguments.records };
+    match arguments.format {
+        Format::Pi => export::file(session, interop::Format::Pi, out).map(Some),
+        Format::ClaudeCode => export::file(session, interop::Format::ClaudeCode, out).map(Some),
+        Format::Markdown => export::markdown(session, &look, out).map(|()| None),
+        Format::Html => export::html(session, &look, out).map(|()| None),
+    }
+}
+
+/// Says on standard error what a file has and what it lacks.
+fn say(report: &Option<Report>) {
+    let Some(Report { lines, verbatim, notes }) = report else { return };
+    note(&format!("{lines} lines, {verbatim} of them the bytes that were imported"));
+    for (what, number) in notes {
+        note(&format!("not in the file as it is in the session: {number} {what}"));
+    }
+}

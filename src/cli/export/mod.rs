@@ -1,0 +1,49 @@
+//! `longhand export`: writes a session as a file of another agent, or as a document for people.
+
+mod formats;
+mod session;
+
+use super::{Globals, ids};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    /// Session, by id, client id, or the last or first digits of its id
+    session: String,
+    /// Format of the file
+    #[arg(long, value_name = "FORMAT")]
+    format: Format,
+    /// New file, which only its owner can read; default: standard output
+    #[arg(long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Include records (markdown and html)
+    #[arg(long)]
+    records: bool,
+    /// Maximum bytes of each tool output and record (markdown and html); default: all of it
+    #[arg(long, value_name = "BYTES")]
+    output_bytes: Option<usize>,
+}
+
+/// Format of an exported session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    /// Session file of pi
+    Pi,
+    /// Transcript of Claude Code
+    ClaudeCode,
+    /// Markdown
+    Markdown,
+    /// One HTML file without scripts
+    Html,
+}
+
+pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Result<ExitCode> {
+    let mut client = globals.client().await?;
+    let session_id = ids::session(&mut client, &arguments.session).await?;
+    match arguments.format {
+        Format::Pi | Format::ClaudeCode | Format::Markdown | Format::Html => {
+            formats::run(&mut client, session_id, &arguments).await
+        }
+    }
+}
