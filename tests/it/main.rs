@@ -25,6 +25,7 @@ mod edits;
 mod evaluate;
 mod expand;
 mod export;
+mod export_formats;
 mod figures;
 mod files;
 mod formats;

@@ -14,7 +14,7 @@ mod pi;
 mod tests;
 mod visible;
 
-use longhand_core::model::message::{MessageKind, MessageState, NewFinish, Role};
+use longhand_core::model::message::{FinishReason, MessageKind, MessageState, NewFinish, Role};
 use longhand_core::model::part::{NewPart, PartBody};
 use longhand_core::model::time::Timestamp;
 use std::collections::BTreeMap;
@@ -155,7 +155,6 @@ pub fn file(session: &Session, format: Format, out: &mut dyn Write) -> io::Resul
     };
     for line in lines {
         report.lines += 1;
-        report.verbatim += usize::from(line.is_verbatim);
         writeln!(out, "{}", line.text)?;
     }
     Ok(report)
@@ -269,12 +268,23 @@ fn state_text(session: &Session, status: &Status) -> Option<String> {
     Some(text + pinned)
 }
 
+fn reason_name(reason: FinishReason) -> &'static str {
+    match reason {
+        FinishReason::Stop => "stop",
+        FinishReason::ToolCalls => "tool calls",
+        FinishReason::Length => "length",
+        FinishReason::ContentFilter => "content filter",
+        FinishReason::Error => "error",
+        FinishReason::Aborted => "aborted",
+    }
+}
+
 /// The end of a reply, as people read it; none if there is nothing to say.
 fn finish_text(message: &Message) -> Option<String> {
     let finish = message.finish.as_ref()?;
     let mut pieces = Vec::new();
     if let Some(reason) = finish.reason {
-        pieces.push(format!("{reason:?}").to_lowercase());
+        pieces.push(reason_name(reason).to_owned());
     }
     if !finish.detail.is_empty() {
         pieces.push(finish.detail.clone());
