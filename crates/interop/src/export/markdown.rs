@@ -18,7 +18,7 @@ pub fn write(session: &Session, look: &Look, out: &mut dyn Write) -> io::Result<
     let title = if session.title.is_empty() { "Session" } else { &session.title };
     writeln!(out, "# {}\n", inline(title))?;
     let created = session.create_time.to_iso_8601();
-    writeln!(out, "Session `{}`, created {created}.", session.id.replace('`', "'"))?;
+    writeln!(out, "Session {}, created {created}.", inline(&session.id))?;
     let mut records = 0;
     for message in &session.messages {
         if message.kind == MessageKind::Record && !look.records {
@@ -99,7 +99,7 @@ fn write_media(media: &Media, out: &mut dyn Write) -> io::Result<()> {
 
 /// A text in a fence that folds away.
 fn folded(summary: &str, language: &str, text: &str, bytes: usize, out: &mut dyn Write) -> io::Result<()> {
-    writeln!(out, "<details>\n<summary>{}</summary>\n", html_text(&visible_line(summary)))?;
+    writeln!(out, "<details>\n<summary>{}</summary>\n", inline(summary).replace('>', "&gt;"))?;
     fenced(language, text, bytes, out)?;
     writeln!(out, "\n</details>")
 }
@@ -191,8 +191,4 @@ fn escaped(text: &str) -> String {
 fn inline(text: &str) -> String {
     let text = escaped(&visible_line(text));
     text.replace('`', "&#96;").replace('|', "&#124;").replace('[', "&#91;").replace('_', "&#95;")
-}
-
-fn html_text(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }

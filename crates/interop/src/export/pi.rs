@@ -57,6 +57,8 @@ struct Writer<'a> {
     ids: HashSet<String>,
     /// The entries of each message, by its id.
     entries_of: HashMap<String, Vec<(String, Kind)>>,
+    /// The entries of the file that each message came from, by its id.
+    entries_in_file: HashMap<&'a str, Vec<String>>,
     /// The ids of entries that an edit in the file targets, with the revision of its record.
     edited_in_file: HashMap<String, i64>,
     /// The last entry that was written was composed.
@@ -73,12 +75,15 @@ impl<'a> Writer<'a> {
             path: Vec::new(),
             ids: HashSet::new(),
             entries_of: HashMap::new(),
+            entries_in_file: HashMap::new(),
             edited_in_file: HashMap::new(),
             after_composed: false,
         };
         for (index, lines) in &writer.restored.of {
             for object in lines.iter().filter_map(|line| Object::parse(&line.text, 1).ok()) {
                 writer.ids.extend(object.id("id"));
+                let own = writer.entries_in_file.entry(&session.messages[*index].id).or_default();
+                own.extend(object.id("id"));
                 if object.string("type") == "context_edit" {
                     let revision = session.messages[*index].revision;
                     let newest = writer.edited_in_file.entry(object.string("targetId")).or_default();
@@ -195,8 +200,8 @@ impl<'a> Writer<'a> {
     }
 
     fn is_edited_in_file(&self, message: &str, revision: i64) -> bool {
-        let entries = self.entries_of.get(message).into_iter().flatten();
-        entries.into_iter().any(|(id, _)| self.edited_in_file.get(id).is_some_and(|at| *at >= revision))
+        let entries = self.entries_in_file.get(message).into_iter().flatten();
+        entries.into_iter().any(|id| self.edited_in_file.get(id).is_some_and(|at| *at >= revision))
     }
 
     /// The messages that edits or compactions left out, by the revision of that, in reverse order.

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 fn imported(branch: &Branch, name: &str) -> Session {
     let mut messages: Vec<Message> = Vec::new();
     let mut compactions = Vec::new();
-    let mut add = |new: &NewMessage, kind: MessageKind, state: MessageState, messages: &mut Vec<Message>| {
+    let add = |new: &NewMessage, kind: MessageKind, state: MessageState, messages: &mut Vec<Message>| {
         let revision = messages.len() as i64 + 1;
         let mut added = message(revision, new.role, Vec::new());
         added.part_ids =
