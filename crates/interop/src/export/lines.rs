@@ -233,8 +233,7 @@ fn slot(text: &str, pointer: &str) -> Option<Range<usize>> {
             Some(items) => items.get(step.parse::<usize>().ok()?).copied()?,
             None => {
                 let object = raw::object(value)?;
-                let found = object.members().filter(|(name, _)| *name == step).last()?.1;
-                found
+                object.members().filter(|(name, _)| *name == step).last()?.1
             }
         };
     }
