@@ -34,10 +34,9 @@ fn pi_file(path: &Path) -> String {
 /// The texts of a session's view.
 fn view(daemon: &Daemon, session: &str) -> Vec<String> {
     let lines = daemon.json(&["context", session]);
-    let parts = lines.iter().flat_map(|line| line["parts"].as_array().into_iter().flatten());
-    parts
-        .filter_map(|part| part["part"]["text"]["text"].as_str().or(part["text"]["text"].as_str()).map(str::to_owned))
-        .collect()
+    let messages = lines.iter().flat_map(|line| line["messages"]["messages"].as_array().into_iter().flatten());
+    let parts = messages.flat_map(|message| message["parts"].as_array().into_iter().flatten());
+    parts.filter_map(|part| part["part"]["text"]["text"].as_str().map(str::to_owned)).collect()
 }
 
 #[test]

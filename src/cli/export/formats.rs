@@ -1,8 +1,8 @@
 //! The formats of other agents and the documents for people: a thin layer over the writers of `interop`.
 
-use super::{Arguments, Format, session};
+use super::session;
 use crate::cli::client::Client;
-use crate::cli::failure::{Usage, note};
+use crate::cli::failure::note;
 use crate::interop;
 use crate::interop::export::{self, Look, Report};
 use crate::telemetry::escape;
@@ -13,26 +13,39 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::process::ExitCode;
 
-pub(super) async fn run(client: &mut Client, session_id: String, arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    let is_document = matches!(arguments.format, Format::Markdown | Format::Html);
-    if !is_document && (arguments.records || arguments.output_bytes.is_some()) {
-        return Err(Usage("--records and --output-bytes go with --format markdown and html only".to_owned()).into());
-    }
+/// What a session is written as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Target {
+    /// A file of an agent.
+    File(interop::Format),
+    /// Markdown.
+    Markdown(Look),
+    /// HTML.
+    Html(Look),
+}
+
+/// Writes a session to a new file, or to standard output.
+pub(super) async fn run(
+    client: &mut Client,
+    session_id: String,
+    target: Target,
+    output: Option<&Path>,
+) -> anyhow::Result<ExitCode> {
     let (session, children) = session::read(client, session_id).await?;
-    match &arguments.output {
-        Some(path) => to_file(path, &session, arguments)?,
+    match output {
+        Some(path) => to_file(path, &session, target)?,
         None => {
             let stdout = io::stdout();
             let is_terminal = stdout.is_terminal();
             let mut out = BufWriter::new(stdout.lock());
             // JSON means the same with its control characters escaped, which a terminal would obey.
-            if is_terminal && !is_document {
+            if is_terminal && matches!(target, Target::File(_)) {
                 let mut whole = Vec::new();
-                let report = write(&session, arguments, &mut whole)?;
+                let report = write(&session, target, &mut whole)?;
                 out.write_all(escape_lines(&String::from_utf8_lossy(&whole)).as_bytes())?;
                 say(&report);
             } else {
-                say(&write(&session, arguments, &mut out)?);
+                say(&write(&session, target, &mut out)?);
             }
             out.flush()?;
         }
@@ -48,11 +61,11 @@ fn escape_lines(text: &str) -> String {
 }
 
 /// Writes a new file; a file of that name is never replaced, and none stays after a failure.
-fn to_file(path: &Path, session: &export::Session, arguments: &Arguments) -> anyhow::Result<()> {
+fn to_file(path: &Path, session: &export::Session, target: Target) -> anyhow::Result<()> {
     let cannot = || format!("cannot write {}", path.display());
     let file = File::options().write(true).create_new(true).mode(0o600).open(path).with_context(cannot)?;
     let mut out = BufWriter::new(file);
-    let written = write(session, arguments, &mut out).and_then(|report| {
+    let written = write(session, target, &mut out).and_then(|report| {
         out.flush()?;
         out.get_ref().sync_all()?;
         Ok(report)
@@ -68,14 +81,11 @@ fn to_file(path: &Path, session: &export::Session, arguments: &Arguments) -> any
     Ok(())
 }
 
-fn write(session: &export::Session, arguments: &Arguments, out: &mut dyn Write) -> io::Result<Option<Report>> {
-    let output_bytes = arguments.output_bytes.unwrap_or(usize::MAX);
-    let look = Look { output_bytes, records: arguments.records };
-    match arguments.format {
-        Format::Pi => export::file(session, interop::Format::Pi, out).map(Some),
-        Format::ClaudeCode => export::file(session, interop::Format::ClaudeCode, out).map(Some),
-        Format::Markdown => export::markdown(session, &look, out).map(|()| None),
-        Format::Html => export::html(session, &look, out).map(|()| None),
+fn write(session: &export::Session, target: Target, out: &mut dyn Write) -> io::Result<Option<Report>> {
+    match target {
+        Target::File(format) => export::file(session, format, out).map(Some),
+        Target::Markdown(look) => export::markdown(session, &look, out).map(|()| None),
+        Target::Html(look) => export::html(session, &look, out).map(|()| None),
     }
 }
 

@@ -3,7 +3,11 @@
 mod formats;
 mod session;
 
+use super::failure::Usage;
 use super::{Globals, ids};
+use crate::interop;
+use crate::interop::export::Look;
+use formats::Target;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -39,11 +43,17 @@ enum Format {
 }
 
 pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Result<ExitCode> {
+    let look = Look { output_bytes: arguments.output_bytes.unwrap_or(usize::MAX), records: arguments.records };
+    let target = match arguments.format {
+        Format::Pi => Target::File(interop::Format::Pi),
+        Format::ClaudeCode => Target::File(interop::Format::ClaudeCode),
+        Format::Markdown => Target::Markdown(look),
+        Format::Html => Target::Html(look),
+    };
+    if matches!(target, Target::File(_)) && look != Look::default() {
+        return Err(Usage("--records and --output-bytes go with --format markdown and html only".to_owned()).into());
+    }
     let mut client = globals.client().await?;
     let session_id = ids::session(&mut client, &arguments.session).await?;
-    match arguments.format {
-        Format::Pi | Format::ClaudeCode | Format::Markdown | Format::Html => {
-            formats::run(&mut client, session_id, &arguments).await
-        }
-    }
+    formats::run(&mut client, session_id, target, arguments.output.as_deref()).await
 }

@@ -7,7 +7,7 @@ mod rows;
 
 use super::compose::{Composed, uuid};
 use super::lines::{self, Lines};
-use super::{Compaction, FileLine, Message, Report, Session, speaker};
+use super::session::{FileLine, Message, Report, Session, speaker};
 use crate::Format;
 use crate::raw::{Object, quote};
 use longhand_core::model::message::{MessageKind, MessageState, Role};
@@ -31,6 +31,7 @@ pub(super) fn lines(session: &Session) -> (Vec<FileLine>, Report) {
         uuids: HashSet::new(),
         left_out: HashSet::new(),
         rows_of: HashMap::new(),
+        has_rewinds: session.messages.iter().any(|message| message.rewound_at().is_some()),
         after_composed: false,
         calls: HashSet::new(),
     };
@@ -89,6 +90,8 @@ struct Writer<'a> {
     left_out: HashSet<String>,
     /// The first and the last row of each message, by its id.
     rows_of: HashMap<String, (String, String)>,
+    /// True if a rewind left any message out.
+    has_rewinds: bool,
     after_composed: bool,
     /// The ids of the calls so far.
     calls: HashSet<String>,
@@ -172,10 +175,16 @@ impl<'a> Writer<'a> {
         let left_out = match (message.kind, status.state) {
             (MessageKind::Record, _) => match message.record() {
                 _ if self.restored.pieces.contains(&index) => return Plan::Written,
-                Some(("compact_boundary", _)) if self.is_undone_record(index) => {
-                    "compactions that are undone or void".to_owned()
+                _ if message.is_compaction_record()
+                    && self.session.compaction_before(index).is_some_and(|made| made.is_undone) =>
+                {
+                    return Plan::LeftOut;
                 }
                 _ if self.restored.of.contains_key(&index) => return Plan::Written,
+                // Its summary is in the file.
+                _ if message.is_compaction_record() && self.session.compaction_before(index).is_some() => {
+                    return Plan::LeftOut;
+                }
                 Some((kind, _)) => format!("records of kind {kind}"),
                 None => "records".to_owned(),
             },
@@ -208,19 +217,13 @@ impl<'a> Writer<'a> {
         Plan::LeftOut
     }
 
-    /// True for the record of an imported compaction that was undone.
-    fn is_undone_record(&self, index: usize) -> bool {
-        let before = self.session.messages[..index].iter().rev().take_while(|before| before.kind.is_derived());
-        before.filter_map(|summary| self.compaction(summary)).any(|made| made.is_undone)
-    }
-
     fn plan_summary(&mut self, index: usize) -> Plan<'a> {
         let messages = &self.session.messages;
         let summary = &messages[index];
         let is_active =
             |other: &&Message| other.kind == MessageKind::Summary && other.status.state == MessageState::Active;
         let newest = messages.iter().rev().find(is_active).map(|active| active.revision);
-        let made = self.compaction(summary);
+        let made = self.session.compaction_of(summary);
         if made.is_none_or(|made| made.is_undone) || newest.is_none_or(|at| summary.revision > at) {
             self.report.note("compactions that are undone or void");
             return Plan::LeftOut;
@@ -233,11 +236,6 @@ impl<'a> Writer<'a> {
         if is_in_file { Plan::LeftOut } else { Plan::Written }
     }
 
-    fn compaction(&self, summary: &Message) -> Option<&'a Compaction> {
-        let mut made = self.session.compactions.iter();
-        made.find(|compaction| compaction.summary_message.as_ref() == Some(&summary.id))
-    }
-
     fn note_calls(&mut self, message: &Message) {
         for part in &message.parts {
             if let PartBody::ToolCall(call) = &*part.body {
@@ -248,6 +246,9 @@ impl<'a> Writer<'a> {
 
     /// Leaves what a rewind up to this revision took out of the conversation.
     fn turn_back(&mut self, revision: i64) {
+        if !self.has_rewinds {
+            return;
+        }
         let is_left = |row: &OnPath| row.rewound_at.is_some_and(|at| at <= revision);
         if let Some(first) = self.path.iter().position(is_left) {
             self.path.truncate(first);

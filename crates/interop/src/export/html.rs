@@ -4,10 +4,11 @@
 //! session escaped. Images are those whose bytes are of the raster type that they are said to have.
 
 use super::compose::base64_text;
+use super::session::{Look, Message, Session, beginning, finish_text, heading, positions, state_name, state_text};
 use super::visible::visible;
-use super::{Look, Message, Session, beginning, finish_text, heading, state_name, state_text};
 use longhand_core::model::message::{MessageKind, MessageState, Role};
 use longhand_core::model::part::{Media, MediaSource, NewPart, PartBody, ResultStatus};
+use std::collections::HashMap;
 use std::io::{self, Write};
 
 /// Everything before the title.
@@ -41,13 +42,19 @@ pub fn write(session: &Session, look: &Look, out: &mut dyn Write) -> io::Result<
         write!(out, ", {left_out} records left out")?;
     }
     writeln!(out, "</p>\n</header>")?;
+    let positions = positions(session);
     for message in shown {
-        write_message(session, message, look, out)?;
+        write_message(&positions, message, look, out)?;
     }
     writeln!(out, "</main>\n</body>\n</html>")
 }
 
-fn write_message(session: &Session, message: &Message, look: &Look, out: &mut dyn Write) -> io::Result<()> {
+fn write_message(
+    positions: &HashMap<&str, i64>,
+    message: &Message,
+    look: &Look,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     let role = match (message.kind, message.role) {
         (kind, _) if kind.is_derived() => "derived",
         (_, Role::User) => "user",
@@ -59,7 +66,7 @@ fn write_message(session: &Session, message: &Message, look: &Look, out: &mut dy
     let hidden = if is_shown { "" } else { " hidden-in-view" };
     writeln!(out, "<article class=\"{role}{hidden}\" id=\"m{}\">", message.revision)?;
     write!(out, "<h2><bdi>{}</bdi>", text(&heading(message)))?;
-    let state = state_text(session, &message.status).unwrap_or_else(|| state_name(message.status.state).to_owned());
+    let state = state_text(positions, &message.status).unwrap_or_else(|| state_name(message.status.state).to_owned());
     writeln!(out, " <span class=\"state\"><bdi>{}</bdi></span></h2>", text(&state))?;
     for part in &message.parts {
         write_part(part, look, out)?;

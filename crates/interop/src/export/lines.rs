@@ -1,6 +1,6 @@
 //! The lines of a file, put together again from the messages and records that an import made of them.
 
-use super::{Message, Session};
+use super::session::{Message, Session};
 use crate::outsized::LINE_RECORD;
 use crate::raw::{self, Object, quote};
 use crate::transcript::{MALFORMED_RECORD, REPEATED_RECORD, REST_RECORD};

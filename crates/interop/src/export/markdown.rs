@@ -3,10 +3,11 @@
 //! No text of a session can end a fence, begin HTML, load an image or pass for a heading: texts are written with their
 //! markup, but what begins HTML is escaped, links and images are taken apart, and every fence is written anew and closed.
 
+use super::session::{Look, Message, Session, beginning, finish_text, heading, positions, state_text};
 use super::visible::{visible, visible_line};
-use super::{Look, Message, Session, beginning, finish_text, heading, state_text};
 use longhand_core::model::message::MessageKind;
 use longhand_core::model::part::{Media, MediaSource, NewPart, PartBody, ResultStatus};
+use std::collections::HashMap;
 use std::io::{self, Write};
 
 /// Writes a session as Markdown.
@@ -20,12 +21,13 @@ pub fn write(session: &Session, look: &Look, out: &mut dyn Write) -> io::Result<
     let created = session.create_time.to_iso_8601();
     writeln!(out, "Session {}, created {created}.", inline(&session.id))?;
     let mut records = 0;
+    let positions = positions(session);
     for message in &session.messages {
         if message.kind == MessageKind::Record && !look.records {
             records += 1;
             continue;
         }
-        write_message(session, message, look, out)?;
+        write_message(&positions, message, look, out)?;
     }
     if records > 0 {
         writeln!(out, "\n---\n\n{records} records are left out.")?;
@@ -33,9 +35,14 @@ pub fn write(session: &Session, look: &Look, out: &mut dyn Write) -> io::Result<
     Ok(())
 }
 
-fn write_message(session: &Session, message: &Message, look: &Look, out: &mut dyn Write) -> io::Result<()> {
+fn write_message(
+    positions: &HashMap<&str, i64>,
+    message: &Message,
+    look: &Look,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     writeln!(out, "\n## {}", inline(&heading(message)))?;
-    if let Some(state) = state_text(session, &message.status) {
+    if let Some(state) = state_text(positions, &message.status) {
         writeln!(out, "\n> **{}**", inline(&state))?;
     }
     for part in &message.parts {

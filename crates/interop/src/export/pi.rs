@@ -4,13 +4,14 @@
 //! that a session which ends with a rewind gets one more entry after the target.
 
 mod entries;
+mod kind;
 
 use super::compose::{Composed, digits};
 use super::lines::{self, Lines};
-use super::{Compaction, FileLine, Message, Report, Session, speaker};
+use super::session::{FileLine, Message, Report, Session, speaker};
 use crate::Format;
 use crate::raw::{Object, quote};
-use entries::Kind;
+use kind::Kind;
 use longhand_core::model::message::{MessageKind, MessageState};
 use std::collections::{HashMap, HashSet};
 
@@ -61,6 +62,8 @@ struct Writer<'a> {
     entries_in_file: HashMap<&'a str, Vec<String>>,
     /// The ids of entries that an edit in the file targets, with the revision of its record.
     edited_in_file: HashMap<String, i64>,
+    /// True if a rewind left any message out.
+    has_rewinds: bool,
     /// The last entry that was written was composed.
     after_composed: bool,
 }
@@ -77,6 +80,7 @@ impl<'a> Writer<'a> {
             entries_of: HashMap::new(),
             entries_in_file: HashMap::new(),
             edited_in_file: HashMap::new(),
+            has_rewinds: session.messages.iter().any(|message| message.rewound_at().is_some()),
             after_composed: false,
         };
         for (index, lines) in &writer.restored.of {
@@ -109,7 +113,7 @@ impl<'a> Writer<'a> {
             if self.restored.pieces.contains(&index) {
                 continue;
             }
-            if self.is_composed(message) {
+            if self.is_composed(index, message) {
                 self.verbatim(std::mem::take(&mut run));
                 self.leave_out(&mut omissions, message.revision);
                 self.compose(index, message);
@@ -137,25 +141,24 @@ impl<'a> Writer<'a> {
 
     /// True if a message's lines say what the message is: a compaction's record, unless the compaction was undone.
     fn is_as_imported(&self, index: usize, message: &Message) -> bool {
-        let is_compaction = message.record().is_some_and(|(kind, _)| kind == "compaction");
-        let before = self.session.messages[..index].iter().rev().take_while(|before| before.kind.is_derived());
-        let undone = before.filter_map(|summary| self.compaction(summary)).any(|made| made.is_undone);
-        !(is_compaction && undone)
-    }
-
-    fn compaction(&self, summary: &Message) -> Option<&'a Compaction> {
-        let mut made = self.session.compactions.iter();
-        made.find(|compaction| compaction.summary_message.as_ref() == Some(&summary.id))
+        let undone = self.session.compaction_before(index).is_some_and(|made| made.is_undone);
+        !(undone && message.is_compaction_record())
     }
 
     /// Notes a message that is not written at its position. True for one that has an entry.
-    fn is_composed(&mut self, message: &Message) -> bool {
+    fn is_composed(&mut self, index: usize, message: &Message) -> bool {
         let what = match (message.kind, message.status.state) {
             (MessageKind::Normal | MessageKind::Branch, _) => return true,
             (MessageKind::Summary, _) => return self.is_kept_summary(message),
             (MessageKind::Edit | MessageKind::Replay, _) => return self.is_kept_edit(message),
             (MessageKind::Continuation, MessageState::Active) => return true,
             (MessageKind::Marker, _) | (MessageKind::Continuation, _) => return false,
+            // Its summary is in the file.
+            (MessageKind::Record, _)
+                if message.is_compaction_record() && self.session.compaction_before(index).is_some() =>
+            {
+                return false;
+            }
             (MessageKind::Record, _) => match message.record() {
                 Some((kind, _)) => format!("records of kind {kind}"),
                 None => "records".to_owned(),
@@ -167,7 +170,7 @@ impl<'a> Writer<'a> {
 
     /// True for a summary that pi's context must know: the active one, and those before it.
     fn is_kept_summary(&mut self, summary: &Message) -> bool {
-        let made = self.compaction(summary);
+        let made = self.session.compaction_of(summary);
         let active = self.session.messages.iter().rev();
         let mut active = active.filter(|other| other.kind == MessageKind::Summary);
         let newest = active.find(|other| other.status.state == MessageState::Active).map(|active| active.revision);
@@ -237,6 +240,9 @@ impl<'a> Writer<'a> {
 
     /// Leaves what a rewind up to this revision took out of the conversation.
     fn turn_back(&mut self, revision: i64) {
+        if !self.has_rewinds {
+            return;
+        }
         let is_left = |entry: &OnPath| entry.rewound_at.is_some_and(|at| at <= revision);
         if let Some(first) = self.path.iter().position(is_left) {
             self.path.truncate(first);

@@ -4,7 +4,9 @@ mod documents;
 mod files;
 
 use super::*;
-use longhand_core::model::part::{Answers, ResultStatus, ToolCall, ToolResult};
+use longhand_core::model::message::{FinishReason, MessageKind, MessageState, NewFinish, Role};
+use longhand_core::model::part::{Answers, NewPart, PartBody, ResultStatus, ToolCall, ToolResult};
+use longhand_core::model::time::Timestamp;
 
 /// A session of these messages.
 pub(super) fn session(messages: Vec<Message>) -> Session {

@@ -1,7 +1,7 @@
 //! The rows that a message becomes.
 
 use super::super::compose::{Composed, base64, digits, input_object, list, one_line, string_in, uuid};
-use super::super::{FileLine, Message, speaker};
+use super::super::session::{FileLine, Message, speaker};
 use super::Writer;
 use crate::raw::{Object, quote};
 use longhand_core::model::message::{FinishReason, MessageKind, Role};
@@ -258,7 +258,7 @@ impl Writer<'_> {
 
     /// Writes a compaction: its boundary, and its summary.
     fn compaction_rows(&mut self, summary: &Message) {
-        let Some(made) = self.compaction(summary) else { return };
+        let Some(made) = self.session.compaction_of(summary) else { return };
         let messages = &self.session.messages;
         let tail = made.tail_start.as_ref().and_then(|tail| messages.iter().find(|message| message.id == *tail));
         let kept = messages

@@ -1,44 +1,13 @@
 //! The entries that a message becomes.
 
 use super::super::compose::{Composed, base64, image, input_object, list, one_line, string_in};
-use super::super::{Message, speaker};
+use super::super::session::{Message, speaker};
 use super::Writer;
+use super::kind::Kind;
 use crate::raw::Object;
 use longhand_core::model::message::{FinishReason, MessageKind, Role};
 use longhand_core::model::part::{Media, NewPart, PartBody, ToolResult};
 use longhand_core::model::usage::Usage;
-
-/// What an entry is to an edit.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// An entry with the message's texts and calls.
-    Words,
-    /// The result of the call with this id.
-    Result(String),
-    /// Nothing that pi lets anybody edit.
-    Other,
-}
-
-impl Kind {
-    /// The kind of an entry of a file.
-    pub(super) fn of(entry: &Object<'_>) -> Self {
-        let message = entry.object("message");
-        match (entry.string("type").as_str(), message) {
-            ("custom_message", _) => Self::Words,
-            ("message", Some(message)) => match message.string("role").as_str() {
-                "user" | "assistant" => Self::Words,
-                "toolResult" => Self::Result(message.string("toolCallId")),
-                _ => Self::Other,
-            },
-            _ => Self::Other,
-        }
-    }
-
-    /// True if pi lets a later entry edit it.
-    pub(super) fn is_editable(&self) -> bool {
-        *self != Self::Other
-    }
-}
 
 impl Writer<'_> {
     /// Writes the entries of a message.
@@ -72,7 +41,7 @@ impl Writer<'_> {
     }
 
     fn compaction_entry(&mut self, summary: &Message) {
-        let Some(made) = self.compaction(summary) else { return };
+        let Some(made) = self.session.compaction_of(summary) else { return };
         let messages = &self.session.messages;
         let tail = made.tail_start.as_ref().and_then(|tail| messages.iter().find(|message| message.id == *tail));
         let kept = messages
@@ -93,7 +62,8 @@ impl Writer<'_> {
                 && is_shown
                 && message.revision < tail.map_or(summary.revision, |tail| tail.revision)
         };
-        for message in messages.iter().filter(before) {
+        let is_active = summary.status.state == longhand_core::model::message::MessageState::Active;
+        for message in messages.iter().filter(|_| is_active).filter(before) {
             self.report.note(format!("{} messages that the view shows before a summary", speaker(message)));
         }
     }
