@@ -75,7 +75,7 @@ enum Command {
     Demo(demo::Arguments),
     /// Import a transcript of pi or Claude Code, or a file of `longhand export`
     Import(import::Arguments),
-    /// Write a whole session to a file, which another daemon imports
+    /// Write a session as a file that another daemon imports, as one of pi or Claude Code, as Markdown, or as HTML
     Export(export::Arguments),
     /// Create a session, and print its id
     Create(changes::CreateArguments),
@@ -267,6 +267,8 @@ mod tests {
             "longhand events --new --limit 3",
             "longhand sessions --color sometimes",
             "longhand status ses_1 --metrics",
+            "longhand export ses_1",
+            "longhand export ses_1 --format word",
             "longhand",
         ] {
             assert!(Cli::try_parse_from(line.split(' ')).is_err(), "{line}");

@@ -26,6 +26,7 @@ mod edits;
 mod evaluate;
 mod expand;
 mod export;
+mod export_formats;
 mod figures;
 mod files;
 mod formats;
