@@ -2,7 +2,7 @@
 
 mod command;
 
-use crate::support::{TestApp, cases, conversation, shown, text, turns};
+use crate::support::{TestApp, all_sessions, cases, conversation, shown, text, turns};
 use crate::tamper;
 use longhand::app::access::Access;
 use longhand::app::append::{NewDraftText, OpenPart};
@@ -39,7 +39,7 @@ async fn import(app: &Caller, lines: &[u8]) -> Result<ImportedArchive, Error> {
 
 /// The sessions of a store, oldest first.
 async fn sessions(test: &TestApp) -> Vec<String> {
-    let (listed, _) = test.app.list_sessions(1_000, "", None, true).await.expect("a list");
+    let (listed, _) = test.app.list_sessions(&all_sessions(1_000)).await.expect("a list");
     listed.iter().rev().map(|info| info.session.id.to_string()).collect()
 }
 

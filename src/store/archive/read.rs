@@ -16,7 +16,7 @@ use crate::store::ledger::head::SessionKey;
 use crate::store::ledger::quotas::ContentUse;
 use crate::store::ledger::ring::EventRow;
 use crate::store::ledger::tx::Tx;
-use crate::store::ledger::{ancestry, approvals, events, open_messages};
+use crate::store::ledger::{ancestry, approvals, events, labels, open_messages};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
@@ -191,6 +191,7 @@ impl Import<'_, '_> {
         }
         for placed in places.sessions.values().filter(|placed| placed.is_new) {
             self.begin_anew(placed.key)?;
+            labels::follow(self.tx.conn, placed.key, self.tenant)?;
         }
         self.check(&places)?;
         rows.sort_unstable_by_key(|row| row.seq);

@@ -70,7 +70,8 @@ pub(super) static TABLES: &[Table] = &[
         ("fork_revision", Same), ("create_time", Same), ("title", Same), ("state", Same), ("metadata_json", Same),
         ("window", Same), ("revision", Same), ("history_revision", Same), ("compaction_revision", Same),
         ("guard_revision", Same), ("undo_revision", Same), ("chain_hash", Same), ("message_count", Same),
-        ("update_time", Same), ("appended_bytes", Same), ("content_bytes", Same)
+        ("update_time", Same), ("appended_bytes", Same), ("content_bytes", Same), ("actor", Same),
+        ("usage", Same), ("project", Same), ("directory", Same)
     ],
     without [
         "wake_bytes", "wake_on_reply", "wake_on_request", "wake_time", "due_revision", "due_time", "context_tokens",
@@ -196,12 +197,13 @@ pub(super) static TABLES: &[Table] = &[
 
 /// Tables of which an archive has nothing, with the reason.
 #[cfg(test)]
-const NOT_ARCHIVED: [(&str, &str); 13] = [
+const NOT_ARCHIVED: [(&str, &str); 14] = [
     ("migration", "of the store; the header of an archive names the newest one"),
     ("store", "of the store"),
     ("access_token", "of the store"),
     ("import", "the line of a session has the tenant that its chain commits to"),
     ("import_event", "the line of an event has the number that its hash commits to"),
+    ("session_label", "follows from the events"),
     ("compaction_count", "totals of the store"),
     ("summarizer_spending", "totals of the store"),
     ("contradiction_count", "totals of the store"),
