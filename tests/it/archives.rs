@@ -44,22 +44,22 @@ async fn sessions(test: &TestApp) -> Vec<String> {
 }
 
 /// What a store answers about a session up to a revision: every view, every history, and the audit log.
-async fn told(test: &TestApp, session: &str, newest: i64) -> Vec<String> {
-    let mut told = Vec::new();
+async fn answers(test: &TestApp, session: &str, newest: i64) -> Vec<String> {
+    let mut answers = Vec::new();
     for at in 1..=newest {
         let view = test.context_as_of(session, at).await;
-        told.push(format!(
+        answers.push(format!(
             "#{at} {:?} {} {:?} {:?} {:?} {:?}",
             view.hash, view.estimated_tokens, view.messages, view.covered, view.omitted, view.provenance
         ));
-        told.push(format!("{:?}", test.history_as_of(session, Some(at)).await));
+        answers.push(format!("{:?}", test.history_as_of(session, Some(at)).await));
     }
     let of_session = |event: &Event| event.session_id.to_string() == session && event.revision <= newest;
     let events = test.events().await.into_iter().filter(of_session).map(|event| Event { seq: 0, ..event });
-    told.extend(events.map(|event| format!("{event:?}")));
+    answers.extend(events.map(|event| format!("{event:?}")));
     let found = test.app.get_session(session).await.expect("a session").session;
-    told.push(format!("{:?} {:?} {:?} {:?}", found.id, found.client_id, found.fork, found.parent));
-    told
+    answers.push(format!("{:?} {:?} {:?} {:?}", found.id, found.client_id, found.fork, found.parent));
+    answers
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -90,9 +90,9 @@ async fn an_imported_session_is_the_one_that_was_exported() {
         assert_eq!(target.findings().await, []);
     }
     for session in &all {
-        let expected = told(&source, session, newest[session]).await;
+        let expected = answers(&source, session, newest[session]).await;
         for target in [&empty, &used] {
-            let found = told(target, session, newest[session]).await;
+            let found = answers(target, session, newest[session]).await;
             for (found, expected) in found.iter().zip(&expected) {
                 assert_eq!(found, expected, "{session}");
             }
