@@ -16,6 +16,7 @@ use longhand::model::access::Binding;
 use longhand::model::draft::DraftKind;
 use longhand::model::event::{Event, EventKind};
 use longhand::model::message::{Finish, FinishReason};
+use longhand::store::ContentQuota;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use serde_json::Value;
@@ -424,6 +425,20 @@ async fn an_import_is_of_the_caller_s_tenant_and_within_its_quotas() {
     let second = source.manual_session().await;
     let second = export(&source.app, &second).await.expect("exported");
     assert_eq!(import(&within, &second).await.expect_err("the second").reason, Reason::QuotaExceeded);
+    // An archive that hides its size has it nevertheless.
+    acme.append(&session, conversation("u3 5000c"), None, None).await.expect("appended");
+    let mut lines = unsealed(&export(&acme, &session).await.expect("exported"));
+    let row = lines.iter_mut().find(|line| line.starts_with(r#"{"table":"session""#)).expect("a session");
+    let mut hidden: Value = serde_json::from_str(row).expect("JSON");
+    hidden["row"]["content_bytes"] = Value::from(0);
+    *row = hidden.to_string();
+    let full = TestApp::start().await;
+    let content = ContentQuota { bytes: Some(4_000), ..ContentQuota::default() };
+    let quota = Quota { content, ..Quota::default() };
+    full.longhand.hold_to_quotas(HashMap::from([("acme".to_owned(), quota)])).await.expect("quotas");
+    let within = caller(&full, "acme", Binding::default());
+    assert_eq!(import(&within, &sealed(&lines)).await.expect_err("too much").reason, Reason::QuotaExceeded);
+    assert_eq!(sessions(&full).await, Vec::<String>::new());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -31,10 +31,16 @@ const OPEN: &str = "insert into open_message (message_id, session_id, timeout_ms
      on conflict (message_id) do nothing";
 const LEASES: &str =
     "update run set lease_until = ?2 + lease_ms * 1000 where session_id = ?1 and lease_until is not null";
+const PARTS: &str = "select cast(coalesce((select sum(parts_length) from message where session_id = ?1), 0) \
+     + coalesce((select sum(p.length) from message m join part p on p.message_id = m.id where m.session_id = ?1), 0) \
+     as bigint)";
+const CONTENT: &str = "update session set content_bytes = ?2 where id = ?1 and content_bytes < ?2";
+const CONTENT_BYTES: &str = "select content_bytes from session where id = ?1";
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
-pub(crate) const STATEMENTS: &[&str] = &[TENANT, BY_CLIENT, MESSAGE, STATE, IMPORT, IMPORT_EVENT, OPEN, LEASES];
+pub(crate) const STATEMENTS: &[&str] =
+    &[TENANT, BY_CLIENT, MESSAGE, STATE, IMPORT, IMPORT_EVENT, OPEN, LEASES, PARTS, CONTENT, CONTENT_BYTES];
 
 /// What an import did.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -193,6 +199,7 @@ impl Import<'_, '_> {
             self.begin_anew(placed.key)?;
             labels::follow(self.tx.conn, placed.key, self.tenant)?;
         }
+        self.count_content(&places)?;
         self.check(&places)?;
         rows.sort_unstable_by_key(|row| row.seq);
         let subject = self.archive.header.session_id.parse().map_err(|_| invalid("its session id is none"))?;
@@ -413,6 +420,18 @@ impl Import<'_, '_> {
             approvals::restored(conn, key, now)?;
         }
         Ok(())
+    }
+
+    /// Refuses more content than the tenant's quota has room for: at least that of the parts, whatever the archive says,
+    /// because no chain has what it says.
+    fn count_content(&self, places: &Places) -> Result<()> {
+        let mut total = 0_i64;
+        for placed in places.sessions.values().filter(|placed| placed.is_new) {
+            let of_parts: i64 = engine::scalar(PARTS).bind(placed.key).one(self.tx.conn)?;
+            engine::query(CONTENT).bind(placed.key).bind(of_parts).run(self.tx.conn)?;
+            total = total.saturating_add(engine::scalar::<i64>(CONTENT_BYTES).bind(placed.key).one(self.tx.conn)?);
+        }
+        self.tx.admit(self.tenant, total)
     }
 
     /// Checks the new sessions against their chains.
