@@ -90,6 +90,8 @@ impl Reason {
             | Self::NothingToCompact
             | Self::NothingToUndo
             | Self::NothingToRedo
+            | Self::NothingToErase
+            | Self::SessionErased
             | Self::RedoOvertaken
             | Self::CompactionEnded
             | Self::AutomaticOff

@@ -61,6 +61,10 @@ pub enum Reason {
     NothingToUndo,
     /// No undone change can be redone.
     NothingToRedo,
+    /// What was named has no content.
+    NothingToErase,
+    /// The session is erased.
+    SessionErased,
     /// A compaction, rewind or edit was made since the undo; the metadata has its revision.
     RedoOvertaken,
     /// The compaction has ended.
@@ -174,7 +178,7 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason.
-    pub const ALL: [Self; 79] = [
+    pub const ALL: [Self; 81] = [
         Self::SessionNotFound,
         Self::MessageNotFound,
         Self::DraftNotFound,
@@ -202,6 +206,8 @@ impl Reason {
         Self::NothingToCompact,
         Self::NothingToUndo,
         Self::NothingToRedo,
+        Self::NothingToErase,
+        Self::SessionErased,
         Self::RedoOvertaken,
         Self::CompactionEnded,
         Self::TooManyCompactions,
@@ -286,6 +292,8 @@ impl Reason {
             Self::NothingToCompact => "NOTHING_TO_COMPACT",
             Self::NothingToUndo => "NOTHING_TO_UNDO",
             Self::NothingToRedo => "NOTHING_TO_REDO",
+            Self::NothingToErase => "NOTHING_TO_ERASE",
+            Self::SessionErased => "SESSION_ERASED",
             Self::RedoOvertaken => "REDO_OVERTAKEN",
             Self::CompactionEnded => "COMPACTION_ENDED",
             Self::TooManyCompactions => "TOO_MANY_COMPACTIONS",
@@ -453,6 +461,8 @@ impl From<store::Error> for Error {
             E::PolicyChanged => plain(Reason::StoreBusy),
             E::NothingToUndo => plain(Reason::NothingToUndo),
             E::NothingToRedo => plain(Reason::NothingToRedo),
+            E::NothingToErase => plain(Reason::NothingToErase),
+            E::SessionErased => plain(Reason::SessionErased),
             E::RedoOvertaken(revision) => plain(Reason::RedoOvertaken).with("revision", revision),
             E::CompactionEnded => plain(Reason::CompactionEnded),
             E::TooManyCompactions { limit } => plain(Reason::TooManyCompactions).with("limit", limit),

@@ -7,6 +7,7 @@ use crate::pb::admin_service_client::AdminServiceClient;
 use crate::pb::approval_service_client::ApprovalServiceClient;
 use crate::pb::compaction_service_client::CompactionServiceClient;
 use crate::pb::context_service_client::ContextServiceClient;
+use crate::pb::erase_service_client::EraseServiceClient;
 use crate::pb::event_service_client::EventServiceClient;
 use crate::pb::message_service_client::MessageServiceClient;
 use crate::pb::prompt_service_client::PromptServiceClient;
@@ -97,6 +98,7 @@ pub(super) struct Client {
     pub(super) runs: RunServiceClient<Connection>,
     pub(super) prompts: PromptServiceClient<Connection>,
     pub(super) approvals: ApprovalServiceClient<Connection>,
+    pub(super) erasures: EraseServiceClient<Connection>,
     pub(super) admin: AdminServiceClient<Connection>,
     pub(super) access: AccessServiceClient<Connection>,
 }
@@ -160,6 +162,7 @@ impl Client {
             runs: RunServiceClient::new(connection.clone()).max_decoding_message_size(ANSWER_BYTES_MAX),
             prompts: PromptServiceClient::new(connection.clone()).max_decoding_message_size(ANSWER_BYTES_MAX),
             approvals: ApprovalServiceClient::new(connection.clone()).max_decoding_message_size(ANSWER_BYTES_MAX),
+            erasures: EraseServiceClient::new(connection.clone()).max_decoding_message_size(ANSWER_BYTES_MAX),
             access: AccessServiceClient::new(connection.clone()).max_decoding_message_size(ANSWER_BYTES_MAX),
             admin: AdminServiceClient::new(connection).max_decoding_message_size(ANSWER_BYTES_MAX),
         }

@@ -102,7 +102,11 @@ fn table(sessions: &[pb::Session], ids: Ids, times: Times) -> Table {
 
 /// Suffix of a title: archived state, and the parent or the origin of the fork.
 fn relation(session: &pb::Session, ids: Ids) -> String {
-    let archived = if session.state() == pb::SessionState::Archived { " (archived)" } else { "" };
+    let archived = match session.state() {
+        pb::SessionState::Archived => " (archived)",
+        pb::SessionState::Erased => " (erased)",
+        pb::SessionState::Active | pb::SessionState::Unspecified => "",
+    };
     match (&session.parent_session_id, &session.source_session_id) {
         (_, Some(original)) => format!("{archived} (fork of {})", ids.text(original)),
         (Some(parent), None) => format!("{archived} (child of {})", ids.text(parent)),

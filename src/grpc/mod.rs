@@ -10,6 +10,7 @@ mod caller;
 mod compactions;
 mod contexts;
 mod convert;
+mod erase;
 mod guard;
 mod events;
 mod messages;
@@ -39,7 +40,7 @@ use tonic_health::ServingStatus;
 use tonic_health::server::HealthReporter;
 
 /// The names with a health status: the daemon as a whole, and each service.
-const HEALTH_NAMES: [&str; 12] = [
+const HEALTH_NAMES: [&str; 13] = [
     "",
     pb::session_service_server::SERVICE_NAME,
     pb::message_service_server::SERVICE_NAME,
@@ -50,6 +51,7 @@ const HEALTH_NAMES: [&str; 12] = [
     pb::prompt_service_server::SERVICE_NAME,
     pb::approval_service_server::SERVICE_NAME,
     pb::event_service_server::SERVICE_NAME,
+    pb::erase_service_server::SERVICE_NAME,
     pb::admin_service_server::SERVICE_NAME,
     pb::access_service_server::SERVICE_NAME,
 ];
@@ -102,13 +104,14 @@ pub async fn router(app: Longhand) -> (Guarded, HealthReporter) {
         .with(limited!(pb::prompt_service_server::PromptServiceServer<_>, prompts::Prompts::new(door.clone())))
         .with(limited!(pb::approval_service_server::ApprovalServiceServer<_>, approvals::Approvals::new(door.clone())))
         .with(limited!(pb::event_service_server::EventServiceServer<_>, events::Events::new(door.clone())))
+        .with(limited!(pb::erase_service_server::EraseServiceServer<_>, erase::Erasures::new(door.clone())))
         .with(limited!(pb::access_service_server::AccessServiceServer<_>, access::Access::new(door.clone())))
         .with(limited!(pb::admin_service_server::AdminServiceServer<_>, admin::Admin::new(door)));
     (Guarded::new(services, app), reporter)
 }
 
 /// The services that write, and the daemon as a whole: only a restart repairs a store that takes no more writes.
-const WRITING_NAMES: [&str; 9] = [
+const WRITING_NAMES: [&str; 10] = [
     "",
     pb::session_service_server::SERVICE_NAME,
     pb::message_service_server::SERVICE_NAME,
@@ -117,6 +120,7 @@ const WRITING_NAMES: [&str; 9] = [
     pb::run_service_server::SERVICE_NAME,
     pb::prompt_service_server::SERVICE_NAME,
     pb::approval_service_server::SERVICE_NAME,
+    pb::erase_service_server::SERVICE_NAME,
     pb::access_service_server::SERVICE_NAME,
 ];
 

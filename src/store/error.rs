@@ -118,6 +118,12 @@ pub enum Error {
     /// The undone change can no longer be redone.
     #[error("the change at revision {0} was made since the undo, so that nothing can be redone any more")]
     RedoOvertaken(Revision),
+    /// What was named has no content.
+    #[error("there is no content that could be erased")]
+    NothingToErase,
+    /// The session is erased.
+    #[error("the session is erased")]
+    SessionErased,
     /// The compaction has ended.
     #[error("the compaction has ended")]
     CompactionEnded,

@@ -3,6 +3,7 @@
 use super::access::AccessTokens;
 use super::compactions::Compactions;
 use super::engine::Durability;
+use super::erasures::Erasures;
 use super::history::History;
 use super::index::Index;
 use super::jobs::Jobs;
@@ -35,6 +36,7 @@ struct Handles {
     index: Index,
     upkeep: Upkeep,
     access_tokens: AccessTokens,
+    erasures: Erasures,
 }
 
 impl Store {
@@ -52,6 +54,7 @@ impl Store {
             index: Index(Arc::clone(&shared)),
             upkeep: Upkeep(Arc::clone(&shared)),
             access_tokens: AccessTokens(Arc::clone(&shared)),
+            erasures: Erasures(Arc::clone(&shared)),
             shared,
         };
         Self { handles: Arc::new(handles) }
@@ -138,6 +141,11 @@ impl Store {
     /// Access tokens.
     pub fn access_tokens(&self) -> &AccessTokens {
         &self.handles.access_tokens
+    }
+
+    /// Erasures.
+    pub fn erasures(&self) -> &Erasures {
+        &self.handles.erasures
     }
 
     /// Checks, backups and figures.

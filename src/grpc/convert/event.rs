@@ -108,7 +108,8 @@ fn ignorable(kind: EventKind) -> bool {
         | EventKind::CompactionUndone
         | EventKind::CompactionRedone
         | EventKind::RewriteUndone
-        | EventKind::RewriteRedone => false,
+        | EventKind::RewriteRedone
+        | EventKind::Erased => false,
     }
 }
 
@@ -335,6 +336,9 @@ fn body(body: EventBody) -> Body {
         }
         EventBody::RewriteUndone(undone) => Body::RewriteUndone(pb::RewriteUndone { rewrite: Some(rewrite(undone)) }),
         EventBody::RewriteRedone(redone) => Body::RewriteRedone(pb::RewriteRedone { rewrite: Some(rewrite(redone)) }),
+        EventBody::Erased { target, reason, from, ranges, messages } => {
+            Body::Erased(super::erase::erased(target, reason, from, ranges, messages))
+        }
         of_run => of_run_event(of_run),
     }
 }

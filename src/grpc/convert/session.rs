@@ -15,6 +15,7 @@ pub(in crate::grpc) fn session(info: SessionInfo) -> pb::Session {
     let state = match session.state {
         SessionState::Active => pb::SessionState::Active,
         SessionState::Archived => pb::SessionState::Archived,
+        SessionState::Erased => pb::SessionState::Erased,
     };
     pb::Session {
         session_id: session.id.to_string(),

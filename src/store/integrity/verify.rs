@@ -3,7 +3,7 @@
 use super::part_rows::part;
 use super::run_rows;
 use crate::limits;
-use crate::model::event::EventBody;
+use crate::model::event::{ErasedTarget, EventBody};
 use crate::model::ids::{MessageId, PartId, SessionId};
 use crate::model::mark::MarkBody;
 use crate::model::session::SessionState;
@@ -17,7 +17,9 @@ use crate::store::error::{Error, Result};
 use crate::store::ledger::ancestry;
 use crate::store::ledger::chain::{self, Digest};
 use crate::store::ledger::codec::{self, Number as _};
+use crate::store::ledger::tombstones::{self, Committed};
 use crate::store::ledger::{events, messages};
+use std::collections::BTreeMap;
 use tokio::sync::mpsc;
 
 /// Evidence that something was altered, dropped or inserted.
@@ -86,7 +88,11 @@ const COUNTS: &str = "select (select count(*) from message where session_id = ?1
      (select count(end_revision) from run where session_id = ?1), (select count(*) from prompt where session_id = ?1), \
      (select count(end_revision) from prompt where session_id = ?1), \
      (select count(*) from approval where session_id = ?1), \
-     (select count(end_revision) from approval where session_id = ?1)";
+     (select count(end_revision) from approval where session_id = ?1), \
+     (select count(*) from tombstone where session_id = ?1)";
+const EVENT: &str = "select e.seq, e.revision, e.kind, e.ends_mutation, e.time, e.actor, e.request_id, e.body, e.digest, \
+     e.hash, e.session_id from event e where e.session_id = ?1 and e.revision = ?2";
+const HASH_BEFORE: &str = "select hash from event where session_id = ?1 and revision = ?2";
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
@@ -107,6 +113,8 @@ pub(crate) const STATEMENTS: &[&str] = &[
     MESSAGE_BY_ID,
     PARTS,
     COUNTS,
+    EVENT,
+    HASH_BEFORE,
 ];
 
 /// The number of sessions.
@@ -208,6 +216,7 @@ impl LogCheck {
 struct EventFields {
     title: String,
     archived: bool,
+    erased: bool,
     metadata_json: Option<String>,
     window: Vec<u8>,
     message_count: i64,
@@ -226,6 +235,7 @@ struct Accounted {
     policies: i64,
     windows: i64,
     voided: i64,
+    tombstones: i64,
     of_runs: run_rows::Accounted,
 }
 
@@ -252,6 +262,8 @@ pub(crate) struct SessionCheck {
     bytes: u64,
     event_fields: EventFields,
     accounted: Accounted,
+    /// Of the revisions of the current page that lost content.
+    tombstones: BTreeMap<Revision, Committed>,
 }
 
 impl SessionCheck {
@@ -266,6 +278,7 @@ impl SessionCheck {
             bytes: 0,
             event_fields: EventFields::default(),
             accounted: Accounted::default(),
+            tombstones: BTreeMap::new(),
         }
     }
 
@@ -302,6 +315,9 @@ impl SessionCheck {
         };
         let query = engine::query(EVENTS).bind(self.key).bind(revision).bind(limits::SUBSCRIPTION_PAGE_EVENTS);
         let events = reader.all(query)?;
+        if let (Some(first), Some(last)) = (events.first(), events.last()) {
+            self.tombstones = self.tombstones(reader, first.get(1)?, last.get(1)?)?;
+        }
         let full = self.bytes.saturating_add(limits::CHECK_PAGE_BYTES);
         for event in &events {
             if self.bytes >= full {
@@ -341,6 +357,21 @@ impl SessionCheck {
         }
     }
 
+    fn tombstones(
+        &mut self,
+        reader: &mut Reader<'_>,
+        first: Revision,
+        last: Revision,
+    ) -> Result<BTreeMap<Revision, Committed>> {
+        match tombstones::of_page(reader, self.key, first, last) {
+            Err(error @ Error::Corrupt { .. }) => {
+                self.find(first, format!("the tombstones from here on cannot be read: {error}"));
+                Ok(BTreeMap::new())
+            }
+            found => found,
+        }
+    }
+
     fn parent_hash(&self, reader: &mut Reader<'_>, parent: Option<i64>, at: Revision) -> Result<Vec<u8>> {
         let parent = parent.ok_or_else(|| Error::corrupt("session", "a fork has no parent"))?;
         let ancestry = ancestry::by_key(reader, parent)?;
@@ -357,7 +388,13 @@ impl SessionCheck {
         let body: Vec<u8> = row.get(7)?;
         let kind: i32 = row.get(2)?;
         self.bytes += body.len() as u64;
-        if hash(row, before)?.as_slice() != stored || row.get::<i64>(10)? != self.key {
+        // What was erased is not there to be compared: its tombstone has what must be there instead.
+        let tombstone = self.tombstones.remove(&revision);
+        let (digest, link) = match &tombstone {
+            Some(Committed { digest, hash }) => (digest, hash),
+            None => (&digest, &stored),
+        };
+        if hash(row, before)?.as_slice() != link || row.get::<i64>(10)? != self.key {
             self.find(revision, "the event was altered, or the one before it");
         }
         self.event_fields.update_time = row.get(4)?;
@@ -371,7 +408,7 @@ impl SessionCheck {
             Err(error) => Err(error),
         };
         match rows {
-            Ok(found) if found.finish().as_slice() == digest => {}
+            Ok(found) if found.finish().as_slice() == digest.as_slice() => {}
             Ok(_) => self.find(revision, "the rows of this revision were altered, dropped or inserted"),
             Err(error) => self.find(revision, format!("the rows of this revision cannot be read: {error}")),
         }
@@ -442,6 +479,11 @@ impl SessionCheck {
             | EventBody::CompactionRedone { .. }
             | EventBody::RewriteUndone(_)
             | EventBody::RewriteRedone(_) => drop(self.mark(reader, &mut digest, revision)?),
+            EventBody::Erased { target, from, .. } => {
+                self.event_fields.erased |= *target == ErasedTarget::Session && from.is_none();
+                self.mark(reader, &mut digest, revision)?;
+                self.accounted.tombstones += tombstones::of_erasure(reader, &mut digest, self.key, revision)?;
+            }
             EventBody::UsageRecorded { .. }
             | EventBody::CompactionProposed { .. }
             | EventBody::CompactionStarted { .. }
@@ -600,7 +642,11 @@ impl SessionCheck {
 
     /// Compares the session's row with the fields according to its events.
     fn head(&mut self, row: &Row, revision: Revision, hash: &[u8]) -> Result<()> {
-        let state = if self.event_fields.archived { SessionState::Archived } else { SessionState::Active };
+        let state = match (self.event_fields.erased, self.event_fields.archived) {
+            (true, _) => SessionState::Erased,
+            (false, true) => SessionState::Archived,
+            (false, false) => SessionState::Active,
+        };
         let same = row.get::<String>(6)? == self.event_fields.title
             && row.get::<i32>(7)? == state.number()
             && row.get::<Option<String>>(8)? == self.event_fields.metadata_json
@@ -630,6 +676,7 @@ impl SessionCheck {
             voided: row.get(6)?,
             windows: row.get(7)?,
             of_runs: run_rows::Accounted::from_row(&row, 8)?,
+            tombstones: row.get(15)?,
         };
         if there != self.accounted {
             self.find(revision, "there are rows that no event accounts for, or fewer than events account for");
@@ -656,6 +703,23 @@ fn hash(row: &Row, before: &[u8]) -> Result<[u8; 32]> {
     Ok(chain::link(before, &link))
 }
 
+/// What the rows of a revision of a session and its event commit to as they are now. Called after an erasure has changed
+/// them, in the order of the revisions.
+pub(crate) fn committed(reader: &mut Reader<'_>, key: i64, revision: Revision) -> Result<Committed> {
+    let gone = || Error::corrupt("event", format_args!("revision {revision} has none"));
+    let session = reader.one(engine::query(SESSION).bind(key))?.ok_or_else(gone)?;
+    let row = reader.one(engine::query(EVENT).bind(key).bind(revision))?.ok_or_else(gone)?;
+    let mut check = SessionCheck::new(key);
+    let before = match reader.one(engine::query(HASH_BEFORE).bind(key).bind(revision - 1))? {
+        Some(row) => row.get(0)?,
+        None => check.start(reader, &session)?.1,
+    };
+    let body: &[u8] = row.get(7)?;
+    let body = codec::decode_event(row.get(2)?, body)?;
+    let digest = check.rows(reader, &session, (revision, row.get(5)?, row.get(4)?), &body)?;
+    Ok(Committed { digest: digest.finish().to_vec(), hash: hash(&row, &before)?.to_vec() })
+}
+
 /// The first revision at which the events of a session do not follow from the one before; none if all do.
 pub(crate) fn broken_link(reader: &mut Reader<'_>, key: i64) -> Result<Option<Revision>> {
     let row = reader.one(engine::query(SESSION).bind(key))?.ok_or_else(|| Error::corrupt("session", "it is gone"))?;
@@ -667,9 +731,15 @@ pub(crate) fn broken_link(reader: &mut Reader<'_>, key: i64) -> Result<Option<Re
     loop {
         let query = engine::query(EVENTS).bind(key).bind(revision).bind(limits::SUBSCRIPTION_PAGE_EVENTS);
         let events = reader.all(query)?;
+        let ends = events.first().zip(events.last());
+        let erased = match ends {
+            Some((first, last)) => tombstones::of_page(reader, key, first.get(1)?, last.get(1)?)?,
+            None => BTreeMap::new(),
+        };
         for event in &events {
             let stored: Vec<u8> = event.get(9)?;
-            if event.get::<Revision>(1)? != revision + 1 || hash(event, &before)?.as_slice() != stored {
+            let link = erased.get(&event.get(1)?).map_or(&stored, |committed| &committed.hash);
+            if event.get::<Revision>(1)? != revision + 1 || hash(event, &before)?.as_slice() != link {
                 return Ok(Some(revision + 1));
             }
             (revision, before) = (revision + 1, stored);

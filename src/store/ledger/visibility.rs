@@ -85,6 +85,14 @@ fn project(metadata_json: Option<&str>) -> Option<Box<str>> {
     metadata["project"].as_str().filter(|project| project.len() <= limits::ACCESS_NAME_BYTES_MAX).map(Box::from)
 }
 
+/// Metadata that name the same project, if any, and have nothing else.
+pub(crate) fn project_alone(metadata_json: &str) -> String {
+    match project(Some(metadata_json)) {
+        Some(project) => serde_json::json!({ "project": project }).to_string(),
+        None => "{}".to_owned(),
+    }
+}
+
 /// True if metadata name this project.
 pub fn names_project(metadata_json: Option<&str>, wanted: &str) -> bool {
     project(metadata_json).as_deref() == Some(wanted)

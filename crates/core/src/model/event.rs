@@ -299,6 +299,39 @@ pub enum EventBody {
         /// The choice that holds; none for free text alone, and for a question that was withdrawn.
         choice: Option<String>,
     },
+    /// Content was erased. What the log, views and lists name is there, without its content.
+    Erased {
+        /// What was asked for, in this session or in the one that `from` names.
+        target: ErasedTarget,
+        /// The reason that the caller gave.
+        reason: String,
+        /// The session that was asked for, if this one shares what it lost.
+        from: Option<SessionId>,
+        /// The revisions of the messages that lost content, in this session's history; sorted and disjoint.
+        ranges: Vec<RevisionRange>,
+        /// These messages, and the summaries that were written from them; empty if a session was erased.
+        messages: Vec<ErasedMessage>,
+    },
+}
+
+/// What an erasure was asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ErasedTarget {
+    /// One part of a message.
+    Part,
+    /// A message with everything that replaced it.
+    Message,
+    /// A session.
+    Session,
+}
+
+/// A message that lost content.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ErasedMessage {
+    /// The message.
+    pub message: MessageId,
+    /// The parts that were erased; empty for all of them, with the message's metadata.
+    pub parts: Vec<PartId>,
 }
 
 /// A call without a result, of a run that ended.
@@ -358,11 +391,12 @@ pub enum EventKind {
     PromptWithdrawn = 32,
     ApprovalRequested = 33,
     ApprovalEnded = 34,
+    Erased = 35,
 }
 
 impl EventKind {
     /// Every kind.
-    pub const ALL: [Self; 34] = [
+    pub const ALL: [Self; 35] = [
         Self::SessionCreated,
         Self::SessionUpdated,
         Self::SessionArchived,
@@ -397,6 +431,7 @@ impl EventKind {
         Self::PromptWithdrawn,
         Self::ApprovalRequested,
         Self::ApprovalEnded,
+        Self::Erased,
     ];
 
     /// The kind with this number, if there is one.
@@ -422,7 +457,8 @@ impl EventKind {
             | Self::CompactionUndone
             | Self::CompactionRedone
             | Self::RewriteUndone
-            | Self::RewriteRedone => true,
+            | Self::RewriteRedone
+            | Self::Erased => true,
             Self::SessionUpdated
             | Self::SessionArchived
             | Self::SessionRestored
@@ -488,6 +524,7 @@ impl EventBody {
             Self::PromptWithdrawn { .. } => EventKind::PromptWithdrawn,
             Self::ApprovalRequested { .. } => EventKind::ApprovalRequested,
             Self::ApprovalEnded { .. } => EventKind::ApprovalEnded,
+            Self::Erased { .. } => EventKind::Erased,
         }
     }
 
@@ -526,7 +563,8 @@ impl EventBody {
             | Self::PromptTaken { .. }
             | Self::PromptWithdrawn { .. }
             | Self::ApprovalRequested { .. }
-            | Self::ApprovalEnded { .. } => None,
+            | Self::ApprovalEnded { .. }
+            | Self::Erased { .. } => None,
         }
     }
 }

@@ -497,7 +497,7 @@ fn varied(mut marks: Vec<Mark>, variety: u64) -> Vec<Mark> {
             }
             MarkBody::Rewound { has_summary, of_fork, .. } => (*has_summary, *of_fork) = (is_chosen(0), is_chosen(1)),
             MarkBody::Pruned { compaction, .. } => *compaction = next.filter(|_| is_chosen(0)).unwrap_or(*compaction),
-            MarkBody::Edited { .. } | MarkBody::Pinned { .. } | MarkBody::Undone { .. } => {}
+            MarkBody::Edited { .. } | MarkBody::Pinned { .. } | MarkBody::Undone { .. } | MarkBody::Erased { .. } => {}
         }
     }
     marks
