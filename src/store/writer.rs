@@ -403,11 +403,16 @@ impl Writer {
     /// Takes what was erased out of the files, if that is left to be done and no reader needs it. Otherwise the next
     /// check tries it again, after a restart too.
     fn clean(&mut self) {
-        if !self.is_unclean || self.health.writes().is_final() {
+        if !self.is_unclean {
+            return;
+        }
+        self.check_files();
+        if self.health.writes().is_final() {
             return;
         }
         let wait = Duration::from_millis(limits::ERASE_READERS_WAIT_MS);
         let cleaned = checkpoint::empty_log(&self.conn, wait, BUSY_TIMEOUT).and_then(|is_empty| {
+            self.files.log_was_emptied();
             if is_empty {
                 engine::query(SET_CLEAN).run(&self.conn)?;
                 self.is_unclean = false;

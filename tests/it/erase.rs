@@ -1,12 +1,16 @@
 //! Erasures: what is erased is in no view, no list, no event and no file; everything else is as it was, and the chains
 //! are whole.
 
-use crate::support::{TestApp, conversation, shown, text};
+use crate::support::{Line, ScriptedSummarizer, TestApp, conversation, shown, text, turns, window};
 use longhand::app::Reason;
+use longhand::app::compactions::{NewCompaction, NewSummary};
 use longhand::app::erase::{EraseRequest, EraseTarget, Erased, part_target};
+use longhand::app::sessions::{ForkPoint, NewSession, SessionChange};
 use longhand::app::{Caller, error};
+use longhand::model::compaction::CompactionKind;
 use longhand::model::event::{ErasedTarget, EventBody, EventKind};
 use longhand::model::part::{Media, MediaSource, NewPart, PartBody};
+use longhand::model::session::SessionState;
 use longhand::model::view::Shortened;
 use std::collections::HashSet;
 use std::path::Path;
@@ -117,6 +121,7 @@ async fn an_erased_message_is_in_no_view_no_list_and_no_file() {
     // The session goes on, and a restart finds the same.
     test.append(&session, "u3 \"next\"").await;
     let view = test.context(&session).await;
+    drop(watch);
     let test = test.restart().await;
     assert_eq!(test.context(&session).await.hash, view.hash);
     assert_eq!(test.findings().await, []);
@@ -167,8 +172,6 @@ async fn a_repeated_erasure_gets_the_same_answer_and_a_repeated_append_brings_no
         assert_eq!(again, Erased { existed: true, ..erased.clone() });
     }
     assert_eq!(test.revision(&session).await, head, "nothing is written again");
-    let other = once().erase(&session, message("u9")).await;
-    assert!(other.is_ok(), "a repeated request gets its answer");
     let repeated = test.once("first", "one").append(&session, secret(), None, None).await.expect("answered");
     let by_client_id = test.app.append(&session, secret(), None, None).await.expect("answered");
     assert_eq!((repeated.ids, by_client_id.existed_count), (by_client_id.ids, 1));
@@ -183,4 +186,193 @@ async fn a_repeated_erasure_gets_the_same_answer_and_a_repeated_append_brings_no
     let mut fake = conversation("u5 \"x\"");
     fake[0].parts = vec![forged];
     assert_eq!(test.app.append(&session, fake, None, None).await.map_err(refused).err(), Some(Reason::InvalidField));
+}
+
+/// Supplies a summary of everything before a message.
+async fn supply(test: &TestApp, session: &str, text: &str, tail_start: &str) {
+    let summary = NewSummary { text: text.to_owned(), tail_start: tail_start.to_owned(), ..NewSummary::default() };
+    test.app.supply_summary(session, summary).await.expect("supplied");
+}
+
+#[tokio::test]
+async fn every_summary_of_what_is_erased_is_void_and_loses_its_text() {
+    let test = TestApp::start().await;
+    let session = test.manual_session().await;
+    test.append(&session, &turns(1, 6, 200)).await;
+    supply(&test, &session, &noise("of u1 and u2", 500), "u3").await;
+    supply(&test, &session, &noise("of all of it", 500), "u4").await;
+    test.app.undo(&session, None).await.expect("undone");
+    let texts = contents(&test, "select parts from message where kind = 4");
+    let text_of = |name: &str| noise(name, 90).into_bytes();
+    let texts = [texts, vec![text_of("of u1 and u2"), text_of("of all of it")]].concat();
+    // A message of the tail leaves the summary as it is.
+    let late = erase(&test.app, &session, message("a5")).await;
+    assert_eq!(late.sizes.summaries, 0);
+    assert_eq!(test.context(&session).await.messages.len(), 2 + 8);
+    let erased = erase(&test.app, &session, message("u1")).await;
+    assert_eq!(erased.sizes.summaries, 2, "the undone one too");
+    assert_eq!(holders(test.directory(), &texts), Vec::<String>::new());
+    let view = test.context(&session).await;
+    assert_eq!(view.messages.len(), 12, "nothing stands for the history any more");
+    assert!(view.covered.is_none());
+    let redone = test.app.redo(&session, None).await;
+    assert_eq!(redone.expect_err("it has no text").reason, Reason::NothingToRedo);
+    // The next one is made from what is left.
+    supply(&test, &session, "anew", "u3").await;
+    assert_eq!(test.context(&session).await.messages.len(), 2 + 8);
+    assert_eq!(test.findings().await, []);
+}
+
+#[tokio::test]
+async fn an_erasure_reaches_forks_and_their_summaries_in_both_directions() {
+    let test = TestApp::start().await;
+    let session = test.manual_session().await;
+    test.append(&session, &turns(1, 4, 200)).await;
+    let fork = async |from: &str| {
+        let forked = test.app.fork_session(from, ForkPoint::default(), None, String::new()).await;
+        forked.expect("forked").0.session.id.to_string()
+    };
+    let child = fork(&session).await;
+    test.append(&child, "u5 \"elsewhere\"").await;
+    supply(&test, &child, &noise("of the fork", 300), "u3").await;
+    let grandchild = fork(&child).await;
+    let before = fork(&session).await;
+    test.append(&session, "u6 \"later\"").await;
+    for view in [&child, &grandchild] {
+        assert!(test.context(view).await.covered.is_some());
+    }
+    let mut watch = test.watch().await;
+    // By the fork's fork: the row is that of the first session.
+    let erased = erase(&test.by("dana"), &grandchild, message("a2")).await;
+    assert_eq!((erased.session.to_string(), erased.sizes.forks), (session.clone(), 3));
+    assert_eq!((erased.sizes.messages, erased.sizes.summaries), (1, 1));
+    for each in [&session, &child, &grandchild, &before] {
+        let history = test.history(each).await;
+        assert!(history[3].parts[0].body.is_erased(), "{history:?}");
+        assert!(test.context(each).await.covered.is_none());
+    }
+    assert_eq!(holders(test.directory(), &[noise("of the fork", 200).into_bytes()]), Vec::<String>::new());
+    for _ in 0..4 {
+        let event = watch.wait_for(EventKind::Erased).await;
+        let EventBody::Erased { from, messages, .. } = event.body else { panic!("an erasure") };
+        let is_owner = event.session_id.to_string() == session;
+        assert_eq!(from.is_none(), is_owner);
+        let has_summary = [&child, &grandchild].contains(&&event.session_id.to_string());
+        assert_eq!(messages.len(), if has_summary { 2 } else { 1 });
+    }
+    assert_eq!(watch.count(EventKind::Erased), 4);
+    // Messages of a fork are its own.
+    let own = erase(&test.app, &child, message("u5")).await;
+    assert_eq!((own.session.to_string(), own.sizes.forks), (child.clone(), 1));
+    assert_eq!(test.findings().await, []);
+}
+
+#[tokio::test]
+async fn a_running_compaction_does_not_bring_back_what_is_erased() {
+    let summarizer = ScriptedSummarizer::new([Line::Hold("it has the key".to_owned()), Line::Say("anew".to_owned())]);
+    let test = TestApp::with(summarizer.clone()).await;
+    let session = test.session("opencode@seed", 6_000, 1_000).await;
+    let mut watch = test.watch().await;
+    test.append(&session, &turns(1, 10, 1_100)).await;
+    summarizer.held().await;
+    erase(&test.app, &session, message("u1")).await;
+    summarizer.release();
+    watch.wait_for(EventKind::CompactionCancelled).await;
+    // The view is still too large, so that another summary is made, of what is left.
+    watch.wait_for(EventKind::Compacted).await;
+    test.settled().await;
+    let asked = summarizer.asked();
+    let words = format!("{:?}", asked.last().expect("asked again"));
+    assert!(!words.contains("u1 was here"), "{words}");
+    assert!(shown(&test.context(&session).await).iter().any(|line| line.contains("anew")));
+    assert_eq!(test.findings().await, []);
+}
+
+#[tokio::test]
+async fn an_erased_session_has_nothing_left_and_its_client_id_is_free() {
+    let test = TestApp::start().await;
+    let new = || NewSession {
+        client_id: Some("mine".to_owned()),
+        title: noise("title", 60),
+        metadata_json: Some(format!("{{\"project\": \"p\", \"x\": {:?}}}", noise("metadata", 60))),
+        window: window(6_000, 1_000),
+        ..NewSession::default()
+    };
+    let session = test.create(new()).await;
+    test.append(&session, &turns(1, 4, 300)).await;
+    supply(&test, &session, &noise("a summary", 400), "u3").await;
+    let fork = test.app.fork_session(&session, ForkPoint::default(), None, String::new()).await.expect("forked").0;
+    let fork = fork.session.id.to_string();
+    test.append(&fork, "u5 \"of the fork\"").await;
+    test.append(&session, "a5 \"open\" open").await;
+    let lease = test.app.acquire_run(&session, None, false).await;
+    assert!(lease.is_ok(), "{lease:?}");
+    let retitled = SessionChange { title: Some(noise("second", 60)), ..SessionChange::default() };
+    test.app.update_session(&session, retitled).await.expect("changed");
+    let mut stored = contents(&test, "select parts from message where parts is not null");
+    stored.extend(["title", "metadata", "a summary", "second"].map(|name| noise(name, 48).into_bytes()));
+    let would = EraseRequest { dry_run: true, ..request(EraseTarget::Session) };
+    let would = test.app.erase(&session, would).await.expect("a preview");
+    let erased = erase(&test.app, &session, request(EraseTarget::Session)).await;
+    assert_eq!(would.sizes, erased.sizes);
+    assert_eq!((erased.sizes.messages, erased.sizes.summaries, erased.sizes.forks), (9, 1, 1));
+    let left: Vec<Vec<u8>> = contents(&test, "select parts from message where client_id = 'u5'");
+    stored.retain(|value| !left.contains(value));
+    assert_eq!(holders(test.directory(), &stored), Vec::<String>::new());
+    let info = test.app.get_session(&session).await.expect("it is there").session;
+    assert_eq!((info.state, info.title.as_str(), info.client_id), (SessionState::Erased, "", None));
+    assert_eq!(info.metadata_json.as_deref(), Some("{\"project\":\"p\"}"), "tokens are bound by it");
+    let of_fork = test.app.get_session(&fork).await.expect("it is there").session;
+    assert_eq!(of_fork.title, "", "it was the other's");
+    let history = test.history(&fork).await;
+    let erased_parts = history.iter().map(|message| message.parts.iter().all(|part| part.body.is_erased()));
+    assert_eq!(erased_parts.collect::<Vec<_>>(), [vec![true; 8], vec![false]].concat());
+    for refused in [
+        test.app.append(&session, conversation("u9 \"x\""), None, None).await.map(drop),
+        test.app.restore_session(&session).await.map(drop),
+        test.app.fork_session(&session, ForkPoint::default(), None, String::new()).await.map(drop),
+        test.app.start_compaction(&session, NewCompaction::of(CompactionKind::Prune)).await.map(drop),
+        test.app.create_session(new()).await.map(drop),
+    ] {
+        assert_eq!(refused.expect_err("it is erased").reason, Reason::SessionErased);
+    }
+    let again = erase(&test.app, &session, request(EraseTarget::Session)).await;
+    assert_eq!(again, Erased { existed: true, ..erased });
+    let other = NewSession { title: "another".to_owned(), ..new() };
+    let other = test.create(other).await;
+    assert_ne!(other, session);
+    test.append("mine", "u1 \"new\"").await;
+    assert_eq!(test.history(&other).await.len(), 1);
+    assert_eq!(
+        test.app.create_session(new()).await.map(drop).expect_err("its own request").reason,
+        Reason::SessionErased
+    );
+    test.settled().await;
+    assert_eq!(test.findings().await, []);
+    let test = test.restart().await;
+    assert_eq!(test.findings().await, []);
+    test.append(&fork, "u6 \"goes on\"").await;
+    assert_eq!(test.app.get_session(&session).await.expect("it is there").session.state, SessionState::Erased);
+}
+
+#[tokio::test]
+async fn while_a_reader_needs_an_earlier_state_the_answer_names_the_files() {
+    let test = TestApp::start().await;
+    let session = test.manual_session().await;
+    test.append(&session, &format!("u1 \"hello\"\nu2 \"{}\"", noise("held", 300).replace('"', "'"))).await;
+    let stored = contents(&test, "select parts from message where client_id = 'u2'");
+    let reader = test.database();
+    reader.execute_batch("begin; select count(*) from message").expect("a snapshot");
+    let erased = test.app.erase(&session, message("u2")).await.expect("erased");
+    assert_eq!(erased.pending_files, ["longhand.db", "longhand.db-wal"]);
+    assert_ne!(holders(test.directory(), &stored), Vec::<String>::new(), "the reader needs it");
+    // A daemon that dies meanwhile does it after its next start.
+    let test = test.kill().await;
+    assert_eq!(test.number("select count(*) from erasure where is_clean = 0"), 1);
+    reader.execute_batch("rollback").expect("it ends");
+    drop(reader);
+    let erased = erase(&test.app, &session, message("u2")).await;
+    assert!(erased.existed);
+    assert_eq!(holders(test.directory(), &stored), Vec::<String>::new());
+    assert_eq!(test.findings().await, []);
 }

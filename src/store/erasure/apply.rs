@@ -10,6 +10,7 @@ use crate::model::compaction::{CompactionState, Failure, FailureReason};
 use crate::model::event::{ErasedMessage, ErasedTarget, EventBody};
 use crate::model::ids::MessageId;
 use crate::model::mark::MarkBody;
+use crate::model::message::MessageKind;
 use crate::model::session::SessionState;
 use crate::store::engine::{self, Connection, Reader, Row};
 use crate::store::error::{Error, Result};
@@ -108,7 +109,8 @@ fn measure(reader: &mut Reader<'_>, plan: &Plan) -> Result<Sizes> {
         }
         sizes.bytes += losing.bytes;
         if reached.is_derived {
-            sizes.summaries += 1;
+            // Markers and continuations are texts of policies.
+            sizes.summaries += i64::from(!matches!(reached.kind, MessageKind::Marker | MessageKind::Continuation));
         } else {
             sizes.messages += 1;
             sizes.parts += losing.part_count();
