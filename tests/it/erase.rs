@@ -376,3 +376,77 @@ async fn while_a_reader_needs_an_earlier_state_the_answer_names_the_files() {
     assert_eq!(holders(test.directory(), &stored), Vec::<String>::new());
     assert_eq!(test.findings().await, []);
 }
+
+#[tokio::test]
+async fn words_of_erased_messages_are_found_no_more() {
+    let test = TestApp::start().await;
+    let policy = r#"{"trigger": {"auto": false}, "retrieval": {"budget_tokens": 60, "passage_tokens": 30,
+        "query_units": 1000, "heading": "Earlier:"}}"#;
+    let new = NewSession {
+        preset: "opencode@seed".to_owned(),
+        policy_override_json: policy.to_owned(),
+        ..NewSession::default()
+    };
+    let session = test.create(new).await;
+    let talk = "u1 \"The zanzibarkey is in vault seven.\"\na1 \"Noted.\"\nu2 \"The quokkaword stays.\"\na2 \"ok\"\nu3 \"go on\"";
+    test.append(&session, talk).await;
+    supply(&test, &session, "We talked.", "u3").await;
+    let ask = async |question: &str| {
+        test.append(&session, &format!("u \"{question}\"")).await;
+        format!("{:?}", test.context(&session).await.messages)
+    };
+    assert!(ask("where is the zanzibarkey?").await.contains("vault seven"));
+    test.settled().await;
+    erase(&test.app, &session, message("u1")).await;
+    let pieces = ["zanzibarkey", "anzibarkey"].map(|word| word.as_bytes().to_vec());
+    for (name, bytes) in files(test.directory()) {
+        // The question has the word too, and is no part of what was erased.
+        let found = contents(&test, "select block from search_data").iter().flatten().copied().collect::<Vec<u8>>();
+        assert!(
+            !pieces.iter().any(|piece| found.windows(piece.len()).any(|window| window == piece)),
+            "{name} {}",
+            bytes.len()
+        );
+    }
+    supply(&test, &session, "We talked again.", "u3").await;
+    assert!(!ask("where is the zanzibarkey?").await.contains("vault seven"));
+    assert!(ask("what is the quokkaword?").await.contains("stays"), "other messages are found");
+    assert_eq!(test.findings().await, []);
+}
+
+#[tokio::test]
+async fn prompts_and_questions_lose_what_their_messages_lose() {
+    use longhand::app::approvals::Question;
+    use longhand::app::prompts::{Delivery, NewPrompt, Wanted};
+    let test = TestApp::start().await;
+    let session = test.manual_session().await;
+    let prompt = NewPrompt {
+        parts: vec![text(&noise("prompt", 400))],
+        delivery: Delivery::Queue,
+        metadata_json: Some(format!("{:?}", noise("wish", 60))),
+    };
+    let (prompt, _) = test.app.submit_prompt(&session, prompt).await.expect("submitted");
+    let run = test.app.acquire_run(&session, None, false).await.expect("a run").run;
+    test.app.take_prompt(&session, run.epoch, Wanted::First).await.expect("taken");
+    test.append(&session, "a1 \"may I?\" call=c1").await;
+    let question = Question {
+        text: noise("question", 200),
+        tool: "bash".to_owned(),
+        call_id: "c1".to_owned(),
+        input_json: Some("{}".to_owned()),
+        accepts_text: true,
+        ..Question::default()
+    };
+    let (approval, _) = test.app.request_approval(&session, question).await.expect("asked");
+    let answer = longhand::model::approval::Answer { choice: None, text: noise("answer", 100) };
+    test.app.answer_approval(&session, &approval.id.to_string(), answer).await.expect("answered");
+    let mut stored = contents(&test, "select parts from prompt");
+    stored.extend(["wish", "prompt", "question", "answer"].map(|name| noise(name, 48).into_bytes()));
+    assert_ne!(holders(test.directory(), &stored), Vec::<String>::new());
+    erase(&test.app, &session, message(&prompt.message().to_string())).await;
+    erase(&test.app, &session, message("a1")).await;
+    assert_eq!(holders(test.directory(), &stored), Vec::<String>::new());
+    let (prompts, _) = test.app.list_prompts(&session, true, 9, "").await.expect("prompts");
+    assert!(prompts[0].parts[0].body.is_erased() && prompts[0].metadata_json.is_none());
+    assert_eq!(test.findings().await, []);
+}

@@ -279,6 +279,7 @@ fn take(tx: &mut Tx<'_>, opened: &mut Opened<'_>, plan: &Plan) -> Result<Lost> {
         tx.count(place.0, -losing.bytes)?;
         lost.push((*place, Reached::named(reached)));
     }
+    opened.merge_words()?;
     if plan.kind == ErasedTarget::Session {
         session::erase(tx, opened, plan.owner)?;
     }

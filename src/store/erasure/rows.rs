@@ -33,6 +33,8 @@ const UPDATE_PRUNED: &str = "update pruned set truncation = ?5 \
 const FORGET_COUNTS: &str = "delete from message_token_count where message_id = ?1";
 
 const FORGET_WORDS: &str = "delete from search where rowid = ?1";
+// A deleted row's words stay in the index until its segments are merged.
+const MERGE_WORDS: &str = "insert into search (search) values ('optimize')";
 const PROMPT: &str = "select id, submit_revision, parts, metadata_json from prompt \
      where session_id = ?1 and public_id = ?2";
 const UPDATE_PROMPT: &str = "update prompt set parts = ?2, metadata_json = null where id = ?1";
@@ -62,6 +64,7 @@ pub(crate) const STATEMENTS: &[&str] = &[
     UPDATE_PRUNED,
     FORGET_COUNTS,
     FORGET_WORDS,
+    MERGE_WORDS,
     PROMPT,
     UPDATE_PROMPT,
     UPDATE_PROMPT_PARTS,
@@ -199,12 +202,19 @@ pub(super) struct Opened<'c> {
     /// The revision that the erasure has in each session that it reaches.
     erasures: HashMap<i64, Revision>,
     pub(super) revisions: BTreeMap<i64, BTreeSet<Revision>>,
+    /// True if the index of words had some of a message.
+    has_words: bool,
 }
 
 impl<'c> Opened<'c> {
     /// Nothing is open yet.
     pub(super) fn new(conn: &'c Connection, erasures: HashMap<i64, Revision>) -> Self {
-        Self { conn, erasures, revisions: BTreeMap::new() }
+        Self { conn, erasures, revisions: BTreeMap::new(), has_words: false }
+    }
+
+    /// Takes the words of messages out of the files of the index as well.
+    pub(super) fn merge_words(&self) -> Result<()> {
+        if self.has_words { engine::query(MERGE_WORDS).run(self.conn) } else { Ok(()) }
     }
 
     /// The sessions that the erasure reaches.
@@ -265,7 +275,7 @@ pub(super) fn erase_message(
         gone += i64::from(blob_uses::remove(conn, Holder::Message(reached.row), &hash)?);
     }
     shown_texts(opened, reached.row, losing)?;
-    derived_data(conn, reached)?;
+    derived_data(opened, reached)?;
     gone += prompt(opened, key, reached)?;
     approvals(opened, key, &calls(losing))?;
     forget_requests(opened, key)?;
@@ -300,9 +310,10 @@ fn shown_texts(opened: &mut Opened<'_>, message: i64, losing: &Losing) -> Result
 }
 
 /// Counts and words of a message. Words of its other parts are found again when it is indexed anew.
-fn derived_data(conn: &Connection, reached: &Reached) -> Result<()> {
-    engine::query(FORGET_COUNTS).bind(reached.id.0.as_bytes().as_slice()).run(conn)?;
-    engine::query(FORGET_WORDS).bind(reached.row).run(conn)
+fn derived_data(opened: &mut Opened<'_>, reached: &Reached) -> Result<()> {
+    engine::query(FORGET_COUNTS).bind(reached.id.0.as_bytes().as_slice()).run(opened.conn)?;
+    opened.has_words |= engine::query(FORGET_WORDS).bind(reached.row).changed(opened.conn)? > 0;
+    Ok(())
 }
 
 /// The prompt that a message was made of.

@@ -7,8 +7,8 @@ use crate::store::error::Result;
 use std::collections::BTreeSet;
 
 static USES: Insert = Insert::new("blob_use (hash, kind, row_id)", 3, "on conflict (hash, kind, row_id) do nothing");
-const MISSING: &str = "select count(*) from blob_use_missing";
-const COMPLETE: &str = "delete from blob_use_missing";
+const MISSING: &str = "select count(*) from blob_use_missing where id = 1";
+const COMPLETE: &str = "delete from blob_use_missing where id = 1";
 const MESSAGES: &str = "select id, parts from message where id > ?1 order by id limit 500";
 const PARTS: &str = "select number, revision, client_id, kind, codec, length, salt, body, blob_hash, call_message \
      from part where message_id = ?1";
