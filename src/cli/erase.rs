@@ -4,7 +4,7 @@ use super::failure::Usage;
 use super::output::count;
 use super::{Globals, ids};
 use crate::pb;
-use crate::pb::erase_request::Target;
+use crate::pb::erase_content_request::Target;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
@@ -38,7 +38,7 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
         (Some(message), None) => Target::MessageId(ids::message(&mut client, &session_id, &message).await?),
         (Some(_), Some(part)) => Target::PartId(part),
     };
-    let request = |dry_run| pb::EraseRequest {
+    let request = |dry_run| pb::EraseContentRequest {
         session_id: session_id.clone(),
         target: Some(target.clone()),
         reason: reason.clone(),
@@ -46,16 +46,16 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
         request_id: String::new(),
     };
     if dry_run {
-        let would = client.erasures.erase(request(true)).await?.into_inner();
+        let would = client.erasures.erase_content(request(true)).await?.into_inner();
         output.answer(&would, &format!("would erase {}", what(&would)))?;
         output.flush()?;
         return Ok(ExitCode::SUCCESS);
     }
     if !yes {
-        let would = client.erasures.erase(request(true)).await?.into_inner();
+        let would = client.erasures.erase_content(request(true)).await?.into_inner();
         confirm(&format!("erase {} for good?", what(&would)))?;
     }
-    let erased = client.erasures.erase(request(false)).await?.into_inner();
+    let erased = client.erasures.erase_content(request(false)).await?.into_inner();
     let again = if erased.existed { " before" } else { "" };
     let mut line = format!("erased{again} {}, at revision {}", what(&erased), erased.revision);
     if !erased.pending_files.is_empty() {
@@ -68,7 +68,7 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
 }
 
 /// What is erased, in one line.
-fn what(erased: &pb::EraseResponse) -> String {
+fn what(erased: &pb::EraseContentResponse) -> String {
     let mut what = vec![
         format!("{} with {}", count(erased.message_count, "message"), count(erased.part_count, "part")),
         count(erased.content_bytes, "byte"),

@@ -20,11 +20,14 @@ impl Erasures {
 
 #[tonic::async_trait]
 impl EraseService for Erasures {
-    async fn erase(&self, request: Request<pb::EraseRequest>) -> Result<Response<pb::EraseResponse>, Status> {
+    async fn erase_content(
+        &self,
+        request: Request<pb::EraseContentRequest>,
+    ) -> Result<Response<pb::EraseContentResponse>, Status> {
         let caller = self.door.caller_with_id(&request, &request.get_ref().request_id)?;
         let (session_id, request) = read_request(request.into_inner())?;
         let erased = caller.erase(&session_id, request).await?;
         let durability = durability(caller.durability()).into();
-        Ok(Response::new(pb::EraseResponse { durability, ..answer(erased) }))
+        Ok(Response::new(pb::EraseContentResponse { durability, ..answer(erased) }))
     }
 }

@@ -35,6 +35,7 @@ const VERBS: [&str; 40] = [
     "Create",
     "Delegate",
     "Edit",
+    "Erase",
     "Expand",
     "Extend",
     "Fail",

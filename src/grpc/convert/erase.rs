@@ -7,11 +7,11 @@ use crate::model::compaction::RevisionRange;
 use crate::model::event::{ErasedMessage, ErasedTarget};
 use crate::model::ids::SessionId;
 use crate::pb;
-use crate::pb::erase_request::Target;
+use crate::pb::erase_content_request::Target;
 
 /// A request, and its session.
-pub(in crate::grpc) fn read_request(request: pb::EraseRequest) -> Result<(String, EraseRequest)> {
-    let pb::EraseRequest { session_id, target, reason, dry_run, request_id: _ } = request;
+pub(in crate::grpc) fn read_request(request: pb::EraseContentRequest) -> Result<(String, EraseRequest)> {
+    let pb::EraseContentRequest { session_id, target, reason, dry_run, request_id: _ } = request;
     let target = match target {
         Some(Target::MessageId(id)) => EraseTarget::Message(id),
         Some(Target::PartId(id)) => part_target(&id)?,
@@ -25,10 +25,10 @@ pub(in crate::grpc) fn read_request(request: pb::EraseRequest) -> Result<(String
 }
 
 /// The answer, without its durability.
-pub(in crate::grpc) fn answer(erased: Erased) -> pb::EraseResponse {
+pub(in crate::grpc) fn answer(erased: Erased) -> pb::EraseContentResponse {
     let Erased { session, event, sizes, existed, pending_files } = erased;
     let (revision, seq) = event.unwrap_or_default();
-    pb::EraseResponse {
+    pb::EraseContentResponse {
         session_id: session.to_string(),
         revision,
         seq,

@@ -5,6 +5,7 @@ use longhand::pb;
 use pb::admin_service_client::AdminServiceClient;
 use pb::compaction_service_client::CompactionServiceClient;
 use pb::context_service_client::ContextServiceClient;
+use pb::erase_service_client::EraseServiceClient;
 use pb::event_service_client::EventServiceClient;
 use pb::message_service_client::MessageServiceClient;
 use pb::session_service_client::SessionServiceClient;
@@ -75,6 +76,7 @@ rpcs! {
     FailSummaryTaskRequest, FailSummaryTaskResponse, SummaryTaskServiceClient, fail_summary_task, "FailSummaryTask";
     DelegateSummaryTaskRequest, DelegateSummaryTaskResponse, SummaryTaskServiceClient, delegate_summary_task,
         "DelegateSummaryTask";
+    EraseContentRequest, EraseContentResponse, EraseServiceClient, erase_content, "EraseContent";
     ListEventsRequest, ListEventsResponse, EventServiceClient, list_events, "ListEvents";
     GetServerInfoRequest, GetServerInfoResponse, AdminServiceClient, get_server_info, "GetServerInfo";
     ListPresetsRequest, ListPresetsResponse, AdminServiceClient, list_presets, "ListPresets";

@@ -1,7 +1,7 @@
 //! The marks of a history with everything that follows from them, kept up to date mark by mark.
 
 use super::parts::EVERYTHING;
-use super::state::State;
+use super::state::{State, point};
 use super::summaries::{Difference, FirstPositions, difference, first_position};
 use crate::model::Revision;
 use crate::model::compaction::RevisionRange;
@@ -198,7 +198,8 @@ impl Marks {
         if self.first_positions.since(*base) >= *tail_start {
             return None;
         }
-        if self.state.has_erased_since(*base, covered) {
+        let own = [point(compacted.summary)];
+        if self.state.has_erased_since(*base, covered) || self.state.has_erased_since(*base, &own) {
             return Some(Difference::Erased);
         }
         changed

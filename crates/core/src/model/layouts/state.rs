@@ -244,6 +244,11 @@ impl State {
         self.introductions.get(&introduction).copied()
     }
 
+    /// True if one of these ranges has a summary or a marker.
+    pub(super) fn has_introduction(&self, ranges: &[RevisionRange]) -> bool {
+        ranges.iter().any(|range| self.introductions.range(range.first..=range.last).next().is_some())
+    }
+
     /// The rewind that omits `revision`, if there is one.
     pub(super) fn rewound_by(&self, revision: Revision) -> Option<Revision> {
         within(&self.rewound, point(revision)).first().map(|omitted| omitted.mark)

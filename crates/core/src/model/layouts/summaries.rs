@@ -146,6 +146,8 @@ pub(super) fn first_position(marks: &[Mark], state: &State, mark: &Mark) -> Revi
         MarkBody::Pinned { .. } | MarkBody::Compacted(_) => Revision::MAX,
         MarkBody::Rewound { after, .. } => after.saturating_add(1),
         MarkBody::Edited { target, .. } => *target,
+        // A summary stands for what comes before its tail, wherever its own revision is.
+        MarkBody::Erased { ranges } if state.has_introduction(ranges) => Revision::MIN,
         MarkBody::Erased { ranges } => ranges.first().map_or(Revision::MAX, |range| range.first),
         MarkBody::Pruned { omitted, replay, .. } => {
             let omitted_first = omitted.iter().map(|range| range.first).chain(state.targets_within(omitted));

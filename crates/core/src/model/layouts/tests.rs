@@ -496,6 +496,11 @@ fn varied(mut marks: Vec<Mark>, variety: u64) -> Vec<Mark> {
                 compacted.retained_first = is_chosen(1);
             }
             MarkBody::Rewound { has_summary, of_fork, .. } => (*has_summary, *of_fork) = (is_chosen(0), is_chosen(1)),
+            body @ MarkBody::Pinned { .. } if is_chosen(2) => {
+                if let MarkBody::Pinned { target } = *body {
+                    *body = MarkBody::Erased { ranges: vec![range(target, target + 1)] };
+                }
+            }
             MarkBody::Pruned { compaction, .. } => *compaction = next.filter(|_| is_chosen(0)).unwrap_or(*compaction),
             MarkBody::Edited { .. } | MarkBody::Pinned { .. } | MarkBody::Undone { .. } | MarkBody::Erased { .. } => {}
         }
