@@ -164,7 +164,7 @@ fn a_script_erases_a_part_a_message_and_a_session() {
     daemon.text(&["erase", "mine", "--reason", "all of it", "--yes"]);
     assert!(daemon.text(&["sessions", "--archived"]).contains("(erased)"));
     assert!(daemon.run(&["audit", "verify"]).status.success());
-    for entry in std::fs::read_dir(daemon.data()).expect("the folder") {
+    for entry in std::fs::read_dir(&daemon.directory).expect("the folder") {
         let path = entry.expect("an entry").path();
         let Ok(bytes) = std::fs::read(&path) else { continue };
         for words in ["first", "second", "third"].map(words) {
