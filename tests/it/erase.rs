@@ -476,3 +476,50 @@ async fn a_bound_caller_erases_what_it_sees_and_nothing_else() {
     erase(&bound, &root.to_string(), message("u2")).await;
     assert!(test.history(&root.to_string()).await[1].parts[0].body.is_erased());
 }
+
+/// Messages of many sizes, with drafts that grew, in a store that other messages fill: no page keeps a copy of what was
+/// moved or replaced.
+#[tokio::test]
+async fn no_page_of_the_files_keeps_what_was_erased_among_others() {
+    use longhand::app::append::{NewDraftText, OpenPart};
+    use longhand::model::draft::DraftKind;
+    let test = TestApp::start().await;
+    let session = test.manual_session().await;
+    let other = test.manual_session().await;
+    let size = |number: usize| 40 + (number * 7_919) % 3_000;
+    for number in 0..150 {
+        let mut messages = conversation(&format!("u{number} \"x\""));
+        messages[0].parts = vec![text(&noise(&format!("text {number}"), size(number)))];
+        test.app.append(&session, messages, None, None).await.expect("appended");
+        test.append(&other, &format!("u \"{}\"", "y".repeat(size(number + 1)))).await;
+        if number % 10 != 0 {
+            continue;
+        }
+        let name = format!("a{number}");
+        test.append(&session, &format!("{name} \"begun\" open")).await;
+        let words = noise(&format!("draft {number}"), 900);
+        let (mut part, mut offset) = (None, 0);
+        for delta in words.as_bytes().chunks(90).map(|piece| String::from_utf8_lossy(piece).into_owned()) {
+            let length = delta.len();
+            let new = NewDraftText { part, client_id: None, kind: DraftKind::Text, offset, delta };
+            part = Some(test.app.append_draft(&session, &name, new).await.expect("drafted").part);
+            offset += i64::try_from(length).expect("a length");
+        }
+        if number % 20 == 0 {
+            let closed = vec![OpenPart::Draft(part.expect("a draft"), None)];
+            test.app.append_parts(&session, &name, closed).await.expect("closed");
+        }
+    }
+    let parts = "select parts from message where session_id = 1 and parts is not null";
+    let mut stored = contents(&test, parts);
+    stored.extend((0..150).map(|number| noise(&format!("text {number}"), size(number)).into_bytes()));
+    stored.extend((0..150).step_by(10).map(|number| noise(&format!("draft {number}"), 900).into_bytes()));
+    for number in (0..150).rev() {
+        erase(&test.app, &session, message(&format!("u{number}"))).await;
+    }
+    for number in (0..150).step_by(10) {
+        erase(&test.app, &session, message(&format!("a{number}"))).await;
+    }
+    assert_eq!(holders(test.directory(), &stored), Vec::<String>::new());
+    assert_eq!(test.findings().await, []);
+}

@@ -3,11 +3,10 @@
 use super::{id, not_given, range};
 use crate::app::Result;
 use crate::app::erase::{EraseRequest, EraseTarget, Erased, part_target};
-use crate::model::compaction::RevisionRange;
-use crate::model::event::{ErasedMessage, ErasedTarget};
-use crate::model::ids::SessionId;
+use crate::model::event::{ErasedMessage, ErasedTarget, EventBody};
 use crate::pb;
 use crate::pb::erase_content_request::Target;
+use crate::pb::event::Body;
 
 /// A request, and its session.
 pub(in crate::grpc) fn read_request(request: pb::EraseContentRequest) -> Result<(String, EraseRequest)> {
@@ -45,13 +44,10 @@ pub(in crate::grpc) fn answer(erased: Erased) -> pb::EraseContentResponse {
 }
 
 /// The event of an erasure.
-pub(super) fn erased(
-    target: ErasedTarget,
-    reason: String,
-    from: Option<SessionId>,
-    ranges: Vec<RevisionRange>,
-    messages: Vec<ErasedMessage>,
-) -> pb::Erased {
+pub(super) fn event(body: EventBody) -> Body {
+    let EventBody::Erased { target, reason, from, ranges, messages } = body else {
+        unreachable!("{body:?} is no erasure")
+    };
     let target = match target {
         ErasedTarget::Part => pb::ErasedTarget::Part,
         ErasedTarget::Message => pb::ErasedTarget::Message,
@@ -61,11 +57,11 @@ pub(super) fn erased(
         message_id: message.to_string(),
         part_ids: parts.iter().map(ToString::to_string).collect(),
     };
-    pb::Erased {
+    Body::Erased(pb::Erased {
         target: target.into(),
         reason,
         source_session_id: id(from),
         ranges: ranges.into_iter().map(range).collect(),
         messages: messages.into_iter().map(message).collect(),
-    }
+    })
 }

@@ -336,9 +336,7 @@ fn body(body: EventBody) -> Body {
         }
         EventBody::RewriteUndone(undone) => Body::RewriteUndone(pb::RewriteUndone { rewrite: Some(rewrite(undone)) }),
         EventBody::RewriteRedone(redone) => Body::RewriteRedone(pb::RewriteRedone { rewrite: Some(rewrite(redone)) }),
-        EventBody::Erased { target, reason, from, ranges, messages } => {
-            Body::Erased(super::erase::erased(target, reason, from, ranges, messages))
-        }
+        erased @ EventBody::Erased { .. } => super::erase::event(erased),
         of_run => of_run_event(of_run),
     }
 }
