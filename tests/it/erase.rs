@@ -523,3 +523,29 @@ async fn no_page_of_the_files_keeps_what_was_erased_among_others() {
     assert_eq!(holders(test.directory(), &stored), Vec::<String>::new());
     assert_eq!(test.findings().await, []);
 }
+
+#[tokio::test]
+async fn what_stands_for_erased_content_is_under_the_chain_too() {
+    let test = TestApp::start().await;
+    let session = test.manual_session().await;
+    test.append(&session, "u1 \"one\"\nu2 \"two\"\nu3 \"three\"").await;
+    erase(&test.app, &session, message("u1")).await;
+    erase(&test.app, &session, message("u2")).await;
+    let directory = test.stop().await;
+    for altered in [
+        "update tombstone set digest = zeroblob(32) where revision = 2",
+        "update tombstone set hash = zeroblob(32) where revision = 2",
+        "delete from tombstone where revision = 2",
+        "insert into tombstone select session_id, 4, erase_revision, digest, hash from tombstone where revision = 2",
+        "update message set parts = (select parts from message where client_id = 'u2'), parts_length = \
+         (select parts_length from message where client_id = 'u2') where client_id = 'u1'",
+        "update message set parts = (select parts from message where client_id = 'u1'), parts_length = \
+         (select parts_length from message where client_id = 'u1') where client_id = 'u3'",
+        "update event set actor = 'somebody else' where revision = 2",
+        "update event set body = (select body from event where revision = 6) where revision = 5",
+    ] {
+        let copy = TestApp::altered(directory.path(), altered).await;
+        assert_ne!(copy.findings().await, [], "{altered}");
+    }
+    assert_eq!(TestApp::copy_of(directory.path()).await.findings().await, []);
+}
