@@ -484,6 +484,7 @@ async fn no_page_of_the_files_keeps_what_was_erased_among_others() {
     use longhand::app::append::{NewDraftText, OpenPart};
     use longhand::model::draft::DraftKind;
     let test = TestApp::start().await;
+    assert_eq!(test.number("select auto_vacuum from pragma_auto_vacuum"), 2, "pages can be given back");
     let session = test.manual_session().await;
     let other = test.manual_session().await;
     let size = |number: usize| 40 + (number * 7_919) % 3_000;

@@ -70,8 +70,11 @@ fn connect(directory: &Path, durability: Durability, access: Access) -> Result<C
     conn.set_prepared_statement_cache_capacity(limits::STATEMENTS_KEPT);
     conn.busy_timeout(BUSY_TIMEOUT)?;
     conn.pragma_update(None, "page_size", PAGE_BYTES)?;
-    // Pages that an erasure frees can be given back to the system. It holds from the first table on.
-    conn.pragma_update(None, "auto_vacuum", "incremental")?;
+    // Pages that an erasure frees can be given back to the system. It holds from the first table on; later, the pragma
+    // would write to the database.
+    if sqlite::scalar::<i64>(PAGE_COUNT).one(&conn)? == 0 {
+        conn.pragma_update(None, "auto_vacuum", "incremental")?;
+    }
     // Readers continue while the writer commits. The header is written behind the row with the mode.
     let mode: String = sqlite::scalar("pragma journal_mode = wal").one(&conn)?;
     if mode != "wal" {
@@ -199,6 +202,7 @@ pub(crate) fn prepare(conn: &Connection, directory: &Path, state: DatabaseState,
     migrate(conn, &applied, clock).map_err(|error| Error::Open(format!("cannot migrate: {error}")))
 }
 
+const PAGE_COUNT: &str = "pragma page_count";
 /// SQLite's version.
 pub(crate) const VERSION: &str = "select sqlite_version()";
 const TABLES: &str = "select count(*) from sqlite_master where type = 'table' and name = ?1";
