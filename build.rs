@@ -5,6 +5,7 @@ use std::{env, error::Error, fs, path::PathBuf};
 const PROTOS: [&str; 13] = [
     "options",
     "access",
+    "archive",
     "session",
     "message",
     "context",

@@ -9,6 +9,7 @@ mod generate;
 mod harm;
 mod harness;
 mod install;
+mod models;
 mod neovate;
 mod opencode;
 mod pi;
@@ -37,6 +38,10 @@ const SYSTEMS: &[&dyn System] = &[
     &pi::socket::V1_5,
     &neovate::CODE,
     &neovate::DESIGN,
+    &models::OPENCODE,
+    &models::CLAUDE_CODE,
+    &models::CODEX,
+    &models::SUNA,
     &opencode::OpenCode,
     &opencode::scenarios::Scenarios,
     &qwen_agent::OLD,

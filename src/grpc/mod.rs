@@ -5,6 +5,7 @@
 mod access;
 mod admin;
 mod approvals;
+mod archives;
 mod backup;
 mod caller;
 mod compactions;
@@ -40,7 +41,7 @@ use tonic_health::ServingStatus;
 use tonic_health::server::HealthReporter;
 
 /// The names with a health status: the daemon as a whole, and each service.
-const HEALTH_NAMES: [&str; 13] = [
+const HEALTH_NAMES: [&str; 14] = [
     "",
     pb::session_service_server::SERVICE_NAME,
     pb::message_service_server::SERVICE_NAME,
@@ -54,6 +55,7 @@ const HEALTH_NAMES: [&str; 13] = [
     pb::erase_service_server::SERVICE_NAME,
     pb::admin_service_server::SERVICE_NAME,
     pb::access_service_server::SERVICE_NAME,
+    pb::archive_service_server::SERVICE_NAME,
 ];
 
 macro_rules! limited {
@@ -104,6 +106,7 @@ pub async fn router(app: Longhand) -> (Guarded, HealthReporter) {
         .with(limited!(pb::prompt_service_server::PromptServiceServer<_>, prompts::Prompts::new(door.clone())))
         .with(limited!(pb::approval_service_server::ApprovalServiceServer<_>, approvals::Approvals::new(door.clone())))
         .with(limited!(pb::event_service_server::EventServiceServer<_>, events::Events::new(door.clone())))
+        .with(limited!(pb::archive_service_server::ArchiveServiceServer<_>, archives::Archives::new(door.clone())))
         .with(limited!(pb::erase_service_server::EraseServiceServer<_>, erase::Erasures::new(door.clone())))
         .with(limited!(pb::access_service_server::AccessServiceServer<_>, access::Access::new(door.clone())))
         .with(limited!(pb::admin_service_server::AdminServiceServer<_>, admin::Admin::new(door)));
@@ -111,7 +114,7 @@ pub async fn router(app: Longhand) -> (Guarded, HealthReporter) {
 }
 
 /// The services that write, and the daemon as a whole: only a restart repairs a store that takes no more writes.
-const WRITING_NAMES: [&str; 10] = [
+const WRITING_NAMES: [&str; 11] = [
     "",
     pb::session_service_server::SERVICE_NAME,
     pb::message_service_server::SERVICE_NAME,
@@ -122,6 +125,7 @@ const WRITING_NAMES: [&str; 10] = [
     pb::approval_service_server::SERVICE_NAME,
     pb::erase_service_server::SERVICE_NAME,
     pb::access_service_server::SERVICE_NAME,
+    pb::archive_service_server::SERVICE_NAME,
 ];
 
 /// Keeps health up to date until the daemon stops. Compactions are not serving while the scheduler cannot read the

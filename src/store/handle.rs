@@ -1,6 +1,7 @@
 //! An open store, and its handles: one for each kind of caller.
 
 use super::access::AccessTokens;
+use super::archive::Archives;
 use super::compactions::Compactions;
 use super::engine::Durability;
 use super::erasures::Erasures;
@@ -36,6 +37,7 @@ struct Handles {
     index: Index,
     upkeep: Upkeep,
     access_tokens: AccessTokens,
+    archives: Archives,
     erasures: Erasures,
 }
 
@@ -54,6 +56,7 @@ impl Store {
             index: Index(Arc::clone(&shared)),
             upkeep: Upkeep(Arc::clone(&shared)),
             access_tokens: AccessTokens(Arc::clone(&shared)),
+            archives: Archives(Arc::clone(&shared)),
             erasures: Erasures(Arc::clone(&shared)),
             shared,
         };
@@ -136,6 +139,11 @@ impl Store {
     /// The index of hidden words.
     pub fn index(&self) -> &Index {
         &self.handles.index
+    }
+
+    /// Archives of sessions: written and read.
+    pub fn archives(&self) -> &Archives {
+        &self.handles.archives
     }
 
     /// Access tokens.

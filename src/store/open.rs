@@ -7,7 +7,7 @@ use super::engine::{Durability, connect};
 use super::error::Result;
 use super::handle::Store;
 use super::integrity::scrub_state::Scrub;
-use super::ledger::{ahead, blob_uses, identity};
+use super::ledger::{ahead, blob_uses, identity, usage_totals};
 use super::shared::Shared;
 use super::writer::{Committed, Writer, restart_timeouts};
 use crate::clock::Clock;
@@ -50,6 +50,7 @@ impl Store {
         ahead::lower_times(&conn, &clock)?;
         blob_uses::complete(&conn)?;
         restart_timeouts(&conn, clock.now())?;
+        usage_totals::count(&conn)?;
         connect::clear_backup_mark(&conn, |conn| identity::begin_anew(conn, &clock))?;
         let identity = identity::load_or_create(&conn, &clock)?;
         let of_readers = directory.clone();

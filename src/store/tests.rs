@@ -5,9 +5,10 @@ use super::erasure::{apply, plan, rows, session};
 use super::integrity::{run_rows, verify};
 use super::ledger::{
     access_tokens, ahead, ancestry, append, approvals, blob_uses, by_hand, calls, cancels, claiming, compactions,
-    conversation, counts, drafts, erased_sessions, events, expand, expiry, head, identity, jobs, layouts, marks,
+    conversation, counts, drafts, erased_sessions, events, expand, expiry, head, identity, jobs, labels, layouts, marks,
     messages, open_drafts, open_messages, pairing, policies, position, prompts, quotas, receipts, requests, rewrites,
-    runs, search, sessions, sources, spending, statistics, statuses, tombstones, tx, visibility, windows,
+    runs, search, session_filter, session_list, sessions, sources, spending, statistics, statuses, tombstones, tx,
+    usage_totals, visibility, windows,
 };
 use super::upkeep::scrub;
 use super::writer::Mutation;
@@ -58,6 +59,7 @@ pub(super) fn statements() -> Vec<&'static str> {
         head::STATEMENTS,
         identity::STATEMENTS,
         jobs::STATEMENTS,
+        labels::STATEMENTS,
         layouts::STATEMENTS,
         blob_uses::STATEMENTS,
         erased_sessions::STATEMENTS,
@@ -79,7 +81,10 @@ pub(super) fn statements() -> Vec<&'static str> {
         runs::STATEMENTS,
         scrub::STATEMENTS,
         search::STATEMENTS,
+        session_filter::STATEMENTS,
+        session_list::STATEMENTS,
         sessions::STATEMENTS,
+        usage_totals::STATEMENTS,
         spending::STATEMENTS,
         statistics::STATEMENTS,
         statuses::STATEMENTS,
@@ -88,6 +93,8 @@ pub(super) fn statements() -> Vec<&'static str> {
         quotas::STATEMENTS,
         visibility::STATEMENTS,
         windows::STATEMENTS,
+        archive::STATEMENTS[0],
+        archive::STATEMENTS[1],
         writer::STATEMENTS,
     ];
     let inserts = [

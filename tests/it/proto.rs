@@ -22,8 +22,9 @@ use std::path::PathBuf;
 const PACKAGE: &str = "longhand.v1";
 
 /// First words of RPC names.
-const VERBS: [&str; 41] = [
+const VERBS: [&str; 45] = [
     "Acquire",
+    "Add",
     "Answer",
     "Append",
     "Archive",
@@ -37,17 +38,20 @@ const VERBS: [&str; 41] = [
     "Edit",
     "Erase",
     "Expand",
+    "Export",
     "Extend",
     "Fail",
     "Finish",
     "Fork",
     "Get",
+    "Import",
     "Lease",
     "List",
     "Move",
     "Pin",
     "Redo",
     "Release",
+    "Remove",
     "Renew",
     "Report",
     "Request",
@@ -501,11 +505,12 @@ fn every_answer_to_a_write_has_its_durability() {
         "ReportTyping",
     ];
     // A scrub and a backup answer with their progress.
-    const READING: [&str; 11] = [
+    const READING: [&str; 12] = [
         "Get",
         "BatchGet",
         "List",
         "Expand",
+        "Export",
         "Subscribe",
         "Watch",
         "Check",

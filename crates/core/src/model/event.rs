@@ -69,6 +69,16 @@ pub enum EventBody {
         /// Its title.
         title: String,
     },
+    /// A session got a label.
+    LabelAdded {
+        /// The label.
+        label: String,
+    },
+    /// A session lost a label.
+    LabelRemoved {
+        /// The label.
+        label: String,
+    },
     /// A session's policy changed.
     PolicyChanged {
         /// The preset it started from.
@@ -391,12 +401,14 @@ pub enum EventKind {
     PromptWithdrawn = 32,
     ApprovalRequested = 33,
     ApprovalEnded = 34,
-    Erased = 35,
+    LabelAdded = 35,
+    LabelRemoved = 36,
+    Erased = 37,
 }
 
 impl EventKind {
     /// Every kind.
-    pub const ALL: [Self; 35] = [
+    pub const ALL: [Self; 37] = [
         Self::SessionCreated,
         Self::SessionUpdated,
         Self::SessionArchived,
@@ -431,6 +443,8 @@ impl EventKind {
         Self::PromptWithdrawn,
         Self::ApprovalRequested,
         Self::ApprovalEnded,
+        Self::LabelAdded,
+        Self::LabelRemoved,
         Self::Erased,
     ];
 
@@ -476,7 +490,9 @@ impl EventKind {
             | Self::PromptTaken
             | Self::PromptWithdrawn
             | Self::ApprovalRequested
-            | Self::ApprovalEnded => false,
+            | Self::ApprovalEnded
+            | Self::LabelAdded
+            | Self::LabelRemoved => false,
         }
     }
 }
@@ -524,6 +540,8 @@ impl EventBody {
             Self::PromptWithdrawn { .. } => EventKind::PromptWithdrawn,
             Self::ApprovalRequested { .. } => EventKind::ApprovalRequested,
             Self::ApprovalEnded { .. } => EventKind::ApprovalEnded,
+            Self::LabelAdded { .. } => EventKind::LabelAdded,
+            Self::LabelRemoved { .. } => EventKind::LabelRemoved,
             Self::Erased { .. } => EventKind::Erased,
         }
     }
@@ -564,6 +582,8 @@ impl EventBody {
             | Self::PromptWithdrawn { .. }
             | Self::ApprovalRequested { .. }
             | Self::ApprovalEnded { .. }
+            | Self::LabelAdded { .. }
+            | Self::LabelRemoved { .. }
             | Self::Erased { .. } => None,
         }
     }
