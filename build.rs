@@ -2,7 +2,7 @@
 
 use std::{env, error::Error, fs, path::PathBuf};
 
-const PROTOS: [&str; 13] = [
+const PROTOS: [&str; 14] = [
     "options",
     "access",
     "archive",

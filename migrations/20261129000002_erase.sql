@@ -66,6 +66,10 @@ create table blob_use_missing (
 
 insert into blob_use_missing (id) select 1 where exists (select 1 from blob);
 
+-- Lists of the sessions that take no writes.
+drop index session_archived;
+create index session_inactive on session (tenant, state, id) where state > 1;
+
 -- Forks are found by the session whose rows they share.
 create index segment_owner on segment (owner_id, last_revision);
 
@@ -111,13 +115,13 @@ begin select raise(abort, 'a prune mark never changes'); end;
 drop trigger blob_stays;
 create trigger blob_stays before delete on blob
 when exists (select 1 from blob_use u where u.hash = old.hash)
-    or not exists (select 1 from tombstone t where t.digest is null)
-begin select raise(abort, 'a blob is never deleted'); end;
+    or exists (select 1 from blob_use_missing)
+begin select raise(abort, 'a blob is never deleted before its last use'); end;
 
 drop trigger session_is_itself;
 create trigger session_is_itself before update on session
 when new.id is not old.id or new.public_id is not old.public_id
-    or new.tenant is not old.tenant
+    or new.tenant is not old.tenant or new.actor is not old.actor
     or new.parent_id is not old.parent_id or new.fork_id is not old.fork_id
     or new.fork_revision is not old.fork_revision or new.create_time is not old.create_time
     or ((new.client_id is not old.client_id or new.create_hash is not old.create_hash)

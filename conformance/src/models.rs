@@ -45,6 +45,31 @@ const WHOLE_CHARACTERS: Class = Class {
     test: ("crates/core/src/policy/truncate.rs", "a_character_is_never_split"),
 };
 
+/// A level that is due again at once.
+const WAITS: Class = Class {
+    name: "a filled level waits",
+    reason: Reason::P12,
+    explanation: "A compaction before this message freed nothing, or left the threshold reached, and less than a quarter of \
+                  it was written since; the agent tries again.",
+    test: ("tests/it/usage.rs", "a_small_threshold_in_a_large_window_is_applied_again_and_again"),
+};
+
+/// A summary that is not worth it.
+const FREES: Class = Class {
+    name: "a summary frees something",
+    reason: Reason::P12,
+    explanation: "What would be summarized has no more tokens than the summary in its place; the agent summarizes it.",
+    test: ("tests/it/guards.rs", "compactions_that_free_tokens_open_no_breaker"),
+};
+
+/// The end of a life whose view the agent would not make fit.
+const FITS: Class = Class {
+    name: "a view fits",
+    reason: Reason::P15,
+    explanation: "What is unanswered exceeds the window, and our last resort truncates it; the life ends there.",
+    test: ("tests/it/window_fit.rs", "the_last_resort_fits_a_view_that_the_policy_cannot"),
+};
+
 /// An agent with a model.
 pub(crate) struct Agent {
     /// Its name, that of its program in `peers/`, and that of its preset.

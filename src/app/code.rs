@@ -82,6 +82,7 @@ impl Reason {
             | Self::LastMessageMismatch
             | Self::OffsetMismatch
             | Self::BackupRunning
+            | Self::ArchiveOvertaken
             | Self::RunLost => Code::Aborted,
             Self::CursorForeign
             | Self::SessionArchived

@@ -137,6 +137,8 @@ pub enum Reason {
     ArchiveInvalid,
     /// A session of the archive is in the store in another state; the metadata has its id.
     ArchiveConflict,
+    /// Content of an archive was erased while it was written.
+    ArchiveOvertaken,
     /// The call is only accepted on the daemon's Unix socket.
     SocketRequired,
     /// The call needs an access token, and has none.
@@ -182,7 +184,7 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason.
-    pub const ALL: [Self; 81] = [
+    pub const ALL: [Self; 84] = [
         Self::SessionNotFound,
         Self::MessageNotFound,
         Self::DraftNotFound,
@@ -246,6 +248,7 @@ impl Reason {
         Self::BackupDamaged,
         Self::ArchiveInvalid,
         Self::ArchiveConflict,
+        Self::ArchiveOvertaken,
         Self::SocketRequired,
         Self::AccessTokenMissing,
         Self::AccessTokenInvalid,
@@ -334,6 +337,7 @@ impl Reason {
             Self::BackupDamaged => "BACKUP_DAMAGED",
             Self::ArchiveInvalid => "ARCHIVE_INVALID",
             Self::ArchiveConflict => "ARCHIVE_CONFLICT",
+            Self::ArchiveOvertaken => "ARCHIVE_OVERTAKEN",
             Self::SocketRequired => "SOCKET_REQUIRED",
             Self::AccessTokenMissing => "ACCESS_TOKEN_MISSING",
             Self::AccessTokenInvalid => "ACCESS_TOKEN_INVALID",
@@ -505,6 +509,7 @@ impl From<store::Error> for Error {
             E::BackupRunning => plain(Reason::BackupRunning),
             E::ArchiveInvalid(_) => plain(Reason::ArchiveInvalid),
             E::ArchiveConflict { session } => plain(Reason::ArchiveConflict).with("session_id", session),
+            E::ArchiveOvertaken { session } => plain(Reason::ArchiveOvertaken).with("session_id", session),
             E::CopyFailed(_) => plain(Reason::BackupFailed),
             E::CopyDamaged { findings, .. } => plain(Reason::BackupDamaged).with("findings", findings),
             E::LeaseLost | E::Bug(_) | E::Database(_) | E::Disk(_) | E::Open(_) => Self::internal(message),

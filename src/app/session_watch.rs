@@ -71,7 +71,7 @@ pub struct SessionWatch {
     /// The position behind those events.
     next_cursor: String,
     /// When the client last got a position.
-    told: Instant,
+    last_position_time: Instant,
     is_over: bool,
 }
 
@@ -101,7 +101,7 @@ impl SessionWatch {
                     Err(error) => return Some(Err(error)),
                 }
             }
-            if self.told.elapsed() >= Duration::from_millis(limits::PROGRESS_INTERVAL_MS_DEFAULT) {
+            if self.last_position_time.elapsed() >= Duration::from_millis(limits::PROGRESS_INTERVAL_MS_DEFAULT) {
                 return Some(Ok(self.progress()));
             }
             match self.feed.next().await? {
@@ -122,7 +122,7 @@ impl SessionWatch {
     }
 
     fn progress(&mut self) -> ListFrame {
-        self.told = Instant::now();
+        self.last_position_time = Instant::now();
         ListFrame::Progress { cursor: self.cursor.clone() }
     }
 
@@ -140,7 +140,7 @@ impl SessionWatch {
                 return Ok(ListFrame::Snapshot { sessions });
             }
             if next.is_none() {
-                self.told = Instant::now();
+                self.last_position_time = Instant::now();
                 return Ok(ListFrame::SnapshotEnd { cursor: self.cursor.clone() });
             }
         }
@@ -196,7 +196,7 @@ impl SessionWatch {
         if sessions.is_empty() && removed.is_empty() {
             return Ok(None);
         }
-        self.told = Instant::now();
+        self.last_position_time = Instant::now();
         Ok(Some(ListFrame::Changes { sessions, removed, cursor: self.cursor.clone() }))
     }
 
@@ -243,7 +243,7 @@ impl Caller {
             cursor: cursor.clone(),
             changed: VecDeque::new(),
             next_cursor: cursor,
-            told: Instant::now(),
+            last_position_time: Instant::now(),
             is_over: false,
         })
     }

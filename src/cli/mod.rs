@@ -271,7 +271,6 @@ mod tests {
             "longhand events --new --limit 3",
             "longhand sessions --color sometimes",
             "longhand status ses_1 --metrics",
-            "longhand export ses_1",
             "longhand export ses_1 --format word",
             "longhand",
         ] {

@@ -35,6 +35,8 @@ enum State {
     Active,
     /// Is archived
     Archived,
+    /// Is erased
+    Erased,
 }
 
 #[derive(Debug, clap::Args)]
@@ -115,6 +117,7 @@ impl Conditions {
             None => pb::SessionState::Unspecified,
             Some(State::Active) => pb::SessionState::Active,
             Some(State::Archived) => pb::SessionState::Archived,
+            Some(State::Erased) => pb::SessionState::Erased,
         };
         let filter = pb::SessionFilter {
             project: self.project,

@@ -232,6 +232,12 @@ pub enum Error {
         /// The session.
         session: String,
     },
+    /// An erasure took content that an archive has not written yet.
+    #[error("content of {session} was erased while the archive was written: write it again")]
+    ArchiveOvertaken {
+        /// The session.
+        session: String,
+    },
     /// Another backup of the store is being made.
     #[error("another backup is being made")]
     BackupRunning,

@@ -52,9 +52,10 @@ pub use integrity::copies::{CheckedCopy, CopyProgress, OnProgress};
 pub use integrity::doctor::{Diagnosis, ExaminationMode, Examined, examine};
 pub use integrity::export::{Exported, Gap, NamedRow, export};
 #[doc(hidden)]
+pub use integrity::log_check::Finding;
 pub use integrity::reread::{DiskForm, reread};
 pub use integrity::scrub_state::ScrubState;
-pub use integrity::verify::{Checked, Finding};
+pub use integrity::verify::Checked;
 pub use jobs::Jobs;
 pub use ledger::access_tokens::StoredToken;
 pub use ledger::append::{AppendInput, Seal};

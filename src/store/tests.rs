@@ -2,13 +2,13 @@
 
 use super::engine::{self, files};
 use super::erasure::{apply, plan, rows, session};
-use super::integrity::{run_rows, verify};
+use super::integrity::{log_check, run_rows, verify};
 use super::ledger::{
     access_tokens, ahead, ancestry, append, approvals, blob_uses, by_hand, calls, cancels, claiming, compactions,
-    conversation, counts, drafts, erased_sessions, events, expand, expiry, head, identity, jobs, labels, layouts, marks,
-    messages, open_drafts, open_messages, pairing, policies, position, prompts, quotas, receipts, requests, rewrites,
-    runs, search, session_filter, session_list, sessions, sources, spending, statistics, statuses, tombstones, tx,
-    usage_totals, visibility, windows,
+    conversation, counts, drafts, erased_sessions, events, expand, expiry, head, identity, jobs, labels, layouts,
+    marks, messages, open_drafts, open_messages, pairing, policies, position, prompts, quotas, receipts, requests,
+    rewrites, runs, search, session_filter, session_list, sessions, sources, spending, statistics, statuses,
+    tombstones, tx, usage_totals, visibility, windows,
 };
 use super::upkeep::scrub;
 use super::writer::Mutation;
@@ -88,6 +88,7 @@ pub(super) fn statements() -> Vec<&'static str> {
         spending::STATEMENTS,
         statistics::STATEMENTS,
         statuses::STATEMENTS,
+        log_check::STATEMENTS,
         verify::STATEMENTS,
         sources::STATEMENTS,
         quotas::STATEMENTS,

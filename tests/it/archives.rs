@@ -2,12 +2,13 @@
 
 mod command;
 
-use crate::support::{TestApp, cases, conversation, shown, text, turns};
+use crate::support::{TestApp, all_sessions, cases, conversation, shown, text, turns};
 use crate::tamper;
 use longhand::app::access::Access;
 use longhand::app::append::{NewDraftText, OpenPart};
 use longhand::app::approvals::{Answer, Choice, Question};
 use longhand::app::archives::ImportedArchive;
+use longhand::app::erase::{EraseRequest, EraseTarget};
 use longhand::app::prompts::{Delivery, NewPrompt, Wanted};
 use longhand::app::quotas::Quota;
 use longhand::app::sessions::{ForkPoint, NewSession};
@@ -16,6 +17,7 @@ use longhand::model::access::Binding;
 use longhand::model::draft::DraftKind;
 use longhand::model::event::{Event, EventKind};
 use longhand::model::message::{Finish, FinishReason};
+use longhand::store::ContentQuota;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use serde_json::Value;
@@ -39,27 +41,27 @@ async fn import(app: &Caller, lines: &[u8]) -> Result<ImportedArchive, Error> {
 
 /// The sessions of a store, oldest first.
 async fn sessions(test: &TestApp) -> Vec<String> {
-    let (listed, _) = test.app.list_sessions(1_000, "", None, true).await.expect("a list");
+    let (listed, _) = test.app.list_sessions(&all_sessions(1_000)).await.expect("a list");
     listed.iter().rev().map(|info| info.session.id.to_string()).collect()
 }
 
 /// What a store answers about a session up to a revision: every view, every history, and the audit log.
-async fn told(test: &TestApp, session: &str, newest: i64) -> Vec<String> {
-    let mut told = Vec::new();
+async fn answers(test: &TestApp, session: &str, newest: i64) -> Vec<String> {
+    let mut answers = Vec::new();
     for at in 1..=newest {
         let view = test.context_as_of(session, at).await;
-        told.push(format!(
+        answers.push(format!(
             "#{at} {:?} {} {:?} {:?} {:?} {:?}",
             view.hash, view.estimated_tokens, view.messages, view.covered, view.omitted, view.provenance
         ));
-        told.push(format!("{:?}", test.history_as_of(session, Some(at)).await));
+        answers.push(format!("{:?}", test.history_as_of(session, Some(at)).await));
     }
     let of_session = |event: &Event| event.session_id.to_string() == session && event.revision <= newest;
     let events = test.events().await.into_iter().filter(of_session).map(|event| Event { seq: 0, ..event });
-    told.extend(events.map(|event| format!("{event:?}")));
+    answers.extend(events.map(|event| format!("{event:?}")));
     let found = test.app.get_session(session).await.expect("a session").session;
-    told.push(format!("{:?} {:?} {:?} {:?}", found.id, found.client_id, found.fork, found.parent));
-    told
+    answers.push(format!("{:?} {:?} {:?} {:?}", found.id, found.client_id, found.fork, found.parent));
+    answers
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -90,9 +92,9 @@ async fn an_imported_session_is_the_one_that_was_exported() {
         assert_eq!(target.findings().await, []);
     }
     for session in &all {
-        let expected = told(&source, session, newest[session]).await;
+        let expected = answers(&source, session, newest[session]).await;
         for target in [&empty, &used] {
-            let found = told(target, session, newest[session]).await;
+            let found = answers(target, session, newest[session]).await;
             for (found, expected) in found.iter().zip(&expected) {
                 assert_eq!(found, expected, "{session}");
             }
@@ -111,6 +113,61 @@ async fn an_imported_session_is_the_one_that_was_exported() {
     empty.append(&all[0], "u30 \"here\"").await;
     let empty = empty.restart().await;
     assert_eq!(empty.findings().await, []);
+}
+
+/// Words that fill many pieces of an archive: a text, and another one that is used twice.
+async fn large(test: &TestApp) -> String {
+    let session = test.manual_session().await;
+    let words = |seed: usize| (seed..seed + 700_000).map(|number| number.to_string()).collect::<String>();
+    for message in ["u1", "a1", "u2"] {
+        let mut messages = conversation(&format!("{message} \"short\""));
+        messages[0].parts.push(text(&words(if message == "a1" { 1 } else { 2 })));
+        test.app.append(&session, messages, None, None).await.expect("appended");
+    }
+    session
+}
+
+fn erasure(message: &str) -> EraseRequest {
+    EraseRequest { target: EraseTarget::Message(message.to_owned()), reason: "a key".to_owned(), dry_run: false }
+}
+
+fn blobs(test: &TestApp) -> i64 {
+    test.database().query_row("select count(*) from blob", (), |row| row.get(0)).expect("a count")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_archive_has_tombstones_and_what_was_imported_can_be_erased() {
+    let source = TestApp::start().await;
+    let session = large(&source).await;
+    source.app.erase(&session, erasure("a1")).await.expect("erased");
+    let target = TestApp::start().await;
+    let lines = export(&source.app, &session).await.expect("exported");
+    import(&target.app, &lines).await.expect("imported");
+    assert_eq!(target.findings().await, []);
+    let newest = source.revision(&session).await;
+    assert_eq!(answers(&target, &session, newest).await, answers(&source, &session, newest).await);
+    assert_eq!(blobs(&target), 1, "the one that two messages use");
+    target.app.erase(&session, erasure("u1")).await.expect("erased");
+    assert_eq!(blobs(&target), 1, "another message uses it");
+    target.app.erase(&session, erasure("u2")).await.expect("erased");
+    assert_eq!((blobs(&target), target.findings().await), (0, vec![]));
+    // What was erased here does not come back with an archive of what it was.
+    assert!(import(&target.app, &lines).await.expect("imported again").written.is_empty());
+    assert_eq!(blobs(&target), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_erasure_ends_an_archive_that_is_being_written() {
+    let source = TestApp::start().await;
+    let session = large(&source).await;
+    let mut pieces = source.app.export_session(&session).await.expect("begun");
+    pieces.recv().await.expect("a piece").expect("begun");
+    source.app.erase(&session, erasure("u2")).await.expect("erased");
+    let mut reason = None;
+    while let Some(piece) = pieces.recv().await {
+        reason = piece.err().map(|error| error.reason);
+    }
+    assert_eq!(reason, Some(Reason::ArchiveOvertaken));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -424,6 +481,20 @@ async fn an_import_is_of_the_caller_s_tenant_and_within_its_quotas() {
     let second = source.manual_session().await;
     let second = export(&source.app, &second).await.expect("exported");
     assert_eq!(import(&within, &second).await.expect_err("the second").reason, Reason::QuotaExceeded);
+    // An archive that hides its size has it nevertheless.
+    acme.append(&session, conversation("u3 5000c"), None, None).await.expect("appended");
+    let mut lines = unsealed(&export(&acme, &session).await.expect("exported"));
+    let row = lines.iter_mut().find(|line| line.starts_with(r#"{"table":"session""#)).expect("a session");
+    let mut hidden: Value = serde_json::from_str(row).expect("JSON");
+    hidden["row"]["content_bytes"] = Value::from(0);
+    *row = hidden.to_string();
+    let full = TestApp::start().await;
+    let content = ContentQuota { bytes: Some(4_000), ..ContentQuota::default() };
+    let quota = Quota { content, ..Quota::default() };
+    full.longhand.hold_to_quotas(HashMap::from([("acme".to_owned(), quota)])).await.expect("quotas");
+    let within = caller(&full, "acme", Binding::default());
+    assert_eq!(import(&within, &sealed(&lines)).await.expect_err("too much").reason, Reason::QuotaExceeded);
+    assert_eq!(sessions(&full).await, Vec::<String>::new());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

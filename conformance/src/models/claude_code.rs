@@ -1,6 +1,6 @@
 //! `claude-code@seed`: the design of Claude Code's three tiers.
 
-use super::{Agent, Difference, Limits, MOMENT};
+use super::{Agent, Difference, FITS, FREES, Limits, MOMENT, WAITS};
 use crate::generate::{Profile, Results};
 use crate::report::{Class, Reason};
 use longhand::model::usage::ModelWindow;
@@ -55,25 +55,9 @@ static CLASSES: [Class; 7] = [
         explanation: "The design gives the model the last messages too; ours reads what will be covered.",
         test: ("crates/core/src/policy/presets/seeds/claude_code.rs", "auto_is_a_summary_and_the_last_ten_messages"),
     },
-    Class {
-        name: "a filled level waits",
-        reason: Reason::P12,
-        explanation: "A compaction before this message freed nothing, or left the threshold reached, and less than a quarter of \
-                      it was written since; the design tries again.",
-        test: ("tests/it/usage.rs", "a_small_threshold_in_a_large_window_is_applied_again_and_again"),
-    },
-    Class {
-        name: "a summary frees something",
-        reason: Reason::P12,
-        explanation: "What would be summarized has no more tokens than the summary in its place; the design summarizes it.",
-        test: ("tests/it/guards.rs", "compactions_that_free_tokens_open_no_breaker"),
-    },
-    Class {
-        name: "a view fits",
-        reason: Reason::P15,
-        explanation: "What is unanswered exceeds the window, and our last resort truncates it; the life ends there.",
-        test: ("tests/it/window_fit.rs", "the_last_resort_fits_a_view_that_the_policy_cannot"),
-    },
+    WAITS,
+    FREES,
+    FITS,
 ];
 
 fn draw(dice: &mut StdRng) -> Limits {

@@ -1,6 +1,6 @@
 //! `opencode@seed`: the design of OpenCode's compaction.
 
-use super::{Agent, Difference, Limits, MOMENT, WHOLE_CHARACTERS};
+use super::{Agent, Difference, FITS, FREES, Limits, MOMENT, WAITS, WHOLE_CHARACTERS};
 use crate::generate::{Profile, Results};
 use crate::report::{Class, Reason};
 use longhand::model::usage::ModelWindow;
@@ -43,25 +43,9 @@ static CLASSES: [Class; 7] = [
         explanation: "OpenCode summarizes the last request where it does not fit the tail; we keep it and what follows it.",
         test: ("crates/core/src/policy/select/tests.rs", "no_boundary_does_harm"),
     },
-    Class {
-        name: "a filled level waits",
-        reason: Reason::P12,
-        explanation: "A compaction before this message freed nothing, or left the threshold reached, and less than a quarter of \
-                      it was written since; OpenCode tries again.",
-        test: ("tests/it/usage.rs", "a_small_threshold_in_a_large_window_is_applied_again_and_again"),
-    },
-    Class {
-        name: "a summary frees something",
-        reason: Reason::P12,
-        explanation: "What would be summarized has no more tokens than the summary in its place; OpenCode summarizes it.",
-        test: ("tests/it/guards.rs", "compactions_that_free_tokens_open_no_breaker"),
-    },
-    Class {
-        name: "a view fits",
-        reason: Reason::P15,
-        explanation: "What is unanswered exceeds the window, and our last resort truncates it; the life ends there.",
-        test: ("tests/it/window_fit.rs", "the_last_resort_fits_a_view_that_the_policy_cannot"),
-    },
+    WAITS,
+    FREES,
+    FITS,
     Class {
         name: "a walk ends at the summary",
         reason: Reason::Named("Clearing ends at a summary"),

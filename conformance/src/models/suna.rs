@@ -1,6 +1,6 @@
 //! `suna@2025-04`: Suna's rolling summary.
 
-use super::{Agent, Difference, Limits};
+use super::{Agent, Difference, FITS, FREES, Limits, WAITS};
 use crate::generate::Profile;
 use crate::report::{Class, Reason};
 use longhand::model::usage::ModelWindow;
@@ -42,25 +42,9 @@ static CLASSES: [Class; 5] = [
         explanation: "Suna summarizes by position alone; we keep what is unanswered, and calls with their results.",
         test: ("crates/core/src/policy/select/tests.rs", "no_boundary_does_harm"),
     },
-    Class {
-        name: "a filled level waits",
-        reason: Reason::P12,
-        explanation: "A compaction before this message freed nothing, or left the threshold reached, and less than a quarter of \
-                      it was written since; Suna tries again.",
-        test: ("tests/it/usage.rs", "a_small_threshold_in_a_large_window_is_applied_again_and_again"),
-    },
-    Class {
-        name: "a summary frees something",
-        reason: Reason::P12,
-        explanation: "What would be summarized has no more tokens than the summary in its place; Suna summarizes it.",
-        test: ("tests/it/guards.rs", "compactions_that_free_tokens_open_no_breaker"),
-    },
-    Class {
-        name: "a view fits",
-        reason: Reason::P15,
-        explanation: "What is unanswered exceeds the window, and our last resort truncates it; the life ends there.",
-        test: ("tests/it/window_fit.rs", "the_last_resort_fits_a_view_that_the_policy_cannot"),
-    },
+    WAITS,
+    FREES,
+    FITS,
 ];
 
 fn draw(dice: &mut StdRng) -> Limits {

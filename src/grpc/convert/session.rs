@@ -87,6 +87,7 @@ pub(in crate::grpc) fn read_conditions(
         pb::SessionState::Unspecified => None,
         pb::SessionState::Active => Some(SessionState::Active),
         pb::SessionState::Archived => Some(SessionState::Archived),
+        pb::SessionState::Erased => Some(SessionState::Erased),
     };
     let create_time = TimeRange {
         start: read_optional_time("filter.min_create_time", filter.min_create_time)?,

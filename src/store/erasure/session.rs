@@ -86,9 +86,11 @@ pub(super) fn erase(tx: &mut Tx<'_>, opened: &mut Opened<'_>, key: i64) -> Resul
     opened.open(key, fork + 1)?;
     engine::query(FREE).bind(key).run(conn)?;
     let head = tx.loaded(key)?;
-    let bytes = head.title.len() + head.metadata_json.as_ref().map_or(0, String::len);
-    head.title.clear();
-    head.metadata_json = head.metadata_json.take().map(|metadata| visibility::project_alone(&metadata));
+    let bytes = head.title().len() + head.metadata_json().map_or(0, str::len);
+    head.retitle("");
+    if let Some(metadata) = head.metadata_json().map(visibility::project_alone) {
+        head.set_metadata(&metadata);
+    }
     tx.count(key, -i64::try_from(bytes).unwrap_or(i64::MAX))?;
     inherited_titles(tx, opened, key, &titles)
 }
@@ -190,8 +192,8 @@ fn inherited_titles(tx: &mut Tx<'_>, opened: &mut Opened<'_>, key: i64, titles: 
         opened.open(fork, at + 1)?;
         engine::query(UPDATE_EVENT).bind(fork).bind(at + 1).bind(codec::encode_event(&body)).run(tx.conn)?;
         let head = tx.loaded(fork)?;
-        if head.title == inherited {
-            head.title.clear();
+        if head.title() == inherited {
+            head.retitle("");
         }
     }
     Ok(())

@@ -1,15 +1,16 @@
 //! The check of the chains against every row that a view or a replay reads.
 
+use super::log_check::{Finding, LogCheck};
 use super::part_rows::part;
 use super::run_rows;
 use crate::limits;
+use crate::model::Revision;
 use crate::model::event::{ErasedTarget, EventBody};
 use crate::model::ids::{MessageId, PartId, SessionId};
 use crate::model::mark::MarkBody;
 use crate::model::session::SessionState;
 use crate::model::time::Timestamp;
 use crate::model::usage::{ModelWindow, UsageTotals};
-use crate::model::{Revision, Seq};
 use crate::store::engine::Reader;
 use crate::store::engine::readers::Readers;
 use crate::store::engine::{self, Row};
@@ -23,17 +24,6 @@ use crate::store::ledger::visibility::Location;
 use crate::store::ledger::{events, labels, messages};
 use std::collections::{BTreeMap, BTreeSet};
 use tokio::sync::mpsc;
-
-/// Evidence that something was altered, dropped or inserted.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Finding {
-    /// The session; none for the log as a whole.
-    pub session: Option<SessionId>,
-    /// The revision of the evidence.
-    pub revision: Revision,
-    /// A description.
-    pub message: String,
-}
 
 /// The extent of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -60,9 +50,6 @@ const EVENTS: &str = "select coalesce(o.seq, e.seq) as seq, e.revision, e.kind, 
      e.request_id, e.body, e.digest, e.hash, e.session_id from event i join event e on e.seq = i.seq \
      left join import_event o on o.session_id = i.session_id and o.revision = i.revision \
      where i.session_id = ?1 and i.revision > ?2 order by i.revision limit +?3";
-const LOG: &str = "select max(seq), count(*), \
-     count(*) filter (where not exists (select 1 from session s where s.id = page.session_id)) \
-     from (select seq, session_id from event where seq > ?1 order by seq limit +?2) as page";
 const SEGMENTS: &str = "select o.public_id, g.first_revision, g.last_revision, g.has_messages from segment g \
      join session o on o.id = g.owner_id where g.session_id = ?1 order by g.first_revision";
 const POLICY: &str = "select p.hash, t.preset, t.json from policy p left join policy_text t on t.hash = p.hash \
@@ -95,8 +82,10 @@ const COUNTS: &str = "select (select count(*) from message where session_id = ?1
      (select count(*) from approval where session_id = ?1), \
      (select count(end_revision) from approval where session_id = ?1), \
      (select count(*) from tombstone where session_id = ?1)";
-const EVENT: &str = "select e.seq, e.revision, e.kind, e.ends_mutation, e.time, e.actor, e.request_id, e.body, e.digest, \
-     e.hash, e.session_id from event e where e.session_id = ?1 and e.revision = ?2";
+const EVENT: &str = "select coalesce(o.seq, e.seq), e.revision, e.kind, e.ends_mutation, e.time, e.actor, \
+     e.request_id, e.body, e.digest, e.hash, e.session_id from event e \
+     left join import_event o on o.session_id = e.session_id and o.revision = e.revision \
+     where e.session_id = ?1 and e.revision = ?2";
 const HASH_BEFORE: &str = "select hash from event where session_id = ?1 and revision = ?2";
 
 /// The statements of this file, for the test that prepares them all.
@@ -106,7 +95,6 @@ pub(crate) const STATEMENTS: &[&str] = &[
     COUNT_SESSIONS,
     SESSION,
     EVENTS,
-    LOG,
     SEGMENTS,
     POLICY,
     WINDOW,
@@ -184,36 +172,6 @@ pub(crate) async fn run(
     }
     progress(checked);
     Ok(checked)
-}
-
-/// The check that the log has no gap, and no event without a session, page by page.
-#[derive(Debug, Default)]
-pub(crate) struct LogCheck {
-    /// Number of the last checked event.
-    position: Seq,
-}
-
-impl LogCheck {
-    /// Checks the next page of events. Returns the findings, and true if there may be more pages.
-    pub(crate) async fn page(&mut self, readers: &Readers) -> Result<(Vec<Finding>, bool)> {
-        let after = self.position;
-        let query = engine::query(LOG).bind(after).bind(limits::CHECK_LOG_EVENTS);
-        let row = readers.reading(|reader| reader.one(query)).await?;
-        let Some(row) = row.filter(|row| row.get::<i64>(1).is_ok_and(|count| count > 0)) else {
-            return Ok((Vec::new(), false));
-        };
-        let (last, count, orphans): (Seq, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
-        self.position = last;
-        let mut findings = Vec::new();
-        let mut find = |message| findings.push(Finding { session: None, revision: 0, message });
-        if last - after != count {
-            find(format!("of the {} events numbered {} to {last}, the log holds {count}", last - after, after + 1));
-        }
-        if orphans > 0 {
-            find(format!("{orphans} events numbered {} to {last} belong to a session that is not there", after + 1));
-        }
-        Ok((findings, count == limits::CHECK_LOG_EVENTS))
-    }
 }
 
 /// The fields of a session according to its events, to be compared with its row.

@@ -3,7 +3,7 @@
 use super::codec::{self, StoredPart};
 use super::messages;
 use crate::store::engine::{self, Connection, Insert, Reader, Row, values};
-use crate::store::error::Result;
+use crate::store::error::{Error, Result};
 use std::collections::BTreeSet;
 
 static USES: Insert = Insert::new("blob_use (hash, kind, row_id)", 3, "on conflict (hash, kind, row_id) do nothing");
@@ -82,6 +82,23 @@ pub(crate) fn complete(conn: &Connection) -> Result<()> {
         return Ok(());
     }
     let transaction = conn.unchecked_transaction()?;
+    let unread = read_rows(&transaction, 0, 0)?.len();
+    if unread == 0 {
+        engine::query(COMPLETE).run(&transaction)?;
+    } else {
+        tracing::warn!(unread, "rows cannot be read: erasures delete no large bodies and media as long as that is so");
+    }
+    transaction.commit()?;
+    Ok(())
+}
+
+/// Records the uses of blobs by the messages and prompts whose rows come behind these.
+pub(crate) fn of_rows_behind(conn: &Connection, message: i64, prompt: i64) -> Result<()> {
+    read_rows(conn, message, prompt)?.into_iter().next().map_or(Ok(()), Err)
+}
+
+/// Records the uses of blobs by all rows behind these. Returns an error for each row that cannot be read.
+fn read_rows(conn: &Connection, message: i64, prompt: i64) -> Result<Vec<Error>> {
     let of_message = |reader: &mut Reader<'_>, row: &Row| {
         let id: i64 = row.get(0)?;
         let parts = match row.get::<Option<&[u8]>>(1)? {
@@ -93,14 +110,9 @@ pub(crate) fn complete(conn: &Connection) -> Result<()> {
     let of_prompt = |reader: &mut Reader<'_>, row: &Row| {
         of_parts(reader, Holder::Prompt(row.get(0)?), &codec::decode_parts(row.get(1)?)?)
     };
-    let unread = of_rows(&transaction, MESSAGES, of_message)? + of_rows(&transaction, PROMPTS, of_prompt)?;
-    if unread == 0 {
-        engine::query(COMPLETE).run(&transaction)?;
-    } else {
-        tracing::warn!(unread, "rows cannot be read: erasures delete no large bodies and media as long as that is so");
-    }
-    transaction.commit()?;
-    Ok(())
+    let mut unread = of_rows(conn, MESSAGES, message, of_message)?;
+    unread.extend(of_rows(conn, PROMPTS, prompt, of_prompt)?);
+    Ok(unread)
 }
 
 type Found = Vec<(Holder, Vec<u8>)>;
@@ -118,9 +130,15 @@ fn of_parts(reader: &mut Reader<'_>, holder: Holder, parts: &[StoredPart]) -> Re
     Ok(found)
 }
 
-/// Records the uses of all rows of a statement, page by page. Returns the number of rows that cannot be read.
-fn of_rows(conn: &Connection, statement: &str, read: impl Fn(&mut Reader<'_>, &Row) -> Result<Found>) -> Result<usize> {
-    let (mut after, mut unread) = (0_i64, 0);
+/// Records the uses of all rows of a statement behind a row, page by page. Returns an error for each row that cannot be
+/// read.
+fn of_rows(
+    conn: &Connection,
+    statement: &str,
+    mut after: i64,
+    read: impl Fn(&mut Reader<'_>, &Row) -> Result<Found>,
+) -> Result<Vec<Error>> {
+    let mut unread = Vec::new();
     loop {
         let rows = engine::query(statement).bind(after).all(conn)?;
         let Some(last) = rows.last() else { return Ok(unread) };
@@ -128,7 +146,7 @@ fn of_rows(conn: &Connection, statement: &str, read: impl Fn(&mut Reader<'_>, &R
         for row in &rows {
             match read(&mut Reader::new(conn), row) {
                 Ok(found) => add(conn, found.iter().map(|(holder, hash)| (*holder, hash.as_slice())))?,
-                Err(_) => unread += 1,
+                Err(error) => unread.push(error),
             }
         }
     }

@@ -5,11 +5,11 @@
 
 mod rows;
 
-use super::compose::{Composed, uuid};
+use super::compose::{Composed, relink, uuid};
 use super::lines::{self, Lines};
-use super::session::{FileLine, Message, Report, Session, speaker};
+use super::session::{FileLine, Message, Report, Session};
 use crate::Format;
-use crate::raw::{Object, quote};
+use crate::raw::Object;
 use longhand_core::model::message::{MessageKind, MessageState, Role};
 use longhand_core::model::part::PartBody;
 use std::collections::{HashMap, HashSet};
@@ -273,7 +273,7 @@ impl<'a> Writer<'a> {
             let is_lost = parent.as_ref().is_some_and(|parent| self.left_out.contains(parent));
             let behind_composed = self.after_composed && parent.is_some();
             let text = if is_lost || behind_composed {
-                relink(object, &line.text, self.path.last().map(|row| row.uuid.as_str()))
+                relink(object, &line.text, "parentUuid", self.path.last().map(|row| row.uuid.as_str()))
             } else {
                 line.text.clone()
             };
@@ -314,25 +314,6 @@ impl<'a> Writer<'a> {
                 .text("sessionId", &self.envelope.session_id);
             self.out.push(FileLine { text: title.end(), is_verbatim: false });
         }
-        for compaction in self.session.compactions.iter().filter(|compaction| !compaction.is_undone) {
-            for _ in 0..compaction.pruned_parts {
-                self.report.note("shortened parts, which are whole in the file");
-            }
-        }
-        for message in self.session.messages.iter().filter(|message| message.status.is_pinned) {
-            self.report.note(format!("pins of a {} message", speaker(message)));
-        }
-    }
-}
-
-/// A line of the file with another parent.
-fn relink(object: &Object<'_>, line: &str, parent: Option<&str>) -> String {
-    let found = object.members().find(|(name, _)| *name == "parentUuid");
-    let Some((_, value)) = found else { return line.to_owned() };
-    let start = value.get().as_ptr().addr().wrapping_sub(line.as_ptr().addr());
-    let parent = parent.map_or_else(|| "null".to_owned(), quote);
-    match (line.get(..start), line.get(start.saturating_add(value.get().len())..)) {
-        (Some(before), Some(behind)) => format!("{before}{parent}{behind}"),
-        _ => line.to_owned(),
+        self.report.note_marks(self.session);
     }
 }

@@ -55,6 +55,18 @@ impl Composed {
     }
 }
 
+/// A line of a file with another parent, which the member of that name has.
+pub(super) fn relink(object: &Object<'_>, line: &str, name: &str, parent: Option<&str>) -> String {
+    let found = object.members().find(|(member, _)| *member == name);
+    let Some((_, value)) = found else { return line.to_owned() };
+    let start = value.get().as_ptr().addr().wrapping_sub(line.as_ptr().addr());
+    let parent = parent.map_or_else(|| "null".to_owned(), quote);
+    match (line.get(..start), line.get(start.saturating_add(value.get().len())..)) {
+        (Some(before), Some(behind)) => format!("{before}{parent}{behind}"),
+        _ => line.to_owned(),
+    }
+}
+
 /// A list of JSON values.
 pub(super) fn list(items: &[String]) -> String {
     format!("[{}]", items.join(","))

@@ -6,11 +6,11 @@
 mod entries;
 mod kind;
 
-use super::compose::{Composed, digits};
+use super::compose::{Composed, digits, relink};
 use super::lines::{self, Lines};
 use super::session::{FileLine, Message, Report, Session, speaker};
 use crate::Format;
-use crate::raw::{Object, quote};
+use crate::raw::Object;
 use kind::Kind;
 use longhand_core::model::message::{MessageKind, MessageState};
 use std::collections::{HashMap, HashSet};
@@ -123,7 +123,7 @@ impl<'a> Writer<'a> {
         self.leave_out(&mut omissions, i64::MAX);
         self.turn_back(i64::MAX);
         self.end(has_header);
-        self.notes();
+        self.report.note_marks(self.session);
         (self.out, self.report)
     }
 
@@ -266,7 +266,7 @@ impl<'a> Writer<'a> {
             self.turn_back(message.revision);
             let parent = self.path.last().map(|entry| entry.id.clone());
             let text = match self.after_composed {
-                true => relink(object, &line.text, parent.as_deref()),
+                true => relink(object, &line.text, "parentId", parent.as_deref()),
                 false => line.text.clone(),
             };
             let is_verbatim = text == line.text;
@@ -330,29 +330,5 @@ impl<'a> Writer<'a> {
             let id = self.claim("rewind");
             self.entry("custom", id, Composed::default().text("customType", "longhand.rewind"), message, i64::MAX);
         }
-    }
-
-    /// Notes what the file lacks as a whole.
-    fn notes(&mut self) {
-        for compaction in self.session.compactions.iter().filter(|compaction| !compaction.is_undone) {
-            for _ in 0..compaction.pruned_parts {
-                self.report.note("shortened parts, which are whole in the file");
-            }
-        }
-        for message in self.session.messages.iter().filter(|message| message.status.is_pinned) {
-            self.report.note(format!("pins of a {} message", speaker(message)));
-        }
-    }
-}
-
-/// A line of the file with another parent.
-fn relink(object: &Object<'_>, line: &str, parent: Option<&str>) -> String {
-    let found = object.members().find(|(name, _)| *name == "parentId");
-    let Some((_, value)) = found else { return line.to_owned() };
-    let start = value.get().as_ptr().addr().wrapping_sub(line.as_ptr().addr());
-    let parent = parent.map_or_else(|| "null".to_owned(), quote);
-    match (line.get(..start), line.get(start.saturating_add(value.get().len())..)) {
-        (Some(before), Some(behind)) => format!("{before}{parent}{behind}"),
-        _ => line.to_owned(),
     }
 }

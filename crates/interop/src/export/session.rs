@@ -121,6 +121,18 @@ impl Report {
     pub(super) fn note(&mut self, what: impl Into<String>) {
         *self.notes.entry(what.into()).or_default() += 1;
     }
+
+    /// Notes the marks of a session that no file of an agent has: prunes and pins.
+    pub(super) fn note_marks(&mut self, session: &Session) {
+        for compaction in session.compactions.iter().filter(|compaction| !compaction.is_undone) {
+            for _ in 0..compaction.pruned_parts {
+                self.note("shortened parts, which are whole in the file");
+            }
+        }
+        for message in session.messages.iter().filter(|message| message.status.is_pinned) {
+            self.note(format!("pins of a {} message", speaker(message)));
+        }
+    }
 }
 
 /// A line of a file.

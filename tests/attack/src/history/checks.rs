@@ -113,7 +113,7 @@ async fn known(client: &mut Client, log: &Log, session: &str, at: Option<i64>, m
         Some(Expected::Open(open)) => {
             let state = open.state.lock().await;
             if at.is_none() && message.sealed_revision.is_some() && !state.is_sealed && state.epoch.is_some() {
-                !log.is_sealed_by_run(session, message, state.epoch) || !is_aborted(&state, message)
+                !log.is_sealed_by_run(&message.session_id, message, state.epoch) || !is_aborted(&state, message)
             } else if at.is_none() && message.sealed_revision.is_some() {
                 !state.is_sealed || content::message(message) != content::new_message(&state.message, true)
             } else {
