@@ -2,7 +2,7 @@
 
 use std::{env, error::Error, fs, path::PathBuf};
 
-const PROTOS: [&str; 13] = [
+const PROTOS: [&str; 14] = [
     "options",
     "access",
     "archive",
@@ -15,6 +15,7 @@ const PROTOS: [&str; 13] = [
     "prompt",
     "approval",
     "event",
+    "erase",
     "admin",
 ];
 

@@ -22,7 +22,7 @@ use std::path::PathBuf;
 const PACKAGE: &str = "longhand.v1";
 
 /// First words of RPC names.
-const VERBS: [&str; 44] = [
+const VERBS: [&str; 45] = [
     "Acquire",
     "Add",
     "Answer",
@@ -36,6 +36,7 @@ const VERBS: [&str; 44] = [
     "Create",
     "Delegate",
     "Edit",
+    "Erase",
     "Expand",
     "Export",
     "Extend",
