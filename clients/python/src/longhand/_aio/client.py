@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         ArchiveServiceAsyncStub,
         CompactionServiceAsyncStub,
         ContextServiceAsyncStub,
+        EraseServiceAsyncStub,
         EventServiceAsyncStub,
         MessageServiceAsyncStub,
         PromptServiceAsyncStub,
@@ -233,6 +234,38 @@ class Client:
         """A session by its id or client id. Nothing is asked of the daemon before its first use."""
         return Session(self, session_id)
 
+    async def open_session(
+        self,
+        client_id: str,
+        *,
+        title: str = "",
+        preset: str = "",
+        window: int | v1.ModelWindow | None = None,
+        metadata: dict[str, Any] | None = None,
+    ) -> Session:
+        """The session with this client id, whoever made it, however it has changed, and also if one before was erased.
+
+        Everything but the client id is for the case that it must be made.
+        """
+        for attempt in range(8):
+            found = self.session(client_id)
+            try:
+                found.info = await found.get()
+                if found.info.state != v1.SESSION_STATE_ERASED:
+                    return found
+            except Error as error:
+                if error.reason != "SESSION_NOT_FOUND":
+                    raise
+            # An erased session's request makes no other one, so this one differs.
+            more = {**(metadata or {}), "made": uuid.uuid4().hex}
+            try:
+                return await self.create_session(client_id, title=title, preset=preset, window=window, metadata=more)
+            except Error as error:
+                # Another client was faster.
+                if error.reason != "CLIENT_ID_REUSED" or attempt == 7:
+                    raise
+        raise AssertionError("the last attempt returns or raises")
+
     async def list_sessions(
         self,
         *,
@@ -409,6 +442,7 @@ class Stubs:
         self.events: EventServiceAsyncStub = services.EventServiceStub(channel)
         self.compactions: CompactionServiceAsyncStub = services.CompactionServiceStub(channel)
         self.summary_tasks: SummaryTaskServiceAsyncStub = services.SummaryTaskServiceStub(channel)
+        self.erasures: EraseServiceAsyncStub = services.EraseServiceStub(channel)
         self.access: AccessServiceAsyncStub = services.AccessServiceStub(channel)
         self.archives: ArchiveServiceAsyncStub = services.ArchiveServiceStub(channel)
         self.admin: AdminServiceAsyncStub = services.AdminServiceStub(channel)

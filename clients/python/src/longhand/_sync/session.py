@@ -341,6 +341,23 @@ class Session:
         answer = self._call(self.client.stubs.sessions.ForkSession, request)
         return Session(self.client, answer.session.session_id, answer.session, self.metadata)
 
+    def erase(
+        self, reason: str, *, message_id: str | None = None, part_id: str | None = None, dry_run: bool = False
+    ) -> v1.EraseContentResponse:
+        """Erases content for good: a message, a part, or without either the whole session.
+
+        The reason is kept, and must not have what is erased. Forks lose the same content.
+        """
+        request = v1.EraseContentRequest(session_id=self.id, reason=reason, dry_run=dry_run)
+        if message_id is not None:
+            request.message_id = message_id
+        elif part_id is not None:
+            request.part_id = part_id
+        else:
+            request.whole_session = True
+        self._view = None
+        return self._call(self.client.stubs.erasures.EraseContent, request)
+
     def events(self, **options: Any) -> Iterator[v1.Event]:
         """Follows its events; `options` are those of `Client.events`."""
         for event in self.client.events(self.id, **options):

@@ -6,6 +6,7 @@ from longhand.v1.approval_pb2 import *  # noqa: F403
 from longhand.v1.archive_pb2 import *  # noqa: F403
 from longhand.v1.compaction_pb2 import *  # noqa: F403
 from longhand.v1.context_pb2 import *  # noqa: F403
+from longhand.v1.erase_pb2 import *  # noqa: F403
 from longhand.v1.event_pb2 import *  # noqa: F403
 from longhand.v1.message_pb2 import *  # noqa: F403
 from longhand.v1.options_pb2 import *  # noqa: F403
@@ -19,6 +20,7 @@ from longhand.v1.approval_pb2_grpc import *  # noqa: F403
 from longhand.v1.archive_pb2_grpc import *  # noqa: F403
 from longhand.v1.compaction_pb2_grpc import *  # noqa: F403
 from longhand.v1.context_pb2_grpc import *  # noqa: F403
+from longhand.v1.erase_pb2_grpc import *  # noqa: F403
 from longhand.v1.event_pb2_grpc import *  # noqa: F403
 from longhand.v1.message_pb2_grpc import *  # noqa: F403
 from longhand.v1.prompt_pb2_grpc import *  # noqa: F403

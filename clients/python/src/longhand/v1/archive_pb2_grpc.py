@@ -59,7 +59,8 @@ class ArchiveServiceServicer(object):
         a fork, and those that it works for. The caller must see all of them, else SCOPE_MISSING. Requests to models are not
         in it. The stream has the bytes of the archive in order, in pieces of up to 256 KiB. A stream that ends early leaves
         an archive without its last line, which no store reads.
-        Errors: SESSION_NOT_FOUND, LIMIT_EXCEEDED (over 1000 sessions).
+        Of erased content it has the tombstones, as the store has.
+        Errors: SESSION_NOT_FOUND, LIMIT_EXCEEDED (over 1000 sessions), ARCHIVE_OVERTAKEN (content was erased meanwhile).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -32,7 +32,8 @@ class ArchiveServiceStub:
     a fork, and those that it works for. The caller must see all of them, else SCOPE_MISSING. Requests to models are not
     in it. The stream has the bytes of the archive in order, in pieces of up to 256 KiB. A stream that ends early leaves
     an archive without its last line, which no store reads.
-    Errors: SESSION_NOT_FOUND, LIMIT_EXCEEDED (over 1000 sessions).
+    Of erased content it has the tombstones, as the store has.
+    Errors: SESSION_NOT_FOUND, LIMIT_EXCEEDED (over 1000 sessions), ARCHIVE_OVERTAKEN (content was erased meanwhile).
     """
 
     ImportSession: grpc.UnaryUnaryMultiCallable[
@@ -64,7 +65,8 @@ class ArchiveServiceAsyncStub:
     a fork, and those that it works for. The caller must see all of them, else SCOPE_MISSING. Requests to models are not
     in it. The stream has the bytes of the archive in order, in pieces of up to 256 KiB. A stream that ends early leaves
     an archive without its last line, which no store reads.
-    Errors: SESSION_NOT_FOUND, LIMIT_EXCEEDED (over 1000 sessions).
+    Of erased content it has the tombstones, as the store has.
+    Errors: SESSION_NOT_FOUND, LIMIT_EXCEEDED (over 1000 sessions), ARCHIVE_OVERTAKEN (content was erased meanwhile).
     """
 
     ImportSession: grpc.aio.UnaryUnaryMultiCallable[
@@ -98,7 +100,8 @@ class ArchiveServiceServicer(metaclass=abc.ABCMeta):
         a fork, and those that it works for. The caller must see all of them, else SCOPE_MISSING. Requests to models are not
         in it. The stream has the bytes of the archive in order, in pieces of up to 256 KiB. A stream that ends early leaves
         an archive without its last line, which no store reads.
-        Errors: SESSION_NOT_FOUND, LIMIT_EXCEEDED (over 1000 sessions).
+        Of erased content it has the tombstones, as the store has.
+        Errors: SESSION_NOT_FOUND, LIMIT_EXCEEDED (over 1000 sessions), ARCHIVE_OVERTAKEN (content was erased meanwhile).
         """
 
     @abc.abstractmethod

@@ -163,6 +163,8 @@ class _ShorteningEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enu
     """A prune replaced it by a placeholder."""
     SHORTENING_TRUNCATED: _Shortening.ValueType  # 2
     """Truncated: the policy truncates long outputs in every view, or this call was shortened to fit."""
+    SHORTENING_ERASED: _Shortening.ValueType  # 3
+    """Erased: the content is gone for good."""
 
 class Shortening(_Shortening, metaclass=_ShorteningEnumTypeWrapper):
     """Kind of shortening of a part. New values may appear."""
@@ -173,6 +175,8 @@ SHORTENING_PRUNED: Shortening.ValueType  # 1
 """A prune replaced it by a placeholder."""
 SHORTENING_TRUNCATED: Shortening.ValueType  # 2
 """Truncated: the policy truncates long outputs in every view, or this call was shortened to fit."""
+SHORTENING_ERASED: Shortening.ValueType  # 3
+"""Erased: the content is gone for good."""
 global___Shortening = Shortening
 
 class _OmitReason:

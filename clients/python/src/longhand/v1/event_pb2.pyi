@@ -108,6 +108,8 @@ class _EventKindEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enum
     """A session got a label."""
     EVENT_KIND_LABEL_REMOVED: _EventKind.ValueType  # 36
     """A session lost a label."""
+    EVENT_KIND_ERASED: _EventKind.ValueType  # 37
+    """Content was erased."""
 
 class EventKind(_EventKind, metaclass=_EventKindEnumTypeWrapper):
     """Kind of an event's change. New values may appear."""
@@ -186,7 +188,37 @@ EVENT_KIND_LABEL_ADDED: EventKind.ValueType  # 35
 """A session got a label."""
 EVENT_KIND_LABEL_REMOVED: EventKind.ValueType  # 36
 """A session lost a label."""
+EVENT_KIND_ERASED: EventKind.ValueType  # 37
+"""Content was erased."""
 global___EventKind = EventKind
+
+class _ErasedTarget:
+    ValueType = typing.NewType("ValueType", builtins.int)
+    V: typing_extensions.TypeAlias = ValueType
+
+class _ErasedTargetEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[_ErasedTarget.ValueType], builtins.type):
+    DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
+    ERASED_TARGET_UNSPECIFIED: _ErasedTarget.ValueType  # 0
+    """Not given."""
+    ERASED_TARGET_PART: _ErasedTarget.ValueType  # 1
+    """One part of a message."""
+    ERASED_TARGET_MESSAGE: _ErasedTarget.ValueType  # 2
+    """A message."""
+    ERASED_TARGET_SESSION: _ErasedTarget.ValueType  # 3
+    """A session."""
+
+class ErasedTarget(_ErasedTarget, metaclass=_ErasedTargetEnumTypeWrapper):
+    """What an erasure was asked for. New values may appear."""
+
+ERASED_TARGET_UNSPECIFIED: ErasedTarget.ValueType  # 0
+"""Not given."""
+ERASED_TARGET_PART: ErasedTarget.ValueType  # 1
+"""One part of a message."""
+ERASED_TARGET_MESSAGE: ErasedTarget.ValueType  # 2
+"""A message."""
+ERASED_TARGET_SESSION: ErasedTarget.ValueType  # 3
+"""A session."""
+global___ErasedTarget = ErasedTarget
 
 class _PresenceKind:
     ValueType = typing.NewType("ValueType", builtins.int)
@@ -265,6 +297,7 @@ class Event(google.protobuf.message.Message):
     APPROVAL_ENDED_FIELD_NUMBER: builtins.int
     LABEL_ADDED_FIELD_NUMBER: builtins.int
     LABEL_REMOVED_FIELD_NUMBER: builtins.int
+    ERASED_FIELD_NUMBER: builtins.int
     seq: builtins.int
     """Dense sequence number in the store, in commit order."""
     cursor: builtins.str
@@ -439,6 +472,10 @@ class Event(google.protobuf.message.Message):
     def label_removed(self) -> global___LabelRemoved:
         """A session lost a label."""
 
+    @property
+    def erased(self) -> global___Erased:
+        """Content was erased."""
+
     def __init__(
         self,
         *,
@@ -489,10 +526,11 @@ class Event(google.protobuf.message.Message):
         approval_ended: global___ApprovalEnded | None = ...,
         label_added: global___LabelAdded | None = ...,
         label_removed: global___LabelRemoved | None = ...,
+        erased: global___Erased | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["approval_ended", b"approval_ended", "approval_requested", b"approval_requested", "body", b"body", "compacted", b"compacted", "compaction_cancelled", b"compaction_cancelled", "compaction_failed", b"compaction_failed", "compaction_proposed", b"compaction_proposed", "compaction_redone", b"compaction_redone", "compaction_retried", b"compaction_retried", "compaction_started", b"compaction_started", "compaction_undone", b"compaction_undone", "event_time", b"event_time", "label_added", b"label_added", "label_removed", b"label_removed", "message", b"message", "message_appended", b"message_appended", "message_edited", b"message_edited", "message_finished", b"message_finished", "message_pinned", b"message_pinned", "message_unpinned", b"message_unpinned", "parts_closed", b"parts_closed", "parts_pruned", b"parts_pruned", "policy_changed", b"policy_changed", "prompt_moved", b"prompt_moved", "prompt_submitted", b"prompt_submitted", "prompt_taken", b"prompt_taken", "prompt_withdrawn", b"prompt_withdrawn", "rewrite_redone", b"rewrite_redone", "rewrite_undone", b"rewrite_undone", "run_cancel_requested", b"run_cancel_requested", "run_ended", b"run_ended", "run_started", b"run_started", "session_archived", b"session_archived", "session_created", b"session_created", "session_forked", b"session_forked", "session_restored", b"session_restored", "session_rewound", b"session_rewound", "session_updated", b"session_updated", "usage_recorded", b"usage_recorded"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["actor", b"actor", "approval_ended", b"approval_ended", "approval_requested", b"approval_requested", "body", b"body", "compacted", b"compacted", "compaction_cancelled", b"compaction_cancelled", "compaction_failed", b"compaction_failed", "compaction_proposed", b"compaction_proposed", "compaction_redone", b"compaction_redone", "compaction_retried", b"compaction_retried", "compaction_started", b"compaction_started", "compaction_undone", b"compaction_undone", "cursor", b"cursor", "event_time", b"event_time", "hash", b"hash", "ignorable", b"ignorable", "kind", b"kind", "label_added", b"label_added", "label_removed", b"label_removed", "message", b"message", "message_appended", b"message_appended", "message_edited", b"message_edited", "message_finished", b"message_finished", "message_pinned", b"message_pinned", "message_unpinned", b"message_unpinned", "parts_closed", b"parts_closed", "parts_pruned", b"parts_pruned", "policy_changed", b"policy_changed", "prompt_moved", b"prompt_moved", "prompt_submitted", b"prompt_submitted", "prompt_taken", b"prompt_taken", "prompt_withdrawn", b"prompt_withdrawn", "request_id", b"request_id", "revision", b"revision", "rewrite_redone", b"rewrite_redone", "rewrite_undone", b"rewrite_undone", "run_cancel_requested", b"run_cancel_requested", "run_ended", b"run_ended", "run_started", b"run_started", "seq", b"seq", "session_archived", b"session_archived", "session_created", b"session_created", "session_forked", b"session_forked", "session_id", b"session_id", "session_restored", b"session_restored", "session_rewound", b"session_rewound", "session_updated", b"session_updated", "usage_recorded", b"usage_recorded"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["body", b"body"]) -> typing.Literal["session_created", "session_updated", "session_archived", "session_restored", "session_forked", "policy_changed", "message_appended", "parts_closed", "message_finished", "usage_recorded", "session_rewound", "message_edited", "message_pinned", "message_unpinned", "compaction_started", "compaction_proposed", "compaction_retried", "parts_pruned", "compacted", "compaction_failed", "compaction_cancelled", "compaction_undone", "compaction_redone", "rewrite_undone", "rewrite_redone", "run_started", "run_cancel_requested", "run_ended", "prompt_submitted", "prompt_moved", "prompt_taken", "prompt_withdrawn", "approval_requested", "approval_ended", "label_added", "label_removed"] | None: ...
+    def HasField(self, field_name: typing.Literal["approval_ended", b"approval_ended", "approval_requested", b"approval_requested", "body", b"body", "compacted", b"compacted", "compaction_cancelled", b"compaction_cancelled", "compaction_failed", b"compaction_failed", "compaction_proposed", b"compaction_proposed", "compaction_redone", b"compaction_redone", "compaction_retried", b"compaction_retried", "compaction_started", b"compaction_started", "compaction_undone", b"compaction_undone", "erased", b"erased", "event_time", b"event_time", "label_added", b"label_added", "label_removed", b"label_removed", "message", b"message", "message_appended", b"message_appended", "message_edited", b"message_edited", "message_finished", b"message_finished", "message_pinned", b"message_pinned", "message_unpinned", b"message_unpinned", "parts_closed", b"parts_closed", "parts_pruned", b"parts_pruned", "policy_changed", b"policy_changed", "prompt_moved", b"prompt_moved", "prompt_submitted", b"prompt_submitted", "prompt_taken", b"prompt_taken", "prompt_withdrawn", b"prompt_withdrawn", "rewrite_redone", b"rewrite_redone", "rewrite_undone", b"rewrite_undone", "run_cancel_requested", b"run_cancel_requested", "run_ended", b"run_ended", "run_started", b"run_started", "session_archived", b"session_archived", "session_created", b"session_created", "session_forked", b"session_forked", "session_restored", b"session_restored", "session_rewound", b"session_rewound", "session_updated", b"session_updated", "usage_recorded", b"usage_recorded"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["actor", b"actor", "approval_ended", b"approval_ended", "approval_requested", b"approval_requested", "body", b"body", "compacted", b"compacted", "compaction_cancelled", b"compaction_cancelled", "compaction_failed", b"compaction_failed", "compaction_proposed", b"compaction_proposed", "compaction_redone", b"compaction_redone", "compaction_retried", b"compaction_retried", "compaction_started", b"compaction_started", "compaction_undone", b"compaction_undone", "cursor", b"cursor", "erased", b"erased", "event_time", b"event_time", "hash", b"hash", "ignorable", b"ignorable", "kind", b"kind", "label_added", b"label_added", "label_removed", b"label_removed", "message", b"message", "message_appended", b"message_appended", "message_edited", b"message_edited", "message_finished", b"message_finished", "message_pinned", b"message_pinned", "message_unpinned", b"message_unpinned", "parts_closed", b"parts_closed", "parts_pruned", b"parts_pruned", "policy_changed", b"policy_changed", "prompt_moved", b"prompt_moved", "prompt_submitted", b"prompt_submitted", "prompt_taken", b"prompt_taken", "prompt_withdrawn", b"prompt_withdrawn", "request_id", b"request_id", "revision", b"revision", "rewrite_redone", b"rewrite_redone", "rewrite_undone", b"rewrite_undone", "run_cancel_requested", b"run_cancel_requested", "run_ended", b"run_ended", "run_started", b"run_started", "seq", b"seq", "session_archived", b"session_archived", "session_created", b"session_created", "session_forked", b"session_forked", "session_id", b"session_id", "session_restored", b"session_restored", "session_rewound", b"session_rewound", "session_updated", b"session_updated", "usage_recorded", b"usage_recorded"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["body", b"body"]) -> typing.Literal["session_created", "session_updated", "session_archived", "session_restored", "session_forked", "policy_changed", "message_appended", "parts_closed", "message_finished", "usage_recorded", "session_rewound", "message_edited", "message_pinned", "message_unpinned", "compaction_started", "compaction_proposed", "compaction_retried", "parts_pruned", "compacted", "compaction_failed", "compaction_cancelled", "compaction_undone", "compaction_redone", "rewrite_undone", "rewrite_redone", "run_started", "run_cancel_requested", "run_ended", "prompt_submitted", "prompt_moved", "prompt_taken", "prompt_withdrawn", "approval_requested", "approval_ended", "label_added", "label_removed", "erased"] | None: ...
 
 global___Event = Event
 
@@ -1430,6 +1468,74 @@ class LabelRemoved(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["label", b"label"]) -> None: ...
 
 global___LabelRemoved = LabelRemoved
+
+@typing.final
+class Erased(google.protobuf.message.Message):
+    """Content was erased. Whoever keeps content of the session forgets what the event names. The session's messages stay,
+    with something that stands for what they had; earlier events have no content of them any more.
+    """
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    TARGET_FIELD_NUMBER: builtins.int
+    REASON_FIELD_NUMBER: builtins.int
+    SOURCE_SESSION_ID_FIELD_NUMBER: builtins.int
+    RANGES_FIELD_NUMBER: builtins.int
+    MESSAGES_FIELD_NUMBER: builtins.int
+    target: global___ErasedTarget.ValueType
+    """What was erased."""
+    reason: builtins.str
+    """The reason that the caller gave; the actor is the event's."""
+    source_session_id: builtins.str
+    """The session that the content belonged to, if this one is a fork that shared it."""
+    @property
+    def ranges(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[longhand.v1.context_pb2.RevisionRange]:
+        """The positions of the messages that lost content, in the history of this session."""
+
+    @property
+    def messages(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___ErasedMessage]:
+        """These messages, and what was written from them: summaries, summaries of branches, replays. Empty if the target is a
+        session: then all messages in the ranges lost everything.
+        """
+
+    def __init__(
+        self,
+        *,
+        target: global___ErasedTarget.ValueType = ...,
+        reason: builtins.str = ...,
+        source_session_id: builtins.str | None = ...,
+        ranges: collections.abc.Iterable[longhand.v1.context_pb2.RevisionRange] | None = ...,
+        messages: collections.abc.Iterable[global___ErasedMessage] | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["_source_session_id", b"_source_session_id", "source_session_id", b"source_session_id"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_source_session_id", b"_source_session_id", "messages", b"messages", "ranges", b"ranges", "reason", b"reason", "source_session_id", b"source_session_id", "target", b"target"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["_source_session_id", b"_source_session_id"]) -> typing.Literal["source_session_id"] | None: ...
+
+global___Erased = Erased
+
+@typing.final
+class ErasedMessage(google.protobuf.message.Message):
+    """A message that lost content."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    MESSAGE_ID_FIELD_NUMBER: builtins.int
+    PART_IDS_FIELD_NUMBER: builtins.int
+    message_id: builtins.str
+    """The message."""
+    @property
+    def part_ids(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """The parts that were erased; none for all of them, with the message's metadata."""
+
+    def __init__(
+        self,
+        *,
+        message_id: builtins.str = ...,
+        part_ids: collections.abc.Iterable[builtins.str] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["message_id", b"message_id", "part_ids", b"part_ids"]) -> None: ...
+
+global___ErasedMessage = ErasedMessage
 
 @typing.final
 class SubscribeEventsRequest(google.protobuf.message.Message):

@@ -507,6 +507,7 @@ class Part(google.protobuf.message.Message):
     STEP_FIELD_NUMBER: builtins.int
     OPAQUE_FIELD_NUMBER: builtins.int
     RECORD_FIELD_NUMBER: builtins.int
+    ERASED_FIELD_NUMBER: builtins.int
     part_id: builtins.str
     """The server's id: `prt_` and 32 hex digits."""
     client_id: builtins.str
@@ -515,6 +516,10 @@ class Part(google.protobuf.message.Message):
     """The revision at which the part closed."""
     metadata_json: builtins.str
     """The client's free JSON, verbatim, up to 256 KiB."""
+    erased: builtins.bool
+    """True if its content was erased: a call and a result have their ids, names and states left, anything else is a marker
+    or a record named `longhand.erased`. Ignored in requests, in which no marker may have that name.
+    """
     @property
     def text(self) -> global___TextPart:
         """Text for the reader."""
@@ -567,9 +572,10 @@ class Part(google.protobuf.message.Message):
         step: global___StepPart | None = ...,
         opaque: global___OpaquePart | None = ...,
         record: global___RecordPart | None = ...,
+        erased: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_client_id", b"_client_id", "_metadata_json", b"_metadata_json", "body", b"body", "client_id", b"client_id", "marker", b"marker", "media", b"media", "metadata_json", b"metadata_json", "opaque", b"opaque", "reasoning", b"reasoning", "record", b"record", "step", b"step", "text", b"text", "tool_call", b"tool_call", "tool_result", b"tool_result"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_client_id", b"_client_id", "_metadata_json", b"_metadata_json", "body", b"body", "client_id", b"client_id", "marker", b"marker", "media", b"media", "metadata_json", b"metadata_json", "opaque", b"opaque", "part_id", b"part_id", "reasoning", b"reasoning", "record", b"record", "revision", b"revision", "step", b"step", "text", b"text", "tool_call", b"tool_call", "tool_result", b"tool_result"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_client_id", b"_client_id", "_metadata_json", b"_metadata_json", "body", b"body", "client_id", b"client_id", "erased", b"erased", "marker", b"marker", "media", b"media", "metadata_json", b"metadata_json", "opaque", b"opaque", "part_id", b"part_id", "reasoning", b"reasoning", "record", b"record", "revision", b"revision", "step", b"step", "text", b"text", "tool_call", b"tool_call", "tool_result", b"tool_result"]) -> None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_client_id", b"_client_id"]) -> typing.Literal["client_id"] | None: ...
     @typing.overload

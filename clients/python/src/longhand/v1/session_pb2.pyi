@@ -66,6 +66,8 @@ Reasons that the comments of the calls name:
   NOTHING_TO_COMPACT       FAILED_PRECONDITION  nothing
   NOTHING_TO_UNDO          FAILED_PRECONDITION  nothing
   NOTHING_TO_REDO          FAILED_PRECONDITION  nothing
+  NOTHING_TO_ERASE         FAILED_PRECONDITION  nothing
+  SESSION_ERASED           FAILED_PRECONDITION  nothing
   REDO_OVERTAKEN           FAILED_PRECONDITION  nothing  revision
   COMPACTION_ENDED         FAILED_PRECONDITION  nothing
   TOO_MANY_COMPACTIONS     RESOURCE_EXHAUSTED   nothing  limit
@@ -91,6 +93,7 @@ Reasons that the comments of the calls name:
   APPROVAL_ENDED           FAILED_PRECONDITION  nothing  actor, choice
   ARCHIVE_INVALID          INVALID_ARGUMENT     nothing
   ARCHIVE_CONFLICT         ALREADY_EXISTS       nothing  session_id
+  ARCHIVE_OVERTAKEN        ABORTED              nothing  session_id
   BACKUP_EXISTS            ALREADY_EXISTS       nothing  path
   BACKUP_RUNNING           ABORTED              nothing
   BACKUP_FAILED            FAILED_PRECONDITION  nothing
@@ -156,6 +159,8 @@ class _SessionStateEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._E
     """The session accepts writes."""
     SESSION_STATE_ARCHIVED: _SessionState.ValueType  # 2
     """The session can be read and forked, not written."""
+    SESSION_STATE_ERASED: _SessionState.ValueType  # 3
+    """Erased: it has no content any more. Whatever would write to it, fork it or restore it is refused with SESSION_ERASED."""
 
 class SessionState(_SessionState, metaclass=_SessionStateEnumTypeWrapper):
     """State of a session. New values may appear."""
@@ -166,6 +171,8 @@ SESSION_STATE_ACTIVE: SessionState.ValueType  # 1
 """The session accepts writes."""
 SESSION_STATE_ARCHIVED: SessionState.ValueType  # 2
 """The session can be read and forked, not written."""
+SESSION_STATE_ERASED: SessionState.ValueType  # 3
+"""Erased: it has no content any more. Whatever would write to it, fork it or restore it is refused with SESSION_ERASED."""
 global___SessionState = SessionState
 
 class _OverWindowReason:

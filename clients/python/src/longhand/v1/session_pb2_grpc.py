@@ -90,8 +90,9 @@ class SessionServiceServicer(object):
         """Creates a session. The server chooses its id.
         The same request with the same `client_id` returns the session that it made, also after that session was changed;
         another request with that `client_id` is refused.
+        Once that session is erased, its own request is refused, and another request makes another session.
         Errors: INVALID_FIELD, LIMIT_EXCEEDED, CLIENT_ID_REUSED, PRESET_NOT_FOUND, POLICY_INVALID, SESSION_NOT_FOUND (the
-        parent).
+        parent), SESSION_ERASED.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -66,6 +66,8 @@ Reasons that the comments of the calls name:
   NOTHING_TO_COMPACT       FAILED_PRECONDITION  nothing
   NOTHING_TO_UNDO          FAILED_PRECONDITION  nothing
   NOTHING_TO_REDO          FAILED_PRECONDITION  nothing
+  NOTHING_TO_ERASE         FAILED_PRECONDITION  nothing
+  SESSION_ERASED           FAILED_PRECONDITION  nothing
   REDO_OVERTAKEN           FAILED_PRECONDITION  nothing  revision
   COMPACTION_ENDED         FAILED_PRECONDITION  nothing
   TOO_MANY_COMPACTIONS     RESOURCE_EXHAUSTED   nothing  limit
@@ -91,6 +93,7 @@ Reasons that the comments of the calls name:
   APPROVAL_ENDED           FAILED_PRECONDITION  nothing  actor, choice
   ARCHIVE_INVALID          INVALID_ARGUMENT     nothing
   ARCHIVE_CONFLICT         ALREADY_EXISTS       nothing  session_id
+  ARCHIVE_OVERTAKEN        ABORTED              nothing  session_id
   BACKUP_EXISTS            ALREADY_EXISTS       nothing  path
   BACKUP_RUNNING           ABORTED              nothing
   BACKUP_FAILED            FAILED_PRECONDITION  nothing
@@ -124,8 +127,9 @@ class SessionServiceStub:
     """Creates a session. The server chooses its id.
     The same request with the same `client_id` returns the session that it made, also after that session was changed;
     another request with that `client_id` is refused.
+    Once that session is erased, its own request is refused, and another request makes another session.
     Errors: INVALID_FIELD, LIMIT_EXCEEDED, CLIENT_ID_REUSED, PRESET_NOT_FOUND, POLICY_INVALID, SESSION_NOT_FOUND (the
-    parent).
+    parent), SESSION_ERASED.
     """
 
     GetSession: grpc.UnaryUnaryMultiCallable[
@@ -214,8 +218,9 @@ class SessionServiceAsyncStub:
     """Creates a session. The server chooses its id.
     The same request with the same `client_id` returns the session that it made, also after that session was changed;
     another request with that `client_id` is refused.
+    Once that session is erased, its own request is refused, and another request makes another session.
     Errors: INVALID_FIELD, LIMIT_EXCEEDED, CLIENT_ID_REUSED, PRESET_NOT_FOUND, POLICY_INVALID, SESSION_NOT_FOUND (the
-    parent).
+    parent), SESSION_ERASED.
     """
 
     GetSession: grpc.aio.UnaryUnaryMultiCallable[
@@ -306,8 +311,9 @@ class SessionServiceServicer(metaclass=abc.ABCMeta):
         """Creates a session. The server chooses its id.
         The same request with the same `client_id` returns the session that it made, also after that session was changed;
         another request with that `client_id` is refused.
+        Once that session is erased, its own request is refused, and another request makes another session.
         Errors: INVALID_FIELD, LIMIT_EXCEEDED, CLIENT_ID_REUSED, PRESET_NOT_FOUND, POLICY_INVALID, SESSION_NOT_FOUND (the
-        parent).
+        parent), SESSION_ERASED.
         """
 
     @abc.abstractmethod
