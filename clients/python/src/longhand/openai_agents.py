@@ -40,7 +40,7 @@ _ATTEMPTS = 16
 
 
 class LonghandSession:
-    """A session by its client id; it is made when it is first used. `window` is that of the agents' model, in tokens."""
+    """A session by its client id, made when it is first used. `window` is that of the agents' model, in tokens."""
 
     session_settings: SessionSettings | None = None
 
@@ -119,8 +119,8 @@ def in_written_order(messages: Sequence[v1.ContextMessage]) -> list[v1.ContextMe
 
     A view has a result directly after its call; the SDK wants the order in which it added them. What Longhand wrote, a
     summary above all, stays where the view has it. A result that the view adds for a call without one is left out: the
-    SDK may still be about to add it. So is a user's message that it adds before a reply at its begin: this provider needs
-    none.
+    SDK may still be about to add it. So is a user's message that it adds before a reply at its begin: this provider has no
+    need of one.
     """
     added = {v1.CONTEXT_MESSAGE_KIND_MISSING_RESULT}
     if not any(message.kind == v1.CONTEXT_MESSAGE_KIND_SUMMARY for message in messages):
