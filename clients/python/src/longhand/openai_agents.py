@@ -2,10 +2,10 @@
 
 `Runner.run(agent, "Hello", session=LonghandSession("tidewater", client=await longhand.aio.connect()))`
 
-Items are kept as typed messages, so that views, compactions and other agents see texts, calls and results; what the types
-have no place for is in the messages' metadata, and an item comes back equal. Blocks that only the provider reads are kept
-byte for byte. `get_items` is the view: after a compaction the SDK gets a summary and what follows, which is a shorter list
-to it.
+Items are kept as typed messages, so that views, compactions and other agents see texts, calls and results; what the
+types have no place for is in the messages' metadata, and an item comes back equal. Blocks that only the provider reads
+are kept byte for byte. `get_items` is the view: after a compaction the SDK gets a summary and what follows, which is a
+shorter list to it.
 """
 
 from __future__ import annotations
@@ -119,8 +119,8 @@ def in_written_order(messages: Sequence[v1.ContextMessage]) -> list[v1.ContextMe
 
     A view has a result directly after its call; the SDK wants the order in which it added them. What Longhand wrote, a
     summary above all, stays where the view has it. A result that the view adds for a call without one is left out: the
-    SDK may still be about to add it. So is a user's message that it adds before a reply at its begin: this provider has no
-    need of one.
+    SDK may still be about to add it. So is a user's message that it adds before a reply at its begin: this provider
+    has no need of one.
     """
     added = {v1.CONTEXT_MESSAGE_KIND_MISSING_RESULT}
     if not any(message.kind == v1.CONTEXT_MESSAGE_KIND_SUMMARY for message in messages):

@@ -15,10 +15,10 @@ from longhand import aio
 
 pytest.importorskip("claude_agent_sdk")
 
-from claude_agent_sdk import InMemorySessionStore, SessionKey  # noqa: E402
-from claude_agent_sdk.testing import run_session_store_conformance  # noqa: E402
+from claude_agent_sdk import InMemorySessionStore, SessionKey
+from claude_agent_sdk.testing import run_session_store_conformance
 
-from longhand.claude_agent import LonghandSessionStore  # noqa: E402
+from longhand.claude_agent import LonghandSessionStore
 
 
 @pytest.fixture
