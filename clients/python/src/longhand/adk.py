@@ -2,9 +2,9 @@
 
 `Runner(agent=agent, app_name="tidewater", session_service=LonghandSessionService(await longhand.aio.connect()))`
 
-An event is a typed message, so that views, compactions and other agents see its texts, calls and results, with the event
-itself in the message's metadata, so that ADK gets back what it gave. State is in the metadata of the session, and what
-belongs to an app or a user in sessions of their own.
+An event is a typed message, so that views, compactions and other agents see its texts, calls and results, with the
+event itself in the message's metadata, so that ADK gets back what it gave. State is in the metadata of the session, and
+what belongs to an app or a user in sessions of their own.
 """
 
 from __future__ import annotations
