@@ -2,7 +2,7 @@
 
 use std::{env, error::Error, fs, path::PathBuf};
 
-const PROTOS: [&str; 12] = [
+const PROTOS: [&str; 13] = [
     "options",
     "access",
     "session",
@@ -14,6 +14,7 @@ const PROTOS: [&str; 12] = [
     "prompt",
     "approval",
     "event",
+    "search",
     "admin",
 ];
 

@@ -17,6 +17,7 @@
 //! - [`loaded`]: sessions that are kept in memory, for reads and decisions.
 //! - [`summarizer`]: writers of summaries.
 //! - [`scheduler`]: the start of compactions, and the workers that run them.
+//! - [`search`]: the search index, filled from the log.
 //! - [`app`]: the API in domain types.
 //! - [`pb`]: the generated protocol types.
 //! - [`metrics`]: the daemon's state as metrics.
@@ -26,7 +27,7 @@
 //! - [`daemon`]: the composition root.
 //! - [`cli`]: thin clients of the daemon.
 
-pub use longhand_core::{fold, model, policy, simulation};
+pub use longhand_core::{fold, model, policy, simulation, words};
 pub use longhand_interop as interop;
 
 pub mod limits;
@@ -40,6 +41,7 @@ pub mod bus;
 pub mod loaded;
 pub mod summarizer;
 pub mod scheduler;
+pub mod search;
 pub mod app;
 pub mod pb;
 pub mod metrics;

@@ -31,6 +31,7 @@ mod recording;
 pub mod run_watch;
 pub mod runs;
 pub mod scrub;
+pub mod search;
 pub mod sessions;
 pub mod summary_tasks;
 pub mod undo;

@@ -15,6 +15,7 @@ mod events;
 mod messages;
 mod prompts;
 mod runs;
+mod search;
 mod service;
 mod sessions;
 mod status;
@@ -39,7 +40,7 @@ use tonic_health::ServingStatus;
 use tonic_health::server::HealthReporter;
 
 /// The names with a health status: the daemon as a whole, and each service.
-const HEALTH_NAMES: [&str; 12] = [
+const HEALTH_NAMES: [&str; 13] = [
     "",
     pb::session_service_server::SERVICE_NAME,
     pb::message_service_server::SERVICE_NAME,
@@ -50,6 +51,7 @@ const HEALTH_NAMES: [&str; 12] = [
     pb::prompt_service_server::SERVICE_NAME,
     pb::approval_service_server::SERVICE_NAME,
     pb::event_service_server::SERVICE_NAME,
+    pb::search_service_server::SERVICE_NAME,
     pb::admin_service_server::SERVICE_NAME,
     pb::access_service_server::SERVICE_NAME,
 ];
@@ -101,6 +103,7 @@ pub async fn router(app: Longhand) -> (Guarded, HealthReporter) {
         .with(limited!(pb::run_service_server::RunServiceServer<_>, runs::Runs::new(door.clone())))
         .with(limited!(pb::prompt_service_server::PromptServiceServer<_>, prompts::Prompts::new(door.clone())))
         .with(limited!(pb::approval_service_server::ApprovalServiceServer<_>, approvals::Approvals::new(door.clone())))
+        .with(limited!(pb::search_service_server::SearchServiceServer<_>, search::Search::new(door.clone())))
         .with(limited!(pb::event_service_server::EventServiceServer<_>, events::Events::new(door.clone())))
         .with(limited!(pb::access_service_server::AccessServiceServer<_>, access::Access::new(door.clone())))
         .with(limited!(pb::admin_service_server::AdminServiceServer<_>, admin::Admin::new(door)));

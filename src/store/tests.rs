@@ -8,6 +8,7 @@ use super::ledger::{
     pairing, policies, position, prompts, quotas, receipts, requests, rewrites, runs, search, sessions, sources,
     spending, statistics, statuses, tx, visibility, windows,
 };
+use super::search::{hits, source};
 use super::upkeep::scrub;
 use super::writer::Mutation;
 use super::*;
@@ -71,6 +72,8 @@ pub(super) fn statements() -> Vec<&'static str> {
         runs::STATEMENTS,
         scrub::STATEMENTS,
         search::STATEMENTS,
+        hits::STATEMENTS,
+        source::STATEMENTS,
         sessions::STATEMENTS,
         spending::STATEMENTS,
         statistics::STATEMENTS,

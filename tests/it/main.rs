@@ -57,6 +57,7 @@ mod scheduling;
 mod sessions;
 mod screen;
 mod scrub;
+mod search;
 mod silent_overflow;
 mod simulate;
 mod spans;

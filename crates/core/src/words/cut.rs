@@ -237,7 +237,8 @@ fn fold(units: &[Unit], folded: &mut String) {
     let characters = units.iter().map(|unit| unit.character);
     let lower = characters.nfkc().flat_map(char::to_lowercase);
     // One form of a few letters consists of several words, or has brackets.
-    let is_of_word = |character: &char| *character == '_' || character.is_alphanumeric() || is_combining_mark(*character);
+    let is_of_word =
+        |character: &char| *character == '_' || character.is_alphanumeric() || is_combining_mark(*character);
     folded.extend(lower.filter(is_of_word).take(WORD_CHARS_MAX));
 }
 

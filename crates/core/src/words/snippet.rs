@@ -80,7 +80,9 @@ fn window(text: &str, first: Range<usize>, bytes_max: usize) -> Range<usize> {
         0 => 0,
         _ => {
             let before = &text[earliest..first.start];
-            before.find(is_blank).map_or(earliest, |at| earliest + at + before[at..].chars().next().map_or(0, char::len_utf8))
+            before
+                .find(is_blank)
+                .map_or(earliest, |at| earliest + at + before[at..].chars().next().map_or(0, char::len_utf8))
         }
     };
     // A match longer than the passage is shown whole: it is as long as a query.
