@@ -114,8 +114,12 @@ pub async fn run_with(
     app.hold_to_quotas(config.tenants.iter().map(quota).collect()).await.map_err(Error::Quotas)?;
     app.load_access_tokens(&owner::secret(&config.data_dir)?).await.map_err(Error::AccessTokens)?;
     let scheduling = tasks.spawn(scheduler.run(stopping.clone()));
-    let searching = search::Service::new(store.clone(), clock.clone(), search::Options::default());
-    tasks.spawn(searching.run(stopping.clone()));
+    if config.search {
+        let searching = search::Service::open(store.clone(), clock.clone(), search::Options::default())?;
+        tasks.spawn(searching.run(stopping.clone()));
+    } else {
+        store.search().remove()?;
+    }
     let traffic = app.traffic().clone();
     let (routes, health) = grpc::router(app.clone()).await;
     tasks.spawn(grpc::report_health(health.clone(), app, stopping.clone()));

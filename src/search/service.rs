@@ -30,27 +30,28 @@ pub struct Service {
     store: Store,
     clock: Clock,
     options: Options,
+    indexer: Indexer,
 }
 
 impl Service {
-    /// A service over a store; nothing happens until it runs.
-    pub fn new(store: Store, clock: Clock, options: Options) -> Self {
-        Self { store, clock, options }
-    }
-
-    /// Fills the index until it is cancelled.
+    /// A service over a store, whose index it opens; nothing else happens until it runs.
     ///
     /// # Errors
     ///
-    /// If the index cannot be opened: its file is another program's, or open to others.
-    pub async fn run(self, cancel: CancellationToken) -> store::Result<()> {
-        let indexer = self.store.search().open(self.clock.clone())?;
+    /// If the file of the index is another program's, or open to others.
+    pub fn open(store: Store, clock: Clock, options: Options) -> store::Result<Self> {
+        let indexer = store.search().open(clock.clone())?;
+        Ok(Self { store, clock, options, indexer })
+    }
+
+    /// Fills the index until it is cancelled.
+    pub async fn run(self, cancel: CancellationToken) {
         let (ended, end) = oneshot::channel();
         let runtime = tokio::runtime::Handle::current();
         // A thread of its own: it can yield to all others, and the work between two waits is long.
         let work = move || {
             yield_to_others(self.options.niceness);
-            runtime.block_on(Worker::new(self, indexer).work(&cancel));
+            runtime.block_on(Worker::new(self).work(&cancel));
             // Nobody may be waiting for the end.
             let _ = ended.send(());
         };
@@ -58,7 +59,6 @@ impl Service {
             Ok(_) => drop(end.await),
             Err(error) => tracing::error!(%error, "the thread of the search index cannot be started"),
         }
-        Ok(())
     }
 }
 
@@ -86,8 +86,8 @@ struct Worker {
 }
 
 impl Worker {
-    fn new(service: Service, indexer: Indexer) -> Self {
-        let Service { store, clock, .. } = service;
+    fn new(service: Service) -> Self {
+        let Service { store, clock, indexer, .. } = service;
         let forget_queue = store.search().forget_queue();
         let head = store.log().watch_events();
         let state = State { indexed: indexer.seq(), ..State::default() };

@@ -177,9 +177,10 @@ impl TestApp {
         let app = longhand.caller(longhand::app::access::Access::owner(), String::new(), None).expect("a caller");
         let rate = ScrubOptions { bytes_per_second: 1 << 40, interval: None };
         let scrub = tokio::spawn(longhand.store().upkeep().clone().scrub(rate, clock.clone(), stopping.clone()));
-        let searching = search::Service::new(longhand.store().clone(), clock.clone(), search::Options::default());
+        let searching = search::Service::open(longhand.store().clone(), clock.clone(), search::Options::default());
+        let searching = searching.expect("the search index opens");
         let cancel = stopping.clone();
-        let search = tokio::spawn(async move { searching.run(cancel).await.expect("the search index opens") });
+        let search = tokio::spawn(searching.run(cancel));
         let cancel = stopping.clone();
         let scheduler = tokio::spawn(async move { scheduler.run(cancel).await });
         Self {

@@ -14,6 +14,7 @@ pub use hits::{Hit, HitOf};
 pub use indexer::Indexer;
 pub use source::{EntryKind, Page, Unindexed};
 
+use super::engine::files;
 use super::engine::readers::Readers;
 use super::error::{Error, Result};
 use super::ledger::head::SessionKey;
@@ -230,6 +231,11 @@ impl Search {
     /// True while the index is open.
     pub fn is_open(&self) -> bool {
         self.0.search.readers().is_some()
+    }
+
+    /// Removes the index, where none is wanted.
+    pub fn remove(&self) -> Result<()> {
+        files::remove_search(&self.0.directory)
     }
 
     /// Opens the index to fill it, and to be searched.
