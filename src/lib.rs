@@ -14,10 +14,10 @@
 //! - [`access_log`]: who read what over the network, apart from the store.
 //! - [`store`]: the only place with SQL: the writer, the readers, the chains.
 //! - [`bus`]: the signal of newer events, and subscriptions that read them from the log.
+//! - [`search`]: the search index, filled from the log.
 //! - [`loaded`]: sessions that are kept in memory, for reads and decisions.
 //! - [`summarizer`]: writers of summaries.
 //! - [`scheduler`]: the start of compactions, and the workers that run them.
-//! - [`search`]: the search index, filled from the log.
 //! - [`app`]: the API in domain types.
 //! - [`pb`]: the generated protocol types.
 //! - [`metrics`]: the daemon's state as metrics.

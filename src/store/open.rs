@@ -8,7 +8,7 @@ use super::error::Result;
 use super::handle::Store;
 use super::integrity::scrub_state::Scrub;
 use super::ledger::{ahead, identity};
-use super::search::SearchState;
+use super::search::state::SearchState;
 use super::shared::Shared;
 use super::writer::{Committed, Writer, restart_timeouts};
 use crate::clock::Clock;

@@ -11,7 +11,7 @@ use super::ledger::recent::Recent;
 use super::ledger::ring::Ring;
 use super::ledger::tx::Tx;
 use super::ledger::visibility::Memberships;
-use super::search::SearchState;
+use super::search::state::SearchState;
 use super::writer::{Announced, Mutation, WriterHandle};
 use std::sync::Arc;
 

@@ -4,7 +4,8 @@
 //! tables keep neither texts nor columns, only words that were cut before, in three columns: whole words, pieces of
 //! names, and words for what a search is restricted by, whose weight is nothing.
 
-use super::{Entry, Forgotten, Found, OwnRange, Phrase, Wanted};
+use super::source::{EntryKind, Unindexed};
+use super::wanted::{Entry, Forgotten, Found, OwnRange, Phrase, Wanted};
 use crate::limits;
 use crate::model::Seq;
 use crate::model::message::Role;
@@ -12,7 +13,6 @@ use crate::model::time::Timestamp;
 use crate::store::engine::{self, Connection, Reader};
 use crate::store::error::{Error, Result};
 use crate::store::ledger::head::SessionKey;
-use crate::store::search::source::{EntryKind, Unindexed};
 use std::fmt::Write as _;
 use uuid::Uuid;
 

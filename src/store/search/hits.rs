@@ -1,6 +1,7 @@
 //! The messages of what was found, with what a view does with them.
 
-use super::{Entry, OwnRange};
+use super::source;
+use super::wanted::{Entry, OwnRange};
 use crate::model::Revision;
 use crate::model::ids::CompactionId;
 use crate::model::layout::Layout;
@@ -131,7 +132,7 @@ fn shortened_by(
 fn tool(reader: &mut Reader<'_>, message: &Message) -> Result<Option<String>> {
     match message.parts.first().map(|part| &*part.body) {
         Some(PartBody::ToolCall(call)) => Ok(Some(call.tool.clone())),
-        Some(PartBody::ToolResult(result)) => super::source::tool_of(reader, message, result),
+        Some(PartBody::ToolResult(result)) => source::tool_of(reader, message, result),
         _ => Ok(None),
     }
 }
