@@ -30,17 +30,25 @@ pub struct Service {
     store: Store,
     clock: Clock,
     options: Options,
-    indexer: Indexer,
+    indexer: Option<Indexer>,
 }
 
 impl Service {
-    /// A service over a store, whose index it opens; nothing else happens until it runs.
+    /// A service over a store, whose index it opens; nothing else happens until it runs. What a full or failing disk
+    /// prevents is tried again while it runs, so that the daemon starts.
     ///
     /// # Errors
     ///
     /// If the file of the index is another program's, or open to others.
     pub fn open(store: Store, clock: Clock, options: Options) -> store::Result<Self> {
-        let indexer = store.search().open(clock.clone())?;
+        let indexer = match store.search().open(clock.clone()) {
+            Ok(indexer) => Some(indexer),
+            Err(error @ store::Error::Open(_)) => return Err(error),
+            Err(error) => {
+                log(&error, 0);
+                None
+            }
+        };
         Ok(Self { store, clock, options, indexer })
     }
 
@@ -90,8 +98,8 @@ impl Worker {
         let Service { store, clock, indexer, .. } = service;
         let forget_queue = store.search().forget_queue();
         let head = store.log().watch_events();
-        let state = State { indexed: indexer.seq(), ..State::default() };
-        Self { indexer: Some(indexer), store, clock, forget_queue, head, state, wait_end: None }
+        let state = State { indexed: indexer.as_ref().map_or(0, Indexer::seq), ..State::default() };
+        Self { indexer, store, clock, forget_queue, head, state, wait_end: None }
     }
 
     async fn work(mut self, cancel: &CancellationToken) {

@@ -7,7 +7,7 @@ use crate::model::message::{Message, MessageKind, Role};
 use crate::model::part::{Answers, PartBody, ToolResult};
 use crate::model::time::Timestamp;
 use crate::model::{Revision, Seq};
-use crate::store::engine::{self, Reader};
+use crate::store::engine::{self, Reader, Row};
 use crate::store::error::{Error, Kind, Result};
 use crate::store::ledger::head::SessionKey;
 use crate::store::ledger::{codec, messages};
@@ -112,15 +112,7 @@ pub(super) fn next(reader: &mut Reader<'_>, sessions: &mut Sessions, after: Seq)
     let mut read: HashMap<MessageId, Arc<Message>> = HashMap::new();
     let mut bytes = 0;
     for row in &rows {
-        let kind: i32 = row.get(3)?;
-        let closes = match EventKind::from_number(kind) {
-            Some(EventKind::MessageAppended | EventKind::PartsClosed) => codec::decode_event(kind, row.get(5)?)?,
-            _ => {
-                (page.last, page.hash) = (row.get(0)?, row.get(6)?);
-                continue;
-            }
-        };
-        if let EventBody::MessageAppended { message, .. } | EventBody::PartsClosed { message, .. } = closes {
+        if let Some(message) = closes(row)? {
             let closing = Closing { owner: row.get(1)?, revision: row.get(2)?, time: Timestamp(row.get(4)?) };
             let found = match read.get(&message) {
                 Some(found) => Some(Arc::clone(found)),
@@ -138,6 +130,63 @@ pub(super) fn next(reader: &mut Reader<'_>, sessions: &mut Sessions, after: Seq)
         }
     }
     Ok((!rows.is_empty()).then_some(page))
+}
+
+/// The message of which an event closes parts; none for other events, and for one that is damaged.
+fn closes(row: &Row) -> Result<Option<MessageId>> {
+    let kind: i32 = row.get(3)?;
+    if !EventKind::from_number(kind).is_some_and(closes_parts) {
+        return Ok(None);
+    }
+    match codec::decode_event(kind, row.get(5)?) {
+        Ok(EventBody::MessageAppended { message, .. } | EventBody::PartsClosed { message, .. }) => Ok(Some(message)),
+        Ok(_) => Ok(None),
+        Err(error @ Error::Corrupt { .. }) => {
+            tracing::warn!(%error, seq = row.get::<Seq>(0)?, "what a damaged event names is not in the search index");
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// True for an event that closes parts of messages. One that takes words away has to be followed by `Indexer::forget`
+/// before the progress passes it.
+fn closes_parts(kind: EventKind) -> bool {
+    match kind {
+        EventKind::MessageAppended | EventKind::PartsClosed => true,
+        EventKind::SessionCreated
+        | EventKind::SessionUpdated
+        | EventKind::SessionArchived
+        | EventKind::SessionRestored
+        | EventKind::SessionForked
+        | EventKind::PolicyChanged
+        | EventKind::MessageFinished
+        | EventKind::UsageRecorded
+        | EventKind::SessionRewound
+        | EventKind::MessageEdited
+        | EventKind::MessagePinned
+        | EventKind::MessageUnpinned
+        | EventKind::CompactionStarted
+        | EventKind::CompactionRetried
+        | EventKind::PartsPruned
+        | EventKind::Compacted
+        | EventKind::CompactionFailed
+        | EventKind::CompactionCancelled
+        | EventKind::CompactionUndone
+        | EventKind::CompactionProposed
+        | EventKind::CompactionRedone
+        | EventKind::RewriteUndone
+        | EventKind::RewriteRedone
+        | EventKind::RunStarted
+        | EventKind::RunCancelRequested
+        | EventKind::RunEnded
+        | EventKind::PromptSubmitted
+        | EventKind::PromptMoved
+        | EventKind::PromptTaken
+        | EventKind::PromptWithdrawn
+        | EventKind::ApprovalRequested
+        | EventKind::ApprovalEnded => false,
+    }
 }
 
 /// A message with its parts; none if it was erased.
