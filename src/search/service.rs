@@ -159,7 +159,7 @@ impl Worker {
     /// Indexes the next stretch of the log.
     fn index(&mut self) -> Input {
         let Some(indexer) = &mut self.indexer else { return self.rebuild() };
-        let page = match indexer.next() {
+        let page = match indexer.next_page() {
             Ok(Some(page)) => page,
             // The commit of what was announced is there: its reader only has to look again.
             Ok(None) => return Input::Failed,

@@ -13,6 +13,7 @@ use crate::store::ledger::ancestry::{self, Ancestry};
 use crate::store::ledger::head::SessionKey;
 use crate::store::ledger::{codec, layouts, messages, statuses};
 use std::collections::HashMap;
+use std::collections::hash_map::Entry as MapEntry;
 
 const PRUNED: &str = "select q.session_id, q.revision, q.compaction_id from message m \
      join pruned q on q.message_id = m.id where m.public_id = ?1 and q.number = ?2 order by q.revision desc";
@@ -59,12 +60,12 @@ pub(super) fn read(reader: &mut Reader<'_>, entries: &[HitOf], bytes_max: usize)
         if bytes >= bytes_max {
             break;
         }
-        if !asked.contains_key(&view.0) {
-            let opened = open(reader, view.0)?;
-            asked.insert(view.0, opened);
-        }
+        let asked = match asked.entry(view.0) {
+            MapEntry::Vacant(vacant) => vacant.insert(open(reader, view.0)?),
+            MapEntry::Occupied(opened) => opened.into_mut(),
+        };
         hits.push(None);
-        let Some(Some(asked)) = asked.get_mut(&view.0) else { continue };
+        let Some(asked) = asked else { continue };
         if let Some(message) = message(reader, &asked.ancestry, entry, &mut bytes)? {
             asked.found.push((hits.len() - 1, message));
         }

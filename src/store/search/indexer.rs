@@ -52,7 +52,7 @@ impl Indexer {
     }
 
     /// The next stretch of the log; none at its end.
-    pub fn next(&mut self) -> Result<Option<Page>> {
+    pub fn next_page(&mut self) -> Result<Option<Page>> {
         source::next(&mut Reader::new(&self.store), &mut self.sessions, self.progress.seq)
     }
 

@@ -1,5 +1,7 @@
 use super::*;
 use crate::model::part::PartBody;
+use crate::words::{Form, Query, Words};
+use proptest::prelude::*;
 use std::sync::Arc;
 
 /// An index in memory.
@@ -189,4 +191,66 @@ fn what_is_forgotten_is_in_no_file() {
         assert!(!is_in_files(folder.path(), gone), "{gone}");
     }
     assert_eq!(forget(&conn, SessionKey(1), Forgotten::Session).expect("nothing"), 0, "again");
+}
+
+/// Texts of names, paths and a script without blanks, which share words and pieces.
+fn pieces_of_text() -> impl Strategy<Value = String> {
+    let piece = prop::sample::select(vec![
+        "parse",
+        "header",
+        "parse_header",
+        "parseHeader",
+        "HEADER",
+        "src/http.rs",
+        "会话",
+        "压缩",
+        "会话压缩",
+        "会",
+        "v1.18",
+        "x86_64",
+        "sha256sum",
+        "é",
+        "e\u{301}",
+        "ｶﾞ",
+        "ガ",
+        "-",
+        "\"",
+        "*",
+    ]);
+    let joined = (piece, prop::sample::select(vec![" ", " ", "", ".", "_"]));
+    prop::collection::vec(joined, 1..6)
+        .prop_map(|pieces| pieces.into_iter().map(|(piece, end)| piece.to_owned() + end).collect())
+}
+
+proptest! {
+    #[test]
+    fn the_index_finds_what_a_reader_would(
+        texts in prop::collection::vec(pieces_of_text(), 1..8),
+        wanted_text in pieces_of_text(),
+        is_quoted: bool,
+        is_prefix: bool,
+    ) {
+        let quote = if is_quoted { "\"" } else { "" };
+        let star = if is_prefix { "*" } else { "" };
+        let plain = wanted_text.trim().replace(['"', '*'], " ");
+        let Ok(query) = Query::parse(&format!("{quote}{plain}{quote}{star}")) else { return Ok(()) };
+        let conn = index();
+        let mut entries = Vec::new();
+        let mut expected = Vec::new();
+        for (message, text) in (1..).zip(&texts) {
+            let mut words = Words::default();
+            words.add(text, Form::Plain);
+            // What has no word is not indexed.
+            if !words.is_empty() {
+                entries.push((entry("", 1, message), [words.whole, words.pieces]));
+            }
+            if query.matches(text, Form::Plain) {
+                expected.push((1, message));
+            }
+        }
+        add(&conn, &Progress { store: Uuid::nil(), seq: 1, hash: Vec::new() }, &entries).expect("added");
+        let mut found = found(&conn, &wanted("", crate::search::phrases(&query)));
+        found.sort_unstable();
+        prop_assert_eq!(found, expected, "{:?} in {:?}", query, texts);
+    }
 }
