@@ -2,9 +2,10 @@
 
 use std::{env, error::Error, fs, path::PathBuf};
 
-const PROTOS: [&str; 13] = [
+const PROTOS: [&str; 14] = [
     "options",
     "access",
+    "archive",
     "session",
     "message",
     "context",

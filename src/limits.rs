@@ -6,10 +6,22 @@ pub use crate::model::limits::*;
 
 /// Bytes of a session title.
 pub const TITLE_BYTES_MAX: usize = 512;
+/// Bytes of a label of a session.
+pub const LABEL_BYTES_MAX: usize = 64;
+/// Labels of one session.
+pub const SESSION_LABELS_MAX: usize = 64;
 /// Bytes of a session's free JSON.
 pub const SESSION_METADATA_BYTES_MAX: usize = 64 * 1024;
 /// Points of chains that one ListHeads names.
 pub const HEADS_NAMED_MAX: usize = 1_000;
+/// Bytes of an archive that is imported, as JSON lines.
+pub const ARCHIVE_BYTES_MAX: usize = 256 * 1024 * 1024;
+/// Bytes after which a page of an archive ends, and with it the read of the store.
+pub const ARCHIVE_PAGE_BYTES: usize = 1024 * 1024;
+/// Bytes of a piece of an archive that is exported.
+pub const ARCHIVE_PIECE_BYTES: usize = 256 * 1024;
+/// Sessions of one archive.
+pub const ARCHIVE_SESSIONS_MAX: usize = 1_000;
 /// Bytes of the free JSON of a message or a part.
 pub const METADATA_BYTES_MAX: usize = 256 * 1024;
 /// Bytes of a policy override.
@@ -42,13 +54,11 @@ pub const MESSAGE_PARTS_MAX: usize = 256;
 pub const DRAFT_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Drafts of one open message.
 pub const MESSAGE_DRAFTS_MAX: usize = 64;
-/// Bytes of one gRPC request. It is above the batch limit, so that an oversized batch is refused by the batch limit.
+/// Bytes of one request, over gRPC or as JSON. It is above the batch limit, so that an oversized batch is refused by the batch limit.
 pub const REQUEST_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Messages inside of one request, and texts in its lists; as JSON its objects and all elements of its lists. It is enough
 /// for a full batch of full messages. In memory each takes up to some hundred bytes, however short it is when it is sent.
 pub const REQUEST_VALUES_MAX: usize = BATCH_MESSAGES_MAX * (2 * MESSAGE_PARTS_MAX + 8);
-/// Bytes of one request's JSON. Base64 and escapes make it longer than the same request over gRPC, whose bound holds too.
-pub const JSON_BYTES_MAX: usize = 2 * REQUEST_BYTES_MAX;
 /// Time for which a long poll waits.
 pub const LONG_POLL_MS_MAX: u64 = 30_000;
 /// Time after which a live read of a durable stream ends, and its client comes again.
@@ -62,8 +72,8 @@ pub const RESPONSE_BYTES_MAX: usize = 64 * 1024 * 1024;
 pub const PAGE_SIZE_DEFAULT: i64 = 50;
 /// Maximum number of entries of a page.
 pub const PAGE_SIZE_MAX: i64 = 1_000;
-/// Sessions that are read at a time for a page.
-pub const PAGE_READ_SESSIONS: i64 = 32;
+/// Keys of sessions that are read at a time for a page.
+pub const PAGE_READ_SESSIONS: i64 = 64;
 /// Messages that are read at a time for a page of history.
 pub const PAGE_READ_MESSAGES: i64 = 64;
 /// Bytes of content in one page of messages, events or sessions; a page ends early instead of exceeding it. With its
@@ -217,12 +227,13 @@ pub const STREAM_PAUSE_MICROS: u64 = 20;
 pub const STREAMS_MAX: usize = 4_096;
 /// Messages that are written as streams at the same time.
 pub const WRITE_CALLS_MAX: usize = 4_096;
-/// Bytes of one frame of such a stream.
+/// Bytes of one frame of such a stream, decompressed. One above `SMALL_REQUEST_BYTES` waits for memory as a larger
+/// request does.
 pub const WRITE_FRAME_BYTES: usize = 1024 * 1024;
 /// Maximum time for a client to send a frame of such a stream, from its first byte to its last, and the first frame.
 pub const WRITE_FRAME_MS_MAX: u64 = 30_000;
-/// Bytes of text of such a stream from which no more frames are committed together.
-pub const WRITE_COMMIT_BYTES: usize = 256 * 1024;
+/// Bytes of content of such a stream from which no more frames are committed together.
+pub const WRITE_COMMIT_BYTES: usize = 64 * 1024;
 /// Frames of such a stream that are committed together.
 pub const WRITE_COMMIT_FRAMES: usize = 4_096;
 /// Bytes of content in one frame of an event stream; a single longer event has a frame for itself. Each stream holds
@@ -341,8 +352,16 @@ pub const FAILING_ADDRESSES_MAX: usize = 10_000;
 pub const ACCESS_NAME_BYTES_MAX: usize = 128;
 /// Sessions of which the daemon keeps in memory whose they are, for readers that do not see all.
 pub const MEMBERSHIPS_MAX: usize = 100_000;
-/// Sessions that a page of a list looks at, for a reader that sees only some of them.
+/// Sessions that a page of a list looks at, of which its filter leaves only some.
 pub const SESSIONS_SCAN_MAX: i64 = 10_000;
+/// Sessions up to which a condition of a filter is read whole from its index, whatever the order of the list.
+pub const LIST_CANDIDATES_MAX: usize = 1_000;
+/// Bytes of the directory in a filter of sessions.
+pub const DIRECTORY_BYTES_MAX: usize = 4_096;
+/// Bytes of a condition on metadata in a filter of sessions.
+pub const METADATA_TERM_BYTES_MAX: usize = 1_024;
+/// Labels, or conditions on metadata, of one filter of sessions.
+pub const FILTER_TERMS_MAX: usize = 16;
 /// Calls of one connection at a time.
 pub const CONNECTION_STREAMS_MAX: u32 = 256;
 /// Bytes of one request that a client may send before some are read.

@@ -70,7 +70,7 @@ impl Watcher {
     }
 
     /// The revisions of the next events; none at the end of the stream.
-    async fn next(&mut self) -> Option<impl Iterator<Item = i64> + use<>> {
+    pub(crate) async fn next(&mut self) -> Option<impl Iterator<Item = i64> + use<>> {
         loop {
             let frame = self.0.message().await.ok()??;
             if let Some(batch) = frame.events {

@@ -25,6 +25,7 @@ mod search;
 mod start;
 mod stream;
 mod target;
+mod watched;
 
 use clap::{Parser, Subcommand};
 use mimalloc::MiMalloc;
@@ -67,6 +68,8 @@ enum Measure {
     Events(events::Options),
     /// Replies that are written token by token, by streams and by a call for each token, until watchers have them.
     Stream(stream::Options),
+    /// Appends to one session beside watchers that read, and beside as many more that never do: rates, memory.
+    Watched(watched::Options),
     /// Views and pages of sessions of several lengths.
     Reads,
     /// Resident memory: idle, of event streams, with loaded sessions.
@@ -123,6 +126,7 @@ async fn main() {
         Measure::Instructions(options) => instructions::run(&options, &mut report).await,
         Measure::Events(options) => events::run(&binary, &options, short, &mut report).await,
         Measure::Stream(options) => stream::run(&binary, &options, short, &mut report).await,
+        Measure::Watched(options) => watched::run(&binary, &options, short, &mut report).await,
         Measure::Reads => reads::run(&binary, short, &mut report).await,
         Measure::Memory(options) => memory::run(&binary, &options, short, &mut report).await,
         Measure::Growth(options) => growth::run(&binary, &options, short, &mut report).await,

@@ -15,7 +15,7 @@ pub use crate::scheduler::{Health, ReadFailure};
 pub use crate::store::{
     COMMIT_BOUNDS_MICROS, Checked, Checkpoints, CompactionCounter, Figures, Finding, Spent, Statistics, WriteState,
 };
-use crate::store::{Durability, Listed};
+use crate::store::{Durability, SessionFilter, SessionList};
 pub use crate::summarizer::{Breaker, Gate};
 use crate::traffic::TrafficState;
 use tokio::sync::{mpsc, watch};
@@ -280,13 +280,14 @@ impl Caller {
             return Ok((vec![self.head(id, None).await?], String::new()));
         }
         self.require_operator()?;
-        let below = cursor::page_start(token, "heads")?;
-        let listed = Listed { visibility: &self.visibility, archived: true, parent: None };
-        let (rows, next) = self.store().sessions().list(below, listed, limit).await?;
-        let next = next.map(|key| cursor::page_token(key, "heads"));
-        let mut heads = Vec::with_capacity(rows.len());
-        for (_, session) in rows {
-            heads.push(self.head(&session.id.to_string(), None).await?);
+        let start = cursor::list_start(token, "heads")?;
+        let filter = SessionFilter { visibility: self.visibility.clone(), ..SessionFilter::default() };
+        let list = SessionList { filter, ..SessionList::default() };
+        let (sessions, next) = self.store().sessions().list(&list, start, (limit, limits::PAGE_BYTES_MAX)).await?;
+        let next = next.map(|place| cursor::list_token(place, "heads"));
+        let mut heads = Vec::with_capacity(sessions.len());
+        for listed in sessions {
+            heads.push(self.head(&listed.session.id.to_string(), None).await?);
         }
         Ok((heads, next.unwrap_or_default()))
     }

@@ -72,6 +72,8 @@ pub(super) struct Shared {
     pub(super) traffic: Arc<Traffic>,
     /// Permits for summaries of branches in progress.
     pub(super) branches: tokio::sync::Semaphore,
+    /// The permit to import an archive.
+    pub(super) imports: tokio::sync::Semaphore,
     pub(super) stopping: CancellationToken,
 }
 
@@ -167,6 +169,7 @@ impl Longhand {
             stream_cursors: Mutex::default(),
             traffic: Arc::default(),
             branches: tokio::sync::Semaphore::new(crate::limits::BRANCH_SUMMARIES_MAX),
+            imports: tokio::sync::Semaphore::new(1),
             stopping: options.stopping,
         };
         Self { shared: Arc::new(shared) }

@@ -73,9 +73,10 @@ impl Reason {
             | Self::CursorInvalid
             | Self::ViewTokenInvalid
             | Self::SummaryRefused
+            | Self::ArchiveInvalid
             | Self::RequestMalformed => Code::InvalidArgument,
             Self::MethodUnknown | Self::EncodingUnknown => Code::Unimplemented,
-            Self::ClientIdReused | Self::BackupExists => Code::AlreadyExists,
+            Self::ClientIdReused | Self::BackupExists | Self::ArchiveConflict => Code::AlreadyExists,
             Self::CursorOutOfRange | Self::RevisionOutOfRange => Code::OutOfRange,
             Self::RevisionMismatch
             | Self::LastMessageMismatch

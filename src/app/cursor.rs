@@ -2,7 +2,7 @@
 
 use super::error::{Error, Reason, Result};
 use crate::model::Seq;
-use crate::store::Store;
+use crate::store::{ListPosition, Store};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use uuid::Uuid;
@@ -89,23 +89,45 @@ pub(super) async fn read(store: &Store, text: &str) -> Result<Seq> {
 
 /// The token of a list's next page. It is tied to the parameters of the list.
 pub(super) fn page_token(position: i64, scope: &str) -> String {
-    let mut bytes = position.to_le_bytes().to_vec();
-    bytes.extend_from_slice(&blake3::hash(scope.as_bytes()).as_bytes()[..HASH_BYTES]);
-    URL_SAFE_NO_PAD.encode(bytes)
+    token(&[position], scope)
 }
 
 /// The position at which a page begins; none for the first page.
 pub(super) fn page_start(token: &str, scope: &str) -> Result<Option<i64>> {
+    Ok(start(token, scope)?.map(|[position]| position))
+}
+
+/// The token of the next page of a list of sessions.
+pub(super) fn list_token(position: ListPosition, scope: &str) -> String {
+    token(&[position.time, position.key], scope)
+}
+
+/// The place behind which a page of sessions begins; none for the first page.
+pub(super) fn list_start(token: &str, scope: &str) -> Result<Option<ListPosition>> {
+    Ok(start(token, scope)?.map(|[time, key]| ListPosition { time, key }))
+}
+
+fn token(positions: &[i64], scope: &str) -> String {
+    let mut bytes: Vec<u8> = positions.iter().flat_map(|position| position.to_le_bytes()).collect();
+    bytes.extend_from_slice(&blake3::hash(scope.as_bytes()).as_bytes()[..HASH_BYTES]);
+    URL_SAFE_NO_PAD.encode(bytes)
+}
+
+fn start<const COUNT: usize>(token: &str, scope: &str) -> Result<Option<[i64; COUNT]>> {
     if token.is_empty() {
         return Ok(None);
     }
     let invalid = || Error::new(Reason::PageTokenInvalid, "the page token belongs to no list like this one");
     let bytes = URL_SAFE_NO_PAD.decode(token).map_err(|_| invalid())?;
-    if bytes.len() != 8 + HASH_BYTES || bytes[8..] != blake3::hash(scope.as_bytes()).as_bytes()[..HASH_BYTES] {
+    let (positions, hash) = bytes.split_at_checked(8 * COUNT).ok_or_else(invalid)?;
+    if *hash != blake3::hash(scope.as_bytes()).as_bytes()[..HASH_BYTES] {
         return Err(invalid());
     }
-    let position: [u8; 8] = bytes[..8].try_into().map_err(|_| invalid())?;
-    Ok(Some(i64::from_le_bytes(position)))
+    let mut found = [0; COUNT];
+    for (position, bytes) in found.iter_mut().zip(positions.chunks_exact(8)) {
+        *position = i64::from_le_bytes(bytes.try_into().map_err(|_| invalid())?);
+    }
+    Ok(Some(found))
 }
 
 #[cfg(test)]

@@ -131,6 +131,10 @@ pub enum Reason {
     BackupFailed,
     /// The backup was made and then found damaged, as the store itself probably is; nothing is left of it.
     BackupDamaged,
+    /// The archive is not as it was written, or its chains do not commit to what it says.
+    ArchiveInvalid,
+    /// A session of the archive is in the store in another state; the metadata has its id.
+    ArchiveConflict,
     /// The call is only accepted on the daemon's Unix socket.
     SocketRequired,
     /// The call needs an access token, and has none.
@@ -176,7 +180,7 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason.
-    pub const ALL: [Self; 80] = [
+    pub const ALL: [Self; 82] = [
         Self::SessionNotFound,
         Self::MessageNotFound,
         Self::DraftNotFound,
@@ -237,6 +241,8 @@ impl Reason {
         Self::BackupRunning,
         Self::BackupFailed,
         Self::BackupDamaged,
+        Self::ArchiveInvalid,
+        Self::ArchiveConflict,
         Self::SocketRequired,
         Self::AccessTokenMissing,
         Self::AccessTokenInvalid,
@@ -322,6 +328,8 @@ impl Reason {
             Self::BackupRunning => "BACKUP_RUNNING",
             Self::BackupFailed => "BACKUP_FAILED",
             Self::BackupDamaged => "BACKUP_DAMAGED",
+            Self::ArchiveInvalid => "ARCHIVE_INVALID",
+            Self::ArchiveConflict => "ARCHIVE_CONFLICT",
             Self::SocketRequired => "SOCKET_REQUIRED",
             Self::AccessTokenMissing => "ACCESS_TOKEN_MISSING",
             Self::AccessTokenInvalid => "ACCESS_TOKEN_INVALID",
@@ -490,6 +498,8 @@ impl From<store::Error> for Error {
             E::PathInvalid(why) => Self::field("path", why),
             E::CopyExists(path) => plain(Reason::BackupExists).with("path", path.display()),
             E::BackupRunning => plain(Reason::BackupRunning),
+            E::ArchiveInvalid(_) => plain(Reason::ArchiveInvalid),
+            E::ArchiveConflict { session } => plain(Reason::ArchiveConflict).with("session_id", session),
             E::CopyFailed(_) => plain(Reason::BackupFailed),
             E::CopyDamaged { findings, .. } => plain(Reason::BackupDamaged).with("findings", findings),
             E::LeaseLost | E::Bug(_) | E::Database(_) | E::Disk(_) | E::Open(_) => Self::internal(message),

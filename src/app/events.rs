@@ -548,7 +548,7 @@ impl Caller {
     }
 
     /// The sessions of a tree, of a project or of both, as far as the caller sees them; none without such a scope.
-    async fn scope(&self, root: Option<&str>, project: Option<&str>) -> Result<Option<Visibility>> {
+    pub(super) async fn scope(&self, root: Option<&str>, project: Option<&str>) -> Result<Option<Visibility>> {
         if root.is_none() && project.is_none() {
             return Ok(None);
         }

@@ -2,13 +2,13 @@
 
 use super::error::{Error, Reason, Result};
 use super::quotas::{LastingShare, Share};
-use super::{Caller, DefaultPolicy, cursor, page_size, validate};
+use super::{Caller, DefaultPolicy, validate};
 use crate::limits;
 use crate::model::Revision;
 use crate::model::session::{OverWindow, Session, SessionState};
 use crate::model::usage::ModelWindow;
 use crate::policy::{Policy, TextUnits, presets};
-use crate::store::{self, ForkAt, Listed, NewClientId, PolicyText, Receipt, SessionKey};
+use crate::store::{self, ForkAt, LabelChange, NewClientId, PolicyText, Receipt, SessionKey};
 
 /// A session with its policy as text.
 #[derive(Debug, Clone, PartialEq)]
@@ -287,7 +287,7 @@ impl Caller {
         Err(Error::new(Reason::PolicyInvalid, message).with("field", field))
     }
 
-    async fn info(&self, key: SessionKey) -> Result<SessionInfo> {
+    pub(super) async fn info(&self, key: SessionKey) -> Result<SessionInfo> {
         let (mut session, policy) = self.store().sessions().get(key).await?;
         let mut over_window = None;
         match self.loaded_or_small(key).await {
@@ -312,31 +312,6 @@ impl Caller {
     pub async fn get_session(&self, id: &str) -> Result<SessionInfo> {
         let key = self.session_key(id).await?;
         self.info(key).await
-    }
-
-    /// A page of sessions, newest first, and the token of the next page.
-    pub async fn list_sessions(
-        &self,
-        size: i64,
-        token: &str,
-        parent: Option<&str>,
-        archived: bool,
-    ) -> Result<(Vec<SessionInfo>, String)> {
-        let limit = page_size(size)?;
-        let scope = format!("sessions {} {archived}", parent.unwrap_or_default());
-        let below = cursor::page_start(token, &scope)?;
-        let parent = match parent {
-            Some(parent) => Some(self.session_key(parent).await?),
-            None => None,
-        };
-        let listed = Listed { visibility: &self.visibility, archived, parent };
-        let (rows, next) = self.store().sessions().list(below, listed, limit).await?;
-        let next = next.map(|key| cursor::page_token(key, &scope)).unwrap_or_default();
-        let info = |(key, mut session): (i64, Session)| {
-            session.context = self.shared.loaded.context(SessionKey(key)).or(session.context);
-            SessionInfo { session, policy_json: String::new(), over_window: None }
-        };
-        Ok((rows.into_iter().map(info).collect(), next))
     }
 
     /// Changes a session.
@@ -415,6 +390,24 @@ impl Caller {
     async fn set_state(&self, id: &str, state: SessionState) -> Result<SessionChanged> {
         let key = self.session_key(id).await?;
         let receipt = self.store().sessions().set_state(key, state, self.requester()).await?;
+        self.changed(key, &receipt).await
+    }
+
+    /// Adds a label to a session; one that it has stays.
+    pub async fn add_label(&self, id: &str, label: String) -> Result<SessionChanged> {
+        self.change_label(id, LabelChange::Add(label)).await
+    }
+
+    /// Removes a label from a session; one that it has not is no error.
+    pub async fn remove_label(&self, id: &str, label: String) -> Result<SessionChanged> {
+        self.change_label(id, LabelChange::Remove(label)).await
+    }
+
+    async fn change_label(&self, id: &str, change: LabelChange) -> Result<SessionChanged> {
+        let (LabelChange::Add(label) | LabelChange::Remove(label)) = &change;
+        validate::label("label", label)?;
+        let key = self.session_key(id).await?;
+        let receipt = self.store().sessions().change_label(key, change, self.requester()).await?;
         self.changed(key, &receipt).await
     }
 

@@ -63,7 +63,37 @@ pub(super) fn object(field: impl Display + Copy, text: Option<&str>, limit: usiz
 
 /// Checks a session's title.
 pub(super) fn title(title: &str) -> Result<()> {
-    text("title", title, limits::TITLE_BYTES_MAX)
+    title_of("title", title)
+}
+
+/// Checks a title, or the beginning of one.
+pub(super) fn title_of(field: impl Display + Copy, title: &str) -> Result<()> {
+    text(field, title, limits::TITLE_BYTES_MAX)
+}
+
+/// Checks a label of a session: a name that people can read, and that a list of labels can have without quotes.
+pub(super) fn label(field: impl Display + Copy, label: &str) -> Result<()> {
+    bound(format_args!("bytes of {field}"), label.len(), limits::LABEL_BYTES_MAX)?;
+    if label.is_empty() {
+        return Err(Error::field(field, "is empty"));
+    }
+    let is_refused = |character: char| character.is_control() || character.is_whitespace() || character == ',';
+    match label.contains(is_refused) {
+        true => Err(Error::field(field, "has white space, a comma or a control character")),
+        false => Ok(()),
+    }
+}
+
+/// Checks the name of a directory.
+pub(super) fn directory(field: impl Display + Copy, directory: &str) -> Result<()> {
+    text(field, directory, limits::DIRECTORY_BYTES_MAX)?;
+    if directory.is_empty() { Err(Error::field(field, "is empty")) } else { Ok(()) }
+}
+
+/// Checks a condition on metadata, which has a name.
+pub(super) fn metadata_term(field: impl Display + Copy, term: &str) -> Result<()> {
+    bound(format_args!("bytes of {field}"), term.len(), limits::METADATA_TERM_BYTES_MAX)?;
+    if term.is_empty() || term.starts_with('=') { Err(Error::field(field, "has no name")) } else { Ok(()) }
 }
 
 /// Checks a model window.

@@ -54,6 +54,21 @@ pub enum WriteFrame {
     Heartbeat,
     /// The message ends.
     End(Box<MessageEnd>),
+    /// A frame that cannot be read, with the reason.
+    Refused(Error),
+}
+
+impl WriteFrame {
+    /// Bytes of content.
+    fn bytes(&self) -> usize {
+        let json_bytes = |json: &Option<String>| json.as_ref().map_or(0, String::len);
+        match self {
+            Self::Words(words) => words.delta.len(),
+            Self::Part(part) => store::body_bytes(&part.body) + json_bytes(&part.metadata_json),
+            Self::DraftEnd(end) => json_bytes(&end.metadata_json),
+            Self::Heartbeat | Self::End(_) | Self::Refused(_) => 0,
+        }
+    }
 }
 
 /// Text for a draft.
@@ -123,6 +138,8 @@ struct Writing {
     /// Reason why nothing but a repeated end is accepted; none while the message is open.
     closed: Option<Error>,
     events: Subscription,
+    /// True if something happened after which the message may take no more, and it was not looked at since.
+    may_have_ended: bool,
     _permit: OwnedSemaphorePermit,
     _share: Option<Share>,
 }
@@ -186,6 +203,7 @@ impl Caller {
             drafts: Vec::new(),
             closed,
             events,
+            may_have_ended: false,
             _permit: permit,
             _share: share,
         })
@@ -262,10 +280,7 @@ fn waiting<E>(
             Some(Err(error)) => return (waiting, End::Broken(error)),
             Some(Ok(frame)) => {
                 let is_end = matches!(frame, WriteFrame::End(_));
-                bytes += match &frame {
-                    WriteFrame::Words(words) => words.delta.len(),
-                    _ => 0,
-                };
+                bytes += frame.bytes();
                 waiting.push(frame);
                 if is_end || bytes >= limits::WRITE_COMMIT_BYTES || waiting.len() >= limits::WRITE_COMMIT_FRAMES {
                     break;
@@ -283,7 +298,7 @@ impl Writing {
         let mut frames = frames;
         if self.closed.is_some() {
             // They were written before, or are refused with the end.
-            frames.retain(|frame| matches!(frame, WriteFrame::End(_)));
+            frames.retain(|frame| matches!(frame, WriteFrame::End(_) | WriteFrame::Refused(_)));
         }
         let (steps, refusal) = self.steps(frames);
         for step in steps {
@@ -306,18 +321,22 @@ impl Writing {
                         Ok(words) => words,
                         Err(refusal) => return (steps, Some(refusal)),
                     };
-                    if let Some(Step::Words(before)) = steps.last_mut() {
-                        join(before, words);
-                        continue;
-                    }
+                    let rest = match steps.last_mut() {
+                        Some(Step::Words(before)) => join(before, words),
+                        _ => Some(words),
+                    };
+                    let Some(words) = rest else { continue };
                     Step::Words(vec![words])
                 }
+                WriteFrame::Refused(refusal) => return (steps, Some(refusal)),
                 WriteFrame::Part(part) if part.client_id.is_none() => {
                     let refusal = Error::field("part.client_id", "is not given: the part could not be sent again");
                     return (steps, Some(refusal));
                 }
                 WriteFrame::Part(part) => Step::Part(Some(OpenPart::Whole(part))),
                 WriteFrame::DraftEnd(end) => Step::Part(Some(OpenPart::Ended(end))),
+                // One says as much as many.
+                WriteFrame::Heartbeat if matches!(steps.last(), Some(Step::Part(None))) => continue,
                 WriteFrame::Heartbeat => Step::Part(None),
                 WriteFrame::End(end) => Step::End(end),
             };
@@ -353,9 +372,20 @@ impl Writing {
         Ok(NewDraftText { part: None, client_id: Some(client_id), kind: known.kind.clone(), offset, delta })
     }
 
+    /// Waits until the tenant may make an append. Refuses a writer whose access has ended meanwhile, or at the daemon's
+    /// end: it may have much to write that came before.
+    async fn may_write(&self) -> Result<()> {
+        tokio::select! {
+            biased;
+            error = cut_off(&self.caller) => Err(error),
+            counted = self.caller.wait_for_append() => counted,
+        }
+    }
+
     /// Commits text, and then sends it to subscribers.
     async fn write_words(&mut self, words: Vec<NewDraftText>) -> Result<()> {
-        self.caller.wait_for_append().await?;
+        self.may_write().await.map_err(|error| self.placed(error, None))?;
+        self.caller.known(&self.session).await.map_err(|error| self.placed(error, None))?;
         let names: Vec<String> = words.iter().filter_map(|words| words.client_id.clone()).collect();
         let (caller, key, message) = (self.caller.clone(), self.key, self.message);
         // A writer that leaves does not keep subscribers from text that is committed.
@@ -383,7 +413,7 @@ impl Writing {
         let parts: Vec<OpenPart> = part.into_iter().collect();
         let appended = async {
             validate::open_parts(&parts)?;
-            self.caller.wait_for_append().await?;
+            self.may_write().await?;
             let known = self.caller.known(&self.session).await?;
             self.caller.append_checked_parts(&known, self.message, parts).await
         };
@@ -392,6 +422,9 @@ impl Writing {
     }
 
     async fn seal(&mut self, end: MessageEnd) -> Result<Written> {
+        if let Some(error) = cut_off(&self.caller).now_or_never() {
+            return Err(self.placed(error, None));
+        }
         let MessageEnd { finish, window, hash } = end;
         let mut caller = self.caller.clone();
         if !self.request_id.is_empty() {
@@ -434,16 +467,20 @@ impl Writing {
 
     /// Resolves with the reason once the stream has to end although its writer has not ended it.
     async fn ended(&mut self) -> Error {
+        let mut end_is_late = pin!(end_is_late(self.closed.clone()));
         loop {
+            if self.may_have_ended {
+                // A write of nothing is refused with the reason. What is dropped meanwhile looks again.
+                let history = self.caller.store().history();
+                let nothing = history.append_parts(self.key, self.caller.requester(), self.message, Vec::new());
+                if let Err(error) = nothing.await {
+                    return self.placed(error.into(), None);
+                }
+                self.may_have_ended = false;
+            }
             let next = tokio::select! {
-                () = self.caller.shared.stopping.cancelled() => {
-                    let error = Error::new(Reason::ShuttingDown, "the daemon is stopping; go on at the same offset");
-                    return self.placed(error, None);
-                }
-                () = access_ended(&self.caller) => {
-                    let error = Error::new(Reason::AccessTokenInvalid, "the access token was revoked or is over");
-                    return self.placed(error, None);
-                }
+                error = cut_off(&self.caller) => return self.placed(error, None),
+                error = &mut end_is_late => return self.placed(error, None),
                 next = self.events.next() => next,
             };
             let events = match next {
@@ -457,29 +494,44 @@ impl Writing {
                 EventBody::RunEnded { epoch, .. } => self.caller.requester.epoch == Some(*epoch),
                 _ => true,
             };
-            if self.closed.is_some() || !events.iter().any(|paged| concerns(&paged.event.body)) {
-                continue;
-            }
-            // A write of nothing is refused with the reason.
-            let history = self.caller.store().history();
-            if let Err(error) = history.append_parts(self.key, self.caller.requester(), self.message, Vec::new()).await
-            {
-                return self.placed(error.into(), None);
-            }
+            self.may_have_ended = self.closed.is_none() && events.iter().any(|paged| concerns(&paged.event.body));
         }
     }
 }
 
-/// Resolves when the access of a caller ends.
-async fn access_ended(caller: &Caller) {
-    Longhand { shared: caller.shared.clone() }.access_ended(caller.access.clone()).await;
+/// Resolves when a caller may write no more, because its access or the daemon ends.
+async fn cut_off(caller: &Caller) -> Error {
+    let longhand = Longhand { shared: caller.shared.clone() };
+    tokio::select! {
+        biased;
+        () = caller.shared.stopping.cancelled() => {
+            Error::new(Reason::ShuttingDown, "the daemon is stopping; go on at the same offset")
+        }
+        () = longhand.access_ended(caller.access.clone()) => Error::new(Reason::AccessTokenInvalid, "the access token was revoked or is over"),
+    }
 }
 
-/// Adds text to the texts that wait, joined with the last one of its draft if it follows on.
-fn join(waiting: &mut Vec<NewDraftText>, words: NewDraftText) {
+/// Resolves when the end of a message that was closed before has not come within the time that a frame may take, with
+/// the reason why the message takes nothing else.
+async fn end_is_late(closed: Option<Error>) -> Error {
+    match closed {
+        None => std::future::pending().await,
+        Some(error) => {
+            tokio::time::sleep(Duration::from_millis(limits::WRITE_FRAME_MS_MAX)).await;
+            error
+        }
+    }
+}
+
+/// Adds text to the texts that wait, joined with the last one of its draft if it follows on. Returns the text if one
+/// write takes no more.
+fn join(waiting: &mut Vec<NewDraftText>, words: NewDraftText) -> Option<NewDraftText> {
+    let is_full = waiting.len() >= limits::MESSAGE_DRAFTS_MAX;
     let last = waiting.iter_mut().rev().find(|before| before.client_id == words.client_id);
     match last {
         Some(before) if before.end() == words.offset => before.delta.push_str(&words.delta),
+        _ if is_full => return Some(words),
         _ => waiting.push(words),
     }
+    None
 }

@@ -1,16 +1,22 @@
 //! `longhand audit`: verifies the hash chains, also against exported heads, scrubs the store, and exports heads.
 
-use super::failure::{self, Usage};
+mod check;
+mod heads;
+mod keys;
+
+use super::failure;
 use super::output::{Output, count, hex};
 use super::progress::Progress;
-use super::{Client, Globals, ids, json};
+use super::{Client, Globals, ids};
 use crate::access_log::{self, Verified};
+use crate::clock::Clock;
 use crate::config::Config;
 use crate::pb::check_integrity_response::Item;
 use crate::{daemon, pb};
 use anyhow::Context;
+use heads::Heads;
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Heads requested per page.
@@ -31,6 +37,9 @@ enum Command {
         /// File with the output of `audit head`, to check against
         #[arg(long, value_name = "FILE")]
         expect: Option<PathBuf>,
+        /// File with the public key of who signed them: they must be signed then
+        #[arg(long, value_name = "FILE", requires = "expect")]
+        key: Option<PathBuf>,
     },
     /// Begin a scrub of the store now, or follow the running one; exit code 3 for findings
     Scrub,
@@ -45,20 +54,35 @@ enum Command {
     Head {
         /// Only this session, by id, client id, or the last or first digits of its id
         session: Option<String>,
+        /// File with the private key that signs them, in a line behind the others
+        #[arg(long, value_name = "FILE")]
+        sign: Option<PathBuf>,
     },
+    /// Make a key pair for signed heads: the private key in a new file, the public key beside it in FILE.pub
+    Key {
+        /// File for the private key
+        file: PathBuf,
+    },
+    /// Check a file of `longhand export`, also against signed heads, without a daemon; exit code 3 for findings
+    Check(check::Arguments),
 }
 
 pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Result<ExitCode> {
     let mut output = globals.output();
     match arguments.command {
-        Command::Verify { session, expect } => {
+        Command::Verify { session, expect, key } => {
             // An unreadable file is reported before anything is checked.
-            let expected = expect.as_deref().map(read_heads).transpose()?;
+            let expected = expect.as_deref().map(Heads::read).transpose()?;
+            let key = key.as_deref().map(keys::read_public).transpose()?;
             let mut client = globals.client().await?;
             let session = ids::optional_session(&mut client, session).await?;
             let mut findings = check(&mut client, session.clone(), &mut output).await?;
             if let Some(expected) = expected {
-                findings += compare(&mut client, session, &expected, &mut output).await?;
+                if let Some(message) = key.and_then(|key| expected.defect(&key)) {
+                    findings += 1;
+                    report(&mut output, &pb::IntegrityFinding { message, ..pb::IntegrityFinding::default() })?;
+                }
+                findings += compare(&mut client, session, &expected.heads, &mut output).await?;
             }
             output.flush()?;
             Ok(if findings == 0 { ExitCode::SUCCESS } else { ExitCode::from(failure::FINDINGS) })
@@ -83,10 +107,28 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
             failure::note(&format!("{}:{}: not as it was written", fault.file.display(), fault.line));
             Ok(ExitCode::from(failure::FINDINGS))
         }
-        Command::Head { session } => {
+        Command::Key { file } => {
+            let public = keys::make(&file)?;
+            let (private, public_file) = (file.display(), keys::public_path(&file));
+            output.line(&format!("{private}, {}: Ed25519 {}", public_file.display(), hex(&public)))?;
+            output.flush()?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Check(arguments) => check::run(globals, arguments).await,
+        Command::Head { session, sign } => {
             let mut client = globals.client().await?;
             let session = ids::optional_session(&mut client, session).await?;
-            print_heads(&mut client, session, &mut output).await?;
+            let heads = list_heads(&mut client, session).await?;
+            // A key that cannot be read is reported before anything is printed.
+            let signature = sign.map(|key| {
+                let now = jiff::Timestamp::from_microsecond(Clock::default().now().0)?;
+                Heads::sign(&heads, &key, now.to_string())
+            });
+            let signature = signature.transpose()?;
+            heads.iter().try_for_each(|head| output.message(head))?;
+            if let Some(signature) = signature {
+                output.text(&format!("{signature}\n"))?;
+            }
             output.flush()?;
             Ok(ExitCode::SUCCESS)
         }
@@ -169,28 +211,18 @@ fn print_end(output: &mut Output, end: &pb::IntegrityEnd) -> anyhow::Result<()> 
     Ok(output.line(&format!("{sessions} and {events} checked: {verdict}"))?)
 }
 
-async fn print_heads(client: &mut Client, session: Option<String>, output: &mut Output) -> anyhow::Result<()> {
+/// The newest heads.
+async fn list_heads(client: &mut Client, session: Option<String>) -> anyhow::Result<Vec<pb::Head>> {
     let mut request = pb::ListHeadsRequest { session_id: session, page_size: PAGE_SIZE, ..Default::default() };
+    let mut heads = Vec::new();
     loop {
         let page = client.admin.list_heads(request.clone()).await?.into_inner();
-        page.heads.iter().try_for_each(|head| output.message(head))?;
+        heads.extend(page.heads);
         if page.next_page_token.is_empty() {
-            return Ok(());
+            return Ok(heads);
         }
         request.page_token = page.next_page_token;
     }
-}
-
-/// Reads the heads that `audit head` wrote to a file.
-fn read_heads(path: &Path) -> anyhow::Result<Vec<pb::Head>> {
-    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-    let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
-    lines
-        .map(|(index, line)| {
-            json::decode::<pb::Head>(line)
-                .map_err(|error| Usage(format!("{}:{}: not a head: {error}", path.display(), index + 1)).into())
-        })
-        .collect()
 }
 
 /// Compares exported heads with the chains at the same revisions and prints the differences. Returns their number.
@@ -287,18 +319,5 @@ mod tests {
         let reported: Vec<_> = findings.iter().map(|finding| (finding.session_id.as_str(), finding.revision)).collect();
         assert_eq!(reported, [("a", 3), ("b", 4), ("c", 5)]);
         assert!(findings[0].message.contains("gone") && findings[2].message.contains("ends before"));
-    }
-
-    #[test]
-    fn exported_heads_are_read_back() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let file = folder.path().join("heads");
-        let heads = [head("ses_1", 7, &[1, 2]), head("ses_2", 9, &[3])];
-        let text: Vec<String> = heads.iter().map(|head| json::encode(head).expect("JSON")).collect();
-        std::fs::write(&file, format!("{}\n\n{}\n", text[0], text[1])).expect("a file");
-        assert_eq!(read_heads(&file).expect("heads"), heads);
-        std::fs::write(&file, format!("{}\nnonsense\n", text[0])).expect("a file");
-        let error = read_heads(&file).expect_err("a refusal");
-        assert!(error.to_string().contains("heads:2: not a head"), "{error}");
     }
 }

@@ -5,6 +5,7 @@ use super::failure::Usage;
 use crate::pb::access_service_client::AccessServiceClient;
 use crate::pb::admin_service_client::AdminServiceClient;
 use crate::pb::approval_service_client::ApprovalServiceClient;
+use crate::pb::archive_service_client::ArchiveServiceClient;
 use crate::pb::compaction_service_client::CompactionServiceClient;
 use crate::pb::context_service_client::ContextServiceClient;
 use crate::pb::event_service_client::EventServiceClient;
@@ -100,6 +101,7 @@ pub(super) struct Client {
     pub(super) prompts: PromptServiceClient<Connection>,
     pub(super) approvals: ApprovalServiceClient<Connection>,
     pub(super) admin: AdminServiceClient<Connection>,
+    pub(super) archives: ArchiveServiceClient<Connection>,
     pub(super) access: AccessServiceClient<Connection>,
 }
 
@@ -164,6 +166,7 @@ impl Client {
             prompts: PromptServiceClient::new(connection.clone()).max_decoding_message_size(ANSWER_BYTES_MAX),
             approvals: ApprovalServiceClient::new(connection.clone()).max_decoding_message_size(ANSWER_BYTES_MAX),
             access: AccessServiceClient::new(connection.clone()).max_decoding_message_size(ANSWER_BYTES_MAX),
+            archives: ArchiveServiceClient::new(connection.clone()).max_decoding_message_size(ANSWER_BYTES_MAX),
             admin: AdminServiceClient::new(connection).max_decoding_message_size(ANSWER_BYTES_MAX),
         }
     }

@@ -31,6 +31,8 @@ pub(super) fn sentence(event: &pb::Event, detail: Detail) -> String {
         Body::SessionUpdated(updated) => format!("session updated: {}", updates(updated).join(", ")),
         Body::SessionArchived(_) => "session archived".to_owned(),
         Body::SessionRestored(_) => "session restored".to_owned(),
+        Body::LabelAdded(added) => format!("label {:?} added", added.label),
+        Body::LabelRemoved(removed) => format!("label {:?} removed", removed.label),
         Body::SessionForked(forked) => {
             let behind = forked.after_revision.map(|after| format!(", behind {after}")).unwrap_or_default();
             format!("session forked from {} at revision {}{behind}", forked.source_session_id, forked.source_revision)

@@ -20,11 +20,13 @@ mod evaluate;
 mod event_text;
 mod events;
 mod expand;
+mod export;
 mod failure;
 mod globals;
 mod ids;
 mod import;
 mod json;
+mod label;
 mod message_text;
 mod output;
 mod pages;
@@ -72,8 +74,10 @@ enum Command {
     Serve(serve::Arguments),
     /// Show the daemon on a sample session in a temporary folder
     Demo(demo::Arguments),
-    /// Import a transcript of pi or Claude Code
+    /// Import a transcript of pi or Claude Code, or a file of `longhand export`
     Import(import::Arguments),
+    /// Write a session as a file that another daemon imports, as one of pi or Claude Code, as Markdown, or as HTML
+    Export(export::Arguments),
     /// Create a session, and print its id
     Create(changes::CreateArguments),
     /// Append a message, or messages as JSON lines, and print their ids
@@ -84,6 +88,8 @@ enum Command {
     Title(changes::TitleArguments),
     /// Archive a session, or restore it from the archive
     Archive(changes::ArchiveArguments),
+    /// Add labels to a session, remove them, or print them
+    Label(label::Arguments),
     /// Fork a session, and print the fork's id
     Fork(changes::ForkArguments),
     /// Leave everything after a message out of views
@@ -92,7 +98,7 @@ enum Command {
     Edit(changes::EditArguments),
     /// Pin a message, so that every view shows it verbatim
     Pin(changes::PinArguments),
-    /// List sessions, newest first
+    /// List sessions, newest first, or follow the list
     Sessions(sessions::Arguments),
     /// Find parts of messages by their words, in all history
     Search(search::Arguments),
@@ -182,11 +188,13 @@ async fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Serve(arguments) => serve::run(globals, arguments).await,
         Command::Demo(arguments) => demo::run(globals, arguments).await,
         Command::Import(arguments) => import::run(globals, arguments).await,
+        Command::Export(arguments) => export::run(globals, arguments).await,
         Command::Create(arguments) => changes::create(globals, arguments).await,
         Command::Append(arguments) => changes::append(globals, arguments).await,
         Command::Finish(arguments) => changes::finish(globals, arguments).await,
         Command::Title(arguments) => changes::title(globals, arguments).await,
         Command::Archive(arguments) => changes::archive(globals, arguments).await,
+        Command::Label(arguments) => label::run(globals, arguments).await,
         Command::Fork(arguments) => changes::fork(globals, arguments).await,
         Command::Rewind(arguments) => changes::rewind(globals, arguments).await,
         Command::Edit(arguments) => changes::edit(globals, arguments).await,
@@ -265,6 +273,7 @@ mod tests {
             "longhand status ses_1 --metrics",
             "longhand search",
             "longhand search x --session s --tree t",
+            "longhand export ses_1 --format word",
             "longhand",
         ] {
             assert!(Cli::try_parse_from(line.split(' ')).is_err(), "{line}");

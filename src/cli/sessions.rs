@@ -1,51 +1,173 @@
-//! `longhand sessions`: lists sessions.
+//! `longhand sessions`: lists sessions, or follows the list.
 
 use super::Globals;
+use super::client::Client;
 use super::ids::{self, Ids};
-use super::output::one_line;
+use super::output::{Output, dollars, one_line};
 use super::table::{Column, Table};
-use super::times::{self, Times, is_since};
+use super::times::{self, Times};
 use crate::clock::Clock;
+use crate::model::time::Timestamp;
 use crate::pb;
+use pb::watch_sessions_response::Frame;
 use std::process::ExitCode;
 
 /// Sessions requested per page.
 const PAGE_SIZE: i32 = 200;
 
+/// The order of the list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Order {
+    /// By creation, the newest first
+    Newest,
+    /// By creation, the oldest first
+    Oldest,
+    /// By last change, the newest change first
+    Changed,
+    /// By last change, the oldest change first
+    Unchanged,
+}
+
+/// A state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum State {
+    /// Takes writes
+    Active,
+    /// Is archived
+    Archived,
+}
+
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
+    #[command(flatten)]
+    conditions: Conditions,
+    /// Order of the list
+    #[arg(long, value_enum, default_value_t = Order::Newest)]
+    order: Order,
+    /// Only the first sessions, at most this many
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
+    limit: Option<u32>,
+    /// With --json, each session with its policy
+    #[arg(long)]
+    policies: bool,
+    /// Go on with each session that comes, changes or leaves the list, until interrupted
+    #[arg(long, conflicts_with_all = ["limit", "order", "policies"])]
+    watch: bool,
+}
+
+/// Which sessions are listed. TIME is an age such as 2h or 3d, a date, or RFC 3339.
+#[derive(Debug, clap::Args)]
+struct Conditions {
     /// Only the children of this session
     #[arg(long, value_name = "SESSION")]
     children: Option<String>,
+    /// Only this session and those that work for it or were forked from it, at any depth
+    #[arg(long, value_name = "SESSION")]
+    tree: Option<String>,
     /// Include archived sessions
     #[arg(long)]
     archived: bool,
-    /// Only the newest sessions, at most this many
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
-    limit: Option<u32>,
+    /// Only sessions in this state
+    #[arg(long, value_enum)]
+    state: Option<State>,
+    /// Only sessions of this project, by their metadata
+    #[arg(long)]
+    project: Option<String>,
+    /// Only sessions in this directory or below it, by `cwd` in their metadata
+    #[arg(long)]
+    directory: Option<String>,
+    /// Only sessions with this label; several must all be there
+    #[arg(long, value_name = "LABEL")]
+    label: Vec<String>,
+    /// Only sessions whose metadata have this member, or this value of it
+    #[arg(long, value_name = "KEY[=VALUE]")]
+    metadata: Vec<String>,
+    /// Only sessions that this actor made
+    #[arg(long, value_name = "ACTOR")]
+    made_by: Option<String>,
+    /// Only sessions whose title begins like this
+    #[arg(long, value_name = "PREFIX")]
+    title: Option<String>,
+    /// Only sessions whose client id begins like this
+    #[arg(long, value_name = "PREFIX")]
+    client_id: Option<String>,
     /// Only sessions that changed since this time: an age such as 2h or 3d, a date, or RFC 3339
     #[arg(long, value_name = "TIME")]
     since: Option<String>,
+    /// Only sessions that did not change since this time
+    #[arg(long, value_name = "TIME")]
+    until: Option<String>,
+    /// Only sessions that were made since this time
+    #[arg(long, value_name = "TIME")]
+    made_since: Option<String>,
+    /// Only sessions that were made before this time
+    #[arg(long, value_name = "TIME")]
+    made_before: Option<String>,
+}
+
+impl Conditions {
+    /// The parent, and the other conditions.
+    async fn read(self, client: &mut Client, now: Timestamp) -> anyhow::Result<(Option<String>, pb::SessionFilter)> {
+        let time = |text: Option<String>| {
+            text.map(|text| times::instant(&text, now)).transpose().map(|time| time.map(pb::timestamp))
+        };
+        let state = match self.state {
+            None => pb::SessionState::Unspecified,
+            Some(State::Active) => pb::SessionState::Active,
+            Some(State::Archived) => pb::SessionState::Archived,
+        };
+        let filter = pb::SessionFilter {
+            project: self.project,
+            directory: self.directory,
+            metadata_terms: self.metadata,
+            labels: self.label,
+            actor: self.made_by,
+            state: state.into(),
+            title_prefix: self.title.unwrap_or_default(),
+            client_id_prefix: self.client_id.unwrap_or_default(),
+            min_create_time: time(self.made_since)?,
+            max_create_time: time(self.made_before)?,
+            min_update_time: time(self.since)?,
+            max_update_time: time(self.until)?,
+            root_session_id: ids::optional_session(client, self.tree).await?,
+        };
+        Ok((ids::optional_session(client, self.children).await?, filter))
+    }
 }
 
 pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Result<ExitCode> {
-    let now = Clock::default().now();
-    let since = arguments.since.map(|since| times::instant(&since, now)).transpose()?;
-    let limit = arguments.limit.map_or(usize::MAX, |limit| limit as usize);
+    let Arguments { conditions, order, limit, policies, watch } = arguments;
     let mut client = globals.client().await?;
     let mut output = globals.output();
+    let include_archived = conditions.archived;
+    let (parent_session_id, filter) = conditions.read(&mut client, Clock::default().now()).await?;
+    let filter = Some(filter);
+    if watch {
+        let request =
+            pb::WatchSessionsRequest { parent_session_id, include_archived, filter, after_cursor: String::new() };
+        return follow(&mut client, &mut output, request).await;
+    }
+    let order = match order {
+        Order::Newest => pb::SessionOrder::NewestFirst,
+        Order::Oldest => pb::SessionOrder::OldestFirst,
+        Order::Changed => pb::SessionOrder::LastChangedFirst,
+        Order::Unchanged => pb::SessionOrder::LastChangedLast,
+    };
+    let view = if policies { pb::SessionView::Full } else { pb::SessionView::Basic };
     let mut request = pb::ListSessionsRequest {
         page_size: PAGE_SIZE,
         page_token: String::new(),
-        parent_session_id: ids::optional_session(&mut client, arguments.children).await?,
-        include_archived: arguments.archived,
+        parent_session_id,
+        include_archived,
+        filter,
+        order: order.into(),
+        view: view.into(),
     };
+    let limit = limit.map_or(usize::MAX, |limit| limit as usize);
     let (mut sessions, mut listed) = (Vec::new(), 0);
     loop {
         let page = client.sessions.list_sessions(request.clone()).await?.into_inner();
-        let chosen = page.sessions.into_iter().filter(|session| is_since(session.update_time.as_ref(), since));
-        let remaining = limit - listed;
-        let chosen: Vec<pb::Session> = chosen.take(remaining).collect();
+        let chosen: Vec<pb::Session> = page.sessions.into_iter().take(limit - listed).collect();
         listed += chosen.len();
         if output.json() {
             chosen.iter().try_for_each(|session| output.message(session))?;
@@ -58,11 +180,54 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
         request.page_token = page.next_page_token;
     }
     if !output.json() {
-        let ids = if output.columns().is_some() { Ids::short(related(&sessions)) } else { Ids::Whole };
-        table(&sessions, ids, Globals::times(&output)).print(&mut output)?;
+        print(&mut output, &sessions)?;
     }
     output.flush()?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn print(output: &mut Output, sessions: &[pb::Session]) -> anyhow::Result<()> {
+    let ids = if output.columns().is_some() { Ids::short(related(sessions)) } else { Ids::Whole };
+    Ok(table(sessions, ids, Globals::times(output)).print(output)?)
+}
+
+/// Prints the list, and then a line for each change of it; as JSON the frames of the stream.
+async fn follow(
+    client: &mut Client,
+    output: &mut Output,
+    request: pb::WatchSessionsRequest,
+) -> anyhow::Result<ExitCode> {
+    let mut frames = client.sessions.watch_sessions(request).await?.into_inner();
+    let mut snapshot = Vec::new();
+    while let Some(response) = frames.message().await? {
+        if output.json() {
+            output.message(&response)?;
+        } else {
+            match response.frame {
+                Some(Frame::SnapshotPage(listed)) => snapshot.extend(listed.sessions),
+                Some(Frame::SnapshotEnd(_)) => print(output, &std::mem::take(&mut snapshot))?,
+                Some(Frame::Change(changes)) => {
+                    for session in &changes.changed_sessions {
+                        output.line(&changed(session))?;
+                    }
+                    for id in &changes.removed_session_ids {
+                        output.line(&format!("- {id}"))?;
+                    }
+                }
+                Some(Frame::Progress(_)) | None => {}
+            }
+        }
+        output.flush()?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A line about a session of the list.
+fn changed(session: &pb::Session) -> String {
+    let labels = session.labels.iter().map(|label| format!(" [{label}]")).collect::<String>();
+    let messages = super::output::count(session.message_count, "message");
+    let title = one_line(&session.title);
+    format!("+ {} revision {}, {messages}{labels} {title}", session.session_id, session.revision).trim_end().to_owned()
 }
 
 /// Ids of the sessions, of their parents and of the origins of forks.
@@ -80,8 +245,10 @@ fn table(sessions: &[pb::Session], ids: Ids, times: Times) -> Table {
         Column::number("TOKENS"),
         Column::number("WINDOW").optional(3),
         Column::number("REVISION").optional(4),
+        Column::number("COST").optional(5),
         Column::word("PRESET").optional(2),
         Column::word("CHANGED"),
+        Column::text("LABELS").optional(6),
         Column::text("TITLE"),
     ]);
     for session in sessions {
@@ -92,12 +259,22 @@ fn table(sessions: &[pb::Session], ids: Ids, times: Times) -> Table {
             session.context_tokens.map_or_else(|| "-".to_owned(), |tokens| tokens.to_string()),
             if window > 0 { window.to_string() } else { "-".to_owned() },
             session.revision.to_string(),
+            cost(session),
             session.preset.clone(),
             times.text(session.update_time.as_ref()),
+            if session.labels.is_empty() { "-".to_owned() } else { session.labels.join(",") },
             format!("{}{}", one_line(&session.title), relation(session, ids)),
         ]);
     }
     table
+}
+
+/// The cost of a session's replies, as far as it was reported.
+fn cost(session: &pb::Session) -> String {
+    match session.usage_total.as_ref().map_or(0, |totals| totals.cost_micro_usd) {
+        0 => "-".to_owned(),
+        micros => dollars(micros),
+    }
 }
 
 /// Suffix of a title: archived state, and the parent or the origin of the fork.

@@ -30,7 +30,7 @@ const HEALTH_CHECK: &str = "/grpc.health.v1.Health/Check";
 /// Path prefix of the health service.
 const HEALTH: &str = "/grpc.health.v1.Health/";
 /// Path prefix of reflection, which any caller with credentials may ask.
-const REFLECTION: &str = "/grpc.reflection.";
+pub(super) const REFLECTION: &str = "/grpc.reflection.";
 /// The scheme of an access token in the header with the credentials.
 const BEARER: &str = "bearer ";
 

@@ -9,6 +9,7 @@ use super::convert::message::{
 };
 use super::convert::session::{context_usage, durability, read_window};
 use crate::app::append::{self, AppendRequest};
+use crate::app::writing::WriteFrame;
 use crate::model::ids::{MessageId, PartId};
 use crate::pb;
 use crate::pb::message_service_server::MessageService;
@@ -107,7 +108,7 @@ impl MessageService for Messages {
         let caller = self.door.caller(&request)?;
         let mut frames = request.into_inner();
         let start = read_write_start(frames.message().await?)?;
-        let frames = frames.map(|frame| Ok::<_, Status>(read_write_frame(frame?)?));
+        let frames = frames.map(|frame| Ok::<_, Status>(read_write_frame(frame?).unwrap_or_else(WriteFrame::Refused)));
         let written = caller.write_message(start, frames).await?;
         let drafts = written.drafts.into_iter().map(|(client_id, receipt)| pb::WrittenDraft {
             part_id: receipt.part.to_string(),

@@ -5,6 +5,7 @@
 mod access;
 mod admin;
 mod approvals;
+mod archives;
 mod backup;
 mod caller;
 mod compactions;
@@ -40,7 +41,7 @@ use tonic_health::ServingStatus;
 use tonic_health::server::HealthReporter;
 
 /// The names with a health status: the daemon as a whole, and each service.
-const HEALTH_NAMES: [&str; 13] = [
+const HEALTH_NAMES: [&str; 14] = [
     "",
     pb::session_service_server::SERVICE_NAME,
     pb::message_service_server::SERVICE_NAME,
@@ -54,6 +55,7 @@ const HEALTH_NAMES: [&str; 13] = [
     pb::search_service_server::SERVICE_NAME,
     pb::admin_service_server::SERVICE_NAME,
     pb::access_service_server::SERVICE_NAME,
+    pb::archive_service_server::SERVICE_NAME,
 ];
 
 macro_rules! limited {
@@ -105,13 +107,14 @@ pub async fn router(app: Longhand) -> (Guarded, HealthReporter) {
         .with(limited!(pb::approval_service_server::ApprovalServiceServer<_>, approvals::Approvals::new(door.clone())))
         .with(limited!(pb::search_service_server::SearchServiceServer<_>, search::Search::new(door.clone())))
         .with(limited!(pb::event_service_server::EventServiceServer<_>, events::Events::new(door.clone())))
+        .with(limited!(pb::archive_service_server::ArchiveServiceServer<_>, archives::Archives::new(door.clone())))
         .with(limited!(pb::access_service_server::AccessServiceServer<_>, access::Access::new(door.clone())))
         .with(limited!(pb::admin_service_server::AdminServiceServer<_>, admin::Admin::new(door)));
     (Guarded::new(services, app), reporter)
 }
 
 /// The services that write, and the daemon as a whole: only a restart repairs a store that takes no more writes.
-const WRITING_NAMES: [&str; 9] = [
+const WRITING_NAMES: [&str; 10] = [
     "",
     pb::session_service_server::SERVICE_NAME,
     pb::message_service_server::SERVICE_NAME,
@@ -121,6 +124,7 @@ const WRITING_NAMES: [&str; 9] = [
     pb::prompt_service_server::SERVICE_NAME,
     pb::approval_service_server::SERVICE_NAME,
     pb::access_service_server::SERVICE_NAME,
+    pb::archive_service_server::SERVICE_NAME,
 ];
 
 /// Keeps health up to date until the daemon stops. Compactions are not serving while the scheduler cannot read the

@@ -1,6 +1,6 @@
 //! Calls from outside of this process, with what surrounds each: gRPC-Web, the caller's deadline, reasons for refusals.
 
-use super::guard::Guarded;
+use super::guard::{Guarded, REFLECTION};
 use super::status::{cut_off, explain, too_late};
 use crate::app::Error;
 use crate::transport::{RequestClass, Trailers};
@@ -16,17 +16,16 @@ use tower::{Layer as _, ServiceExt as _};
 
 /// The header with the caller's deadline.
 const TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
-/// Path prefix of reflection, which takes many messages over any time.
-const REFLECTION: &str = "/grpc.reflection.";
 /// Methods that keep their request's content until they answer. Other methods keep little of it once it was read, and
 /// some of them wait for minutes.
-const KEEPING_METHODS: [&str; 6] = [
+const KEEPING_METHODS: [&str; 7] = [
     "/longhand.v1.MessageService/AppendMessages",
     "/longhand.v1.MessageService/AppendParts",
     "/longhand.v1.MessageService/AppendDraft",
     "/longhand.v1.MessageService/EditMessage",
     "/longhand.v1.CompactionService/SupplySummary",
     "/longhand.v1.SummaryTaskService/CompleteSummaryTask",
+    "/longhand.v1.ArchiveService/ImportSession",
 ];
 
 /// The method that takes a message as a stream.
@@ -35,6 +34,7 @@ const FRAMES: &str = "/longhand.v1.MessageService/WriteMessage";
 /// What a method's path says about the size of its requests.
 pub fn class(path: &str) -> RequestClass {
     match path {
+        // It takes many messages over any time.
         path if path.starts_with(REFLECTION) => RequestClass::Open,
         FRAMES => RequestClass::Frames,
         path if KEEPING_METHODS.contains(&path) => RequestClass::Kept,

@@ -1,11 +1,17 @@
 //! Sessions over gRPC.
 
 use super::caller::Door;
-use super::convert::session::{durability, over_window, read_change, read_new, session};
+use super::convert::session::{
+    durability, list_frame, over_window, read_change, read_conditions, read_list, read_new, session,
+};
+use crate::app::session_watch::SessionWatch;
 use crate::app::sessions::{ForkPoint, SessionChanged};
 use crate::pb;
 use crate::pb::fork_session_request::Point;
 use crate::pb::session_service_server::SessionService;
+use crate::transport::Delivery;
+use futures::StreamExt as _;
+use futures::stream::{self, BoxStream};
 use tonic::{Request, Response, Status};
 
 /// The service of sessions.
@@ -19,8 +25,24 @@ impl Sessions {
     }
 }
 
+type Frames = BoxStream<'static, Result<pb::WatchSessionsResponse, Status>>;
+
+/// The stream's frames as the client takes them; an error is the last one.
+fn frames(watch: SessionWatch, delivery: Delivery) -> Frames {
+    stream::unfold((watch, delivery), async |(mut watch, delivery)| {
+        let frame = watch.next().await?.map(list_frame);
+        if let Ok(frame) = &frame {
+            delivery.produced(Some(&frame.cursor).filter(|cursor| !cursor.is_empty()).map(String::as_str));
+        }
+        Some((frame.map_err(Status::from), (watch, delivery)))
+    })
+    .boxed()
+}
+
 #[tonic::async_trait]
 impl SessionService for Sessions {
+    type WatchSessionsStream = Frames;
+
     async fn create_session(
         &self,
         request: Request<pb::CreateSessionRequest>,
@@ -49,13 +71,52 @@ impl SessionService for Sessions {
         request: Request<pb::ListSessionsRequest>,
     ) -> Result<Response<pb::ListSessionsResponse>, Status> {
         let caller = self.door.caller(&request)?;
-        let pb::ListSessionsRequest { page_size, page_token, parent_session_id, include_archived } =
-            request.into_inner();
-        let parent = parent_session_id.as_deref();
-        let (sessions, next_page_token) =
-            caller.list_sessions(page_size.into(), &page_token, parent, include_archived).await?;
+        let (sessions, next_page_token) = caller.list_sessions(&read_list(request.into_inner())?).await?;
         let sessions = sessions.into_iter().map(session).collect();
         Ok(Response::new(pb::ListSessionsResponse { sessions, next_page_token }))
+    }
+
+    async fn watch_sessions(
+        &self,
+        request: Request<pb::WatchSessionsRequest>,
+    ) -> Result<Response<Self::WatchSessionsStream>, Status> {
+        let caller = self.door.caller(&request)?;
+        let pb::WatchSessionsRequest { parent_session_id, include_archived, filter, after_cursor } =
+            request.into_inner();
+        let conditions = read_conditions(parent_session_id, include_archived, filter)?;
+        let after = Some(after_cursor.as_str()).filter(|cursor| !cursor.is_empty());
+        let watch = caller.watch_sessions(&conditions, after).await?;
+        let delivery = Delivery::resumable();
+        let mut response = Response::new(frames(watch, delivery.clone()));
+        response.extensions_mut().insert(delivery);
+        Ok(response)
+    }
+
+    async fn add_label(&self, request: Request<pb::AddLabelRequest>) -> Result<Response<pb::AddLabelResponse>, Status> {
+        let caller = self.door.caller_with_id(&request, &request.get_ref().request_id)?;
+        let pb::AddLabelRequest { session_id, label, .. } = request.into_inner();
+        let SessionChanged { info, revision, seq } = caller.add_label(&session_id, label).await?;
+        Ok(Response::new(pb::AddLabelResponse {
+            session: Some(session(info)),
+            revision,
+            seq,
+            durability: durability(caller.durability()).into(),
+        }))
+    }
+
+    async fn remove_label(
+        &self,
+        request: Request<pb::RemoveLabelRequest>,
+    ) -> Result<Response<pb::RemoveLabelResponse>, Status> {
+        let caller = self.door.caller_with_id(&request, &request.get_ref().request_id)?;
+        let pb::RemoveLabelRequest { session_id, label, .. } = request.into_inner();
+        let SessionChanged { info, revision, seq } = caller.remove_label(&session_id, label).await?;
+        Ok(Response::new(pb::RemoveLabelResponse {
+            session: Some(session(info)),
+            revision,
+            seq,
+            durability: durability(caller.durability()).into(),
+        }))
     }
 
     async fn update_session(

@@ -42,6 +42,7 @@ use http_body_util::{BodyExt as _, Limited};
 use prost_reflect::prost::Message as _;
 use routes::{Found, Route, RouteTable};
 use std::sync::Arc;
+use streams::{lists, sse};
 
 /// The header that makes a request idempotent.
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
@@ -99,6 +100,9 @@ impl<S: GrpcRoutes> Door<S> {
             Found::Nothing => return Err(Error::new(Reason::MethodUnknown, "no call has this path").into()),
         };
         (self.admit)(route.grpc_path.path(), &head)?;
+        if route.grpc_path.path() == lists::WATCH_SESSIONS && answers::accepts(&head.headers, sse::MEDIA_TYPE) {
+            return lists::follow(self.grpc.clone(), head).await;
+        }
         let body = read(&head, body).await?;
         let parts = request::Parts {
             variables: &variables,
@@ -148,7 +152,7 @@ impl<S: GrpcRoutes> Door<S> {
 
 /// The bytes of a body.
 async fn read(head: &Parts, body: Body) -> Result<Bytes, Failure> {
-    let limit = limits::JSON_BYTES_MAX;
+    let limit = limits::REQUEST_BYTES_MAX;
     let body = Limited::new(body, limit).collect().await.map_err(|cause| {
         if cause.is::<http_body_util::LengthLimitError>() {
             return Error::new(Reason::RequestTooLarge, format!("the body has more than {limit} bytes"))

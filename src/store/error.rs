@@ -220,6 +220,15 @@ pub enum Error {
     /// A file of this name exists, and is never replaced.
     #[error("{} exists, and is not replaced", .0.display())]
     CopyExists(std::path::PathBuf),
+    /// An archive is not as it was written, or says what its chains do not.
+    #[error("the archive is refused: {0}")]
+    ArchiveInvalid(String),
+    /// A session of an archive is there in another state than the archive's, or an earlier one.
+    #[error("the session {session} is here already, and its chain has not the archive's newest hash")]
+    ArchiveConflict {
+        /// The session.
+        session: String,
+    },
     /// Another backup of the store is being made.
     #[error("another backup is being made")]
     BackupRunning,

@@ -1,6 +1,7 @@
 //! An open store, and its handles: one for each kind of caller.
 
 use super::access::AccessTokens;
+use super::archive::Archives;
 use super::compactions::Compactions;
 use super::engine::Durability;
 use super::history::History;
@@ -37,6 +38,7 @@ struct Handles {
     search: Search,
     upkeep: Upkeep,
     access_tokens: AccessTokens,
+    archives: Archives,
 }
 
 impl Store {
@@ -55,6 +57,7 @@ impl Store {
             search: Search(Arc::clone(&shared)),
             upkeep: Upkeep(Arc::clone(&shared)),
             access_tokens: AccessTokens(Arc::clone(&shared)),
+            archives: Archives(Arc::clone(&shared)),
             shared,
         };
         Self { handles: Arc::new(handles) }
@@ -142,6 +145,11 @@ impl Store {
     /// The full-text search over all history.
     pub fn search(&self) -> &Search {
         &self.handles.search
+    }
+
+    /// Archives of sessions: written and read.
+    pub fn archives(&self) -> &Archives {
+        &self.handles.archives
     }
 
     /// Access tokens.

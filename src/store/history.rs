@@ -96,7 +96,7 @@ impl History {
         words: NewDraftText,
     ) -> Result<DraftReceipt> {
         let append = drafts::AppendDraft { session, message, epoch: caller.epoch, words, resumes: false };
-        self.0.write(Mutation::content("append_draft", 0), move |tx| append.clone().apply(tx)).await
+        self.0.write(Mutation::content("append_draft", 0), move |tx| append.clone().apply(tx, &mut None)).await
     }
 
     /// Adds text to drafts that the caller names by their client ids, each text once, up to the first that is refused.

@@ -6,6 +6,7 @@
 //! `ledger::messages`.
 
 mod access;
+mod archive;
 mod compactions;
 mod engine;
 mod error;
@@ -32,6 +33,7 @@ mod write_state;
 mod writer;
 
 pub use access::AccessTokens;
+pub use archive::{Archive, ArchivePlan, Archives, Imported, Writing};
 pub use compactions::Compactions;
 pub use engine::Durability;
 pub use engine::figures::{COMMIT_BOUNDS_MICROS, CommitDurations, Figures};
@@ -60,6 +62,7 @@ pub use ledger::drafts::{DraftReceipt, NewDraftText};
 pub use ledger::events::{EventFilter, EventPage, PagedEvent, ScannedTo};
 pub use ledger::head::{Pending, Receipt, SessionKey};
 pub use ledger::jobs::{AttemptEnd, Condition, Enqueued, Evaluation, GuardRows, WindowUsage};
+pub use ledger::labels::LabelChange;
 pub use ledger::messages::{Order, PageOf, VIEW_BYTES, body_bytes, message_bytes};
 pub use ledger::open_drafts::{DraftEnd, DraftName};
 pub use ledger::policies::PolicyText;
@@ -70,8 +73,10 @@ pub use ledger::recent::Newest;
 pub use ledger::replace::{NewEnd, WithAppend};
 pub use ledger::rewrites::BranchSummary;
 pub use ledger::search::{Lookup, Unindexed};
+pub use ledger::session_filter::{MetadataTerm, SessionFilter, TimeRange};
+pub use ledger::session_list::{ListPosition, ListedSession, SessionList, SessionOrder, SessionPage};
 pub use ledger::sessions::{
-    CreateSession, ForkAt, ForkSession, Listed, LogSnapshot, NewClientId, SessionPage, SessionSnapshot, UpdateSession,
+    CreateSession, ForkAt, ForkSession, LogSnapshot, NewClientId, SessionSnapshot, UpdateSession,
 };
 pub use ledger::sources::{NewMessages, Source};
 pub use ledger::spending::Spent;

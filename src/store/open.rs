@@ -7,7 +7,7 @@ use super::engine::{Durability, connect};
 use super::error::Result;
 use super::handle::Store;
 use super::integrity::scrub_state::Scrub;
-use super::ledger::{ahead, identity};
+use super::ledger::{ahead, identity, usage_totals};
 use super::search::state::SearchState;
 use super::shared::Shared;
 use super::writer::{Committed, Writer, restart_timeouts};
@@ -50,6 +50,7 @@ impl Store {
         files::sync_directory(&held, &directory)?;
         ahead::lower_times(&conn, &clock)?;
         restart_timeouts(&conn, clock.now())?;
+        usage_totals::count(&conn)?;
         connect::clear_backup_mark(&conn, |conn| identity::begin_anew(conn, &clock))?;
         let identity = identity::load_or_create(&conn, &clock)?;
         let of_readers = directory.clone();

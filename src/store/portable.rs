@@ -66,6 +66,7 @@ fn schema() -> String {
         (r"--[^\n]*", ""),
         (r"(?s)create virtual table .*?\);", ""),
         (r"(?s)create trigger .*?\bend;", ""),
+        (r"drop trigger \w+;", ""),
         (r"\bstrict(, without rowid)?\b", ""),
         (r"\binteger\b", "bigint"),
         (r"(?m)^(\s+\w+) blob\b", "$1 bytea"),

@@ -136,7 +136,8 @@ impl Runs {
         limit: i64,
         ended: bool,
     ) -> Result<(Vec<Prompt>, Option<i64>)> {
-        self.0.reading(|reader| prompts::of_session(reader, session.0, behind, limit, ended)).await
+        // Prompts move while the rows of a page are read, one by one.
+        self.0.snapshot(|reader| prompts::of_session(reader, session.0, behind, limit, ended)).await
     }
 
     /// Asks a question. The receipt has its id.
@@ -176,6 +177,6 @@ impl Runs {
         limit: i64,
         ended: bool,
     ) -> Result<(Vec<Approval>, Option<i64>)> {
-        self.0.reading(|reader| approvals::of_session(reader, session.0, below, limit, ended)).await
+        self.0.snapshot(|reader| approvals::of_session(reader, session.0, below, limit, ended)).await
     }
 }

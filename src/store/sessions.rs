@@ -4,10 +4,13 @@ use super::error::{Error, Kind, Result};
 use super::integrity::verify;
 use super::ledger::ancestry;
 use super::ledger::head::{Receipt, SessionKey};
+use super::ledger::labels::{self, LabelChange};
 use super::ledger::policies::PolicyText;
 use super::ledger::quotas::{self, ContentQuota, ContentUse};
 use super::ledger::receipts;
-use super::ledger::sessions::{self, CreateSession, ForkSession, Listed, SessionPage, UpdateSession};
+use super::ledger::session_filter::{self, SessionFilter};
+use super::ledger::session_list::{self, ListPosition, ListedSession, SessionList, SessionPage};
+use super::ledger::sessions::{self, CreateSession, ForkSession, UpdateSession};
 use super::ledger::tx::Requester;
 use super::ledger::visibility::{self, Visibility};
 use super::shared::Shared;
@@ -96,10 +99,46 @@ impl Sessions {
         self.0.brief(|reader| ancestry::public_id(reader.conn, key.0)).await
     }
 
-    /// A page of sessions, newest first. Large sessions can make a page shorter, and for a reader that is bound to some
-    /// sessions a page may be empty before the end.
-    pub async fn list(&self, below: Option<i64>, listed: Listed<'_>, limit: i64) -> Result<SessionPage> {
-        self.0.reading(|reader| sessions::page(reader, &self.0.memberships, below, listed, limit)).await
+    /// A page of a list, of at most so many sessions and about so many bytes. A page looks at a limited number of
+    /// sessions, so it may be short or empty before the end.
+    pub async fn list(
+        &self,
+        list: &SessionList,
+        start: Option<ListPosition>,
+        most: (i64, usize),
+    ) -> Result<SessionPage> {
+        self.0.reading(|reader| session_list::page(reader, &self.0.memberships, list, start, most)).await
+    }
+
+    /// Sessions as they are now, by their ids: whole those that a filter admits.
+    pub async fn current(
+        &self,
+        filter: &SessionFilter,
+        ids: &[SessionId],
+    ) -> Result<Vec<(SessionKey, Option<ListedSession>)>> {
+        self.0.reading(|reader| session_list::current(reader, &self.0.memberships, filter, ids)).await
+    }
+
+    /// Ids of forks that have the metadata of these sessions, because they have none of their own, behind a key; and the
+    /// last key.
+    pub async fn inheriting(
+        &self,
+        sources: &[SessionKey],
+        behind: i64,
+        limit: i64,
+    ) -> Result<Vec<(SessionKey, SessionId)>> {
+        let sources: Vec<i64> = sources.iter().map(|key| key.0).collect();
+        self.0
+            .reading(|reader| {
+                let keys = session_filter::inheriting(reader, &sources, behind, limit)?;
+                keys.into_iter().map(|key| Ok((SessionKey(key), ancestry::public_id(reader.conn, key)?))).collect()
+            })
+            .await
+    }
+
+    /// Adds a label to a session, or removes one.
+    pub async fn change_label(&self, key: SessionKey, change: LabelChange, caller: Requester) -> Result<Receipt> {
+        self.0.write(Mutation::derived("label", 0), move |tx| labels::change(tx, key, change.clone(), &caller)).await
     }
 
     /// Makes a session; true if it existed.

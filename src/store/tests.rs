@@ -4,9 +4,10 @@ use super::engine::{self, files};
 use super::integrity::{run_rows, verify};
 use super::ledger::{
     access_tokens, ahead, ancestry, append, approvals, by_hand, calls, cancels, claiming, compactions, conversation,
-    counts, drafts, events, expand, expiry, head, identity, jobs, layouts, marks, messages, open_drafts, open_messages,
-    pairing, policies, position, prompts, quotas, receipts, requests, rewrites, runs, search, sessions, sources,
-    spending, statistics, statuses, tx, visibility, windows,
+    counts, drafts, events, expand, expiry, head, identity, jobs, labels, layouts, marks, messages, open_drafts,
+    open_messages, pairing, policies, position, prompts, quotas, receipts, requests, rewrites, runs, search,
+    session_filter, session_list, sessions, sources, spending, statistics, statuses, tx, usage_totals, visibility,
+    windows,
 };
 use super::search::{hits, source};
 use super::upkeep::scrub;
@@ -58,6 +59,7 @@ pub(super) fn statements() -> Vec<&'static str> {
         head::STATEMENTS,
         identity::STATEMENTS,
         jobs::STATEMENTS,
+        labels::STATEMENTS,
         layouts::STATEMENTS,
         ancestry::STATEMENTS,
         marks::STATEMENTS,
@@ -74,7 +76,10 @@ pub(super) fn statements() -> Vec<&'static str> {
         search::STATEMENTS,
         hits::STATEMENTS,
         source::STATEMENTS,
+        session_filter::STATEMENTS,
+        session_list::STATEMENTS,
         sessions::STATEMENTS,
+        usage_totals::STATEMENTS,
         spending::STATEMENTS,
         statistics::STATEMENTS,
         statuses::STATEMENTS,
@@ -83,6 +88,8 @@ pub(super) fn statements() -> Vec<&'static str> {
         quotas::STATEMENTS,
         visibility::STATEMENTS,
         windows::STATEMENTS,
+        archive::STATEMENTS[0],
+        archive::STATEMENTS[1],
         writer::STATEMENTS,
     ];
     let inserts = [calls::INSERTS.as_slice(), compactions::INSERTS.as_slice(), tx::INSERTS.as_slice()].concat();

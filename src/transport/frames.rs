@@ -1,12 +1,13 @@
 //! The bytes of a request that is a stream of frames, over any time. Between frames it holds next to nothing and waits
 //! for nobody; a frame that has begun is bounded in its size and its time, and is dropped for others if it stands still.
+//! A frame that is larger than a small request waits for its memory, and holds it until its reader asks for what follows.
 
-use super::request::{PREFIX_BYTES, length, sent_length};
+use super::request::{self, PREFIX_BYTES, length, sent_length};
 use crate::app::{Error, Reason};
 use crate::limits;
-use crate::traffic::{Reservation, Traffic};
+use crate::traffic::{MemoryBudget, Reservation, Traffic};
 use bytes::Bytes;
-use http_body::Frame;
+use http_body::{Body, Frame};
 use hyper::body::Incoming;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -20,12 +21,21 @@ pub struct FrameBody {
     stream: Incoming,
     held: Arc<Reservation>,
     meter: Meter,
+    requests: Arc<MemoryBudget>,
+    closing: Arc<CancellationToken>,
+    /// The memory of a large frame.
+    large: Option<Arc<Reservation>>,
+    /// Bytes that wait for such memory.
+    waiting: Option<(Admission, Bytes)>,
     /// The end of the time for the frame that has begun. The first one begins with the request.
     deadline: Option<Pin<Box<Sleep>>>,
     /// Resolves when the request has to end for a reason of the daemon's.
     broken: Pin<Box<dyn Future<Output = Error> + Send>>,
     is_over: bool,
 }
+
+/// Memory for a large frame, once there is some.
+type Admission = Pin<Box<dyn Future<Output = Result<Reservation, Error>> + Send>>;
 
 /// Where the bytes of a stream are within its frames.
 #[derive(Default)]
@@ -34,6 +44,8 @@ struct Meter {
     prefix: Vec<u8>,
     /// Bytes of the frame that are still to come behind its prefix.
     left: usize,
+    /// Bytes of memory of the largest frame that was passed since this was reset.
+    largest: usize,
 }
 
 /// What bytes have done to the frame.
@@ -75,6 +87,7 @@ impl Meter {
                 let message = format!("a frame of {} bytes is longer than any may be", self.left);
                 return Err(Error::new(Reason::RequestTooLarge, message).with("limit", limits::WRITE_FRAME_BYTES));
             }
+            self.largest = self.largest.max(self.bytes());
             if self.left == 0 {
                 self.prefix.clear();
             }
@@ -84,24 +97,25 @@ impl Meter {
 
     /// Bytes of memory that the frame takes while it is incomplete.
     fn bytes(&self) -> usize {
-        if self.prefix.len() < PREFIX_BYTES { 0 } else { length(&self.prefix) }
+        if self.prefix.len() < PREFIX_BYTES { 0 } else { length(&self.prefix).min(limits::WRITE_FRAME_BYTES) }
     }
 }
 
 impl FrameBody {
     pub(super) fn new(stream: Incoming, traffic: &Traffic, closing: &Arc<CancellationToken>) -> Self {
         let held = Arc::new(traffic.small_requests.hold(limits::REQUEST_BYTES_MIN));
-        let (revoked, closing) = (held.clone(), closing.clone());
-        let broken = Box::pin(async move {
-            tokio::select! {
-                () = revoked.revoked() => {
-                    Error::new(Reason::TooManyRequests, "a frame stood still while others needed its memory")
-                }
-                () = closing.cancelled() => Error::new(Reason::ShuttingDown, "the daemon is stopping"),
-            }
-        });
-        let deadline = Some(Box::pin(tokio::time::sleep(time_for_a_frame())));
-        Self { stream, held, meter: Meter::default(), deadline, broken, is_over: false }
+        Self {
+            stream,
+            meter: Meter::default(),
+            requests: traffic.requests.clone(),
+            closing: closing.clone(),
+            large: None,
+            waiting: None,
+            deadline: Some(Box::pin(tokio::time::sleep(time_for_a_frame()))),
+            broken: broken(held.clone(), None, closing.clone()),
+            held,
+            is_over: false,
+        }
     }
 
     /// The memory reserved for the request, until it is answered.
@@ -109,24 +123,88 @@ impl FrameBody {
         self.held.clone()
     }
 
-    fn pass(&mut self, data: &Bytes) -> Result<(), Error> {
-        match self.meter.pass(data)? {
-            Passed::Between => {
-                self.deadline = None;
-                self.held.resize(limits::REQUEST_BYTES_MIN);
-                self.held.exempt();
-            }
-            Passed::Within(has_begun) => {
-                self.held.wait_for_client(limits::REQUEST_BYTES_MIN + self.meter.bytes());
-                let end = Instant::now() + time_for_a_frame();
-                match &mut self.deadline {
-                    Some(deadline) if has_begun => deadline.as_mut().reset(end),
-                    Some(_) => {}
-                    None => self.deadline = Some(Box::pin(tokio::time::sleep_until(end))),
-                }
-            }
+    /// Passes bytes that came. False if they wait for memory first.
+    fn pass(&mut self, data: &Bytes) -> Result<bool, Error> {
+        let has_begun = match self.meter.pass(data)? {
+            Passed::Between => None,
+            Passed::Within(has_begun) => Some(has_begun),
+        };
+        let largest = self.meter.largest;
+        if largest > limits::SMALL_REQUEST_BYTES && self.large.as_ref().is_none_or(|large| large.bytes() < largest) {
+            // The memory of a frame before it counts no more: whoever waits holds none.
+            self.hold_large(None);
+            self.held.resize(limits::REQUEST_BYTES_MIN);
+            self.held.exempt();
+            let admission = request::large(largest, self.requests.clone(), self.closing.clone());
+            self.waiting = Some((Box::pin(admission), data.clone()));
+            return Ok(false);
         }
-        Ok(())
+        self.wait_for_frame(has_begun);
+        Ok(true)
+    }
+
+    /// Sets what is held and how long is waited for the rest of a frame; true if it has begun just now, none between two
+    /// frames.
+    fn wait_for_frame(&mut self, has_begun: Option<bool>) {
+        let Some(has_begun) = has_begun else {
+            self.deadline = None;
+            self.held.resize(limits::REQUEST_BYTES_MIN);
+            self.held.exempt();
+            if let Some(large) = &self.large {
+                large.exempt();
+            }
+            return;
+        };
+        match &self.large {
+            Some(large) => large.touch(),
+            None => self.held.wait_for_client(limits::REQUEST_BYTES_MIN + self.meter.bytes()),
+        }
+        let end = Instant::now() + time_for_a_frame();
+        match &mut self.deadline {
+            Some(deadline) if has_begun => deadline.as_mut().reset(end),
+            Some(_) => {}
+            None => self.deadline = Some(Box::pin(tokio::time::sleep_until(end))),
+        }
+    }
+
+    fn hold_large(&mut self, large: Option<Arc<Reservation>>) {
+        if large.is_some() || self.large.is_some() {
+            self.broken = broken(self.held.clone(), large.clone(), self.closing.clone());
+            self.large = large;
+        }
+    }
+
+    /// Bytes that came, once they may be read on.
+    fn poll_data(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+        if let Some((admission, _)) = &mut self.waiting {
+            let admitted = std::task::ready!(admission.as_mut().poll(context));
+            let data = self.waiting.take().map(|(_, data)| data).unwrap_or_default();
+            let admitted = match admitted {
+                Ok(large) => Some(Arc::new(large)),
+                Err(error) => return Poll::Ready(Some(Err(error))),
+            };
+            self.hold_large(admitted);
+            self.wait_for_frame((!self.meter.prefix.is_empty()).then_some(true));
+            return Poll::Ready(Some(Ok(Frame::data(data))));
+        }
+        // Whoever reads asks for what follows: the frames before it were taken.
+        self.meter.largest = self.meter.bytes();
+        if self.meter.largest <= limits::SMALL_REQUEST_BYTES {
+            self.hold_large(None);
+        }
+        match std::task::ready!(Pin::new(&mut self.stream).poll_frame(context)) {
+            Some(Ok(frame)) => match frame.into_data() {
+                Ok(data) => match self.pass(&data) {
+                    Ok(true) => Poll::Ready(Some(Ok(Frame::data(data)))),
+                    Ok(false) => self.poll_data(context),
+                    Err(error) => Poll::Ready(Some(Err(error))),
+                },
+                Err(trailers) => Poll::Ready(Some(Ok(trailers))),
+            },
+            // Nobody reads the answer to a request that its client broke off.
+            Some(Err(error)) => Poll::Ready(Some(Err(Error::new(Reason::RequestMalformed, error.to_string())))),
+            None => Poll::Ready(None),
+        }
     }
 
     /// The reason why a frame is not waited for any longer.
@@ -142,11 +220,33 @@ impl FrameBody {
     }
 }
 
+/// Resolves when a request has to end: others need its memory, or the daemon stops.
+fn broken(
+    held: Arc<Reservation>,
+    large: Option<Arc<Reservation>>,
+    closing: Arc<CancellationToken>,
+) -> Pin<Box<dyn Future<Output = Error> + Send>> {
+    Box::pin(async move {
+        let large_revoked = async {
+            match &large {
+                Some(large) => large.revoked().await,
+                None => std::future::pending().await,
+            }
+        };
+        let stood_still = || Error::new(Reason::TooManyRequests, "a frame stood still while others needed its memory");
+        tokio::select! {
+            () = held.revoked() => stood_still(),
+            () = large_revoked => stood_still(),
+            () = closing.cancelled() => Error::new(Reason::ShuttingDown, "the daemon is stopping"),
+        }
+    })
+}
+
 fn time_for_a_frame() -> Duration {
     Duration::from_millis(limits::WRITE_FRAME_MS_MAX)
 }
 
-impl http_body::Body for FrameBody {
+impl Body for FrameBody {
     type Data = Bytes;
     type Error = Error;
 
@@ -154,23 +254,22 @@ impl http_body::Body for FrameBody {
         if self.is_over {
             return Poll::Ready(None);
         }
-        let next = match Pin::new(&mut self.stream).poll_frame(context) {
+        let next = match self.poll_data(context) {
+            Poll::Ready(next) => next,
+            // The time does not run while the bytes wait for memory, which has a time of its own.
+            Poll::Pending if self.waiting.is_some() => return Poll::Pending,
             // What has come counts before the time is over: it may have waited for a commit.
             Poll::Pending => match self.poll_end(context) {
                 Poll::Ready(error) => Some(Err(error)),
                 Poll::Pending => return Poll::Pending,
             },
-            Poll::Ready(Some(Ok(frame))) => Some(match frame.into_data() {
-                Ok(data) => self.pass(&data).map(|()| Frame::data(data)),
-                Err(trailers) => Ok(trailers),
-            }),
-            // Nobody reads the answer to a request that its client broke off.
-            Poll::Ready(Some(Err(error))) => Some(Err(Error::new(Reason::RequestMalformed, error.to_string()))),
-            Poll::Ready(None) => None,
         };
         if !matches!(next, Some(Ok(_))) {
             self.is_over = true;
             self.held.exempt();
+            if let Some(large) = &self.large {
+                large.exempt();
+            }
         }
         Poll::Ready(next)
     }

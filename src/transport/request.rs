@@ -3,7 +3,7 @@
 
 use crate::app::{Error, Reason};
 use crate::limits;
-use crate::traffic::{Reservation, Traffic};
+use crate::traffic::{MemoryBudget, Reservation, Traffic};
 use bytes::{Buf as _, Bytes, BytesMut};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -119,7 +119,7 @@ pub(super) async fn admit(
         held.touch();
         held.resize(length.max(limits::REQUEST_BYTES_MIN));
     } else if length <= limits::REQUEST_BYTES_MAX {
-        held = Arc::new(large(length, traffic, closing).await?);
+        held = Arc::new(large(length, traffic.requests.clone(), closing.clone()).await?);
     } else if first.is_empty() {
         let message = format!("a request of {length} bytes is longer than any can be");
         return Err(Error::new(Reason::RequestTooLarge, message).with("limit", limits::REQUEST_BYTES_MAX));
@@ -129,10 +129,14 @@ pub(super) async fn admit(
 }
 
 /// Waits for memory for a large request.
-async fn large(length: usize, traffic: &Traffic, closing: &CancellationToken) -> Result<Reservation, Error> {
+pub(super) async fn large(
+    length: usize,
+    requests: Arc<MemoryBudget>,
+    closing: Arc<CancellationToken>,
+) -> Result<Reservation, Error> {
     let wait = Duration::from_millis(limits::REQUEST_WAIT_MS_MAX);
     let large = tokio::select! {
-        large = traffic.requests.wait_for(length, wait) => large,
+        large = requests.wait_for(length, wait) => large,
         () = closing.cancelled() => return Err(Error::new(Reason::ShuttingDown, "the daemon is stopping")),
     };
     large.ok_or_else(|| {

@@ -2,9 +2,10 @@
 
 use super::frames::FrameBody;
 use super::request::{self, MessageBody, RequestClass};
-use crate::app::Error;
+use crate::app::{Error, Reason};
 use crate::traffic::{Reservation, Traffic};
 use bytes::Bytes;
+use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
@@ -31,6 +32,11 @@ impl RequestBody {
         closing: &Arc<CancellationToken>,
     ) -> Result<Self, Error> {
         match class {
+            // A browser sends nothing while it receives, and this form would have to be decoded before a frame is known.
+            RequestClass::Frames if is_text(head) => {
+                let message = "a request of frames is not accepted as application/grpc-web-text; use the unary calls";
+                Err(Error::new(Reason::RequestMalformed, message))
+            }
             RequestClass::Frames => Ok(Self::Frames(FrameBody::new(stream, traffic, closing))),
             class => request::admit(head, stream, class, traffic, closing).await.map(Self::Message),
         }
@@ -43,6 +49,12 @@ impl RequestBody {
             Self::Frames(body) => body.held(),
         }
     }
+}
+
+/// True for the form of gRPC-Web that is encoded as text.
+fn is_text(head: &Parts) -> bool {
+    let kind = head.headers.get(CONTENT_TYPE).map_or(&b""[..], |kind| kind.as_bytes());
+    kind.starts_with(b"application/grpc-web-text")
 }
 
 impl Body for RequestBody {

@@ -224,6 +224,26 @@ async fn a_stream_of_frames_waits_between_them_and_not_within_one() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn large_frames_wait_for_memory_and_give_it_back() {
+    let server = with_a_small_request_budget();
+    let client = client(serve(&server, 1 << 16), NARROW).await;
+    let held = || server.options.traffic.requests.held_bytes();
+    let (silent, _stream) = begin(&client, "frames", LARGE).await;
+    pass(1).await;
+    assert_eq!(held(), LARGE, "a frame has its memory before it comes");
+    let (going_on, mut stream) = begin(&client, "frames", LARGE).await;
+    stream.send_data(Bytes::from(vec![0; LARGE]), false).expect("sent");
+    pass(0).await;
+    assert_eq!(held(), LARGE, "and another waits for it");
+    pass(3).await;
+    assert_eq!(reason(silent).await, "TOO_MANY_REQUESTS", "one that stands still makes way");
+    pass(1).await;
+    assert_eq!(held(), 0, "whoever reads on has taken it");
+    stream.send_data(Bytes::from_static(&[0, 0, 0, 0, 1, 7]), true).expect("sent");
+    assert_eq!(reason(going_on).await, "");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_request_is_no_longer_than_announced() {
     let server = with_a_small_request_budget();
     let client = client(serve(&server, 1 << 16), NARROW).await;

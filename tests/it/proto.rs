@@ -22,8 +22,9 @@ use std::path::PathBuf;
 const PACKAGE: &str = "longhand.v1";
 
 /// First words of RPC names.
-const VERBS: [&str; 41] = [
+const VERBS: [&str; 45] = [
     "Acquire",
+    "Add",
     "Answer",
     "Append",
     "Archive",
@@ -36,17 +37,20 @@ const VERBS: [&str; 41] = [
     "Delegate",
     "Edit",
     "Expand",
+    "Export",
     "Extend",
     "Fail",
     "Finish",
     "Fork",
     "Get",
+    "Import",
     "Lease",
     "List",
     "Move",
     "Pin",
     "Redo",
     "Release",
+    "Remove",
     "Renew",
     "Report",
     "Request",
@@ -507,6 +511,7 @@ fn every_answer_to_a_write_has_its_durability() {
         "BatchGet",
         "List",
         "Expand",
+        "Export",
         "Subscribe",
         "Watch",
         "Search",

@@ -47,6 +47,27 @@ fn fact<'a>(error: &'a Error, name: &str) -> &'a str {
 }
 
 #[tokio::test]
+async fn a_guarded_request_whose_answer_was_lost_is_answered_again() {
+    let test = TestApp::start().await;
+    let session = test.manual_session().await;
+    test.append(&session, "u1 \"one\"\na1 \"two\"").await;
+    for request in [
+        || expecting("a1", "u2 \"three\""),
+        || AppendRequest { expected_last: Some("u2".to_owned()), ..replacing("u1", "a2 \"four\"") },
+    ] {
+        let first = test.app.append_with(&session, request()).await.expect("appended");
+        let revision = test.revision(&session).await;
+        let again = test.app.append_with(&session, request()).await.expect("answered");
+        assert_eq!((again.ids, again.existed_count), (first.ids, 1));
+        assert_eq!(test.revision(&session).await, revision, "nothing is written twice");
+        // What it would change is guarded.
+        let renames = AppendRequest { title: Some("new".to_owned()), ..request() };
+        assert_eq!(refused(&test, &test.app, &session, renames).await.reason, Reason::LastMessageMismatch);
+    }
+    assert_eq!(view(&test, &session).await, ["one", "four"]);
+}
+
+#[tokio::test]
 async fn an_edited_request_is_sent_again_in_one_mutation() {
     let test = TestApp::start().await;
     let session = test.manual_session().await;

@@ -1,6 +1,7 @@
 //! Runs: one agent at a time, fenced, and what its end leaves behind.
 
 mod damage;
+mod queue;
 
 use crate::support::{TestApp, Watch, call, conversation, shown, soon, text};
 use longhand::app::append::{NewDraftText, OpenPart};

@@ -162,7 +162,7 @@ fn the_command_reports_findings_by_its_exit_code() {
     copy_database(&directory, altered.path());
     let database = connect(altered.path());
     database
-        .execute_batch("drop trigger event_is_final; update event set actor = 'eve' where seq = 1")
+        .execute_batch("drop trigger event_is_final; update event set request_id = 'r' where seq = 1")
         .expect("altered");
     database.close().expect("closed");
     let (daemon, _) = Daemon::start_as(altered.path(), |command| {

@@ -4,6 +4,7 @@ use crate::support::{TestApp, conversation, turns, window};
 use longhand::app::Caller;
 use longhand::app::Reason;
 use longhand::app::context::Context;
+use longhand::app::session_list::{ListSessions, SessionConditions};
 use longhand::app::sessions::{NewSession, SessionChange};
 use longhand::limits;
 use longhand::model::session::SessionState;
@@ -11,6 +12,11 @@ use longhand::model::usage::ModelWindow;
 
 fn named(client_id: &str) -> NewSession {
     NewSession { client_id: Some(client_id.to_owned()), title: client_id.to_owned(), ..NewSession::default() }
+}
+
+fn page_of(size: i64, token: &str, parent: Option<&str>, archived: bool) -> ListSessions {
+    let conditions = SessionConditions { parent: parent.map(str::to_owned), archived, ..SessionConditions::default() };
+    ListSessions { page_size: size, page_token: token.to_owned(), conditions, ..ListSessions::default() }
 }
 
 #[tokio::test]
@@ -181,7 +187,7 @@ async fn a_page_of_large_sessions_is_short_and_has_no_policies() {
     }
     let (mut listed, mut token) = (0, String::new());
     loop {
-        let (page, next) = test.app.list_sessions(1_000, &token, None, false).await.expect("a page");
+        let (page, next) = test.app.list_sessions(&page_of(1_000, &token, None, false)).await.expect("a page");
         let bytes: usize = page.iter().filter_map(|info| info.session.metadata_json.as_ref()).map(String::len).sum();
         assert!((1..=limits::PAGE_BYTES_MAX).contains(&bytes), "{bytes} bytes");
         assert!(page.iter().all(|info| info.policy_json.is_empty() && info.session.preset == "opencode@seed"));
@@ -207,7 +213,7 @@ async fn lists_are_paged_newest_first_and_leave_archived_ones_out() {
     let list = async |parent: Option<&str>, archived| {
         let (mut found, mut token) = (Vec::new(), String::new());
         loop {
-            let (page, next) = test.app.list_sessions(2, &token, parent, archived).await.expect("a page");
+            let (page, next) = test.app.list_sessions(&page_of(2, &token, parent, archived)).await.expect("a page");
             assert!(page.len() <= 2);
             found.extend(page.into_iter().map(|info| info.session.id.to_string()));
             if next.is_empty() {
@@ -225,8 +231,11 @@ async fn lists_are_paged_newest_first_and_leave_archived_ones_out() {
     assert_eq!(list(Some("s3"), false).await, [child]);
     let archived = test.app.get_session("s5").await.expect("found").session;
     assert_eq!(archived.state, SessionState::Archived);
-    let (_, token) = test.app.list_sessions(2, "", None, true).await.expect("a page");
-    let error = test.app.list_sessions(2, &token, None, false).await.expect_err("another list's token");
+    let (_, token) = test.app.list_sessions(&page_of(2, "", None, true)).await.expect("a page");
+    let error = test.app.list_sessions(&page_of(2, &token, None, false)).await.expect_err("another list's token");
     assert_eq!(error.reason, Reason::PageTokenInvalid);
-    assert_eq!(test.app.list_sessions(-1, "", None, true).await.expect_err("no size").reason, Reason::InvalidField);
+    assert_eq!(
+        test.app.list_sessions(&page_of(-1, "", None, true)).await.expect_err("no size").reason,
+        Reason::InvalidField
+    );
 }

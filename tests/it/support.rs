@@ -14,6 +14,7 @@
 use longhand::app::append::{Appended, ListMessages};
 use longhand::app::context::{Context, ContextRequest};
 use longhand::app::events::{EventStream, Frame, Start, SubscribeRequest};
+use longhand::app::session_list::{ListSessions, SessionConditions};
 use longhand::app::sessions::{NewSession, SessionChange};
 use longhand::app::summary_tasks::{LeaseClaim, LeaseRequest, TaskReply};
 use longhand::app::{self, Caller, Longhand, RequestKey};
@@ -66,6 +67,12 @@ pub(crate) fn refusing() -> scheduler::Options {
     let hook = Hook { command, timeout_seconds: 20, required: true, messages: false };
     let hooks = Hooks { pre_compact: Some(hook), post_compact: None };
     scheduler::Options { hooks, ..scheduler::Options::default() }
+}
+
+/// A page of the newest sessions of every state.
+pub(crate) fn all_sessions(page_size: i64) -> ListSessions {
+    let conditions = SessionConditions { archived: true, ..SessionConditions::default() };
+    ListSessions { page_size, conditions, ..ListSessions::default() }
 }
 
 /// Waits for a future until the deadline.

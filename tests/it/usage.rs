@@ -291,7 +291,7 @@ async fn an_append_to_a_large_session_that_is_not_in_memory_leaves_the_context_u
     assert_eq!(answered, Some(test.context(&large).await.context_tokens));
     let warm = test.app.get_session(&large).await.expect("the session").session;
     assert_eq!(warm.context.map(|context| (Some(context.tokens), context.revision)), Some((answered, warm.revision)));
-    let (listed, _) = test.app.list_sessions(9, "", None, false).await.expect("listed");
+    let (listed, _) = test.app.list_sessions(&crate::support::all_sessions(9)).await.expect("listed");
     assert!(listed.iter().any(|info| info.session.context == warm.context));
 }
 

@@ -93,6 +93,33 @@ fn a_script_creates_a_session_and_works_on_it() {
 }
 
 #[test]
+fn sessions_are_labelled_and_found_by_what_they_have() {
+    let home = tempfile::tempdir().expect("a temporary folder");
+    let daemon = Daemon::start(home.path());
+    for name in ["one", "two", "three"] {
+        id(&daemon, &["create", "--client-id", name, "--title", name, "--metadata", "{\"project\": \"p\"}"]);
+    }
+    assert_eq!(daemon.text(&["label", "one", "add", "keep", "mine"]), "keep\nmine\n");
+    assert_eq!(daemon.text(&["label", "two", "add", "keep"]), "keep\n");
+    assert_eq!(daemon.text(&["label", "one", "remove", "mine"]), "keep\n");
+    assert_eq!(daemon.json(&["label", "one"]), [serde_json::json!(["keep"])]);
+    let found = |options: &[&str]| {
+        let listed = daemon.json(&[&["sessions"], options].concat());
+        listed.iter().map(|session| session["title"].as_str().unwrap_or_default().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(found(&["--label", "keep"]), ["two", "one"]);
+    assert_eq!(found(&["--label", "keep", "--order", "changed"]), ["one", "two"]);
+    assert_eq!(found(&["--title", "t", "--order", "oldest"]), ["two", "three"]);
+    assert_eq!(found(&["--metadata", "project=p", "--limit", "1"]), ["three"]);
+    assert_eq!(found(&["--until", "1h"]), [""; 0]);
+    assert_eq!(found(&["--since", "1h", "--client-id", "on"]), ["one"]);
+    assert!(daemon.text(&["sessions"]).contains("keep"));
+    assert!(daemon.json(&["sessions", "--policies"])[0]["policyJson"].is_string());
+    let refused = daemon.run(&["label", "one", "add", "a b"]);
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("white space"), "{refused:?}");
+}
+
+#[test]
 fn a_compaction_that_has_ended_is_not_cancelled() {
     let home = tempfile::tempdir().expect("a temporary folder");
     let daemon = Daemon::start(home.path());

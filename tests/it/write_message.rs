@@ -2,7 +2,8 @@
 
 use crate::support::{TestApp, Watch, call, conversation, shown, soon, text, words_of};
 use futures::channel::mpsc;
-use futures::stream;
+use futures::{StreamExt as _, stream};
+use longhand::app::access::Access;
 use longhand::app::append::{DraftEnd, DraftName, NewDraftText, OpenPart};
 use longhand::app::events::{Frame, Start, SubscribeRequest};
 use longhand::app::quotas::Quota;
@@ -326,8 +327,9 @@ async fn a_lost_run_ends_its_call() {
     test.append(&session, "a2 open").await;
     let next = test.app.acquire_run(&session, lease, false).await.expect("a run");
     let in_next = test.app.clone().in_run(next.run.epoch);
-    let (_frames, writing) = call_with(&in_next, start(&session, WriteTarget::Open("a2".to_owned())));
-    test.until("the call to begin", async || test.longhand.store().log().head_seq() > 0).await;
+    let (frames, writing) = call_with(&in_next, start(&session, WriteTarget::Open("a2".to_owned())));
+    send(&frames, words("t", None, "so far"));
+    test.until("the call to begin", async || test.number("select count(*) from draft") == 1).await;
     test.app.release_run(&session, next.run.epoch, None).await.expect("released");
     assert_eq!(answer(writing).await.expect_err("it ended").reason, Reason::RunLost);
 }
@@ -388,6 +390,54 @@ async fn an_end_that_is_sent_again_gets_its_answer() {
         assert_eq!(write(&test.app, start, frames).await.expect_err("refused").reason, reason);
     }
     assert_eq!(test.history(&session).await[0].parts.len(), 2);
+}
+
+#[tokio::test]
+async fn a_call_whose_message_was_closed_waits_for_the_end_alone_and_not_for_ever() {
+    let test = TestApp::start().await;
+    let session = test.manual_session().await;
+    let once = || WriteStart { request_id: "w1".to_owned(), ..new(&session, "a1 open") };
+    write(&test.app, once(), vec![words("t", None, "words"), stops()]).await.expect("written");
+    let (frames, writing) = call_with(&test.app, once());
+    send(&frames, words("t", None, "words"));
+    tokio::time::pause();
+    let refused = writing.await.expect("no panic").expect_err("the end does not come");
+    assert_eq!(refused.reason, Reason::MessageSealed);
+    drop(frames);
+}
+
+#[tokio::test]
+async fn whoever_may_write_no_more_writes_nothing_of_what_waits() {
+    let test = TestApp::start().await;
+    let session = test.manual_session().await;
+    let access = Access { principal: "agent".into(), ..Access::owner() };
+    let revoked = access.revoked.clone();
+    let agent = test.longhand.caller(access, String::new(), None).expect("a caller");
+    let frames = [words("t", None, "one"), words("t", None, " two"), stops()];
+    // The access ends while the frames are gathered for a commit.
+    let frames = frames.into_iter().enumerate().map(|(index, frame)| {
+        if index == 1 {
+            revoked.cancel();
+        }
+        Ok(frame)
+    });
+    let written: Result<_, Error> =
+        soon("the end", agent.write_message(new(&session, "a1 open"), stream::iter(frames))).await;
+    assert_eq!(written.expect_err("revoked").reason, Reason::AccessTokenInvalid);
+    assert!(is_open(&test, &session).await);
+    assert_eq!(test.number("select count(*) from draft"), 0);
+}
+
+#[tokio::test]
+async fn a_frame_that_cannot_be_read_ends_the_call_where_it_is() {
+    let test = TestApp::start().await;
+    let session = test.manual_session().await;
+    let odd = WriteFrame::Refused(Error::field("kind", "is none"));
+    let frames = vec![words("t", None, "words"), odd, stops()];
+    let refused = write(&test.app, new(&session, "a1 open"), frames).await.expect_err("refused");
+    assert_eq!((refused.reason, refused.metadata["field"].as_str()), (Reason::InvalidField, "kind"));
+    assert_eq!((refused.metadata["client_id"].as_str(), refused.metadata["length_bytes"].as_str()), ("t", "5"));
+    assert_eq!(refused.metadata["message_id"], test.history(&session).await[0].id.to_string());
 }
 
 #[tokio::test]
@@ -470,22 +520,57 @@ async fn a_tenants_calls_count_as_streams_and_its_appends_hold_them_back() {
     let test = TestApp::start().await;
     let quota = Quota { streams: Some(1), appends_per_second: Some(2), ..Quota::default() };
     let session = test.manual_session().await;
+    test.append(&session, "a2 open").await;
     test.longhand.hold_to_quotas(HashMap::from([(String::new(), quota)])).await.expect("held");
     let (frames, writing) = call_with(&test.app, new(&session, "a1 open"));
     send(&frames, words("t", None, "one"));
     test.until("the first words", async || test.number("select count(*) from draft") == 1).await;
     let refused = write(&test.app, existing(&session), Vec::new()).await.expect_err("one is open");
     assert_eq!((refused.reason, refused.metadata["quota"].as_str()), (Reason::QuotaExceeded, "streams"));
-    // Both appends of this second are used up: the call waits, and is not refused.
+    // Both appends of this second are used up: the call waits for the next one, and takes it.
     send(&frames, words("t", None, " two"));
     send(&frames, stops());
-    let refused = test.app.append_parts(&session, "a1", Vec::new()).await.expect_err("too soon");
+    let refused = test.app.append_parts(&session, "a2", Vec::new()).await.expect_err("too soon");
     assert_eq!(refused.reason, Reason::RateLimited);
-    assert!(!writing.is_finished());
-    test.clock.skip_to(test.clock.now().plus_millis(1_000));
+    test.clock.skip_to(test.clock.now().plus_millis(500));
     assert!(answer(writing).await.expect("sealed").sealed);
-    assert_eq!(words_of(&test.history(&session).await[0]), "one two");
+    assert_eq!(words_of(&test.history(&session).await[1]), "one two");
+    let refused = test.app.append_parts(&session, "a2", Vec::new()).await.expect_err("it was taken");
+    assert_eq!(refused.reason, Reason::RateLimited);
     test.clock.skip_to(test.clock.now().plus_millis(1_000));
     let refused = write(&test.app, existing(&session), Vec::new()).await.expect_err("its place is free again");
     assert_eq!(refused.reason, Reason::MessageSealed);
+}
+
+#[tokio::test]
+async fn no_more_messages_are_written_at_once_than_may_be() {
+    let test = TestApp::start().await;
+    let session = test.manual_session().await;
+    test.append(&session, "a1 open").await;
+    // A call that reads from its frames has its place.
+    let (reads, mut reading) = mpsc::unbounded();
+    let mut calls: Vec<_> = (0..limits::WRITE_CALLS_MAX)
+        .map(|_| {
+            let (caller, start, reads) = (test.app.clone(), existing(&session), reads.clone());
+            let frames = stream::once(async move {
+                reads.unbounded_send(()).expect("the test counts");
+                futures::future::pending::<Result<WriteFrame, Error>>().await
+            });
+            tokio::spawn(async move { caller.write_message(start, frames).await })
+        })
+        .collect();
+    for _ in &calls {
+        soon("every call to begin", reading.next()).await.expect("a call");
+    }
+    let refused = write(&test.app, existing(&session), vec![words("t", None, "late")]).await.expect_err("one too many");
+    assert_eq!(refused.reason, Reason::TooManyStreams);
+    assert_eq!(refused.metadata["limit"], limits::WRITE_CALLS_MAX.to_string());
+    assert_eq!(drafts(&test, &session).await, [], "nothing was written");
+
+    // A writer that is gone leaves its place to the next.
+    let gone = calls.swap_remove(0);
+    gone.abort();
+    soon("the writer to go", gone).await.expect_err("it was aborted");
+    write(&test.app, existing(&session), vec![words("t", None, "in time")]).await.expect("written");
+    calls.iter().for_each(JoinHandle::abort);
 }

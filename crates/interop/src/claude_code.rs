@@ -30,6 +30,17 @@ pub(super) fn is_line(line: &Object<'_>) -> bool {
     identified && line.id("type").is_some()
 }
 
+/// True if a record of that kind is what the reader makes of a line.
+pub(super) fn is_record(line: &Object<'_>, kind: &str) -> bool {
+    let Some(own) = line.id("type") else { return false };
+    match line.id("subtype") {
+        _ if kind == "compact_boundary" && line.flag("isCompactSummary") => true,
+        Some(subtype) if kind == "compact_boundary" => subtype == kind,
+        Some(subtype) => kind == format!("{own}/{subtype}"),
+        None => own == kind,
+    }
+}
+
 /// Reads a transcript; all lines of a sub-agent's transcript are on the side chain.
 pub(super) fn read(lines: &[Line], problems: Vec<Problem>, metadata_bytes: usize, child: bool) -> Transcript {
     let mut names = NameIndex::new(problems);

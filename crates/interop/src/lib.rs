@@ -1,4 +1,5 @@
 //! Readers of other agents' transcripts. They return a neutral plan that can be written through the public API.
+//! Writers of a session in these formats, and in forms for people, are in [`export`].
 //!
 //! A [`Transcript`] has branches of entries with the file's own ids, and child transcripts for sub-agents. Reading
 //! never stops at a bad line: the line is kept as a record, and reported as a [`Problem`] with its number.
@@ -37,6 +38,7 @@ mod branches;
 mod claude_code;
 mod content;
 mod draft;
+pub mod export;
 mod name_index;
 mod outsized;
 mod pi;

@@ -33,6 +33,12 @@ pub(super) fn is_line(line: &Object<'_>) -> bool {
     is_header(line) || (identified && linked && line.get("timestamp").is_some())
 }
 
+/// True if a record of that kind is what the reader makes of a line.
+pub(super) fn is_record(line: &Object<'_>, kind: &str) -> bool {
+    let role = || line.object("message").is_some_and(|message| message.string("role") == kind);
+    line.id("type").is_some_and(|own| own == kind || (own == "message" && role()))
+}
+
 /// Reads a session file.
 pub(super) fn read(lines: &[Line], problems: Vec<Problem>, metadata_bytes: usize) -> Transcript {
     let mut reader = Reader {

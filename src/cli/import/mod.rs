@@ -1,5 +1,6 @@
 //! `longhand import`: writes transcripts of other agents through the protocol that agents use.
 
+mod archive;
 mod live;
 mod plan;
 mod play;
@@ -22,7 +23,8 @@ use std::time::Duration;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
-    /// Session file of pi, or transcript of Claude Code; transcripts of its sub-agents are read from beside it
+    /// Session file of pi, or transcript of Claude Code, with the transcripts of its sub-agents beside it; or file of
+    /// `longhand export`, which takes no options
     file: PathBuf,
     /// Write message by message like an agent, with compactions by the daemon
     #[arg(long)]
@@ -53,9 +55,24 @@ pub(super) struct Arguments {
     views: Option<PathBuf>,
 }
 
+impl Arguments {
+    /// True if there are options, which are for transcripts.
+    fn is_with_options(&self) -> bool {
+        let Self { file: _, live, pace, no_usage, preset, window, max_output, strict, client_id, views } = self;
+        let has_value = max_output.is_some() || client_id.is_some() || views.is_some() || !preset.is_empty();
+        *live || *no_usage || *strict || *pace > 0 || *window != 0 || has_value
+    }
+}
+
 pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Result<ExitCode> {
     if let Some(defect) = arguments.client_id.as_deref().and_then(client_id_defect) {
         return Err(Usage(format!("--client-id {defect}")).into());
+    }
+    if archive::is_archive(&arguments.file) {
+        if arguments.is_with_options() {
+            return Err(Usage("a file of `longhand export` is imported as it is, without options".to_owned()).into());
+        }
+        return archive::run(globals, &arguments.file).await;
     }
     let sources = source::read(&arguments.file)?;
     let problems = report_problems(&sources);

@@ -5,7 +5,8 @@ use super::session::read_window;
 use super::{not_given, read_enum};
 use crate::app::append::{DraftEnd, DraftName, NewDraftText};
 use crate::app::writing::{DraftWords, MessageEnd, WriteFrame, WriteStart, WriteTarget};
-use crate::app::{Error, Result};
+use crate::app::{Error, Reason, Result};
+use crate::limits;
 use crate::model::draft::{Draft, DraftKind};
 use crate::pb;
 use crate::pb::write_message_request::Frame;
@@ -75,6 +76,9 @@ pub(in crate::grpc) fn read_draft_words(request: pb::AppendDraftRequest) -> Resu
 
 /// The begin of a stream.
 pub(in crate::grpc) fn read_write_start(request: Option<pb::WriteMessageRequest>) -> Result<WriteStart> {
+    if let Some(request) = &request {
+        check_length(request)?;
+    }
     let Some(Frame::Target(target)) = request.and_then(|request| request.frame) else {
         return Err(Error::field("target", "is not given, and the first frame of a message names it"));
     };
@@ -87,8 +91,19 @@ pub(in crate::grpc) fn read_write_start(request: Option<pb::WriteMessageRequest>
     Ok(WriteStart { session, target, request_id })
 }
 
+/// Refuses a frame that is too long once it is decompressed.
+fn check_length(request: &pb::WriteMessageRequest) -> Result<()> {
+    let length = request.encoded_len();
+    if length <= limits::WRITE_FRAME_BYTES {
+        return Ok(());
+    }
+    let message = format!("a frame of {length} bytes is longer than any may be");
+    Err(Error::new(Reason::RequestTooLarge, message).with("limit", limits::WRITE_FRAME_BYTES))
+}
+
 /// A frame behind the first one.
 pub(in crate::grpc) fn read_write_frame(request: pb::WriteMessageRequest) -> Result<WriteFrame> {
+    check_length(&request)?;
     Ok(match request.frame {
         None => return Err(not_given("frame")),
         Some(Frame::Target(_)) => return Err(Error::field("target", "is in the first frame alone")),
@@ -115,7 +130,6 @@ pub(in crate::grpc) fn read_write_frame(request: pb::WriteMessageRequest) -> Res
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::app::Reason;
     use crate::model::ids::PartId;
     use uuid::Uuid;
 
@@ -167,6 +181,9 @@ mod tests {
         }
         assert_eq!(read_write_frame(frame(named())).map(drop).map_err(field), Err("target".to_owned()));
         assert_eq!(read_write_frame(frame(None)).map(drop).map_err(field), Err("frame".to_owned()));
+        let long = pb::DraftText { delta: "x".repeat(limits::WRITE_FRAME_BYTES), ..pb::DraftText::default() };
+        let refused = read_write_frame(frame(Some(Frame::DraftText(long)))).expect_err("longer than a frame");
+        assert_eq!(refused.reason, Reason::RequestTooLarge);
         let text = pb::DraftText { kind: 9, ..pb::DraftText::default() };
         assert_eq!(read_write_frame(frame(Some(Frame::DraftText(text)))).map(drop).map_err(field), Err("kind".into()));
     }

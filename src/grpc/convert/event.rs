@@ -88,7 +88,9 @@ fn ignorable(kind: EventKind) -> bool {
         | EventKind::PromptTaken
         | EventKind::PromptWithdrawn
         | EventKind::ApprovalRequested
-        | EventKind::ApprovalEnded => true,
+        | EventKind::ApprovalEnded
+        | EventKind::LabelAdded
+        | EventKind::LabelRemoved => true,
         EventKind::SessionCreated
         | EventKind::SessionArchived
         | EventKind::SessionRestored
@@ -248,6 +250,8 @@ fn body(body: EventBody) -> Body {
         }
         EventBody::SessionArchived => Body::SessionArchived(pb::SessionArchived {}),
         EventBody::SessionRestored => Body::SessionRestored(pb::SessionRestored {}),
+        EventBody::LabelAdded { label } => Body::LabelAdded(pb::LabelAdded { label }),
+        EventBody::LabelRemoved { label } => Body::LabelRemoved(pb::LabelRemoved { label }),
         EventBody::SessionForked { from, at, after, title } => {
             Body::SessionForked(session_forked(from, at, after, title))
         }

@@ -1,11 +1,13 @@
 //! Conversion of sessions and windows.
 
-use super::{count, id};
-use crate::app::Durability;
+use super::{count, id, read_enum, read_optional_time};
 use crate::app::append::ContextUsage;
+use crate::app::session_list::{ListSessions, SessionConditions, SessionOrder, TimeRange};
+use crate::app::session_watch::ListFrame;
 use crate::app::sessions::{NewSession, SessionChange, SessionInfo};
+use crate::app::{Durability, Result};
 use crate::model::session::{Guards, OverWindow, OverWindowReason, Session, SessionState};
-use crate::model::usage::{ModelWindow, UsageDoubt};
+use crate::model::usage::{ModelWindow, UsageDoubt, UsageTotals};
 use crate::pb;
 
 /// A session with its policy.
@@ -37,7 +39,96 @@ pub(in crate::grpc) fn session(info: SessionInfo) -> pb::Session {
         create_time: Some(pb::timestamp(session.create_time)),
         update_time: Some(pb::timestamp(session.update_time)),
         guard_state: Some(guard_state(session.guards)),
+        actor: session.actor,
+        labels: session.labels,
+        usage_total: Some(usage_totals(session.usage)),
     }
+}
+
+fn usage_totals(totals: UsageTotals) -> pb::UsageTotals {
+    let UsageTotals { input, output, reasoning, cache_read, cache_write, cost_micros } = totals;
+    pb::UsageTotals {
+        input_tokens: input,
+        output_tokens: output,
+        reasoning_tokens: reasoning,
+        cache_read_tokens: cache_read,
+        cache_write_tokens: cache_write,
+        cost_micro_usd: cost_micros,
+    }
+}
+
+/// Parameters of a page of sessions.
+pub(in crate::grpc) fn read_list(request: pb::ListSessionsRequest) -> Result<ListSessions> {
+    let pb::ListSessionsRequest { page_size, page_token, parent_session_id, include_archived, filter, order, view } =
+        request;
+    let order = match read_enum("order", order)? {
+        pb::SessionOrder::Unspecified | pb::SessionOrder::NewestFirst => SessionOrder::NewestFirst,
+        pb::SessionOrder::OldestFirst => SessionOrder::OldestFirst,
+        pb::SessionOrder::LastChangedFirst => SessionOrder::LastChangedFirst,
+        pb::SessionOrder::LastChangedLast => SessionOrder::LastChangedLast,
+    };
+    let has_policies = match read_enum("view", view)? {
+        pb::SessionView::Unspecified | pb::SessionView::Basic => false,
+        pb::SessionView::Full => true,
+    };
+    let conditions = read_conditions(parent_session_id, include_archived, filter)?;
+    Ok(ListSessions { page_size: page_size.into(), page_token, conditions, order, has_policies })
+}
+
+/// Conditions on sessions.
+pub(in crate::grpc) fn read_conditions(
+    parent: Option<String>,
+    archived: bool,
+    filter: Option<pb::SessionFilter>,
+) -> Result<SessionConditions> {
+    let filter = filter.unwrap_or_default();
+    let state = match read_enum("filter.state", filter.state)? {
+        pb::SessionState::Unspecified => None,
+        pb::SessionState::Active => Some(SessionState::Active),
+        pb::SessionState::Archived => Some(SessionState::Archived),
+    };
+    let create_time = TimeRange {
+        start: read_optional_time("filter.min_create_time", filter.min_create_time)?,
+        end: read_optional_time("filter.max_create_time", filter.max_create_time)?,
+    };
+    let update_time = TimeRange {
+        start: read_optional_time("filter.min_update_time", filter.min_update_time)?,
+        end: read_optional_time("filter.max_update_time", filter.max_update_time)?,
+    };
+    Ok(SessionConditions {
+        root: filter.root_session_id,
+        parent,
+        project: filter.project,
+        directory: filter.directory,
+        labels: filter.labels,
+        metadata: filter.metadata_terms,
+        actor: filter.actor,
+        state,
+        archived,
+        title_prefix: filter.title_prefix,
+        client_id_prefix: filter.client_id_prefix,
+        create_time,
+        update_time,
+    })
+}
+
+/// A frame of a list that is followed.
+pub(in crate::grpc) fn list_frame(frame: ListFrame) -> pb::WatchSessionsResponse {
+    use pb::watch_sessions_response::Frame;
+    let (cursor, frame) = match frame {
+        ListFrame::Snapshot { sessions } => {
+            let sessions = sessions.into_iter().map(session).collect();
+            (String::new(), Frame::SnapshotPage(pb::ListedSessions { sessions }))
+        }
+        ListFrame::SnapshotEnd { cursor } => (cursor, Frame::SnapshotEnd(pb::SessionSnapshotEnd {})),
+        ListFrame::Changes { sessions, removed, cursor } => {
+            let changed_sessions = sessions.into_iter().map(session).collect();
+            let removed_session_ids = removed.iter().map(ToString::to_string).collect();
+            (cursor, Frame::Change(pb::SessionListChanges { changed_sessions, removed_session_ids }))
+        }
+        ListFrame::Progress { cursor } => (cursor, Frame::Progress(pb::SessionListProgress {})),
+    };
+    pb::WatchSessionsResponse { cursor, frame: Some(frame) }
 }
 
 /// The guards that hold a session's automatic compactions back.

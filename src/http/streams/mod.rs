@@ -1,4 +1,4 @@
-//! Streams of events and of views: Server-Sent Events for browsers, and the read side of the Durable Streams protocol
+//! Streams of events, of views and of lists of sessions: Server-Sent Events for browsers, and the read side of the Durable Streams protocol
 //! for its clients.
 //!
 //! A stream is read from the gRPC services, so that callers, scopes and limits are theirs. It takes a frame only when
@@ -6,8 +6,9 @@
 
 mod durable;
 mod events;
+pub(super) mod lists;
 mod query;
-mod sse;
+pub(super) mod sse;
 mod subscription;
 mod views;
 

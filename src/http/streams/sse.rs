@@ -8,7 +8,7 @@ use http::{HeaderName, HeaderValue, header};
 use std::convert::Infallible;
 
 /// The media type of an event stream.
-pub(super) const MEDIA_TYPE: &str = "text/event-stream";
+pub(in crate::http) const MEDIA_TYPE: &str = "text/event-stream";
 
 /// Has proxies pass on what they have.
 const NO_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");

@@ -38,7 +38,14 @@ const MIGRATIONS: &[(i64, &str)] = &[
     (20_261_127_000_001, include_str!("../../../migrations/20261127000001_record_versions.sql")),
     (20_261_127_000_002, include_str!("../../../migrations/20261127000002_content.sql")),
     (20_261_128_000_000, include_str!("../../../migrations/20261128000000_tool_drafts.sql")),
+    (20_261_129_000_000, include_str!("../../../migrations/20261129000000_labels.sql")),
+    (20_261_129_000_004, include_str!("../../../migrations/20261129000004_imports.sql")),
 ];
+
+/// The version of the schema: the newest migration.
+pub(crate) fn schema_version() -> i64 {
+    MIGRATIONS.iter().map(|(version, _)| *version).max().unwrap_or(0)
+}
 
 /// What a connection may do with the files of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

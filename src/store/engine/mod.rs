@@ -15,4 +15,4 @@ mod sqlite;
 pub use connect::Durability;
 pub(crate) use insert::{Insert, values};
 pub(crate) use reader::Reader;
-pub(crate) use sqlite::{Connection, IntoValue, List, Query, Row, add_lists, below, query, scalar};
+pub(crate) use sqlite::{Cell, Connection, IntoValue, List, Query, Row, add_lists, below, query, scalar};

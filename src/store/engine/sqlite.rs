@@ -213,6 +213,42 @@ pub(crate) trait IntoValue<'v> {
     fn into_value(self) -> Parameter<'v>;
 }
 
+/// A value of any type, for copies of rows that keep what they have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Cell {
+    /// No value.
+    Null,
+    /// An integer.
+    Integer(i64),
+    /// A text.
+    Text(String),
+    /// Bytes.
+    Bytes(Vec<u8>),
+}
+
+impl FromValue<'_> for Cell {
+    fn from_value(value: &Value) -> Option<Self> {
+        Some(match value {
+            Value::Null => Self::Null,
+            Value::Integer(value) => Self::Integer(*value),
+            Value::Text(text) => Self::Text(text.clone()),
+            Value::Blob(bytes) => Self::Bytes(bytes.clone()),
+            Value::Real(_) => return None,
+        })
+    }
+}
+
+impl<'v> IntoValue<'v> for &'v Cell {
+    fn into_value(self) -> Parameter<'v> {
+        match self {
+            Cell::Null => Parameter::Null,
+            Cell::Integer(value) => Parameter::Integer(*value),
+            Cell::Text(text) => text.into_value(),
+            Cell::Bytes(bytes) => bytes.into_value(),
+        }
+    }
+}
+
 macro_rules! integers {
     ($($type:ty),*) => {$(
         impl FromValue<'_> for $type {

@@ -8,7 +8,7 @@ use crate::model::ids::{MessageId, PartId, SessionId};
 use crate::model::mark::MarkBody;
 use crate::model::session::SessionState;
 use crate::model::time::Timestamp;
-use crate::model::usage::ModelWindow;
+use crate::model::usage::{ModelWindow, UsageTotals};
 use crate::model::{Revision, Seq};
 use crate::store::engine::Reader;
 use crate::store::engine::readers::Readers;
@@ -17,7 +17,10 @@ use crate::store::error::{Error, Result};
 use crate::store::ledger::ancestry;
 use crate::store::ledger::chain::{self, Digest};
 use crate::store::ledger::codec::{self, Number as _};
-use crate::store::ledger::{events, messages};
+use crate::store::ledger::head::usage_totals;
+use crate::store::ledger::visibility::Location;
+use crate::store::ledger::{events, labels, messages};
+use std::collections::BTreeSet;
 use tokio::sync::mpsc;
 
 /// Evidence that something was altered, dropped or inserted.
@@ -46,12 +49,15 @@ const SESSIONS: &str = "select id from session where id > ?1 order by id limit +
 const COUNT_SESSIONS: &str = "select count(*) from session";
 const SESSION: &str = "select s.public_id, s.client_id, p.public_id, f.public_id, s.fork_revision, s.create_time, \
      s.title, s.state, s.metadata_json, s.window, s.revision, s.chain_hash, s.message_count, s.fork_id, \
-     s.history_revision, s.update_time, s.tenant from session s left join session p on p.id = s.parent_id \
-     left join session f on f.id = s.fork_id where s.id = ?1";
+     s.history_revision, s.update_time, coalesce(i.tenant, s.tenant) as tenant, s.actor, s.usage, s.project, s.directory \
+     from session s left join session p on p.id = s.parent_id left join session f on f.id = s.fork_id \
+     left join import i on i.session_id = s.id where s.id = ?1";
 // Columns of an index would be read from the index, and readers by another path are served those of the table. So the
 // columns here are those of the table, at the row that the index names.
-const EVENTS: &str = "select e.seq, e.revision, e.kind, e.ends_mutation, e.time, e.actor, e.request_id, e.body, e.digest, \
-     e.hash, e.session_id from event i join event e on e.seq = i.seq \
+// An event of an archive has the number that it had where it was written.
+const EVENTS: &str = "select coalesce(o.seq, e.seq) as seq, e.revision, e.kind, e.ends_mutation, e.time, e.actor, \
+     e.request_id, e.body, e.digest, e.hash, e.session_id from event i join event e on e.seq = i.seq \
+     left join import_event o on o.session_id = i.session_id and o.revision = i.revision \
      where i.session_id = ?1 and i.revision > ?2 order by i.revision limit +?3";
 const LOG: &str = "select max(seq), count(*), \
      count(*) filter (where not exists (select 1 from session s where s.id = page.session_id)) \
@@ -211,6 +217,9 @@ struct EventFields {
     metadata_json: Option<String>,
     window: Vec<u8>,
     message_count: i64,
+    actor: Option<String>,
+    labels: BTreeSet<String>,
+    usage: UsageTotals,
     history_revision: Revision,
     update_time: i64,
 }
@@ -361,6 +370,9 @@ impl SessionCheck {
             self.find(revision, "the event was altered, or the one before it");
         }
         self.event_fields.update_time = row.get(4)?;
+        if self.event_fields.actor.is_none() {
+            self.event_fields.actor = Some(row.get(5)?);
+        }
         let rows = match codec::decode_event(kind, &body) {
             Ok(body) => {
                 if body.changes_history() {
@@ -424,6 +436,8 @@ impl SessionCheck {
                     self.window(reader, &mut digest, revision)?;
                 }
             }
+            EventBody::LabelAdded { label } => drop(self.event_fields.labels.insert(label.clone())),
+            EventBody::LabelRemoved { label } => drop(self.event_fields.labels.remove(label)),
             EventBody::SessionArchived => self.event_fields.archived = true,
             EventBody::SessionRestored => self.event_fields.archived = false,
             EventBody::PolicyChanged { .. } => self.policy(reader, &mut digest, revision)?,
@@ -442,8 +456,8 @@ impl SessionCheck {
             | EventBody::CompactionRedone { .. }
             | EventBody::RewriteUndone(_)
             | EventBody::RewriteRedone(_) => drop(self.mark(reader, &mut digest, revision)?),
-            EventBody::UsageRecorded { .. }
-            | EventBody::CompactionProposed { .. }
+            EventBody::UsageRecorded { usage, .. } => self.event_fields.usage.add(usage),
+            EventBody::CompactionProposed { .. }
             | EventBody::CompactionStarted { .. }
             | EventBody::CompactionRetried { .. }
             | EventBody::CompactionFailed { .. }
@@ -607,7 +621,11 @@ impl SessionCheck {
             && row.get::<Vec<u8>>(9)? == self.event_fields.window
             && row.get::<i64>(12)? == self.event_fields.message_count
             && row.get::<Revision>(14)? == self.event_fields.history_revision
-            && row.get::<i64>(15)? == self.event_fields.update_time;
+            && row.get::<i64>(15)? == self.event_fields.update_time
+            && row.get::<String>(17)? == self.event_fields.actor.as_deref().unwrap_or_default()
+            && usage_totals(row)? == self.event_fields.usage
+            && Location { project: row.get(19)?, directory: row.get(20)? }
+                == Location::of(self.event_fields.metadata_json.as_deref());
         if !same {
             self.find(revision, "the session's row does not match its events");
         }
@@ -619,6 +637,9 @@ impl SessionCheck {
 
     /// Reports rows that no event accounts for.
     fn counts(&mut self, reader: &mut Reader<'_>, revision: Revision) -> Result<()> {
+        if !labels::of_session(reader, self.key)?.iter().eq(&self.event_fields.labels) {
+            self.find(revision, "the session's labels are not those of its events");
+        }
         let Some(row) = reader.one(engine::query(COUNTS).bind(self.key))? else { return Ok(()) };
         let there = Accounted {
             messages: row.get(0)?,

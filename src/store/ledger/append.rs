@@ -218,7 +218,9 @@ impl Append {
             return with_current_state(tx, key, receipt);
         }
         let Self { caller, messages, .. } = self;
-        let receipt = check(tx, key, messages)?.write(tx, key, &caller)?;
+        let checked = check(tx, key, messages)?;
+        checked.admit(tx, key, 0)?;
+        let receipt = checked.write(tx, key, &caller)?;
         let receipt = with_current_state(tx, key, receipt)?;
         tx.end_mutation(key, &caller, receipt)
     }
@@ -251,8 +253,6 @@ pub(crate) fn check(tx: &mut Tx<'_>, key: i64, mut messages: Vec<EncodedMessage>
             return Err(Error::ClientIdReused { client_id });
         }
     }
-    let new = checked.iter().filter(|(stored, _)| stored.is_none());
-    tx.admit_in(key, new.flat_map(|(_, new)| &new.input.parts).map(|part| part.encoded.bytes()).sum())?;
     Ok(Checked(checked))
 }
 
@@ -260,6 +260,12 @@ impl Checked {
     /// Each message as it was sent, with the stored message that it repeats.
     pub(crate) fn messages(&self) -> impl Iterator<Item = (&NewMessage<Option<GivenView>>, Option<&Message>)> {
         self.0.iter().map(|(stored, message)| (&message.original, stored.as_ref()))
+    }
+
+    /// Refuses what exceeds the tenant's quota, together with further bytes of the same mutation.
+    pub(crate) fn admit(&self, tx: &mut Tx<'_>, key: i64, more_bytes: i64) -> Result<()> {
+        let new = self.0.iter().filter(|(stored, _)| stored.is_none()).flat_map(|(_, new)| &new.input.parts);
+        tx.admit_in(key, new.map(|part| part.encoded.bytes()).sum::<i64>() + more_bytes)
     }
 
     /// Writes the messages that do not repeat others. The caller ends the mutation.

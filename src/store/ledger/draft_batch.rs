@@ -36,8 +36,9 @@ impl AppendDrafts {
     pub(crate) fn apply(self, tx: &mut Tx<'_>) -> Result<DraftsWritten> {
         let Self { session, message, epoch, words } = self;
         let mut written = DraftsWritten { receipts: Vec::with_capacity(words.len()), refusal: None };
+        let mut stored = None;
         for words in words {
-            match (AppendDraft { session, message, epoch, words, resumes: true }).apply(tx) {
+            match (AppendDraft { session, message, epoch, words, resumes: true }).apply(tx, &mut stored) {
                 Ok(receipt) => written.receipts.push(receipt),
                 Err(error) if error.is_of_database() => return Err(error),
                 Err(refusal) => {

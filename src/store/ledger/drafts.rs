@@ -11,6 +11,7 @@ use super::tx::{PartInput, Tx};
 use crate::limits;
 use crate::model::draft::DraftKind;
 use crate::model::ids::{MessageId, PartId};
+use crate::model::message::Message;
 use crate::model::part::{NewPart, ResultStatus};
 use crate::model::run::Epoch;
 use crate::store::engine;
@@ -100,8 +101,9 @@ struct Found {
 }
 
 impl AppendDraft {
-    /// Validates first, then writes.
-    pub(crate) fn apply(self, tx: &mut Tx<'_>) -> Result<DraftReceipt> {
+    /// Validates first, then writes. The stored message is read if the text may be in a closed part, and kept for further
+    /// texts of the same mutation, which closes no part.
+    pub(crate) fn apply(self, tx: &mut Tx<'_>, stored: &mut Option<Message>) -> Result<DraftReceipt> {
         tx.head(self.session.0)?;
         tx.flush()?;
         let open = tx.loaded(self.session.0)?.open.get(&self.message.0).map(|open| open.row);
@@ -114,7 +116,7 @@ impl AppendDraft {
             if self.words.end() <= found.length {
                 return Ok(DraftReceipt { part: found.part, length: self.words.end(), added_at: None });
             }
-        } else if let Some(part) = self.closed(tx)? {
+        } else if let Some(part) = self.closed(tx, stored)? {
             return Ok(DraftReceipt { part, length: self.words.end(), added_at: None });
         }
         let row = self.open(tx)?;
@@ -170,7 +172,7 @@ impl AppendDraft {
     }
 
     /// The part that contains the text already, because the draft closed before the text was sent again.
-    fn closed(&self, tx: &mut Tx<'_>) -> Result<Option<PartId>> {
+    fn closed(&self, tx: &mut Tx<'_>, stored: &mut Option<Message>) -> Result<Option<PartId>> {
         let NewDraftText { part, client_id, kind, offset, delta } = &self.words;
         let message = self.message.0.as_bytes().to_vec();
         let has = match (part, client_id) {
@@ -181,7 +183,10 @@ impl AppendDraft {
         if !has.one(tx.conn)? {
             return Ok(None);
         }
-        let stored = messages::by_public_id(tx.conn, self.session.0, self.message)?;
+        let stored = match stored {
+            Some(stored) => stored,
+            None => stored.insert(messages::by_public_id(tx.conn, self.session.0, self.message)?),
+        };
         let is_meant = |id: PartId, name: &Option<String>| part.map_or(name == client_id, |part| part == id);
         let closed = stored.parts.iter().find(|closed| is_meant(closed.id, &closed.client_id));
         let there = closed.and_then(|closed| DraftKind::of(&closed.body).map(|(kind, text)| (closed.id, kind, text)));

@@ -1,13 +1,14 @@
 //! Heads: the newest state of sessions, in the writer's memory and in the `session` row.
 
 use super::codec::{self, Number};
+use super::visibility::Location;
 use crate::limits;
 use crate::model::ids::{CompactionId, MessageId, RunId, SessionId};
 use crate::model::message::GivenView;
 use crate::model::run::Epoch;
 use crate::model::session::{ContextSize, Guards, OverWindowReason, SessionState, WakeCondition};
 use crate::model::time::Timestamp;
-use crate::model::usage::ModelWindow;
+use crate::model::usage::{ModelWindow, UsageTotals};
 use crate::model::{Revision, Seq};
 use crate::store::engine::Reader;
 use crate::store::engine::{self, Connection, Row};
@@ -87,15 +88,19 @@ pub(crate) struct Head {
     pub(crate) id: SessionId,
     pub(crate) tenant: Arc<str>,
     pub(crate) fork_revision: Option<Revision>,
-    pub(crate) title: String,
+    title: String,
+    /// True if title and metadata are to be written: their indexes are touched only then.
+    is_described_anew: bool,
     pub(crate) state: SessionState,
-    pub(crate) metadata_json: Option<String>,
+    metadata_json: Option<String>,
     pub(crate) window: ModelWindow,
     pub(crate) revision: Revision,
     pub(crate) history_revision: Revision,
     pub(crate) compaction_revision: Revision,
     pub(crate) chain_hash: [u8; 32],
     pub(crate) message_count: i64,
+    /// The usage of its replies.
+    pub(crate) usage: UsageTotals,
     pub(crate) update_time: Timestamp,
     /// The context usage of the newest decision.
     pub(crate) context: Option<ContextSize>,
@@ -132,7 +137,7 @@ const SELECT: &str = "select id, public_id, tenant, fork_revision, title, state,
      history_revision, compaction_revision, chain_hash, message_count, update_time, context_tokens, \
      context_revision, appended_bytes, due_revision, due_time, failures, hold_turns, hold_breaker, cooldown_end, \
      overhead_tokens, guard_revision, undo_revision, wake_bytes, wake_on_reply, wake_on_request, wake_time, \
-     over_window, content_bytes from session where id = ?1";
+     over_window, content_bytes, usage from session where id = ?1";
 const SELECT_OPEN: &str = "select m.id, m.public_id, m.revision, m.head, \
      (select count(*) from part p where p.message_id = m.id), o.timeout_ms, \
      coalesce((select max(p.number) from part p where p.message_id = m.id), 0), \
@@ -141,16 +146,18 @@ const SELECT_OPEN: &str = "select m.id, m.public_id, m.revision, m.head, \
 const SELECT_CURRENT_JOB: &str = "select public_id from job where session_id = ?1 and state in (1, 2) and queued = 0";
 const SELECT_RUN: &str = "select public_id, epoch, actor, start_revision, cancel_revision is not null from run \
      where session_id = ?1 and end_reason is null";
-const UPDATE: &str = "update session set title = ?2, state = ?3, metadata_json = ?4, \"window\" = ?5, revision = ?6, \
-     history_revision = ?7, compaction_revision = ?8, chain_hash = ?9, message_count = ?10, update_time = \
-     ?11, context_tokens = ?12, context_revision = ?13, appended_bytes = ?14, due_revision = ?15, \
-     due_time = ?16, failures = ?17, hold_turns = ?18, hold_breaker = ?19, cooldown_end = ?20, \
-     overhead_tokens = ?21, guard_revision = ?22, undo_revision = ?23, wake_bytes = ?24, wake_on_reply = \
-     ?25, wake_on_request = ?26, wake_time = ?27, over_window = ?28, content_bytes = ?29 where id = ?1";
+const UPDATE: &str = "update session set usage = ?2, state = ?3, \"window\" = ?4, revision = ?5, \
+     history_revision = ?6, compaction_revision = ?7, chain_hash = ?8, message_count = ?9, update_time = \
+     ?10, context_tokens = ?11, context_revision = ?12, appended_bytes = ?13, due_revision = ?14, \
+     due_time = ?15, failures = ?16, hold_turns = ?17, hold_breaker = ?18, cooldown_end = ?19, \
+     overhead_tokens = ?20, guard_revision = ?21, undo_revision = ?22, wake_bytes = ?23, wake_on_reply = \
+     ?24, wake_on_request = ?25, wake_time = ?26, over_window = ?27, content_bytes = ?28 where id = ?1";
+
+const DESCRIBE: &str = "update session set title = ?2, metadata_json = ?3, project = ?4, directory = ?5 where id = ?1";
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
-pub(crate) const STATEMENTS: &[&str] = &[SELECT, SELECT_OPEN, SELECT_CURRENT_JOB, SELECT_RUN, UPDATE];
+pub(crate) const STATEMENTS: &[&str] = &[SELECT, SELECT_OPEN, SELECT_CURRENT_JOB, SELECT_RUN, UPDATE, DESCRIBE];
 
 impl Head {
     /// Reads a head from its row.
@@ -184,6 +191,7 @@ impl Head {
             tenant: row.get::<&str>("tenant")?.into(),
             fork_revision: row.get("fork_revision")?,
             title: row.get("title")?,
+            is_described_anew: false,
             state: SessionState::from_number(row.get("state")?)?,
             metadata_json: row.get("metadata_json")?,
             window: codec::decode_window(row.get("window")?)?,
@@ -192,6 +200,7 @@ impl Head {
             compaction_revision: row.get("compaction_revision")?,
             chain_hash: hash.try_into().map_err(|_| Error::corrupt("session", "chain_hash is not 32 bytes"))?,
             message_count: row.get("message_count")?,
+            usage: usage_totals(&row)?,
             update_time: Timestamp(row.get("update_time")?),
             context: context(&row)?,
             usage_revision: row.get("revision")?,
@@ -217,12 +226,16 @@ impl Head {
     }
 
     /// Writes the head to its row.
-    pub(crate) fn save(&self, conn: &Connection) -> Result<()> {
+    pub(crate) fn save(&mut self, conn: &Connection) -> Result<()> {
+        if std::mem::take(&mut self.is_described_anew) {
+            let Location { project, directory } = Location::of(self.metadata_json.as_deref());
+            let query = engine::query(DESCRIBE).bind(self.key).bind(&self.title).bind(self.metadata_json.as_deref());
+            query.bind(project).bind(directory).run(conn)?;
+        }
         engine::query(UPDATE)
             .bind(self.key)
-            .bind(&self.title)
+            .bind(codec::encode_usage_totals(&self.usage))
             .bind(self.state.number())
-            .bind(self.metadata_json.as_deref())
             .bind(codec::encode_window(&self.window))
             .bind(self.revision)
             .bind(self.history_revision)
@@ -250,6 +263,28 @@ impl Head {
             .bind(self.content_bytes)
             .run(conn)?;
         Ok(())
+    }
+
+    /// The title.
+    pub(crate) fn title(&self) -> &str {
+        &self.title
+    }
+
+    /// Sets the title.
+    pub(crate) fn retitle(&mut self, title: &str) {
+        title.clone_into(&mut self.title);
+        self.is_described_anew = true;
+    }
+
+    /// The metadata.
+    pub(crate) fn metadata_json(&self) -> Option<&str> {
+        self.metadata_json.as_deref()
+    }
+
+    /// Sets the metadata.
+    pub(crate) fn set_metadata(&mut self, metadata_json: &str) {
+        self.metadata_json = Some(metadata_json.to_owned());
+        self.is_described_anew = true;
     }
 
     /// Refuses writes to an archived session.
@@ -419,6 +454,12 @@ pub(crate) fn context(row: &Row) -> Result<Option<ContextSize>> {
     let (tokens, revision) = (row.get("context_tokens")?, row.get("context_revision")?);
     let tokens: Option<i64> = tokens;
     Ok(tokens.zip(revision).map(|(tokens, revision)| ContextSize { tokens, revision }))
+}
+
+/// The usage of a session's replies, from its row.
+pub(crate) fn usage_totals(row: &Row) -> Result<UsageTotals> {
+    let bytes: Option<&[u8]> = row.get("usage")?;
+    bytes.map_or_else(|| Ok(UsageTotals::default()), codec::decode_usage_totals)
 }
 
 /// The guards of the newest decision, from a session's row.

@@ -72,7 +72,9 @@ impl Changes {
             | EventBody::PromptTaken { .. }
             | EventBody::PromptWithdrawn { .. }
             | EventBody::ApprovalRequested { .. }
-            | EventBody::ApprovalEnded { .. } => {}
+            | EventBody::ApprovalEnded { .. }
+            | EventBody::LabelAdded { .. }
+            | EventBody::LabelRemoved { .. } => {}
             EventBody::MessageAppended { kind: MessageKind::Normal, sealed: true, .. } => self.missing += 1,
             _ => self.is_plain = false,
         }

@@ -9,10 +9,11 @@ use super::head::Receipt;
 use super::marks::{self, ancestry_of};
 use super::receipts::admitted;
 use super::rewrites;
+use super::sessions::described_bytes;
 use super::tx::{Requester, Tx};
 use crate::model::Revision;
 use crate::model::event::EventBody;
-use crate::model::message::MessageKind;
+use crate::model::message::{GivenView, Message, MessageKind, NewMessage};
 use crate::store::engine::Reader;
 use crate::store::error::{Error, Result};
 
@@ -69,20 +70,29 @@ impl Replace {
         if let Some(receipt) = admitted(tx, key, &caller, expected_revision)? {
             return append::with_current_state(tx, key, receipt);
         }
-        if let Some(expected) = &with.expected_last {
+        let WithAppend { rewind, expected_last, title, metadata_json } = with;
+        let checked = append::check(tx, key, messages)?;
+        let names = NewNames::of(tx, key, title, metadata_json)?;
+        let ancestry = ancestry_of(tx, key)?;
+        let after = rewind.as_ref().map(|end| rewrites::new_end(tx, &ancestry, end.message())).transpose()?;
+        let is_there = is_there(tx, key, after, &checked)?;
+        // A request that was carried out has changed what the guard is about.
+        if let Some(expected) = &expected_last
+            && !(is_there && names.is_empty())
+        {
             expect_last(tx, key, expected)?;
         }
-        let checked = append::check(tx, key, messages)?;
-        let ancestry = ancestry_of(tx, key)?;
-        let after = with.rewind.as_ref().map(|end| rewrites::new_end(tx, &ancestry, end.message())).transpose()?;
+        let after_new = after.filter(|_| !is_there);
+        if after_new.is_some() {
+            refuse_kept(&checked)?;
+        }
+        checked.admit(tx, key, names.bytes())?;
         // Nothing may be flushed once the first event is there: a mutation's events are linked into the chain at its end.
-        if let Some(after) = after
-            && !was_done(tx, key, after, &checked)?
-        {
+        if let Some(after) = after_new {
             rewrites::rewind(tx, &ancestry, &caller, after, None)?;
         }
         let receipt = checked.write(tx, key, &caller)?;
-        rename(tx, key, &caller, with.title, with.metadata_json)?;
+        names.write(tx, key, &caller)?;
         if after.is_some() {
             claiming::recheck(tx, key, &caller, None)?;
         }
@@ -108,20 +118,28 @@ fn expect_last(tx: &mut Tx<'_>, key: i64, expected: &str) -> Result<()> {
     Err(Error::LastMessageMismatch { expected: expected.to_owned(), last })
 }
 
-/// True if the conversation after a position is what the request makes of it: it came before, and its answer was lost. A
-/// message that exists otherwise is refused, because no append brings it back into the conversation.
-fn was_done(tx: &mut Tx<'_>, key: i64, after: Revision, checked: &Checked) -> Result<bool> {
-    let spoken = || checked.messages().filter(|(sent, _)| sent.kind == MessageKind::Normal);
-    if checked.messages().all(|(_, stored)| stored.is_some()) {
-        let wanted: Vec<Revision> = spoken().filter_map(|(_, stored)| Some(stored?.revision)).collect();
-        if conversation_after(tx, key, after, wanted.len() + 1)? == wanted {
-            return Ok(true);
-        }
+/// True if messages were appended before, with the rewind before them if there is one: they exist, and the conversation
+/// after that position consists of them. The answer to such a request was lost.
+fn is_there(tx: &mut Tx<'_>, key: i64, after: Option<Revision>, checked: &Checked) -> Result<bool> {
+    if checked.messages().any(|(_, stored)| stored.is_none()) {
+        return Ok(false);
     }
-    match spoken().find(|(_, stored)| stored.is_some()) {
+    let Some(after) = after else { return Ok(true) };
+    let wanted: Vec<Revision> = spoken(checked).filter_map(|(_, stored)| Some(stored?.revision)).collect();
+    Ok(conversation_after(tx, key, after, wanted.len() + 1)? == wanted)
+}
+
+/// Refuses a message of the conversation that exists: no append brings it back behind a rewind.
+fn refuse_kept(checked: &Checked) -> Result<()> {
+    match spoken(checked).find(|(_, stored)| stored.is_some()) {
         Some((sent, _)) => Err(Error::ClientIdKept { client_id: sent.client_id.clone().unwrap_or_default() }),
-        None => Ok(false),
+        None => Ok(()),
     }
+}
+
+/// The messages that are no records, each as it was sent and as it is stored.
+fn spoken(checked: &Checked) -> impl Iterator<Item = (&NewMessage<Option<GivenView>>, Option<&Message>)> {
+    checked.messages().filter(|(sent, _)| sent.kind == MessageKind::Normal)
 }
 
 /// The revisions of the messages of the conversation after a position, oldest first; of more than `limit` the newest.
@@ -132,27 +150,45 @@ fn conversation_after(tx: &mut Tx<'_>, key: i64, after: Revision, limit: usize) 
     Ok(newest.iter().rev().map(|spoken| spoken.revision).collect())
 }
 
-/// Changes the title and the free JSON of a session, as far as they differ from what it has.
-fn rename(
-    tx: &mut Tx<'_>,
-    key: i64,
-    caller: &Requester,
+/// The title and the free JSON that a session gets, as far as they differ from what it has.
+struct NewNames {
     title: Option<String>,
     metadata_json: Option<String>,
-) -> Result<()> {
-    let head = tx.loaded(key)?;
-    let title = title.filter(|title| *title != head.title);
-    let metadata_json = metadata_json.filter(|json| head.metadata_json.as_ref() != Some(json));
-    if title.is_none() && metadata_json.is_none() {
-        return Ok(());
+}
+
+impl NewNames {
+    fn of(tx: &mut Tx<'_>, key: i64, title: Option<String>, metadata_json: Option<String>) -> Result<Self> {
+        let head = tx.loaded(key)?;
+        Ok(Self {
+            title: title.filter(|title| *title != head.title()),
+            metadata_json: metadata_json.filter(|json| head.metadata_json() != Some(json)),
+        })
     }
-    if let Some(title) = &title {
-        head.title.clone_from(title);
+
+    fn is_empty(&self) -> bool {
+        self.title.is_none() && self.metadata_json.is_none()
     }
-    if metadata_json.is_some() {
-        head.metadata_json.clone_from(&metadata_json);
+
+    /// Bytes of content.
+    fn bytes(&self) -> i64 {
+        described_bytes(self.title.as_deref(), self.metadata_json.as_deref())
     }
-    let body = EventBody::SessionUpdated { title, metadata_json, window: None };
-    tx.event(key, caller, &body, &Digest::default())?;
-    Ok(())
+
+    fn write(self, tx: &mut Tx<'_>, key: i64, caller: &Requester) -> Result<()> {
+        if self.is_empty() {
+            return Ok(());
+        }
+        tx.count(key, self.bytes())?;
+        let Self { title, metadata_json } = self;
+        let head = tx.loaded(key)?;
+        if let Some(title) = &title {
+            head.retitle(title);
+        }
+        if let Some(metadata_json) = &metadata_json {
+            head.set_metadata(metadata_json);
+        }
+        let body = EventBody::SessionUpdated { title, metadata_json, window: None };
+        tx.event(key, caller, &body, &Digest::default())?;
+        Ok(())
+    }
 }

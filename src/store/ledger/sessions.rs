@@ -5,8 +5,9 @@ use super::approvals;
 use super::chain::{self, Digest};
 use super::claiming;
 use super::codec::{self, Number as _};
-use super::head::{Receipt, SessionKey, context, guards};
+use super::head::{Receipt, SessionKey, context, guards, usage_totals};
 use super::jobs::give_up_all;
+use super::labels;
 use super::layouts;
 use super::marks;
 use super::open_messages;
@@ -17,10 +18,9 @@ use super::prompts;
 use super::receipts::answered;
 use super::runs;
 use super::tx::{Requester, Tx};
-use super::visibility::{Memberships, Visibility};
+use super::visibility::Location;
 use super::windows;
 use crate::clock::fresh_id;
-use crate::limits;
 use crate::model::event::EventBody;
 use crate::model::ids::{ApprovalId, PromptId, RunId, SessionId};
 use crate::model::layout::Layout;
@@ -28,7 +28,7 @@ use crate::model::mark::Mark;
 use crate::model::run::RunEndReason;
 use crate::model::session::{Session, SessionState};
 use crate::model::time::Timestamp;
-use crate::model::usage::ModelWindow;
+use crate::model::usage::{ModelWindow, UsageTotals};
 use crate::model::{Revision, Seq};
 use crate::store::engine::Reader;
 use crate::store::engine::{self, Connection, Row};
@@ -105,8 +105,9 @@ pub enum ForkAt {
 const INSERT: &str = "insert into session (public_id, client_id, parent_id, fork_id, fork_revision, create_time, \
      title, state, metadata_json, \"window\", revision, history_revision, compaction_revision, chain_hash, message_count, \
      update_time, appended_bytes, failures, hold_turns, hold_breaker, guard_revision, wake_bytes, wake_on_reply, \
-     wake_on_request, create_hash, tenant) \
-     values (?1, ?2, ?3, ?4, ?5, ?6, ?7, 1, ?8, ?9, ?10, ?10, 0, ?11, 0, ?6, ?12, 0, 0, 0, 0, ?12, 0, 0, ?13, ?14) returning id";
+     wake_on_request, create_hash, tenant, actor, usage, project, directory) \
+     values (?1, ?2, ?3, ?4, ?5, ?6, ?7, 1, ?8, ?9, ?10, ?10, 0, ?11, 0, ?6, ?12, 0, 0, 0, 0, ?12, 0, 0, ?13, ?14, ?15, \
+     ?16, ?17, ?18) returning id";
 const INSERT_POLICY_TEXT: &str =
     "insert into policy_text (hash, preset, json) values (?1, ?2, ?3) on conflict (hash) do nothing";
 const INSERT_POLICY: &str = "insert into policy (session_id, revision, hash) values (?1, ?2, ?3)";
@@ -145,32 +146,23 @@ pub struct SessionSnapshot {
     pub approvals: Vec<ApprovalId>,
 }
 
-/// Sessions with their keys, and the key below which the next page begins.
-pub type SessionPage = (Vec<(i64, Session)>, Option<i64>);
-
-/// Bytes of a session in a page besides its title and its metadata, at most.
-const SESSION_BYTES: usize = 1_024;
-
 macro_rules! select_session {
     ($rest:literal) => {
         concat!(
-            "select s.id, s.public_id, s.tenant, s.client_id, s.title, s.state, p.public_id as parent, f.public_id as fork, ",
+            "select s.public_id, s.tenant, s.client_id, s.title, s.state, p.public_id as parent, f.public_id as fork, ",
             "s.fork_revision, s.window, s.metadata_json, s.revision, s.history_revision, s.message_count, ",
             "s.context_tokens, s.context_revision, s.create_time, s.update_time, ",
-            "s.failures, s.hold_turns, s.hold_breaker, s.cooldown_end, s.overhead_tokens ",
+            "s.failures, s.hold_turns, s.hold_breaker, s.cooldown_end, s.overhead_tokens, s.actor, s.usage ",
             "from session s left join session p on p.id = s.parent_id left join session f on f.id = s.fork_id ",
             $rest
         )
     };
 }
 
+const UPDATE_TIME: &str = "select update_time from session where id = ?1";
 const SELECT: &str = select_session!("where s.id = ?1");
 // For an export of a damaged store only: it finds rows that a look-up does not find.
 const SCANNED: &str = select_session!("where +s.id = ?1");
-const LIST: &str =
-    select_session!("where s.tenant = ?4 and s.id < ?1 and (?2 or s.state = 1) order by s.id desc limit +?3");
-const LIST_CHILDREN: &str =
-    select_session!("where s.parent_id = ?4 and s.id < ?1 and (?2 or s.state = 1) order by s.id desc limit +?3");
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
@@ -183,8 +175,7 @@ pub(crate) const STATEMENTS: &[&str] = &[
     BY_CLIENT,
     EVENT_HASH,
     SELECT,
-    LIST,
-    LIST_CHILDREN,
+    UPDATE_TIME,
     LOG_HEAD,
     OPEN,
 ];
@@ -207,6 +198,7 @@ fn write_policy(
 /// The initial values of a new session's row.
 struct NewRow<'a> {
     tenant: &'a str,
+    actor: &'a str,
     client_id: Option<&'a NewClientId>,
     parent: Option<i64>,
     fork: Option<(i64, Revision)>,
@@ -222,6 +214,7 @@ struct NewRow<'a> {
 fn insert(tx: &mut Tx<'_>, digest: &mut Digest, row: NewRow<'_>) -> Result<i64> {
     let id = SessionId(fresh_id());
     let window = codec::encode_window(row.window);
+    let location = Location::of(row.metadata_json);
     let key: i64 = engine::scalar(INSERT)
         .bind(id.0.as_bytes().to_vec())
         .bind(row.client_id.map(|client| &client.id))
@@ -237,6 +230,10 @@ fn insert(tx: &mut Tx<'_>, digest: &mut Digest, row: NewRow<'_>) -> Result<i64> 
         .bind(row.appended_bytes)
         .bind(row.client_id.map(|client| client.request_hash.to_vec()))
         .bind(row.tenant)
+        .bind(row.actor)
+        .bind(codec::encode_usage_totals(&UsageTotals::default()))
+        .bind(location.project)
+        .bind(location.directory)
         .one(tx.conn)?;
     let public = |conn: &Connection, key: Option<i64>| match key {
         Some(key) => super::ancestry::public_id(conn, key).map(Some),
@@ -284,6 +281,7 @@ impl CreateSession {
         let mut digest = Digest::default();
         let row = NewRow {
             tenant: &self.tenant,
+            actor: &caller.actor,
             client_id: self.client_id.as_ref(),
             parent: self.parent.map(|parent| parent.0),
             fork: None,
@@ -310,7 +308,7 @@ impl CreateSession {
 }
 
 /// Bytes of a session's title and metadata, which count as content.
-fn described_bytes(title: Option<&str>, metadata_json: Option<&str>) -> i64 {
+pub(super) fn described_bytes(title: Option<&str>, metadata_json: Option<&str>) -> i64 {
     let bytes = title.map_or(0, str::len) + metadata_json.map_or(0, str::len);
     i64::try_from(bytes).unwrap_or(i64::MAX)
 }
@@ -360,10 +358,10 @@ impl UpdateSession {
             }
             let head = tx.loaded(key)?;
             if let Some(title) = &self.title {
-                head.title.clone_from(title);
+                head.retitle(title);
             }
-            if self.metadata_json.is_some() {
-                head.metadata_json.clone_from(&self.metadata_json);
+            if let Some(metadata_json) = &self.metadata_json {
+                head.set_metadata(metadata_json);
             }
             if let Some(window) = &self.window {
                 head.window = window.clone();
@@ -442,9 +440,10 @@ impl ForkSession {
         }
         let Inherited { segments, mut layout, policy, window, hash } = inherited(tx, &ancestry, at)?;
         let mut digest = Digest::default();
-        let title = if self.title.is_empty() { parent.title.clone() } else { self.title };
+        let title = if self.title.is_empty() { parent.title().to_owned() } else { self.title };
         let row = NewRow {
             tenant: &parent.tenant,
+            actor: &caller.actor,
             client_id: self.client_id.as_ref(),
             parent: None,
             fork: Some((parent.key, at)),
@@ -534,12 +533,12 @@ fn inherited(tx: &mut Tx<'_>, ancestry: &Ancestry, at: Revision) -> Result<Inher
     Ok(Inherited { segments, layout, policy, window, hash })
 }
 
-fn from_row(row: &Row) -> Result<(i64, Session)> {
+fn from_row(row: &Row) -> Result<Session> {
     let id = |bytes: Option<Vec<u8>>| bytes.map(|bytes| codec::uuid(&bytes).map(SessionId)).transpose();
     let fork = id(row.get("fork")?)?;
     let fork_revision: Option<Revision> = row.get("fork_revision")?;
     let window = codec::decode_window(row.get("window")?)?;
-    let session = Session {
+    Ok(Session {
         id: SessionId(codec::uuid(row.get("public_id")?)?),
         tenant: row.get("tenant")?,
         client_id: row.get("client_id")?,
@@ -553,24 +552,35 @@ fn from_row(row: &Row) -> Result<(i64, Session)> {
         revision: row.get("revision")?,
         history_revision: row.get("history_revision")?,
         message_count: row.get("message_count")?,
+        actor: row.get("actor")?,
+        labels: Vec::new(),
+        usage: usage_totals(row)?,
         context: context(row)?,
         guards: guards(row)?,
         create_time: Timestamp(row.get("create_time")?),
         update_time: Timestamp(row.get("update_time")?),
-    };
-    Ok((row.get("id")?, session))
+    })
 }
 
-/// A session in its newest state; its preset is not filled in.
+/// A session in its newest state with its labels; its preset is not filled in.
 pub(crate) fn get(reader: &mut Reader<'_>, key: i64) -> Result<Session> {
     let row = reader.one(engine::query(SELECT).bind(key))?.ok_or_else(|| Error::not_found(Kind::Session, key))?;
-    from_row(&row).map(|(_, session)| session)
+    let mut session = from_row(&row)?;
+    session.labels = labels::of_session(reader, key)?;
+    Ok(session)
+}
+
+/// The time of a session's last change.
+pub(crate) fn update_time(reader: &mut Reader<'_>, key: i64) -> Result<i64> {
+    reader.one(engine::query(UPDATE_TIME).bind(key))?.ok_or_else(|| Error::not_found(Kind::Session, key))?.get(0)
 }
 
 /// A session by a scan of the table, if that finds a row that can be read.
 pub(crate) fn scanned(reader: &mut Reader<'_>, key: i64) -> Option<Session> {
     let row = reader.one(engine::query(SCANNED).bind(key)).ok().flatten()?;
-    from_row(&row).ok().map(|(_, session)| session)
+    let mut session = from_row(&row).ok()?;
+    session.labels = labels::of_session(reader, key).unwrap_or_default();
+    Some(session)
 }
 
 /// A session in its newest state, with the policy of that state.
@@ -599,72 +609,4 @@ pub(crate) fn log_snapshot(reader: &mut Reader<'_>, keys: &[SessionKey]) -> Resu
         });
     }
     Ok(LogSnapshot { head, sessions })
-}
-
-/// The sessions of a list.
-#[derive(Debug, Clone, Copy)]
-pub struct Listed<'a> {
-    /// Those that the reader sees.
-    pub visibility: &'a Visibility,
-    /// Archived ones too.
-    pub archived: bool,
-    /// Only those that work for this session, which the reader sees.
-    pub parent: Option<SessionKey>,
-}
-
-/// A page of sessions, newest first. It has at least one session if there is any that the reader sees among those that a
-/// page looks at, and ends early instead of exceeding its bytes.
-pub(crate) fn page(
-    reader: &mut Reader<'_>,
-    memberships: &Memberships,
-    below: Option<i64>,
-    listed: Listed<'_>,
-    limit: i64,
-) -> Result<SessionPage> {
-    let most = usize::try_from(limit).unwrap_or(usize::MAX);
-    let mut page: Vec<(i64, Session)> = Vec::new();
-    let mut bytes = 0;
-    let mut from = below;
-    let mut scanned = 0;
-    loop {
-        let rows = list(reader, from, listed, limits::PAGE_READ_SESSIONS)?;
-        let Some((last, _)) = rows.last() else { return Ok((page, None)) };
-        from = Some(*last);
-        scanned += limits::PAGE_READ_SESSIONS;
-        for (key, mut session) in rows {
-            // The list has the tenant's sessions alone.
-            if !listed.visibility.is_unbound() && !memberships.admits(reader, listed.visibility, key)? {
-                continue;
-            }
-            session.preset = policy_at(reader, key, AsOf::At(session.revision))?.preset;
-            bytes += SESSION_BYTES + session.title.len() + session.metadata_json.as_ref().map_or(0, String::len);
-            if page.len() == most || (bytes > limits::PAGE_BYTES_MAX && !page.is_empty()) {
-                let next = page.last().map(|(key, _)| *key);
-                return Ok((page, next));
-            }
-            page.push((key, session));
-        }
-        if scanned >= limits::SESSIONS_SCAN_MAX && !listed.visibility.is_unbound() {
-            return Ok((page, from));
-        }
-    }
-}
-
-/// Some sessions, newest first, with their keys; their presets are not filled in.
-fn list(
-    reader: &mut Reader<'_>,
-    below: Option<i64>,
-    Listed { visibility, archived, parent }: Listed<'_>,
-    limit: i64,
-) -> Result<Vec<(i64, Session)>> {
-    let query = engine::query(if parent.is_some() { LIST_CHILDREN } else { LIST })
-        .bind(engine::below(below))
-        .bind(archived)
-        .bind(limit);
-    let query = match parent {
-        Some(parent) => query.bind(parent.0),
-        None => query.bind(visibility.tenant.to_string()),
-    };
-    let rows = reader.all(query)?;
-    rows.iter().map(from_row).collect()
 }

@@ -319,11 +319,16 @@ impl<'a> Tx<'a> {
     ) -> Result<Revision> {
         let now = self.now;
         let seq = self.counters.next_seq;
+        // An event changes the head, even where it was loaded to be read.
+        self.dirty.insert(key);
         let head = self.loaded(key)?;
         head.revision += 1;
         head.update_time = now;
         if body.changes_history() {
             head.history_revision = head.revision;
+        }
+        if let EventBody::UsageRecorded { usage, .. } = body {
+            head.usage.add(usage);
         }
         let (session_id, revision) = (head.id, head.revision);
         self.counters.next_seq += 1;
@@ -547,6 +552,12 @@ impl<'a> Tx<'a> {
         insert_requests(self.conn, &rows.requests)?;
         rows.calls.write(self.conn)?;
         open_messages::write(self.conn, rows.open)
+    }
+
+    /// Notes events whose rows the caller has written, numbered from the counter on, behind all rows so far.
+    pub(crate) fn wrote_events(&mut self, events: Vec<EventRow>) {
+        self.counters.next_seq = events.last().map_or(self.counters.next_seq, |last| last.seq + 1);
+        self.written_events.extend(events);
     }
 
     /// Writes all remaining rows, including heads. Returns the new state for the writer's memory.

@@ -85,6 +85,26 @@ fn project(metadata_json: Option<&str>) -> Option<Box<str>> {
     metadata["project"].as_str().filter(|project| project.len() <= limits::ACCESS_NAME_BYTES_MAX).map(Box::from)
 }
 
+/// What metadata say about where a session belongs, for the columns of its row.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Location {
+    /// The project.
+    pub(crate) project: Option<String>,
+    /// The directory.
+    pub(crate) directory: Option<String>,
+}
+
+impl Location {
+    /// Reads metadata. No engine's text holds U+0000, and no filter asks for it.
+    pub(crate) fn of(metadata_json: Option<&str>) -> Self {
+        let metadata = metadata_json.and_then(|json| serde_json::from_str::<serde_json::Value>(json).ok());
+        let directory = metadata.as_ref().and_then(|metadata| metadata["cwd"].as_str()).map(str::to_owned);
+        let is_text = |text: &String| !text.contains('\0');
+        let project = project(metadata_json).map(String::from);
+        Self { project: project.filter(is_text), directory: directory.filter(is_text) }
+    }
+}
+
 /// True if metadata name this project.
 pub fn names_project(metadata_json: Option<&str>, wanted: &str) -> bool {
     project(metadata_json).as_deref() == Some(wanted)

@@ -159,6 +159,8 @@ fn closes_parts(kind: EventKind) -> bool {
         | EventKind::SessionArchived
         | EventKind::SessionRestored
         | EventKind::SessionForked
+        | EventKind::LabelAdded
+        | EventKind::LabelRemoved
         | EventKind::PolicyChanged
         | EventKind::MessageFinished
         | EventKind::UsageRecorded

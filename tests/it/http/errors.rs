@@ -80,9 +80,6 @@ async fn a_body_without_its_type_is_not_read() {
 #[tokio::test]
 async fn a_body_beyond_the_limit_is_refused_without_being_kept() {
     let served = Served::start().await;
-    let large = format!(r#"{{"title": "{}"}}"#, "x".repeat(longhand::limits::JSON_BYTES_MAX));
-    let answer = served.send("POST", "/v1/sessions", &[], &large).await;
-    assert_eq!((answer.status, answer.reason().as_str()), (StatusCode::PAYLOAD_TOO_LARGE, "REQUEST_TOO_LARGE"));
     let large = format!(r#"{{"title": "{}"}}"#, "x".repeat(longhand::limits::REQUEST_BYTES_MAX));
     let answer = served.send("POST", "/v1/sessions", &[], &large).await;
     assert_eq!((answer.status, answer.reason().as_str()), (StatusCode::PAYLOAD_TOO_LARGE, "REQUEST_TOO_LARGE"));

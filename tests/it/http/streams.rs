@@ -124,6 +124,32 @@ async fn a_session_s_events_and_its_snapshot_are_its_own() {
 }
 
 #[tokio::test]
+async fn a_browser_follows_a_list_of_sessions_and_resumes_behind_the_last() {
+    let served = two_sessions().await;
+    served.post("/v1/sessions/s/labels:add", json!({"label": "x"})).await;
+    let uri = "/v1/sessions:watch?filter.labels=x";
+    let mut list = EventSource::open(&served, uri, "").await;
+    let page = list.expect("snapshot_page").await;
+    assert_eq!((page.id, page.data["sessions"][0]["clientId"].as_str()), (None, Some("s")));
+    list.expect("snapshot_end").await;
+    served.post("/v1/sessions/other/labels:add", json!({"label": "x"})).await;
+    let change = list.expect("change").await;
+    assert_eq!(change.data["changedSessions"][0]["clientId"], "other");
+    let last_id = list.last_id.clone();
+    drop(list);
+
+    let removed = served.post("/v1/sessions/s/labels:remove", json!({"label": "x"})).await;
+    let mut list = EventSource::open(&served, uri, &last_id).await;
+    let change = list.expect("change").await;
+    assert_eq!(change.data["removedSessionIds"][0], removed["session"]["sessionId"]);
+
+    let refused = served.send("GET", "/v1/sessions:watch?filter.labels=a%20b", &SSE, "").await;
+    assert_eq!((refused.status, refused.reason().as_str()), (StatusCode::BAD_REQUEST, "INVALID_FIELD"));
+    let lost = EventSource::open(&served, uri, "nonsense").await.expect("resync").await;
+    assert_eq!(lost.data["error"]["details"][0]["reason"], "CURSOR_INVALID");
+}
+
+#[tokio::test]
 async fn a_cursor_that_cannot_be_served_is_one_resync() {
     let served = two_sessions().await;
     let foreign = two_sessions().await;

@@ -2,11 +2,14 @@
 //! operator acts.
 
 use crate::cli::Daemon;
-use crate::support::{TestApp, private_folder};
+use crate::support::{TestApp, private_folder, soon};
 use longhand::app::access::Access;
+use longhand::app::session_list::{ListSessions, SessionConditions, SessionOrder};
+use longhand::app::session_watch::ListFrame;
 use longhand::app::sessions::{ForkPoint, NewSession, SessionChange};
 use longhand::app::{Caller, Error, Reason};
 use longhand::model::access::Binding;
+use longhand::model::session::SessionState;
 
 /// A caller of a tenant, bound to a project and to the tree of a session.
 fn caller(test: &TestApp, tenant: &str, project: Option<&str>, root: Option<&str>) -> Caller {
@@ -65,7 +68,7 @@ async fn a_token_of_a_project_makes_and_keeps_sessions_inside_and_sees_no_others
     let fork = bound.fork_session(&inside, ForkPoint::default(), None, String::new()).await.expect("a fork").0;
     let fork = fork.session.id.to_string();
     bound.get_session(&fork).await.expect("a fork is inside");
-    let listed = bound.list_sessions(100, "", None, true).await.expect("a list").0;
+    let listed = bound.list_sessions(&crate::support::all_sessions(100)).await.expect("a list").0;
     let listed: Vec<String> = listed.iter().map(|info| info.session.id.to_string()).collect();
     assert_eq!(listed, [fork.clone(), inside.clone()]);
     // Others may move a session out, and its forks with it.
@@ -147,4 +150,61 @@ fn the_command_line_acts_in_a_tenant() {
     let by_variable = daemon.command(&["sessions", "--json"]).env("LONGHAND_TENANT", "acme").output().expect("it runs");
     let said = String::from_utf8_lossy(&by_variable.stdout).into_owned();
     assert!(said.contains("theirs") && !said.contains("ours"), "{said}");
+}
+
+#[tokio::test]
+async fn lists_have_what_a_caller_sees_whatever_is_asked_for() {
+    let test = TestApp::start().await;
+    let inside = create(&test.app, INNER, None).await.expect("a session");
+    let outside = create(&test.app, Some("{}"), None).await.expect("a session");
+    let foreign = caller(&test, "other", None, None);
+    let theirs = create(&foreign, INNER, None).await.expect("a session");
+    for (app, session) in [(&test.app, &inside), (&test.app, &outside), (&foreign, &theirs)] {
+        app.add_label(session, "x".to_owned()).await.expect("a label");
+    }
+    let bound = caller(&test, "", Some("inner"), None);
+    let rooted = caller(&test, "", None, Some(&inside));
+    let everything = || SessionConditions { archived: true, ..SessionConditions::default() };
+    let labeled = || SessionConditions { labels: vec!["x".to_owned()], ..everything() };
+    let active = || SessionConditions { state: Some(SessionState::Active), ..everything() };
+    for (app, expected) in [
+        (&test.app, vec![&inside, &outside]),
+        (&bound, vec![&inside]),
+        (&rooted, vec![&inside]),
+        (&foreign, vec![&theirs]),
+    ] {
+        for conditions in [everything(), labeled(), active()] {
+            for order in [SessionOrder::OldestFirst, SessionOrder::LastChangedLast] {
+                let wanted = ListSessions { conditions: conditions.clone(), order, ..ListSessions::default() };
+                let (listed, _) = app.list_sessions(&wanted).await.expect("a list");
+                let ids: Vec<String> = listed.iter().map(|info| info.session.id.to_string()).collect();
+                assert_eq!(ids.iter().collect::<Vec<_>>(), expected, "{conditions:?} {order:?}");
+            }
+        }
+        for hidden in [&inside, &outside, &theirs].into_iter().filter(|id| !expected.contains(id)) {
+            let refused = refusal(app.add_label(hidden, "y".to_owned()).await);
+            assert_eq!(refused.0, Reason::SessionNotFound);
+            let below = SessionConditions { root: Some(hidden.clone()), ..everything() };
+            let wanted = ListSessions { conditions: below, ..ListSessions::default() };
+            assert_eq!(refusal(app.list_sessions(&wanted).await).0, Reason::SessionNotFound);
+        }
+    }
+    // A followed list has no word of the others, not even that they left.
+    let mut watch = bound.watch_sessions(&labeled(), None).await.expect("a stream");
+    test.app.remove_label(&outside, "x".to_owned()).await.expect("removed");
+    foreign.remove_label(&theirs, "x".to_owned()).await.expect("removed");
+    test.app.remove_label(&inside, "x".to_owned()).await.expect("removed");
+    loop {
+        match soon("a frame", watch.next()).await.expect("it goes on").expect("a frame") {
+            ListFrame::Snapshot { sessions } => {
+                assert!(sessions.iter().all(|info| info.session.id.to_string() == inside))
+            }
+            ListFrame::Changes { sessions, removed, .. } => {
+                assert!(sessions.is_empty());
+                assert_eq!(removed.iter().map(ToString::to_string).collect::<Vec<_>>(), [inside]);
+                break;
+            }
+            ListFrame::SnapshotEnd { .. } | ListFrame::Progress { .. } => {}
+        }
+    }
 }

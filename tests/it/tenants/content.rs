@@ -4,7 +4,7 @@ use super::quotas::{of, refused};
 use crate::support::{TestApp, conversation, text, turns, window};
 use futures::future::{BoxFuture, FutureExt as _};
 use longhand::app::access::Access;
-use longhand::app::append::{Appended, NewDraftText};
+use longhand::app::append::{AppendRequest, Appended, NewDraftText};
 use longhand::app::compactions::NewCompaction;
 use longhand::app::context::ContextRequest;
 use longhand::app::quotas::Quota;
@@ -81,6 +81,9 @@ async fn content_beyond_the_quota_is_refused_before_anything_is_written() {
     assert_eq!(refused(acme.create_session(new).await), full);
     let change = SessionChange { metadata_json: Some(metadata_json), ..SessionChange::default() };
     assert_eq!(refused(acme.update_session(&session, change).await), full);
+    let metadata_json = Some(format!("{{\"note\": \"{}\"}}", "x".repeat(600)));
+    let both = AppendRequest { messages: conversation("u4 600c"), metadata_json, ..AppendRequest::default() };
+    assert_eq!(refused(acme.append_with(&session, both).await), full, "they count together");
     assert_eq!(acme.get_session(&session).await.expect("the session").session.revision, revision);
     assert_eq!(used(&test, "bytes").await, now, "what was refused takes nothing");
     let repeated = append(&again(), &fork, "u3 5000c").await.expect("the earlier answer");
@@ -88,6 +91,12 @@ async fn content_beyond_the_quota_is_refused_before_anything_is_written() {
     append(&other, &create(&other).await, "u1 9000c\nu2 9000c").await.expect("another tenant's");
     acme.append_draft(&session, "a1", draft("some words")).await.expect("there is room");
     append(&acme, &session, "u5 100c").await.expect("there is room");
+    let before = used(&test, "bytes").await;
+    let title = Some("a title".to_owned());
+    let titled = AppendRequest { messages: conversation("u7 100c"), title, ..AppendRequest::default() };
+    acme.append_with(&session, titled).await.expect("there is room");
+    let now = used(&test, "bytes").await;
+    assert!((before + 107..before + 200).contains(&now), "{before} and {now}: the title counts");
 
     let before = used(&test, "bytes").await;
     drop((acme, other));

@@ -69,6 +69,16 @@ pub enum EventBody {
         /// Its title.
         title: String,
     },
+    /// A session got a label.
+    LabelAdded {
+        /// The label.
+        label: String,
+    },
+    /// A session lost a label.
+    LabelRemoved {
+        /// The label.
+        label: String,
+    },
     /// A session's policy changed.
     PolicyChanged {
         /// The preset it started from.
@@ -358,11 +368,13 @@ pub enum EventKind {
     PromptWithdrawn = 32,
     ApprovalRequested = 33,
     ApprovalEnded = 34,
+    LabelAdded = 35,
+    LabelRemoved = 36,
 }
 
 impl EventKind {
     /// Every kind.
-    pub const ALL: [Self; 34] = [
+    pub const ALL: [Self; 36] = [
         Self::SessionCreated,
         Self::SessionUpdated,
         Self::SessionArchived,
@@ -397,6 +409,8 @@ impl EventKind {
         Self::PromptWithdrawn,
         Self::ApprovalRequested,
         Self::ApprovalEnded,
+        Self::LabelAdded,
+        Self::LabelRemoved,
     ];
 
     /// The kind with this number, if there is one.
@@ -440,7 +454,9 @@ impl EventKind {
             | Self::PromptTaken
             | Self::PromptWithdrawn
             | Self::ApprovalRequested
-            | Self::ApprovalEnded => false,
+            | Self::ApprovalEnded
+            | Self::LabelAdded
+            | Self::LabelRemoved => false,
         }
     }
 }
@@ -488,6 +504,8 @@ impl EventBody {
             Self::PromptWithdrawn { .. } => EventKind::PromptWithdrawn,
             Self::ApprovalRequested { .. } => EventKind::ApprovalRequested,
             Self::ApprovalEnded { .. } => EventKind::ApprovalEnded,
+            Self::LabelAdded { .. } => EventKind::LabelAdded,
+            Self::LabelRemoved { .. } => EventKind::LabelRemoved,
         }
     }
 
@@ -526,7 +544,9 @@ impl EventBody {
             | Self::PromptTaken { .. }
             | Self::PromptWithdrawn { .. }
             | Self::ApprovalRequested { .. }
-            | Self::ApprovalEnded { .. } => None,
+            | Self::ApprovalEnded { .. }
+            | Self::LabelAdded { .. }
+            | Self::LabelRemoved { .. } => None,
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::Revision;
 use super::ids::SessionId;
 use super::time::Timestamp;
-use super::usage::ModelWindow;
+use super::usage::{ModelWindow, UsageTotals};
 
 /// The state of a session: open to writes or archived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -123,6 +123,12 @@ pub struct Session {
     pub history_revision: Revision,
     /// Messages that clients wrote, without records and inherited messages.
     pub message_count: i64,
+    /// The actor that made it: the caller's name for itself, or empty.
+    pub actor: String,
+    /// Its labels, in the order of their bytes.
+    pub labels: Vec<String>,
+    /// The usage of its replies, without inherited ones.
+    pub usage: UsageTotals,
     /// The newest known context usage; none before the first decision about the session.
     pub context: Option<ContextSize>,
     /// The guards, which keep automatic compactions from repeating without end.

@@ -92,6 +92,40 @@ pub fn tokens_defect(count: i64) -> Option<String> {
     (!(0..=limits::TOKENS_MAX).contains(&count)).then(|| format!("{count} is no count of tokens"))
 }
 
+/// The sum of the usage of a session's replies, as their providers reported it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct UsageTotals {
+    /// Tokens read that no cache served.
+    pub input: i64,
+    /// Tokens written, reasoning excluded.
+    pub output: i64,
+    /// Tokens spent on reasoning.
+    pub reasoning: i64,
+    /// Tokens read from the providers' prompt caches.
+    pub cache_read: i64,
+    /// Tokens written to the providers' prompt caches.
+    pub cache_write: i64,
+    /// The cost in millionths of a US dollar, as far as it is known; each reply's is rounded.
+    pub cost_micros: i64,
+}
+
+impl UsageTotals {
+    /// Adds the usage of a reply.
+    pub fn add(&mut self, usage: &Usage) {
+        let Self { input, output, reasoning, cache_read, cache_write, cost_micros } = self;
+        for (sum, more) in [
+            (input, usage.input),
+            (output, usage.output),
+            (reasoning, usage.reasoning),
+            (cache_read, usage.cache_read),
+            (cache_write, usage.cache_write),
+            (cost_micros, usage.cost_micros().unwrap_or(0)),
+        ] {
+            *sum = sum.saturating_add(more);
+        }
+    }
+}
+
 /// The reason for which reported usage is not believed to be the size of a view.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum UsageDoubt {

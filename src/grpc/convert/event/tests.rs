@@ -399,6 +399,8 @@ fn bodies_of_runs() -> Vec<(EventBody, Body)> {
                 choice: Some("no".into()),
             }),
         ),
+        (EventBody::LabelAdded { label: "l".into() }, Body::LabelAdded(pb::LabelAdded { label: "l".into() })),
+        (EventBody::LabelRemoved { label: "l".into() }, Body::LabelRemoved(pb::LabelRemoved { label: "l".into() })),
     ]
 }
 

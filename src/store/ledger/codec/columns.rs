@@ -12,7 +12,7 @@ use crate::model::part::ResultStatus;
 use crate::model::prompt::Delivery;
 use crate::model::run::RunEndReason;
 use crate::model::session::{OverWindowReason, SessionState};
-use crate::model::usage::{ModelWindow, Usage};
+use crate::model::usage::{ModelWindow, Usage, UsageTotals};
 use crate::store::error::{Error, Result};
 use uuid::Uuid;
 
@@ -224,6 +224,35 @@ impl From<DiskUsage> for Usage {
         let DiskUsage { input, output, reasoning, cache_read, cache_write, total, cost_usd } = usage;
         Self { input, output, reasoning, cache_read, cache_write, total, cost_usd }
     }
+}
+
+/// The sum of a session's usage.
+#[derive(Clone, PartialEq, prost::Message)]
+struct DiskUsageTotals {
+    #[prost(int64, tag = "1")]
+    input: i64,
+    #[prost(int64, tag = "2")]
+    output: i64,
+    #[prost(int64, tag = "3")]
+    reasoning: i64,
+    #[prost(int64, tag = "4")]
+    cache_read: i64,
+    #[prost(int64, tag = "5")]
+    cache_write: i64,
+    #[prost(int64, tag = "6")]
+    cost_micros: i64,
+}
+
+/// The bytes of `session.usage`.
+pub(crate) fn encode_usage_totals(totals: &UsageTotals) -> Vec<u8> {
+    let UsageTotals { input, output, reasoning, cache_read, cache_write, cost_micros } = *totals;
+    encode(&DiskUsageTotals { input, output, reasoning, cache_read, cache_write, cost_micros })
+}
+
+/// Decodes the bytes of `session.usage`.
+pub(crate) fn decode_usage_totals(bytes: &[u8]) -> Result<UsageTotals> {
+    let DiskUsageTotals { input, output, reasoning, cache_read, cache_write, cost_micros } = decode("session", bytes)?;
+    Ok(UsageTotals { input, output, reasoning, cache_read, cache_write, cost_micros })
 }
 
 #[derive(Clone, PartialEq, prost::Message)]

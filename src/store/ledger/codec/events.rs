@@ -162,6 +162,13 @@ struct DiskCompactionRetried {
     failure: Option<DiskFailure>,
 }
 
+/// A label was added, or removed.
+#[derive(Clone, PartialEq, prost::Message)]
+struct DiskLabel {
+    #[prost(string, tag = "1")]
+    label: String,
+}
+
 #[derive(Clone, PartialEq, prost::Message)]
 struct DiskPartsPruned {
     #[prost(bytes = "vec", tag = "1")]
@@ -251,6 +258,9 @@ pub(crate) fn encode_event(body: &EventBody) -> Vec<u8> {
             metadata_json: metadata_json.clone(),
             window: window.as_ref().map(Into::into),
         }),
+        EventBody::LabelAdded { label } | EventBody::LabelRemoved { label } => {
+            encode(&DiskLabel { label: label.clone() })
+        }
         EventBody::SessionArchived | EventBody::SessionRestored => encode(&DiskNothing {}),
         EventBody::SessionForked { from, at, after, title } => {
             encode(&DiskSessionForked { from: id_bytes(from.0), at: *at, after: *after, title: title.clone() })
@@ -411,6 +421,8 @@ pub(crate) fn decode_event(kind: i32, bytes: &[u8]) -> Result<EventBody> {
         EventKind::MessageUnpinned => EventBody::MessageUnpinned { message: pin(bytes)? },
         EventKind::RewriteUndone => EventBody::RewriteUndone(rewrite(bytes)?),
         EventKind::RewriteRedone => EventBody::RewriteRedone(rewrite(bytes)?),
+        EventKind::LabelAdded => EventBody::LabelAdded { label: event::<DiskLabel>(bytes)?.label },
+        EventKind::LabelRemoved => EventBody::LabelRemoved { label: event::<DiskLabel>(bytes)?.label },
         of_run if of_run >= EventKind::RunStarted => super::run_events::decode_body(of_run, bytes)?,
         of_compaction => decode_of_compaction(of_compaction, bytes)?,
     })

@@ -8,6 +8,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use longhand::app::append::ListMessages;
 use longhand::app::events::{ListEvents, Start, SubscribeRequest};
+use longhand::app::session_list::{ListSessions, SessionConditions};
 use longhand::app::{Caller, Error, Reason};
 
 /// The readers of opaque tokens. The head names a list; with `=` before it, the body is the token. Otherwise the bytes
@@ -79,7 +80,11 @@ async fn ask(app: &Caller, list: &str, token: &str) -> Result<String, Error> {
                 ListMessages { page_size: 3, page_token: token, reverse, records: true, ..ListMessages::default() };
             Ok(app.list_messages("s1", wanted).await?.next_page_token)
         }
-        "sessions" => Ok(app.list_sessions(1, &token, None, true).await?.1),
+        "sessions" => {
+            let conditions = SessionConditions { archived: true, ..SessionConditions::default() };
+            let wanted = ListSessions { page_size: 1, page_token: token, conditions, ..ListSessions::default() };
+            Ok(app.list_sessions(&wanted).await?.1)
+        }
         _ => {
             let (compactions, _) = app.list_compactions("s1", 10, "").await?;
             let id = compactions.last().map(|compaction| compaction.id.to_string()).unwrap_or_default();

@@ -29,7 +29,7 @@ const FRAMES_MAX: usize = 64;
 const ANSWER_MAX: Duration = Duration::from_secs(30);
 
 /// Methods that may wait: for events, for a compaction, for a task.
-const WAITING: [&str; 3] = ["SubscribeEvents", "GetContext", "LeaseSummaryTask"];
+const WAITING: [&str; 5] = ["SubscribeEvents", "WatchSessions", "WatchRun", "GetContext", "LeaseSummaryTask"];
 
 /// The services. The head is a method's path, followed by ` raw` if the body is already framed.
 pub(super) struct Rpc {

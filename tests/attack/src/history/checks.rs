@@ -1,11 +1,12 @@
 //! The checks of an idle store: histories, streams, snapshots and chains, compared with the clients' record and the
 //! log.
 
+use super::agreement::Answer;
 use super::client::Client;
 use super::content;
 use super::log::Log;
-use super::readers;
-use super::record::{Expected, Snapshot, Watched, lock};
+use super::record::{Expected, OpenState, Snapshot, Watched, lock};
+use super::{open, readers};
 use longhand::pb;
 use pb::event::Body;
 use pb::{EventKind, MessageKind};
@@ -21,6 +22,7 @@ pub(super) async fn session(client: &mut Client, log: &Log, id: &str) {
         history(client, log, id, Some(at), at).await;
     }
     events(client, log, id).await;
+    runs(client, log, id).await;
     let request =
         pb::GetContextRequest { session_id: id.to_owned(), as_of_revision: Some(newest), ..Default::default() };
     if let Some(view) = readers::view(client, &request).await {
@@ -83,12 +85,12 @@ async fn history(client: &mut Client, log: &Log, id: &str, at: Option<i64>, revi
         ));
     }
     for message in &found {
-        known(client, id, at, message).await;
+        known(client, log, id, at, message).await;
     }
 }
 
 /// Compares one message with the answer that its client got.
-async fn known(client: &mut Client, session: &str, at: Option<i64>, message: &pb::Message) {
+async fn known(client: &mut Client, log: &Log, session: &str, at: Option<i64>, message: &pb::Message) {
     let id = &message.message_id;
     let expected = lock(&client.shared.record.messages).get(id).cloned();
     let wrong = match expected {
@@ -101,21 +103,128 @@ async fn known(client: &mut Client, session: &str, at: Option<i64>, message: &pb
         Some(Expected::Edit(fingerprint)) => {
             message.kind() != MessageKind::Edit || content::parts(&message.parts) != fingerprint
         }
+        Some(Expected::Prompt(parts, metadata)) => {
+            content::parts(&message.parts) != parts
+                || message.metadata_json != metadata
+                || (message.role(), message.kind()) != (pb::Role::User, MessageKind::Normal)
+                || message.sealed_revision != Some(message.revision)
+        }
         // As of an earlier revision, an open message has fewer parts.
         Some(Expected::Open(open)) => {
             let state = open.state.lock().await;
-            if at.is_none() && message.sealed_revision.is_some() {
+            if at.is_none() && message.sealed_revision.is_some() && !state.is_sealed && state.epoch.is_some() {
+                !log.is_sealed_by_run(&message.session_id, message, state.epoch) || !is_aborted(&state, message)
+            } else if at.is_none() && message.sealed_revision.is_some() {
                 !state.is_sealed || content::message(message) != content::new_message(&state.message, true)
             } else {
                 let there: Vec<pb::Part> = message.parts.iter().map(content::sent).collect();
                 let is_whole = at.is_some() || there.len() == state.message.parts.len();
-                let written: Vec<pb::Part> = state.message.parts.iter().map(content::sent).collect();
-                !is_whole || !written.starts_with(&there)
+                // The end of its run has closed the drafts.
+                let is_sealed_by_run = message.sealed_revision.is_some() && !state.is_sealed;
+                let drafts: &[&[pb::Draft]] = match is_sealed_by_run {
+                    true => &[&state.drafts, &state.doubtful_drafts()],
+                    false => &[&[]],
+                };
+                let is_written = drafts.iter().any(|drafts| {
+                    let parts = state.message.parts.iter().map(content::sent);
+                    let written: Vec<_> = parts.chain(drafts.iter().map(closed)).collect();
+                    written.starts_with(&there)
+                });
+                !is_whole || !is_written
             }
         }
     };
     if wrong {
         client.finding(format!("P2: message {id} of {session} at {at:?} is not what was acknowledged: {message:?}"));
+    }
+}
+
+/// The part that the end of a run makes of a draft.
+fn closed(draft: &pb::Draft) -> pb::Part {
+    open::closed(draft, draft.client_id.clone())
+}
+
+/// True if a message is what was acknowledged of it, sealed as aborted; words in doubt may be there or not.
+fn is_aborted(state: &OpenState, found: &pb::Message) -> bool {
+    let aborted = |drafts: &[pb::Draft]| {
+        let mut message = state.message.clone();
+        message.parts.extend(drafts.iter().map(closed));
+        message.finish = Some(pb::Finish { reason: pb::FinishReason::Aborted.into(), ..pb::Finish::default() });
+        content::new_message(&message, true)
+    };
+    let found = content::message(found);
+    found == aborted(&state.drafts) || found == aborted(&state.doubtful_drafts())
+}
+
+/// Runs, prompts and approvals of an idle store: all lists are what follows from the log.
+pub(super) async fn runs(client: &mut Client, log: &Log, id: &str) {
+    let session_id = id.to_owned();
+    let Some(state) = log.state(id).cloned() else { return };
+    let mut answers = Vec::new();
+    for include_ended in [false, true] {
+        let page_size = client.rng.random_range(1..40);
+        let session_id = session_id.clone();
+        let mut request = pb::ListPromptsRequest { session_id, include_ended, page_size, page_token: String::new() };
+        let mut prompts = Vec::new();
+        while let Ok(page) = client.ask(&request).await {
+            prompts.extend(page.prompts);
+            request.page_token = page.next_page_token;
+            if request.page_token.is_empty() {
+                break;
+            }
+        }
+        answers.push(if include_ended { Answer::Prompts(prompts) } else { Answer::Queue(prompts) });
+        let session_id = request.session_id;
+        let mut request = pb::ListApprovalsRequest { session_id, include_ended, page_size, page_token: String::new() };
+        let mut approvals = Vec::new();
+        while let Ok(page) = client.ask(&request).await {
+            approvals.extend(page.approvals);
+            request.page_token = page.next_page_token;
+            if request.page_token.is_empty() {
+                break;
+            }
+        }
+        answers.push(if include_ended { Answer::Approvals(approvals) } else { Answer::WaitingApprovals(approvals) });
+    }
+    let page_size = client.rng.random_range(1..40);
+    let mut request =
+        pb::ListRunsRequest { session_id: Some(session_id.clone()), page_size, ..pb::ListRunsRequest::default() };
+    let mut runs = Vec::new();
+    while let Ok(page) = client.ask(&request).await {
+        runs.extend(page.runs);
+        request.page_token = page.next_page_token;
+        if request.page_token.is_empty() {
+            break;
+        }
+    }
+    answers.push(Answer::Runs(runs));
+    if let Ok(found) = client.ask(&pb::GetRunRequest { session_id }).await {
+        answers.push(Answer::Run(Box::new(found)));
+    }
+    let written = lock(&client.shared.record.written);
+    for why in answers.iter().filter_map(|answer| answer.differs(&state, &written)) {
+        client.finding(format!("of {id} at rest: {why}"));
+    }
+}
+
+/// The active runs of all sessions of an idle store.
+pub(super) async fn active_runs(client: &mut Client, log: &Log) {
+    let mut request = pb::ListRunsRequest { page_size: client.rng.random_range(1..40), ..Default::default() };
+    let mut found = BTreeSet::new();
+    while let Ok(page) = client.ask(&request).await {
+        found.extend(page.runs.into_iter().map(|run| run.run_id));
+        request.page_token = page.next_page_token;
+        if request.page_token.is_empty() {
+            break;
+        }
+    }
+    let active = |id: &String| {
+        let state = log.state(id)?;
+        state.run(state.active()?).map(|run| run.id.clone())
+    };
+    let expected: BTreeSet<String> = log.sessions.keys().filter_map(active).collect();
+    if found != expected {
+        client.finding(format!("run: {found:?} are active, and by the log {expected:?}"));
     }
 }
 

@@ -1,5 +1,6 @@
 //! A client: it repeats a request until it is answered, keeps its requests, and sends answered ones again.
 
+use super::agreement::{Answer, Observation, Refused};
 use super::reasons::{self, Refusal};
 use super::record::{Asked, Fate, Record, Session, count, lock};
 use super::rpc::{Mutation, Promised, Rpc};
@@ -74,16 +75,23 @@ pub(super) struct Client {
     pub(super) name: String,
     /// The client's own random numbers.
     pub(super) rng: StdRng,
+    /// The run on whose behalf the client's requests are made.
+    pub(super) epoch: Option<i64>,
+    /// The newest event that any client knew of when the last request was first sent.
+    asked_after_seq: i64,
     channel: Channel,
     kept: Vec<Kept>,
     next_id: u64,
 }
 
-/// A request from a named client.
-fn named<R>(request: R, name: &str) -> Request<R> {
+/// A request from a named client, on behalf of a run if there is one.
+fn named<R>(request: R, name: &str, epoch: Option<i64>) -> Request<R> {
     let mut request = Request::new(request);
     if let Ok(name) = name.parse() {
         request.metadata_mut().insert("longhand-actor", name);
+    }
+    if let Some(epoch) = epoch {
+        request.metadata_mut().insert(pb::RUN_EPOCH_HEADER, epoch.into());
     }
     request
 }
@@ -93,7 +101,8 @@ impl Client {
     pub(super) fn new(shared: Arc<Shared>, name: &str, seed: u64) -> Self {
         let channel = daemon::connect(shared.service.socket());
         let rng = crate::seed::generator(seed, name);
-        Self { shared, name: name.to_owned(), rng, channel, kept: Vec::new(), next_id: 0 }
+        let (kept, next_id, asked_after_seq) = (Vec::new(), 0, 0);
+        Self { shared, name: name.to_owned(), rng, epoch: None, asked_after_seq, channel, kept, next_id }
     }
 
     /// A new id, unique among requests and messages.
@@ -117,10 +126,11 @@ impl Client {
     /// Sends a request until it is answered or refused.
     pub(super) async fn ask<R: Rpc>(&mut self, request: &R) -> Result<R::Answer, Refusal> {
         let began = Instant::now();
+        self.asked_after_seq = self.shared.record.newest_seq.load(Ordering::SeqCst);
         loop {
             self.shared.service.wait_until_up().await;
-            let send = |channel, name: &str| R::send(channel, named(request.clone(), name));
-            match self.attempt(R::NAME, send(self.channel.clone(), &self.name)).await {
+            let sending = R::send(self.channel.clone(), named(request.clone(), &self.name, self.epoch));
+            match self.attempt(R::NAME, sending).await {
                 Attempt::Answered(answer) => {
                     count(&self.shared.record.counts.answered);
                     return Ok(answer);
@@ -185,10 +195,12 @@ impl Client {
     ) -> Result<M::Answer, Refusal> {
         let key = (session.id.clone(), request.request_id().to_owned());
         let after_seq = self.shared.record.newest_seq.load(Ordering::SeqCst);
-        let asked = Asked { rpc: M::NAME, after_seq, expected_revision, fate: Fate::Open };
+        let (sent, epoch) = (self.shared.record.now(), self.epoch);
+        let (changes, fate) = (Vec::new(), Fate::Open);
+        let asked = Asked { rpc: M::NAME, after_seq, expected_revision, epoch, sent, changes, fate };
         lock(&self.shared.record.asked).insert(key.clone(), asked);
         let twin = if self.rng.random_bool(0.04) {
-            let (channel, copy) = (self.connection(), named(request.clone(), &self.name));
+            let (channel, copy) = (self.connection(), named(request.clone(), &self.name, self.epoch));
             let sending = async move { M::send(channel, copy).await };
             Some(tokio::spawn(tokio::time::timeout(ANSWER_TIME_MAX, sending)))
         } else {
@@ -204,10 +216,20 @@ impl Client {
             outcome = Ok(copy.clone());
         }
         let fate = match &outcome {
-            Ok(answer) => Fate::Done(M::promised(answer)),
+            Ok(answer) => {
+                let mut asked = lock(&self.shared.record.asked);
+                asked.entry(key.clone()).and_modify(|asked| asked.changes = request.changes(answer));
+                Fate::Done(M::promised(answer))
+            }
             Err(refusal) => Fate::Refused(refusal.clone()),
         };
         self.note(key, fate, session);
+        if let (Err(refusal), Some(epoch)) = (&outcome, self.epoch)
+            && refusal.reason == "RUN_LOST"
+        {
+            let refused = Refused { epoch: Some(epoch), ..Refused::of(M::NAME, refusal) };
+            self.observe(&session.id, Answer::Refused(refused));
+        }
         if let Ok(answer) = &outcome {
             let promised = M::promised(answer);
             if let Some(copy) = copy {
@@ -222,6 +244,14 @@ impl Client {
             }
         }
         outcome
+    }
+
+    /// Records an answer to the client's last request, to be compared with the log.
+    pub(super) fn observe(&self, session: &str, answer: Answer) {
+        let record = &self.shared.record;
+        let (session, after_seq) = (session.to_owned(), self.asked_after_seq);
+        let observation = Observation { session, after_seq, to_seq: i64::MAX, answer };
+        lock(&record.observations).push((record.now(), observation));
     }
 
     fn note(&self, key: (String, String), fate: Fate, session: &Session) {
@@ -248,9 +278,9 @@ impl Client {
     }
 
     fn keep<M: Mutation>(&mut self, request: M, promised: Promised) {
-        let (rpc, request_id) = (M::NAME, request.request_id().to_owned());
+        let (rpc, request_id, epoch) = (M::NAME, request.request_id().to_owned(), self.epoch);
         let again: Again = Box::new(move |channel, name| {
-            let request = named(request.clone(), &name);
+            let request = named(request.clone(), &name, epoch);
             Box::pin(async move { M::send(channel, request).await.map(|answer| M::promised(&answer)) })
         });
         let kept = Kept { rpc, request_id, promised, again };

@@ -132,7 +132,7 @@ pub(super) fn parts(parts: &[pb::Part]) -> u64 {
 /// The fingerprint of a message as it is sent.
 pub(super) fn new_message(message: &pb::NewMessage, is_sealed: bool) -> u64 {
     let mut message = message.clone();
-    message.open = false;
+    (message.open, message.replace_existing) = (false, false);
     if message.kind == pb::MessageKind::Unspecified as i32 {
         message.kind = pb::MessageKind::Normal.into();
     }

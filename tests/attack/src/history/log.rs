@@ -1,12 +1,14 @@
 //! The log, read from its first event on: dense, never altered, each compaction with one start and one end, each
 //! request carried out once.
 
+use super::agreement::{self, Observation};
 use super::client::Client;
-use super::record::{Asked, Fate, Record, lock};
+use super::record::{Asked, Fate, Record, count, lock};
+use super::state::Replay;
 use longhand::pb;
 use pb::EventKind;
 use pb::event::Body;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Phase of a compaction according to the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,6 +44,8 @@ pub(super) struct Log {
     cursor: String,
     /// Number of events that have been compared with the clients' record.
     matched: usize,
+    /// The runs, prompts and approvals of each session at `matched`.
+    replays: HashMap<String, Replay>,
 }
 
 /// True if an event changes history, marks, policy or window, which `expected_revision` guards.
@@ -59,6 +63,15 @@ fn changes_history(event: &pb::Event) -> bool {
             | EventKind::CompactionRetried
             | EventKind::CompactionFailed
             | EventKind::CompactionCancelled
+            | EventKind::RunStarted
+            | EventKind::RunCancelRequested
+            | EventKind::RunEnded
+            | EventKind::PromptSubmitted
+            | EventKind::PromptMoved
+            | EventKind::PromptTaken
+            | EventKind::PromptWithdrawn
+            | EventKind::ApprovalRequested
+            | EventKind::ApprovalEnded
     )
 }
 
@@ -128,7 +141,8 @@ impl Log {
         }
     }
 
-    fn add(&mut self, record: &Record, event: pb::Event) {
+    /// Adds the next event.
+    pub(super) fn add(&mut self, record: &Record, event: pb::Event) {
         let index = self.events.len();
         let (seq, id, revision) = (event.seq, event.session_id.clone(), event.revision);
         if seq != i64::try_from(index).unwrap_or(i64::MAX) + 1 {
@@ -176,6 +190,88 @@ impl Log {
                 record.finding(format!("P7: {compaction} is {phase:?} for ever"));
             }
         }
+    }
+
+    /// Runs, prompts and approvals: the new events follow from each other, and the answers that clients got about them
+    /// agree with the log. Comes before `check_requests`, which forgets the requests.
+    pub(super) fn check_runs(&mut self, record: &Record) {
+        let asked = lock(&record.asked);
+        let request = |event: &pb::Event| asked.get(&(event.session_id.clone(), event.request_id.clone()));
+        // What was sent after an answer had come is in the log behind everything that the answer was made from.
+        let mut sent: Vec<(u64, i64)> = Vec::new();
+        let mut events: HashMap<&str, Vec<(&pb::Event, Option<i64>)>> = HashMap::new();
+        for event in &self.events[self.matched..] {
+            let asked = if event.request_id.is_empty() { None } else { request(event) };
+            sent.extend(asked.map(|asked| (asked.sent, event.seq)));
+            events.entry(&event.session_id).or_default().push((event, asked.and_then(|asked| asked.epoch)));
+        }
+        sent.sort_unstable();
+        let mut least = i64::MAX;
+        for (_, seq) in sent.iter_mut().rev() {
+            least = least.min(*seq);
+            *seq = least;
+        }
+        let mut observed: HashMap<String, Vec<Observation>> = HashMap::new();
+        for (answered, observation) in std::mem::take(&mut *lock(&record.observations)) {
+            count(&record.counts.observations);
+            let behind = sent.get(sent.partition_point(|(sent, _)| *sent < answered)).map_or(i64::MAX, |(_, seq)| *seq);
+            let to_seq = observation.to_seq.min(behind.saturating_sub(1));
+            observed.entry(observation.session.clone()).or_default().push(Observation { to_seq, ..observation });
+        }
+        let written = lock(&record.written);
+        let ids: BTreeSet<String> = events.keys().map(|id| (*id).to_owned()).chain(observed.keys().cloned()).collect();
+        for id in ids {
+            let replay = self.replays.entry(id.clone()).or_default();
+            let events = events.remove(id.as_str()).unwrap_or_default();
+            let observations = observed.remove(&id).unwrap_or_default();
+            let faults = agreement::read_on(replay, &events, observations, &written);
+            faults.into_iter().for_each(|fault| record.finding(fault));
+        }
+    }
+
+    /// True if a message was sealed by the end of its run: in the same mutation, whose events follow.
+    pub(super) fn is_sealed_by_run(&self, session: &str, message: &pb::Message, epoch: Option<i64>) -> bool {
+        let events = self.history(session, i64::MAX);
+        let mut behind = events.iter().filter(|event| Some(event.revision) >= message.sealed_revision);
+        let of_end = |event: &&&&pb::Event| {
+            matches!(event.kind(), EventKind::PartsClosed | EventKind::MessageFinished | EventKind::ApprovalEnded)
+        };
+        let is_end =
+            |event: &&pb::Event| matches!(&event.body, Some(Body::RunEnded(body)) if Some(body.epoch) == epoch);
+        behind.by_ref().find(|event| !of_end(&event)).is_some_and(is_end)
+    }
+
+    /// The messages that runs made of prompts, with their prompts.
+    pub(super) fn taken_prompts(&self, from: usize) -> impl Iterator<Item = &pb::PromptTaken> {
+        self.events[from.min(self.events.len())..].iter().filter_map(|event| match &event.body {
+            Some(Body::PromptTaken(body)) => Some(body),
+            _ => None,
+        })
+    }
+
+    /// Numbers of runs, prompts and approvals, for the report.
+    pub(super) fn runs_text(&self) -> String {
+        let mut ends: BTreeMap<String, u64> = BTreeMap::new();
+        let mut note = |what: String| *ends.entry(what).or_default() += 1;
+        for event in &self.events {
+            match &event.body {
+                Some(Body::RunStarted(_)) => note("runs".to_owned()),
+                Some(Body::RunEnded(body)) => note(format!("runs {}", text(body.reason().as_str_name()))),
+                Some(Body::PromptSubmitted(_)) => note("prompts".to_owned()),
+                Some(Body::PromptTaken(_)) => note("prompts taken".to_owned()),
+                Some(Body::PromptWithdrawn(_)) => note("prompts withdrawn".to_owned()),
+                Some(Body::PromptMoved(_)) => note("prompts moved".to_owned()),
+                Some(Body::ApprovalRequested(_)) => note("approvals".to_owned()),
+                Some(Body::ApprovalEnded(body)) => note(format!("approvals {}", text(body.reason().as_str_name()))),
+                _ => {}
+            }
+        }
+        ends.iter().map(|(what, many)| format!("{many} {what}")).collect::<Vec<_>>().join(", ")
+    }
+
+    /// The runs, prompts and approvals of a session, as of the last check.
+    pub(super) fn state(&self, session: &str) -> Option<&super::state::State> {
+        self.replays.get(session).map(|replay| &replay.state)
     }
 
     /// P1, P3, P4, P5, P14: the answers that clients got agree with the log, and the log contains no change that
@@ -233,11 +329,32 @@ impl Log {
                 if let Some(expected) = asked.expected_revision {
                     self.check_expected(record, key, expected, first.revision);
                 }
+                self.check_changes(record, key, group, asked);
             }
             Fate::Refused(refusal) => {
                 record.finding(format!("P14: {rpc} {key:?} was refused and is in the log: {refusal:?}"));
             }
             Fate::Open => {}
+        }
+    }
+
+    /// Every change that an answer reported is an event of its request, once, and a run has made no message without a
+    /// prompt.
+    fn check_changes(&self, record: &Record, key: &(String, String), group: &[usize], asked: &Asked) {
+        let bodies: Vec<Body> = group.iter().filter_map(|index| self.events[*index].body.clone()).collect();
+        for change in &asked.changes {
+            let matches = bodies.iter().filter(|body| without_calls(body) == *change).count();
+            if matches != 1 {
+                let rpc = asked.rpc;
+                record
+                    .finding(format!("P4: {rpc} {key:?} was answered with {change:?}, and its events are {bodies:?}"));
+            }
+        }
+        let of = |is_kind: fn(&Body) -> bool| bodies.iter().filter(|body| is_kind(body)).count();
+        let messages = of(|body| matches!(body, Body::MessageAppended(_)));
+        let prompts = of(|body| matches!(body, Body::PromptTaken(_)));
+        if matches!(asked.rpc, "AcquireRun" | "TakePrompt") && messages != prompts {
+            record.finding(format!("P4: {} {key:?} made {messages} messages of {prompts} prompts", asked.rpc));
         }
     }
 
@@ -286,6 +403,19 @@ impl Log {
     }
 }
 
+/// The last word of a value's name.
+fn text(name: &str) -> String {
+    name.rsplit('_').next().unwrap_or_default().to_lowercase()
+}
+
+/// An event as an answer reports it: without the calls of a run that ended.
+fn without_calls(body: &Body) -> Body {
+    match body {
+        Body::RunEnded(body) => Body::RunEnded(pb::RunEnded { interrupted_calls: Vec::new(), ..body.clone() }),
+        body => body.clone(),
+    }
+}
+
 /// True if an acknowledged request of this kind must have left an event: others may find nothing to change.
 fn must_write(rpc: &str) -> bool {
     matches!(
@@ -298,6 +428,15 @@ fn must_write(rpc: &str) -> bool {
             | "UndoChange"
             | "RedoChange"
             | "SupplySummary"
+            | "AcquireRun"
+            | "ReleaseRun"
+            | "SubmitPrompt"
+            | "TakePrompt"
+            | "MovePrompt"
+            | "WithdrawPrompt"
+            | "RequestApproval"
+            | "AnswerApproval"
+            | "WithdrawApproval"
     )
 }
 

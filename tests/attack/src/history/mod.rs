@@ -8,11 +8,14 @@
 //! killed again and again; at the end of the round the store becomes idle and is checked. The seed determines the
 //! actions of the clients; their timing depends on the machine.
 
+mod agents;
+mod agreement;
 mod checks;
 mod client;
 mod content;
 mod log;
 mod open;
+mod people;
 mod readers;
 mod reasons;
 mod record;
@@ -20,7 +23,10 @@ mod rewriters;
 mod rounds;
 mod rpc;
 mod service;
+mod state;
 mod summaries;
+#[cfg(test)]
+mod tests;
 mod views;
 mod watchers;
 mod writers;
@@ -58,6 +64,12 @@ pub struct Options {
     /// Clients that read views.
     #[arg(long, default_value_t = Self::default().readers)]
     pub readers: usize,
+    /// Agents: they acquire runs, take prompts, ask questions, and write on behalf of their runs, also of past ones.
+    #[arg(long, default_value_t = Self::default().agents)]
+    pub agents: usize,
+    /// Clients that submit, move and withdraw prompts, answer questions and cancel runs.
+    #[arg(long, default_value_t = Self::default().people)]
+    pub people: usize,
     /// Clients that write summaries.
     #[arg(long, default_value_t = Self::default().summarizers)]
     pub summarizers: usize,
@@ -88,6 +100,8 @@ impl Default for Options {
             rewriters: 4,
             watchers: 8,
             readers: 3,
+            agents: 4,
+            people: 3,
             summarizers: 3,
             sessions: 6,
             pause_ms: 20,

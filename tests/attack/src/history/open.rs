@@ -1,8 +1,10 @@
 //! Open messages: written in several steps, across every kill, then finished, abandoned, or taken over by another
 //! client.
 
+use super::agreement::{Answer, Refused};
 use super::client::{Client, NO_ANSWER};
 use super::content;
+use super::reasons::Refusal;
 use super::record::{Expected, OpenMessage, OpenState, Session, lock};
 use super::writers::{append, check_plain, message};
 use longhand::pb;
@@ -44,7 +46,8 @@ pub(super) async fn stream(client: &mut Client, session: &Session) {
     }
 }
 
-fn open_message(client: &Client, id: &str) -> Option<Arc<OpenMessage>> {
+/// The state of an open message that a client knows.
+pub(super) fn open_message(client: &Client, id: &str) -> Option<Arc<OpenMessage>> {
     match lock(&client.shared.record.messages).get(id) {
         Some(Expected::Open(open)) => Some(open.clone()),
         _ => None,
@@ -54,6 +57,7 @@ fn open_message(client: &Client, id: &str) -> Option<Arc<OpenMessage>> {
 /// Continues a message that its writer abandoned.
 pub(super) async fn take_over(client: &mut Client, session: &Session) {
     let Some(open) = lock(&session.abandoned).pop() else { return };
+    settle_doubt(client, session, &open).await;
     compare_drafts(client, session, &open).await;
     if client.rng.random_bool(0.5) {
         step(client, session, &open).await;
@@ -66,13 +70,34 @@ async fn compare_drafts(client: &mut Client, session: &Session, open: &OpenMessa
     let state = open.state.lock().await;
     let asked = pb::GetMessageRequest { session_id: session.id.clone(), message_id: open.id.clone() };
     let Ok(found) = client.ask(&asked).await else { return };
-    if !state.is_sealed && found.drafts != state.drafts {
+    // The end of its run may have sealed it.
+    let is_open = found.message.is_some_and(|message| message.sealed_revision.is_none());
+    if !state.is_sealed && is_open && found.drafts != state.drafts {
         client.finding(format!("P1: drafts of {} are {:?} instead of {:?}", open.id, found.drafts, state.drafts));
     }
 }
 
+/// Finds out whether words are in the store whose first answer was lost.
+async fn settle_doubt(client: &mut Client, session: &Session, open: &OpenMessage) {
+    let mut state = open.state.lock().await;
+    if state.doubt.is_none() || state.is_sealed {
+        return;
+    }
+    let asked = pb::GetMessageRequest { session_id: session.id.clone(), message_id: open.id.clone() };
+    let Ok(found) = client.ask(&asked).await else { return };
+    if found.message.is_some_and(|message| message.sealed_revision.is_some()) {
+        return;
+    }
+    let drafts = state.doubtful_drafts();
+    if found.drafts == drafts {
+        state.draft_names = drafts.iter().map(|draft| draft.client_id.clone()).collect();
+        state.drafts = drafts;
+    }
+    state.doubt = None;
+}
+
 /// Adds text, adds a part, or closes a draft; false if the message cannot be continued.
-async fn step(client: &mut Client, session: &Session, open: &Arc<OpenMessage>) -> bool {
+pub(super) async fn step(client: &mut Client, session: &Session, open: &Arc<OpenMessage>) -> bool {
     let mut state = open.state.lock().await;
     match client.rng.random_range(0..10) {
         0..3 => begin_draft(client, session, open, &mut state).await,
@@ -96,6 +121,7 @@ async fn begin_draft(client: &mut Client, session: &Session, open: &OpenMessage,
     };
     match client.ask(&request).await {
         Ok(answer) => {
+            note_draft(client, session);
             let (part_id, text) = (answer.part_id, request.delta);
             let draft =
                 pb::Draft { part_id, kind: kind.into(), text, client_id: client_id.clone(), ..pb::Draft::default() };
@@ -104,7 +130,9 @@ async fn begin_draft(client: &mut Client, session: &Session, open: &OpenMessage,
             true
         }
         Err(refusal) => {
-            check_plain(client, "draft", &refusal);
+            let draft = pb::Draft { kind: kind.into(), text: request.delta, client_id, ..pb::Draft::default() };
+            state.doubt = Some((state.drafts.len(), draft));
+            check_draft(client, session, &refusal);
             false
         }
     }
@@ -124,6 +152,7 @@ async fn extend_draft(client: &mut Client, session: &Session, open: &OpenMessage
     };
     match client.ask(&request).await {
         Ok(answer) => {
+            note_draft(client, session);
             draft.text.push_str(&request.delta);
             if answer.length_bytes != i64::try_from(draft.text.len()).unwrap_or(i64::MAX) {
                 client.finding(format!("P4: a draft of {} bytes has {} now", draft.text.len(), answer.length_bytes));
@@ -131,14 +160,31 @@ async fn extend_draft(client: &mut Client, session: &Session, open: &OpenMessage
             true
         }
         Err(refusal) => {
-            check_plain(client, "draft", &refusal);
+            let text = format!("{}{}", draft.text, request.delta);
+            state.doubt = Some((index, pb::Draft { text, ..draft.clone() }));
+            check_draft(client, session, &refusal);
             false
         }
     }
 }
 
+/// A draft leaves no event: that its run was active is compared with the log by the time of the answer.
+fn note_draft(client: &Client, session: &Session) {
+    if let Some(epoch) = client.epoch {
+        client.observe(&session.id, Answer::InRun(epoch));
+    }
+}
+
+fn check_draft(client: &Client, session: &Session, refusal: &Refusal) {
+    check_plain(client, "draft", refusal);
+    if let Some(epoch) = client.epoch.filter(|_| refusal.reason == "RUN_LOST") {
+        let refused = Refused { epoch: Some(epoch), ..Refused::of("AppendDraft", refusal) };
+        client.observe(&session.id, Answer::Refused(refused));
+    }
+}
+
 /// The part that results from a draft.
-fn closed(draft: &pb::Draft, client_id: Option<String>) -> pb::Part {
+pub(super) fn closed(draft: &pb::Draft, client_id: Option<String>) -> pb::Part {
     let text = draft.text.clone();
     let body = if draft.kind == DraftKind::Reasoning as i32 {
         pb::part::Body::Reasoning(pb::ReasoningPart { text })
@@ -197,11 +243,17 @@ async fn append_parts(client: &mut Client, session: &Session, open: &OpenMessage
 
 /// Seals a message; the text of its drafts becomes part of it.
 pub(super) async fn finish(client: &mut Client, session: &Session, open: &Arc<OpenMessage>) {
+    settle_doubt(client, session, open).await;
+    let reason = if client.rng.random_bool(0.8) { FinishReason::Stop } else { FinishReason::Aborted };
+    finish_as(client, session, open, reason).await;
+}
+
+/// Seals a message for a reason.
+pub(super) async fn finish_as(client: &mut Client, session: &Session, open: &Arc<OpenMessage>, reason: FinishReason) {
     let mut state = open.state.lock().await;
     if state.is_sealed {
         return;
     }
-    let reason = if client.rng.random_bool(0.8) { FinishReason::Stop } else { FinishReason::Aborted };
     let usage = client.rng.random_bool(0.3).then(|| pb::Usage {
         input_tokens: client.rng.random_range(10..9_000),
         output_tokens: 7,

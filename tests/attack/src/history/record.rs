@@ -1,6 +1,7 @@
 //! The clients' own record: each request with its answer, each message as it was sent, each view as it was served.
 //! The checks compare the store with this record and know nothing else.
 
+use super::agreement::{Observation, Written};
 use super::content;
 use super::reasons::Refusal;
 use super::rpc::{Promised, View};
@@ -34,6 +35,8 @@ pub(super) struct Session {
     pub(super) recent: Mutex<VecDeque<String>>,
     /// Open messages abandoned by their writers.
     pub(super) abandoned: Mutex<Vec<Arc<OpenMessage>>>,
+    /// Prompts that a list of those that wait showed last.
+    pub(super) prompts: Mutex<Vec<String>>,
     /// Ids of compactions that clients know of.
     pub(super) compactions: Mutex<VecDeque<String>>,
 }
@@ -80,6 +83,24 @@ pub(super) struct OpenState {
     pub(super) draft_names: Vec<Option<String>>,
     /// True if the message is sealed, with `message.finish`.
     pub(super) is_sealed: bool,
+    /// The run on whose behalf it is written; its end seals the message.
+    pub(super) epoch: Option<i64>,
+    /// A draft with words that may be in the store, because the first answer to them was lost and the second one was
+    /// a refusal: its position among the drafts, behind the last one if it is new.
+    pub(super) doubt: Option<(usize, pb::Draft)>,
+}
+
+impl OpenState {
+    /// The drafts, if the words in doubt are there.
+    pub(super) fn doubtful_drafts(&self) -> Vec<pb::Draft> {
+        let mut drafts = self.drafts.clone();
+        match &self.doubt {
+            Some((index, draft)) if *index < drafts.len() => drafts[*index] = draft.clone(),
+            Some((_, draft)) => drafts.push(draft.clone()),
+            None => {}
+        }
+        drafts
+    }
 }
 
 /// The content that a message must have when it is read.
@@ -91,6 +112,8 @@ pub(super) enum Expected {
     Edit(u64),
     /// A message written in several steps.
     Open(Arc<OpenMessage>),
+    /// Fingerprint of the parts of a prompt, and its metadata.
+    Prompt(u64, Option<String>),
 }
 
 /// Outcome of a request.
@@ -113,6 +136,12 @@ pub(super) struct Asked {
     pub(super) after_seq: i64,
     /// The precondition in the request.
     pub(super) expected_revision: Option<i64>,
+    /// The run on whose behalf it is made.
+    pub(super) epoch: Option<i64>,
+    /// The time at which it was first sent, by the record's clock.
+    pub(super) sent: u64,
+    /// The events that the answer reports.
+    pub(super) changes: Vec<pb::event::Body>,
     /// Outcome of the request.
     pub(super) fate: Fate,
 }
@@ -157,6 +186,12 @@ pub(super) struct Snapshot {
     pub(super) head_seq: i64,
     /// Its messages.
     pub(super) messages: Vec<pb::ContextMessage>,
+    /// The active run.
+    pub(super) run: Option<String>,
+    /// The prompts that wait, in order.
+    pub(super) prompts: Vec<String>,
+    /// The questions that wait.
+    pub(super) approvals: Vec<String>,
 }
 
 /// A watcher's stream, joined from all its connections.
@@ -197,6 +232,8 @@ pub(super) struct Counts {
     pub(super) views_again: AtomicU64,
     /// Summaries written by clients.
     pub(super) client_summaries: AtomicU64,
+    /// Answers about runs, prompts and approvals that were compared with the log.
+    pub(super) observations: AtomicU64,
     /// Connections made by watchers.
     pub(super) connections: AtomicU64,
     /// Refusals by reason.
@@ -231,6 +268,12 @@ pub(super) struct Record {
     pub(super) summaries: Mutex<HashMap<String, Vec<String>>>,
     /// Exported heads of hash chains.
     pub(super) heads: Mutex<Vec<pb::Head>>,
+    /// What clients wrote of prompts and approvals, and the leases that they hold.
+    pub(super) written: Mutex<Written>,
+    /// Answers about runs, prompts and approvals, each with the time at which it came.
+    pub(super) observations: Mutex<Vec<(u64, Observation)>>,
+    /// A clock that advances with each request that is sent and each answer that comes.
+    pub(super) clock: AtomicU64,
     /// Counters.
     pub(super) counts: Counts,
 }
@@ -246,6 +289,11 @@ impl Record {
         } else {
             count(&self.more_findings);
         }
+    }
+
+    /// The next time of the record's clock.
+    pub(super) fn now(&self) -> u64 {
+        self.clock.fetch_add(1, Ordering::SeqCst)
     }
 
     /// Records the newest event of an answer.

@@ -1,11 +1,13 @@
 //! Rounds: clients and kills, then an idle store, then checks.
 
+use super::agreement::{Answer, Observation};
 use super::client::{Client, Shared};
+use super::content;
 use super::log::Log;
-use super::record::{Record, Session, lock};
+use super::record::{Expected, Record, Session, Snapshot, lock};
 use super::rewriters::Policy;
 use super::service::Service;
-use super::{Options, checks, open, readers, rewriters, summaries, watchers, writers};
+use super::{Options, agents, checks, open, people, readers, rewriters, summaries, watchers, writers};
 use crate::daemon::Daemon;
 use crate::seed;
 use anyhow::{Context as _, Result, bail};
@@ -222,11 +224,16 @@ impl Attack {
             5..14 => self.rng.random_range(most / 10..most / 2),
             _ => self.rng.random_range(most / 2..most),
         };
+        // In some lives leases and time limits run out.
+        let least = match self.rng.random_bool(0.08) {
+            true => Duration::from_millis(self.rng.random_range(1_500..4_000)),
+            false => Duration::ZERO,
+        };
         let audits = self.rng.random_bool(0.2);
         let answered = || self.shared.record.counts.answered.load(Ordering::Relaxed);
         let (began, last) = (Instant::now(), answered() + many);
         let lived = async {
-            while answered() < last && began.elapsed() < LIFE_TIME_MAX {
+            while began.elapsed() < least || (answered() < last && began.elapsed() < LIFE_TIME_MAX) {
                 tokio::time::sleep(Duration::from_millis(2)).await;
             }
         };
@@ -259,6 +266,13 @@ impl Attack {
         for index in 0..self.options.readers {
             clients.spawn(readers::run(self.client(&format!("reader{index}")), pause_ms));
         }
+        for index in 0..self.options.agents {
+            clients.spawn(agents::run(self.client(&format!("agent{index}")), pause_ms));
+        }
+        for index in 0..self.options.people {
+            let rival = self.client(&format!("rival{index}"));
+            clients.spawn(people::run(self.client(&format!("person{index}")), rival, pause_ms));
+        }
         for index in 0..self.options.summarizers {
             clients.spawn(summaries::run(self.client(&format!("summarizer{index}"))));
         }
@@ -274,6 +288,7 @@ impl Attack {
         let sessions = lock(&self.shared.sessions).clone();
         for session in &sessions {
             rewriters::restore(&mut client, session).await;
+            people::settle(&mut client, session).await;
             let abandoned = std::mem::take(&mut *lock(&session.abandoned));
             for message in abandoned {
                 if client.rng.random_bool(0.8) {
@@ -285,15 +300,18 @@ impl Attack {
         let (mut idle_rounds, mut head) = (0, -1);
         while idle_rounds < 4 {
             let current = current(&mut client, &sessions).await;
+            let limits = people::limits(&mut client, &sessions).await;
             let Ok(info) = client.ask(&pb::GetServerInfoRequest {}).await else { return };
             let jobs = info.ready_compaction_count + info.running_compaction_count + info.due_session_count
                 // A session may become due when its cooldown ends.
                 + info.cooldown_session_count;
-            let is_idle = current.is_empty() && jobs == 0 && info.head_seq == head;
+            let is_idle = current.is_empty() && limits == 0 && jobs == 0 && info.head_seq == head;
             head = info.head_seq;
             idle_rounds = if is_idle { idle_rounds + 1 } else { 0 };
             if began.elapsed() > SETTLE_TIME_MAX * 2 {
-                client.finding(format!("P12: the store does not come to rest: {jobs} jobs wait or run: {current:?}"));
+                client.finding(format!(
+                    "P12: the store does not come to rest: {jobs} jobs wait or run, {limits} leases and time limits run: {current:?}"
+                ));
                 return;
             }
             for compaction in current {
@@ -314,6 +332,20 @@ impl Attack {
         let before = head_seq(&mut client).await;
         let record = &self.shared.record;
         self.log.check_ends(record);
+        for snapshot in lock(&record.snapshots).iter() {
+            let Snapshot { session, head_seq, run, prompts, approvals, .. } = snapshot.clone();
+            let (answer, seq) = (Answer::Snapshot(run, prompts, approvals), head_seq);
+            let observation = Observation { session, after_seq: seq, to_seq: seq, answer };
+            lock(&record.observations).push((u64::MAX, observation));
+        }
+        self.log.check_runs(record);
+        for taken in self.log.taken_prompts(from) {
+            let prompt = lock(&record.written).prompts.get(&taken.prompt_id).cloned();
+            if let Some(prompt) = prompt {
+                let expected = Expected::Prompt(content::parts(&prompt.parts), prompt.metadata_json);
+                record.expect(&taken.message_id, expected);
+            }
+        }
         self.log.check_requests(record);
         let streams = std::mem::take(&mut *lock(&record.watched));
         streams.iter().for_each(|stream| checks::watched(&client, &self.log, stream));
@@ -326,6 +358,7 @@ impl Attack {
         for session in &sessions {
             checks::session(&mut client, &self.log, &session.id).await;
         }
+        checks::active_runs(&mut client, &self.log).await;
         checks::client_summaries(&mut client, &self.log, from).await;
         checks::heads(&mut client, &self.log).await;
         for _ in 0..60 {
@@ -361,7 +394,7 @@ impl Attack {
         let record = &self.shared.record;
         self.report.events = self.log.events.len();
         self.report.sessions = self.log.sessions.len();
-        self.report.counts = counts(record);
+        self.report.counts = format!("{}; {}", self.log.runs_text(), counts(record));
         self.report.findings = std::mem::take(&mut *lock(&record.findings));
         let more = record.more_findings.load(Ordering::Relaxed);
         if more > 0 {
@@ -382,6 +415,7 @@ fn counts(record: &Record) -> String {
         ("views", &counts.views),
         ("views again", &counts.views_again),
         ("summaries of clients", &counts.client_summaries),
+        ("answers about runs", &counts.observations),
         ("streams", &counts.connections),
     ] {
         text.push_str(&format!("{} {name}, ", counter.load(Ordering::Relaxed)));

@@ -3,10 +3,15 @@
 
 use longhand::pb;
 use pb::admin_service_client::AdminServiceClient;
+use pb::approval_service_client::ApprovalServiceClient;
+use pb::archive_service_client::ArchiveServiceClient;
 use pb::compaction_service_client::CompactionServiceClient;
 use pb::context_service_client::ContextServiceClient;
+use pb::event::Body;
 use pb::event_service_client::EventServiceClient;
 use pb::message_service_client::MessageServiceClient;
+use pb::prompt_service_client::PromptServiceClient;
+use pb::run_service_client::RunServiceClient;
 use pb::session_service_client::SessionServiceClient;
 use pb::summary_task_service_client::SummaryTaskServiceClient;
 use tonic::transport::Channel;
@@ -47,6 +52,8 @@ rpcs! {
     UpdateSessionRequest, UpdateSessionResponse, SessionServiceClient, update_session, "UpdateSession";
     ArchiveSessionRequest, ArchiveSessionResponse, SessionServiceClient, archive_session, "ArchiveSession";
     ForkSessionRequest, ForkSessionResponse, SessionServiceClient, fork_session, "ForkSession";
+    AddLabelRequest, AddLabelResponse, SessionServiceClient, add_label, "AddLabel";
+    RemoveLabelRequest, RemoveLabelResponse, SessionServiceClient, remove_label, "RemoveLabel";
     AppendMessagesRequest, AppendMessagesResponse, MessageServiceClient, append_messages, "AppendMessages";
     AppendPartsRequest, AppendPartsResponse, MessageServiceClient, append_parts, "AppendParts";
     AppendDraftRequest, AppendDraftResponse, MessageServiceClient, append_draft, "AppendDraft";
@@ -75,10 +82,27 @@ rpcs! {
     FailSummaryTaskRequest, FailSummaryTaskResponse, SummaryTaskServiceClient, fail_summary_task, "FailSummaryTask";
     DelegateSummaryTaskRequest, DelegateSummaryTaskResponse, SummaryTaskServiceClient, delegate_summary_task,
         "DelegateSummaryTask";
+    ImportSessionRequest, ImportSessionResponse, ArchiveServiceClient, import_session, "ImportSession";
     ListEventsRequest, ListEventsResponse, EventServiceClient, list_events, "ListEvents";
     GetServerInfoRequest, GetServerInfoResponse, AdminServiceClient, get_server_info, "GetServerInfo";
     ListPresetsRequest, ListPresetsResponse, AdminServiceClient, list_presets, "ListPresets";
     ListHeadsRequest, ListHeadsResponse, AdminServiceClient, list_heads, "ListHeads";
+    AcquireRunRequest, AcquireRunResponse, RunServiceClient, acquire_run, "AcquireRun";
+    RenewRunRequest, RenewRunResponse, RunServiceClient, renew_run, "RenewRun";
+    ReleaseRunRequest, ReleaseRunResponse, RunServiceClient, release_run, "ReleaseRun";
+    CancelRunRequest, CancelRunResponse, RunServiceClient, cancel_run, "CancelRun";
+    GetRunRequest, GetRunResponse, RunServiceClient, get_run, "GetRun";
+    ListRunsRequest, ListRunsResponse, RunServiceClient, list_runs, "ListRuns";
+    SubmitPromptRequest, SubmitPromptResponse, PromptServiceClient, submit_prompt, "SubmitPrompt";
+    TakePromptRequest, TakePromptResponse, PromptServiceClient, take_prompt, "TakePrompt";
+    MovePromptRequest, MovePromptResponse, PromptServiceClient, move_prompt, "MovePrompt";
+    WithdrawPromptRequest, WithdrawPromptResponse, PromptServiceClient, withdraw_prompt, "WithdrawPrompt";
+    ListPromptsRequest, ListPromptsResponse, PromptServiceClient, list_prompts, "ListPrompts";
+    RequestApprovalRequest, RequestApprovalResponse, ApprovalServiceClient, request_approval, "RequestApproval";
+    AnswerApprovalRequest, AnswerApprovalResponse, ApprovalServiceClient, answer_approval, "AnswerApproval";
+    WithdrawApprovalRequest, WithdrawApprovalResponse, ApprovalServiceClient, withdraw_approval, "WithdrawApproval";
+    GetApprovalRequest, GetApprovalResponse, ApprovalServiceClient, get_approval, "GetApproval";
+    ListApprovalsRequest, ListApprovalsResponse, ApprovalServiceClient, list_approvals, "ListApprovals";
 }
 
 /// A view: all of it, or its new messages.
@@ -156,6 +180,11 @@ pub(super) trait Mutation: Rpc {
 
     /// A copy with the same id and another payload.
     fn altered(&self) -> Self;
+
+    /// The changes that the answer reports: each is in the log, as an event of this request.
+    fn changes(&self, _answer: &Self::Answer) -> Vec<Body> {
+        Vec::new()
+    }
 }
 
 fn at(revision: i64, seq: i64, ids: Vec<String>) -> Promised {
@@ -168,7 +197,8 @@ fn compaction(compaction: Option<&pb::Compaction>, joined: bool) -> Promised {
 }
 
 macro_rules! mutations {
-    ($($request:ident, |$answer:ident| $promised:expr, |$altered:ident| $change:expr;)*) => {$(
+    ($($request:ident, |$answer:ident| $promised:expr, |$altered:ident| $change:expr
+        $(, |$asked:ident, $got:ident| $changes:expr)?;)*) => {$(
         impl Mutation for pb::$request {
             fn request_id(&self) -> &str {
                 &self.request_id
@@ -183,6 +213,11 @@ macro_rules! mutations {
                 $change;
                 $altered
             }
+
+            $(fn changes(&self, $got: &Self::Answer) -> Vec<Body> {
+                let $asked = self;
+                $changes
+            })?
         }
     )*};
 }
@@ -218,4 +253,101 @@ mutations! {
         |other| other.expected_revision = Some(other.expected_revision.unwrap_or(0) + 1);
     RedoChangeRequest, |answer| at(answer.revision, answer.seq, Vec::new()),
         |other| other.expected_revision = Some(other.expected_revision.unwrap_or(0) + 1);
+    AcquireRunRequest, |answer| acquired(answer), |other| other.take_prompt = !other.take_prompt, |_asked, answer| {
+        let run = answer.run.iter().map(|run| {
+            Body::RunStarted(pb::RunStarted { run_id: run.run_id.clone(), epoch: run.epoch })
+        });
+        run.chain(answer.prompt.as_ref().and_then(taken)).collect()
+    };
+    ReleaseRunRequest, |answer| at(answer.revision, answer.seq, run_ids(answer.run.as_slice())),
+        |other| other.failure = Some(format!("{}x", other.failure())),
+        |_asked, answer| answer.run.iter().filter_map(ended).collect();
+    CancelRunRequest, |answer| Promised { ids: run_ids(&answer.runs), ..Promised::default() },
+        |other| other.force = !other.force;
+    SubmitPromptRequest, |answer| at(answer.revision, answer.seq, vec![answer.prompt_id.clone()]),
+        |other| other.metadata_json = Some("{\"other\": 1}".to_owned()),
+        |asked, answer| {
+            let delivery = match asked.delivery() {
+                pb::Delivery::Unspecified => pb::Delivery::Queue,
+                delivery => delivery,
+            };
+            vec![Body::PromptSubmitted(pb::PromptSubmitted {
+                prompt_id: answer.prompt_id.clone(),
+                delivery: delivery.into(),
+            })]
+        };
+    TakePromptRequest, |answer| at(answer.revision, answer.seq, answer.prompt.iter().flat_map(of_prompt).collect()),
+        |other| other.epoch += 1, |_asked, answer| answer.prompt.as_ref().and_then(taken).into_iter().collect();
+    MovePromptRequest, |answer| at(answer.revision, answer.seq, Vec::new()),
+        |other| other.before_prompt_id = match other.before_prompt_id {
+            Some(_) => None,
+            None => Some("pmt_00000000000070008000000000000000".to_owned()),
+        },
+        |asked, _answer| vec![Body::PromptMoved(pb::PromptMoved {
+            prompt_id: asked.prompt_id.clone(),
+            before_prompt_id: asked.before_prompt_id.clone(),
+        })];
+    WithdrawPromptRequest, |answer| at(answer.revision, answer.seq, Vec::new()),
+        |other| other.prompt_id = "pmt_00000000000070008000000000000000".to_owned(),
+        |asked, _answer| vec![Body::PromptWithdrawn(pb::PromptWithdrawn { prompt_id: asked.prompt_id.clone() })];
+    RequestApprovalRequest, |answer| at(answer.revision, answer.seq, approval_ids(&answer.approval)),
+        |other| other.question.get_or_insert_default().text.push('?'),
+        |_asked, answer| answer.approval.iter().map(|approval| {
+            let (approval_id, epoch) = (approval.approval_id.clone(), approval.epoch);
+            Body::ApprovalRequested(pb::ApprovalRequested { approval_id, epoch })
+        }).collect();
+    AnswerApprovalRequest, |answer| at(answer.revision, answer.seq, approval_ids(&answer.approval)),
+        |other| other.choice = match other.choice() {
+            "yes" => Some("no".to_owned()),
+            _ => Some("yes".to_owned()),
+        },
+        |asked, _answer| vec![Body::ApprovalEnded(pb::ApprovalEnded {
+            approval_id: asked.approval_id.clone(),
+            reason: pb::ApprovalEndReason::Answered.into(),
+            choice: asked.choice.clone(),
+        })];
+    WithdrawApprovalRequest, |answer| at(answer.revision, answer.seq, Vec::new()),
+        |other| other.approval_id = "apr_00000000000070008000000000000000".to_owned(),
+        |asked, _answer| vec![Body::ApprovalEnded(pb::ApprovalEnded {
+            approval_id: asked.approval_id.clone(),
+            reason: pb::ApprovalEndReason::Withdrawn.into(),
+            choice: None,
+        })];
+}
+
+fn run_ids(runs: &[pb::Run]) -> Vec<String> {
+    runs.iter().map(|run| run.run_id.clone()).collect()
+}
+
+fn approval_ids(approval: &Option<pb::Approval>) -> Vec<String> {
+    approval.iter().map(|approval| approval.approval_id.clone()).collect()
+}
+
+/// The ids of a prompt that was taken: its own, and that of its message.
+fn of_prompt(prompt: &pb::Prompt) -> Vec<String> {
+    let message = prompt.end.as_ref().and_then(|end| end.message_id.clone());
+    std::iter::once(prompt.prompt_id.clone()).chain(message).collect()
+}
+
+fn acquired(answer: &pb::AcquireRunResponse) -> Promised {
+    let ids = run_ids(answer.run.as_slice()).into_iter().chain(answer.prompt.iter().flat_map(of_prompt));
+    at(answer.revision, answer.seq, ids.collect())
+}
+
+/// The event of a prompt that was taken, if it was.
+fn taken(prompt: &pb::Prompt) -> Option<Body> {
+    let end = prompt.end.clone()?;
+    Some(Body::PromptTaken(pb::PromptTaken {
+        prompt_id: prompt.prompt_id.clone(),
+        epoch: end.epoch?,
+        message_id: end.message_id?,
+    }))
+}
+
+/// The event of a run that ended, if it has, without its calls.
+fn ended(run: &pb::Run) -> Option<Body> {
+    let end = run.end.clone()?;
+    let interrupted_calls = Vec::new();
+    let (run_id, epoch) = (run.run_id.clone(), run.epoch);
+    Some(Body::RunEnded(pb::RunEnded { run_id, epoch, reason: end.reason, failure: end.failure, interrupted_calls }))
 }

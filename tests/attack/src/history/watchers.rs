@@ -51,13 +51,16 @@ fn is_done(client: &Client, stream: &Stream) -> bool {
 }
 
 fn begin(client: &mut Client) -> Option<Stream> {
-    const KINDS: [pb::EventKind; 6] = [
+    const KINDS: [pb::EventKind; 9] = [
         pb::EventKind::MessageAppended,
         pb::EventKind::PartsClosed,
         pb::EventKind::Compacted,
         pb::EventKind::UsageRecorded,
         pb::EventKind::SessionArchived,
         pb::EventKind::CompactionStarted,
+        pb::EventKind::RunEnded,
+        pb::EventKind::PromptTaken,
+        pb::EventKind::ApprovalEnded,
     ];
     let mut sessions = Vec::new();
     for _ in 0..client.rng.random_range(0..3) {
@@ -209,7 +212,14 @@ fn snapshot_item(client: &Client, stream: &mut Stream, item: pb::SnapshotItem) {
             lock(&client.shared.record.snapshots).extend(whole);
             let head_seq = stream.watched.after_seq;
             let session = state.session_id;
-            stream.snapshot = Some(Snapshot { session, head_seq, messages: Vec::new() });
+            stream.snapshot = Some(Snapshot { session, head_seq, ..Snapshot::default() });
+        }
+        Some(Item::Run(run)) => stream.snapshot.iter_mut().for_each(|snapshot| snapshot.run = Some(run.run_id.clone())),
+        Some(Item::Prompt(prompt)) => {
+            stream.snapshot.iter_mut().for_each(|snapshot| snapshot.prompts.push(prompt.prompt_id.clone()));
+        }
+        Some(Item::Approval(approval)) => {
+            stream.snapshot.iter_mut().for_each(|snapshot| snapshot.approvals.push(approval.approval_id.clone()));
         }
         Some(Item::Message(message)) => match &mut stream.snapshot {
             Some(snapshot) => snapshot.messages.push(message),

@@ -97,7 +97,7 @@ pub(super) async fn send(
     }
     for (id, message) in answer.message_ids.iter().zip(&messages) {
         if message.open {
-            let state = OpenState { message: message.clone(), ..OpenState::default() };
+            let state = OpenState { message: message.clone(), epoch: client.epoch, ..OpenState::default() };
             let open = OpenMessage { id: id.clone(), state: tokio::sync::Mutex::new(state) };
             client.shared.record.expect(id, Expected::Open(Arc::new(open)));
         } else {
@@ -108,9 +108,11 @@ pub(super) async fn send(
     Ok(answer.message_ids)
 }
 
-/// P5: a plain append is refused only because its session is archived, or its open message sealed or expired.
+/// P5: a plain append is refused only because its session is archived, its open message sealed or expired, or the run
+/// over on whose behalf it is made.
 pub(super) fn check_plain(client: &Client, what: &str, refusal: &Refusal) {
-    if !REFUSALS.contains(&refusal.reason.as_str()) {
+    let is_over = client.epoch.is_some() && refusal.reason == "RUN_LOST";
+    if !is_over && !REFUSALS.contains(&refusal.reason.as_str()) {
         client.finding(format!("P5: a plain {what} was refused: {refusal:?}"));
     }
 }

@@ -28,7 +28,7 @@ fn both(mut ranges: Vec<RevisionRange>, others: impl Iterator<Item = RevisionRan
 }
 
 impl State {
-    /// The omissions in a range, ascending and disjoint. An omission at its edge may be longer.
+    /// The omissions in a range, ascending and disjoint. A rewind's at its edge may be longer.
     pub(super) fn omitted_in(&self, range: RevisionRange) -> Vec<Omitted> {
         let edited = self.shown_edits_in(range).map(|(target, edit)| (target, edit.mark, edit.reason));
         let hidden = self.replacements_in(range).filter_map(|(revision, replacement)| {
@@ -42,7 +42,10 @@ impl State {
         // A replacement counts by its own revision, wherever it is shown; an edited message is listed as edited.
         let taken: Vec<RevisionRange> = omitted.iter().map(|omitted| omitted.range).collect();
         for left_out in within(&self.left_out, range) {
-            let rest = subtract(&[left_out.range], &taken).into_iter();
+            // Edits may divide it outside of the range, too.
+            let RevisionRange { first, last } = left_out.range;
+            let inside = RevisionRange { first: first.max(range.first), last: last.min(range.last) };
+            let rest = subtract(&[inside], &taken).into_iter();
             omitted.extend(rest.map(|range| Omitted { range, ..left_out.clone() }));
         }
         omitted.sort_by_key(|omitted| omitted.range.first);

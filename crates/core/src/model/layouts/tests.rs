@@ -625,3 +625,13 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn an_omission_that_edits_divide_is_listed_once() {
+    let marks = [left_out(20, range(5, 15)), edited(22, 10, 21), edited(24, 10, 23), taken_out(25, 7)];
+    let mut grown = Marks::default();
+    for (index, mark) in marks.iter().enumerate() {
+        grown.add(mark.clone());
+        assert_eq!(grown.layout(), Marks::new(marks[..=index].to_vec()).layout(), "behind mark {}", mark.revision);
+    }
+}

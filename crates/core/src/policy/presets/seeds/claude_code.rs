@@ -58,6 +58,21 @@ fn micro_keeps_what_was_said_and_the_outputs_of_ten_turns() {
 }
 
 #[test]
+fn micro_replaces_what_is_longer_than_its_lines() {
+    let of = |output: &str| {
+        talk(10, 110_001)
+            .replace("done", output)
+            .replace("u2 \"x\"", "u2 \"x\"\na2b\n  tool Read#c2 in={\"path\": \"a\"} out=\"z\" done")
+    };
+    for output in ["done", "error"] {
+        let played = stage().play(&of(output));
+        assert!(played.outputs["c1"].starts_with("[Tool output compressed: Read"), "{output}");
+        assert_eq!(played.outputs["c2"], "z", "shorter than the lines");
+    }
+    deviates(PRESET, &["An output that is no longer than the two lines"]);
+}
+
+#[test]
 fn auto_is_a_summary_and_the_last_ten_messages() {
     let played = stage().play(&talk(12, 150_001));
     assert_eq!(played.shown, "summary u9 a9 u10 a10 u11 a11 u12 a12 u13 a13");

@@ -135,6 +135,16 @@ fn strategy_2_clears_old_outputs() {
 }
 
 #[test]
+fn clearing_ends_at_a_summary() {
+    // The output that the summary kept, and one request or two behind the summary.
+    let kept = "u1 \"x\"\na1\n  tool bash#c1 out=90000t done\nu2 marker \"m\"\na2 summary \"S\"";
+    for later in ["u3 \"x\"", "u3 \"x\"\na3 \"y\"\nu4 \"x\""] {
+        assert_eq!(stage().cleared(&format!("{kept}\n{later}")), "", "{later}");
+    }
+    deviates("opencode@seed", &["Clearing ends at a summary"]);
+}
+
+#[test]
 fn strategy_2_asks_no_model_and_leaves_words_behind() {
     let played = stage().play(&outputs(&["out=20001t", "out=40000t"], 2));
     assert_eq!((played.compactions.as_str(), played.asked.len()), ("maintenance prune", 0));

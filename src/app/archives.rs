@@ -1,0 +1,116 @@
+//! Archives of sessions: exported whole, and imported into another store.
+
+use super::Caller;
+use super::error::{Error, Reason, Result};
+use super::quotas::{LastingShare, Share};
+use super::sessions::SessionInfo;
+use crate::limits;
+use crate::model::access::Scope;
+use crate::model::ids::SessionId;
+use crate::store::{self, Archive, Imported};
+use std::io::Read as _;
+use std::sync::Arc;
+use tokio::sync::mpsc;
+
+/// The sessions of an archive that was imported.
+#[derive(Debug, Clone)]
+pub struct ImportedArchive {
+    /// The session that the archive is of.
+    pub info: SessionInfo,
+    /// The sessions that were written.
+    pub written: Vec<SessionId>,
+}
+
+/// The lines of an archive that was sent compressed.
+fn decompressed(data: &[u8]) -> Result<Vec<u8>> {
+    let broken = |error: std::io::Error| Error::new(Reason::ArchiveInvalid, format!("data is no Zstandard: {error}"));
+    let mut lines = Vec::new();
+    let decoder = zstd::stream::read::Decoder::with_buffer(data).map_err(broken)?;
+    let limit = limits::ARCHIVE_BYTES_MAX;
+    decoder.take(limit as u64 + 1).read_to_end(&mut lines).map_err(broken)?;
+    if lines.len() > limit {
+        return Err(Error::limit("data", limit, lines.len()));
+    }
+    Ok(lines)
+}
+
+impl Caller {
+    /// Writes the archive of a session; the receiver gets its bytes in order. It goes no further than the receiver reads,
+    /// and ends with it.
+    ///
+    /// # Errors
+    ///
+    /// `SESSION_NOT_FOUND`; `SCOPE_MISSING` if the session hangs on one that the caller does not see.
+    pub async fn export_session(&self, id: &str) -> Result<mpsc::Receiver<Result<Vec<u8>>>> {
+        let key = self.session_key(id).await?;
+        let plan = self.store().archives().plan(key).await?;
+        for key in plan.sessions() {
+            if !self.sees(key).await? {
+                let message = "the session hangs on another one, which the access token is not bound to";
+                return Err(Error::new(Reason::ScopeMissing, message).with("scope", Scope::Read));
+            }
+        }
+        let mut writing = self.store().archives().begin(plan);
+        let (pieces, receiver) = mpsc::channel(1);
+        let stopping = self.shared.stopping.clone();
+        tokio::spawn(async move {
+            let write = async {
+                while let Some(page) = writing.next().await? {
+                    for piece in page.chunks(limits::ARCHIVE_PIECE_BYTES) {
+                        if pieces.send(Ok(piece.to_vec())).await.is_err() {
+                            return Ok(());
+                        }
+                    }
+                }
+                Ok::<(), store::Error>(())
+            };
+            let end = tokio::select! {
+                () = stopping.cancelled() => Err(Error::new(Reason::ShuttingDown, "the daemon is stopping")),
+                end = write => end.map_err(Error::from),
+            };
+            if let Err(error) = end {
+                drop(pieces.send(Err(error)).await);
+            }
+        });
+        Ok(receiver)
+    }
+
+    /// Writes the sessions of an archive, compressed with Zstandard, into the caller's tenant.
+    ///
+    /// # Errors
+    ///
+    /// `ARCHIVE_INVALID`, `ARCHIVE_CONFLICT`, `CLIENT_ID_REUSED`, `QUOTA_EXCEEDED`, `LIMIT_EXCEEDED`; `SCOPE_MISSING` for
+    /// a caller that is bound to sessions.
+    pub async fn import_session(&self, data: Vec<u8>) -> Result<ImportedArchive> {
+        if !self.visibility.is_unbound() {
+            let message = "an access token that is bound to sessions imports none";
+            return Err(Error::new(Reason::ScopeMissing, message).with("scope", Scope::Admin));
+        }
+        // The lines of an archive are in memory until it is written.
+        let _permit = self.shared.imports.acquire().await.map_err(Error::internal)?;
+        let (archives, bytes) = (self.store().archives().clone(), data.len());
+        let read = move || Ok::<Archive, Error>(archives.read(&decompressed(&data)?)?);
+        let archive = Arc::new(tokio::task::spawn_blocking(read).await.map_err(Error::internal)??);
+        let shares = self.count_sessions(&archive).await?;
+        let imported = self.store().archives().import(archive, self.visibility.tenant.clone(), bytes).await;
+        let written = imported.as_ref().map_or(0, |imported| imported.written.len());
+        shares.into_iter().skip(written).for_each(LastingShare::release);
+        let Imported { session, written } = imported?;
+        let info = Error::answer(self.info(session).await)?;
+        self.named.add(&info.session.id.to_string());
+        Ok(ImportedArchive { info, written })
+    }
+
+    /// Counts the sessions of an archive that are not there.
+    async fn count_sessions(&self, archive: &Archive) -> Result<Vec<LastingShare>> {
+        let mut shares: Vec<Share> = Vec::new();
+        for (id, _) in archive.heads() {
+            let is_there =
+                id.parse::<SessionId>().is_ok() && self.store().sessions().find(&self.visibility, id).await.is_ok();
+            if !is_there {
+                shares.extend(self.count_session(None).await?);
+            }
+        }
+        Ok(shares.into_iter().map(Share::last).collect())
+    }
+}

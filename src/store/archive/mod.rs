@@ -1,0 +1,69 @@
+//! Archives: whole sessions as JSON lines, which another store reads with every revision, mark and hash.
+
+mod lines;
+mod read;
+mod tables;
+mod write;
+
+pub use lines::Archive;
+pub use read::Imported;
+pub use write::ArchivePlan;
+
+use super::engine::connect;
+use super::error::Result;
+use super::ledger::head::SessionKey;
+use super::shared::Shared;
+use super::writer::Mutation;
+use std::sync::Arc;
+
+/// The statements of this folder, for the test that prepares them all.
+#[cfg(test)]
+pub(crate) const STATEMENTS: [&[&str]; 2] = [read::STATEMENTS, write::STATEMENTS];
+
+/// Archives of sessions: written and read.
+#[derive(Clone)]
+pub struct Archives(pub(super) Arc<Shared>);
+
+/// An archive that is being written.
+pub struct Writing {
+    store: Archives,
+    pages: write::Writing,
+}
+
+impl Archives {
+    /// The extent of a session's archive, as of now.
+    pub async fn plan(&self, session: SessionKey) -> Result<ArchivePlan> {
+        self.0.snapshot(|reader| write::plan(reader, session)).await
+    }
+
+    /// Begins to write an archive.
+    pub fn begin(&self, plan: ArchivePlan) -> Writing {
+        Writing { store: self.clone(), pages: write::Writing::new(plan, self.0.identity.id) }
+    }
+
+    /// Reads an archive; nothing is written yet.
+    pub fn read(&self, bytes: &[u8]) -> Result<Archive> {
+        Archive::read(bytes, connect::schema_version())
+    }
+
+    /// Writes the sessions of an archive that are not there into a tenant, and checks their chains. `bytes` is the size
+    /// in which it was received.
+    ///
+    /// # Errors
+    ///
+    /// `ArchiveInvalid`, `ArchiveConflict`, `ClientIdReused` or `QuotaExceeded`; then nothing of it is written.
+    pub async fn import(&self, archive: Arc<Archive>, tenant: Arc<str>, bytes: usize) -> Result<Imported> {
+        self.0.memberships.expect(&tenant);
+        let mutation = Mutation::content_and_change("import", bytes);
+        self.0.write(mutation, move |tx| read::Import { archive: &archive, tenant: &tenant, tx }.apply()).await
+    }
+}
+
+impl Writing {
+    /// The next piece; none at the end. No read of the store goes on between two pieces.
+    pub async fn next(&mut self) -> Result<Option<Vec<u8>>> {
+        let pages = &mut self.pages;
+        let piece = self.store.0.reading(|reader| pages.page(reader)).await?;
+        Ok(Some(piece).filter(|piece| !piece.is_empty()))
+    }
+}
