@@ -114,7 +114,7 @@ pub const SEARCH_SNIPPET_BYTES: usize = 240;
 /// Bytes of a part that are indexed: words after them are not found.
 pub const SEARCH_TEXT_BYTES_MAX: usize = 1024 * 1024;
 /// Events that are read at a time to find parts to index.
-pub const SEARCH_BATCH_EVENTS: i64 = 256;
+pub const SEARCH_BATCH_EVENTS: i64 = 1_024;
 /// Approximate bytes of messages that are indexed in one commit.
 pub const SEARCH_BATCH_BYTES: usize = 1024 * 1024;
 /// Sessions above a session by which its parts are found directly; more are compared.
@@ -129,6 +129,20 @@ pub const SEARCH_FORGET_QUEUE_MAX: usize = 64;
 pub const SEARCH_WAIT_MS_MAX: u64 = 30_000;
 /// Delay before the index is filled again after an error.
 pub const SEARCH_RETRY_MS: u64 = 1_000;
+/// Maximum time that a search waits for the index without being asked to, if little is left to index.
+pub const SEARCH_CATCH_UP_MS: u64 = 50;
+/// Events that are so few that a search waits for them.
+pub const SEARCH_CATCH_UP_EVENTS: i64 = 1_024;
+/// Percent of the time of one processor that the index takes while the log grows.
+pub const SEARCH_SHARE: u32 = 5;
+/// Events: that many left to index add the same share again.
+pub const SEARCH_SHARE_EVENTS: i64 = 100_000;
+/// Percent of the time of one processor that the index takes at most while the log grows.
+pub const SEARCH_SHARE_MAX: u32 = 50;
+/// Time in which small commits gather before they are indexed, and without an event in which the log rests.
+pub const SEARCH_GATHER_MS: u64 = 100;
+/// Maximum pause of the index while the log grows.
+pub const SEARCH_PAUSE_MS_MAX: u64 = 10_000;
 /// Niceness of the thread that fills the index: it gets about a tenth of a processor that others want.
 pub const SEARCH_NICENESS: i32 = 10;
 /// Counts that are stored in one commit; appends wait for one commit at most.

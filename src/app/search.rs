@@ -171,6 +171,7 @@ impl Caller {
         let (mut wanted, compared) = self.wanted(request, &query).await?;
         let search = self.store().search();
         let indexed_seq = match request.min_seq {
+            0 if start.is_none() => self.caught_up().await,
             0 => *search.progress().borrow(),
             seq => search.wait(seq, request.wait.min(Duration::from_millis(limits::SEARCH_WAIT_MS_MAX))).await,
         };
@@ -201,6 +202,17 @@ impl Caller {
                 return Ok(page);
             }
         }
+    }
+
+    /// The newest event that is in the index, which first takes what is left if that is little.
+    async fn caught_up(&self) -> Seq {
+        let search = self.store().search();
+        let (indexed, head) = (*search.progress().borrow(), self.store().log().head_seq());
+        let is_left = 1..=limits::SEARCH_CATCH_UP_EVENTS;
+        if !search.is_open() || !is_left.contains(&(head - indexed)) {
+            return indexed;
+        }
+        search.wait(head, Duration::from_millis(limits::SEARCH_CATCH_UP_MS)).await
     }
 
     /// The search as the index takes it, and what is compared after it.

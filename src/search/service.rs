@@ -89,17 +89,35 @@ struct Worker {
     clock: Clock,
     forget_queue: async_channel::Receiver<Forget>,
     head: watch::Receiver<Seq>,
+    /// What searches wait for.
+    asked: watch::Receiver<Seq>,
     state: State,
     wait_end: Option<Instant>,
+    pause: Option<Pause>,
 }
+
+/// A pause of the service.
+#[derive(Clone, Copy)]
+struct Pause {
+    end: Instant,
+    /// When the log is looked at.
+    look: Instant,
+    /// Its newest event at the last look.
+    head: Seq,
+}
+
+/// The time between two looks at the log in a pause: without an event in it, the log rests. To wait for each event would
+/// wake the thread at every commit.
+const LOOK: Duration = Duration::from_millis(limits::SEARCH_GATHER_MS);
 
 impl Worker {
     fn new(service: Service) -> Self {
         let Service { store, clock, indexer, .. } = service;
         let forget_queue = store.search().forget_queue();
         let head = store.log().watch_events();
+        let asked = store.search().asked();
         let state = State { indexed: indexer.as_ref().map_or(0, Indexer::seq), ..State::default() };
-        Self { indexer, store, clock, forget_queue, head, state, wait_end: None }
+        Self { indexer, store, clock, forget_queue, head, asked, state, wait_end: None, pause: None }
     }
 
     async fn work(mut self, cancel: &CancellationToken) {
@@ -107,6 +125,7 @@ impl Worker {
         loop {
             match step(&mut self.state, input) {
                 Some(Effect::Index) => {
+                    self.pause = None;
                     // What waits to be forgotten comes first.
                     while let Ok(forget) = self.forget_queue.try_recv() {
                         self.forget(forget);
@@ -125,6 +144,10 @@ impl Worker {
                     let delay = Duration::from_millis(limits::SEARCH_RETRY_MS) * delays;
                     self.wait_end = Some(Instant::now() + delay);
                 }
+                Some(Effect::Pause(time)) => {
+                    let now = Instant::now();
+                    self.pause = Some(Pause { end: now + time, look: now + LOOK.min(time), head: self.state.head });
+                }
                 None => {}
             }
             let Some(next) = self.next(cancel).await else { return };
@@ -135,20 +158,24 @@ impl Worker {
     /// Waits for what happens next; none if it is cancelled or the store closes.
     async fn next(&mut self, cancel: &CancellationToken) -> Option<Input> {
         loop {
-            let waited = async {
-                match self.wait_end {
-                    Some(end) => tokio::time::sleep_until(end).await,
-                    None => std::future::pending().await,
-                }
+            let until = async |end: Option<Instant>| match end {
+                Some(end) => tokio::time::sleep_until(end).await,
+                None => std::future::pending().await,
             };
             tokio::select! {
                 () = cancel.cancelled() => return None,
                 Ok(forget) = self.forget_queue.recv() => self.forget(forget),
-                () = waited => {
+                () = until(self.wait_end) => {
                     self.wait_end = None;
                     return Some(Input::Waited);
                 }
-                changed = self.head.changed() => {
+                Ok(()) = self.asked.changed() => return Some(Input::Asked(*self.asked.borrow_and_update())),
+                () = until(self.pause.map(|pause| pause.look)) => {
+                    if let Some(head) = self.look() {
+                        return Some(Input::Paused(head));
+                    }
+                }
+                changed = self.head.changed(), if self.pause.is_none() => {
                     changed.ok()?;
                     return Some(Input::Head(*self.head.borrow_and_update()));
                 }
@@ -156,8 +183,18 @@ impl Worker {
         }
     }
 
+    /// Looks at the log in a pause. Returns its newest event if that ends the pause.
+    fn look(&mut self) -> Option<Seq> {
+        let head = *self.head.borrow_and_update();
+        self.pause = self.pause.filter(|pause| pause.look < pause.end && pause.head < head);
+        let Some(pause) = &mut self.pause else { return Some(head) };
+        (pause.head, pause.look) = (head, (pause.look + LOOK).min(pause.end));
+        None
+    }
+
     /// Indexes the next stretch of the log.
     fn index(&mut self) -> Input {
+        let began = Instant::now();
         let Some(indexer) = &mut self.indexer else { return self.rebuild() };
         let page = match indexer.next_page() {
             Ok(Some(page)) => page,
@@ -169,7 +206,10 @@ impl Worker {
             }
         };
         match indexer.add(&page, &entries(&page)) {
-            Ok(()) => Input::Indexed(indexer.seq()),
+            Ok(()) => {
+                let head = *self.head.borrow_and_update();
+                Input::Indexed { seq: indexer.seq(), head, spent: began.elapsed() }
+            }
             Err(error) => failed(&error, self.state.failures),
         }
     }

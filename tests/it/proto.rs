@@ -506,7 +506,7 @@ fn every_answer_to_a_write_has_its_durability() {
         "ReportTyping",
     ];
     // A scrub and a backup answer with their progress.
-    const READING: [&str; 12] = [
+    const READING: [&str; 13] = [
         "Get",
         "BatchGet",
         "List",

@@ -46,9 +46,21 @@ impl Search {
         self.0.search.progress.subscribe()
     }
 
-    /// Waits until an event is in the index, for a time at most. Returns the newest event that is.
+    /// What searches wait for, for the one that fills the index: an event of the log.
+    pub fn asked(&self) -> watch::Receiver<Seq> {
+        self.0.search.asked.subscribe()
+    }
+
+    /// Waits until an event is in the index, for a time at most. Returns the newest event that is. What is in the log
+    /// already is indexed without pauses.
     pub async fn wait(&self, seq: Seq, at_most: Duration) -> Seq {
         let mut progress = self.progress();
+        let asked = seq.min(*self.0.announced.newest_event.borrow());
+        self.0.search.asked.send_if_modified(|newest| {
+            let is_newer = asked > *newest;
+            *newest = asked.max(*newest);
+            is_newer
+        });
         // What is there when the time is up answers as well.
         let _ = tokio::time::timeout(at_most, progress.wait_for(|indexed| *indexed >= seq)).await;
         *progress.borrow()

@@ -26,12 +26,14 @@ pub(crate) struct SearchState {
     pub(super) forget: (async_channel::Sender<Forget>, async_channel::Receiver<Forget>),
     /// The newest event that is in the index.
     pub(super) progress: watch::Sender<Seq>,
+    /// The newest event that a search waited for.
+    pub(super) asked: watch::Sender<Seq>,
 }
 
 impl SearchState {
     pub(crate) fn new() -> Self {
         let forget = async_channel::bounded(limits::SEARCH_FORGET_QUEUE_MAX);
-        Self { readers: Mutex::default(), forget, progress: watch::Sender::new(0) }
+        Self { readers: Mutex::default(), forget, progress: watch::Sender::new(0), asked: watch::Sender::new(0) }
     }
 
     pub(super) fn readers(&self) -> Option<Arc<Readers>> {
