@@ -209,7 +209,7 @@ impl Caller {
         let search = self.store().search();
         let (indexed, head) = (*search.progress().borrow(), self.store().log().head_seq());
         let is_left = 1..=limits::SEARCH_CATCH_UP_EVENTS;
-        if !search.is_open() || !is_left.contains(&(head - indexed)) {
+        if !is_left.contains(&(head - indexed)) {
             return indexed;
         }
         search.wait(head, Duration::from_millis(limits::SEARCH_CATCH_UP_MS)).await

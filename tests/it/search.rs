@@ -90,6 +90,24 @@ async fn history_is_found_by_words_names_paths_and_dense_scripts() {
 }
 
 #[tokio::test]
+async fn a_search_has_the_pause_of_the_index_ended() {
+    let test = TestApp::start().await;
+    let session = test.manual_session().await;
+    let search = test.longhand.store().search();
+    for round in 0..20 {
+        test.append(&session, &format!("u{round} \"needle\"")).await;
+        let head = test.longhand.store().log().head_seq();
+        let page = test.app.search(&query("needle")).await.expect("a page");
+        // What was not in the index before is asked for, and what came in time is found.
+        assert!(*search.asked().borrow() == head || page.indexed_seq == head);
+        assert!(page.indexed_seq < head || page.hits.len() > round);
+    }
+    let head = test.longhand.store().log().head_seq();
+    assert_eq!(search.wait(head + 100, Duration::from_millis(1)).await.max(head), head);
+    assert!(*search.asked().borrow() <= head, "what is not in the log is not asked for");
+}
+
+#[tokio::test]
 async fn parts_are_found_by_role_tool_type_and_time() {
     let test = TestApp::start().await;
     let session = test.manual_session().await;
