@@ -114,7 +114,7 @@ fn a_snippet_shows_the_most_terms_and_marks_them() {
     assert_eq!((&text[nothing.bytes], nothing.matches), ("vault alon", Vec::new()));
     // A name and its pieces are marked once.
     let name = snippet(&Query::parse("readHeader").expect("a query"), "call readHeader", Form::Plain, 80);
-    assert_eq!(name.matches, [5..15]);
+    assert!(matches!(&name.matches[..], [only] if *only == (5..15)), "{:?}", name.matches);
 }
 
 #[test]
