@@ -28,6 +28,14 @@ pub const METADATA_BYTES_MAX: usize = 256 * 1024;
 pub const POLICY_BYTES_MAX: usize = 64 * 1024;
 /// Bytes of the instructions for one summary.
 pub const INSTRUCTIONS_BYTES_MAX: usize = 16 * 1024;
+/// Bytes of the reason for an erasure.
+pub const ERASE_REASON_BYTES_MAX: usize = 1_000;
+/// Milliseconds for which the answer to an erasure waits until the files of the store have nothing of it any more.
+pub const ERASE_CLEAN_WAIT_MS: u64 = 3_000;
+/// Milliseconds between two attempts to get there.
+pub const ERASE_CLEAN_RETRY_MS: u64 = 100;
+/// Milliseconds for which an attempt, and with it every write, waits for readers of earlier states.
+pub const ERASE_READERS_WAIT_MS: u64 = 20;
 /// Bytes of the provider's text for a finish reason or an error.
 pub const FINISH_DETAIL_BYTES_MAX: usize = 64 * 1024;
 /// Sessions of one kind that the status page names.

@@ -61,6 +61,10 @@ pub enum Reason {
     NothingToUndo,
     /// No undone change can be redone.
     NothingToRedo,
+    /// What was named has no content.
+    NothingToErase,
+    /// The session is erased.
+    SessionErased,
     /// A compaction, rewind or edit was made since the undo; the metadata has its revision.
     RedoOvertaken,
     /// The compaction has ended.
@@ -135,6 +139,8 @@ pub enum Reason {
     ArchiveInvalid,
     /// A session of the archive is in the store in another state; the metadata has its id.
     ArchiveConflict,
+    /// Content of an archive was erased while it was written.
+    ArchiveOvertaken,
     /// The call is only accepted on the daemon's Unix socket.
     SocketRequired,
     /// The call needs an access token, and has none.
@@ -180,7 +186,7 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason.
-    pub const ALL: [Self; 82] = [
+    pub const ALL: [Self; 85] = [
         Self::SessionNotFound,
         Self::MessageNotFound,
         Self::DraftNotFound,
@@ -208,6 +214,8 @@ impl Reason {
         Self::NothingToCompact,
         Self::NothingToUndo,
         Self::NothingToRedo,
+        Self::NothingToErase,
+        Self::SessionErased,
         Self::RedoOvertaken,
         Self::CompactionEnded,
         Self::TooManyCompactions,
@@ -243,6 +251,7 @@ impl Reason {
         Self::BackupDamaged,
         Self::ArchiveInvalid,
         Self::ArchiveConflict,
+        Self::ArchiveOvertaken,
         Self::SocketRequired,
         Self::AccessTokenMissing,
         Self::AccessTokenInvalid,
@@ -295,6 +304,8 @@ impl Reason {
             Self::NothingToCompact => "NOTHING_TO_COMPACT",
             Self::NothingToUndo => "NOTHING_TO_UNDO",
             Self::NothingToRedo => "NOTHING_TO_REDO",
+            Self::NothingToErase => "NOTHING_TO_ERASE",
+            Self::SessionErased => "SESSION_ERASED",
             Self::RedoOvertaken => "REDO_OVERTAKEN",
             Self::CompactionEnded => "COMPACTION_ENDED",
             Self::TooManyCompactions => "TOO_MANY_COMPACTIONS",
@@ -330,6 +341,7 @@ impl Reason {
             Self::BackupDamaged => "BACKUP_DAMAGED",
             Self::ArchiveInvalid => "ARCHIVE_INVALID",
             Self::ArchiveConflict => "ARCHIVE_CONFLICT",
+            Self::ArchiveOvertaken => "ARCHIVE_OVERTAKEN",
             Self::SocketRequired => "SOCKET_REQUIRED",
             Self::AccessTokenMissing => "ACCESS_TOKEN_MISSING",
             Self::AccessTokenInvalid => "ACCESS_TOKEN_INVALID",
@@ -466,6 +478,8 @@ impl From<store::Error> for Error {
             E::PolicyChanged => plain(Reason::StoreBusy),
             E::NothingToUndo => plain(Reason::NothingToUndo),
             E::NothingToRedo => plain(Reason::NothingToRedo),
+            E::NothingToErase => plain(Reason::NothingToErase),
+            E::SessionErased => plain(Reason::SessionErased),
             E::RedoOvertaken(revision) => plain(Reason::RedoOvertaken).with("revision", revision),
             E::CompactionEnded => plain(Reason::CompactionEnded),
             E::TooManyCompactions { limit } => plain(Reason::TooManyCompactions).with("limit", limit),
@@ -500,6 +514,7 @@ impl From<store::Error> for Error {
             E::BackupRunning => plain(Reason::BackupRunning),
             E::ArchiveInvalid(_) => plain(Reason::ArchiveInvalid),
             E::ArchiveConflict { session } => plain(Reason::ArchiveConflict).with("session_id", session),
+            E::ArchiveOvertaken { session } => plain(Reason::ArchiveOvertaken).with("session_id", session),
             E::CopyFailed(_) => plain(Reason::BackupFailed),
             E::CopyDamaged { findings, .. } => plain(Reason::BackupDamaged).with("findings", findings),
             E::LeaseLost | E::Bug(_) | E::Database(_) | E::Disk(_) | E::Open(_) => Self::internal(message),

@@ -17,6 +17,7 @@ pub mod compactions;
 pub mod context;
 pub mod cursor;
 pub mod deltas;
+pub mod erase;
 pub mod error;
 pub mod events;
 pub mod expand;

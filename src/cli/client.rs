@@ -8,6 +8,7 @@ use crate::pb::approval_service_client::ApprovalServiceClient;
 use crate::pb::archive_service_client::ArchiveServiceClient;
 use crate::pb::compaction_service_client::CompactionServiceClient;
 use crate::pb::context_service_client::ContextServiceClient;
+use crate::pb::erase_service_client::EraseServiceClient;
 use crate::pb::event_service_client::EventServiceClient;
 use crate::pb::message_service_client::MessageServiceClient;
 use crate::pb::prompt_service_client::PromptServiceClient;
@@ -100,6 +101,7 @@ pub(super) struct Client {
     pub(super) runs: RunServiceClient<Connection>,
     pub(super) prompts: PromptServiceClient<Connection>,
     pub(super) approvals: ApprovalServiceClient<Connection>,
+    pub(super) erasures: EraseServiceClient<Connection>,
     pub(super) admin: AdminServiceClient<Connection>,
     pub(super) archives: ArchiveServiceClient<Connection>,
     pub(super) access: AccessServiceClient<Connection>,
@@ -165,6 +167,7 @@ impl Client {
             runs: RunServiceClient::new(connection.clone()).max_decoding_message_size(ANSWER_BYTES_MAX),
             prompts: PromptServiceClient::new(connection.clone()).max_decoding_message_size(ANSWER_BYTES_MAX),
             approvals: ApprovalServiceClient::new(connection.clone()).max_decoding_message_size(ANSWER_BYTES_MAX),
+            erasures: EraseServiceClient::new(connection.clone()).max_decoding_message_size(ANSWER_BYTES_MAX),
             access: AccessServiceClient::new(connection.clone()).max_decoding_message_size(ANSWER_BYTES_MAX),
             archives: ArchiveServiceClient::new(connection.clone()).max_decoding_message_size(ANSWER_BYTES_MAX),
             admin: AdminServiceClient::new(connection).max_decoding_message_size(ANSWER_BYTES_MAX),

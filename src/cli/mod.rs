@@ -16,6 +16,7 @@ mod demo;
 mod detail;
 mod diff;
 mod doctor;
+mod erase;
 mod evaluate;
 mod event_text;
 mod events;
@@ -138,6 +139,8 @@ enum Command {
     Confirm(compactions::ConfirmArguments),
     /// Cancel a compaction that has not ended
     Cancel(compactions::CancelArguments),
+    /// Erase a part, a message or a session for good
+    Erase(erase::Arguments),
     /// Create, list and revoke access tokens, with which clients on the network prove who they are
     Token(token::Arguments),
     /// List the presets, print one, or compare two
@@ -219,6 +222,7 @@ async fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Retry(arguments) => compactions::retry(globals, arguments).await,
         Command::Confirm(arguments) => compactions::confirm(globals, arguments).await,
         Command::Cancel(arguments) => compactions::cancel(globals, arguments).await,
+        Command::Erase(arguments) => erase::run(globals, arguments).await,
         Command::Token(arguments) => token::run(globals, arguments).await,
         Command::Presets(arguments) => presets::run(globals, arguments).await,
         Command::Simulate(arguments) => simulate::run(globals, arguments),

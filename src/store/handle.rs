@@ -4,6 +4,7 @@ use super::access::AccessTokens;
 use super::archive::Archives;
 use super::compactions::Compactions;
 use super::engine::Durability;
+use super::erasures::Erasures;
 use super::history::History;
 use super::index::Index;
 use super::jobs::Jobs;
@@ -39,6 +40,7 @@ struct Handles {
     upkeep: Upkeep,
     access_tokens: AccessTokens,
     archives: Archives,
+    erasures: Erasures,
 }
 
 impl Store {
@@ -58,6 +60,7 @@ impl Store {
             upkeep: Upkeep(Arc::clone(&shared)),
             access_tokens: AccessTokens(Arc::clone(&shared)),
             archives: Archives(Arc::clone(&shared)),
+            erasures: Erasures(Arc::clone(&shared)),
             shared,
         };
         Self { handles: Arc::new(handles) }
@@ -155,6 +158,11 @@ impl Store {
     /// Access tokens.
     pub fn access_tokens(&self) -> &AccessTokens {
         &self.handles.access_tokens
+    }
+
+    /// Erasures.
+    pub fn erasures(&self) -> &Erasures {
+        &self.handles.erasures
     }
 
     /// Checks, backups and figures.

@@ -22,6 +22,7 @@ mod contradictions;
 mod cost;
 mod crash;
 mod doctor;
+mod erase;
 mod edits;
 mod evaluate;
 mod expand;

@@ -36,6 +36,7 @@ const VERBS: [&str; 45] = [
     "Create",
     "Delegate",
     "Edit",
+    "Erase",
     "Expand",
     "Export",
     "Extend",

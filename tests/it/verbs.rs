@@ -215,3 +215,43 @@ fn a_daemon_without_search_keeps_no_index() {
     let printed = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(refused.status.code() == Some(1) && printed.contains("the search index is not open"), "{printed}");
 }
+
+#[test]
+fn a_script_erases_a_part_a_message_and_a_session() {
+    let home = tempfile::tempdir().expect("a temporary folder");
+    let daemon = Daemon::start(home.path());
+    let session = id(&daemon, &["create", "--client-id", "mine", "--title", "about a key"]);
+    let words = |name: &str| format!("{name}-is-a-word-that-nobody-else-writes");
+    for name in ["first", "second", "third"] {
+        id(&daemon, &["append", "mine", &words(name), "--client-id", name]);
+    }
+    let shown = daemon.json(&["show", "mine"]);
+    let part = shown[1]["parts"][0]["partId"].as_str().expect("a part").to_owned();
+    let would = daemon.text(&["erase", "mine", "first", "--reason", "a key", "--dry-run"]);
+    assert!(would.starts_with("would erase 1 message with 1 part, "), "{would}");
+    let refused = daemon.run(&["erase", "mine", "first", "--reason", "a key"]);
+    let printed = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(refused.status.code() == Some(64) && printed.contains("--yes"), "{printed}");
+    assert_eq!(view(&daemon, "mine").len(), 3);
+    let erased = daemon.text(&["erase", "mine", "first", "--reason", "a key", "--yes"]);
+    assert!(erased.starts_with("erased 1 message with 1 part, "), "{erased}");
+    daemon.text(&["erase", "mine", "second", &part, "--reason", "a name", "--yes"]);
+    let shown = daemon.json(&["show", "mine"]);
+    let is_erased: Vec<bool> =
+        shown.iter().map(|message| message["parts"][0]["erased"].as_bool().unwrap_or_default()).collect();
+    assert_eq!(is_erased, [true, true, false]);
+    assert!(daemon.text(&["events"]).contains("message erased: a key"));
+    assert!(daemon.text(&["context", "mine"]).contains("[erased]"));
+    daemon.text(&["erase", "mine", "--reason", "all of it", "--yes"]);
+    assert!(daemon.text(&["sessions", "--archived"]).contains("(erased)"));
+    assert!(daemon.run(&["audit", "verify"]).status.success());
+    for entry in std::fs::read_dir(&daemon.directory).expect("the folder") {
+        let path = entry.expect("an entry").path();
+        let Ok(bytes) = std::fs::read(&path) else { continue };
+        for words in ["first", "second", "third"].map(words) {
+            let has = bytes.windows(words.len()).any(|window| window == words.as_bytes());
+            assert!(!has, "{words} is in {}", path.display());
+        }
+    }
+    assert_ne!(id(&daemon, &["create", "--client-id", "mine", "--title", "another"]), session);
+}

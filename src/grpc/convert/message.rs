@@ -173,6 +173,7 @@ pub(super) fn part(part: Part) -> pb::Part {
         client_id: part.client_id,
         revision: part.revision,
         metadata_json: part.metadata_json,
+        erased: part.body.is_erased(),
         body: Some(Arc::unwrap_or_clone(part.body).into()),
     }
 }

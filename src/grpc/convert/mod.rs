@@ -6,6 +6,7 @@
 
 pub(in crate::grpc) mod compaction;
 pub(in crate::grpc) mod draft;
+pub(in crate::grpc) mod erase;
 pub(in crate::grpc) mod event;
 pub(in crate::grpc) mod message;
 pub(in crate::grpc) mod run;

@@ -270,6 +270,11 @@ impl OpenFiles {
             .is_ok_and(|found| found.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY))
     }
 
+    /// Accepts that files are shorter from now on: the store itself has emptied its log.
+    pub(crate) fn log_was_emptied(&mut self) {
+        self.files.iter_mut().for_each(|file| file.least = 0);
+    }
+
     /// Checks that all files exist, are the same and have not become shorter; the error describes the first that fails.
     pub(crate) fn check(&mut self) -> std::result::Result<(), String> {
         for file in &mut self.files {

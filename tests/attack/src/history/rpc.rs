@@ -7,6 +7,7 @@ use pb::approval_service_client::ApprovalServiceClient;
 use pb::archive_service_client::ArchiveServiceClient;
 use pb::compaction_service_client::CompactionServiceClient;
 use pb::context_service_client::ContextServiceClient;
+use pb::erase_service_client::EraseServiceClient;
 use pb::event::Body;
 use pb::event_service_client::EventServiceClient;
 use pb::message_service_client::MessageServiceClient;
@@ -84,6 +85,7 @@ rpcs! {
     DelegateSummaryTaskRequest, DelegateSummaryTaskResponse, SummaryTaskServiceClient, delegate_summary_task,
         "DelegateSummaryTask";
     ImportSessionRequest, ImportSessionResponse, ArchiveServiceClient, import_session, "ImportSession";
+    EraseContentRequest, EraseContentResponse, EraseServiceClient, erase_content, "EraseContent";
     ListEventsRequest, ListEventsResponse, EventServiceClient, list_events, "ListEvents";
     SearchHistoryRequest, SearchHistoryResponse, SearchServiceClient, search_history, "SearchHistory";
     GetServerInfoRequest, GetServerInfoResponse, AdminServiceClient, get_server_info, "GetServerInfo";
