@@ -5,6 +5,7 @@ use longhand::app::access::{Access, Credentials};
 use longhand::app::access_tokens::NewAccessToken;
 use longhand::app::append::{AppendRequest, RewindTo};
 use longhand::app::compactions::{NewCompaction, NewSummary};
+use longhand::app::erase::{EraseRequest, EraseTarget};
 use longhand::app::search::{EntryKind, SearchPage, SearchRequest};
 use longhand::app::sessions::{ForkPoint, NewSession, SessionChange};
 use longhand::app::{Caller, Error, Reason};
@@ -407,27 +408,61 @@ async fn a_copy_of_a_store_without_its_index_makes_one() {
     assert_eq!(found(&test, query("vault")).await.len(), 2);
 }
 
+/// True if a file of the index has a word.
+fn has_in_index(test: &TestApp, word: &str) -> bool {
+    let files = std::fs::read_dir(test.directory()).expect("a folder").map(|file| file.expect("a file").path());
+    let mut ours = files.filter(|path| path.to_string_lossy().contains("longhand-search"));
+    ours.any(|path| {
+        let bytes = std::fs::read(path).expect("bytes");
+        bytes.windows(word.len()).any(|window| window == word.as_bytes())
+    })
+}
+
+#[tokio::test]
+async fn what_is_erased_is_not_found_and_is_in_no_file_of_the_index() {
+    let test = TestApp::start().await;
+    let (session, other) = (test.manual_session().await, test.manual_session().await);
+    test.append(&session, "u1 \"quetzalnine here\"\na1 \"zanzibarkey there\"\nu2 \"quokkaword\"").await;
+    test.append(&other, "u3 \"mulgaraword\"").await;
+    let fork = ForkPoint { message_id: Some("u2".to_owned()), ..ForkPoint::default() };
+    let fork =
+        test.app.fork_session(&session, fork, None, String::new()).await.expect("forked").0.session.id.to_string();
+    test.append(&fork, "u4 \"numbatword\"").await;
+    assert_eq!(found(&test, query("quetzalnine")).await, ["u1"]);
+    assert!(has_in_index(&test, "uetzalnine") && has_in_index(&test, "anzibarkey"));
+    let erase = async |target: EraseTarget| {
+        let request = EraseRequest { target, reason: "a key".to_owned(), dry_run: false };
+        let erased = test.app.erase(&session, request).await.expect("erased");
+        assert_eq!(erased.pending_files, Vec::<String>::new());
+    };
+    erase(EraseTarget::Message("u1".to_owned())).await;
+    assert!(!has_in_index(&test, "uetzalnine") && has_in_index(&test, "anzibarkey"));
+    let answer = test.history(&session).await.into_iter().find(|message| message.client_id.as_deref() == Some("a1"));
+    erase(EraseTarget::Part(answer.expect("the answer").parts[0].id)).await;
+    assert!(!has_in_index(&test, "anzibarkey") && has_in_index(&test, "okkaword"));
+    for words in ["quetzalnine", "zanzibarkey", "erased"] {
+        assert_eq!(found(&test, query(words)).await, Vec::<String>::new(), "{words}");
+    }
+    assert_eq!(found(&test, query("quokkaword")).await, ["u2"]);
+    erase(EraseTarget::Session).await;
+    assert!(!has_in_index(&test, "okkaword"));
+    assert_eq!(found(&test, query("numbatword")).await, ["u4"], "a fork keeps what is its own");
+    assert_eq!(found(&test, query("mulgaraword")).await, ["u3"]);
+}
+
 #[tokio::test]
 async fn what_is_forgotten_is_not_found_and_is_in_no_file_of_the_index() {
     let test = TestApp::start().await;
     let session = test.manual_session().await;
     test.append(&session, "u1 \"sk-verysecretkey0001 here\"\na1 \"sk-verysecretkey0002 there\"").await;
     assert_eq!(found(&test, query("sk-verysecretkey000*")).await.len(), 2);
-    let has = |word: &str| {
-        let files = std::fs::read_dir(test.directory()).expect("a folder").map(|file| file.expect("a file").path());
-        let mut ours = files.filter(|path| path.to_string_lossy().contains("longhand-search"));
-        ours.any(|path| {
-            let bytes = std::fs::read(path).expect("bytes");
-            bytes.windows(word.len()).any(|window| window == word.as_bytes())
-        })
-    };
-    assert!(has("verysecretkey"));
+    assert!(has_in_index(&test, "verysecretkey"));
     let store = test.longhand.store();
     let key = store.sessions().find(&Visibility::default(), &session).await.expect("a key");
     let at = test.history(&session).await[0].revision;
     assert_eq!(store.search().forget(key, Forgotten::Part(at, 1)).await.expect("forgotten"), 1);
     assert_eq!(found(&test, query("sk-verysecretkey000*")).await, ["a1"]);
     assert_eq!(store.search().forget(key, Forgotten::Session).await.expect("forgotten"), 1);
-    assert!(!has("verysecretkey"));
+    assert!(!has_in_index(&test, "verysecretkey"));
     assert_eq!(found(&test, query("sk-verysecretkey000*")).await, Vec::<String>::new());
 }

@@ -132,6 +132,11 @@ pub(crate) fn make_search(directory: &Path) -> Result<()> {
     make_private(path)
 }
 
+/// True if there is a search index.
+pub(crate) fn has_search(directory: &Path) -> bool {
+    directory.join(SEARCH).exists()
+}
+
 /// Removes the files of the search index.
 pub(crate) fn remove_search(directory: &Path) -> Result<()> {
     for suffix in SUFFIXES {

@@ -69,6 +69,17 @@ impl Search {
         *progress.borrow()
     }
 
+    /// Waits until the index has forgotten what was erased up to an event, for a time at most. True if no file of the
+    /// index has anything of it.
+    pub async fn has_forgotten(&self, seq: Seq, at_most: Duration) -> bool {
+        !files::has_search(&self.0.directory) || self.wait(seq, at_most).await >= seq
+    }
+
+    /// The names of its files.
+    pub fn files() -> [String; 2] {
+        [files::SEARCH.to_owned(), format!("{}-wal", files::SEARCH)]
+    }
+
     /// Forgets a part, a message, or all of a session's own rows: afterwards none of their words is in a file of the
     /// index. The rows in the store have to be gone before, or they are indexed again. Returns the number of entries.
     ///

@@ -57,8 +57,19 @@ impl Indexer {
     }
 
     /// Adds the parts of a stretch, with the words of each: whole words and pieces of names, separated by blanks. Parts
-    /// without words are left out by the caller.
+    /// without words are left out by the caller. What was erased in the stretch is forgotten first, so that the progress
+    /// never passes it.
+    ///
+    /// # Errors
+    ///
+    /// `Busy` as in `forget`; it can be repeated.
     pub fn add(&mut self, page: &Page, entries: &[(Unindexed, [String; 2])]) -> Result<()> {
+        for (owner, what) in &page.erased {
+            file::forget(&self.file, *owner, *what)?;
+        }
+        if !page.erased.is_empty() && !file::empty_log(&self.file)? {
+            return Err(Error::Busy);
+        }
         let progress = Progress { store: self.shared.identity.id, seq: page.last, hash: page.hash.clone() };
         file::add(&self.file, &progress, entries)?;
         self.progress = progress;

@@ -1,7 +1,8 @@
 //! What is to be indexed, from the log.
 
+use super::wanted::Forgotten;
 use crate::limits;
-use crate::model::event::{EventBody, EventKind};
+use crate::model::event::{ErasedMessage, ErasedTarget, EventBody, EventKind};
 use crate::model::ids::MessageId;
 use crate::model::message::{Message, MessageKind, Role};
 use crate::model::part::{Answers, PartBody, ToolResult};
@@ -16,11 +17,12 @@ use std::sync::Arc;
 
 const EVENTS: &str =
     "select seq, session_id, revision, kind, time, body, hash from event where seq > ?1 order by seq limit +?2";
+const PLACE: &str = "select session_id, revision from message where public_id = ?1";
 const SESSION: &str = "select tenant, coalesce(fork_id, parent_id) from session where id = ?1";
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
-pub(crate) const STATEMENTS: &[&str] = &[EVENTS, SESSION];
+pub(crate) const STATEMENTS: &[&str] = &[EVENTS, PLACE, SESSION];
 
 /// The kind of a part that is searched. The numbers are in the index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,6 +91,8 @@ pub struct Unindexed {
 pub struct Page {
     /// The parts that came in it, in their order.
     pub parts: Vec<Unindexed>,
+    /// What was erased in it.
+    pub(super) erased: Vec<(SessionKey, Forgotten)>,
     /// The number of its last event.
     pub(super) last: Seq,
     /// The hash of that event.
@@ -105,24 +109,44 @@ struct Closing {
     time: Timestamp,
 }
 
+/// What an event means to the index.
+enum Change {
+    /// Parts of a message closed.
+    Closed(MessageId),
+    /// A session was erased.
+    ErasedSession,
+    /// Messages lost parts.
+    ErasedParts(Vec<ErasedMessage>),
+}
+
 /// The next stretch of the log after an event; none at its end.
 pub(super) fn next(reader: &mut Reader<'_>, sessions: &mut Sessions, after: Seq) -> Result<Option<Page>> {
     let rows = reader.all(engine::query(EVENTS).bind(after).bind(limits::SEARCH_BATCH_EVENTS))?;
-    let mut page = Page { parts: Vec::new(), last: after, hash: Vec::new() };
+    let mut page = Page { parts: Vec::new(), erased: Vec::new(), last: after, hash: Vec::new() };
     let mut read: HashMap<MessageId, Arc<Message>> = HashMap::new();
     let mut bytes = 0;
     for row in &rows {
-        if let Some(message) = closes(row)? {
-            let closing = Closing { owner: row.get(1)?, revision: row.get(2)?, time: Timestamp(row.get(4)?) };
-            let found = match read.get(&message) {
-                Some(found) => Some(Arc::clone(found)),
-                None => read_message(reader, message, &mut bytes)?.inspect(|found| {
-                    read.insert(message, Arc::clone(found));
-                }),
-            };
-            if let Some(found) = found {
-                parts(reader, sessions, &closing, &found, &mut page.parts)?;
+        let owner = row.get(1)?;
+        match change(row)? {
+            Some(Change::Closed(message)) => {
+                let closing = Closing { owner, revision: row.get(2)?, time: Timestamp(row.get(4)?) };
+                let found = match read.get(&message) {
+                    Some(found) => Some(Arc::clone(found)),
+                    None => read_message(reader, message, &mut bytes)?.inspect(|found| {
+                        read.insert(message, Arc::clone(found));
+                    }),
+                };
+                if let Some(found) = found {
+                    parts(reader, sessions, &closing, &found, &mut page.parts)?;
+                }
             }
+            Some(Change::ErasedSession) => page.erased.push((SessionKey(owner), Forgotten::Session)),
+            Some(Change::ErasedParts(messages)) => {
+                for message in &messages {
+                    erased(reader, message, &mut page.erased)?;
+                }
+            }
+            None => {}
         }
         (page.last, page.hash) = (row.get(0)?, row.get(6)?);
         if bytes >= limits::SEARCH_BATCH_BYTES {
@@ -132,14 +156,19 @@ pub(super) fn next(reader: &mut Reader<'_>, sessions: &mut Sessions, after: Seq)
     Ok((!rows.is_empty()).then_some(page))
 }
 
-/// The message of which an event closes parts; none for other events, and for one that is damaged.
-fn closes(row: &Row) -> Result<Option<MessageId>> {
+/// What an event changes; none for most, and for one that is damaged.
+fn change(row: &Row) -> Result<Option<Change>> {
     let kind: i32 = row.get(3)?;
-    if !EventKind::from_number(kind).is_some_and(closes_parts) {
+    if !EventKind::from_number(kind).is_some_and(changes_parts) {
         return Ok(None);
     }
     match codec::decode_event(kind, row.get(5)?) {
-        Ok(EventBody::MessageAppended { message, .. } | EventBody::PartsClosed { message, .. }) => Ok(Some(message)),
+        Ok(EventBody::MessageAppended { message, .. } | EventBody::PartsClosed { message, .. }) => {
+            Ok(Some(Change::Closed(message)))
+        }
+        // Content that a fork shares has the event of its owner too.
+        Ok(EventBody::Erased { target: ErasedTarget::Session, from: None, .. }) => Ok(Some(Change::ErasedSession)),
+        Ok(EventBody::Erased { messages, .. }) => Ok(Some(Change::ErasedParts(messages))),
         Ok(_) => Ok(None),
         Err(error @ Error::Corrupt { .. }) => {
             tracing::warn!(%error, seq = row.get::<Seq>(0)?, "what a damaged event names is not in the search index");
@@ -149,11 +178,22 @@ fn closes(row: &Row) -> Result<Option<MessageId>> {
     }
 }
 
-/// True for an event that closes parts of messages. One that takes words away has to be followed by `Indexer::forget`
-/// before the progress passes it.
-fn closes_parts(kind: EventKind) -> bool {
+/// What a message lost, by its place in the rows of its owner.
+fn erased(reader: &mut Reader<'_>, message: &ErasedMessage, found: &mut Vec<(SessionKey, Forgotten)>) -> Result<()> {
+    let id = message.message.0.as_bytes().to_vec();
+    let Some(row) = reader.one(engine::query(PLACE).bind(id))? else { return Ok(()) };
+    let (owner, revision) = (SessionKey(row.get(0)?), row.get(1)?);
+    if message.parts.is_empty() {
+        found.push((owner, Forgotten::Message(revision)));
+    }
+    found.extend(message.parts.iter().map(|part| (owner, Forgotten::Part(revision, part.number()))));
+    Ok(())
+}
+
+/// True for an event that closes parts of messages, or takes their content away.
+fn changes_parts(kind: EventKind) -> bool {
     match kind {
-        EventKind::MessageAppended | EventKind::PartsClosed => true,
+        EventKind::MessageAppended | EventKind::PartsClosed | EventKind::Erased => true,
         EventKind::SessionCreated
         | EventKind::SessionUpdated
         | EventKind::SessionArchived
@@ -215,7 +255,7 @@ fn parts(
     message: &Message,
     found: &mut Vec<Unindexed>,
 ) -> Result<()> {
-    for part in message.parts.iter().filter(|part| part.revision == closing.revision) {
+    for part in message.parts.iter().filter(|part| part.revision == closing.revision && !part.body.is_erased()) {
         let Some(kind) = EntryKind::of(&part.body) else { continue };
         let (tenant, above) = session(reader, sessions, closing.owner)?;
         let tool = match &*part.body {
