@@ -4,8 +4,9 @@
 //! tables keep neither texts nor columns, only words that were cut before, in three columns: whole words, pieces of
 //! names, and words for what a search is restricted by, whose weight is nothing.
 
+use super::forgotten::Forgotten;
 use super::source::{EntryKind, Unindexed};
-use super::wanted::{Entry, Forgotten, Found, OwnRange, Phrase, Wanted};
+use super::wanted::{Entry, Found, OwnRange, Phrase, Wanted};
 use crate::limits;
 use crate::model::Seq;
 use crate::model::message::Role;

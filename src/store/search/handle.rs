@@ -1,10 +1,11 @@
 //! The handle of the search index.
 
 use super::file;
+use super::forgotten::Forgotten;
 use super::hits::{self, Hit, HitOf};
 use super::indexer::Indexer;
 use super::state::Forget;
-use super::wanted::{Forgotten, Found, OwnRange, Wanted};
+use super::wanted::{Found, OwnRange, Wanted};
 use crate::clock::Clock;
 use crate::model::Seq;
 use crate::store::engine::files;

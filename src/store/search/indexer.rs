@@ -1,8 +1,8 @@
 //! The one that fills the index: its connections to the index and to the store.
 
 use super::file::{self, Progress};
+use super::forgotten::Forgotten;
 use super::source::{self, Page, Sessions, Unindexed};
-use super::wanted::Forgotten;
 use crate::clock::Clock;
 use crate::limits;
 use crate::model::Seq;

@@ -6,6 +6,7 @@
 //! what was found. What a word is, is decided elsewhere.
 
 mod file;
+mod forgotten;
 mod handle;
 pub(super) mod hits;
 mod indexer;
@@ -13,9 +14,10 @@ pub(super) mod source;
 pub(super) mod state;
 mod wanted;
 
+pub use forgotten::Forgotten;
 pub use handle::Search;
 pub use hits::{Hit, HitOf};
 pub use indexer::Indexer;
 pub use source::{EntryKind, Page, Unindexed};
 pub use state::Forget;
-pub use wanted::{Entry, Forgotten, Found, OwnRange, Phrase, Wanted};
+pub use wanted::{Entry, Found, OwnRange, Phrase, Wanted};

@@ -1,6 +1,6 @@
 //! What is to be indexed, from the log.
 
-use super::wanted::Forgotten;
+use super::forgotten::Forgotten;
 use crate::limits;
 use crate::model::event::{ErasedMessage, ErasedTarget, EventBody, EventKind};
 use crate::model::ids::MessageId;

@@ -1,6 +1,6 @@
 //! The open index, as searches and the one that fills it share it.
 
-use super::wanted::Forgotten;
+use super::forgotten::Forgotten;
 use crate::limits;
 use crate::model::Seq;
 use crate::store::engine::readers::Readers;

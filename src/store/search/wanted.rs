@@ -92,14 +92,3 @@ pub struct Found {
     /// True if so many entries match that only the newest of them were ranked.
     pub is_cut: bool,
 }
-
-/// The part of the history that is to be forgotten.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Forgotten {
-    /// All of a session's own rows.
-    Session,
-    /// A message, by its revision.
-    Message(Revision),
-    /// A part, by the revision of its message and its number in it.
-    Part(Revision, u16),
-}
