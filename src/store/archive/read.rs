@@ -37,7 +37,7 @@ const PARTS: &str = "select cast(coalesce((select sum(parts_length) from message
 const CONTENT: &str = "update session set content_bytes = ?2 where id = ?1 and content_bytes < ?2";
 const NEWEST_PROMPT: &str = "select coalesce(max(id), 0) from prompt";
 const UNUSED: &str = "delete from blob where hash = ?1 and not exists (select 1 from blob_use u where u.hash = ?1) \
-     and not exists (select 1 from blob_use_missing)";
+     and not exists (select 1 from blob_use_missing where id = 1)";
 const CONTENT_BYTES: &str = "select content_bytes from session where id = ?1";
 
 /// The statements of this file, for the test that prepares them all.
