@@ -33,6 +33,7 @@ mod recording;
 pub mod run_watch;
 pub mod runs;
 pub mod scrub;
+pub mod search;
 pub mod session_list;
 pub mod session_watch;
 pub mod sessions;
