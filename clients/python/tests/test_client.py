@@ -213,6 +213,28 @@ def test_a_question_is_answered_once(client: longhand.Client, shared: Daemon) ->
     assert session.wait_for_answer(question.approval_id).choice == "yes"
 
 
+def test_what_was_written_is_found_and_what_is_erased_is_not(client: longhand.Client) -> None:
+    session = client.create_session()
+    answer = session.append("The harbour of Tidewater closes at nine", "Something else")
+    options = {"min_seq": answer.seq, "wait_seconds": 20.0}
+    hits = list(session.search("harb* tidewater", page_size=1, **options))
+    assert [hit.message_id for hit in hits] == [answer.message_ids[0]]
+    assert "harbour" in hits[0].snippet.text
+    assert hits[0].in_view
+    assert session.erase("a test", message_id=answer.message_ids[0], dry_run=True).message_count == 1
+    erased = session.erase("a test", message_id=answer.message_ids[0])
+    assert not list(session.search("tidewater", min_seq=erased.seq, wait_seconds=20.0))
+    assert session.get_message(answer.message_ids[0]).parts[0].erased
+    # The same name makes another session, once the first is erased.
+    first = client.open_session("erased", title="one")
+    first.append("secret")
+    assert client.open_session("erased").id == "erased"
+    first.erase("a test")
+    second = client.open_session("erased")
+    second.append("new")
+    assert texts(second.history()) == ["new"]
+
+
 def test_a_list_is_watched(client: longhand.Client) -> None:
     chosen = v1.SessionFilter(client_id_prefix="watched-")
     client.create_session("watched-1")

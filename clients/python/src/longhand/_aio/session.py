@@ -191,6 +191,11 @@ class Session:
                 return
             request.page_token = page.next_page_token
 
+    async def search(self, query: str, **options: Any) -> AsyncIterator[v1.SearchHit]:
+        """Parts of its messages by their words, as `Client.search` finds them, with its options."""
+        async for hit in self.client.search(query, session_id=self.id, **options):
+            yield hit
+
     async def rewind(
         self, message_id: str, *, expected_revision: int | None = None, summarize: str | None = None
     ) -> v1.RewindSessionResponse:

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         MessageServiceStub,
         PromptServiceStub,
         RunServiceStub,
+        SearchServiceStub,
         SessionServiceStub,
         SummaryTaskServiceStub,
     )
@@ -292,6 +293,48 @@ class Client:
                 return
             request.page_token = page.next_page_token
 
+    def search(
+        self,
+        query: str,
+        *,
+        session_id: str | None = None,
+        tree_session_id: str | None = None,
+        project: str | None = None,
+        roles: Sequence[v1.Role.ValueType] = (),
+        tools: Sequence[str] = (),
+        part_types: Sequence[v1.PartType.ValueType] = (),
+        exclude_records: bool = False,
+        page_size: int = 0,
+        min_seq: int = 0,
+        wait_seconds: float = 0.0,
+    ) -> Iterator[v1.SearchHit]:
+        """Parts of messages by their words, the best first, page by page: also what no view shows any more.
+
+        The index follows the log in the background. To find what was just written, name the `seq` of the append's
+        answer, and the time to wait for it.
+        """
+        request = v1.SearchHistoryRequest(
+            query=query,
+            session_id=session_id,
+            tree_session_id=tree_session_id,
+            project=project,
+            roles=roles,
+            tools=tools,
+            part_types=part_types,
+            exclude_records=exclude_records,
+            page_size=page_size,
+            min_seq=min_seq,
+        )
+        if wait_seconds:
+            request.wait_timeout.FromNanoseconds(int(wait_seconds * 1e9))
+        while True:
+            page = self.call(self.stubs.search.SearchHistory, request)
+            for hit in page.hits:
+                yield hit
+            if not page.next_page_token:
+                return
+            request.page_token = page.next_page_token
+
     def watch_sessions(
         self,
         *,
@@ -444,6 +487,7 @@ class Stubs:
         self.compactions: CompactionServiceStub = services.CompactionServiceStub(channel)
         self.summary_tasks: SummaryTaskServiceStub = services.SummaryTaskServiceStub(channel)
         self.erasures: EraseServiceStub = services.EraseServiceStub(channel)
+        self.search: SearchServiceStub = services.SearchServiceStub(channel)
         self.access: AccessServiceStub = services.AccessServiceStub(channel)
         self.archives: ArchiveServiceStub = services.ArchiveServiceStub(channel)
         self.admin: AdminServiceStub = services.AdminServiceStub(channel)

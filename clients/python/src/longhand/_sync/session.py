@@ -192,6 +192,11 @@ class Session:
                 return
             request.page_token = page.next_page_token
 
+    def search(self, query: str, **options: Any) -> Iterator[v1.SearchHit]:
+        """Parts of its messages by their words, as `Client.search` finds them, with its options."""
+        for hit in self.client.search(query, session_id=self.id, **options):
+            yield hit
+
     def rewind(
         self, message_id: str, *, expected_revision: int | None = None, summarize: str | None = None
     ) -> v1.RewindSessionResponse:

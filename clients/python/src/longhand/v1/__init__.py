@@ -12,6 +12,7 @@ from longhand.v1.message_pb2 import *  # noqa: F403
 from longhand.v1.options_pb2 import *  # noqa: F403
 from longhand.v1.prompt_pb2 import *  # noqa: F403
 from longhand.v1.run_pb2 import *  # noqa: F403
+from longhand.v1.search_pb2 import *  # noqa: F403
 from longhand.v1.session_pb2 import *  # noqa: F403
 from longhand.v1.summary_task_pb2 import *  # noqa: F403
 from longhand.v1.access_pb2_grpc import *  # noqa: F403
@@ -25,5 +26,6 @@ from longhand.v1.event_pb2_grpc import *  # noqa: F403
 from longhand.v1.message_pb2_grpc import *  # noqa: F403
 from longhand.v1.prompt_pb2_grpc import *  # noqa: F403
 from longhand.v1.run_pb2_grpc import *  # noqa: F403
+from longhand.v1.search_pb2_grpc import *  # noqa: F403
 from longhand.v1.session_pb2_grpc import *  # noqa: F403
 from longhand.v1.summary_task_pb2_grpc import *  # noqa: F403

@@ -77,6 +77,7 @@ Reasons that the comments of the calls name:
   SUMMARY_TASKS_OFF        FAILED_PRECONDITION  nothing
   SUMMARY_LEASE_LOST       FAILED_PRECONDITION  nothing
   SUMMARY_REFUSED          INVALID_ARGUMENT     nothing  failure
+  SEARCH_UNAVAILABLE       UNAVAILABLE          nothing
   VIEW_TOO_LARGE           RESOURCE_EXHAUSTED   nothing  limit, actual
   TOO_MANY_VIEWS           RESOURCE_EXHAUSTED   nothing  limit
   TOO_MANY_STREAMS         RESOURCE_EXHAUSTED   nothing  limit
