@@ -16,6 +16,7 @@ from longhand.openai_agents import LonghandSession
 
 class Fake(Model):
     """Says how many messages it was given, and the last one."""
+    stream_response = None
 
     async def get_response(self, system_instructions, input, *rest, **options):
         said = input[-1]["content"]
@@ -23,8 +24,6 @@ class Fake(Model):
         text = ResponseOutputText(type="output_text", text=words, annotations=[])
         output = ResponseOutputMessage(id="m", type="message", role="assistant", status="completed", content=[text])
         return ModelResponse(output=[output], usage=Usage(), response_id=None)
-
-    stream_response = None
 
 
 async def agent_of(name: str, session_id: str, prompts: int) -> None:
