@@ -1,32 +1,51 @@
-"""A `ConversationStore` of pydantic-ai: its conversations are Longhand sessions.
+"""pydantic-ai on Longhand: a store of conversations, and a capability that serves views.
 
-`store = LonghandConversationStore(await longhand.aio.connect())`
+`Agent(model, capabilities=[LonghandViews(client)])`, `store = LonghandConversationStore(client)`
 
-An entry is a record with the entry's id, and the newest version of the conversation's own record is in the session's
-metadata, so that both change in one commit, by compare and swap. A fork has copies of its entries: what is deleted is
-erased for good, and no other conversation loses anything by it.
+The store keeps conversations exactly as pydantic-ai has them. An entry is a record with the entry's id, and the newest
+version of the conversation's own record is in the session's metadata, so that both change in one commit, by compare and
+swap. A fork has copies of its entries: what is deleted is erased for good, and no other conversation loses anything.
+
+The capability is what makes a conversation one that others share and that fits its window: it appends the messages of a
+run to a session, and gives the model the view instead of them.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pydantic import TypeAdapter
+from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.conversation_store import (
     ConversationConflict,
     ConversationEntry,
     ConversationRecord,
     ConversationStore,
 )
-from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter
+from pydantic_ai.messages import (
+    ModelMessage,
+    ModelMessagesTypeAdapter,
+    ModelRequest,
+    ModelRequestPart,
+    ModelResponse,
+    ModelResponsePart,
+    RetryPromptPart,
+    SystemPromptPart,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolReturnPart,
+    UserPromptPart,
+)
 
 from longhand import aio, parts, v1
 from longhand.errors import Error
 
-__all__ = ["LonghandConversationStore"]
+__all__ = ["LonghandConversationStore", "LonghandViews", "messages_of_view"]
 
 _RECORDS: TypeAdapter[ConversationRecord] = TypeAdapter(ConversationRecord)
 #: The largest record that is in the metadata itself, in bytes; a session's metadata has 64 KiB.
@@ -248,3 +267,168 @@ def _batches(messages: Sequence[v1.NewMessage]) -> list[list[v1.NewMessage]]:
         batches[-1].append(message)
         room -= message.ByteSize()
     return batches
+
+
+class LonghandViews(AbstractCapability[Any]):
+    """Gives the model the view of a session in place of the messages of a run.
+
+    Before each request to the model, the messages that the session has not are appended; the reply is appended with its
+    usage and the view that it answers. What others wrote to the session is in the view, too. The session is that of
+    `session_id`, else of the conversation. System prompts are the agent's own, and in front of every view.
+    """
+
+    def __init__(
+        self,
+        client: aio.Client,
+        session_id: str | None = None,
+        *,
+        window: int | v1.ModelWindow | None = None,
+        preset: str = "",
+        overflow: v1.OverflowAction.ValueType = v1.OVERFLOW_ACTION_WAIT,
+    ) -> None:
+        self._client = client
+        self._session_id = session_id
+        self._window = window
+        self._preset = preset
+        self._overflow = overflow
+        self._sessions: dict[str, aio.Session] = {}
+        #: The client ids of the messages that a session has, and the cursor up to which they are known.
+        self._known: dict[str, tuple[set[str], str]] = {}
+
+    async def wrap_model_request(self, ctx: Any, *, request_context: Any, handler: Any) -> ModelResponse:
+        """Appends what is new, asks the model with the view, and appends its reply."""
+        session = await self._session(self._session_id or ctx.conversation_id)
+        known = await self._read(session)
+        fresh = [new for message in request_context.messages for new in _new_messages(message)]
+        fresh = [new for new in fresh if new.client_id not in known]
+        if fresh:
+            await session.append(*fresh)
+        view = await session.view(overflow=self._overflow)
+        parts_of_requests = [m.parts for m in request_context.messages if isinstance(m, ModelRequest)]
+        prompts = [part for some in parts_of_requests for part in some if isinstance(part, SystemPromptPart)]
+        before: list[ModelMessage] = [ModelRequest(parts=list(prompts))] if prompts else []
+        messages = [*before, *messages_of_view(view.messages)]
+        response: ModelResponse = await handler(replace(request_context, messages=messages))
+        await session.append(*_new_messages(response, view.token))
+        return response
+
+    async def _session(self, name: str) -> aio.Session:
+        if name not in self._sessions:
+            self._sessions[name] = await self._client.open_session(
+                name, window=self._window, preset=self._preset, metadata={"agent": "pydantic-ai"}
+            )
+        return self._sessions[name]
+
+    async def _read(self, session: aio.Session) -> set[str]:
+        # Another process may have gone on with the conversation, or this one before it was started anew.
+        known, cursor = self._known.get(session.id, (set(), ""))
+        kinds = [v1.EVENT_KIND_MESSAGE_APPENDED]
+        request = v1.ListEventsRequest(session_id=session.id, kinds=kinds, after_cursor=cursor, page_size=1000)
+        while True:
+            page = await self._client.call(self._client.stubs.events.ListEvents, request)
+            known.update(event.message_appended.client_id for event in page.events)
+            cursor = page.events[-1].cursor if page.events else cursor
+            if not page.next_cursor:
+                break
+            request.after_cursor = page.next_cursor
+        self._known[session.id] = (known, cursor)
+        return known
+
+
+def _new_messages(message: ModelMessage, view_token: str | None = None) -> Iterator[v1.NewMessage]:
+    """A message as the session has it: one for a reply, and one for each role in a request."""
+    if isinstance(message, ModelResponse):
+        made = [_response_part(part) for part in message.parts]
+        original = ModelMessagesTypeAdapter.dump_python([message], mode="json")[0]
+        counted = message.usage
+        usage = parts.usage(
+            counted.input_tokens - counted.cache_read_tokens - counted.cache_write_tokens,
+            counted.output_tokens,
+            cache_read_tokens=counted.cache_read_tokens,
+            cache_write_tokens=counted.cache_write_tokens,
+        )
+        yield parts.assistant(
+            [*made],
+            usage=usage if counted.input_tokens else None,
+            view_token=view_token,
+            client_id=_message_id(original["parts"], original["timestamp"]),
+            model=message.model_name or "",
+            metadata={"pydantic_ai": original},
+        )
+        return
+    for role, kinds in ((v1.ROLE_TOOL, True), (v1.ROLE_USER, False)):
+        some = [p for p in message.parts if not isinstance(p, SystemPromptPart) and _is_result(p) == kinds]
+        made = [new for part in some for new in _request_parts(part)]
+        if made:
+            (original,) = ModelMessagesTypeAdapter.dump_python([ModelRequest(parts=some)], mode="json")
+            client_id = _message_id(original["parts"], "")
+            yield parts.message(role, [*made], client_id=client_id, metadata={"pydantic_ai": original})
+
+
+def _message_id(made: Any, timestamp: str) -> str:
+    """The same for the same message, whatever a run has noted on it since: its parts have their times."""
+    return f"pai:{_hash(json.dumps([made, timestamp], sort_keys=True))[:40]}"
+
+
+def _is_result(part: ModelRequestPart) -> bool:
+    return isinstance(part, ToolReturnPart) or (isinstance(part, RetryPromptPart) and part.tool_name is not None)
+
+
+def _request_parts(part: ModelRequestPart) -> Iterator[v1.Part]:
+    if isinstance(part, ToolReturnPart):
+        yield parts.tool_result(part.tool_call_id, part.model_response_str())
+    elif isinstance(part, RetryPromptPart) and part.tool_name is not None:
+        failed = v1.TOOL_RESULT_STATUS_ERROR
+        yield parts.tool_result(part.tool_call_id, part.model_response(), status=failed)
+    elif isinstance(part, RetryPromptPart):
+        yield parts.text(part.model_response())
+    elif isinstance(part, UserPromptPart):
+        for piece in [part.content] if isinstance(part.content, str) else part.content:
+            if isinstance(piece, str):
+                yield parts.text(piece)
+            elif (data := getattr(piece, "data", None)) is not None:
+                yield v1.Part(media=v1.MediaPart(mime_type=piece.media_type, data=data))  # type: ignore[union-attr]
+            elif (url := getattr(piece, "url", None)) is not None:
+                yield v1.Part(media=v1.MediaPart(mime_type=piece.media_type, uri=url))  # type: ignore[union-attr]
+
+
+def _response_part(part: ModelResponsePart) -> v1.Part:
+    if isinstance(part, TextPart):
+        return parts.text(part.content)
+    if isinstance(part, ThinkingPart) and part.content:
+        return parts.reasoning(part.content)
+    if isinstance(part, ToolCallPart):
+        return parts.tool_call(part.tool_call_id, part.tool_name, part.args_as_json_str())
+    # The other kinds are for their provider, which gets the original.
+    return parts.opaque("pydantic-ai", part.part_kind, part.part_kind.encode())
+
+
+def messages_of_view(messages: Sequence[v1.ContextMessage]) -> list[ModelMessage]:
+    """The messages of a view as pydantic-ai has them: those that it wrote as they were, others by their parts."""
+    return [made for message in messages if (made := _restored(message)) is not None]
+
+
+def _restored(message: v1.ContextMessage) -> ModelMessage | None:
+    metadata = json.loads(message.metadata_json or "{}")
+    if "pydantic_ai" in metadata and not any(context.shortening for context in message.parts):
+        (made,) = ModelMessagesTypeAdapter.validate_python([metadata["pydantic_ai"]])
+        return made
+    shown = [context.part for context in message.parts]
+    if message.role == v1.ROLE_ASSISTANT:
+        replied: list[ModelResponsePart] = []
+        for part in shown:
+            if part.HasField("text") and part.text.text:
+                replied.append(TextPart(part.text.text))
+            elif part.HasField("tool_call"):
+                call = part.tool_call
+                replied.append(ToolCallPart(call.tool, call.input_json, tool_call_id=call.call_id))
+        return ModelResponse(parts=replied) if replied else None
+    asked: list[ModelRequestPart] = []
+    for part in shown:
+        if part.HasField("tool_result"):
+            result = part.tool_result
+            asked.append(ToolReturnPart("tool", result.output, tool_call_id=result.call_id))
+        elif part.text.text or part.marker.text:
+            text = part.text.text or part.marker.text
+            asked.append(SystemPromptPart(text) if message.role == v1.ROLE_SYSTEM else UserPromptPart(text))
+    return ModelRequest(parts=asked) if asked else None

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from conftest import Daemon
 
-from longhand import aio
+import longhand
+from longhand import aio, v1
 
 pytest.importorskip("pydantic_ai.conversation_store")
 
@@ -24,13 +25,16 @@ from pydantic_ai.messages import (
     ModelRequest,
     ModelResponse,
     TextPart,
+    ThinkingPart,
     ToolCallPart,
     ToolReturnPart,
     UserPromptPart,
 )
+from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.models.test import TestModel
+from pydantic_ai.usage import RequestUsage
 
-from longhand.pydantic_ai import LonghandConversationStore
+from longhand.pydantic_ai import LonghandConversationStore, LonghandViews
 
 
 @pytest.fixture
@@ -173,3 +177,53 @@ async def test_an_agent_goes_on_in_another_process_and_what_is_deleted_is_gone(
     again = await first.load("c")
     assert again is not None
     assert len(again.messages) == 1
+
+
+async def test_an_agent_works_over_views_of_a_small_window(client: aio.Client) -> None:
+    asked: list[list[ModelMessage]] = []
+
+    def model(messages: list[ModelMessage], info: Any) -> ModelResponse:
+        asked.append(messages)
+        last = messages[-1].parts[-1]
+        tokens = sum(len(str(m)) // 8 for m in messages)
+        if isinstance(last, ToolReturnPart):
+            reply: Any = TextPart(f"It says: {last.content}"[:200])
+        else:
+            reply = ToolCallPart("look", {"what": "harbour"}, tool_call_id=f"call-{len(asked)}")
+        return ModelResponse(parts=[ThinkingPart("hm", signature="s"), reply], usage=RequestUsage(input_tokens=tokens))
+
+    name = f"pydantic-{uuid.uuid4().hex}"
+    history: list[ModelMessage] = []
+    for turn in range(20):
+        if turn % 10 == 0:
+            # At first, and as after a start of the program.
+            views = LonghandViews(client, name, window=4_000, preset="pi")
+            agent = Agent(FunctionModel(model), system_prompt="Be brief.", capabilities=[views])
+
+            @agent.tool_plain
+            def look(what: str) -> str:
+                return f"seen {what} " * 60
+
+        question = f"Question {turn}: " + "words of a person " * 15
+        result = await agent.run(question, message_history=history)
+        history = result.all_messages()
+        assert result.output.startswith("It says: seen harbour")
+        session = client.session(name)
+        if turn == 10:
+            await session.append("Somebody else is here")
+    assert len(history) == 80
+    kept = [message async for message in session.history(include_derived=True, page_size=1000)]
+    assert len([message for message in kept if message.origin == v1.ORIGIN_CLIENT]) == 81
+    assert len([message for message in kept if message.kind == v1.MESSAGE_KIND_SUMMARY]) > 1
+    assert max(len(messages) for messages in asked) < 60
+    for messages in asked:
+        every = [part for message in messages for part in message.parts]
+        assert [p.content for p in every if p.part_kind == "system-prompt"] == ["Be brief."]
+        calls = [p.tool_call_id for p in every if isinstance(p, ToolCallPart)]
+        assert calls == [p.tool_call_id for p in every if isinstance(p, ToolReturnPart)]
+        # What a provider signed comes back.
+        assert all(p.signature == "s" for p in every if isinstance(p, ThinkingPart))
+    replies = [m for m in kept if m.role == v1.ROLE_ASSISTANT and m.origin == v1.ORIGIN_CLIENT]
+    assert all(message.given_view.revision for message in replies)
+    assert any("Somebody else" in str(message) for message in asked[22])
+    assert longhand.plain_text(kept[0]).startswith("Question 0")
