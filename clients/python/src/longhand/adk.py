@@ -1,10 +1,13 @@
-"""A `SessionService` of Google ADK: its sessions are Longhand sessions.
+"""Google ADK on Longhand: a `SessionService`, and a plugin that serves views.
 
-`Runner(agent=agent, app_name="tidewater", session_service=LonghandSessionService(await longhand.aio.connect()))`
+`service = LonghandSessionService(client, window=128_000)`
+`app = App(name="tidewater", root_agent=agent, plugins=[LonghandViews(service)])`
+`Runner(app=app, session_service=service)`
 
 An event is a typed message, so that views, compactions and other agents see its texts, calls and results, with the
 event itself in the message's metadata, so that ADK gets back what it gave. State is in the metadata of the session, and
-what belongs to an app or a user in sessions of their own.
+what belongs to an app or a user in sessions of their own. A session of ADK has every event; what makes it fit the
+window is the plugin, which gives the model the view in place of the events.
 """
 
 from __future__ import annotations
@@ -13,20 +16,22 @@ import asyncio
 import hashlib
 import json
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from google.adk.errors.already_exists_error import AlreadyExistsError
 from google.adk.errors.session_not_found_error import SessionNotFoundError
 from google.adk.events.event import Event
+from google.adk.plugins.base_plugin import BasePlugin
 from google.adk.sessions import Session
 from google.adk.sessions.base_session_service import BaseSessionService, GetSessionConfig, ListSessionsResponse
 from google.adk.sessions.state import State
+from google.genai import types
 
 from longhand import aio, parts, v1
 from longhand.errors import Error
 
-__all__ = ["LonghandSessionService"]
+__all__ = ["LonghandSessionService", "LonghandViews", "contents_of_view"]
 
 #: The largest state that is in the metadata itself, in bytes; a session's metadata has 64 KiB.
 _STATE_BYTES = 48 * 1024
@@ -34,6 +39,8 @@ _STATE_BYTES = 48 * 1024
 _EVENT_BYTES = 250 * 1024
 _ATTEMPTS = 64
 _STATE = "adk:state"
+#: Where a reply has the view that it answers, on its way from the plugin to the service.
+_VIEW_TOKEN = "longhand_view_token"
 
 
 class LonghandSessionService(BaseSessionService):
@@ -326,7 +333,8 @@ def _message(event: Event) -> v1.NewMessage:
             cache_read_tokens=cached,
             total_tokens=counted.total_token_count,
         )
-    return parts.assistant(made, usage=usage, client_id=event.id, metadata=metadata)
+    token = (event.custom_metadata or {}).get(_VIEW_TOKEN)
+    return parts.assistant(made, usage=usage, view_token=token, client_id=event.id, metadata=metadata)
 
 
 def _part(part: Any) -> v1.Part | None:
@@ -356,13 +364,25 @@ def _event(message: v1.Message) -> Event | None:
 
 
 def _foreign(message: v1.Message) -> Event | None:
-    from google.genai import types
+    content = _content(message.role, message.parts)
+    if content is None:
+        return None
+    return Event(
+        id=message.message_id,
+        author="user" if message.role == v1.ROLE_USER else message.actor or "agent",
+        timestamp=message.create_time.ToNanoseconds() / 1e9,
+        content=content,
+    )
 
-    content: list[types.Part] = []
-    for part in message.parts:
+
+def _content(role: v1.Role.ValueType, of: Iterable[v1.Part]) -> types.Content | None:
+    """What parts say, as Gemini has it; None for nothing."""
+    made: list[types.Part] = []
+    for part in of:
         kind = part.WhichOneof("body")
-        if kind == "text":
-            content.append(types.Part(text=part.text.text))
+        if kind == "text" or kind == "marker":
+            if text := part.text.text or part.marker.text:
+                made.append(types.Part(text=text))
         elif kind == "tool_call":
             call = part.tool_call
             try:
@@ -370,18 +390,84 @@ def _foreign(message: v1.Message) -> Event | None:
             except ValueError:
                 arguments = {"input": call.input_json}
             named = arguments if isinstance(arguments, dict) else {"input": arguments}
-            content.append(types.Part(function_call=types.FunctionCall(id=call.call_id, name=call.tool, args=named)))
+            made.append(types.Part(function_call=types.FunctionCall(id=call.call_id, name=call.tool, args=named)))
         elif kind == "tool_result":
             result = part.tool_result
             response = types.FunctionResponse(id=result.call_id, name="tool", response={"output": result.output})
-            content.append(types.Part(function_response=response))
-    if not content:
-        return None
-    user = message.role == v1.ROLE_USER
-    role = "model" if message.role == v1.ROLE_ASSISTANT else "user"
-    return Event(
-        id=message.message_id,
-        author="user" if user else message.actor or "agent",
-        timestamp=message.create_time.ToNanoseconds() / 1e9,
-        content=types.Content(role=role, parts=content),
-    )
+            made.append(types.Part(function_response=response))
+        elif kind == "media" and part.media.data:
+            made.append(types.Part(inline_data=types.Blob(mime_type=part.media.mime_type, data=part.media.data)))
+    return types.Content(role="model" if role == v1.ROLE_ASSISTANT else "user", parts=made) if made else None
+
+
+class LonghandViews(BasePlugin):
+    """Gives the model the view of the session in place of its events.
+
+    The events are in the session before the request, by the service. The reply gets the view's token, which makes its
+    usage count.
+    """
+
+    def __init__(
+        self,
+        service: LonghandSessionService,
+        *,
+        overflow: v1.OverflowAction.ValueType = v1.OVERFLOW_ACTION_WAIT,
+    ) -> None:
+        super().__init__(name="longhand_views")
+        self._service = service
+        self._overflow = overflow
+        #: The view that each invocation's agent was given last.
+        self._given: dict[tuple[str, str], str] = {}
+
+    async def before_model_callback(self, *, callback_context: Any, llm_request: Any) -> None:
+        """Puts the view in the request."""
+        session = callback_context.session
+        under = self._service.longhand(session.app_name, session.user_id, session.id)
+        view = await under.view(overflow=self._overflow)
+        llm_request.contents = contents_of_view(view.messages)
+        self._given[callback_context.invocation_id, callback_context.agent_name] = view.token
+
+    async def after_model_callback(self, *, callback_context: Any, llm_response: Any) -> None:
+        """Notes on the reply which view it answers."""
+        key = (callback_context.invocation_id, callback_context.agent_name)
+        if llm_response.partial or key not in self._given:
+            return
+        llm_response.custom_metadata = {**(llm_response.custom_metadata or {}), _VIEW_TOKEN: self._given.pop(key)}
+
+
+def contents_of_view(messages: Sequence[v1.ContextMessage]) -> list[types.Content]:
+    """The messages of a view as Gemini has them: those of events as they were, others by their parts.
+
+    Neighbours with one role are one content, as the provider wants it.
+    """
+    contents: list[types.Content] = []
+    for message in messages:
+        metadata = json.loads(message.metadata_json or "{}")
+        if "adk" in metadata and not any(context.shortening for context in message.parts):
+            made = Event.model_validate(metadata["adk"]).content
+        else:
+            shown = [context.part for context in message.parts]
+            named = metadata.get("adk", {}).get("content", {}).get("parts") or []
+            made = _content(message.role, shown)
+            _name_responses(made, named)
+        if made is None or not made.parts:
+            continue
+        for part in made.parts:
+            # ADK gives an id to a call that has none from its model, and takes it away again before a request.
+            for named_part in (part.function_call, part.function_response):
+                if named_part is not None and (named_part.id or "").startswith("adk-"):
+                    named_part.id = None
+        role = "model" if message.role == v1.ROLE_ASSISTANT else "user"
+        if contents and contents[-1].role == role:
+            contents[-1].parts = [*(contents[-1].parts or []), *made.parts]
+        else:
+            contents.append(types.Content(role=role, parts=list(made.parts)))
+    return contents
+
+
+def _name_responses(content: types.Content | None, originals: list[dict[str, Any]]) -> None:
+    """Gives shortened results the names of their functions, which are with the originals."""
+    names = {r["id"]: r.get("name") for part in originals if (r := part.get("function_response")) and r.get("id")}
+    for part in (content.parts if content is not None else None) or []:
+        if part.function_response is not None and part.function_response.id in names:
+            part.function_response.name = names[part.function_response.id]

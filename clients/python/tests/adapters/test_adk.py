@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
 import uuid
 from collections.abc import AsyncIterator
@@ -17,6 +18,7 @@ from longhand import aio, v1
 pytest.importorskip("google.adk")
 
 from google.adk.agents import LlmAgent
+from google.adk.apps import App
 from google.adk.errors.already_exists_error import AlreadyExistsError
 from google.adk.errors.session_not_found_error import SessionNotFoundError
 from google.adk.events.event import Event
@@ -28,7 +30,7 @@ from google.adk.sessions import InMemorySessionService, Session
 from google.adk.sessions.base_session_service import BaseSessionService, GetSessionConfig
 from google.genai import types
 
-from longhand.adk import LonghandSessionService
+from longhand.adk import LonghandSessionService, LonghandViews
 
 
 @pytest.fixture
@@ -205,3 +207,57 @@ async def test_an_agent_runs_and_others_read_and_write_its_session(
     assert last.content.parts is not None
     assert (last.author, last.content.parts[0].text) == ("user", "Somebody else is here")
     assert (await under.get_message(last.id)).role == v1.ROLE_USER
+
+
+class Worker(BaseLlm):
+    """Calls a tool for every question, and then says what the tool said. Keeps what it was asked."""
+
+    asked: list[list[types.Content]]
+
+    async def generate_content_async(self, llm_request: Any, stream: bool = False) -> Any:
+        self.asked.append(llm_request.contents)
+        last = llm_request.contents[-1].parts[-1]
+        tokens = sum(len(str(content)) // 8 for content in llm_request.contents)
+        if last.function_response:
+            part = types.Part(text=f"It says: {last.function_response.response}"[:200])
+        else:
+            part = types.Part(function_call=types.FunctionCall(name="look", args={"what": "harbour"}))
+        usage = types.GenerateContentResponseUsageMetadata(prompt_token_count=tokens, candidates_token_count=5)
+        yield LlmResponse(content=types.Content(role="model", parts=[part]), usage_metadata=usage)
+
+
+def look(what: str) -> dict[str, str]:
+    """Looks."""
+    return {"seen": f"{what} " * 60}
+
+
+async def test_an_agent_works_over_views_of_a_small_window(client: aio.Client) -> None:
+    service = LonghandSessionService(client, namespace=uuid.uuid4().hex, window=4_000, preset="pi")
+    model = Worker(model="worker", asked=[])
+    agent = LlmAgent(name="worker", model=model, tools=[look])
+    app = App(name="A", root_agent=agent, plugins=[LonghandViews(service)])
+    runner = Runner(app=app, session_service=service)
+    session = await service.create_session(app_name="A", user_id="u", session_id="s")
+    for turn in range(20):
+        words = f"Question {turn}: " + "words of a person " * 15
+        said = types.Content(role="user", parts=[types.Part(text=words)])
+        events = [e async for e in runner.run_async(user_id="u", session_id=session.id, new_message=said)]
+        assert "seen" in str(events[-1].content)
+    found = await service.get_session(app_name="A", user_id="u", session_id="s")
+    assert found is not None
+    assert len(found.events) == 80
+    under = service.longhand("A", "u", "s")
+    history = [message async for message in under.history(include_derived=True, page_size=1000)]
+    assert len([message for message in history if message.kind == v1.MESSAGE_KIND_SUMMARY]) > 1
+    assert max(len(contents) for contents in model.asked) < 60
+    for contents in model.asked:
+        assert all(one.role != two.role for one, two in itertools.pairwise(contents))
+        every = [part for content in contents for part in content.parts or []]
+        calls = [part.function_call for part in every if part.function_call]
+        responses = [part.function_response for part in every if part.function_response]
+        assert [call.name for call in calls] == [response.name for response in responses]
+        assert not any(named.id for named in (*calls, *responses))
+        for content in contents:
+            types.Content.model_validate(content.model_dump())
+    replies = [m for m in history if m.role == v1.ROLE_ASSISTANT and m.origin == v1.ORIGIN_CLIENT]
+    assert all(message.given_view.revision for message in replies)
