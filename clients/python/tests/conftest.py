@@ -33,10 +33,14 @@ class Daemon:
     def address(self) -> str:
         return f"unix:{self.data_dir}/longhand.sock"
 
-    def start(self) -> None:
+    def start(self, failpoint: str | None = None) -> None:
+        """Starts it, perhaps so that it dies at a point of its work."""
+        environment = {**os.environ, **({"LONGHAND_FAILPOINT": failpoint} if failpoint else {})}
         arguments = ["serve", "--data-dir", str(self.data_dir), "--config", str(self.config)]
         with open(self.directory / "log", "a") as log:
-            self.process = subprocess.Popen([BINARY, *arguments], stdout=subprocess.PIPE, stderr=log, text=True)
+            self.process = subprocess.Popen(
+                [BINARY, *arguments], stdout=subprocess.PIPE, stderr=log, text=True, env=environment
+            )
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         assert "listens on" in line, (self.directory / "log").read_text()
@@ -48,6 +52,14 @@ class Daemon:
         assert self.process.stdout is not None
         self.process.stdout.close()
         self.process = None
+
+    def restart_after_death(self) -> None:
+        """Waits until it has died by itself, and starts it again."""
+        assert self.process is not None
+        self.process.wait(30)
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+        self.start()
 
     def restart(self, number: int = signal.SIGTERM) -> None:
         self.stop(number)

@@ -14,6 +14,7 @@ from conftest import BINARY, Daemon
 
 import longhand
 from longhand import address, v1
+from longhand._sync.reply import _remainder
 
 
 def texts(messages: object) -> list[str]:
@@ -289,6 +290,26 @@ def test_a_summary_is_written_by_a_client() -> None:
         daemon.remove()
 
 
+@pytest.mark.parametrize(
+    "point", ["append.committed:2", "append.uncommitted:2", "create.committed:2", "fork.committed"]
+)
+def test_a_change_whose_answer_is_lost_is_made_once(daemon: Daemon, point: str) -> None:
+    daemon.stop()
+    daemon.start(point)
+    again = threading.Thread(target=daemon.restart_after_death)
+    again.start()
+    with longhand.connect(daemon.address) as client:
+        session = client.create_session()
+        session.append("one")
+        session.append("two")
+        client.create_session()
+        session.fork()
+        again.join(30)
+        assert not again.is_alive()
+        assert texts(session.history()) == ["one", "two"]
+        assert len(list(client.list_sessions())) == 3
+
+
 def test_a_follower_misses_nothing_over_restarts(daemon: Daemon) -> None:
     wanted = 60
     with longhand.connect(daemon.address) as client:
@@ -338,6 +359,43 @@ def test_a_streamed_reply_goes_on_over_restarts(daemon: Daemon) -> None:
         assert longhand.plain_text(message) == "".join(words)
         assert len(message.parts) == 2
         assert message.finish.reason == v1.FINISH_REASON_STOP
+
+
+def test_what_is_left_of_a_frame() -> None:
+    def text(delta: str, offset: int) -> v1.WriteMessageRequest:
+        return v1.WriteMessageRequest(draft_text=v1.DraftText(client_id="d", offset_bytes=offset, delta=delta))
+
+    frame = text("wörds", 10)
+    assert _remainder(frame, set(), {}) == frame
+    assert _remainder(frame, set(), {"d": 10}) == frame
+    assert _remainder(frame, set(), {"d": 13}) == text("rds", 13)
+    assert _remainder(frame, set(), {"d": 16}) is None
+    assert _remainder(frame, {"d"}, {}) is None
+    part = v1.WriteMessageRequest(part=v1.Part(client_id="p"))
+    assert _remainder(part, {"d"}, {}) == part
+    assert _remainder(part, {"p"}, {}) is None
+
+
+@pytest.mark.parametrize(
+    "point", ["finish.committed", "finish.uncommitted", "append_drafts.committed:2", "append_drafts.uncommitted:2"]
+)
+def test_a_streamed_reply_survives_a_death_at_each_step(daemon: Daemon, point: str) -> None:
+    daemon.stop()
+    daemon.start(point)
+    again = threading.Thread(target=daemon.restart_after_death)
+    again.start()
+    with longhand.connect(daemon.address) as client:
+        session = client.create_session()
+        with session.reply() as reply:
+            for number in range(20):
+                reply.text(f"wörd{number} ")
+                time.sleep(0.01)
+            reply.set_usage(longhand.usage(3, 4))
+        again.join(30)
+        assert not again.is_alive()
+        message = session.get_message(reply.client_id)
+        assert longhand.plain_text(message) == "".join(f"wörd{number} " for number in range(20))
+        assert (message.finish.reason, message.finish.usage.input_tokens) == (v1.FINISH_REASON_STOP, 3)
 
 
 def test_an_end_whose_answer_is_lost_is_answered_again(daemon: Daemon) -> None:

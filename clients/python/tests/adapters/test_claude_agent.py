@@ -16,6 +16,7 @@ from longhand import aio
 pytest.importorskip("claude_agent_sdk")
 
 from claude_agent_sdk import InMemorySessionStore, SessionKey
+from claude_agent_sdk._internal.session_summary import fold_session_summary
 from claude_agent_sdk.testing import run_session_store_conformance
 
 from longhand.claude_agent import LonghandSessionStore
@@ -58,13 +59,17 @@ async def test_writers_at_once_lose_nothing(client: aio.Client) -> None:
 
     async def write(name: str) -> None:
         for number in range(10):
-            entry: Any = {"type": "user", "uuid": f"{name}{number}", "from": name}
+            title = f"{name}{number}"
+            entry: Any = {"type": "user", "uuid": title, "from": name, "customTitle": title, name: number}
             await store.append(key, [entry])
 
     await asyncio.gather(*(write(name) for name in "abc"))
     loaded: Any = await store.load(key)
     for name in "abc":
         assert [e["uuid"] for e in loaded if e["from"] == name] == [f"{name}{n}" for n in range(10)]
+    # The summary is that of the entries in the order in which they are there.
+    (summary,) = await store.list_session_summaries("p")
+    assert summary["data"] == fold_session_summary(None, key, loaded)["data"]
 
 
 async def test_a_deleted_key_can_be_written_again_and_its_words_are_gone(shared: Daemon, client: aio.Client) -> None:
