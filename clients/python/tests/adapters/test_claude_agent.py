@@ -57,10 +57,12 @@ async def test_writers_at_once_lose_nothing(client: aio.Client) -> None:
     store = LonghandSessionStore(client, namespace=uuid.uuid4().hex)
     key: SessionKey = {"project_key": "p", "session_id": "s"}
 
+    fields = {"a": "customTitle", "b": "aiTitle", "c": "lastPrompt"}
+
     async def write(name: str) -> None:
         for number in range(10):
             title = f"{name}{number}"
-            entry: Any = {"type": "user", "uuid": title, "from": name, "customTitle": title, name: number}
+            entry: Any = {"type": "user", "uuid": title, "from": name, fields[name]: title}
             await store.append(key, [entry])
 
     await asyncio.gather(*(write(name) for name in "abc"))
