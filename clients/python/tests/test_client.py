@@ -14,6 +14,7 @@ from conftest import BINARY, Daemon
 
 import longhand
 from longhand import address, v1
+from longhand._sync.known import KnownIds
 from longhand._sync.reply import _remainder
 
 
@@ -230,10 +231,17 @@ def test_what_was_written_is_found_and_what_is_erased_is_not(client: longhand.Cl
     first = client.open_session("erased", title="one")
     first.append("secret")
     assert client.open_session("erased").id == "erased"
+    known = KnownIds(client.session("erased"))
+    first.append(longhand.user("more", client_id="m1"), longhand.user("and more", client_id="m2"))
+    assert known.read() == {"m1", "m2"}
+    first.append(longhand.user("the rest", client_id="m3"))
+    first.erase("a test", message_id="m1")
+    assert known.read() == {"m1", "m2", "m3"}
     first.erase("a test")
     second = client.open_session("erased")
-    second.append("new")
+    second.append(longhand.user("new", client_id="m4"))
     assert texts(second.history()) == ["new"]
+    assert known.read() == {"m4"}
 
 
 def test_a_list_is_watched(client: longhand.Client) -> None:

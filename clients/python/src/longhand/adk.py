@@ -404,7 +404,7 @@ class LonghandViews(BasePlugin):
     """Gives the model the view of the session in place of its events.
 
     The events are in the session before the request, by the service. The reply gets the view's token, which makes its
-    usage count.
+    usage count. What other agents of the same session said is in the view as replies, whatever branch they are on.
     """
 
     def __init__(

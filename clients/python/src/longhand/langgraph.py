@@ -45,6 +45,7 @@ from langgraph.config import get_config
 
 from longhand import parts, v1
 from longhand._sync.client import Client
+from longhand._sync.known import KnownIds
 from longhand._sync.session import Session, View
 from longhand.errors import Error
 
@@ -507,8 +508,7 @@ class LonghandMiddleware(AgentMiddleware[Any, Any, Any]):
         self._preset = preset
         self._overflow = overflow
         self._sessions: dict[str, Session] = {}
-        #: The client ids of the messages that a session has, and the cursor up to which they are known.
-        self._known: dict[str, tuple[set[str], str]] = {}
+        self._known: dict[str, KnownIds] = {}
 
     def session(self) -> Session:
         """The session of the running graph."""
@@ -541,17 +541,7 @@ class LonghandMiddleware(AgentMiddleware[Any, Any, Any]):
 
     def _before(self, session: Session, messages: Iterable[AnyMessage]) -> View:
         # Another process may have run the graph, or this one before it was started anew.
-        known, cursor = self._known.get(session.id, (set(), ""))
-        kinds = [v1.EVENT_KIND_MESSAGE_APPENDED]
-        request = v1.ListEventsRequest(session_id=session.id, kinds=kinds, after_cursor=cursor, page_size=1000)
-        while True:
-            page = self._client.call(self._client.stubs.events.ListEvents, request)
-            known.update(event.message_appended.client_id for event in page.events)
-            cursor = page.events[-1].cursor if page.events else cursor
-            if not page.next_cursor:
-                break
-            request.after_cursor = page.next_cursor
-        self._known[session.id] = (known, cursor)
+        known = self._known.setdefault(session.id, KnownIds(session)).read()
         fresh = [message for message in messages if message.id is None or _client_id(message.id) not in known]
         if fresh:
             session.append(*(_new_message(message) for message in fresh))

@@ -43,6 +43,7 @@ from pydantic_ai.messages import (
 )
 
 from longhand import aio, parts, v1
+from longhand._aio.known import KnownIds
 from longhand.errors import Error
 
 __all__ = ["LonghandConversationStore", "LonghandViews", "messages_of_view"]
@@ -292,13 +293,13 @@ class LonghandViews(AbstractCapability[Any]):
         self._preset = preset
         self._overflow = overflow
         self._sessions: dict[str, aio.Session] = {}
-        #: The client ids of the messages that a session has, and the cursor up to which they are known.
-        self._known: dict[str, tuple[set[str], str]] = {}
+        self._known: dict[str, KnownIds] = {}
 
     async def wrap_model_request(self, ctx: Any, *, request_context: Any, handler: Any) -> ModelResponse:
         """Appends what is new, asks the model with the view, and appends its reply."""
         session = await self._session(self._session_id or ctx.conversation_id)
-        known = await self._read(session)
+        # Another process may have gone on with the conversation, or this one before it was started anew.
+        known = await self._known.setdefault(session.id, KnownIds(session)).read()
         fresh = [new for message in request_context.messages for new in _new_messages(message)]
         fresh = [new for new in fresh if new.client_id not in known]
         if fresh:
@@ -318,21 +319,6 @@ class LonghandViews(AbstractCapability[Any]):
                 name, window=self._window, preset=self._preset, metadata={"agent": "pydantic-ai"}
             )
         return self._sessions[name]
-
-    async def _read(self, session: aio.Session) -> set[str]:
-        # Another process may have gone on with the conversation, or this one before it was started anew.
-        known, cursor = self._known.get(session.id, (set(), ""))
-        kinds = [v1.EVENT_KIND_MESSAGE_APPENDED]
-        request = v1.ListEventsRequest(session_id=session.id, kinds=kinds, after_cursor=cursor, page_size=1000)
-        while True:
-            page = await self._client.call(self._client.stubs.events.ListEvents, request)
-            known.update(event.message_appended.client_id for event in page.events)
-            cursor = page.events[-1].cursor if page.events else cursor
-            if not page.next_cursor:
-                break
-            request.after_cursor = page.next_cursor
-        self._known[session.id] = (known, cursor)
-        return known
 
 
 def _new_messages(message: ModelMessage, view_token: str | None = None) -> Iterator[v1.NewMessage]:

@@ -79,10 +79,12 @@ async def connect(
 
     The address is found as the command line finds it (`longhand.address.target`). A daemon is started only for the
     socket of a data directory, with the program in this package or on the path; it goes on when this process ends.
-    `actor` is recorded with every change. `retry_seconds` is the time in which a call is tried again while the daemon
-    does not answer. Raises `Unreachable`, and `VersionMismatch` for a daemon of another version of the protocol.
+    `actor` is recorded with every change; `tenant` is that of `LONGHAND_TENANT` if none is given. A call is tried again
+    for `retry_seconds` while the daemon does not answer. Raises `Unreachable`, and `VersionMismatch` for a daemon of
+    another version of the protocol.
     """
     target = addresses.target(address, data_dir=data_dir, token=token, ca_file=ca_file)
+    tenant = tenant or os.environ.get("LONGHAND_TENANT")
     client = Client(target, actor=actor, tenant=tenant, retry_seconds=retry_seconds)
     try:
         info = await _hello(client, start=start)
