@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 #: A text, a part, or several of both.
-Content: TypeAlias = "str | v1.Part | list[str | v1.Part] | list[str] | list[v1.Part]"
+Content: TypeAlias = str | v1.Part | list[str | v1.Part] | list[str] | list[v1.Part]
 
 
 def as_json(value: object) -> str:
