@@ -34,12 +34,12 @@ async def test_a_run_and_its_question(shared: Daemon) -> None:
     async with await aio.connect(shared.address) as client:
         session = await client.create_session()
         await session.submit("Do it")
-        async with session.run(take_prompt=True, lease_seconds=1.0) as run:
+        async with session.run(take_prompt=True, lease_seconds=2.0) as run:
             asked = await run.session.ask("May I?", ["yes", "no"])
             waiting = asyncio.create_task(session.wait_for_answer(asked.approval_id))
             await session.answer(asked.approval_id, "yes")
             assert (await waiting).choice == "yes"
-            assert not await run.wait_stopped(1.5)
+            assert not await run.wait_stopped(2.2)
             await session.cancel_run()
             assert await run.wait_stopped(10)
         assert (await session.activity()).run.end.reason == v1.RUN_END_REASON_CANCELLED

@@ -147,13 +147,13 @@ def test_a_run_takes_a_prompt_and_is_renewed(client: longhand.Client, shared: Da
     session = client.create_session("runs")
     with longhand.connect(shared.address, actor="person") as person:
         person.session("runs").submit("Mend the build")
-    with session.run(take_prompt=True, lease_seconds=1.0) as run:
+    with session.run(take_prompt=True, lease_seconds=2.0) as run:
         assert run.prompt is not None
         assert texts(session.view().messages) == ["Mend the build"]
         with pytest.raises(longhand.Error) as caught, session.run():
             pass
         assert caught.value.reason == "RUN_ACTIVE"
-        # The lease is one second, and it is renewed.
+        # The lease is two seconds, and it is renewed.
         assert not run.wait_stopped(2.5)
         run.session.append(longhand.assistant("Done."))
     activity = session.activity()
@@ -274,12 +274,12 @@ def test_a_summary_is_written_by_a_client() -> None:
             assert task is not None
             with pytest.raises(ValueError, match="no model"), task:
                 raise ValueError("no model")
-            task = client.lease_summary_task(session.id, lease_seconds=1)
+            task = client.lease_summary_task(session.id, lease_seconds=2)
             assert task is not None
             with task:
                 assert "Request 0" in task.prompt
-                # The lease is one second, and it is extended.
-                time.sleep(2)
+                # The lease is two seconds, and it is extended.
+                time.sleep(2.5)
                 with pytest.raises(longhand.Error) as caught:
                     task.complete("")
                 assert caught.value.reason == "SUMMARY_REFUSED"
