@@ -35,6 +35,7 @@ mod policy_file;
 mod presets;
 mod progress;
 mod prompt;
+mod provider_format;
 mod replay;
 mod requests;
 mod run;

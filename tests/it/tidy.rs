@@ -36,7 +36,7 @@ const LAYERS: [(&str, &str); 26] = [
     ("scheduler", "model policy fold extractive limits clock config telemetry store loaded summarizer"),
     (
         "app",
-        "model policy fold extractive limits clock telemetry traffic access_log store bus loaded summarizer scheduler",
+        "model policy fold extractive interop limits clock telemetry traffic access_log store bus loaded summarizer scheduler",
     ),
     ("pb", "model limits"),
     ("metrics", "pb"),

@@ -1,8 +1,8 @@
 //! The rows that a message becomes.
 
-use super::super::compose::{Composed, base64, digits, input_object, list, one_line, string_in, uuid};
 use super::super::session::{FileLine, Message, speaker};
 use super::Writer;
+use crate::compose::{Composed, base64, digits, input_object, list, one_line, string_in, uuid};
 use crate::raw::{Object, quote};
 use longhand_core::model::message::{FinishReason, MessageKind, Role};
 use longhand_core::model::part::{Media, MediaSource, NewPart, PartBody, ResultStatus, ToolResult};
