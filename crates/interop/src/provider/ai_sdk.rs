@@ -41,17 +41,16 @@ fn one(message: &Prepared<'_>, role: Role, pieces: &[&Piece<'_>]) -> std::result
         Role::Assistant => "assistant",
         Role::Tool => "tool",
     };
-    let plain = match pieces {
-        [Piece { content: Content::Text(text), kept: None, .. }] => Some(quote(text)),
-        // Instructions are one text.
-        _ if role == Role::System => {
+    // Instructions are one text.
+    let plain = match role {
+        Role::System => {
             let texts = pieces.iter().map(|piece| match &piece.content {
                 Content::Text(text) => Ok(*text),
                 _ => Err(message.refusal(FORMAT, piece.part, RefusalKind::MediaOfSpeaker { role: "system" })),
             });
             Some(quote(&texts.collect::<std::result::Result<Vec<_>, _>>()?.join("\n\n")))
         }
-        _ => None,
+        Role::User | Role::Assistant | Role::Tool => None,
     };
     let content = match plain {
         Some(plain) => plain,

@@ -10,7 +10,8 @@ use longhand_core::model::part::{NewPart, PartBody, ResultStatus};
 use longhand_core::model::usage::Usage;
 use serde_json::value::RawValue;
 
-/// A message with parts. What no model reads of it, such as sources and data, is in the metadata of the message.
+/// The messages of a message with parts: for each step what the speaker says, and the results of its calls. What no model
+/// reads of it, such as sources and data, is in the metadata of the last message that the speaker has.
 pub(super) fn message(at: &str, text: &str, given: &Object<'_>, parts: &RawValue) -> Result<Vec<NewMessage>> {
     let role = match required(at, given, "role")?.as_str() {
         "user" => Role::User,
@@ -18,25 +19,45 @@ pub(super) fn message(at: &str, text: &str, given: &Object<'_>, parts: &RawValue
         "system" => Role::System,
         other => return Err(Unreadable::new(format_args!("{at}.role"), format_args!("{other} is no role"))),
     };
-    let (mut shown, mut others) = (Vec::new(), Vec::new());
+    let (mut messages, mut others) = (Vec::new(), Vec::new());
+    let (mut said, mut results) = (Vec::new(), Vec::new());
     for (index, part) in reading::list(format_args!("{at}.parts"), parts)?.into_iter().enumerate() {
         let at = format!("{at}.parts[{index}]");
         let inner = object(&at, part.get())?;
-        match parts_of(&at, &inner)? {
-            Some(parts) => shown.extend(parts),
-            None => others.push(part.get().to_owned()),
+        if inner.string("type") == "step-start" {
+            step(role, &mut said, &mut results, &mut messages);
+            continue;
+        }
+        let Some(parts) = parts_of(&at, &inner)? else {
+            others.push(part.get().to_owned());
+            continue;
+        };
+        for part in parts {
+            let is_result = matches!(&*part.body, PartBody::ToolResult(_));
+            if is_result { results.push(part) } else { said.push(part) }
         }
     }
+    step(role, &mut said, &mut results, &mut messages);
     let finish = given.object("metadata").map(|metadata| metadata.string("finishReason")).unwrap_or_default();
     let finish = given.id("finishReason").unwrap_or(finish);
-    let mut message = reading::message(FORMAT, role, shown);
-    if let Some(end) = &mut message.finish {
-        end.reason = reason(&finish).or(end.reason);
+    if let Some(last) = messages.iter_mut().rev().find(|message| message.role == role) {
+        if let Some(end) = &mut last.finish {
+            end.reason = reason(&finish).or(end.reason);
+        }
+        let rest = Composed::default().members(Some(text), &["role", "parts", "finishReason"]);
+        let rest = if others.is_empty() { rest } else { rest.json("parts", list(&others)) };
+        last.metadata_json = Some(kept::under(FORMAT, &Composed::default().json("ui", rest.end()).end()));
     }
-    let rest = Composed::default().members(Some(text), &["role", "parts", "finishReason"]);
-    let rest = if others.is_empty() { rest } else { rest.json("parts", list(&others)) };
-    message.metadata_json = Some(kept::under(FORMAT, &Composed::default().json("ui", rest.end()).end()));
-    Ok(vec![message])
+    Ok(messages)
+}
+
+/// Ends a step: what the speaker says in it, and then the results of its calls.
+fn step(role: Role, said: &mut Vec<NewPart>, results: &mut Vec<NewPart>, messages: &mut Vec<NewMessage>) {
+    for (role, parts) in [(role, std::mem::take(said)), (Role::Tool, std::mem::take(results))] {
+        if !parts.is_empty() {
+            messages.push(reading::message(FORMAT, role, parts));
+        }
+    }
 }
 
 /// The parts of a part; none if no model reads it.
@@ -81,12 +102,19 @@ fn tool(at: &str, part: &Object<'_>, name: String) -> Result<Vec<NewPart>> {
         let block = Composed::default().text("type", "tool-call").text("toolCallId", &id).text("toolName", &name);
         kept::under(FORMAT, &block.json("input", "null").json("providerOptions", options).end())
     });
-    let mut parts = vec![reading::call(id.clone(), name, input, metadata)];
+    let mut parts = vec![reading::call(id.clone(), name.clone(), input, metadata)];
+    let mut kept = None;
     let (status, output) = match part.string("state").as_str() {
         "output-available" => {
-            let output =
-                part.get("output").map(|output| raw::text(output).map_or(output.get().to_owned(), |text| text.text));
-            (ResultStatus::Completed, output.unwrap_or_default())
+            let output = part.get("output").map_or("null", RawValue::get);
+            let text = part.text("output").map(|text| text.text);
+            // What is no text is JSON to a model.
+            kept = text.is_none().then(|| {
+                let value = Composed::default().text("type", "json").json("value", output).end();
+                let block = Composed::default().text("type", "tool-result").text("toolCallId", &id);
+                kept::under(FORMAT, &block.text("toolName", &name).json("output", value).end())
+            });
+            (ResultStatus::Completed, text.unwrap_or_else(|| output.to_owned()))
         }
         "output-error" => (ResultStatus::Error, part.string("errorText")),
         "output-denied" => {
@@ -95,7 +123,7 @@ fn tool(at: &str, part: &Object<'_>, name: String) -> Result<Vec<NewPart>> {
         }
         _ => return Ok(parts),
     };
-    parts.push(reading::result(id, status, output, Vec::new(), None));
+    parts.push(reading::result(id, status, output, Vec::new(), kept));
     Ok(parts)
 }
 

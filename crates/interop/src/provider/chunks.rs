@@ -190,7 +190,7 @@ fn openai_chat(chunks: &[&str]) -> Result<String> {
         }
     }
     if let Some(Value::Array(calls)) = message.get_mut("tool_calls") {
-        calls.iter_mut().filter_map(Value::as_object_mut).for_each(|call| drop(call.remove("index")));
+        calls.iter_mut().filter_map(Value::as_object_mut).for_each(|call| drop(call.shift_remove("index")));
     }
     message.entry("role").or_insert_with(|| "assistant".into());
     whole.insert("object".to_owned(), "chat.completion".into());

@@ -239,7 +239,7 @@ pub(super) fn read(text: &str) -> Result<Vec<NewMessage>> {
     }
     let whole = object("json", value.get())?;
     if let Some(output) = whole.get("output").filter(|_| whole.get("type").is_none()) {
-        return response(value.get(), &whole, output);
+        return response(&whole, output);
     }
     let Some(input) = whole.get("input").filter(|_| whole.get("type").is_none()) else {
         return reading::not_empty(items("json", &raw_list(value)?)?);
@@ -259,7 +259,7 @@ fn raw_list(item: &RawValue) -> Result<Box<RawValue>> {
     RawValue::from_string(list(&[item.get().to_owned()])).map_err(|error| Unreadable::new("json", error))
 }
 
-fn response(text: &str, whole: &Object<'_>, output: &RawValue) -> Result<Vec<NewMessage>> {
+fn response(whole: &Object<'_>, output: &RawValue) -> Result<Vec<NewMessage>> {
     let mut parts = Vec::new();
     for (index, item) in reading::list("json.output", output)?.into_iter().enumerate() {
         parts.extend(parts_of(&format!("json.output[{index}]"), item.get())?.1);
@@ -281,8 +281,7 @@ fn response(text: &str, whole: &Object<'_>, output: &RawValue) -> Result<Vec<New
     // A response repeats its whole request; its id is what it adds.
     let id = whole.id("id").map(|id| Composed::default().text("id", &id).end());
     message.metadata_json = id.map(|id| kept::under(FORMAT, &Composed::default().json("reply", id).end()));
-    let _ = text;
-    Ok(vec![message])
+    reading::not_empty(vec![message])
 }
 
 fn usage_of(usage: &Object<'_>) -> Usage {

@@ -146,9 +146,13 @@ pub(super) fn rest(format: Format, message: &str, without: &[&str]) -> Option<St
     has_rest.then(|| kept::under(format, &Composed::default().members(Some(message), without).end()))
 }
 
-/// Messages without those that have no parts, and an error if there are none.
+/// Messages without those that say nothing, and an error if there are none. A reply without content says how it ended.
 pub(super) fn not_empty(messages: Vec<NewMessage>) -> Result<Vec<NewMessage>> {
-    let messages: Vec<_> = messages.into_iter().filter(|message| !message.parts.is_empty()).collect();
+    let says_something = |message: &NewMessage| {
+        let ended = |finish: &NewFinish| !finish.detail.is_empty() || finish.usage.is_some();
+        !message.parts.is_empty() || message.finish.as_ref().is_some_and(ended)
+    };
+    let messages: Vec<_> = messages.into_iter().filter(says_something).collect();
     if messages.is_empty() {
         return Err(Unreadable::new("json", "has no message with content"));
     }
