@@ -2,7 +2,7 @@
 
 use super::deltas::DraftDelta;
 use super::error::{Error, Reason, Result};
-use super::formatted::{self, ProviderMessages};
+use super::formatted::{self, ProviderContent};
 use super::{CachedSession, Caller, cursor, page_size, validate, view_token, window_of_call};
 use crate::limits;
 use crate::loaded::{self, LoadedSession};
@@ -57,7 +57,7 @@ pub struct AppendRequest<'a> {
     /// The messages.
     pub messages: Vec<NewMessage>,
     /// Messages in their place, as a provider's interface has them.
-    pub provider_messages: Option<ProviderMessages>,
+    pub provider_content: Option<ProviderContent>,
     /// The window for the figures of the answer; none for the session's.
     pub window: Option<ModelWindow>,
     /// Refuses the append if history, marks, policy or window changed after this revision.
@@ -234,11 +234,11 @@ impl Caller {
 
     /// Appends messages with what belongs to the same mutation, all or nothing.
     pub async fn append_with(&self, session: &str, request: AppendRequest<'_>) -> Result<Appended> {
-        let AppendRequest { messages, provider_messages, window, expected_revision, .. } = request;
-        let messages = match provider_messages {
+        let AppendRequest { messages, provider_content, window, expected_revision, .. } = request;
+        let messages = match provider_content {
             None => messages,
             Some(_) if !messages.is_empty() => {
-                return Err(Error::field("messages", "do not go with provider_messages"));
+                return Err(Error::field("messages", "do not go with provider_content"));
             }
             Some(given) => formatted::read(given)?,
         };

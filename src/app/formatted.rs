@@ -73,7 +73,7 @@ fn refused(refusal: Refusal) -> Error {
 
 /// Messages as a provider's interface has them.
 #[derive(Debug, Clone)]
-pub struct ProviderMessages {
+pub struct ProviderContent {
     /// Their format.
     pub format: Format,
     /// A request, a reply, or some of one.
@@ -85,12 +85,12 @@ pub struct ProviderMessages {
 }
 
 /// Reads messages that a provider's interface has.
-pub(super) fn read(given: ProviderMessages) -> Result<Vec<NewMessage>> {
-    let ProviderMessages { format, json, view_token, provider } = given;
+pub(super) fn read(given: ProviderContent) -> Result<Vec<NewMessage>> {
+    let ProviderContent { format, json, view_token, provider } = given;
     let unreadable = |Unreadable { at, problem }: Unreadable| {
         let at = at.strip_prefix("json").unwrap_or(&at).to_owned();
         Error::field(
-            "provider_messages.json",
+            "provider_content.json",
             format!("{}{problem}", if at.is_empty() { at } else { format!("{at}: ") }),
         )
     };
@@ -103,7 +103,7 @@ pub(super) fn read(given: ProviderMessages) -> Result<Vec<NewMessage>> {
         let last = messages.last_mut().filter(|message| message.role == Role::Assistant);
         let last = last.and_then(|message| message.finish.as_mut());
         let last =
-            last.ok_or_else(|| Error::field("provider_messages.view_token", "needs a reply as the last message"))?;
+            last.ok_or_else(|| Error::field("provider_content.view_token", "needs a reply as the last message"))?;
         last.view = Some(token);
     }
     Ok(messages)

@@ -288,13 +288,13 @@ pub(super) async fn create(globals: &Globals, arguments: CreateArguments) -> any
 }
 
 pub(super) async fn append(globals: &Globals, arguments: AppendArguments) -> anyhow::Result<ExitCode> {
-    let mut provider_messages = None;
+    let mut provider_content = None;
     let messages = match (&arguments.messages, arguments.format) {
         (Some(file), _) => parse_messages(&read(file)?)?,
         (None, Some(format)) => {
             let json = read(Path::new(arguments.text.as_deref().unwrap_or("-")))?;
             let format = pb::MessageFormat::from(format).into();
-            provider_messages = Some(pb::ProviderMessages { format, json, ..pb::ProviderMessages::default() });
+            provider_content = Some(pb::ProviderContent { format, json, ..pb::ProviderContent::default() });
             Vec::new()
         }
         (None, None) => {
@@ -311,11 +311,11 @@ pub(super) async fn append(globals: &Globals, arguments: AppendArguments) -> any
     let mut client = globals.client().await?;
     let mut output = globals.output();
     let session = ids::session(&mut client, &arguments.session).await?;
-    let mut requests = match provider_messages {
+    let mut requests = match provider_content {
         None => requests(&session, messages),
         Some(_) => vec![pb::AppendMessagesRequest {
             session_id: session.clone(),
-            provider_messages,
+            provider_content,
             ..pb::AppendMessagesRequest::default()
         }],
     };

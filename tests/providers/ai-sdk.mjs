@@ -14,8 +14,8 @@ async function call(method, path, body) {
 
 async function append(session, given) {
   const json = typeof given === 'string' ? given : JSON.stringify(given);
-  const providerMessages = { format: 'MESSAGE_FORMAT_AI_SDK', json };
-  return call('POST', `/v1/sessions/${session}/messages`, { providerMessages });
+  const providerContent = { format: 'MESSAGE_FORMAT_AI_SDK', json };
+  return call('POST', `/v1/sessions/${session}/messages`, { providerContent });
 }
 
 async function view(session, format = 'AI_SDK') {

@@ -54,7 +54,7 @@ def create():
 def append(session, name, text, **more):
     text = text if isinstance(text, str) else json.dumps(text)
     given = {"format": "MESSAGE_FORMAT_" + name.upper(), "json": text, **more}
-    answer = call("POST", f"/v1/sessions/{session}/messages", {"providerMessages": given})
+    answer = call("POST", f"/v1/sessions/{session}/messages", {"providerContent": given})
     assert "messageIds" in answer, answer
     return answer
 

@@ -3,7 +3,7 @@
 use super::session::window;
 use super::{not_given, read_duration, read_enum, read_optional_time};
 use crate::app::append::{DraftEnd, DraftName, ListMessages, OpenPart, RewindTo};
-use crate::app::formatted::{Format, ProviderMessages};
+use crate::app::formatted::{Format, ProviderContent};
 use crate::app::{Error, Reason, Result};
 use crate::model::ids::PartId;
 use crate::model::message::{
@@ -107,11 +107,11 @@ pub(in crate::grpc) fn read_new_messages(messages: Vec<pb::NewMessage>) -> Resul
 }
 
 /// Messages of an append, as a provider's interface has them.
-pub(in crate::grpc) fn read_provider_messages(given: pb::ProviderMessages) -> Result<ProviderMessages> {
-    let field = "provider_messages.format";
+pub(in crate::grpc) fn read_provider_content(given: pb::ProviderContent) -> Result<ProviderContent> {
+    let field = "provider_content.format";
     let format = read_format(field, given.format)?.ok_or_else(|| not_given(field))?;
-    let pb::ProviderMessages { json, view_token, provider, .. } = given;
-    Ok(ProviderMessages { format, json, view_token, provider })
+    let pb::ProviderContent { json, view_token, provider, .. } = given;
+    Ok(ProviderContent { format, json, view_token, provider })
 }
 
 /// A message format; none for Longhand's own.

@@ -1,17 +1,17 @@
 //! The AI SDK: its `ModelMessage`s, and, read alone, its `UIMessage`s.
 
+use super::ai_sdk_parts::{FORMAT, media, reason};
+use super::ai_sdk_ui;
 use super::kept;
 use super::prepared::{Content, Piece, Prepared};
 use super::reading::{self, Result, Unreadable, object, opaque, required, words};
 use super::written::{Refusal, RefusalKind, Written, WrittenMessage};
-use super::{Format, ai_sdk_ui};
 use crate::compose::{Composed, base64, list};
 use crate::raw::{self, Object, quote};
-use longhand_core::model::message::{FinishReason, NewMessage, Role};
+use longhand_core::model::message::{NewMessage, Role};
 use longhand_core::model::part::{Media, MediaSource, NewPart, PartBody, ResultStatus, ToolResult};
 use serde_json::value::RawValue;
 
-pub(super) const FORMAT: Format = Format::AiSdk;
 /// The answer to a question of a tool, which the client's own message of a tool has.
 const APPROVAL: &str = "tool-approval-response";
 
@@ -118,7 +118,7 @@ fn input(input_json: &str) -> String {
     match serde_json::from_str::<&RawValue>(input_json) {
         Ok(value) => value.get().to_owned(),
         Err(_) if input_json.trim().is_empty() => "{}".to_owned(),
-        Err(_) => Composed::default().text(super::INVALID_INPUT, input_json).end(),
+        Err(_) => Composed::default().text(super::format::INVALID_INPUT, input_json).end(),
     }
 }
 
@@ -184,19 +184,6 @@ pub(super) fn read(text: &str) -> Result<Vec<NewMessage>> {
         finish.usage = whole.object("usage").map(|usage| ai_sdk_ui::usage_of(&usage));
     }
     reading::not_empty(all)
-}
-
-/// The reason that the SDK gives.
-pub(super) fn reason(name: &str) -> Option<FinishReason> {
-    Some(match name {
-        "stop" => FinishReason::Stop,
-        "length" => FinishReason::Length,
-        "content-filter" => FinishReason::ContentFilter,
-        "tool-calls" => FinishReason::ToolCalls,
-        "error" => FinishReason::Error,
-        super::CUT_OFF => FinishReason::Aborted,
-        _ => return None,
-    })
 }
 
 fn list_of(messages: &RawValue, at: &str) -> Result<Vec<NewMessage>> {
@@ -314,24 +301,4 @@ fn content_of(output: &Object<'_>) -> (String, Vec<Media>) {
         }
     }
     (texts.join("\n"), attachments)
-}
-
-/// The media of a file or an image; none if its data are not in it.
-pub(super) fn media(part: &Object<'_>) -> Option<Media> {
-    let kind = part.string("type");
-    if !matches!(kind.as_str(), "file" | "image" | "file-data" | "file-url" | "image-data" | "image-url" | "media") {
-        return None;
-    }
-    let mime_type = part.id("mediaType").or_else(|| part.id("mimeType"));
-    let mime_type =
-        mime_type.unwrap_or_else(|| if kind.starts_with("image") { "image/*" } else { "application/*" }.to_owned());
-    let name = part.string("filename");
-    if let Some(address) = part.id("url") {
-        return reading::media_at(&mime_type, name, &address);
-    }
-    let inner = part.object("data");
-    let tagged = inner.as_ref().and_then(|inner| inner.id("data").or_else(|| inner.id("url")));
-    let data = tagged.or_else(|| part.id("data")).or_else(|| part.id("image"))?;
-    let is_address = ["http:", "https:", "data:", "file:"].iter().any(|scheme| data.starts_with(scheme));
-    if is_address { reading::media_at(&mime_type, name, &data) } else { reading::media(mime_type, name, &data) }
 }

@@ -1,6 +1,6 @@
 //! The AI SDK's stream of a `UIMessage`.
 
-use super::CUT_OFF;
+use super::format::CUT_OFF;
 use super::reading::{Result, object};
 use crate::compose::{Composed, list};
 use crate::raw::{Object, quote};

@@ -1,6 +1,6 @@
 //! The AI SDK's `UIMessage`s, which its front ends keep.
 
-use super::ai_sdk::{FORMAT, media, reason};
+use super::ai_sdk_parts::{FORMAT, media, reason};
 use super::kept;
 use super::reading::{self, Result, Unreadable, object, required};
 use crate::compose::{Composed, list};

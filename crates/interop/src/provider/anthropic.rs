@@ -1,6 +1,6 @@
 //! Anthropic's Messages.
 
-use super::Format;
+use super::format::Format;
 use super::kept;
 use super::prepared::{Answered, Content, Piece, Prepared};
 use super::reading::{self, Result, Unreadable, message, object, opaque, required, words};
@@ -133,7 +133,7 @@ fn input(input_json: &str) -> String {
     match (input_json.trim(), Object::parse(input_json, 1)) {
         ("", _) => "{}".to_owned(),
         (_, Ok(_)) => input_json.to_owned(),
-        (_, Err(_)) => Composed::default().text(super::INVALID_INPUT, input_json).end(),
+        (_, Err(_)) => Composed::default().text(super::format::INVALID_INPUT, input_json).end(),
     }
 }
 
@@ -240,7 +240,7 @@ fn reply(text: &str, given: &Object<'_>, message: NewMessage) -> NewMessage {
         "tool_use" | "pause_turn" => Some(FinishReason::ToolCalls),
         "max_tokens" | "model_context_window_exceeded" => Some(FinishReason::Length),
         "refusal" => Some(FinishReason::ContentFilter),
-        super::CUT_OFF => Some(FinishReason::Aborted),
+        super::format::CUT_OFF => Some(FinishReason::Aborted),
         _ => message.finish.as_ref().and_then(|finish| finish.reason),
     };
     let usage = given.object("usage").map(|usage| usage_of(&usage));

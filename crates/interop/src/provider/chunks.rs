@@ -1,7 +1,8 @@
 //! Streamed replies, joined from their chunks to what the provider would have answered at once.
 
+use super::format::{CUT_OFF, Format};
+use super::kept;
 use super::reading::{Result, Unreadable, object};
-use super::{CUT_OFF, Format, kept};
 use crate::compose::{Composed, list};
 use crate::raw::{self, Object, quote};
 use serde_json::value::RawValue;

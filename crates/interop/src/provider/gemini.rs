@@ -1,6 +1,6 @@
 //! Gemini's `generateContent`. Members are read in both of their spellings, and written in that of the interface over HTTP.
 
-use super::Format;
+use super::format::Format;
 use super::kept;
 use super::prepared::{Answered, Content, Piece, Prepared};
 use super::reading::{self, Result, Unreadable, object, opaque, required, words};
@@ -111,7 +111,7 @@ fn arguments(input_json: &str) -> String {
     match (input_json.trim(), Object::parse(input_json, 1)) {
         ("", _) => "{}".to_owned(),
         (_, Ok(_)) => input_json.to_owned(),
-        (_, Err(_)) => Composed::default().text(super::INVALID_INPUT, input_json).end(),
+        (_, Err(_)) => Composed::default().text(super::format::INVALID_INPUT, input_json).end(),
     }
 }
 
@@ -193,7 +193,7 @@ fn response(text: &str, whole: &Object<'_>, candidates: &RawValue) -> Result<Vec
         | "IMAGE_PROHIBITED_CONTENT"
         | "IMAGE_RECITATION"
         | "LANGUAGE" => FinishReason::ContentFilter,
-        super::CUT_OFF => FinishReason::Aborted,
+        super::format::CUT_OFF => FinishReason::Aborted,
         _ => FinishReason::Error,
     };
     let usage = whole.object("usageMetadata").or_else(|| whole.object("usage_metadata")).map(|usage| usage_of(&usage));

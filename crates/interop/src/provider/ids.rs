@@ -1,6 +1,6 @@
 //! The ids of calls as a format allows them: of its letters, no longer than it takes, and each once in a request.
 
-use super::Format;
+use super::format::Format;
 use std::collections::HashSet;
 
 /// Ids of calls that are in a request so far.

@@ -1,6 +1,6 @@
 //! What a block has beside the content of its part: the block with `null` in the content's place.
 
-use super::Format;
+use super::format::Format;
 use crate::compose::Composed;
 use crate::raw::{self, Object, quote};
 use serde_json::value::RawValue;

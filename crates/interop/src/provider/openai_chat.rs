@@ -1,6 +1,6 @@
 //! OpenAI's Chat Completions.
 
-use super::Format;
+use super::format::Format;
 use super::kept;
 use super::prepared::{Content, Piece, Prepared};
 use super::reading::{self, Result, Unreadable, object, opaque, required, words};
@@ -284,7 +284,7 @@ fn completion(text: &str, whole: &Object<'_>, choice: &str) -> Result<NewMessage
         "length" => Some(FinishReason::Length),
         "content_filter" => Some(FinishReason::ContentFilter),
         "error" => Some(FinishReason::Error),
-        super::CUT_OFF => Some(FinishReason::Aborted),
+        super::format::CUT_OFF => Some(FinishReason::Aborted),
         _ => message.finish.as_ref().and_then(|finish| finish.reason),
     };
     let usage = whole.object("usage").map(|usage| usage_of(&usage));

@@ -1,6 +1,6 @@
 //! OpenAI's Responses. Each message of this format is an item of the input.
 
-use super::Format;
+use super::format::Format;
 use super::kept;
 use super::openai_chat::data_url;
 use super::prepared::{Answered, Content, Piece, Prepared};
@@ -271,7 +271,7 @@ fn response(whole: &Object<'_>, output: &RawValue) -> Result<Vec<NewMessage>> {
         ("incomplete", "content_filter") => (FinishReason::ContentFilter, because),
         ("incomplete", _) => (FinishReason::Length, because),
         ("failed", _) => (FinishReason::Error, failed),
-        ("cancelled" | super::CUT_OFF, _) => (FinishReason::Aborted, status),
+        ("cancelled" | super::format::CUT_OFF, _) => (FinishReason::Aborted, status),
         _ => (reading::reason_by_parts(&parts), status),
     };
     let usage = whole.object("usage").map(|usage| usage_of(&usage));

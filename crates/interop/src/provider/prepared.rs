@@ -1,7 +1,7 @@
 //! A view as every format needs it: parts with what they kept of their blocks, calls with ids that the format takes, and
 //! without what it leaves out.
 
-use super::Format;
+use super::format::Format;
 use super::ids::Ids;
 use super::kept;
 use super::written::{LeftOut, LeftOutKind, Refusal, RefusalKind};

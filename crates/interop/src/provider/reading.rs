@@ -1,6 +1,6 @@
 //! What readers of all formats need: parts from blocks, messages from parts, and the error.
 
-use super::Format;
+use super::format::Format;
 use super::kept::{self, Path};
 use crate::compose::Composed;
 use crate::raw::{self, Object};

@@ -1,6 +1,6 @@
 //! What comes of writing a view in a format.
 
-use super::Format;
+use super::format::Format;
 use longhand_core::model::ids::{MessageId, PartId};
 use longhand_core::model::part::{Media, MediaSource};
 
