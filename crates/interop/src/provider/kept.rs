@@ -64,7 +64,7 @@ pub(super) fn under(format: Format, value: &str) -> String {
 }
 
 /// What a metadata text has under the name of a format.
-pub(super) fn of<'a>(format: Format, metadata: Option<&'a str>) -> Option<&'a str> {
+pub(super) fn of(format: Format, metadata: Option<&str>) -> Option<&str> {
     Object::parse(metadata?, 1).ok()?.get(format.name()).map(RawValue::get)
 }
 

@@ -18,6 +18,7 @@ mod ai_sdk_chunks;
 mod ai_sdk_parts;
 mod ai_sdk_ui;
 mod anthropic;
+mod bridge;
 mod chunks;
 mod format;
 mod gemini;

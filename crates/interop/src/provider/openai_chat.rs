@@ -146,14 +146,14 @@ fn assistant(message: &Prepared<'_>) -> std::result::Result<String, Refusal> {
             Content::Result { .. } => {}
         }
     }
-    let texts = message.pieces.iter().filter_map(|piece| match &piece.content {
+    let mut texts = message.pieces.iter().filter_map(|piece| match &piece.content {
         Content::Text(text) => Some(*text),
         _ => None,
     });
     let content = match blocks.len() {
         0 if calls.is_empty() => quote(""),
         0 => "null".to_owned(),
-        1 if plain => quote(texts.last().unwrap_or_default()),
+        1 if plain => quote(texts.next().unwrap_or_default()),
         _ => list(&blocks),
     };
     let mut json = Composed::default().text("role", "assistant").json("content", content);

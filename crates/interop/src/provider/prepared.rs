@@ -1,6 +1,7 @@
 //! A view as every format needs it: parts with what they kept of their blocks, calls with ids that the format takes, and
 //! without what it leaves out.
 
+use super::bridge;
 use super::format::Format;
 use super::ids::Ids;
 use super::kept;
@@ -197,7 +198,7 @@ fn own_block(format: Format, message: &ViewMessage, part: &ViewPart) -> Option<S
     let metadata = part.metadata_json.as_deref().filter(|_| part.shortened.is_none())?;
     match kept::of(format, Some(metadata)) {
         Some(block) => Some(block.to_owned()),
-        None => imported_block(format, message, part, metadata),
+        None => bridge::block(format, &part.body, metadata).or_else(|| imported_block(format, message, part, metadata)),
     }
 }
 

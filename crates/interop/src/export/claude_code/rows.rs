@@ -204,7 +204,8 @@ impl Writer<'_> {
             }
             PartBody::Reasoning(text) if is_reply => {
                 let block = block.text("type", "thinking").text("thinking", text);
-                let signature = string_in(metadata, "signature").or_else(|| string_in(metadata, "thinkingSignature"));
+                let signature =
+                    crate::compose::signature(metadata).or_else(|| string_in(metadata, "thinkingSignature"));
                 if is_own { block } else { block.text("signature", &signature.unwrap_or_default()) }
             }
             PartBody::ToolCall(call) if is_reply => {

@@ -178,7 +178,7 @@ impl Writer<'_> {
             }
             PartBody::Reasoning(text) if is_reply => {
                 let block = block.text("type", "thinking").text("thinking", text);
-                match string_in(metadata, "signature").filter(|_| !is_pi) {
+                match crate::compose::signature(metadata).filter(|_| !is_pi) {
                     Some(signature) => block.text("thinkingSignature", &signature),
                     None => block,
                 }

@@ -65,7 +65,7 @@ fn a_turn_in_every_format() {
             AiSdk,
             None,
             r#"[{"role":"system","content":"Be brief."},{"role":"user","content":[{"type":"text","text":"How high?"}]},
-              {"role":"assistant","content":[{"type":"reasoning","text":"hm"},{"type":"text","text":"I look."},
+              {"role":"assistant","content":[{"type":"reasoning","text":"hm","providerOptions":{"anthropic":{"signature":"s=="}}},{"type":"text","text":"I look."},
                 {"type":"tool-call","toolCallId":"toolu_1","toolName":"gauge","input":{"at":"Brest"}}]},
               {"role":"tool","content":[{"type":"tool-result","toolCallId":"toolu_1","toolName":"gauge","output":{"type":"error-text","value":"no such gauge"}}]},
               {"role":"user","content":[{"type":"text","text":"Try Nantes."}]}]"#,
@@ -78,8 +78,8 @@ fn a_turn_in_every_format() {
         let expected: &[LeftOutKind] = match format {
             OpenAiChat | OpenAiResponses => &[LeftOutKind::Reasoning],
             // The reasoning is there, without what another provider signed.
-            Gemini | AiSdk => &[LeftOutKind::Members],
-            Anthropic => &[],
+            Gemini => &[LeftOutKind::Members],
+            AiSdk | Anthropic => &[],
         };
         assert_eq!(left, expected, "{format:?}");
     }
@@ -355,6 +355,30 @@ fn a_signature_that_an_import_kept_goes_to_its_provider() {
     assert_eq!(block(&message)["type"], "text");
     message.metadata_json = Some(r#"{"format":"claude-code","lines":[]}"#.to_owned());
     assert_eq!(block(&message), json(r#"{"type":"thinking","thinking":"hm","signature":"s=="}"#));
+}
+
+#[test]
+fn signatures_go_through_the_ai_sdk_and_back() {
+    let of_gemini = r#"[{"role":"user","parts":[{"text":"go"}]},{"role":"model","parts":[
+      {"text":"hm","thought":true,"thoughtSignature":"a=="},{"text":"look","thoughtSignature":"b=="},
+      {"functionCall":{"id":"c","name":"read","args":{"x":1}},"thoughtSignature":"d=="}]}]"#;
+    let of_responses = r#"[{"role":"user","content":"go"},{"type":"reasoning","id":"rs_1",
+      "summary":[{"type":"summary_text","text":"hm"}],"encrypted_content":"e=="},{"type":"message","role":"assistant","content":"look"}]"#;
+    for (format, turn, options) in [
+        (Anthropic, TURN, r#"{"anthropic":{"signature":"s=="}}"#),
+        (Gemini, of_gemini, r#"{"google":{"thoughtSignature":"a=="}}"#),
+        (OpenAiResponses, of_responses, r#"{"openai":{"itemId":"rs_1","reasoningEncryptedContent":"e=="}}"#),
+    ] {
+        let there = translated(format, &[turn], AiSdk).unwrap();
+        let messages = list(&there);
+        let reply = messages.as_array().unwrap().iter().find(|message| message["role"] == "assistant").unwrap();
+        assert_eq!(reply["content"][0]["providerOptions"], json(options), "{format:?}");
+        if format == OpenAiResponses {
+            continue;
+        }
+        let back = translated(AiSdk, &[&messages.to_string()], format).unwrap();
+        assert_eq!(list(&back), list(&translated(format, &[turn], format).unwrap()), "{format:?}");
+    }
 }
 
 #[test]
