@@ -3,6 +3,7 @@
 use super::error::{Error, Reason, Result};
 use crate::interop::provider::{self, Refusal, Unreadable, Written};
 pub use crate::interop::provider::{Format, LeftOut, LeftOutKind, WrittenMessage};
+use crate::limits;
 use crate::model::message::{NewMessage, Role};
 use crate::model::view::ViewMessage;
 
@@ -42,6 +43,12 @@ impl Formatted {
 /// The messages of a whole view in a format.
 pub(super) fn write(format: Format, messages: &[ViewMessage]) -> Result<Formatted> {
     let Written { system_json, messages, left_out } = provider::write(format, messages).map_err(refused)?;
+    let largest = messages.iter().map(|message| message.json.len()).max().unwrap_or_default();
+    if largest > limits::FORMATTED_MESSAGE_BYTES_MAX {
+        let limit = limits::FORMATTED_MESSAGE_BYTES_MAX;
+        let message = format!("neighbours of one role are one message in this format, of {largest} bytes");
+        return Err(Error::new(Reason::ViewTooLarge, message).with("limit", limit).with("actual", largest));
+    }
     let mut first = blake3::Hasher::new();
     for text in [format.name(), system_json.as_deref().unwrap_or_default()] {
         first.update(&(text.len() as u64).to_le_bytes()).update(text.as_bytes());

@@ -136,7 +136,7 @@ fn unmarked(omitted: RevisionRange, reason: pb::OmitReason) -> pb::OmittedHistor
 
 /// A message of a view, in the format that was asked for.
 enum Shown {
-    Own(pb::ContextMessage),
+    Own(Box<pb::ContextMessage>),
     Formatted(pb::FormattedMessage),
 }
 
@@ -148,7 +148,7 @@ type Each<Message, Converted> =
 /// is not in memory twice.
 pub(in crate::grpc) struct Frames {
     header: Option<pb::ContextHeader>,
-    messages: iter::Chain<Each<ViewMessage, pb::ContextMessage>, Each<WrittenMessage, pb::FormattedMessage>>,
+    messages: iter::Chain<Each<ViewMessage, Box<pb::ContextMessage>>, Each<WrittenMessage, pb::FormattedMessage>>,
     /// The message that did not fit in the previous frame.
     held: Option<Shown>,
     end: Option<pb::ContextEnd>,
@@ -183,13 +183,17 @@ pub(in crate::grpc) fn frames(context: Context) -> Frames {
         omitted: marks.chain(empty).chain(shortened).collect(),
         left_out_parts: left_out.into_iter().map(left_out_part).collect(),
     };
-    let shown = context.messages.into_iter().map(message as fn(_) -> _).map(Shown::Own as fn(_) -> _);
+    let shown = context.messages.into_iter().map(boxed_message as fn(_) -> _).map(Shown::Own as fn(_) -> _);
     let formatted = formatted.into_iter().map(formatted_message as fn(_) -> _).map(Shown::Formatted as fn(_) -> _);
     Frames { header: Some(header), messages: shown.chain(formatted), held: None, end: Some(end) }
 }
 
 fn shown_count(context: &Context) -> usize {
     context.messages.len() + context.formatted.as_ref().map_or(0, |formatted| formatted.messages.len())
+}
+
+fn boxed_message(given: ViewMessage) -> Box<pb::ContextMessage> {
+    Box::new(message(given))
 }
 
 fn formatted_message(message: WrittenMessage) -> pb::FormattedMessage {
@@ -217,7 +221,7 @@ impl Frames {
         let mut bytes = 0;
         while let Some(next) = self.held.take().or_else(|| self.messages.next()) {
             bytes += match &next {
-                Shown::Own(message) => framed_len(message),
+                Shown::Own(message) => framed_len(&**message),
                 Shown::Formatted(message) => framed_len(message),
             };
             if bytes > limits::VIEW_FRAME_BYTES && !is_empty(&page) {
@@ -225,7 +229,7 @@ impl Frames {
                 break;
             }
             match next {
-                Shown::Own(message) => page.messages.push(message),
+                Shown::Own(message) => page.messages.push(*message),
                 Shown::Formatted(message) => page.formatted_messages.push(message),
             }
         }

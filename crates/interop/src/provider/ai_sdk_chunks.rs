@@ -1,7 +1,7 @@
 //! The AI SDK's stream of a `UIMessage`.
 
-use super::format::CUT_OFF;
-use super::reading::{Result, object};
+use super::format::{BLOCKS_MAX, CUT_OFF};
+use super::reading::{Result, Unreadable, object};
 use crate::compose::{Composed, list};
 use crate::raw::{Object, quote};
 use serde_json::value::RawValue;
@@ -105,6 +105,10 @@ pub(super) fn joined(chunks: &[&str]) -> Result<String> {
                 parts.push(Part { whole: Some((*chunk).to_owned()), ..Part::new(&kind, String::new()) });
             }
             _ => {}
+        }
+        if parts.len() > BLOCKS_MAX {
+            let problem = format_args!("makes more than {BLOCKS_MAX} parts");
+            return Err(Unreadable::new(format_args!("json: chunk {}", index + 1), problem));
         }
         metadata = given.get("messageMetadata").or(metadata);
     }

@@ -331,7 +331,7 @@ fn result(at: &str, block: &str, given: &Object<'_>) -> Result<NewPart> {
     let PartBody::ToolResult(body) = &*part.body else { return Ok(part) };
     let plain = result_block(body, &id, |media| media_block(media).ok_or(())).unwrap_or_default();
     // What has media is not kept twice.
-    part.metadata_json = match (is_simple, body.attachments.is_empty()) {
+    part.metadata_json = reading::of_result(match (is_simple, body.attachments.is_empty()) {
         _ if kept::is_same(block, &plain) => None,
         (false, true) => Some(kept::under(FORMAT, block)),
         (true, true) if items.as_ref().is_some_and(|items| items.len() == 1) => {
@@ -339,7 +339,7 @@ fn result(at: &str, block: &str, given: &Object<'_>) -> Result<NewPart> {
         }
         (true, true) if items.is_none() => kept::metadata(FORMAT, block, &["content"], &plain),
         _ => None,
-    };
+    });
     Ok(part)
 }
 

@@ -1,6 +1,6 @@
 //! Streamed replies, joined from their chunks to what the provider would have answered at once.
 
-use super::format::{CUT_OFF, Format};
+use super::format::{BLOCKS_MAX, CUT_OFF, Format};
 use super::kept;
 use super::reading::{Result, Unreadable, object};
 use crate::compose::{Composed, list};
@@ -189,6 +189,9 @@ fn openai_chat(chunks: &[&str]) -> Result<String> {
                 merge(&mut message, delta);
             }
         }
+        if message.values().any(|value| value.as_array().is_some_and(|items| items.len() > BLOCKS_MAX)) {
+            return Err(Unreadable::new(at, format_args!("makes more than {BLOCKS_MAX} items of one list")));
+        }
     }
     if let Some(Value::Array(calls)) = message.get_mut("tool_calls") {
         calls.iter_mut().filter_map(Value::as_object_mut).for_each(|call| drop(call.shift_remove("index")));
@@ -280,7 +283,7 @@ fn openai_responses(chunks: &[&str]) -> Result<String> {
 
 fn gemini(chunks: &[&str]) -> Result<String> {
     let mut whole = "{}".to_owned();
-    let mut parts: Vec<String> = Vec::new();
+    let mut parts = Parts::default();
     let mut finish = None;
     for (index, chunk) in chunks.iter().enumerate() {
         let at = format!("json: chunk {}", index + 1);
@@ -294,30 +297,50 @@ fn gemini(chunks: &[&str]) -> Result<String> {
         }
         let Some(candidate) = candidates.first().and_then(|candidate| raw::object(candidate)) else { continue };
         finish = candidate.id("finishReason").or_else(|| candidate.id("finish_reason")).or(finish);
-        for part in candidate.object("content").and_then(|content| content.list("parts")).unwrap_or_default() {
-            join_part(&mut parts, part);
-        }
+        let content = candidate.object("content");
+        content.and_then(|content| content.list("parts")).into_iter().flatten().for_each(|part| parts.add(part));
     }
-    let content = Composed::default().json("parts", list(&parts)).text("role", "model").end();
-    let candidate =
-        Composed::default().json("content", content).text("finishReason", finish.as_deref().unwrap_or(CUT_OFF));
+    parts.end_words();
+    let content = Composed::default().json("parts", list(&parts.done)).text("role", "model").end();
+    let reason = finish.as_deref().unwrap_or(CUT_OFF);
+    let candidate = Composed::default().json("content", content).text("finishReason", reason);
     Ok(with(&whole, "candidates", &list(&[candidate.end()])))
 }
 
-/// Adds a part; text that says nothing else continues text of its kind. What is signed stays apart.
-fn join_part(parts: &mut Vec<String>, part: &RawValue) {
-    let words = |part: &str| -> Option<(bool, String)> {
-        let object = Object::parse(part, 1).ok()?;
-        let is_plain =
-            object.members().all(|(name, value)| matches!(name, "text" | "thought") || value.get() == "null");
-        Some((object.flag("thought"), object.text("text").filter(|text| text.exact && is_plain)?.text))
-    };
-    if let (Some(last), Some((is_thought, more))) = (parts.last_mut(), words(part.get()))
-        && let Some((was_thought, text)) = words(last)
-        && is_thought == was_thought
-    {
-        *last = kept::with_values(last, &[(&["text"], &quote(&(text + &more)))]);
-        return;
+/// The parts of a streamed content of Gemini's.
+#[derive(Default)]
+struct Parts {
+    done: Vec<String>,
+    /// Text that goes on, and whether it is a thought.
+    words: Option<(bool, String)>,
+}
+
+impl Parts {
+    /// Adds a part; text that says nothing else continues text of its kind. What is signed stays apart.
+    fn add(&mut self, part: &RawValue) {
+        match (plain_words(part), &mut self.words) {
+            (Some((is_thought, more)), Some((was_thought, text))) if is_thought == *was_thought => text.push_str(&more),
+            (Some(words), _) => {
+                self.end_words();
+                self.words = Some(words);
+            }
+            (None, _) => {
+                self.end_words();
+                self.done.push(part.get().to_owned());
+            }
+        }
     }
-    parts.push(part.get().to_owned());
+
+    fn end_words(&mut self) {
+        let Some((is_thought, text)) = self.words.take() else { return };
+        let part = Composed::default().text("text", &text);
+        self.done.push(if is_thought { part.value("thought", true) } else { part }.end());
+    }
+}
+
+/// The text of a part that has nothing else, and whether it is a thought.
+fn plain_words(part: &RawValue) -> Option<(bool, String)> {
+    let object = raw::object(part)?;
+    let is_plain = object.members().all(|(name, value)| matches!(name, "text" | "thought") || value.get() == "null");
+    Some((object.flag("thought"), object.text("text").filter(|text| text.exact && is_plain)?.text))
 }

@@ -5,6 +5,9 @@ pub(super) const INVALID_INPUT: &str = "invalid_json";
 /// The reason of a streamed reply whose chunks end before it does.
 pub(super) const CUT_OFF: &str = "cut_off";
 
+/// Most items of a list of a reply, far above the parts of a message: each chunk looks for its own among them.
+pub(super) const BLOCKS_MAX: usize = 4_096;
+
 /// A message format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Format {

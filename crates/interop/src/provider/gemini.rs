@@ -333,8 +333,8 @@ fn result(part: &str, id: String, tool: String, inner: &Object<'_>) -> NewPart {
     let PartBody::ToolResult(body) = &*made.body else { return made };
     let answered = Answered { id, tool, kept: None };
     // What has media is not kept twice.
-    made.metadata_json =
-        (!has_media && !kept::is_same(part, &result_part(body, &answered))).then(|| kept::under(FORMAT, part));
+    let differs = !has_media && !kept::is_same(part, &result_part(body, &answered));
+    made.metadata_json = reading::of_result(differs.then(|| kept::under(FORMAT, part)));
     made
 }
 

@@ -1,24 +1,32 @@
 //! The ids of calls as a format allows them: of its letters, no longer than it takes, and each once in a request.
 
 use super::format::Format;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 /// Ids of calls that are in a request so far.
 #[derive(Debug, Default)]
-pub(super) struct Ids(HashSet<String>);
+pub(super) struct Ids {
+    used: HashSet<String>,
+    /// How often each id was changed: many agents begin to count anew with every reply.
+    changed: HashMap<String, usize>,
+}
 
 impl Ids {
     /// The id of the next call. It follows from the calls before it alone, so that a view that goes on keeps its ids. `own` is
     /// true for an id that the format's provider made.
     pub(super) fn call(&mut self, format: Format, id: &str, own: bool) -> String {
-        let fits = own || is_allowed(format, id);
         let mut chosen = id.to_owned();
-        let mut number = 1;
-        while number == 1 && !fits || self.0.contains(&chosen) {
-            chosen = changed(format, id, number);
-            number += 1;
+        if self.used.contains(id) || !(own || is_allowed(format, id)) {
+            let number = self.changed.entry(id.to_owned()).or_default();
+            loop {
+                *number += 1;
+                chosen = changed(format, id, *number);
+                if !self.used.contains(&chosen) {
+                    break;
+                }
+            }
         }
-        self.0.insert(chosen.clone());
+        self.used.insert(chosen.clone());
         chosen
     }
 }

@@ -36,6 +36,7 @@ pub use format::Format;
 pub use reading::Unreadable;
 pub use written::{LeftOut, LeftOutKind, Refusal, RefusalKind, Written, WrittenMessage};
 
+use longhand_core::model::limits;
 use longhand_core::model::message::NewMessage;
 use longhand_core::model::view::ViewMessage;
 
@@ -72,11 +73,15 @@ pub fn read(format: Format, text: &str) -> Result<Vec<NewMessage>, Unreadable> {
         }
         None => text,
     };
-    match format {
+    let mut messages = match format {
         Format::OpenAiChat => openai_chat::read(text),
         Format::OpenAiResponses => openai_responses::read(text),
         Format::Anthropic => anthropic::read(text),
         Format::Gemini => gemini::read(text),
         Format::AiSdk => ai_sdk::read(text),
+    }?;
+    for message in &mut messages {
+        message.model = limits::name_within(&message.model).into_owned();
     }
+    Ok(messages)
 }

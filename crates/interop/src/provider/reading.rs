@@ -58,7 +58,7 @@ pub(super) fn without(block: &str, name: &str) -> String {
 }
 
 /// A part whose content is the string at the end of a path. None if there is no string, if it is empty, which no view shows,
-/// or if it is not valid Unicode.
+/// if it is not valid Unicode, or if what the block has beside it is too large for a part's metadata.
 pub(super) fn words(
     format: Format,
     block: &str,
@@ -71,6 +71,9 @@ pub(super) fn words(
         return None;
     }
     let metadata_json = kept::metadata(format, block, path, plain);
+    if metadata_json.as_ref().is_some_and(|metadata| metadata.len() > limits::METADATA_BYTES_MAX) {
+        return None;
+    }
     Some(NewPart { metadata_json, ..NewPart::new(body(text.text)) })
 }
 
@@ -86,7 +89,7 @@ pub(super) fn call(call_id: String, tool: String, input_json: String, metadata_j
     NewPart { metadata_json, ..NewPart::new(body) }
 }
 
-/// The result of a tool.
+/// The result of a tool. What is too large for its metadata is in its text and its attachments alone.
 pub(super) fn result(
     call_id: String,
     status: ResultStatus,
@@ -103,7 +106,7 @@ pub(super) fn result(
         start_time: None,
         end_time: None,
     });
-    NewPart { metadata_json, ..NewPart::new(body) }
+    NewPart { metadata_json: of_result(metadata_json), ..NewPart::new(body) }
 }
 
 /// Media from bytes in base64. None if they are not what would be written again.
@@ -121,6 +124,11 @@ pub(super) fn media_at(mime_type: &str, name: String, address: &str) -> Option<M
     }
     let source = MediaSource::Uri(address.to_owned());
     (!mime_type.is_empty() && !address.is_empty()).then(|| Media { mime_type: mime_type.to_owned(), name, source })
+}
+
+/// The metadata of a result, unless they are too large: the result then has what they have as text.
+pub(super) fn of_result(metadata: Option<String>) -> Option<String> {
+    metadata.filter(|metadata| metadata.len() <= limits::METADATA_BYTES_MAX)
 }
 
 /// A sealed message.

@@ -382,6 +382,24 @@ fn signatures_go_through_the_ai_sdk_and_back() {
 }
 
 #[test]
+fn what_is_too_large_beside_its_content_is_kept_elsewhere() {
+    let long = "s".repeat(300_000);
+    // A block goes as a whole.
+    let reply =
+        format!(r#"{{"role":"assistant","content":[{{"type":"thinking","thinking":"hm","signature":"{long}"}}]}}"#);
+    let message = read(Anthropic, &reply).unwrap().remove(0);
+    assert!(matches!(&*message.parts[0].body, PartBody::Opaque(_)) && message.parts[0].metadata_json.is_none());
+    // A result has its texts.
+    let block = format!(r#"{{"type":"text","text":"{long}"}}"#);
+    let result = format!(
+        r#"{{"role":"user","content":[{{"type":"tool_result","tool_use_id":"a","content":[{block},{block}]}}]}}"#
+    );
+    let message = read(Anthropic, &result).unwrap().remove(0);
+    let PartBody::ToolResult(result) = &*message.parts[0].body else { panic!("{message:?}") };
+    assert_eq!((result.output.len(), &message.parts[0].metadata_json), (600_001, &None));
+}
+
+#[test]
 fn what_is_no_message_is_refused_with_its_place() {
     for (format, text, at) in [
         (Anthropic, "{", "json"),

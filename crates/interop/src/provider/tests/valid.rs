@@ -33,8 +33,8 @@ pub(super) fn faults(format: Format, written: &Written) -> Vec<String> {
             alternates(&messages, "model", &mut faults);
             for (index, content) in messages.iter().enumerate() {
                 let names = |content: Option<&Value>, kind: &str| -> Vec<Value> {
-                    let parts =
-                        content.map(|content| items(&content["parts"]).cloned().collect()).unwrap_or_else(Vec::new);
+                    let parts: Vec<Value> =
+                        content.map(|content| items(&content["parts"]).cloned().collect()).unwrap_or_default();
                     parts.into_iter().filter_map(|part| Some(part.get(kind)?["name"].clone())).collect()
                 };
                 let (calls, answers) =
