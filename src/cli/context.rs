@@ -261,6 +261,7 @@ mod tests {
                 reason: pb::OmitReason::Rewound.into(),
                 compaction_id: None,
             }],
+            ..pb::ContextEnd::default()
         };
         assert_eq!(account(&end), ["covered by msg_9 of cmp_1: revisions 1–7", "omitted (rewound): revisions 10–12"]);
     }
