@@ -1,7 +1,7 @@
 /** The daemon's address, the access token, and the start of a daemon. */
 
 import { spawn as spawnProcess } from "node:child_process";
-import { accessSync, constants, existsSync, mkdirSync, openSync, readFileSync, closeSync } from "node:fs";
+import { accessSync, closeSync, constants, existsSync, mkdirSync, openSync, readFileSync } from "node:fs";
 import { delimiter, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 

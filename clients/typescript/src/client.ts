@@ -1,7 +1,7 @@
 /** A daemon, whatever the transport to it. */
 
-import { create, type DescMessage, type MessageInitShape, type MessageShape } from "@bufbuild/protobuf";
 import type { DescMethodServerStreaming, DescMethodUnary } from "@bufbuild/protobuf";
+import { create, type DescMessage, type MessageInitShape, type MessageShape } from "@bufbuild/protobuf";
 import { Code, type Transport } from "@connectrpc/connect";
 import { errorOf, LonghandError, Unreachable, VersionMismatch } from "./errors.js";
 import * as v1 from "./gen/v1.js";
@@ -322,7 +322,12 @@ export class Client {
     const { waitMs, ...request } = options;
     yield* pages(async (pageToken) => {
       const waitTimeout = duration(waitMs);
-      const page = await this.call(v1.SearchService.method.searchHistory, { ...request, query, waitTimeout, pageToken });
+      const page = await this.call(v1.SearchService.method.searchHistory, {
+        ...request,
+        query,
+        waitTimeout,
+        pageToken,
+      });
       return [page.hits, page.nextPageToken];
     });
   }

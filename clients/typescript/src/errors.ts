@@ -5,8 +5,8 @@ import { ErrorInfoSchema, RetryInfoSchema } from "./gen/google/rpc/error_details
 
 /** Reasons of code UNAVAILABLE that another attempt does not change. */
 const LASTING = new Set(["STORAGE_READ_ONLY"]);
-/** Codes by which a transport reports a connection that it has not, or has lost. */
-const CONNECTION_CODES = new Set([Code.Unavailable, Code.Aborted, Code.Internal, Code.Unknown]);
+/** Codes by which a transport reports a connection that it has not, or has lost; the caller's own end is thrown before. */
+const CONNECTION_CODES = new Set([Code.Canceled, Code.Unavailable, Code.Aborted, Code.Internal, Code.Unknown]);
 /** Errors of the system that another attempt does not change. */
 const LASTING_SYSTEM_ERRORS = new Set(["EACCES", "EPERM", "ENAMETOOLONG", "EINVAL"]);
 /** How Connect's errors begin that are of the caller's own message. */

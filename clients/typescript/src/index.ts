@@ -9,7 +9,14 @@ import { createGrpcTransport, Http2SessionManager } from "@connectrpc/connect-no
 import { findProgram, findTarget, startDaemon, type TargetOptions } from "./address.js";
 import { Client, greet } from "./client.js";
 
-export { defaultDataDir, type Environment, findProgram, findTarget, type Target, type TargetOptions } from "./address.js";
+export {
+  defaultDataDir,
+  type Environment,
+  findProgram,
+  findTarget,
+  type Target,
+  type TargetOptions,
+} from "./address.js";
 export * from "./api.js";
 
 /** Flow-control window of each stream, in bytes: large, so that a page is one round trip. */

@@ -1,8 +1,8 @@
 /** Messages that are written while they come. */
 
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
-import { type LonghandError, errorOf } from "./errors.js";
 import { hasReason, newId } from "./client.js";
+import { errorOf, type LonghandError } from "./errors.js";
 import * as v1 from "./gen/v1.js";
 import { asJson, type Json, message } from "./parts.js";
 import { words } from "./run.js";
@@ -99,11 +99,7 @@ export class Reply {
   }
 
   /** Adds text to the output of a tool. */
-  toolOutput(
-    callId: string,
-    delta: string,
-    options: { callMessageId?: string; draft?: string } = {},
-  ): Promise<void> {
+  toolOutput(callId: string, delta: string, options: { callMessageId?: string; draft?: string } = {}): Promise<void> {
     const { callMessageId, draft = `result:${callId}` } = options;
     return this.draft(delta, { clientId: draft, kind: v1.DraftKind.TOOL_OUTPUT, callId, callMessageId });
   }

@@ -1,7 +1,7 @@
 /** A session, as one program uses it. */
 
-import { create, type DescMessage, type MessageInitShape, type MessageShape } from "@bufbuild/protobuf";
 import type { DescMethodUnary } from "@bufbuild/protobuf";
+import { create, type DescMessage, type MessageInitShape, type MessageShape } from "@bufbuild/protobuf";
 import type { CallHeaders, CallOptions, Client, FollowOptions, FrameOptions, SearchOptions } from "./client.js";
 import { newId, pages } from "./client.js";
 import * as v1 from "./gen/v1.js";

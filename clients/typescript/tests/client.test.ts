@@ -3,11 +3,11 @@ import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import { setTimeout as delay } from "node:timers/promises";
+import { findTarget } from "../src/address.js";
 import * as browser from "../src/browser.js";
 import * as longhand from "../src/index.js";
-import { findTarget } from "../src/address.js";
-import { sameProtocol } from "../src/version.js";
 import * as v1 from "../src/v1.js";
+import { sameProtocol } from "../src/version.js";
 import { all, BINARY, Daemon } from "./daemon.js";
 
 const { LonghandError, RunLost } = longhand;
@@ -79,7 +79,10 @@ for (const [transport, connect] of Object.entries(transports)) {
     });
 
     test("errors have the daemon's reason", async () => {
-      const failure = await client.session("nobody").view().catch((error: unknown) => error);
+      const failure = await client
+        .session("nobody")
+        .view()
+        .catch((error: unknown) => error);
       assert.ok(failure instanceof LonghandError);
       assert.equal(failure.reason, "SESSION_NOT_FOUND");
       assert.equal(failure.code, longhand.Code.NotFound);
@@ -122,7 +125,10 @@ for (const [transport, connect] of Object.entries(transports)) {
       }
       const filter = { clientIdPrefix: prefix, labels: ["listed"] };
       const found = await all(client.listSessions({ filter, pageSize: 1 }));
-      assert.deepEqual(found.map(({ clientId }) => clientId), [`${prefix}3`, `${prefix}1`]);
+      assert.deepEqual(
+        found.map(({ clientId }) => clientId),
+        [`${prefix}3`, `${prefix}1`],
+      );
       const seen: string[] = [];
       for await (const { frame } of client.watchSessions({ filter })) {
         if (frame.case === "snapshotPage") seen.push(...frame.value.sessions.map(({ clientId }) => clientId ?? ""));
@@ -168,7 +174,12 @@ for (const [transport, connect] of Object.entries(transports)) {
         assert.ok(answer.contextUsage);
         const message = await session.getMessage(id);
         const parts = new Map(message.parts.map((part) => [part.clientId, part]));
-        assert.deepEqual(message.parts.map(({ body }) => body.case).sort(), ["opaque", "reasoning", "text", "toolCall"]);
+        assert.deepEqual(message.parts.map(({ body }) => body.case).sort(), [
+          "opaque",
+          "reasoning",
+          "text",
+          "toolCall",
+        ]);
         assert.equal(parts.get("reasoning")?.metadataJson, '{"signature":"s"}');
         assert.equal(longhand.plainText(message), "Wörds come 😀");
         const call = parts.get("call:call-1")?.body;
@@ -233,10 +244,17 @@ for (const [transport, connect] of Object.entries(transports)) {
 
     test("prompts are queued, moved, withdrawn and taken", async () => {
       const session = await client.createSession();
-      const [one, two, three] = [await session.submit("one"), await session.submit("two"), await session.submit("three")];
+      const [one, two, three] = [
+        await session.submit("one"),
+        await session.submit("two"),
+        await session.submit("three"),
+      ];
       await session.movePrompt(three, { before: one });
       await session.withdrawPrompt(two);
-      assert.deepEqual((await all(session.listPrompts())).map(({ promptId }) => promptId), [three, one]);
+      assert.deepEqual(
+        (await all(session.listPrompts())).map(({ promptId }) => promptId),
+        [three, one],
+      );
       await session.run(async (run) => {
         assert.equal((await run.takePrompt()).promptId, three);
         const steer = await other.session(session.id).submit("steer", { delivery: v1.Delivery.STEER });
@@ -296,7 +314,8 @@ for (const [transport, connect] of Object.entries(transports)) {
         // The lease is one second, and it is extended.
         await delay(1_500);
         await assert.rejects(task.complete(""), reason("SUMMARY_REFUSED"));
-        const summary = "## Goal\n- requests were answered\n## Next Steps\n- none left\n".repeat(2);
+        const done = Array.from({ length: 24 }, (_, index) => `- request ${index} was answered with its own reply`);
+        const summary = `## Goal\n- requests were answered\n## Progress\n${done.join("\n")}\n## Next Steps\n- none left\n`;
         await task.complete(summary, { model: "mine" });
       });
       for await (const { body } of session.events({ fromBeginning: true })) {
@@ -341,9 +360,15 @@ for (const transport of ["gRPC", "gRPC-Web"]) {
         }
       };
       await Promise.all([follow(), write(), restart()]);
-      assert.deepEqual(seen, Array.from({ length: wanted + 1 }, (_, index) => BigInt(index + 1)));
+      assert.deepEqual(
+        seen,
+        Array.from({ length: wanted + 1 }, (_, index) => BigInt(index + 1)),
+      );
       const written = texts(await all(session.history({ pageSize: 1000 })));
-      assert.deepEqual(written, Array.from({ length: wanted }, (_, index) => `message ${index}`));
+      assert.deepEqual(
+        written,
+        Array.from({ length: wanted }, (_, index) => `message ${index}`),
+      );
     } finally {
       client.close();
       other.close();
@@ -438,7 +463,14 @@ test("addresses are found as the command line finds them", () => {
   assert.equal(findTarget({ environment: named, dataDir: "/other" }).address, "unix:/other/longhand.sock");
   assert.equal(findTarget({ address: "unix:///run/l.sock" }).socket, "/run/l.sock");
   assert.equal(findTarget({ address: "http://[::1]:7070", environment: {} }).baseUrl, "http://[::1]:7070");
-  for (const address of ["localhost:7070", "http://localhost", "ftp://box:1", "unix:", "http://:1", "http://box:70700"]) {
+  for (const address of [
+    "localhost:7070",
+    "http://localhost",
+    "ftp://box:1",
+    "unix:",
+    "http://:1",
+    "http://box:70700",
+  ]) {
     assert.throws(() => findTarget({ address, environment: {} }), /unix:\/path/, address);
   }
 });
