@@ -1,0 +1,1880 @@
+// Errors
+//
+// Every error has a `google.rpc.ErrorInfo` with the domain `longhand`, a reason, and metadata with every changing part of
+// its message. Each reason has one code. New reasons may appear; none changes its meaning. The third column is the
+// outcome of a call that writes: nothing was written; unknown, so the call is sent again with the same `request_id`; or
+// done, and the same call sent again returns the answer.
+//
+// Reasons that any call may end with; TOO_MANY_REQUESTS, TOO_MANY_ATTEMPTS, RATE_LIMITED and STORE_BUSY have a
+// `google.rpc.RetryInfo`:
+//
+//   STORE_BUSY               UNAVAILABLE          nothing
+//   OUTCOME_UNCERTAIN        UNAVAILABLE          unknown
+//   STORE_STOPPED            UNAVAILABLE          nothing  cause
+//   STORAGE_FULL             RESOURCE_EXHAUSTED   nothing
+//   STORAGE_READ_ONLY        UNAVAILABLE          nothing
+//   ANSWER_LOST              INTERNAL             done     those of the failed read
+//   ROW_CORRUPT              DATA_LOSS            nothing  table, row
+//   SHUTTING_DOWN            UNAVAILABLE          unknown  cursor of an event stream
+//   ACCESS_TOKEN_MISSING     UNAUTHENTICATED      nothing
+//   ACCESS_TOKEN_INVALID     UNAUTHENTICATED      nothing
+//   SCOPE_MISSING            PERMISSION_DENIED    nothing  scope
+//   TOO_MANY_ATTEMPTS        RESOURCE_EXHAUSTED   nothing
+//   RATE_LIMITED             RESOURCE_EXHAUSTED   nothing  quota, limit
+//   QUOTA_EXCEEDED           RESOURCE_EXHAUSTED   nothing  quota, limit
+//   ACCESS_LOG_FAILED        UNAVAILABLE          unknown
+//   ORIGIN_REFUSED           PERMISSION_DENIED    nothing  host, origin
+//   TOO_MANY_REQUESTS        RESOURCE_EXHAUSTED   nothing  limit
+//   REQUEST_TIMED_OUT        DEADLINE_EXCEEDED    nothing  limit_ms
+//   REQUEST_TOO_LARGE        RESOURCE_EXHAUSTED   nothing  limit
+//   REQUEST_MALFORMED        INVALID_ARGUMENT     nothing
+//   ENCODING_UNKNOWN         UNIMPLEMENTED        nothing  known
+//   METHOD_UNKNOWN           UNIMPLEMENTED        nothing
+//   INTERNAL                 INTERNAL             nothing
+//
+// Reasons that the comments of the calls name:
+//
+//   SESSION_NOT_FOUND        NOT_FOUND            nothing  session_id
+//   MESSAGE_NOT_FOUND        NOT_FOUND            nothing  message_id or part_id
+//   DRAFT_NOT_FOUND          NOT_FOUND            nothing  part_id
+//   COMPACTION_NOT_FOUND     NOT_FOUND            nothing  compaction_id
+//   CALL_NOT_FOUND           NOT_FOUND            nothing  call_id
+//   PRESET_NOT_FOUND         NOT_FOUND            nothing  preset
+//   SUMMARY_TASK_NOT_FOUND   NOT_FOUND            nothing  compaction_id
+//   INVALID_FIELD            INVALID_ARGUMENT     nothing  field
+//   POLICY_INVALID           INVALID_ARGUMENT     nothing  field
+//   LIMIT_EXCEEDED           INVALID_ARGUMENT     nothing  what, limit, actual
+//   REQUEST_ID_REUSED        INVALID_ARGUMENT     nothing  request_id
+//   CLIENT_ID_REUSED         ALREADY_EXISTS       nothing  client_id
+//   PAGE_TOKEN_INVALID       INVALID_ARGUMENT     nothing
+//   CURSOR_INVALID           INVALID_ARGUMENT     nothing
+//   CURSOR_FOREIGN           FAILED_PRECONDITION  nothing
+//   CURSOR_OUT_OF_RANGE      OUT_OF_RANGE         nothing  head_seq, cursor_seq
+//   VIEW_TOKEN_INVALID       INVALID_ARGUMENT     nothing  revision
+//   REVISION_OUT_OF_RANGE    OUT_OF_RANGE         nothing  revision, newest_revision
+//   REVISION_MISMATCH        ABORTED              nothing  expected_revision, current_revision
+//   LAST_MESSAGE_MISMATCH    ABORTED              nothing  expected_last_message_id, last_message_id
+//   SESSION_ARCHIVED         FAILED_PRECONDITION  nothing
+//   MESSAGE_SEALED           FAILED_PRECONDITION  nothing
+//   MESSAGE_EXPIRED          FAILED_PRECONDITION  nothing
+//   MESSAGE_OPEN             FAILED_PRECONDITION  nothing
+//   OFFSET_MISMATCH          ABORTED              nothing  offset_bytes, length_bytes
+//   BOUNDARY_INVALID         FAILED_PRECONDITION  nothing  message_id, if one is the cause
+//   NOTHING_TO_COMPACT       FAILED_PRECONDITION  nothing
+//   NOTHING_TO_UNDO          FAILED_PRECONDITION  nothing
+//   NOTHING_TO_REDO          FAILED_PRECONDITION  nothing
+//   NOTHING_TO_ERASE         FAILED_PRECONDITION  nothing
+//   SESSION_ERASED           FAILED_PRECONDITION  nothing
+//   REDO_OVERTAKEN           FAILED_PRECONDITION  nothing  revision
+//   COMPACTION_ENDED         FAILED_PRECONDITION  nothing
+//   TOO_MANY_COMPACTIONS     RESOURCE_EXHAUSTED   nothing  limit
+//   AUTOMATIC_OFF            FAILED_PRECONDITION  nothing
+//   OVERFLOW_NOT_RECOGNIZED  INVALID_ARGUMENT     nothing
+//   OVERFLOW_AGAIN           FAILED_PRECONDITION  nothing
+//   SUMMARY_TASKS_OFF        FAILED_PRECONDITION  nothing
+//   SUMMARY_LEASE_LOST       FAILED_PRECONDITION  nothing
+//   SUMMARY_REFUSED          INVALID_ARGUMENT     nothing  failure
+//   SEARCH_UNAVAILABLE       UNAVAILABLE          nothing
+//   VIEW_TOO_LARGE           RESOURCE_EXHAUSTED   nothing  limit, actual
+//   TOO_MANY_VIEWS           RESOURCE_EXHAUSTED   nothing  limit
+//   TOO_MANY_STREAMS         RESOURCE_EXHAUSTED   nothing  limit
+//   READER_STALLED           RESOURCE_EXHAUSTED   unknown  cursor of an event stream
+//   SOCKET_REQUIRED          PERMISSION_DENIED    nothing
+//   ACCESS_TOKEN_NOT_FOUND   NOT_FOUND            nothing  access_token_id
+//   RUN_NOT_FOUND            NOT_FOUND            nothing  run_id or session_id
+//   PROMPT_NOT_FOUND         NOT_FOUND            nothing  prompt_id
+//   APPROVAL_NOT_FOUND       NOT_FOUND            nothing  approval_id
+//   RUN_LOST                 ABORTED              nothing  epoch, current_epoch if a run is active
+//   RUN_ACTIVE               FAILED_PRECONDITION  nothing  epoch, actor
+//   NO_PROMPT                FAILED_PRECONDITION  nothing
+//   PROMPT_ENDED             FAILED_PRECONDITION  nothing  end
+//   APPROVAL_ENDED           FAILED_PRECONDITION  nothing  actor, choice
+//   ARCHIVE_INVALID          INVALID_ARGUMENT     nothing
+//   ARCHIVE_CONFLICT         ALREADY_EXISTS       nothing  session_id
+//   ARCHIVE_OVERTAKEN        ABORTED              nothing  session_id
+//   BACKUP_EXISTS            ALREADY_EXISTS       nothing  path
+//   BACKUP_RUNNING           ABORTED              nothing
+//   BACKUP_FAILED            FAILED_PRECONDITION  nothing
+//   BACKUP_DAMAGED           DATA_LOSS            nothing  findings
+//
+// DEADLINE_EXCEEDED and CANCELLED by the caller's own deadline or cancellation have no reason; their outcome is unknown.
+
+// @generated by protoc-gen-es v2.12.0 with parameter "target=ts,import_extension=js"
+// @generated from file longhand/v1/session.proto (package longhand.v1, syntax proto3)
+/* eslint-disable */
+
+import type { GenEnum, GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
+import { enumDesc, fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
+import { file_google_api_annotations } from "../../google/api/annotations_pb.js";
+import type { Timestamp } from "@bufbuild/protobuf/wkt";
+import { file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
+import { file_longhand_v1_options } from "./options_pb.js";
+import type { Message } from "@bufbuild/protobuf";
+
+/**
+ * Describes the file longhand/v1/session.proto.
+ */
+export const file_longhand_v1_session: GenFile = /*@__PURE__*/
+  fileDesc("Chlsb25naGFuZC92MS9zZXNzaW9uLnByb3RvEgtsb25naGFuZC52MSKsBgoHU2Vzc2lvbhISCgpzZXNzaW9uX2lkGAEgASgJEhYKCWNsaWVudF9pZBgCIAEoCUgAiAEBEg0KBXRpdGxlGAMgASgJEigKBXN0YXRlGAQgASgOMhkubG9uZ2hhbmQudjEuU2Vzc2lvblN0YXRlEh4KEXBhcmVudF9zZXNzaW9uX2lkGAUgASgJSAGIAQESHgoRc291cmNlX3Nlc3Npb25faWQYBiABKAlIAogBARIcCg9zb3VyY2VfcmV2aXNpb24YByABKANIA4gBARIOCgZwcmVzZXQYCCABKAkSEwoLcG9saWN5X2pzb24YCSABKAkSKAoGd2luZG93GAogASgLMhgubG9uZ2hhbmQudjEuTW9kZWxXaW5kb3cSGgoNbWV0YWRhdGFfanNvbhgLIAEoCUgEiAEBEhAKCHJldmlzaW9uGAwgASgDEhgKEGhpc3RvcnlfcmV2aXNpb24YDSABKAMSFQoNbWVzc2FnZV9jb3VudBgOIAEoAxIbCg5jb250ZXh0X3Rva2VucxgPIAEoA0gFiAEBEh0KEGNvbnRleHRfcmV2aXNpb24YECABKANIBogBARIvCgtjcmVhdGVfdGltZRgRIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLwoLdXBkYXRlX3RpbWUYEiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiwKC2d1YXJkX3N0YXRlGBMgASgLMhcubG9uZ2hhbmQudjEuR3VhcmRTdGF0ZRIOCgZ0ZW5hbnQYFCABKAkSDQoFYWN0b3IYFSABKAkSDgoGbGFiZWxzGBYgAygJEi0KC3VzYWdlX3RvdGFsGBcgASgLMhgubG9uZ2hhbmQudjEuVXNhZ2VUb3RhbHNCDAoKX2NsaWVudF9pZEIUChJfcGFyZW50X3Nlc3Npb25faWRCFAoSX3NvdXJjZV9zZXNzaW9uX2lkQhIKEF9zb3VyY2VfcmV2aXNpb25CEAoOX21ldGFkYXRhX2pzb25CEQoPX2NvbnRleHRfdG9rZW5zQhMKEV9jb250ZXh0X3JldmlzaW9uIqMBCgtVc2FnZVRvdGFscxIUCgxpbnB1dF90b2tlbnMYASABKAMSFQoNb3V0cHV0X3Rva2VucxgCIAEoAxIYChByZWFzb25pbmdfdG9rZW5zGAMgASgDEhkKEWNhY2hlX3JlYWRfdG9rZW5zGAQgASgDEhoKEmNhY2hlX3dyaXRlX3Rva2VucxgFIAEoAxIWCg5jb3N0X21pY3JvX3VzZBgGIAEoAyLTAQoKR3VhcmRTdGF0ZRIVCg1mYWlsdXJlX2NvdW50GAEgASgFEhcKD2hvbGRfdHVybl9jb3VudBgCIAEoBRIsCgtob2xkX3JlYXNvbhgDIAEoDjIXLmxvbmdoYW5kLnYxLkhvbGRSZWFzb24SNQoRY29vbGRvd25fZW5kX3RpbWUYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhwKD292ZXJoZWFkX3Rva2VucxgFIAEoA0gAiAEBQhIKEF9vdmVyaGVhZF90b2tlbnMiuwEKC01vZGVsV2luZG93Eg0KBW1vZGVsGAEgASgJEhoKEm1heF9jb250ZXh0X3Rva2VucxgCIAEoAxIdChBtYXhfaW5wdXRfdG9rZW5zGAMgASgDSACIAQESHgoRbWF4X291dHB1dF90b2tlbnMYBCABKANIAYgBARIXCg9vdmVyaGVhZF90b2tlbnMYBSABKANCEwoRX21heF9pbnB1dF90b2tlbnNCFAoSX21heF9vdXRwdXRfdG9rZW5zIpwCChRDcmVhdGVTZXNzaW9uUmVxdWVzdBIWCgljbGllbnRfaWQYASABKAlIAIgBARINCgV0aXRsZRgCIAEoCRIOCgZwcmVzZXQYAyABKAkSHAoUcG9saWN5X292ZXJyaWRlX2pzb24YBCABKAkSEwoLcG9saWN5X2pzb24YBSABKAkSKAoGd2luZG93GAYgASgLMhgubG9uZ2hhbmQudjEuTW9kZWxXaW5kb3cSGgoNbWV0YWRhdGFfanNvbhgHIAEoCUgBiAEBEh4KEXBhcmVudF9zZXNzaW9uX2lkGAggASgJSAKIAQFCDAoKX2NsaWVudF9pZEIQCg5fbWV0YWRhdGFfanNvbkIUChJfcGFyZW50X3Nlc3Npb25faWQifAoVQ3JlYXRlU2Vzc2lvblJlc3BvbnNlEiUKB3Nlc3Npb24YASABKAsyFC5sb25naGFuZC52MS5TZXNzaW9uEg8KB2V4aXN0ZWQYAiABKAgSKwoKZHVyYWJpbGl0eRgDIAEoDjIXLmxvbmdoYW5kLnYxLkR1cmFiaWxpdHkiJwoRR2V0U2Vzc2lvblJlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCSJ+ChJHZXRTZXNzaW9uUmVzcG9uc2USJQoHc2Vzc2lvbhgBIAEoCzIULmxvbmdoYW5kLnYxLlNlc3Npb24SMQoLb3Zlcl93aW5kb3cYAiABKAsyFy5sb25naGFuZC52MS5PdmVyV2luZG93SACIAQFCDgoMX292ZXJfd2luZG93IpYBCgpPdmVyV2luZG93Ei0KBnJlYXNvbhgBIAEoDjIdLmxvbmdoYW5kLnYxLk92ZXJXaW5kb3dSZWFzb24SDwoHbWVzc2FnZRgCIAEoCRI2Cg13YWl0X2VuZF90aW1lGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEgAiAEBQhAKDl93YWl0X2VuZF90aW1lIooCChNMaXN0U2Vzc2lvbnNSZXF1ZXN0EhEKCXBhZ2Vfc2l6ZRgBIAEoBRISCgpwYWdlX3Rva2VuGAIgASgJEh4KEXBhcmVudF9zZXNzaW9uX2lkGAMgASgJSACIAQESGAoQaW5jbHVkZV9hcmNoaXZlZBgEIAEoCBIqCgZmaWx0ZXIYBSABKAsyGi5sb25naGFuZC52MS5TZXNzaW9uRmlsdGVyEigKBW9yZGVyGAYgASgOMhkubG9uZ2hhbmQudjEuU2Vzc2lvbk9yZGVyEiYKBHZpZXcYByABKA4yGC5sb25naGFuZC52MS5TZXNzaW9uVmlld0IUChJfcGFyZW50X3Nlc3Npb25faWQi/QMKDVNlc3Npb25GaWx0ZXISHAoPcm9vdF9zZXNzaW9uX2lkGAEgASgJSACIAQESFAoHcHJvamVjdBgCIAEoCUgBiAEBEhYKCWRpcmVjdG9yeRgDIAEoCUgCiAEBEhYKDm1ldGFkYXRhX3Rlcm1zGAQgAygJEg4KBmxhYmVscxgFIAMoCRISCgVhY3RvchgGIAEoCUgDiAEBEigKBXN0YXRlGAcgASgOMhkubG9uZ2hhbmQudjEuU2Vzc2lvblN0YXRlEhQKDHRpdGxlX3ByZWZpeBgIIAEoCRIYChBjbGllbnRfaWRfcHJlZml4GAkgASgJEjMKD21pbl9jcmVhdGVfdGltZRgKIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMwoPbWF4X2NyZWF0ZV90aW1lGAsgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIzCg9taW5fdXBkYXRlX3RpbWUYDCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjMKD21heF91cGRhdGVfdGltZRgNIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCEgoQX3Jvb3Rfc2Vzc2lvbl9pZEIKCghfcHJvamVjdEIMCgpfZGlyZWN0b3J5QggKBl9hY3RvciJXChRMaXN0U2Vzc2lvbnNSZXNwb25zZRImCghzZXNzaW9ucxgBIAMoCzIULmxvbmdoYW5kLnYxLlNlc3Npb24SFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIqgBChRXYXRjaFNlc3Npb25zUmVxdWVzdBIeChFwYXJlbnRfc2Vzc2lvbl9pZBgBIAEoCUgAiAEBEhgKEGluY2x1ZGVfYXJjaGl2ZWQYAiABKAgSKgoGZmlsdGVyGAMgASgLMhoubG9uZ2hhbmQudjEuU2Vzc2lvbkZpbHRlchIUCgxhZnRlcl9jdXJzb3IYBCABKAlCFAoSX3BhcmVudF9zZXNzaW9uX2lkIogCChVXYXRjaFNlc3Npb25zUmVzcG9uc2USDgoGY3Vyc29yGAEgASgJEjQKDXNuYXBzaG90X3BhZ2UYAiABKAsyGy5sb25naGFuZC52MS5MaXN0ZWRTZXNzaW9uc0gAEjcKDHNuYXBzaG90X2VuZBgDIAEoCzIfLmxvbmdoYW5kLnYxLlNlc3Npb25TbmFwc2hvdEVuZEgAEjEKBmNoYW5nZRgEIAEoCzIfLmxvbmdoYW5kLnYxLlNlc3Npb25MaXN0Q2hhbmdlc0gAEjQKCHByb2dyZXNzGAUgASgLMiAubG9uZ2hhbmQudjEuU2Vzc2lvbkxpc3RQcm9ncmVzc0gAQgcKBWZyYW1lIjgKDkxpc3RlZFNlc3Npb25zEiYKCHNlc3Npb25zGAEgAygLMhQubG9uZ2hhbmQudjEuU2Vzc2lvbiIUChJTZXNzaW9uU25hcHNob3RFbmQiYQoSU2Vzc2lvbkxpc3RDaGFuZ2VzEi4KEGNoYW5nZWRfc2Vzc2lvbnMYASADKAsyFC5sb25naGFuZC52MS5TZXNzaW9uEhsKE3JlbW92ZWRfc2Vzc2lvbl9pZHMYAiADKAkiFQoTU2Vzc2lvbkxpc3RQcm9ncmVzcyLwAgoUVXBkYXRlU2Vzc2lvblJlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRISCgV0aXRsZRgCIAEoCUgAiAEBEhoKDW1ldGFkYXRhX2pzb24YAyABKAlIAYgBARIoCgZ3aW5kb3cYBCABKAsyGC5sb25naGFuZC52MS5Nb2RlbFdpbmRvdxITCgZwcmVzZXQYBSABKAlIAogBARIhChRwb2xpY3lfb3ZlcnJpZGVfanNvbhgGIAEoCUgDiAEBEhgKC3BvbGljeV9qc29uGAcgASgJSASIAQESHgoRZXhwZWN0ZWRfcmV2aXNpb24YCCABKANIBYgBARISCgpyZXF1ZXN0X2lkGAkgASgJQggKBl90aXRsZUIQCg5fbWV0YWRhdGFfanNvbkIJCgdfcHJlc2V0QhcKFV9wb2xpY3lfb3ZlcnJpZGVfanNvbkIOCgxfcG9saWN5X2pzb25CFAoSX2V4cGVjdGVkX3JldmlzaW9uIooBChVVcGRhdGVTZXNzaW9uUmVzcG9uc2USJQoHc2Vzc2lvbhgBIAEoCzIULmxvbmdoYW5kLnYxLlNlc3Npb24SEAoIcmV2aXNpb24YAiABKAMSCwoDc2VxGAMgASgDEisKCmR1cmFiaWxpdHkYBCABKA4yFy5sb25naGFuZC52MS5EdXJhYmlsaXR5IlAKFUFyY2hpdmVTZXNzaW9uUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEg8KB3Jlc3RvcmUYAiABKAgSEgoKcmVxdWVzdF9pZBgDIAEoCSKLAQoWQXJjaGl2ZVNlc3Npb25SZXNwb25zZRIlCgdzZXNzaW9uGAEgASgLMhQubG9uZ2hhbmQudjEuU2Vzc2lvbhIQCghyZXZpc2lvbhgCIAEoAxILCgNzZXEYAyABKAMSKwoKZHVyYWJpbGl0eRgEIAEoDjIXLmxvbmdoYW5kLnYxLkR1cmFiaWxpdHkiSAoPQWRkTGFiZWxSZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSDQoFbGFiZWwYAiABKAkSEgoKcmVxdWVzdF9pZBgDIAEoCSKFAQoQQWRkTGFiZWxSZXNwb25zZRIlCgdzZXNzaW9uGAEgASgLMhQubG9uZ2hhbmQudjEuU2Vzc2lvbhIQCghyZXZpc2lvbhgCIAEoAxILCgNzZXEYAyABKAMSKwoKZHVyYWJpbGl0eRgEIAEoDjIXLmxvbmdoYW5kLnYxLkR1cmFiaWxpdHkiSwoSUmVtb3ZlTGFiZWxSZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSDQoFbGFiZWwYAiABKAkSEgoKcmVxdWVzdF9pZBgDIAEoCSKIAQoTUmVtb3ZlTGFiZWxSZXNwb25zZRIlCgdzZXNzaW9uGAEgASgLMhQubG9uZ2hhbmQudjEuU2Vzc2lvbhIQCghyZXZpc2lvbhgCIAEoAxILCgNzZXEYAyABKAMSKwoKZHVyYWJpbGl0eRgEIAEoDjIXLmxvbmdoYW5kLnYxLkR1cmFiaWxpdHkilgEKEkZvcmtTZXNzaW9uUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEhQKCm1lc3NhZ2VfaWQYAiABKAlIABIYCg5hc19vZl9yZXZpc2lvbhgDIAEoA0gAEhYKCWNsaWVudF9pZBgEIAEoCUgBiAEBEg0KBXRpdGxlGAUgASgJQgcKBXBvaW50QgwKCl9jbGllbnRfaWQiegoTRm9ya1Nlc3Npb25SZXNwb25zZRIlCgdzZXNzaW9uGAEgASgLMhQubG9uZ2hhbmQudjEuU2Vzc2lvbhIPCgdleGlzdGVkGAIgASgIEisKCmR1cmFiaWxpdHkYAyABKA4yFy5sb25naGFuZC52MS5EdXJhYmlsaXR5Km4KCkhvbGRSZWFzb24SGwoXSE9MRF9SRUFTT05fVU5TUEVDSUZJRUQQABIUChBIT0xEX1JFQVNPTl9OT05FEAESFwoTSE9MRF9SRUFTT05fQlJFQUtFUhACEhQKEEhPTERfUkVBU09OX1VORE8QAyp9CgxTZXNzaW9uU3RhdGUSHQoZU0VTU0lPTl9TVEFURV9VTlNQRUNJRklFRBAAEhgKFFNFU1NJT05fU1RBVEVfQUNUSVZFEAESGgoWU0VTU0lPTl9TVEFURV9BUkNISVZFRBACEhgKFFNFU1NJT05fU1RBVEVfRVJBU0VEEAMq1wIKEE92ZXJXaW5kb3dSZWFzb24SIgoeT1ZFUl9XSU5ET1dfUkVBU09OX1VOU1BFQ0lGSUVEEAASHgoaT1ZFUl9XSU5ET1dfUkVBU09OX1BFTkRJTkcQARIjCh9PVkVSX1dJTkRPV19SRUFTT05fQ09ORklSTUFUSU9OEAISHAoYT1ZFUl9XSU5ET1dfUkVBU09OX1JFVFJZEAMSJAogT1ZFUl9XSU5ET1dfUkVBU09OX0FVVE9NQVRJQ19PRkYQBBIgChxPVkVSX1dJTkRPV19SRUFTT05fVU5ET19IT0xEEAUSJAogT1ZFUl9XSU5ET1dfUkVBU09OX0ZJWEVEX0NPTlRFTlQQBhIpCiVPVkVSX1dJTkRPV19SRUFTT05fTEFTVF9SRVNPUlRfRkFJTEVEEAcSIwofT1ZFUl9XSU5ET1dfUkVBU09OX09USEVSX1dJTkRPVxAIKrgBCgxTZXNzaW9uT3JkZXISHQoZU0VTU0lPTl9PUkRFUl9VTlNQRUNJRklFRBAAEh4KGlNFU1NJT05fT1JERVJfTkVXRVNUX0ZJUlNUEAESHgoaU0VTU0lPTl9PUkRFUl9PTERFU1RfRklSU1QQAhIkCiBTRVNTSU9OX09SREVSX0xBU1RfQ0hBTkdFRF9GSVJTVBADEiMKH1NFU1NJT05fT1JERVJfTEFTVF9DSEFOR0VEX0xBU1QQBCpaCgtTZXNzaW9uVmlldxIcChhTRVNTSU9OX1ZJRVdfVU5TUEVDSUZJRUQQABIWChJTRVNTSU9OX1ZJRVdfQkFTSUMQARIVChFTRVNTSU9OX1ZJRVdfRlVMTBACKlsKCkR1cmFiaWxpdHkSGgoWRFVSQUJJTElUWV9VTlNQRUNJRklFRBAAEhMKD0RVUkFCSUxJVFlfRlVMTBABEhwKGERVUkFCSUxJVFlfUFJPQ0VTU19DUkFTSBACMv8ICg5TZXNzaW9uU2VydmljZRJzCg1DcmVhdGVTZXNzaW9uEiEubG9uZ2hhbmQudjEuQ3JlYXRlU2Vzc2lvblJlcXVlc3QaIi5sb25naGFuZC52MS5DcmVhdGVTZXNzaW9uUmVzcG9uc2UiG4i1GAKC0+STAhE6ASoiDC92MS9zZXNzaW9ucxJ0CgpHZXRTZXNzaW9uEh4ubG9uZ2hhbmQudjEuR2V0U2Vzc2lvblJlcXVlc3QaHy5sb25naGFuZC52MS5HZXRTZXNzaW9uUmVzcG9uc2UiJYi1GAGC0+STAhsSGS92MS9zZXNzaW9ucy97c2Vzc2lvbl9pZH0SbQoMTGlzdFNlc3Npb25zEiAubG9uZ2hhbmQudjEuTGlzdFNlc3Npb25zUmVxdWVzdBohLmxvbmdoYW5kLnYxLkxpc3RTZXNzaW9uc1Jlc3BvbnNlIhiItRgBgtPkkwIOEgwvdjEvc2Vzc2lvbnMSeAoNV2F0Y2hTZXNzaW9ucxIhLmxvbmdoYW5kLnYxLldhdGNoU2Vzc2lvbnNSZXF1ZXN0GiIubG9uZ2hhbmQudjEuV2F0Y2hTZXNzaW9uc1Jlc3BvbnNlIh6ItRgBgtPkkwIUEhIvdjEvc2Vzc2lvbnM6d2F0Y2gwARKAAQoNVXBkYXRlU2Vzc2lvbhIhLmxvbmdoYW5kLnYxLlVwZGF0ZVNlc3Npb25SZXF1ZXN0GiIubG9uZ2hhbmQudjEuVXBkYXRlU2Vzc2lvblJlc3BvbnNlIiiItRgCgtPkkwIeOgEqMhkvdjEvc2Vzc2lvbnMve3Nlc3Npb25faWR9EosBCg5BcmNoaXZlU2Vzc2lvbhIiLmxvbmdoYW5kLnYxLkFyY2hpdmVTZXNzaW9uUmVxdWVzdBojLmxvbmdoYW5kLnYxLkFyY2hpdmVTZXNzaW9uUmVzcG9uc2UiMIi1GAKC0+STAiY6ASoiIS92MS9zZXNzaW9ucy97c2Vzc2lvbl9pZH06YXJjaGl2ZRJ8CghBZGRMYWJlbBIcLmxvbmdoYW5kLnYxLkFkZExhYmVsUmVxdWVzdBodLmxvbmdoYW5kLnYxLkFkZExhYmVsUmVzcG9uc2UiM4i1GAKC0+STAik6ASoiJC92MS9zZXNzaW9ucy97c2Vzc2lvbl9pZH0vbGFiZWxzOmFkZBKIAQoLUmVtb3ZlTGFiZWwSHy5sb25naGFuZC52MS5SZW1vdmVMYWJlbFJlcXVlc3QaIC5sb25naGFuZC52MS5SZW1vdmVMYWJlbFJlc3BvbnNlIjaItRgCgtPkkwIsOgEqIicvdjEvc2Vzc2lvbnMve3Nlc3Npb25faWR9L2xhYmVsczpyZW1vdmUSfwoLRm9ya1Nlc3Npb24SHy5sb25naGFuZC52MS5Gb3JrU2Vzc2lvblJlcXVlc3QaIC5sb25naGFuZC52MS5Gb3JrU2Vzc2lvblJlc3BvbnNlIi2ItRgCgtPkkwIjOgEqIh4vdjEvc2Vzc2lvbnMve3Nlc3Npb25faWR9OmZvcmtiBnByb3RvMw", [file_google_api_annotations, file_google_protobuf_timestamp, file_longhand_v1_options]);
+
+/**
+ * One conversation: ordered messages, a policy, a model window.
+ *
+ * @generated from message longhand.v1.Session
+ */
+export type Session = Message<"longhand.v1.Session"> & {
+  /**
+   * The server's id: `ses_` and 32 hex digits.
+   *
+   * @generated from field: string session_id = 1;
+   */
+  sessionId: string;
+
+  /**
+   * The client's own id, unique in the tenant, up to 128 bytes; accepted wherever a session id is.
+   *
+   * @generated from field: optional string client_id = 2;
+   */
+  clientId?: string | undefined;
+
+  /**
+   * Title for people.
+   *
+   * @generated from field: string title = 3;
+   */
+  title: string;
+
+  /**
+   * State of the session: active or archived.
+   *
+   * @generated from field: longhand.v1.SessionState state = 4;
+   */
+  state: SessionState;
+
+  /**
+   * The parent session: set for a sub-agent's session.
+   *
+   * @generated from field: optional string parent_session_id = 5;
+   */
+  parentSessionId?: string | undefined;
+
+  /**
+   * The session this one was forked from.
+   *
+   * @generated from field: optional string source_session_id = 6;
+   */
+  sourceSessionId?: string | undefined;
+
+  /**
+   * The last revision that this session shares with the one it was forked from.
+   *
+   * @generated from field: optional int64 source_revision = 7;
+   */
+  sourceRevision?: bigint | undefined;
+
+  /**
+   * The preset that its policy started from, such as `opencode@seed`.
+   *
+   * @generated from field: string preset = 8;
+   */
+  preset: string;
+
+  /**
+   * The active policy in full. It is a snapshot: a later change of the preset does not change it. Empty in
+   * ListSessions, unless it is asked for; GetSession has it.
+   *
+   * @generated from field: string policy_json = 9;
+   */
+  policyJson: string;
+
+  /**
+   * The model window, which alone decides when the session's views are compacted.
+   *
+   * @generated from field: longhand.v1.ModelWindow window = 10;
+   */
+  window?: ModelWindow | undefined;
+
+  /**
+   * The client's metadata: a JSON object, verbatim.
+   *
+   * @generated from field: optional string metadata_json = 11;
+   */
+  metadataJson?: string | undefined;
+
+  /**
+   * The newest revision.
+   *
+   * @generated from field: int64 revision = 12;
+   */
+  revision: bigint;
+
+  /**
+   * The newest revision that changed history, marks, policy or window; `expected_revision` is compared with it.
+   *
+   * @generated from field: int64 history_revision = 13;
+   */
+  historyRevision: bigint;
+
+  /**
+   * Number of messages that clients wrote to this session; excludes records and inherited messages.
+   *
+   * @generated from field: int64 message_count = 14;
+   */
+  messageCount: bigint;
+
+  /**
+   * Tokens of a request with the view at `context_revision`: trusted usage plus the policy's estimate of the messages
+   * added after it; without trusted usage, the estimate plus the window's overhead. Unset before the first decision
+   * about a session that is not in the daemon's memory.
+   *
+   * @generated from field: optional int64 context_tokens = 15;
+   */
+  contextTokens?: bigint | undefined;
+
+  /**
+   * The revision of the view that `context_tokens` counts: `revision` if the session is in memory or small, else the
+   * revision of the newest decision about it. Set with `context_tokens`.
+   *
+   * @generated from field: optional int64 context_revision = 16;
+   */
+  contextRevision?: bigint | undefined;
+
+  /**
+   * The time at which the server created it.
+   *
+   * @generated from field: google.protobuf.Timestamp create_time = 17;
+   */
+  createTime?: Timestamp | undefined;
+
+  /**
+   * The time of its last change.
+   *
+   * @generated from field: google.protobuf.Timestamp update_time = 18;
+   */
+  updateTime?: Timestamp | undefined;
+
+  /**
+   * The guards that hold back its automatic compactions, as of the newest decision about it.
+   *
+   * @generated from field: longhand.v1.GuardState guard_state = 19;
+   */
+  guardState?: GuardState | undefined;
+
+  /**
+   * The tenant whose it is; empty for the default tenant. Never changes. Forks and sessions that work for another one have
+   * the tenant of that one.
+   *
+   * @generated from field: string tenant = 20;
+   */
+  tenant: string;
+
+  /**
+   * The actor that created it: the caller's `longhand-actor` header; may be empty.
+   *
+   * @generated from field: string actor = 21;
+   */
+  actor: string;
+
+  /**
+   * Its labels, in the order of their bytes; at most 64.
+   *
+   * @generated from field: repeated string labels = 22;
+   */
+  labels: string[];
+
+  /**
+   * The usage of the replies that were written to it, without inherited ones, as their providers reported it.
+   *
+   * @generated from field: longhand.v1.UsageTotals usage_total = 23;
+   */
+  usageTotal?: UsageTotals | undefined;
+};
+
+/**
+ * Describes the message longhand.v1.Session.
+ * Use `create(SessionSchema)` to create a new message.
+ */
+export const SessionSchema: GenMessage<Session> = /*@__PURE__*/
+  messageDesc(file_longhand_v1_session, 0);
+
+/**
+ * The sum of the usage of a session's replies.
+ *
+ * @generated from message longhand.v1.UsageTotals
+ */
+export type UsageTotals = Message<"longhand.v1.UsageTotals"> & {
+  /**
+   * Tokens read that no cache served.
+   *
+   * @generated from field: int64 input_tokens = 1;
+   */
+  inputTokens: bigint;
+
+  /**
+   * Tokens written, without reasoning.
+   *
+   * @generated from field: int64 output_tokens = 2;
+   */
+  outputTokens: bigint;
+
+  /**
+   * Tokens of reasoning.
+   *
+   * @generated from field: int64 reasoning_tokens = 3;
+   */
+  reasoningTokens: bigint;
+
+  /**
+   * Tokens read from the providers' prompt caches.
+   *
+   * @generated from field: int64 cache_read_tokens = 4;
+   */
+  cacheReadTokens: bigint;
+
+  /**
+   * Tokens written to the providers' prompt caches.
+   *
+   * @generated from field: int64 cache_write_tokens = 5;
+   */
+  cacheWriteTokens: bigint;
+
+  /**
+   * The cost in millionths of a US dollar, of the replies whose cost was reported.
+   *
+   * @generated from field: int64 cost_micro_usd = 6;
+   */
+  costMicroUsd: bigint;
+};
+
+/**
+ * Describes the message longhand.v1.UsageTotals.
+ * Use `create(UsageTotalsSchema)` to create a new message.
+ */
+export const UsageTotalsSchema: GenMessage<UsageTotals> = /*@__PURE__*/
+  messageDesc(file_longhand_v1_session, 1);
+
+/**
+ * Guards that hold back a session's automatic compactions, as of the newest decision about it. A new decision follows
+ * within moments of anything that may end a guard. Compactions by hand, supplied summaries and overflow reports do not
+ * wait for any guard.
+ *
+ * @generated from message longhand.v1.GuardState
+ */
+export type GuardState = Message<"longhand.v1.GuardState"> & {
+  /**
+   * Number of consecutive compactions that failed or freed nothing. A change of history, policy or window and a
+   * compaction by hand reset it. At the policy's `guards.breaker_failures` the breaker opens.
+   *
+   * @generated from field: int32 failure_count = 1;
+   */
+  failureCount: number;
+
+  /**
+   * Number of user messages that automatic compactions still wait for; 0 if they do not wait.
+   *
+   * @generated from field: int32 hold_turn_count = 2;
+   */
+  holdTurnCount: number;
+
+  /**
+   * Reason why they wait for user messages.
+   *
+   * @generated from field: longhand.v1.HoldReason hold_reason = 3;
+   */
+  holdReason: HoldReason;
+
+  /**
+   * End of the cooldown after the newest automatic compaction; unset without a cooldown. A view that exceeds its window
+   * does not wait for it.
+   *
+   * @generated from field: google.protobuf.Timestamp cooldown_end_time = 4;
+   */
+  cooldownEndTime?: Timestamp | undefined;
+
+  /**
+   * Tokens that no compaction can free, such as a system prompt, tool descriptions and pinned messages, once a view was
+   * found to exceed its window because of what may not be removed. Unset if this was not found, or a view fits since.
+   *
+   * @generated from field: optional int64 overhead_tokens = 5;
+   */
+  overheadTokens?: bigint | undefined;
+};
+
+/**
+ * Describes the message longhand.v1.GuardState.
+ * Use `create(GuardStateSchema)` to create a new message.
+ */
+export const GuardStateSchema: GenMessage<GuardState> = /*@__PURE__*/
+  messageDesc(file_longhand_v1_session, 2);
+
+/**
+ * The token limits of a model.
+ *
+ * @generated from message longhand.v1.ModelWindow
+ */
+export type ModelWindow = Message<"longhand.v1.ModelWindow"> & {
+  /**
+   * The model's name, as its provider spells it, up to 128 bytes; may be empty.
+   *
+   * @generated from field: string model = 1;
+   */
+  model: string;
+
+  /**
+   * Limit on input and output together, in tokens. 0 means unknown; no threshold then applies. Not negative, as all
+   * limits of a window: else INVALID_FIELD.
+   *
+   * @generated from field: int64 max_context_tokens = 2;
+   */
+  maxContextTokens: bigint;
+
+  /**
+   * A separate limit on input, in tokens.
+   *
+   * @generated from field: optional int64 max_input_tokens = 3;
+   */
+  maxInputTokens?: bigint | undefined;
+
+  /**
+   * Maximum output of one reply, in tokens.
+   *
+   * @generated from field: optional int64 max_output_tokens = 4;
+   */
+  maxOutputTokens?: bigint | undefined;
+
+  /**
+   * Tokens of every request besides the view: a system prompt that is not stored, tool descriptions. Every estimate of
+   * a request adds them; reported usage includes them already.
+   *
+   * @generated from field: int64 overhead_tokens = 5;
+   */
+  overheadTokens: bigint;
+};
+
+/**
+ * Describes the message longhand.v1.ModelWindow.
+ * Use `create(ModelWindowSchema)` to create a new message.
+ */
+export const ModelWindowSchema: GenMessage<ModelWindow> = /*@__PURE__*/
+  messageDesc(file_longhand_v1_session, 3);
+
+/**
+ * A request to create a session.
+ *
+ * @generated from message longhand.v1.CreateSessionRequest
+ */
+export type CreateSessionRequest = Message<"longhand.v1.CreateSessionRequest"> & {
+  /**
+   * The client's own id, unique in the tenant, up to 128 bytes. It must not have the form of a server's id (see
+   * `NewMessage.client_id`).
+   *
+   * @generated from field: optional string client_id = 1;
+   */
+  clientId?: string | undefined;
+
+  /**
+   * Title for people, up to 512 bytes, without U+0000. No name, id or title of a request may have that character.
+   *
+   * @generated from field: string title = 2;
+   */
+  title: string;
+
+  /**
+   * The preset, with or without its version. Empty for the server's default for the model and the project; the project
+   * is `project` in the metadata, else `cwd` in the metadata.
+   *
+   * @generated from field: string preset = 3;
+   */
+  preset: string;
+
+  /**
+   * A JSON object merged over the preset's policy, field by field; list items are addressed by index. Up to 64 KiB; empty
+   * for none.
+   *
+   * @generated from field: string policy_override_json = 4;
+   */
+  policyOverrideJson: string;
+
+  /**
+   * A whole policy instead of a preset, in the form of `Preset.policy_json`, up to 64 KiB; empty for none.
+   *
+   * @generated from field: string policy_json = 5;
+   */
+  policyJson: string;
+
+  /**
+   * The model window, which alone decides when the session's views are compacted.
+   *
+   * @generated from field: longhand.v1.ModelWindow window = 6;
+   */
+  window?: ModelWindow | undefined;
+
+  /**
+   * A JSON object, kept verbatim, up to 64 KiB.
+   *
+   * @generated from field: optional string metadata_json = 7;
+   */
+  metadataJson?: string | undefined;
+
+  /**
+   * The parent session.
+   *
+   * @generated from field: optional string parent_session_id = 8;
+   */
+  parentSessionId?: string | undefined;
+};
+
+/**
+ * Describes the message longhand.v1.CreateSessionRequest.
+ * Use `create(CreateSessionRequestSchema)` to create a new message.
+ */
+export const CreateSessionRequestSchema: GenMessage<CreateSessionRequest> = /*@__PURE__*/
+  messageDesc(file_longhand_v1_session, 4);
+
+/**
+ * The created or existing session.
+ *
+ * @generated from message longhand.v1.CreateSessionResponse
+ */
+export type CreateSessionResponse = Message<"longhand.v1.CreateSessionResponse"> & {
+  /**
+   * The session.
+   *
+   * @generated from field: longhand.v1.Session session = 1;
+   */
+  session?: Session | undefined;
+
+  /**
+   * True if the session existed before this request.
+   *
+   * @generated from field: bool existed = 2;
+   */
+  existed: boolean;
+
+  /**
+   * Durability of the acknowledged write: fsynced, or safe from a crash of the process only.
+   *
+   * @generated from field: longhand.v1.Durability durability = 3;
+   */
+  durability: Durability;
+};
+
+/**
+ * Describes the message longhand.v1.CreateSessionResponse.
+ * Use `create(CreateSessionResponseSchema)` to create a new message.
+ */
+export const CreateSessionResponseSchema: GenMessage<CreateSessionResponse> = /*@__PURE__*/
+  messageDesc(file_longhand_v1_session, 5);
+
+/**
+ * A request for one session.
+ *
+ * @generated from message longhand.v1.GetSessionRequest
+ */
+export type GetSessionRequest = Message<"longhand.v1.GetSessionRequest"> & {
+  /**
+   * The session's id or client id.
+   *
+   * @generated from field: string session_id = 1;
+   */
+  sessionId: string;
+};
+
+/**
+ * Describes the message longhand.v1.GetSessionRequest.
+ * Use `create(GetSessionRequestSchema)` to create a new message.
+ */
+export const GetSessionRequestSchema: GenMessage<GetSessionRequest> = /*@__PURE__*/
+  messageDesc(file_longhand_v1_session, 6);
+
+/**
+ * One session.
+ *
+ * @generated from message longhand.v1.GetSessionResponse
+ */
+export type GetSessionResponse = Message<"longhand.v1.GetSessionResponse"> & {
+  /**
+   * The session.
+   *
+   * @generated from field: longhand.v1.Session session = 1;
+   */
+  session?: Session | undefined;
+
+  /**
+   * Reason why its view leaves no space for a reply in its window. Unset if it leaves some, and if the session is not in
+   * the daemon's memory and has more than 256 KiB; GetContext always has it.
+   *
+   * @generated from field: optional longhand.v1.OverWindow over_window = 2;
+   */
+  overWindow?: OverWindow | undefined;
+};
+
+/**
+ * Describes the message longhand.v1.GetSessionResponse.
+ * Use `create(GetSessionResponseSchema)` to create a new message.
+ */
+export const GetSessionResponseSchema: GenMessage<GetSessionResponse> = /*@__PURE__*/
+  messageDesc(file_longhand_v1_session, 7);
+
+/**
+ * Reason why a view leaves no space for a reply in its window.
+ *
+ * @generated from message longhand.v1.OverWindow
+ */
+export type OverWindow = Message<"longhand.v1.OverWindow"> & {
+  /**
+   * The reason.
+   *
+   * @generated from field: longhand.v1.OverWindowReason reason = 1;
+   */
+  reason: OverWindowReason;
+
+  /**
+   * The reason in words, with tokens, ids and the command that ends it.
+   *
+   * @generated from field: string message = 2;
+   */
+  message: string;
+
+  /**
+   * End of the wait: for people, if the reason is a confirmation; for the next attempt, if it is a retry.
+   *
+   * @generated from field: optional google.protobuf.Timestamp wait_end_time = 3;
+   */
+  waitEndTime?: Timestamp | undefined;
+};
+
+/**
+ * Describes the message longhand.v1.OverWindow.
+ * Use `create(OverWindowSchema)` to create a new message.
+ */
+export const OverWindowSchema: GenMessage<OverWindow> = /*@__PURE__*/
+  messageDesc(file_longhand_v1_session, 8);
+
+/**
+ * A request for a page of sessions.
+ *
+ * @generated from message longhand.v1.ListSessionsRequest
+ */
+export type ListSessionsRequest = Message<"longhand.v1.ListSessionsRequest"> & {
+  /**
+   * Maximum number of sessions; 0 for 50; values above 1000 count as 1000. Large sessions and policies can make a page
+   * shorter.
+   *
+   * @generated from field: int32 page_size = 1;
+   */
+  pageSize: number;
+
+  /**
+   * The previous page's `next_page_token`; empty for the first page.
+   *
+   * @generated from field: string page_token = 2;
+   */
+  pageToken: string;
+
+  /**
+   * Restricts the list to children of this session.
+   *
+   * @generated from field: optional string parent_session_id = 3;
+   */
+  parentSessionId?: string | undefined;
+
+  /**
+   * Includes archived sessions.
+   *
+   * @generated from field: bool include_archived = 4;
+   */
+  includeArchived: boolean;
+
+  /**
+   * Further conditions.
+   *
+   * @generated from field: longhand.v1.SessionFilter filter = 5;
+   */
+  filter?: SessionFilter | undefined;
+
+  /**
+   * The order; newest first if unset.
+   *
+   * @generated from field: longhand.v1.SessionOrder order = 6;
+   */
+  order: SessionOrder;
+
+  /**
+   * What each session has; all but its policy if unset.
+   *
+   * @generated from field: longhand.v1.SessionView view = 7;
+   */
+  view: SessionView;
+};
+
+/**
+ * Describes the message longhand.v1.ListSessionsRequest.
+ * Use `create(ListSessionsRequestSchema)` to create a new message.
+ */
+export const ListSessionsRequestSchema: GenMessage<ListSessionsRequest> = /*@__PURE__*/
+  messageDesc(file_longhand_v1_session, 9);
+
+/**
+ * Conditions on sessions. All that are set must hold; those of strings and lists are set if they are not empty.
+ *
+ * @generated from message longhand.v1.SessionFilter
+ */
+export type SessionFilter = Message<"longhand.v1.SessionFilter"> & {
+  /**
+   * The session is this one, works for it or was forked from it, at any depth.
+   *
+   * @generated from field: optional string root_session_id = 1;
+   */
+  rootSessionId?: string | undefined;
+
+  /**
+   * Its metadata have `project` with this value. A fork without metadata of its own counts by those of the session that it
+   * was forked from, here and in the next two fields.
+   *
+   * @generated from field: optional string project = 2;
+   */
+  project?: string | undefined;
+
+  /**
+   * Its metadata have `cwd` with this directory or one below it. Not empty; up to 4096 bytes.
+   *
+   * @generated from field: optional string directory = 3;
+   */
+  directory?: string | undefined;
+
+  /**
+   * Its metadata have these members at the top level: a name, or a name, `=` and a value, which is the text of a string,
+   * or the JSON of a number, of a boolean or of null. A name with `=` in it cannot be asked for. At most 16, of up to 1024
+   * bytes each.
+   *
+   * @generated from field: repeated string metadata_terms = 4;
+   */
+  metadataTerms: string[];
+
+  /**
+   * It has all of these labels; at most 16.
+   *
+   * @generated from field: repeated string labels = 5;
+   */
+  labels: string[];
+
+  /**
+   * This actor created it. Empty for no actor.
+   *
+   * @generated from field: optional string actor = 6;
+   */
+  actor?: string | undefined;
+
+  /**
+   * Its state. An archived one is found by it without `include_archived`.
+   *
+   * @generated from field: longhand.v1.SessionState state = 7;
+   */
+  state: SessionState;
+
+  /**
+   * The beginning of its title, byte for byte; up to 512 bytes.
+   *
+   * @generated from field: string title_prefix = 8;
+   */
+  titlePrefix: string;
+
+  /**
+   * The beginning of its client id, byte for byte; up to 128 bytes.
+   *
+   * @generated from field: string client_id_prefix = 9;
+   */
+  clientIdPrefix: string;
+
+  /**
+   * It was created at this time or later.
+   *
+   * @generated from field: google.protobuf.Timestamp min_create_time = 10;
+   */
+  minCreateTime?: Timestamp | undefined;
+
+  /**
+   * It was created before this time.
+   *
+   * @generated from field: google.protobuf.Timestamp max_create_time = 11;
+   */
+  maxCreateTime?: Timestamp | undefined;
+
+  /**
+   * It changed last at this time or later.
+   *
+   * @generated from field: google.protobuf.Timestamp min_update_time = 12;
+   */
+  minUpdateTime?: Timestamp | undefined;
+
+  /**
+   * It changed last before this time.
+   *
+   * @generated from field: google.protobuf.Timestamp max_update_time = 13;
+   */
+  maxUpdateTime?: Timestamp | undefined;
+};
+
+/**
+ * Describes the message longhand.v1.SessionFilter.
+ * Use `create(SessionFilterSchema)` to create a new message.
+ */
+export const SessionFilterSchema: GenMessage<SessionFilter> = /*@__PURE__*/
+  messageDesc(file_longhand_v1_session, 10);
+
+/**
+ * A page of sessions.
+ *
+ * @generated from message longhand.v1.ListSessionsResponse
+ */
+export type ListSessionsResponse = Message<"longhand.v1.ListSessionsResponse"> & {
+  /**
+   * The sessions, in order.
+   *
+   * @generated from field: repeated longhand.v1.Session sessions = 1;
+   */
+  sessions: Session[];
+
+  /**
+   * Token of the next page; empty on the last page.
+   *
+   * @generated from field: string next_page_token = 2;
+   */
+  nextPageToken: string;
+};
+
+/**
+ * Describes the message longhand.v1.ListSessionsResponse.
+ * Use `create(ListSessionsResponseSchema)` to create a new message.
+ */
+export const ListSessionsResponseSchema: GenMessage<ListSessionsResponse> = /*@__PURE__*/
+  messageDesc(file_longhand_v1_session, 11);
+
+/**
+ * A request to follow a list of sessions.
+ *
+ * @generated from message longhand.v1.WatchSessionsRequest
+ */
+export type WatchSessionsRequest = Message<"longhand.v1.WatchSessionsRequest"> & {
+  /**
+   * Only children of this session.
+   *
+   * @generated from field: optional string parent_session_id = 1;
+   */
+  parentSessionId?: string | undefined;
+
+  /**
+   * Includes archived sessions.
+   *
+   * @generated from field: bool include_archived = 2;
+   */
+  includeArchived: boolean;
+
+  /**
+   * Further conditions. Without `max_update_time`, a session that changes only in what no condition is about stays in the
+   * list.
+   *
+   * @generated from field: longhand.v1.SessionFilter filter = 3;
+   */
+  filter?: SessionFilter | undefined;
+
+  /**
+   * Only changes after the frame with this cursor, of a stream with the same conditions; a snapshot first if empty.
+   *
+   * @generated from field: string after_cursor = 4;
+   */
+  afterCursor: string;
+};
+
+/**
+ * Describes the message longhand.v1.WatchSessionsRequest.
+ * Use `create(WatchSessionsRequestSchema)` to create a new message.
+ */
+export const WatchSessionsRequestSchema: GenMessage<WatchSessionsRequest> = /*@__PURE__*/
+  messageDesc(file_longhand_v1_session, 12);
+
+/**
+ * A frame of the stream.
+ *
+ * @generated from message longhand.v1.WatchSessionsResponse
+ */
+export type WatchSessionsResponse = Message<"longhand.v1.WatchSessionsResponse"> & {
+  /**
+   * Position after this frame, to resume from; empty within the snapshot, which is requested again as a whole.
+   *
+   * @generated from field: string cursor = 1;
+   */
+  cursor: string;
+
+  /**
+   * The frame.
+   *
+   * @generated from oneof longhand.v1.WatchSessionsResponse.frame
+   */
+  frame: {
+    /**
+     * Sessions of the snapshot.
+     *
+     * @generated from field: longhand.v1.ListedSessions snapshot_page = 2;
+     */
+    value: ListedSessions;
+    case: "snapshotPage";
+  } | {
+    /**
+     * The snapshot is complete.
+     *
+     * @generated from field: longhand.v1.SessionSnapshotEnd snapshot_end = 3;
+     */
+    value: SessionSnapshotEnd;
+    case: "snapshotEnd";
+  } | {
+    /**
+     * Changes of the list.
+     *
+     * @generated from field: longhand.v1.SessionListChanges change = 4;
+     */
+    value: SessionListChanges;
+    case: "change";
+  } | {
+    /**
+     * Nothing changed up to the cursor. Sent every 10 seconds.
+     *
+     * @generated from field: longhand.v1.SessionListProgress progress = 5;
+     */
+    value: SessionListProgress;
+    case: "progress";
+  } | { case: undefined; value?: undefined };
+};
+
+/**
+ * Describes the message longhand.v1.WatchSessionsResponse.
+ * Use `create(WatchSessionsResponseSchema)` to create a new message.
+ */
+export const WatchSessionsResponseSchema: GenMessage<WatchSessionsResponse> = /*@__PURE__*/
+  messageDesc(file_longhand_v1_session, 13);
+
+/**
+ * Sessions of a snapshot, newest first.
+ *
+ * @generated from message longhand.v1.ListedSessions
+ */
+export type ListedSessions = Message<"longhand.v1.ListedSessions"> & {
+  /**
+   * The sessions, without their policies.
+   *
+   * @generated from field: repeated longhand.v1.Session sessions = 1;
+   */
+  sessions: Session[];
+};
+
+/**
+ * Describes the message longhand.v1.ListedSessions.
+ * Use `create(ListedSessionsSchema)` to create a new message.
+ */
+export const ListedSessionsSchema: GenMessage<ListedSessions> = /*@__PURE__*/
+  messageDesc(file_longhand_v1_session, 14);
+
+/**
+ * A snapshot is complete.
+ *
+ * @generated from message longhand.v1.SessionSnapshotEnd
+ */
+export type SessionSnapshotEnd = Message<"longhand.v1.SessionSnapshotEnd"> & {
+};
+
+/**
+ * Describes the message longhand.v1.SessionSnapshotEnd.
+ * Use `create(SessionSnapshotEndSchema)` to create a new message.
+ */
+export const SessionSnapshotEndSchema: GenMessage<SessionSnapshotEnd> = /*@__PURE__*/
+  messageDesc(file_longhand_v1_session, 15);
+
+/**
+ * Changes of a list of sessions.
+ *
+ * @generated from message longhand.v1.SessionListChanges
+ */
+export type SessionListChanges = Message<"longhand.v1.SessionListChanges"> & {
+  /**
+   * Sessions of the list that came or changed, as they are now, without their policies.
+   *
+   * @generated from field: repeated longhand.v1.Session changed_sessions = 1;
+   */
+  changedSessions: Session[];
+
+  /**
+   * Sessions that are not in the list any more. A client ignores those that it does not have.
+   *
+   * @generated from field: repeated string removed_session_ids = 2;
+   */
+  removedSessionIds: string[];
+};
+
+/**
+ * Describes the message longhand.v1.SessionListChanges.
+ * Use `create(SessionListChangesSchema)` to create a new message.
+ */
+export const SessionListChangesSchema: GenMessage<SessionListChanges> = /*@__PURE__*/
+  messageDesc(file_longhand_v1_session, 16);
+
+/**
+ * Nothing changed in a list of sessions.
+ *
+ * @generated from message longhand.v1.SessionListProgress
+ */
+export type SessionListProgress = Message<"longhand.v1.SessionListProgress"> & {
+};
+
+/**
+ * Describes the message longhand.v1.SessionListProgress.
+ * Use `create(SessionListProgressSchema)` to create a new message.
+ */
+export const SessionListProgressSchema: GenMessage<SessionListProgress> = /*@__PURE__*/
+  messageDesc(file_longhand_v1_session, 17);
+
+/**
+ * A request to change a session.
+ *
+ * @generated from message longhand.v1.UpdateSessionRequest
+ */
+export type UpdateSessionRequest = Message<"longhand.v1.UpdateSessionRequest"> & {
+  /**
+   * The session's id or client id.
+   *
+   * @generated from field: string session_id = 1;
+   */
+  sessionId: string;
+
+  /**
+   * The new title, up to 512 bytes, without U+0000.
+   *
+   * @generated from field: optional string title = 2;
+   */
+  title?: string | undefined;
+
+  /**
+   * The new metadata: a JSON object, kept verbatim, up to 64 KiB.
+   *
+   * @generated from field: optional string metadata_json = 3;
+   */
+  metadataJson?: string | undefined;
+
+  /**
+   * The new model window. Usage reported under the old window no longer counts.
+   *
+   * @generated from field: longhand.v1.ModelWindow window = 4;
+   */
+  window?: ModelWindow | undefined;
+
+  /**
+   * The new preset, which replaces the whole policy.
+   *
+   * @generated from field: optional string preset = 5;
+   */
+  preset?: string | undefined;
+
+  /**
+   * A JSON object merged over the active policy, or over the new preset; up to 64 KiB.
+   *
+   * @generated from field: optional string policy_override_json = 6;
+   */
+  policyOverrideJson?: string | undefined;
+
+  /**
+   * A whole policy instead of a preset, up to 64 KiB.
+   *
+   * @generated from field: optional string policy_json = 7;
+   */
+  policyJson?: string | undefined;
+
+  /**
+   * Refuses the request if history, marks, policy or window changed after this revision.
+   *
+   * @generated from field: optional int64 expected_revision = 8;
+   */
+  expectedRevision?: bigint | undefined;
+
+  /**
+   * Makes the request idempotent; up to 128 bytes, kept for ever per session.
+   *
+   * @generated from field: string request_id = 9;
+   */
+  requestId: string;
+};
+
+/**
+ * Describes the message longhand.v1.UpdateSessionRequest.
+ * Use `create(UpdateSessionRequestSchema)` to create a new message.
+ */
+export const UpdateSessionRequestSchema: GenMessage<UpdateSessionRequest> = /*@__PURE__*/
+  messageDesc(file_longhand_v1_session, 18);
+
+/**
+ * The session after the change.
+ *
+ * @generated from message longhand.v1.UpdateSessionResponse
+ */
+export type UpdateSessionResponse = Message<"longhand.v1.UpdateSessionResponse"> & {
+  /**
+   * The session when the answer is made. Other writes may be included; a repeated request can be answered much later.
+   *
+   * @generated from field: longhand.v1.Session session = 1;
+   */
+  session?: Session | undefined;
+
+  /**
+   * Its revision after the change.
+   *
+   * @generated from field: int64 revision = 2;
+   */
+  revision: bigint;
+
+  /**
+   * The store's sequence number of the change.
+   *
+   * @generated from field: int64 seq = 3;
+   */
+  seq: bigint;
+
+  /**
+   * Durability of the acknowledged write: fsynced, or safe from a crash of the process only.
+   *
+   * @generated from field: longhand.v1.Durability durability = 4;
+   */
+  durability: Durability;
+};
+
+/**
+ * Describes the message longhand.v1.UpdateSessionResponse.
+ * Use `create(UpdateSessionResponseSchema)` to create a new message.
+ */
+export const UpdateSessionResponseSchema: GenMessage<UpdateSessionResponse> = /*@__PURE__*/
+  messageDesc(file_longhand_v1_session, 19);
+
+/**
+ * A request to archive or restore a session.
+ *
+ * @generated from message longhand.v1.ArchiveSessionRequest
+ */
+export type ArchiveSessionRequest = Message<"longhand.v1.ArchiveSessionRequest"> & {
+  /**
+   * The session's id or client id.
+   *
+   * @generated from field: string session_id = 1;
+   */
+  sessionId: string;
+
+  /**
+   * Restores the session instead of archiving it.
+   *
+   * @generated from field: bool restore = 2;
+   */
+  restore: boolean;
+
+  /**
+   * Makes the request idempotent.
+   *
+   * @generated from field: string request_id = 3;
+   */
+  requestId: string;
+};
+
+/**
+ * Describes the message longhand.v1.ArchiveSessionRequest.
+ * Use `create(ArchiveSessionRequestSchema)` to create a new message.
+ */
+export const ArchiveSessionRequestSchema: GenMessage<ArchiveSessionRequest> = /*@__PURE__*/
+  messageDesc(file_longhand_v1_session, 20);
+
+/**
+ * The session after the change.
+ *
+ * @generated from message longhand.v1.ArchiveSessionResponse
+ */
+export type ArchiveSessionResponse = Message<"longhand.v1.ArchiveSessionResponse"> & {
+  /**
+   * The session when the answer is made; its state may have changed again by then.
+   *
+   * @generated from field: longhand.v1.Session session = 1;
+   */
+  session?: Session | undefined;
+
+  /**
+   * Its revision after the change.
+   *
+   * @generated from field: int64 revision = 2;
+   */
+  revision: bigint;
+
+  /**
+   * The store's sequence number of the change.
+   *
+   * @generated from field: int64 seq = 3;
+   */
+  seq: bigint;
+
+  /**
+   * Durability of the acknowledged write: fsynced, or safe from a crash of the process only.
+   *
+   * @generated from field: longhand.v1.Durability durability = 4;
+   */
+  durability: Durability;
+};
+
+/**
+ * Describes the message longhand.v1.ArchiveSessionResponse.
+ * Use `create(ArchiveSessionResponseSchema)` to create a new message.
+ */
+export const ArchiveSessionResponseSchema: GenMessage<ArchiveSessionResponse> = /*@__PURE__*/
+  messageDesc(file_longhand_v1_session, 21);
+
+/**
+ * A request to add a label to a session.
+ *
+ * @generated from message longhand.v1.AddLabelRequest
+ */
+export type AddLabelRequest = Message<"longhand.v1.AddLabelRequest"> & {
+  /**
+   * The session's id or client id.
+   *
+   * @generated from field: string session_id = 1;
+   */
+  sessionId: string;
+
+  /**
+   * The label: 1 to 64 bytes without white space, commas and control characters.
+   *
+   * @generated from field: string label = 2;
+   */
+  label: string;
+
+  /**
+   * Makes the request idempotent.
+   *
+   * @generated from field: string request_id = 3;
+   */
+  requestId: string;
+};
+
+/**
+ * Describes the message longhand.v1.AddLabelRequest.
+ * Use `create(AddLabelRequestSchema)` to create a new message.
+ */
+export const AddLabelRequestSchema: GenMessage<AddLabelRequest> = /*@__PURE__*/
+  messageDesc(file_longhand_v1_session, 22);
+
+/**
+ * The session after the change.
+ *
+ * @generated from message longhand.v1.AddLabelResponse
+ */
+export type AddLabelResponse = Message<"longhand.v1.AddLabelResponse"> & {
+  /**
+   * The session when the answer is made; its labels may have changed again by then.
+   *
+   * @generated from field: longhand.v1.Session session = 1;
+   */
+  session?: Session | undefined;
+
+  /**
+   * Its revision after the change.
+   *
+   * @generated from field: int64 revision = 2;
+   */
+  revision: bigint;
+
+  /**
+   * The store's sequence number of the change, or of the newest one if the session had the label.
+   *
+   * @generated from field: int64 seq = 3;
+   */
+  seq: bigint;
+
+  /**
+   * Durability of the acknowledged write: fsynced, or safe from a crash of the process only.
+   *
+   * @generated from field: longhand.v1.Durability durability = 4;
+   */
+  durability: Durability;
+};
+
+/**
+ * Describes the message longhand.v1.AddLabelResponse.
+ * Use `create(AddLabelResponseSchema)` to create a new message.
+ */
+export const AddLabelResponseSchema: GenMessage<AddLabelResponse> = /*@__PURE__*/
+  messageDesc(file_longhand_v1_session, 23);
+
+/**
+ * A request to remove a label from a session.
+ *
+ * @generated from message longhand.v1.RemoveLabelRequest
+ */
+export type RemoveLabelRequest = Message<"longhand.v1.RemoveLabelRequest"> & {
+  /**
+   * The session's id or client id.
+   *
+   * @generated from field: string session_id = 1;
+   */
+  sessionId: string;
+
+  /**
+   * The label, as in AddLabelRequest.
+   *
+   * @generated from field: string label = 2;
+   */
+  label: string;
+
+  /**
+   * Makes the request idempotent.
+   *
+   * @generated from field: string request_id = 3;
+   */
+  requestId: string;
+};
+
+/**
+ * Describes the message longhand.v1.RemoveLabelRequest.
+ * Use `create(RemoveLabelRequestSchema)` to create a new message.
+ */
+export const RemoveLabelRequestSchema: GenMessage<RemoveLabelRequest> = /*@__PURE__*/
+  messageDesc(file_longhand_v1_session, 24);
+
+/**
+ * The session after the change.
+ *
+ * @generated from message longhand.v1.RemoveLabelResponse
+ */
+export type RemoveLabelResponse = Message<"longhand.v1.RemoveLabelResponse"> & {
+  /**
+   * The session when the answer is made; its labels may have changed again by then.
+   *
+   * @generated from field: longhand.v1.Session session = 1;
+   */
+  session?: Session | undefined;
+
+  /**
+   * Its revision after the change.
+   *
+   * @generated from field: int64 revision = 2;
+   */
+  revision: bigint;
+
+  /**
+   * The store's sequence number of the change, or of the newest one if the session had no such label.
+   *
+   * @generated from field: int64 seq = 3;
+   */
+  seq: bigint;
+
+  /**
+   * Durability of the acknowledged write: fsynced, or safe from a crash of the process only.
+   *
+   * @generated from field: longhand.v1.Durability durability = 4;
+   */
+  durability: Durability;
+};
+
+/**
+ * Describes the message longhand.v1.RemoveLabelResponse.
+ * Use `create(RemoveLabelResponseSchema)` to create a new message.
+ */
+export const RemoveLabelResponseSchema: GenMessage<RemoveLabelResponse> = /*@__PURE__*/
+  messageDesc(file_longhand_v1_session, 25);
+
+/**
+ * A request to fork a session.
+ *
+ * @generated from message longhand.v1.ForkSessionRequest
+ */
+export type ForkSessionRequest = Message<"longhand.v1.ForkSessionRequest"> & {
+  /**
+   * The session to fork: its id or client id.
+   *
+   * @generated from field: string session_id = 1;
+   */
+  sessionId: string;
+
+  /**
+   * The point at which the fork begins; the newest revision if unset.
+   *
+   * @generated from oneof longhand.v1.ForkSessionRequest.point
+   */
+  point: {
+    /**
+     * Forks after this sealed message, named by its id, its client id or the id of one of its parts. The fork's view is
+     * the current view up to that message, including edits, replays and compactions. The fork shares the history up to
+     * the first revision that contains all of these. Later messages within that shared history are left out, and no undo
+     * brings them back. For a message that a rewind left out, the view immediately before that rewind is used.
+     *
+     * @generated from field: string message_id = 2;
+     */
+    value: string;
+    case: "messageId";
+  } | {
+    /**
+     * Forks at this revision, with everything as it was then.
+     *
+     * @generated from field: int64 as_of_revision = 3;
+     */
+    value: bigint;
+    case: "asOfRevision";
+  } | { case: undefined; value?: undefined };
+
+  /**
+   * The client's own id for the fork, as in CreateSessionRequest.
+   *
+   * @generated from field: optional string client_id = 4;
+   */
+  clientId?: string | undefined;
+
+  /**
+   * The fork's title, up to 512 bytes, without U+0000; empty for the original's title.
+   *
+   * @generated from field: string title = 5;
+   */
+  title: string;
+};
+
+/**
+ * Describes the message longhand.v1.ForkSessionRequest.
+ * Use `create(ForkSessionRequestSchema)` to create a new message.
+ */
+export const ForkSessionRequestSchema: GenMessage<ForkSessionRequest> = /*@__PURE__*/
+  messageDesc(file_longhand_v1_session, 26);
+
+/**
+ * The created or existing fork.
+ *
+ * @generated from message longhand.v1.ForkSessionResponse
+ */
+export type ForkSessionResponse = Message<"longhand.v1.ForkSessionResponse"> & {
+  /**
+   * The fork.
+   *
+   * @generated from field: longhand.v1.Session session = 1;
+   */
+  session?: Session | undefined;
+
+  /**
+   * True if the fork existed before this request.
+   *
+   * @generated from field: bool existed = 2;
+   */
+  existed: boolean;
+
+  /**
+   * Durability of the acknowledged write: fsynced, or safe from a crash of the process only.
+   *
+   * @generated from field: longhand.v1.Durability durability = 3;
+   */
+  durability: Durability;
+};
+
+/**
+ * Describes the message longhand.v1.ForkSessionResponse.
+ * Use `create(ForkSessionResponseSchema)` to create a new message.
+ */
+export const ForkSessionResponseSchema: GenMessage<ForkSessionResponse> = /*@__PURE__*/
+  messageDesc(file_longhand_v1_session, 27);
+
+/**
+ * Reason why automatic compactions wait for user messages. New values may appear.
+ *
+ * @generated from enum longhand.v1.HoldReason
+ */
+export enum HoldReason {
+  /**
+   * Not given.
+   *
+   * @generated from enum value: HOLD_REASON_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * They do not wait.
+   *
+   * @generated from enum value: HOLD_REASON_NONE = 1;
+   */
+  NONE = 1,
+
+  /**
+   * The breaker opened. Growth of the view by a tenth of its window ends the wait too.
+   *
+   * @generated from enum value: HOLD_REASON_BREAKER = 2;
+   */
+  BREAKER = 2,
+
+  /**
+   * A change was undone. A redo of every undone change ends the wait too.
+   *
+   * @generated from enum value: HOLD_REASON_UNDO = 3;
+   */
+  UNDO = 3,
+}
+
+/**
+ * Describes the enum longhand.v1.HoldReason.
+ */
+export const HoldReasonSchema: GenEnum<HoldReason> = /*@__PURE__*/
+  enumDesc(file_longhand_v1_session, 0);
+
+/**
+ * State of a session. New values may appear.
+ *
+ * @generated from enum longhand.v1.SessionState
+ */
+export enum SessionState {
+  /**
+   * Not given.
+   *
+   * @generated from enum value: SESSION_STATE_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * The session accepts writes.
+   *
+   * @generated from enum value: SESSION_STATE_ACTIVE = 1;
+   */
+  ACTIVE = 1,
+
+  /**
+   * The session can be read and forked, not written.
+   *
+   * @generated from enum value: SESSION_STATE_ARCHIVED = 2;
+   */
+  ARCHIVED = 2,
+
+  /**
+   * Erased: it has no content any more. Whatever would write to it, fork it or restore it is refused with SESSION_ERASED.
+   *
+   * @generated from enum value: SESSION_STATE_ERASED = 3;
+   */
+  ERASED = 3,
+}
+
+/**
+ * Describes the enum longhand.v1.SessionState.
+ */
+export const SessionStateSchema: GenEnum<SessionState> = /*@__PURE__*/
+  enumDesc(file_longhand_v1_session, 1);
+
+/**
+ * Reason why a view leaves no space for a reply in its window. New values may appear.
+ *
+ * @generated from enum longhand.v1.OverWindowReason
+ */
+export enum OverWindowReason {
+  /**
+   * Not given.
+   *
+   * @generated from enum value: OVER_WINDOW_REASON_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * A decision or a compaction is pending.
+   *
+   * @generated from enum value: OVER_WINDOW_REASON_PENDING = 1;
+   */
+  PENDING = 1,
+
+  /**
+   * A compaction waits until people confirm it.
+   *
+   * @generated from enum value: OVER_WINDOW_REASON_CONFIRMATION = 2;
+   */
+  CONFIRMATION = 2,
+
+  /**
+   * A compaction waits for another attempt, since its summarizer or the store failed.
+   *
+   * @generated from enum value: OVER_WINDOW_REASON_RETRY = 3;
+   */
+  RETRY = 3,
+
+  /**
+   * The policy starts no compaction by itself.
+   *
+   * @generated from enum value: OVER_WINDOW_REASON_AUTOMATIC_OFF = 4;
+   */
+  AUTOMATIC_OFF = 4,
+
+  /**
+   * An undo holds automatic compactions back until the next user message.
+   *
+   * @generated from enum value: OVER_WINDOW_REASON_UNDO_HOLD = 5;
+   */
+  UNDO_HOLD = 5,
+
+  /**
+   * What no compaction may remove exceeds the window: overhead, system messages, pins, the newest user message, open
+   * messages and running calls. The message has the tokens of each.
+   *
+   * @generated from enum value: OVER_WINDOW_REASON_FIXED_CONTENT = 6;
+   */
+  FIXED_CONTENT = 6,
+
+  /**
+   * The last resort failed, and is tried again at the next user message or when the view has grown.
+   *
+   * @generated from enum value: OVER_WINDOW_REASON_LAST_RESORT_FAILED = 7;
+   */
+  LAST_RESORT_FAILED = 7,
+
+  /**
+   * The view fits the session's window; the window that the call names is smaller.
+   *
+   * @generated from enum value: OVER_WINDOW_REASON_OTHER_WINDOW = 8;
+   */
+  OTHER_WINDOW = 8,
+}
+
+/**
+ * Describes the enum longhand.v1.OverWindowReason.
+ */
+export const OverWindowReasonSchema: GenEnum<OverWindowReason> = /*@__PURE__*/
+  enumDesc(file_longhand_v1_session, 2);
+
+/**
+ * Order of a list of sessions. New values may appear.
+ *
+ * @generated from enum longhand.v1.SessionOrder
+ */
+export enum SessionOrder {
+  /**
+   * Not given.
+   *
+   * @generated from enum value: SESSION_ORDER_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * By creation, the newest first.
+   *
+   * @generated from enum value: SESSION_ORDER_NEWEST_FIRST = 1;
+   */
+  NEWEST_FIRST = 1,
+
+  /**
+   * By creation, the oldest first.
+   *
+   * @generated from enum value: SESSION_ORDER_OLDEST_FIRST = 2;
+   */
+  OLDEST_FIRST = 2,
+
+  /**
+   * By last change, the one that changed last first.
+   *
+   * @generated from enum value: SESSION_ORDER_LAST_CHANGED_FIRST = 3;
+   */
+  LAST_CHANGED_FIRST = 3,
+
+  /**
+   * By last change, the one that changed last at the end.
+   *
+   * @generated from enum value: SESSION_ORDER_LAST_CHANGED_LAST = 4;
+   */
+  LAST_CHANGED_LAST = 4,
+}
+
+/**
+ * Describes the enum longhand.v1.SessionOrder.
+ */
+export const SessionOrderSchema: GenEnum<SessionOrder> = /*@__PURE__*/
+  enumDesc(file_longhand_v1_session, 3);
+
+/**
+ * What the sessions of a list have. New values may appear.
+ *
+ * @generated from enum longhand.v1.SessionView
+ */
+export enum SessionView {
+  /**
+   * Not given.
+   *
+   * @generated from enum value: SESSION_VIEW_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * Everything but their policies.
+   *
+   * @generated from enum value: SESSION_VIEW_BASIC = 1;
+   */
+  BASIC = 1,
+
+  /**
+   * Everything.
+   *
+   * @generated from enum value: SESSION_VIEW_FULL = 2;
+   */
+  FULL = 2,
+}
+
+/**
+ * Describes the enum longhand.v1.SessionView.
+ */
+export const SessionViewSchema: GenEnum<SessionView> = /*@__PURE__*/
+  enumDesc(file_longhand_v1_session, 4);
+
+/**
+ * Failures that an acknowledged write survives. New values may appear.
+ *
+ * @generated from enum longhand.v1.Durability
+ */
+export enum Durability {
+  /**
+   * Not given.
+   *
+   * @generated from enum value: DURABILITY_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * A crash of the machine: the write is fsynced.
+   *
+   * @generated from enum value: DURABILITY_FULL = 1;
+   */
+  FULL = 1,
+
+  /**
+   * A crash of the daemon only.
+   *
+   * @generated from enum value: DURABILITY_PROCESS_CRASH = 2;
+   */
+  PROCESS_CRASH = 2,
+}
+
+/**
+ * Describes the enum longhand.v1.Durability.
+ */
+export const DurabilitySchema: GenEnum<Durability> = /*@__PURE__*/
+  enumDesc(file_longhand_v1_session, 5);
+
+/**
+ * Creates, finds, changes, archives and forks sessions.
+ *
+ * @generated from service longhand.v1.SessionService
+ */
+export const SessionService: GenService<{
+  /**
+   * Creates a session. The server chooses its id.
+   * The same request with the same `client_id` returns the session that it made, also after that session was changed;
+   * another request with that `client_id` is refused.
+   * Once that session is erased, its own request is refused, and another request makes another session.
+   * Errors: INVALID_FIELD, LIMIT_EXCEEDED, CLIENT_ID_REUSED, PRESET_NOT_FOUND, POLICY_INVALID, SESSION_NOT_FOUND (the
+   * parent), SESSION_ERASED.
+   *
+   * @generated from rpc longhand.v1.SessionService.CreateSession
+   */
+  createSession: {
+    methodKind: "unary";
+    input: typeof CreateSessionRequestSchema;
+    output: typeof CreateSessionResponseSchema;
+  },
+  /**
+   * Gets the current state of a session.
+   * Errors: SESSION_NOT_FOUND.
+   *
+   * @generated from rpc longhand.v1.SessionService.GetSession
+   */
+  getSession: {
+    methodKind: "unary";
+    input: typeof GetSessionRequestSchema;
+    output: typeof GetSessionResponseSchema;
+  },
+  /**
+   * Lists sessions, newest first unless another order is asked for, and without their policies unless these are asked
+   * for. A page looks at no more than 10000 sessions, and can therefore be short or empty before the last one. In an order
+   * by last change, a session that changes between two pages changes its place: it may be in both, or in none.
+   * Errors: SESSION_NOT_FOUND (the parent or the root), PAGE_TOKEN_INVALID, INVALID_FIELD, LIMIT_EXCEEDED.
+   *
+   * @generated from rpc longhand.v1.SessionService.ListSessions
+   */
+  listSessions: {
+    methodKind: "unary";
+    input: typeof ListSessionsRequestSchema;
+    output: typeof ListSessionsResponseSchema;
+  },
+  /**
+   * Follows a list of sessions: the sessions that it has, newest first, and then its changes, until the client cancels it.
+   * The stream keeps nothing of what the client has: a session in `changed_sessions` has come or has changed, by what the
+   * client knows of it, and what comes twice is the same. Changes that come while the client does not read come together,
+   * each session once. Of a session that leaves what the caller's access token is bound to, nothing more comes.
+   * It ends with SHUTTING_DOWN when the daemon stops; the last cursor resumes it.
+   * Errors: SESSION_NOT_FOUND (the parent or the root), INVALID_FIELD, LIMIT_EXCEEDED, CURSOR_INVALID, CURSOR_FOREIGN,
+   * CURSOR_OUT_OF_RANGE, TOO_MANY_STREAMS, READER_STALLED, SHUTTING_DOWN.
+   *
+   * @generated from rpc longhand.v1.SessionService.WatchSessions
+   */
+  watchSessions: {
+    methodKind: "server_streaming";
+    input: typeof WatchSessionsRequestSchema;
+    output: typeof WatchSessionsResponseSchema;
+  },
+  /**
+   * Changes a session's title, metadata, model window or policy. Only the fields that are set change.
+   * Errors: SESSION_NOT_FOUND, SESSION_ARCHIVED, REVISION_MISMATCH, PRESET_NOT_FOUND, POLICY_INVALID, INVALID_FIELD,
+   * LIMIT_EXCEEDED, REQUEST_ID_REUSED.
+   *
+   * @generated from rpc longhand.v1.SessionService.UpdateSession
+   */
+  updateSession: {
+    methodKind: "unary";
+    input: typeof UpdateSessionRequestSchema;
+    output: typeof UpdateSessionResponseSchema;
+  },
+  /**
+   * Archives a session, or restores it. An archived session can be read and forked, not written.
+   * Errors: SESSION_NOT_FOUND, REQUEST_ID_REUSED.
+   *
+   * @generated from rpc longhand.v1.SessionService.ArchiveSession
+   */
+  archiveSession: {
+    methodKind: "unary";
+    input: typeof ArchiveSessionRequestSchema;
+    output: typeof ArchiveSessionResponseSchema;
+  },
+  /**
+   * Adds a label to a session; one that it has stays. An archived session can get labels, and a fork begins with none.
+   * `expected_revision` of other requests ignores labels.
+   * Errors: SESSION_NOT_FOUND, INVALID_FIELD, LIMIT_EXCEEDED, REQUEST_ID_REUSED.
+   *
+   * @generated from rpc longhand.v1.SessionService.AddLabel
+   */
+  addLabel: {
+    methodKind: "unary";
+    input: typeof AddLabelRequestSchema;
+    output: typeof AddLabelResponseSchema;
+  },
+  /**
+   * Removes a label from a session; one that it has not is no error.
+   * Errors: SESSION_NOT_FOUND, INVALID_FIELD, LIMIT_EXCEEDED, REQUEST_ID_REUSED.
+   *
+   * @generated from rpc longhand.v1.SessionService.RemoveLabel
+   */
+  removeLabel: {
+    methodKind: "unary";
+    input: typeof RemoveLabelRequestSchema;
+    output: typeof RemoveLabelResponseSchema;
+  },
+  /**
+   * Creates a session that shares another session's history up to a point. Nothing is copied.
+   * Open messages are not inherited. The same request with the same `client_id` returns the fork that it made, whatever
+   * changed since; another request with that `client_id` is refused.
+   * Errors: SESSION_NOT_FOUND, MESSAGE_NOT_FOUND, MESSAGE_OPEN, REVISION_OUT_OF_RANGE, CLIENT_ID_REUSED, INVALID_FIELD,
+   * LIMIT_EXCEEDED; BOUNDARY_INVALID for a fork after a message that was sealed only after a rewind had left it out.
+   *
+   * @generated from rpc longhand.v1.SessionService.ForkSession
+   */
+  forkSession: {
+    methodKind: "unary";
+    input: typeof ForkSessionRequestSchema;
+    output: typeof ForkSessionResponseSchema;
+  },
+}> = /*@__PURE__*/
+  serviceDesc(file_longhand_v1_session, 0);
+

@@ -1,0 +1,525 @@
+/** A session, as one program uses it. */
+
+import type { DescMethodUnary } from "@bufbuild/protobuf";
+import { create, type DescMessage, type MessageInitShape, type MessageShape } from "@bufbuild/protobuf";
+import type { CallHeaders, CallOptions, Client, FollowOptions, FrameOptions, SearchOptions } from "./client.js";
+import { newId, pages } from "./client.js";
+import * as v1 from "./gen/v1.js";
+import { asJson, type Content, type Json, modelWindow, partsOf, user, type Window } from "./parts.js";
+import { Reply, type ReplyOptions } from "./reply.js";
+import { Run, type RunOptions } from "./run.js";
+import { duration } from "./times.js";
+
+/** The beginning of a conversation, where the last message that stays is asked for: nothing stays. */
+export const START = "";
+
+/** What a model should see now. Its messages are shared with the next view: do not change them. */
+export interface View {
+  /** Its facts: revision, tokens, whether it fits. */
+  readonly header: v1.ContextHeader;
+  /** Its messages, in order. */
+  readonly messages: readonly v1.ContextMessage[];
+  /** What it does not show, and why. */
+  readonly end: v1.ContextEnd;
+  /** The number of messages that the daemon did not send again. */
+  readonly knownCount: number;
+  /** What a reply to this view carries, which makes its usage count. */
+  readonly token: string;
+}
+
+/** A view, as it is asked for. */
+export interface ViewOptions {
+  asOfRevision?: bigint;
+  window?: Window;
+  overflow?: v1.OverflowAction;
+  /** The time to wait for what is pending, with `OverflowAction.WAIT`. */
+  waitMs?: number;
+  signal?: AbortSignal;
+}
+
+/** Conditions and further changes of an append. */
+export interface AppendOptions {
+  requestId?: string;
+  expectedRevision?: bigint;
+  expectedLastMessageId?: string;
+  /** What comes after this message, or everything with `START`, is left out in the same change. */
+  rewindTo?: string;
+  title?: string;
+  metadata?: Json;
+  window?: Window;
+}
+
+/** A question. */
+export interface AskOptions {
+  tool?: string;
+  callId?: string;
+  input?: Json;
+  acceptsText?: boolean;
+  defaultChoice?: string;
+  answerMs?: number;
+  requestId?: string;
+}
+
+/** A session. Keeps its newest view, so that the daemon sends only what changed since. */
+export class Session {
+  readonly client: Client;
+  /** Its id or client id. */
+  readonly id: string;
+  /** What the daemon said of it when it was made; undefined if nothing was asked. `get` asks. */
+  info: v1.Session | undefined;
+  /** Headers of its calls: the number of the run that makes them. */
+  readonly headers: CallHeaders;
+  private known: View | undefined;
+
+  constructor(client: Client, id: string, info?: v1.Session, headers: CallHeaders = {}) {
+    this.client = client;
+    this.id = id;
+    this.info = info;
+    this.headers = headers;
+  }
+
+  /** One call with this session's headers: `client.call`. */
+  call<I extends DescMessage, O extends DescMessage>(
+    method: DescMethodUnary<I, O>,
+    request: MessageInitShape<I>,
+    options: CallOptions = {},
+  ): Promise<MessageShape<O>> {
+    return this.client.call(method, request, { ...options, headers: { ...this.headers, ...options.headers } });
+  }
+
+  /** Its current state. */
+  async get(): Promise<v1.Session> {
+    return found(await this.call(v1.SessionService.method.getSession, { sessionId: this.id }));
+  }
+
+  // History
+
+  /** Appends messages, all or none; a string is a user's message. */
+  append(
+    messages: v1.NewMessage | string | readonly (v1.NewMessage | string)[],
+    options: AppendOptions = {},
+  ): Promise<v1.AppendMessagesResponse> {
+    const several = Array.isArray(messages) ? messages : [messages];
+    const { rewindTo, metadata, window, ...rest } = options;
+    return this.call(v1.MessageService.method.appendMessages, {
+      ...rest,
+      sessionId: this.id,
+      messages: several.map((one: v1.NewMessage | string) => (typeof one === "string" ? user(one) : one)),
+      metadataJson: asJson(metadata),
+      window: modelWindow(window),
+      rewind: rewindTo === undefined ? undefined : { target: rewindTarget(rewindTo) },
+    });
+  }
+
+  /**
+   * Writes a message while it comes: `await session.reply(view, async (reply) => { await reply.text("…"); })`. Its end
+   * seals the message, and an exception of `write` seals it as aborted. Returns the answer to the end.
+   */
+  async reply(
+    view: View | undefined,
+    write: (reply: Reply) => Promise<void>,
+    options: ReplyOptions = {},
+  ): Promise<v1.WriteMessageResponse | v1.FinishMessageResponse> {
+    const reply = this.openReply(view, options);
+    try {
+      await write(reply);
+    } catch (failure) {
+      // The caller's own failure says more; a message that cannot be sealed is so when its time is over.
+      await reply.abort(failure).catch(() => {});
+      throw failure;
+    }
+    return reply.finish();
+  }
+
+  /**
+   * A message that is written while it comes, until `finish` or `abort`. It is one stream, which goes on at its offset
+   * when it is lost; in browsers, or with `unary`, a request for each piece, which is stored when its call returns.
+   */
+  openReply(view?: View, options: ReplyOptions = {}): Reply {
+    return new Reply(this, view?.token, options);
+  }
+
+  /** Every message as it was written, page by page. */
+  history(
+    options: Omit<MessageInitShape<typeof v1.ListMessagesRequestSchema>, "sessionId" | "pageToken" | "$typeName"> = {},
+  ): AsyncGenerator<v1.Message> {
+    return pages(async (pageToken) => {
+      const request = { ...options, sessionId: this.id, pageToken };
+      const page = await this.call(v1.MessageService.method.listMessages, request);
+      return [page.messages, page.nextPageToken];
+    });
+  }
+
+  /** A message by its id or client id, as it was written. */
+  async getMessage(messageId: string): Promise<v1.Message> {
+    const { message } = await this.readMessage(messageId);
+    return message ?? create(v1.MessageSchema);
+  }
+
+  /** A message by its id or client id, with what is written of it now. */
+  readMessage(messageId: string): Promise<v1.GetMessageResponse> {
+    return this.call(v1.MessageService.method.getMessage, { sessionId: this.id, messageId });
+  }
+
+  /** Messages by their ids, in this order. */
+  async getMessages(messageIds: readonly string[]): Promise<v1.Message[]> {
+    const messages: v1.Message[] = [];
+    let waiting = [...messageIds];
+    while (waiting.length > 0) {
+      const request = { sessionId: this.id, messageIds: waiting.slice(0, 100) };
+      const answer = await this.call(v1.MessageService.method.batchGetMessages, request);
+      messages.push(...answer.messages);
+      waiting = [...answer.remainingMessageIds, ...waiting.slice(100)];
+    }
+    return messages;
+  }
+
+  /** The originals behind an id in a view. */
+  expand(id: string): AsyncGenerator<v1.Message> {
+    return pages(async (pageToken) => {
+      const page = await this.call(v1.MessageService.method.expandMessage, { sessionId: this.id, id, pageToken });
+      return [page.messages, page.nextPageToken];
+    });
+  }
+
+  /** Parts of its messages by their words, as `Client.search` finds them. */
+  search(query: string, options: SearchOptions = {}): AsyncGenerator<v1.SearchHit> {
+    return this.client.search(query, { ...options, sessionId: this.id });
+  }
+
+  /**
+   * Leaves out what comes after a message, or everything with `START`. With `summarize`, which may be empty or name
+   * topics, a summary of it stays.
+   */
+  rewind(
+    messageId: string,
+    options: { expectedRevision?: bigint; summarize?: string } = {},
+  ): Promise<v1.RewindSessionResponse> {
+    return this.call(v1.MessageService.method.rewindSession, {
+      sessionId: this.id,
+      target: rewindTarget(messageId),
+      expectedRevision: options.expectedRevision,
+      branchSummary: options.summarize === undefined ? undefined : { instructions: options.summarize },
+    });
+  }
+
+  /** Puts another message in the place of one; undefined leaves it out. */
+  edit(
+    messageId: string,
+    content: Content | undefined,
+    options: { expectedRevision?: bigint } = {},
+  ): Promise<v1.EditMessageResponse> {
+    return this.call(v1.MessageService.method.editMessage, {
+      ...options,
+      sessionId: this.id,
+      messageId,
+      parts: content === undefined ? [] : partsOf(content),
+      remove: content === undefined,
+    });
+  }
+
+  /** Pins a message, so that every view shows it verbatim, or removes the pin. */
+  async pin(messageId: string, options: { unpin?: boolean } = {}): Promise<void> {
+    await this.call(v1.MessageService.method.pinMessage, { ...options, sessionId: this.id, messageId });
+  }
+
+  // Views
+
+  /**
+   * What a model should see now, or saw at a revision. The daemon sends only what is not in the newest view that this
+   * object has.
+   */
+  async view(options: ViewOptions = {}): Promise<View> {
+    const current = options.asOfRevision === undefined;
+    const known = current ? this.known : undefined;
+    const request = create(v1.GetContextRequestSchema, {
+      sessionId: this.id,
+      asOfRevision: options.asOfRevision,
+      window: modelWindow(options.window),
+      overflowAction: options.overflow,
+      waitTimeout: duration(options.waitMs),
+      knownViewHash: known?.header.viewHash,
+      knownRevision: known?.header.revision,
+    });
+    const view = await this.client.retry(() => this.readView(request, known, options.signal), options);
+    // A view that was shortened for a call is no revision's, and nothing is known by it.
+    if (current && !view.header.shortened) this.known = view;
+    return view;
+  }
+
+  private async readView(request: v1.GetContextRequest, known?: View, signal?: AbortSignal): Promise<View> {
+    let header = create(v1.ContextHeaderSchema);
+    let end = create(v1.ContextEndSchema);
+    const messages: v1.ContextMessage[] = [];
+    const options = { headers: this.headers, signal };
+    for await (const { frame } of this.client.stream(v1.ContextService.method.getContext, request, options)) {
+      if (frame.case === "header") {
+        header = frame.value;
+        messages.push(...(known?.messages.slice(0, header.knownMessageCount) ?? []));
+      } else if (frame.case === "messages") {
+        messages.push(...frame.value.messages);
+      } else if (frame.case === "end") {
+        end = frame.value;
+      }
+    }
+    return { header, messages, end, knownCount: header.knownMessageCount, token: header.viewToken };
+  }
+
+  // The session itself
+
+  /** Changes what is given. */
+  async update(options: {
+    title?: string;
+    metadata?: Json;
+    window?: Window;
+    preset?: string;
+    policyOverride?: Json;
+    expectedRevision?: bigint;
+  }): Promise<v1.Session> {
+    const { metadata, policyOverride, window, ...rest } = options;
+    return found(
+      await this.call(v1.SessionService.method.updateSession, {
+        ...rest,
+        sessionId: this.id,
+        metadataJson: asJson(metadata),
+        policyOverrideJson: asJson(policyOverride),
+        window: modelWindow(window),
+      }),
+    );
+  }
+
+  /** Archives the session, or restores it. */
+  async archive(options: { restore?: boolean } = {}): Promise<v1.Session> {
+    return found(await this.call(v1.SessionService.method.archiveSession, { ...options, sessionId: this.id }));
+  }
+
+  /** Adds a label. */
+  async addLabel(label: string): Promise<v1.Session> {
+    return found(await this.call(v1.SessionService.method.addLabel, { sessionId: this.id, label }));
+  }
+
+  /** Removes a label. */
+  async removeLabel(label: string): Promise<v1.Session> {
+    return found(await this.call(v1.SessionService.method.removeLabel, { sessionId: this.id, label }));
+  }
+
+  /** A session that shares this one's history up to a message, a revision, or now. */
+  async fork(
+    clientId?: string,
+    options: { messageId?: string; asOfRevision?: bigint; title?: string } = {},
+  ): Promise<Session> {
+    const { messageId, asOfRevision, title } = options;
+    const answer = await this.call(v1.SessionService.method.forkSession, {
+      sessionId: this.id,
+      clientId: clientId ?? newId("js-"),
+      title,
+      point:
+        messageId !== undefined
+          ? { case: "messageId", value: messageId }
+          : asOfRevision !== undefined
+            ? { case: "asOfRevision", value: asOfRevision }
+            : { case: undefined },
+    });
+    return new Session(this.client, found(answer).sessionId, answer.session, this.headers);
+  }
+
+  /**
+   * Erases content for good: a message, a part, or without either the whole session. The reason is kept, and must not
+   * have what is erased. Forks lose the same content.
+   */
+  erase(
+    reason: string,
+    options: { messageId?: string; partId?: string; dryRun?: boolean } = {},
+  ): Promise<v1.EraseContentResponse> {
+    const { messageId, partId, dryRun } = options;
+    if (!dryRun) this.known = undefined;
+    return this.call(v1.EraseService.method.eraseContent, {
+      sessionId: this.id,
+      reason,
+      dryRun,
+      target:
+        messageId !== undefined
+          ? { case: "messageId", value: messageId }
+          : partId !== undefined
+            ? { case: "partId", value: partId }
+            : { case: "wholeSession", value: true },
+    });
+  }
+
+  /** Follows its events, as `Client.events` does. */
+  events(options: FollowOptions = {}): AsyncGenerator<v1.Event> {
+    return this.client.events([this.id], options);
+  }
+
+  /** Follows its events with all that a stream has, as `Client.frames` does. */
+  frames(options: FrameOptions = {}): AsyncGenerator<v1.SubscribeEventsResponse> {
+    return this.client.frames([this.id], options);
+  }
+
+  // Compactions
+
+  /** Asks for a compaction; it is made in the background. */
+  compact(
+    options: { instructions?: string; level?: v1.CompactionLevel; tailStartMessageId?: string } = {},
+  ): Promise<v1.StartCompactionResponse> {
+    return this.call(v1.CompactionService.method.startCompaction, { ...options, sessionId: this.id });
+  }
+
+  /** Undoes the newest compaction, rewind or edit, or makes it active again. */
+  async undo(options: { redo?: boolean } = {}): Promise<void> {
+    const request = { sessionId: this.id };
+    if (options.redo) await this.call(v1.CompactionService.method.redoChange, request);
+    else await this.call(v1.CompactionService.method.undoChange, request);
+  }
+
+  // Working together
+
+  /**
+   * Takes the right to answer, for as long as `work` lasts: the run is renewed in the background, released at the end,
+   * and released as failed by an exception. What is written through `run.session` is refused with `RunLost` once the
+   * run is not the active one.
+   */
+  async run<T>(work: (run: Run) => Promise<T>, options: RunOptions = {}): Promise<T> {
+    const run = await this.acquireRun(options);
+    let result: T;
+    try {
+      result = await work(run);
+    } catch (failure) {
+      // The caller's own failure says more.
+      await run.release(failure).catch(() => {});
+      throw failure;
+    }
+    await run.release();
+    return result;
+  }
+
+  /** The right to answer, which is renewed until `release`. */
+  acquireRun(options: RunOptions = {}): Promise<Run> {
+    return Run.acquire(this, options);
+  }
+
+  /** What happens in the session: its newest run, and what that waits for. */
+  activity(): Promise<v1.GetRunResponse> {
+    return this.call(v1.RunService.method.getRun, { sessionId: this.id });
+  }
+
+  /** Asks the active run to stop. */
+  async cancelRun(options: { epoch?: bigint; force?: boolean; tree?: boolean } = {}): Promise<v1.Run[]> {
+    return (await this.call(v1.RunService.method.cancelRun, { ...options, sessionId: this.id })).runs;
+  }
+
+  /** Puts a prompt in the queue; the answer is its id. */
+  async submit(
+    content: Content,
+    options: { delivery?: v1.Delivery; metadata?: Json; requestId?: string } = {},
+  ): Promise<string> {
+    const answer = await this.call(v1.PromptService.method.submitPrompt, {
+      sessionId: this.id,
+      parts: partsOf(content),
+      delivery: options.delivery ?? v1.Delivery.QUEUE,
+      metadataJson: asJson(options.metadata),
+      requestId: options.requestId,
+    });
+    return answer.promptId;
+  }
+
+  /** The prompts that wait, in their order, or all, newest first. */
+  listPrompts(options: { includeEnded?: boolean } = {}): AsyncGenerator<v1.Prompt> {
+    return pages(async (pageToken) => {
+      const page = await this.call(v1.PromptService.method.listPrompts, { ...options, sessionId: this.id, pageToken });
+      return [page.prompts, page.nextPageToken];
+    });
+  }
+
+  /** Gives a prompt the place before another one, or the last one. */
+  async movePrompt(promptId: string, options: { before?: string } = {}): Promise<void> {
+    const request = { sessionId: this.id, promptId, beforePromptId: options.before };
+    await this.call(v1.PromptService.method.movePrompt, request);
+  }
+
+  /** Takes a prompt out of the queue. */
+  async withdrawPrompt(promptId: string): Promise<void> {
+    await this.call(v1.PromptService.method.withdrawPrompt, { sessionId: this.id, promptId });
+  }
+
+  /**
+   * Asks a question that any client answers, once. `waitForAnswer` waits for it. An agent that was restarted asks again
+   * with the same `requestId`, and finds its question with the answer.
+   */
+  async ask(
+    text: string,
+    choices: readonly (string | { id: string; label: string })[] = [],
+    options: AskOptions = {},
+  ): Promise<v1.Approval> {
+    const { input, answerMs, requestId, ...rest } = options;
+    const answer = await this.call(v1.ApprovalService.method.requestApproval, {
+      sessionId: this.id,
+      requestId,
+      question: {
+        ...rest,
+        text,
+        choices: choices.map((choice) => (typeof choice === "string" ? { id: choice } : choice)),
+        inputJson: asJson(input),
+        answerTimeout: duration(answerMs),
+      },
+    });
+    return answer.approval ?? create(v1.ApprovalSchema);
+  }
+
+  /** A question, with its answer. */
+  async getApproval(approvalId: string): Promise<v1.Approval> {
+    const request = { sessionId: this.id, approvalId };
+    const { approval } = await this.call(v1.ApprovalService.method.getApproval, request);
+    return approval ?? create(v1.ApprovalSchema);
+  }
+
+  /** Waits until a question has ended, however that happens. */
+  async waitForAnswer(approvalId: string, options: { signal?: AbortSignal } = {}): Promise<v1.ApprovalEnd> {
+    const kinds = [v1.EventKind.APPROVAL_ENDED];
+    // The first frame says that the stream has begun: from here on no end is missed.
+    for await (const { frame } of this.frames({ kinds, signal: options.signal })) {
+      const events = frame.case === "events" ? frame.value.events : [];
+      const ended = events.some(({ body }) => body.case === "approvalEnded" && body.value.approvalId === approvalId);
+      if (frame.case !== "ready" && !ended) continue;
+      const { end } = await this.getApproval(approvalId);
+      if (end) return end;
+    }
+    throw new Error("a stream of events has no end");
+  }
+
+  /** The questions that wait, newest first, or all. */
+  listApprovals(options: { includeEnded?: boolean } = {}): AsyncGenerator<v1.Approval> {
+    return pages(async (pageToken) => {
+      const request = { ...options, sessionId: this.id, pageToken };
+      const page = await this.call(v1.ApprovalService.method.listApprovals, request);
+      return [page.approvals, page.nextPageToken];
+    });
+  }
+
+  /** Answers a question; a second answer is refused with APPROVAL_ENDED. */
+  async answer(approvalId: string, choice?: string, options: { text?: string } = {}): Promise<v1.Approval> {
+    const request = { ...options, sessionId: this.id, approvalId, choice };
+    const { approval } = await this.call(v1.ApprovalService.method.answerApproval, request);
+    return approval ?? create(v1.ApprovalSchema);
+  }
+
+  /** Withdraws a question. */
+  async withdrawApproval(approvalId: string): Promise<void> {
+    await this.call(v1.ApprovalService.method.withdrawApproval, { sessionId: this.id, approvalId });
+  }
+
+  /** Says that the caller types, for 10 seconds, or that it stopped. */
+  async reportTyping(typing = true): Promise<void> {
+    await this.call(v1.EventService.method.reportTyping, { sessionId: this.id, typing });
+  }
+}
+
+function found(answer: { session?: v1.Session }): v1.Session {
+  return answer.session ?? create(v1.SessionSchema);
+}
+
+function rewindTarget(messageId: string) {
+  return messageId === START
+    ? ({ case: "toStart", value: true } as const)
+    : ({ case: "messageId", value: messageId } as const);
+}

@@ -1,0 +1,79 @@
+/** Daemons for tests: the program in `LONGHAND_BIN`, else that of the development build. */
+
+import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdtempSync, openSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import { fileURLToPath } from "node:url";
+
+export const BINARY =
+  process.env["LONGHAND_BIN"] || fileURLToPath(new URL("../../../../../target/debug/longhand", import.meta.url));
+
+/** A daemon with a store of its own, which can be stopped and started again. */
+export class Daemon {
+  // A socket's path has a hundred characters at most.
+  readonly directory = mkdtempSync(join(tmpdir(), "longhand-"));
+  readonly dataDir = join(this.directory, "store");
+  private readonly config = join(this.directory, "longhand.toml");
+  private process: ChildProcess | undefined;
+  private listen = "127.0.0.1:0";
+
+  static async start(config = ""): Promise<Daemon> {
+    const daemon = new Daemon();
+    writeFileSync(daemon.config, config);
+    await daemon.start();
+    return daemon;
+  }
+
+  get address(): string {
+    return `unix:${this.dataDir}/longhand.sock`;
+  }
+
+  get url(): string {
+    return readFileSync(join(this.dataDir, "longhand.url"), "utf8").trim();
+  }
+
+  get token(): string {
+    return readFileSync(join(this.dataDir, "access-token"), "utf8").trim();
+  }
+
+  async start(): Promise<void> {
+    const log = join(this.directory, "log");
+    const options = ["--data-dir", this.dataDir, "--config", this.config, "--listen", this.listen];
+    const child = spawn(BINARY, ["serve", ...options], { stdio: ["ignore", "pipe", openSync(log, "a")] });
+    this.process = child;
+    const lines = createInterface({ input: child.stdout ?? process.stdin });
+    const [line] = await Promise.race([once(lines, "line"), once(child, "exit")]);
+    if (!String(line).includes("listens on")) throw new Error(readFileSync(log, "utf8"));
+    // A client over TCP finds it again.
+    this.listen = new URL(this.url).host;
+  }
+
+  async stop(signal: NodeJS.Signals = "SIGTERM"): Promise<void> {
+    const child = this.process;
+    if (!child) return;
+    this.process = undefined;
+    const exit = once(child, "exit");
+    child.kill(signal);
+    await exit;
+  }
+
+  async restart(signal: NodeJS.Signals = "SIGTERM"): Promise<void> {
+    await this.stop(signal);
+    await this.start();
+  }
+
+  async remove(): Promise<void> {
+    await this.stop("SIGKILL");
+    rmSync(this.directory, { recursive: true });
+  }
+}
+
+/** Everything that an iteration has. */
+export async function all<T>(items: AsyncIterable<T>): Promise<T[]> {
+  const found: T[] = [];
+  for await (const item of items) found.push(item);
+  return found;
+}
