@@ -2,6 +2,7 @@
 
 use super::access::{Access, AccessTokens};
 use super::access_record::{AccessLogging, NamedSessions};
+use super::console_links::ConsoleLinks;
 use super::deltas::DraftDelta;
 use super::error::{Error, Result};
 use super::presence::Presences;
@@ -47,6 +48,7 @@ pub struct Caller {
 
 pub(super) struct Shared {
     pub(super) access_tokens: AccessTokens,
+    pub(super) console_links: ConsoleLinks,
     pub(super) access_logging: OnceLock<AccessLogging>,
     pub(super) quotas: OnceLock<Quotas>,
     pub(super) store: Store,
@@ -150,6 +152,7 @@ impl Longhand {
         let (live, _) = broadcast::channel(crate::limits::DELTA_FRAMES_MAX);
         let shared = Shared {
             access_tokens: AccessTokens::default(),
+            console_links: ConsoleLinks::default(),
             access_logging: OnceLock::new(),
             quotas: OnceLock::new(),
             loaded: scheduler.loaded().clone(),

@@ -14,6 +14,7 @@ mod branch_request_log;
 mod branches;
 pub mod code;
 pub mod compactions;
+pub mod console_links;
 pub mod context;
 pub mod cursor;
 pub mod deltas;

@@ -11,6 +11,7 @@ mod changes;
 mod client;
 mod compactions;
 mod completions;
+mod console;
 mod context;
 mod demo;
 mod detail;
@@ -135,6 +136,8 @@ enum Command {
     Confirm(compactions::ConfirmArguments),
     /// Cancel a compaction that has not ended
     Cancel(compactions::CancelArguments),
+    /// Print a link that opens the console in a browser, once
+    Console(console::Arguments),
     /// Create, list and revoke access tokens, with which clients on the network prove who they are
     Token(token::Arguments),
     /// List the presets, print one, or compare two
@@ -215,6 +218,7 @@ async fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Retry(arguments) => compactions::retry(globals, arguments).await,
         Command::Confirm(arguments) => compactions::confirm(globals, arguments).await,
         Command::Cancel(arguments) => compactions::cancel(globals, arguments).await,
+        Command::Console(arguments) => console::run(globals, arguments).await,
         Command::Token(arguments) => token::run(globals, arguments).await,
         Command::Presets(arguments) => presets::run(globals, arguments).await,
         Command::Simulate(arguments) => simulate::run(globals, arguments),
