@@ -161,8 +161,6 @@ test('a compaction happens and shows, and undo and redo', async ({ daemon, brows
   await panel.getByLabel('Instructions').fill('Keep the names of files');
   await panel.getByRole('button', { name: 'Start' }).click();
   await panel.locator('[data-compaction]').getByText('tokens', { exact: false }).first().waitFor();
-  await page.page.keyboard.press('Escape');
-  await page.page.locator('.row.own').first().waitFor({ state: 'attached' }).catch(() => undefined);
   const { end } = await daemon.view(id);
   check(end.covered, 'the daemon has compacted');
   await page.page.locator('.timeline .mark.compaction').waitFor({ state: 'attached' });
@@ -198,6 +196,8 @@ test('the slider shows what the daemon gives for a revision', async ({ daemon, b
   await page.page.locator('.row.covered').first().waitFor();
   // What a reply saw, by its view token.
   await page.page.locator('.scroll').press('End');
+  const { messages: newest } = await daemon.get(`/v1/sessions/${id}/messages?reverse=true&page_size=1`);
+  await page.page.locator(`[data-key="${newest[0].messageId}"]`).waitFor();
   const saw = page.page.getByRole('button', { name: /^saw r/ }).last();
   const given = Number((await saw.innerText()).replace('saw r', ''));
   await saw.click();
@@ -249,7 +249,7 @@ test('a message is pinned, edited and forked from', async ({ daemon, browser }) 
   await page.page.keyboard.press('f');
   await until('the fork', async () => !page.page.url().includes(id) && page.page.url().includes('session/ses_'));
   await page.page.locator('.row').getByText('an answer').first().waitFor();
-  equal(await page.page.locator('.row').getByText('second words').count(), 0, 'what came later');
+  equal(await page.page.locator('.cell.right').getByText('second words').count(), 0, 'what came later, in its view');
   await page.close();
 });
 
@@ -361,7 +361,8 @@ test('hostile content stays inert', async ({ daemon, browser }) => {
     { role: 'ROLE_USER', parts: [media('image/png', png, evil), media('image/png', Buffer.from('no picture').toString('base64'), 'fake.png'), media('image/svg+xml', Buffer.from('<svg onload="window.pwned=1" xmlns="http://www.w3.org/2000/svg"/>').toString('base64'), 'x.svg'), { media: { mimeType: 'image/png', uri: 'https://evil.example/track.png', name: 'far' } }, media('image/png', Buffer.from([0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a, 1, 2, 3]).toString('base64'), 'broken.png')] },
   ], { 'longhand-actor': '<b>evil</b>' });
   const big = 'x'.repeat(7_000_000);
-  await daemon.append(id, [text('USER', 'a line of 7 MB'), call('big', 'cat', { command: 'cat big' }), result('big', big), text('USER', big), text('USER', 'the end')]);
+  await daemon.append(id, [text('USER', 'a line of 7 MB'), call('big', 'cat', { command: 'cat big' }), result('big', big)]);
+  await daemon.append(id, [text('USER', big), text('USER', 'the end')]);
   const page = await Page.open(browser, daemon);
   await page.page.locator('.session').getByText('onerror', { exact: false }).first().waitFor();
   await page.session(id);

@@ -6,6 +6,8 @@ export interface ListOptions {
   key: (index: number) => string;
   estimate: (index: number) => number;
   overscan?: number;
+  /** Pixels before the first item. */
+  before?: () => number;
 }
 
 export class VirtualList {
@@ -31,6 +33,7 @@ export class VirtualList {
       estimateSize: options.estimate,
       getItemKey: options.key,
       overscan: options.overscan ?? 6,
+      paddingStart: options.before?.() ?? 0,
       scrollToFn: elementScroll,
       observeElementRect,
       observeElementOffset,

@@ -19,6 +19,11 @@ const POLICY: HeaderValue = HeaderValue::from_static(
      manifest-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
 );
 
+/// A file whose name stays.
+const ICON: &str = "icon.svg";
+/// Kept by a browser, and asked for again each time.
+const REVALIDATED: &str = "no-cache";
+
 #[derive(rust_embed::Embed)]
 #[folder = "console/dist"]
 struct Files;
@@ -57,12 +62,13 @@ fn media_type(name: &str) -> &'static str {
 }
 
 pub(super) async fn index(headers: HeaderMap) -> Response {
-    serve("index.html", &headers, "no-cache")
+    serve("index.html", &headers, REVALIDATED)
 }
 
 pub(super) async fn file(Path(name): Path<String>, headers: HeaderMap) -> Response {
-    // The name of every other file has a hash of its content.
-    serve(&name, &headers, "public, max-age=31536000, immutable")
+    // The name of every file but this one has a hash of its content.
+    let caching = if name == ICON { REVALIDATED } else { "public, max-age=31536000, immutable" };
+    serve(&name, &headers, caching)
 }
 
 fn serve(name: &str, headers: &HeaderMap, caching: &'static str) -> Response {
