@@ -82,6 +82,7 @@ impl Reason {
             | Self::LastMessageMismatch
             | Self::OffsetMismatch
             | Self::BackupRunning
+            | Self::ArchiveOvertaken
             | Self::RunLost => Code::Aborted,
             Self::CursorForeign
             | Self::SessionArchived
@@ -91,6 +92,8 @@ impl Reason {
             | Self::NothingToCompact
             | Self::NothingToUndo
             | Self::NothingToRedo
+            | Self::NothingToErase
+            | Self::SessionErased
             | Self::RedoOvertaken
             | Self::CompactionEnded
             | Self::AutomaticOff
@@ -115,7 +118,8 @@ impl Reason {
             | Self::RateLimited
             | Self::StorageFull => Code::ResourceExhausted,
             Self::RequestTimedOut => Code::DeadlineExceeded,
-            Self::StoreBusy
+            Self::SearchUnavailable
+            | Self::StoreBusy
             | Self::AccessLogFailed
             | Self::OutcomeUncertain
             | Self::StoreStopped

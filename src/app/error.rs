@@ -61,6 +61,10 @@ pub enum Reason {
     NothingToUndo,
     /// No undone change can be redone.
     NothingToRedo,
+    /// What was named has no content.
+    NothingToErase,
+    /// The session is erased.
+    SessionErased,
     /// A compaction, rewind or edit was made since the undo; the metadata has its revision.
     RedoOvertaken,
     /// The compaction has ended.
@@ -99,6 +103,8 @@ pub enum Reason {
     RequestTimedOut,
     /// The request uses an unknown compression.
     EncodingUnknown,
+    /// The search index is not open: it is made anew, or its file cannot be read.
+    SearchUnavailable,
     /// Too many writes wait; try again.
     StoreBusy,
     /// The disk failed during this write: after a restart of the daemon it may be there or not. Send it again then,
@@ -133,6 +139,8 @@ pub enum Reason {
     ArchiveInvalid,
     /// A session of the archive is in the store in another state; the metadata has its id.
     ArchiveConflict,
+    /// Content of an archive was erased while it was written.
+    ArchiveOvertaken,
     /// The call is only accepted on the daemon's Unix socket.
     SocketRequired,
     /// The call needs an access token, and has none.
@@ -182,7 +190,7 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason.
-    pub const ALL: [Self; 83] = [
+    pub const ALL: [Self; 87] = [
         Self::SessionNotFound,
         Self::MessageNotFound,
         Self::DraftNotFound,
@@ -210,6 +218,8 @@ impl Reason {
         Self::NothingToCompact,
         Self::NothingToUndo,
         Self::NothingToRedo,
+        Self::NothingToErase,
+        Self::SessionErased,
         Self::RedoOvertaken,
         Self::CompactionEnded,
         Self::TooManyCompactions,
@@ -228,6 +238,7 @@ impl Reason {
         Self::TooManyRequests,
         Self::RequestTimedOut,
         Self::EncodingUnknown,
+        Self::SearchUnavailable,
         Self::StoreBusy,
         Self::OutcomeUncertain,
         Self::StoreStopped,
@@ -244,6 +255,7 @@ impl Reason {
         Self::BackupDamaged,
         Self::ArchiveInvalid,
         Self::ArchiveConflict,
+        Self::ArchiveOvertaken,
         Self::SocketRequired,
         Self::AccessTokenMissing,
         Self::AccessTokenInvalid,
@@ -298,6 +310,8 @@ impl Reason {
             Self::NothingToCompact => "NOTHING_TO_COMPACT",
             Self::NothingToUndo => "NOTHING_TO_UNDO",
             Self::NothingToRedo => "NOTHING_TO_REDO",
+            Self::NothingToErase => "NOTHING_TO_ERASE",
+            Self::SessionErased => "SESSION_ERASED",
             Self::RedoOvertaken => "REDO_OVERTAKEN",
             Self::CompactionEnded => "COMPACTION_ENDED",
             Self::TooManyCompactions => "TOO_MANY_COMPACTIONS",
@@ -316,6 +330,7 @@ impl Reason {
             Self::TooManyRequests => "TOO_MANY_REQUESTS",
             Self::RequestTimedOut => "REQUEST_TIMED_OUT",
             Self::EncodingUnknown => "ENCODING_UNKNOWN",
+            Self::SearchUnavailable => "SEARCH_UNAVAILABLE",
             Self::StoreBusy => "STORE_BUSY",
             Self::OutcomeUncertain => "OUTCOME_UNCERTAIN",
             Self::StoreStopped => "STORE_STOPPED",
@@ -332,6 +347,7 @@ impl Reason {
             Self::BackupDamaged => "BACKUP_DAMAGED",
             Self::ArchiveInvalid => "ARCHIVE_INVALID",
             Self::ArchiveConflict => "ARCHIVE_CONFLICT",
+            Self::ArchiveOvertaken => "ARCHIVE_OVERTAKEN",
             Self::SocketRequired => "SOCKET_REQUIRED",
             Self::AccessTokenMissing => "ACCESS_TOKEN_MISSING",
             Self::AccessTokenInvalid => "ACCESS_TOKEN_INVALID",
@@ -435,6 +451,7 @@ impl From<store::Error> for Error {
                 };
                 plain(reason).with(key, id)
             }
+            E::SearchOff => plain(Reason::SearchUnavailable),
             E::Archived => plain(Reason::SessionArchived),
             E::RevisionMismatch { expected, current } => {
                 plain(Reason::RevisionMismatch).with("expected_revision", expected).with("current_revision", current)
@@ -469,6 +486,8 @@ impl From<store::Error> for Error {
             E::PolicyChanged => plain(Reason::StoreBusy),
             E::NothingToUndo => plain(Reason::NothingToUndo),
             E::NothingToRedo => plain(Reason::NothingToRedo),
+            E::NothingToErase => plain(Reason::NothingToErase),
+            E::SessionErased => plain(Reason::SessionErased),
             E::RedoOvertaken(revision) => plain(Reason::RedoOvertaken).with("revision", revision),
             E::CompactionEnded => plain(Reason::CompactionEnded),
             E::TooManyCompactions { limit } => plain(Reason::TooManyCompactions).with("limit", limit),
@@ -503,6 +522,7 @@ impl From<store::Error> for Error {
             E::BackupRunning => plain(Reason::BackupRunning),
             E::ArchiveInvalid(_) => plain(Reason::ArchiveInvalid),
             E::ArchiveConflict { session } => plain(Reason::ArchiveConflict).with("session_id", session),
+            E::ArchiveOvertaken { session } => plain(Reason::ArchiveOvertaken).with("session_id", session),
             E::CopyFailed(_) => plain(Reason::BackupFailed),
             E::CopyDamaged { findings, .. } => plain(Reason::BackupDamaged).with("findings", findings),
             E::LeaseLost | E::Bug(_) | E::Database(_) | E::Disk(_) | E::Open(_) => Self::internal(message),

@@ -6,7 +6,7 @@ use crate::model::approval::{Answer, Question};
 use crate::model::draft::DraftKind;
 use crate::model::ids::client_id_defect;
 use crate::model::message::{MessageKind, NewFinish, NewMessage};
-use crate::model::part::{Answers, Media, MediaSource, NewPart, PartBody};
+use crate::model::part::{Answers, ERASED_MARKER, Media, MediaSource, NewPart, PartBody};
 use crate::model::usage::{ModelWindow, Usage, tokens_defect};
 use crate::store::{DraftEnd, OpenPart};
 use serde_json::value::RawValue;
@@ -206,6 +206,9 @@ fn part(field: impl Display + Copy, kind: MessageKind, part: &NewPart) -> Result
             bytes
         }
         PartBody::Media(media) => media_bytes(format_args!("{field}.media"), media)?,
+        PartBody::Marker(marker) if marker.name == ERASED_MARKER => {
+            return Err(Error::field(format_args!("{field}.marker.name"), "stands for erased content"));
+        }
         PartBody::Marker(marker) => marker.name.len() + marker.text.len(),
         PartBody::Step(step) => {
             if let Some(given) = &step.usage {

@@ -8,10 +8,12 @@ use crate::pb::approval_service_client::ApprovalServiceClient;
 use crate::pb::archive_service_client::ArchiveServiceClient;
 use crate::pb::compaction_service_client::CompactionServiceClient;
 use crate::pb::context_service_client::ContextServiceClient;
+use crate::pb::erase_service_client::EraseServiceClient;
 use crate::pb::event_service_client::EventServiceClient;
 use crate::pb::message_service_client::MessageServiceClient;
 use crate::pb::prompt_service_client::PromptServiceClient;
 use crate::pb::run_service_client::RunServiceClient;
+use crate::pb::search_service_client::SearchServiceClient;
 use crate::pb::session_service_client::SessionServiceClient;
 use crate::pb::{ACTOR_HEADER, RUN_EPOCH_HEADER, TENANT_HEADER};
 use std::error::Error;
@@ -94,10 +96,12 @@ pub(super) struct Client {
     pub(super) messages: MessageServiceClient<Connection>,
     pub(super) contexts: ContextServiceClient<Connection>,
     pub(super) compactions: CompactionServiceClient<Connection>,
+    pub(super) search: SearchServiceClient<Connection>,
     pub(super) events: EventServiceClient<Connection>,
     pub(super) runs: RunServiceClient<Connection>,
     pub(super) prompts: PromptServiceClient<Connection>,
     pub(super) approvals: ApprovalServiceClient<Connection>,
+    pub(super) erasures: EraseServiceClient<Connection>,
     pub(super) admin: AdminServiceClient<Connection>,
     pub(super) archives: ArchiveServiceClient<Connection>,
     pub(super) access: AccessServiceClient<Connection>,
@@ -158,10 +162,12 @@ impl Client {
             messages: MessageServiceClient::new(connection.clone()).max_decoding_message_size(ANSWER_BYTES_MAX),
             contexts: ContextServiceClient::new(connection.clone()).max_decoding_message_size(ANSWER_BYTES_MAX),
             compactions: CompactionServiceClient::new(connection.clone()).max_decoding_message_size(ANSWER_BYTES_MAX),
+            search: SearchServiceClient::new(connection.clone()).max_decoding_message_size(ANSWER_BYTES_MAX),
             events: EventServiceClient::new(connection.clone()).max_decoding_message_size(ANSWER_BYTES_MAX),
             runs: RunServiceClient::new(connection.clone()).max_decoding_message_size(ANSWER_BYTES_MAX),
             prompts: PromptServiceClient::new(connection.clone()).max_decoding_message_size(ANSWER_BYTES_MAX),
             approvals: ApprovalServiceClient::new(connection.clone()).max_decoding_message_size(ANSWER_BYTES_MAX),
+            erasures: EraseServiceClient::new(connection.clone()).max_decoding_message_size(ANSWER_BYTES_MAX),
             access: AccessServiceClient::new(connection.clone()).max_decoding_message_size(ANSWER_BYTES_MAX),
             archives: ArchiveServiceClient::new(connection.clone()).max_decoding_message_size(ANSWER_BYTES_MAX),
             admin: AdminServiceClient::new(connection).max_decoding_message_size(ANSWER_BYTES_MAX),

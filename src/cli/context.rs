@@ -159,6 +159,7 @@ fn shortening(part: &pb::ContextPart) -> Option<String> {
         pb::Shortening::Unspecified => return None,
         pb::Shortening::Pruned => "pruned",
         pb::Shortening::Truncated => "truncated",
+        pb::Shortening::Erased => return Some("  [erased]".to_owned()),
     };
     let original = part.part.as_ref().map_or("", |part| part.part_id.as_str());
     Some(format!("  [{how}: {} not shown, original in {original}]", count(part.omitted_length, "character")))

@@ -103,8 +103,20 @@ pub(super) fn sentence(event: &pb::Event, detail: Detail) -> String {
         Body::CompactionRedone(redone) => format!("compaction{} redone", id(&redone.compaction_id)),
         Body::RewriteUndone(undone) => format!("{} undone", rewrite(undone.rewrite.as_ref(), detail)),
         Body::RewriteRedone(redone) => format!("{} redone", rewrite(redone.rewrite.as_ref(), detail)),
+        Body::Erased(erased) => erasure(erased),
         of_run => unreachable!("{of_run:?} has a sentence already"),
     }
+}
+
+/// An erasure, with its reason.
+fn erasure(erased: &pb::Erased) -> String {
+    let what = match erased.target() {
+        pb::ErasedTarget::Session => "session erased".to_owned(),
+        pb::ErasedTarget::Part => "part erased".to_owned(),
+        pb::ErasedTarget::Message | pb::ErasedTarget::Unspecified => "message erased".to_owned(),
+    };
+    let shared = if erased.source_session_id.is_some() { " in the session that this one was forked from" } else { "" };
+    format!("{what}{shared}: {}", shorten(&erased.reason, WORDS_WIDTH))
 }
 
 /// Style of an event's sentence.

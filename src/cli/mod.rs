@@ -17,6 +17,7 @@ mod demo;
 mod detail;
 mod diff;
 mod doctor;
+mod erase;
 mod evaluate;
 mod event_text;
 mod events;
@@ -40,6 +41,7 @@ mod replay;
 mod requests;
 mod run;
 mod run_text;
+mod search;
 mod serve;
 mod sessions;
 mod show;
@@ -100,6 +102,8 @@ enum Command {
     Pin(changes::PinArguments),
     /// List sessions, newest first, or follow the list
     Sessions(sessions::Arguments),
+    /// Find parts of messages by their words, in all history
+    Search(search::Arguments),
     /// Print the original history of a session
     Show(show::Arguments),
     /// Print a session's view for the model
@@ -138,6 +142,8 @@ enum Command {
     Cancel(compactions::CancelArguments),
     /// Print a link that opens the console in a browser, once
     Console(console::Arguments),
+    /// Erase a part, a message or a session for good
+    Erase(erase::Arguments),
     /// Create, list and revoke access tokens, with which clients on the network prove who they are
     Token(token::Arguments),
     /// List the presets, print one, or compare two
@@ -200,6 +206,7 @@ async fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Edit(arguments) => changes::edit(globals, arguments).await,
         Command::Pin(arguments) => changes::pin(globals, arguments).await,
         Command::Sessions(arguments) => sessions::run(globals, arguments).await,
+        Command::Search(arguments) => search::run(globals, arguments).await,
         Command::Show(arguments) => show::run(globals, arguments).await,
         Command::Context(arguments) => context::run(globals, arguments).await,
         Command::Expand(arguments) => expand::run(globals, arguments).await,
@@ -219,6 +226,7 @@ async fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Confirm(arguments) => compactions::confirm(globals, arguments).await,
         Command::Cancel(arguments) => compactions::cancel(globals, arguments).await,
         Command::Console(arguments) => console::run(globals, arguments).await,
+        Command::Erase(arguments) => erase::run(globals, arguments).await,
         Command::Token(arguments) => token::run(globals, arguments).await,
         Command::Presets(arguments) => presets::run(globals, arguments).await,
         Command::Simulate(arguments) => simulate::run(globals, arguments),
@@ -271,6 +279,8 @@ mod tests {
             "longhand events --new --limit 3",
             "longhand sessions --color sometimes",
             "longhand status ses_1 --metrics",
+            "longhand search",
+            "longhand search x --session s --tree t",
             "longhand export ses_1 --format word",
             "longhand",
         ] {

@@ -35,6 +35,8 @@ enum State {
     Active,
     /// Is archived
     Archived,
+    /// Is erased
+    Erased,
 }
 
 #[derive(Debug, clap::Args)]
@@ -115,6 +117,7 @@ impl Conditions {
             None => pb::SessionState::Unspecified,
             Some(State::Active) => pb::SessionState::Active,
             Some(State::Archived) => pb::SessionState::Archived,
+            Some(State::Erased) => pb::SessionState::Erased,
         };
         let filter = pb::SessionFilter {
             project: self.project,
@@ -279,7 +282,11 @@ fn cost(session: &pb::Session) -> String {
 
 /// Suffix of a title: archived state, and the parent or the origin of the fork.
 fn relation(session: &pb::Session, ids: Ids) -> String {
-    let archived = if session.state() == pb::SessionState::Archived { " (archived)" } else { "" };
+    let archived = match session.state() {
+        pb::SessionState::Archived => " (archived)",
+        pb::SessionState::Erased => " (erased)",
+        pb::SessionState::Active | pb::SessionState::Unspecified => "",
+    };
     match (&session.parent_session_id, &session.source_session_id) {
         (_, Some(original)) => format!("{archived} (fork of {})", ids.text(original)),
         (Some(parent), None) => format!("{archived} (child of {})", ids.text(parent)),

@@ -11,11 +11,13 @@ mod caller;
 mod compactions;
 mod contexts;
 mod convert;
+mod erase;
 mod guard;
 mod events;
 mod messages;
 mod prompts;
 mod runs;
+mod search;
 mod service;
 mod sessions;
 mod status;
@@ -40,7 +42,7 @@ use tonic_health::ServingStatus;
 use tonic_health::server::HealthReporter;
 
 /// The names with a health status: the daemon as a whole, and each service.
-const HEALTH_NAMES: [&str; 13] = [
+const HEALTH_NAMES: [&str; 15] = [
     "",
     pb::session_service_server::SERVICE_NAME,
     pb::message_service_server::SERVICE_NAME,
@@ -51,6 +53,8 @@ const HEALTH_NAMES: [&str; 13] = [
     pb::prompt_service_server::SERVICE_NAME,
     pb::approval_service_server::SERVICE_NAME,
     pb::event_service_server::SERVICE_NAME,
+    pb::search_service_server::SERVICE_NAME,
+    pb::erase_service_server::SERVICE_NAME,
     pb::admin_service_server::SERVICE_NAME,
     pb::access_service_server::SERVICE_NAME,
     pb::archive_service_server::SERVICE_NAME,
@@ -103,15 +107,17 @@ pub async fn router(app: Longhand) -> (Guarded, HealthReporter) {
         .with(limited!(pb::run_service_server::RunServiceServer<_>, runs::Runs::new(door.clone())))
         .with(limited!(pb::prompt_service_server::PromptServiceServer<_>, prompts::Prompts::new(door.clone())))
         .with(limited!(pb::approval_service_server::ApprovalServiceServer<_>, approvals::Approvals::new(door.clone())))
+        .with(limited!(pb::search_service_server::SearchServiceServer<_>, search::Search::new(door.clone())))
         .with(limited!(pb::event_service_server::EventServiceServer<_>, events::Events::new(door.clone())))
         .with(limited!(pb::archive_service_server::ArchiveServiceServer<_>, archives::Archives::new(door.clone())))
+        .with(limited!(pb::erase_service_server::EraseServiceServer<_>, erase::Erasures::new(door.clone())))
         .with(limited!(pb::access_service_server::AccessServiceServer<_>, access::Access::new(door.clone())))
         .with(limited!(pb::admin_service_server::AdminServiceServer<_>, admin::Admin::new(door)));
     (Guarded::new(services, app), reporter)
 }
 
 /// The services that write, and the daemon as a whole: only a restart repairs a store that takes no more writes.
-const WRITING_NAMES: [&str; 10] = [
+const WRITING_NAMES: [&str; 11] = [
     "",
     pb::session_service_server::SERVICE_NAME,
     pb::message_service_server::SERVICE_NAME,
@@ -120,6 +126,7 @@ const WRITING_NAMES: [&str; 10] = [
     pb::run_service_server::SERVICE_NAME,
     pb::prompt_service_server::SERVICE_NAME,
     pb::approval_service_server::SERVICE_NAME,
+    pb::erase_service_server::SERVICE_NAME,
     pb::access_service_server::SERVICE_NAME,
     pb::archive_service_server::SERVICE_NAME,
 ];

@@ -15,6 +15,9 @@ pub enum Error {
         /// The id that was given.
         id: String,
     },
+    /// The search index is not open: it is made anew, or its file cannot be read.
+    #[error("the search index is not open")]
+    SearchOff,
     /// The session is archived.
     #[error("the session is archived")]
     Archived,
@@ -118,6 +121,12 @@ pub enum Error {
     /// The undone change can no longer be redone.
     #[error("the change at revision {0} was made since the undo, so that nothing can be redone any more")]
     RedoOvertaken(Revision),
+    /// What was named has no content.
+    #[error("there is no content that could be erased")]
+    NothingToErase,
+    /// The session is erased.
+    #[error("the session is erased")]
+    SessionErased,
     /// The compaction has ended.
     #[error("the compaction has ended")]
     CompactionEnded,
@@ -223,6 +232,12 @@ pub enum Error {
     /// A session of an archive is there in another state than the archive's, or an earlier one.
     #[error("the session {session} is here already, and its chain has not the archive's newest hash")]
     ArchiveConflict {
+        /// The session.
+        session: String,
+    },
+    /// An erasure took content that an archive has not written yet.
+    #[error("content of {session} was erased while the archive was written: write it again")]
+    ArchiveOvertaken {
         /// The session.
         session: String,
     },

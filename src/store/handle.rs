@@ -4,11 +4,13 @@ use super::access::AccessTokens;
 use super::archive::Archives;
 use super::compactions::Compactions;
 use super::engine::Durability;
+use super::erasures::Erasures;
 use super::history::History;
 use super::index::Index;
 use super::jobs::Jobs;
 use super::log::Log;
 use super::runs::Runs;
+use super::search::Search;
 use super::sessions::Sessions;
 use super::shared::Shared;
 use super::upkeep::Upkeep;
@@ -34,9 +36,11 @@ struct Handles {
     runs: Runs,
     jobs: Jobs,
     index: Index,
+    search: Search,
     upkeep: Upkeep,
     access_tokens: AccessTokens,
     archives: Archives,
+    erasures: Erasures,
 }
 
 impl Store {
@@ -52,9 +56,11 @@ impl Store {
             runs: Runs(Arc::clone(&shared)),
             jobs: Jobs(Arc::clone(&shared)),
             index: Index(Arc::clone(&shared)),
+            search: Search(Arc::clone(&shared)),
             upkeep: Upkeep(Arc::clone(&shared)),
             access_tokens: AccessTokens(Arc::clone(&shared)),
             archives: Archives(Arc::clone(&shared)),
+            erasures: Erasures(Arc::clone(&shared)),
             shared,
         };
         Self { handles: Arc::new(handles) }
@@ -96,6 +102,7 @@ impl Store {
     /// Drops this clone of the store, and closes the readers of all clones.
     pub async fn close(self) {
         self.handles.shared.readers.close();
+        self.handles.shared.search.close();
     }
 
     /// Sessions.
@@ -138,6 +145,11 @@ impl Store {
         &self.handles.index
     }
 
+    /// The full-text search over all history.
+    pub fn search(&self) -> &Search {
+        &self.handles.search
+    }
+
     /// Archives of sessions: written and read.
     pub fn archives(&self) -> &Archives {
         &self.handles.archives
@@ -146,6 +158,11 @@ impl Store {
     /// Access tokens.
     pub fn access_tokens(&self) -> &AccessTokens {
         &self.handles.access_tokens
+    }
+
+    /// Erasures.
+    pub fn erasures(&self) -> &Erasures {
+        &self.handles.erasures
     }
 
     /// Checks, backups and figures.

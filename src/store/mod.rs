@@ -9,6 +9,8 @@ mod access;
 mod archive;
 mod compactions;
 mod engine;
+mod erasure;
+mod erasures;
 mod error;
 mod handle;
 mod history;
@@ -22,6 +24,7 @@ mod open;
 mod portable;
 mod restore;
 mod runs;
+mod search;
 mod sessions;
 mod shared;
 #[cfg(test)]
@@ -38,6 +41,10 @@ pub use engine::Durability;
 pub use engine::figures::{COMMIT_BOUNDS_MICROS, CommitDurations, Figures};
 pub use engine::files::paths;
 pub use engine::health::Checkpoints;
+pub use erasure::apply::Erasure;
+pub use erasure::plan::EraseTarget;
+pub use erasure::rows::Sizes as ErasedSizes;
+pub use erasures::Erasures;
 pub use error::{Error, Kind, Result};
 pub use handle::Store;
 pub use history::{History, OpenPart};
@@ -46,9 +53,10 @@ pub use integrity::copies::{CheckedCopy, CopyProgress, OnProgress};
 pub use integrity::doctor::{Diagnosis, ExaminationMode, Examined, examine};
 pub use integrity::export::{Exported, Gap, NamedRow, export};
 #[doc(hidden)]
+pub use integrity::log_check::Finding;
 pub use integrity::reread::{DiskForm, reread};
 pub use integrity::scrub_state::ScrubState;
-pub use integrity::verify::{Checked, Finding};
+pub use integrity::verify::Checked;
 pub use jobs::Jobs;
 pub use ledger::access_tokens::StoredToken;
 pub use ledger::append::{AppendInput, Seal};
@@ -86,6 +94,10 @@ pub use log::Log;
 pub use open::Options;
 pub use restore::{Restored, restore};
 pub use runs::Runs;
+pub use search::{
+    Entry, EntryKind, Forget, Forgotten, Found, Hit, HitOf, Indexer, OwnRange, Page, Phrase, Search,
+    Unindexed as UnindexedPart, Wanted,
+};
 pub use sessions::Sessions;
 pub use upkeep::{ScrubOptions, Upkeep};
 pub use views::Views;

@@ -7,7 +7,8 @@ use super::engine::{Durability, connect};
 use super::error::Result;
 use super::handle::Store;
 use super::integrity::scrub_state::Scrub;
-use super::ledger::{ahead, identity, usage_totals};
+use super::ledger::{ahead, blob_uses, identity, usage_totals};
+use super::search::state::SearchState;
 use super::shared::Shared;
 use super::writer::{Committed, Writer, restart_timeouts};
 use crate::clock::Clock;
@@ -48,6 +49,7 @@ impl Store {
         failpoint::reach("migrated");
         files::sync_directory(&held, &directory)?;
         ahead::lower_times(&conn, &clock)?;
+        blob_uses::complete(&conn)?;
         restart_timeouts(&conn, clock.now())?;
         usage_totals::count(&conn)?;
         connect::clear_backup_mark(&conn, |conn| identity::begin_anew(conn, &clock))?;
@@ -77,6 +79,7 @@ impl Store {
             quotas,
             directory,
             scrub: Scrub::new(),
+            search: SearchState::new(),
             backing_up: tokio::sync::Mutex::default(),
         };
         // A thread of its own: a task would have two changes of threads more in each commit.

@@ -1,14 +1,16 @@
 //! Every statement of the store against a migrated database: it can be prepared, and no read of it scans a table.
 
 use super::engine::{self, files};
-use super::integrity::{run_rows, verify};
+use super::erasure::{apply, plan, rows, session};
+use super::integrity::{log_check, run_rows, verify};
 use super::ledger::{
-    access_tokens, ahead, ancestry, append, approvals, by_hand, calls, cancels, claiming, compactions, conversation,
-    counts, drafts, events, expand, expiry, head, identity, jobs, labels, layouts, marks, messages, open_drafts,
-    open_messages, pairing, policies, position, prompts, quotas, receipts, requests, rewrites, runs, search,
-    session_filter, session_list, sessions, sources, spending, statistics, statuses, tx, usage_totals, visibility,
-    windows,
+    access_tokens, ahead, ancestry, append, approvals, blob_uses, by_hand, calls, cancels, claiming, compactions,
+    conversation, counts, drafts, erased_sessions, events, expand, expiry, head, identity, jobs, labels, layouts,
+    marks, messages, open_drafts, open_messages, pairing, policies, position, prompts, quotas, receipts, requests,
+    rewrites, runs, search, session_filter, session_list, sessions, sources, spending, statistics, statuses,
+    tombstones, tx, usage_totals, visibility, windows,
 };
+use super::search::{hits, source};
 use super::upkeep::scrub;
 use super::writer::Mutation;
 use super::*;
@@ -60,6 +62,13 @@ pub(super) fn statements() -> Vec<&'static str> {
         jobs::STATEMENTS,
         labels::STATEMENTS,
         layouts::STATEMENTS,
+        blob_uses::STATEMENTS,
+        erased_sessions::STATEMENTS,
+        tombstones::STATEMENTS,
+        apply::STATEMENTS,
+        plan::STATEMENTS,
+        rows::STATEMENTS,
+        session::STATEMENTS,
         ancestry::STATEMENTS,
         marks::STATEMENTS,
         messages::STATEMENTS,
@@ -73,6 +82,8 @@ pub(super) fn statements() -> Vec<&'static str> {
         runs::STATEMENTS,
         scrub::STATEMENTS,
         search::STATEMENTS,
+        hits::STATEMENTS,
+        source::STATEMENTS,
         session_filter::STATEMENTS,
         session_list::STATEMENTS,
         sessions::STATEMENTS,
@@ -80,6 +91,7 @@ pub(super) fn statements() -> Vec<&'static str> {
         spending::STATEMENTS,
         statistics::STATEMENTS,
         statuses::STATEMENTS,
+        log_check::STATEMENTS,
         verify::STATEMENTS,
         sources::STATEMENTS,
         quotas::STATEMENTS,
@@ -89,7 +101,13 @@ pub(super) fn statements() -> Vec<&'static str> {
         archive::STATEMENTS[1],
         writer::STATEMENTS,
     ];
-    let inserts = [calls::INSERTS.as_slice(), compactions::INSERTS.as_slice(), tx::INSERTS.as_slice()].concat();
+    let inserts = [
+        blob_uses::INSERTS.as_slice(),
+        calls::INSERTS.as_slice(),
+        compactions::INSERTS.as_slice(),
+        tx::INSERTS.as_slice(),
+    ]
+    .concat();
     let inserts = inserts.into_iter().map(|insert| &*insert.text(1).leak());
     files.concat().into_iter().chain(inserts).collect()
 }

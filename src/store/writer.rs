@@ -13,6 +13,7 @@ use crate::limits;
 use crate::model::Seq;
 use crate::model::time::Timestamp;
 use crate::store::engine::checkpoint;
+use crate::store::engine::connect::BUSY_TIMEOUT;
 use crate::store::engine::figures::{QueuedMutation, WriterMeter};
 use crate::store::engine::files;
 use crate::store::engine::health::Health;
@@ -179,6 +180,11 @@ impl WriterHandle {
         answer.await.map_err(|_| Error::Closed)?
     }
 
+    /// Has the writer look at its files, and at what is left to be done with them, unless it is busy anyway.
+    pub(super) fn check(&self) {
+        drop(self.queue.try_send(Queued::Check));
+    }
+
     /// The counts of queued mutations and of commits.
     pub(super) fn meter(&self) -> &WriterMeter {
         &self.meter
@@ -239,6 +245,10 @@ pub(crate) struct Writer {
     committed: Committed,
     /// True once the owner is gone: nothing more is committed.
     is_gone: Arc<AtomicBool>,
+    /// True while files may have bytes of erased content.
+    is_unclean: bool,
+    /// The number of the newest erasure of which no file has anything.
+    cleaned: watch::Sender<i64>,
 }
 
 /// What the writer keeps in memory for readers, brought up to date with each commit before the commit is announced.
@@ -263,6 +273,8 @@ pub(super) struct Announced {
     pub(super) newest_event: watch::Receiver<Seq>,
     /// Changes with each commit behind which the scheduler may find work.
     pub(super) work: watch::Receiver<()>,
+    /// The number of the newest erasure of which no file has anything.
+    pub(super) cleaned: watch::Receiver<i64>,
 }
 
 const BEGIN: &str = "begin immediate";
@@ -270,9 +282,13 @@ const COMMIT: &str = "commit";
 const COUNTERS: &str = "select (select coalesce(max(seq), 0) + 1 from event), \
      (select coalesce(max(id), 0) + 1 from message)";
 
+const CLEANED: &str = "select coalesce((select min(id) - 1 from erasure where is_clean = 0), \
+     (select max(id) from erasure), 0), (select count(*) from erasure where is_clean = 0)";
+const SET_CLEAN: &str = "update erasure set is_clean = 1 where is_clean = 0";
+
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
-pub(crate) const STATEMENTS: &[&str] = &[COUNTERS];
+pub(crate) const STATEMENTS: &[&str] = &[COUNTERS, CLEANED, SET_CLEAN];
 
 impl Writer {
     /// Takes the connection; nothing else may write.
@@ -289,7 +305,15 @@ impl Writer {
         let (head_seq, head_receiver) = watch::channel(counters.next_seq - 1);
         let (newest_event, newest_receiver) = watch::channel(counters.next_seq - 1);
         let (work, work_receiver) = watch::channel(());
-        let announced = Announced { head_seq: head_receiver, newest_event: newest_receiver, work: work_receiver };
+        let row = engine::query(CLEANED).one(&conn)?;
+        let (cleaned, cleaned_receiver) = watch::channel(row.get::<i64>(0)?);
+        let is_unclean = row.get::<i64>(1)? > 0;
+        let announced = Announced {
+            head_seq: head_receiver,
+            newest_event: newest_receiver,
+            work: work_receiver,
+            cleaned: cleaned_receiver,
+        };
         let writer = Self {
             conn,
             leaps: clock.leaps(),
@@ -307,6 +331,8 @@ impl Writer {
             files,
             committed,
             is_gone: Arc::default(),
+            is_unclean,
+            cleaned,
         };
         let owner = Owner { queue: sender.downgrade(), is_gone: Arc::clone(&writer.is_gone) };
         let capacity = Arc::new(Semaphore::new(limits::WRITER_QUEUE_BYTES_MAX / 1_024));
@@ -330,6 +356,7 @@ impl Writer {
                 break;
             }
             if batch.is_empty() {
+                self.clean();
                 continue;
             }
             checkpoints.note(batch.iter().map(|envelope| envelope.mutation.bytes).sum());
@@ -339,6 +366,7 @@ impl Writer {
             }
             self.marks.trim();
             checkpoints.run(&self.conn, &self.health);
+            self.clean();
         }
         self.close();
     }
@@ -369,6 +397,32 @@ impl Writer {
         if let Err(what) = self.files.check() {
             tracing::error!(what, "the store's files are no longer what they were");
             self.health.set(WriteState::FilesReplaced);
+        }
+    }
+
+    /// Takes what was erased out of the files, if that is left to be done and no reader needs it. Otherwise the next
+    /// check tries it again, after a restart too.
+    fn clean(&mut self) {
+        if !self.is_unclean {
+            return;
+        }
+        self.check_files();
+        if self.health.writes().is_final() {
+            return;
+        }
+        let wait = Duration::from_millis(limits::ERASE_READERS_WAIT_MS);
+        let cleaned = checkpoint::empty_log(&self.conn, wait, BUSY_TIMEOUT).and_then(|is_empty| {
+            self.files.log_was_emptied();
+            if is_empty {
+                engine::query(SET_CLEAN).run(&self.conn)?;
+                self.is_unclean = false;
+                let row = engine::query(CLEANED).one(&self.conn)?;
+                self.cleaned.send_replace(row.get(0)?);
+            }
+            Ok(())
+        });
+        if let Err(error) = cleaned {
+            tracing::warn!(%error, "files still have bytes of erased content");
         }
     }
 
@@ -418,12 +472,16 @@ impl Writer {
         if batch.iter().any(|envelope| envelope.mutation.carries_content && envelope.call.is_accepted()) {
             self.health.set(WriteState::Accepted);
         }
-        let Finished { counters, claims, interrupted, sessions, events, uses } = finished;
+        let Finished { counters, claims, interrupted, sessions, events, uses, has_erased } = finished;
         let is_due = sessions.iter().any(|(_, newest, _)| newest.pending.is_due);
         (self.counters, self.claims) = (counters, claims);
         self.committed.recent.committed(sessions);
         self.committed.memberships.committed(&events);
         self.committed.quotas.committed(&uses, now);
+        if has_erased {
+            self.committed.ring.forget();
+            self.is_unclean = true;
+        }
         self.committed.ring.committed(events);
         interrupted.iter().for_each(CancellationToken::cancel);
         let newest = self.counters.next_seq - 1;

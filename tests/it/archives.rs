@@ -8,6 +8,7 @@ use longhand::app::access::Access;
 use longhand::app::append::{NewDraftText, OpenPart};
 use longhand::app::approvals::{Answer, Choice, Question};
 use longhand::app::archives::ImportedArchive;
+use longhand::app::erase::{EraseRequest, EraseTarget};
 use longhand::app::prompts::{Delivery, NewPrompt, Wanted};
 use longhand::app::quotas::Quota;
 use longhand::app::sessions::{ForkPoint, NewSession};
@@ -112,6 +113,61 @@ async fn an_imported_session_is_the_one_that_was_exported() {
     empty.append(&all[0], "u30 \"here\"").await;
     let empty = empty.restart().await;
     assert_eq!(empty.findings().await, []);
+}
+
+/// Words that fill many pieces of an archive: a text, and another one that is used twice.
+async fn large(test: &TestApp) -> String {
+    let session = test.manual_session().await;
+    let words = |seed: usize| (seed..seed + 700_000).map(|number| number.to_string()).collect::<String>();
+    for message in ["u1", "a1", "u2"] {
+        let mut messages = conversation(&format!("{message} \"short\""));
+        messages[0].parts.push(text(&words(if message == "a1" { 1 } else { 2 })));
+        test.app.append(&session, messages, None, None).await.expect("appended");
+    }
+    session
+}
+
+fn erasure(message: &str) -> EraseRequest {
+    EraseRequest { target: EraseTarget::Message(message.to_owned()), reason: "a key".to_owned(), dry_run: false }
+}
+
+fn blobs(test: &TestApp) -> i64 {
+    test.database().query_row("select count(*) from blob", (), |row| row.get(0)).expect("a count")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_archive_has_tombstones_and_what_was_imported_can_be_erased() {
+    let source = TestApp::start().await;
+    let session = large(&source).await;
+    source.app.erase(&session, erasure("a1")).await.expect("erased");
+    let target = TestApp::start().await;
+    let lines = export(&source.app, &session).await.expect("exported");
+    import(&target.app, &lines).await.expect("imported");
+    assert_eq!(target.findings().await, []);
+    let newest = source.revision(&session).await;
+    assert_eq!(answers(&target, &session, newest).await, answers(&source, &session, newest).await);
+    assert_eq!(blobs(&target), 1, "the one that two messages use");
+    target.app.erase(&session, erasure("u1")).await.expect("erased");
+    assert_eq!(blobs(&target), 1, "another message uses it");
+    target.app.erase(&session, erasure("u2")).await.expect("erased");
+    assert_eq!((blobs(&target), target.findings().await), (0, vec![]));
+    // What was erased here does not come back with an archive of what it was.
+    assert!(import(&target.app, &lines).await.expect("imported again").written.is_empty());
+    assert_eq!(blobs(&target), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_erasure_ends_an_archive_that_is_being_written() {
+    let source = TestApp::start().await;
+    let session = large(&source).await;
+    let mut pieces = source.app.export_session(&session).await.expect("begun");
+    pieces.recv().await.expect("a piece").expect("begun");
+    source.app.erase(&session, erasure("u2")).await.expect("erased");
+    let mut reason = None;
+    while let Some(piece) = pieces.recv().await {
+        reason = piece.err().map(|error| error.reason);
+    }
+    assert_eq!(reason, Some(Reason::ArchiveOvertaken));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -31,6 +31,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 mod checks;
+mod erasures;
 
 /// One action on a session. Indexes choose among the existing messages.
 #[derive(Debug, Clone)]
@@ -76,6 +77,7 @@ enum Step {
     Within(usize, usize),
     Fork(usize),
     Preset(bool),
+    Erase(usize),
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -105,7 +107,8 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (pick.clone(), pick.clone()).prop_map(|(tail, until)| Step::Supply(tail, until)),
         4 => any::<bool>().prop_map(Step::Compact),
         1 => (pick.clone(), pick.clone()).prop_map(|(head, tail)| Step::Within(head, tail)),
-        1 => pick.prop_map(Step::Fork),
+        1 => pick.clone().prop_map(Step::Fork),
+        1 => pick.prop_map(Step::Erase),
         1 => any::<bool>().prop_map(Step::Preset),
     ]
 }
@@ -404,6 +407,7 @@ impl Fixture {
             Step::Open => self.append(at, Role::Assistant, MessageKind::Normal, vec![text("so")], true).await,
             Step::Grow(number) => self.grow(at, number, &fresh).await?,
             Step::Seal(number) => self.seal(at, number).await?,
+            Step::Erase(number) => self.erase(at, number).await?,
             ref mark => self.mark(at, mark).await?,
         }
         Ok(())

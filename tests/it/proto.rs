@@ -22,7 +22,7 @@ use std::path::PathBuf;
 const PACKAGE: &str = "longhand.v1";
 
 /// First words of RPC names.
-const VERBS: [&str; 44] = [
+const VERBS: [&str; 46] = [
     "Acquire",
     "Add",
     "Answer",
@@ -36,6 +36,7 @@ const VERBS: [&str; 44] = [
     "Create",
     "Delegate",
     "Edit",
+    "Erase",
     "Expand",
     "Export",
     "Extend",
@@ -57,6 +58,7 @@ const VERBS: [&str; 44] = [
     "Retry",
     "Revoke",
     "Rewind",
+    "Search",
     "Start",
     "Submit",
     "Subscribe",
@@ -77,7 +79,7 @@ const NO_WORDS: [&str; 13] =
 const UNITS: [&str; 7] = ["tokens", "bytes", "ms", "us", "count", "usd", "json"];
 
 /// Fields that appear to violate rule 5, with the reason why they do not.
-const NAMES: [(&str, &str); 19] = [
+const NAMES: [(&str, &str); 20] = [
     ("BranchSummary.instructions", "one text"),
     ("Compaction.instructions", "one text"),
     ("CompactionOutcome.context_tokens_before", "the noun is `tokens`; the rest is the time"),
@@ -97,6 +99,7 @@ const NAMES: [(&str, &str); 19] = [
     ("SummaryTask.instructions", "one text"),
     ("ToolResultPart.status", "a singular that ends in s"),
     ("Message.status", "a singular that ends in s"),
+    ("SearchHit.status", "a singular that ends in s"),
 ];
 
 /// Lists without the usual paging, with the reason.
@@ -504,7 +507,7 @@ fn every_answer_to_a_write_has_its_durability() {
         "ReportTyping",
     ];
     // A scrub and a backup answer with their progress.
-    const READING: [&str; 12] = [
+    const READING: [&str; 13] = [
         "Get",
         "BatchGet",
         "List",
@@ -512,6 +515,7 @@ fn every_answer_to_a_write_has_its_durability() {
         "Export",
         "Subscribe",
         "Watch",
+        "Search",
         "Check",
         "Lease",
         "Extend",

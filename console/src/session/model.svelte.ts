@@ -31,6 +31,7 @@ const KINDS = [
   'compaction_started', 'compaction_proposed', 'compaction_retried', 'parts_pruned', 'compacted', 'compaction_failed', 'compaction_cancelled',
   'compaction_undone', 'compaction_redone', 'rewrite_undone', 'rewrite_redone', 'run_started', 'run_cancel_requested', 'run_ended',
   'prompt_submitted', 'prompt_moved', 'prompt_taken', 'prompt_withdrawn', 'approval_requested', 'approval_ended', 'label_added', 'label_removed',
+  'erased',
 ];
 const BESIDE = ['draft_delta', 'summary_delta', 'presence_changed'];
 
@@ -294,6 +295,8 @@ export class SessionModel {
       if (closed) this.#closeDrafts(closed.messageId ?? '', closed.partIds ?? []);
       if (event.messageFinished) this.#closeDrafts(event.messageFinished.messageId ?? '', null);
       if (event.compacted || event.compactionFailed || event.compactionCancelled) this.summaryDraft = null;
+      // Whoever keeps content forgets what was erased.
+      if (event.erased) return void this.load();
       if (event.rewriteUndone || event.rewriteRedone) void this.#reloadStatuses();
       view ||= CHANGES_VIEW.test(kind);
       work ||= CHANGES_WORK.test(kind);

@@ -110,7 +110,8 @@ fn ignorable(kind: EventKind) -> bool {
         | EventKind::CompactionUndone
         | EventKind::CompactionRedone
         | EventKind::RewriteUndone
-        | EventKind::RewriteRedone => false,
+        | EventKind::RewriteRedone
+        | EventKind::Erased => false,
     }
 }
 
@@ -245,9 +246,7 @@ fn body(body: EventBody) -> Body {
         EventBody::SessionCreated { title, preset, parent } => {
             Body::SessionCreated(pb::SessionCreated { title, preset, parent_session_id: id(parent) })
         }
-        EventBody::SessionUpdated { title, metadata_json, window: changed } => {
-            Body::SessionUpdated(pb::SessionUpdated { title, metadata_json, window: changed.map(window) })
-        }
+        EventBody::SessionUpdated { title, metadata_json, window } => session_updated(title, metadata_json, window),
         EventBody::SessionArchived => Body::SessionArchived(pb::SessionArchived {}),
         EventBody::SessionRestored => Body::SessionRestored(pb::SessionRestored {}),
         EventBody::LabelAdded { label } => Body::LabelAdded(pb::LabelAdded { label }),
@@ -339,8 +338,13 @@ fn body(body: EventBody) -> Body {
         }
         EventBody::RewriteUndone(undone) => Body::RewriteUndone(pb::RewriteUndone { rewrite: Some(rewrite(undone)) }),
         EventBody::RewriteRedone(redone) => Body::RewriteRedone(pb::RewriteRedone { rewrite: Some(rewrite(redone)) }),
+        erased @ EventBody::Erased { .. } => super::erase::event(erased),
         of_run => of_run_event(of_run),
     }
+}
+
+fn session_updated(title: Option<String>, metadata_json: Option<String>, changed: Option<ModelWindow>) -> Body {
+    Body::SessionUpdated(pb::SessionUpdated { title, metadata_json, window: changed.map(window) })
 }
 
 fn message_edited(message: MessageId, replacement: Option<MessageId>) -> pb::MessageEdited {

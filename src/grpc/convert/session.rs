@@ -17,6 +17,7 @@ pub(in crate::grpc) fn session(info: SessionInfo) -> pb::Session {
     let state = match session.state {
         SessionState::Active => pb::SessionState::Active,
         SessionState::Archived => pb::SessionState::Archived,
+        SessionState::Erased => pb::SessionState::Erased,
     };
     pb::Session {
         session_id: session.id.to_string(),
@@ -86,6 +87,7 @@ pub(in crate::grpc) fn read_conditions(
         pb::SessionState::Unspecified => None,
         pb::SessionState::Active => Some(SessionState::Active),
         pb::SessionState::Archived => Some(SessionState::Archived),
+        pb::SessionState::Erased => Some(SessionState::Erased),
     };
     let create_time = TimeRange {
         start: read_optional_time("filter.min_create_time", filter.min_create_time)?,

@@ -90,6 +90,7 @@ fn part(part: ViewPart) -> pb::ContextPart {
         None => (pb::Shortening::Unspecified, 0),
         Some(Shortened::Pruned { original_length }) => (pb::Shortening::Pruned, original_length),
         Some(Shortened::Truncated { omitted_length }) => (pb::Shortening::Truncated, omitted_length),
+        Some(Shortened::Erased) => (pb::Shortening::Erased, 0),
     };
     let part_id = id(part.source).unwrap_or_default();
     let ViewPart { client_id, metadata_json, .. } = part;
@@ -97,6 +98,7 @@ fn part(part: ViewPart) -> pb::ContextPart {
         part_id,
         client_id,
         metadata_json,
+        erased: part.shortened == Some(Shortened::Erased),
         body: Some(Arc::unwrap_or_clone(part.body).into()),
         ..pb::Part::default()
     };

@@ -63,7 +63,7 @@ impl Writing {
     /// The next piece; none at the end. No read of the store goes on between two pieces.
     pub async fn next(&mut self) -> Result<Option<Vec<u8>>> {
         let pages = &mut self.pages;
-        let piece = self.store.0.reading(|reader| pages.page(reader)).await?;
+        let piece = self.store.0.snapshot(|reader| pages.page(reader)).await?;
         Ok(Some(piece).filter(|piece| !piece.is_empty()))
     }
 }

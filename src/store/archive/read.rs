@@ -16,7 +16,7 @@ use crate::store::ledger::head::SessionKey;
 use crate::store::ledger::quotas::ContentUse;
 use crate::store::ledger::ring::EventRow;
 use crate::store::ledger::tx::Tx;
-use crate::store::ledger::{ancestry, approvals, events, labels, open_messages};
+use crate::store::ledger::{ancestry, approvals, blob_uses, events, labels, open_messages};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
@@ -35,12 +35,28 @@ const PARTS: &str = "select cast(coalesce((select sum(parts_length) from message
      + coalesce((select sum(p.length) from message m join part p on p.message_id = m.id where m.session_id = ?1), 0) \
      as bigint)";
 const CONTENT: &str = "update session set content_bytes = ?2 where id = ?1 and content_bytes < ?2";
+const NEWEST_PROMPT: &str = "select coalesce(max(id), 0) from prompt";
+const UNUSED: &str = "delete from blob where hash = ?1 and not exists (select 1 from blob_use u where u.hash = ?1) \
+     and not exists (select 1 from blob_use_missing where id = 1)";
 const CONTENT_BYTES: &str = "select content_bytes from session where id = ?1";
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
-pub(crate) const STATEMENTS: &[&str] =
-    &[TENANT, BY_CLIENT, MESSAGE, STATE, IMPORT, IMPORT_EVENT, OPEN, LEASES, PARTS, CONTENT, CONTENT_BYTES];
+pub(crate) const STATEMENTS: &[&str] = &[
+    TENANT,
+    BY_CLIENT,
+    MESSAGE,
+    STATE,
+    IMPORT,
+    IMPORT_EVENT,
+    OPEN,
+    LEASES,
+    PARTS,
+    CONTENT,
+    NEWEST_PROMPT,
+    UNUSED,
+    CONTENT_BYTES,
+];
 
 /// What an import did.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -178,6 +194,7 @@ impl Import<'_, '_> {
         let mut places = Places::default();
         let written = self.sessions(&mut places)?;
         let next_message = self.number(&mut places)?;
+        let newest_prompt: i64 = engine::scalar(NEWEST_PROMPT).one(self.tx.conn)?;
         let mut rows = Vec::new();
         for (table, of_table) in TABLES.iter().zip(&self.archive.rows).skip(1) {
             let insert = table.insert();
@@ -199,12 +216,23 @@ impl Import<'_, '_> {
             self.begin_anew(placed.key)?;
             labels::follow(self.tx.conn, placed.key, self.tenant)?;
         }
+        blob_uses::of_rows_behind(self.tx.conn, self.tx.counters.next_message - 1, newest_prompt)?;
+        self.drop_unused_blobs()?;
         self.count_content(&places)?;
         self.check(&places)?;
         rows.sort_unstable_by_key(|row| row.seq);
         let subject = self.archive.header.session_id.parse().map_err(|_| invalid("its session id is none"))?;
         let session = SessionKey(ancestry::by_id(&mut Reader::new(self.tx.conn), subject)?.key);
         Ok(Written { imported: Imported { session, written }, places, events: rows, next_message })
+    }
+
+    /// Deletes the blobs of the archive that nothing uses: what uses them there may be erased here.
+    fn drop_unused_blobs(&self) -> Result<()> {
+        let (table, rows) = rows_of(self.archive, "blob")?;
+        for row in rows {
+            engine::query(UNUSED).bind(bytes(table, row, "hash")?).run(self.tx.conn)?;
+        }
+        Ok(())
     }
 
     /// Finds the sessions that are there, and inserts the others.

@@ -190,6 +190,19 @@ pub(super) static TABLES: &[Table] = &[
             ("answer_salt", Until("end_revision")), ("answer", Until("end_revision"))
         ],
         without ["id", "expire_time"]),
+    table!("tombstone" from "tombstone t", rows "t.session_id = ?1 and t.erase_revision <= ?2",
+        order ["t.revision", "t.erase_revision"],
+        columns [
+            ("session_id", Session), ("revision", Same), ("erase_revision", Same), ("digest", Same), ("hash", Same)
+        ],
+        without []),
+    table!("erasure" from "erasure t", rows "t.session_id = ?1 and t.revision <= ?2", order ["t.revision"],
+        columns [
+            ("public_id", Same), ("session_id", Session), ("revision", Same), ("target", Same), ("message_id", Same),
+            ("part_number", Same), ("time", Same), ("messages", Same), ("parts", Same), ("bytes", Same),
+            ("summaries", Same), ("forks", Same), ("blobs", Same), ("is_clean", As("1"))
+        ],
+        without ["id"]),
     table!("request" from "request t", rows "t.session_id = ?1 and ?2 >= 0", order ["t.request_id"],
         columns [("session_id", Session), ("request_id", Same), ("payload_hash", Same), ("receipt", Receipt)],
         without []),
@@ -197,7 +210,7 @@ pub(super) static TABLES: &[Table] = &[
 
 /// Tables of which an archive has nothing, with the reason.
 #[cfg(test)]
-const NOT_ARCHIVED: [(&str, &str); 14] = [
+const NOT_ARCHIVED: [(&str, &str); 17] = [
     ("migration", "of the store; the header of an archive names the newest one"),
     ("store", "of the store"),
     ("access_token", "of the store"),
@@ -212,6 +225,9 @@ const NOT_ARCHIVED: [(&str, &str); 14] = [
     ("search", "derived: messages are indexed again"),
     ("search_progress", "derived, with the index"),
     ("scrub", "of the store"),
+    ("erased_session", "keyed with the store's secret"),
+    ("blob_use", "follows from the parts"),
+    ("blob_use_missing", "of the store"),
 ];
 
 impl Table {

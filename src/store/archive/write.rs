@@ -10,7 +10,7 @@ use crate::store::engine::{self, Cell, Reader};
 use crate::store::error::{Error, Kind, Result};
 use crate::store::ledger::codec::{self, StoredPart};
 use crate::store::ledger::head::SessionKey;
-use crate::store::ledger::messages;
+use crate::store::ledger::{messages, tombstones};
 use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
 
@@ -111,9 +111,15 @@ impl Writing {
 
     /// The next piece; empty at the end. A piece is little longer than a page, or than its only row.
     ///
-    /// Rows never change once they are complete, and whatever came or ended later than the plan is left out. So the
-    /// pages need no common snapshot.
+    /// Rows never change once they are complete, except by an erasure, and whatever came or ended later than the plan is
+    /// left out. So the pages need no common snapshot; an erasure in between ends the archive.
     pub(super) fn page(&mut self, reader: &mut Reader<'_>) -> Result<Vec<u8>> {
+        for (key, head, _) in &self.plan.sessions {
+            let newest = tombstones::newest_of_session(reader, key.0)?;
+            if newest.is_some_and(|erasure| erasure > head.revision) {
+                return Err(Error::ArchiveOvertaken { session: head.session_id.clone() });
+            }
+        }
         while self.lines.bytes.len() < limits::ARCHIVE_PAGE_BYTES && !matches!(self.next, Next::Done) {
             self.next = match std::mem::replace(&mut self.next, Next::Done) {
                 Next::Begin => self.begin()?,

@@ -7,11 +7,14 @@ use crate::limits;
 use crate::store::error::{Error, Result};
 use crate::store::write_state::WriteState;
 use crate::telemetry::failpoint;
+use std::time::Duration;
 
 /// Returns the number of frames in the log, and of those that are in the database; changes nothing.
 const COUNT_FRAMES: &str = "pragma wal_checkpoint(noop)";
 /// Copies frames into the database as far as no reader still needs the pages that they replace. It waits for no reader.
 const FOLD: &str = "pragma wal_checkpoint(passive)";
+/// Copies all frames into the database, and truncates the log.
+const EMPTY: &str = "pragma wal_checkpoint(truncate)";
 
 /// The growth of the log since its last evaluation.
 #[derive(Debug, Default)]
@@ -47,6 +50,19 @@ impl Schedule {
             Err(error) => Err(error),
         };
         note(health, pending);
+    }
+}
+
+/// Copies all frames into the database, and empties the log, so that no file has anything that was deleted. False if a
+/// reader still needs an earlier state; it waits for readers no longer than that takes.
+pub(crate) fn empty_log(conn: &Connection, wait: Duration, wait_after: Duration) -> Result<bool> {
+    conn.busy_timeout(wait)?;
+    let emptied = sqlite::query(EMPTY).one(conn).and_then(|row| row.get::<i64>(0));
+    conn.busy_timeout(wait_after)?;
+    match emptied {
+        Ok(busy) => Ok(busy == 0),
+        Err(Error::Busy) => Ok(false),
+        Err(error) => Err(error),
     }
 }
 

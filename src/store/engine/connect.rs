@@ -24,7 +24,7 @@ pub enum Durability {
 const WRITER_CACHE: i64 = -32_768;
 const READER_CACHE: i64 = -4_096;
 /// Wait for a lock of another program, such as a backup tool.
-const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+pub(crate) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Older versions can corrupt a database when two connections write and checkpoint at once.
 const SQLITE_MIN: (u32, u32, u32) = (3, 51, 3);
 
@@ -39,6 +39,7 @@ const MIGRATIONS: &[(i64, &str)] = &[
     (20_261_127_000_002, include_str!("../../../migrations/20261127000002_content.sql")),
     (20_261_128_000_000, include_str!("../../../migrations/20261128000000_tool_drafts.sql")),
     (20_261_129_000_000, include_str!("../../../migrations/20261129000000_labels.sql")),
+    (20_261_129_000_002, include_str!("../../../migrations/20261129000002_erase.sql")),
     (20_261_129_000_004, include_str!("../../../migrations/20261129000004_imports.sql")),
 ];
 
@@ -76,6 +77,11 @@ fn connect(directory: &Path, durability: Durability, access: Access) -> Result<C
     conn.set_prepared_statement_cache_capacity(limits::STATEMENTS_KEPT);
     conn.busy_timeout(BUSY_TIMEOUT)?;
     conn.pragma_update(None, "page_size", PAGE_BYTES)?;
+    // Pages that an erasure frees can be given back to the system. It holds from the first table on; later, the pragma
+    // would write to the database.
+    if sqlite::scalar::<i64>(PAGE_COUNT).one(&conn)? == 0 {
+        conn.pragma_update(None, "auto_vacuum", "incremental")?;
+    }
     // Readers continue while the writer commits. The header is written behind the row with the mode.
     let mode: String = sqlite::scalar("pragma journal_mode = wal").one(&conn)?;
     if mode != "wal" {
@@ -117,6 +123,8 @@ pub(crate) fn connect_damaged(directory: &Path) -> Result<Connection> {
 fn configure(conn: &Connection) -> Result<()> {
     sqlite::add_lists(conn)?;
     conn.pragma_update(None, "foreign_keys", true)?;
+    // What is deleted or replaced is overwritten, so that no page keeps what was erased.
+    conn.pragma_update(None, "secure_delete", true)?;
     // Sorting and temporary tables never touch the disk.
     conn.pragma_update(None, "temp_store", "memory")?;
     // The schema cannot make SQLite call functions with side effects.
@@ -141,6 +149,39 @@ pub(crate) fn connect_reader(directory: &Path, durability: Durability) -> Result
     let conn = connect(directory, durability, Access::Write)?;
     conn.pragma_update(None, "query_only", true)?;
     conn.pragma_update(None, "cache_size", READER_CACHE)?;
+    Ok(conn)
+}
+
+/// Opens the search index of a store. It follows from the store, so no commit waits for the disk: what a power cut takes
+/// is indexed again.
+fn connect_search(directory: &Path) -> Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let conn = Connection::open_with_flags(directory.join(files::SEARCH), flags)?;
+    conn.set_prepared_statement_cache_capacity(limits::STATEMENTS_KEPT);
+    conn.busy_timeout(BUSY_TIMEOUT)?;
+    conn.pragma_update(None, "page_size", PAGE_BYTES)?;
+    Ok(conn)
+}
+
+/// Opens the connection that fills the search index.
+pub(crate) fn connect_search_writer(directory: &Path) -> Result<Connection> {
+    let conn = connect_search(directory)?;
+    conn.pragma_update(None, "application_id", files::SEARCH_APPLICATION_ID)?;
+    conn.pragma_update(None, "journal_mode", "wal")?;
+    conn.pragma_update(None, "synchronous", "normal")?;
+    // Words of what is erased do not stay in free pages.
+    conn.pragma_update(None, "secure_delete", true)?;
+    conn.pragma_update(None, "cache_size", WRITER_CACHE)?;
+    configure(&conn)?;
+    Ok(conn)
+}
+
+/// Opens a connection that searches the index.
+pub(crate) fn connect_search_reader(directory: &Path) -> Result<Connection> {
+    let conn = connect_search(directory)?;
+    conn.pragma_update(None, "cache_size", READER_CACHE)?;
+    configure(&conn)?;
+    conn.pragma_update(None, "query_only", true)?;
     Ok(conn)
 }
 
@@ -201,6 +242,7 @@ pub(crate) fn prepare(conn: &Connection, directory: &Path, state: DatabaseState,
     migrate(conn, &applied, clock).map_err(|error| Error::Open(format!("cannot migrate: {error}")))
 }
 
+const PAGE_COUNT: &str = "pragma page_count";
 /// SQLite's version.
 pub(crate) const VERSION: &str = "select sqlite_version()";
 const TABLES: &str = "select count(*) from sqlite_master where type = 'table' and name = ?1";

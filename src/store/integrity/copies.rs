@@ -1,6 +1,7 @@
 //! Copies of a store in a file: the check of a copy, and names that never replace a file.
 
-use super::verify::{self, Checked, Finding};
+use super::log_check::Finding;
+use super::verify::{self, Checked};
 use crate::clock::Clock;
 use crate::limits;
 use crate::model::Seq;

@@ -1,7 +1,8 @@
 //! The examination of a store without a daemon, and the repair of what follows from other rows.
 
 use super::copies::{self, CopyProgress, OnProgress};
-use super::verify::{self, Checked, Finding, LogCheck, SessionCheck};
+use super::log_check::{Finding, LogCheck};
+use super::verify::{self, Checked, SessionCheck};
 use crate::clock::Clock;
 use crate::limits;
 use crate::model::Revision;

@@ -4,6 +4,7 @@ pub(crate) mod copies;
 pub(crate) mod doctor;
 mod expected;
 pub(crate) mod export;
+pub(crate) mod log_check;
 mod part_rows;
 pub(crate) mod reread;
 pub(crate) mod run_rows;

@@ -1,6 +1,7 @@
 //! The state of the scrub, and the requests for it.
 
-use super::verify::{Checked, Finding};
+use super::log_check::Finding;
+use super::verify::Checked;
 use crate::model::time::Timestamp;
 use std::sync::Arc;
 use tokio::sync::{Notify, watch};

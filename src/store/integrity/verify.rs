@@ -1,15 +1,16 @@
 //! The check of the chains against every row that a view or a replay reads.
 
+use super::log_check::{Finding, LogCheck};
 use super::part_rows::part;
 use super::run_rows;
 use crate::limits;
-use crate::model::event::EventBody;
+use crate::model::Revision;
+use crate::model::event::{ErasedTarget, EventBody};
 use crate::model::ids::{MessageId, PartId, SessionId};
 use crate::model::mark::MarkBody;
 use crate::model::session::SessionState;
 use crate::model::time::Timestamp;
 use crate::model::usage::{ModelWindow, UsageTotals};
-use crate::model::{Revision, Seq};
 use crate::store::engine::Reader;
 use crate::store::engine::readers::Readers;
 use crate::store::engine::{self, Row};
@@ -18,21 +19,11 @@ use crate::store::ledger::ancestry;
 use crate::store::ledger::chain::{self, Digest};
 use crate::store::ledger::codec::{self, Number as _};
 use crate::store::ledger::head::usage_totals;
+use crate::store::ledger::tombstones::{self, Committed};
 use crate::store::ledger::visibility::Location;
 use crate::store::ledger::{events, labels, messages};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use tokio::sync::mpsc;
-
-/// Evidence that something was altered, dropped or inserted.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Finding {
-    /// The session; none for the log as a whole.
-    pub session: Option<SessionId>,
-    /// The revision of the evidence.
-    pub revision: Revision,
-    /// A description.
-    pub message: String,
-}
 
 /// The extent of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -59,9 +50,6 @@ const EVENTS: &str = "select coalesce(o.seq, e.seq) as seq, e.revision, e.kind, 
      e.request_id, e.body, e.digest, e.hash, e.session_id from event i join event e on e.seq = i.seq \
      left join import_event o on o.session_id = i.session_id and o.revision = i.revision \
      where i.session_id = ?1 and i.revision > ?2 order by i.revision limit +?3";
-const LOG: &str = "select max(seq), count(*), \
-     count(*) filter (where not exists (select 1 from session s where s.id = page.session_id)) \
-     from (select seq, session_id from event where seq > ?1 order by seq limit +?2) as page";
 const SEGMENTS: &str = "select o.public_id, g.first_revision, g.last_revision, g.has_messages from segment g \
      join session o on o.id = g.owner_id where g.session_id = ?1 order by g.first_revision";
 const POLICY: &str = "select p.hash, t.preset, t.json from policy p left join policy_text t on t.hash = p.hash \
@@ -92,7 +80,13 @@ const COUNTS: &str = "select (select count(*) from message where session_id = ?1
      (select count(end_revision) from run where session_id = ?1), (select count(*) from prompt where session_id = ?1), \
      (select count(end_revision) from prompt where session_id = ?1), \
      (select count(*) from approval where session_id = ?1), \
-     (select count(end_revision) from approval where session_id = ?1)";
+     (select count(end_revision) from approval where session_id = ?1), \
+     (select count(*) from tombstone where session_id = ?1)";
+const EVENT: &str = "select coalesce(o.seq, e.seq), e.revision, e.kind, e.ends_mutation, e.time, e.actor, \
+     e.request_id, e.body, e.digest, e.hash, e.session_id from event e \
+     left join import_event o on o.session_id = e.session_id and o.revision = e.revision \
+     where e.session_id = ?1 and e.revision = ?2";
+const HASH_BEFORE: &str = "select hash from event where session_id = ?1 and revision = ?2";
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
@@ -101,7 +95,6 @@ pub(crate) const STATEMENTS: &[&str] = &[
     COUNT_SESSIONS,
     SESSION,
     EVENTS,
-    LOG,
     SEGMENTS,
     POLICY,
     WINDOW,
@@ -113,6 +106,8 @@ pub(crate) const STATEMENTS: &[&str] = &[
     MESSAGE_BY_ID,
     PARTS,
     COUNTS,
+    EVENT,
+    HASH_BEFORE,
 ];
 
 /// The number of sessions.
@@ -179,41 +174,12 @@ pub(crate) async fn run(
     Ok(checked)
 }
 
-/// The check that the log has no gap, and no event without a session, page by page.
-#[derive(Debug, Default)]
-pub(crate) struct LogCheck {
-    /// Number of the last checked event.
-    position: Seq,
-}
-
-impl LogCheck {
-    /// Checks the next page of events. Returns the findings, and true if there may be more pages.
-    pub(crate) async fn page(&mut self, readers: &Readers) -> Result<(Vec<Finding>, bool)> {
-        let after = self.position;
-        let query = engine::query(LOG).bind(after).bind(limits::CHECK_LOG_EVENTS);
-        let row = readers.reading(|reader| reader.one(query)).await?;
-        let Some(row) = row.filter(|row| row.get::<i64>(1).is_ok_and(|count| count > 0)) else {
-            return Ok((Vec::new(), false));
-        };
-        let (last, count, orphans): (Seq, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
-        self.position = last;
-        let mut findings = Vec::new();
-        let mut find = |message| findings.push(Finding { session: None, revision: 0, message });
-        if last - after != count {
-            find(format!("of the {} events numbered {} to {last}, the log holds {count}", last - after, after + 1));
-        }
-        if orphans > 0 {
-            find(format!("{orphans} events numbered {} to {last} belong to a session that is not there", after + 1));
-        }
-        Ok((findings, count == limits::CHECK_LOG_EVENTS))
-    }
-}
-
 /// The fields of a session according to its events, to be compared with its row.
 #[derive(Default, PartialEq)]
 struct EventFields {
     title: String,
     archived: bool,
+    erased: bool,
     metadata_json: Option<String>,
     window: Vec<u8>,
     message_count: i64,
@@ -235,6 +201,7 @@ struct Accounted {
     policies: i64,
     windows: i64,
     voided: i64,
+    tombstones: i64,
     of_runs: run_rows::Accounted,
 }
 
@@ -261,6 +228,8 @@ pub(crate) struct SessionCheck {
     bytes: u64,
     event_fields: EventFields,
     accounted: Accounted,
+    /// Of the revisions of the current page that lost content.
+    tombstones: BTreeMap<Revision, Committed>,
 }
 
 impl SessionCheck {
@@ -275,6 +244,7 @@ impl SessionCheck {
             bytes: 0,
             event_fields: EventFields::default(),
             accounted: Accounted::default(),
+            tombstones: BTreeMap::new(),
         }
     }
 
@@ -311,6 +281,9 @@ impl SessionCheck {
         };
         let query = engine::query(EVENTS).bind(self.key).bind(revision).bind(limits::SUBSCRIPTION_PAGE_EVENTS);
         let events = reader.all(query)?;
+        if let (Some(first), Some(last)) = (events.first(), events.last()) {
+            self.tombstones = self.tombstones(reader, first.get(1)?, last.get(1)?)?;
+        }
         let full = self.bytes.saturating_add(limits::CHECK_PAGE_BYTES);
         for event in &events {
             if self.bytes >= full {
@@ -350,6 +323,21 @@ impl SessionCheck {
         }
     }
 
+    fn tombstones(
+        &mut self,
+        reader: &mut Reader<'_>,
+        first: Revision,
+        last: Revision,
+    ) -> Result<BTreeMap<Revision, Committed>> {
+        match tombstones::of_page(reader, self.key, first, last) {
+            Err(error @ Error::Corrupt { .. }) => {
+                self.find(first, format!("the tombstones from here on cannot be read: {error}"));
+                Ok(BTreeMap::new())
+            }
+            found => found,
+        }
+    }
+
     fn parent_hash(&self, reader: &mut Reader<'_>, parent: Option<i64>, at: Revision) -> Result<Vec<u8>> {
         let parent = parent.ok_or_else(|| Error::corrupt("session", "a fork has no parent"))?;
         let ancestry = ancestry::by_key(reader, parent)?;
@@ -366,7 +354,13 @@ impl SessionCheck {
         let body: Vec<u8> = row.get(7)?;
         let kind: i32 = row.get(2)?;
         self.bytes += body.len() as u64;
-        if hash(row, before)?.as_slice() != stored || row.get::<i64>(10)? != self.key {
+        // What was erased is not there to be compared: its tombstone has what must be there instead.
+        let tombstone = self.tombstones.remove(&revision);
+        let (digest, link) = match &tombstone {
+            Some(Committed { digest, hash }) => (digest, hash),
+            None => (&digest, &stored),
+        };
+        if hash(row, before)?.as_slice() != link || row.get::<i64>(10)? != self.key {
             self.find(revision, "the event was altered, or the one before it");
         }
         self.event_fields.update_time = row.get(4)?;
@@ -383,7 +377,7 @@ impl SessionCheck {
             Err(error) => Err(error),
         };
         match rows {
-            Ok(found) if found.finish().as_slice() == digest => {}
+            Ok(found) if found.finish().as_slice() == digest.as_slice() => {}
             Ok(_) => self.find(revision, "the rows of this revision were altered, dropped or inserted"),
             Err(error) => self.find(revision, format!("the rows of this revision cannot be read: {error}")),
         }
@@ -456,6 +450,11 @@ impl SessionCheck {
             | EventBody::CompactionRedone { .. }
             | EventBody::RewriteUndone(_)
             | EventBody::RewriteRedone(_) => drop(self.mark(reader, &mut digest, revision)?),
+            EventBody::Erased { target, from, .. } => {
+                self.event_fields.erased |= *target == ErasedTarget::Session && from.is_none();
+                self.mark(reader, &mut digest, revision)?;
+                self.accounted.tombstones += tombstones::of_erasure(reader, &mut digest, self.key, revision)?;
+            }
             EventBody::UsageRecorded { usage, .. } => self.event_fields.usage.add(usage),
             EventBody::CompactionProposed { .. }
             | EventBody::CompactionStarted { .. }
@@ -614,7 +613,11 @@ impl SessionCheck {
 
     /// Compares the session's row with the fields according to its events.
     fn head(&mut self, row: &Row, revision: Revision, hash: &[u8]) -> Result<()> {
-        let state = if self.event_fields.archived { SessionState::Archived } else { SessionState::Active };
+        let state = match (self.event_fields.erased, self.event_fields.archived) {
+            (true, _) => SessionState::Erased,
+            (false, true) => SessionState::Archived,
+            (false, false) => SessionState::Active,
+        };
         let same = row.get::<String>(6)? == self.event_fields.title
             && row.get::<i32>(7)? == state.number()
             && row.get::<Option<String>>(8)? == self.event_fields.metadata_json
@@ -651,6 +654,7 @@ impl SessionCheck {
             voided: row.get(6)?,
             windows: row.get(7)?,
             of_runs: run_rows::Accounted::from_row(&row, 8)?,
+            tombstones: row.get(15)?,
         };
         if there != self.accounted {
             self.find(revision, "there are rows that no event accounts for, or fewer than events account for");
@@ -677,6 +681,23 @@ fn hash(row: &Row, before: &[u8]) -> Result<[u8; 32]> {
     Ok(chain::link(before, &link))
 }
 
+/// What the rows of a revision of a session and its event commit to as they are now. Called after an erasure has changed
+/// them, in the order of the revisions.
+pub(crate) fn committed(reader: &mut Reader<'_>, key: i64, revision: Revision) -> Result<Committed> {
+    let gone = || Error::corrupt("event", format_args!("revision {revision} has none"));
+    let session = reader.one(engine::query(SESSION).bind(key))?.ok_or_else(gone)?;
+    let row = reader.one(engine::query(EVENT).bind(key).bind(revision))?.ok_or_else(gone)?;
+    let mut check = SessionCheck::new(key);
+    let before = match reader.one(engine::query(HASH_BEFORE).bind(key).bind(revision - 1))? {
+        Some(row) => row.get(0)?,
+        None => check.start(reader, &session)?.1,
+    };
+    let body: &[u8] = row.get(7)?;
+    let body = codec::decode_event(row.get(2)?, body)?;
+    let digest = check.rows(reader, &session, (revision, row.get(5)?, row.get(4)?), &body)?;
+    Ok(Committed { digest: digest.finish().to_vec(), hash: hash(&row, &before)?.to_vec() })
+}
+
 /// The first revision at which the events of a session do not follow from the one before; none if all do.
 pub(crate) fn broken_link(reader: &mut Reader<'_>, key: i64) -> Result<Option<Revision>> {
     let row = reader.one(engine::query(SESSION).bind(key))?.ok_or_else(|| Error::corrupt("session", "it is gone"))?;
@@ -688,9 +709,15 @@ pub(crate) fn broken_link(reader: &mut Reader<'_>, key: i64) -> Result<Option<Re
     loop {
         let query = engine::query(EVENTS).bind(key).bind(revision).bind(limits::SUBSCRIPTION_PAGE_EVENTS);
         let events = reader.all(query)?;
+        let ends = events.first().zip(events.last());
+        let erased = match ends {
+            Some((first, last)) => tombstones::of_page(reader, key, first.get(1)?, last.get(1)?)?,
+            None => BTreeMap::new(),
+        };
         for event in &events {
             let stored: Vec<u8> = event.get(9)?;
-            if event.get::<Revision>(1)? != revision + 1 || hash(event, &before)?.as_slice() != stored {
+            let link = erased.get(&event.get(1)?).map_or(&stored, |committed| &committed.hash);
+            if event.get::<Revision>(1)? != revision + 1 || hash(event, &before)?.as_slice() != link {
                 return Ok(Some(revision + 1));
             }
             (revision, before) = (revision + 1, stored);

@@ -185,6 +185,11 @@ fn equals_stored(stored: &Message, sent: &NewMessage<Option<GivenView>>) -> bool
     same_header && same_parts && same_finish
 }
 
+/// True if a stored message lost content by an erasure: what is sent again is neither compared nor stored again.
+fn has_erased(stored: &Message) -> bool {
+    stored.parts.iter().any(|part| part.body.is_erased())
+}
+
 /// Resolves the messages that tool results name as those of their calls, within this request or in the history, to ids.
 fn resolve_calls(tx: &mut Tx<'_>, key: i64, existing: &[Option<Uuid>], messages: &mut [EncodedMessage]) -> Result<()> {
     if !names_calls(messages.iter().flat_map(|message| &message.original.parts)) {
@@ -244,7 +249,7 @@ pub(crate) fn check(tx: &mut Tx<'_>, key: i64, mut messages: Vec<EncodedMessage>
         };
         tx.flush()?;
         let stored = messages::by_public_id(tx.conn, key, MessageId(id))?;
-        if equals_stored(&stored, &message.original) {
+        if has_erased(&stored) || equals_stored(&stored, &message.original) {
             checked.push((Some(stored), message));
         } else if message.original.replace_existing && stored.kind == MessageKind::Record {
             checked.push((None, message));
@@ -561,6 +566,7 @@ impl AppendParts {
 fn existing_part(existing_parts: &[Part], sent: &NewPart) -> Result<Option<Uuid>> {
     let Some(client_id) = &sent.client_id else { return Ok(None) };
     match existing_parts.iter().find(|part| part.client_id.as_ref() == Some(client_id)) {
+        Some(part) if part.body.is_erased() => Ok(Some(part.id.0)),
         Some(part) if part.body.is_as_sent(&sent.body) && part.metadata_json == sent.metadata_json => {
             Ok(Some(part.id.0))
         }

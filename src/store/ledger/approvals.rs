@@ -182,6 +182,16 @@ pub(crate) fn withdraw_of_run(tx: &mut Tx<'_>, key: i64, caller: &Requester, epo
     Ok(())
 }
 
+/// Withdraws all questions of a session that wait, whatever its state. The caller ends the mutation.
+pub(crate) fn withdraw_all(tx: &mut Tx<'_>, key: i64, caller: &Requester) -> Result<()> {
+    for id in waiting(&mut Reader::new(tx.conn), key)? {
+        let row = engine::query(BY_ID).bind(key).bind(id.0.as_bytes().as_slice()).one(tx.conn)?;
+        let row = row.get("id")?;
+        end(tx, key, caller, (row, id), ApprovalEndReason::Withdrawn, Answer::default())?;
+    }
+    Ok(())
+}
+
 /// Has the defaults hold of questions whose time is up, the earliest first, and returns their number.
 pub(crate) fn expire(tx: &mut Tx<'_>, limit: i64) -> Result<usize> {
     tx.flush()?;

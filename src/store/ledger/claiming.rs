@@ -35,7 +35,7 @@ pub(crate) fn claim(tx: &mut Tx<'_>, row: i64, owner: Uuid, until: Timestamp) ->
     let now = tx.now;
     let head = tx.head(key)?;
     let judged_at = job.compaction.base_revision.unwrap_or(job.requested_revision);
-    if head.state == SessionState::Archived || (job.is_automatic() && head.compaction_revision > judged_at) {
+    if head.state != SessionState::Active || (job.is_automatic() && head.compaction_revision > judged_at) {
         end_superseded(tx, key, &job)?;
         return Ok(None);
     }
@@ -90,7 +90,7 @@ pub(crate) fn claim(tx: &mut Tx<'_>, row: i64, owner: Uuid, until: Timestamp) ->
 /// superseded, or any in an archived session. In the first case the reason for the compaction may be gone, so the
 /// session is evaluated again.
 fn end_superseded(tx: &mut Tx<'_>, key: i64, job: &JobRow) -> Result<()> {
-    let is_archived = tx.loaded(key)?.state == SessionState::Archived;
+    let is_archived = tx.loaded(key)?.state != SessionState::Active;
     let (state, why) = if is_archived {
         (CompactionState::Cancelled, archived())
     } else {

@@ -287,11 +287,12 @@ impl Head {
         self.is_described_anew = true;
     }
 
-    /// Refuses writes to an archived session.
+    /// Refuses writes to an archived session, and to an erased one.
     pub(crate) fn writable(&self) -> Result<()> {
         match self.state {
             SessionState::Active => Ok(()),
             SessionState::Archived => Err(Error::Archived),
+            SessionState::Erased => Err(Error::SessionErased),
         }
     }
 

@@ -1,6 +1,7 @@
 //! The queue of prompts of a session.
 
 use super::append::{EncodedMessage, append_one};
+use super::blob_uses::{self, Holder};
 use super::bounded_page::BoundedPage;
 use super::cancels::request_cancel;
 use super::chain::{self, Digest};
@@ -135,6 +136,7 @@ impl SubmitPrompt {
             create_time: tx.now,
         };
         chain::prompt(&mut digest, &columns);
+        let blobs: Vec<[u8; 32]> = parts.iter().flat_map(|part| &part.encoded.blobs).map(|blob| blob.hash).collect();
         let parts = tx.whole_parts(&mut digest, id.message(), parts);
         let revision = tx.event(key, &caller, &EventBody::PromptSubmitted { prompt: id, delivery }, &digest)?;
         tx.count(key, bytes)?;
@@ -148,6 +150,7 @@ impl SubmitPrompt {
             .bind(tx.now.0)
             .bind(revision)
             .one(tx.conn)?;
+        blob_uses::add(tx.conn, blobs.iter().map(|hash| (Holder::Prompt(row), hash.as_slice())))?;
         let is_urgent = |queued: &&Queued| queued.delivery != Delivery::Queue;
         let position = match delivery {
             Delivery::Queue => queue.len(),
@@ -218,6 +221,16 @@ impl ChangeQueue {
         };
         tx.end_mutation(key, &caller, Receipt { ids: vec![id.0], ..Receipt::default() })
     }
+}
+
+/// Takes all prompts out of the queue of a session, whatever its state. The caller ends the mutation.
+pub(crate) fn withdraw_all(tx: &mut Tx<'_>, key: i64, caller: &Requester) -> Result<()> {
+    for queued in queue(tx, key)? {
+        let body = EventBody::PromptWithdrawn { prompt: queued.id };
+        let revision = tx.event(key, caller, &body, &Digest::default())?;
+        engine::query(END).bind(queued.row).bind(None::<Epoch>).bind(revision).run(tx.conn)?;
+    }
+    Ok(())
 }
 
 fn move_prompt(

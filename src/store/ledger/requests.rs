@@ -5,6 +5,8 @@ use super::head::SessionKey;
 use super::quotas::ContentUse;
 use super::spending;
 use super::tx::Tx;
+use crate::limits;
+use crate::model::Revision;
 use crate::model::ids::{CompactionId, MessageId};
 use crate::model::summary_request::{Purpose, SummaryRequest};
 use crate::model::time::Timestamp;
@@ -44,9 +46,14 @@ const OF_SESSION: &str = "select r.id, j.public_id as compaction_id, r.message_i
      from summary_request r left join job j on j.id = r.job_id \
      where r.session_id = ?1 and r.id < ?2 order by r.id desc limit +?3";
 
+const BASE: &str = "select coalesce(base_revision, requested_revision) from job where id = ?1";
+// Marks of kind 7 are those of erasures.
+const ERASED_SINCE: &str = "select count(*) from mark m join event e on e.session_id = m.session_id \
+     and e.revision = m.revision where m.session_id = ?1 and m.kind = 7 and (m.revision > ?2 or e.time > ?3)";
+
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
-pub(crate) const STATEMENTS: &[&str] = &[INSERT, OF_JOBS, WITH_TEXTS, OF_SESSION];
+pub(crate) const STATEMENTS: &[&str] = &[INSERT, OF_JOBS, WITH_TEXTS, OF_SESSION, BASE, ERASED_SINCE];
 
 impl AddRequests {
     /// The bytes of its texts.
@@ -62,7 +69,12 @@ impl AddRequests {
             Subject::Job(job) => (Some(job), None),
             Subject::Branch(message) => (None, Some(message.0.as_bytes().to_vec())),
         };
-        for request in self.requests {
+        let may_be_erased = self.may_be_erased(tx)?;
+        for mut request in self.requests {
+            if may_be_erased {
+                request.texts = None;
+                (request.request_hash, request.reply_hash) = ([0; 32], [0; 32]);
+            }
             spending::add(tx.conn, &request)?;
             tx.use_more(self.session.0, ContentUse::spent(request.usage.unwrap_or_default(), request.cost_micros))?;
             let (request_text, reply_text) = request.texts.unzip();
@@ -85,6 +97,22 @@ impl AddRequests {
                 .run(tx.conn)?;
         }
         Ok(())
+    }
+
+    /// True if content was erased that the requests can have had: the texts that they were made from were read before.
+    fn may_be_erased(&self, tx: &mut Tx<'_>) -> Result<bool> {
+        let (revision, time) = match self.subject {
+            Subject::Job(job) => {
+                let base: Option<Revision> = engine::scalar(BASE).bind(job).optional(tx.conn)?;
+                (base.unwrap_or_default(), i64::MAX)
+            }
+            Subject::Branch(_) => {
+                let longest = i64::try_from(limits::BRANCH_SUMMARY_MS_MAX).unwrap_or(i64::MAX);
+                (Revision::MAX, tx.now.plus_millis(-longest).0)
+            }
+        };
+        let query = engine::scalar::<i64>(ERASED_SINCE).bind(self.session.0).bind(revision).bind(time);
+        Ok(query.one(tx.conn)? > 0)
     }
 }
 

@@ -92,7 +92,7 @@ fn change(tx: &mut Tx<'_>, ancestry: &Ancestry, mark: Revision) -> Result<Change
             let edited = messages::id_at(&mut reader, ancestry, *target)?;
             Change::Rewrite(Rewrite { mark, edited: Some(edited) })
         }
-        MarkBody::Rewound { .. } | MarkBody::Pinned { .. } | MarkBody::Undone { .. } => {
+        MarkBody::Rewound { .. } | MarkBody::Pinned { .. } | MarkBody::Undone { .. } | MarkBody::Erased { .. } => {
             Change::Rewrite(Rewrite { mark, edited: None })
         }
     })

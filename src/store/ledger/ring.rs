@@ -104,6 +104,11 @@ impl Ring {
         rows.into_iter().for_each(|row| kept.push(row));
     }
 
+    /// Drops all events: some may have what is erased by now.
+    pub(crate) fn forget(&self) {
+        *self.kept_mut() = Kept::default();
+    }
+
     /// The first events of admitted sessions, with the keys of these, after `after` and up to `head`; none if the ring
     /// does not reach back that far.
     pub(crate) fn events(

@@ -51,13 +51,15 @@ const MATCHES: &str = "select m.revision, m.id from search cross join message m 
      where search match ?1 and search.rowid between ?2 and ?3 and m.sealed_revision <= ?4 \
      order by search.rowid desc limit +?5";
 const INSERT_WORDS: &str = "insert or replace into search (rowid, words) values (?1, ?2)";
+const HAS_LOST: &str = "select count(*) from message m join tombstone t on t.session_id = m.session_id \
+     and t.revision = m.revision where m.id = ?1";
 const SET_PROGRESS: &str = "insert into search_progress (session_id, revision) values (?1, ?2) \
      on conflict (session_id) do update set revision = excluded.revision";
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] =
-    &[PROGRESS, BEHIND, EVENTS, FIRST_ROW, LAST_ROW, MATCHES, INSERT_WORDS, SET_PROGRESS];
+    &[PROGRESS, BEHIND, EVENTS, FIRST_ROW, LAST_ROW, MATCHES, INSERT_WORDS, HAS_LOST, SET_PROGRESS];
 
 /// The next messages of a session that are not in the index yet.
 #[derive(Debug, Clone)]
@@ -125,6 +127,10 @@ impl AddWords {
             return Ok(());
         }
         for (row, words) in self.rows {
+            // The words were read before: an erasure since then took some of them.
+            if engine::scalar::<i64>(HAS_LOST).bind(row).one(tx.conn)? > 0 {
+                continue;
+            }
             engine::query(INSERT_WORDS).bind(row).bind(words).run(tx.conn)?;
         }
         engine::query(SET_PROGRESS).bind(self.session).bind(self.upto).run(tx.conn)?;

@@ -126,7 +126,8 @@ const OF_PROJECT: &str = "select id from session where tenant = ?1 and project =
 const IN_DIRECTORY: &str = "select id from session where tenant = ?1 and directory = ?2 limit +?3";
 const BELOW_DIRECTORY: &str =
     "select id from session where tenant = ?1 and directory >= ?2 and directory < ?3 limit +?4";
-const ARCHIVED: &str = "select id from session where tenant = ?1 and state = 2 order by id limit +?2";
+// An index has the sessions that take no writes.
+const INACTIVE: &str = "select id from session where tenant = ?1 and state = ?3 and state > 1 order by id limit +?2";
 const INHERITING: &str = "select id from session where fork_id in (select value from rarray(?1)) \
      and metadata_json is null and id > ?2 order by id limit +?3";
 
@@ -143,7 +144,7 @@ pub(crate) const STATEMENTS: &[&str] = &[
     OF_PROJECT,
     IN_DIRECTORY,
     BELOW_DIRECTORY,
-    ARCHIVED,
+    INACTIVE,
     INHERITING,
 ];
 
@@ -236,8 +237,8 @@ impl SessionFilter {
         for label in &self.labels {
             queries.push(engine::query(OF_LABEL).bind(tenant()).bind(label).bind(more));
         }
-        if self.state == Some(SessionState::Archived) {
-            queries.push(engine::query(ARCHIVED).bind(tenant()).bind(more));
+        if let Some(state) = self.state.filter(|state| *state != SessionState::Active) {
+            queries.push(engine::query(INACTIVE).bind(tenant()).bind(more).bind(state.number()));
         }
         for (prefix, statement) in [(&self.title_prefix, OF_TITLES), (&self.client_id_prefix, OF_CLIENT_IDS)] {
             if let Some(Range { start, end }) = texts_from(prefix) {

@@ -1,6 +1,7 @@
 //! Lists of sessions: pages in the order of creation or of the last change.
 
 use super::ancestry::AsOf;
+use super::codec::Number as _;
 use super::head::SessionKey;
 use super::policies::{PolicyText, policy_at};
 use super::session_filter::SessionFilter;
@@ -8,7 +9,7 @@ use super::sessions;
 use super::visibility::Memberships;
 use crate::limits;
 use crate::model::ids::SessionId;
-use crate::model::session::Session;
+use crate::model::session::{Session, SessionState};
 use crate::store::engine::{self, Reader};
 use crate::store::error::{Error, Result};
 
@@ -85,8 +86,9 @@ const NEWEST_CHILDREN: &str = keys!("parent_id = ?3 and id < ?1", "desc");
 const OLDEST_CHILDREN: &str = keys!("parent_id = ?3 and id > ?1", "asc");
 const NEWEST_OF_ACTOR: &str = keys!("tenant = ?3 and actor = ?4 and id < ?1", "desc");
 const OLDEST_OF_ACTOR: &str = keys!("tenant = ?3 and actor = ?4 and id > ?1", "asc");
-const NEWEST_ARCHIVED: &str = keys!("tenant = ?3 and state = 2 and id < ?1", "desc");
-const OLDEST_ARCHIVED: &str = keys!("tenant = ?3 and state = 2 and id > ?1", "asc");
+// An index has the sessions that take no writes.
+const NEWEST_INACTIVE: &str = keys!("tenant = ?3 and state = ?4 and state > 1 and id < ?1", "desc");
+const OLDEST_INACTIVE: &str = keys!("tenant = ?3 and state = ?4 and state > 1 and id > ?1", "asc");
 const NEWEST_LABELED: &str = "select 0 as time, session_id from session_label \
      where tenant = ?3 and label = ?4 and session_id < ?1 order by session_id desc limit +?2";
 const OLDEST_LABELED: &str = "select 0 as time, session_id from session_label \
@@ -108,8 +110,8 @@ pub(crate) const STATEMENTS: &[&str] = &[
     OLDEST_CHILDREN,
     NEWEST_OF_ACTOR,
     OLDEST_OF_ACTOR,
-    NEWEST_ARCHIVED,
-    OLDEST_ARCHIVED,
+    NEWEST_INACTIVE,
+    OLDEST_INACTIVE,
     NEWEST_LABELED,
     OLDEST_LABELED,
     CHANGED_FIRST,
@@ -209,8 +211,8 @@ impl<'a> Places<'a> {
             either(NEWEST_CHILDREN, OLDEST_CHILDREN).bind(parent.0)
         } else if let Some(label) = filter.labels.first() {
             either(NEWEST_LABELED, OLDEST_LABELED).bind(tenant).bind(label)
-        } else if filter.state == Some(crate::model::session::SessionState::Archived) {
-            either(NEWEST_ARCHIVED, OLDEST_ARCHIVED).bind(tenant)
+        } else if let Some(state) = filter.state.filter(|state| *state != SessionState::Active) {
+            either(NEWEST_INACTIVE, OLDEST_INACTIVE).bind(tenant).bind(state.number())
         } else if let Some(actor) = &filter.actor {
             either(NEWEST_OF_ACTOR, OLDEST_OF_ACTOR).bind(tenant).bind(actor)
         } else {

@@ -5,6 +5,7 @@ use super::approvals;
 use super::chain::{self, Digest};
 use super::claiming;
 use super::codec::{self, Number as _};
+use super::erased_sessions;
 use super::head::{Receipt, SessionKey, context, guards, usage_totals};
 use super::jobs::give_up_all;
 use super::labels;
@@ -261,9 +262,13 @@ fn insert(tx: &mut Tx<'_>, digest: &mut Digest, row: NewRow<'_>) -> Result<i64> 
 fn existing(tx: &mut Tx<'_>, tenant: &str, client_id: Option<&NewClientId>) -> Result<Option<i64>> {
     let Some(NewClientId { id, request_hash }) = client_id else { return Ok(None) };
     let mut reader = Reader::new(tx.conn);
-    let Some(row) = reader.one(engine::query(BY_CLIENT).bind(id).bind(tenant.to_owned()))? else { return Ok(None) };
+    let Some(row) = reader.one(engine::query(BY_CLIENT).bind(id).bind(tenant.to_owned()))? else {
+        erased_sessions::refuse(tx.conn, tenant, id, request_hash)?;
+        return Ok(None);
+    };
     let kept: Option<Vec<u8>> = row.get(1)?;
     if kept.as_deref() != Some(request_hash.as_slice()) {
+        erased_sessions::refuse(tx.conn, tenant, id, request_hash)?;
         return Err(Error::ClientIdReused { client_id: id.clone() });
     }
     row.get(0).map(Some)
@@ -393,6 +398,9 @@ pub(crate) fn set_state(tx: &mut Tx<'_>, key: SessionKey, state: SessionState, c
     if let Some(receipt) = answered(tx, key, caller)? {
         return Ok(receipt);
     }
+    if tx.loaded(key)?.state == SessionState::Erased {
+        return Err(Error::SessionErased);
+    }
     let mut sealed = Vec::new();
     if tx.loaded(key)?.state != state {
         tx.flush()?;
@@ -409,13 +417,14 @@ pub(crate) fn set_state(tx: &mut Tx<'_>, key: SessionKey, state: SessionState, c
                 give_up_all(tx, key, caller, &claiming::archived())?;
                 EventBody::SessionArchived
             }
+            SessionState::Erased => return Err(Error::Bug("only an erasure erases a session")),
         };
         let at = tx.event(key, caller, &body, &Digest::default())?;
         let head = tx.loaded(key)?;
         head.state = state;
         match state {
             SessionState::Active => head.set_due(at),
-            SessionState::Archived => head.clear_due(),
+            SessionState::Archived | SessionState::Erased => head.clear_due(),
         }
     }
     let receipt = tx.end_mutation(key, caller, Receipt::default())?;
@@ -431,6 +440,9 @@ impl ForkSession {
         // The checks come later: what was marked since may refuse the same point.
         if let Some(key) = existing(tx, &parent.tenant, self.client_id.as_ref())? {
             return Ok((SessionKey(key), true));
+        }
+        if parent.state == SessionState::Erased {
+            return Err(Error::SessionErased);
         }
         let ancestry = Ancestry { key: parent.key, fork_revision: parent.fork_revision, revision: parent.revision };
         let (ForkPoint { at, after }, mut marks) = self.point(tx, &ancestry)?;

@@ -1,5 +1,6 @@
 //! One write transaction: rows are gathered in memory, in the order of their events, and written at its end.
 
+use super::blob_uses::{self, Holder};
 use super::calls::CallRows;
 use super::chain::{self, Digest};
 use super::claims::Claims;
@@ -91,6 +92,8 @@ struct Rows {
     messages: Vec<MessageRow>,
     parts: Vec<PartRow>,
     blobs: Vec<EncodedBlob>,
+    /// Uses of blobs by messages.
+    blob_uses: Vec<(Holder, [u8; 32])>,
     requests: Vec<(i64, RequestKey, Vec<u8>)>,
     calls: CallRows,
     /// Open messages that were written to, by their rows.
@@ -201,6 +204,8 @@ pub(crate) struct Tx<'a> {
     /// The holders of jobs that end here, to be notified after the commit.
     pub(crate) interrupted: Vec<CancellationToken>,
     pub(crate) now: Timestamp,
+    /// True once an erasure has taken content.
+    pub(crate) has_erased: bool,
     rows: Rows,
     /// The events whose rows are written.
     written_events: Vec<EventRow>,
@@ -234,6 +239,7 @@ impl<'a> Tx<'a> {
             claims,
             interrupted: Vec::new(),
             now,
+            has_erased: false,
             rows: Rows::default(),
             written_events: Vec::new(),
             mutation_start: 0,
@@ -385,6 +391,7 @@ impl<'a> Tx<'a> {
         let mut stored = Vec::with_capacity(parts.len());
         for (position, part) in (0..).zip(parts) {
             let number = position + 1;
+            self.use_blobs(Holder::Message(row), &part);
             let part = self.part(&mut digest, PartId::of(id, number), position.into(), part);
             if seal.is_some() {
                 stored.push(part);
@@ -449,6 +456,7 @@ impl<'a> Tx<'a> {
         (message, position, revision): (i64, i64, Revision),
         part: PartInput,
     ) {
+        self.use_blobs(Holder::Message(message), &part);
         let stored = self.part(digest, id, position, part);
         self.rows.parts.push(PartRow { message, position, number: id.number(), revision, stored });
     }
@@ -457,6 +465,11 @@ impl<'a> Tx<'a> {
     pub(crate) fn whole_parts(&mut self, digest: &mut Digest, id: MessageId, parts: Vec<PartInput>) -> Vec<StoredPart> {
         let numbered = (1..).zip(parts);
         numbered.map(|(number, part)| self.part(digest, PartId::of(id, number), i64::from(number) - 1, part)).collect()
+    }
+
+    /// Records that a row uses the blobs of a part.
+    fn use_blobs(&mut self, holder: Holder, part: &PartInput) {
+        self.rows.blob_uses.extend(part.encoded.blobs.iter().map(|blob| (holder, blob.hash)));
     }
 
     /// Writes the blobs so far, so that reads on this connection see them.
@@ -545,6 +558,7 @@ impl<'a> Tx<'a> {
         let rows = std::mem::take(&mut self.rows);
         self.mutation_start = 0;
         insert_blobs(self.conn, &rows.blobs)?;
+        blob_uses::add(self.conn, rows.blob_uses.iter().map(|(holder, hash)| (*holder, hash.as_slice())))?;
         insert_messages(self.conn, &rows.messages)?;
         insert_parts(self.conn, rows.parts)?;
         insert_events(self.conn, &rows.events)?;
@@ -579,6 +593,7 @@ impl<'a> Tx<'a> {
             sessions,
             events: self.written_events,
             uses: self.uses,
+            has_erased: self.has_erased,
         })
     }
 }
@@ -594,6 +609,8 @@ pub(crate) struct Finished {
     pub(crate) events: Vec<EventRow>,
     /// What it took of quotas.
     pub(crate) uses: Uses,
+    /// True if content was erased.
+    pub(crate) has_erased: bool,
 }
 
 static BLOBS: Insert = Insert::new("blob (hash, codec, length, data)", 4, "on conflict (hash) do nothing");

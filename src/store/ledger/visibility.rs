@@ -85,6 +85,14 @@ fn project(metadata_json: Option<&str>) -> Option<Box<str>> {
     metadata["project"].as_str().filter(|project| project.len() <= limits::ACCESS_NAME_BYTES_MAX).map(Box::from)
 }
 
+/// Metadata that name the same project, if any, and have nothing else.
+pub(crate) fn project_alone(metadata_json: &str) -> String {
+    match project(Some(metadata_json)) {
+        Some(project) => serde_json::json!({ "project": project }).to_string(),
+        None => "{}".to_owned(),
+    }
+}
+
 /// What metadata say about where a session belongs, for the columns of its row.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Location {

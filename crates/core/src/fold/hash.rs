@@ -115,6 +115,7 @@ impl Hasher {
                     self.number(2);
                     self.number(omitted_length);
                 }
+                Some(Shortened::Erased) => self.number(3),
             }
             self.optional(part.client_id.as_deref());
             self.optional(part.metadata_json.as_deref());

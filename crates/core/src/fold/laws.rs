@@ -151,9 +151,13 @@ impl Session<'_> {
     fn play(mut self, steps: &[Step]) {
         for step in steps {
             let wrote = self.stored.take(step);
-            if matches!(step, Step::Undo | Step::Pin(_)) {
+            if matches!(step, Step::Undo | Step::Pin(_) | Step::Erase(_)) {
                 // Guards begin anew.
                 self.newest = None;
+            }
+            if matches!(step, Step::Erase(_)) {
+                // The views before had what is gone.
+                self.snapshots.clear();
             }
             let before = self.stored.current();
             accounted(&self.stored, &before);

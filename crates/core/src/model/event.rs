@@ -309,6 +309,39 @@ pub enum EventBody {
         /// The choice that holds; none for free text alone, and for a question that was withdrawn.
         choice: Option<String>,
     },
+    /// Content was erased. What the log, views and lists name is there, without its content.
+    Erased {
+        /// What was asked for, in this session or in the one that `from` names.
+        target: ErasedTarget,
+        /// The reason that the caller gave.
+        reason: String,
+        /// The session that was asked for, if this one shares what it lost.
+        from: Option<SessionId>,
+        /// The revisions of the messages that lost content, in this session's history; sorted and disjoint.
+        ranges: Vec<RevisionRange>,
+        /// These messages, and the summaries that were written from them; empty if a session was erased.
+        messages: Vec<ErasedMessage>,
+    },
+}
+
+/// What an erasure was asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ErasedTarget {
+    /// One part of a message.
+    Part,
+    /// A message with everything that replaced it.
+    Message,
+    /// A session.
+    Session,
+}
+
+/// A message that lost content.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ErasedMessage {
+    /// The message.
+    pub message: MessageId,
+    /// The parts that were erased; empty for all of them, with the message's metadata.
+    pub parts: Vec<PartId>,
 }
 
 /// A call without a result, of a run that ended.
@@ -370,11 +403,12 @@ pub enum EventKind {
     ApprovalEnded = 34,
     LabelAdded = 35,
     LabelRemoved = 36,
+    Erased = 37,
 }
 
 impl EventKind {
     /// Every kind.
-    pub const ALL: [Self; 36] = [
+    pub const ALL: [Self; 37] = [
         Self::SessionCreated,
         Self::SessionUpdated,
         Self::SessionArchived,
@@ -411,6 +445,7 @@ impl EventKind {
         Self::ApprovalEnded,
         Self::LabelAdded,
         Self::LabelRemoved,
+        Self::Erased,
     ];
 
     /// The kind with this number, if there is one.
@@ -436,7 +471,8 @@ impl EventKind {
             | Self::CompactionUndone
             | Self::CompactionRedone
             | Self::RewriteUndone
-            | Self::RewriteRedone => true,
+            | Self::RewriteRedone
+            | Self::Erased => true,
             Self::SessionUpdated
             | Self::SessionArchived
             | Self::SessionRestored
@@ -506,6 +542,7 @@ impl EventBody {
             Self::ApprovalEnded { .. } => EventKind::ApprovalEnded,
             Self::LabelAdded { .. } => EventKind::LabelAdded,
             Self::LabelRemoved { .. } => EventKind::LabelRemoved,
+            Self::Erased { .. } => EventKind::Erased,
         }
     }
 
@@ -546,7 +583,8 @@ impl EventBody {
             | Self::ApprovalRequested { .. }
             | Self::ApprovalEnded { .. }
             | Self::LabelAdded { .. }
-            | Self::LabelRemoved { .. } => None,
+            | Self::LabelRemoved { .. }
+            | Self::Erased { .. } => None,
         }
     }
 }

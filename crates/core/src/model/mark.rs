@@ -55,6 +55,12 @@ pub enum MarkBody {
         /// The mark that is undone.
         mark: Revision,
     },
+    /// The content of messages is erased. No summary that was written from them is active any more, and no mark undoes
+    /// this one.
+    Erased {
+        /// The revisions of the messages; sorted and disjoint.
+        ranges: Vec<RevisionRange>,
+    },
 }
 
 impl MarkBody {
@@ -63,7 +69,11 @@ impl MarkBody {
         match self {
             Self::Edited { target, replacement } => replacement.map(|replacement| (*target, replacement)),
             Self::Pruned { replay, .. } => replay.map(|replay| (replay.target, replay.replacement)),
-            Self::Compacted(_) | Self::Rewound { .. } | Self::Pinned { .. } | Self::Undone { .. } => None,
+            Self::Compacted(_)
+            | Self::Rewound { .. }
+            | Self::Pinned { .. }
+            | Self::Undone { .. }
+            | Self::Erased { .. } => None,
         }
     }
 }

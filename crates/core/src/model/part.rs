@@ -49,7 +49,49 @@ pub const PART_GROWTH_BYTES: i64 = 512;
 /// Bytes that a media item counts in the growth of a history.
 pub const MEDIA_GROWTH_BYTES: i64 = 16_384;
 
+/// The name of the marker that stands for an erased part, which no client may use.
+pub const ERASED_MARKER: &str = "longhand.erased";
+/// The text of an erased text or media item, and the output of an erased result.
+pub const ERASED_TEXT: &str = "[erased from the history]";
+/// The input of an erased call: JSON, because the input of a call is JSON.
+pub const ERASED_INPUT: &str = r#"{"erased":true}"#;
+
 impl PartBody {
+    /// What stands for the part once it is erased: calls and results keep their ids, names and states, so that each has
+    /// its other half; anything else becomes a marker, with a text where a view would have shown something that a model
+    /// may read.
+    pub fn erased(&self) -> Self {
+        let marker = |text: &str| Self::Marker(Marker { name: ERASED_MARKER.to_owned(), text: text.to_owned() });
+        match self {
+            Self::ToolCall(call) => {
+                let ToolCall { call_id, tool, .. } = call.clone();
+                Self::ToolCall(ToolCall { call_id, tool, input_json: ERASED_INPUT.to_owned(), ..ToolCall::default() })
+            }
+            Self::ToolResult(result) => {
+                let ToolResult { call_id, status, answers, .. } = result.clone();
+                let output = ERASED_TEXT.to_owned();
+                let (attachments, start_time, end_time) = (Vec::new(), None, None);
+                Self::ToolResult(ToolResult { call_id, status, output, attachments, start_time, end_time, answers })
+            }
+            Self::Record(_) => Self::Record(Record { kind: ERASED_MARKER.to_owned(), data: String::new() }),
+            Self::Text(_) | Self::Media(_) => marker(ERASED_TEXT),
+            Self::Marker(old) if !old.text.is_empty() => marker(ERASED_TEXT),
+            // No view shows them without what a provider signed.
+            Self::Reasoning(_) | Self::Marker(_) | Self::Step(_) | Self::Opaque(_) => marker(""),
+        }
+    }
+
+    /// True for what stands for an erased part.
+    pub fn is_erased(&self) -> bool {
+        match self {
+            Self::Marker(marker) => marker.name == ERASED_MARKER,
+            Self::Record(record) => record.kind == ERASED_MARKER && record.data.is_empty(),
+            Self::ToolCall(call) => call.input_json == ERASED_INPUT,
+            Self::ToolResult(result) => result.output == ERASED_TEXT && result.attachments.is_empty(),
+            Self::Text(_) | Self::Reasoning(_) | Self::Media(_) | Self::Step(_) | Self::Opaque(_) => false,
+        }
+    }
+
     /// The part's kind, as the protocol and the command line name it.
     pub fn kind(&self) -> &'static str {
         match self {

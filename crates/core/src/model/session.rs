@@ -12,6 +12,8 @@ pub enum SessionState {
     Active,
     /// It takes no writes; it can be read, forked and restored.
     Archived,
+    /// It takes no writes and has no content any more; it can neither be forked nor restored.
+    Erased,
 }
 
 /// The guards of a session, as of its newest decision.

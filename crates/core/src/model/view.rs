@@ -230,6 +230,8 @@ pub enum Shortened {
         /// Characters that were omitted, in the policy's unit.
         omitted_length: i64,
     },
+    /// Its content was erased.
+    Erased,
 }
 
 /// A whole view.

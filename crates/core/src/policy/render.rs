@@ -204,6 +204,7 @@ fn view_part(policy: &Policy, part: &Part, pruned: Option<&Pruned>) -> Option<Vi
         | PartBody::Step(_)
         | PartBody::Record(_) => false,
     };
+    let shortened = if part.body.is_erased() { Some(Shortened::Erased) } else { shortened };
     (!says_nothing).then(|| ViewPart::new(Some(part.id), body, shortened))
 }
 

@@ -4,7 +4,7 @@ use crate::model::approval::ApprovalEndReason;
 use crate::model::compaction::{
     CompactionKind, Contradiction, ContradictionKind, Failure, FailureReason, Level, Outcome, RevisionRange, Trigger,
 };
-use crate::model::event::{Event, InterruptedCall, Rewrite};
+use crate::model::event::{ErasedMessage, ErasedTarget, Event, InterruptedCall, Rewrite};
 use crate::model::ids::{ApprovalId, CompactionId, PartId, PromptId, RunId, SessionId};
 use crate::model::message::{FinishReason, Message};
 use crate::model::part::{Part, PartBody};
@@ -401,6 +401,22 @@ fn bodies_of_runs() -> Vec<(EventBody, Body)> {
         ),
         (EventBody::LabelAdded { label: "l".into() }, Body::LabelAdded(pb::LabelAdded { label: "l".into() })),
         (EventBody::LabelRemoved { label: "l".into() }, Body::LabelRemoved(pb::LabelRemoved { label: "l".into() })),
+        (
+            EventBody::Erased {
+                target: ErasedTarget::Part,
+                reason: "a key".into(),
+                from: Some(SESSION),
+                ranges: vec![RevisionRange { first: 3, last: 4 }],
+                messages: vec![ErasedMessage { message: MESSAGE, parts: vec![PART] }],
+            },
+            Body::Erased(pb::Erased {
+                target: pb::ErasedTarget::Part.into(),
+                reason: "a key".into(),
+                source_session_id: Some(SESSION.to_string()),
+                ranges: vec![pb::RevisionRange { first_revision: 3, last_revision: 4 }],
+                messages: vec![pb::ErasedMessage { message_id: MESSAGE.to_string(), part_ids: vec![PART.to_string()] }],
+            }),
+        ),
     ]
 }
 

@@ -5,6 +5,7 @@ use crate::model::compaction::{
     CompactionKind, CompactionState, Contradiction, ContradictionKind, Failure, FailureReason, Level, Outcome,
     RevisionRange, Trigger,
 };
+use crate::model::event::ErasedTarget;
 use crate::model::ids::MessageId;
 use crate::model::layout::OmitReason;
 use crate::model::message::{FinishReason, MessageKind, Role};
@@ -66,7 +67,8 @@ numbers!(
     FinishReason::Aborted = 6
 );
 numbers!(ResultStatus, "part", ResultStatus::Completed = 1, ResultStatus::Error = 2, ResultStatus::Interrupted = 3);
-numbers!(SessionState, "session", SessionState::Active = 1, SessionState::Archived = 2);
+numbers!(ErasedTarget, "erasure", ErasedTarget::Part = 1, ErasedTarget::Message = 2, ErasedTarget::Session = 3);
+numbers!(SessionState, "session", SessionState::Active = 1, SessionState::Archived = 2, SessionState::Erased = 3);
 numbers!(
     OverWindowReason,
     "session",

@@ -247,6 +247,9 @@ pub(crate) fn encode_event(body: &EventBody) -> Vec<u8> {
     if let Some(bytes) = super::run_events::encode(body) {
         return bytes;
     }
+    if let Some(bytes) = super::erasures::encode(body) {
+        return bytes;
+    }
     match body {
         EventBody::SessionCreated { title, preset, parent } => encode(&DiskSessionCreated {
             title: title.clone(),
@@ -423,6 +426,7 @@ pub(crate) fn decode_event(kind: i32, bytes: &[u8]) -> Result<EventBody> {
         EventKind::RewriteRedone => EventBody::RewriteRedone(rewrite(bytes)?),
         EventKind::LabelAdded => EventBody::LabelAdded { label: event::<DiskLabel>(bytes)?.label },
         EventKind::LabelRemoved => EventBody::LabelRemoved { label: event::<DiskLabel>(bytes)?.label },
+        EventKind::Erased => super::erasures::decode_body(bytes)?,
         of_run if of_run >= EventKind::RunStarted => super::run_events::decode_body(of_run, bytes)?,
         of_compaction => decode_of_compaction(of_compaction, bytes)?,
     })

@@ -79,6 +79,12 @@ struct DiskUndoneMark {
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
+struct DiskErasedMark {
+    #[prost(message, repeated, tag = "1")]
+    ranges: Vec<DiskRange>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
 struct DiskTruncation {
     #[prost(string, tag = "1")]
     before: String,
@@ -118,6 +124,7 @@ pub(crate) fn mark_kind(body: &MarkBody) -> i32 {
         MarkBody::Edited { .. } => 4,
         MarkBody::Pinned { .. } => 5,
         MarkBody::Undone { .. } => 6,
+        MarkBody::Erased { .. } => 7,
     }
 }
 
@@ -148,6 +155,7 @@ pub(crate) fn encode_mark(body: &MarkBody) -> Vec<u8> {
         }
         MarkBody::Pinned { target } => encode(&DiskPinnedMark { target: *target }),
         MarkBody::Undone { mark } => encode(&DiskUndoneMark { mark: *mark }),
+        MarkBody::Erased { ranges } => encode(&DiskErasedMark { ranges: ranges_to_disk(ranges) }),
     }
 }
 
@@ -186,6 +194,7 @@ pub(crate) fn decode_mark(kind: i32, bytes: &[u8]) -> Result<MarkBody> {
         }
         5 => MarkBody::Pinned { target: decode::<DiskPinnedMark>("mark", bytes)?.target },
         6 => MarkBody::Undone { mark: decode::<DiskUndoneMark>("mark", bytes)?.mark },
+        7 => MarkBody::Erased { ranges: ranges_from_disk(decode::<DiskErasedMark>("mark", bytes)?.ranges) },
         other => return Err(Error::corrupt("mark", format_args!("unknown kind {other}"))),
     })
 }

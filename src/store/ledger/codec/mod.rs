@@ -3,6 +3,7 @@
 mod approvals;
 mod columns;
 mod drafts;
+mod erasures;
 mod events;
 mod layouts;
 mod marks;

@@ -7,11 +7,13 @@ use pb::approval_service_client::ApprovalServiceClient;
 use pb::archive_service_client::ArchiveServiceClient;
 use pb::compaction_service_client::CompactionServiceClient;
 use pb::context_service_client::ContextServiceClient;
+use pb::erase_service_client::EraseServiceClient;
 use pb::event::Body;
 use pb::event_service_client::EventServiceClient;
 use pb::message_service_client::MessageServiceClient;
 use pb::prompt_service_client::PromptServiceClient;
 use pb::run_service_client::RunServiceClient;
+use pb::search_service_client::SearchServiceClient;
 use pb::session_service_client::SessionServiceClient;
 use pb::summary_task_service_client::SummaryTaskServiceClient;
 use tonic::transport::Channel;
@@ -83,7 +85,9 @@ rpcs! {
     DelegateSummaryTaskRequest, DelegateSummaryTaskResponse, SummaryTaskServiceClient, delegate_summary_task,
         "DelegateSummaryTask";
     ImportSessionRequest, ImportSessionResponse, ArchiveServiceClient, import_session, "ImportSession";
+    EraseContentRequest, EraseContentResponse, EraseServiceClient, erase_content, "EraseContent";
     ListEventsRequest, ListEventsResponse, EventServiceClient, list_events, "ListEvents";
+    SearchHistoryRequest, SearchHistoryResponse, SearchServiceClient, search_history, "SearchHistory";
     GetServerInfoRequest, GetServerInfoResponse, AdminServiceClient, get_server_info, "GetServerInfo";
     ListPresetsRequest, ListPresetsResponse, AdminServiceClient, list_presets, "ListPresets";
     ListHeadsRequest, ListHeadsResponse, AdminServiceClient, list_heads, "ListHeads";

@@ -7,6 +7,7 @@ use uuid::Uuid;
 
 use crate::model::Revision;
 use crate::model::changes::{self, Changes, Row};
+use crate::model::compaction::RevisionRange;
 use crate::model::ids::{CompactionId, MessageId, PartId, SessionId};
 use crate::model::layout::{Layout, Placement, Span};
 use crate::model::layouts::{self, Marks};
@@ -46,6 +47,8 @@ pub(super) enum Step {
     Seal(usize),
     /// Pins a message.
     Pin(usize),
+    /// Erases a message, with every summary of it.
+    Erase(usize),
     /// Undoes the newest compaction.
     Undo,
     /// A prune by hand.
@@ -103,6 +106,7 @@ pub(super) fn step() -> impl Strategy<Value = Step> {
         1 => pick().prop_map(Step::Grow),
         2 => pick().prop_map(Step::Seal),
         1 => pick().prop_map(Step::Pin),
+        1 => pick().prop_map(Step::Erase),
         1 => Just(Step::Undo),
         1 => Just(Step::Prune),
         1 => Just(Step::ApplyLevel),
@@ -394,6 +398,14 @@ impl StoredSession {
                 };
                 self.mark(MarkBody::Pinned { target });
             }
+            Step::Erase(number) => {
+                let sealed = self.originals().filter(|message| message.sealed_revision.is_some());
+                let sealed: Vec<Revision> = sealed.map(|message| message.revision).collect();
+                let Some(&target) = number.checked_rem(sealed.len()).and_then(|index| sealed.get(index)) else {
+                    return false;
+                };
+                self.erase(target);
+            }
             Step::Undo => {
                 let Some(found) = Marks::at(&self.marks, self.revision).newest_change() else { return false };
                 self.mark(MarkBody::Undone { mark: found.target });
@@ -405,6 +417,33 @@ impl StoredSession {
             Step::Prune | Step::ApplyLevel => return false,
         }
         true
+    }
+
+    /// Erases a message as the store does: with what replaced it and with every summary of it.
+    fn erase(&mut self, target: Revision) {
+        let mut erased = BTreeSet::from([target]);
+        for mark in &self.marks {
+            match &mark.body {
+                MarkBody::Compacted(compacted) => {
+                    let covers = compacted.covered.iter().any(|range| erased.iter().any(|at| range.contains(*at)));
+                    erased.extend(covers.then_some(compacted.summary));
+                }
+                body => erased.extend(
+                    body.replaced().filter(|(target, _)| erased.contains(target)).map(|(_, replacement)| replacement),
+                ),
+            }
+        }
+        for revision in &erased {
+            let erase = |message: &mut Message| {
+                for part in &mut message.parts {
+                    (part.body, part.metadata_json) = (part.body.erased().into(), None);
+                }
+                message.metadata_json = None;
+            };
+            self.messages.entry(*revision).and_modify(erase);
+        }
+        let ranges = erased.into_iter().map(|revision| RevisionRange { first: revision, last: revision }).collect();
+        self.mark(MarkBody::Erased { ranges });
     }
 
     /// An open message, by its index.

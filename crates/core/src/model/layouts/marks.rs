@@ -1,7 +1,7 @@
 //! The marks of a history with everything that follows from them, kept up to date mark by mark.
 
 use super::parts::EVERYTHING;
-use super::state::State;
+use super::state::{State, point};
 use super::summaries::{Difference, FirstPositions, difference, first_position};
 use crate::model::Revision;
 use crate::model::compaction::RevisionRange;
@@ -159,8 +159,19 @@ impl Marks {
         if self.first_positions.since(base) >= tail && !newer.into_iter().any(changes_summaries) {
             return true;
         }
+        if self.state.has_erased_since(base, covered) {
+            return false;
+        }
         let then = Self::at(&self.marks, base);
         then.summary == self.summary && difference(&then.state, &self.state, covered, tail_start).is_none()
+    }
+
+    /// The marks of all compactions, ascending, also of those that are not active.
+    pub fn compactions(&self) -> impl Iterator<Item = (Revision, &CompactedMark)> {
+        self.marks.iter().filter_map(|mark| match &mark.body {
+            MarkBody::Compacted(compacted) => Some((mark.revision, compacted)),
+            _ => None,
+        })
     }
 
     /// The mark of a summary.
@@ -186,6 +197,10 @@ impl Marks {
         let CompactedMark { base, covered, tail_start, .. } = compacted;
         if self.first_positions.since(*base) >= *tail_start {
             return None;
+        }
+        let own = [point(compacted.summary)];
+        if self.state.has_erased_since(*base, covered) || self.state.has_erased_since(*base, &own) {
+            return Some(Difference::Erased);
         }
         changed
             .and_then(|target| Difference::replaced_since(&self.state, compacted, target))

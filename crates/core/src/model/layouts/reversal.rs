@@ -38,7 +38,7 @@ impl Marks {
             let is_active = match &origin.body {
                 MarkBody::Compacted(_) => self.is_active(origin.revision),
                 MarkBody::Pruned { .. } | MarkBody::Rewound { .. } | MarkBody::Edited { .. } => is_change(origin),
-                MarkBody::Pinned { .. } | MarkBody::Undone { .. } => false,
+                MarkBody::Pinned { .. } | MarkBody::Undone { .. } | MarkBody::Erased { .. } => false,
             };
             (is_active && depth % 2 == 0).then_some(Reversal { change: origin.revision, target: mark.revision })
         };
@@ -50,7 +50,8 @@ impl Marks {
     pub fn newest_undone(&self) -> Redo {
         let mut overtaken_by = None;
         for mark in self.marks.iter().rev() {
-            let Some((origin, depth)) = origin(&self.marks, mark).filter(|(origin, _)| is_change(origin)) else {
+            let possible = |origin: &Mark| is_change(origin) && !self.is_erased(origin);
+            let Some((origin, depth)) = origin(&self.marks, mark).filter(|(origin, _)| possible(origin)) else {
                 continue;
             };
             if depth == 0 {
@@ -63,6 +64,14 @@ impl Marks {
         Redo::Nothing
     }
 
+    /// True for the mark of a summary that was written from what is erased by now: it never becomes active again.
+    fn is_erased(&self, mark: &Mark) -> bool {
+        match &mark.body {
+            MarkBody::Compacted(compacted) => self.state.has_erased_since(compacted.base, &compacted.covered),
+            _ => false,
+        }
+    }
+
     fn is_undone(&self, mark: &Mark) -> bool {
         self.state.undone.contains_key(&mark.revision)
     }
@@ -73,6 +82,6 @@ fn is_change(mark: &Mark) -> bool {
     match mark.body {
         MarkBody::Rewound { of_fork, .. } => !of_fork,
         MarkBody::Compacted(_) | MarkBody::Pruned { .. } | MarkBody::Edited { .. } => true,
-        MarkBody::Pinned { .. } | MarkBody::Undone { .. } => false,
+        MarkBody::Pinned { .. } | MarkBody::Undone { .. } | MarkBody::Erased { .. } => false,
     }
 }

@@ -28,6 +28,8 @@ pub(super) struct State {
     pub(super) undone_prunes: Vec<Revision>,
     /// Messages that compactions omit: ascending, disjoint, each range with the first mark that omitted it.
     pub(super) left_out: Vec<Omitted>,
+    /// Ranges of erased messages, each with its mark, ascending by mark.
+    erased: Vec<(Revision, RevisionRange)>,
 }
 
 /// An active edit or replay of a request.
@@ -119,6 +121,9 @@ impl State {
                 }
             }
             MarkBody::Undone { .. } => {}
+            MarkBody::Erased { ranges } => {
+                self.erased.extend(ranges.iter().map(|range| (mark.revision, *range)));
+            }
         }
         touched
     }
@@ -165,6 +170,15 @@ impl State {
                 self.left_out.insert(at, Omitted { range, mark, reason: OmitReason::Compacted });
             }
         }
+    }
+
+    /// True if a message of these ranges, which are ascending and disjoint, was erased after a revision.
+    pub(super) fn has_erased_since(&self, revision: Revision, ranges: &[RevisionRange]) -> bool {
+        let newer = self.erased.iter().rev().take_while(|(mark, _)| *mark > revision);
+        newer.into_iter().any(|(_, erased)| {
+            let found = ranges.get(ranges.partition_point(|range| range.last < erased.first));
+            found.is_some_and(|range| range.first <= erased.last)
+        })
     }
 
     /// The targets of all replacements in some ranges.
@@ -228,6 +242,11 @@ impl State {
     /// The beginning of the tail behind a message that is a summary or a marker.
     pub(super) fn tail_behind(&self, introduction: Revision) -> Option<Revision> {
         self.introductions.get(&introduction).copied()
+    }
+
+    /// True if one of these ranges has a summary or a marker.
+    pub(super) fn has_introduction(&self, ranges: &[RevisionRange]) -> bool {
+        ranges.iter().any(|range| self.introductions.range(range.first..=range.last).next().is_some())
     }
 
     /// The rewind that omits `revision`, if there is one.
@@ -294,7 +313,11 @@ pub(super) fn siblings(marks: &[Mark], target: Revision) -> impl Iterator<Item =
     let compaction = |mark: &Mark| match &mark.body {
         MarkBody::Compacted(compacted) => Some(compacted.compaction),
         MarkBody::Pruned { compaction, .. } => Some(*compaction),
-        MarkBody::Rewound { .. } | MarkBody::Edited { .. } | MarkBody::Pinned { .. } | MarkBody::Undone { .. } => None,
+        MarkBody::Rewound { .. }
+        | MarkBody::Edited { .. }
+        | MarkBody::Pinned { .. }
+        | MarkBody::Undone { .. }
+        | MarkBody::Erased { .. } => None,
     };
     let end = marks.partition_point(|mark| mark.revision < target);
     let made_by = marks.get(end).filter(|mark| mark.revision == target).and_then(compaction);

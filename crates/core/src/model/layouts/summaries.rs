@@ -18,6 +18,8 @@ pub(super) enum Difference {
     Restored(Revision),
     /// The replacement of a message came back that a compaction had omitted.
     RestoredInstead { target: Revision, replacement: Revision },
+    /// The content of a covered message was erased.
+    Erased,
     /// A position shows another message than this one, or none.
     Shown { target: Revision, then: Option<Revision> },
 }
@@ -29,6 +31,7 @@ impl Difference {
         match self {
             Self::Rewound(revision) => is_rewound(revision),
             Self::Returned(revision) => !is_rewound(revision),
+            Self::Erased => true,
             Self::Restored(revision) => {
                 now.has_position(revision)
                     && now.newest_edit(revision).is_none()
@@ -143,6 +146,9 @@ pub(super) fn first_position(marks: &[Mark], state: &State, mark: &Mark) -> Revi
         MarkBody::Pinned { .. } | MarkBody::Compacted(_) => Revision::MAX,
         MarkBody::Rewound { after, .. } => after.saturating_add(1),
         MarkBody::Edited { target, .. } => *target,
+        // A summary stands for what comes before its tail, wherever its own revision is.
+        MarkBody::Erased { ranges } if state.has_introduction(ranges) => Revision::MIN,
+        MarkBody::Erased { ranges } => ranges.first().map_or(Revision::MAX, |range| range.first),
         MarkBody::Pruned { omitted, replay, .. } => {
             let omitted_first = omitted.iter().map(|range| range.first).chain(state.targets_within(omitted));
             omitted_first.chain(replay.map(|replay| replay.target)).min().unwrap_or(Revision::MAX)

@@ -175,6 +175,28 @@ fn rewinds_and_edits() {
 }
 
 #[test]
+fn erasures() {
+    let first = || compacted(20, 17, &[range(1, 8)], 9);
+    let second = || compacted(40, 37, &[range(1, 8), range(21, 30)], 31);
+    let erased = |revision, target| mark(revision, MarkBody::Erased { ranges: vec![range(target, target)] });
+    check(vec![
+        ("a covered message", vec![first(), erased(25, 3)], "0-", ""),
+        ("a message of the tail", vec![first(), erased(25, 12)], "M18 S19 9-", ""),
+        ("a message that no summary has had", vec![erased(5, 3), first()], "M18 S19 9-", ""),
+        ("a message under two summaries", vec![first(), second(), erased(45, 3)], "0-", ""),
+        ("a message under the second alone", vec![first(), second(), erased(45, 25)], "M18 S19 9-", ""),
+        ("the text of a summary", vec![first(), erased(25, 19)], "0-", ""),
+        ("a message under an undone summary", vec![first(), undo(22, 20), erased(25, 3), undo(27, 22)], "0-", ""),
+        ("a pinned message", vec![pinned(5, 3), first(), erased(25, 3)], "0-", ""),
+    ]);
+    assert_eq!(newest_change(&[first(), erased(25, 3)], 30), None, "neither the summary nor the erasure is undone");
+    assert_eq!(newest_undone(&[first(), undo(22, 20), erased(25, 3)], 30), Redo::Nothing);
+    assert!(matches!(newest_undone(&[first(), undo(22, 20), erased(25, 12)], 30), Redo::Possible(_)));
+    assert!(!still_applies(&[erased(25, 3)], 17, &[range(1, 8)], 9, 30), "it was made from what is gone");
+    assert!(still_applies(&[erased(25, 12)], 17, &[range(1, 8)], 9, 30));
+}
+
+#[test]
 fn summaries() {
     let first = || compacted(20, 17, &[range(1, 8)], 9);
     let second = || compacted(40, 37, &[range(1, 8), range(21, 30)], 31);
@@ -496,8 +518,13 @@ fn varied(mut marks: Vec<Mark>, variety: u64) -> Vec<Mark> {
                 compacted.retained_first = is_chosen(1);
             }
             MarkBody::Rewound { has_summary, of_fork, .. } => (*has_summary, *of_fork) = (is_chosen(0), is_chosen(1)),
+            body @ MarkBody::Pinned { .. } if is_chosen(2) => {
+                if let MarkBody::Pinned { target } = *body {
+                    *body = MarkBody::Erased { ranges: vec![range(target, target + 1)] };
+                }
+            }
             MarkBody::Pruned { compaction, .. } => *compaction = next.filter(|_| is_chosen(0)).unwrap_or(*compaction),
-            MarkBody::Edited { .. } | MarkBody::Pinned { .. } | MarkBody::Undone { .. } => {}
+            MarkBody::Edited { .. } | MarkBody::Pinned { .. } | MarkBody::Undone { .. } | MarkBody::Erased { .. } => {}
         }
     }
     marks

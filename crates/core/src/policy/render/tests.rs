@@ -23,6 +23,7 @@ fn sketch(view: &View) -> Vec<String> {
         match part.shortened {
             Some(Shortened::Pruned { original_length }) => format!("{body} pruned {original_length}"),
             Some(Shortened::Truncated { omitted_length }) => format!("{body} cut {omitted_length}"),
+            Some(Shortened::Erased) => format!("{body} erased"),
             None => body,
         }
     };

@@ -1,1 +1,0 @@
-import{D as e,O as t}from"./index-BKqO-CfU.js";var n=t(`<h1></h1>`);function r(t){var r=n();r.textContent=`Operations`,e(t,r)}export{r as default};

@@ -1,1 +1,0 @@
-import{A as e,D as t,I as n,O as r,k as i}from"./index-BKqO-CfU.js";var a=r(`<aside class="panel" aria-label="Policy"><button>Close</button></aside>`);function o(r,i){var o=a(),s=n(o);e(`click`,s,function(...e){i.close?.apply(this,e)}),t(r,o)}i([`click`]);export{o as default};

@@ -1,0 +1,98 @@
+//! Erasures for callers.
+
+use super::Caller;
+use super::error::{Error, Result};
+use crate::limits;
+use crate::model::ids::{PartId, SessionId};
+use crate::store::{self, Kind};
+pub use crate::store::{EraseTarget, ErasedSizes};
+use std::time::Duration;
+
+/// What a caller wants erased.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EraseRequest {
+    /// The part, the message or the session.
+    pub target: EraseTarget,
+    /// The reason, for the log.
+    pub reason: String,
+    /// True to change nothing.
+    pub dry_run: bool,
+}
+
+/// The answer to an erasure.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Erased {
+    /// The session whose content it was.
+    pub session: SessionId,
+    /// The revision and the number of its event there; none for a dry run.
+    pub event: Option<(i64, i64)>,
+    /// What went, or would go.
+    pub sizes: ErasedSizes,
+    /// True if it was erased before.
+    pub existed: bool,
+    /// Files that may still have bytes of it.
+    pub pending_files: Vec<String>,
+}
+
+impl EraseTarget {
+    /// The id that it names; none for a session.
+    fn id(&self) -> Option<String> {
+        match self {
+            Self::Part(part) => Some(part.to_string()),
+            Self::Message(message) => Some(message.clone()),
+            Self::Session => None,
+        }
+    }
+}
+
+/// The target with a part's id.
+///
+/// # Errors
+///
+/// `INVALID_FIELD` if it is none.
+pub fn part_target(id: &str) -> Result<EraseTarget> {
+    id.parse::<PartId>().map(EraseTarget::Part).map_err(|error| Error::field("part_id", error))
+}
+
+impl Caller {
+    /// Erases content, or says what an erasure would take. Content that a fork shares belongs to the session that it was
+    /// forked from, which the caller must see as well.
+    pub async fn erase(&self, session: &str, request: EraseRequest) -> Result<Erased> {
+        let EraseRequest { target, reason, dry_run } = request;
+        if reason.is_empty() {
+            return Err(Error::field("reason", "is empty"));
+        }
+        if reason.len() > limits::ERASE_REASON_BYTES_MAX {
+            return Err(Error::field("reason", format_args!("has more than {} bytes", limits::ERASE_REASON_BYTES_MAX)));
+        }
+        if matches!(&target, EraseTarget::Message(id) if id.is_empty()) {
+            return Err(Error::field("message_id", "is empty"));
+        }
+        let key = self.session_key(session).await?;
+        let erasures = self.store().erasures();
+        let owner = erasures.owner(key, &target).await?;
+        if owner != key && !self.store().sessions().admits(&self.visibility, owner).await? {
+            let id = target.id().unwrap_or_default();
+            return Err(store::Error::NotFound { kind: Kind::Message, id }.into());
+        }
+        let session = self.store().sessions().id(owner).await?;
+        if dry_run {
+            let sizes = erasures.preview(key, &target).await?;
+            return Ok(Erased { session, event: None, sizes, existed: false, pending_files: Vec::new() });
+        }
+        let is_session = target == EraseTarget::Session;
+        let erased = erasures.erase(key, self.requester(), target, reason).await?;
+        if is_session {
+            // Its client id may be another session's from now on.
+            self.forget();
+        }
+        let mut pending_files = erasures.clean(&erased).await;
+        // The events of sessions that shared it are in the same commit.
+        let head = self.store().log().head_seq();
+        if !self.store().search().has_forgotten(head, Duration::from_millis(limits::ERASE_CLEAN_WAIT_MS)).await {
+            pending_files.extend(store::Search::files());
+        }
+        let event = Some((erased.revision, erased.seq));
+        Ok(Erased { session, event, sizes: erased.sizes, existed: erased.existed, pending_files })
+    }
+}

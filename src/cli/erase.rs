@@ -1,0 +1,101 @@
+//! `longhand erase`: content that goes for good.
+
+use super::failure::Usage;
+use super::output::count;
+use super::{Globals, ids};
+use crate::pb;
+use crate::pb::erase_content_request::Target;
+use std::io::{self, IsTerminal as _, Write as _};
+use std::process::ExitCode;
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    /// Session, by id, client id, or the last or first digits of its id
+    session: String,
+    /// Message, with everything that replaced it; default: the whole session
+    message: Option<String>,
+    /// Part of the message
+    #[arg(requires = "message")]
+    part: Option<String>,
+    /// Reason, which stays in the log: write nothing in it of what is to be erased
+    #[arg(long, value_name = "TEXT")]
+    reason: String,
+    /// Say what would be erased, and change nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Do not ask before
+    #[arg(long, short)]
+    yes: bool,
+}
+
+pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Result<ExitCode> {
+    let mut client = globals.client().await?;
+    let mut output = globals.output();
+    let Arguments { session, message, part, reason, dry_run, yes } = arguments;
+    let session_id = ids::session(&mut client, &session).await?;
+    let target = match (message, part) {
+        (None, _) => Target::WholeSession(true),
+        (Some(message), None) => Target::MessageId(ids::message(&mut client, &session_id, &message).await?),
+        (Some(_), Some(part)) => Target::PartId(part),
+    };
+    let request = |dry_run| pb::EraseContentRequest {
+        session_id: session_id.clone(),
+        target: Some(target.clone()),
+        reason: reason.clone(),
+        dry_run,
+        request_id: String::new(),
+    };
+    if dry_run {
+        let would = client.erasures.erase_content(request(true)).await?.into_inner();
+        output.answer(&would, &format!("would erase {}", what(&would)))?;
+        output.flush()?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if !yes {
+        let would = client.erasures.erase_content(request(true)).await?.into_inner();
+        confirm(&format!("erase {} for good?", what(&would)))?;
+    }
+    let erased = client.erasures.erase_content(request(false)).await?.into_inner();
+    let again = if erased.existed { " before" } else { "" };
+    let mut line = format!("erased{again} {}, at revision {}", what(&erased), erased.revision);
+    if !erased.pending_files.is_empty() {
+        let files = erased.pending_files.join(", ");
+        line.push_str(&format!("; until a reader of earlier states has ended, bytes of it may be in {files}"));
+    }
+    output.answer(&erased, &line)?;
+    output.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What is erased, in one line.
+fn what(erased: &pb::EraseContentResponse) -> String {
+    let mut what = vec![
+        format!("{} with {}", count(erased.message_count, "message"), count(erased.part_count, "part")),
+        count(erased.content_bytes, "byte"),
+    ];
+    for (number, name) in [(erased.derived_count, "derived message"), (erased.blob_count, "attachment")] {
+        if number > 0 {
+            what.push(count(number, name));
+        }
+    }
+    if erased.fork_count > 0 {
+        what.push(format!("shared by {}", count(erased.fork_count, "fork")));
+    }
+    what.join(", ")
+}
+
+/// Asks a person; an error without a terminal, or if the answer is not yes.
+fn confirm(question: &str) -> anyhow::Result<()> {
+    if !io::stdin().is_terminal() {
+        return Err(Usage("nobody can be asked here: --yes erases without a question".to_owned()).into());
+    }
+    let mut stderr = io::stderr();
+    write!(stderr, "{question} [y/N] ")?;
+    stderr.flush()?;
+    let mut answer = String::new();
+    io::stdin().read_line(&mut answer)?;
+    match answer.trim() {
+        "y" | "yes" => Ok(()),
+        _ => Err(Usage("nothing was erased".to_owned()).into()),
+    }
+}

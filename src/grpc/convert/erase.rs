@@ -1,0 +1,67 @@
+//! Erasures on the wire.
+
+use super::{id, not_given, range};
+use crate::app::Result;
+use crate::app::erase::{EraseRequest, EraseTarget, Erased, part_target};
+use crate::model::event::{ErasedMessage, ErasedTarget, EventBody};
+use crate::pb;
+use crate::pb::erase_content_request::Target;
+use crate::pb::event::Body;
+
+/// A request, and its session.
+pub(in crate::grpc) fn read_request(request: pb::EraseContentRequest) -> Result<(String, EraseRequest)> {
+    let pb::EraseContentRequest { session_id, target, reason, dry_run, request_id: _ } = request;
+    let target = match target {
+        Some(Target::MessageId(id)) => EraseTarget::Message(id),
+        Some(Target::PartId(id)) => part_target(&id)?,
+        Some(Target::WholeSession(true)) => EraseTarget::Session,
+        Some(Target::WholeSession(false)) => {
+            return Err(crate::app::Error::field("whole_session", "is false; leave it unset instead"));
+        }
+        None => return Err(not_given("target")),
+    };
+    Ok((session_id, EraseRequest { target, reason, dry_run }))
+}
+
+/// The answer, without its durability.
+pub(in crate::grpc) fn answer(erased: Erased) -> pb::EraseContentResponse {
+    let Erased { session, event, sizes, existed, pending_files } = erased;
+    let (revision, seq) = event.unwrap_or_default();
+    pb::EraseContentResponse {
+        session_id: session.to_string(),
+        revision,
+        seq,
+        message_count: sizes.messages,
+        part_count: sizes.parts,
+        content_bytes: sizes.bytes,
+        derived_count: sizes.summaries,
+        fork_count: sizes.forks,
+        blob_count: sizes.blobs,
+        existed,
+        pending_files,
+        durability: pb::Durability::Unspecified.into(),
+    }
+}
+
+/// The event of an erasure.
+pub(super) fn event(body: EventBody) -> Body {
+    let EventBody::Erased { target, reason, from, ranges, messages } = body else {
+        unreachable!("{body:?} is no erasure")
+    };
+    let target = match target {
+        ErasedTarget::Part => pb::ErasedTarget::Part,
+        ErasedTarget::Message => pb::ErasedTarget::Message,
+        ErasedTarget::Session => pb::ErasedTarget::Session,
+    };
+    let message = |ErasedMessage { message, parts }| pb::ErasedMessage {
+        message_id: message.to_string(),
+        part_ids: parts.iter().map(ToString::to_string).collect(),
+    };
+    Body::Erased(pb::Erased {
+        target: target.into(),
+        reason,
+        source_session_id: id(from),
+        ranges: ranges.into_iter().map(range).collect(),
+        messages: messages.into_iter().map(message).collect(),
+    })
+}

@@ -1,0 +1,33 @@
+//! Erasures over gRPC.
+
+use super::caller::Door;
+use super::convert::erase::{answer, read_request};
+use super::convert::session::durability;
+use crate::pb;
+use crate::pb::erase_service_server::EraseService;
+use tonic::{Request, Response, Status};
+
+/// The service of erasures.
+pub(super) struct Erasures {
+    door: Door,
+}
+
+impl Erasures {
+    pub(super) fn new(door: Door) -> Self {
+        Self { door }
+    }
+}
+
+#[tonic::async_trait]
+impl EraseService for Erasures {
+    async fn erase_content(
+        &self,
+        request: Request<pb::EraseContentRequest>,
+    ) -> Result<Response<pb::EraseContentResponse>, Status> {
+        let caller = self.door.caller_with_id(&request, &request.get_ref().request_id)?;
+        let (session_id, request) = read_request(request.into_inner())?;
+        let erased = caller.erase(&session_id, request).await?;
+        let durability = durability(caller.durability()).into();
+        Ok(Response::new(pb::EraseContentResponse { durability, ..answer(erased) }))
+    }
+}

@@ -1,0 +1,339 @@
+//! An erasure in one transaction: rows lose their content, tombstones say what is there instead, and each session that
+//! lost something has an event.
+
+use super::plan::{EraseTarget, InSession, Plan, Reached, plan};
+use super::rows::{self, Opened, Sizes};
+use super::session;
+use crate::clock::fresh_id;
+use crate::model::Revision;
+use crate::model::compaction::{CompactionState, Failure, FailureReason};
+use crate::model::event::{ErasedMessage, ErasedTarget, EventBody};
+use crate::model::ids::MessageId;
+use crate::model::mark::MarkBody;
+use crate::model::message::MessageKind;
+use crate::model::session::SessionState;
+use crate::store::engine::{self, Connection, Reader, Row};
+use crate::store::error::{Error, Result};
+use crate::store::integrity::verify;
+use crate::store::ledger::ancestry;
+use crate::store::ledger::append::FinishMessage;
+use crate::store::ledger::blob_uses;
+use crate::store::ledger::chain::Digest;
+use crate::store::ledger::codec::{self, Number as _};
+use crate::store::ledger::head::{Receipt, SessionKey};
+use crate::store::ledger::jobs;
+use crate::store::ledger::marks;
+use crate::store::ledger::receipts::answered;
+use crate::store::ledger::tombstones;
+use crate::store::ledger::tx::{Requester, Tx};
+use std::collections::{BTreeMap, HashMap};
+use uuid::Uuid;
+
+const INSERT: &str = "insert into erasure (public_id, session_id, revision, target, message_id, part_number, time, \
+     messages, parts, bytes, summaries, forks, blobs, is_clean) \
+     values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, 0) returning id";
+macro_rules! select_erasure {
+    ($rest:literal) => {
+        concat!(
+            "select e.id, e.public_id, e.revision, e.messages, e.parts, e.bytes, e.summaries, e.forks, e.blobs, ",
+            "v.seq from erasure e join event v on v.session_id = e.session_id and v.revision = e.revision ",
+            $rest
+        )
+    };
+}
+const BY_ID: &str = select_erasure!("where e.public_id = ?1");
+const BY_REVISION: &str = select_erasure!("where e.session_id = ?1 and e.revision = ?2");
+const PROMPT_USES: &str = "select count(*) from prompt p join blob_use u on u.kind = 2 and u.row_id = p.id \
+     where p.session_id = ?1 and p.public_id = ?2 and u.hash = ?3";
+
+/// The statements of this file, for the test that prepares them all.
+#[cfg(test)]
+pub(crate) const STATEMENTS: &[&str] = &[INSERT, BY_ID, BY_REVISION, PROMPT_USES];
+
+/// Erases a part, a message or a session.
+#[derive(Debug, Clone)]
+pub(crate) struct Erase {
+    pub(crate) session: SessionKey,
+    pub(crate) caller: Requester,
+    pub(crate) target: EraseTarget,
+    pub(crate) reason: String,
+}
+
+/// What was erased.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Erasure {
+    /// Its number in the store.
+    pub(crate) row: i64,
+    /// The revision of its event, in the session that owned the content.
+    pub revision: Revision,
+    /// The store's number of that event.
+    pub seq: i64,
+    /// What went.
+    pub sizes: Sizes,
+    /// True if it was erased before, and nothing is changed.
+    pub existed: bool,
+}
+
+impl Erasure {
+    fn from_row(row: &Row) -> Result<Self> {
+        let sizes = Sizes {
+            messages: row.get(3)?,
+            parts: row.get(4)?,
+            bytes: row.get(5)?,
+            summaries: row.get(6)?,
+            forks: row.get(7)?,
+            blobs: row.get(8)?,
+        };
+        Ok(Self { row: row.get(0)?, revision: row.get(2)?, seq: row.get(9)?, sizes, existed: true })
+    }
+}
+
+/// The number and the bytes of what an erasure would take; nothing is changed.
+pub(crate) fn preview(reader: &mut Reader<'_>, key: i64, target: &EraseTarget) -> Result<Sizes> {
+    let plan = plan(reader, key, target)?;
+    measure(reader, &plan)
+}
+
+/// The session that owns what an erasure names.
+pub(crate) fn owner(reader: &mut Reader<'_>, key: i64, target: &EraseTarget) -> Result<SessionKey> {
+    Ok(SessionKey(plan(reader, key, target)?.owner))
+}
+
+fn measure(reader: &mut Reader<'_>, plan: &Plan) -> Result<Sizes> {
+    let mut sizes = Sizes { forks: i64::try_from(plan.sessions.len()).unwrap_or(i64::MAX) - 1, ..Sizes::default() };
+    let mut uses: BTreeMap<Vec<u8>, i64> = BTreeMap::new();
+    for ((key, _), reached) in &plan.messages {
+        let losing = rows::losing(reader, reached)?;
+        if losing.is_empty() {
+            continue;
+        }
+        sizes.bytes += losing.bytes;
+        if reached.is_derived {
+            // Markers and continuations are texts of policies.
+            sizes.summaries += i64::from(!matches!(reached.kind, MessageKind::Marker | MessageKind::Continuation));
+        } else {
+            sizes.messages += 1;
+            sizes.parts += losing.part_count();
+        }
+        for hash in losing.blobs() {
+            let query = engine::query(PROMPT_USES).bind(*key).bind(reached.id.0.as_bytes().as_slice());
+            let of_prompt = reader.one(query.bind(hash.clone()))?.map_or(Ok(0), |row| row.get::<i64>(0))?;
+            *uses.entry(hash).or_default() += 1 + of_prompt;
+        }
+    }
+    for (hash, count) in uses {
+        sizes.blobs += i64::from(blob_uses::count(reader, &hash)? <= count);
+    }
+    Ok(sizes)
+}
+
+impl Erase {
+    /// Finds what goes, then takes it. A repetition, and the erasure of what is erased, get the earlier answer.
+    pub(crate) fn apply(&self, tx: &mut Tx<'_>) -> Result<Erasure> {
+        let key = self.session.0;
+        tx.head(key)?;
+        tx.flush()?;
+        if let Some(receipt) = answered(tx, key, &self.caller)? {
+            let id = receipt.ids.first().copied().unwrap_or_default();
+            let row = engine::query(BY_ID).bind(id.as_bytes().as_slice()).one(tx.conn)?;
+            return Erasure::from_row(&row);
+        }
+        if self.target == EraseTarget::Session {
+            if tx.loaded(key)?.state == SessionState::Erased {
+                return self.existing(tx, None);
+            }
+            session::end_work(tx, key, &self.in_fork())?;
+        }
+        let mut plan = plan(&mut Reader::new(tx.conn), key, &self.target)?;
+        if self.seal(tx, &plan)? {
+            // What was a draft is a part now.
+            plan = super::plan::plan(&mut Reader::new(tx.conn), key, &self.target)?;
+        }
+        let sizes = measure(&mut Reader::new(tx.conn), &plan)?;
+        if self.target != EraseTarget::Session && (Sizes { forks: 0, ..sizes }) == Sizes::default() {
+            return self.existing(tx, Some(&plan));
+        }
+        let mut erasures = HashMap::new();
+        for session in plan.sessions.keys() {
+            erasures.insert(*session, tx.head(*session)?.revision + 1);
+        }
+        let mut opened = Opened::new(tx.conn, erasures);
+        let lost = take(tx, &mut opened, &plan)?;
+        let id = fresh_id();
+        let mut answer = None;
+        for (session, reached) in &plan.sessions {
+            let at = self.write(tx, &opened, &plan, (*session, reached), &lost)?;
+            let is_asked = *session == key;
+            let caller = if is_asked { self.caller.clone() } else { self.in_fork() };
+            let receipt = tx.end_mutation(*session, &caller, Receipt { ids: vec![id], ..Receipt::default() })?;
+            if *session == plan.owner {
+                answer = Some((at, receipt.seq));
+            }
+        }
+        let (revision, seq) = answer.ok_or(Error::Bug("an erasure did not reach its session"))?;
+        let row = insert(tx.conn, &plan, (id, revision), tx.now.0, sizes)?;
+        tx.has_erased = true;
+        Ok(Erasure { row, revision, seq, sizes, existed: false })
+    }
+
+    /// The same caller in sessions that it did not name.
+    fn in_fork(&self) -> Requester {
+        Requester { actor: self.caller.actor.clone(), ..Requester::default() }
+    }
+
+    /// Seals the messages that are open and reached, each as a mutation of its own. True if there were any.
+    fn seal(&self, tx: &mut Tx<'_>, plan: &Plan) -> Result<bool> {
+        let mut has_sealed = false;
+        for ((key, _), reached) in &plan.messages {
+            if tx.head(*key)?.open.contains_key(&reached.id.0) {
+                drop(FinishMessage::aborted(*key, reached.id, self.in_fork()).seal(tx, reached.row)?);
+                has_sealed = true;
+            }
+        }
+        tx.flush()?;
+        Ok(has_sealed)
+    }
+
+    /// The earlier erasure of what is gone already.
+    fn existing(&self, tx: &mut Tx<'_>, plan: Option<&Plan>) -> Result<Erasure> {
+        let mut reader = Reader::new(tx.conn);
+        let (owner, newest) = match plan {
+            // Nothing comes after the erasure of a session.
+            None => (self.session.0, tombstones::newest_of_session(&mut reader, self.session.0)?),
+            Some(plan) => {
+                let first = plan.messages.keys().find(|(key, _)| *key == plan.owner).map(|(_, revision)| *revision);
+                let revision = first.ok_or(Error::NothingToErase)?;
+                (plan.owner, tombstones::newest(&mut reader, plan.owner, revision)?)
+            }
+        };
+        let Some(newest) = newest else { return Err(Error::NothingToErase) };
+        let row = reader.one(engine::query(BY_REVISION).bind(owner).bind(newest))?;
+        let row = row.ok_or(Error::NothingToErase)?;
+        let id: Uuid = codec::uuid(row.get(1)?)?;
+        let erasure = Erasure::from_row(&row)?;
+        tx.end_mutation(self.session.0, &self.caller, Receipt { ids: vec![id], ..Receipt::default() })?;
+        Ok(erasure)
+    }
+
+    /// Closes the tombstones of a session, and writes its mark and its event. The caller ends the mutation.
+    fn write(
+        &self,
+        tx: &mut Tx<'_>,
+        opened: &Opened<'_>,
+        plan: &Plan,
+        (key, reached): (i64, &InSession),
+        lost: &Lost,
+    ) -> Result<Revision> {
+        let at = tx.next_revision(key)?;
+        let mut digest = Digest::default();
+        marks::write(tx, &mut digest, key, MarkBody::Erased { ranges: reached.ranges.clone() })?;
+        for revision in opened.revisions.get(&key).into_iter().flatten() {
+            let committed = verify::committed(&mut Reader::new(tx.conn), key, *revision)?;
+            tombstones::close(tx.conn, &mut digest, key, (*revision, at), &committed)?;
+        }
+        let messages = match plan.kind {
+            ErasedTarget::Session => Vec::new(),
+            ErasedTarget::Part | ErasedTarget::Message => in_session(tx, key, lost)?,
+        };
+        let body = EventBody::Erased {
+            target: plan.kind,
+            reason: self.reason.clone(),
+            from: (key != plan.owner).then_some(plan.owner_id),
+            ranges: reached.ranges.clone(),
+            messages,
+        };
+        let caller = if key == self.session.0 { self.caller.clone() } else { self.in_fork() };
+        tx.event(key, &caller, &body, &digest)?;
+        end_compaction(tx, key, &caller)?;
+        let head = tx.loaded(key)?;
+        if plan.kind == ErasedTarget::Session && key == plan.owner {
+            head.state = SessionState::Erased;
+            head.clear_due();
+        }
+        match head.state {
+            SessionState::Active => head.changed(at),
+            SessionState::Archived | SessionState::Erased => (head.compaction_revision, head.guard_revision) = (at, at),
+        }
+        Ok(at)
+    }
+}
+
+/// The messages that lost content, with the sessions that own them.
+type Lost = Vec<((i64, Revision), ErasedMessage)>;
+
+/// Takes the content of everything that the plan names.
+fn take(tx: &mut Tx<'_>, opened: &mut Opened<'_>, plan: &Plan) -> Result<Lost> {
+    let mut lost = Vec::new();
+    for (place, reached) in &plan.messages {
+        let losing = rows::losing(&mut Reader::new(tx.conn), reached)?;
+        let is_of_session = plan.kind == ErasedTarget::Session && place.0 == plan.owner;
+        if is_of_session {
+            opened.open(place.0, place.1)?;
+            losing.open_parts(opened, place.0)?;
+            session::forget_client_ids(tx.conn, reached.row)?;
+        }
+        if losing.is_empty() && !is_of_session {
+            continue;
+        }
+        rows::erase_message(opened, *place, reached, (&losing, is_of_session))?;
+        tx.count(place.0, -losing.bytes)?;
+        lost.push((*place, Reached::named(reached)));
+    }
+    opened.merge_words()?;
+    if plan.kind == ErasedTarget::Session {
+        session::erase(tx, opened, plan.owner)?;
+    }
+    for (key, reached) in &plan.sessions {
+        let fork = tx.loaded(*key)?.fork_revision.unwrap_or(0);
+        for mark in reached.void.iter().filter(|mark| **mark > fork) {
+            rows::erase_compaction(opened, *key, *mark)?;
+        }
+        if let Some(first) = reached.ranges.first() {
+            rows::forget_texts(tx.conn, *key, first.first)?;
+        }
+    }
+    Ok(lost)
+}
+
+/// The messages of a session's history among those that lost content.
+fn in_session(tx: &mut Tx<'_>, key: i64, lost: &Lost) -> Result<Vec<ErasedMessage>> {
+    let mut reader = Reader::new(tx.conn);
+    let ancestry = ancestry::by_key(&mut reader, key)?;
+    let mut messages = Vec::new();
+    for ((owner, revision), message) in lost {
+        if ancestry.contains(&mut reader, *owner, *revision)?.is_some() {
+            messages.push(message.clone());
+        }
+    }
+    Ok(messages)
+}
+
+/// Ends the compaction that runs: what it works on may have had what is gone. The session is decided again.
+fn end_compaction(tx: &mut Tx<'_>, key: i64, caller: &Requester) -> Result<()> {
+    let Some(job) = jobs::current_row(tx, key)? else { return Ok(()) };
+    if job.compaction.state == CompactionState::Running {
+        let why = Failure::new(FailureReason::Superseded, "content that it may have read was erased");
+        jobs::give_up(tx, caller, &job, CompactionState::Superseded, why)?;
+    }
+    Ok(())
+}
+
+fn insert(conn: &Connection, plan: &Plan, (id, revision): (Uuid, Revision), time: i64, sizes: Sizes) -> Result<i64> {
+    let message = plan.named.map(|(MessageId(message), _)| message.as_bytes().to_vec());
+    let part = plan.named.and_then(|(_, part)| part).map(|part| part.number());
+    engine::scalar(INSERT)
+        .bind(id.as_bytes().as_slice())
+        .bind(plan.owner)
+        .bind(revision)
+        .bind(plan.kind.number())
+        .bind(message)
+        .bind(part)
+        .bind(time)
+        .bind(sizes.messages)
+        .bind(sizes.parts)
+        .bind(sizes.bytes)
+        .bind(sizes.summaries)
+        .bind(sizes.forks)
+        .bind(sizes.blobs)
+        .one(conn)
+}

@@ -1,0 +1,268 @@
+//! What an erasure reaches: the message that was named with everything that replaced it, the summaries that were written
+//! from it, and the sessions that share its rows.
+
+use crate::model::Revision;
+use crate::model::compaction::RevisionRange;
+use crate::model::event::{ErasedMessage, ErasedTarget};
+use crate::model::ids::{MessageId, PartId, SessionId};
+use crate::model::layouts::Marks;
+use crate::model::mark::{Mark, MarkBody};
+use crate::model::message::MessageKind;
+use crate::store::engine::{self, Reader};
+use crate::store::error::Result;
+use crate::store::ledger::ancestry::{self, Ancestry};
+use crate::store::ledger::codec::{self, Number as _};
+use crate::store::ledger::{marks, messages};
+use std::collections::{BTreeMap, BTreeSet};
+
+const SHARED: &str = "select session_id, first_revision, last_revision from segment \
+     where owner_id = ?1 and last_revision >= ?2 and first_revision <= ?3";
+const AT: &str = "select id, public_id, kind, revision from message where session_id = ?1 \
+     and class in (0, 1, 2, 3) and revision between ?2 and ?3";
+const VERSIONS: &str = "select revision from message where session_id = ?1 and client_id = ?2";
+
+/// The statements of this file, for the test that prepares them all.
+#[cfg(test)]
+pub(crate) const STATEMENTS: &[&str] = &[SHARED, AT, VERSIONS];
+
+/// What is to be erased.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EraseTarget {
+    /// A part, by its id.
+    Part(PartId),
+    /// A message, by its id or its client's, with everything that replaced it.
+    Message(String),
+    /// The whole session.
+    Session,
+}
+
+impl EraseTarget {
+    /// Its kind.
+    pub(crate) fn kind(&self) -> ErasedTarget {
+        match self {
+            Self::Part(_) => ErasedTarget::Part,
+            Self::Message(_) => ErasedTarget::Message,
+            Self::Session => ErasedTarget::Session,
+        }
+    }
+}
+
+/// A message that loses content.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Reached {
+    pub(crate) id: MessageId,
+    /// The row.
+    pub(crate) row: i64,
+    pub(crate) kind: MessageKind,
+    /// The parts by their numbers; none for all.
+    pub(crate) parts: Option<BTreeSet<u16>>,
+    /// True for a message that Longhand or a client wrote from others that lose content.
+    pub(crate) is_derived: bool,
+}
+
+impl Reached {
+    /// The message, as an event names it.
+    pub(crate) fn named(&self) -> ErasedMessage {
+        let parts = self.parts.iter().flatten().map(|number| PartId::of(self.id, *number)).collect();
+        ErasedMessage { message: self.id, parts }
+    }
+}
+
+/// What an erasure does in one session.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct InSession {
+    /// Revisions of the messages of its history that lose content, also of inherited ones; sorted and disjoint.
+    pub(crate) ranges: Vec<RevisionRange>,
+    /// The marks of the summaries that are void.
+    pub(crate) void: BTreeSet<Revision>,
+}
+
+/// What an erasure reaches.
+#[derive(Debug, Clone)]
+pub(crate) struct Plan {
+    pub(crate) kind: ErasedTarget,
+    /// The session that owns what was named.
+    pub(crate) owner: i64,
+    pub(crate) owner_id: SessionId,
+    /// What was named, unless it is the session.
+    pub(crate) named: Option<(MessageId, Option<PartId>)>,
+    /// Sessions by key: the owner, and those that share rows with it.
+    pub(crate) sessions: BTreeMap<i64, InSession>,
+    /// Messages by the session that owns their rows and their revision.
+    pub(crate) messages: BTreeMap<(i64, Revision), Reached>,
+}
+
+/// Finds what an erasure reaches. An error if there is no such message or part.
+pub(crate) fn plan(reader: &mut Reader<'_>, key: i64, target: &EraseTarget) -> Result<Plan> {
+    let ancestry = ancestry::by_key(reader, key)?;
+    let start = match target {
+        EraseTarget::Session => whole_session(&ancestry),
+        EraseTarget::Message(id) => message(reader, &ancestry, id)?,
+        EraseTarget::Part(part) => self::part(reader, &ancestry, *part)?,
+    };
+    let Start { owner, named, positions, parts, replaced } = start;
+    let owner_id = ancestry::public_id(reader.conn, owner)?;
+    let mut plan =
+        Plan { kind: target.kind(), owner, owner_id, named, sessions: BTreeMap::new(), messages: BTreeMap::new() };
+    plan.add(reader, owner, &positions, parts.as_ref(), false)?;
+    let mut waiting = BTreeMap::from([(owner, [positions, replaced].concat())]);
+    // Forks are younger than what they share, so each session is complete once it is the first.
+    while let Some((key, positions)) = waiting.pop_first() {
+        let in_session = plan.derive(reader, key, merged(positions))?;
+        for range in &in_session.ranges {
+            for row in reader.all(engine::query(SHARED).bind(key).bind(range.first).bind(range.last))? {
+                let (fork, first, last): (i64, Revision, Revision) = (row.get(0)?, row.get(1)?, row.get(2)?);
+                let shared = RevisionRange { first: first.max(range.first), last: last.min(range.last) };
+                waiting.entry(fork).or_default().push(shared);
+            }
+        }
+        plan.sessions.insert(key, in_session);
+    }
+    Ok(plan)
+}
+
+/// What was named: whose rows it is, and at which revisions.
+struct Start {
+    owner: i64,
+    named: Option<(MessageId, Option<PartId>)>,
+    positions: Vec<RevisionRange>,
+    /// Of the message; none for all.
+    parts: Option<BTreeSet<u16>>,
+    /// Positions that it has from a message that it replaces.
+    replaced: Vec<RevisionRange>,
+}
+
+fn whole_session(ancestry: &Ancestry) -> Start {
+    let first = ancestry.fork_revision.unwrap_or(0) + 1;
+    let positions = vec![RevisionRange { first, last: ancestry.revision }];
+    Start { owner: ancestry.key, named: None, positions, parts: None, replaced: Vec::new() }
+}
+
+/// A message with everything that replaced it in its own session; for a record, with its other versions.
+fn message(reader: &mut Reader<'_>, ancestry: &Ancestry, id: &str) -> Result<Start> {
+    let message = messages::named(reader, ancestry, id)?;
+    let marks = Marks::new(marks::all(reader, ancestry)?);
+    let is_replaceable = matches!(message.kind, MessageKind::Normal | MessageKind::Edit | MessageKind::Replay);
+    let position = if is_replaceable { marks.position(message.revision).first } else { message.revision };
+    let owner = ancestry.owner_at(reader, position)?.owner;
+    let mut positions = vec![point(position)];
+    if let (MessageKind::Record, Some(client_id)) = (message.kind, &message.client_id) {
+        let rows = reader.all(engine::query(VERSIONS).bind(owner).bind(client_id.clone()))?;
+        positions = rows.iter().map(|row| Ok(point(row.get(0)?))).collect::<Result<_>>()?;
+    }
+    Ok(Start { owner, named: Some((message.id, None)), positions, parts: None, replaced: Vec::new() })
+}
+
+/// A part. What summaries say of it counts by the position of its message.
+fn part(reader: &mut Reader<'_>, ancestry: &Ancestry, part: PartId) -> Result<Start> {
+    let id = part.to_string();
+    let message = messages::named(reader, ancestry, &id)?;
+    let owner = ancestry.owner_at(reader, message.revision)?.owner;
+    let parts = Some(BTreeSet::from([part.number()]));
+    let named = Some((message.id, Some(part)));
+    let mut replaced = Vec::new();
+    if matches!(message.kind, MessageKind::Edit | MessageKind::Replay) {
+        replaced.push(point(Marks::new(marks::all(reader, ancestry)?).position(message.revision).first));
+    }
+    Ok(Start { owner, named, positions: vec![point(message.revision)], parts, replaced })
+}
+
+fn point(revision: Revision) -> RevisionRange {
+    RevisionRange { first: revision, last: revision }
+}
+
+/// The same revisions as ascending, disjoint ranges.
+fn merged(mut ranges: Vec<RevisionRange>) -> Vec<RevisionRange> {
+    ranges.sort_by_key(|range| range.first);
+    let mut merged: Vec<RevisionRange> = Vec::new();
+    for range in ranges {
+        match merged.last_mut().filter(|last| range.first <= last.last.saturating_add(1)) {
+            Some(last) => last.last = last.last.max(range.last),
+            None => merged.push(range),
+        }
+    }
+    merged
+}
+
+/// True if a range shares a revision with one of some ascending, disjoint ranges.
+fn meets(ranges: &[RevisionRange], range: RevisionRange) -> bool {
+    let found = ranges.get(ranges.partition_point(|other| other.last < range.first));
+    found.is_some_and(|other| other.first <= range.last)
+}
+
+impl Plan {
+    /// Adds the messages in some ranges of a session's own rows.
+    fn add(
+        &mut self,
+        reader: &mut Reader<'_>,
+        owner: i64,
+        ranges: &[RevisionRange],
+        parts: Option<&BTreeSet<u16>>,
+        is_derived: bool,
+    ) -> Result<()> {
+        for range in ranges {
+            for row in reader.all(engine::query(AT).bind(owner).bind(range.first).bind(range.last))? {
+                let kind = MessageKind::from_number(row.get(2)?)?;
+                let derived = !matches!(kind, MessageKind::Normal | MessageKind::Record | MessageKind::Edit);
+                let reached = Reached {
+                    id: MessageId(codec::uuid(row.get(1)?)?),
+                    row: row.get(0)?,
+                    kind,
+                    parts: parts.cloned(),
+                    is_derived: is_derived || derived,
+                };
+                self.messages.entry((owner, row.get(3)?)).or_insert(reached);
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds what a session has from messages that lose content: what replaced them, and summaries of them.
+    fn derive(&mut self, reader: &mut Reader<'_>, key: i64, ranges: Vec<RevisionRange>) -> Result<InSession> {
+        let ancestry = ancestry::by_key(reader, key)?;
+        let mut found = InSession { ranges, void: BTreeSet::new() };
+        // What is derived is younger than what it is derived from, and its mark younger than both.
+        for mark in marks::all(reader, &ancestry)? {
+            let derived = derived(&mark, &found.ranges, self.kind);
+            if derived.is_empty() {
+                continue;
+            }
+            if matches!(mark.body, MarkBody::Compacted(_)) {
+                found.void.insert(mark.revision);
+            }
+            let is_own = |revision: &Revision| ancestry.fork_revision.is_none_or(|fork| *revision > fork);
+            let own: Vec<RevisionRange> = derived.iter().copied().filter(is_own).map(point).collect();
+            let is_derived = !matches!(mark.body, MarkBody::Edited { .. });
+            self.add(reader, key, &own, None, is_derived)?;
+            found.ranges.extend(derived.into_iter().map(point));
+            found.ranges = merged(std::mem::take(&mut found.ranges));
+        }
+        Ok(found)
+    }
+}
+
+/// The messages that a mark made from messages at these revisions.
+fn derived(mark: &Mark, ranges: &[RevisionRange], target: ErasedTarget) -> Vec<Revision> {
+    let has = |revision: Revision| meets(ranges, point(revision));
+    match &mark.body {
+        // A part of the original may be erased without those of its edits, which have ids of their own.
+        MarkBody::Edited { target: of, replacement } if target != ErasedTarget::Part && has(*of) => {
+            replacement.iter().copied().collect()
+        }
+        MarkBody::Pruned { replay: Some(replay), .. } if has(replay.target) => vec![replay.replacement],
+        MarkBody::Compacted(compacted) => {
+            let covers = compacted.covered.iter().any(|range| meets(ranges, *range));
+            if covers || has(compacted.summary) { vec![compacted.summary] } else { Vec::new() }
+        }
+        MarkBody::Rewound { after, has_summary: true, .. } => {
+            let branch = RevisionRange { first: after.saturating_add(1), last: mark.revision };
+            if meets(ranges, branch) { vec![mark.revision + 1] } else { Vec::new() }
+        }
+        MarkBody::Edited { .. }
+        | MarkBody::Pruned { .. }
+        | MarkBody::Rewound { .. }
+        | MarkBody::Pinned { .. }
+        | MarkBody::Undone { .. }
+        | MarkBody::Erased { .. } => Vec::new(),
+    }
+}

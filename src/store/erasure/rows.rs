@@ -1,0 +1,450 @@
+//! The rows that an erasure changes: each keeps its place, its ids and its kind, and loses its content. A new salt goes
+//! with the new content, so that the old hash stays a hash over a salt that nobody has.
+
+use super::plan::Reached;
+use crate::model::Revision;
+use crate::model::approval::{Answer, Question};
+use crate::model::event::EventBody;
+use crate::model::ids::CompactionId;
+use crate::model::message::Finish;
+use crate::model::part::{ERASED_INPUT, ERASED_TEXT, PartBody};
+use crate::model::truncation::Truncation;
+use crate::store::engine::{self, Connection, Reader, Row};
+use crate::store::error::{Error, Result};
+use crate::store::ledger::blob_uses::{self, Holder};
+use crate::store::ledger::codec::{self, StoredPart};
+use crate::store::ledger::messages;
+use crate::store::ledger::tombstones;
+use crate::store::ledger::tx::salt;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+const MESSAGE: &str = "select id, public_id, revision, kind, head, sealed_revision, seal, parts, parts_length \
+     from message where id = ?1";
+const UPDATE_MESSAGE: &str = "update message set head = ?2, seal = ?3, parts = ?4, parts_length = ?5, counting = null, \
+     counts = null where id = ?1";
+const PARTS: &str = "select number, revision, client_id, kind, codec, length, salt, body, blob_hash, call_message \
+     from part where message_id = ?1 order by position";
+const UPDATE_PART: &str = "update part set kind = ?3, codec = ?4, length = ?5, salt = ?6, body = ?7, blob_hash = null \
+     where message_id = ?1 and number = ?2";
+const PRUNED: &str = "select session_id, revision, number from pruned \
+     where message_id = ?1 and truncation is not null";
+const UPDATE_PRUNED: &str = "update pruned set truncation = ?5 \
+     where message_id = ?1 and number = ?2 and session_id = ?3 and revision = ?4";
+const FORGET_COUNTS: &str = "delete from message_token_count where message_id = ?1";
+
+const FORGET_WORDS: &str = "delete from search where rowid = ?1";
+// A deleted row's words stay in the index until its segments are merged.
+const MERGE_WORDS: &str = "insert into search (search) values ('optimize')";
+const PROMPT: &str = "select id, submit_revision, parts, metadata_json from prompt \
+     where session_id = ?1 and public_id = ?2";
+const UPDATE_PROMPT: &str = "update prompt set parts = ?2, metadata_json = null where id = ?1";
+const UPDATE_PROMPT_PARTS: &str = "update prompt set parts = ?2 where id = ?1";
+const APPROVALS: &str = "select id, request_revision, question, end_revision, answer from approval \
+     where session_id = ?1";
+const UPDATE_QUESTION: &str = "update approval set question = ?2, salt = ?3 where id = ?1";
+const UPDATE_ANSWER: &str = "update approval set answer = ?2, answer_salt = ?3 where id = ?1";
+const REQUEST_OF: &str = "select request_id from event where session_id = ?1 and revision = ?2";
+const FORGET_REQUEST: &str = "update request set payload_hash = ?3 where session_id = ?1 and request_id = ?2";
+const EVENT: &str = "select kind, body from event where session_id = ?1 and revision = ?2";
+const UPDATE_EVENT: &str = "update event set body = ?3 where session_id = ?1 and revision = ?2";
+const JOB: &str = "select id, outcome from job where session_id = ?1 and public_id = ?2";
+const UPDATE_JOB: &str = "update job set outcome = ?2 where id = ?1";
+const FORGET_TEXTS: &str = "update summary_request set request_text = null, reply_text = null, request_hash = ?3, \
+     reply_hash = ?3 where session_id = ?1 and (job_id is null or job_id in \
+     (select j.id from job j where j.session_id = ?1 and coalesce(j.base_revision, j.requested_revision) >= ?2))";
+
+/// The statements of this file, for the test that prepares them all.
+#[cfg(test)]
+pub(crate) const STATEMENTS: &[&str] = &[
+    MESSAGE,
+    UPDATE_MESSAGE,
+    PARTS,
+    UPDATE_PART,
+    PRUNED,
+    UPDATE_PRUNED,
+    FORGET_COUNTS,
+    FORGET_WORDS,
+    MERGE_WORDS,
+    PROMPT,
+    UPDATE_PROMPT,
+    UPDATE_PROMPT_PARTS,
+    APPROVALS,
+    UPDATE_QUESTION,
+    UPDATE_ANSWER,
+    REQUEST_OF,
+    FORGET_REQUEST,
+    EVENT,
+    UPDATE_EVENT,
+    JOB,
+    UPDATE_JOB,
+    FORGET_TEXTS,
+];
+
+/// The number and the bytes of what goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Sizes {
+    /// Messages that lose content, without derived ones.
+    pub messages: i64,
+    /// Parts of these messages.
+    pub parts: i64,
+    /// Bytes of parts and attachments, before compression, also of derived messages.
+    pub bytes: i64,
+    /// Derived messages that lose their texts: summaries, summaries of branches, replays.
+    pub summaries: i64,
+    /// Other sessions that lose content.
+    pub forks: i64,
+    /// Large bodies and media that nothing else uses.
+    pub blobs: i64,
+}
+
+/// The parts of a message that still have content, with what stands for them.
+struct Going {
+    number: u16,
+    revision: Revision,
+    old: StoredPart,
+    body: PartBody,
+    blobs: BTreeSet<Vec<u8>>,
+}
+
+/// What a message loses.
+pub(super) struct Losing {
+    parts: Vec<Going>,
+    /// Blobs that its other parts use.
+    kept_blobs: BTreeSet<Vec<u8>>,
+    /// All its parts as they are stored, if they are in its row.
+    in_row: Option<Vec<StoredPart>>,
+    /// True if it has metadata or words about its end that go as well.
+    has_more: bool,
+    /// Those at which its parts closed.
+    revisions: BTreeSet<Revision>,
+    pub(super) bytes: i64,
+}
+
+impl Losing {
+    /// True if everything that it could lose is gone.
+    pub(super) fn is_empty(&self) -> bool {
+        self.parts.is_empty() && !self.has_more
+    }
+
+    /// Opens the revisions of all parts that are rows, those without content too.
+    pub(super) fn open_parts(&self, opened: &mut Opened<'_>, key: i64) -> Result<()> {
+        self.revisions.iter().try_for_each(|revision| opened.open(key, *revision))
+    }
+
+    /// The number of parts.
+    pub(super) fn part_count(&self) -> i64 {
+        i64::try_from(self.parts.len()).unwrap_or(i64::MAX)
+    }
+
+    /// The blobs that it will not use any more.
+    pub(super) fn blobs(&self) -> BTreeSet<Vec<u8>> {
+        let blobs: BTreeSet<Vec<u8>> = self.parts.iter().flat_map(|part| part.blobs.iter().cloned()).collect();
+        blobs.difference(&self.kept_blobs).cloned().collect()
+    }
+}
+
+/// Reads what a message loses.
+pub(super) fn losing(reader: &mut Reader<'_>, reached: &Reached) -> Result<Losing> {
+    let row = reader.one(engine::query(MESSAGE).bind(reached.row))?;
+    let row = row.ok_or_else(|| Error::corrupt("message", "the message is gone"))?;
+    let in_row = row.get::<Option<&[u8]>>(7)?.map(codec::decode_parts).transpose()?;
+    let numbered = match &in_row {
+        Some(parts) => messages::whole(parts.clone(), row.get(2)?),
+        None => {
+            let rows = reader.all(engine::query(PARTS).bind(reached.row))?;
+            rows.iter().map(messages::part_row).collect::<Result<_>>()?
+        }
+    };
+    let mut losing = Losing {
+        parts: Vec::new(),
+        kept_blobs: BTreeSet::new(),
+        in_row,
+        has_more: reached.parts.is_none() && has_more(&row)?,
+        revisions: numbered.iter().map(|part| part.revision).collect(),
+        bytes: 0,
+    };
+    for part in numbered {
+        let blobs = blob_uses::of_part(reader, &part.stored)?;
+        if reached.parts.as_ref().is_some_and(|numbers| !numbers.contains(&part.number)) {
+            losing.kept_blobs.extend(blobs);
+            continue;
+        }
+        let messages::NumberedPart { number, revision, stored } = part;
+        let (old, mut plain) = (stored.clone(), stored);
+        let plain = messages::plain_body(reader, &mut plain)?;
+        // What stands for a part does not need its media.
+        let (body, metadata) = codec::decode_part(&plain, &|_| Some(Vec::new()))?;
+        if body.is_erased() && metadata.is_none() && blobs.is_empty() {
+            continue;
+        }
+        losing.bytes += old.length;
+        for hash in blobs.iter().filter(|hash| Some(*hash) != old.blob_hash.as_ref()) {
+            losing.bytes += i64::try_from(messages::blob(reader, hash)?.len()).unwrap_or(i64::MAX);
+        }
+        losing.parts.push(Going { number, revision, old, body: body.erased(), blobs });
+    }
+    Ok(losing)
+}
+
+/// True if a message's row has metadata or words about its end.
+fn has_more(row: &Row) -> Result<bool> {
+    let head = codec::decode_message_head(row.get(4)?)?;
+    let detail = match row.get::<Option<&[u8]>>(6)? {
+        Some(seal) => !codec::decode_finish(seal)?.detail.is_empty(),
+        None => false,
+    };
+    Ok(head.metadata_json.is_some() || detail)
+}
+
+/// The revisions of a session that lose content, which are open to changes, by session.
+pub(super) struct Opened<'c> {
+    conn: &'c Connection,
+    /// The revision that the erasure has in each session that it reaches.
+    erasures: HashMap<i64, Revision>,
+    pub(super) revisions: BTreeMap<i64, BTreeSet<Revision>>,
+    /// True if the index of words had some of a message.
+    has_words: bool,
+}
+
+impl<'c> Opened<'c> {
+    /// Nothing is open yet.
+    pub(super) fn new(conn: &'c Connection, erasures: HashMap<i64, Revision>) -> Self {
+        Self { conn, erasures, revisions: BTreeMap::new(), has_words: false }
+    }
+
+    /// Takes the words of messages out of the files of the index as well.
+    pub(super) fn merge_words(&self) -> Result<()> {
+        if self.has_words { engine::query(MERGE_WORDS).run(self.conn) } else { Ok(()) }
+    }
+
+    /// The sessions that the erasure reaches.
+    pub(super) fn sessions(&self) -> BTreeSet<i64> {
+        self.erasures.keys().copied().collect()
+    }
+
+    /// Opens a revision of a session.
+    pub(super) fn open(&mut self, key: i64, revision: Revision) -> Result<()> {
+        let erasure = self.erasures.get(&key);
+        let erasure = erasure.ok_or(Error::Bug("an erasure does not know a session that it reaches"))?;
+        if self.revisions.entry(key).or_default().insert(revision) {
+            tombstones::open(self.conn, key, revision, *erasure)?;
+        }
+        Ok(())
+    }
+}
+
+/// Takes the content of a message, and with `drops_ids` the ids that a client gave to its parts in its row. Returns the
+/// number of blobs that are gone with it.
+pub(super) fn erase_message(
+    opened: &mut Opened<'_>,
+    (key, revision): (i64, Revision),
+    reached: &Reached,
+    (losing, drops_ids): (&Losing, bool),
+) -> Result<i64> {
+    let conn = opened.conn;
+    opened.open(key, revision)?;
+    let row = engine::query(MESSAGE).bind(reached.row).one(conn)?;
+    let sealed: Option<Revision> = row.get(5)?;
+    let mut head = codec::decode_message_head(row.get(4)?)?;
+    let mut seal: Option<Vec<u8>> = row.get(6)?;
+    if reached.parts.is_none() {
+        head.metadata_json = None;
+        if let (Some(bytes), Some(sealed)) = (&mut seal, sealed) {
+            opened.open(key, sealed)?;
+            let finish = Finish { detail: String::new(), ..codec::decode_finish(bytes)? };
+            *bytes = codec::encode_finish(&finish);
+        }
+    }
+    let mut stored = losing.in_row.clone();
+    for part in &losing.parts {
+        opened.open(key, part.revision)?;
+        let new = erased(part);
+        match stored.as_mut().and_then(|parts| parts.get_mut(usize::from(part.number) - 1)) {
+            Some(old) => *old = new,
+            None => update_part(conn, reached.row, part.number, new)?,
+        }
+    }
+    if drops_ids {
+        stored.iter_mut().flatten().for_each(|part| part.client_id = None);
+    }
+    let length = stored.as_ref().map(|parts| parts.iter().map(|part| part.length).sum::<i64>());
+    let query = engine::query(UPDATE_MESSAGE).bind(reached.row).bind(head.encode_packed()).bind(seal);
+    query.bind(stored.map(codec::encode_parts)).bind(length).run(conn)?;
+    let mut gone = 0;
+    for hash in losing.blobs() {
+        gone += i64::from(blob_uses::remove(conn, Holder::Message(reached.row), &hash)?);
+    }
+    shown_texts(opened, reached.row, losing)?;
+    derived_data(opened, reached)?;
+    gone += prompt(opened, key, reached)?;
+    approvals(opened, key, &calls(losing))?;
+    forget_requests(opened, key)?;
+    Ok(gone)
+}
+
+/// What stands for a part, as it is stored.
+fn erased(part: &Going) -> StoredPart {
+    let encoded = codec::encode_part(&part.body, None, salt());
+    let StoredPart { client_id, call_message, .. } = part.old.clone();
+    StoredPart { client_id, call_message, ..encoded.into_stored(None, None) }
+}
+
+fn update_part(conn: &Connection, message: i64, number: u16, part: StoredPart) -> Result<()> {
+    let body = part.body.map(|body| codec::with_check(body.into()));
+    let query = engine::query(UPDATE_PART).bind(message).bind(number).bind(part.kind).bind(part.codec);
+    query.bind(part.length).bind(part.salt).bind(body).run(conn)
+}
+
+/// Texts that views show in place of parts, as prune marks have them.
+fn shown_texts(opened: &mut Opened<'_>, message: i64, losing: &Losing) -> Result<()> {
+    for row in engine::query(PRUNED).bind(message).all(opened.conn)? {
+        let (key, revision, number): (i64, Revision, u16) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        let Some(part) = losing.parts.iter().find(|part| part.number == number) else { continue };
+        opened.open(key, revision)?;
+        let shown = if matches!(part.body, PartBody::ToolCall(_)) { ERASED_INPUT } else { ERASED_TEXT };
+        let truncation = codec::encode_truncation(&Truncation::placeholder(shown));
+        let query = engine::query(UPDATE_PRUNED).bind(message).bind(number).bind(key).bind(revision);
+        query.bind(truncation).run(opened.conn)?;
+    }
+    Ok(())
+}
+
+/// Counts and words of a message. Words of its other parts are found again when it is indexed anew.
+fn derived_data(opened: &mut Opened<'_>, reached: &Reached) -> Result<()> {
+    engine::query(FORGET_COUNTS).bind(reached.id.0.as_bytes().as_slice()).run(opened.conn)?;
+    opened.has_words |= engine::query(FORGET_WORDS).bind(reached.row).changed(opened.conn)? > 0;
+    Ok(())
+}
+
+/// The prompt that a message was made of.
+fn prompt(opened: &mut Opened<'_>, key: i64, reached: &Reached) -> Result<i64> {
+    let id = reached.id.0.as_bytes().as_slice();
+    let Some(row) = engine::query(PROMPT).bind(key).bind(id).optional(opened.conn)? else { return Ok(0) };
+    erase_prompt(opened, key, &row, reached.parts.as_ref())
+}
+
+/// Takes the content of a prompt, or of some of its parts.
+pub(super) fn erase_prompt(
+    opened: &mut Opened<'_>,
+    key: i64,
+    row: &Row,
+    numbers: Option<&BTreeSet<u16>>,
+) -> Result<i64> {
+    let id: i64 = row.get(0)?;
+    opened.open(key, row.get(1)?)?;
+    let mut parts = codec::decode_parts(row.get(2)?)?;
+    let (mut kept, mut gone) = (BTreeSet::new(), BTreeSet::new());
+    for (number, part) in (1..).zip(&mut parts) {
+        let mut reader = Reader::new(opened.conn);
+        let blobs = blob_uses::of_part(&mut reader, part)?;
+        if numbers.is_some_and(|numbers| !numbers.contains(&number)) {
+            kept.extend(blobs);
+            continue;
+        }
+        let plain = messages::plain_body(&mut reader, &mut part.clone())?;
+        let (body, _) = codec::decode_part(&plain, &|_| Some(Vec::new()))?;
+        gone.extend(blobs);
+        let going = Going { number, revision: 0, old: part.clone(), body: body.erased(), blobs: BTreeSet::new() };
+        *part = erased(&going);
+    }
+    if numbers.is_none() {
+        let query = engine::query(UPDATE_PROMPT).bind(id).bind(codec::encode_parts(parts));
+        query.run(opened.conn)?;
+    } else {
+        engine::query(UPDATE_PROMPT_PARTS).bind(id).bind(codec::encode_parts(parts)).run(opened.conn)?;
+    }
+    let mut count = 0;
+    for hash in gone.difference(&kept) {
+        count += i64::from(blob_uses::remove(opened.conn, Holder::Prompt(id), hash)?);
+    }
+    Ok(count)
+}
+
+/// The ids of the calls among the parts that go.
+fn calls(losing: &Losing) -> BTreeSet<String> {
+    let call = |part: &Going| match &part.body {
+        PartBody::ToolCall(call) => Some(call.call_id.clone()),
+        _ => None,
+    };
+    losing.parts.iter().filter_map(call).collect()
+}
+
+/// The questions about calls, with their answers. The choices stay: they are what the log says of the answer.
+fn approvals(opened: &mut Opened<'_>, key: i64, calls: &BTreeSet<String>) -> Result<()> {
+    if calls.is_empty() {
+        return Ok(());
+    }
+    for row in engine::query(APPROVALS).bind(key).all(opened.conn)? {
+        let question = codec::decode_question(codec::without_check("approval", row.get(2)?)?)?;
+        if calls.contains(&question.call_id) {
+            erase_approval(opened, key, &row, question)?;
+        }
+    }
+    Ok(())
+}
+
+/// All questions of a session, with their choices.
+pub(super) fn erase_approvals(opened: &mut Opened<'_>, key: i64) -> Result<()> {
+    for row in engine::query(APPROVALS).bind(key).all(opened.conn)? {
+        erase_approval(opened, key, &row, Question { text: ERASED_TEXT.to_owned(), ..Question::default() })?;
+    }
+    Ok(())
+}
+
+/// Takes the content of a question and of its answer; the answer's choice stays if it is one of the question's.
+fn erase_approval(opened: &mut Opened<'_>, key: i64, row: &Row, question: Question) -> Result<()> {
+    let id: i64 = row.get(0)?;
+    opened.open(key, row.get(1)?)?;
+    let mut choices = question.choices.clone();
+    choices.iter_mut().for_each(|choice| choice.label.clear());
+    let input_json = question.input_json.as_ref().map(|_| ERASED_INPUT.to_owned());
+    let question = Question { text: ERASED_TEXT.to_owned(), input_json, choices, ..question };
+    let plain = codec::with_check(codec::encode_question(&question));
+    engine::query(UPDATE_QUESTION).bind(id).bind(plain).bind(salt().as_slice()).run(opened.conn)?;
+    let (Some(revision), Some(answer)) = (row.get::<Option<Revision>>(3)?, row.get::<Option<&[u8]>>(4)?) else {
+        return Ok(());
+    };
+    opened.open(key, revision)?;
+    let Answer { choice, .. } = codec::decode_answer(codec::without_check("approval", answer)?)?;
+    let choice = choice.filter(|choice| question.choices.iter().any(|known| known.id == *choice));
+    let plain = codec::with_check(codec::encode_answer(&Answer { choice, text: String::new() }));
+    engine::query(UPDATE_ANSWER).bind(id).bind(plain).bind(salt().as_slice()).run(opened.conn)
+}
+
+/// The hashes of requests that brought what goes, which are hashes of its content without a salt. A repetition of such a
+/// request gets its answer whatever it brings.
+fn forget_requests(opened: &Opened<'_>, key: i64) -> Result<()> {
+    for revision in opened.revisions.get(&key).into_iter().flatten() {
+        let request: Option<String> = engine::scalar(REQUEST_OF).bind(key).bind(*revision).optional(opened.conn)?;
+        if let Some(request) = request.filter(|request| !request.is_empty()) {
+            engine::query(FORGET_REQUEST).bind(key).bind(request).bind(&[0_u8; 0]).run(opened.conn)?;
+        }
+    }
+    Ok(())
+}
+
+/// Takes the texts of requests to models that can have contained a message at a revision or later ones of a session.
+pub(super) fn forget_texts(conn: &Connection, key: i64, from: Revision) -> Result<()> {
+    engine::query(FORGET_TEXTS).bind(key).bind(from).bind(&[0_u8; 32]).run(conn)
+}
+
+/// Takes what the event and the job of a compaction say of the content of its summary.
+pub(super) fn erase_compaction(opened: &mut Opened<'_>, key: i64, mark: Revision) -> Result<()> {
+    let row = engine::query(EVENT).bind(key).bind(mark).one(opened.conn)?;
+    let mut body = codec::decode_event(row.get(0)?, row.get(1)?)?;
+    let EventBody::Compacted { compaction, outcome, .. } = &mut body else { return Ok(()) };
+    let CompactionId(id) = *compaction;
+    if !outcome.contradictions.is_empty() {
+        outcome.contradictions.clear();
+        opened.open(key, mark)?;
+        engine::query(UPDATE_EVENT).bind(key).bind(mark).bind(codec::encode_event(&body)).run(opened.conn)?;
+    }
+    let job = engine::query(JOB).bind(key).bind(id.as_bytes().as_slice()).optional(opened.conn)?;
+    let outcome = job.map(|row| Ok::<_, Error>((row.get::<i64>(0)?, row.get::<Option<Vec<u8>>>(1)?))).transpose()?;
+    if let Some((job, Some(outcome))) = outcome {
+        let mut outcome = codec::decode_outcome(&outcome)?;
+        outcome.contradictions.clear();
+        engine::query(UPDATE_JOB).bind(job).bind(codec::encode_outcome(&outcome)).run(opened.conn)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,200 @@
+//! What an erasure of a session takes besides its messages: its title, metadata and client id, prompts, questions, and the
+//! texts in its events. First everything ends that is at work in it.
+
+use super::rows::{self, Opened};
+use crate::model::Revision;
+use crate::model::compaction::{Failure, FailureReason};
+use crate::model::event::EventBody;
+use crate::model::run::RunEndReason;
+use crate::store::engine::{self, Connection};
+use crate::store::error::Result;
+use crate::store::ledger::codec;
+use crate::store::ledger::head::Receipt;
+use crate::store::ledger::jobs::give_up_all;
+use crate::store::ledger::tx::{Requester, Tx};
+use crate::store::ledger::visibility;
+use crate::store::ledger::{approvals, erased_sessions, prompts, runs};
+use std::collections::BTreeSet;
+
+const EVENTS: &str = "select revision, kind, body from event where session_id = ?1 and revision > ?2 \
+     order by revision limit 500";
+const UPDATE_EVENT: &str = "update event set body = ?3 where session_id = ?1 and revision = ?2";
+const PROMPTS: &str = "select id, submit_revision, parts, metadata_json from prompt where session_id = ?1";
+const RUNS: &str = "select epoch, end_revision from run where session_id = ?1 and failure <> ''";
+const UPDATE_RUN: &str = "update run set failure = '' where session_id = ?1 and epoch = ?2";
+const JOBS: &str = "select id, failure, outcome from job where session_id = ?1";
+const UPDATE_JOB: &str = "update job set instructions = '', notice = '', failure = ?2, outcome = ?3 where id = ?1";
+const FORGET_MESSAGE: &str = "update message set client_id = null where id = ?1";
+const FORGET_PARTS: &str = "update part set client_id = null where message_id = ?1";
+const FORGET_REQUESTS: &str = "update request set payload_hash = ?2 where session_id = ?1";
+const ROW: &str = "select client_id, create_hash, tenant from session where id = ?1";
+const FREE: &str = "update session set client_id = null, create_hash = null where id = ?1";
+
+/// The statements of this file, for the test that prepares them all.
+#[cfg(test)]
+pub(crate) const STATEMENTS: &[&str] = &[
+    EVENTS,
+    UPDATE_EVENT,
+    PROMPTS,
+    RUNS,
+    UPDATE_RUN,
+    JOBS,
+    UPDATE_JOB,
+    FORGET_MESSAGE,
+    FORGET_PARTS,
+    FORGET_REQUESTS,
+    ROW,
+    FREE,
+];
+
+/// Ends what is at work in a session, as a mutation of its own: its run, compactions, prompts and questions.
+pub(super) fn end_work(tx: &mut Tx<'_>, key: i64, caller: &Requester) -> Result<()> {
+    let sealed = runs::end(tx, key, caller, RunEndReason::Cancelled, String::new())?;
+    prompts::withdraw_all(tx, key, caller)?;
+    approvals::withdraw_all(tx, key, caller)?;
+    let why = Failure::new(FailureReason::Superseded, "the session was erased");
+    give_up_all(tx, key, caller, &why)?;
+    tx.end_mutation(key, caller, Receipt::default())?;
+    sealed.into_iter().try_for_each(|sealed| sealed.write(tx))?;
+    tx.flush()
+}
+
+/// Takes what a session has besides its messages.
+pub(super) fn erase(tx: &mut Tx<'_>, opened: &mut Opened<'_>, key: i64) -> Result<()> {
+    let conn = tx.conn;
+    let fork = tx.loaded(key)?.fork_revision.unwrap_or(0);
+    let titles = events(conn, opened, key, fork)?;
+    for row in engine::query(PROMPTS).bind(key).all(conn)? {
+        rows::erase_prompt(opened, key, &row, None)?;
+    }
+    rows::erase_approvals(opened, key)?;
+    for row in engine::query(RUNS).bind(key).all(conn)? {
+        let (epoch, end): (i64, Option<Revision>) = (row.get(0)?, row.get(1)?);
+        if let Some(end) = end {
+            opened.open(key, end)?;
+            engine::query(UPDATE_RUN).bind(key).bind(epoch).run(conn)?;
+        }
+    }
+    jobs(conn, key)?;
+    engine::query(FORGET_REQUESTS).bind(key).bind(&[0_u8; 0]).run(conn)?;
+    let row = engine::query(ROW).bind(key).one(conn)?;
+    let (client_id, request, tenant): (Option<String>, Option<Vec<u8>>, String) =
+        (row.get(0)?, row.get(1)?, row.get(2)?);
+    if let (Some(client_id), Some(request)) = (client_id, request) {
+        erased_sessions::add(conn, key, &tenant, &client_id, &request)?;
+    }
+    opened.open(key, fork + 1)?;
+    engine::query(FREE).bind(key).run(conn)?;
+    let head = tx.loaded(key)?;
+    let bytes = head.title().len() + head.metadata_json().map_or(0, str::len);
+    head.retitle("");
+    if let Some(metadata) = head.metadata_json().map(visibility::project_alone) {
+        head.set_metadata(&metadata);
+    }
+    tx.count(key, -i64::try_from(bytes).unwrap_or(i64::MAX))?;
+    inherited_titles(tx, opened, key, &titles)
+}
+
+/// Ids that clients gave to a message and its parts. They are free, since nothing can be appended any more.
+pub(super) fn forget_client_ids(conn: &Connection, message: i64) -> Result<()> {
+    engine::query(FORGET_MESSAGE).bind(message).run(conn)?;
+    engine::query(FORGET_PARTS).bind(message).run(conn)
+}
+
+/// Takes the texts of a session's events. Returns its titles.
+fn events(conn: &Connection, opened: &mut Opened<'_>, key: i64, fork: Revision) -> Result<BTreeSet<String>> {
+    let mut titles = BTreeSet::new();
+    let mut after = fork;
+    loop {
+        let rows = engine::query(EVENTS).bind(key).bind(after).all(conn)?;
+        let Some(last) = rows.last() else { return Ok(titles) };
+        after = last.get(0)?;
+        for row in &rows {
+            let body = codec::decode_event(row.get(1)?, row.get(2)?)?;
+            if let Some(title) = title(&body).filter(|title| !title.is_empty()) {
+                titles.insert(title.to_owned());
+            }
+            let without = without_texts(body.clone());
+            if without != body {
+                let revision: Revision = row.get(0)?;
+                opened.open(key, revision)?;
+                engine::query(UPDATE_EVENT).bind(key).bind(revision).bind(codec::encode_event(&without)).run(conn)?;
+            }
+        }
+    }
+}
+
+fn title(body: &EventBody) -> Option<&str> {
+    match body {
+        EventBody::SessionCreated { title, .. } | EventBody::SessionForked { title, .. } => Some(title),
+        EventBody::SessionUpdated { title, .. } => title.as_deref(),
+        _ => None,
+    }
+}
+
+/// An event without the texts that clients, agents and providers brought.
+fn without_texts(mut body: EventBody) -> EventBody {
+    match &mut body {
+        EventBody::SessionCreated { title, .. } | EventBody::SessionForked { title, .. } => title.clear(),
+        EventBody::SessionUpdated { title, metadata_json, .. } => {
+            *title = None;
+            *metadata_json = metadata_json.take().map(|metadata| visibility::project_alone(&metadata));
+        }
+        EventBody::MessageAppended { client_id, .. } => *client_id = None,
+        EventBody::CompactionProposed { notice, .. } => notice.clear(),
+        EventBody::CompactionRetried { failure, .. }
+        | EventBody::CompactionFailed { failure, .. }
+        | EventBody::CompactionCancelled { failure, .. } => failure.message.clear(),
+        EventBody::Compacted { notice, outcome, .. } => {
+            notice.clear();
+            outcome.contradictions.clear();
+            if let Some(stopped) = &mut outcome.stopped {
+                stopped.message.clear();
+            }
+        }
+        EventBody::RunEnded { failure, .. } => failure.clear(),
+        EventBody::ApprovalEnded { choice, .. } => *choice = None,
+        _ => {}
+    }
+    body
+}
+
+/// Takes instructions, notices and messages of compactions.
+fn jobs(conn: &Connection, key: i64) -> Result<()> {
+    for row in engine::query(JOBS).bind(key).all(conn)? {
+        let failure: Option<&[u8]> = row.get(1)?;
+        let failure = failure.map(codec::decode_failure).transpose()?;
+        let failure = failure.map(|failure| codec::encode_failure(&Failure { message: String::new(), ..failure }));
+        let outcome: Option<&[u8]> = row.get(2)?;
+        let mut outcome = outcome.map(codec::decode_outcome).transpose()?;
+        if let Some(outcome) = &mut outcome {
+            outcome.contradictions.clear();
+            outcome.stopped.iter_mut().for_each(|stopped| stopped.message.clear());
+        }
+        let outcome = outcome.as_ref().map(codec::encode_outcome);
+        engine::query(UPDATE_JOB).bind(row.get::<i64>(0)?).bind(failure).bind(outcome).run(conn)?;
+    }
+    Ok(())
+}
+
+/// Titles that forks have from the session that they were forked from.
+fn inherited_titles(tx: &mut Tx<'_>, opened: &mut Opened<'_>, key: i64, titles: &BTreeSet<String>) -> Result<()> {
+    for fork in opened.sessions().into_iter().filter(|session| *session != key) {
+        let Some(at) = tx.head(fork)?.fork_revision else { continue };
+        let row = engine::query(EVENTS).bind(fork).bind(at).all(tx.conn)?.into_iter().next();
+        let Some(row) = row else { continue };
+        let mut body = codec::decode_event(row.get(1)?, row.get(2)?)?;
+        let EventBody::SessionForked { title, .. } = &mut body else { continue };
+        if !titles.contains(title) {
+            continue;
+        }
+        let inherited = std::mem::take(title);
+        opened.open(fork, at + 1)?;
+        engine::query(UPDATE_EVENT).bind(fork).bind(at + 1).bind(codec::encode_event(&body)).run(tx.conn)?;
+        let head = tx.loaded(fork)?;
+        if head.title() == inherited {
+            head.retitle("");
+        }
+    }
+    Ok(())
+}

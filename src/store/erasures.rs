@@ -1,0 +1,61 @@
+//! Erasures: previews of what goes, and the erasures themselves.
+
+use super::engine::files::DATABASE;
+use super::erasure::apply::{self, Erase, Erasure};
+use super::erasure::plan::EraseTarget;
+use super::erasure::rows::Sizes;
+use super::error::Result;
+use super::ledger::head::SessionKey;
+use super::ledger::tx::Requester;
+use super::shared::Shared;
+use super::writer::Mutation;
+use crate::limits;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Erasures.
+#[derive(Clone)]
+pub struct Erasures(pub(super) Arc<Shared>);
+
+impl Erasures {
+    /// The session that owns what an erasure names: a fork shares rows with it.
+    pub async fn owner(&self, session: SessionKey, target: &EraseTarget) -> Result<SessionKey> {
+        self.0.snapshot(|reader| apply::owner(reader, session.0, target)).await
+    }
+
+    /// What an erasure would take.
+    pub async fn preview(&self, session: SessionKey, target: &EraseTarget) -> Result<Sizes> {
+        self.0.snapshot(|reader| apply::preview(reader, session.0, target)).await
+    }
+
+    /// Erases a part, a message or a session. What was erased before is not erased again.
+    pub async fn erase(
+        &self,
+        session: SessionKey,
+        caller: Requester,
+        target: EraseTarget,
+        reason: String,
+    ) -> Result<Erasure> {
+        let erase = Erase { session, caller, target, reason };
+        self.0.write(Mutation::change("erase"), move |tx| erase.apply(tx)).await
+    }
+
+    /// Waits a while until no file has anything of an erasure. Returns the names of the files that still may: the daemon
+    /// goes on trying.
+    pub async fn clean(&self, erasure: &Erasure) -> Vec<String> {
+        let mut cleaned = self.0.announced.cleaned.clone();
+        let retry = Duration::from_millis(limits::ERASE_CLEAN_RETRY_MS);
+        for _ in 0..limits::ERASE_CLEAN_WAIT_MS / limits::ERASE_CLEAN_RETRY_MS {
+            if *cleaned.borrow_and_update() >= erasure.row {
+                return Vec::new();
+            }
+            self.0.writer.check();
+            // Either it is clean, or the next attempt follows.
+            drop(tokio::time::timeout(retry, cleaned.changed()).await);
+        }
+        if *cleaned.borrow() >= erasure.row {
+            return Vec::new();
+        }
+        vec![DATABASE.to_owned(), format!("{DATABASE}-wal")]
+    }
+}

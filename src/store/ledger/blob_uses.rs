@@ -1,0 +1,153 @@
+//! Where blobs are used, so that an erasure deletes those that nothing else uses.
+
+use super::codec::{self, StoredPart};
+use super::messages;
+use crate::store::engine::{self, Connection, Insert, Reader, Row, values};
+use crate::store::error::{Error, Result};
+use std::collections::BTreeSet;
+
+static USES: Insert = Insert::new("blob_use (hash, kind, row_id)", 3, "on conflict (hash, kind, row_id) do nothing");
+const MISSING: &str = "select count(*) from blob_use_missing where id = 1";
+const COMPLETE: &str = "delete from blob_use_missing where id = 1";
+const MESSAGES: &str = "select id, parts from message where id > ?1 order by id limit 500";
+const PARTS: &str = "select number, revision, client_id, kind, codec, length, salt, body, blob_hash, call_message \
+     from part where message_id = ?1";
+const PROMPTS: &str = "select id, parts from prompt where id > ?1 order by id limit 500";
+const REMOVE: &str = "delete from blob_use where kind = ?1 and row_id = ?2 and hash = ?3";
+const OTHERS: &str = "select count(*) from blob_use where hash = ?1";
+const DELETE: &str = "delete from blob where hash = ?1";
+
+/// The statements of this file, for the test that prepares them all.
+#[cfg(test)]
+pub(crate) const STATEMENTS: &[&str] = &[MISSING, COMPLETE, MESSAGES, PARTS, PROMPTS, REMOVE, OTHERS, DELETE];
+
+/// The inserts of this file, for the test that prepares them all.
+#[cfg(test)]
+pub(crate) static INSERTS: [&Insert; 1] = [&USES];
+
+/// A row with parts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Holder {
+    /// A message, by its row.
+    Message(i64),
+    /// A prompt, by its row.
+    Prompt(i64),
+}
+
+impl Holder {
+    fn columns(self) -> (i64, i64) {
+        match self {
+            Self::Message(row) => (1, row),
+            Self::Prompt(row) => (2, row),
+        }
+    }
+}
+
+/// Records uses of blobs.
+pub(crate) fn add<'u>(conn: &Connection, uses: impl IntoIterator<Item = (Holder, &'u [u8])>) -> Result<()> {
+    let rows = uses.into_iter().map(|(holder, hash)| {
+        let (kind, row) = holder.columns();
+        values![hash, kind, row]
+    });
+    USES.rows(conn, rows)
+}
+
+/// The hashes of the blobs that a stored part uses: that of its body, and those of its media.
+pub(crate) fn of_part(reader: &mut Reader<'_>, part: &StoredPart) -> Result<BTreeSet<Vec<u8>>> {
+    let mut hashes: BTreeSet<Vec<u8>> = part.blob_hash.iter().cloned().collect();
+    hashes.extend(codec::media_blobs(&messages::plain_body(reader, &mut part.clone())?)?);
+    Ok(hashes)
+}
+
+/// The number of rows that use a blob.
+pub(crate) fn count(reader: &mut Reader<'_>, hash: &[u8]) -> Result<i64> {
+    reader.one(engine::query(OTHERS).bind(hash.to_vec()))?.map_or(Ok(0), |row| row.get(0))
+}
+
+/// Ends a use of a blob, and deletes the blob with its last use. True if it is gone. A tombstone must be open.
+pub(crate) fn remove(conn: &Connection, holder: Holder, hash: &[u8]) -> Result<bool> {
+    let (kind, row) = holder.columns();
+    engine::query(REMOVE).bind(kind).bind(row).bind(hash).run(conn)?;
+    let is_known = engine::scalar::<i64>(MISSING).one(conn)? == 0;
+    if !is_known || engine::scalar::<i64>(OTHERS).bind(hash).one(conn)? > 0 {
+        return Ok(false);
+    }
+    Ok(engine::query(DELETE).bind(hash).changed(conn)? > 0)
+}
+
+/// Adds the uses of blobs that are older than their record, once. As long as a row cannot be read, it is not known what it
+/// uses, and no blob is deleted.
+pub(crate) fn complete(conn: &Connection) -> Result<()> {
+    if engine::scalar::<i64>(MISSING).one(conn)? == 0 {
+        return Ok(());
+    }
+    let transaction = conn.unchecked_transaction()?;
+    let unread = read_rows(&transaction, 0, 0)?.len();
+    if unread == 0 {
+        engine::query(COMPLETE).run(&transaction)?;
+    } else {
+        tracing::warn!(unread, "rows cannot be read: erasures delete no large bodies and media as long as that is so");
+    }
+    transaction.commit()?;
+    Ok(())
+}
+
+/// Records the uses of blobs by the messages and prompts whose rows come behind these.
+pub(crate) fn of_rows_behind(conn: &Connection, message: i64, prompt: i64) -> Result<()> {
+    read_rows(conn, message, prompt)?.into_iter().next().map_or(Ok(()), Err)
+}
+
+/// Records the uses of blobs by all rows behind these. Returns an error for each row that cannot be read.
+fn read_rows(conn: &Connection, message: i64, prompt: i64) -> Result<Vec<Error>> {
+    let of_message = |reader: &mut Reader<'_>, row: &Row| {
+        let id: i64 = row.get(0)?;
+        let parts = match row.get::<Option<&[u8]>>(1)? {
+            Some(parts) => codec::decode_parts(parts)?,
+            None => part_rows(reader, id)?,
+        };
+        of_parts(reader, Holder::Message(id), &parts)
+    };
+    let of_prompt = |reader: &mut Reader<'_>, row: &Row| {
+        of_parts(reader, Holder::Prompt(row.get(0)?), &codec::decode_parts(row.get(1)?)?)
+    };
+    let mut unread = of_rows(conn, MESSAGES, message, of_message)?;
+    unread.extend(of_rows(conn, PROMPTS, prompt, of_prompt)?);
+    Ok(unread)
+}
+
+type Found = Vec<(Holder, Vec<u8>)>;
+
+fn part_rows(reader: &mut Reader<'_>, message: i64) -> Result<Vec<StoredPart>> {
+    let rows = reader.all(engine::query(PARTS).bind(message))?;
+    rows.iter().map(|row| Ok(messages::part_row(row)?.stored)).collect()
+}
+
+fn of_parts(reader: &mut Reader<'_>, holder: Holder, parts: &[StoredPart]) -> Result<Found> {
+    let mut found = Vec::new();
+    for part in parts {
+        found.extend(of_part(reader, part)?.into_iter().map(|hash| (holder, hash)));
+    }
+    Ok(found)
+}
+
+/// Records the uses of all rows of a statement behind a row, page by page. Returns an error for each row that cannot be
+/// read.
+fn of_rows(
+    conn: &Connection,
+    statement: &str,
+    mut after: i64,
+    read: impl Fn(&mut Reader<'_>, &Row) -> Result<Found>,
+) -> Result<Vec<Error>> {
+    let mut unread = Vec::new();
+    loop {
+        let rows = engine::query(statement).bind(after).all(conn)?;
+        let Some(last) = rows.last() else { return Ok(unread) };
+        after = last.get(0)?;
+        for row in &rows {
+            match read(&mut Reader::new(conn), row) {
+                Ok(found) => add(conn, found.iter().map(|(holder, hash)| (*holder, hash.as_slice())))?,
+                Err(error) => unread.push(error),
+            }
+        }
+    }
+}
