@@ -329,6 +329,72 @@ test('the keyboard alone does everything', async ({ daemon, browser }) => {
   await page.close();
 });
 
+test('a search finds what no view shows, and opens at its message', async ({ daemon, browser }) => {
+  const { id } = await compacted(daemon, 'Searched');
+  const other = await daemon.session('Elsewhere', { window });
+  const { messageIds } = await daemon.append(other, [text('USER', 'The word heliotrope is here, and <b>there</b>.'), ...conversation(30, 4)]);
+  const page = await Page.open(browser, daemon);
+  await page.page.getByText('Searched').waitFor();
+  await page.page.keyboard.press('g');
+  await page.page.keyboard.press('f');
+  await page.page.getByRole('heading', { name: 'Search' }).waitFor();
+  await page.page.keyboard.type('heliotrope');
+  await page.page.locator('.hit mark').getByText('heliotrope').waitFor();
+  await page.page.locator('.hit').getByText('Elsewhere').waitFor();
+  equal(await page.violations(), [], 'accessibility');
+  await page.page.keyboard.press('Enter');
+  await page.page.locator(`.row.chosen[data-key="${messageIds[0]}"]`).waitFor();
+  // In one session, of what its summary covers.
+  await page.session(id);
+  await page.page.keyboard.press('/');
+  await page.page.getByRole('searchbox').fill('jitter');
+  await page.page.locator('.hit').first().waitFor();
+  await page.page.locator('.hit').getByText('covered').last().click();
+  await page.page.locator('.row.chosen.covered').waitFor();
+  await page.page.keyboard.press('/');
+  await page.page.getByRole('searchbox').fill('"');
+  await page.page.getByRole('alert').waitFor();
+  page.allowed.push(/400/);
+  await page.close();
+});
+
+test('policies are compared and changed', async ({ daemon, browser }) => {
+  const id = await daemon.session('Policies', { window, preset: 'opencode' });
+  await daemon.append(id, conversation(2, 20));
+  const page = await Page.open(browser, daemon);
+  await page.session(id, '/policy');
+  const panel = page.page.locator('.panel');
+  await panel.getByLabel('Preset').selectOption({ label: 'claude-code@seed' });
+  await panel.getByText('fields change').waitFor();
+  equal((await daemon.get(`/v1/sessions/${id}`)).session.preset, 'opencode@seed', 'a comparison changes nothing');
+  equal(await page.violations(), [], 'accessibility');
+  await panel.getByRole('button', { name: /^Change to/ }).click();
+  await panel.getByText('has claude-code@seed now').waitFor();
+  equal((await daemon.get(`/v1/sessions/${id}`)).session.preset, 'claude-code@seed', 'the new preset');
+  await page.page.locator('.timeline .mark.policy').waitFor({ state: 'attached' });
+  await page.close();
+});
+
+test('operations show the daemon', async ({ daemon, browser }) => {
+  await compacted(daemon);
+  const page = await Page.open(browser, daemon);
+  await page.go('#/operations');
+  await page.page.getByText('healthy').waitFor();
+  await page.page.locator('.tile canvas').nth(7).waitFor();
+  await page.page.getByText('Compactions since the store was made').waitFor();
+  check((await page.page.locator('.sheet-table').last().innerText()).includes('summary'), 'the compaction is counted');
+  equal(await page.violations(), [], 'accessibility');
+  await page.close();
+  // Those of one project see none of it.
+  const bound = await Page.open(browser, daemon, { link: daemon.link('--scopes', 'read', '--project', 'mine') });
+  await bound.go('#/operations');
+  await bound.page.getByText('are for operators').waitFor();
+  await bound.go('#/sessions');
+  await bound.page.getByText('No session yet').waitFor();
+  equal(await bound.page.getByRole('button', { name: 'New' }).count(), 0, 'nothing to write with');
+  await bound.close();
+});
+
 test('a phone has room for all of it', async ({ daemon, browser }) => {
   const { id } = await compacted(daemon, 'On the phone');
   const page = await Page.open(browser, daemon, { viewport: { width: 360, height: 740 }, isMobile: true, hasTouch: true });
