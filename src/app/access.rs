@@ -113,6 +113,23 @@ fn owner() -> Arc<Access> {
     OWNER.clone()
 }
 
+/// A request for an access token.
+#[derive(Debug, Clone, Default)]
+pub struct NewAccessToken {
+    /// The principal that it proves.
+    pub principal: String,
+    /// Its tenant; none for the caller's.
+    pub tenant: Option<String>,
+    /// What its holder may do.
+    pub scopes: Scopes,
+    /// The project that it is bound to.
+    pub project: Option<String>,
+    /// The session whose tree it is bound to, by any of its ids.
+    pub root: Option<String>,
+    /// The end of its validity.
+    pub expire_time: Option<Timestamp>,
+}
+
 /// What a caller shows to prove who it is.
 #[derive(Debug, Clone, Copy)]
 pub enum Credentials<'a> {

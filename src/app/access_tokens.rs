@@ -1,31 +1,15 @@
 //! Access tokens for callers: who proves what, and the making, listing and revoking of tokens.
 
+pub use super::access::NewAccessToken;
+
 use super::access::{self, Access, Credentials, new_secret};
 use super::error::{Error, Reason, Result};
 use super::{Caller, Longhand, validate};
 use crate::clock;
 use crate::model::access::{AccessToken, Binding, Scope, Scopes};
 use crate::model::ids::AccessTokenId;
-use crate::model::time::Timestamp;
 use crate::store::{StoredToken, Visibility};
 use std::sync::Arc;
-
-/// A request for an access token.
-#[derive(Debug, Clone, Default)]
-pub struct NewAccessToken {
-    /// The principal that it proves.
-    pub principal: String,
-    /// Its tenant; none for the caller's.
-    pub tenant: Option<String>,
-    /// What its holder may do.
-    pub scopes: Scopes,
-    /// The project that it is bound to.
-    pub project: Option<String>,
-    /// The session whose tree it is bound to, by any of its ids.
-    pub root: Option<String>,
-    /// The end of its validity.
-    pub expire_time: Option<Timestamp>,
-}
 
 impl Longhand {
     /// Keeps the store's access tokens in memory, and trusts a secret of the owner. Before that, only the owner's

@@ -497,14 +497,15 @@ fn the_surface_is_the_reviewed_one() {
 
 #[test]
 fn every_answer_to_a_write_has_its_durability() {
-    // Drafts, leases, the ends of tasks and presence are not stored before they are acknowledged.
-    const NOT_STORED: [&str; 6] = [
+    // Drafts, leases, the ends of tasks, presence and links to the console are not stored before they are acknowledged.
+    const NOT_STORED: [&str; 7] = [
         "AppendDraft",
         "EditSummaryTask",
         "CompleteSummaryTask",
         "FailSummaryTask",
         "DelegateSummaryTask",
         "ReportTyping",
+        "CreateConsoleLink",
     ];
     // A scrub and a backup answer with their progress.
     const READING: [&str; 13] = [

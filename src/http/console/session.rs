@@ -2,7 +2,6 @@
 //! be sent. A change also has, in a header, a token that follows from the secret, which only the console's own page can
 //! read from its second cookie (a signed double submit).
 
-use super::cookie;
 use crate::app::{Error, Reason, Result};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -105,6 +104,13 @@ fn name(of: &str, headers: &HeaderMap) -> String {
     let port = host.rsplit_once(':').map_or("", |(_, port)| port);
     let is_port = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
     if is_port { format!("{of}-{port}") } else { of.to_owned() }
+}
+
+/// The value of a cookie of a request.
+fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    let texts = headers.get_all(header::COOKIE).into_iter().filter_map(|value| value.to_str().ok());
+    let mut pairs = texts.flat_map(|text| text.split(';')).filter_map(|pair| pair.trim().split_once('='));
+    pairs.find(|(found, _)| *found == name).map(|(_, value)| value)
 }
 
 #[cfg(test)]
