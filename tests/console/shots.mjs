@@ -1,47 +1,81 @@
-// Screenshots of the pages, light, dark and on a phone. Usage: node shots.mjs PROGRAM FOLDER
-import { Daemon, text } from './daemon.mjs';
+// Screenshots of the pages, light, dark and on a phone. Usage: node shots.mjs PROGRAM FOLDER [--all]
+import { Daemon } from './daemon.mjs';
 import { browser as launch, Page } from './page.mjs';
 import { conversation, turn } from './sample.mjs';
 
-const [program, folder] = process.argv.slice(2);
+const [program, folder, all] = process.argv.slice(2);
 const daemon = new Daemon(program);
 await daemon.start();
-const window = { model: 'sonnet-4', maxContextTokens: 16000, maxOutputTokens: 2000 };
-const names = ['Queue loses jobs under two workers', 'Release notes for 0.4', 'Flaky test on Windows', 'Port the parser to nom 8', 'Why is the index twice its size?'];
-const ids = [];
-for (const [at, title] of names.entries()) {
-  const id = await daemon.session(title, { window, preset: at % 2 ? 'claude-code' : 'opencode', metadataJson: JSON.stringify({ project: at < 3 ? 'queue' : 'parser' }) });
-  ids.push(id);
-  const messages = at === 0 ? conversation(16, 70) : conversation(at + 1, 30);
+const small = { model: 'sonnet-4', maxContextTokens: 16000, maxOutputTokens: 2000 };
+const sessions = [
+  ['Why is the index twice its size?', 'claude-code', 4, 30, 64000, 'parser', ['disk']],
+  ['Port the parser to nom 8', 'pi', 9, 40, 32000, 'parser', []],
+  ['Flaky test on Windows', 'opencode', 3, 30, 16000, 'queue', ['ci']],
+  ['Release notes for 0.4', 'gemini-cli', 2, 20, 200000, 'queue', ['docs']],
+  ['Measure claims per second', 'claude-code', 6, 60, 32000, 'queue', []],
+  ['Queue loses jobs under two workers', 'opencode', 14, 70, 16000, 'queue', ['bug', 'p1']],
+];
+let main;
+for (const [title, preset, turns, lines, context, project, labels] of sessions) {
+  const id = await daemon.session(title, { window: { ...small, maxContextTokens: context }, preset, metadataJson: JSON.stringify({ project }) });
+  for (const label of labels) await daemon.post(`/v1/sessions/${id}/labels:add`, { label });
+  const messages = conversation(turns, lines);
   for (let from = 0; from < messages.length; from += 10) {
-    let token;
+    const token = (await daemon.view(id)).header.viewToken;
     const batch = messages.slice(from, from + 10);
-    if (at === 0) token = (await daemon.view(id)).header.viewToken;
-    const last = batch.at(-1);
-    if (last.finish && token) last.finish = { ...last.finish, viewToken: token, usage: { costMicroUsd: '18400' } };
-    await daemon.append(id, batch, { 'longhand-actor': at % 2 ? 'editor' : 'terminal' });
+    batch.at(-1).finish = { ...batch.at(-1).finish, viewToken: token, usage: { costMicroUsd: String(9_000 + lines * 130) } };
+    await daemon.append(id, batch, { 'longhand-actor': from % 20 ? 'editor' : 'terminal' });
+    main = id;
   }
 }
-await daemon.post(`/v1/sessions/${ids[1]}/labels:add`, { label: 'docs' });
-await daemon.settled(ids[0]);
-await daemon.append(ids[0], turn(10, 20), { 'longhand-actor': 'terminal' });
+await daemon.settled(main);
+await daemon.append(main, turn(10, 20), { 'longhand-actor': 'terminal' });
+const { messages: newest } = await daemon.get(`/v1/sessions/${main}/messages?reverse=true&page_size=40`);
+await daemon.post(`/v1/sessions/${main}/messages/${newest.find((one) => one.role === 'ROLE_USER').messageId}:pin`);
+await daemon.post(`/v1/sessions/${main}/runs`, { lease_timeout: '600s' }, { 'longhand-actor': 'terminal' });
 const browser = await launch();
-for (const [name, options] of [['light', { colorScheme: 'light' }], ['dark', { colorScheme: 'dark' }], ['phone', { colorScheme: 'light', viewport: { width: 390, height: 780 }, deviceScaleFactor: 2, isMobile: true, hasTouch: true }]]) {
-  const page = await Page.open(browser, daemon, { viewport: { width: 1360, height: 820 }, ...options });
-  await page.page.locator('.session').nth(4).waitFor();
-  await page.page.waitForTimeout(1500);
-  await page.page.screenshot({ path: `${folder}/sessions-${name}.png` });
-  await page.session(ids[0]);
+const looks = [
+  ['light', { colorScheme: 'light' }],
+  ['dark', { colorScheme: 'dark' }],
+  ['phone', { colorScheme: 'light', viewport: { width: 390, height: 780 }, isMobile: true, hasTouch: true }],
+];
+for (const [name, options] of looks) {
+  const page = await Page.open(browser, daemon, { viewport: { width: 1280, height: 780 }, ...options });
+  const shot = (what) => page.page.screenshot({ path: `${folder}/${what}-${name}.png` });
+  await page.page.locator('.session').nth(5).waitFor();
+  await page.page.locator('.dot.running').waitFor();
+  await shot('sessions');
+  await page.session(main);
+  await page.page.locator('.timeline .mark.compaction').waitFor({ state: 'attached' });
   await page.page.waitForTimeout(2500);
-  await page.page.screenshot({ path: `${folder}/session-${name}.png` });
-  await page.page.locator('.one .scroll').evaluate((element) => (element.scrollTop = 0));
-  await page.page.waitForTimeout(700);
-  const summary = page.page.locator('.row.own.user, .row.own.assistant').first();
-  await page.page.screenshot({ path: `${folder}/top-${name}.png` });
-  await page.page.locator('button', { hasText: 'Compaction' }).first().click();
-  await page.page.waitForTimeout(700);
-  await page.page.screenshot({ path: `${folder}/compaction-${name}.png` });
-  await page.close().catch((error) => console.error(error.message));
+  // Where the view begins.
+  const { end } = await daemon.view(main);
+  await page.go(`#/session/${main}?message=own:${end.covered.summaryMessageId}`);
+  await page.page.locator('.row.own .divider').first().waitFor();
+  await page.page.waitForTimeout(900);
+  await shot('session');
+  await page.go(`#/session/${main}/compaction`);
+  await page.page.locator('.panel').waitFor();
+  await page.page.getByRole('button', { name: 'Preview' }).click().catch(() => undefined);
+  await page.page.waitForTimeout(900);
+  await shot('compaction');
+  if (all) {
+    await page.go(`#/session/${main}`);
+    await page.page.locator('.scroll').press('End');
+    await page.page.waitForTimeout(900);
+    await shot('end');
+    await page.go(`#/session/${main}/policy`);
+    await page.page.getByLabel('Preset').selectOption({ label: 'claude-code@seed' });
+    await page.page.waitForTimeout(700);
+    await shot('policy');
+    await page.go('#/search?q=jitter');
+    await page.page.locator('.hit').first().waitFor();
+    await shot('search');
+    await page.go('#/operations');
+    await page.page.waitForTimeout(3500);
+    await shot('operations');
+  }
+  await page.close();
 }
 await browser.close();
 await daemon.remove();

@@ -1,5 +1,6 @@
 // Calls of the daemon over HTTP with JSON. The types are those of the protos.
 import { session } from './login.svelte';
+import { changeToken } from './token';
 
 /** A refusal of the daemon, with its stable reason. */
 export class Refusal extends Error {
@@ -11,13 +12,6 @@ export class Refusal extends Error {
   ) {
     super(message);
   }
-}
-
-/** The token for changes, which the console's own page alone can read. */
-export function changeToken(): string {
-  const name = location.port ? `longhand-console-token-${location.port}` : 'longhand-console-token';
-  const found = document.cookie.split('; ').find((cookie) => cookie.startsWith(`${name}=`));
-  return found?.slice(name.length + 1) ?? '';
 }
 
 interface Status {

@@ -1,4 +1,5 @@
 // The session of the console: opened by a link, kept in a cookie that no script can read.
+import { changeToken } from './token';
 
 export interface Who {
   principal: string;
@@ -58,7 +59,6 @@ class Login {
   }
 
   async leave(): Promise<void> {
-    const { changeToken } = await import('./api');
     await fetch('/console/logout', { method: 'POST', headers: { 'longhand-console-token': changeToken() } });
     this.who = null;
     this.message = '';

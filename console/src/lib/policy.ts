@@ -31,6 +31,12 @@ function limitTokens(limit: Limit, window: Window): number | null {
     const [share, rest] = [(buffered.ratio ?? 1) * context, context - (buffered.reserve_tokens ?? 0)];
     return Math.max(Math.min(share, rest), (buffered.floor_ratio ?? 0) * Math.min(share, rest));
   }
+  const relative = of('relative');
+  if (relative && typeof relative === 'object') {
+    const { limit: other, offset_tokens: offset, reserve_tokens: rest } = relative as unknown as { limit?: Limit; offset_tokens?: number; reserve_tokens?: number };
+    const base = other ? limitTokens(other, window) : null;
+    return base === null ? null : Math.max(base + (offset ?? 0), context - (rest ?? context));
+  }
   return null;
 }
 
