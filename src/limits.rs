@@ -366,6 +366,12 @@ pub const ACCESS_LOG_DAYS_MAX: u32 = 36_500;
 pub const ACCESS_LOG_SESSIONS_MAX: usize = 64;
 /// Access tokens of a store, with those that are revoked or over.
 pub const ACCESS_TOKENS_MAX: i64 = 10_000;
+/// Messages of a session that is played under presets.
+pub const SIMULATED_MESSAGES_MAX: usize = 2_000;
+/// Bytes of their content.
+pub const SIMULATED_BYTES_MAX: usize = 8 << 20;
+/// Presets under which one request plays a session.
+pub const SIMULATED_PRESETS_MAX: usize = 6;
 /// Links to the console that nobody has opened yet.
 pub const CONSOLE_LINKS_MAX: usize = 100;
 /// Seconds for which a link to the console opens it.

@@ -74,6 +74,8 @@ pub(super) struct Shared {
     pub(super) traffic: Arc<Traffic>,
     /// Permits for summaries of branches in progress.
     pub(super) branches: tokio::sync::Semaphore,
+    /// The permit to play a session under presets.
+    pub(super) simulations: tokio::sync::Semaphore,
     /// The permit to import an archive.
     pub(super) imports: tokio::sync::Semaphore,
     pub(super) stopping: CancellationToken,
@@ -172,6 +174,7 @@ impl Longhand {
             stream_cursors: Mutex::default(),
             traffic: Arc::default(),
             branches: tokio::sync::Semaphore::new(crate::limits::BRANCH_SUMMARIES_MAX),
+            simulations: tokio::sync::Semaphore::new(1),
             imports: tokio::sync::Semaphore::new(1),
             stopping: options.stopping,
         };

@@ -39,6 +39,7 @@ pub mod search;
 pub mod session_list;
 pub mod session_watch;
 pub mod sessions;
+pub mod simulate;
 pub mod summary_tasks;
 pub mod undo;
 mod validate;

@@ -367,6 +367,10 @@ test('policies are compared and changed', async ({ daemon, browser }) => {
   await panel.getByLabel('Preset').selectOption({ label: 'claude-code@seed' });
   await panel.getByText('fields change').waitFor();
   equal((await daemon.get(`/v1/sessions/${id}`)).session.preset, 'opencode@seed', 'a comparison changes nothing');
+  await panel.getByRole('button', { name: 'Simulate' }).click();
+  await panel.locator('.simulation path').nth(1).waitFor();
+  await panel.getByText('20 messages, by the policies').waitFor();
+  check((await panel.locator('.simulation path').first().getAttribute('d')).length > 100, 'a curve is drawn');
   equal(await page.violations(), [], 'accessibility');
   await panel.getByRole('button', { name: /^Change to/ }).click();
   await panel.getByText('has claude-code@seed now').waitFor();

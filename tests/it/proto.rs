@@ -508,7 +508,7 @@ fn every_answer_to_a_write_has_its_durability() {
         "CreateConsoleLink",
     ];
     // A scrub and a backup answer with their progress.
-    const READING: [&str; 13] = [
+    const READING: [&str; 14] = [
         "Get",
         "BatchGet",
         "List",
@@ -517,6 +517,7 @@ fn every_answer_to_a_write_has_its_durability() {
         "Subscribe",
         "Watch",
         "Search",
+        "Simulate",
         "Check",
         "Lease",
         "Extend",
