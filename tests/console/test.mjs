@@ -135,7 +135,7 @@ test('a reply streams in', async ({ daemon, browser }) => {
     const answer = await daemon.post(`/v1/sessions/${id}/messages/${message}/drafts`, part ? { part_id: part, offset_bytes: offset, delta } : { kind: 'DRAFT_KIND_TEXT', delta });
     part = answer.partId;
     offset = Number(answer.lengthBytes);
-    if (at === 1) await page.page.locator('.draft').getByText('Once upon').waitFor();
+    if (at === 1) await page.page.locator('.row.writing .draft').getByText('Once upon').waitFor();
   }
   await page.page.locator('.draft').getByText('there was.').waitFor();
   // A page that is opened in the middle has what was written before.

@@ -4,7 +4,7 @@ import type { MessageJson } from '../gen/longhand/v1/message_pb';
 import { num } from '../lib/format';
 
 /** What the view does with a message of the history. */
-export type Fate = 'shown' | 'shortened' | 'covered' | 'omitted' | 'rewound' | 'edited' | 'replaced' | 'replacement' | 'empty' | 'record' | 'hidden';
+export type Fate = 'shown' | 'shortened' | 'covered' | 'omitted' | 'rewound' | 'edited' | 'replaced' | 'replacement' | 'nothing' | 'record' | 'unseen' | 'writing';
 
 export interface Row {
   key: string;
@@ -30,7 +30,7 @@ export interface ViewState {
 const OMISSIONS: Record<string, Fate> = {
   OMIT_REASON_REWOUND: 'rewound',
   OMIT_REASON_EDITED: 'edited',
-  OMIT_REASON_EMPTY: 'empty',
+  OMIT_REASON_EMPTY: 'nothing',
   OMIT_REASON_REPLAYED: 'replaced',
 };
 
@@ -117,10 +117,11 @@ export function rows(history: MessageJson[], view: ViewState | null, replacement
     (own.get(id) ?? []).forEach((before, at) => result.push(extra(before, id, at)));
     const shown = byId.get(id) ?? [];
     const span = find(num(message.revision));
-    let fate: Fate = 'hidden';
+    let fate: Fate = 'unseen';
     if (message.kind === 'MESSAGE_KIND_RECORD') fate = 'record';
     else if (shown.length) fate = shown.some((one) => one.messageId !== id) ? 'edited' : shown.some(isShortened) ? 'shortened' : 'shown';
     else if (originals.has(id)) fate = 'replacement';
+    else if (!message.sealedRevision || (upTo !== null && num(message.sealedRevision) > upTo)) fate = 'writing';
     else if (span) fate = span.fate;
     const before = result.at(-1);
     const reason = shown.length || fate === 'record' ? undefined : span;

@@ -109,8 +109,8 @@ pub(in crate::grpc) fn simulations(found: Simulations) -> pb::SimulatePresetsRes
                 message_count: number(one.message),
                 kind: kind(one.kind).into(),
                 level: level(one.level).into(),
-                estimated_tokens_before: one.before_tokens,
-                estimated_tokens_after: one.after_tokens,
+                view_before_tokens: one.before_tokens,
+                view_after_tokens: one.after_tokens,
                 invalidated_tokens: one.reread_tokens,
             })
             .collect(),
