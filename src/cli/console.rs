@@ -8,11 +8,19 @@ use crate::model::access::Scope;
 use crate::pb;
 use crate::pb::scopes;
 use anyhow::Context as _;
+use std::fs::File;
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::process::{ExitCode, Stdio};
+use std::time::Duration;
 
 /// Programs that open a link in the user's browser.
 const OPENERS: [&str; 2] = ["xdg-open", "open"];
+/// Mode of a file that its owner alone reads.
+const PRIVATE: u32 = 0o600;
+/// Time in which a browser reads the page that leads to the link.
+const BROWSER_TIME: Duration = Duration::from_secs(5);
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
@@ -89,10 +97,24 @@ fn base(address: &Address) -> anyhow::Result<String> {
     Ok(url.trim().to_owned())
 }
 
-/// Opens a link in a browser; false if no program does.
+/// Opens a link in a browser; false if no program does. The link has a secret, and arguments of programs are seen by
+/// everybody on the machine: the browser gets a page of this user's own that leads to it.
 fn opened(link: &str) -> bool {
-    OPENERS.iter().any(|program| {
+    let path = std::env::temp_dir().join(format!("longhand-console-{}.html", std::process::id()));
+    let page = format!("<!doctype html><meta http-equiv=\"refresh\" content=\"0;url={link}\">");
+    let mut options = File::options();
+    let written = options.write(true).create_new(true).mode(PRIVATE).open(&path);
+    if written.and_then(|mut file| file.write_all(page.as_bytes())).is_err() {
+        return false;
+    }
+    let is_opened = OPENERS.iter().any(|program| {
         let mut command = std::process::Command::new(program);
-        command.arg(link).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().is_ok()
-    })
+        command.arg(&path).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().is_ok()
+    });
+    if is_opened {
+        // The browser reads it when it comes to it.
+        std::thread::sleep(BROWSER_TIME);
+    }
+    drop(std::fs::remove_file(&path));
+    is_opened
 }

@@ -202,6 +202,9 @@ test('the slider shows what the daemon gives for a revision', async ({ daemon, b
   const given = Number((await saw.innerText()).replace('saw r', ''));
   await saw.click();
   await page.page.locator('.banner').getByText(`revision ${given}`).waitFor();
+  // The address leads there again.
+  await page.page.reload();
+  await page.page.locator('.banner').getByText(`revision ${given}`).waitFor();
   await page.close();
 });
 
