@@ -194,3 +194,10 @@ fn a_session_has_the_scopes_and_the_binding_of_its_link() {
     assert!(!refused.status.success());
     daemon.stop();
 }
+
+#[test]
+fn the_browser_is_for_the_checks_of_a_change() {
+    let checks = fs::read_to_string(".ci/run").expect("the checks");
+    assert!(checks.contains("tests/console/run"), "nobody uses the console in a browser");
+    println!("skipped here: tests/console/run, which needs Node and Chromium; .ci/run calls it");
+}
