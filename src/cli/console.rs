@@ -67,7 +67,7 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
         output.line(&link)?;
     }
     output.flush()?;
-    if arguments.open && !opened(&link) {
+    if arguments.open && !opened(&link).await {
         eprintln!("No browser could be started: open the link yourself, within two minutes.");
     }
     Ok(ExitCode::SUCCESS)
@@ -99,7 +99,7 @@ fn base(address: &Address) -> anyhow::Result<String> {
 
 /// Opens a link in a browser; false if no program does. The link has a secret, and arguments of programs are seen by
 /// everybody on the machine: the browser gets a page of this user's own that leads to it.
-fn opened(link: &str) -> bool {
+async fn opened(link: &str) -> bool {
     let path = std::env::temp_dir().join(format!("longhand-console-{}.html", std::process::id()));
     let page = format!("<!doctype html><meta http-equiv=\"refresh\" content=\"0;url={link}\">");
     let mut options = File::options();
@@ -113,7 +113,7 @@ fn opened(link: &str) -> bool {
     });
     if is_opened {
         // The browser reads it when it comes to it.
-        std::thread::sleep(BROWSER_TIME);
+        tokio::time::sleep(BROWSER_TIME).await;
     }
     drop(std::fs::remove_file(&path));
     is_opened
