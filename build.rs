@@ -35,5 +35,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         .compile_fds_with_config(descriptors, config)?;
     println!("cargo:rerun-if-changed=proto");
     println!("cargo:rerun-if-changed=migrations");
+    // Its files are read by a macro, which does not notice new ones.
+    println!("cargo:rerun-if-changed=console/dist");
     Ok(())
 }

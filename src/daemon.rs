@@ -122,9 +122,9 @@ pub async fn run_with(
     }
     let traffic = app.traffic().clone();
     let (routes, health) = grpc::router(app.clone()).await;
-    tasks.spawn(grpc::report_health(health.clone(), app, stopping.clone()));
+    tasks.spawn(grpc::report_health(health.clone(), app.clone(), stopping.clone()));
     let transport = Transport::new(transport::Options {
-        service: doors::service(routes, &config),
+        service: doors::service(routes, app, &config),
         class: doors::class,
         refuse: doors::refuse,
         trailers: grpc::trailers,

@@ -367,6 +367,22 @@ pub const ACCESS_LOG_DAYS_MAX: u32 = 36_500;
 pub const ACCESS_LOG_SESSIONS_MAX: usize = 64;
 /// Access tokens of a store, with those that are revoked or over.
 pub const ACCESS_TOKENS_MAX: i64 = 10_000;
+/// Messages of a session that is played under presets.
+pub const SIMULATED_MESSAGES_MAX: usize = 2_000;
+/// Bytes of their content.
+pub const SIMULATED_BYTES_MAX: usize = 8 << 20;
+/// Presets under which one request plays a session.
+pub const SIMULATED_PRESETS_MAX: usize = 6;
+/// Links to the console that nobody has opened yet.
+pub const CONSOLE_LINKS_MAX: usize = 100;
+/// Seconds for which a link to the console opens it.
+pub const CONSOLE_LINK_SECONDS: i64 = 120;
+/// Shortest and longest time, in seconds, after which a session of the console ends by itself.
+pub const CONSOLE_SESSION_SECONDS: (i64, i64) = (60, 30 * 86_400);
+/// That time if the request for a link names none.
+pub const CONSOLE_SESSION_SECONDS_DEFAULT: i64 = 12 * 3_600;
+/// Bytes of a request to open or to leave the console.
+pub const CONSOLE_REQUEST_BYTES_MAX: usize = 4_096;
 /// Failed attempts to prove a principal that one address has in a minute; further ones are refused without a look.
 pub const FAILED_ATTEMPTS_A_MINUTE: u32 = 60;
 /// Addresses whose failed attempts are counted one by one.

@@ -113,6 +113,23 @@ fn owner() -> Arc<Access> {
     OWNER.clone()
 }
 
+/// A request for an access token.
+#[derive(Debug, Clone, Default)]
+pub struct NewAccessToken {
+    /// The principal that it proves.
+    pub principal: String,
+    /// Its tenant; none for the caller's.
+    pub tenant: Option<String>,
+    /// What its holder may do.
+    pub scopes: Scopes,
+    /// The project that it is bound to.
+    pub project: Option<String>,
+    /// The session whose tree it is bound to, by any of its ids.
+    pub root: Option<String>,
+    /// The end of its validity.
+    pub expire_time: Option<Timestamp>,
+}
+
 /// What a caller shows to prove who it is.
 #[derive(Debug, Clone, Copy)]
 pub enum Credentials<'a> {
@@ -130,6 +147,12 @@ pub(super) fn new_secret(of: &str) -> (String, [u8; 32]) {
     let secret = format!("{PREFIX}{of}_{}", URL_SAFE_NO_PAD.encode(random));
     let hash = *blake3::hash(secret.as_bytes()).as_bytes();
     (secret, hash)
+}
+
+/// The id of the access token that a secret is of, by its form alone.
+pub(super) fn token_id(secret: &str) -> Option<AccessTokenId> {
+    let (of, _) = secret.strip_prefix(PREFIX)?.split_once('_')?;
+    Some(AccessTokenId(Uuid::try_parse(of).ok().filter(|_| of.len() == 32)?))
 }
 
 /// A new secret of the owner.
@@ -190,7 +213,7 @@ impl Known {
         if of == OWNER {
             return self.owner_hash.is_some_and(|owner| owner == hash).then(owner);
         }
-        let id = AccessTokenId(Uuid::try_parse(of).ok().filter(|_| of.len() == 32)?);
+        let id = token_id(secret)?;
         let Entry { access, hash: known } = self.tokens.get(&id)?;
         let is_over = access.revoked.is_cancelled() || access.expire_time.is_some_and(|end| end <= now);
         (*known == hash && !is_over).then(|| Arc::clone(access))
@@ -210,6 +233,15 @@ impl Known {
         }
         *count = count.saturating_add(1);
         *count <= limits::FAILED_ATTEMPTS_A_MINUTE
+    }
+}
+
+impl Known {
+    fn count_failure(&mut self, address: IpAddr, now: Timestamp, invalid: Error) -> Error {
+        if self.may_fail(address, now) {
+            return invalid;
+        }
+        Error::new(Reason::TooManyAttempts, "too many calls of this address had no valid access token")
     }
 }
 
@@ -253,10 +285,13 @@ impl AccessTokens {
         if let Some(access) = known.find(secret, now) {
             return Ok(access);
         }
-        if known.may_fail(address, now) {
-            return Err(Error::new(Reason::AccessTokenInvalid, "the access token is unknown, revoked or over"));
-        }
-        Err(Error::new(Reason::TooManyAttempts, "too many calls of this address had no valid access token"))
+        let invalid = Error::new(Reason::AccessTokenInvalid, "the access token is unknown, revoked or over");
+        Err(known.count_failure(address, now, invalid))
+    }
+
+    /// Counts a failed attempt of an address, and returns the error for it.
+    pub(super) fn count_failure(&self, address: IpAddr, now: Timestamp, invalid: Error) -> Error {
+        self.known().count_failure(address, now, invalid)
     }
 }
 

@@ -1,31 +1,15 @@
 //! Access tokens for callers: who proves what, and the making, listing and revoking of tokens.
 
-use super::access::{Access, Credentials, new_secret};
+pub use super::access::NewAccessToken;
+
+use super::access::{self, Access, Credentials, new_secret};
 use super::error::{Error, Reason, Result};
 use super::{Caller, Longhand, validate};
 use crate::clock;
 use crate::model::access::{AccessToken, Binding, Scope, Scopes};
 use crate::model::ids::AccessTokenId;
-use crate::model::time::Timestamp;
 use crate::store::{StoredToken, Visibility};
 use std::sync::Arc;
-
-/// A request for an access token.
-#[derive(Debug, Clone, Default)]
-pub struct NewAccessToken {
-    /// The principal that it proves.
-    pub principal: String,
-    /// Its tenant; none for the caller's.
-    pub tenant: Option<String>,
-    /// What its holder may do.
-    pub scopes: Scopes,
-    /// The project that it is bound to.
-    pub project: Option<String>,
-    /// The session whose tree it is bound to, by any of its ids.
-    pub root: Option<String>,
-    /// The end of its validity.
-    pub expire_time: Option<Timestamp>,
-}
 
 impl Longhand {
     /// Keeps the store's access tokens in memory, and trusts a secret of the owner. Before that, only the owner's
@@ -79,6 +63,22 @@ impl Caller {
     ///
     /// `SCOPE_MISSING`, `INVALID_FIELD`, `LIMIT_EXCEEDED`, `SESSION_NOT_FOUND`.
     pub async fn create_access_token(&self, new: NewAccessToken) -> Result<(AccessToken, String)> {
+        let token = self.new_access_token(new).await?;
+        let (secret, secret_hash) = new_secret(&token.id.0.simple().to_string());
+        let stored = StoredToken { token: token.clone(), secret_hash };
+        let shared = self.shared.clone();
+        // A caller that leaves does not part the store from what is in memory.
+        let created = tokio::spawn(async move {
+            shared.store.access_tokens().create(stored.clone()).await?;
+            shared.access_tokens.add(stored);
+            Ok::<_, Error>(())
+        });
+        created.await.map_err(Error::internal)??;
+        Ok((token, secret))
+    }
+
+    /// The access token that a request describes, which is nowhere yet.
+    pub(super) async fn new_access_token(&self, new: NewAccessToken) -> Result<AccessToken> {
         self.require_unbound()?;
         let tenant = new.tenant.unwrap_or_else(|| self.access.tenant.to_string());
         if !self.access.tenant.is_empty() && *tenant != *self.access.tenant {
@@ -116,9 +116,8 @@ impl Caller {
             }
             None => None,
         };
-        let id = AccessTokenId(clock::fresh_id());
-        let token = AccessToken {
-            id,
+        Ok(AccessToken {
+            id: AccessTokenId(clock::fresh_id()),
             principal: new.principal,
             tenant,
             scopes: new.scopes,
@@ -126,18 +125,7 @@ impl Caller {
             create_time: now,
             expire_time: new.expire_time,
             revoke_time: None,
-        };
-        let (secret, secret_hash) = new_secret(&id.0.simple().to_string());
-        let stored = StoredToken { token: token.clone(), secret_hash };
-        let shared = self.shared.clone();
-        // A caller that leaves does not part the store from what is in memory.
-        let created = tokio::spawn(async move {
-            shared.store.access_tokens().create(stored.clone()).await?;
-            shared.access_tokens.add(stored);
-            Ok::<_, Error>(())
-        });
-        created.await.map_err(Error::internal)??;
-        Ok((token, secret))
+        })
     }
 
     /// The access tokens of the caller's tenant, oldest first; of all tenants for a caller of the default tenant.
@@ -173,6 +161,24 @@ impl Caller {
         });
         let stored = revoked.await.map_err(Error::internal)??;
         Ok(stored.token)
+    }
+
+    /// Revokes the access token that the caller proves itself with, whatever its scopes: the end of a session that it
+    /// opened.
+    ///
+    /// # Errors
+    ///
+    /// `ACCESS_TOKEN_INVALID` for the owner, who has none.
+    pub async fn revoke_own_access_token(&self, secret: &str) -> Result<()> {
+        let id = access::token_id(secret).filter(|_| !self.access.is_owners());
+        let id = id.ok_or_else(|| Error::new(Reason::AccessTokenInvalid, "the owner's access ends with no session"))?;
+        let shared = self.shared.clone();
+        let revoked = tokio::spawn(async move {
+            shared.store.access_tokens().revoke(id).await?;
+            shared.access_tokens.revoke(id);
+            Ok::<_, Error>(())
+        });
+        revoked.await.map_err(Error::internal)?
     }
 
     fn manages(&self, token: &AccessToken) -> bool {

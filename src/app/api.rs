@@ -2,6 +2,7 @@
 
 use super::access::{Access, AccessTokens};
 use super::access_record::{AccessLogging, NamedSessions};
+use super::console_links::ConsoleLinks;
 use super::deltas::DraftDelta;
 use super::error::{Error, Result};
 use super::presence::Presences;
@@ -47,6 +48,7 @@ pub struct Caller {
 
 pub(super) struct Shared {
     pub(super) access_tokens: AccessTokens,
+    pub(super) console_links: ConsoleLinks,
     pub(super) access_logging: OnceLock<AccessLogging>,
     pub(super) quotas: OnceLock<Quotas>,
     pub(super) store: Store,
@@ -72,6 +74,8 @@ pub(super) struct Shared {
     pub(super) traffic: Arc<Traffic>,
     /// Permits for summaries of branches in progress.
     pub(super) branches: tokio::sync::Semaphore,
+    /// The permit to play a session under presets.
+    pub(super) simulations: tokio::sync::Semaphore,
     /// The permit to import an archive.
     pub(super) imports: tokio::sync::Semaphore,
     pub(super) stopping: CancellationToken,
@@ -150,6 +154,7 @@ impl Longhand {
         let (live, _) = broadcast::channel(crate::limits::DELTA_FRAMES_MAX);
         let shared = Shared {
             access_tokens: AccessTokens::default(),
+            console_links: ConsoleLinks::default(),
             access_logging: OnceLock::new(),
             quotas: OnceLock::new(),
             loaded: scheduler.loaded().clone(),
@@ -169,6 +174,7 @@ impl Longhand {
             stream_cursors: Mutex::default(),
             traffic: Arc::default(),
             branches: tokio::sync::Semaphore::new(crate::limits::BRANCH_SUMMARIES_MAX),
+            simulations: tokio::sync::Semaphore::new(1),
             imports: tokio::sync::Semaphore::new(1),
             stopping: options.stopping,
         };

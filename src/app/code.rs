@@ -126,8 +126,10 @@ impl Reason {
             | Self::StoreStopped
             | Self::StorageReadOnly
             | Self::ShuttingDown => Code::Unavailable,
-            Self::SocketRequired | Self::ScopeMissing | Self::OriginRefused => Code::PermissionDenied,
-            Self::AccessTokenMissing | Self::AccessTokenInvalid => Code::Unauthenticated,
+            Self::SocketRequired | Self::ScopeMissing | Self::OriginRefused | Self::ConsoleTokenInvalid => {
+                Code::PermissionDenied
+            }
+            Self::AccessTokenMissing | Self::AccessTokenInvalid | Self::ConsoleLinkInvalid => Code::Unauthenticated,
             Self::RowCorrupt | Self::BackupDamaged => Code::DataLoss,
             Self::AnswerLost | Self::Internal => Code::Internal,
         }

@@ -164,6 +164,10 @@ pub enum Reason {
     AccessLogFailed,
     /// The request names a host or an origin that is not one of the daemon's.
     OriginRefused,
+    /// The link to the console is unknown, was used, or is over.
+    ConsoleLinkInvalid,
+    /// A change by a session of the console has not the token that proves that its page asks for it.
+    ConsoleTokenInvalid,
     /// No run has this id or number, or no run is active in the session.
     RunNotFound,
     /// The session has no prompt with this id.
@@ -189,7 +193,7 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason.
-    pub const ALL: [Self; 86] = [
+    pub const ALL: [Self; 88] = [
         Self::SessionNotFound,
         Self::MessageNotFound,
         Self::DraftNotFound,
@@ -266,6 +270,8 @@ impl Reason {
         Self::RateLimited,
         Self::AccessLogFailed,
         Self::OriginRefused,
+        Self::ConsoleLinkInvalid,
+        Self::ConsoleTokenInvalid,
         Self::RunNotFound,
         Self::PromptNotFound,
         Self::ApprovalNotFound,
@@ -357,6 +363,8 @@ impl Reason {
             Self::RateLimited => "RATE_LIMITED",
             Self::AccessLogFailed => "ACCESS_LOG_FAILED",
             Self::OriginRefused => "ORIGIN_REFUSED",
+            Self::ConsoleLinkInvalid => "CONSOLE_LINK_INVALID",
+            Self::ConsoleTokenInvalid => "CONSOLE_TOKEN_INVALID",
             Self::RunNotFound => "RUN_NOT_FOUND",
             Self::PromptNotFound => "PROMPT_NOT_FOUND",
             Self::ApprovalNotFound => "APPROVAL_NOT_FOUND",

@@ -12,7 +12,8 @@ use crate::store::{DraftEnd, OpenPart};
 use serde_json::value::RawValue;
 use std::fmt::Display;
 
-fn bound(what: impl Display, actual: usize, limit: usize) -> Result<()> {
+/// Checks a number against its bound.
+pub(super) fn bound(what: impl Display, actual: usize, limit: usize) -> Result<()> {
     if actual > limit { Err(Error::limit(what, limit, actual)) } else { Ok(()) }
 }
 

@@ -11,6 +11,7 @@ mod changes;
 mod client;
 mod compactions;
 mod completions;
+mod console;
 mod context;
 mod demo;
 mod detail;
@@ -140,6 +141,8 @@ enum Command {
     Confirm(compactions::ConfirmArguments),
     /// Cancel a compaction that has not ended
     Cancel(compactions::CancelArguments),
+    /// Print a link that opens the console in a browser, once
+    Console(console::Arguments),
     /// Erase a part, a message or a session for good
     Erase(erase::Arguments),
     /// Create, list and revoke access tokens, with which clients on the network prove who they are
@@ -223,6 +226,7 @@ async fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Retry(arguments) => compactions::retry(globals, arguments).await,
         Command::Confirm(arguments) => compactions::confirm(globals, arguments).await,
         Command::Cancel(arguments) => compactions::cancel(globals, arguments).await,
+        Command::Console(arguments) => console::run(globals, arguments).await,
         Command::Erase(arguments) => erase::run(globals, arguments).await,
         Command::Token(arguments) => token::run(globals, arguments).await,
         Command::Presets(arguments) => presets::run(globals, arguments).await,

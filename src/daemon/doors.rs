@@ -4,7 +4,7 @@
 //! browser adds none by itself. The checks of the names of host and origin are a second lock: against pages that give
 //! their own name the address of this machine (DNS rebinding), and against pages of other origins.
 
-use crate::app::{Error, Reason};
+use crate::app::{Error, Longhand, Reason};
 use crate::config::Config;
 use crate::grpc::Guarded;
 use crate::transport::{Peer, RequestBody, RequestClass, Service};
@@ -12,7 +12,8 @@ use crate::{grpc, http as json};
 use axum::body::Body;
 use futures::FutureExt as _;
 use http::header::{self, HeaderName};
-use http::{HeaderMap, HeaderValue, Method, Request, Response};
+use http::request::Parts;
+use http::{Extensions, HeaderMap, HeaderValue, Method, Request, Response, Uri};
 use std::convert::Infallible;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -46,13 +47,15 @@ struct Doors {
     names: Names,
 }
 
-/// Every door as one service: gRPC and gRPC-Web by their content types, HTTP with JSON for everything else.
-pub(super) fn service(services: Guarded, config: &Config) -> Service {
+/// Every door as one service: gRPC and gRPC-Web by their content types, HTTP with JSON and the console for
+/// everything else.
+pub(super) fn service(services: Guarded, app: Longhand, config: &Config) -> Service {
     let names = Names { hosts: config.hosts.clone(), origins: config.origins.clone() };
     let json = json::router(services.clone(), {
         let guard = services.clone();
         move |path, head| guard.check(path, head)
     });
+    let json = json.merge(json::console::router(app));
     let doors = Arc::new(Doors { json, services, names });
     let Some(cors) = cors(&config.origins) else {
         return Box::new(move |request| doors.clone().answer(request).boxed());
@@ -64,19 +67,40 @@ pub(super) fn service(services: Guarded, config: &Config) -> Service {
 impl Doors {
     async fn answer(self: Arc<Self>, request: Request<RequestBody>) -> Response<Body> {
         let is_grpc = grpc::is_grpc(request.headers());
-        // Streams and paths without a call are not for those without credentials either.
-        let is_open = is_grpc || OPEN_PATHS.contains(&request.uri().path());
-        let checked = self.names.check(&request);
-        let checked = checked.and_then(|()| if is_open { Ok(()) } else { self.services.identify(&request) });
-        let answer = match checked {
-            Err(error) => refuse(request.headers(), error),
-            Ok(()) if is_grpc => return grpc::answer(&self.services, request).await,
+        if is_grpc {
+            return match self.names.check(request.extensions(), request.uri(), request.headers()) {
+                Err(error) => refuse(request.headers(), error),
+                Ok(()) => grpc::answer(&self.services, request).await,
+            };
+        }
+        let (mut head, body) = request.into_parts();
+        let answer = match self.admit(&mut head) {
+            Err(error) => refuse(&head.headers, error),
             Ok(()) => {
-                let Ok(answer) = self.json.clone().oneshot(request.map(Body::new)).await;
+                let Ok(answer) = self.json.clone().oneshot(Request::from_parts(head, Body::new(body))).await;
                 answer
             }
         };
-        if is_grpc { answer } else { strict(answer) }
+        strict(answer)
+    }
+
+    /// Refuses a request over HTTP that is none of ours, or that has no credentials where some are needed. A session of
+    /// the console proves itself here.
+    fn admit(&self, head: &mut Parts) -> Result<(), Error> {
+        self.names.check(&head.extensions, &head.uri, &head.headers)?;
+        // HTTP/2 names the host elsewhere.
+        if let Some(Ok(host)) = head.uri.authority().map(|authority| HeaderValue::try_from(authority.as_str())) {
+            head.headers.entry(header::HOST).or_insert(host);
+        }
+        if let Some(Peer::Tcp { address, is_encrypted }) = head.extensions.get::<Peer>() {
+            let visitor = json::console::Visitor { address: Some(address.ip()), is_encrypted: *is_encrypted };
+            head.extensions.insert(visitor);
+        }
+        if json::console::is_open(head.uri.path()) || OPEN_PATHS.contains(&head.uri.path()) {
+            return Ok(());
+        }
+        json::console::prove(head)?;
+        self.services.identify(head)
     }
 }
 
@@ -104,10 +128,9 @@ fn cors(origins: &[String]) -> Option<CorsLayer> {
 
 impl Names {
     /// Refuses a request on TCP that names a host or an origin which is not the daemon's.
-    fn check<B>(&self, request: &Request<B>) -> Result<(), Error> {
-        let Some(Peer::Tcp { is_encrypted, .. }) = request.extensions().get::<Peer>() else { return Ok(()) };
-        let headers = request.headers();
-        let authority = match request.uri().authority() {
+    fn check(&self, extensions: &Extensions, uri: &Uri, headers: &HeaderMap) -> Result<(), Error> {
+        let Some(Peer::Tcp { is_encrypted, .. }) = extensions.get::<Peer>() else { return Ok(()) };
+        let authority = match uri.authority() {
             Some(authority) => authority.as_str(),
             None => headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default(),
         };
@@ -163,6 +186,10 @@ pub(super) fn refuse(headers: &HeaderMap, error: Error) -> Response<Body> {
 mod tests {
     use super::*;
 
+    fn check(names: &Names, request: &Request<Body>) -> bool {
+        names.check(request.extensions(), request.uri(), request.headers()).is_ok()
+    }
+
     #[test]
     fn a_request_names_a_host_and_an_origin_of_the_daemon() {
         let names = Names { hosts: vec!["box.lan".to_owned()], origins: vec!["https://ui.example".to_owned()] };
@@ -191,13 +218,13 @@ mod tests {
             ("localhost:4747", Some("https://ui.example"), true),
             ("localhost:4747", Some("null"), false),
         ] {
-            assert_eq!(names.check(&request(host, origin, false)).is_ok(), fine, "{host} {origin:?}");
+            assert_eq!(check(&names, &request(host, origin, false)), fine, "{host} {origin:?}");
         }
-        assert!(open.check(&request("any.name", None, true)).is_ok());
-        assert!(open.check(&request("any.name", None, false)).is_err());
-        assert!(names.check(&request("any.name", None, true)).is_err());
+        assert!(check(&open, &request("any.name", None, true)));
+        assert!(!check(&open, &request("any.name", None, false)));
+        assert!(!check(&names, &request("any.name", None, true)));
         let mut of_socket = request("any.name", Some("https://evil.example"), false);
         of_socket.extensions_mut().insert(Peer::Owner);
-        assert!(names.check(&of_socket).is_ok());
+        assert!(check(&names, &of_socket));
     }
 }

@@ -71,6 +71,26 @@ impl AccessService for Access {
         Ok(Response::new(pb::CreateAccessTokenResponse { access_token: Some(convert(token)), secret, durability }))
     }
 
+    async fn create_console_link(
+        &self,
+        request: Request<pb::CreateConsoleLinkRequest>,
+    ) -> Result<Response<pb::CreateConsoleLinkResponse>, Status> {
+        let caller = self.door.caller(&request)?;
+        let request = request.into_inner();
+        let seconds = request.session_timeout.map(|timeout| timeout.seconds);
+        let new = read(pb::CreateAccessTokenRequest {
+            principal: request.principal,
+            tenant: request.tenant,
+            scopes: request.scopes,
+            project: request.project,
+            root_session_id: request.root_session_id,
+            expire_time: None,
+        })?;
+        let (secret, expire_time) = caller.create_console_link(new, seconds).await?;
+        let path = format!("/#login={secret}");
+        Ok(Response::new(pb::CreateConsoleLinkResponse { path, expire_time: Some(pb::timestamp(expire_time)) }))
+    }
+
     async fn list_access_tokens(
         &self,
         request: Request<pb::ListAccessTokensRequest>,

@@ -2,7 +2,8 @@
 
 use super::caller::Door;
 use super::convert::compaction::{
-    changed, compaction, plan, read_kind, read_level, read_overflow, read_summary, request_for, summary_request,
+    changed, compaction, plan, read_kind, read_level, read_overflow, read_summary, request_for, simulations,
+    summary_request,
 };
 use super::convert::session::durability;
 use crate::app::compactions::NewCompaction;
@@ -106,6 +107,15 @@ impl CompactionService for Compactions {
         let (found, next_page_token) = caller.list_compactions(&session_id, page_size.into(), &page_token).await?;
         let compactions = found.into_iter().map(compaction).collect();
         Ok(Response::new(pb::ListCompactionsResponse { compactions, next_page_token }))
+    }
+
+    async fn simulate_presets(
+        &self,
+        request: Request<pb::SimulatePresetsRequest>,
+    ) -> Result<Response<pb::SimulatePresetsResponse>, Status> {
+        let caller = self.door.caller(&request)?;
+        let pb::SimulatePresetsRequest { session_id, presets } = request.into_inner();
+        Ok(Response::new(simulations(caller.simulate_presets(&session_id, presets).await?)))
     }
 
     async fn list_summary_requests(

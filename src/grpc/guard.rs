@@ -149,9 +149,9 @@ impl Guarded {
     /// # Errors
     ///
     /// Those of [`authenticate`].
-    pub fn identify<B>(&self, request: &Request<B>) -> app::Result<()> {
-        let peer = request.extensions().get::<Peer>().or(self.in_process.as_ref());
-        authenticate(&self.app, peer, request.headers()).map(drop)
+    pub fn identify(&self, head: &Parts) -> app::Result<()> {
+        let peer = head.extensions.get::<Peer>().or(self.in_process.as_ref());
+        authenticate(&self.app, peer, &head.headers).map(drop)
     }
 
     /// The access of a caller that may call the method, and the method's scope.

@@ -8,6 +8,7 @@
 
 mod answers;
 mod calls;
+pub mod console;
 mod failure;
 mod json;
 mod openapi;

@@ -16,6 +16,7 @@ mod checkpoints;
 mod cli;
 mod clocks;
 mod compaction;
+mod console;
 mod context;
 mod continuation;
 mod contradictions;

@@ -22,7 +22,7 @@ use std::path::PathBuf;
 const PACKAGE: &str = "longhand.v1";
 
 /// First words of RPC names.
-const VERBS: [&str; 46] = [
+const VERBS: [&str; 47] = [
     "Acquire",
     "Add",
     "Answer",
@@ -59,6 +59,7 @@ const VERBS: [&str; 46] = [
     "Revoke",
     "Rewind",
     "Search",
+    "Simulate",
     "Start",
     "Submit",
     "Subscribe",
@@ -497,17 +498,18 @@ fn the_surface_is_the_reviewed_one() {
 
 #[test]
 fn every_answer_to_a_write_has_its_durability() {
-    // Drafts, leases, the ends of tasks and presence are not stored before they are acknowledged.
-    const NOT_STORED: [&str; 6] = [
+    // Drafts, leases, the ends of tasks, presence and links to the console are not stored before they are acknowledged.
+    const NOT_STORED: [&str; 7] = [
         "AppendDraft",
         "EditSummaryTask",
         "CompleteSummaryTask",
         "FailSummaryTask",
         "DelegateSummaryTask",
         "ReportTyping",
+        "CreateConsoleLink",
     ];
     // A scrub and a backup answer with their progress.
-    const READING: [&str; 13] = [
+    const READING: [&str; 14] = [
         "Get",
         "BatchGet",
         "List",
@@ -516,6 +518,7 @@ fn every_answer_to_a_write_has_its_durability() {
         "Subscribe",
         "Watch",
         "Search",
+        "Simulate",
         "Check",
         "Lease",
         "Extend",

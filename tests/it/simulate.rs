@@ -1,7 +1,8 @@
 //! `longhand simulate`, as its binary: without a daemon, on transcripts.
 
-use crate::support::{TestApp, block_on, call, cases, filler, result, text};
+use crate::support::{TestApp, block_on, call, cases, conversation, filler, result, text, turns, window};
 use crate::window_fit::settled;
+use longhand::app::Reason;
 use longhand::app::sessions::NewSession;
 use longhand::interop::{self, Entry};
 use longhand::model::event::EventBody;
@@ -267,4 +268,52 @@ async fn a_daemon_does_what_a_simulation_does_whatever_is_written() {
         });
         outcome.unwrap_or_else(|failure| panic!("{failure}"));
     }
+}
+
+#[tokio::test]
+async fn a_session_is_played_under_presets_and_nothing_is_written() {
+    let test = TestApp::start().await;
+    let session = test.session("opencode@seed", 6_000, 1_000).await;
+    let written = turns(1, 12, 900);
+    test.append(&session, &written).await;
+    settled(&test, &session).await;
+    let before = test.app.get_session(&session).await.expect("found").session.revision;
+    let names = ["", "claude-code", "pi@1.5"].map(str::to_owned).to_vec();
+    let played = test.app.simulate_presets(&session, names).await.expect("played");
+    let entries: Vec<TranscriptEntry> =
+        conversation(&written).into_iter().map(|message| TranscriptEntry::Message(Box::new(message))).collect();
+    assert_eq!((played.message_count, played.window_tokens), (entries.len(), 6_000));
+    for ((name, outcome), preset) in played.outcomes.iter().zip(["opencode@seed", "claude-code@seed", "pi@1.5"]) {
+        assert!(name == preset || name.is_empty() && preset == "opencode@seed", "{name} instead of {preset}");
+        let policy = presets::find(preset).expect("a preset").policy();
+        let expected = play(&policy, &window(6_000, 1_000), &entries, &longhand_extractive::extract);
+        assert_eq!(outcome, &expected, "{preset}: as the transcript of the session alone");
+        assert!(outcome.compactions().count() > 0, "{preset} compacts");
+    }
+    assert_eq!(test.app.get_session(&session).await.expect("found").session.revision, before);
+    // What a rewind left out is not played.
+    test.append(&session, "u50 \"aside\"").await;
+    let history = test.history(&session).await;
+    let last = history[history.len() - 2].id.to_string();
+    test.app.rewind(&session, &last, None).await.expect("rewound");
+    let again = test.app.simulate_presets(&session, vec![String::new()]).await.expect("played");
+    assert_eq!(again.outcomes[0], played.outcomes[0]);
+}
+
+#[tokio::test]
+async fn a_simulation_has_bounds() {
+    let test = TestApp::start().await;
+    let session = test.session("opencode@seed", 6_000, 1_000).await;
+    let refused = async |session: &str, names: &[&str]| {
+        let names = names.iter().map(|name| (*name).to_owned()).collect();
+        test.app.simulate_presets(session, names).await.expect_err("refused").reason
+    };
+    assert_eq!(refused(&session, &[]).await, Reason::InvalidField);
+    assert_eq!(refused(&session, &["", "no-such"]).await, Reason::PresetNotFound);
+    assert_eq!(refused(&session, &[""; 7]).await, Reason::LimitExceeded);
+    assert_eq!(refused("ses_00000000000000000000000000000000", &[""]).await, Reason::SessionNotFound);
+    for from in 0..5 {
+        test.append(&session, &turns(1 + from * 202, 201 + from * 202, 5)).await;
+    }
+    assert_eq!(refused(&session, &[""]).await, Reason::LimitExceeded);
 }

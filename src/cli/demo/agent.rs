@@ -5,11 +5,16 @@ use crate::cli::client::Client;
 use crate::cli::view::{self, View};
 use crate::pb;
 use anyhow::Context;
+use std::time::Duration;
 
 /// Timeout of a view request that waits for a pending compaction, in seconds.
 const WAIT_SECONDS: i64 = 20;
 /// Characters per token, by which the fictitious model counts its replies.
 const CHARACTERS_PER_TOKEN: usize = 4;
+/// Words that an agent with a pace writes between two acts.
+const WORDS_A_PACE: u32 = 12;
+/// Lease of a run: more than a turn takes at any pace of the demo.
+const RUN_SECONDS: i64 = 120;
 
 /// The messages that an agent wrote, and the views that it was given.
 #[derive(Default)]
@@ -27,12 +32,26 @@ pub(super) struct Agent {
     session_id: String,
     held: View,
     played: AgentRecord,
+    /// Time between two acts; none for as fast as it can.
+    pace: Option<Duration>,
 }
 
 impl Agent {
     /// An agent that works on a session over its own connection.
     pub(super) fn new(name: &'static str, client: Client, session_id: &str) -> Self {
-        Self { name, client, session_id: session_id.to_owned(), held: View::default(), played: AgentRecord::default() }
+        Self {
+            name,
+            client,
+            session_id: session_id.to_owned(),
+            held: View::default(),
+            played: AgentRecord::default(),
+            pace: None,
+        }
+    }
+
+    /// The same agent, which takes its time.
+    pub(super) fn at_pace(self, pace: Duration) -> Self {
+        Self { pace: Some(pace), ..self }
     }
 
     /// Plays its turns.
@@ -44,6 +63,36 @@ impl Agent {
     }
 
     async fn turn(&mut self, turn: &Turn) -> anyhow::Result<()> {
+        let epoch = self.begin_run().await?;
+        self.work(turn).await?;
+        if let Some(epoch) = epoch {
+            let session_id = self.session_id.clone();
+            let request = pb::ReleaseRunRequest { session_id, epoch, ..pb::ReleaseRunRequest::default() };
+            self.client.runs.release_run(request).await?;
+            // The other one may be next.
+            tokio::time::sleep(self.pace.unwrap_or_default()).await;
+        }
+        Ok(())
+    }
+
+    /// With a pace, agents take turns: waits until no other runs, and acquires a run.
+    async fn begin_run(&mut self) -> anyhow::Result<Option<i64>> {
+        let Some(pace) = self.pace else { return Ok(None) };
+        loop {
+            let request = pb::AcquireRunRequest {
+                session_id: self.session_id.clone(),
+                lease_timeout: Some(prost_types::Duration { seconds: RUN_SECONDS, nanos: 0 }),
+                ..pb::AcquireRunRequest::default()
+            };
+            match self.client.runs.acquire_run(request).await {
+                Ok(acquired) => return Ok(acquired.into_inner().run.map(|run| run.epoch)),
+                Err(status) if status.code() == tonic::Code::FailedPrecondition => tokio::time::sleep(pace).await,
+                Err(status) => return Err(status.into()),
+            }
+        }
+    }
+
+    async fn work(&mut self, turn: &Turn) -> anyhow::Result<()> {
         let request = sample::request(self.next_id(), turn.request);
         self.append(request).await?;
         for step in turn.steps {
@@ -62,6 +111,7 @@ impl Agent {
         let mut call = sample::call(id.clone(), step);
         call.finish = Some(self.ask(pb::FinishReason::ToolCalls, &call).await?);
         self.append(call).await?;
+        self.pause().await;
         let result = sample::result(self.next_id(), &id, step);
         self.append(result).await
     }
@@ -73,13 +123,10 @@ impl Agent {
         let finish = self.ask(pb::FinishReason::Stop, &reply).await?;
         let open = pb::NewMessage { parts: Vec::new(), open: true, finish: None, ..reply.clone() };
         self.write(open).await?;
-        let parts = pb::AppendPartsRequest {
-            session_id: self.session_id.clone(),
-            message_id: id.clone(),
-            parts: reply.parts.clone(),
-            ..pb::AppendPartsRequest::default()
-        };
-        self.client.messages.append_parts(parts).await?;
+        match self.pace {
+            Some(pace) => self.speak(&id, text, pace).await?,
+            None => self.append_parts(&id, &reply).await?,
+        }
         let request = pb::FinishMessageRequest {
             session_id: self.session_id.clone(),
             message_id: id,
@@ -89,6 +136,41 @@ impl Agent {
         self.client.messages.finish_message(request).await?;
         reply.finish = Some(finish);
         self.played.sent.push(reply);
+        Ok(())
+    }
+
+    /// Writes a text word by word, as a model does.
+    async fn speak(&mut self, message_id: &str, text: &str, pace: Duration) -> anyhow::Result<()> {
+        let mut offset_bytes = 0;
+        for word in text.split_inclusive(' ') {
+            let request = pb::AppendDraftRequest {
+                session_id: self.session_id.clone(),
+                message_id: message_id.to_owned(),
+                client_id: Some(format!("{message_id}:text")),
+                offset_bytes,
+                delta: word.to_owned(),
+                ..pb::AppendDraftRequest::default()
+            };
+            offset_bytes = self.client.messages.append_draft(request).await?.into_inner().length_bytes;
+            tokio::time::sleep(pace / WORDS_A_PACE).await;
+        }
+        Ok(())
+    }
+
+    async fn pause(&self) {
+        if let Some(pace) = self.pace {
+            tokio::time::sleep(pace).await;
+        }
+    }
+
+    async fn append_parts(&mut self, id: &str, reply: &pb::NewMessage) -> anyhow::Result<()> {
+        let parts = pb::AppendPartsRequest {
+            session_id: self.session_id.clone(),
+            message_id: id.to_owned(),
+            parts: reply.parts.clone(),
+            ..pb::AppendPartsRequest::default()
+        };
+        self.client.messages.append_parts(parts).await?;
         Ok(())
     }
 

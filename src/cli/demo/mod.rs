@@ -3,6 +3,7 @@
 mod agent;
 mod checks;
 mod daemon;
+mod live;
 mod sample;
 mod watcher;
 
@@ -50,6 +51,9 @@ pub(super) struct Arguments {
     /// Leave the daemon running
     #[arg(long)]
     keep: bool,
+    /// Print a link to the console, and let the agents work slowly enough to be watched there
+    #[arg(long, conflicts_with = "json")]
+    console: bool,
 }
 
 /// Result of the demo, as JSON.
@@ -66,6 +70,9 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
     let mut client = Client::connect(&Target::local(&daemon.address), "demo").await?;
     let session = create_session(&mut client).await?;
     let session_id = session.session_id.as_str();
+    if arguments.console {
+        return live::run(globals, daemon, session_id, arguments.keep).await;
+    }
     let mut output = globals.output();
     introduce(&mut output, &daemon, session_id)?;
     let (played, watched) = play(&daemon, &mut client, session_id, output).await?;

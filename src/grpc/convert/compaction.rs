@@ -5,6 +5,7 @@ use super::{count, id, range, read_enum};
 use crate::app::Result;
 use crate::app::compactions::{NewSummary, Overflow};
 use crate::app::preview::{Plan, PlannedTruncation};
+use crate::app::simulate::Simulations;
 use crate::app::undo::Reversed;
 use crate::model::compaction::{
     Compaction, CompactionKind, CompactionState, Contradiction, ContradictionKind, Failure, Level, Outcome, Trigger,
@@ -96,6 +97,36 @@ pub(super) fn rewrite(rewrite: Rewrite) -> pb::Rewrite {
 }
 
 /// Kind of a compaction.
+/// What presets would have done.
+pub(in crate::grpc) fn simulations(found: Simulations) -> pb::SimulatePresetsResponse {
+    let number = |count: usize| i32::try_from(count).unwrap_or(i32::MAX);
+    let simulations = found.outcomes.into_iter().map(|(preset, outcome)| pb::Simulation {
+        preset,
+        due_tokens: outcome.due_tokens,
+        compactions: outcome
+            .compactions()
+            .map(|one| pb::SimulatedCompaction {
+                message_count: number(one.message),
+                kind: kind(one.kind).into(),
+                level: level(one.level).into(),
+                view_before_tokens: one.before_tokens,
+                view_after_tokens: one.after_tokens,
+                invalidated_tokens: one.reread_tokens,
+            })
+            .collect(),
+        usages: outcome
+            .context_usage
+            .iter()
+            .map(|point| pb::SimulatedUsage { message_count: number(point.message), context_tokens: point.tokens })
+            .collect(),
+    });
+    pb::SimulatePresetsResponse {
+        simulations: simulations.collect(),
+        message_count: number(found.message_count),
+        window_tokens: found.window_tokens,
+    }
+}
+
 pub(in crate::grpc) fn kind(kind: CompactionKind) -> pb::CompactionKind {
     match kind {
         CompactionKind::Prune => pb::CompactionKind::Prune,

@@ -89,6 +89,7 @@ rpcs! {
     ListEventsRequest, ListEventsResponse, EventServiceClient, list_events, "ListEvents";
     SearchHistoryRequest, SearchHistoryResponse, SearchServiceClient, search_history, "SearchHistory";
     GetServerInfoRequest, GetServerInfoResponse, AdminServiceClient, get_server_info, "GetServerInfo";
+    SimulatePresetsRequest, SimulatePresetsResponse, CompactionServiceClient, simulate_presets, "SimulatePresets";
     ListPresetsRequest, ListPresetsResponse, AdminServiceClient, list_presets, "ListPresets";
     ListHeadsRequest, ListHeadsResponse, AdminServiceClient, list_heads, "ListHeads";
     AcquireRunRequest, AcquireRunResponse, RunServiceClient, acquire_run, "AcquireRun";

@@ -1,0 +1,32 @@
+// The page's place, in the fragment of its address: `#/sessions?…`, `#/session/ID/PANEL?…`, `#/operations`.
+
+export interface Place {
+  page: string;
+  id: string;
+  panel: string;
+  query: URLSearchParams;
+}
+
+function read(): Place {
+  const [path = '', query = ''] = location.hash.replace(/^#\/?/, '').split('?');
+  const [page = '', id = '', panel = ''] = path.split('/').map(decodeURIComponent);
+  return { page: page || 'sessions', id, panel, query: new URLSearchParams(query) };
+}
+
+class Router {
+  place = $state.raw<Place>(read());
+
+  constructor() {
+    addEventListener('hashchange', () => (this.place = read()));
+  }
+
+  go(hash: string, replace = false): void {
+    if (replace) {
+      history.replaceState(null, '', hash);
+      this.place = read();
+    } else location.hash = hash;
+  }
+}
+
+export const router = new Router();
+export const toSession = (id: string, panel = '', query = '') => `#/session/${encodeURIComponent(id)}${panel && `/${panel}`}${query && `?${query}`}`;

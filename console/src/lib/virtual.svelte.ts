@@ -1,0 +1,107 @@
+// A list of which only the visible part is in the page: the maintained core of TanStack Virtual, bound to runes.
+import { Virtualizer, elementScroll, observeElementOffset, observeElementRect, type VirtualItem } from '@tanstack/virtual-core';
+
+export interface ListOptions {
+  count: () => number;
+  key: (index: number) => string;
+  estimate: (index: number) => number;
+  overscan?: number;
+  /** Pixels before the first item. */
+  before?: () => number;
+}
+
+export class VirtualList {
+  items = $state.raw<VirtualItem[]>([]);
+  total = $state(0);
+  /** True while the end is in sight. */
+  atEnd = $state(true);
+  core: Virtualizer<HTMLElement, HTMLElement>;
+  #options: ListOptions;
+  #element: HTMLElement | null = null;
+  #cleanup: (() => void) | undefined;
+
+  constructor(options: ListOptions) {
+    this.#options = options;
+    this.core = new Virtualizer<HTMLElement, HTMLElement>(this.#settings());
+  }
+
+  #settings() {
+    const options = this.#options;
+    return {
+      count: options.count(),
+      getScrollElement: () => this.#element,
+      estimateSize: options.estimate,
+      getItemKey: options.key,
+      overscan: options.overscan ?? 6,
+      paddingStart: options.before?.() ?? 0,
+      scrollToFn: elementScroll,
+      observeElementRect,
+      observeElementOffset,
+      onChange: () => this.#read(),
+    };
+  }
+
+  #read(): void {
+    this.items = this.core.getVirtualItems();
+    this.total = this.core.getTotalSize();
+    const element = this.#element;
+    if (element) this.atEnd = element.scrollHeight - element.scrollTop - element.clientHeight < 48;
+  }
+
+  /** An action for the element that scrolls. */
+  scroller = (element: HTMLElement) => {
+    this.#element = element;
+    this.#cleanup = this.core._didMount();
+    this.core._willUpdate();
+    this.#read();
+    const onScroll = () => {
+      this.atEnd = element.scrollHeight - element.scrollTop - element.clientHeight < 48;
+    };
+    element.addEventListener('scroll', onScroll, { passive: true });
+    return {
+      destroy: () => {
+        element.removeEventListener('scroll', onScroll);
+        this.#cleanup?.();
+      },
+    };
+  };
+
+  /** An action for each item, which has its index in `data-index`. */
+  measure = (element: HTMLElement) => {
+    this.core.measureElement(element);
+    return {
+      // The item's place may be another one now.
+      update: () => this.core.measureElement(element),
+    };
+  };
+
+  /** Reads the count again. What is in sight stays where it is when items come before it. */
+  update(): void {
+    const element = this.#element;
+    const offset = element?.scrollTop ?? 0;
+    const first = this.core.getVirtualItems().find((item) => item.end > offset);
+    const key = first?.key;
+    const inside = first ? offset - first.start : 0;
+    this.core.setOptions(this.#settings());
+    this.core._willUpdate();
+    this.#read();
+    if (!element || key === undefined || !first) return;
+    const count = this.#options.count();
+    if (first.index < count && this.#options.key(first.index) === key) return;
+    for (let index = 0; index < count; index += 1) {
+      if (this.#options.key(index) !== key) continue;
+      const start = this.core.getOffsetForIndex(index, 'start')?.[0] ?? 0;
+      this.core.scrollToOffset(start + inside);
+      return;
+    }
+  }
+
+  toIndex(index: number, align: 'start' | 'center' | 'end' | 'auto' = 'start'): void {
+    this.core.scrollToIndex(index, { align });
+  }
+
+  toEnd(): void {
+    const count = this.#options.count();
+    if (count) this.core.scrollToIndex(count - 1, { align: 'end' });
+  }
+}

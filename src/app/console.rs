@@ -1,0 +1,87 @@
+//! The console's sessions: a link opens one, once, and becomes an access token of its own.
+
+use super::access::{NewAccessToken, new_secret};
+use super::console_links::Pending;
+use super::error::{Error, Reason, Result};
+use super::{Caller, Longhand};
+use crate::limits;
+use crate::model::access::{AccessToken, Scope, Scopes};
+use crate::model::time::Timestamp;
+use std::net::IpAddr;
+
+/// The principal of a session whose link names none.
+const PRINCIPAL: &str = "console";
+/// What a session may do if its link names no scopes.
+const SCOPES: [Scope; 3] = [Scope::Read, Scope::Write, Scope::Compact];
+/// In the place of an id, in the secret of a link.
+const LINK: &str = "link";
+/// Microseconds per second.
+const MICROS: i64 = 1_000_000;
+
+impl Caller {
+    /// Creates a link that opens the console once, for a session with this access. Without a principal it is `console`;
+    /// without scopes, read, write and compact as far as the caller has them. Returns the link's secret, which is kept
+    /// nowhere, and its end. `session_seconds` is the time after which the session ends.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Self::create_access_token`].
+    pub async fn create_console_link(
+        &self,
+        mut new: NewAccessToken,
+        session_seconds: Option<i64>,
+    ) -> Result<(String, Timestamp)> {
+        if new.principal.is_empty() {
+            PRINCIPAL.clone_into(&mut new.principal);
+        }
+        if new.scopes == Scopes::default() {
+            new.scopes = SCOPES.into_iter().filter(|scope| self.access.scopes.contains(*scope)).collect();
+        }
+        let (shortest, longest) = limits::CONSOLE_SESSION_SECONDS;
+        let seconds = session_seconds.unwrap_or(limits::CONSOLE_SESSION_SECONDS_DEFAULT);
+        if !(shortest..=longest).contains(&seconds) {
+            return Err(Error::field("session_timeout", format!("is not between {shortest} s and {longest} s")));
+        }
+        let session_micros = seconds * MICROS;
+        new.expire_time = Some(self.session_end(session_micros));
+        // Refused now rather than to whoever opens the link.
+        self.new_access_token(new.clone()).await?;
+        let now = self.shared.clock.now();
+        let expire_time = Timestamp(now.0 + limits::CONSOLE_LINK_SECONDS * MICROS);
+        let (secret, hash) = new_secret(LINK);
+        let link = Pending { access: self.access.clone(), new, session_micros, expire_time };
+        self.shared.console_links.add(hash, link, now)?;
+        Ok((secret, expire_time))
+    }
+
+    /// The end of a session that begins now, which is no later than that of the caller's own access.
+    fn session_end(&self, micros: i64) -> Timestamp {
+        let end = Timestamp(self.shared.clock.now().0 + micros);
+        self.access.expire_time.map_or(end, |own| own.min(end))
+    }
+}
+
+impl Longhand {
+    /// Opens the console by the secret of a link: the access token of a new session, and its secret. A link opens one
+    /// session, whatever comes of it.
+    ///
+    /// # Errors
+    ///
+    /// `CONSOLE_LINK_INVALID`, or `TOO_MANY_ATTEMPTS` for an address with too many of these; those of
+    /// [`Caller::create_access_token`] if what the link promised cannot be had any more.
+    pub async fn open_console(&self, secret: &str, address: Option<IpAddr>) -> Result<(AccessToken, String)> {
+        let now = self.shared.clock.now();
+        let hash = *blake3::hash(secret.as_bytes()).as_bytes();
+        let Some(link) = self.shared.console_links.take(&hash, now) else {
+            let message = "the link is unknown, was used, or is over: `longhand console` makes another one";
+            let invalid = Error::new(Reason::ConsoleLinkInvalid, message);
+            return Err(match address {
+                Some(address) => self.shared.access_tokens.count_failure(address, now, invalid),
+                None => invalid,
+            });
+        };
+        let caller = self.caller(link.access, String::new(), None)?;
+        let expire_time = Some(caller.session_end(link.session_micros));
+        caller.create_access_token(NewAccessToken { expire_time, ..link.new }).await
+    }
+}

@@ -1,0 +1,92 @@
+//! Links to the console that nobody has opened yet.
+//!
+//! A link is kept in memory as the hash of its secret, with what its token will be. A restart ends links, and no session
+//! that one has opened.
+
+use super::access::{Access, NewAccessToken};
+use super::error::{Error, Reason, Result};
+use crate::limits;
+use crate::model::time::Timestamp;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The links that nobody has opened yet, by the hashes of their secrets.
+#[derive(Default)]
+pub(super) struct ConsoleLinks {
+    pending: Mutex<HashMap<[u8; 32], Pending>>,
+}
+
+/// A link that nobody has opened yet.
+pub(super) struct Pending {
+    /// Whose link it is.
+    pub(super) access: Arc<Access>,
+    /// The token that it becomes, whose end is counted from the moment of opening.
+    pub(super) new: NewAccessToken,
+    pub(super) session_micros: i64,
+    pub(super) expire_time: Timestamp,
+}
+
+impl ConsoleLinks {
+    fn pending(&self) -> MutexGuard<'_, HashMap<[u8; 32], Pending>> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps a link, by the hash of its secret.
+    pub(super) fn add(&self, hash: [u8; 32], link: Pending, now: Timestamp) -> Result<()> {
+        let mut pending = self.pending();
+        pending.retain(|_, link| link.expire_time > now);
+        if pending.len() >= limits::CONSOLE_LINKS_MAX {
+            let limit = limits::CONSOLE_LINKS_MAX;
+            let message = format!("{limit} links to the console wait to be opened; each ends by itself");
+            return Err(Error::new(Reason::LimitExceeded, message)
+                .with("what", "console links")
+                .with("limit", limit)
+                .with("actual", limit + 1));
+        }
+        pending.insert(hash, link);
+        Ok(())
+    }
+
+    /// Takes a link, which then opens nothing more; none if there is none, or it is over.
+    pub(super) fn take(&self, hash: &[u8; 32], now: Timestamp) -> Option<Pending> {
+        self.pending().remove(hash).filter(|link| link.expire_time > now && !link.access.revoked.is_cancelled())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn link(expire_time: i64) -> Pending {
+        let access = Arc::new(Access::owner());
+        let new = NewAccessToken::default();
+        Pending { access, new, session_micros: 1, expire_time: Timestamp(expire_time) }
+    }
+
+    #[test]
+    fn a_link_opens_once_and_before_its_end() {
+        let links = ConsoleLinks::default();
+        links.add([1; 32], link(10), Timestamp(0)).expect("room");
+        links.add([2; 32], link(10), Timestamp(0)).expect("room");
+        links.add([3; 32], link(10), Timestamp(0)).expect("room");
+        assert!(links.take(&[9; 32], Timestamp(0)).is_none());
+        assert!(links.take(&[1; 32], Timestamp(9)).is_some() && links.take(&[1; 32], Timestamp(9)).is_none());
+        assert!(links.take(&[2; 32], Timestamp(10)).is_none());
+        links.pending()[&[3; 32]].access.revoked.cancel();
+        assert!(links.take(&[3; 32], Timestamp(0)).is_none(), "its maker's access was revoked");
+    }
+
+    #[test]
+    fn links_are_bounded_and_old_ones_make_room() {
+        let links = ConsoleLinks::default();
+        for number in 0..limits::CONSOLE_LINKS_MAX {
+            let hash = *blake3::hash(&number.to_be_bytes()).as_bytes();
+            links.add(hash, link(10), Timestamp(0)).expect("room");
+        }
+        assert_eq!(
+            links.add([0; 32], link(10), Timestamp(9)).map_err(|error| error.reason),
+            Err(Reason::LimitExceeded)
+        );
+        links.add([0; 32], link(20), Timestamp(10)).expect("the others are over");
+    }
+}

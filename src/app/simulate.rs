@@ -1,0 +1,116 @@
+//! A session under other presets: its conversation played again, without writing anything.
+
+use super::append::ListMessages;
+use super::error::{Error, Reason, Result};
+use super::{Caller, validate};
+use crate::limits;
+use crate::model::message::{Finish, Message, MessageKind, MessageState, NewMessage};
+use crate::model::part::NewPart;
+use crate::policy::Policy;
+use crate::policy::presets;
+use crate::simulation::{Outcome, TranscriptEntry, simulate};
+
+/// Messages of one page of the history.
+const PAGE: i64 = 1_000;
+
+/// What presets would have done with a session.
+#[derive(Debug, Clone)]
+pub struct Simulations {
+    /// Preset by preset, by name; an empty one is the session's own policy.
+    pub outcomes: Vec<(String, Outcome)>,
+    /// Number of messages that were played.
+    pub message_count: usize,
+    /// The window, in tokens.
+    pub window_tokens: i64,
+}
+
+impl Caller {
+    /// Plays a session's conversation under presets, by their names; an empty name is the session's own policy.
+    ///
+    /// # Errors
+    ///
+    /// `SESSION_NOT_FOUND`, `PRESET_NOT_FOUND`, `INVALID_FIELD` without names, `LIMIT_EXCEEDED` for too many names and
+    /// for a session that is too long.
+    pub async fn simulate_presets(&self, session: &str, names: Vec<String>) -> Result<Simulations> {
+        if names.is_empty() {
+            return Err(Error::field("presets", "has none"));
+        }
+        validate::bound("presets", names.len(), limits::SIMULATED_PRESETS_MAX)?;
+        let known = self.known(session).await?;
+        let policies = names.into_iter().map(|name| match name.as_str() {
+            "" => Ok((name, known.policy.clone())),
+            _ => {
+                let unknown = || Error::new(Reason::PresetNotFound, format!("there is no preset {name}"));
+                let preset = presets::find(&name).ok_or_else(|| unknown().with("preset", &name))?;
+                Ok((preset.name.clone(), preset.policy()))
+            }
+        });
+        let policies = policies.collect::<Result<Vec<(String, Policy)>>>()?;
+        let entries = self.conversation(session).await?;
+        // One at a time: each takes a processor.
+        let permit = self.shared.simulations.acquire().await.map_err(Error::internal)?;
+        let window = known.window.clone();
+        let message_count = entries.len();
+        let window_tokens = window.context;
+        let played = tokio::task::spawn_blocking(move || {
+            let play = |(name, policy): (String, Policy)| {
+                (name, simulate(&policy, &window, &entries, &longhand_extractive::extract))
+            };
+            policies.into_iter().map(play).collect()
+        });
+        let outcomes = played.await.map_err(Error::internal)?;
+        drop(permit);
+        Ok(Simulations { outcomes, message_count, window_tokens })
+    }
+
+    /// The messages of a session's conversation, as clients wrote them.
+    async fn conversation(&self, session: &str) -> Result<Vec<TranscriptEntry>> {
+        let mut entries = Vec::new();
+        let mut bytes = 0;
+        let mut page_token = String::new();
+        loop {
+            let list = ListMessages {
+                page_size: PAGE,
+                page_token,
+                reverse: false,
+                as_of: None,
+                derived: false,
+                records: false,
+            };
+            let page = self.list_messages(session, list).await?;
+            for (message, status) in page.messages.into_iter().zip(page.statuses) {
+                let is_played = message.kind == MessageKind::Normal && message.sealed_revision.is_some();
+                let is_out =
+                    [MessageState::Rewound, MessageState::Removed, MessageState::Inactive].contains(&status.state);
+                if !is_played || is_out {
+                    continue;
+                }
+                let of_parts = message.parts.iter().map(|part| usize::try_from(part.body.growth_bytes()).unwrap_or(0));
+                bytes += of_parts.sum::<usize>();
+                entries.push(TranscriptEntry::Message(Box::new(written(message))));
+                validate::bound("messages of a simulation", entries.len(), limits::SIMULATED_MESSAGES_MAX)?;
+                validate::bound("bytes of a simulation", bytes, limits::SIMULATED_BYTES_MAX)?;
+            }
+            page_token = page.next_page_token;
+            if page_token.is_empty() {
+                return Ok(entries);
+            }
+        }
+    }
+}
+
+/// A message as it was written, without its usage: that was measured in other views.
+fn written(message: Message) -> NewMessage {
+    let parts = message.parts.into_iter().map(|part| NewPart {
+        client_id: None,
+        body: part.body,
+        metadata_json: part.metadata_json,
+    });
+    NewMessage {
+        finish: Some(Finish { usage: None, ..message.finish.with_view(None) }),
+        model: message.model,
+        provider: message.provider,
+        origin_time: Some(message.create_time),
+        ..NewMessage::sealed(message.role, parts.collect())
+    }
+}

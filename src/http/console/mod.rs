@@ -1,0 +1,150 @@
+//! The console: a page for people, which the daemon serves under `/`, and its sessions.
+//!
+//! The page calls what every client calls. `session` has how a browser proves itself, `assets` what the page is made of.
+
+mod assets;
+mod session;
+
+pub use session::prove;
+
+use super::failure::Failure;
+use crate::app::access::{Access, Credentials};
+use crate::app::{self, Error, Longhand, Reason};
+use crate::limits;
+use crate::pb;
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::response::Response;
+use axum::routing::{get, post};
+use http::request::Parts;
+use http::{HeaderValue, StatusCode, header};
+use http_body_util::{BodyExt as _, Limited};
+use serde::Deserialize;
+use serde_json::json;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// Where a request comes from, which its connection tells.
+#[derive(Debug, Clone, Copy)]
+pub struct Visitor {
+    /// The address; none for the owner's connection.
+    pub address: Option<IpAddr>,
+    /// True over TLS.
+    pub is_encrypted: bool,
+}
+
+/// True for a path of the console, which needs no credentials: what is behind it is no secret, and a session is proved
+/// where it is used.
+pub fn is_open(path: &str) -> bool {
+    path == "/" || path.starts_with("/console/")
+}
+
+/// The page with what it is made of, and the begin and the end of its sessions.
+pub fn router(app: Longhand) -> Router {
+    Router::new()
+        .route("/", get(assets::index))
+        .route("/console/login", post(login))
+        .route("/console/logout", post(logout))
+        .route("/console/session", get(who))
+        .route("/console/{file}", get(assets::file))
+        .with_state(app)
+}
+
+/// The body of a request for a session.
+#[derive(Deserialize)]
+struct Login {
+    /// The secret of the link.
+    link: String,
+}
+
+async fn login(State(app): State<Longhand>, request: Request) -> Response {
+    let (head, body) = request.into_parts();
+    open(&app, &head, body).await.unwrap_or_else(Failure::into_response)
+}
+
+async fn open(app: &Longhand, head: &Parts, body: Body) -> Result<Response, Failure> {
+    let malformed = || Error::new(Reason::RequestMalformed, "the body is no JSON object with the secret of a link");
+    let is_json = head.headers.get(header::CONTENT_TYPE).is_some_and(|given| given == "application/json");
+    // A body of another type is what a page of another origin can send without asking.
+    if !is_json {
+        return Err(Failure::from(malformed()).at(StatusCode::UNSUPPORTED_MEDIA_TYPE));
+    }
+    session::require_own_page(&head.headers)?;
+    let body = Limited::new(body, limits::CONSOLE_REQUEST_BYTES_MAX).collect().await.map_err(|_| malformed())?;
+    let Login { link } = serde_json::from_slice(&body.to_bytes()).map_err(|_| malformed())?;
+    let visitor = visitor(head);
+    let (token, secret) = app.open_console(&link, visitor.address).await?;
+    let access =
+        app.authenticate(Credentials::Secret(&secret, visitor.address.unwrap_or(IpAddr::from([127, 0, 0, 1]))))?;
+    let seconds = token.expire_time.map_or(0, |end| (end.0 - token.create_time.0) / 1_000_000);
+    let mut response = described(&access);
+    session::grant(response.headers_mut(), &head.headers, &secret, seconds, visitor.is_encrypted);
+    Ok(response)
+}
+
+async fn logout(State(app): State<Longhand>, request: Request) -> Response {
+    let (head, _) = request.into_parts();
+    let ended = async {
+        if let Some((access, secret)) = known(&app, &head)? {
+            app.caller(access, String::new(), None)?.revoke_own_access_token(&secret).await?;
+        }
+        app::Result::Ok(())
+    };
+    match ended.await {
+        Ok(()) => {
+            let mut response = Response::new(Body::empty());
+            *response.status_mut() = StatusCode::NO_CONTENT;
+            session::forget(response.headers_mut(), &head.headers, visitor(&head).is_encrypted);
+            uncached(response)
+        }
+        Err(error) => Failure::from(error).into_response(),
+    }
+}
+
+/// Who the page's user is.
+async fn who(State(app): State<Longhand>, request: Request) -> Response {
+    let (head, _) = request.into_parts();
+    match known(&app, &head) {
+        Ok(Some((access, _))) => described(&access),
+        Ok(None) => {
+            let message = "no session of the console is open: `longhand console` opens one";
+            Failure::from(Error::new(Reason::AccessTokenMissing, message)).into_response()
+        }
+        Err(error) => Failure::from(error).into_response(),
+    }
+}
+
+/// The access that the session of a request proves, with its secret; none without a session.
+fn known(app: &Longhand, head: &Parts) -> app::Result<Option<(Arc<Access>, String)>> {
+    let Some(secret) = session::secret(head)? else { return Ok(None) };
+    let address = visitor(head).address.unwrap_or(IpAddr::from([127, 0, 0, 1]));
+    let access = app.authenticate(Credentials::Secret(&secret, address))?;
+    Ok(Some((access, secret)))
+}
+
+/// Who a session is of, and what it may do.
+fn described(access: &Access) -> Response {
+    let scopes = access.scopes.iter().map(|scope| scope.to_string()).collect::<Vec<_>>();
+    let description = json!({
+        "principal": *access.principal,
+        "tenant": *access.tenant,
+        "scopes": scopes,
+        "isOperator": access.is_operator(),
+        "expireTime": access.expire_time.map(|end| pb::timestamp(end).to_string()),
+        "version": env!("CARGO_PKG_VERSION"),
+    });
+    let mut response = Response::new(Body::from(description.to_string()));
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    uncached(response)
+}
+
+fn visitor(head: &Parts) -> Visitor {
+    let unknown = Visitor { address: None, is_encrypted: false };
+    head.extensions.get::<Visitor>().copied().unwrap_or(unknown)
+}
+
+fn uncached(mut response: Response) -> Response {
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}

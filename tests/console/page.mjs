@@ -1,0 +1,81 @@
+// A browser with a page of the console, which fails on any error that the page reports.
+import { chromium } from 'playwright-core';
+import { readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { existsSync } from 'node:fs';
+
+const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
+
+export async function browser() {
+  const candidates = [process.env.CHROMIUM, '/usr/lib/chromium/chromium', '/usr/bin/chromium', '/usr/bin/chromium-headless-shell'];
+  const executablePath = candidates.find((path) => path && existsSync(path));
+  return chromium.launch({ executablePath, args: ['--no-sandbox', '--disable-dev-shm-usage', '--disable-gpu'] });
+}
+
+export class Page {
+  errors = [];
+  /** Errors that a test causes itself. */
+  allowed = [];
+  requests = [];
+
+  static async open(browser, daemon, options = {}) {
+    const { link, ...context } = options;
+    const self = new Page();
+    self.daemon = daemon;
+    self.context = await browser.newContext({ viewport: { width: 1440, height: 900 }, bypassCSP: false, reducedMotion: 'reduce', ...context });
+    self.page = await self.context.newPage();
+    self.page.setDefaultTimeout(15_000);
+    self.page.on('console', (message) => message.type() === 'error' && self.errors.push(`${message.text()} ${message.location().url}`));
+    self.page.on('pageerror', (error) => self.errors.push(String(error.stack ?? error)));
+    self.page.on('request', (request) => self.requests.push(request.url()));
+    self.page.on('dialog', (dialog) => {
+      self.errors.push(`a dialog opened: ${dialog.message()}`);
+      void dialog.dismiss();
+    });
+    if (link !== null) {
+      await self.page.goto(link ?? daemon.link());
+      await self.page.locator('.top').waitFor();
+    }
+    return self;
+  }
+
+  async go(hash) {
+    await this.page.goto(`${this.daemon.url}/${hash}`);
+  }
+  async session(id, query = '') {
+    await this.go(`#/session/${id}${query}`);
+    await this.page.locator('.one .row, .one .empty p').first().waitFor();
+  }
+  get rows() {
+    return this.page.locator('.one .row');
+  }
+  count() {
+    return this.page.evaluate(() => document.getElementsByTagName('*').length);
+  }
+
+  /** Violations of accessibility, in words. */
+  async violations() {
+    // A page's own policy would refuse the script as an element.
+    const found = await this.page.evaluate(`${axe}; axe.run(document, { resultTypes: ['violations'] })`);
+    return found.violations.map((one) => `${one.id}: ${one.nodes.slice(0, 3).map((node) => `${node.html.slice(0, 160)} ${node.failureSummary?.split('\n')[1] ?? ''}`).join(' | ')}`);
+  }
+
+  async close() {
+    const foreign = this.requests.filter((url) => !url.startsWith(this.daemon.url) && !url.startsWith('blob:') && !url.startsWith('data:') && !url.startsWith('about:'));
+    await this.context.close();
+    if (foreign.length) throw new Error(`requests left the daemon: ${foreign.join(' ')}`);
+    const bad = this.errors.filter((error) => !this.allowed.some((pattern) => pattern.test(error)));
+    if (bad.length) throw new Error(`the page reported errors:\n${bad.join('\n')}`);
+  }
+}
+
+export async function until(what, condition, ms = 10_000) {
+  const end = Date.now() + ms;
+  let last;
+  while (Date.now() < end) {
+    last = await condition();
+    if (last) return last;
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
+  throw new Error(`in vain: ${what} (${JSON.stringify(last)})`);
+}

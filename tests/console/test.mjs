@@ -1,0 +1,566 @@
+// The console in a real browser, as a person uses it. Usage: node test.mjs PROGRAM [NAME…]
+import { Daemon, call, result, text } from './daemon.mjs';
+import { browser as launch, Page, until } from './page.mjs';
+import { conversation, turn } from './sample.mjs';
+
+const [program, ...only] = process.argv.slice(2);
+const window = { model: 'sonnet-4', maxContextTokens: 16000, maxOutputTokens: 2000 };
+const tests = [];
+const test = (name, run) => tests.push({ name, run });
+const check = (holds, what) => {
+  if (!holds) throw new Error(what);
+};
+const equal = (left, right, what) => check(JSON.stringify(left) === JSON.stringify(right), `${what}: ${JSON.stringify(left)} instead of ${JSON.stringify(right)}`);
+
+/** A session that was compacted once, with later messages. */
+async function compacted(daemon, title = 'Compacted') {
+  const id = await daemon.session(title, { window, preset: 'opencode' });
+  const messages = conversation(16, 70);
+  for (let from = 0; from < messages.length; from += 10) {
+    const { header } = await daemon.view(id);
+    const batch = messages.slice(from, from + 10);
+    batch.at(-1).finish = { ...batch.at(-1).finish, viewToken: header.viewToken };
+    await daemon.append(id, batch);
+  }
+  const compactions = await daemon.settled(id);
+  return { id, compactions };
+}
+
+test('a link opens once, and nothing opens without one', async ({ daemon, browser }) => {
+  const link = daemon.link();
+  const first = await Page.open(browser, daemon, { link });
+  check(!first.page.url().includes('login'), 'the secret is gone from the address');
+  const cookies = await first.context.cookies();
+  const secret = cookies.find((cookie) => cookie.httpOnly);
+  check(secret && secret.sameSite === 'Strict', 'the cookie is hidden and strict');
+  check(!(await first.page.evaluate(() => document.cookie)).includes(secret.value), 'no script reads it');
+  const second = await Page.open(browser, daemon, { link: null });
+  second.allowed.push(/401/);
+  await second.page.goto(link);
+  await second.page.getByRole('alert').getByText('was used').waitFor();
+  await second.go('');
+  await second.page.getByText('longhand console').waitFor();
+  // Revoked, it is over for a page that is open.
+  const tokens = await daemon.get('/v1/accessTokens');
+  const token = tokens.accessTokens.findLast((one) => one.principal === 'console');
+  await daemon.post(`/v1/accessTokens/${token.accessTokenId}:revoke`);
+  first.allowed.push(/401|ERR_/);
+  await first.page.getByText('over or was revoked').waitFor({ timeout: 30_000 });
+  await second.close();
+  await first.close();
+});
+
+test('leaving ends the session for good', async ({ daemon, browser }) => {
+  const page = await Page.open(browser, daemon);
+  const cookies = await page.context.cookies();
+  await page.page.getByRole('button', { name: 'Leave' }).click();
+  await page.page.getByText('longhand console').waitFor();
+  const secret = cookies.find((cookie) => cookie.httpOnly);
+  const answer = await fetch(`${daemon.url}/v1/sessions`, { headers: { cookie: `${secret.name}=${secret.value}` } });
+  equal(answer.status, 401, 'a copy of the cookie');
+  await page.close();
+});
+
+test('the list of sessions is live, and filters', async ({ daemon, browser }) => {
+  const id = await daemon.session('Alpha beats beta', { window, metadataJson: '{"project":"greek"}' });
+  await daemon.session('Gamma', { window });
+  const page = await Page.open(browser, daemon);
+  await page.page.getByText('Alpha beats beta').waitFor();
+  await daemon.session('Delta comes later');
+  await page.page.getByText('Delta comes later').waitFor();
+  await daemon.call('PATCH', `/v1/sessions/${id}`, { title: 'Alpha was renamed' });
+  await page.page.getByText('Alpha was renamed').waitFor();
+  check((await page.page.locator('.session').first().innerText()).includes('Alpha was renamed'), 'what changed last is first');
+  await page.page.keyboard.press('/');
+  await page.page.keyboard.type('project:greek');
+  await until('one session', async () => (await page.page.locator('.session').count()) === 1);
+  await page.page.getByRole('searchbox').fill('nothing like this');
+  await page.page.getByText('No session matches').waitFor();
+  await daemon.post(`/v1/sessions/${id}/runs`, {}, { 'longhand-actor': 'robot' });
+  await page.page.getByRole('searchbox').fill('alpha');
+  await page.page.getByText('robot runs').waitFor();
+  equal(await page.violations(), [], 'accessibility');
+  await page.close();
+});
+
+test('history stands beside the view, and what is covered says so', async ({ daemon, browser }) => {
+  const { id } = await compacted(daemon);
+  const page = await Page.open(browser, daemon);
+  await page.session(id);
+  const view = await daemon.view(id);
+  const last = page.page.locator('.row').last();
+  await last.waitFor();
+  const { messages: history } = await daemon.get(`/v1/sessions/${id}/messages?reverse=true&page_size=1`);
+  equal(await last.getAttribute('data-key'), history[0].messageId, 'it begins at the newest message');
+  await page.page.keyboard.press('Home');
+  await page.page.locator('.row.covered').first().waitFor();
+  await page.page.getByText('Covered by the summary').first().waitFor();
+  const summary = page.page.locator(`[data-key="own:${view.end.covered.summaryMessageId}"]`);
+  await page.page.locator('.row.covered').first().getByRole('button', { name: 'the summary' }).click();
+  await summary.waitFor();
+  check((await summary.innerText()).includes('messages covered'), 'the summary says what it covers');
+  // A covered message opens in place.
+  await page.page.keyboard.press('Home');
+  const covered = page.page.locator('.row.covered').nth(1);
+  await covered.getByRole('button', { name: 'open' }).click();
+  await covered.locator('summary').first().waitFor();
+  equal(await page.violations(), [], 'accessibility');
+  await page.close();
+});
+
+test('messages appear as they are committed', async ({ daemon, browser }) => {
+  const id = await daemon.session('Live', { window });
+  const page = await Page.open(browser, daemon);
+  await page.session(id);
+  await page.page.getByText('Nothing was written yet').waitFor();
+  for (let number = 0; number < 30; number += 1) await daemon.append(id, [text('USER', `line number ${number}`)]);
+  await page.page.getByText('line number 29').first().waitFor();
+  check(await page.page.getByText('line number 29').first().isVisible(), 'the newest is in sight');
+  const keys = await page.page.locator('.row').evaluateAll((rows) => rows.map((row) => row.dataset.key));
+  equal(new Set(keys).size, keys.length, 'no row is there twice');
+  await page.close();
+});
+
+test('a reply streams in', async ({ daemon, browser }) => {
+  const id = await daemon.session('Streaming', { window });
+  await daemon.append(id, [text('USER', 'Say something long.')]);
+  const page = await Page.open(browser, daemon);
+  await page.session(id);
+  const opened = await daemon.append(id, [{ role: 'ROLE_ASSISTANT', open: true }]);
+  const message = opened.messageIds[0];
+  const words = ['Once ', 'upon ', 'a **time** ', 'there ', 'was.'];
+  let part;
+  let offset = 0;
+  for (const [at, delta] of words.entries()) {
+    const answer = await daemon.post(`/v1/sessions/${id}/messages/${message}/drafts`, part ? { part_id: part, offset_bytes: offset, delta } : { kind: 'DRAFT_KIND_TEXT', delta });
+    part = answer.partId;
+    offset = Number(answer.lengthBytes);
+    if (at === 1) await page.page.locator('.row.writing .draft').getByText('Once upon').waitFor();
+  }
+  await page.page.locator('.draft').getByText('there was.').waitFor();
+  // A page that is opened in the middle has what was written before.
+  const late = await Page.open(browser, daemon);
+  await late.session(id);
+  await late.page.locator('.draft').getByText('Once upon').waitFor();
+  await daemon.post(`/v1/sessions/${id}/messages/${message}:finish`, { finish: { reason: 'FINISH_REASON_STOP' } });
+  await until('the draft is a part', async () => (await page.page.locator('.draft').count()) === 0);
+  await page.page.locator('.cell.left').getByText('there was.').waitFor();
+  await late.close();
+  await page.close();
+});
+
+test('a compaction happens and shows, and undo and redo', async ({ daemon, browser }) => {
+  const id = await daemon.session('By hand', { window: { ...window, maxContextTokens: 200000 }, preset: 'opencode' });
+  await daemon.append(id, conversation(6, 60));
+  const page = await Page.open(browser, daemon);
+  await page.session(id, '/compaction');
+  const panel = page.page.locator('.panel');
+  await panel.getByRole('button', { name: 'Preview' }).click();
+  await panel.locator('[data-plan]').waitFor();
+  equal((await daemon.get(`/v1/sessions/${id}/compactions`)).compactions ?? [], [], 'a preview writes nothing');
+  await panel.getByLabel('Instructions').fill('Keep the names of files');
+  await panel.getByRole('button', { name: 'Start' }).click();
+  await panel.locator('[data-compaction]').getByText('tokens', { exact: false }).first().waitFor();
+  const { end } = await daemon.view(id);
+  check(end.covered, 'the daemon has compacted');
+  await page.page.locator('.timeline .mark.compaction').waitFor({ state: 'attached' });
+  equal(await page.violations(), [], 'accessibility of the panel');
+  await panel.getByRole('button', { name: 'Undo' }).click();
+  await panel.getByText('undone at').waitFor();
+  await until('nothing is covered', async () => (await page.page.locator('.row.covered').count()) === 0);
+  await panel.getByRole('button', { name: 'Redo' }).click();
+  await until('not undone', async () => (await panel.getByText('undone at').count()) === 0);
+  await page.page.locator('.scroll').press('Home');
+  await page.page.locator('.row.covered').first().waitFor();
+  await page.close();
+});
+
+test('the slider shows what the daemon gives for a revision', async ({ daemon, browser }) => {
+  const { id, compactions } = await compacted(daemon);
+  const page = await Page.open(browser, daemon);
+  await page.session(id, '');
+  const base = Number(compactions.at(-1).baseRevision);
+  const slider = page.page.getByRole('slider', { name: 'Revision' });
+  await slider.fill(String(base));
+  await page.page.locator('.banner').getByText('As it was at revision').waitFor();
+  const expected = await daemon.view(id, `?as_of_revision=${base}`);
+  await until('its messages', async () => (await page.page.locator('.heads').innerText()).includes(`${expected.header.messageCount} messages`));
+  await page.page.locator('.scroll').press('Home');
+  await page.page.locator('.row').first().waitFor();
+  equal(await page.page.locator('.row.covered').count(), 0, 'nothing was covered then');
+  const revisions = await page.page.locator('.row[data-revision]').evaluateAll((rows) => rows.map((row) => Number(row.dataset.revision)));
+  check(revisions.every((revision) => revision <= base), 'nothing of later');
+  await page.page.keyboard.press('0');
+  await page.page.locator('.banner').waitFor({ state: 'detached' });
+  await page.page.locator('.scroll').press('Home');
+  await page.page.locator('.row.covered').first().waitFor();
+  // What a reply saw, by its view token.
+  await page.page.locator('.scroll').press('End');
+  const { messages: newest } = await daemon.get(`/v1/sessions/${id}/messages?reverse=true&page_size=1`);
+  await page.page.locator(`[data-key="${newest[0].messageId}"]`).waitFor();
+  const saw = page.page.getByRole('button', { name: /^saw r/ }).last();
+  const given = Number((await saw.innerText()).replace('saw r', ''));
+  await saw.click();
+  await page.page.locator('.banner').getByText(`revision ${given}`).waitFor();
+  // The address leads there again.
+  await page.page.reload();
+  await page.page.locator('.banner').getByText(`revision ${given}`).waitFor();
+  await page.close();
+});
+
+test('prompts, approvals and runs', async ({ daemon, browser }) => {
+  const id = await daemon.session('Work', { window });
+  const agent = { 'longhand-actor': 'robot' };
+  const { run } = await daemon.post(`/v1/sessions/${id}/runs`, { lease_timeout: '60s' }, agent);
+  await daemon.post(`/v1/sessions/${id}/approvals`, { question: { text: 'May I delete target/?', tool: 'bash', choices: [{ id: 'yes', label: 'Yes' }, { id: 'no', label: 'No' }] } }, { ...agent, 'longhand-run-epoch': run.epoch });
+  const page = await Page.open(browser, daemon);
+  await page.session(id);
+  await page.page.getByText('May I delete target/?').waitFor();
+  equal(await page.violations(), [], 'accessibility');
+  await page.page.getByRole('button', { name: 'No', exact: true }).click();
+  await until('the answer', async () => (await daemon.get(`/v1/sessions/${id}/approvals?include_ended=true`)).approvals[0].end?.choice === 'no');
+  await page.page.getByText('May I delete target/?').waitFor({ state: 'detached' });
+  await page.page.keyboard.press('m');
+  await page.page.keyboard.type('Then go on without.');
+  await page.page.keyboard.press('Enter');
+  await page.page.locator('.queue').getByText('Then go on without.').waitFor();
+  const taken = await daemon.post(`/v1/sessions/${id}/prompts:take`, { epoch: run.epoch }, agent);
+  check(taken.prompt.actor === 'console', 'the prompt has its author');
+  await page.page.locator('.row').getByText('Then go on without.').first().waitFor();
+  await page.page.locator('.queue').waitFor({ state: 'detached' });
+  await page.page.getByRole('button', { name: /^Stop/ }).click();
+  await until('the run is asked to stop', async () => (await daemon.get(`/v1/sessions/${id}/run`)).run.cancelRevision);
+  await page.close();
+});
+
+test('a message is pinned, edited and forked from', async ({ daemon, browser }) => {
+  const id = await daemon.session('Edits', { window });
+  const { messageIds } = await daemon.append(id, [text('USER', 'first words'), text('ASSISTANT', 'an answer'), text('USER', 'second words')]);
+  const page = await Page.open(browser, daemon);
+  await page.session(id);
+  const row = page.page.locator(`[data-key="${messageIds[0]}"]`);
+  await row.click();
+  await page.page.keyboard.press('p');
+  await row.getByText('pinned').waitFor();
+  await page.page.keyboard.press('e');
+  await row.getByRole('textbox').fill('better words');
+  await row.getByRole('button', { name: 'Save' }).click();
+  await row.locator('.cell.right').getByText('better words').waitFor();
+  await row.locator('.cell.left').getByText('first words').waitFor();
+  await row.locator('.cell.left').getByText('user', { exact: false }).first().click();
+  await page.page.locator(`[data-key="${messageIds[1]}"]`).click();
+  await page.page.keyboard.press('f');
+  await until('the fork', async () => !page.page.url().includes(id) && page.page.url().includes('session/ses_'));
+  await page.page.locator('.row').getByText('an answer').first().waitFor();
+  equal(await page.page.locator('.cell.right').getByText('second words').count(), 0, 'what came later, in its view');
+  await page.close();
+});
+
+test('a restart of the daemon is survived without a gap', async ({ daemon, browser }) => {
+  const id = await daemon.session('Restart', { window });
+  await daemon.append(id, [text('USER', 'before')]);
+  const page = await Page.open(browser, daemon);
+  page.allowed.push(/ERR_|Failed to load resource/);
+  await page.session(id);
+  await page.page.getByText('before').first().waitFor();
+  await daemon.stop('SIGKILL');
+  await page.page.locator('.live').getByText(/connecting|daemon away/).waitFor();
+  await daemon.start();
+  for (let number = 0; number < 20; number += 1) await daemon.append(id, [text('USER', `after ${number}.`)]);
+  await page.page.locator('.live').getByText('live', { exact: true }).waitFor({ timeout: 20_000 });
+  await page.page.getByText('after 19.').first().waitFor();
+  await page.page.locator('.scroll').press('Home');
+  await page.page.getByText('before').first().waitFor();
+  const seen = new Set();
+  for (let times = 0; times < 60 && seen.size < 21; times += 1) {
+    for (const key of await page.page.locator('.row').evaluateAll((rows) => rows.map((row) => row.dataset.key))) seen.add(key);
+    await page.page.mouse.move(400, 500);
+    await page.page.mouse.wheel(0, 300);
+    await page.page.evaluate(() => new Promise(requestAnimationFrame));
+  }
+  equal(seen.size, 21, 'rows, none lost and none doubled');
+  // And the same after the page itself is loaded again.
+  await page.page.reload();
+  await page.page.getByText('after 19.').first().waitFor();
+  await page.close();
+});
+
+test('the keyboard alone does everything', async ({ daemon, browser }) => {
+  await daemon.session('Other one', { window });
+  const id = await daemon.session('Keyboard one', { window, preset: 'opencode' });
+  await daemon.append(id, conversation(2, 20));
+  const page = await Page.open(browser, daemon);
+  const { keyboard } = page.page;
+  await page.page.getByText('Keyboard one').waitFor();
+  await keyboard.press('/');
+  await keyboard.type('keyboard');
+  await until('one session', async () => (await page.page.locator('.session').count()) === 1);
+  await keyboard.press('Enter');
+  await page.page.locator('.one .row').first().waitFor();
+  for (const _ of [1, 2, 3]) await keyboard.press('k');
+  await page.page.locator('.row.chosen').waitFor();
+  await keyboard.press('3');
+  await page.page.locator('.one.view').waitFor();
+  await keyboard.press('1');
+  await keyboard.press('[');
+  await page.page.locator('.banner').waitFor();
+  await keyboard.press('Escape');
+  await page.page.locator('.banner').waitFor({ state: 'detached' });
+  await keyboard.press('c');
+  await page.page.locator('.panel').waitFor();
+  await keyboard.press('Escape');
+  await page.page.locator('.panel').waitFor({ state: 'detached' });
+  await keyboard.press('m');
+  await keyboard.type('by keys alone');
+  await keyboard.press('Enter');
+  await page.page.locator('.queue').getByText('by keys alone').waitFor();
+  await keyboard.press('Escape');
+  await keyboard.press('?');
+  await page.page.getByRole('dialog').waitFor();
+  await keyboard.press('Escape');
+  await keyboard.press('g');
+  await keyboard.press('s');
+  await page.page.getByRole('heading', { name: 'Sessions' }).waitFor();
+  // Everything that takes the focus is reached, and shows it.
+  await page.page.evaluate(() => document.activeElement?.blur());
+  const names = new Set();
+  for (let times = 0; times < 14; times += 1) {
+    await keyboard.press('Tab');
+    names.add(await page.page.evaluate(() => document.activeElement?.textContent?.trim().slice(0, 30) || document.activeElement?.getAttribute('aria-label')));
+  }
+  check(names.has('Operations') && [...names].some((name) => name?.includes('Keyboard one')), `reached: ${[...names]}`);
+  await page.close();
+});
+
+test('a search finds what no view shows, and opens at its message', async ({ daemon, browser }) => {
+  const { id } = await compacted(daemon, 'Searched');
+  const other = await daemon.session('Elsewhere', { window });
+  const { messageIds } = await daemon.append(other, [text('USER', 'The word heliotrope is here, and <b>there</b>.'), ...conversation(30, 4)]);
+  const page = await Page.open(browser, daemon);
+  await page.page.getByText('Searched').waitFor();
+  await page.page.keyboard.press('g');
+  await page.page.keyboard.press('f');
+  await page.page.getByRole('heading', { name: 'Search' }).waitFor();
+  await page.page.keyboard.type('heliotrope');
+  await page.page.locator('.hit mark').getByText('heliotrope').waitFor();
+  await page.page.locator('.hit').getByText('Elsewhere').waitFor();
+  equal(await page.violations(), [], 'accessibility');
+  await page.page.keyboard.press('Enter');
+  await page.page.locator(`.row.chosen[data-key="${messageIds[0]}"]`).waitFor();
+  // In one session, of what its summary covers.
+  await page.session(id);
+  await page.page.keyboard.press('/');
+  await page.page.getByRole('searchbox').fill('jitter');
+  await page.page.locator('.hit').first().waitFor();
+  await page.page.locator('.hit').getByText('covered').last().click();
+  await page.page.locator('.row.chosen.covered').waitFor();
+  await page.page.keyboard.press('/');
+  await page.page.getByRole('searchbox').fill('"');
+  await page.page.getByRole('alert').waitFor();
+  page.allowed.push(/400/);
+  await page.close();
+});
+
+test('policies are compared and changed', async ({ daemon, browser }) => {
+  const id = await daemon.session('Policies', { window, preset: 'opencode' });
+  await daemon.append(id, conversation(2, 20));
+  const page = await Page.open(browser, daemon);
+  await page.session(id, '/policy');
+  const panel = page.page.locator('.panel');
+  await panel.getByLabel('Preset').selectOption({ label: 'claude-code@seed' });
+  await panel.getByText('fields change').waitFor();
+  equal((await daemon.get(`/v1/sessions/${id}`)).session.preset, 'opencode@seed', 'a comparison changes nothing');
+  await panel.getByRole('button', { name: 'Simulate' }).click();
+  await panel.locator('.simulation path').nth(1).waitFor();
+  await panel.getByText('20 messages, by the policies').waitFor();
+  check((await panel.locator('.simulation path').first().getAttribute('d')).length > 100, 'a curve is drawn');
+  equal(await page.violations(), [], 'accessibility');
+  await panel.getByRole('button', { name: /^Change to/ }).click();
+  await panel.getByText('has claude-code@seed now').waitFor();
+  equal((await daemon.get(`/v1/sessions/${id}`)).session.preset, 'claude-code@seed', 'the new preset');
+  await page.page.locator('.timeline .mark.policy').waitFor({ state: 'attached' });
+  await page.close();
+});
+
+test('operations show the daemon', async ({ daemon, browser }) => {
+  await compacted(daemon);
+  const page = await Page.open(browser, daemon);
+  await page.go('#/operations');
+  await page.page.getByText('healthy').waitFor();
+  await page.page.locator('.tile canvas').nth(7).waitFor();
+  await page.page.getByText('Compactions since the store was made').waitFor();
+  check((await page.page.locator('.sheet-table').last().innerText()).includes('summary'), 'the compaction is counted');
+  equal(await page.violations(), [], 'accessibility');
+  await page.close();
+  // Those of one project see none of it.
+  const bound = await Page.open(browser, daemon, { link: daemon.link('--scopes', 'read', '--project', 'mine') });
+  await bound.go('#/operations');
+  await bound.page.getByText('are for operators').waitFor();
+  await bound.go('#/sessions');
+  await bound.page.getByText('No session yet').waitFor();
+  equal(await bound.page.getByRole('button', { name: 'New' }).count(), 0, 'nothing to write with');
+  await bound.close();
+});
+
+test('a phone has room for all of it', async ({ daemon, browser }) => {
+  const { id } = await compacted(daemon, 'On the phone');
+  const page = await Page.open(browser, daemon, { viewport: { width: 360, height: 740 }, isMobile: true, hasTouch: true });
+  const overflow = () => page.page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+  await page.page.getByText('On the phone').first().waitFor();
+  check((await overflow()) <= 0, 'the list is no wider than the phone');
+  await page.page.getByText('On the phone').first().tap();
+  await page.page.locator('.one .row').first().waitFor();
+  check((await overflow()) <= 0, 'the session is no wider than the phone');
+  await page.page.getByRole('button', { name: 'View', exact: true }).tap();
+  await page.page.locator('.one.view .row').first().waitFor();
+  await page.page.getByRole('button', { name: 'Compaction' }).tap();
+  await page.page.locator('.panel').waitFor();
+  check((await overflow()) <= 0, 'the panel is no wider than the phone');
+  equal(await page.violations(), [], 'accessibility');
+  await page.close();
+});
+
+test('hostile content stays inert', async ({ daemon, browser }) => {
+  const evil = '<img src=x onerror="window.pwned=1"><script>window.pwned=1</script><svg onload="window.pwned=1"></svg> [link](javascript:window.pwned=1) <iframe src="https://evil.example"></iframe> ![p](https://evil.example/p.png) <style>*{display:none}</style> <a href="data:text/html,x">d</a> <form action="https://evil.example"><input name=q></form>';
+  const id = await daemon.session(`${evil} \u202egnp.exe`, { window: { ...window, maxContextTokens: 1000000 } });
+  const png = 'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==';
+  const media = (mimeType, data, name) => ({ media: { mimeType, data, name } });
+  await daemon.append(id, [
+    text('USER', evil),
+    { ...text('ASSISTANT', `${evil}\n\n\`\`\`html\n${evil}\n\`\`\``), finish: { reason: 'FINISH_REASON_STOP' } },
+    text('USER', 'escapes \u001b[31mred\u001b[0m \u001b]0;title\u0007 bidi \u202eevil\u202c zero\u200bwidth'),
+    call('c<script>', '<b>tool</b>', { command: evil }),
+    result('c<script>', evil),
+    { role: 'ROLE_USER', parts: [media('image/png', png, evil), media('image/png', Buffer.from('no picture').toString('base64'), 'fake.png'), media('image/svg+xml', Buffer.from('<svg onload="window.pwned=1" xmlns="http://www.w3.org/2000/svg"/>').toString('base64'), 'x.svg'), { media: { mimeType: 'image/png', uri: 'https://evil.example/track.png', name: 'far' } }, media('image/png', Buffer.from([0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a, 1, 2, 3]).toString('base64'), 'broken.png')] },
+  ], { 'longhand-actor': '<b>evil</b>' });
+  const big = 'x'.repeat(7_000_000);
+  await daemon.append(id, [text('USER', 'a line of 7 MB'), call('big', 'cat', { command: 'cat big' }), result('big', big)]);
+  await daemon.append(id, [text('USER', big), text('USER', 'the end')]);
+  const page = await Page.open(browser, daemon);
+  await page.page.locator('.session').getByText('onerror', { exact: false }).first().waitFor();
+  await page.session(id);
+  await page.page.getByText('the end').first().waitFor({ timeout: 30_000 });
+  await page.page.locator('.scroll').press('Home');
+  const first = page.page.locator('.row').first();
+  await first.waitFor();
+  for (const summary of await page.page.locator('.fold > summary').all()) await summary.click().catch(() => undefined);
+  await page.page.getByText('⟦RLO⟧').first().waitFor();
+  await page.page.getByText('␛[31mred').first().waitFor();
+  await page.page.locator('.media img').first().waitFor();
+  equal(await page.page.locator('.prose img, .prose svg, .prose iframe, .prose script, .prose style, .prose form, .prose input').count(), 0, 'elements of others');
+  equal(await page.page.locator('main a[href^="javascript:"], main a[href^="data:"]').count(), 0, 'links of others');
+  await page.page.getByText('not a picture that can be shown').first().waitFor();
+  await until('the broken picture is no picture', async () => (await page.page.locator('.media img').evaluateAll((images) => images.every((image) => image.complete && image.naturalWidth > 0))));
+  await page.page.locator('.scroll').press('End');
+  const longest = await page.page.locator('.one').evaluate((element) => element.textContent.length);
+  check(longest < 200_000, `${longest} characters are in the page`);
+  await page.page.getByRole('button', { name: /Show more/ }).last().click();
+  check((await page.page.evaluate(() => window.pwned)) === undefined, 'a script of others ran');
+  await page.close();
+});
+
+test('a session of 10 000 messages is smooth from end to end', async ({ daemon, browser, figures }) => {
+  const id = await daemon.session('Ten thousand', { window: { ...window, maxContextTokens: 100000 }, preset: 'opencode' });
+  const messages = Array.from({ length: 1000 }, (_, number) => turn(number, 4)).flat();
+  for (let from = 0; from < messages.length; from += 500) await daemon.append(id, messages.slice(from, from + 500));
+  await daemon.settled(id);
+  const page = await Page.open(browser, daemon);
+  const begin = Date.now();
+  await page.session(id);
+  figures['session of 10 000 messages, first rows in ms'] = Date.now() - begin;
+  await page.page.locator('.row').last().waitFor();
+  let most = await page.count();
+  // From the newest message to the first, by the wheel, with the time of each frame.
+  const scrolled = await page.page.evaluate(async () => {
+    const list = document.querySelector('.one .scroll');
+    const frames = [];
+    let nodes = 0;
+    let last = performance.now();
+    let still = 0;
+    for (let times = 0; times < 6000 && still < 200; times += 1) {
+      const before = list.scrollTop;
+      list.dispatchEvent(new WheelEvent('wheel', { deltaY: -2400 }));
+      list.scrollTop -= 2400;
+      await new Promise(requestAnimationFrame);
+      const now = performance.now();
+      frames.push(now - last);
+      last = now;
+      nodes = Math.max(nodes, document.getElementsByTagName('*').length);
+      const older = document.querySelector('.older');
+      still = list.scrollTop === before && list.scrollTop < 5 && !older ? still + 1 : 0;
+      if (still > 20) break;
+    }
+    frames.sort((left, right) => left - right);
+    const at = (share) => Math.round(frames[Math.floor((frames.length - 1) * share)] * 10) / 10;
+    return { frames: frames.length, median: at(0.5), p95: at(0.95), p99: at(0.99), worst: at(1), nodes, first: document.querySelector('.row[data-revision]')?.dataset.revision };
+  });
+  figures['10 000 messages scrolled'] = scrolled;
+  const { messages: oldest } = await daemon.get(`/v1/sessions/${id}/messages?page_size=1`);
+  equal(scrolled.first, oldest[0].revision, 'the first message is reached');
+  most = Math.max(most, scrolled.nodes);
+  check(most < 6000, `${most} elements are in the page`);
+  check(scrolled.median < 50, `a frame takes ${scrolled.median} ms`);
+  await page.page.locator('.scroll').press('End');
+  await page.page.locator(`[data-key="${(await daemon.get(`/v1/sessions/${id}/messages?reverse=true&page_size=1`)).messages[0].messageId}"]`).waitFor();
+  await page.close();
+});
+
+test('what is committed is soon seen, and the first load is small', async ({ daemon, browser, figures }) => {
+  const id = await daemon.session('Delay', { window });
+  await daemon.append(id, [text('USER', 'begin')]);
+  const cold = await Page.open(browser, daemon);
+  const sizes = [];
+  cold.page.on('response', async (response) => sizes.push((await response.request().sizes().catch(() => ({ responseBodySize: 0 }))).responseBodySize));
+  const begin = Date.now();
+  await cold.page.reload();
+  await cold.page.locator('.session').first().waitFor();
+  figures['first load in ms'] = Date.now() - begin;
+  await cold.close();
+  const page = await Page.open(browser, daemon);
+  await page.session(id);
+  await page.page.evaluate(() => {
+    window.seen = {};
+    new MutationObserver(() => {
+      for (const match of document.querySelector('.one .sheet').textContent.matchAll(/mark-(\d+)\./g)) {
+        if (window.seen[match[1]]) continue;
+        window.seen[match[1]] = 'soon';
+        requestAnimationFrame(() => requestAnimationFrame(() => (window.seen[match[1]] = Date.now())));
+      }
+    }).observe(document.querySelector('.one .sheet'), { childList: true, subtree: true, characterData: true });
+  });
+  const delays = [];
+  for (let number = 0; number < 100; number += 1) {
+    await daemon.append(id, [text('USER', `mark-${number}.`)]);
+    const committed = Date.now();
+    const seen = await until('it is seen', () => page.page.evaluate((key) => (typeof window.seen[key] === 'number' ? window.seen[key] : 0), number));
+    delays.push(Math.max(0, seen - committed));
+  }
+  delays.sort((left, right) => left - right);
+  figures['commit to pixel in ms'] = { median: delays[50], p99: delays[98] };
+  check(delays[50] < 250, `a message is seen ${delays[50]} ms after its commit`);
+  await page.close();
+});
+
+const browser = await launch();
+const figures = {};
+let failed = 0;
+for (const { name, run } of tests) {
+  if (only.length && !only.some((part) => name.includes(part))) continue;
+  const daemon = new Daemon(program);
+  const begin = Date.now();
+  try {
+    await daemon.start();
+    await run({ daemon, browser, figures });
+    console.log(`ok      ${name} (${((Date.now() - begin) / 1000).toFixed(1)} s)`);
+  } catch (error) {
+    failed += 1;
+    console.log(`FAILED  ${name}: ${error.stack ?? error}`);
+    const open = browser.contexts().flatMap((context) => context.pages());
+    if (process.env.SHOTS && open.length) await open.at(-1).screenshot({ path: `${process.env.SHOTS}/failed-${failed}.png` }).catch(() => undefined);
+    for (const context of browser.contexts()) await context.close();
+  }
+  await daemon.remove().catch(() => undefined);
+}
+await browser.close();
+console.log(JSON.stringify(figures, null, 2));
+process.exit(failed ? 1 : 0);
