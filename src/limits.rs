@@ -30,6 +30,14 @@ pub const POLICY_BYTES_MAX: usize = 64 * 1024;
 pub const INSTRUCTIONS_BYTES_MAX: usize = 16 * 1024;
 /// Bytes of the reason for an erasure.
 pub const ERASE_REASON_BYTES_MAX: usize = 1_000;
+/// Seconds from the start of the daemon until retention's first pass: time to stop it, if a rule is not what was meant.
+pub const RETENTION_DELAY_SECONDS: u64 = 600;
+/// Seconds between the end of a pass of retention and the begin of the next one.
+pub const RETENTION_INTERVAL_SECONDS: u64 = 3_600;
+/// Sessions that a pass of retention reads at once.
+pub const RETENTION_PAGE_SESSIONS: usize = 200;
+/// Bytes of the name of a rule of retention.
+pub const RETENTION_NAME_BYTES_MAX: usize = 64;
 /// Milliseconds for which the answer to an erasure waits until the files of the store have nothing of it any more.
 pub const ERASE_CLEAN_WAIT_MS: u64 = 3_000;
 /// Milliseconds between two attempts to get there.

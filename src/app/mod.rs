@@ -32,6 +32,7 @@ mod recall;
 mod recording;
 pub mod run_watch;
 pub mod runs;
+pub mod retention;
 pub mod scrub;
 pub mod session_list;
 pub mod session_watch;

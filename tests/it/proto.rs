@@ -22,10 +22,11 @@ use std::path::PathBuf;
 const PACKAGE: &str = "longhand.v1";
 
 /// First words of RPC names.
-const VERBS: [&str; 45] = [
+const VERBS: [&str; 46] = [
     "Acquire",
     "Add",
     "Answer",
+    "Apply",
     "Append",
     "Archive",
     "Batch",
