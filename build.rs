@@ -2,7 +2,7 @@
 
 use std::{env, error::Error, fs, path::PathBuf};
 
-const PROTOS: [&str; 14] = [
+const PROTOS: [&str; 15] = [
     "options",
     "access",
     "archive",
@@ -15,6 +15,7 @@ const PROTOS: [&str; 14] = [
     "prompt",
     "approval",
     "event",
+    "search",
     "erase",
     "admin",
 ];

@@ -429,6 +429,8 @@ pub struct Config {
     pub loaded_mib: usize,
     /// The verification of the store in the background.
     pub scrub: Scrub,
+    /// Keeps an index for full-text search; without it, one that is there is removed.
+    pub search: bool,
     /// The log of who read what.
     pub access_log: AccessLog,
     /// Summarizers with a model, by name.
@@ -545,6 +547,7 @@ impl Default for Config {
             loaded_mib: limits::LOADED_MIB_DEFAULT,
             scrub: Scrub::default(),
             retention: Vec::new(),
+            search: true,
             access_log: AccessLog::default(),
             summarizers: BTreeMap::new(),
             summarizer: SummarizerChoice::default(),

@@ -15,6 +15,7 @@ use crate::config::{self, Config, Durability, LoggedCallers, PolicyRule, Unlogge
 use crate::grpc;
 use crate::limits;
 use crate::scheduler::{self, Scheduler};
+use crate::search;
 use crate::store::{self, Store};
 use crate::summarizer::{self, Levels};
 use crate::transport::{self, Tls, TlsFiles, Transport};
@@ -117,6 +118,12 @@ pub async fn run_with(
     app.hold_to_quotas(config.tenants.iter().map(quota).collect()).await.map_err(Error::Quotas)?;
     app.load_access_tokens(&owner::secret(&config.data_dir)?).await.map_err(Error::AccessTokens)?;
     let scheduling = tasks.spawn(scheduler.run(stopping.clone()));
+    if config.search {
+        let searching = search::Service::open(store.clone(), clock.clone(), search::Options::default())?;
+        tasks.spawn(searching.run(stopping.clone()));
+    } else {
+        store.search().remove()?;
+    }
     let traffic = app.traffic().clone();
     let (routes, health) = grpc::router(app.clone()).await;
     tasks.spawn(grpc::report_health(health.clone(), app, stopping.clone()));

@@ -14,6 +14,7 @@
 //! - [`access_log`]: who read what over the network, apart from the store.
 //! - [`store`]: the only place with SQL: the writer, the readers, the chains.
 //! - [`bus`]: the signal of newer events, and subscriptions that read them from the log.
+//! - [`search`]: the search index, filled from the log.
 //! - [`loaded`]: sessions that are kept in memory, for reads and decisions.
 //! - [`summarizer`]: writers of summaries.
 //! - [`scheduler`]: the start of compactions, and the workers that run them.
@@ -26,7 +27,7 @@
 //! - [`daemon`]: the composition root.
 //! - [`cli`]: thin clients of the daemon.
 
-pub use longhand_core::{fold, model, policy, simulation};
+pub use longhand_core::{fold, model, policy, simulation, words};
 pub use longhand_interop as interop;
 
 pub mod limits;
@@ -40,6 +41,7 @@ pub mod bus;
 pub mod loaded;
 pub mod summarizer;
 pub mod scheduler;
+pub mod search;
 pub mod app;
 pub mod pb;
 pub mod metrics;

@@ -109,6 +109,58 @@ pub const VIEW_BYTES_MAX: usize = 1024 * 1024 * 1024;
 pub const INDEX_BATCH_BYTES: usize = 64 * 1024;
 /// Events that are read at a time to find such messages.
 pub const INDEX_BATCH_EVENTS: i64 = 256;
+/// Bytes of a search's query.
+pub const SEARCH_QUERY_BYTES_MAX: usize = 1_024;
+/// Words of a search's query.
+pub const SEARCH_WORDS_MAX: usize = 64;
+/// Values of one filter of a search.
+pub const SEARCH_FILTER_VALUES_MAX: usize = 32;
+/// Hits of a page of a search if the caller names no number.
+pub const SEARCH_PAGE_DEFAULT: i64 = 20;
+/// Hits of a page of a search.
+pub const SEARCH_PAGE_MAX: i64 = 100;
+/// Parts that a search ranks: the newest of those that match.
+pub const SEARCH_MATCHES_MAX: i64 = 20_000;
+/// Ranked parts that are compared at a time with what the index does not know, such as projects.
+pub const SEARCH_COMPARED: i64 = 2_048;
+/// Bytes of messages that are read for a page of hits; the page ends with the message that reaches it.
+pub const SEARCH_READ_BYTES: usize = 8 * 1024 * 1024;
+/// Bytes of a snippet, about.
+pub const SEARCH_SNIPPET_BYTES: usize = 240;
+/// Bytes of a part that are indexed: words after them are not found.
+pub const SEARCH_TEXT_BYTES_MAX: usize = 1024 * 1024;
+/// Events that are read at a time to find parts to index.
+pub const SEARCH_BATCH_EVENTS: i64 = 1_024;
+/// Approximate bytes of messages that are indexed in one commit.
+pub const SEARCH_BATCH_BYTES: usize = 1024 * 1024;
+/// Sessions above a session by which its parts are found directly; more are compared.
+pub const SEARCH_ABOVE_MAX: usize = 16;
+/// Owners of a history's segments by which its parts are found directly; more are compared.
+pub const SEARCH_RANGES_MAX: usize = 64;
+/// Connections that search the index.
+pub const SEARCH_READERS: usize = 2;
+/// Parts that wait to be forgotten by the index.
+pub const SEARCH_FORGET_QUEUE_MAX: usize = 64;
+/// Maximum time that a search waits for the index.
+pub const SEARCH_WAIT_MS_MAX: u64 = 30_000;
+/// Delay before the index is filled again after an error.
+pub const SEARCH_RETRY_MS: u64 = 1_000;
+/// Maximum time that a search waits for the index without being asked to, if little is left to index.
+pub const SEARCH_CATCH_UP_MS: u64 = 50;
+/// Events that are so few that a search waits for them.
+pub const SEARCH_CATCH_UP_EVENTS: i64 = 1_024;
+/// Percent of the time of one processor that the index takes while the log grows.
+pub const SEARCH_SHARE: u32 = 5;
+/// Events: that many left to index add the same share again.
+pub const SEARCH_SHARE_EVENTS: i64 = 100_000;
+/// Percent of the time of one processor that the index takes at most while the log grows.
+pub const SEARCH_SHARE_MAX: u32 = 50;
+/// Time in which small commits gather before they are indexed, and without an event in which the log rests.
+pub const SEARCH_GATHER_MS: u64 = 100;
+/// Maximum pause of the index while the log grows.
+pub const SEARCH_PAUSE_MS_MAX: u64 = 10_000;
+/// Niceness of the thread that fills the index: it gets about a tenth of a processor that others want.
+pub const SEARCH_NICENESS: i32 = 10;
 /// Counts that are stored in one commit; appends wait for one commit at most.
 pub const COUNTS_BATCH: usize = 256;
 /// Sessions that wait for the search index; one that finds the queue full is indexed at its next write or search.

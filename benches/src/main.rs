@@ -21,6 +21,7 @@ mod reads;
 mod report;
 mod rewrites;
 mod rpc;
+mod search;
 mod start;
 mod stream;
 mod target;
@@ -79,6 +80,8 @@ enum Measure {
     Rewrites(rewrites::Options),
     /// Bytes on disk for each byte of content.
     Disk(disk::Options),
+    /// Full-text search: appends with the index and without it in turn, the lag behind a burst, first pages, sizes.
+    Search(search::Options),
     /// Start of the daemon with a large store.
     Start(start::Options),
     /// Appends to other session stores. `benches/peers` installs them.
@@ -129,6 +132,7 @@ async fn main() {
         Measure::Growth(options) => growth::run(&binary, &options, short, &mut report).await,
         Measure::Rewrites(options) => rewrites::run(&binary, &options, short, &mut report).await,
         Measure::Disk(options) => disk::run(&binary, &options, short, &mut report).await,
+        Measure::Search(options) => search::run(&binary, &options, short, &mut report).await,
         Measure::Start(options) => start::run(&binary, &options, short, &mut report).await,
         Measure::Peers(options) => peers::run(&binary, &options, short, &mut report).await,
         Measure::Compactions { sessions } => {

@@ -236,7 +236,10 @@ pub(crate) fn name(binary: &str) -> String {
 /// The write-ahead log in a folder.
 pub(crate) fn log_in(folder: &Path) -> Option<PathBuf> {
     let files = std::fs::read_dir(folder).ok()?.flatten().map(|entry| entry.path());
-    files.into_iter().find(|path| path.to_string_lossy().ends_with("-wal"))
+    files.into_iter().find(|path| {
+        let name = path.to_string_lossy();
+        name.ends_with("-wal") && !name.contains("-search")
+    })
 }
 
 /// One caller of a server.

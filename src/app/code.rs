@@ -118,7 +118,8 @@ impl Reason {
             | Self::RateLimited
             | Self::StorageFull => Code::ResourceExhausted,
             Self::RequestTimedOut => Code::DeadlineExceeded,
-            Self::StoreBusy
+            Self::SearchUnavailable
+            | Self::StoreBusy
             | Self::AccessLogFailed
             | Self::OutcomeUncertain
             | Self::StoreStopped

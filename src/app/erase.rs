@@ -6,6 +6,7 @@ use crate::limits;
 use crate::model::ids::{PartId, SessionId};
 use crate::store::{self, Kind};
 pub use crate::store::{EraseTarget, ErasedSizes};
+use std::time::Duration;
 
 /// What a caller wants erased.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -85,7 +86,12 @@ impl Caller {
             // Its client id may be another session's from now on.
             self.forget();
         }
-        let pending_files = erasures.clean(&erased).await;
+        let mut pending_files = erasures.clean(&erased).await;
+        // The events of sessions that shared it are in the same commit.
+        let head = self.store().log().head_seq();
+        if !self.store().search().has_forgotten(head, Duration::from_millis(limits::ERASE_CLEAN_WAIT_MS)).await {
+            pending_files.extend(store::Search::files());
+        }
         let event = Some((erased.revision, erased.seq));
         Ok(Erased { session, event, sizes: erased.sizes, existed: erased.existed, pending_files })
     }

@@ -103,6 +103,8 @@ pub enum Reason {
     RequestTimedOut,
     /// The request uses an unknown compression.
     EncodingUnknown,
+    /// The search index is not open: it is made anew, or its file cannot be read.
+    SearchUnavailable,
     /// Too many writes wait; try again.
     StoreBusy,
     /// The disk failed during this write: after a restart of the daemon it may be there or not. Send it again then,
@@ -184,7 +186,7 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason.
-    pub const ALL: [Self; 84] = [
+    pub const ALL: [Self; 85] = [
         Self::SessionNotFound,
         Self::MessageNotFound,
         Self::DraftNotFound,
@@ -232,6 +234,7 @@ impl Reason {
         Self::TooManyRequests,
         Self::RequestTimedOut,
         Self::EncodingUnknown,
+        Self::SearchUnavailable,
         Self::StoreBusy,
         Self::OutcomeUncertain,
         Self::StoreStopped,
@@ -321,6 +324,7 @@ impl Reason {
             Self::TooManyRequests => "TOO_MANY_REQUESTS",
             Self::RequestTimedOut => "REQUEST_TIMED_OUT",
             Self::EncodingUnknown => "ENCODING_UNKNOWN",
+            Self::SearchUnavailable => "SEARCH_UNAVAILABLE",
             Self::StoreBusy => "STORE_BUSY",
             Self::OutcomeUncertain => "OUTCOME_UNCERTAIN",
             Self::StoreStopped => "STORE_STOPPED",
@@ -439,6 +443,7 @@ impl From<store::Error> for Error {
                 };
                 plain(reason).with(key, id)
             }
+            E::SearchOff => plain(Reason::SearchUnavailable),
             E::Archived => plain(Reason::SessionArchived),
             E::RevisionMismatch { expected, current } => {
                 plain(Reason::RevisionMismatch).with("expected_revision", expected).with("current_revision", current)

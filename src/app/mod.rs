@@ -34,6 +34,7 @@ pub mod run_watch;
 pub mod runs;
 pub mod retention;
 pub mod scrub;
+pub mod search;
 pub mod session_list;
 pub mod session_watch;
 pub mod sessions;

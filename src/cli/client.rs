@@ -13,6 +13,7 @@ use crate::pb::event_service_client::EventServiceClient;
 use crate::pb::message_service_client::MessageServiceClient;
 use crate::pb::prompt_service_client::PromptServiceClient;
 use crate::pb::run_service_client::RunServiceClient;
+use crate::pb::search_service_client::SearchServiceClient;
 use crate::pb::session_service_client::SessionServiceClient;
 use crate::pb::{ACTOR_HEADER, RUN_EPOCH_HEADER, TENANT_HEADER};
 use std::error::Error;
@@ -95,6 +96,7 @@ pub(super) struct Client {
     pub(super) messages: MessageServiceClient<Connection>,
     pub(super) contexts: ContextServiceClient<Connection>,
     pub(super) compactions: CompactionServiceClient<Connection>,
+    pub(super) search: SearchServiceClient<Connection>,
     pub(super) events: EventServiceClient<Connection>,
     pub(super) runs: RunServiceClient<Connection>,
     pub(super) prompts: PromptServiceClient<Connection>,
@@ -160,6 +162,7 @@ impl Client {
             messages: MessageServiceClient::new(connection.clone()).max_decoding_message_size(ANSWER_BYTES_MAX),
             contexts: ContextServiceClient::new(connection.clone()).max_decoding_message_size(ANSWER_BYTES_MAX),
             compactions: CompactionServiceClient::new(connection.clone()).max_decoding_message_size(ANSWER_BYTES_MAX),
+            search: SearchServiceClient::new(connection.clone()).max_decoding_message_size(ANSWER_BYTES_MAX),
             events: EventServiceClient::new(connection.clone()).max_decoding_message_size(ANSWER_BYTES_MAX),
             runs: RunServiceClient::new(connection.clone()).max_decoding_message_size(ANSWER_BYTES_MAX),
             prompts: PromptServiceClient::new(connection.clone()).max_decoding_message_size(ANSWER_BYTES_MAX),

@@ -108,6 +108,7 @@ fn hint(reason: &str) -> Option<&'static str> {
         "CURSOR_FOREIGN" => Some("the cursor is from another store: begin without --after"),
         "CURSOR_OUT_OF_RANGE" => Some("begin without --after"),
         "SHUTTING_DOWN" => Some("try again after its restart"),
+        "SEARCH_UNAVAILABLE" => Some("the daemon keeps none (`search = false`), or makes it anew"),
         "STORE_BUSY" => Some("try again"),
         _ => None,
     }

@@ -41,6 +41,7 @@ mod requests;
 mod retain;
 mod run;
 mod run_text;
+mod search;
 mod serve;
 mod sessions;
 mod show;
@@ -101,6 +102,8 @@ enum Command {
     Pin(changes::PinArguments),
     /// List sessions, newest first, or follow the list
     Sessions(sessions::Arguments),
+    /// Find parts of messages by their words, in all history
+    Search(search::Arguments),
     /// Print the original history of a session
     Show(show::Arguments),
     /// Print a session's view for the model
@@ -203,6 +206,7 @@ async fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Edit(arguments) => changes::edit(globals, arguments).await,
         Command::Pin(arguments) => changes::pin(globals, arguments).await,
         Command::Sessions(arguments) => sessions::run(globals, arguments).await,
+        Command::Search(arguments) => search::run(globals, arguments).await,
         Command::Show(arguments) => show::run(globals, arguments).await,
         Command::Context(arguments) => context::run(globals, arguments).await,
         Command::Expand(arguments) => expand::run(globals, arguments).await,
@@ -275,6 +279,8 @@ mod tests {
             "longhand events --new --limit 3",
             "longhand sessions --color sometimes",
             "longhand status ses_1 --metrics",
+            "longhand search",
+            "longhand search x --session s --tree t",
             "longhand export ses_1 --format word",
             "longhand",
         ] {

@@ -17,6 +17,7 @@ mod events;
 mod messages;
 mod prompts;
 mod runs;
+mod search;
 mod service;
 mod sessions;
 mod status;
@@ -41,7 +42,7 @@ use tonic_health::ServingStatus;
 use tonic_health::server::HealthReporter;
 
 /// The names with a health status: the daemon as a whole, and each service.
-const HEALTH_NAMES: [&str; 14] = [
+const HEALTH_NAMES: [&str; 15] = [
     "",
     pb::session_service_server::SERVICE_NAME,
     pb::message_service_server::SERVICE_NAME,
@@ -52,6 +53,7 @@ const HEALTH_NAMES: [&str; 14] = [
     pb::prompt_service_server::SERVICE_NAME,
     pb::approval_service_server::SERVICE_NAME,
     pb::event_service_server::SERVICE_NAME,
+    pb::search_service_server::SERVICE_NAME,
     pb::erase_service_server::SERVICE_NAME,
     pb::admin_service_server::SERVICE_NAME,
     pb::access_service_server::SERVICE_NAME,
@@ -105,6 +107,7 @@ pub async fn router(app: Longhand) -> (Guarded, HealthReporter) {
         .with(limited!(pb::run_service_server::RunServiceServer<_>, runs::Runs::new(door.clone())))
         .with(limited!(pb::prompt_service_server::PromptServiceServer<_>, prompts::Prompts::new(door.clone())))
         .with(limited!(pb::approval_service_server::ApprovalServiceServer<_>, approvals::Approvals::new(door.clone())))
+        .with(limited!(pb::search_service_server::SearchServiceServer<_>, search::Search::new(door.clone())))
         .with(limited!(pb::event_service_server::EventServiceServer<_>, events::Events::new(door.clone())))
         .with(limited!(pb::archive_service_server::ArchiveServiceServer<_>, archives::Archives::new(door.clone())))
         .with(limited!(pb::erase_service_server::EraseServiceServer<_>, erase::Erasures::new(door.clone())))

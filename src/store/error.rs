@@ -15,6 +15,9 @@ pub enum Error {
         /// The id that was given.
         id: String,
     },
+    /// The search index is not open: it is made anew, or its file cannot be read.
+    #[error("the search index is not open")]
+    SearchOff,
     /// The session is archived.
     #[error("the session is archived")]
     Archived,

@@ -10,6 +10,7 @@ use super::index::Index;
 use super::jobs::Jobs;
 use super::log::Log;
 use super::runs::Runs;
+use super::search::Search;
 use super::sessions::Sessions;
 use super::shared::Shared;
 use super::upkeep::Upkeep;
@@ -35,6 +36,7 @@ struct Handles {
     runs: Runs,
     jobs: Jobs,
     index: Index,
+    search: Search,
     upkeep: Upkeep,
     access_tokens: AccessTokens,
     archives: Archives,
@@ -54,6 +56,7 @@ impl Store {
             runs: Runs(Arc::clone(&shared)),
             jobs: Jobs(Arc::clone(&shared)),
             index: Index(Arc::clone(&shared)),
+            search: Search(Arc::clone(&shared)),
             upkeep: Upkeep(Arc::clone(&shared)),
             access_tokens: AccessTokens(Arc::clone(&shared)),
             archives: Archives(Arc::clone(&shared)),
@@ -99,6 +102,7 @@ impl Store {
     /// Drops this clone of the store, and closes the readers of all clones.
     pub async fn close(self) {
         self.handles.shared.readers.close();
+        self.handles.shared.search.close();
     }
 
     /// Sessions.
@@ -139,6 +143,11 @@ impl Store {
     /// The index of hidden words.
     pub fn index(&self) -> &Index {
         &self.handles.index
+    }
+
+    /// The full-text search over all history.
+    pub fn search(&self) -> &Search {
+        &self.handles.search
     }
 
     /// Archives of sessions: written and read.

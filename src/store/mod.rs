@@ -24,6 +24,7 @@ mod open;
 mod portable;
 mod restore;
 mod runs;
+mod search;
 mod sessions;
 mod shared;
 #[cfg(test)]
@@ -94,6 +95,10 @@ pub use log::Log;
 pub use open::Options;
 pub use restore::{Restored, restore};
 pub use runs::Runs;
+pub use search::{
+    Entry, EntryKind, Forget, Forgotten, Found, Hit, HitOf, Indexer, OwnRange, Page, Phrase, Search,
+    Unindexed as UnindexedPart, Wanted,
+};
 pub use sessions::Sessions;
 pub use upkeep::{ScrubOptions, Upkeep};
 pub use views::Views;

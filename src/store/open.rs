@@ -8,6 +8,7 @@ use super::error::Result;
 use super::handle::Store;
 use super::integrity::scrub_state::Scrub;
 use super::ledger::{ahead, blob_uses, identity, usage_totals};
+use super::search::state::SearchState;
 use super::shared::Shared;
 use super::writer::{Committed, Writer, restart_timeouts};
 use crate::clock::Clock;
@@ -78,6 +79,7 @@ impl Store {
             quotas,
             directory,
             scrub: Scrub::new(),
+            search: SearchState::new(),
             backing_up: tokio::sync::Mutex::default(),
         };
         // A thread of its own: a task would have two changes of threads more in each commit.

@@ -11,6 +11,7 @@ use super::ledger::recent::Recent;
 use super::ledger::ring::Ring;
 use super::ledger::tx::Tx;
 use super::ledger::visibility::Memberships;
+use super::search::state::SearchState;
 use super::writer::{Announced, Mutation, WriterHandle};
 use std::sync::Arc;
 
@@ -28,6 +29,7 @@ pub(super) struct Shared {
     pub(super) quotas: Arc<Quotas>,
     pub(super) directory: std::path::PathBuf,
     pub(super) scrub: Scrub,
+    pub(super) search: SearchState,
     /// Held while a backup is made.
     pub(super) backing_up: tokio::sync::Mutex<()>,
 }

@@ -10,6 +10,7 @@ use super::ledger::{
     rewrites, runs, search, session_filter, session_list, sessions, sources, spending, statistics, statuses,
     tombstones, tx, usage_totals, visibility, windows,
 };
+use super::search::{hits, source};
 use super::upkeep::scrub;
 use super::writer::Mutation;
 use super::*;
@@ -82,6 +83,8 @@ pub(super) fn statements() -> Vec<&'static str> {
         runs::STATEMENTS,
         scrub::STATEMENTS,
         search::STATEMENTS,
+        hits::STATEMENTS,
+        source::STATEMENTS,
         session_filter::STATEMENTS,
         session_list::STATEMENTS,
         sessions::STATEMENTS,

@@ -62,6 +62,7 @@ mod session_lists;
 mod sessions;
 mod screen;
 mod scrub;
+mod search;
 mod silent_overflow;
 mod simulate;
 mod spans;

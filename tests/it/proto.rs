@@ -59,6 +59,7 @@ const VERBS: [&str; 46] = [
     "Retry",
     "Revoke",
     "Rewind",
+    "Search",
     "Start",
     "Submit",
     "Subscribe",
@@ -79,7 +80,7 @@ const NO_WORDS: [&str; 13] =
 const UNITS: [&str; 7] = ["tokens", "bytes", "ms", "us", "count", "usd", "json"];
 
 /// Fields that appear to violate rule 5, with the reason why they do not.
-const NAMES: [(&str, &str); 19] = [
+const NAMES: [(&str, &str); 20] = [
     ("BranchSummary.instructions", "one text"),
     ("Compaction.instructions", "one text"),
     ("CompactionOutcome.context_tokens_before", "the noun is `tokens`; the rest is the time"),
@@ -99,6 +100,7 @@ const NAMES: [(&str, &str); 19] = [
     ("SummaryTask.instructions", "one text"),
     ("ToolResultPart.status", "a singular that ends in s"),
     ("Message.status", "a singular that ends in s"),
+    ("SearchHit.status", "a singular that ends in s"),
 ];
 
 /// Lists without the usual paging, with the reason.
@@ -506,7 +508,7 @@ fn every_answer_to_a_write_has_its_durability() {
         "ReportTyping",
     ];
     // A scrub and a backup answer with their progress.
-    const READING: [&str; 12] = [
+    const READING: [&str; 13] = [
         "Get",
         "BatchGet",
         "List",
@@ -514,6 +516,7 @@ fn every_answer_to_a_write_has_its_durability() {
         "Export",
         "Subscribe",
         "Watch",
+        "Search",
         "Check",
         "Lease",
         "Extend",

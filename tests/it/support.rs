@@ -27,6 +27,7 @@ use longhand::model::part::{Answers, Media, NewPart, PartBody, Record, ResultSta
 use longhand::model::usage::{ModelWindow, Usage};
 use longhand::policy::summary::{SummaryInput, SummaryOutput};
 use longhand::scheduler::{self, Scheduler, SchedulerHandle};
+use longhand::search;
 use longhand::store::{self, Durability, Finding, ScrubOptions, Store};
 use longhand::summarizer::{self, Extractive, Levels, Observer, Summarizer};
 use rusqlite::Connection;
@@ -98,6 +99,7 @@ pub(crate) struct TestApp {
     stopping: CancellationToken,
     scheduler: JoinHandle<()>,
     scrub: JoinHandle<()>,
+    search: JoinHandle<()>,
     writer: JoinHandle<()>,
 }
 
@@ -182,9 +184,26 @@ impl TestApp {
         let app = longhand.caller(longhand::app::access::Access::owner(), String::new(), None).expect("a caller");
         let rate = ScrubOptions { bytes_per_second: 1 << 40, interval: None };
         let scrub = tokio::spawn(longhand.store().upkeep().clone().scrub(rate, clock.clone(), stopping.clone()));
+        let searching = search::Service::open(longhand.store().clone(), clock.clone(), search::Options::default());
+        let searching = searching.expect("the search index opens");
+        let cancel = stopping.clone();
+        let search = tokio::spawn(searching.run(cancel));
         let cancel = stopping.clone();
         let scheduler = tokio::spawn(async move { scheduler.run(cancel).await });
-        Self { longhand, app, clock, wake, directory, summarizer, options: kept, stopping, scheduler, scrub, writer }
+        Self {
+            longhand,
+            app,
+            clock,
+            wake,
+            directory,
+            summarizer,
+            options: kept,
+            stopping,
+            scheduler,
+            scrub,
+            search,
+            writer,
+        }
     }
 
     /// A caller with a name.
@@ -211,9 +230,10 @@ impl TestApp {
 
     /// Stops as a daemon does: unfinished work is dropped, accepted writes are written. The folder stays.
     pub(crate) async fn stop(self) -> Arc<TempDir> {
-        let Self { longhand, app, wake, directory, stopping, scheduler, scrub, writer, .. } = self;
+        let Self { longhand, app, wake, directory, stopping, scheduler, scrub, search, writer, .. } = self;
         stopping.cancel();
         soon("the scrub to stop", scrub).await.expect("no panic in the scrub");
+        soon("the search index to stop", search).await.expect("no panic in the search index");
         soon("the scheduler to stop", scheduler).await.expect("no panic in the scheduler");
         drop((longhand, app, wake));
         soon("the writer to end: somebody still holds the store", writer).await.expect("no panic in the writer");
@@ -234,13 +254,27 @@ impl TestApp {
 
     /// Dies at once, and starts again on the same files.
     pub(crate) async fn kill(self) -> Self {
-        let Self { longhand, app, wake, directory, summarizer, options, stopping, scheduler, scrub, writer, .. } = self;
+        let Self {
+            longhand,
+            app,
+            wake,
+            directory,
+            summarizer,
+            options,
+            stopping,
+            scheduler,
+            scrub,
+            search,
+            writer,
+            ..
+        } = self;
         writer.abort();
         drop(soon("the writer to die", writer).await);
         // Without a writer, the workers can no longer change the disk.
         stopping.cancel();
         drop(soon("the scheduler to die", scheduler).await);
         drop(soon("the scrub to die", scrub).await);
+        drop(soon("the search index to die", search).await);
         drop((longhand, app, wake));
         Self::open_with(directory, summarizer, options).await
     }

@@ -163,6 +163,60 @@ fn messages_of_every_form_come_as_json_lines() {
 }
 
 #[test]
+fn a_search_prints_what_matches_and_whether_the_view_shows_it() {
+    let home = tempfile::tempdir().expect("a temporary folder");
+    let daemon = Daemon::start(home.path());
+    let session = id(&daemon, &["create", "--title", "vaults"]);
+    let first = id(&daemon, &["append", &session, "The deploy key is in vault seven."]);
+    id(&daemon, &["append", &session, "Noted: vault seven.", "--role", "assistant"]);
+    // What was acknowledged is indexed soon after.
+    let found = |arguments: &[&str]| {
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+        loop {
+            let hits = daemon.json(&[&["search", "vault"], arguments].concat());
+            if hits.len() >= 2 || arguments.contains(&"--role") && !hits.is_empty() {
+                return hits;
+            }
+            assert!(std::time::Instant::now() < deadline, "{hits:?}");
+        }
+    };
+    let hits = found(&[]);
+    assert_eq!(hits.len(), 2);
+    let of_user = found(&["--role", "user", "--session", &session, "--type", "text", "--since", "1h"]);
+    assert_eq!(of_user[0]["messageId"], first.as_str());
+    assert_eq!(of_user[0]["snippet"]["matches"][0]["offsetBytes"], "21");
+    let text = daemon.text(&["search", "deploy", "vault seven"]);
+    assert!(text.contains("The [deploy] key is in [vault seven]."), "{text}");
+    assert!(text.contains("user (text)") && text.contains("in view") && text.contains(&first), "{text}");
+    daemon.text(&["rewind", &session, "--all"]);
+    let text = daemon.text(&["search", "deploy"]);
+    assert!(text.contains("rewound at revision"), "{text}");
+    for (arguments, why) in [(&["search", "…"][..], "query"), (&["search", "x", "--role", "boss"], "is no role")] {
+        let refused = daemon.run(arguments);
+        assert!(!refused.status.success() && String::from_utf8_lossy(&refused.stderr).contains(why), "{arguments:?}");
+    }
+    assert_eq!(daemon.text(&["search", "absent"]), "");
+}
+
+#[test]
+fn a_daemon_without_search_keeps_no_index() {
+    let home = tempfile::tempdir().expect("a temporary folder");
+    let daemon = Daemon::start(home.path());
+    let index = home.path().join("store").join("longhand-search.db");
+    assert!(index.exists());
+    assert!(daemon.stop().success());
+    let settings = home.path().join("longhand.toml");
+    std::fs::write(&settings, "search = false\n").expect("settings");
+    let (daemon, _) = Daemon::start_as(home.path(), |command| {
+        command.arg("--config").arg(&settings);
+    });
+    assert!(!index.exists());
+    let refused = daemon.run(&["search", "x"]);
+    let printed = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(refused.status.code() == Some(1) && printed.contains("the search index is not open"), "{printed}");
+}
+
+#[test]
 fn a_script_erases_a_part_a_message_and_a_session() {
     let home = tempfile::tempdir().expect("a temporary folder");
     let daemon = Daemon::start(home.path());

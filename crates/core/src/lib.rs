@@ -7,8 +7,10 @@
 //! - [`policy`]: the verbs: pure decisions about the content of a view, and the presets.
 //! - [`fold`]: everything that follows from a session's rows: its view, hash, estimate, context usage and guards.
 //! - [`simulation`]: a session's life under a policy, message by message, without a daemon.
+//! - [`words`]: the words by which texts are searched.
 
 pub mod model;
 pub mod policy;
 pub mod fold;
 pub mod simulation;
+pub mod words;

@@ -105,7 +105,7 @@ pub(in crate::grpc) fn read_new_messages(messages: Vec<pb::NewMessage>) -> Resul
     numbered.map(|(index, message)| read_new_message(format_args!("messages[{index}]"), message)).collect()
 }
 
-fn read_role(field: impl Display + Copy, number: i32) -> Result<Role> {
+pub(super) fn read_role(field: impl Display + Copy, number: i32) -> Result<Role> {
     match read_enum(field, number)? {
         pb::Role::Unspecified => Err(not_given(field)),
         pb::Role::User => Ok(Role::User),

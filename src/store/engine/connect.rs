@@ -152,6 +152,39 @@ pub(crate) fn connect_reader(directory: &Path, durability: Durability) -> Result
     Ok(conn)
 }
 
+/// Opens the search index of a store. It follows from the store, so no commit waits for the disk: what a power cut takes
+/// is indexed again.
+fn connect_search(directory: &Path) -> Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let conn = Connection::open_with_flags(directory.join(files::SEARCH), flags)?;
+    conn.set_prepared_statement_cache_capacity(limits::STATEMENTS_KEPT);
+    conn.busy_timeout(BUSY_TIMEOUT)?;
+    conn.pragma_update(None, "page_size", PAGE_BYTES)?;
+    Ok(conn)
+}
+
+/// Opens the connection that fills the search index.
+pub(crate) fn connect_search_writer(directory: &Path) -> Result<Connection> {
+    let conn = connect_search(directory)?;
+    conn.pragma_update(None, "application_id", files::SEARCH_APPLICATION_ID)?;
+    conn.pragma_update(None, "journal_mode", "wal")?;
+    conn.pragma_update(None, "synchronous", "normal")?;
+    // Words of what is erased do not stay in free pages.
+    conn.pragma_update(None, "secure_delete", true)?;
+    conn.pragma_update(None, "cache_size", WRITER_CACHE)?;
+    configure(&conn)?;
+    Ok(conn)
+}
+
+/// Opens a connection that searches the index.
+pub(crate) fn connect_search_reader(directory: &Path) -> Result<Connection> {
+    let conn = connect_search(directory)?;
+    conn.pragma_update(None, "cache_size", READER_CACHE)?;
+    configure(&conn)?;
+    conn.pragma_update(None, "query_only", true)?;
+    Ok(conn)
+}
+
 /// Refuses a library that can corrupt the store.
 pub(crate) fn check_version(conn: &Connection) -> Result<()> {
     let version: String = sqlite::scalar(VERSION).one(conn)?;

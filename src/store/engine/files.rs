@@ -13,6 +13,8 @@ use std::path::{Path, PathBuf};
 
 /// The database file in the data directory.
 pub(crate) const DATABASE: &str = "longhand.db";
+/// The file of the search index in the data directory, which follows from the database.
+pub(crate) const SEARCH: &str = "longhand-search.db";
 /// The suffix of SQLite's write-ahead log.
 const LOG: &str = "-wal";
 /// The suffix of the journal that SQLite keeps until a new database has its log.
@@ -21,6 +23,8 @@ const JOURNAL: &str = "-journal";
 const SUFFIXES: [&str; 4] = ["", LOG, "-shm", JOURNAL];
 /// The application id in the header of a store's database ("LNGH").
 pub(crate) const APPLICATION_ID: u32 = 0x4c4e_4748;
+/// The application id in the header of a search index ("LNGS").
+pub(crate) const SEARCH_APPLICATION_ID: u32 = 0x4c4e_4753;
 /// The file mode: only the owner reads and writes.
 const PRIVATE: u32 = 0o600;
 /// The directory mode: only the owner has access.
@@ -97,12 +101,53 @@ pub(crate) fn taken(directory: &Path) -> Error {
 /// Makes the database's file before SQLite does, so that only its owner can open it; SQLite gives its log the same
 /// mode.
 pub(crate) fn make_database(directory: &Path) -> Result<()> {
-    let path = directory.join(DATABASE);
+    make_private(directory.join(DATABASE))
+}
+
+fn make_private(path: PathBuf) -> Result<()> {
     match File::options().create_new(true).write(true).mode(PRIVATE).open(&path) {
         Ok(_) => Ok(()),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         Err(error) => Err(failed("make", &path, &error)),
     }
+}
+
+/// Makes the file of the search index, unless it is there. It is held to what the store's own files are held to.
+pub(crate) fn make_search(directory: &Path) -> Result<()> {
+    let path = directory.join(SEARCH);
+    for suffix in SUFFIXES {
+        check_file(&directory.join(format!("{SEARCH}{suffix}")))?;
+    }
+    let is_empty = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
+    let foreign = Readable::open(&path).and_then(|file| match file {
+        Some(file) if file.length > 0 => Ok(number(&file.bytes(0, HEADER_BYTES)?, 68) != Some(SEARCH_APPLICATION_ID)),
+        _ => Ok(false),
+    });
+    match foreign {
+        Ok(false) => {}
+        Ok(true) => return Err(refused(&path, "is not a search index of Longhand: move it, and a new one is made")),
+        Err(error) if is_empty(&error) => {}
+        Err(error) => return Err(failed("read", &path, &error)),
+    }
+    make_private(path)
+}
+
+/// True if there is a search index.
+pub(crate) fn has_search(directory: &Path) -> bool {
+    directory.join(SEARCH).exists()
+}
+
+/// Removes the files of the search index.
+pub(crate) fn remove_search(directory: &Path) -> Result<()> {
+    for suffix in SUFFIXES {
+        let path = directory.join(format!("{SEARCH}{suffix}"));
+        match std::fs::remove_file(&path) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(failed("remove", &path, &error)),
+        }
+    }
+    Ok(())
 }
 
 /// Syncs the directory. A new file's name must reach the disk too, or a power cut would remove the whole database.

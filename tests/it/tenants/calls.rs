@@ -62,8 +62,10 @@ fn failure(status: &Status) -> Option<String> {
 }
 
 /// True once a stream that does not end by itself is complete.
-fn is_complete(message: &Value) -> bool {
-    message.get("progress").is_some()
+fn is_complete(method: &MethodDescriptor, message: &Value) -> bool {
+    // Nothing changes a list while it is followed here.
+    let is_list = method.name() == "WatchSessions" && message.get("snapshotEnd").is_some();
+    is_list || message.get("progress").is_some()
 }
 
 impl World {
@@ -98,7 +100,9 @@ impl World {
                 let message = DynamicMessage::decode(method.output(), message).expect("a message");
                 answer.messages.push(serde_json::to_value(&message).expect("JSON"));
             }
-            if answer.messages.last().is_some_and(is_complete) || answer.messages.len() > FRAMES_MAX {
+            if answer.messages.last().is_some_and(|message| is_complete(method, message))
+                || answer.messages.len() > FRAMES_MAX
+            {
                 break;
             }
         }
@@ -138,7 +142,9 @@ impl World {
             text.push_str(&String::from_utf8_lossy(&piece.expect("bytes")));
             // A view that is followed is one event, which ends with the view.
             let ends = ["\"progress\":", "event: heartbeat", "\"upToDate\":true", "],\"end\":"];
-            if ends.iter().any(|end| text.contains(end)) {
+            let is_list = uri.starts_with("/v1/sessions:watch");
+            let ends_list = text.contains("\"snapshotEnd\":") || text.contains("event: snapshot_end");
+            if is_list && ends_list || ends.iter().any(|end| text.contains(end)) {
                 break;
             }
         }

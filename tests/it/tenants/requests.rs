@@ -133,7 +133,7 @@ impl<'a> Filler<'a> {
                 Type::String if field.name() == "lease_token" => {
                     request.set_field(&field, Value::String("0".repeat(32)));
                 }
-                Type::String if matches!(field.name(), "text" | "summarizer" | "principal" | "delta") => {
+                Type::String if matches!(field.name(), "text" | "summarizer" | "principal" | "delta" | "query") => {
                     request.set_field(&field, Value::String("words".to_owned()));
                 }
                 Type::Bool => request.set_field(&field, Value::Bool(self.chance())),
@@ -156,6 +156,8 @@ pub(super) fn everything(message: &MessageDescriptor) -> DynamicMessage {
         });
         match field.kind() {
             Type::Bool if is_first => request.set_field(&field, Value::Bool(true)),
+            // A word of every text.
+            Type::String if field.name() == "query" => request.set_field(&field, Value::String("words".to_owned())),
             Type::Int32 if field.name() == "page_size" => request.set_field(&field, Value::I32(7)),
             _ => {}
         }

@@ -28,8 +28,9 @@ const FRAMES_MAX: usize = 64;
 /// Maximum time of a method that waits for nothing.
 const ANSWER_MAX: Duration = Duration::from_secs(30);
 
-/// Methods that may wait: for events, for a compaction, for a task.
-const WAITING: [&str; 5] = ["SubscribeEvents", "WatchSessions", "WatchRun", "GetContext", "LeaseSummaryTask"];
+/// Methods that may wait: for events, for a compaction, for a task, for the search index.
+const WAITING: [&str; 6] =
+    ["SubscribeEvents", "WatchSessions", "WatchRun", "GetContext", "LeaseSummaryTask", "SearchHistory"];
 
 /// The services. The head is a method's path, followed by ` raw` if the body is already framed.
 pub(super) struct Rpc {

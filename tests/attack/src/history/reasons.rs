@@ -80,7 +80,17 @@ const REASONS: &[(Code, &[&str])] = &[
         ],
     ),
     (Code::DeadlineExceeded, &["REQUEST_TIMED_OUT"]),
-    (Code::Unavailable, &["STORE_BUSY", "OUTCOME_UNCERTAIN", "STORE_STOPPED", "STORAGE_READ_ONLY", "SHUTTING_DOWN"]),
+    (
+        Code::Unavailable,
+        &[
+            "SEARCH_UNAVAILABLE",
+            "STORE_BUSY",
+            "OUTCOME_UNCERTAIN",
+            "STORE_STOPPED",
+            "STORAGE_READ_ONLY",
+            "SHUTTING_DOWN",
+        ],
+    ),
     (Code::DataLoss, &["ROW_CORRUPT"]),
     (Code::Internal, &["ANSWER_LOST", "INTERNAL"]),
 ];

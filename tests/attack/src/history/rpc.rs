@@ -13,6 +13,7 @@ use pb::event_service_client::EventServiceClient;
 use pb::message_service_client::MessageServiceClient;
 use pb::prompt_service_client::PromptServiceClient;
 use pb::run_service_client::RunServiceClient;
+use pb::search_service_client::SearchServiceClient;
 use pb::session_service_client::SessionServiceClient;
 use pb::summary_task_service_client::SummaryTaskServiceClient;
 use tonic::transport::Channel;
@@ -86,6 +87,7 @@ rpcs! {
     ImportSessionRequest, ImportSessionResponse, ArchiveServiceClient, import_session, "ImportSession";
     EraseContentRequest, EraseContentResponse, EraseServiceClient, erase_content, "EraseContent";
     ListEventsRequest, ListEventsResponse, EventServiceClient, list_events, "ListEvents";
+    SearchHistoryRequest, SearchHistoryResponse, SearchServiceClient, search_history, "SearchHistory";
     GetServerInfoRequest, GetServerInfoResponse, AdminServiceClient, get_server_info, "GetServerInfo";
     ListPresetsRequest, ListPresetsResponse, AdminServiceClient, list_presets, "ListPresets";
     ListHeadsRequest, ListHeadsResponse, AdminServiceClient, list_heads, "ListHeads";

@@ -1,0 +1,306 @@
+//! Full-text search over the history of the sessions that a caller sees.
+
+use super::error::{Error, Result};
+use super::{Caller, cursor};
+use crate::limits;
+use crate::model::access::Binding;
+use crate::model::message::{MessageState, Role};
+use crate::model::time::Timestamp;
+use crate::model::{Revision, Seq};
+use crate::search::{phrases, text_of};
+use crate::store::{Entry, HitOf, SessionKey, Visibility, Wanted};
+pub use crate::store::{EntryKind, Hit};
+use crate::words::{self, Query, Snippet, snippet};
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A search.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct SearchRequest {
+    /// The words.
+    pub query: String,
+    /// Only this session's history, with what it inherits.
+    pub session: Option<String>,
+    /// Only this session's history and that of the sessions below it.
+    pub tree: Option<String>,
+    /// Only sessions of this project.
+    pub project: Option<String>,
+    /// Only these roles; empty for all.
+    pub roles: Vec<Role>,
+    /// Only calls and results of these tools; empty for all.
+    pub tools: Vec<String>,
+    /// Only these kinds of parts; empty for all.
+    pub kinds: Vec<EntryKind>,
+    /// Only parts that came at this time or later.
+    pub since: Option<Timestamp>,
+    /// Only parts that came before this time.
+    pub until: Option<Timestamp>,
+    /// Includes derived messages.
+    pub derived: bool,
+    /// Includes records.
+    pub records: bool,
+    /// The number of hits; 0 for the default.
+    pub page_size: i64,
+    /// The token of the page; empty for the first.
+    pub page_token: String,
+    /// An event that has to be in the index.
+    pub min_seq: Seq,
+    /// The longest wait for it.
+    pub wait: Duration,
+}
+
+/// A hit with the passage that shows it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Shown {
+    /// The hit.
+    pub hit: Hit,
+    /// The kind of its part.
+    pub kind: EntryKind,
+    /// True if today's view shows the part, whole or shortened.
+    pub in_view: bool,
+    /// The passage.
+    pub text: String,
+    /// Its bytes in the part's text.
+    pub bytes: Range<usize>,
+    /// What matches, in bytes of the part's text.
+    pub matches: Vec<Range<usize>>,
+}
+
+/// A page of hits.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct SearchPage {
+    /// The hits, best first.
+    pub hits: Vec<Shown>,
+    /// The token of the next page; empty on the last.
+    pub next_page_token: String,
+    /// The newest event that was in the index.
+    pub indexed_seq: Seq,
+    /// The newest revision of the named session that was in the index.
+    pub indexed_revision: Option<Revision>,
+    /// True if only the newest of the matching parts were ranked.
+    pub is_cut: bool,
+}
+
+/// The position of a page: the newest entry of the first page, and the entries before the page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Position {
+    upto: i64,
+    offset: i64,
+}
+
+/// Bits of an offset in a page token: more than the ranked entries need.
+const OFFSET_BITS: u32 = 20;
+
+impl Position {
+    fn read(token: &str, scope: &str) -> Result<Option<Self>> {
+        let packed = cursor::page_start(token, scope)?;
+        Ok(packed.map(|packed| Self { upto: packed >> OFFSET_BITS, offset: packed & ((1 << OFFSET_BITS) - 1) }))
+    }
+
+    fn token(self, scope: &str) -> String {
+        cursor::page_token(self.upto << OFFSET_BITS | self.offset, scope)
+    }
+}
+
+/// Refuses what is longer than a limit.
+fn bound(what: &str, actual: usize, limit: usize) -> Result<()> {
+    if actual > limit { Err(Error::limit(what, limit, actual)) } else { Ok(()) }
+}
+
+impl SearchRequest {
+    /// Checks everything that needs no store.
+    fn check(&self) -> Result<Query> {
+        bound("bytes of query", self.query.len(), limits::SEARCH_QUERY_BYTES_MAX)?;
+        let query = Query::parse(&self.query).map_err(|error| Error::field("query", error))?;
+        bound("words of query", query.word_count(), limits::SEARCH_WORDS_MAX)?;
+        for (what, count) in
+            [("roles", self.roles.len()), ("tools", self.tools.len()), ("part_types", self.kinds.len())]
+        {
+            bound(what, count, limits::SEARCH_FILTER_VALUES_MAX)?;
+        }
+        for tool in &self.tools {
+            bound("bytes of tools", tool.len(), limits::NAME_BYTES_MAX)?;
+        }
+        if let Some(project) = &self.project {
+            bound("bytes of project", project.len(), limits::ACCESS_NAME_BYTES_MAX)?;
+        }
+        if self.session.is_some() && self.tree.is_some() {
+            return Err(Error::field("tree_session_id", "does not go with session_id"));
+        }
+        if self.page_size < 0 {
+            return Err(Error::field("page_size", "is negative"));
+        }
+        if self.min_seq < 0 {
+            return Err(Error::field("min_seq", "is negative"));
+        }
+        Ok(query)
+    }
+
+    /// What a page token is tied to: everything but the page and the wait.
+    fn scope(&self, tenant: &str) -> String {
+        let Self { query, session, tree, project, roles, tools, kinds, since, until, derived, records, .. } = self;
+        format!(
+            "search {tenant:?} {query:?} {session:?} {tree:?} {project:?} {roles:?} {tools:?} {kinds:?} {since:?} \
+             {until:?} {derived} {records}"
+        )
+    }
+}
+
+/// What the index does not know of sessions, and is compared after it.
+struct Compared {
+    by: Vec<Visibility>,
+    /// The session whose view is asked; none for that of each part.
+    view: Option<SessionKey>,
+}
+
+impl Caller {
+    /// Finds parts of messages by their words.
+    ///
+    /// # Errors
+    ///
+    /// `INVALID_FIELD` for a query without a word; `SEARCH_UNAVAILABLE` while the index is not open.
+    pub async fn search(&self, request: &SearchRequest) -> Result<SearchPage> {
+        let query = request.check()?;
+        let scope = request.scope(&self.visibility.tenant);
+        let start = Position::read(&request.page_token, &scope)?;
+        let size = match request.page_size {
+            0 => limits::SEARCH_PAGE_DEFAULT,
+            size => size.min(limits::SEARCH_PAGE_MAX),
+        };
+        let (mut wanted, compared) = self.wanted(request, &query).await?;
+        let search = self.store().search();
+        let indexed_seq = match request.min_seq {
+            0 if start.is_none() => self.caught_up().await,
+            0 => *search.progress().borrow(),
+            seq => search.wait(seq, request.wait.min(Duration::from_millis(limits::SEARCH_WAIT_MS_MAX))).await,
+        };
+        let mut page = SearchPage { indexed_seq, ..SearchPage::default() };
+        if let Some(view) = compared.view {
+            page.indexed_revision = Some(self.store().log().revision_by(view, indexed_seq).await?);
+        }
+        let size = usize::try_from(size).unwrap_or(usize::MAX);
+        (wanted.upto, wanted.offset) = start.map_or((None, 0), |start| (Some(start.upto), start.offset));
+        loop {
+            let found = search.find(&wanted).await?;
+            page.is_cut |= found.is_cut;
+            let (passed, entries) = self.admitted(&wanted, &compared, &found.entries, size - page.hits.len()).await?;
+            let hits = search.hits(&entries, limits::SEARCH_READ_BYTES).await?;
+            let read = hits.len();
+            page.hits.extend(hits.into_iter().flatten().filter_map(|hit| shown(&query, hit)));
+            // What was not read comes on the next page.
+            let examined = entries.get(read).map_or(passed, |next| position_of(&found.entries, &next.entry));
+            wanted.upto = Some(found.upto);
+            wanted.offset += i64::try_from(examined).unwrap_or(i64::MAX);
+            let was_last = i64::try_from(found.entries.len()).unwrap_or(i64::MAX) < wanted.limit;
+            if examined == found.entries.len() && was_last {
+                return Ok(page);
+            }
+            if page.hits.len() >= size || read < entries.len() || read > 0 {
+                let next = Position { upto: found.upto, offset: wanted.offset };
+                page.next_page_token = next.token(&scope);
+                return Ok(page);
+            }
+        }
+    }
+
+    /// The newest event that is in the index, which first takes what is left if that is little.
+    async fn caught_up(&self) -> Seq {
+        let search = self.store().search();
+        let (indexed, head) = (*search.progress().borrow(), self.store().log().head_seq());
+        let is_left = 1..=limits::SEARCH_CATCH_UP_EVENTS;
+        if !is_left.contains(&(head - indexed)) {
+            return indexed;
+        }
+        search.wait(head, Duration::from_millis(limits::SEARCH_CATCH_UP_MS)).await
+    }
+
+    /// The search as the index takes it, and what is compared after it.
+    async fn wanted(&self, request: &SearchRequest, query: &Query) -> Result<(Wanted, Compared)> {
+        let tenant = &self.visibility.tenant;
+        let mut compared = Compared { by: Vec::new(), view: None };
+        if !self.visibility.is_unbound() {
+            compared.by.push(self.visibility.clone());
+        }
+        let binding = |binding| Visibility { tenant: Arc::clone(tenant), binding: Arc::new(binding) };
+        if let Some(project) = &request.project {
+            compared.by.push(binding(Binding { project: Some(project.clone()), root: None }));
+        }
+        let mut ranges = Vec::new();
+        if let Some(session) = &request.session {
+            let key = self.session_key(session).await?;
+            compared.view = Some(key);
+            ranges = self.store().search().ranges(key).await?;
+        }
+        let mut below = None;
+        if let Some(tree) = &request.tree {
+            let key = self.session_key(tree).await?;
+            let (root, _) = self.store().sessions().get(key).await?;
+            below = Some(key);
+            compared.by.push(binding(Binding { project: None, root: Some(root.id) }));
+        }
+        let is_compared = !compared.by.is_empty() || ranges.len() > 1;
+        let wanted = Wanted {
+            tenant: Arc::clone(tenant),
+            phrases: phrases(query),
+            ranges,
+            below,
+            roles: request.roles.clone(),
+            kinds: request.kinds.clone(),
+            tools: request.tools.iter().map(|tool| words::tool(tool)).collect(),
+            derived: request.derived,
+            records: request.records,
+            since: request.since,
+            until: request.until,
+            upto: None,
+            offset: 0,
+            limit: if is_compared { limits::SEARCH_COMPARED } else { limits::SEARCH_PAGE_MAX + 1 },
+        };
+        Ok((wanted, compared))
+    }
+
+    /// The first entries, up to `most`, that the caller sees and asked for, and the number of entries that were looked
+    /// at.
+    async fn admitted(
+        &self,
+        wanted: &Wanted,
+        compared: &Compared,
+        entries: &[Entry],
+        most: usize,
+    ) -> Result<(usize, Vec<HitOf>)> {
+        let mut admitted = Vec::new();
+        for (at, entry) in entries.iter().enumerate() {
+            if admitted.len() == most {
+                return Ok((at, admitted));
+            }
+            if !wanted.admits(entry) {
+                continue;
+            }
+            // A caller that sees a fork sees what it inherits: its own view decides.
+            let of = compared.view.unwrap_or(entry.owner);
+            let mut is_seen = true;
+            for visibility in &compared.by {
+                is_seen = is_seen && self.store().sessions().admits(visibility, of).await?;
+            }
+            if is_seen {
+                admitted.push(HitOf { entry: *entry, view: of });
+            }
+        }
+        Ok((entries.len(), admitted))
+    }
+}
+
+fn position_of(entries: &[Entry], wanted: &Entry) -> usize {
+    entries.iter().position(|entry| entry == wanted).unwrap_or(entries.len())
+}
+
+/// A hit with its passage; none if the part has no text any more that is searched.
+fn shown(query: &Query, hit: Hit) -> Option<Shown> {
+    let part = hit.message.parts.first()?;
+    let kind = EntryKind::of(&part.body)?;
+    let (text, form) = text_of(&part.body)?;
+    let Snippet { bytes, matches } = snippet(query, text, form, limits::SEARCH_SNIPPET_BYTES);
+    let text = text[bytes.clone()].to_owned();
+    let in_view = hit.status.state == MessageState::Active;
+    Some(Shown { kind, in_view, text, bytes, matches, hit })
+}

@@ -1,0 +1,119 @@
+//! The handle of the search index.
+
+use super::file;
+use super::forgotten::Forgotten;
+use super::hits::{self, Hit, HitOf};
+use super::indexer::Indexer;
+use super::state::Forget;
+use super::wanted::{Found, OwnRange, Wanted};
+use crate::clock::Clock;
+use crate::model::Seq;
+use crate::store::engine::files;
+use crate::store::error::{Error, Result};
+use crate::store::ledger::head::SessionKey;
+use crate::store::shared::Shared;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{oneshot, watch};
+
+/// The search index.
+#[derive(Clone)]
+pub struct Search(pub(in crate::store) Arc<Shared>);
+
+impl Search {
+    /// Finds entries.
+    ///
+    /// # Errors
+    ///
+    /// `Error::SearchOff` if the index is not open.
+    pub async fn find(&self, wanted: &Wanted) -> Result<Found> {
+        let readers = self.0.search.readers().ok_or(Error::SearchOff)?;
+        readers.reading(|reader| file::find(reader, wanted)).await
+    }
+
+    /// The messages of the first of some entries with the reasons of their states, in the order of the entries: none for
+    /// one that is no longer there. Reads no more entries after this number of bytes.
+    pub async fn hits(&self, entries: &[HitOf], bytes_max: usize) -> Result<Vec<Option<Hit>>> {
+        self.0.reading(|reader| hits::read(reader, entries, bytes_max)).await
+    }
+
+    /// The ranges of a session's history, and of its owners' rows.
+    pub async fn ranges(&self, session: SessionKey) -> Result<Vec<OwnRange>> {
+        self.0.reading(|reader| hits::ranges(reader, session)).await
+    }
+
+    /// Watches the number of the newest event that is in the index.
+    pub fn progress(&self) -> watch::Receiver<Seq> {
+        self.0.search.progress.subscribe()
+    }
+
+    /// What searches wait for, for the one that fills the index: an event of the log.
+    pub fn asked(&self) -> watch::Receiver<Seq> {
+        self.0.search.asked.subscribe()
+    }
+
+    /// Waits until an event is in the index, for a time at most. Returns the newest event that is. What is in the log
+    /// already is indexed without pauses. Does not wait for an index that is not open.
+    pub async fn wait(&self, seq: Seq, at_most: Duration) -> Seq {
+        let mut progress = self.progress();
+        if !self.is_open() {
+            return *progress.borrow();
+        }
+        let asked = seq.min(*self.0.announced.newest_event.borrow());
+        self.0.search.asked.send_if_modified(|newest| {
+            let is_newer = asked > *newest;
+            *newest = asked.max(*newest);
+            is_newer
+        });
+        // What is there when the time is up answers as well.
+        let _ = tokio::time::timeout(at_most, progress.wait_for(|indexed| *indexed >= seq)).await;
+        *progress.borrow()
+    }
+
+    /// Waits until the index has forgotten what was erased up to an event, for a time at most. True if no file of the
+    /// index has anything of it.
+    pub async fn has_forgotten(&self, seq: Seq, at_most: Duration) -> bool {
+        !files::has_search(&self.0.directory) || self.wait(seq, at_most).await >= seq
+    }
+
+    /// The names of its files.
+    pub fn files() -> [String; 2] {
+        [files::SEARCH.to_owned(), format!("{}-wal", files::SEARCH)]
+    }
+
+    /// Forgets a part, a message, or all of a session's own rows: afterwards none of their words is in a file of the
+    /// index. The rows in the store have to be gone before, or they are indexed again. Returns the number of entries.
+    ///
+    /// # Errors
+    ///
+    /// `SearchOff` if nothing fills the index, `Busy` while a search reads what is to go; both can be repeated.
+    pub async fn forget(&self, owner: SessionKey, what: Forgotten) -> Result<u64> {
+        if !self.is_open() {
+            return Err(Error::SearchOff);
+        }
+        let (done, answer) = oneshot::channel();
+        let sent = self.0.search.forget.0.send(Forget { owner, what, done }).await;
+        sent.map_err(|_| Error::SearchOff)?;
+        answer.await.map_err(|_| Error::SearchOff)?
+    }
+
+    /// What waits to be forgotten, for the one that fills the index.
+    pub fn forget_queue(&self) -> async_channel::Receiver<Forget> {
+        self.0.search.forget.1.clone()
+    }
+
+    /// True while the index is open.
+    pub fn is_open(&self) -> bool {
+        self.0.search.readers().is_some()
+    }
+
+    /// Removes the index, where none is wanted.
+    pub fn remove(&self) -> Result<()> {
+        files::remove_search(&self.0.directory)
+    }
+
+    /// Opens the index to fill it, and to be searched.
+    pub fn open(&self, clock: Clock) -> Result<Indexer> {
+        Indexer::open(self.0.clone(), clock)
+    }
+}

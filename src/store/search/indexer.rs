@@ -1,0 +1,123 @@
+//! The one that fills the index: its connections to the index and to the store.
+
+use super::file::{self, Progress};
+use super::forgotten::Forgotten;
+use super::source::{self, Page, Sessions, Unindexed};
+use crate::clock::Clock;
+use crate::limits;
+use crate::model::Seq;
+use crate::store::engine::readers::Readers;
+use crate::store::engine::{Connection, Reader, connect, files};
+use crate::store::error::{Error, Result};
+use crate::store::ledger::events;
+use crate::store::ledger::head::SessionKey;
+use crate::store::shared::Shared;
+use std::sync::Arc;
+
+/// The one that fills the index. It reads the log on a connection of its own and blocks its thread.
+pub struct Indexer {
+    shared: Arc<Shared>,
+    clock: Clock,
+    store: Connection,
+    file: Connection,
+    progress: Progress,
+    sessions: Sessions,
+}
+
+impl Indexer {
+    /// Opens the index, or makes a new one where there is none that fits the store.
+    pub(super) fn open(shared: Arc<Shared>, clock: Clock) -> Result<Self> {
+        files::make_search(&shared.directory)?;
+        let store = connect::connect_reader(&shared.directory, shared.durability)?;
+        let (file, progress) = match open_file(&shared, &store) {
+            Ok(Some(opened)) => opened,
+            Ok(None) | Err(Error::Corrupt { .. }) => {
+                tracing::info!("the search index does not fit the store: it is made anew");
+                files::remove_search(&shared.directory)?;
+                files::make_search(&shared.directory)?;
+                open_file(&shared, &store)?.ok_or(Error::Bug("a new search index does not fit the store"))?
+            }
+            Err(error) => return Err(error),
+        };
+        let directory = shared.directory.clone();
+        let open = Box::new(move || connect::connect_search_reader(&directory));
+        shared.search.set(Some(Readers::new(limits::SEARCH_READERS, clock.clone(), open)?));
+        shared.search.progress.send_replace(progress.seq);
+        Ok(Self { shared, clock, store, file, progress, sessions: Sessions::new() })
+    }
+
+    /// The newest event that is in the index.
+    pub fn seq(&self) -> Seq {
+        self.progress.seq
+    }
+
+    /// The next stretch of the log; none at its end.
+    pub fn next_page(&mut self) -> Result<Option<Page>> {
+        source::next(&mut Reader::new(&self.store), &mut self.sessions, self.progress.seq)
+    }
+
+    /// Adds the parts of a stretch, with the words of each: whole words and pieces of names, separated by blanks. Parts
+    /// without words are left out by the caller. What was erased in the stretch is forgotten first, so that the progress
+    /// never passes it.
+    ///
+    /// # Errors
+    ///
+    /// `Busy` as in `forget`; it can be repeated.
+    pub fn add(&mut self, page: &Page, entries: &[(Unindexed, [String; 2])]) -> Result<()> {
+        for (owner, what) in &page.erased {
+            file::forget(&self.file, *owner, *what)?;
+        }
+        if !page.erased.is_empty() && !file::empty_log(&self.file)? {
+            return Err(Error::Busy);
+        }
+        let progress = Progress { store: self.shared.identity.id, seq: page.last, hash: page.hash.clone() };
+        file::add(&self.file, &progress, entries)?;
+        self.progress = progress;
+        self.shared.search.progress.send_replace(self.progress.seq);
+        Ok(())
+    }
+
+    /// Forgets a part of a session's own rows: its words are in no file of the index any more. Returns the number of
+    /// entries.
+    ///
+    /// # Errors
+    ///
+    /// `Busy` if a search still needs pages of the log that have such words; it can be repeated.
+    pub fn forget(&mut self, owner: SessionKey, what: Forgotten) -> Result<u64> {
+        let removed = file::forget(&self.file, owner, what)?;
+        if file::empty_log(&self.file)? { Ok(removed) } else { Err(Error::Busy) }
+    }
+
+    /// Throws the index away, and makes a new one.
+    pub fn rebuild(self) -> Result<Self> {
+        let (shared, clock) = (Arc::clone(&self.shared), self.clock.clone());
+        // Closes the index.
+        drop(self);
+        files::remove_search(&shared.directory)?;
+        Self::open(shared, clock)
+    }
+}
+
+impl Drop for Indexer {
+    fn drop(&mut self) {
+        // Nothing fills what could be searched.
+        self.shared.search.close();
+    }
+}
+
+/// Opens the index; none if it is not one of this store, or of another version.
+fn open_file(shared: &Shared, store: &Connection) -> Result<Option<(Connection, Progress)>> {
+    let file = connect::connect_search_writer(&shared.directory)?;
+    if !file::prepare(&file)? {
+        return Ok(None);
+    }
+    let new = || Progress { store: shared.identity.id, seq: 0, hash: Vec::new() };
+    let progress = file::progress(&file)?.unwrap_or_else(new);
+    let is_of_store = progress.store == shared.identity.id;
+    // A store that lost its newest commits may have others under the same numbers.
+    let hash = match progress.seq {
+        0 => Some(Vec::new()),
+        seq => events::hash_at_seq(&mut Reader::new(store), seq)?,
+    };
+    Ok((is_of_store && hash.as_ref() == Some(&progress.hash)).then_some((file, progress)))
+}
