@@ -707,6 +707,19 @@ mod tests {
     }
 
     #[test]
+    fn a_rule_of_retention_is_checked_before_anything_is_opened() {
+        let rule = |rest: &str| format!("[[retention]]\n{rest}");
+        check(&rule("name = \"a\"\nmax_age_days = 1\nlabel = \"x\"\ntenant = \"default\""), None);
+        check(&rule("name = \"a\"\nmax_bytes = 0\n[[retention]]\nname = \"b\"\nmax_idle_days = 36500"), None);
+        check(&rule("max_age_days = 1"), Some("retention.0.name"));
+        check(&rule("name = \"a\""), Some("retention.0.has none of"));
+        check(&rule("name = \"a\"\nmax_age_days = 0"), Some("retention.0.max_age_days is 0"));
+        check(&rule("name = \"a\"\nmax_idle_days = 36501"), Some("retention.0.max_idle_days"));
+        let twice = "name = \"a\"\nmax_bytes = 1\n[[retention]]\nname = \"a\"\nmax_bytes = 2";
+        check(&rule(twice), Some("retention.1.name is that of another rule"));
+    }
+
+    #[test]
     fn hooks_scrubs_and_waits_are_checked_before_anything_is_opened() {
         check("hooks = { pre_compact = { command = [\"notify\", \"-x\"], required = true } }", None);
         check("hooks = { pre_compact = { command = [] } }", Some("hooks.pre_compact: command"));

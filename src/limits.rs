@@ -184,6 +184,14 @@ pub const CHECKPOINT_BYTES_MIN: i64 = 16 * 1024 * 1024;
 pub const CHECKPOINT_BEHIND_BYTES: i64 = 128 * 1024 * 1024;
 /// Length to which the log's file is truncated when it starts again; a file that need not grow is written faster.
 pub const LOG_BYTES_KEPT: u64 = 64 * 1024 * 1024;
+/// One free page of the database in this many is kept for new content.
+pub const SHRINK_KEPT_FRACTION: i64 = 16;
+/// Free pages that are always kept.
+pub const SHRINK_KEPT_PAGES: i64 = 1_024;
+/// Free pages that are given back at once.
+pub const SHRINK_STEP_PAGES: i64 = 128;
+/// Steps of an idle writer, once in the interval below.
+pub const SHRINK_IDLE_STEPS: u32 = 32;
 /// Interval at which an idle writer checks that its files still exist.
 pub const FILES_CHECK_MS: u64 = 1_000;
 /// Session heads that the writer keeps in memory.

@@ -1,19 +1,12 @@
-//! Retention: sessions that are erased by rules, for their age, for the time since their last change, or for the room that
-//! newer ones need.
+//! Rules of retention: sessions go for their age, for the time since their last change, or for the room that newer ones
+//! need.
 
-use super::api::Shared;
-use super::error::{Error, Reason, Result};
-use super::{Caller, Longhand};
 use crate::limits;
-use crate::model::access::Scope;
 use crate::model::ids::SessionId;
 use crate::model::time::Timestamp;
-use crate::store::{self, Requester, RetentionCandidate};
+use crate::store::RetentionCandidate;
 use std::fmt;
-use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::mpsc;
-use tokio_util::sync::CancellationToken;
 
 /// The label that protects a session from every rule.
 pub const KEEP: &str = "keep";
@@ -38,20 +31,19 @@ pub struct RetentionRule {
 /// The bound that a session exceeds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RetentionReason {
-    /// It was created this long ago.
-    Age(Duration),
-    /// It was not changed for this long.
-    Idle(Duration),
+    /// It was created these whole hours ago.
+    Age(u64),
+    /// It was not changed for these whole hours.
+    Idle(u64),
     /// The sessions that changed later have the room.
     Bytes,
 }
 
 impl fmt::Display for RetentionReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let hours = |time: &Duration| time.as_secs() / 3_600;
         match self {
-            Self::Age(time) => write!(f, "created {} hours ago", hours(time)),
-            Self::Idle(time) => write!(f, "not changed for {} hours", hours(time)),
+            Self::Age(hours) => write!(f, "created {hours} hours ago"),
+            Self::Idle(hours) => write!(f, "not changed for {hours} hours"),
             Self::Bytes => f.write_str("sessions that changed later have the room"),
         }
     }
@@ -115,22 +107,22 @@ impl Default for RetentionTimes {
 }
 
 /// Looks at the sessions of a tenant, the newest change first.
-struct Examination<'r> {
+pub(super) struct Examination<'r> {
     /// The rules, with the bytes of the sessions that each has seen.
-    rules: Vec<(&'r RetentionRule, u64)>,
+    pub(super) rules: Vec<(&'r RetentionRule, u64)>,
     now: Timestamp,
-    summary: RetentionSummary,
+    pub(super) summary: RetentionSummary,
 }
 
 /// A session that is to go.
-struct Due<'r> {
-    candidate: RetentionCandidate,
-    rule: &'r RetentionRule,
-    reason: RetentionReason,
+pub(super) struct Due<'r> {
+    pub(super) candidate: RetentionCandidate,
+    pub(super) rule: &'r RetentionRule,
+    pub(super) reason: RetentionReason,
 }
 
 impl<'r> Examination<'r> {
-    fn new(rules: &'r [RetentionRule], tenant: &str, now: Timestamp) -> Self {
+    pub(super) fn new(rules: &'r [RetentionRule], tenant: &str, now: Timestamp) -> Self {
         let holds = |rule: &&RetentionRule| rule.tenant.as_deref().is_none_or(|of| of == tenant);
         let rules = rules.iter().filter(holds).map(|rule| (rule, 0)).collect();
         Self { rules, now, summary: RetentionSummary::default() }
@@ -141,6 +133,7 @@ impl<'r> Examination<'r> {
         let since = |time: Timestamp| {
             Duration::from_micros(u64::try_from(self.now.0.saturating_sub(time.0)).unwrap_or_default())
         };
+        let hours = |time: Duration| time.as_secs() / 3_600;
         let (age, idle) = (since(candidate.create_time), since(candidate.update_time));
         let mut found = None;
         for (rule, seen) in &mut self.rules {
@@ -149,9 +142,9 @@ impl<'r> Examination<'r> {
             }
             *seen = seen.saturating_add(u64::try_from(candidate.content_bytes).unwrap_or_default());
             let reason = if rule.age.is_some_and(|most| age > most) {
-                Some(RetentionReason::Age(age))
+                Some(RetentionReason::Age(hours(age)))
             } else if rule.idle.is_some_and(|most| idle > most) {
-                Some(RetentionReason::Idle(idle))
+                Some(RetentionReason::Idle(hours(idle)))
             } else {
                 rule.bytes.filter(|most| *seen > *most).map(|_| RetentionReason::Bytes)
             };
@@ -162,7 +155,7 @@ impl<'r> Examination<'r> {
     }
 
     /// The session, if it is to go.
-    fn examine(&mut self, candidate: RetentionCandidate) -> Option<Due<'r>> {
+    pub(super) fn examine(&mut self, candidate: RetentionCandidate) -> Option<Due<'r>> {
         self.summary.examined += 1;
         let (rule, reason) = self.exceeded(&candidate)?;
         let keeps = candidate.labels.iter().any(|label| label == KEEP);
@@ -171,144 +164,5 @@ impl<'r> Examination<'r> {
             return None;
         }
         Some(Due { candidate, rule, reason })
-    }
-}
-
-/// A pass over the sessions of a tenant.
-struct Pass<'a> {
-    shared: &'a Shared,
-    tenant: &'a str,
-    is_dry: bool,
-    items: Option<&'a mpsc::Sender<Result<RetentionItem>>>,
-}
-
-impl Pass<'_> {
-    /// Looks at all sessions, then erases those that are due, the oldest change first.
-    async fn run(&self) -> Result<RetentionSummary> {
-        // Two passes at once would find the same sessions.
-        let _turn = self.shared.retention_turn.lock().await;
-        let mut examination = Examination::new(self.shared.retention(), self.tenant, self.shared.clock.now());
-        if examination.rules.is_empty() {
-            return Ok(examination.summary);
-        }
-        let mut due = Vec::new();
-        let mut behind = None;
-        loop {
-            let most = limits::RETENTION_PAGE_SESSIONS;
-            let page = self.shared.store.erasures().candidates(self.tenant, behind, most).await?;
-            let Some(last) = page.last() else { break };
-            behind = Some((last.update_time, last.key));
-            due.extend(page.into_iter().filter_map(|candidate| examination.examine(candidate)));
-        }
-        let mut summary = examination.summary;
-        for due in due.into_iter().rev() {
-            if self.items.is_some_and(mpsc::Sender::is_closed) {
-                break;
-            }
-            if !self.is_dry && !self.erase(&due).await? {
-                summary.changed += 1;
-                continue;
-            }
-            summary.erased += 1;
-            summary.content_bytes += due.candidate.content_bytes;
-            let RetentionCandidate { id, title, content_bytes, .. } = due.candidate;
-            let rule = due.rule.name.clone();
-            let expired = Expired { session: id, title, rule, reason: due.reason, content_bytes };
-            if let Some(items) = self.items {
-                drop(items.send(Ok(RetentionItem::Expired(expired))).await);
-            }
-        }
-        Ok(summary)
-    }
-
-    /// Erases a session. False if it has changed since it was looked at.
-    async fn erase(&self, due: &Due<'_>) -> Result<bool> {
-        let requester = Requester { actor: format!("retention:{}", due.rule.name), ..Requester::default() };
-        let reason = format!("retention rule {:?}: {}", due.rule.name, due.reason);
-        let (key, revision) = (due.candidate.key, due.candidate.revision);
-        let began = self.shared.clock.now();
-        match self.shared.store.erasures().erase_unchanged((key, revision), requester, reason).await {
-            Ok(_) => {}
-            Err(store::Error::RevisionMismatch { .. }) => return Ok(false),
-            Err(error) => return Err(error.into()),
-        }
-        // Its client id may be another session's from now on.
-        self.shared.forget();
-        // Writes of others have half of the time at least.
-        let took = self.shared.clock.now().0.saturating_sub(began.0);
-        tokio::time::sleep(Duration::from_micros(u64::try_from(took).unwrap_or_default())).await;
-        Ok(true)
-    }
-}
-
-impl Shared {
-    fn retention(&self) -> &[RetentionRule] {
-        self.retention.get().map_or(&[], Vec::as_slice)
-    }
-}
-
-impl Longhand {
-    /// Sets the rules, once; there are none before.
-    pub fn set_retention(&self, rules: Vec<RetentionRule>) {
-        self.shared.retention.get_or_init(|| rules);
-    }
-
-    /// Erases what the rules say, at intervals, until the daemon stops.
-    pub async fn retain(self, times: RetentionTimes, stopping: CancellationToken) {
-        if self.shared.retention().is_empty() {
-            return;
-        }
-        let passes = async {
-            tokio::time::sleep(times.delay).await;
-            loop {
-                self.retain_once().await;
-                tokio::time::sleep(times.interval).await;
-            }
-        };
-        tokio::select! {
-            () = stopping.cancelled() => {}
-            () = passes => {}
-        }
-    }
-
-    async fn retain_once(&self) {
-        let tenants = match self.shared.store.erasures().tenants().await {
-            Ok(tenants) => tenants,
-            Err(error) => return tracing::warn!(%error, "tenants cannot be listed: retention waits for its next pass"),
-        };
-        for tenant in tenants {
-            let pass = Pass { shared: &self.shared, tenant: &tenant, is_dry: false, items: None };
-            match pass.run().await {
-                Ok(RetentionSummary { erased: 0, .. }) => {}
-                Ok(summary) => tracing::info!(tenant, ?summary, "retention erased sessions"),
-                Err(error) => tracing::warn!(tenant, %error, "retention stopped: it goes on with its next pass"),
-            }
-        }
-    }
-}
-
-impl Caller {
-    /// Applies the rules that hold for the caller's tenant, or says what they would erase. The receiver gets each session,
-    /// and the end last. The pass ends with the receiver.
-    ///
-    /// # Errors
-    ///
-    /// `SCOPE_MISSING` for a caller that is bound to sessions.
-    pub fn apply_retention(&self, is_dry: bool) -> Result<mpsc::Receiver<Result<RetentionItem>>> {
-        if !self.visibility.is_unbound() {
-            let message = "an access token that is bound to sessions applies no rules";
-            return Err(Error::new(Reason::ScopeMissing, message).with("scope", Scope::Erase));
-        }
-        let (items, receiver) = mpsc::channel(limits::CHECK_QUEUE_MAX);
-        let (shared, tenant) = (Arc::clone(&self.shared), self.visibility.tenant.clone());
-        tokio::spawn(async move {
-            let pass = Pass { shared: &shared, tenant: &tenant, is_dry, items: Some(&items) };
-            let end = tokio::select! {
-                () = shared.stopping.cancelled() => Err(Error::new(Reason::ShuttingDown, "the daemon is stopping")),
-                end = pass.run() => end.map(RetentionItem::End),
-            };
-            drop(items.send(end).await);
-        });
-        Ok(receiver)
     }
 }

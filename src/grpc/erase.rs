@@ -41,9 +41,11 @@ impl EraseService for Erasures {
     ) -> Result<Response<Self::ApplyRetentionStream>, Status> {
         let caller = self.door.caller(&request)?;
         let items = caller.apply_retention(request.get_ref().dry_run)?;
-        let items = stream::unfold(items, async |mut items| {
+        let durability = durability(caller.durability()).into();
+        let items = stream::unfold(items, async move |mut items| {
             let item = items.recv().await?;
-            Some((item.map(retention_item).map_err(Status::from), items))
+            let item = item.map(|item| pb::ApplyRetentionResponse { item: Some(retention_item(item)), durability });
+            Some((item.map_err(Status::from), items))
         });
         Ok(Response::new(items.boxed()))
     }

@@ -22,7 +22,7 @@ use std::path::PathBuf;
 const PACKAGE: &str = "longhand.v1";
 
 /// First words of RPC names.
-const VERBS: [&str; 46] = [
+const VERBS: [&str; 47] = [
     "Acquire",
     "Add",
     "Answer",

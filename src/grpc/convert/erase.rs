@@ -45,9 +45,9 @@ pub(in crate::grpc) fn answer(erased: Erased) -> pb::EraseContentResponse {
 }
 
 /// A piece of the report about a pass of retention.
-pub(in crate::grpc) fn retention_item(item: RetentionItem) -> pb::ApplyRetentionResponse {
+pub(in crate::grpc) fn retention_item(item: RetentionItem) -> pb::apply_retention_response::Item {
     use pb::apply_retention_response::Item;
-    let item = match item {
+    match item {
         RetentionItem::Expired(Expired { session, title, rule, reason, content_bytes }) => {
             let bound = match reason {
                 RetentionReason::Age(_) => pb::RetentionBound::Age,
@@ -66,8 +66,7 @@ pub(in crate::grpc) fn retention_item(item: RetentionItem) -> pb::ApplyRetention
                 changed_count: changed,
             })
         }
-    };
-    pb::ApplyRetentionResponse { item: Some(item) }
+    }
 }
 
 /// The event of an erasure.
