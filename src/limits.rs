@@ -22,8 +22,6 @@ pub const ARCHIVE_PAGE_BYTES: usize = 1024 * 1024;
 pub const ARCHIVE_PIECE_BYTES: usize = 256 * 1024;
 /// Sessions of one archive.
 pub const ARCHIVE_SESSIONS_MAX: usize = 1_000;
-/// Bytes of the free JSON of a message or a part.
-pub const METADATA_BYTES_MAX: usize = 256 * 1024;
 /// Bytes of a policy override.
 pub const POLICY_BYTES_MAX: usize = 64 * 1024;
 /// Bytes of the instructions for one summary.
@@ -100,6 +98,9 @@ pub const FRAME_BYTES_MAX: usize = 1024 * 1024;
 /// Bytes of content in one frame of a view. With its framing it is handed over in one piece (`PIECE_BYTES`), and need
 /// not be copied for that.
 pub const VIEW_FRAME_BYTES: usize = 60 * 1024;
+/// Bytes of one message of a view in a provider's format, in which neighbours are merged: with its framing it stays below
+/// the 64 MiB that clients are told to accept.
+pub const FORMATTED_MESSAGE_BYTES_MAX: usize = 48 * 1024 * 1024;
 /// Messages that are read at a time for a view.
 pub const VIEW_READ_MESSAGES: i64 = 512;
 /// Bytes of a view's messages before rendering.

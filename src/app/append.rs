@@ -2,6 +2,7 @@
 
 use super::deltas::DraftDelta;
 use super::error::{Error, Reason, Result};
+use super::formatted::{self, ProviderContent};
 use super::{CachedSession, Caller, cursor, page_size, validate, view_token, window_of_call};
 use crate::limits;
 use crate::loaded::{self, LoadedSession};
@@ -55,6 +56,8 @@ pub struct Appended {
 pub struct AppendRequest<'a> {
     /// The messages.
     pub messages: Vec<NewMessage>,
+    /// Messages in their place, as a provider's interface has them.
+    pub provider_content: Option<ProviderContent>,
     /// The window for the figures of the answer; none for the session's.
     pub window: Option<ModelWindow>,
     /// Refuses the append if history, marks, policy or window changed after this revision.
@@ -231,7 +234,14 @@ impl Caller {
 
     /// Appends messages with what belongs to the same mutation, all or nothing.
     pub async fn append_with(&self, session: &str, request: AppendRequest<'_>) -> Result<Appended> {
-        let AppendRequest { messages, window, expected_revision, .. } = request;
+        let AppendRequest { messages, provider_content, window, expected_revision, .. } = request;
+        let messages = match provider_content {
+            None => messages,
+            Some(_) if !messages.is_empty() => {
+                return Err(Error::field("messages", "do not go with provider_content"));
+            }
+            Some(given) => formatted::read(given)?,
+        };
         validate::batch(&messages)?;
         if let Some(window) = &window {
             validate::window("window", window)?;

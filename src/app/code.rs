@@ -105,6 +105,7 @@ impl Reason {
             | Self::NoPrompt
             | Self::PromptEnded
             | Self::ApprovalEnded
+            | Self::ContentNotInFormat
             | Self::BoundaryInvalid => Code::FailedPrecondition,
             Self::ViewTooLarge
             | Self::TooManyStreams

@@ -1,10 +1,12 @@
 //! Views for callers: the current view, or the view at an earlier revision.
 
 use super::error::{Error, Result};
+use super::formatted::{self, Formatted};
 use super::large_views::view_bytes;
 use super::{Caller, validate, view_token, window_of_call};
 use crate::fold::guards::Guards;
 use crate::fold::{Shortened, over_window};
+use crate::interop::provider::Format;
 use crate::limits;
 use crate::loaded::LoadedSession;
 use crate::model::Revision;
@@ -48,6 +50,8 @@ pub struct ContextRequest {
     pub action: OverflowAction,
     /// Maximum time to wait; none for the default.
     pub wait: Option<Duration>,
+    /// The format of the messages; none for Longhand's own.
+    pub format: Option<Format>,
 }
 
 /// A view, or the part of it that the caller does not have.
@@ -61,8 +65,10 @@ pub struct Context {
     pub token: String,
     /// Number of messages that the caller already has; they are not in `messages`.
     pub known_count: usize,
-    /// The rest of the view.
+    /// The rest of the view; empty in another format than Longhand's own.
     pub messages: Vec<ViewMessage>,
+    /// The same in the format that was asked for.
+    pub formatted: Option<Formatted>,
     /// Tokens of a request with the view: valid usage plus the estimate of the messages added after it.
     pub context_tokens: i64,
     /// Tokens, by the policy's estimate.
@@ -138,7 +144,11 @@ impl Caller {
         let shortened = shortens.then(|| session.shortened(&window));
         let hashes = shortened.as_ref().map_or(&session.fold.hashes, |shortened| &shortened.hashes);
         let hash = hashes.last().copied().unwrap_or_default();
-        let known_count = self.known_count(key, &request, hashes, held.as_deref()).await?;
+        // In another format, the messages that both views have are counted in it.
+        let known_count = match request.format {
+            None => self.known_count(key, &request, hashes, held.as_deref()).await?,
+            Some(_) => 0,
+        };
         let LoadedSession { source, provenance, omitted_by, .. } = &*session;
         // If shortening removed nothing, the view is the session's own.
         let given = GivenView { revision: source.at, hash, window, shortened: shortens && whole_hash != hash };
@@ -164,6 +174,7 @@ impl Caller {
             shortened_away: Vec::new(),
             held: None,
             messages: Vec::new(),
+            formatted: None,
         };
         match shortened {
             Some(Shortened { view, context_tokens, fits, omitted, .. }) => {
@@ -176,7 +187,16 @@ impl Caller {
             }
             None => context.messages = messages_behind(session, known_count),
         }
-        let bytes = context.messages.iter().map(super::events::view_message_bytes).sum();
+        let mut bytes = context.messages.iter().map(super::events::view_message_bytes).sum();
+        if let Some(format) = request.format {
+            let mut formatted = formatted::write(format, &context.messages)?;
+            context.messages = Vec::new();
+            context.known_count = self.known_formatted(key, &request, &formatted, held.as_deref()).await?;
+            context.hash = formatted.hash();
+            formatted.messages.drain(..context.known_count);
+            bytes = formatted.bytes();
+            context.formatted = Some(formatted);
+        }
         context.held = Some(self.count_until_taken(held, bytes));
         Ok(context)
     }
@@ -276,23 +296,53 @@ impl Caller {
         if let Some(end) = chain.iter().position(|hash| hash.as_slice() == known) {
             return Ok(end + 1);
         }
-        let Some(revision) = request.known_revision else { return Ok(0) };
-        let (source, _held) = match held {
-            // The known view takes the place of the rows that the new one was made from. Waiting for more memory would be
-            // waiting for this very call, so if the memory is too small, the caller gets the whole view.
-            Some(held) => match self.store().views().source_within(key, Some(revision), view_bytes(held)).await {
-                Ok(source) => (source, None),
-                Err(store::Error::LimitExceeded { what: store::VIEW_BYTES, .. }) => return Ok(0),
-                Err(error) => return Err(error.into()),
-            },
-            None => self.reserved_source(key, Some(revision)).await?,
-        };
-        let before = self.with_passages(self.loaded_from(source).await?).await?.fold.hashes;
+        let Some(session) = self.known_session(key, request, held).await? else { return Ok(0) };
+        let before = &session.fold.hashes;
         if before.last().is_none_or(|hash| hash.as_slice() != known) {
             // The caller holds another view, such as one that was shortened for a call.
             return Ok(0);
         }
         Ok(before.iter().zip(chain).take_while(|(before, now)| before == now).count())
+    }
+
+    /// The same for a view in a format.
+    async fn known_formatted(
+        &self,
+        key: SessionKey,
+        request: &ContextRequest,
+        now: &Formatted,
+        held: Option<&Reservation>,
+    ) -> Result<usize> {
+        let Some(known) = &request.known_hash else { return Ok(0) };
+        if let Some(end) = now.hashes.iter().position(|hash| hash.as_slice() == known) {
+            return Ok(end);
+        }
+        let Some(session) = self.known_session(key, request, held).await? else { return Ok(0) };
+        let before = formatted::write(now.format, &session.fold.view.messages).ok();
+        let before = before.filter(|before| before.hash().as_slice() == known);
+        Ok(before.map_or(0, |before| before.common_count(now)))
+    }
+
+    /// The session at the revision of the view that a caller holds; none if it names none, or if the memory for large views
+    /// is too small for both.
+    async fn known_session(
+        &self,
+        key: SessionKey,
+        request: &ContextRequest,
+        held: Option<&Reservation>,
+    ) -> Result<Option<LoadedSession>> {
+        let Some(revision) = request.known_revision else { return Ok(None) };
+        let (source, _held) = match held {
+            // The known view takes the place of the rows that the new one was made from. Waiting for more memory would be
+            // waiting for this very call, so if the memory is too small, the caller gets the whole view.
+            Some(held) => match self.store().views().source_within(key, Some(revision), view_bytes(held)).await {
+                Ok(source) => (source, None),
+                Err(store::Error::LimitExceeded { what: store::VIEW_BYTES, .. }) => return Ok(None),
+                Err(error) => return Err(error.into()),
+            },
+            None => self.reserved_source(key, Some(revision)).await?,
+        };
+        Ok(Some(self.with_passages(self.loaded_from(source).await?).await?))
     }
 }
 

@@ -90,6 +90,9 @@ pub enum Reason {
     BoundaryInvalid,
     /// The view is too large to be read.
     ViewTooLarge,
+    /// The view has something that the format cannot carry; the metadata has the format, the kind of content, and the
+    /// message and the part.
+    ContentNotInFormat,
     /// The maximum number of event streams is open; the metadata has the limit.
     TooManyStreams,
     /// The client did not read its answer, for too long or while others needed the memory; an event stream resumes with
@@ -186,7 +189,7 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason.
-    pub const ALL: [Self; 85] = [
+    pub const ALL: [Self; 86] = [
         Self::SessionNotFound,
         Self::MessageNotFound,
         Self::DraftNotFound,
@@ -228,6 +231,7 @@ impl Reason {
         Self::SummaryRefused,
         Self::BoundaryInvalid,
         Self::ViewTooLarge,
+        Self::ContentNotInFormat,
         Self::TooManyStreams,
         Self::ReaderStalled,
         Self::TooManyViews,
@@ -318,6 +322,7 @@ impl Reason {
             Self::SummaryRefused => "SUMMARY_REFUSED",
             Self::BoundaryInvalid => "BOUNDARY_INVALID",
             Self::ViewTooLarge => "VIEW_TOO_LARGE",
+            Self::ContentNotInFormat => "CONTENT_NOT_IN_FORMAT",
             Self::TooManyStreams => "TOO_MANY_STREAMS",
             Self::ReaderStalled => "READER_STALLED",
             Self::TooManyViews => "TOO_MANY_VIEWS",

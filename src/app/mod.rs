@@ -22,6 +22,7 @@ pub mod error;
 pub mod events;
 pub mod expand;
 pub mod feed;
+pub mod formatted;
 mod large_views;
 pub mod presence;
 pub mod preview;

@@ -4,6 +4,7 @@
 
 use super::failure::{self, Usage};
 use super::policy_file::Choice;
+use super::provider_format::ProviderFormat;
 use super::{Globals, ids, json};
 use crate::limits;
 use crate::pb;
@@ -53,7 +54,7 @@ pub(super) struct CreateArguments {
 pub(super) struct AppendArguments {
     /// Session, by id, client id, or the last or first digits of its id
     session: String,
-    /// Text of the message; default: standard input
+    /// Text of the message, or with --format the file; default: standard input
     #[arg(conflicts_with = "messages")]
     text: Option<String>,
     /// Role of its speaker
@@ -65,6 +66,9 @@ pub(super) struct AppendArguments {
     /// File of messages, one `NewMessage` of the protocol per line in the protobuf JSON mapping; - for standard input
     #[arg(long, value_name = "FILE")]
     messages: Option<PathBuf>,
+    /// Append a provider's request or reply, whole or streamed, from a file; - for standard input
+    #[arg(long, value_name = "FORMAT", conflicts_with_all = ["messages", "role", "client_id"])]
+    format: Option<ProviderFormat>,
     /// Leave everything after this message out of views first, by id, client id or revision
     #[arg(long, value_name = "MESSAGE")]
     rewind_to: Option<String>,
@@ -284,9 +288,16 @@ pub(super) async fn create(globals: &Globals, arguments: CreateArguments) -> any
 }
 
 pub(super) async fn append(globals: &Globals, arguments: AppendArguments) -> anyhow::Result<ExitCode> {
-    let messages = match &arguments.messages {
-        Some(file) => parse_messages(&read(file)?)?,
-        None => {
+    let mut provider_content = None;
+    let messages = match (&arguments.messages, arguments.format) {
+        (Some(file), _) => parse_messages(&read(file)?)?,
+        (None, Some(format)) => {
+            let json = read(Path::new(arguments.text.as_deref().unwrap_or("-")))?;
+            let format = pb::MessageFormat::from(format).into();
+            provider_content = Some(pb::ProviderContent { format, json, ..pb::ProviderContent::default() });
+            Vec::new()
+        }
+        (None, None) => {
             let role = match arguments.role {
                 Role::User => pb::Role::User,
                 Role::Assistant => pb::Role::Assistant,
@@ -300,7 +311,14 @@ pub(super) async fn append(globals: &Globals, arguments: AppendArguments) -> any
     let mut client = globals.client().await?;
     let mut output = globals.output();
     let session = ids::session(&mut client, &arguments.session).await?;
-    let mut requests = requests(&session, messages);
+    let mut requests = match provider_content {
+        None => requests(&session, messages),
+        Some(_) => vec![pb::AppendMessagesRequest {
+            session_id: session.clone(),
+            provider_content,
+            ..pb::AppendMessagesRequest::default()
+        }],
+    };
     // Of many messages, only the first request can expect what was there before it.
     if let Some(first) = requests.first_mut() {
         let rewind_to = ids::optional_message(&mut client, &session, arguments.rewind_to).await?;

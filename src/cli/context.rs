@@ -2,7 +2,8 @@
 
 use super::message_text::{part_lines, role};
 use super::output::{HEADING, Output, context_usage, count, hex, over_window_text, word};
-use super::{Globals, ids};
+use super::provider_format::ProviderFormat;
+use super::{Globals, ids, view};
 use crate::pb;
 use crate::pb::get_context_response::Frame;
 use std::io;
@@ -30,6 +31,9 @@ pub(super) struct Arguments {
     /// Shorten the view for this call if it exceeds the window
     #[arg(long)]
     shorten: bool,
+    /// Print the messages as a request to this provider has them, as JSON
+    #[arg(long, value_name = "FORMAT")]
+    format: Option<ProviderFormat>,
 }
 
 impl Arguments {
@@ -49,6 +53,7 @@ impl Arguments {
                 ..pb::ModelWindow::default()
             }),
             overflow_action: action.into(),
+            format: self.format.map_or(pb::MessageFormat::Unspecified, Into::into).into(),
             ..pb::GetContextRequest::default()
         }
     }
@@ -58,6 +63,12 @@ pub(super) async fn run(globals: &Globals, mut arguments: Arguments) -> anyhow::
     let mut client = globals.client().await?;
     let mut output = globals.output();
     arguments.session = ids::session(&mut client, &arguments.session).await?;
+    if let Some(format) = arguments.format.filter(|_| !output.json()) {
+        let view = view::fetch(&mut client, arguments.request()).await?;
+        output.json_line(&format.request_json(&view))?;
+        output.flush()?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let mut frames = client.contexts.get_context(arguments.request()).await?.into_inner();
     while let Some(response) = frames.message().await? {
         if output.json() {
@@ -251,6 +262,7 @@ mod tests {
                 reason: pb::OmitReason::Rewound.into(),
                 compaction_id: None,
             }],
+            ..pb::ContextEnd::default()
         };
         assert_eq!(account(&end), ["covered by msg_9 of cmp_1: revisions 1–7", "omitted (rewound): revisions 10–12"]);
     }
@@ -270,6 +282,7 @@ mod tests {
                 overhead: 1,
                 wait,
                 shorten,
+                format: None,
             };
             let request = arguments.request();
             assert_eq!((request.overflow_action(), request.as_of_revision), (action, Some(3)));

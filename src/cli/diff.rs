@@ -303,7 +303,7 @@ mod tests {
 
     fn view(revision: i64, tokens: i64, messages: Vec<pb::ContextMessage>) -> View {
         let header = pb::ContextHeader { revision, estimated_tokens: tokens, ..pb::ContextHeader::default() };
-        View { header, messages, end: pb::ContextEnd::default() }
+        View { header, messages, ..View::default() }
     }
 
     #[test]
@@ -328,6 +328,7 @@ mod tests {
                 compaction_id: Some("cmp_2".into()),
                 ..pb::OmittedHistory::default()
             }],
+            ..pb::ContextEnd::default()
         };
         assert_eq!(
             lines(&compare(&before, &after)),

@@ -36,6 +36,7 @@ mod policy_file;
 mod presets;
 mod progress;
 mod prompt;
+mod provider_format;
 mod replay;
 mod requests;
 mod retain;

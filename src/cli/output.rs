@@ -145,7 +145,7 @@ impl Output {
 
     /// Prints JSON on one line, with control characters escaped: programs parse the same value, and a terminal is not
     /// commanded.
-    fn json_line(&mut self, json: &str) -> anyhow::Result<()> {
+    pub(super) fn json_line(&mut self, json: &str) -> anyhow::Result<()> {
         Ok(writeln!(self.writer, "{}", escape::json(json))?)
     }
 

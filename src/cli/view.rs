@@ -12,6 +12,8 @@ pub(super) struct View {
     pub(super) header: pb::ContextHeader,
     /// The messages.
     pub(super) messages: Vec<pb::ContextMessage>,
+    /// The messages in the format that was asked for.
+    pub(super) formatted: Vec<pb::FormattedMessage>,
     /// End: the last frame.
     pub(super) end: pb::ContextEnd,
 }
@@ -24,7 +26,10 @@ pub(super) async fn fetch(client: &mut Client, request: pb::GetContextRequest) -
     while let Some(response) = frames.message().await? {
         match response.frame {
             Some(Frame::Header(header)) => view.header = header,
-            Some(Frame::Messages(page)) => view.messages.extend(page.messages),
+            Some(Frame::Messages(page)) => {
+                view.messages.extend(page.messages);
+                view.formatted.extend(page.formatted_messages);
+            }
             Some(Frame::End(end)) => {
                 view.end = end;
                 complete = true;

@@ -4,8 +4,8 @@ use super::caller::Door;
 use super::convert::count;
 use super::convert::draft::{draft, read_draft_words, read_write_frame, read_write_start};
 use super::convert::message::{
-    messages, read_finish, read_list, read_new_messages, read_open_parts, read_replacement, read_rewind,
-    read_rewind_target,
+    messages, read_finish, read_list, read_new_messages, read_open_parts, read_provider_content, read_replacement,
+    read_rewind, read_rewind_target,
 };
 use super::convert::session::{context_usage, durability, read_window};
 use crate::app::append::{self, AppendRequest};
@@ -37,6 +37,7 @@ impl MessageService for Messages {
         let request = request.into_inner();
         let append = AppendRequest {
             messages: read_new_messages(request.messages)?,
+            provider_content: request.provider_content.map(read_provider_content).transpose()?,
             window: request.window.map(read_window),
             expected_revision: request.expected_revision,
             expected_last: request.expected_last_message_id,

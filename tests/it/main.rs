@@ -48,6 +48,7 @@ mod positions;
 mod preview;
 mod proto;
 mod provider;
+mod provider_content;
 mod real_input;
 mod records;
 mod replace;

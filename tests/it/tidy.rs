@@ -38,8 +38,8 @@ const LAYERS: [(&str, &str); 28] = [
     ("scheduler", "model policy fold extractive limits clock config telemetry store loaded summarizer"),
     (
         "app",
-        "model policy fold words extractive limits clock telemetry traffic access_log store bus search loaded summarizer \
-         scheduler",
+        "model policy fold words extractive interop limits clock telemetry traffic access_log store bus search loaded \
+         summarizer scheduler",
     ),
     ("pb", "model limits"),
     ("metrics", "pb"),

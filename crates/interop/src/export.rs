@@ -5,7 +5,6 @@
 //! the [`Report`].
 
 mod claude_code;
-mod compose;
 mod html;
 mod lines;
 mod markdown;

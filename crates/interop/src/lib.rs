@@ -36,12 +36,14 @@
 
 mod branches;
 mod claude_code;
+mod compose;
 mod content;
 mod draft;
 pub mod export;
 mod name_index;
 mod outsized;
 mod pi;
+pub mod provider;
 mod raw;
 mod split;
 mod titles;

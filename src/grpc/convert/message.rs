@@ -3,6 +3,7 @@
 use super::session::window;
 use super::{not_given, read_duration, read_enum, read_optional_time};
 use crate::app::append::{DraftEnd, DraftName, ListMessages, OpenPart, RewindTo};
+use crate::app::formatted::{Format, ProviderContent};
 use crate::app::{Error, Reason, Result};
 use crate::model::ids::PartId;
 use crate::model::message::{
@@ -103,6 +104,26 @@ pub(in crate::grpc) fn read_new_message(field: impl Display + Copy, message: pb:
 pub(in crate::grpc) fn read_new_messages(messages: Vec<pb::NewMessage>) -> Result<Vec<NewMessage>> {
     let numbered = messages.into_iter().enumerate();
     numbered.map(|(index, message)| read_new_message(format_args!("messages[{index}]"), message)).collect()
+}
+
+/// Messages of an append, as a provider's interface has them.
+pub(in crate::grpc) fn read_provider_content(given: pb::ProviderContent) -> Result<ProviderContent> {
+    let field = "provider_content.format";
+    let format = read_format(field, given.format)?.ok_or_else(|| not_given(field))?;
+    let pb::ProviderContent { json, view_token, provider, .. } = given;
+    Ok(ProviderContent { format, json, view_token, provider })
+}
+
+/// A message format; none for Longhand's own.
+pub(super) fn read_format(field: impl Display + Copy, number: i32) -> Result<Option<Format>> {
+    Ok(match read_enum(field, number)? {
+        pb::MessageFormat::Unspecified => None,
+        pb::MessageFormat::OpenaiChat => Some(Format::OpenAiChat),
+        pb::MessageFormat::OpenaiResponses => Some(Format::OpenAiResponses),
+        pb::MessageFormat::Anthropic => Some(Format::Anthropic),
+        pb::MessageFormat::Gemini => Some(Format::Gemini),
+        pb::MessageFormat::AiSdk => Some(Format::AiSdk),
+    })
 }
 
 pub(super) fn read_role(field: impl Display + Copy, number: i32) -> Result<Role> {

@@ -4,6 +4,7 @@ use super::session::{over_window, usage_doubt};
 use super::{count, framed_len, id, range, read_duration, read_enum};
 use crate::app::Result;
 use crate::app::context::{Context, ContextRequest, OverflowAction};
+use crate::app::formatted::{LeftOut, LeftOutKind, WrittenMessage};
 use crate::limits;
 use crate::model::compaction::RevisionRange;
 use crate::model::ids::CompactionId;
@@ -12,7 +13,7 @@ use crate::model::view::{Author, OriginalFields, Provenance, Shortened, ViewKind
 use crate::pb;
 use crate::pb::get_context_response::Frame;
 use std::sync::Arc;
-use std::vec;
+use std::{iter, vec};
 
 /// Parameters of a request for a view.
 pub(in crate::grpc) fn read_request(request: pb::GetContextRequest) -> Result<ContextRequest> {
@@ -27,6 +28,7 @@ pub(in crate::grpc) fn read_request(request: pb::GetContextRequest) -> Result<Co
         known_hash: request.known_view_hash,
         known_revision: request.known_revision,
         action,
+        format: super::message::read_format("format", request.format)?,
         wait: request.wait_timeout.map(|wait| read_duration("wait_timeout", wait)).transpose()?,
     })
 }
@@ -134,24 +136,35 @@ fn unmarked(omitted: RevisionRange, reason: pb::OmitReason) -> pb::OmittedHistor
     pb::OmittedHistory { range: Some(range(omitted)), mark_revision: 0, reason: reason.into(), compaction_id: None }
 }
 
+/// A message of a view, in the format that was asked for.
+enum Shown {
+    Own(Box<pb::ContextMessage>),
+    Formatted(pb::FormattedMessage),
+}
+
+/// Messages of a kind, converted one by one.
+type Each<Message, Converted> =
+    iter::Map<iter::Map<vec::IntoIter<Message>, fn(Message) -> Converted>, fn(Converted) -> Shown>;
+
 /// The frames of a view: a header, the messages, an end. Messages are converted as they are sent, so that a long view
 /// is not in memory twice.
 pub(in crate::grpc) struct Frames {
     header: Option<pb::ContextHeader>,
-    messages: vec::IntoIter<ViewMessage>,
+    messages: iter::Chain<Each<ViewMessage, Box<pb::ContextMessage>>, Each<WrittenMessage, pb::FormattedMessage>>,
     /// The message that did not fit in the previous frame.
-    held: Option<pb::ContextMessage>,
+    held: Option<Shown>,
     end: Option<pb::ContextEnd>,
 }
 
 /// The frames of a view.
 pub(in crate::grpc) fn frames(context: Context) -> Frames {
+    let message_count = count(context.known_count + shown_count(&context));
     let header = pb::ContextHeader {
         revision: context.revision,
         view_hash: context.hash.to_vec(),
         view_token: context.token,
         known_message_count: count(context.known_count),
-        message_count: count(context.known_count + context.messages.len()),
+        message_count,
         context_tokens: context.context_tokens,
         estimated_tokens: context.estimated_tokens,
         window_tokens: context.window_tokens,
@@ -160,32 +173,74 @@ pub(in crate::grpc) fn frames(context: Context) -> Frames {
         pending_compaction_id: id(context.pending),
         over_window: context.over_window.map(over_window),
         usage_doubt: usage_doubt(context.usage_doubt).into(),
+        system_json: context.formatted.as_ref().and_then(|formatted| formatted.system_json.clone()),
     };
+    let (formatted, left_out) =
+        context.formatted.map_or_else(Default::default, |formatted| (formatted.messages, formatted.left_out));
     let marks = context.omitted.iter().zip(&context.omitted_by).map(omitted);
     let empty = context.empty.into_iter().map(|range| unmarked(range, pb::OmitReason::Empty));
     let shortened = context.shortened_away.into_iter().map(|range| unmarked(range, pb::OmitReason::Shortened));
     let end = pb::ContextEnd {
         covered: context.covered.map(|stood_for| covered(stood_for, context.provenance.as_deref())),
         omitted: marks.chain(empty).chain(shortened).collect(),
+        left_out_parts: left_out.into_iter().map(left_out_part).collect(),
     };
-    Frames { header: Some(header), messages: context.messages.into_iter(), held: None, end: Some(end) }
+    let shown = context.messages.into_iter().map(boxed_message as fn(_) -> _).map(Shown::Own as fn(_) -> _);
+    let formatted = formatted.into_iter().map(formatted_message as fn(_) -> _).map(Shown::Formatted as fn(_) -> _);
+    Frames { header: Some(header), messages: shown.chain(formatted), held: None, end: Some(end) }
+}
+
+fn shown_count(context: &Context) -> usize {
+    context.messages.len() + context.formatted.as_ref().map_or(0, |formatted| formatted.messages.len())
+}
+
+fn boxed_message(given: ViewMessage) -> Box<pb::ContextMessage> {
+    Box::new(message(given))
+}
+
+fn formatted_message(message: WrittenMessage) -> pb::FormattedMessage {
+    let message_ids = message.sources.iter().map(ToString::to_string).collect();
+    pb::FormattedMessage { json: message.json, message_ids }
+}
+
+fn left_out_part(left_out: LeftOut) -> pb::LeftOutPart {
+    let kind = match left_out.kind {
+        LeftOutKind::Reasoning => pb::LeftOutKind::Reasoning,
+        LeftOutKind::Members => pb::LeftOutKind::Members,
+        LeftOutKind::Blank => pb::LeftOutKind::Blank,
+    };
+    pb::LeftOutPart {
+        message_id: id(left_out.message).unwrap_or_default(),
+        part_id: id(left_out.part).unwrap_or_default(),
+        kind: kind.into(),
+    }
 }
 
 impl Frames {
     /// The next messages, up to a frame's size; at least one if there is one.
-    fn next_messages(&mut self) -> Vec<pb::ContextMessage> {
-        let mut messages = Vec::new();
+    fn next_messages(&mut self) -> pb::ContextMessages {
+        let mut page = pb::ContextMessages::default();
         let mut bytes = 0;
-        while let Some(next) = self.held.take().or_else(|| self.messages.next().map(message)) {
-            bytes += framed_len(&next);
-            if bytes > limits::VIEW_FRAME_BYTES && !messages.is_empty() {
+        while let Some(next) = self.held.take().or_else(|| self.messages.next()) {
+            bytes += match &next {
+                Shown::Own(message) => framed_len(&**message),
+                Shown::Formatted(message) => framed_len(message),
+            };
+            if bytes > limits::VIEW_FRAME_BYTES && !is_empty(&page) {
                 self.held = Some(next);
                 break;
             }
-            messages.push(next);
+            match next {
+                Shown::Own(message) => page.messages.push(*message),
+                Shown::Formatted(message) => page.formatted_messages.push(message),
+            }
         }
-        messages
+        page
     }
+}
+
+fn is_empty(page: &pb::ContextMessages) -> bool {
+    page.messages.is_empty() && page.formatted_messages.is_empty()
 }
 
 impl Iterator for Frames {
@@ -195,12 +250,8 @@ impl Iterator for Frames {
         if let Some(header) = self.header.take() {
             return Some(pb::GetContextResponse { frame: Some(Frame::Header(header)) });
         }
-        let messages = self.next_messages();
-        let frame = if messages.is_empty() {
-            Frame::End(self.end.take()?)
-        } else {
-            Frame::Messages(pb::ContextMessages { messages })
-        };
+        let page = self.next_messages();
+        let frame = if is_empty(&page) { Frame::End(self.end.take()?) } else { Frame::Messages(page) };
         Some(pb::GetContextResponse { frame: Some(frame) })
     }
 }

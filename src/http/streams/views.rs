@@ -165,8 +165,10 @@ impl<S: GrpcRoutes> ViewFeed<S> {
     /// Writes the next piece of a view.
     async fn write(&mut self, mut frames: Box<MessageStream>, is_first: bool) -> Result<Bytes, Failure> {
         match next(&mut frames).await? {
-            Some(ViewFrame::Messages(pb::ContextMessages { messages })) => {
-                let texts = messages.iter().map(json::text_of).collect::<app::Result<Vec<_>>>()?;
+            Some(ViewFrame::Messages(pb::ContextMessages { messages, formatted_messages })) => {
+                let own = messages.iter().map(json::text_of);
+                let formatted = formatted_messages.iter().map(json::text_of);
+                let texts = own.chain(formatted).collect::<app::Result<Vec<_>>>()?;
                 let separator = if is_first || texts.is_empty() { "" } else { "," };
                 self.state = State::Writing { frames, is_first: is_first && texts.is_empty() };
                 Ok(format!("{separator}{}", texts.join(",")).into())

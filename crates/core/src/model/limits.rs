@@ -12,6 +12,8 @@ pub const MEDIA_NAME_BYTES_MAX: usize = 1_024;
 pub const TOKENS_MAX: i64 = 1 << 50;
 /// Maximum cost of one reply or request that is accepted, in US dollars.
 pub const COST_USD_MAX: f64 = 1e9;
+/// Bytes of the free JSON of a message or a part.
+pub const METADATA_BYTES_MAX: usize = 256 * 1024;
 /// Bytes of one message with all its parts.
 pub const MESSAGE_BYTES_MAX: usize = 8 * 1024 * 1024;
 

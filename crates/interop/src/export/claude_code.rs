@@ -5,10 +5,10 @@
 
 mod rows;
 
-use super::compose::{Composed, relink, uuid};
 use super::lines::{self, Lines};
 use super::session::{FileLine, Message, Report, Session};
 use crate::Format;
+use crate::compose::{Composed, relink, uuid};
 use crate::raw::Object;
 use longhand_core::model::message::{MessageKind, MessageState, Role};
 use longhand_core::model::part::PartBody;
@@ -62,7 +62,7 @@ impl Envelope {
             session_id: newest("sessionId").unwrap_or_else(|| own.clone()),
             agent_id: newest("agentId").or_else(|| session.is_child.then_some(own)),
             folder: newest("cwd")
-                .or_else(|| super::compose::string_in(metadata, "cwd"))
+                .or_else(|| crate::compose::string_in(metadata, "cwd"))
                 .unwrap_or_else(|| "/".to_owned()),
             version: newest("version").unwrap_or_else(|| VERSION.to_owned()),
             git_branch: newest("gitBranch").unwrap_or_default(),

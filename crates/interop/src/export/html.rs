@@ -3,9 +3,9 @@
 //! The file is whole and safe: no script, no address that is loaded, a policy that forbids both, and every text of the
 //! session escaped. Images are those whose bytes are of the raster type that they are said to have.
 
-use super::compose::base64_text;
 use super::session::{Look, Message, Session, beginning, finish_text, heading, positions, state_name, state_text};
 use super::visible::visible;
+use crate::compose::base64_text;
 use longhand_core::model::message::{MessageKind, MessageState, Role};
 use longhand_core::model::part::{Media, MediaSource, NewPart, PartBody, ResultStatus};
 use std::collections::HashMap;

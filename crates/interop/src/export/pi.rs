@@ -6,10 +6,10 @@
 mod entries;
 mod kind;
 
-use super::compose::{Composed, digits, relink};
 use super::lines::{self, Lines};
 use super::session::{FileLine, Message, Report, Session, speaker};
 use crate::Format;
+use crate::compose::{Composed, digits, relink};
 use crate::raw::Object;
 use kind::Kind;
 use longhand_core::model::message::{MessageKind, MessageState};
@@ -129,11 +129,11 @@ impl<'a> Writer<'a> {
 
     fn header(&mut self) {
         let metadata = self.session.metadata_json.as_deref();
-        let folder = super::compose::string_in(metadata, "cwd").unwrap_or_else(|| "/".to_owned());
+        let folder = crate::compose::string_in(metadata, "cwd").unwrap_or_else(|| "/".to_owned());
         let header = Composed::default()
             .text("type", "session")
             .value("version", VERSION)
-            .text("id", &super::compose::uuid(&self.session.id))
+            .text("id", &crate::compose::uuid(&self.session.id))
             .text("timestamp", &self.session.create_time.to_iso_8601())
             .text("cwd", &folder);
         self.out.push(FileLine { text: header.end(), is_verbatim: false });

@@ -39,6 +39,7 @@ fn context(messages: Vec<ViewMessage>) -> Context {
         token: "a token".into(),
         known_count: 2,
         messages,
+        formatted: None,
         context_tokens: 10,
         estimated_tokens: 11,
         window_tokens: 12,
@@ -108,6 +109,7 @@ fn a_view_begins_with_its_header_and_ends_with_what_it_leaves_out() {
             wait_end_time: None,
         }),
         usage_doubt: pb::UsageDoubt::Stale.into(),
+        system_json: None,
     };
     let omitted = |first_revision, last_revision, mark_revision, reason: pb::OmitReason| pb::OmittedHistory {
         range: Some(pb::RevisionRange { first_revision, last_revision }),
@@ -128,6 +130,7 @@ fn a_view_begins_with_its_header_and_ends_with_what_it_leaves_out() {
             omitted(27, 28, 0, pb::OmitReason::Empty),
             omitted(26, 26, 0, pb::OmitReason::Shortened),
         ],
+        left_out_parts: Vec::new(),
     };
     assert_eq!(frames[0].frame, Some(Frame::Header(header)));
     assert_eq!(middle(&frames)[0].messages.len(), 1);

@@ -4,6 +4,8 @@ use super::mutate::Shape;
 use super::{Decoder, Input, Outcome};
 use anyhow::{Context as _, Result};
 use longhand::config::SummarizerKind;
+use longhand::interop::provider::{self, Format};
+use longhand::limits;
 use longhand::model::compaction::Level;
 use longhand::policy::prompt::{Expected, Scope};
 use longhand::policy::{Summary, presets};
@@ -12,7 +14,7 @@ use longhand::summarizer::ReplyReader;
 use tokio::runtime::Runtime;
 use tonic::codegen::http;
 
-/// The readers of replies. The head is `hook`, or a protocol with the status and the content type of the response:
+/// The readers of replies. The head is `hook`, `append` with a message format for what a client appends, or a protocol with the status and the content type of the response:
 /// `anthropic 200 text/event-stream`.
 pub(super) struct Replies {
     runtime: Runtime,
@@ -93,6 +95,39 @@ const ERRORS: [(&str, &str); 5] = [
     ("openai-chat 502 text/html", "<!doctype html><html>502 Bad Gateway</html>"),
 ];
 
+/// What a client appends as it got it or sent it.
+const APPENDED: [(&str, &str); 7] = [
+    ("append openai_chat", include_str!("../../../providers/replies/openai_chat.sse")),
+    ("append openai_responses", include_str!("../../../providers/replies/openai_responses.sse")),
+    ("append anthropic", include_str!("../../../providers/replies/anthropic.sse")),
+    ("append gemini", include_str!("../../../providers/replies/gemini.sse")),
+    (
+        "append anthropic",
+        r#"{"system":"x","messages":[{"role":"user","content":[{"type":"tool_result","tool_use_id":"a","content":[{"type":"image","source":{"type":"base64","media_type":"image/png","data":"aGk="}}]}]}]}"#,
+    ),
+    (
+        "append ai_sdk",
+        r#"[{"type":"start"},{"type":"text-start","id":"0"},{"type":"text-delta","id":"0","delta":"x"},{"type":"tool-input-available","toolCallId":"c","toolName":"t","input":{}},{"type":"finish"}]"#,
+    ),
+    (
+        "append ai_sdk",
+        r#"[{"role":"user","content":[{"type":"file","data":{"type":"url","url":"https://x"},"mediaType":"image/png"}]},{"role":"tool","content":[{"type":"tool-result","toolCallId":"c","toolName":"t","output":{"type":"json","value":{"a":1.0}}}]}]"#,
+    ),
+];
+
+/// Reads what a client appends; whatever can be read is within the bounds that no later check has.
+fn append(format: Format, body: &[u8]) -> Result<Outcome, String> {
+    let Ok(text) = std::str::from_utf8(body) else { return Ok(Outcome::Refused) };
+    let Ok(messages) = provider::read(format, text) else { return Ok(Outcome::Refused) };
+    if messages.is_empty() {
+        return Err("nothing was read, and that was no error".to_owned());
+    }
+    if let Some(message) = messages.iter().find(|message| message.model.len() > limits::NAME_BYTES_MAX) {
+        return Err(format!("a model of {} bytes", message.model.len()));
+    }
+    Ok(Outcome::Taken)
+}
+
 impl Decoder for Replies {
     fn seeds(&mut self) -> Result<Vec<Input>> {
         let mut seeds = vec![
@@ -110,6 +145,7 @@ impl Decoder for Replies {
             ),
         ];
         seeds.extend(ERRORS.map(|(head, body)| Input::new(head, body)));
+        seeds.extend(APPENDED.map(|(head, body)| Input::new(head, body)));
         Ok(seeds)
     }
 
@@ -152,6 +188,13 @@ impl Decoder for Replies {
     fn attempt(&mut self, input: &Input) -> Result<Outcome, String> {
         if input.head == "hook" {
             return Ok(if read_hook_output(&input.body).is_ok() { Outcome::Taken } else { Outcome::Refused });
+        }
+        let format = input
+            .head
+            .strip_prefix("append ")
+            .and_then(|name| Format::ALL.into_iter().find(|format| format.name() == name));
+        if let Some(format) = format {
+            return append(format, &input.body);
         }
         let mut words = input.head.split(' ');
         let name = words.next().unwrap_or_default();

@@ -169,7 +169,8 @@ pub(super) fn event(event: &pb::Event) -> u64 {
 
 /// The fingerprint of a view's bytes.
 pub(super) fn view(messages: &[pb::ContextMessage], end: &pb::ContextEnd) -> u64 {
-    let mut bytes = pb::ContextMessages { messages: messages.to_vec() }.encode_to_vec();
+    let mut bytes =
+        pb::ContextMessages { messages: messages.to_vec(), ..pb::ContextMessages::default() }.encode_to_vec();
     bytes.extend(end.encode_to_vec());
     hash(&bytes)
 }

@@ -1,8 +1,8 @@
 //! The rows that a message becomes.
 
-use super::super::compose::{Composed, base64, digits, input_object, list, one_line, string_in, uuid};
 use super::super::session::{FileLine, Message, speaker};
 use super::Writer;
+use crate::compose::{Composed, base64, digits, input_object, list, one_line, string_in, uuid};
 use crate::raw::{Object, quote};
 use longhand_core::model::message::{FinishReason, MessageKind, Role};
 use longhand_core::model::part::{Media, MediaSource, NewPart, PartBody, ResultStatus, ToolResult};
@@ -204,7 +204,8 @@ impl Writer<'_> {
             }
             PartBody::Reasoning(text) if is_reply => {
                 let block = block.text("type", "thinking").text("thinking", text);
-                let signature = string_in(metadata, "signature").or_else(|| string_in(metadata, "thinkingSignature"));
+                let signature =
+                    crate::compose::signature(metadata).or_else(|| string_in(metadata, "thinkingSignature"));
                 if is_own { block } else { block.text("signature", &signature.unwrap_or_default()) }
             }
             PartBody::ToolCall(call) if is_reply => {

@@ -1,9 +1,9 @@
 //! The entries that a message becomes.
 
-use super::super::compose::{Composed, base64, image, input_object, list, one_line, string_in};
 use super::super::session::{Message, speaker};
 use super::Writer;
 use super::kind::Kind;
+use crate::compose::{Composed, base64, image, input_object, list, one_line, string_in};
 use crate::raw::Object;
 use longhand_core::model::message::{FinishReason, MessageKind, Role};
 use longhand_core::model::part::{Media, NewPart, PartBody, ToolResult};
@@ -178,7 +178,7 @@ impl Writer<'_> {
             }
             PartBody::Reasoning(text) if is_reply => {
                 let block = block.text("type", "thinking").text("thinking", text);
-                match string_in(metadata, "signature").filter(|_| !is_pi) {
+                match crate::compose::signature(metadata).filter(|_| !is_pi) {
                     Some(signature) => block.text("thinkingSignature", &signature),
                     None => block,
                 }

@@ -106,6 +106,12 @@ pub(super) fn string_in(object: Option<&str>, name: &str) -> Option<String> {
     Object::parse(object?, 1).ok()?.id(name)
 }
 
+/// The signature of reasoning in a part's metadata, from an import or from a block of Anthropic's own.
+pub(super) fn signature(metadata: Option<&str>) -> Option<String> {
+    let block = |metadata: &str| Object::parse(metadata, 1).ok()?.object("anthropic")?.id("signature");
+    string_in(metadata, "signature").or_else(|| metadata.and_then(block))
+}
+
 /// The 32 hex digits of a server's id.
 pub(super) fn digits(id: &str) -> &str {
     id.split_once('_').map_or(id, |(_, digits)| digits)
@@ -119,4 +125,20 @@ pub(super) fn uuid(id: &str) -> String {
     }
     let ranges = [0..8, 8..12, 12..16, 16..20, 20..32];
     ranges.map(|range| &digits[range]).join("-")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signature_is_found_where_imports_and_appends_keep_it() {
+        for (metadata, expected) in [
+            (r#"{"signature":"a"}"#, Some("a")),
+            (r#"{"anthropic":{"type":"thinking","thinking":null,"signature":"b"}}"#, Some("b")),
+            (r#"{"gemini":{"signature":"c"}}"#, None),
+        ] {
+            assert_eq!(signature(Some(metadata)).as_deref(), expected);
+        }
+    }
 }

@@ -1,0 +1,528 @@
+"""The connection to a daemon."""
+
+from __future__ import annotations
+
+import math
+import os
+import random
+import time
+import uuid
+from collections.abc import AsyncIterator, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import grpc
+from google.protobuf.message import Message as Protobuf
+
+from longhand import address as addresses
+from longhand import v1
+from longhand._aio import _io
+from longhand._aio.session import Session, model_window
+from longhand._aio.summary import SummaryTask
+from longhand.errors import Error, Unreachable, VersionMismatch, of_call
+from longhand.parts import as_json
+from longhand.version import VERSION, same_protocol
+
+if TYPE_CHECKING:
+    from longhand.v1 import (
+        AccessServiceAsyncStub,
+        AdminServiceAsyncStub,
+        ApprovalServiceAsyncStub,
+        ArchiveServiceAsyncStub,
+        CompactionServiceAsyncStub,
+        ContextServiceAsyncStub,
+        EraseServiceAsyncStub,
+        EventServiceAsyncStub,
+        MessageServiceAsyncStub,
+        PromptServiceAsyncStub,
+        RunServiceAsyncStub,
+        SearchServiceAsyncStub,
+        SessionServiceAsyncStub,
+        SummaryTaskServiceAsyncStub,
+    )
+
+__all__ = ["Client", "connect"]
+
+Request = TypeVar("Request", bound=Protobuf)
+Response = TypeVar("Response")
+
+#: The authority is none of those that gRPC makes of a socket's path. Lost connections come back at once: the daemon is
+#: near, and its restart takes moments.
+_OPTIONS = [
+    ("grpc.default_authority", "localhost"),
+    ("grpc.max_receive_message_length", 64 << 20),
+    ("grpc.max_send_message_length", 64 << 20),
+    ("grpc.initial_reconnect_backoff_ms", 50),
+    ("grpc.min_reconnect_backoff_ms", 50),
+    ("grpc.max_reconnect_backoff_ms", 500),
+    ("grpc.use_local_subchannel_pool", 1),
+]
+#: The shortest and the longest time before another attempt, in seconds.
+_RETRY_SECONDS = (0.05, 2.0)
+#: The time for the start of a daemon, in seconds.
+_START_SECONDS = 30.0
+
+
+async def connect(
+    address: str | None = None,
+    *,
+    actor: str = "python",
+    data_dir: str | os.PathLike[str] | None = None,
+    token: str | None = None,
+    tenant: str | None = None,
+    ca_file: str | os.PathLike[str] | None = None,
+    start: bool = True,
+    retry_seconds: float = 30.0,
+    check_version: bool = True,
+) -> Client:
+    """Connects to the daemon, and starts one if none answers.
+
+    The address is found as the command line finds it (`longhand.address.target`). A daemon is started only for the
+    socket of a data directory, with the program in this package or on the path; it goes on when this process ends.
+    `actor` is recorded with every change; `tenant` is that of `LONGHAND_TENANT` if none is given. A call is tried again
+    for `retry_seconds` while the daemon does not answer. Raises `Unreachable`, and `VersionMismatch` for a daemon of
+    another version of the protocol.
+    """
+    target = addresses.target(address, data_dir=data_dir, token=token, ca_file=ca_file)
+    tenant = tenant or os.environ.get("LONGHAND_TENANT")
+    client = Client(target, actor=actor, tenant=tenant, retry_seconds=retry_seconds)
+    try:
+        info = await _hello(client, start=start)
+        if check_version and not same_protocol(info.version):
+            raise VersionMismatch(
+                f"the daemon at {target.address} is version {info.version}, and this client {VERSION}: "
+                "use those of one version",
+                reason="VERSION_MISMATCH",
+            )
+    except BaseException:
+        await client.close()
+        raise
+    return client
+
+
+async def _hello(client: Client, *, start: bool) -> v1.GetServerInfoResponse:
+    """The first call. It finds out if there is a daemon, and starts one."""
+    target, daemon = client.target, None
+    deadline = time.monotonic() + _START_SECONDS
+    while True:
+        try:
+            return await client.server_info(retry_seconds=0)
+        except Error as error:
+            if error.code is not grpc.StatusCode.UNAVAILABLE or error.reason:
+                raise
+            failure = error
+        if daemon is None:
+            program = addresses.binary() if start and target.data_dir is not None else None
+            if program is None or target.data_dir is None:
+                why = f" ({failure.message}); `longhand serve` starts one"
+                raise Unreachable(f"no daemon answers at {target.address}{why}", code=failure.code) from None
+            daemon = addresses.spawn(target.data_dir, program)
+        # One that finds another in its place ends, and that one answers soon.
+        ended = daemon.poll()
+        if time.monotonic() > deadline or (ended not in (None, 0) and time.monotonic() > deadline - _START_SECONDS + 5):
+            raise Unreachable(
+                f"{daemon.args!r} did not start: see {target.data_dir}/longhand.log", code=failure.code
+            ) from None
+        await _io.sleep(0.05)
+
+
+class Client:
+    """A daemon. What most programs need has a method of its own; `stubs` has every RPC.
+
+    Every change gets a `request_id` unless it has one, and is sent again with it while the daemon does not answer: it
+    is carried out once. Closing ends the connection; the daemon goes on.
+    """
+
+    def __init__(
+        self,
+        target: addresses.Target,
+        *,
+        actor: str = "python",
+        tenant: str | None = None,
+        retry_seconds: float = 30.0,
+    ) -> None:
+        self.target = target
+        self.actor = actor
+        self.retry_seconds = retry_seconds
+        credentials = None
+        if target.tls:
+            credentials = grpc.ssl_channel_credentials(target.authorities)
+        options = [option for option in _OPTIONS if target.address.startswith("unix:") or "authority" not in option[0]]
+        self.channel = _io.open_channel(target.address, options, credentials)
+        headers: list[tuple[str, str | bytes]] = [("longhand-actor", actor)]
+        if target.token:
+            headers.append(("authorization", f"Bearer {target.token}"))
+        if tenant:
+            headers.append(("longhand-tenant", tenant))
+        self._headers = tuple(headers)
+        #: Every RPC, as gRPC has it.
+        self.stubs = Stubs(self.channel)
+
+    async def __aenter__(self) -> Client:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Ends the connection."""
+        await self.channel.close()
+
+    def headers(self, more: _io.Metadata = ()) -> _io.Metadata:
+        """What every call carries: actor, access token, tenant."""
+        return (*self._headers, *more)
+
+    async def call(
+        self,
+        method: _io.UnaryUnaryMultiCallable[Request, Response],
+        request: Request,
+        *,
+        metadata: _io.Metadata = (),
+        timeout: float | None = None,
+        retry_seconds: float | None = None,
+    ) -> Response:
+        """One call of a stub, such as `client.call(client.stubs.sessions.GetSession, v1.GetSessionRequest(...))`.
+
+        Gives a change its `request_id`, and sends it again while the daemon does not answer. Raises `Error`.
+        """
+        identify(request)
+        attempts = Attempts(self.retry_seconds if retry_seconds is None else retry_seconds)
+        while True:
+            try:
+                return await method(request, timeout=timeout, metadata=self.headers(metadata))
+            except grpc.RpcError as error:
+                wait = attempts.next(of_call(error))
+            await _io.sleep(wait)
+
+    def attempts(self) -> Attempts:
+        """The attempts of a call that begins now."""
+        return Attempts(self.retry_seconds)
+
+    async def server_info(self, *, retry_seconds: float | None = None) -> v1.GetServerInfoResponse:
+        """The daemon's version and state."""
+        request = v1.GetServerInfoRequest()
+        return await self.call(self.stubs.admin.GetServerInfo, request, retry_seconds=retry_seconds, timeout=30)
+
+    async def create_session(
+        self,
+        client_id: str | None = None,
+        *,
+        title: str = "",
+        preset: str = "",
+        window: int | v1.ModelWindow | None = None,
+        metadata: object = None,
+        policy_override: object = None,
+        parent_session_id: str | None = None,
+    ) -> Session:
+        """Creates a session, or finds the one that the same request with this client id made.
+
+        `window` is the model's context in tokens. Without a client id the session gets one by chance, so that a request
+        whose answer was lost creates no second session.
+        """
+        request = v1.CreateSessionRequest(
+            client_id=client_id or f"python-{uuid.uuid4().hex}",
+            title=title,
+            preset=preset,
+            window=model_window(window),
+            metadata_json=None if metadata is None else as_json(metadata),
+            policy_override_json="" if policy_override is None else as_json(policy_override),
+            parent_session_id=parent_session_id,
+        )
+        answer = await self.call(self.stubs.sessions.CreateSession, request)
+        return Session(self, answer.session.session_id, answer.session)
+
+    def session(self, session_id: str) -> Session:
+        """A session by its id or client id. Nothing is asked of the daemon before its first use."""
+        return Session(self, session_id)
+
+    async def open_session(
+        self,
+        client_id: str,
+        *,
+        title: str = "",
+        preset: str = "",
+        window: int | v1.ModelWindow | None = None,
+        metadata: dict[str, Any] | None = None,
+    ) -> Session:
+        """The session with this client id, whoever made it, however it has changed, and also if one before was erased.
+
+        Everything but the client id is for the case that it must be made.
+        """
+        for attempt in range(8):
+            found = self.session(client_id)
+            try:
+                found.info = await found.get()
+                if found.info.state != v1.SESSION_STATE_ERASED:
+                    return found
+            except Error as error:
+                if error.reason != "SESSION_NOT_FOUND":
+                    raise
+            # An erased session's request makes no other one, so this one differs.
+            more = {**(metadata or {}), "made": uuid.uuid4().hex}
+            try:
+                return await self.create_session(client_id, title=title, preset=preset, window=window, metadata=more)
+            except Error as error:
+                # Another client was faster.
+                if error.reason != "CLIENT_ID_REUSED" or attempt == 7:
+                    raise
+        raise AssertionError("the last attempt returns or raises")
+
+    async def list_sessions(
+        self,
+        *,
+        filter: v1.SessionFilter | None = None,
+        order: v1.SessionOrder.ValueType = v1.SESSION_ORDER_UNSPECIFIED,
+        include_archived: bool = False,
+        parent_session_id: str | None = None,
+        page_size: int = 0,
+    ) -> AsyncIterator[v1.Session]:
+        """Sessions, newest first unless another order is asked for, page by page."""
+        request = v1.ListSessionsRequest(
+            filter=filter,
+            order=order,
+            include_archived=include_archived,
+            parent_session_id=parent_session_id,
+            page_size=page_size,
+        )
+        while True:
+            page = await self.call(self.stubs.sessions.ListSessions, request)
+            for session in page.sessions:
+                yield session
+            if not page.next_page_token:
+                return
+            request.page_token = page.next_page_token
+
+    async def search(
+        self,
+        query: str,
+        *,
+        session_id: str | None = None,
+        tree_session_id: str | None = None,
+        project: str | None = None,
+        roles: Sequence[v1.Role.ValueType] = (),
+        tools: Sequence[str] = (),
+        part_types: Sequence[v1.PartType.ValueType] = (),
+        exclude_records: bool = False,
+        page_size: int = 0,
+        min_seq: int = 0,
+        wait_seconds: float = 0.0,
+    ) -> AsyncIterator[v1.SearchHit]:
+        """Parts of messages by their words, the best first, page by page: also what no view shows any more.
+
+        The index follows the log in the background. To find what was just written, name the `seq` of the append's
+        answer, and the time to wait for it.
+        """
+        request = v1.SearchHistoryRequest(
+            query=query,
+            session_id=session_id,
+            tree_session_id=tree_session_id,
+            project=project,
+            roles=roles,
+            tools=tools,
+            part_types=part_types,
+            exclude_records=exclude_records,
+            page_size=page_size,
+            min_seq=min_seq,
+        )
+        if wait_seconds:
+            request.wait_timeout.FromNanoseconds(int(wait_seconds * 1e9))
+        while True:
+            page = await self.call(self.stubs.search.SearchHistory, request)
+            for hit in page.hits:
+                yield hit
+            if not page.next_page_token:
+                return
+            request.page_token = page.next_page_token
+
+    async def watch_sessions(
+        self,
+        *,
+        filter: v1.SessionFilter | None = None,
+        include_archived: bool = False,
+        parent_session_id: str | None = None,
+        retry_seconds: float = math.inf,
+    ) -> AsyncIterator[v1.WatchSessionsResponse]:
+        """Follows a list of sessions: the list, and then its changes. A lost stream goes on where it was."""
+        request = v1.WatchSessionsRequest(
+            filter=filter, include_archived=include_archived, parent_session_id=parent_session_id
+        )
+        async for frame in self.follow(self.stubs.sessions.WatchSessions, request, retry_seconds=retry_seconds):
+            yield frame
+
+    async def events(
+        self,
+        *session_ids: str,
+        after_cursor: str | None = None,
+        from_beginning: bool = False,
+        kinds: Sequence[v1.EventKind.ValueType] = (),
+        include_content: bool = False,
+        root_session_id: str | None = None,
+        project: str | None = None,
+        retry_seconds: float = math.inf,
+    ) -> AsyncIterator[v1.Event]:
+        """Follows events, of these sessions or of all, without an end: after a cursor, from the beginning, or from now.
+
+        Every event has its cursor. A stream that is lost, also by a restart of the daemon, goes on after the last one,
+        so that no event is missed and none comes twice.
+        """
+        async for frame in self.frames(
+            *session_ids,
+            after_cursor=after_cursor,
+            from_beginning=from_beginning,
+            kinds=kinds,
+            include_content=include_content,
+            root_session_id=root_session_id,
+            project=project,
+            retry_seconds=retry_seconds,
+        ):
+            for event in frame.events.events:
+                yield event
+
+    async def frames(
+        self,
+        *session_ids: str,
+        after_cursor: str | None = None,
+        from_beginning: bool = False,
+        snapshot: bool = False,
+        kinds: Sequence[v1.EventKind.ValueType] = (),
+        include_content: bool = False,
+        include_deltas: bool = False,
+        include_presence: bool = False,
+        root_session_id: str | None = None,
+        project: str | None = None,
+        progress_seconds: float | None = None,
+        retry_seconds: float = math.inf,
+    ) -> AsyncIterator[v1.SubscribeEventsResponse]:
+        """Follows events as `events` does, with everything that a stream has: snapshots, deltas, presence, progress.
+
+        `ready` comes again with every new connection. A snapshot that is lost before its end begins anew.
+        """
+        request = v1.SubscribeEventsRequest(
+            session_ids=session_ids,
+            kinds=kinds,
+            include_content=include_content,
+            include_deltas=include_deltas,
+            include_presence=include_presence,
+            root_session_id=root_session_id,
+            project=project,
+        )
+        if after_cursor is not None:
+            request.after_cursor = after_cursor
+        elif from_beginning:
+            request.from_beginning = True
+        elif snapshot:
+            request.snapshot = True
+        if progress_seconds is not None:
+            request.progress_interval.FromNanoseconds(int(progress_seconds * 1e9))
+        async for frame in self.follow(self.stubs.events.SubscribeEvents, request, retry_seconds=retry_seconds):
+            yield frame
+
+    async def follow(
+        self,
+        method: _io.UnaryStreamMultiCallable[Request, Response],
+        request: Request,
+        *,
+        metadata: _io.Metadata = (),
+        calls: list[Any] | None = None,
+        retry_seconds: float = math.inf,
+    ) -> AsyncIterator[Response]:
+        """A stream with cursors, which goes on after its last one when it is lost. `calls` is the current call."""
+        attempts = Attempts(retry_seconds)
+        while True:
+            call: Any = method(request, metadata=self.headers(metadata))
+            if calls is not None:
+                calls[:] = [call]
+            try:
+                async for frame in call:
+                    attempts = Attempts(retry_seconds)
+                    yield frame
+                    if cursor := cursor_of(frame, request):
+                        cast(Any, request).after_cursor = cursor
+                return
+            except grpc.RpcError as error:
+                failure = of_call(error)
+                # The stream of a reader that was too slow resumes, too.
+                stalled = failure.reason == "READER_STALLED"
+                wait = _RETRY_SECONDS[0] if stalled else attempts.next(failure)
+            finally:
+                call.cancel()
+            await _io.sleep(wait)
+
+    async def lease_summary_task(
+        self,
+        *session_ids: str,
+        levels: Sequence[v1.CompactionLevel.ValueType] = (),
+        wait_seconds: float = 30.0,
+        lease_seconds: float = 60.0,
+        window: int = 0,
+    ) -> SummaryTask | None:
+        """Waits for a summary that is to be written, and leases it; None if there was none in time.
+
+        `window` is that of the model that will write it, in tokens. Use the task as a context: its lease is then
+        extended until it is completed, and it is given back if the model fails.
+        """
+        request = v1.LeaseSummaryTaskRequest(session_ids=session_ids, levels=levels, window_tokens=window)
+        request.wait_timeout.FromNanoseconds(int(wait_seconds * 1e9))
+        request.lease_timeout.FromNanoseconds(int(lease_seconds * 1e9))
+        answer = await self.call(self.stubs.summary_tasks.LeaseSummaryTask, request)
+        if not answer.HasField("task"):
+            return None
+        return SummaryTask(self, answer.task, answer.lease_token, lease_seconds, window)
+
+
+class Stubs:
+    """The stubs of every service, over one channel."""
+
+    def __init__(self, channel: Any) -> None:
+        # The same objects, whose types depend on the channel.
+        services: Any = v1
+        self.sessions: SessionServiceAsyncStub = services.SessionServiceStub(channel)
+        self.messages: MessageServiceAsyncStub = services.MessageServiceStub(channel)
+        self.contexts: ContextServiceAsyncStub = services.ContextServiceStub(channel)
+        self.runs: RunServiceAsyncStub = services.RunServiceStub(channel)
+        self.prompts: PromptServiceAsyncStub = services.PromptServiceStub(channel)
+        self.approvals: ApprovalServiceAsyncStub = services.ApprovalServiceStub(channel)
+        self.events: EventServiceAsyncStub = services.EventServiceStub(channel)
+        self.compactions: CompactionServiceAsyncStub = services.CompactionServiceStub(channel)
+        self.summary_tasks: SummaryTaskServiceAsyncStub = services.SummaryTaskServiceStub(channel)
+        self.erasures: EraseServiceAsyncStub = services.EraseServiceStub(channel)
+        self.search: SearchServiceAsyncStub = services.SearchServiceStub(channel)
+        self.access: AccessServiceAsyncStub = services.AccessServiceStub(channel)
+        self.archives: ArchiveServiceAsyncStub = services.ArchiveServiceStub(channel)
+        self.admin: AdminServiceAsyncStub = services.AdminServiceStub(channel)
+
+
+class Attempts:
+    """The times at which a call is tried again."""
+
+    def __init__(self, retry_seconds: float) -> None:
+        self._deadline = time.monotonic() + retry_seconds
+        self._delay = _RETRY_SECONDS[0]
+
+    def next(self, failure: Error) -> float:
+        """The time before the next attempt, in seconds; raises the failure if there is none."""
+        wait = failure.retry_seconds or random.uniform(0.5, 1.0) * self._delay
+        if not failure.temporary or time.monotonic() + wait > self._deadline:
+            raise failure from None
+        self._delay = min(2 * self._delay, _RETRY_SECONDS[1])
+        return wait
+
+
+def identify(request: Protobuf) -> None:
+    """Gives a change its `request_id`, so that it can be sent again."""
+    if "request_id" not in request.DESCRIPTOR.fields_by_name or cast(Any, request).request_id:
+        return
+    if isinstance(request, v1.CancelRunRequest) and request.tree:
+        return
+    cast(Any, request).request_id = uuid.uuid4().hex
+
+
+def cursor_of(frame: Any, request: Any) -> str:
+    """The position after a frame; empty where a stream cannot resume."""
+    if not isinstance(frame, v1.SubscribeEventsResponse):
+        return str(frame.cursor)
+    # Within a snapshot there is no position, and it begins at `ready`, before the snapshot.
+    ready = "" if request.WhichOneof("start") == "snapshot" else frame.ready.cursor
+    return frame.events.cursor or frame.progress.cursor or frame.snapshot_end.cursor or ready

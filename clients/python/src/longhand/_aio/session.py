@@ -1,0 +1,553 @@
+"""A session, as one program uses it."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import grpc
+from google.protobuf.message import Message as Protobuf
+
+from longhand import v1
+from longhand._aio import _io
+from longhand._aio.reply import DraftReply, Reply
+from longhand._aio.run import Run
+from longhand.errors import of_call
+from longhand.parts import Content, as_json, parts_of, user
+
+if TYPE_CHECKING:
+    from longhand._aio.client import Client
+
+__all__ = ["START", "Session", "View"]
+
+Request = TypeVar("Request", bound=Protobuf)
+Response = TypeVar("Response")
+
+#: The beginning of a conversation, where the last message that stays is asked for: nothing stays.
+START = ""
+
+
+@dataclass(frozen=True)
+class View:
+    """What a model should see now."""
+
+    #: Its facts: revision, tokens, whether it fits.
+    header: v1.ContextHeader
+    #: Its messages, in order.
+    messages: Sequence[v1.ContextMessage]
+    #: What it does not show, and why.
+    end: v1.ContextEnd
+    #: The number of messages that the daemon did not send again.
+    known_count: int = 0
+
+    @property
+    def token(self) -> str:
+        """What a reply to this view carries, which makes its usage count."""
+        return self.header.view_token
+
+
+class Session:
+    """A session. Keeps its newest view, so that the daemon sends only what changed since."""
+
+    def __init__(
+        self, client: Client, session_id: str, info: v1.Session | None = None, metadata: _io.Metadata = ()
+    ) -> None:
+        self.client = client
+        #: Its id or client id.
+        self.id = session_id
+        #: What the daemon said of it when it was made; None if nothing was asked. `get` asks.
+        self.info = info
+        #: Headers of its calls: the number of the run that makes them.
+        self.metadata = metadata
+        self._view: View | None = None
+
+    def __repr__(self) -> str:
+        return f"<longhand session {self.id}>"
+
+    async def get(self) -> v1.Session:
+        """Its current state."""
+        request = v1.GetSessionRequest(session_id=self.id)
+        return (await self._call(self.client.stubs.sessions.GetSession, request)).session
+
+    # -- history
+
+    async def append(
+        self,
+        *messages: v1.NewMessage | str,
+        request_id: str = "",
+        expected_revision: int | None = None,
+        expected_last_message_id: str | None = None,
+        rewind_to: str | None = None,
+        title: str | None = None,
+        metadata: object = None,
+        window: int | v1.ModelWindow | None = None,
+    ) -> v1.AppendMessagesResponse:
+        """Appends messages, all or none; a string is a user's message.
+
+        With `rewind_to` what comes after that message, or everything with `START`, is left out in the same change;
+        `title` and `metadata` replace the session's.
+        """
+        request = v1.AppendMessagesRequest(
+            session_id=self.id,
+            messages=[user(message) if isinstance(message, str) else message for message in messages],
+            request_id=request_id,
+            expected_revision=expected_revision,
+            expected_last_message_id=expected_last_message_id,
+            title=title,
+            metadata_json=None if metadata is None else as_json(metadata),
+            window=model_window(window),
+        )
+        if rewind_to == START:
+            request.rewind.to_start = True
+        elif rewind_to is not None:
+            request.rewind.message_id = rewind_to
+        return await self._call(self.client.stubs.messages.AppendMessages, request)
+
+    def reply(
+        self,
+        view: View | None = None,
+        *,
+        role: v1.Role.ValueType = v1.ROLE_ASSISTANT,
+        client_id: str | None = None,
+        model: str = "",
+        provider: str = "",
+        metadata: object = None,
+        open_seconds: float | None = None,
+    ) -> Reply:
+        """A message that is written while it comes, as one stream. Use it as a context:
+
+        `async with session.reply(view) as reply: await reply.text("words")`
+
+        A lost stream goes on at its offset. The end of the context seals the message; an exception seals it as aborted.
+        """
+        return Reply(self, self._open(role, client_id, model, provider, metadata, open_seconds), view)
+
+    def draft_reply(
+        self,
+        view: View | None = None,
+        *,
+        role: v1.Role.ValueType = v1.ROLE_ASSISTANT,
+        client_id: str | None = None,
+        model: str = "",
+        provider: str = "",
+        metadata: object = None,
+        open_seconds: float | None = None,
+    ) -> DraftReply:
+        """Like `reply`, by a request for each piece, for connections that carry no stream: every piece is stored when
+        its call returns."""
+        return DraftReply(self, self._open(role, client_id, model, provider, metadata, open_seconds), view)
+
+    async def history(
+        self,
+        *,
+        reverse: bool = False,
+        as_of_revision: int | None = None,
+        include_derived: bool = False,
+        exclude_records: bool = False,
+        page_size: int = 0,
+    ) -> AsyncIterator[v1.Message]:
+        """Every message as it was written, page by page."""
+        request = v1.ListMessagesRequest(
+            session_id=self.id,
+            reverse=reverse,
+            as_of_revision=as_of_revision,
+            include_derived=include_derived,
+            exclude_records=exclude_records,
+            page_size=page_size,
+        )
+        while True:
+            page = await self._call(self.client.stubs.messages.ListMessages, request)
+            for message in page.messages:
+                yield message
+            if not page.next_page_token:
+                return
+            request.page_token = page.next_page_token
+
+    async def get_message(self, message_id: str) -> v1.Message:
+        """A message by its id or client id, as it was written."""
+        request = v1.GetMessageRequest(session_id=self.id, message_id=message_id)
+        return (await self._call(self.client.stubs.messages.GetMessage, request)).message
+
+    async def get_messages(self, message_ids: Sequence[str]) -> list[v1.Message]:
+        """Messages by their ids, in this order."""
+        waiting, found = list(message_ids), list[v1.Message]()
+        while waiting:
+            request = v1.BatchGetMessagesRequest(session_id=self.id, message_ids=waiting[:100])
+            answer = await self._call(self.client.stubs.messages.BatchGetMessages, request)
+            found.extend(answer.messages)
+            waiting = [*answer.remaining_message_ids, *waiting[100:]]
+        return found
+
+    async def expand(self, id: str) -> AsyncIterator[v1.Message]:
+        """The originals behind an id in a view."""
+        request = v1.ExpandMessageRequest(session_id=self.id, id=id)
+        while True:
+            page = await self._call(self.client.stubs.messages.ExpandMessage, request)
+            for message in page.messages:
+                yield message
+            if not page.next_page_token:
+                return
+            request.page_token = page.next_page_token
+
+    async def search(self, query: str, **options: Any) -> AsyncIterator[v1.SearchHit]:
+        """Parts of its messages by their words, as `Client.search` finds them, with its options."""
+        async for hit in self.client.search(query, session_id=self.id, **options):
+            yield hit
+
+    async def rewind(
+        self, message_id: str, *, expected_revision: int | None = None, summarize: str | None = None
+    ) -> v1.RewindSessionResponse:
+        """Leaves out what comes after a message, or everything with `START`.
+
+        With `summarize`, which may be empty or name topics, a summary of it stays.
+        """
+        request = v1.RewindSessionRequest(session_id=self.id, expected_revision=expected_revision)
+        if message_id == START:
+            request.to_start = True
+        else:
+            request.message_id = message_id
+        if summarize is not None:
+            request.branch_summary.instructions = summarize
+            request.branch_summary.SetInParent()
+        return await self._call(self.client.stubs.messages.RewindSession, request)
+
+    async def edit(
+        self, message_id: str, content: Content | None, *, expected_revision: int | None = None
+    ) -> v1.EditMessageResponse:
+        """Puts another message in the place of one; None leaves it out."""
+        request = v1.EditMessageRequest(
+            session_id=self.id,
+            message_id=message_id,
+            parts=[] if content is None else parts_of(content),
+            remove=content is None,
+            expected_revision=expected_revision,
+        )
+        return await self._call(self.client.stubs.messages.EditMessage, request)
+
+    async def pin(self, message_id: str, *, unpin: bool = False) -> None:
+        """Pins a message, so that every view shows it verbatim, or removes the pin."""
+        request = v1.PinMessageRequest(session_id=self.id, message_id=message_id, unpin=unpin)
+        await self._call(self.client.stubs.messages.PinMessage, request)
+
+    # -- views
+
+    async def view(
+        self,
+        *,
+        as_of_revision: int | None = None,
+        window: int | v1.ModelWindow | None = None,
+        overflow: v1.OverflowAction.ValueType = v1.OVERFLOW_ACTION_UNSPECIFIED,
+        wait_seconds: float | None = None,
+    ) -> View:
+        """What a model should see now, or saw at a revision.
+
+        The daemon sends only what is not in the newest view that this object has.
+        """
+        known = self._view if as_of_revision is None else None
+        request = v1.GetContextRequest(
+            session_id=self.id,
+            as_of_revision=as_of_revision,
+            window=model_window(window),
+            overflow_action=overflow,
+            known_view_hash=None if known is None else known.header.view_hash,
+            known_revision=None if known is None else known.header.revision,
+        )
+        if wait_seconds is not None:
+            request.wait_timeout.FromNanoseconds(int(wait_seconds * 1e9))
+        attempts = self.client.attempts()
+        while True:
+            try:
+                view = await self._read_view(request, known)
+                break
+            except grpc.RpcError as error:
+                wait = attempts.next(of_call(error))
+            await _io.sleep(wait)
+        # A view that was shortened for a call is no revision's, and nothing is known by it.
+        if as_of_revision is None and not view.header.shortened:
+            self._view = view
+        return view
+
+    async def _read_view(self, request: v1.GetContextRequest, known: View | None) -> View:
+        header, end = v1.ContextHeader(), v1.ContextEnd()
+        messages: list[v1.ContextMessage] = []
+        call: Any = self.client.stubs.contexts.GetContext(request, metadata=self.client.headers(self.metadata))
+        async for frame in call:
+            kind = frame.WhichOneof("frame")
+            if kind == "header":
+                header = frame.header
+                if known is not None:
+                    messages.extend(known.messages[: header.known_message_count])
+            elif kind == "messages":
+                messages.extend(frame.messages.messages)
+            elif kind == "end":
+                end = frame.end
+        return View(header, messages, end, header.known_message_count)
+
+    # -- the session itself
+
+    async def update(
+        self,
+        *,
+        title: str | None = None,
+        metadata: object = None,
+        window: int | v1.ModelWindow | None = None,
+        preset: str | None = None,
+        policy_override: object = None,
+        expected_revision: int | None = None,
+    ) -> v1.Session:
+        """Changes what is given."""
+        request = v1.UpdateSessionRequest(
+            session_id=self.id,
+            title=title,
+            metadata_json=None if metadata is None else as_json(metadata),
+            window=model_window(window),
+            preset=preset,
+            policy_override_json=None if policy_override is None else as_json(policy_override),
+            expected_revision=expected_revision,
+        )
+        return (await self._call(self.client.stubs.sessions.UpdateSession, request)).session
+
+    async def archive(self, *, restore: bool = False) -> v1.Session:
+        """Archives the session, or restores it."""
+        request = v1.ArchiveSessionRequest(session_id=self.id, restore=restore)
+        return (await self._call(self.client.stubs.sessions.ArchiveSession, request)).session
+
+    async def add_label(self, label: str) -> v1.Session:
+        """Adds a label."""
+        request = v1.AddLabelRequest(session_id=self.id, label=label)
+        return (await self._call(self.client.stubs.sessions.AddLabel, request)).session
+
+    async def remove_label(self, label: str) -> v1.Session:
+        """Removes a label."""
+        request = v1.RemoveLabelRequest(session_id=self.id, label=label)
+        return (await self._call(self.client.stubs.sessions.RemoveLabel, request)).session
+
+    async def fork(
+        self,
+        client_id: str | None = None,
+        *,
+        message_id: str | None = None,
+        as_of_revision: int | None = None,
+        title: str = "",
+    ) -> Session:
+        """A session that shares this one's history up to a message, a revision, or now."""
+        request = v1.ForkSessionRequest(
+            session_id=self.id,
+            client_id=client_id or f"python-{uuid.uuid4().hex}",
+            title=title,
+        )
+        if message_id is not None:
+            request.message_id = message_id
+        elif as_of_revision is not None:
+            request.as_of_revision = as_of_revision
+        answer = await self._call(self.client.stubs.sessions.ForkSession, request)
+        return Session(self.client, answer.session.session_id, answer.session, self.metadata)
+
+    async def erase(
+        self, reason: str, *, message_id: str | None = None, part_id: str | None = None, dry_run: bool = False
+    ) -> v1.EraseContentResponse:
+        """Erases content for good: a message, a part, or without either the whole session.
+
+        The reason is kept, and must not have what is erased. Forks lose the same content.
+        """
+        request = v1.EraseContentRequest(session_id=self.id, reason=reason, dry_run=dry_run)
+        if message_id is not None:
+            request.message_id = message_id
+        elif part_id is not None:
+            request.part_id = part_id
+        else:
+            request.whole_session = True
+        self._view = None
+        return await self._call(self.client.stubs.erasures.EraseContent, request)
+
+    async def events(self, **options: Any) -> AsyncIterator[v1.Event]:
+        """Follows its events; `options` are those of `Client.events`."""
+        async for event in self.client.events(self.id, **options):
+            yield event
+
+    async def frames(self, **options: Any) -> AsyncIterator[v1.SubscribeEventsResponse]:
+        """Follows its events with all that a stream has; `options` are those of `Client.frames`."""
+        async for frame in self.client.frames(self.id, **options):
+            yield frame
+
+    # -- compactions
+
+    async def compact(self, *, instructions: str = "") -> v1.StartCompactionResponse:
+        """Asks for a compaction; it is made in the background."""
+        request = v1.StartCompactionRequest(session_id=self.id, instructions=instructions)
+        return await self._call(self.client.stubs.compactions.StartCompaction, request)
+
+    async def undo(self, *, redo: bool = False) -> None:
+        """Undoes the newest compaction, rewind or edit, or makes it active again."""
+        if redo:
+            again = v1.RedoChangeRequest(session_id=self.id)
+            await self._call(self.client.stubs.compactions.RedoChange, again)
+        else:
+            request = v1.UndoChangeRequest(session_id=self.id)
+            await self._call(self.client.stubs.compactions.UndoChange, request)
+
+    # -- working together
+
+    def run(self, *, take_prompt: bool = False, lease_seconds: float = 30.0) -> Run:
+        """The right to answer, as a context: `async with session.run(take_prompt=True) as run: ...`
+
+        The run is renewed while the context lasts, released at its end, and released as failed by an exception. What is
+        written through `run.session` is refused with `RunLost` once the run is not the active one.
+        """
+        return Run(self, take_prompt=take_prompt, lease_seconds=lease_seconds)
+
+    async def activity(self) -> v1.GetRunResponse:
+        """What happens in the session: its newest run, and what that waits for."""
+        return await self._call(self.client.stubs.runs.GetRun, v1.GetRunRequest(session_id=self.id))
+
+    async def cancel_run(self, *, epoch: int | None = None, force: bool = False, tree: bool = False) -> list[v1.Run]:
+        """Asks the active run to stop."""
+        request = v1.CancelRunRequest(session_id=self.id, epoch=epoch, force=force, tree=tree)
+        return list((await self._call(self.client.stubs.runs.CancelRun, request)).runs)
+
+    async def submit(
+        self,
+        content: Content,
+        *,
+        delivery: v1.Delivery.ValueType = v1.DELIVERY_QUEUE,
+        metadata: object = None,
+        request_id: str = "",
+    ) -> str:
+        """Puts a prompt in the queue; the answer is its id."""
+        request = v1.SubmitPromptRequest(
+            session_id=self.id,
+            parts=parts_of(content),
+            delivery=delivery,
+            metadata_json=None if metadata is None else as_json(metadata),
+            request_id=request_id,
+        )
+        return (await self._call(self.client.stubs.prompts.SubmitPrompt, request)).prompt_id
+
+    async def list_prompts(self, *, include_ended: bool = False) -> AsyncIterator[v1.Prompt]:
+        """The prompts that wait, in their order, or all, newest first."""
+        request = v1.ListPromptsRequest(session_id=self.id, include_ended=include_ended)
+        while True:
+            page = await self._call(self.client.stubs.prompts.ListPrompts, request)
+            for prompt in page.prompts:
+                yield prompt
+            if not page.next_page_token:
+                return
+            request.page_token = page.next_page_token
+
+    async def move_prompt(self, prompt_id: str, *, before: str | None = None) -> None:
+        """Gives a prompt the place before another one, or the last one."""
+        request = v1.MovePromptRequest(session_id=self.id, prompt_id=prompt_id, before_prompt_id=before)
+        await self._call(self.client.stubs.prompts.MovePrompt, request)
+
+    async def withdraw_prompt(self, prompt_id: str) -> None:
+        """Takes a prompt out of the queue."""
+        request = v1.WithdrawPromptRequest(session_id=self.id, prompt_id=prompt_id)
+        await self._call(self.client.stubs.prompts.WithdrawPrompt, request)
+
+    async def ask(
+        self,
+        text: str,
+        choices: Sequence[str | v1.Choice] = (),
+        *,
+        tool: str = "",
+        call_id: str = "",
+        arguments: object = None,
+        accepts_text: bool = False,
+        default_choice: str | None = None,
+        answer_seconds: float | None = None,
+        request_id: str = "",
+    ) -> v1.Approval:
+        """Asks a question that any client answers, once. `wait_for_answer` waits for it.
+
+        An agent that was restarted asks again with the same `request_id`, and finds its question with the answer.
+        """
+        question = v1.Question(
+            text=text,
+            choices=[v1.Choice(id=choice) if isinstance(choice, str) else choice for choice in choices],
+            tool=tool,
+            call_id=call_id,
+            input_json=None if arguments is None else as_json(arguments),
+            accepts_text=accepts_text,
+            default_choice=default_choice,
+        )
+        if answer_seconds is not None:
+            question.answer_timeout.FromNanoseconds(int(answer_seconds * 1e9))
+        request = v1.RequestApprovalRequest(session_id=self.id, question=question, request_id=request_id)
+        return (await self._call(self.client.stubs.approvals.RequestApproval, request)).approval
+
+    async def get_approval(self, approval_id: str) -> v1.Approval:
+        """A question, with its answer."""
+        request = v1.GetApprovalRequest(session_id=self.id, approval_id=approval_id)
+        return (await self._call(self.client.stubs.approvals.GetApproval, request)).approval
+
+    async def wait_for_answer(self, approval_id: str) -> v1.ApprovalEnd:
+        """Waits until a question has ended, however that happens."""
+        frames = self.client.frames(self.id, kinds=[v1.EVENT_KIND_APPROVAL_ENDED])
+        try:
+            # The first frame says that the stream has begun: from here on no end is missed.
+            async for frame in frames:
+                ended = [event.approval_ended.approval_id for event in frame.events.events]
+                if frame.HasField("ready") or approval_id in ended:
+                    approval = await self.get_approval(approval_id)
+                    if approval.HasField("end"):
+                        return approval.end
+        finally:
+            await frames.aclose()  # type: ignore[attr-defined]
+        raise AssertionError("a stream of events has no end")
+
+    async def list_approvals(self, *, include_ended: bool = False) -> AsyncIterator[v1.Approval]:
+        """The questions that wait, newest first, or all."""
+        request = v1.ListApprovalsRequest(session_id=self.id, include_ended=include_ended)
+        while True:
+            page = await self._call(self.client.stubs.approvals.ListApprovals, request)
+            for approval in page.approvals:
+                yield approval
+            if not page.next_page_token:
+                return
+            request.page_token = page.next_page_token
+
+    async def answer(self, approval_id: str, choice: str | None = None, *, text: str = "") -> v1.Approval:
+        """Answers a question; a second answer is refused with APPROVAL_ENDED."""
+        request = v1.AnswerApprovalRequest(session_id=self.id, approval_id=approval_id, choice=choice, text=text)
+        return (await self._call(self.client.stubs.approvals.AnswerApproval, request)).approval
+
+    async def withdraw_approval(self, approval_id: str) -> None:
+        """Withdraws a question."""
+        request = v1.WithdrawApprovalRequest(session_id=self.id, approval_id=approval_id)
+        await self._call(self.client.stubs.approvals.WithdrawApproval, request)
+
+    async def report_typing(self, typing: bool = True) -> None:
+        """Says that the caller types, for 10 seconds, or that it stopped."""
+        request = v1.ReportTypingRequest(session_id=self.id, typing=typing)
+        await self._call(self.client.stubs.events.ReportTyping, request)
+
+    async def _call(self, method: _io.UnaryUnaryMultiCallable[Request, Response], request: Request) -> Response:
+        return await self.client.call(method, request, metadata=self.metadata)
+
+    def _open(
+        self,
+        role: v1.Role.ValueType,
+        client_id: str | None,
+        model: str,
+        provider: str,
+        metadata: object,
+        open_seconds: float | None,
+    ) -> v1.NewMessage:
+        new = v1.NewMessage(
+            client_id=client_id or f"python-{uuid.uuid4().hex}",
+            role=role,
+            open=True,
+            model=model,
+            provider=provider,
+            metadata_json=None if metadata is None else as_json(metadata),
+        )
+        if open_seconds is not None:
+            new.open_timeout.FromNanoseconds(int(open_seconds * 1e9))
+        return new
+
+
+def model_window(window: int | v1.ModelWindow | None) -> v1.ModelWindow | None:
+    """A window of which only the size is known."""
+    return v1.ModelWindow(max_context_tokens=window) if isinstance(window, int) else window

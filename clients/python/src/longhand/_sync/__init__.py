@@ -1,0 +1,2 @@
+# Made by `generate` from the module of the same name in `_aio`.
+"""The client."""

@@ -1,0 +1,120 @@
+"""The session store of the Claude Agent SDK: its 14 contracts, and what they do not say."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import uuid
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from conftest import Daemon
+
+from longhand import aio
+
+pytest.importorskip("claude_agent_sdk")
+
+from claude_agent_sdk import InMemorySessionStore, SessionKey
+from claude_agent_sdk._internal.session_summary import fold_session_summary
+from claude_agent_sdk.testing import run_session_store_conformance
+
+from longhand.claude_agent import LonghandSessionStore
+
+
+@pytest.fixture
+async def client(shared: Daemon) -> AsyncIterator[aio.Client]:
+    async with await aio.connect(shared.address) as client:
+        yield client
+
+
+async def test_the_14_contracts(client: aio.Client) -> None:
+    stores = 0
+
+    def make() -> LonghandSessionStore:
+        nonlocal stores
+        stores += 1
+        return LonghandSessionStore(client, namespace=uuid.uuid4().hex)
+
+    await run_session_store_conformance(make)
+    # One for a look at the methods, one for each contract: none was skipped.
+    assert stores == 1 + 14
+
+
+async def test_an_entry_that_is_sent_again_is_there_once(client: aio.Client) -> None:
+    store = LonghandSessionStore(client, namespace=uuid.uuid4().hex)
+    key: SessionKey = {"project_key": "p", "session_id": "s"}
+    entries: list[Any] = [{"type": "user", "uuid": str(n), "n": n} for n in range(1200)]
+    await store.append(key, entries)
+    await store.append(key, entries[1000:])
+    assert await store.load(key) == entries
+    changed: Any = {"type": "user", "uuid": "0", "n": "changed"}
+    await store.append(key, [changed])
+    assert await store.load(key) == [*entries[1:], changed]
+
+
+async def test_writers_at_once_lose_nothing(client: aio.Client) -> None:
+    store = LonghandSessionStore(client, namespace=uuid.uuid4().hex)
+    key: SessionKey = {"project_key": "p", "session_id": "s"}
+
+    fields = {"a": "customTitle", "b": "aiTitle", "c": "lastPrompt"}
+
+    async def write(name: str) -> None:
+        for number in range(10):
+            title = f"{name}{number}"
+            entry: Any = {"type": "user", "uuid": title, "from": name, fields[name]: title}
+            await store.append(key, [entry])
+
+    await asyncio.gather(*(write(name) for name in "abc"))
+    loaded: Any = await store.load(key)
+    for name in "abc":
+        assert [e["uuid"] for e in loaded if e["from"] == name] == [f"{name}{n}" for n in range(10)]
+    # The summary is that of the entries in the order in which they are there.
+    (summary,) = await store.list_session_summaries("p")
+    assert summary["data"] == fold_session_summary(None, key, loaded)["data"]
+
+
+async def test_a_deleted_key_can_be_written_again_and_its_words_are_gone(shared: Daemon, client: aio.Client) -> None:
+    store = LonghandSessionStore(client, namespace=uuid.uuid4().hex)
+    key: SessionKey = {"project_key": "p", "session_id": "s"}
+    secret = uuid.uuid4().hex
+    entry: Any = {"type": "user", "uuid": "u", "text": secret}
+    for _ in range(2):
+        await store.append(key, [entry])
+        assert await store.load(key) == [entry]
+        assert any(secret.encode() in file.read_bytes() for file in shared.data_dir.glob("longhand.db*"))
+        await store.delete(key)
+        assert await store.load(key) is None
+        assert await store.list_sessions("p") == []
+        assert not any(secret.encode() in file.read_bytes() for file in shared.data_dir.glob("longhand.db*"))
+
+
+@pytest.mark.parametrize("seed", range(5))
+async def test_it_does_what_the_sdks_own_store_does(client: aio.Client, seed: int) -> None:
+    chance = random.Random(seed)
+    theirs, ours = InMemorySessionStore(), LonghandSessionStore(client, namespace=uuid.uuid4().hex)
+    keys: list[SessionKey] = [
+        {"project_key": project, "session_id": session, **({"subpath": subpath} if subpath else {})}  # type: ignore[typeddict-item]
+        for project in ("p", "q")
+        for session in ("a", "b")
+        for subpath in ("", "subagents/1")
+    ]
+    for number in range(60):
+        key = chance.choice(keys)
+        what = chance.randrange(10)
+        if what < 6:
+            entries: list[Any] = [{"type": "user", "uuid": f"{number}.{n}"} for n in range(chance.randrange(1, 4))]
+            entries += [{"type": "title", "customTitle": f"Title {number}"}] * chance.randrange(2)
+            await theirs.append(key, entries)
+            await ours.append(key, entries)
+        elif what < 7:
+            await theirs.delete(key)
+            await ours.delete(key)
+        else:
+            assert await ours.load(key) == (await theirs.load(key) or None)
+        for project in ("p", "q"):
+            ids = {entry["session_id"] for entry in await ours.list_sessions(project)}
+            assert ids == {entry["session_id"] for entry in await theirs.list_sessions(project)}
+            summaries = {entry["session_id"]: entry["data"] for entry in await ours.list_session_summaries(project)}
+            wanted = await theirs.list_session_summaries(project)
+            assert summaries == {entry["session_id"]: entry["data"] for entry in wanted}

@@ -1,0 +1,70 @@
+//! Signatures between the AI SDK's options and the interfaces that it leads to: they are the same bytes in other places.
+
+use super::format::Format;
+use super::kept::{of, value};
+use crate::compose::Composed;
+use crate::raw::{quote, text};
+use longhand_core::model::part::PartBody;
+
+/// The block of a part in a format, with `null` in the content's place, by what another format kept of it; none if that has
+/// no signature that the format takes.
+pub(super) fn block(format: Format, body: &PartBody, metadata: &str) -> Option<String> {
+    let kept = |from| of(from, Some(metadata));
+    let is_reasoning = matches!(body, PartBody::Reasoning(_));
+    match format {
+        Format::AiSdk => part(body, &options(is_reasoning, kept)?),
+        Format::Anthropic if is_reasoning => {
+            let signature = string(kept(Format::AiSdk)?, &["providerOptions", "anthropic", "signature"])?;
+            Some(format!(r#"{{"type":"thinking","thinking":null,"signature":{}}}"#, quote(&signature)))
+        }
+        Format::Gemini => {
+            let signature = string(kept(Format::AiSdk)?, &["providerOptions", "google", "thoughtSignature"])?;
+            let part = match body {
+                PartBody::Text(_) => Composed::default().json("text", "null"),
+                PartBody::Reasoning(_) => Composed::default().json("text", "null").value("thought", true),
+                PartBody::ToolCall(call) => {
+                    let inner = Composed::default().text("id", &call.call_id).text("name", &call.tool);
+                    Composed::default().json("functionCall", inner.json("args", "null").end())
+                }
+                _ => return None,
+            };
+            Some(part.text("thoughtSignature", &signature).end())
+        }
+        Format::Anthropic | Format::OpenAiChat | Format::OpenAiResponses => None,
+    }
+}
+
+/// The options of the AI SDK by what a provider's block had.
+fn options<'a>(is_reasoning: bool, kept: impl Fn(Format) -> Option<&'a str>) -> Option<String> {
+    let of_one = |name: &str, options: Composed| Composed::default().json(name, options.end()).end();
+    let anthropic = kept(Format::Anthropic).and_then(|block| string(block, &["signature"]));
+    if let Some(signature) = anthropic.filter(|_| is_reasoning) {
+        return Some(of_one("anthropic", Composed::default().text("signature", &signature)));
+    }
+    if let Some(signature) = kept(Format::Gemini).and_then(|part| string(part, &["thoughtSignature"])) {
+        return Some(of_one("google", Composed::default().text("thoughtSignature", &signature)));
+    }
+    let item = kept(Format::OpenAiResponses).filter(|_| is_reasoning)?;
+    let options = Composed::default().text("itemId", &string(item, &["id"])?);
+    let encrypted = string(item, &["encrypted_content"]);
+    Some(of_one("openai", options.nullable("reasoningEncryptedContent", encrypted.as_deref())))
+}
+
+/// A part of the AI SDK with options.
+fn part(body: &PartBody, options: &str) -> Option<String> {
+    let part = Composed::default();
+    let part = match body {
+        PartBody::Text(_) => part.text("type", "text").json("text", "null"),
+        PartBody::Reasoning(_) => part.text("type", "reasoning").json("text", "null"),
+        PartBody::ToolCall(call) => {
+            let part = part.text("type", "tool-call").text("toolCallId", &call.call_id);
+            part.text("toolName", &call.tool).json("input", "null")
+        }
+        _ => return None,
+    };
+    Some(part.json("providerOptions", options).end())
+}
+
+fn string(block: &str, path: &[&str]) -> Option<String> {
+    text(value(block, path)?).map(|text| text.text)
+}

@@ -1,0 +1,60 @@
+//! The formats, and what several of them write alike.
+
+/// The member of an object around a call's input that is no JSON object, for formats that take nothing else.
+pub(super) const INVALID_INPUT: &str = "invalid_json";
+/// The reason of a streamed reply whose chunks end before it does.
+pub(super) const CUT_OFF: &str = "cut_off";
+
+/// Most items of a list of a reply, far above the parts of a message: each chunk looks for its own among them.
+pub(super) const BLOCKS_MAX: usize = 4_096;
+
+/// A message format.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Format {
+    /// The `messages` of OpenAI's Chat Completions, and of everything that is compatible with them.
+    OpenAiChat,
+    /// The `input` of OpenAI's Responses.
+    OpenAiResponses,
+    /// The `messages` and the `system` of Anthropic's Messages.
+    Anthropic,
+    /// The `contents` and the `systemInstruction` of Gemini's `generateContent`.
+    Gemini,
+    /// The `ModelMessage`s of the AI SDK; its `UIMessage`s are read too.
+    AiSdk,
+}
+
+impl Format {
+    /// Every format.
+    pub const ALL: [Self; 5] = [Self::OpenAiChat, Self::OpenAiResponses, Self::Anthropic, Self::Gemini, Self::AiSdk];
+
+    /// Its name in metadata, in opaque parts and on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::OpenAiChat => "openai_chat",
+            Self::OpenAiResponses => "openai_responses",
+            Self::Anthropic => "anthropic",
+            Self::Gemini => "gemini",
+            Self::AiSdk => "ai_sdk",
+        }
+    }
+
+    /// True if an opaque part of that provider is a block of this format.
+    pub(super) fn owns(self, provider: &str) -> bool {
+        provider == self.name()
+            || match self {
+                Self::OpenAiResponses => provider == "openai",
+                Self::Gemini => provider == "google",
+                Self::OpenAiChat | Self::Anthropic | Self::AiSdk => false,
+            }
+    }
+
+    /// The provider of a reply in this format, if nobody says another one.
+    pub(super) fn provider(self) -> &'static str {
+        match self {
+            Self::OpenAiChat | Self::OpenAiResponses => "openai",
+            Self::Anthropic => "anthropic",
+            Self::Gemini => "google",
+            Self::AiSdk => "",
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! The message formats of providers: views written as the messages of a request, and requests and replies read as messages.
+//!
+//! Nothing here knows a provider's HTTP: what is written is the list of messages that goes into a request's body, and what
+//! is the provider's apart from them ([`Written::system_json`]).
+//!
+//! # What a provider gets back
+//!
+//! A block that becomes a part of its own kind leaves what else it had in the part's `metadata_json`, under the name of its
+//! format: `{"anthropic":{"type":"thinking","thinking":null,"signature":"…"}}`. That is the block as it came, byte for byte,
+//! with `null` where the part's own content stands; a block that has nothing else leaves nothing. A block of any other kind
+//! is an opaque part with the name of its format as its provider. Written in the same format again, both are what they
+//! were. Metadata of a shortened part are not in a view, and nor is the signature of a text that is not there.
+//!
+//! What a message had beside its content is in the message's `metadata_json`, under the name of the format too.
+
+mod ai_sdk;
+mod ai_sdk_chunks;
+mod ai_sdk_parts;
+mod ai_sdk_ui;
+mod anthropic;
+mod bridge;
+mod chunks;
+mod format;
+mod gemini;
+mod ids;
+mod kept;
+mod openai_chat;
+mod openai_responses;
+mod prepared;
+mod reading;
+#[cfg(test)]
+mod tests;
+mod written;
+
+pub use format::Format;
+pub use reading::Unreadable;
+pub use written::{LeftOut, LeftOutKind, Refusal, RefusalKind, Written, WrittenMessage};
+
+use longhand_core::model::limits;
+use longhand_core::model::message::NewMessage;
+use longhand_core::model::view::ViewMessage;
+
+/// Writes the messages of a view.
+///
+/// # Errors
+///
+/// The view has something that the format cannot carry.
+pub fn write(format: Format, view: &[ViewMessage]) -> Result<Written, Refusal> {
+    let (messages, left_out) = prepared::prepare(format, view)?;
+    let mut written = match format {
+        Format::OpenAiChat => openai_chat::write(&messages),
+        Format::OpenAiResponses => openai_responses::write(&messages),
+        Format::Anthropic => anthropic::write(&messages),
+        Format::Gemini => gemini::write(&messages),
+        Format::AiSdk => ai_sdk::write(&messages),
+    }?;
+    written.left_out = left_out;
+    Ok(written)
+}
+
+/// Reads what a client sends to a provider or gets from it: a whole request, a list of its messages, one message, a whole
+/// reply, or the chunks of a streamed one, as server-sent events, as a list or one a line.
+///
+/// # Errors
+///
+/// The text is none of these, or has something that no message can hold.
+pub fn read(format: Format, text: &str) -> Result<Vec<NewMessage>, Unreadable> {
+    let joined;
+    let text = match chunks::joined(format, text)? {
+        Some(reply) => {
+            joined = reply;
+            &joined
+        }
+        None => text,
+    };
+    let mut messages = match format {
+        Format::OpenAiChat => openai_chat::read(text),
+        Format::OpenAiResponses => openai_responses::read(text),
+        Format::Anthropic => anthropic::read(text),
+        Format::Gemini => gemini::read(text),
+        Format::AiSdk => ai_sdk::read(text),
+    }?;
+    for message in &mut messages {
+        message.model = limits::name_within(&message.model).into_owned();
+    }
+    Ok(messages)
+}

@@ -1,0 +1,73 @@
+//! Conversations in each format, read and written again, through the views that Longhand makes of them.
+
+mod cases;
+mod laws;
+mod valid;
+
+use super::{Format, Refusal, Written, read, write};
+use longhand_core::fold::{Fold, FoldInput};
+use longhand_core::model::message::{Finish, Message, NewMessage};
+use longhand_core::model::part::Part;
+use longhand_core::model::time::Timestamp;
+use longhand_core::model::usage::ModelWindow;
+use longhand_core::model::view::{SourceMessage, ViewMessage};
+use longhand_core::policy::Policy;
+use serde_json::Value;
+
+/// The view of messages as a daemon would show them once they are stored.
+fn view(messages: Vec<NewMessage>) -> Vec<ViewMessage> {
+    let mut number = 0_u128;
+    let mut next = || {
+        number += 1;
+        format!("{number:032x}")
+    };
+    let sources: Vec<SourceMessage> =
+        (1..).zip(messages).map(|(revision, given)| source(revision, given, &mut next)).collect();
+    let (policy, window) = (Policy::default(), ModelWindow::default());
+    let input = FoldInput { policy: &policy, messages: &sources, changed_revision: 0, window: &window };
+    Fold::new(input, None).view.messages
+}
+
+fn source(revision: i64, given: NewMessage, next: &mut impl FnMut() -> String) -> SourceMessage {
+    let parts = given.parts.into_iter().map(|part| Part {
+        id: format!("prt_{}", next()).parse().expect("an id"),
+        client_id: part.client_id,
+        revision,
+        body: part.body,
+        metadata_json: part.metadata_json,
+    });
+    let message = Message {
+        parts: parts.collect(),
+        id: format!("msg_{}", next()).parse().expect("an id"),
+        session_id: format!("ses_{:032x}", 1).parse().expect("an id"),
+        client_id: given.client_id,
+        revision,
+        role: given.role,
+        kind: given.kind,
+        sealed_revision: Some(revision),
+        finish: given.finish.map(|finish| finish.with_view(None)).unwrap_or_else(Finish::default),
+        model: given.model,
+        provider: given.provider,
+        create_time: Timestamp(0),
+        origin_time: given.origin_time,
+        actor: String::new(),
+        metadata_json: given.metadata_json,
+        replaces: None,
+    };
+    SourceMessage { message: message.into(), placement: None, pruned: Vec::new(), counts: None }
+}
+
+/// What texts become in a format, one after the other in one session.
+fn translated(from: Format, texts: &[&str], to: Format) -> Result<Written, Refusal> {
+    let messages = texts.iter().flat_map(|text| read(from, text).expect("a text of the format"));
+    write(to, &view(messages.collect()))
+}
+
+/// The messages as one JSON list.
+fn list(written: &Written) -> Value {
+    Value::Array(written.messages.iter().map(|message| serde_json::from_str(&message.json).expect("JSON")).collect())
+}
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).expect("JSON")
+}
