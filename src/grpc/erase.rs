@@ -42,10 +42,10 @@ impl EraseService for Erasures {
         let caller = self.door.caller(&request)?;
         let items = caller.apply_retention(request.get_ref().dry_run)?;
         let durability = durability(caller.durability()).into();
-        let items = stream::unfold(items, async move |mut items| {
+        let items = stream::unfold((items, durability), async |(mut items, durability)| {
             let item = items.recv().await?;
             let item = item.map(|item| pb::ApplyRetentionResponse { item: Some(retention_item(item)), durability });
-            Some((item.map_err(Status::from), items))
+            Some((item.map_err(Status::from), (items, durability)))
         });
         Ok(Response::new(items.boxed()))
     }
