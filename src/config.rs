@@ -441,6 +441,8 @@ pub struct Config {
     pub hooks: Hooks,
     /// Quotas of tenants, by their names; `default` is the default tenant.
     pub tenants: BTreeMap<String, TenantQuota>,
+    /// Rules by which sessions are erased.
+    pub retention: Vec<RetentionRule>,
     /// Policies of sessions that name no preset, by model or project; the first match is used.
     pub policies: Vec<PolicyRule>,
     /// Vocabularies for exact token counts, by the name that policies use: files of lines `base64 rank`, as tiktoken
@@ -467,6 +469,43 @@ pub struct TenantQuota {
     pub summary_tokens_per_day: Option<u64>,
     /// Cost of requests to models in a day, in millionths of a US dollar.
     pub summary_micro_usd_per_day: Option<u64>,
+}
+
+/// A rule by which sessions are erased: which ones it is about, and when they go. One bound that is exceeded is enough.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RetentionRule {
+    /// The name, 1 to 64 bytes, which no other rule has: erasures have it with their author.
+    pub name: String,
+    /// The tenant; absent: every tenant.
+    pub tenant: Option<String>,
+    /// The label that a session must have; absent: every session.
+    pub label: Option<String>,
+    /// Days since the creation, 1 to 36500.
+    pub max_age_days: Option<u32>,
+    /// Days since the last change, 1 to 36500.
+    pub max_idle_days: Option<u32>,
+    /// Bytes of content, before compression, of all sessions that it is about, for each tenant: those that changed
+    /// longest ago go.
+    pub max_bytes: Option<u64>,
+}
+
+impl RetentionRule {
+    fn validate(&self) -> Result<(), String> {
+        let most = limits::RETENTION_NAME_BYTES_MAX;
+        if self.name.is_empty() || self.name.len() > most || self.name.chars().any(char::is_control) {
+            return Err(format!("name is {:?}, not a name of up to {most} bytes", self.name));
+        }
+        for (field, days) in [("max_age_days", self.max_age_days), ("max_idle_days", self.max_idle_days)] {
+            if days.is_some_and(|days| !(1..=36_500).contains(&days)) {
+                return Err(format!("{field} is {}, not 1 to 36500", days.unwrap_or_default()));
+            }
+        }
+        if self.max_age_days.is_none() && self.max_idle_days.is_none() && self.max_bytes.is_none() {
+            return Err("has none of max_age_days, max_idle_days and max_bytes".to_owned());
+        }
+        Ok(())
+    }
 }
 
 /// The policy of sessions that name no preset, for a model or a project.
@@ -507,6 +546,7 @@ impl Default for Config {
             stall_seconds: limits::STALL_SECONDS_DEFAULT,
             loaded_mib: limits::LOADED_MIB_DEFAULT,
             scrub: Scrub::default(),
+            retention: Vec::new(),
             search: true,
             access_log: AccessLog::default(),
             summarizers: BTreeMap::new(),
@@ -559,6 +599,12 @@ impl Config {
         }
         for (index, rule) in self.policies.iter().enumerate() {
             self.validate_policy(rule).map_err(|why| Error::Invalid(format!("policies.{index}.{why}")))?;
+        }
+        for (index, rule) in self.retention.iter().enumerate() {
+            rule.validate().map_err(|why| Error::Invalid(format!("retention.{index}.{why}")))?;
+            if self.retention[..index].iter().any(|other| other.name == rule.name) {
+                return Err(Error::Invalid(format!("retention.{index}.name is that of another rule")));
+            }
         }
         self.scrub.validate().map_err(|why| Error::Invalid(format!("scrub.{why}")))?;
         self.hooks.validate().map_err(|why| Error::Invalid(format!("hooks.{why}")))?;
@@ -658,6 +704,19 @@ mod tests {
         check(&rule("preset = \"nobody\""), Some("policies.0.preset"));
         check(&rule("override = { trigger = { auto = 1 } }"), Some("policies.0.override.trigger.auto"));
         check(&rule("override = { guards = { max_attempts = 0 } }"), Some("policies.0.override.guards.max_attempts"));
+    }
+
+    #[test]
+    fn a_rule_of_retention_is_checked_before_anything_is_opened() {
+        let rule = |rest: &str| format!("[[retention]]\n{rest}");
+        check(&rule("name = \"a\"\nmax_age_days = 1\nlabel = \"x\"\ntenant = \"default\""), None);
+        check(&rule("name = \"a\"\nmax_bytes = 0\n[[retention]]\nname = \"b\"\nmax_idle_days = 36500"), None);
+        check(&rule("max_age_days = 1"), Some("retention.0.name"));
+        check(&rule("name = \"a\""), Some("retention.0.has none of"));
+        check(&rule("name = \"a\"\nmax_age_days = 0"), Some("retention.0.max_age_days is 0"));
+        check(&rule("name = \"a\"\nmax_idle_days = 36501"), Some("retention.0.max_idle_days"));
+        let twice = "name = \"a\"\nmax_bytes = 1\n[[retention]]\nname = \"a\"\nmax_bytes = 2";
+        check(&rule(twice), Some("retention.1.name is that of another rule"));
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod owner;
 use crate::access_log::{self, AccessLog};
 use crate::app::access_record::AccessLogging;
 use crate::app::quotas::Quota;
+use crate::app::retention::{RetentionRule, RetentionTimes};
 use crate::app::{self, DefaultPolicy, Longhand};
 use crate::clock::Clock;
 use crate::config::{self, Config, Durability, LoggedCallers, PolicyRule, UnloggedCalls};
@@ -106,6 +107,9 @@ pub async fn run_with(
 
     tasks.spawn(store.upkeep().clone().scrub(scrub(config.scrub), clock.clone(), stopping.clone()));
 
+    app.set_retention(config.retention.iter().map(retention_rule).collect());
+    tasks.spawn(app.clone().retain(RetentionTimes::default(), stopping.clone()));
+
     let (listener, socket) = transport::bind_unix(&path, &config.data_dir).await?;
     let scheme = if tls.is_some() { "https" } else { "http" };
     let address = tcp.as_ref().and_then(|listener| listener.local_addr().ok());
@@ -161,6 +165,19 @@ fn scrub(scrub: config::Scrub) -> store::ScrubOptions {
     store::ScrubOptions {
         bytes_per_second: scrub.mib_per_second << 20,
         interval: (!interval.is_zero()).then_some(interval),
+    }
+}
+
+fn retention_rule(rule: &config::RetentionRule) -> RetentionRule {
+    let days = |days: Option<u32>| days.map(|days| Duration::from_secs(u64::from(days) * 86_400));
+    let config::RetentionRule { name, tenant, label, max_age_days, max_idle_days, max_bytes } = rule.clone();
+    RetentionRule {
+        name,
+        tenant: tenant.map(|tenant| if tenant == config::DEFAULT_TENANT { String::new() } else { tenant }),
+        label,
+        age: days(max_age_days),
+        idle: days(max_idle_days),
+        bytes: max_bytes,
     }
 }
 

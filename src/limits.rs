@@ -28,6 +28,14 @@ pub const POLICY_BYTES_MAX: usize = 64 * 1024;
 pub const INSTRUCTIONS_BYTES_MAX: usize = 16 * 1024;
 /// Bytes of the reason for an erasure.
 pub const ERASE_REASON_BYTES_MAX: usize = 1_000;
+/// Seconds from the start of the daemon until retention's first pass: time to stop it, if a rule is not what was meant.
+pub const RETENTION_DELAY_SECONDS: u64 = 600;
+/// Seconds between the end of a pass of retention and the begin of the next one.
+pub const RETENTION_INTERVAL_SECONDS: u64 = 3_600;
+/// Sessions that a pass of retention reads at once.
+pub const RETENTION_PAGE_SESSIONS: usize = 200;
+/// Bytes of the name of a rule of retention.
+pub const RETENTION_NAME_BYTES_MAX: usize = 64;
 /// Milliseconds for which the answer to an erasure waits until the files of the store have nothing of it any more.
 pub const ERASE_CLEAN_WAIT_MS: u64 = 3_000;
 /// Milliseconds between two attempts to get there.
@@ -177,6 +185,14 @@ pub const CHECKPOINT_BYTES_MIN: i64 = 16 * 1024 * 1024;
 pub const CHECKPOINT_BEHIND_BYTES: i64 = 128 * 1024 * 1024;
 /// Length to which the log's file is truncated when it starts again; a file that need not grow is written faster.
 pub const LOG_BYTES_KEPT: u64 = 64 * 1024 * 1024;
+/// One free page of the database in this many is kept for new content.
+pub const SHRINK_KEPT_FRACTION: i64 = 16;
+/// Free pages that are always kept.
+pub const SHRINK_KEPT_PAGES: i64 = 1_024;
+/// Free pages that are given back at once.
+pub const SHRINK_STEP_PAGES: i64 = 128;
+/// Steps of an idle writer, once in the interval below.
+pub const SHRINK_IDLE_STEPS: u32 = 32;
 /// Interval at which an idle writer checks that its files still exist.
 pub const FILES_CHECK_MS: u64 = 1_000;
 /// Session heads that the writer keeps in memory.

@@ -7,6 +7,7 @@ use super::deltas::DraftDelta;
 use super::error::{Error, Result};
 use super::presence::Presences;
 use super::quotas::Quotas;
+use super::retention::RetentionRule;
 use super::validate;
 use crate::bus::Bus;
 use crate::clock::Clock;
@@ -78,6 +79,9 @@ pub(super) struct Shared {
     pub(super) simulations: tokio::sync::Semaphore,
     /// The permit to import an archive.
     pub(super) imports: tokio::sync::Semaphore,
+    /// The rules of retention, and the turn of the pass that applies them.
+    pub(super) retention: OnceLock<Vec<RetentionRule>>,
+    pub(super) retention_turn: tokio::sync::Mutex<()>,
     pub(super) stopping: CancellationToken,
 }
 
@@ -176,6 +180,8 @@ impl Longhand {
             branches: tokio::sync::Semaphore::new(crate::limits::BRANCH_SUMMARIES_MAX),
             simulations: tokio::sync::Semaphore::new(1),
             imports: tokio::sync::Semaphore::new(1),
+            retention: OnceLock::new(),
+            retention_turn: tokio::sync::Mutex::default(),
             stopping: options.stopping,
         };
         Self { shared: Arc::new(shared) }
@@ -241,7 +247,7 @@ impl Caller {
     /// The facts about a session that an append needs, from memory or from the store.
     pub(super) async fn known(&self, id: &str) -> Result<Arc<CachedSession>> {
         let (cached, generation) = {
-            let all = self.session_cache();
+            let all = self.shared.session_cache();
             (all.find(&self.visibility.tenant, id), all.generation)
         };
         if let Some(known) = cached {
@@ -259,18 +265,11 @@ impl Caller {
         let policy = self.parse_policy(&policy)?;
         let counting = tokens::basis(&policy).map(Arc::from);
         let known = Arc::new(CachedSession { key, id: session.id, policy, window: session.window, counting });
-        let mut all = self.session_cache();
+        let mut all = self.shared.session_cache();
         if all.generation == generation {
             all.insert(&self.visibility.tenant, id, known.clone());
         }
         Ok(known)
-    }
-
-    /// Drops all remembered sessions, because one of them has a new policy or window, under any of its ids.
-    pub(super) fn forget(&self) {
-        let mut all = self.session_cache();
-        all.clear();
-        all.generation += 1;
     }
 
     /// Parses a stored policy, with the vocabulary that it names.
@@ -278,8 +277,22 @@ impl Caller {
         Ok(loaded::parse_policy(text, &self.shared.vocabularies)?)
     }
 
+    /// Drops all remembered sessions.
+    pub(super) fn forget(&self) {
+        self.shared.forget();
+    }
+}
+
+impl Shared {
+    /// Drops all remembered sessions, because one of them has a new policy, window or client id, under any of its ids.
+    pub(super) fn forget(&self) {
+        let mut all = self.session_cache();
+        all.clear();
+        all.generation += 1;
+    }
+
     fn session_cache(&self) -> std::sync::MutexGuard<'_, SessionCache> {
-        self.shared.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -35,6 +35,8 @@ mod recall;
 mod recording;
 pub mod run_watch;
 pub mod runs;
+pub mod retention;
+mod retention_pass;
 pub mod scrub;
 pub mod search;
 pub mod session_list;

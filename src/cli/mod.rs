@@ -40,6 +40,7 @@ mod prompt;
 mod provider_format;
 mod replay;
 mod requests;
+mod retain;
 mod run;
 mod run_text;
 mod search;
@@ -145,6 +146,8 @@ enum Command {
     Console(console::Arguments),
     /// Erase a part, a message or a session for good
     Erase(erase::Arguments),
+    /// Erase the sessions that the rules of retention name
+    Retain(retain::Arguments),
     /// Create, list and revoke access tokens, with which clients on the network prove who they are
     Token(token::Arguments),
     /// List the presets, print one, or compare two
@@ -228,6 +231,7 @@ async fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Cancel(arguments) => compactions::cancel(globals, arguments).await,
         Command::Console(arguments) => console::run(globals, arguments).await,
         Command::Erase(arguments) => erase::run(globals, arguments).await,
+        Command::Retain(arguments) => retain::run(globals, arguments).await,
         Command::Token(arguments) => token::run(globals, arguments).await,
         Command::Presets(arguments) => presets::run(globals, arguments).await,
         Command::Simulate(arguments) => simulate::run(globals, arguments),

@@ -1,10 +1,12 @@
 //! Erasures over gRPC.
 
 use super::caller::Door;
-use super::convert::erase::{answer, read_request};
+use super::convert::erase::{answer, read_request, retention_item};
 use super::convert::session::durability;
 use crate::pb;
 use crate::pb::erase_service_server::EraseService;
+use futures::StreamExt as _;
+use futures::stream::{self, BoxStream};
 use tonic::{Request, Response, Status};
 
 /// The service of erasures.
@@ -29,5 +31,22 @@ impl EraseService for Erasures {
         let erased = caller.erase(&session_id, request).await?;
         let durability = durability(caller.durability()).into();
         Ok(Response::new(pb::EraseContentResponse { durability, ..answer(erased) }))
+    }
+
+    type ApplyRetentionStream = BoxStream<'static, Result<pb::ApplyRetentionResponse, Status>>;
+
+    async fn apply_retention(
+        &self,
+        request: Request<pb::ApplyRetentionRequest>,
+    ) -> Result<Response<Self::ApplyRetentionStream>, Status> {
+        let caller = self.door.caller(&request)?;
+        let items = caller.apply_retention(request.get_ref().dry_run)?;
+        let durability = durability(caller.durability()).into();
+        let items = stream::unfold((items, durability), async |(mut items, durability)| {
+            let item = items.recv().await?;
+            let item = item.map(|item| pb::ApplyRetentionResponse { item: Some(retention_item(item)), durability });
+            Some((item.map_err(Status::from), (items, durability)))
+        });
+        Ok(Response::new(items.boxed()))
     }
 }

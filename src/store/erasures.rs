@@ -2,6 +2,7 @@
 
 use super::engine::files::DATABASE;
 use super::erasure::apply::{self, Erase, Erasure};
+use super::erasure::candidates::{self, RetentionCandidate};
 use super::erasure::plan::EraseTarget;
 use super::erasure::rows::Sizes;
 use super::error::Result;
@@ -10,6 +11,8 @@ use super::ledger::tx::Requester;
 use super::shared::Shared;
 use super::writer::Mutation;
 use crate::limits;
+use crate::model::Revision;
+use crate::model::time::Timestamp;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -36,8 +39,39 @@ impl Erasures {
         target: EraseTarget,
         reason: String,
     ) -> Result<Erasure> {
-        let erase = Erase { session, caller, target, reason };
+        let erase = Erase { session, caller, target, reason, unless_changed_since: None };
         self.0.write(Mutation::change("erase"), move |tx| erase.apply(tx)).await
+    }
+
+    /// Erases a session unless it has changed since a revision, or a fork shares it by now.
+    ///
+    /// # Errors
+    ///
+    /// `RevisionMismatch`.
+    pub async fn erase_unchanged(
+        &self,
+        (session, revision): (SessionKey, Revision),
+        caller: Requester,
+        reason: String,
+    ) -> Result<Erasure> {
+        let target = EraseTarget::Session;
+        let erase = Erase { session, caller, target, reason, unless_changed_since: Some(revision) };
+        self.0.write(Mutation::change("erase"), move |tx| erase.apply(tx)).await
+    }
+
+    /// The next sessions of a tenant behind one, the newest change first, without erased ones.
+    pub async fn candidates(
+        &self,
+        tenant: &str,
+        behind: Option<(Timestamp, SessionKey)>,
+        most: usize,
+    ) -> Result<Vec<RetentionCandidate>> {
+        self.0.reading(|reader| candidates::page(reader, tenant, behind, most)).await
+    }
+
+    /// The tenants that have sessions; empty for the default tenant.
+    pub async fn tenants(&self) -> Result<Vec<String>> {
+        self.0.reading(candidates::tenants).await
     }
 
     /// Waits a while until no file has anything of an erasure. Returns the names of the files that still may: the daemon

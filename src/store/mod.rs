@@ -42,6 +42,7 @@ pub use engine::figures::{COMMIT_BOUNDS_MICROS, CommitDurations, Figures};
 pub use engine::files::paths;
 pub use engine::health::Checkpoints;
 pub use erasure::apply::Erasure;
+pub use erasure::candidates::RetentionCandidate;
 pub use erasure::plan::EraseTarget;
 pub use erasure::rows::Sizes as ErasedSizes;
 pub use erasures::Erasures;

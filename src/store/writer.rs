@@ -12,12 +12,12 @@ use crate::clock::Clock;
 use crate::limits;
 use crate::model::Seq;
 use crate::model::time::Timestamp;
-use crate::store::engine::checkpoint;
 use crate::store::engine::connect::BUSY_TIMEOUT;
 use crate::store::engine::figures::{QueuedMutation, WriterMeter};
 use crate::store::engine::files;
 use crate::store::engine::health::Health;
 use crate::store::engine::{self, Connection};
+use crate::store::engine::{checkpoint, shrink};
 use crate::store::ledger::claims::Claims;
 use crate::store::ledger::mark_cache::MarkCache;
 use crate::store::ledger::quotas::Quotas;
@@ -346,14 +346,21 @@ impl Writer {
         let mut checkpoints = checkpoint::Schedule::default();
         while self.queue.blocking_recv_many(&mut queued, limits::WRITER_BATCH_MAX) > 0 {
             let mut batch = Vec::with_capacity(queued.len());
+            let mut is_checked = false;
             for queued in queued.drain(..) {
                 match queued {
                     Queued::Mutation(envelope) => batch.push(envelope),
-                    Queued::Check => self.check_files(),
+                    Queued::Check => is_checked = true,
                 }
+            }
+            if is_checked {
+                self.check_files();
             }
             if self.is_gone.load(Ordering::Acquire) {
                 break;
+            }
+            if is_checked && !self.is_unclean {
+                self.shrink(batch.is_empty());
             }
             if batch.is_empty() {
                 self.clean();
@@ -397,6 +404,18 @@ impl Writer {
         if let Err(what) = self.files.check() {
             tracing::error!(what, "the store's files are no longer what they were");
             self.health.set(WriteState::FilesReplaced);
+        }
+    }
+
+    /// Gives free pages back to the system: many while nobody waits, else a few. The file ends where the log says once
+    /// the log is emptied.
+    fn shrink(&mut self, is_idle: bool) {
+        if self.health.writes().is_final() {
+            return;
+        }
+        match shrink::run(&self.conn, limits::SHRINK_IDLE_STEPS, || is_idle && self.queue.is_empty()) {
+            Ok(given) => self.is_unclean = given > 0,
+            Err(error) => tracing::debug!(%error, "pages are not given back now"),
         }
     }
 

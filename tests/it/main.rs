@@ -54,6 +54,7 @@ mod real_input;
 mod records;
 mod replace;
 mod refusals;
+mod retention;
 mod retrieval;
 mod maintenance;
 mod mappings_page;

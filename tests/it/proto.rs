@@ -26,6 +26,7 @@ const VERBS: [&str; 47] = [
     "Acquire",
     "Add",
     "Answer",
+    "Apply",
     "Append",
     "Archive",
     "Batch",

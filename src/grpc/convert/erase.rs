@@ -3,6 +3,7 @@
 use super::{id, not_given, range};
 use crate::app::Result;
 use crate::app::erase::{EraseRequest, EraseTarget, Erased, part_target};
+use crate::app::retention::{Expired, RetentionItem, RetentionReason, RetentionSummary};
 use crate::model::event::{ErasedMessage, ErasedTarget, EventBody};
 use crate::pb;
 use crate::pb::erase_content_request::Target;
@@ -40,6 +41,31 @@ pub(in crate::grpc) fn answer(erased: Erased) -> pb::EraseContentResponse {
         existed,
         pending_files,
         durability: pb::Durability::Unspecified.into(),
+    }
+}
+
+/// A piece of the report about a pass of retention.
+pub(in crate::grpc) fn retention_item(item: RetentionItem) -> pb::apply_retention_response::Item {
+    use pb::apply_retention_response::Item;
+    match item {
+        RetentionItem::Expired(Expired { session, title, rule, reason, content_bytes }) => {
+            let bound = match reason {
+                RetentionReason::Age(_) => pb::RetentionBound::Age,
+                RetentionReason::Idle(_) => pb::RetentionBound::Idle,
+                RetentionReason::Bytes => pb::RetentionBound::Bytes,
+            };
+            let session_id = session.to_string();
+            Item::Session(pb::ExpiredSession { session_id, title, rule, bound: bound.into(), content_bytes })
+        }
+        RetentionItem::End(RetentionSummary { examined, erased, content_bytes, protected, changed }) => {
+            Item::Summary(pb::RetentionSummary {
+                examined_count: examined,
+                erased_count: erased,
+                content_bytes,
+                protected_count: protected,
+                changed_count: changed,
+            })
+        }
     }
 }
 

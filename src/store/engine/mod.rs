@@ -9,6 +9,7 @@ pub(crate) mod files;
 pub(crate) mod health;
 mod insert;
 mod reader;
+pub(crate) mod shrink;
 pub(crate) mod readers;
 mod sqlite;
 

@@ -45,10 +45,12 @@ const BY_ID: &str = select_erasure!("where e.public_id = ?1");
 const BY_REVISION: &str = select_erasure!("where e.session_id = ?1 and e.revision = ?2");
 const PROMPT_USES: &str = "select count(*) from prompt p join blob_use u on u.kind = 2 and u.row_id = p.id \
      where p.session_id = ?1 and p.public_id = ?2 and u.hash = ?3";
+const IS_SHARED: &str = "select exists (select 1 from segment g join session f on f.id = g.session_id \
+     where g.owner_id = ?1 and g.session_id <> ?1 and f.state <> 3)";
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
-pub(crate) const STATEMENTS: &[&str] = &[INSERT, BY_ID, BY_REVISION, PROMPT_USES];
+pub(crate) const STATEMENTS: &[&str] = &[INSERT, BY_ID, BY_REVISION, PROMPT_USES, IS_SHARED];
 
 /// Erases a part, a message or a session.
 #[derive(Debug, Clone)]
@@ -57,6 +59,8 @@ pub(crate) struct Erase {
     pub(crate) caller: Requester,
     pub(crate) target: EraseTarget,
     pub(crate) reason: String,
+    /// Refuses the erasure of a session that has changed since this revision, or that a fork shares by now.
+    pub(crate) unless_changed_since: Option<Revision>,
 }
 
 /// What was erased.
@@ -142,6 +146,7 @@ impl Erase {
             if tx.loaded(key)?.state == SessionState::Erased {
                 return self.existing(tx, None);
             }
+            self.expect(tx)?;
             session::end_work(tx, key, &self.in_fork())?;
         }
         let mut plan = plan(&mut Reader::new(tx.conn), key, &self.target)?;
@@ -174,6 +179,16 @@ impl Erase {
         let row = insert(tx.conn, &plan, (id, revision), tx.now.0, sizes)?;
         tx.has_erased = true;
         Ok(Erasure { row, revision, seq, sizes, existed: false })
+    }
+
+    fn expect(&self, tx: &mut Tx<'_>) -> Result<()> {
+        let Some(expected) = self.unless_changed_since else { return Ok(()) };
+        let key = self.session.0;
+        let current = tx.loaded(key)?.revision;
+        if current != expected || engine::scalar(IS_SHARED).bind(key).one(tx.conn)? {
+            return Err(Error::RevisionMismatch { expected, current });
+        }
+        Ok(())
     }
 
     /// The same caller in sessions that it did not name.

@@ -2,6 +2,7 @@
 //! does both in one transaction, with the tombstones and the events that say so.
 
 pub(crate) mod apply;
+pub(crate) mod candidates;
 pub(crate) mod plan;
 pub(crate) mod rows;
 pub(crate) mod session;
