@@ -73,11 +73,13 @@ test("random operations have the results of a MemorySession", async () => {
         one.type === "function_call_result" ? [one.callId] : [],
       );
       const calls = open.filter((id) => !closed.includes(id));
-      const added = Array.from({ length: count }, (_, index) => item(random(11), `${step}_${index}`)).flatMap((one) => {
-        if (one.type !== "function_call_result") return [one];
-        const callId = calls.shift();
-        return callId === undefined ? [] : [{ ...one, callId }];
-      });
+      const added = Array.from({ length: count }, (_, index) => item(random(11), `${step}_${index}`)).flatMap(
+        (one): AgentInputItem[] => {
+          if (one.type !== "function_call_result") return [one];
+          const callId = calls.shift();
+          return callId === undefined ? [] : [{ ...one, callId }];
+        },
+      );
       const works: ((session: Session) => Promise<unknown>)[] = [
         (session) => session.addItems(structuredClone(added)),
         (session) => session.getItems(),
