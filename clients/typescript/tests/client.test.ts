@@ -296,8 +296,9 @@ for (const [transport, connect] of Object.entries(transports)) {
     });
 
     test("a summary is written by a client", async () => {
-      const session = await client.createSession(undefined, { preset: "opencode@seed", window: 20_000 });
-      for (let number = 0; number < 12; number++) {
+      // So large that no compaction of the policy's own comes before ours.
+      const session = await client.createSession(undefined, { preset: "opencode@seed", window: 60_000 });
+      for (let number = 0; number < 20; number++) {
         await session.append(`Request ${number}: ${"words of the request ".repeat(40)}`);
         await session.append(longhand.assistant(`Reply ${number}: ${"words of the reply ".repeat(40)}`));
       }
@@ -314,7 +315,7 @@ for (const [transport, connect] of Object.entries(transports)) {
         // The lease is one second, and it is extended.
         await delay(1_500);
         await assert.rejects(task.complete(""), reason("SUMMARY_REFUSED"));
-        const done = Array.from({ length: 9 }, (_, index) => `- request ${index} was answered with its own reply`);
+        const done = Array.from({ length: 24 }, (_, index) => `- request ${index} was answered with its own reply`);
         const summary = `## Goal\n- requests were answered\n## Progress\n${done.join("\n")}\n## Next Steps\n- none left\n`;
         await task.complete(summary, { model: "mine" });
       });
