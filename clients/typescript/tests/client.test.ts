@@ -296,8 +296,9 @@ for (const [transport, connect] of Object.entries(transports)) {
     });
 
     test("a summary is written by a client", async () => {
-      const session = await client.createSession(undefined, { preset: "opencode@seed", window: 20_000 });
-      for (let number = 0; number < 12; number++) {
+      // So large that no compaction of the policy's own comes before ours.
+      const session = await client.createSession(undefined, { preset: "opencode@seed", window: 60_000 });
+      for (let number = 0; number < 20; number++) {
         await session.append(`Request ${number}: ${"words of the request ".repeat(40)}`);
         await session.append(longhand.assistant(`Reply ${number}: ${"words of the reply ".repeat(40)}`));
       }

@@ -1,7 +1,7 @@
 //! Words of texts, for full-text search: what a text is indexed by, and what a query looks for.
 //!
 //! Everything that decides what is found is here, and the same for texts and queries: [`cut()`] has the words of a text
-//! with their places in it, [`Query`] the terms of a query, and [`snippet`] the passage of a text that shows them. An
+//! with their places in it, [`Query`] the terms of a query, and [`fn@snippet`] the passage of a text that shows them. An
 //! index only has to know words, their order and two columns.
 
 mod cut;

@@ -6,6 +6,7 @@ isort:skip_file
 import builtins
 import collections.abc
 import google.protobuf.descriptor
+import google.protobuf.duration_pb2
 import google.protobuf.internal.containers
 import google.protobuf.message
 import google.protobuf.timestamp_pb2
@@ -236,3 +237,83 @@ class RevokeAccessTokenResponse(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["access_token", b"access_token", "durability", b"durability"]) -> None: ...
 
 global___RevokeAccessTokenResponse = RevokeAccessTokenResponse
+
+@typing.final
+class CreateConsoleLinkRequest(google.protobuf.message.Message):
+    """A request for a link to the console."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    PRINCIPAL_FIELD_NUMBER: builtins.int
+    TENANT_FIELD_NUMBER: builtins.int
+    SCOPES_FIELD_NUMBER: builtins.int
+    PROJECT_FIELD_NUMBER: builtins.int
+    ROOT_SESSION_ID_FIELD_NUMBER: builtins.int
+    SESSION_TIMEOUT_FIELD_NUMBER: builtins.int
+    principal: builtins.str
+    """The principal whose session it opens, as in CreateAccessTokenRequest; `console` if empty."""
+    tenant: builtins.str
+    """The tenant, as in CreateAccessTokenRequest."""
+    project: builtins.str
+    """Binds the session to a project, as in CreateAccessTokenRequest."""
+    root_session_id: builtins.str
+    """Binds the session to a session of Longhand and those below it, as in CreateAccessTokenRequest."""
+    @property
+    def scopes(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[longhand.v1.options_pb2.Scope.ValueType]:
+        """What the session may do: none that the caller has not. Read, write and compact, as far as the caller has them, if
+        there are none.
+        """
+
+    @property
+    def session_timeout(self) -> google.protobuf.duration_pb2.Duration:
+        """The time until the session ends: 1 minute to 30 days, else INVALID_FIELD; 12 hours if unset. It ends no later than
+        the caller's own access.
+        """
+
+    def __init__(
+        self,
+        *,
+        principal: builtins.str = ...,
+        tenant: builtins.str | None = ...,
+        scopes: collections.abc.Iterable[longhand.v1.options_pb2.Scope.ValueType] | None = ...,
+        project: builtins.str | None = ...,
+        root_session_id: builtins.str | None = ...,
+        session_timeout: google.protobuf.duration_pb2.Duration | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["_project", b"_project", "_root_session_id", b"_root_session_id", "_tenant", b"_tenant", "project", b"project", "root_session_id", b"root_session_id", "session_timeout", b"session_timeout", "tenant", b"tenant"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_project", b"_project", "_root_session_id", b"_root_session_id", "_tenant", b"_tenant", "principal", b"principal", "project", b"project", "root_session_id", b"root_session_id", "scopes", b"scopes", "session_timeout", b"session_timeout", "tenant", b"tenant"]) -> None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_project", b"_project"]) -> typing.Literal["project"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_root_session_id", b"_root_session_id"]) -> typing.Literal["root_session_id"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_tenant", b"_tenant"]) -> typing.Literal["tenant"] | None: ...
+
+global___CreateConsoleLinkRequest = CreateConsoleLinkRequest
+
+@typing.final
+class CreateConsoleLinkResponse(google.protobuf.message.Message):
+    """A link to the console."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    PATH_FIELD_NUMBER: builtins.int
+    EXPIRE_TIME_FIELD_NUMBER: builtins.int
+    path: builtins.str
+    """Path and fragment of the link, behind the daemon's address: it has the secret, which nothing returns again. What is
+    behind the `#` is sent to no server and is in no log.
+    """
+    @property
+    def expire_time(self) -> google.protobuf.timestamp_pb2.Timestamp:
+        """The time after which it opens nothing, two minutes from now."""
+
+    def __init__(
+        self,
+        *,
+        path: builtins.str = ...,
+        expire_time: google.protobuf.timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["expire_time", b"expire_time"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["expire_time", b"expire_time", "path", b"path"]) -> None: ...
+
+global___CreateConsoleLinkResponse = CreateConsoleLinkResponse

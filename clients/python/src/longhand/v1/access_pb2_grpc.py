@@ -53,6 +53,11 @@ class AccessServiceStub(object):
                 request_serializer=longhand_dot_v1_dot_access__pb2.RevokeAccessTokenRequest.SerializeToString,
                 response_deserializer=longhand_dot_v1_dot_access__pb2.RevokeAccessTokenResponse.FromString,
                 _registered_method=True)
+        self.CreateConsoleLink = channel.unary_unary(
+                '/longhand.v1.AccessService/CreateConsoleLink',
+                request_serializer=longhand_dot_v1_dot_access__pb2.CreateConsoleLinkRequest.SerializeToString,
+                response_deserializer=longhand_dot_v1_dot_access__pb2.CreateConsoleLinkResponse.FromString,
+                _registered_method=True)
 
 
 class AccessServiceServicer(object):
@@ -89,6 +94,17 @@ class AccessServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def CreateConsoleLink(self, request, context):
+        """Creates a link that opens the console, the page that the daemon serves, once. Whoever opens it gets a session of the
+        console in a cookie: an access token as this request describes it, which is created when the link is opened, is
+        listed and revoked like every other one, and ends by itself. The link is kept in memory as a hash alone, and is gone
+        after a restart. A call that is sent again creates another link.
+        Errors: INVALID_FIELD, SESSION_NOT_FOUND, LIMIT_EXCEEDED.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AccessServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -106,6 +122,11 @@ def add_AccessServiceServicer_to_server(servicer, server):
                     servicer.RevokeAccessToken,
                     request_deserializer=longhand_dot_v1_dot_access__pb2.RevokeAccessTokenRequest.FromString,
                     response_serializer=longhand_dot_v1_dot_access__pb2.RevokeAccessTokenResponse.SerializeToString,
+            ),
+            'CreateConsoleLink': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreateConsoleLink,
+                    request_deserializer=longhand_dot_v1_dot_access__pb2.CreateConsoleLinkRequest.FromString,
+                    response_serializer=longhand_dot_v1_dot_access__pb2.CreateConsoleLinkResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -193,6 +214,33 @@ class AccessService(object):
             '/longhand.v1.AccessService/RevokeAccessToken',
             longhand_dot_v1_dot_access__pb2.RevokeAccessTokenRequest.SerializeToString,
             longhand_dot_v1_dot_access__pb2.RevokeAccessTokenResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CreateConsoleLink(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/longhand.v1.AccessService/CreateConsoleLink',
+            longhand_dot_v1_dot_access__pb2.CreateConsoleLinkRequest.SerializeToString,
+            longhand_dot_v1_dot_access__pb2.CreateConsoleLinkResponse.FromString,
             options,
             channel_credentials,
             insecure,

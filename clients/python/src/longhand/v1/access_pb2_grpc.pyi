@@ -52,6 +52,17 @@ class AccessServiceStub:
     Errors: ACCESS_TOKEN_NOT_FOUND.
     """
 
+    CreateConsoleLink: grpc.UnaryUnaryMultiCallable[
+        longhand.v1.access_pb2.CreateConsoleLinkRequest,
+        longhand.v1.access_pb2.CreateConsoleLinkResponse,
+    ]
+    """Creates a link that opens the console, the page that the daemon serves, once. Whoever opens it gets a session of the
+    console in a cookie: an access token as this request describes it, which is created when the link is opened, is
+    listed and revoked like every other one, and ends by itself. The link is kept in memory as a hash alone, and is gone
+    after a restart. A call that is sent again creates another link.
+    Errors: INVALID_FIELD, SESSION_NOT_FOUND, LIMIT_EXCEEDED.
+    """
+
 class AccessServiceAsyncStub:
     """Manages access tokens: secrets with which clients on the network prove who they are. A secret goes into the header
     `authorization: Bearer SECRET`. Clients on the Unix socket need none: they have the rights of the daemon's user.
@@ -84,6 +95,17 @@ class AccessServiceAsyncStub:
     """Revokes an access token: calls with it are refused from now on, and its streams end with ACCESS_TOKEN_INVALID. One
     that is revoked already stays as it is.
     Errors: ACCESS_TOKEN_NOT_FOUND.
+    """
+
+    CreateConsoleLink: grpc.aio.UnaryUnaryMultiCallable[
+        longhand.v1.access_pb2.CreateConsoleLinkRequest,
+        longhand.v1.access_pb2.CreateConsoleLinkResponse,
+    ]
+    """Creates a link that opens the console, the page that the daemon serves, once. Whoever opens it gets a session of the
+    console in a cookie: an access token as this request describes it, which is created when the link is opened, is
+    listed and revoked like every other one, and ends by itself. The link is kept in memory as a hash alone, and is gone
+    after a restart. A call that is sent again creates another link.
+    Errors: INVALID_FIELD, SESSION_NOT_FOUND, LIMIT_EXCEEDED.
     """
 
 class AccessServiceServicer(metaclass=abc.ABCMeta):
@@ -124,6 +146,19 @@ class AccessServiceServicer(metaclass=abc.ABCMeta):
         """Revokes an access token: calls with it are refused from now on, and its streams end with ACCESS_TOKEN_INVALID. One
         that is revoked already stays as it is.
         Errors: ACCESS_TOKEN_NOT_FOUND.
+        """
+
+    @abc.abstractmethod
+    def CreateConsoleLink(
+        self,
+        request: longhand.v1.access_pb2.CreateConsoleLinkRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[longhand.v1.access_pb2.CreateConsoleLinkResponse, collections.abc.Awaitable[longhand.v1.access_pb2.CreateConsoleLinkResponse]]:
+        """Creates a link that opens the console, the page that the daemon serves, once. Whoever opens it gets a session of the
+        console in a cookie: an access token as this request describes it, which is created when the link is opened, is
+        listed and revoked like every other one, and ends by itself. The link is kept in memory as a hash alone, and is gone
+        after a restart. A call that is sent again creates another link.
+        Errors: INVALID_FIELD, SESSION_NOT_FOUND, LIMIT_EXCEEDED.
         """
 
 def add_AccessServiceServicer_to_server(servicer: AccessServiceServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...

@@ -1534,3 +1534,151 @@ class RedoChangeResponse(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["change", b"change", "durability", b"durability", "revision", b"revision", "seq", b"seq"]) -> None: ...
 
 global___RedoChangeResponse = RedoChangeResponse
+
+@typing.final
+class SimulatePresetsRequest(google.protobuf.message.Message):
+    """A request to play a session under presets."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    SESSION_ID_FIELD_NUMBER: builtins.int
+    PRESETS_FIELD_NUMBER: builtins.int
+    session_id: builtins.str
+    """The session's id or client id. Up to 2000 messages with 8 MiB of content, else LIMIT_EXCEEDED."""
+    @property
+    def presets(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """The presets, with or without their versions, 1 to 6; an empty name stands for the session's own policy."""
+
+    def __init__(
+        self,
+        *,
+        session_id: builtins.str = ...,
+        presets: collections.abc.Iterable[builtins.str] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["presets", b"presets", "session_id", b"session_id"]) -> None: ...
+
+global___SimulatePresetsRequest = SimulatePresetsRequest
+
+@typing.final
+class SimulatePresetsResponse(google.protobuf.message.Message):
+    """What presets would have done."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    SIMULATIONS_FIELD_NUMBER: builtins.int
+    MESSAGE_COUNT_FIELD_NUMBER: builtins.int
+    WINDOW_TOKENS_FIELD_NUMBER: builtins.int
+    message_count: builtins.int
+    """Number of messages that were played."""
+    window_tokens: builtins.int
+    """The window, in tokens; 0 if none is known."""
+    @property
+    def simulations(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Simulation]:
+        """The simulations, in the order of the request."""
+
+    def __init__(
+        self,
+        *,
+        simulations: collections.abc.Iterable[global___Simulation] | None = ...,
+        message_count: builtins.int = ...,
+        window_tokens: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["message_count", b"message_count", "simulations", b"simulations", "window_tokens", b"window_tokens"]) -> None: ...
+
+global___SimulatePresetsResponse = SimulatePresetsResponse
+
+@typing.final
+class Simulation(google.protobuf.message.Message):
+    """A session as it would have been under one preset."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    PRESET_FIELD_NUMBER: builtins.int
+    DUE_TOKENS_FIELD_NUMBER: builtins.int
+    USAGES_FIELD_NUMBER: builtins.int
+    COMPACTIONS_FIELD_NUMBER: builtins.int
+    preset: builtins.str
+    """The preset's name with its version; empty for the session's own policy."""
+    due_tokens: builtins.int
+    """Tokens at which its first level is due; unset if nothing is automatic."""
+    @property
+    def usages(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___SimulatedUsage]:
+        """Context usage after each message, and again after each compaction."""
+
+    @property
+    def compactions(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___SimulatedCompaction]:
+        """Its compactions, in order."""
+
+    def __init__(
+        self,
+        *,
+        preset: builtins.str = ...,
+        due_tokens: builtins.int | None = ...,
+        usages: collections.abc.Iterable[global___SimulatedUsage] | None = ...,
+        compactions: collections.abc.Iterable[global___SimulatedCompaction] | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["_due_tokens", b"_due_tokens", "due_tokens", b"due_tokens"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_due_tokens", b"_due_tokens", "compactions", b"compactions", "due_tokens", b"due_tokens", "preset", b"preset", "usages", b"usages"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["_due_tokens", b"_due_tokens"]) -> typing.Literal["due_tokens"] | None: ...
+
+global___Simulation = Simulation
+
+@typing.final
+class SimulatedUsage(google.protobuf.message.Message):
+    """Context usage at one point of a simulation."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    MESSAGE_COUNT_FIELD_NUMBER: builtins.int
+    CONTEXT_TOKENS_FIELD_NUMBER: builtins.int
+    message_count: builtins.int
+    """Number of messages written so far."""
+    context_tokens: builtins.int
+    """Tokens of a request with the view."""
+    def __init__(
+        self,
+        *,
+        message_count: builtins.int = ...,
+        context_tokens: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["context_tokens", b"context_tokens", "message_count", b"message_count"]) -> None: ...
+
+global___SimulatedUsage = SimulatedUsage
+
+@typing.final
+class SimulatedCompaction(google.protobuf.message.Message):
+    """A compaction of a simulation."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    MESSAGE_COUNT_FIELD_NUMBER: builtins.int
+    KIND_FIELD_NUMBER: builtins.int
+    LEVEL_FIELD_NUMBER: builtins.int
+    VIEW_BEFORE_TOKENS_FIELD_NUMBER: builtins.int
+    VIEW_AFTER_TOKENS_FIELD_NUMBER: builtins.int
+    INVALIDATED_TOKENS_FIELD_NUMBER: builtins.int
+    message_count: builtins.int
+    """Number of messages written before it."""
+    kind: global___CompactionKind.ValueType
+    """Kind of its strongest step."""
+    level: global___CompactionLevel.ValueType
+    """The level; unset for maintenance and the last resort."""
+    view_before_tokens: builtins.int
+    """Tokens of the view before, by the policy's estimate."""
+    view_after_tokens: builtins.int
+    """Tokens of the view after, by the same estimate."""
+    invalidated_tokens: builtins.int
+    """Tokens of the view from the first change on, which no provider has in its cache."""
+    def __init__(
+        self,
+        *,
+        message_count: builtins.int = ...,
+        kind: global___CompactionKind.ValueType = ...,
+        level: global___CompactionLevel.ValueType = ...,
+        view_before_tokens: builtins.int = ...,
+        view_after_tokens: builtins.int = ...,
+        invalidated_tokens: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["invalidated_tokens", b"invalidated_tokens", "kind", b"kind", "level", b"level", "message_count", b"message_count", "view_after_tokens", b"view_after_tokens", "view_before_tokens", b"view_before_tokens"]) -> None: ...
+
+global___SimulatedCompaction = SimulatedCompaction

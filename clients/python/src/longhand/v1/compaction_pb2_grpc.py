@@ -90,6 +90,11 @@ class CompactionServiceStub(object):
                 request_serializer=longhand_dot_v1_dot_compaction__pb2.RedoChangeRequest.SerializeToString,
                 response_deserializer=longhand_dot_v1_dot_compaction__pb2.RedoChangeResponse.FromString,
                 _registered_method=True)
+        self.SimulatePresets = channel.unary_unary(
+                '/longhand.v1.CompactionService/SimulatePresets',
+                request_serializer=longhand_dot_v1_dot_compaction__pb2.SimulatePresetsRequest.SerializeToString,
+                response_deserializer=longhand_dot_v1_dot_compaction__pb2.SimulatePresetsResponse.FromString,
+                _registered_method=True)
 
 
 class CompactionServiceServicer(object):
@@ -208,6 +213,18 @@ class CompactionServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def SimulatePresets(self, request, context):
+        """Plays the conversation of a session under presets, message by message, and returns when each would have compacted
+        and how many tokens its views would have had. Nothing is written, no model is asked: the built-in summarizer writes,
+        and a compaction is active before the next message comes. Messages have their original texts; tokens are those of
+        the policies' estimates, with the window's overhead, whatever usage was reported. Open messages and what a rewind
+        left out are not played. One simulation runs at a time; others wait for it.
+        Errors: SESSION_NOT_FOUND, PRESET_NOT_FOUND, INVALID_FIELD, LIMIT_EXCEEDED.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_CompactionServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -265,6 +282,11 @@ def add_CompactionServiceServicer_to_server(servicer, server):
                     servicer.RedoChange,
                     request_deserializer=longhand_dot_v1_dot_compaction__pb2.RedoChangeRequest.FromString,
                     response_serializer=longhand_dot_v1_dot_compaction__pb2.RedoChangeResponse.SerializeToString,
+            ),
+            'SimulatePresets': grpc.unary_unary_rpc_method_handler(
+                    servicer.SimulatePresets,
+                    request_deserializer=longhand_dot_v1_dot_compaction__pb2.SimulatePresetsRequest.FromString,
+                    response_serializer=longhand_dot_v1_dot_compaction__pb2.SimulatePresetsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -565,6 +587,33 @@ class CompactionService(object):
             '/longhand.v1.CompactionService/RedoChange',
             longhand_dot_v1_dot_compaction__pb2.RedoChangeRequest.SerializeToString,
             longhand_dot_v1_dot_compaction__pb2.RedoChangeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SimulatePresets(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/longhand.v1.CompactionService/SimulatePresets',
+            longhand_dot_v1_dot_compaction__pb2.SimulatePresetsRequest.SerializeToString,
+            longhand_dot_v1_dot_compaction__pb2.SimulatePresetsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -133,6 +133,18 @@ class CompactionServiceStub:
     REVISION_OUT_OF_RANGE, LIMIT_EXCEEDED, REQUEST_ID_REUSED.
     """
 
+    SimulatePresets: grpc.UnaryUnaryMultiCallable[
+        longhand.v1.compaction_pb2.SimulatePresetsRequest,
+        longhand.v1.compaction_pb2.SimulatePresetsResponse,
+    ]
+    """Plays the conversation of a session under presets, message by message, and returns when each would have compacted
+    and how many tokens its views would have had. Nothing is written, no model is asked: the built-in summarizer writes,
+    and a compaction is active before the next message comes. Messages have their original texts; tokens are those of
+    the policies' estimates, with the window's overhead, whatever usage was reported. Open messages and what a rewind
+    left out are not played. One simulation runs at a time; others wait for it.
+    Errors: SESSION_NOT_FOUND, PRESET_NOT_FOUND, INVALID_FIELD, LIMIT_EXCEEDED.
+    """
+
 class CompactionServiceAsyncStub:
     """Starts, watches, stops and undoes compactions."""
 
@@ -246,6 +258,18 @@ class CompactionServiceAsyncStub:
     edit since then makes a redo impossible, because it was made on the view after the undo; the error names it.
     Errors: SESSION_NOT_FOUND, SESSION_ARCHIVED, NOTHING_TO_REDO, REDO_OVERTAKEN, REVISION_MISMATCH,
     REVISION_OUT_OF_RANGE, LIMIT_EXCEEDED, REQUEST_ID_REUSED.
+    """
+
+    SimulatePresets: grpc.aio.UnaryUnaryMultiCallable[
+        longhand.v1.compaction_pb2.SimulatePresetsRequest,
+        longhand.v1.compaction_pb2.SimulatePresetsResponse,
+    ]
+    """Plays the conversation of a session under presets, message by message, and returns when each would have compacted
+    and how many tokens its views would have had. Nothing is written, no model is asked: the built-in summarizer writes,
+    and a compaction is active before the next message comes. Messages have their original texts; tokens are those of
+    the policies' estimates, with the window's overhead, whatever usage was reported. Open messages and what a rewind
+    left out are not played. One simulation runs at a time; others wait for it.
+    Errors: SESSION_NOT_FOUND, PRESET_NOT_FOUND, INVALID_FIELD, LIMIT_EXCEEDED.
     """
 
 class CompactionServiceServicer(metaclass=abc.ABCMeta):
@@ -383,6 +407,20 @@ class CompactionServiceServicer(metaclass=abc.ABCMeta):
         edit since then makes a redo impossible, because it was made on the view after the undo; the error names it.
         Errors: SESSION_NOT_FOUND, SESSION_ARCHIVED, NOTHING_TO_REDO, REDO_OVERTAKEN, REVISION_MISMATCH,
         REVISION_OUT_OF_RANGE, LIMIT_EXCEEDED, REQUEST_ID_REUSED.
+        """
+
+    @abc.abstractmethod
+    def SimulatePresets(
+        self,
+        request: longhand.v1.compaction_pb2.SimulatePresetsRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[longhand.v1.compaction_pb2.SimulatePresetsResponse, collections.abc.Awaitable[longhand.v1.compaction_pb2.SimulatePresetsResponse]]:
+        """Plays the conversation of a session under presets, message by message, and returns when each would have compacted
+        and how many tokens its views would have had. Nothing is written, no model is asked: the built-in summarizer writes,
+        and a compaction is active before the next message comes. Messages have their original texts; tokens are those of
+        the policies' estimates, with the window's overhead, whatever usage was reported. Open messages and what a rewind
+        left out are not played. One simulation runs at a time; others wait for it.
+        Errors: SESSION_NOT_FOUND, PRESET_NOT_FOUND, INVALID_FIELD, LIMIT_EXCEEDED.
         """
 
 def add_CompactionServiceServicer_to_server(servicer: CompactionServiceServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...

@@ -29,7 +29,7 @@ from longhand.v1 import options_pb2 as longhand_dot_v1_dot_options__pb2
 from longhand.v1 import session_pb2 as longhand_dot_v1_dot_session__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19longhand/v1/context.proto\x12\x0blonghand.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19longhand/v1/message.proto\x1a\x19longhand/v1/options.proto\x1a\x19longhand/v1/session.proto\"\xca\x02\n\x11GetContextRequest\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\x1b\n\x0e\x61s_of_revision\x18\x02 \x01(\x03H\x00\x88\x01\x01\x12(\n\x06window\x18\x03 \x01(\x0b\x32\x18.longhand.v1.ModelWindow\x12\x1c\n\x0fknown_view_hash\x18\x04 \x01(\x0cH\x01\x88\x01\x01\x12\x1b\n\x0eknown_revision\x18\x05 \x01(\x03H\x02\x88\x01\x01\x12\x34\n\x0foverflow_action\x18\x06 \x01(\x0e\x32\x1b.longhand.v1.OverflowAction\x12/\n\x0cwait_timeout\x18\x07 \x01(\x0b\x32\x19.google.protobuf.DurationB\x11\n\x0f_as_of_revisionB\x12\n\x10_known_view_hashB\x11\n\x0f_known_revision\"\xa5\x01\n\x12GetContextResponse\x12,\n\x06header\x18\x01 \x01(\x0b\x32\x1a.longhand.v1.ContextHeaderH\x00\x12\x30\n\x08messages\x18\x02 \x01(\x0b\x32\x1c.longhand.v1.ContextMessagesH\x00\x12&\n\x03\x65nd\x18\x03 \x01(\x0b\x32\x17.longhand.v1.ContextEndH\x00\x42\x07\n\x05\x66rame\"\x95\x03\n\rContextHeader\x12\x10\n\x08revision\x18\x01 \x01(\x03\x12\x11\n\tview_hash\x18\x02 \x01(\x0c\x12\x1b\n\x13known_message_count\x18\x03 \x01(\x05\x12\x15\n\rmessage_count\x18\x04 \x01(\x05\x12\x16\n\x0e\x63ontext_tokens\x18\x05 \x01(\x03\x12\x18\n\x10\x65stimated_tokens\x18\x06 \x01(\x03\x12\x15\n\rwindow_tokens\x18\x07 \x01(\x03\x12\x0c\n\x04\x66its\x18\x08 \x01(\x08\x12\x11\n\tshortened\x18\t \x01(\x08\x12\"\n\x15pending_compaction_id\x18\n \x01(\tH\x00\x88\x01\x01\x12\x12\n\nview_token\x18\x0b \x01(\t\x12\x31\n\x0bover_window\x18\x0c \x01(\x0b\x32\x17.longhand.v1.OverWindowH\x01\x88\x01\x01\x12,\n\x0busage_doubt\x18\r \x01(\x0e\x32\x17.longhand.v1.UsageDoubtB\x18\n\x16_pending_compaction_idB\x0e\n\x0c_over_window\"@\n\x0f\x43ontextMessages\x12-\n\x08messages\x18\x01 \x03(\x0b\x32\x1b.longhand.v1.ContextMessage\"\xf4\x03\n\x0e\x43ontextMessage\x12\x12\n\nmessage_id\x18\x01 \x01(\t\x12\x10\n\x08revision\x18\x02 \x01(\x03\x12\x1f\n\x04role\x18\x03 \x01(\x0e\x32\x11.longhand.v1.Role\x12-\n\x04kind\x18\x04 \x01(\x0e\x32\x1f.longhand.v1.ContextMessageKind\x12\'\n\x05parts\x18\x05 \x03(\x0b\x32\x18.longhand.v1.ContextPart\x12+\n\nprovenance\x18\x06 \x01(\x0b\x32\x17.longhand.v1.Provenance\x12\x16\n\tclient_id\x18\x07 \x01(\tH\x00\x88\x01\x01\x12\x30\n\rfinish_reason\x18\x08 \x01(\x0e\x32\x19.longhand.v1.FinishReason\x12\r\n\x05model\x18\t \x01(\t\x12\x10\n\x08provider\x18\n \x01(\t\x12/\n\x0b\x63reate_time\x18\x0b \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0borigin_time\x18\x0c \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\r\n\x05\x61\x63tor\x18\r \x01(\t\x12\x1a\n\rmetadata_json\x18\x0e \x01(\tH\x01\x88\x01\x01\x42\x0c\n\n_client_idB\x10\n\x0e_metadata_json\"c\n\nProvenance\x12\x15\n\rcompaction_id\x18\x01 \x01(\t\x12*\n\x06\x61uthor\x18\x02 \x01(\x0e\x32\x1a.longhand.v1.SummaryAuthor\x12\x12\n\nsummarizer\x18\x03 \x01(\t\"s\n\x0b\x43ontextPart\x12\x1f\n\x04part\x18\x01 \x01(\x0b\x32\x11.longhand.v1.Part\x12+\n\nshortening\x18\x02 \x01(\x0e\x32\x17.longhand.v1.Shortening\x12\x16\n\x0eomitted_length\x18\x03 \x01(\x03\"h\n\nContextEnd\x12,\n\x07\x63overed\x18\x01 \x01(\x0b\x32\x1b.longhand.v1.CoveredHistory\x12,\n\x07omitted\x18\x02 \x03(\x0b\x32\x1b.longhand.v1.OmittedHistory\"\xa4\x01\n\x0e\x43overedHistory\x12\x15\n\rcompaction_id\x18\x01 \x01(\t\x12\x1a\n\x12summary_message_id\x18\x02 \x01(\t\x12\x32\n\x0e\x63overed_ranges\x18\x03 \x03(\x0b\x32\x1a.longhand.v1.RevisionRange\x12+\n\nprovenance\x18\x04 \x01(\x0b\x32\x17.longhand.v1.Provenance\"\xa9\x01\n\x0eOmittedHistory\x12)\n\x05range\x18\x01 \x01(\x0b\x32\x1a.longhand.v1.RevisionRange\x12\x15\n\rmark_revision\x18\x02 \x01(\x03\x12\'\n\x06reason\x18\x03 \x01(\x0e\x32\x17.longhand.v1.OmitReason\x12\x1a\n\rcompaction_id\x18\x04 \x01(\tH\x00\x88\x01\x01\x42\x10\n\x0e_compaction_id\">\n\rRevisionRange\x12\x16\n\x0e\x66irst_revision\x18\x01 \x01(\x03\x12\x15\n\rlast_revision\x18\x02 \x01(\x03*\x84\x01\n\x0eOverflowAction\x12\x1f\n\x1bOVERFLOW_ACTION_UNSPECIFIED\x10\x00\x12\x1a\n\x16OVERFLOW_ACTION_RETURN\x10\x01\x12\x18\n\x14OVERFLOW_ACTION_WAIT\x10\x02\x12\x1b\n\x17OVERFLOW_ACTION_SHORTEN\x10\x03*\x81\x01\n\rSummaryAuthor\x12\x1e\n\x1aSUMMARY_AUTHOR_UNSPECIFIED\x10\x00\x12\x1b\n\x17SUMMARY_AUTHOR_BUILT_IN\x10\x01\x12\x18\n\x14SUMMARY_AUTHOR_MODEL\x10\x02\x12\x19\n\x15SUMMARY_AUTHOR_CLIENT\x10\x03*\xd9\x02\n\x12\x43ontextMessageKind\x12$\n CONTEXT_MESSAGE_KIND_UNSPECIFIED\x10\x00\x12\x1e\n\x1a\x43ONTEXT_MESSAGE_KIND_SHOWN\x10\x01\x12\x1f\n\x1b\x43ONTEXT_MESSAGE_KIND_MARKER\x10\x02\x12 \n\x1c\x43ONTEXT_MESSAGE_KIND_SUMMARY\x10\x03\x12\'\n#CONTEXT_MESSAGE_KIND_MISSING_RESULT\x10\x04\x12$\n CONTEXT_MESSAGE_KIND_POLICY_TEXT\x10\x05\x12\"\n\x1e\x43ONTEXT_MESSAGE_KIND_RETRIEVED\x10\x06\x12\'\n#CONTEXT_MESSAGE_KIND_BRANCH_SUMMARY\x10\x07\x12\x1e\n\x1a\x43ONTEXT_MESSAGE_KIND_ADDED\x10\x08*p\n\nShortening\x12\x1a\n\x16SHORTENING_UNSPECIFIED\x10\x00\x12\x15\n\x11SHORTENING_PRUNED\x10\x01\x12\x18\n\x14SHORTENING_TRUNCATED\x10\x02\x12\x15\n\x11SHORTENING_ERASED\x10\x03*\xc1\x01\n\nOmitReason\x12\x1b\n\x17OMIT_REASON_UNSPECIFIED\x10\x00\x12\x17\n\x13OMIT_REASON_REWOUND\x10\x01\x12\x16\n\x12OMIT_REASON_EDITED\x10\x02\x12\x19\n\x15OMIT_REASON_SHORTENED\x10\x03\x12\x19\n\x15OMIT_REASON_COMPACTED\x10\x04\x12\x18\n\x14OMIT_REASON_REPLAYED\x10\x05\x12\x15\n\x11OMIT_REASON_EMPTY\x10\x06\x32g\n\x0e\x43ontextService\x12U\n\nGetContext\x12\x1e.longhand.v1.GetContextRequest\x1a\x1f.longhand.v1.GetContextResponse\"\x04\x88\xb5\x18\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19longhand/v1/context.proto\x12\x0blonghand.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19longhand/v1/message.proto\x1a\x19longhand/v1/options.proto\x1a\x19longhand/v1/session.proto\"\xf6\x02\n\x11GetContextRequest\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\x1b\n\x0e\x61s_of_revision\x18\x02 \x01(\x03H\x00\x88\x01\x01\x12(\n\x06window\x18\x03 \x01(\x0b\x32\x18.longhand.v1.ModelWindow\x12\x1c\n\x0fknown_view_hash\x18\x04 \x01(\x0cH\x01\x88\x01\x01\x12\x1b\n\x0eknown_revision\x18\x05 \x01(\x03H\x02\x88\x01\x01\x12\x34\n\x0foverflow_action\x18\x06 \x01(\x0e\x32\x1b.longhand.v1.OverflowAction\x12/\n\x0cwait_timeout\x18\x07 \x01(\x0b\x32\x19.google.protobuf.Duration\x12*\n\x06\x66ormat\x18\x08 \x01(\x0e\x32\x1a.longhand.v1.MessageFormatB\x11\n\x0f_as_of_revisionB\x12\n\x10_known_view_hashB\x11\n\x0f_known_revision\"\xa5\x01\n\x12GetContextResponse\x12,\n\x06header\x18\x01 \x01(\x0b\x32\x1a.longhand.v1.ContextHeaderH\x00\x12\x30\n\x08messages\x18\x02 \x01(\x0b\x32\x1c.longhand.v1.ContextMessagesH\x00\x12&\n\x03\x65nd\x18\x03 \x01(\x0b\x32\x17.longhand.v1.ContextEndH\x00\x42\x07\n\x05\x66rame\"\xbf\x03\n\rContextHeader\x12\x10\n\x08revision\x18\x01 \x01(\x03\x12\x11\n\tview_hash\x18\x02 \x01(\x0c\x12\x1b\n\x13known_message_count\x18\x03 \x01(\x05\x12\x15\n\rmessage_count\x18\x04 \x01(\x05\x12\x16\n\x0e\x63ontext_tokens\x18\x05 \x01(\x03\x12\x18\n\x10\x65stimated_tokens\x18\x06 \x01(\x03\x12\x15\n\rwindow_tokens\x18\x07 \x01(\x03\x12\x0c\n\x04\x66its\x18\x08 \x01(\x08\x12\x11\n\tshortened\x18\t \x01(\x08\x12\"\n\x15pending_compaction_id\x18\n \x01(\tH\x00\x88\x01\x01\x12\x12\n\nview_token\x18\x0b \x01(\t\x12\x31\n\x0bover_window\x18\x0c \x01(\x0b\x32\x17.longhand.v1.OverWindowH\x01\x88\x01\x01\x12,\n\x0busage_doubt\x18\r \x01(\x0e\x32\x17.longhand.v1.UsageDoubt\x12\x18\n\x0bsystem_json\x18\x0e \x01(\tH\x02\x88\x01\x01\x42\x18\n\x16_pending_compaction_idB\x0e\n\x0c_over_windowB\x0e\n\x0c_system_json\"{\n\x0f\x43ontextMessages\x12-\n\x08messages\x18\x01 \x03(\x0b\x32\x1b.longhand.v1.ContextMessage\x12\x39\n\x12\x66ormatted_messages\x18\x02 \x03(\x0b\x32\x1d.longhand.v1.FormattedMessage\"5\n\x10\x46ormattedMessage\x12\x0c\n\x04json\x18\x01 \x01(\t\x12\x13\n\x0bmessage_ids\x18\x02 \x03(\t\"\xf4\x03\n\x0e\x43ontextMessage\x12\x12\n\nmessage_id\x18\x01 \x01(\t\x12\x10\n\x08revision\x18\x02 \x01(\x03\x12\x1f\n\x04role\x18\x03 \x01(\x0e\x32\x11.longhand.v1.Role\x12-\n\x04kind\x18\x04 \x01(\x0e\x32\x1f.longhand.v1.ContextMessageKind\x12\'\n\x05parts\x18\x05 \x03(\x0b\x32\x18.longhand.v1.ContextPart\x12+\n\nprovenance\x18\x06 \x01(\x0b\x32\x17.longhand.v1.Provenance\x12\x16\n\tclient_id\x18\x07 \x01(\tH\x00\x88\x01\x01\x12\x30\n\rfinish_reason\x18\x08 \x01(\x0e\x32\x19.longhand.v1.FinishReason\x12\r\n\x05model\x18\t \x01(\t\x12\x10\n\x08provider\x18\n \x01(\t\x12/\n\x0b\x63reate_time\x18\x0b \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0borigin_time\x18\x0c \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\r\n\x05\x61\x63tor\x18\r \x01(\t\x12\x1a\n\rmetadata_json\x18\x0e \x01(\tH\x01\x88\x01\x01\x42\x0c\n\n_client_idB\x10\n\x0e_metadata_json\"c\n\nProvenance\x12\x15\n\rcompaction_id\x18\x01 \x01(\t\x12*\n\x06\x61uthor\x18\x02 \x01(\x0e\x32\x1a.longhand.v1.SummaryAuthor\x12\x12\n\nsummarizer\x18\x03 \x01(\t\"s\n\x0b\x43ontextPart\x12\x1f\n\x04part\x18\x01 \x01(\x0b\x32\x11.longhand.v1.Part\x12+\n\nshortening\x18\x02 \x01(\x0e\x32\x17.longhand.v1.Shortening\x12\x16\n\x0eomitted_length\x18\x03 \x01(\x03\"\x9a\x01\n\nContextEnd\x12,\n\x07\x63overed\x18\x01 \x01(\x0b\x32\x1b.longhand.v1.CoveredHistory\x12,\n\x07omitted\x18\x02 \x03(\x0b\x32\x1b.longhand.v1.OmittedHistory\x12\x30\n\x0eleft_out_parts\x18\x03 \x03(\x0b\x32\x18.longhand.v1.LeftOutPart\"Z\n\x0bLeftOutPart\x12\x12\n\nmessage_id\x18\x01 \x01(\t\x12\x0f\n\x07part_id\x18\x02 \x01(\t\x12&\n\x04kind\x18\x03 \x01(\x0e\x32\x18.longhand.v1.LeftOutKind\"\xa4\x01\n\x0e\x43overedHistory\x12\x15\n\rcompaction_id\x18\x01 \x01(\t\x12\x1a\n\x12summary_message_id\x18\x02 \x01(\t\x12\x32\n\x0e\x63overed_ranges\x18\x03 \x03(\x0b\x32\x1a.longhand.v1.RevisionRange\x12+\n\nprovenance\x18\x04 \x01(\x0b\x32\x17.longhand.v1.Provenance\"\xa9\x01\n\x0eOmittedHistory\x12)\n\x05range\x18\x01 \x01(\x0b\x32\x1a.longhand.v1.RevisionRange\x12\x15\n\rmark_revision\x18\x02 \x01(\x03\x12\'\n\x06reason\x18\x03 \x01(\x0e\x32\x17.longhand.v1.OmitReason\x12\x1a\n\rcompaction_id\x18\x04 \x01(\tH\x00\x88\x01\x01\x42\x10\n\x0e_compaction_id\">\n\rRevisionRange\x12\x16\n\x0e\x66irst_revision\x18\x01 \x01(\x03\x12\x15\n\rlast_revision\x18\x02 \x01(\x03*\x84\x01\n\x0eOverflowAction\x12\x1f\n\x1bOVERFLOW_ACTION_UNSPECIFIED\x10\x00\x12\x1a\n\x16OVERFLOW_ACTION_RETURN\x10\x01\x12\x18\n\x14OVERFLOW_ACTION_WAIT\x10\x02\x12\x1b\n\x17OVERFLOW_ACTION_SHORTEN\x10\x03*\x81\x01\n\rSummaryAuthor\x12\x1e\n\x1aSUMMARY_AUTHOR_UNSPECIFIED\x10\x00\x12\x1b\n\x17SUMMARY_AUTHOR_BUILT_IN\x10\x01\x12\x18\n\x14SUMMARY_AUTHOR_MODEL\x10\x02\x12\x19\n\x15SUMMARY_AUTHOR_CLIENT\x10\x03*\xd9\x02\n\x12\x43ontextMessageKind\x12$\n CONTEXT_MESSAGE_KIND_UNSPECIFIED\x10\x00\x12\x1e\n\x1a\x43ONTEXT_MESSAGE_KIND_SHOWN\x10\x01\x12\x1f\n\x1b\x43ONTEXT_MESSAGE_KIND_MARKER\x10\x02\x12 \n\x1c\x43ONTEXT_MESSAGE_KIND_SUMMARY\x10\x03\x12\'\n#CONTEXT_MESSAGE_KIND_MISSING_RESULT\x10\x04\x12$\n CONTEXT_MESSAGE_KIND_POLICY_TEXT\x10\x05\x12\"\n\x1e\x43ONTEXT_MESSAGE_KIND_RETRIEVED\x10\x06\x12\'\n#CONTEXT_MESSAGE_KIND_BRANCH_SUMMARY\x10\x07\x12\x1e\n\x1a\x43ONTEXT_MESSAGE_KIND_ADDED\x10\x08*p\n\nShortening\x12\x1a\n\x16SHORTENING_UNSPECIFIED\x10\x00\x12\x15\n\x11SHORTENING_PRUNED\x10\x01\x12\x18\n\x14SHORTENING_TRUNCATED\x10\x02\x12\x15\n\x11SHORTENING_ERASED\x10\x03*}\n\x0bLeftOutKind\x12\x1d\n\x19LEFT_OUT_KIND_UNSPECIFIED\x10\x00\x12\x1b\n\x17LEFT_OUT_KIND_REASONING\x10\x01\x12\x19\n\x15LEFT_OUT_KIND_MEMBERS\x10\x02\x12\x17\n\x13LEFT_OUT_KIND_BLANK\x10\x03*\xc1\x01\n\nOmitReason\x12\x1b\n\x17OMIT_REASON_UNSPECIFIED\x10\x00\x12\x17\n\x13OMIT_REASON_REWOUND\x10\x01\x12\x16\n\x12OMIT_REASON_EDITED\x10\x02\x12\x19\n\x15OMIT_REASON_SHORTENED\x10\x03\x12\x19\n\x15OMIT_REASON_COMPACTED\x10\x04\x12\x18\n\x14OMIT_REASON_REPLAYED\x10\x05\x12\x15\n\x11OMIT_REASON_EMPTY\x10\x06\x32g\n\x0e\x43ontextService\x12U\n\nGetContext\x12\x1e.longhand.v1.GetContextRequest\x1a\x1f.longhand.v1.GetContextResponse\"\x04\x88\xb5\x18\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -38,38 +38,44 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_CONTEXTSERVICE'].methods_by_name['GetContext']._loaded_options = None
   _globals['_CONTEXTSERVICE'].methods_by_name['GetContext']._serialized_options = b'\210\265\030\001'
-  _globals['_OVERFLOWACTION']._serialized_start=2394
-  _globals['_OVERFLOWACTION']._serialized_end=2526
-  _globals['_SUMMARYAUTHOR']._serialized_start=2529
-  _globals['_SUMMARYAUTHOR']._serialized_end=2658
-  _globals['_CONTEXTMESSAGEKIND']._serialized_start=2661
-  _globals['_CONTEXTMESSAGEKIND']._serialized_end=3006
-  _globals['_SHORTENING']._serialized_start=3008
-  _globals['_SHORTENING']._serialized_end=3120
-  _globals['_OMITREASON']._serialized_start=3123
-  _globals['_OMITREASON']._serialized_end=3316
+  _globals['_OVERFLOWACTION']._serialized_start=2737
+  _globals['_OVERFLOWACTION']._serialized_end=2869
+  _globals['_SUMMARYAUTHOR']._serialized_start=2872
+  _globals['_SUMMARYAUTHOR']._serialized_end=3001
+  _globals['_CONTEXTMESSAGEKIND']._serialized_start=3004
+  _globals['_CONTEXTMESSAGEKIND']._serialized_end=3349
+  _globals['_SHORTENING']._serialized_start=3351
+  _globals['_SHORTENING']._serialized_end=3463
+  _globals['_LEFTOUTKIND']._serialized_start=3465
+  _globals['_LEFTOUTKIND']._serialized_end=3590
+  _globals['_OMITREASON']._serialized_start=3593
+  _globals['_OMITREASON']._serialized_end=3786
   _globals['_GETCONTEXTREQUEST']._serialized_start=189
-  _globals['_GETCONTEXTREQUEST']._serialized_end=519
-  _globals['_GETCONTEXTRESPONSE']._serialized_start=522
-  _globals['_GETCONTEXTRESPONSE']._serialized_end=687
-  _globals['_CONTEXTHEADER']._serialized_start=690
-  _globals['_CONTEXTHEADER']._serialized_end=1095
-  _globals['_CONTEXTMESSAGES']._serialized_start=1097
-  _globals['_CONTEXTMESSAGES']._serialized_end=1161
-  _globals['_CONTEXTMESSAGE']._serialized_start=1164
-  _globals['_CONTEXTMESSAGE']._serialized_end=1664
-  _globals['_PROVENANCE']._serialized_start=1666
-  _globals['_PROVENANCE']._serialized_end=1765
-  _globals['_CONTEXTPART']._serialized_start=1767
-  _globals['_CONTEXTPART']._serialized_end=1882
-  _globals['_CONTEXTEND']._serialized_start=1884
-  _globals['_CONTEXTEND']._serialized_end=1988
-  _globals['_COVEREDHISTORY']._serialized_start=1991
-  _globals['_COVEREDHISTORY']._serialized_end=2155
-  _globals['_OMITTEDHISTORY']._serialized_start=2158
-  _globals['_OMITTEDHISTORY']._serialized_end=2327
-  _globals['_REVISIONRANGE']._serialized_start=2329
-  _globals['_REVISIONRANGE']._serialized_end=2391
-  _globals['_CONTEXTSERVICE']._serialized_start=3318
-  _globals['_CONTEXTSERVICE']._serialized_end=3421
+  _globals['_GETCONTEXTREQUEST']._serialized_end=563
+  _globals['_GETCONTEXTRESPONSE']._serialized_start=566
+  _globals['_GETCONTEXTRESPONSE']._serialized_end=731
+  _globals['_CONTEXTHEADER']._serialized_start=734
+  _globals['_CONTEXTHEADER']._serialized_end=1181
+  _globals['_CONTEXTMESSAGES']._serialized_start=1183
+  _globals['_CONTEXTMESSAGES']._serialized_end=1306
+  _globals['_FORMATTEDMESSAGE']._serialized_start=1308
+  _globals['_FORMATTEDMESSAGE']._serialized_end=1361
+  _globals['_CONTEXTMESSAGE']._serialized_start=1364
+  _globals['_CONTEXTMESSAGE']._serialized_end=1864
+  _globals['_PROVENANCE']._serialized_start=1866
+  _globals['_PROVENANCE']._serialized_end=1965
+  _globals['_CONTEXTPART']._serialized_start=1967
+  _globals['_CONTEXTPART']._serialized_end=2082
+  _globals['_CONTEXTEND']._serialized_start=2085
+  _globals['_CONTEXTEND']._serialized_end=2239
+  _globals['_LEFTOUTPART']._serialized_start=2241
+  _globals['_LEFTOUTPART']._serialized_end=2331
+  _globals['_COVEREDHISTORY']._serialized_start=2334
+  _globals['_COVEREDHISTORY']._serialized_end=2498
+  _globals['_OMITTEDHISTORY']._serialized_start=2501
+  _globals['_OMITTEDHISTORY']._serialized_end=2670
+  _globals['_REVISIONRANGE']._serialized_start=2672
+  _globals['_REVISIONRANGE']._serialized_end=2734
+  _globals['_CONTEXTSERVICE']._serialized_start=3788
+  _globals['_CONTEXTSERVICE']._serialized_end=3891
 # @@protoc_insertion_point(module_scope)

@@ -179,6 +179,42 @@ SHORTENING_ERASED: Shortening.ValueType  # 3
 """Erased: the content is gone for good."""
 global___Shortening = Shortening
 
+class _LeftOutKind:
+    ValueType = typing.NewType("ValueType", builtins.int)
+    V: typing_extensions.TypeAlias = ValueType
+
+class _LeftOutKindEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[_LeftOutKind.ValueType], builtins.type):
+    DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
+    LEFT_OUT_KIND_UNSPECIFIED: _LeftOutKind.ValueType  # 0
+    """Not given."""
+    LEFT_OUT_KIND_REASONING: _LeftOutKind.ValueType  # 1
+    """Reasoning that another provider wrote, or nobody signed. The format takes only its own provider's, and requests
+    without it are complete.
+    """
+    LEFT_OUT_KIND_MEMBERS: _LeftOutKind.ValueType  # 2
+    """What the block of another format had beside the part's content, such as a signature, an id or citations. The content
+    is there.
+    """
+    LEFT_OUT_KIND_BLANK: _LeftOutKind.ValueType  # 3
+    """A text of nothing but white space, which the format refuses."""
+
+class LeftOutKind(_LeftOutKind, metaclass=_LeftOutKindEnumTypeWrapper):
+    """Kind of what a format does not show. New values may appear."""
+
+LEFT_OUT_KIND_UNSPECIFIED: LeftOutKind.ValueType  # 0
+"""Not given."""
+LEFT_OUT_KIND_REASONING: LeftOutKind.ValueType  # 1
+"""Reasoning that another provider wrote, or nobody signed. The format takes only its own provider's, and requests
+without it are complete.
+"""
+LEFT_OUT_KIND_MEMBERS: LeftOutKind.ValueType  # 2
+"""What the block of another format had beside the part's content, such as a signature, an id or citations. The content
+is there.
+"""
+LEFT_OUT_KIND_BLANK: LeftOutKind.ValueType  # 3
+"""A text of nothing but white space, which the format refuses."""
+global___LeftOutKind = LeftOutKind
+
 class _OmitReason:
     ValueType = typing.NewType("ValueType", builtins.int)
     V: typing_extensions.TypeAlias = ValueType
@@ -232,6 +268,7 @@ class GetContextRequest(google.protobuf.message.Message):
     KNOWN_REVISION_FIELD_NUMBER: builtins.int
     OVERFLOW_ACTION_FIELD_NUMBER: builtins.int
     WAIT_TIMEOUT_FIELD_NUMBER: builtins.int
+    FORMAT_FIELD_NUMBER: builtins.int
     session_id: builtins.str
     """The session's id or client id."""
     as_of_revision: builtins.int
@@ -246,6 +283,10 @@ class GetContextRequest(google.protobuf.message.Message):
     """
     overflow_action: global___OverflowAction.ValueType
     """Action for a view that does not fit the window."""
+    format: longhand.v1.message_pb2.MessageFormat.ValueType
+    """The format of the messages; Longhand's own if unset. A view in another format has a hash of its own, in which
+    `known_view_hash` and `known_message_count` are counted too.
+    """
     @property
     def window(self) -> longhand.v1.session_pb2.ModelWindow:
         """The window for the figures of the answer, to which OVERFLOW_ACTION_SHORTEN fits the view; the session's window if
@@ -269,9 +310,10 @@ class GetContextRequest(google.protobuf.message.Message):
         known_revision: builtins.int | None = ...,
         overflow_action: global___OverflowAction.ValueType = ...,
         wait_timeout: google.protobuf.duration_pb2.Duration | None = ...,
+        format: longhand.v1.message_pb2.MessageFormat.ValueType = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_as_of_revision", b"_as_of_revision", "_known_revision", b"_known_revision", "_known_view_hash", b"_known_view_hash", "as_of_revision", b"as_of_revision", "known_revision", b"known_revision", "known_view_hash", b"known_view_hash", "wait_timeout", b"wait_timeout", "window", b"window"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_as_of_revision", b"_as_of_revision", "_known_revision", b"_known_revision", "_known_view_hash", b"_known_view_hash", "as_of_revision", b"as_of_revision", "known_revision", b"known_revision", "known_view_hash", b"known_view_hash", "overflow_action", b"overflow_action", "session_id", b"session_id", "wait_timeout", b"wait_timeout", "window", b"window"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_as_of_revision", b"_as_of_revision", "_known_revision", b"_known_revision", "_known_view_hash", b"_known_view_hash", "as_of_revision", b"as_of_revision", "format", b"format", "known_revision", b"known_revision", "known_view_hash", b"known_view_hash", "overflow_action", b"overflow_action", "session_id", b"session_id", "wait_timeout", b"wait_timeout", "window", b"window"]) -> None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_as_of_revision", b"_as_of_revision"]) -> typing.Literal["as_of_revision"] | None: ...
     @typing.overload
@@ -334,6 +376,7 @@ class ContextHeader(google.protobuf.message.Message):
     VIEW_TOKEN_FIELD_NUMBER: builtins.int
     OVER_WINDOW_FIELD_NUMBER: builtins.int
     USAGE_DOUBT_FIELD_NUMBER: builtins.int
+    SYSTEM_JSON_FIELD_NUMBER: builtins.int
     revision: builtins.int
     """The revision of the view."""
     view_hash: builtins.bytes
@@ -367,6 +410,11 @@ class ContextHeader(google.protobuf.message.Message):
     """
     usage_doubt: longhand.v1.message_pb2.UsageDoubt.ValueType
     """Reason why the newest usage that a reply reported is not believed; unspecified if it is."""
+    system_json: builtins.str
+    """What a request has apart from its messages, as JSON: Anthropic's `system`, a list of blocks; Gemini's
+    `systemInstruction`, a content. Unset if the view does not begin with system messages, or if the format has them among
+    its messages. It is sent with every answer, and the hash covers it.
+    """
     @property
     def over_window(self) -> longhand.v1.session_pb2.OverWindow:
         """Reason why the view does not fit; unset if it fits, and for views of earlier revisions."""
@@ -387,13 +435,16 @@ class ContextHeader(google.protobuf.message.Message):
         view_token: builtins.str = ...,
         over_window: longhand.v1.session_pb2.OverWindow | None = ...,
         usage_doubt: longhand.v1.message_pb2.UsageDoubt.ValueType = ...,
+        system_json: builtins.str | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["_over_window", b"_over_window", "_pending_compaction_id", b"_pending_compaction_id", "over_window", b"over_window", "pending_compaction_id", b"pending_compaction_id"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_over_window", b"_over_window", "_pending_compaction_id", b"_pending_compaction_id", "context_tokens", b"context_tokens", "estimated_tokens", b"estimated_tokens", "fits", b"fits", "known_message_count", b"known_message_count", "message_count", b"message_count", "over_window", b"over_window", "pending_compaction_id", b"pending_compaction_id", "revision", b"revision", "shortened", b"shortened", "usage_doubt", b"usage_doubt", "view_hash", b"view_hash", "view_token", b"view_token", "window_tokens", b"window_tokens"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_over_window", b"_over_window", "_pending_compaction_id", b"_pending_compaction_id", "_system_json", b"_system_json", "over_window", b"over_window", "pending_compaction_id", b"pending_compaction_id", "system_json", b"system_json"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_over_window", b"_over_window", "_pending_compaction_id", b"_pending_compaction_id", "_system_json", b"_system_json", "context_tokens", b"context_tokens", "estimated_tokens", b"estimated_tokens", "fits", b"fits", "known_message_count", b"known_message_count", "message_count", b"message_count", "over_window", b"over_window", "pending_compaction_id", b"pending_compaction_id", "revision", b"revision", "shortened", b"shortened", "system_json", b"system_json", "usage_doubt", b"usage_doubt", "view_hash", b"view_hash", "view_token", b"view_token", "window_tokens", b"window_tokens"]) -> None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_over_window", b"_over_window"]) -> typing.Literal["over_window"] | None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_pending_compaction_id", b"_pending_compaction_id"]) -> typing.Literal["pending_compaction_id"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_system_json", b"_system_json"]) -> typing.Literal["system_json"] | None: ...
 
 global___ContextHeader = ContextHeader
 
@@ -404,18 +455,50 @@ class ContextMessages(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     MESSAGES_FIELD_NUMBER: builtins.int
+    FORMATTED_MESSAGES_FIELD_NUMBER: builtins.int
     @property
     def messages(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___ContextMessage]:
-        """The messages."""
+        """The messages. Empty in another format."""
+
+    @property
+    def formatted_messages(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___FormattedMessage]:
+        """The messages in the format that was asked for."""
 
     def __init__(
         self,
         *,
         messages: collections.abc.Iterable[global___ContextMessage] | None = ...,
+        formatted_messages: collections.abc.Iterable[global___FormattedMessage] | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["messages", b"messages"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["formatted_messages", b"formatted_messages", "messages", b"messages"]) -> None: ...
 
 global___ContextMessages = ContextMessages
+
+@typing.final
+class FormattedMessage(google.protobuf.message.Message):
+    """A message of a view in a provider's format. It can be made of several messages of the view, where the format takes no
+    neighbours of one role, and several can be made of one.
+    """
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    JSON_FIELD_NUMBER: builtins.int
+    MESSAGE_IDS_FIELD_NUMBER: builtins.int
+    json: builtins.str
+    """The message as JSON, to be put into the request as it is."""
+    @property
+    def message_ids(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """The ids of the stored messages that it shows, in order."""
+
+    def __init__(
+        self,
+        *,
+        json: builtins.str = ...,
+        message_ids: collections.abc.Iterable[builtins.str] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["json", b"json", "message_ids", b"message_ids"]) -> None: ...
+
+global___FormattedMessage = FormattedMessage
 
 @typing.final
 class ContextMessage(google.protobuf.message.Message):
@@ -574,6 +657,7 @@ class ContextEnd(google.protobuf.message.Message):
 
     COVERED_FIELD_NUMBER: builtins.int
     OMITTED_FIELD_NUMBER: builtins.int
+    LEFT_OUT_PARTS_FIELD_NUMBER: builtins.int
     @property
     def covered(self) -> global___CoveredHistory:
         """History covered by the active summary; unset without one."""
@@ -582,16 +666,47 @@ class ContextEnd(google.protobuf.message.Message):
     def omitted(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___OmittedHistory]:
         """Messages of the conversation that are not shown and that no summary covers, with the reason."""
 
+    @property
+    def left_out_parts(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___LeftOutPart]:
+        """What the format has no use for and does not show, of the whole view."""
+
     def __init__(
         self,
         *,
         covered: global___CoveredHistory | None = ...,
         omitted: collections.abc.Iterable[global___OmittedHistory] | None = ...,
+        left_out_parts: collections.abc.Iterable[global___LeftOutPart] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["covered", b"covered"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["covered", b"covered", "omitted", b"omitted"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["covered", b"covered", "left_out_parts", b"left_out_parts", "omitted", b"omitted"]) -> None: ...
 
 global___ContextEnd = ContextEnd
+
+@typing.final
+class LeftOutPart(google.protobuf.message.Message):
+    """Something of a view that a format does not show. The view has it, and so has every other format that can carry it."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    MESSAGE_ID_FIELD_NUMBER: builtins.int
+    PART_ID_FIELD_NUMBER: builtins.int
+    KIND_FIELD_NUMBER: builtins.int
+    message_id: builtins.str
+    """The stored message; empty for one made by pairing."""
+    part_id: builtins.str
+    """The stored part; empty for one made by pairing."""
+    kind: global___LeftOutKind.ValueType
+    """The kind."""
+    def __init__(
+        self,
+        *,
+        message_id: builtins.str = ...,
+        part_id: builtins.str = ...,
+        kind: global___LeftOutKind.ValueType = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["kind", b"kind", "message_id", b"message_id", "part_id", b"part_id"]) -> None: ...
+
+global___LeftOutPart = LeftOutPart
 
 @typing.final
 class CoveredHistory(google.protobuf.message.Message):

@@ -49,7 +49,8 @@ class ContextServiceServicer(object):
     def GetContext(self, request, context):
         """Gets a view as a stream: a header, the messages, an end. A frame has about 60 KiB of content, but one message can have
         8 MiB: clients set their maximum receive size to 64 MiB, which no frame exceeds.
-        Errors: SESSION_NOT_FOUND, REVISION_OUT_OF_RANGE, INVALID_FIELD, VIEW_TOO_LARGE, TOO_MANY_VIEWS, READER_STALLED.
+        Errors: SESSION_NOT_FOUND, REVISION_OUT_OF_RANGE, INVALID_FIELD, VIEW_TOO_LARGE, TOO_MANY_VIEWS, READER_STALLED;
+        CONTENT_NOT_IN_FORMAT if the view has something that `format` cannot carry.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

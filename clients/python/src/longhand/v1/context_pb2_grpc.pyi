@@ -27,7 +27,8 @@ class ContextServiceStub:
     ]
     """Gets a view as a stream: a header, the messages, an end. A frame has about 60 KiB of content, but one message can have
     8 MiB: clients set their maximum receive size to 64 MiB, which no frame exceeds.
-    Errors: SESSION_NOT_FOUND, REVISION_OUT_OF_RANGE, INVALID_FIELD, VIEW_TOO_LARGE, TOO_MANY_VIEWS, READER_STALLED.
+    Errors: SESSION_NOT_FOUND, REVISION_OUT_OF_RANGE, INVALID_FIELD, VIEW_TOO_LARGE, TOO_MANY_VIEWS, READER_STALLED;
+    CONTENT_NOT_IN_FORMAT if the view has something that `format` cannot carry.
     """
 
 class ContextServiceAsyncStub:
@@ -39,7 +40,8 @@ class ContextServiceAsyncStub:
     ]
     """Gets a view as a stream: a header, the messages, an end. A frame has about 60 KiB of content, but one message can have
     8 MiB: clients set their maximum receive size to 64 MiB, which no frame exceeds.
-    Errors: SESSION_NOT_FOUND, REVISION_OUT_OF_RANGE, INVALID_FIELD, VIEW_TOO_LARGE, TOO_MANY_VIEWS, READER_STALLED.
+    Errors: SESSION_NOT_FOUND, REVISION_OUT_OF_RANGE, INVALID_FIELD, VIEW_TOO_LARGE, TOO_MANY_VIEWS, READER_STALLED;
+    CONTENT_NOT_IN_FORMAT if the view has something that `format` cannot carry.
     """
 
 class ContextServiceServicer(metaclass=abc.ABCMeta):
@@ -53,7 +55,8 @@ class ContextServiceServicer(metaclass=abc.ABCMeta):
     ) -> typing.Union[collections.abc.Iterator[longhand.v1.context_pb2.GetContextResponse], collections.abc.AsyncIterator[longhand.v1.context_pb2.GetContextResponse]]:
         """Gets a view as a stream: a header, the messages, an end. A frame has about 60 KiB of content, but one message can have
         8 MiB: clients set their maximum receive size to 64 MiB, which no frame exceeds.
-        Errors: SESSION_NOT_FOUND, REVISION_OUT_OF_RANGE, INVALID_FIELD, VIEW_TOO_LARGE, TOO_MANY_VIEWS, READER_STALLED.
+        Errors: SESSION_NOT_FOUND, REVISION_OUT_OF_RANGE, INVALID_FIELD, VIEW_TOO_LARGE, TOO_MANY_VIEWS, READER_STALLED;
+        CONTENT_NOT_IN_FORMAT if the view has something that `format` cannot carry.
         """
 
 def add_ContextServiceServicer_to_server(servicer: ContextServiceServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...

@@ -7,11 +7,46 @@ import builtins
 import collections.abc
 import google.protobuf.descriptor
 import google.protobuf.internal.containers
+import google.protobuf.internal.enum_type_wrapper
 import google.protobuf.message
 import longhand.v1.session_pb2
+import sys
 import typing
 
+if sys.version_info >= (3, 10):
+    import typing as typing_extensions
+else:
+    import typing_extensions
+
 DESCRIPTOR: google.protobuf.descriptor.FileDescriptor
+
+class _RetentionBound:
+    ValueType = typing.NewType("ValueType", builtins.int)
+    V: typing_extensions.TypeAlias = ValueType
+
+class _RetentionBoundEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[_RetentionBound.ValueType], builtins.type):
+    DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
+    RETENTION_BOUND_UNSPECIFIED: _RetentionBound.ValueType  # 0
+    """Never sent."""
+    RETENTION_BOUND_AGE: _RetentionBound.ValueType  # 1
+    """It was created too long ago (`max_age_days`)."""
+    RETENTION_BOUND_IDLE: _RetentionBound.ValueType  # 2
+    """It was not changed for too long (`max_idle_days`)."""
+    RETENTION_BOUND_BYTES: _RetentionBound.ValueType  # 3
+    """The sessions that changed later have the room (`max_bytes`)."""
+
+class RetentionBound(_RetentionBound, metaclass=_RetentionBoundEnumTypeWrapper):
+    """A bound of a rule of retention. New values may appear."""
+
+RETENTION_BOUND_UNSPECIFIED: RetentionBound.ValueType  # 0
+"""Never sent."""
+RETENTION_BOUND_AGE: RetentionBound.ValueType  # 1
+"""It was created too long ago (`max_age_days`)."""
+RETENTION_BOUND_IDLE: RetentionBound.ValueType  # 2
+"""It was not changed for too long (`max_idle_days`)."""
+RETENTION_BOUND_BYTES: RetentionBound.ValueType  # 3
+"""The sessions that changed later have the room (`max_bytes`)."""
+global___RetentionBound = RetentionBound
 
 @typing.final
 class EraseContentRequest(google.protobuf.message.Message):
@@ -122,3 +157,121 @@ class EraseContentResponse(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["blob_count", b"blob_count", "content_bytes", b"content_bytes", "derived_count", b"derived_count", "durability", b"durability", "existed", b"existed", "fork_count", b"fork_count", "message_count", b"message_count", "part_count", b"part_count", "pending_files", b"pending_files", "revision", b"revision", "seq", b"seq", "session_id", b"session_id"]) -> None: ...
 
 global___EraseContentResponse = EraseContentResponse
+
+@typing.final
+class ApplyRetentionRequest(google.protobuf.message.Message):
+    """A request to apply the rules of retention."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    DRY_RUN_FIELD_NUMBER: builtins.int
+    dry_run: builtins.bool
+    """True to learn what would be erased, and change nothing."""
+    def __init__(
+        self,
+        *,
+        dry_run: builtins.bool = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["dry_run", b"dry_run"]) -> None: ...
+
+global___ApplyRetentionRequest = ApplyRetentionRequest
+
+@typing.final
+class ApplyRetentionResponse(google.protobuf.message.Message):
+    """A piece of the report about a pass."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    SESSION_FIELD_NUMBER: builtins.int
+    SUMMARY_FIELD_NUMBER: builtins.int
+    DURABILITY_FIELD_NUMBER: builtins.int
+    durability: longhand.v1.session_pb2.Durability.ValueType
+    """What kind of crash the erasures survive."""
+    @property
+    def session(self) -> global___ExpiredSession:
+        """A session that was erased, or would be."""
+
+    @property
+    def summary(self) -> global___RetentionSummary:
+        """The end of the pass. Comes last, once."""
+
+    def __init__(
+        self,
+        *,
+        session: global___ExpiredSession | None = ...,
+        summary: global___RetentionSummary | None = ...,
+        durability: longhand.v1.session_pb2.Durability.ValueType = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["item", b"item", "session", b"session", "summary", b"summary"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["durability", b"durability", "item", b"item", "session", b"session", "summary", b"summary"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["item", b"item"]) -> typing.Literal["session", "summary"] | None: ...
+
+global___ApplyRetentionResponse = ApplyRetentionResponse
+
+@typing.final
+class ExpiredSession(google.protobuf.message.Message):
+    """A session that exceeds a bound of a rule."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    SESSION_ID_FIELD_NUMBER: builtins.int
+    TITLE_FIELD_NUMBER: builtins.int
+    RULE_FIELD_NUMBER: builtins.int
+    BOUND_FIELD_NUMBER: builtins.int
+    CONTENT_BYTES_FIELD_NUMBER: builtins.int
+    session_id: builtins.str
+    """The session's id."""
+    title: builtins.str
+    """Its title before the erasure."""
+    rule: builtins.str
+    """The name of the rule."""
+    bound: global___RetentionBound.ValueType
+    """The bound."""
+    content_bytes: builtins.int
+    """Bytes of its content, before compression."""
+    def __init__(
+        self,
+        *,
+        session_id: builtins.str = ...,
+        title: builtins.str = ...,
+        rule: builtins.str = ...,
+        bound: global___RetentionBound.ValueType = ...,
+        content_bytes: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["bound", b"bound", "content_bytes", b"content_bytes", "rule", b"rule", "session_id", b"session_id", "title", b"title"]) -> None: ...
+
+global___ExpiredSession = ExpiredSession
+
+@typing.final
+class RetentionSummary(google.protobuf.message.Message):
+    """The totals of a pass."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    EXAMINED_COUNT_FIELD_NUMBER: builtins.int
+    ERASED_COUNT_FIELD_NUMBER: builtins.int
+    CONTENT_BYTES_FIELD_NUMBER: builtins.int
+    PROTECTED_COUNT_FIELD_NUMBER: builtins.int
+    CHANGED_COUNT_FIELD_NUMBER: builtins.int
+    examined_count: builtins.int
+    """Sessions that were looked at, without erased ones."""
+    erased_count: builtins.int
+    """Sessions that were erased, or would be."""
+    content_bytes: builtins.int
+    """Bytes of their content, before compression."""
+    protected_count: builtins.int
+    """Sessions that exceed a bound and stay: labelled `keep`, with an active run, or shared by a fork."""
+    changed_count: builtins.int
+    """Sessions that changed between look and erasure."""
+    def __init__(
+        self,
+        *,
+        examined_count: builtins.int = ...,
+        erased_count: builtins.int = ...,
+        content_bytes: builtins.int = ...,
+        protected_count: builtins.int = ...,
+        changed_count: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["changed_count", b"changed_count", "content_bytes", b"content_bytes", "erased_count", b"erased_count", "examined_count", b"examined_count", "protected_count", b"protected_count"]) -> None: ...
+
+global___RetentionSummary = RetentionSummary

@@ -40,6 +40,11 @@ class EraseServiceStub(object):
                 request_serializer=longhand_dot_v1_dot_erase__pb2.EraseContentRequest.SerializeToString,
                 response_deserializer=longhand_dot_v1_dot_erase__pb2.EraseContentResponse.FromString,
                 _registered_method=True)
+        self.ApplyRetention = channel.unary_stream(
+                '/longhand.v1.EraseService/ApplyRetention',
+                request_serializer=longhand_dot_v1_dot_erase__pb2.ApplyRetentionRequest.SerializeToString,
+                response_deserializer=longhand_dot_v1_dot_erase__pb2.ApplyRetentionResponse.FromString,
+                _registered_method=True)
 
 
 class EraseServiceServicer(object):
@@ -67,6 +72,20 @@ class EraseServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ApplyRetention(self, request, context):
+        """Erases the sessions of the caller's tenant that exceed a bound of the daemon's rules of retention, the one that
+        changed longest ago first, or says which ones would be. The daemon does the same by itself once in an hour. The
+        author of such an erasure is `retention:` with the rule's name.
+
+        A session stays that is labelled `keep`, that has an active run, or whose history is shared by a fork that is not
+        erased. One that changes between look and erasure stays until the next pass. The stream has each session once it is
+        erased, and the totals at its end; a pass ends with its stream.
+        Errors: SCOPE_MISSING (an access token that is bound to sessions).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_EraseServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -74,6 +93,11 @@ def add_EraseServiceServicer_to_server(servicer, server):
                     servicer.EraseContent,
                     request_deserializer=longhand_dot_v1_dot_erase__pb2.EraseContentRequest.FromString,
                     response_serializer=longhand_dot_v1_dot_erase__pb2.EraseContentResponse.SerializeToString,
+            ),
+            'ApplyRetention': grpc.unary_stream_rpc_method_handler(
+                    servicer.ApplyRetention,
+                    request_deserializer=longhand_dot_v1_dot_erase__pb2.ApplyRetentionRequest.FromString,
+                    response_serializer=longhand_dot_v1_dot_erase__pb2.ApplyRetentionResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -104,6 +128,33 @@ class EraseService(object):
             '/longhand.v1.EraseService/EraseContent',
             longhand_dot_v1_dot_erase__pb2.EraseContentRequest.SerializeToString,
             longhand_dot_v1_dot_erase__pb2.EraseContentResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ApplyRetention(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/longhand.v1.EraseService/ApplyRetention',
+            longhand_dot_v1_dot_erase__pb2.ApplyRetentionRequest.SerializeToString,
+            longhand_dot_v1_dot_erase__pb2.ApplyRetentionResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -42,6 +42,20 @@ class EraseServiceStub:
     Errors: SESSION_NOT_FOUND, MESSAGE_NOT_FOUND, NOTHING_TO_ERASE, INVALID_FIELD, REQUEST_ID_REUSED.
     """
 
+    ApplyRetention: grpc.UnaryStreamMultiCallable[
+        longhand.v1.erase_pb2.ApplyRetentionRequest,
+        longhand.v1.erase_pb2.ApplyRetentionResponse,
+    ]
+    """Erases the sessions of the caller's tenant that exceed a bound of the daemon's rules of retention, the one that
+    changed longest ago first, or says which ones would be. The daemon does the same by itself once in an hour. The
+    author of such an erasure is `retention:` with the rule's name.
+
+    A session stays that is labelled `keep`, that has an active run, or whose history is shared by a fork that is not
+    erased. One that changes between look and erasure stays until the next pass. The stream has each session once it is
+    erased, and the totals at its end; a pass ends with its stream.
+    Errors: SCOPE_MISSING (an access token that is bound to sessions).
+    """
+
 class EraseServiceAsyncStub:
     """Erases content for good. Everything else only adds to a store."""
 
@@ -64,6 +78,20 @@ class EraseServiceAsyncStub:
 
     The erasure of what is erased already gets the same answer as before.
     Errors: SESSION_NOT_FOUND, MESSAGE_NOT_FOUND, NOTHING_TO_ERASE, INVALID_FIELD, REQUEST_ID_REUSED.
+    """
+
+    ApplyRetention: grpc.aio.UnaryStreamMultiCallable[
+        longhand.v1.erase_pb2.ApplyRetentionRequest,
+        longhand.v1.erase_pb2.ApplyRetentionResponse,
+    ]
+    """Erases the sessions of the caller's tenant that exceed a bound of the daemon's rules of retention, the one that
+    changed longest ago first, or says which ones would be. The daemon does the same by itself once in an hour. The
+    author of such an erasure is `retention:` with the rule's name.
+
+    A session stays that is labelled `keep`, that has an active run, or whose history is shared by a fork that is not
+    erased. One that changes between look and erasure stays until the next pass. The stream has each session once it is
+    erased, and the totals at its end; a pass ends with its stream.
+    Errors: SCOPE_MISSING (an access token that is bound to sessions).
     """
 
 class EraseServiceServicer(metaclass=abc.ABCMeta):
@@ -90,6 +118,22 @@ class EraseServiceServicer(metaclass=abc.ABCMeta):
 
         The erasure of what is erased already gets the same answer as before.
         Errors: SESSION_NOT_FOUND, MESSAGE_NOT_FOUND, NOTHING_TO_ERASE, INVALID_FIELD, REQUEST_ID_REUSED.
+        """
+
+    @abc.abstractmethod
+    def ApplyRetention(
+        self,
+        request: longhand.v1.erase_pb2.ApplyRetentionRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[collections.abc.Iterator[longhand.v1.erase_pb2.ApplyRetentionResponse], collections.abc.AsyncIterator[longhand.v1.erase_pb2.ApplyRetentionResponse]]:
+        """Erases the sessions of the caller's tenant that exceed a bound of the daemon's rules of retention, the one that
+        changed longest ago first, or says which ones would be. The daemon does the same by itself once in an hour. The
+        author of such an erasure is `retention:` with the rule's name.
+
+        A session stays that is labelled `keep`, that has an active run, or whose history is shared by a fork that is not
+        erased. One that changes between look and erasure stays until the next pass. The stream has each session once it is
+        erased, and the totals at its end; a pass ends with its stream.
+        Errors: SCOPE_MISSING (an access token that is bound to sessions).
         """
 
 def add_EraseServiceServicer_to_server(servicer: EraseServiceServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...

@@ -298,6 +298,42 @@ USAGE_DOUBT_STALE: UsageDoubt.ValueType  # 5
 """It repeats the report before it, although the view has grown."""
 global___UsageDoubt = UsageDoubt
 
+class _MessageFormat:
+    ValueType = typing.NewType("ValueType", builtins.int)
+    V: typing_extensions.TypeAlias = ValueType
+
+class _MessageFormatEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[_MessageFormat.ValueType], builtins.type):
+    DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
+    MESSAGE_FORMAT_UNSPECIFIED: _MessageFormat.ValueType  # 0
+    """Not given: Longhand's own."""
+    MESSAGE_FORMAT_OPENAI_CHAT: _MessageFormat.ValueType  # 1
+    """`messages` of OpenAI's Chat Completions and of compatible interfaces."""
+    MESSAGE_FORMAT_OPENAI_RESPONSES: _MessageFormat.ValueType  # 2
+    """`input` items of OpenAI's Responses."""
+    MESSAGE_FORMAT_ANTHROPIC: _MessageFormat.ValueType  # 3
+    """`messages` and `system` of Anthropic's Messages."""
+    MESSAGE_FORMAT_GEMINI: _MessageFormat.ValueType  # 4
+    """`contents` and `systemInstruction` of Gemini's `generateContent`."""
+    MESSAGE_FORMAT_AI_SDK: _MessageFormat.ValueType  # 5
+    """`ModelMessage`s of the AI SDK; its `UIMessage`s are read too."""
+
+class MessageFormat(_MessageFormat, metaclass=_MessageFormatEnumTypeWrapper):
+    """Message format of a provider's interface. New values may appear."""
+
+MESSAGE_FORMAT_UNSPECIFIED: MessageFormat.ValueType  # 0
+"""Not given: Longhand's own."""
+MESSAGE_FORMAT_OPENAI_CHAT: MessageFormat.ValueType  # 1
+"""`messages` of OpenAI's Chat Completions and of compatible interfaces."""
+MESSAGE_FORMAT_OPENAI_RESPONSES: MessageFormat.ValueType  # 2
+"""`input` items of OpenAI's Responses."""
+MESSAGE_FORMAT_ANTHROPIC: MessageFormat.ValueType  # 3
+"""`messages` and `system` of Anthropic's Messages."""
+MESSAGE_FORMAT_GEMINI: MessageFormat.ValueType  # 4
+"""`contents` and `systemInstruction` of Gemini's `generateContent`."""
+MESSAGE_FORMAT_AI_SDK: MessageFormat.ValueType  # 5
+"""`ModelMessage`s of the AI SDK; its `UIMessage`s are read too."""
+global___MessageFormat = MessageFormat
+
 class _DraftKind:
     ValueType = typing.NewType("ValueType", builtins.int)
     V: typing_extensions.TypeAlias = ValueType
@@ -1141,6 +1177,7 @@ class AppendMessagesRequest(google.protobuf.message.Message):
     EXPECTED_LAST_MESSAGE_ID_FIELD_NUMBER: builtins.int
     TITLE_FIELD_NUMBER: builtins.int
     METADATA_JSON_FIELD_NUMBER: builtins.int
+    PROVIDER_CONTENT_FIELD_NUMBER: builtins.int
     session_id: builtins.str
     """The session's id or client id."""
     request_id: builtins.str
@@ -1162,7 +1199,8 @@ class AppendMessagesRequest(google.protobuf.message.Message):
     @property
     def messages(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___NewMessage]:
         """The messages, 1 to 512; together at most 12 MiB. A request has at most 266240 messages inside of each other:
-        messages, parts, bodies of parts, attachments. More are refused with REQUEST_TOO_LARGE.
+        messages, parts, bodies of parts, attachments. More are refused with REQUEST_TOO_LARGE. Empty with
+        `provider_content`.
         """
 
     @property
@@ -1179,6 +1217,10 @@ class AppendMessagesRequest(google.protobuf.message.Message):
         of them, then nothing is left out.
         """
 
+    @property
+    def provider_content(self) -> global___ProviderContent:
+        """Messages as a provider's interface has them, in place of `messages`. What they become is under the same limits."""
+
     def __init__(
         self,
         *,
@@ -1191,9 +1233,10 @@ class AppendMessagesRequest(google.protobuf.message.Message):
         expected_last_message_id: builtins.str | None = ...,
         title: builtins.str | None = ...,
         metadata_json: builtins.str | None = ...,
+        provider_content: global___ProviderContent | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["_expected_last_message_id", b"_expected_last_message_id", "_expected_revision", b"_expected_revision", "_metadata_json", b"_metadata_json", "_title", b"_title", "expected_last_message_id", b"expected_last_message_id", "expected_revision", b"expected_revision", "metadata_json", b"metadata_json", "rewind", b"rewind", "title", b"title", "window", b"window"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_expected_last_message_id", b"_expected_last_message_id", "_expected_revision", b"_expected_revision", "_metadata_json", b"_metadata_json", "_title", b"_title", "expected_last_message_id", b"expected_last_message_id", "expected_revision", b"expected_revision", "messages", b"messages", "metadata_json", b"metadata_json", "request_id", b"request_id", "rewind", b"rewind", "session_id", b"session_id", "title", b"title", "window", b"window"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_expected_last_message_id", b"_expected_last_message_id", "_expected_revision", b"_expected_revision", "_metadata_json", b"_metadata_json", "_title", b"_title", "expected_last_message_id", b"expected_last_message_id", "expected_revision", b"expected_revision", "metadata_json", b"metadata_json", "provider_content", b"provider_content", "rewind", b"rewind", "title", b"title", "window", b"window"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_expected_last_message_id", b"_expected_last_message_id", "_expected_revision", b"_expected_revision", "_metadata_json", b"_metadata_json", "_title", b"_title", "expected_last_message_id", b"expected_last_message_id", "expected_revision", b"expected_revision", "messages", b"messages", "metadata_json", b"metadata_json", "provider_content", b"provider_content", "request_id", b"request_id", "rewind", b"rewind", "session_id", b"session_id", "title", b"title", "window", b"window"]) -> None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_expected_last_message_id", b"_expected_last_message_id"]) -> typing.Literal["expected_last_message_id"] | None: ...
     @typing.overload
@@ -1204,6 +1247,48 @@ class AppendMessagesRequest(google.protobuf.message.Message):
     def WhichOneof(self, oneof_group: typing.Literal["_title", b"_title"]) -> typing.Literal["title"] | None: ...
 
 global___AppendMessagesRequest = AppendMessagesRequest
+
+@typing.final
+class ProviderContent(google.protobuf.message.Message):
+    """Messages as they are sent to a provider, or come from it. docs/providers.md has what each becomes."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    FORMAT_FIELD_NUMBER: builtins.int
+    JSON_FIELD_NUMBER: builtins.int
+    VIEW_TOKEN_FIELD_NUMBER: builtins.int
+    PROVIDER_FIELD_NUMBER: builtins.int
+    format: global___MessageFormat.ValueType
+    """The format of the text."""
+    json: builtins.str
+    """JSON: the body of a request, a list of its messages, one message, the body of a reply, or the chunks of a streamed
+    reply, in a list, one a line, or as server-sent events. Of a request, the instructions and the messages are read; a
+    reply has its model, its reason to end and its usage. Text that is none of these is refused with INVALID_FIELD.
+    """
+    view_token: builtins.str
+    """The token of the view that the reply answers, as in `Finish`. It belongs to the last message, which must be the
+    assistant's, else INVALID_FIELD.
+    """
+    provider: builtins.str
+    """The provider of the replies, up to 128 bytes; that of the format if unset, which is not the one that a compatible
+    interface leads to.
+    """
+    def __init__(
+        self,
+        *,
+        format: global___MessageFormat.ValueType = ...,
+        json: builtins.str = ...,
+        view_token: builtins.str | None = ...,
+        provider: builtins.str | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["_provider", b"_provider", "_view_token", b"_view_token", "provider", b"provider", "view_token", b"view_token"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_provider", b"_provider", "_view_token", b"_view_token", "format", b"format", "json", b"json", "provider", b"provider", "view_token", b"view_token"]) -> None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_provider", b"_provider"]) -> typing.Literal["provider"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_view_token", b"_view_token"]) -> typing.Literal["view_token"] | None: ...
+
+global___ProviderContent = ProviderContent
 
 @typing.final
 class Rewind(google.protobuf.message.Message):

@@ -27,6 +27,8 @@ Reasons that any call may end with; TOO_MANY_REQUESTS, TOO_MANY_ATTEMPTS, RATE_L
   QUOTA_EXCEEDED           RESOURCE_EXHAUSTED   nothing  quota, limit
   ACCESS_LOG_FAILED        UNAVAILABLE          unknown
   ORIGIN_REFUSED           PERMISSION_DENIED    nothing  host, origin
+  CONSOLE_TOKEN_INVALID    PERMISSION_DENIED    nothing
+  CONSOLE_LINK_INVALID     UNAUTHENTICATED      nothing
   TOO_MANY_REQUESTS        RESOURCE_EXHAUSTED   nothing  limit
   REQUEST_TIMED_OUT        DEADLINE_EXCEEDED    nothing  limit_ms
   REQUEST_TOO_LARGE        RESOURCE_EXHAUSTED   nothing  limit
@@ -79,6 +81,7 @@ Reasons that the comments of the calls name:
   SUMMARY_REFUSED          INVALID_ARGUMENT     nothing  failure
   SEARCH_UNAVAILABLE       UNAVAILABLE          nothing
   VIEW_TOO_LARGE           RESOURCE_EXHAUSTED   nothing  limit, actual
+  CONTENT_NOT_IN_FORMAT    FAILED_PRECONDITION  nothing  format, content, message_id, part_id
   TOO_MANY_VIEWS           RESOURCE_EXHAUSTED   nothing  limit
   TOO_MANY_STREAMS         RESOURCE_EXHAUSTED   nothing  limit
   READER_STALLED           RESOURCE_EXHAUSTED   unknown  cursor of an event stream

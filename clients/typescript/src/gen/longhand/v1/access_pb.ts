@@ -5,8 +5,8 @@
 import type { GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
 import { fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
 import { file_google_api_annotations } from "../../google/api/annotations_pb.js";
-import type { Timestamp } from "@bufbuild/protobuf/wkt";
-import { file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
+import type { Duration, Timestamp } from "@bufbuild/protobuf/wkt";
+import { file_google_protobuf_duration, file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
 import type { Scope } from "./options_pb.js";
 import { file_longhand_v1_options } from "./options_pb.js";
 import type { Durability } from "./session_pb.js";
@@ -17,7 +17,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file longhand/v1/access.proto.
  */
 export const file_longhand_v1_access: GenFile = /*@__PURE__*/
-  fileDesc("Chhsb25naGFuZC92MS9hY2Nlc3MucHJvdG8SC2xvbmdoYW5kLnYxItQCCgtBY2Nlc3NUb2tlbhIXCg9hY2Nlc3NfdG9rZW5faWQYASABKAkSEQoJcHJpbmNpcGFsGAIgASgJEg4KBnRlbmFudBgDIAEoCRIiCgZzY29wZXMYBCADKA4yEi5sb25naGFuZC52MS5TY29wZRIUCgdwcm9qZWN0GAUgASgJSACIAQESHAoPcm9vdF9zZXNzaW9uX2lkGAYgASgJSAGIAQESLwoLY3JlYXRlX3RpbWUYByABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi8KC2V4cGlyZV90aW1lGAggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIvCgtyZXZva2VfdGltZRgJIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCCgoIX3Byb2plY3RCEgoQX3Jvb3Rfc2Vzc2lvbl9pZCL2AQoYQ3JlYXRlQWNjZXNzVG9rZW5SZXF1ZXN0EhEKCXByaW5jaXBhbBgBIAEoCRITCgZ0ZW5hbnQYAiABKAlIAIgBARIiCgZzY29wZXMYAyADKA4yEi5sb25naGFuZC52MS5TY29wZRIUCgdwcm9qZWN0GAQgASgJSAGIAQESHAoPcm9vdF9zZXNzaW9uX2lkGAUgASgJSAKIAQESLwoLZXhwaXJlX3RpbWUYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQgkKB190ZW5hbnRCCgoIX3Byb2plY3RCEgoQX3Jvb3Rfc2Vzc2lvbl9pZCKIAQoZQ3JlYXRlQWNjZXNzVG9rZW5SZXNwb25zZRIuCgxhY2Nlc3NfdG9rZW4YASABKAsyGC5sb25naGFuZC52MS5BY2Nlc3NUb2tlbhIOCgZzZWNyZXQYAiABKAkSKwoKZHVyYWJpbGl0eRgDIAEoDjIXLmxvbmdoYW5kLnYxLkR1cmFiaWxpdHkiGQoXTGlzdEFjY2Vzc1Rva2Vuc1JlcXVlc3QiSwoYTGlzdEFjY2Vzc1Rva2Vuc1Jlc3BvbnNlEi8KDWFjY2Vzc190b2tlbnMYASADKAsyGC5sb25naGFuZC52MS5BY2Nlc3NUb2tlbiIzChhSZXZva2VBY2Nlc3NUb2tlblJlcXVlc3QSFwoPYWNjZXNzX3Rva2VuX2lkGAEgASgJIngKGVJldm9rZUFjY2Vzc1Rva2VuUmVzcG9uc2USLgoMYWNjZXNzX3Rva2VuGAEgASgLMhgubG9uZ2hhbmQudjEuQWNjZXNzVG9rZW4SKwoKZHVyYWJpbGl0eRgCIAEoDjIXLmxvbmdoYW5kLnYxLkR1cmFiaWxpdHkyswMKDUFjY2Vzc1NlcnZpY2USgwEKEUNyZWF0ZUFjY2Vzc1Rva2VuEiUubG9uZ2hhbmQudjEuQ3JlYXRlQWNjZXNzVG9rZW5SZXF1ZXN0GiYubG9uZ2hhbmQudjEuQ3JlYXRlQWNjZXNzVG9rZW5SZXNwb25zZSIfiLUYBYLT5JMCFToBKiIQL3YxL2FjY2Vzc1Rva2VucxJ9ChBMaXN0QWNjZXNzVG9rZW5zEiQubG9uZ2hhbmQudjEuTGlzdEFjY2Vzc1Rva2Vuc1JlcXVlc3QaJS5sb25naGFuZC52MS5MaXN0QWNjZXNzVG9rZW5zUmVzcG9uc2UiHIi1GAWC0+STAhISEC92MS9hY2Nlc3NUb2tlbnMSnAEKEVJldm9rZUFjY2Vzc1Rva2VuEiUubG9uZ2hhbmQudjEuUmV2b2tlQWNjZXNzVG9rZW5SZXF1ZXN0GiYubG9uZ2hhbmQudjEuUmV2b2tlQWNjZXNzVG9rZW5SZXNwb25zZSI4iLUYBYLT5JMCLjoBKiIpL3YxL2FjY2Vzc1Rva2Vucy97YWNjZXNzX3Rva2VuX2lkfTpyZXZva2ViBnByb3RvMw", [file_google_api_annotations, file_google_protobuf_timestamp, file_longhand_v1_options, file_longhand_v1_session]);
+  fileDesc("Chhsb25naGFuZC92MS9hY2Nlc3MucHJvdG8SC2xvbmdoYW5kLnYxItQCCgtBY2Nlc3NUb2tlbhIXCg9hY2Nlc3NfdG9rZW5faWQYASABKAkSEQoJcHJpbmNpcGFsGAIgASgJEg4KBnRlbmFudBgDIAEoCRIiCgZzY29wZXMYBCADKA4yEi5sb25naGFuZC52MS5TY29wZRIUCgdwcm9qZWN0GAUgASgJSACIAQESHAoPcm9vdF9zZXNzaW9uX2lkGAYgASgJSAGIAQESLwoLY3JlYXRlX3RpbWUYByABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi8KC2V4cGlyZV90aW1lGAggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIvCgtyZXZva2VfdGltZRgJIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCCgoIX3Byb2plY3RCEgoQX3Jvb3Rfc2Vzc2lvbl9pZCL2AQoYQ3JlYXRlQWNjZXNzVG9rZW5SZXF1ZXN0EhEKCXByaW5jaXBhbBgBIAEoCRITCgZ0ZW5hbnQYAiABKAlIAIgBARIiCgZzY29wZXMYAyADKA4yEi5sb25naGFuZC52MS5TY29wZRIUCgdwcm9qZWN0GAQgASgJSAGIAQESHAoPcm9vdF9zZXNzaW9uX2lkGAUgASgJSAKIAQESLwoLZXhwaXJlX3RpbWUYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQgkKB190ZW5hbnRCCgoIX3Byb2plY3RCEgoQX3Jvb3Rfc2Vzc2lvbl9pZCKIAQoZQ3JlYXRlQWNjZXNzVG9rZW5SZXNwb25zZRIuCgxhY2Nlc3NfdG9rZW4YASABKAsyGC5sb25naGFuZC52MS5BY2Nlc3NUb2tlbhIOCgZzZWNyZXQYAiABKAkSKwoKZHVyYWJpbGl0eRgDIAEoDjIXLmxvbmdoYW5kLnYxLkR1cmFiaWxpdHkiGQoXTGlzdEFjY2Vzc1Rva2Vuc1JlcXVlc3QiSwoYTGlzdEFjY2Vzc1Rva2Vuc1Jlc3BvbnNlEi8KDWFjY2Vzc190b2tlbnMYASADKAsyGC5sb25naGFuZC52MS5BY2Nlc3NUb2tlbiIzChhSZXZva2VBY2Nlc3NUb2tlblJlcXVlc3QSFwoPYWNjZXNzX3Rva2VuX2lkGAEgASgJIngKGVJldm9rZUFjY2Vzc1Rva2VuUmVzcG9uc2USLgoMYWNjZXNzX3Rva2VuGAEgASgLMhgubG9uZ2hhbmQudjEuQWNjZXNzVG9rZW4SKwoKZHVyYWJpbGl0eRgCIAEoDjIXLmxvbmdoYW5kLnYxLkR1cmFiaWxpdHki+QEKGENyZWF0ZUNvbnNvbGVMaW5rUmVxdWVzdBIRCglwcmluY2lwYWwYASABKAkSEwoGdGVuYW50GAIgASgJSACIAQESIgoGc2NvcGVzGAMgAygOMhIubG9uZ2hhbmQudjEuU2NvcGUSFAoHcHJvamVjdBgEIAEoCUgBiAEBEhwKD3Jvb3Rfc2Vzc2lvbl9pZBgFIAEoCUgCiAEBEjIKD3Nlc3Npb25fdGltZW91dBgGIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbkIJCgdfdGVuYW50QgoKCF9wcm9qZWN0QhIKEF9yb290X3Nlc3Npb25faWQiWgoZQ3JlYXRlQ29uc29sZUxpbmtSZXNwb25zZRIMCgRwYXRoGAEgASgJEi8KC2V4cGlyZV90aW1lGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcDK5BAoNQWNjZXNzU2VydmljZRKDAQoRQ3JlYXRlQWNjZXNzVG9rZW4SJS5sb25naGFuZC52MS5DcmVhdGVBY2Nlc3NUb2tlblJlcXVlc3QaJi5sb25naGFuZC52MS5DcmVhdGVBY2Nlc3NUb2tlblJlc3BvbnNlIh+ItRgFgtPkkwIVOgEqIhAvdjEvYWNjZXNzVG9rZW5zEn0KEExpc3RBY2Nlc3NUb2tlbnMSJC5sb25naGFuZC52MS5MaXN0QWNjZXNzVG9rZW5zUmVxdWVzdBolLmxvbmdoYW5kLnYxLkxpc3RBY2Nlc3NUb2tlbnNSZXNwb25zZSIciLUYBYLT5JMCEhIQL3YxL2FjY2Vzc1Rva2VucxKcAQoRUmV2b2tlQWNjZXNzVG9rZW4SJS5sb25naGFuZC52MS5SZXZva2VBY2Nlc3NUb2tlblJlcXVlc3QaJi5sb25naGFuZC52MS5SZXZva2VBY2Nlc3NUb2tlblJlc3BvbnNlIjiItRgFgtPkkwIuOgEqIikvdjEvYWNjZXNzVG9rZW5zL3thY2Nlc3NfdG9rZW5faWR9OnJldm9rZRKDAQoRQ3JlYXRlQ29uc29sZUxpbmsSJS5sb25naGFuZC52MS5DcmVhdGVDb25zb2xlTGlua1JlcXVlc3QaJi5sb25naGFuZC52MS5DcmVhdGVDb25zb2xlTGlua1Jlc3BvbnNlIh+ItRgFgtPkkwIVOgEqIhAvdjEvY29uc29sZUxpbmtzYgZwcm90bzM", [file_google_api_annotations, file_google_protobuf_duration, file_google_protobuf_timestamp, file_longhand_v1_options, file_longhand_v1_session]);
 
 /**
  * An access token, without its secret.
@@ -276,6 +276,93 @@ export const RevokeAccessTokenResponseSchema: GenMessage<RevokeAccessTokenRespon
   messageDesc(file_longhand_v1_access, 6);
 
 /**
+ * A request for a link to the console.
+ *
+ * @generated from message longhand.v1.CreateConsoleLinkRequest
+ */
+export type CreateConsoleLinkRequest = Message<"longhand.v1.CreateConsoleLinkRequest"> & {
+  /**
+   * The principal whose session it opens, as in CreateAccessTokenRequest; `console` if empty.
+   *
+   * @generated from field: string principal = 1;
+   */
+  principal: string;
+
+  /**
+   * The tenant, as in CreateAccessTokenRequest.
+   *
+   * @generated from field: optional string tenant = 2;
+   */
+  tenant?: string | undefined;
+
+  /**
+   * What the session may do: none that the caller has not. Read, write and compact, as far as the caller has them, if
+   * there are none.
+   *
+   * @generated from field: repeated longhand.v1.Scope scopes = 3;
+   */
+  scopes: Scope[];
+
+  /**
+   * Binds the session to a project, as in CreateAccessTokenRequest.
+   *
+   * @generated from field: optional string project = 4;
+   */
+  project?: string | undefined;
+
+  /**
+   * Binds the session to a session of Longhand and those below it, as in CreateAccessTokenRequest.
+   *
+   * @generated from field: optional string root_session_id = 5;
+   */
+  rootSessionId?: string | undefined;
+
+  /**
+   * The time until the session ends: 1 minute to 30 days, else INVALID_FIELD; 12 hours if unset. It ends no later than
+   * the caller's own access.
+   *
+   * @generated from field: google.protobuf.Duration session_timeout = 6;
+   */
+  sessionTimeout?: Duration | undefined;
+};
+
+/**
+ * Describes the message longhand.v1.CreateConsoleLinkRequest.
+ * Use `create(CreateConsoleLinkRequestSchema)` to create a new message.
+ */
+export const CreateConsoleLinkRequestSchema: GenMessage<CreateConsoleLinkRequest> = /*@__PURE__*/
+  messageDesc(file_longhand_v1_access, 7);
+
+/**
+ * A link to the console.
+ *
+ * @generated from message longhand.v1.CreateConsoleLinkResponse
+ */
+export type CreateConsoleLinkResponse = Message<"longhand.v1.CreateConsoleLinkResponse"> & {
+  /**
+   * Path and fragment of the link, behind the daemon's address: it has the secret, which nothing returns again. What is
+   * behind the `#` is sent to no server and is in no log.
+   *
+   * @generated from field: string path = 1;
+   */
+  path: string;
+
+  /**
+   * The time after which it opens nothing, two minutes from now.
+   *
+   * @generated from field: google.protobuf.Timestamp expire_time = 2;
+   */
+  expireTime?: Timestamp | undefined;
+};
+
+/**
+ * Describes the message longhand.v1.CreateConsoleLinkResponse.
+ * Use `create(CreateConsoleLinkResponseSchema)` to create a new message.
+ */
+export const CreateConsoleLinkResponseSchema: GenMessage<CreateConsoleLinkResponse> = /*@__PURE__*/
+  messageDesc(file_longhand_v1_access, 8);
+
+/**
  * Manages access tokens: secrets with which clients on the network prove who they are. A secret goes into the header
  * `authorization: Bearer SECRET`. Clients on the Unix socket need none: they have the rights of the daemon's user.
  *
@@ -319,6 +406,20 @@ export const AccessService: GenService<{
     methodKind: "unary";
     input: typeof RevokeAccessTokenRequestSchema;
     output: typeof RevokeAccessTokenResponseSchema;
+  },
+  /**
+   * Creates a link that opens the console, the page that the daemon serves, once. Whoever opens it gets a session of the
+   * console in a cookie: an access token as this request describes it, which is created when the link is opened, is
+   * listed and revoked like every other one, and ends by itself. The link is kept in memory as a hash alone, and is gone
+   * after a restart. A call that is sent again creates another link.
+   * Errors: INVALID_FIELD, SESSION_NOT_FOUND, LIMIT_EXCEEDED.
+   *
+   * @generated from rpc longhand.v1.AccessService.CreateConsoleLink
+   */
+  createConsoleLink: {
+    methodKind: "unary";
+    input: typeof CreateConsoleLinkRequestSchema;
+    output: typeof CreateConsoleLinkResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_longhand_v1_access, 0);

@@ -7,7 +7,7 @@ import { enumDesc, fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf
 import { file_google_api_annotations } from "../../google/api/annotations_pb.js";
 import type { Duration, Timestamp } from "@bufbuild/protobuf/wkt";
 import { file_google_protobuf_duration, file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
-import type { FinishReason, Part, Role, UsageDoubt } from "./message_pb.js";
+import type { FinishReason, MessageFormat, Part, Role, UsageDoubt } from "./message_pb.js";
 import { file_longhand_v1_message } from "./message_pb.js";
 import { file_longhand_v1_options } from "./options_pb.js";
 import type { ModelWindow, OverWindow } from "./session_pb.js";
@@ -18,7 +18,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file longhand/v1/context.proto.
  */
 export const file_longhand_v1_context: GenFile = /*@__PURE__*/
-  fileDesc("Chlsb25naGFuZC92MS9jb250ZXh0LnByb3RvEgtsb25naGFuZC52MSLKAgoRR2V0Q29udGV4dFJlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRIbCg5hc19vZl9yZXZpc2lvbhgCIAEoA0gAiAEBEigKBndpbmRvdxgDIAEoCzIYLmxvbmdoYW5kLnYxLk1vZGVsV2luZG93EhwKD2tub3duX3ZpZXdfaGFzaBgEIAEoDEgBiAEBEhsKDmtub3duX3JldmlzaW9uGAUgASgDSAKIAQESNAoPb3ZlcmZsb3dfYWN0aW9uGAYgASgOMhsubG9uZ2hhbmQudjEuT3ZlcmZsb3dBY3Rpb24SLwoMd2FpdF90aW1lb3V0GAcgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uQhEKD19hc19vZl9yZXZpc2lvbkISChBfa25vd25fdmlld19oYXNoQhEKD19rbm93bl9yZXZpc2lvbiKlAQoSR2V0Q29udGV4dFJlc3BvbnNlEiwKBmhlYWRlchgBIAEoCzIaLmxvbmdoYW5kLnYxLkNvbnRleHRIZWFkZXJIABIwCghtZXNzYWdlcxgCIAEoCzIcLmxvbmdoYW5kLnYxLkNvbnRleHRNZXNzYWdlc0gAEiYKA2VuZBgDIAEoCzIXLmxvbmdoYW5kLnYxLkNvbnRleHRFbmRIAEIHCgVmcmFtZSKVAwoNQ29udGV4dEhlYWRlchIQCghyZXZpc2lvbhgBIAEoAxIRCgl2aWV3X2hhc2gYAiABKAwSGwoTa25vd25fbWVzc2FnZV9jb3VudBgDIAEoBRIVCg1tZXNzYWdlX2NvdW50GAQgASgFEhYKDmNvbnRleHRfdG9rZW5zGAUgASgDEhgKEGVzdGltYXRlZF90b2tlbnMYBiABKAMSFQoNd2luZG93X3Rva2VucxgHIAEoAxIMCgRmaXRzGAggASgIEhEKCXNob3J0ZW5lZBgJIAEoCBIiChVwZW5kaW5nX2NvbXBhY3Rpb25faWQYCiABKAlIAIgBARISCgp2aWV3X3Rva2VuGAsgASgJEjEKC292ZXJfd2luZG93GAwgASgLMhcubG9uZ2hhbmQudjEuT3ZlcldpbmRvd0gBiAEBEiwKC3VzYWdlX2RvdWJ0GA0gASgOMhcubG9uZ2hhbmQudjEuVXNhZ2VEb3VidEIYChZfcGVuZGluZ19jb21wYWN0aW9uX2lkQg4KDF9vdmVyX3dpbmRvdyJACg9Db250ZXh0TWVzc2FnZXMSLQoIbWVzc2FnZXMYASADKAsyGy5sb25naGFuZC52MS5Db250ZXh0TWVzc2FnZSL0AwoOQ29udGV4dE1lc3NhZ2USEgoKbWVzc2FnZV9pZBgBIAEoCRIQCghyZXZpc2lvbhgCIAEoAxIfCgRyb2xlGAMgASgOMhEubG9uZ2hhbmQudjEuUm9sZRItCgRraW5kGAQgASgOMh8ubG9uZ2hhbmQudjEuQ29udGV4dE1lc3NhZ2VLaW5kEicKBXBhcnRzGAUgAygLMhgubG9uZ2hhbmQudjEuQ29udGV4dFBhcnQSKwoKcHJvdmVuYW5jZRgGIAEoCzIXLmxvbmdoYW5kLnYxLlByb3ZlbmFuY2USFgoJY2xpZW50X2lkGAcgASgJSACIAQESMAoNZmluaXNoX3JlYXNvbhgIIAEoDjIZLmxvbmdoYW5kLnYxLkZpbmlzaFJlYXNvbhINCgVtb2RlbBgJIAEoCRIQCghwcm92aWRlchgKIAEoCRIvCgtjcmVhdGVfdGltZRgLIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLwoLb3JpZ2luX3RpbWUYDCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg0KBWFjdG9yGA0gASgJEhoKDW1ldGFkYXRhX2pzb24YDiABKAlIAYgBAUIMCgpfY2xpZW50X2lkQhAKDl9tZXRhZGF0YV9qc29uImMKClByb3ZlbmFuY2USFQoNY29tcGFjdGlvbl9pZBgBIAEoCRIqCgZhdXRob3IYAiABKA4yGi5sb25naGFuZC52MS5TdW1tYXJ5QXV0aG9yEhIKCnN1bW1hcml6ZXIYAyABKAkicwoLQ29udGV4dFBhcnQSHwoEcGFydBgBIAEoCzIRLmxvbmdoYW5kLnYxLlBhcnQSKwoKc2hvcnRlbmluZxgCIAEoDjIXLmxvbmdoYW5kLnYxLlNob3J0ZW5pbmcSFgoOb21pdHRlZF9sZW5ndGgYAyABKAMiaAoKQ29udGV4dEVuZBIsCgdjb3ZlcmVkGAEgASgLMhsubG9uZ2hhbmQudjEuQ292ZXJlZEhpc3RvcnkSLAoHb21pdHRlZBgCIAMoCzIbLmxvbmdoYW5kLnYxLk9taXR0ZWRIaXN0b3J5IqQBCg5Db3ZlcmVkSGlzdG9yeRIVCg1jb21wYWN0aW9uX2lkGAEgASgJEhoKEnN1bW1hcnlfbWVzc2FnZV9pZBgCIAEoCRIyCg5jb3ZlcmVkX3JhbmdlcxgDIAMoCzIaLmxvbmdoYW5kLnYxLlJldmlzaW9uUmFuZ2USKwoKcHJvdmVuYW5jZRgEIAEoCzIXLmxvbmdoYW5kLnYxLlByb3ZlbmFuY2UiqQEKDk9taXR0ZWRIaXN0b3J5EikKBXJhbmdlGAEgASgLMhoubG9uZ2hhbmQudjEuUmV2aXNpb25SYW5nZRIVCg1tYXJrX3JldmlzaW9uGAIgASgDEicKBnJlYXNvbhgDIAEoDjIXLmxvbmdoYW5kLnYxLk9taXRSZWFzb24SGgoNY29tcGFjdGlvbl9pZBgEIAEoCUgAiAEBQhAKDl9jb21wYWN0aW9uX2lkIj4KDVJldmlzaW9uUmFuZ2USFgoOZmlyc3RfcmV2aXNpb24YASABKAMSFQoNbGFzdF9yZXZpc2lvbhgCIAEoAyqEAQoOT3ZlcmZsb3dBY3Rpb24SHwobT1ZFUkZMT1dfQUNUSU9OX1VOU1BFQ0lGSUVEEAASGgoWT1ZFUkZMT1dfQUNUSU9OX1JFVFVSThABEhgKFE9WRVJGTE9XX0FDVElPTl9XQUlUEAISGwoXT1ZFUkZMT1dfQUNUSU9OX1NIT1JURU4QAyqBAQoNU3VtbWFyeUF1dGhvchIeChpTVU1NQVJZX0FVVEhPUl9VTlNQRUNJRklFRBAAEhsKF1NVTU1BUllfQVVUSE9SX0JVSUxUX0lOEAESGAoUU1VNTUFSWV9BVVRIT1JfTU9ERUwQAhIZChVTVU1NQVJZX0FVVEhPUl9DTElFTlQQAyrZAgoSQ29udGV4dE1lc3NhZ2VLaW5kEiQKIENPTlRFWFRfTUVTU0FHRV9LSU5EX1VOU1BFQ0lGSUVEEAASHgoaQ09OVEVYVF9NRVNTQUdFX0tJTkRfU0hPV04QARIfChtDT05URVhUX01FU1NBR0VfS0lORF9NQVJLRVIQAhIgChxDT05URVhUX01FU1NBR0VfS0lORF9TVU1NQVJZEAMSJwojQ09OVEVYVF9NRVNTQUdFX0tJTkRfTUlTU0lOR19SRVNVTFQQBBIkCiBDT05URVhUX01FU1NBR0VfS0lORF9QT0xJQ1lfVEVYVBAFEiIKHkNPTlRFWFRfTUVTU0FHRV9LSU5EX1JFVFJJRVZFRBAGEicKI0NPTlRFWFRfTUVTU0FHRV9LSU5EX0JSQU5DSF9TVU1NQVJZEAcSHgoaQ09OVEVYVF9NRVNTQUdFX0tJTkRfQURERUQQCCpwCgpTaG9ydGVuaW5nEhoKFlNIT1JURU5JTkdfVU5TUEVDSUZJRUQQABIVChFTSE9SVEVOSU5HX1BSVU5FRBABEhgKFFNIT1JURU5JTkdfVFJVTkNBVEVEEAISFQoRU0hPUlRFTklOR19FUkFTRUQQAyrBAQoKT21pdFJlYXNvbhIbChdPTUlUX1JFQVNPTl9VTlNQRUNJRklFRBAAEhcKE09NSVRfUkVBU09OX1JFV09VTkQQARIWChJPTUlUX1JFQVNPTl9FRElURUQQAhIZChVPTUlUX1JFQVNPTl9TSE9SVEVORUQQAxIZChVPTUlUX1JFQVNPTl9DT01QQUNURUQQBBIYChRPTUlUX1JFQVNPTl9SRVBMQVlFRBAFEhUKEU9NSVRfUkVBU09OX0VNUFRZEAYyjQEKDkNvbnRleHRTZXJ2aWNlEnsKCkdldENvbnRleHQSHi5sb25naGFuZC52MS5HZXRDb250ZXh0UmVxdWVzdBofLmxvbmdoYW5kLnYxLkdldENvbnRleHRSZXNwb25zZSIqiLUYAYLT5JMCIBIeL3YxL3Nlc3Npb25zL3tzZXNzaW9uX2lkfS92aWV3MAFiBnByb3RvMw", [file_google_api_annotations, file_google_protobuf_duration, file_google_protobuf_timestamp, file_longhand_v1_message, file_longhand_v1_options, file_longhand_v1_session]);
+  fileDesc("Chlsb25naGFuZC92MS9jb250ZXh0LnByb3RvEgtsb25naGFuZC52MSL2AgoRR2V0Q29udGV4dFJlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRIbCg5hc19vZl9yZXZpc2lvbhgCIAEoA0gAiAEBEigKBndpbmRvdxgDIAEoCzIYLmxvbmdoYW5kLnYxLk1vZGVsV2luZG93EhwKD2tub3duX3ZpZXdfaGFzaBgEIAEoDEgBiAEBEhsKDmtub3duX3JldmlzaW9uGAUgASgDSAKIAQESNAoPb3ZlcmZsb3dfYWN0aW9uGAYgASgOMhsubG9uZ2hhbmQudjEuT3ZlcmZsb3dBY3Rpb24SLwoMd2FpdF90aW1lb3V0GAcgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEioKBmZvcm1hdBgIIAEoDjIaLmxvbmdoYW5kLnYxLk1lc3NhZ2VGb3JtYXRCEQoPX2FzX29mX3JldmlzaW9uQhIKEF9rbm93bl92aWV3X2hhc2hCEQoPX2tub3duX3JldmlzaW9uIqUBChJHZXRDb250ZXh0UmVzcG9uc2USLAoGaGVhZGVyGAEgASgLMhoubG9uZ2hhbmQudjEuQ29udGV4dEhlYWRlckgAEjAKCG1lc3NhZ2VzGAIgASgLMhwubG9uZ2hhbmQudjEuQ29udGV4dE1lc3NhZ2VzSAASJgoDZW5kGAMgASgLMhcubG9uZ2hhbmQudjEuQ29udGV4dEVuZEgAQgcKBWZyYW1lIr8DCg1Db250ZXh0SGVhZGVyEhAKCHJldmlzaW9uGAEgASgDEhEKCXZpZXdfaGFzaBgCIAEoDBIbChNrbm93bl9tZXNzYWdlX2NvdW50GAMgASgFEhUKDW1lc3NhZ2VfY291bnQYBCABKAUSFgoOY29udGV4dF90b2tlbnMYBSABKAMSGAoQZXN0aW1hdGVkX3Rva2VucxgGIAEoAxIVCg13aW5kb3dfdG9rZW5zGAcgASgDEgwKBGZpdHMYCCABKAgSEQoJc2hvcnRlbmVkGAkgASgIEiIKFXBlbmRpbmdfY29tcGFjdGlvbl9pZBgKIAEoCUgAiAEBEhIKCnZpZXdfdG9rZW4YCyABKAkSMQoLb3Zlcl93aW5kb3cYDCABKAsyFy5sb25naGFuZC52MS5PdmVyV2luZG93SAGIAQESLAoLdXNhZ2VfZG91YnQYDSABKA4yFy5sb25naGFuZC52MS5Vc2FnZURvdWJ0EhgKC3N5c3RlbV9qc29uGA4gASgJSAKIAQFCGAoWX3BlbmRpbmdfY29tcGFjdGlvbl9pZEIOCgxfb3Zlcl93aW5kb3dCDgoMX3N5c3RlbV9qc29uInsKD0NvbnRleHRNZXNzYWdlcxItCghtZXNzYWdlcxgBIAMoCzIbLmxvbmdoYW5kLnYxLkNvbnRleHRNZXNzYWdlEjkKEmZvcm1hdHRlZF9tZXNzYWdlcxgCIAMoCzIdLmxvbmdoYW5kLnYxLkZvcm1hdHRlZE1lc3NhZ2UiNQoQRm9ybWF0dGVkTWVzc2FnZRIMCgRqc29uGAEgASgJEhMKC21lc3NhZ2VfaWRzGAIgAygJIvQDCg5Db250ZXh0TWVzc2FnZRISCgptZXNzYWdlX2lkGAEgASgJEhAKCHJldmlzaW9uGAIgASgDEh8KBHJvbGUYAyABKA4yES5sb25naGFuZC52MS5Sb2xlEi0KBGtpbmQYBCABKA4yHy5sb25naGFuZC52MS5Db250ZXh0TWVzc2FnZUtpbmQSJwoFcGFydHMYBSADKAsyGC5sb25naGFuZC52MS5Db250ZXh0UGFydBIrCgpwcm92ZW5hbmNlGAYgASgLMhcubG9uZ2hhbmQudjEuUHJvdmVuYW5jZRIWCgljbGllbnRfaWQYByABKAlIAIgBARIwCg1maW5pc2hfcmVhc29uGAggASgOMhkubG9uZ2hhbmQudjEuRmluaXNoUmVhc29uEg0KBW1vZGVsGAkgASgJEhAKCHByb3ZpZGVyGAogASgJEi8KC2NyZWF0ZV90aW1lGAsgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIvCgtvcmlnaW5fdGltZRgMIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDQoFYWN0b3IYDSABKAkSGgoNbWV0YWRhdGFfanNvbhgOIAEoCUgBiAEBQgwKCl9jbGllbnRfaWRCEAoOX21ldGFkYXRhX2pzb24iYwoKUHJvdmVuYW5jZRIVCg1jb21wYWN0aW9uX2lkGAEgASgJEioKBmF1dGhvchgCIAEoDjIaLmxvbmdoYW5kLnYxLlN1bW1hcnlBdXRob3ISEgoKc3VtbWFyaXplchgDIAEoCSJzCgtDb250ZXh0UGFydBIfCgRwYXJ0GAEgASgLMhEubG9uZ2hhbmQudjEuUGFydBIrCgpzaG9ydGVuaW5nGAIgASgOMhcubG9uZ2hhbmQudjEuU2hvcnRlbmluZxIWCg5vbWl0dGVkX2xlbmd0aBgDIAEoAyKaAQoKQ29udGV4dEVuZBIsCgdjb3ZlcmVkGAEgASgLMhsubG9uZ2hhbmQudjEuQ292ZXJlZEhpc3RvcnkSLAoHb21pdHRlZBgCIAMoCzIbLmxvbmdoYW5kLnYxLk9taXR0ZWRIaXN0b3J5EjAKDmxlZnRfb3V0X3BhcnRzGAMgAygLMhgubG9uZ2hhbmQudjEuTGVmdE91dFBhcnQiWgoLTGVmdE91dFBhcnQSEgoKbWVzc2FnZV9pZBgBIAEoCRIPCgdwYXJ0X2lkGAIgASgJEiYKBGtpbmQYAyABKA4yGC5sb25naGFuZC52MS5MZWZ0T3V0S2luZCKkAQoOQ292ZXJlZEhpc3RvcnkSFQoNY29tcGFjdGlvbl9pZBgBIAEoCRIaChJzdW1tYXJ5X21lc3NhZ2VfaWQYAiABKAkSMgoOY292ZXJlZF9yYW5nZXMYAyADKAsyGi5sb25naGFuZC52MS5SZXZpc2lvblJhbmdlEisKCnByb3ZlbmFuY2UYBCABKAsyFy5sb25naGFuZC52MS5Qcm92ZW5hbmNlIqkBCg5PbWl0dGVkSGlzdG9yeRIpCgVyYW5nZRgBIAEoCzIaLmxvbmdoYW5kLnYxLlJldmlzaW9uUmFuZ2USFQoNbWFya19yZXZpc2lvbhgCIAEoAxInCgZyZWFzb24YAyABKA4yFy5sb25naGFuZC52MS5PbWl0UmVhc29uEhoKDWNvbXBhY3Rpb25faWQYBCABKAlIAIgBAUIQCg5fY29tcGFjdGlvbl9pZCI+Cg1SZXZpc2lvblJhbmdlEhYKDmZpcnN0X3JldmlzaW9uGAEgASgDEhUKDWxhc3RfcmV2aXNpb24YAiABKAMqhAEKDk92ZXJmbG93QWN0aW9uEh8KG09WRVJGTE9XX0FDVElPTl9VTlNQRUNJRklFRBAAEhoKFk9WRVJGTE9XX0FDVElPTl9SRVRVUk4QARIYChRPVkVSRkxPV19BQ1RJT05fV0FJVBACEhsKF09WRVJGTE9XX0FDVElPTl9TSE9SVEVOEAMqgQEKDVN1bW1hcnlBdXRob3ISHgoaU1VNTUFSWV9BVVRIT1JfVU5TUEVDSUZJRUQQABIbChdTVU1NQVJZX0FVVEhPUl9CVUlMVF9JThABEhgKFFNVTU1BUllfQVVUSE9SX01PREVMEAISGQoVU1VNTUFSWV9BVVRIT1JfQ0xJRU5UEAMq2QIKEkNvbnRleHRNZXNzYWdlS2luZBIkCiBDT05URVhUX01FU1NBR0VfS0lORF9VTlNQRUNJRklFRBAAEh4KGkNPTlRFWFRfTUVTU0FHRV9LSU5EX1NIT1dOEAESHwobQ09OVEVYVF9NRVNTQUdFX0tJTkRfTUFSS0VSEAISIAocQ09OVEVYVF9NRVNTQUdFX0tJTkRfU1VNTUFSWRADEicKI0NPTlRFWFRfTUVTU0FHRV9LSU5EX01JU1NJTkdfUkVTVUxUEAQSJAogQ09OVEVYVF9NRVNTQUdFX0tJTkRfUE9MSUNZX1RFWFQQBRIiCh5DT05URVhUX01FU1NBR0VfS0lORF9SRVRSSUVWRUQQBhInCiNDT05URVhUX01FU1NBR0VfS0lORF9CUkFOQ0hfU1VNTUFSWRAHEh4KGkNPTlRFWFRfTUVTU0FHRV9LSU5EX0FEREVEEAgqcAoKU2hvcnRlbmluZxIaChZTSE9SVEVOSU5HX1VOU1BFQ0lGSUVEEAASFQoRU0hPUlRFTklOR19QUlVORUQQARIYChRTSE9SVEVOSU5HX1RSVU5DQVRFRBACEhUKEVNIT1JURU5JTkdfRVJBU0VEEAMqfQoLTGVmdE91dEtpbmQSHQoZTEVGVF9PVVRfS0lORF9VTlNQRUNJRklFRBAAEhsKF0xFRlRfT1VUX0tJTkRfUkVBU09OSU5HEAESGQoVTEVGVF9PVVRfS0lORF9NRU1CRVJTEAISFwoTTEVGVF9PVVRfS0lORF9CTEFOSxADKsEBCgpPbWl0UmVhc29uEhsKF09NSVRfUkVBU09OX1VOU1BFQ0lGSUVEEAASFwoTT01JVF9SRUFTT05fUkVXT1VORBABEhYKEk9NSVRfUkVBU09OX0VESVRFRBACEhkKFU9NSVRfUkVBU09OX1NIT1JURU5FRBADEhkKFU9NSVRfUkVBU09OX0NPTVBBQ1RFRBAEEhgKFE9NSVRfUkVBU09OX1JFUExBWUVEEAUSFQoRT01JVF9SRUFTT05fRU1QVFkQBjKNAQoOQ29udGV4dFNlcnZpY2USewoKR2V0Q29udGV4dBIeLmxvbmdoYW5kLnYxLkdldENvbnRleHRSZXF1ZXN0Gh8ubG9uZ2hhbmQudjEuR2V0Q29udGV4dFJlc3BvbnNlIiqItRgBgtPkkwIgEh4vdjEvc2Vzc2lvbnMve3Nlc3Npb25faWR9L3ZpZXcwAWIGcHJvdG8z", [file_google_api_annotations, file_google_protobuf_duration, file_google_protobuf_timestamp, file_longhand_v1_message, file_longhand_v1_options, file_longhand_v1_session]);
 
 /**
  * A request for a view.
@@ -79,6 +79,14 @@ export type GetContextRequest = Message<"longhand.v1.GetContextRequest"> & {
    * @generated from field: google.protobuf.Duration wait_timeout = 7;
    */
   waitTimeout?: Duration | undefined;
+
+  /**
+   * The format of the messages; Longhand's own if unset. A view in another format has a hash of its own, in which
+   * `known_view_hash` and `known_message_count` are counted too.
+   *
+   * @generated from field: longhand.v1.MessageFormat format = 8;
+   */
+  format: MessageFormat;
 };
 
 /**
@@ -234,6 +242,15 @@ export type ContextHeader = Message<"longhand.v1.ContextHeader"> & {
    * @generated from field: longhand.v1.UsageDoubt usage_doubt = 13;
    */
   usageDoubt: UsageDoubt;
+
+  /**
+   * What a request has apart from its messages, as JSON: Anthropic's `system`, a list of blocks; Gemini's
+   * `systemInstruction`, a content. Unset if the view does not begin with system messages, or if the format has them among
+   * its messages. It is sent with every answer, and the hash covers it.
+   *
+   * @generated from field: optional string system_json = 14;
+   */
+  systemJson?: string | undefined;
 };
 
 /**
@@ -250,11 +267,18 @@ export const ContextHeaderSchema: GenMessage<ContextHeader> = /*@__PURE__*/
  */
 export type ContextMessages = Message<"longhand.v1.ContextMessages"> & {
   /**
-   * The messages.
+   * The messages. Empty in another format.
    *
    * @generated from field: repeated longhand.v1.ContextMessage messages = 1;
    */
   messages: ContextMessage[];
+
+  /**
+   * The messages in the format that was asked for.
+   *
+   * @generated from field: repeated longhand.v1.FormattedMessage formatted_messages = 2;
+   */
+  formattedMessages: FormattedMessage[];
 };
 
 /**
@@ -263,6 +287,35 @@ export type ContextMessages = Message<"longhand.v1.ContextMessages"> & {
  */
 export const ContextMessagesSchema: GenMessage<ContextMessages> = /*@__PURE__*/
   messageDesc(file_longhand_v1_context, 3);
+
+/**
+ * A message of a view in a provider's format. It can be made of several messages of the view, where the format takes no
+ * neighbours of one role, and several can be made of one.
+ *
+ * @generated from message longhand.v1.FormattedMessage
+ */
+export type FormattedMessage = Message<"longhand.v1.FormattedMessage"> & {
+  /**
+   * The message as JSON, to be put into the request as it is.
+   *
+   * @generated from field: string json = 1;
+   */
+  json: string;
+
+  /**
+   * The ids of the stored messages that it shows, in order.
+   *
+   * @generated from field: repeated string message_ids = 2;
+   */
+  messageIds: string[];
+};
+
+/**
+ * Describes the message longhand.v1.FormattedMessage.
+ * Use `create(FormattedMessageSchema)` to create a new message.
+ */
+export const FormattedMessageSchema: GenMessage<FormattedMessage> = /*@__PURE__*/
+  messageDesc(file_longhand_v1_context, 4);
 
 /**
  * A message of a view.
@@ -378,7 +431,7 @@ export type ContextMessage = Message<"longhand.v1.ContextMessage"> & {
  * Use `create(ContextMessageSchema)` to create a new message.
  */
 export const ContextMessageSchema: GenMessage<ContextMessage> = /*@__PURE__*/
-  messageDesc(file_longhand_v1_context, 4);
+  messageDesc(file_longhand_v1_context, 5);
 
 /**
  * Author of a summary, and the compaction that put it into the view.
@@ -414,7 +467,7 @@ export type Provenance = Message<"longhand.v1.Provenance"> & {
  * Use `create(ProvenanceSchema)` to create a new message.
  */
 export const ProvenanceSchema: GenMessage<Provenance> = /*@__PURE__*/
-  messageDesc(file_longhand_v1_context, 5);
+  messageDesc(file_longhand_v1_context, 6);
 
 /**
  * A part of a view message.
@@ -450,7 +503,7 @@ export type ContextPart = Message<"longhand.v1.ContextPart"> & {
  * Use `create(ContextPartSchema)` to create a new message.
  */
 export const ContextPartSchema: GenMessage<ContextPart> = /*@__PURE__*/
-  messageDesc(file_longhand_v1_context, 6);
+  messageDesc(file_longhand_v1_context, 7);
 
 /**
  * Facts about the view, sent after the last message.
@@ -471,6 +524,13 @@ export type ContextEnd = Message<"longhand.v1.ContextEnd"> & {
    * @generated from field: repeated longhand.v1.OmittedHistory omitted = 2;
    */
   omitted: OmittedHistory[];
+
+  /**
+   * What the format has no use for and does not show, of the whole view.
+   *
+   * @generated from field: repeated longhand.v1.LeftOutPart left_out_parts = 3;
+   */
+  leftOutParts: LeftOutPart[];
 };
 
 /**
@@ -478,7 +538,42 @@ export type ContextEnd = Message<"longhand.v1.ContextEnd"> & {
  * Use `create(ContextEndSchema)` to create a new message.
  */
 export const ContextEndSchema: GenMessage<ContextEnd> = /*@__PURE__*/
-  messageDesc(file_longhand_v1_context, 7);
+  messageDesc(file_longhand_v1_context, 8);
+
+/**
+ * Something of a view that a format does not show. The view has it, and so has every other format that can carry it.
+ *
+ * @generated from message longhand.v1.LeftOutPart
+ */
+export type LeftOutPart = Message<"longhand.v1.LeftOutPart"> & {
+  /**
+   * The stored message; empty for one made by pairing.
+   *
+   * @generated from field: string message_id = 1;
+   */
+  messageId: string;
+
+  /**
+   * The stored part; empty for one made by pairing.
+   *
+   * @generated from field: string part_id = 2;
+   */
+  partId: string;
+
+  /**
+   * The kind.
+   *
+   * @generated from field: longhand.v1.LeftOutKind kind = 3;
+   */
+  kind: LeftOutKind;
+};
+
+/**
+ * Describes the message longhand.v1.LeftOutPart.
+ * Use `create(LeftOutPartSchema)` to create a new message.
+ */
+export const LeftOutPartSchema: GenMessage<LeftOutPart> = /*@__PURE__*/
+  messageDesc(file_longhand_v1_context, 9);
 
 /**
  * History covered by an active summary.
@@ -521,7 +616,7 @@ export type CoveredHistory = Message<"longhand.v1.CoveredHistory"> & {
  * Use `create(CoveredHistorySchema)` to create a new message.
  */
 export const CoveredHistorySchema: GenMessage<CoveredHistory> = /*@__PURE__*/
-  messageDesc(file_longhand_v1_context, 8);
+  messageDesc(file_longhand_v1_context, 10);
 
 /**
  * Messages that are not shown.
@@ -564,7 +659,7 @@ export type OmittedHistory = Message<"longhand.v1.OmittedHistory"> & {
  * Use `create(OmittedHistorySchema)` to create a new message.
  */
 export const OmittedHistorySchema: GenMessage<OmittedHistory> = /*@__PURE__*/
-  messageDesc(file_longhand_v1_context, 9);
+  messageDesc(file_longhand_v1_context, 11);
 
 /**
  * An inclusive range of revisions.
@@ -592,7 +687,7 @@ export type RevisionRange = Message<"longhand.v1.RevisionRange"> & {
  * Use `create(RevisionRangeSchema)` to create a new message.
  */
 export const RevisionRangeSchema: GenMessage<RevisionRange> = /*@__PURE__*/
-  messageDesc(file_longhand_v1_context, 10);
+  messageDesc(file_longhand_v1_context, 12);
 
 /**
  * Action for a view that does not fit. New values may appear.
@@ -801,6 +896,49 @@ export const ShorteningSchema: GenEnum<Shortening> = /*@__PURE__*/
   enumDesc(file_longhand_v1_context, 3);
 
 /**
+ * Kind of what a format does not show. New values may appear.
+ *
+ * @generated from enum longhand.v1.LeftOutKind
+ */
+export enum LeftOutKind {
+  /**
+   * Not given.
+   *
+   * @generated from enum value: LEFT_OUT_KIND_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * Reasoning that another provider wrote, or nobody signed. The format takes only its own provider's, and requests
+   * without it are complete.
+   *
+   * @generated from enum value: LEFT_OUT_KIND_REASONING = 1;
+   */
+  REASONING = 1,
+
+  /**
+   * What the block of another format had beside the part's content, such as a signature, an id or citations. The content
+   * is there.
+   *
+   * @generated from enum value: LEFT_OUT_KIND_MEMBERS = 2;
+   */
+  MEMBERS = 2,
+
+  /**
+   * A text of nothing but white space, which the format refuses.
+   *
+   * @generated from enum value: LEFT_OUT_KIND_BLANK = 3;
+   */
+  BLANK = 3,
+}
+
+/**
+ * Describes the enum longhand.v1.LeftOutKind.
+ */
+export const LeftOutKindSchema: GenEnum<LeftOutKind> = /*@__PURE__*/
+  enumDesc(file_longhand_v1_context, 4);
+
+/**
  * Reason of an omission. New values may appear.
  *
  * @generated from enum longhand.v1.OmitReason
@@ -860,7 +998,7 @@ export enum OmitReason {
  * Describes the enum longhand.v1.OmitReason.
  */
 export const OmitReasonSchema: GenEnum<OmitReason> = /*@__PURE__*/
-  enumDesc(file_longhand_v1_context, 4);
+  enumDesc(file_longhand_v1_context, 5);
 
 /**
  * Serves views: history as a model should see it.
@@ -871,7 +1009,8 @@ export const ContextService: GenService<{
   /**
    * Gets a view as a stream: a header, the messages, an end. A frame has about 60 KiB of content, but one message can have
    * 8 MiB: clients set their maximum receive size to 64 MiB, which no frame exceeds.
-   * Errors: SESSION_NOT_FOUND, REVISION_OUT_OF_RANGE, INVALID_FIELD, VIEW_TOO_LARGE, TOO_MANY_VIEWS, READER_STALLED.
+   * Errors: SESSION_NOT_FOUND, REVISION_OUT_OF_RANGE, INVALID_FIELD, VIEW_TOO_LARGE, TOO_MANY_VIEWS, READER_STALLED;
+   * CONTENT_NOT_IN_FORMAT if the view has something that `format` cannot carry.
    *
    * @generated from rpc longhand.v1.ContextService.GetContext
    */

@@ -2,8 +2,8 @@
 // @generated from file longhand/v1/erase.proto (package longhand.v1, syntax proto3)
 /* eslint-disable */
 
-import type { GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
-import { fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
+import type { GenEnum, GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
+import { enumDesc, fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
 import { file_google_api_annotations } from "../../google/api/annotations_pb.js";
 import { file_longhand_v1_options } from "./options_pb.js";
 import type { Durability } from "./session_pb.js";
@@ -14,7 +14,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file longhand/v1/erase.proto.
  */
 export const file_longhand_v1_erase: GenFile = /*@__PURE__*/
-  fileDesc("Chdsb25naGFuZC92MS9lcmFzZS5wcm90bxILbG9uZ2hhbmQudjEiqgEKE0VyYXNlQ29udGVudFJlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRIUCgptZXNzYWdlX2lkGAIgASgJSAASEQoHcGFydF9pZBgDIAEoCUgAEhcKDXdob2xlX3Nlc3Npb24YBCABKAhIABIOCgZyZWFzb24YBSABKAkSDwoHZHJ5X3J1bhgGIAEoCBISCgpyZXF1ZXN0X2lkGAcgASgJQggKBnRhcmdldCKfAgoURXJhc2VDb250ZW50UmVzcG9uc2USEgoKc2Vzc2lvbl9pZBgBIAEoCRIQCghyZXZpc2lvbhgCIAEoAxILCgNzZXEYAyABKAMSFQoNbWVzc2FnZV9jb3VudBgEIAEoAxISCgpwYXJ0X2NvdW50GAUgASgDEhUKDWNvbnRlbnRfYnl0ZXMYBiABKAMSFQoNZGVyaXZlZF9jb3VudBgHIAEoAxISCgpmb3JrX2NvdW50GAggASgDEhIKCmJsb2JfY291bnQYCSABKAMSDwoHZXhpc3RlZBgKIAEoCBIVCg1wZW5kaW5nX2ZpbGVzGAsgAygJEisKCmR1cmFiaWxpdHkYDCABKA4yFy5sb25naGFuZC52MS5EdXJhYmlsaXR5MpQBCgxFcmFzZVNlcnZpY2USgwEKDEVyYXNlQ29udGVudBIgLmxvbmdoYW5kLnYxLkVyYXNlQ29udGVudFJlcXVlc3QaIS5sb25naGFuZC52MS5FcmFzZUNvbnRlbnRSZXNwb25zZSIuiLUYBILT5JMCJDoBKiIfL3YxL3Nlc3Npb25zL3tzZXNzaW9uX2lkfTplcmFzZWIGcHJvdG8z", [file_google_api_annotations, file_longhand_v1_options, file_longhand_v1_session]);
+  fileDesc("Chdsb25naGFuZC92MS9lcmFzZS5wcm90bxILbG9uZ2hhbmQudjEiqgEKE0VyYXNlQ29udGVudFJlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRIUCgptZXNzYWdlX2lkGAIgASgJSAASEQoHcGFydF9pZBgDIAEoCUgAEhcKDXdob2xlX3Nlc3Npb24YBCABKAhIABIOCgZyZWFzb24YBSABKAkSDwoHZHJ5X3J1bhgGIAEoCBISCgpyZXF1ZXN0X2lkGAcgASgJQggKBnRhcmdldCKfAgoURXJhc2VDb250ZW50UmVzcG9uc2USEgoKc2Vzc2lvbl9pZBgBIAEoCRIQCghyZXZpc2lvbhgCIAEoAxILCgNzZXEYAyABKAMSFQoNbWVzc2FnZV9jb3VudBgEIAEoAxISCgpwYXJ0X2NvdW50GAUgASgDEhUKDWNvbnRlbnRfYnl0ZXMYBiABKAMSFQoNZGVyaXZlZF9jb3VudBgHIAEoAxISCgpmb3JrX2NvdW50GAggASgDEhIKCmJsb2JfY291bnQYCSABKAMSDwoHZXhpc3RlZBgKIAEoCBIVCg1wZW5kaW5nX2ZpbGVzGAsgAygJEisKCmR1cmFiaWxpdHkYDCABKA4yFy5sb25naGFuZC52MS5EdXJhYmlsaXR5IigKFUFwcGx5UmV0ZW50aW9uUmVxdWVzdBIPCgdkcnlfcnVuGAEgASgIIq8BChZBcHBseVJldGVudGlvblJlc3BvbnNlEi4KB3Nlc3Npb24YASABKAsyGy5sb25naGFuZC52MS5FeHBpcmVkU2Vzc2lvbkgAEjAKB3N1bW1hcnkYAiABKAsyHS5sb25naGFuZC52MS5SZXRlbnRpb25TdW1tYXJ5SAASKwoKZHVyYWJpbGl0eRgDIAEoDjIXLmxvbmdoYW5kLnYxLkR1cmFiaWxpdHlCBgoEaXRlbSKEAQoORXhwaXJlZFNlc3Npb24SEgoKc2Vzc2lvbl9pZBgBIAEoCRINCgV0aXRsZRgCIAEoCRIMCgRydWxlGAMgASgJEioKBWJvdW5kGAQgASgOMhsubG9uZ2hhbmQudjEuUmV0ZW50aW9uQm91bmQSFQoNY29udGVudF9ieXRlcxgFIAEoAyKHAQoQUmV0ZW50aW9uU3VtbWFyeRIWCg5leGFtaW5lZF9jb3VudBgBIAEoAxIUCgxlcmFzZWRfY291bnQYAiABKAMSFQoNY29udGVudF9ieXRlcxgDIAEoAxIXCg9wcm90ZWN0ZWRfY291bnQYBCABKAMSFQoNY2hhbmdlZF9jb3VudBgFIAEoAyp/Cg5SZXRlbnRpb25Cb3VuZBIfChtSRVRFTlRJT05fQk9VTkRfVU5TUEVDSUZJRUQQABIXChNSRVRFTlRJT05fQk9VTkRfQUdFEAESGAoUUkVURU5USU9OX0JPVU5EX0lETEUQAhIZChVSRVRFTlRJT05fQk9VTkRfQllURVMQAzKVAgoMRXJhc2VTZXJ2aWNlEoMBCgxFcmFzZUNvbnRlbnQSIC5sb25naGFuZC52MS5FcmFzZUNvbnRlbnRSZXF1ZXN0GiEubG9uZ2hhbmQudjEuRXJhc2VDb250ZW50UmVzcG9uc2UiLoi1GASC0+STAiQ6ASoiHy92MS9zZXNzaW9ucy97c2Vzc2lvbl9pZH06ZXJhc2USfwoOQXBwbHlSZXRlbnRpb24SIi5sb25naGFuZC52MS5BcHBseVJldGVudGlvblJlcXVlc3QaIy5sb25naGFuZC52MS5BcHBseVJldGVudGlvblJlc3BvbnNlIiKItRgEgtPkkwIYOgEqIhMvdjEvcmV0ZW50aW9uOmFwcGx5MAFiBnByb3RvMw", [file_google_api_annotations, file_longhand_v1_options, file_longhand_v1_session]);
 
 /**
  * A request to erase something.
@@ -189,6 +189,210 @@ export const EraseContentResponseSchema: GenMessage<EraseContentResponse> = /*@_
   messageDesc(file_longhand_v1_erase, 1);
 
 /**
+ * A request to apply the rules of retention.
+ *
+ * @generated from message longhand.v1.ApplyRetentionRequest
+ */
+export type ApplyRetentionRequest = Message<"longhand.v1.ApplyRetentionRequest"> & {
+  /**
+   * True to learn what would be erased, and change nothing.
+   *
+   * @generated from field: bool dry_run = 1;
+   */
+  dryRun: boolean;
+};
+
+/**
+ * Describes the message longhand.v1.ApplyRetentionRequest.
+ * Use `create(ApplyRetentionRequestSchema)` to create a new message.
+ */
+export const ApplyRetentionRequestSchema: GenMessage<ApplyRetentionRequest> = /*@__PURE__*/
+  messageDesc(file_longhand_v1_erase, 2);
+
+/**
+ * A piece of the report about a pass.
+ *
+ * @generated from message longhand.v1.ApplyRetentionResponse
+ */
+export type ApplyRetentionResponse = Message<"longhand.v1.ApplyRetentionResponse"> & {
+  /**
+   * What the piece is; more kinds may follow.
+   *
+   * @generated from oneof longhand.v1.ApplyRetentionResponse.item
+   */
+  item: {
+    /**
+     * A session that was erased, or would be.
+     *
+     * @generated from field: longhand.v1.ExpiredSession session = 1;
+     */
+    value: ExpiredSession;
+    case: "session";
+  } | {
+    /**
+     * The end of the pass. Comes last, once.
+     *
+     * @generated from field: longhand.v1.RetentionSummary summary = 2;
+     */
+    value: RetentionSummary;
+    case: "summary";
+  } | { case: undefined; value?: undefined };
+
+  /**
+   * What kind of crash the erasures survive.
+   *
+   * @generated from field: longhand.v1.Durability durability = 3;
+   */
+  durability: Durability;
+};
+
+/**
+ * Describes the message longhand.v1.ApplyRetentionResponse.
+ * Use `create(ApplyRetentionResponseSchema)` to create a new message.
+ */
+export const ApplyRetentionResponseSchema: GenMessage<ApplyRetentionResponse> = /*@__PURE__*/
+  messageDesc(file_longhand_v1_erase, 3);
+
+/**
+ * A session that exceeds a bound of a rule.
+ *
+ * @generated from message longhand.v1.ExpiredSession
+ */
+export type ExpiredSession = Message<"longhand.v1.ExpiredSession"> & {
+  /**
+   * The session's id.
+   *
+   * @generated from field: string session_id = 1;
+   */
+  sessionId: string;
+
+  /**
+   * Its title before the erasure.
+   *
+   * @generated from field: string title = 2;
+   */
+  title: string;
+
+  /**
+   * The name of the rule.
+   *
+   * @generated from field: string rule = 3;
+   */
+  rule: string;
+
+  /**
+   * The bound.
+   *
+   * @generated from field: longhand.v1.RetentionBound bound = 4;
+   */
+  bound: RetentionBound;
+
+  /**
+   * Bytes of its content, before compression.
+   *
+   * @generated from field: int64 content_bytes = 5;
+   */
+  contentBytes: bigint;
+};
+
+/**
+ * Describes the message longhand.v1.ExpiredSession.
+ * Use `create(ExpiredSessionSchema)` to create a new message.
+ */
+export const ExpiredSessionSchema: GenMessage<ExpiredSession> = /*@__PURE__*/
+  messageDesc(file_longhand_v1_erase, 4);
+
+/**
+ * The totals of a pass.
+ *
+ * @generated from message longhand.v1.RetentionSummary
+ */
+export type RetentionSummary = Message<"longhand.v1.RetentionSummary"> & {
+  /**
+   * Sessions that were looked at, without erased ones.
+   *
+   * @generated from field: int64 examined_count = 1;
+   */
+  examinedCount: bigint;
+
+  /**
+   * Sessions that were erased, or would be.
+   *
+   * @generated from field: int64 erased_count = 2;
+   */
+  erasedCount: bigint;
+
+  /**
+   * Bytes of their content, before compression.
+   *
+   * @generated from field: int64 content_bytes = 3;
+   */
+  contentBytes: bigint;
+
+  /**
+   * Sessions that exceed a bound and stay: labelled `keep`, with an active run, or shared by a fork.
+   *
+   * @generated from field: int64 protected_count = 4;
+   */
+  protectedCount: bigint;
+
+  /**
+   * Sessions that changed between look and erasure.
+   *
+   * @generated from field: int64 changed_count = 5;
+   */
+  changedCount: bigint;
+};
+
+/**
+ * Describes the message longhand.v1.RetentionSummary.
+ * Use `create(RetentionSummarySchema)` to create a new message.
+ */
+export const RetentionSummarySchema: GenMessage<RetentionSummary> = /*@__PURE__*/
+  messageDesc(file_longhand_v1_erase, 5);
+
+/**
+ * A bound of a rule of retention. New values may appear.
+ *
+ * @generated from enum longhand.v1.RetentionBound
+ */
+export enum RetentionBound {
+  /**
+   * Never sent.
+   *
+   * @generated from enum value: RETENTION_BOUND_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * It was created too long ago (`max_age_days`).
+   *
+   * @generated from enum value: RETENTION_BOUND_AGE = 1;
+   */
+  AGE = 1,
+
+  /**
+   * It was not changed for too long (`max_idle_days`).
+   *
+   * @generated from enum value: RETENTION_BOUND_IDLE = 2;
+   */
+  IDLE = 2,
+
+  /**
+   * The sessions that changed later have the room (`max_bytes`).
+   *
+   * @generated from enum value: RETENTION_BOUND_BYTES = 3;
+   */
+  BYTES = 3,
+}
+
+/**
+ * Describes the enum longhand.v1.RetentionBound.
+ */
+export const RetentionBoundSchema: GenEnum<RetentionBound> = /*@__PURE__*/
+  enumDesc(file_longhand_v1_erase, 0);
+
+/**
  * Erases content for good. Everything else only adds to a store.
  *
  * @generated from service longhand.v1.EraseService
@@ -217,6 +421,23 @@ export const EraseService: GenService<{
     methodKind: "unary";
     input: typeof EraseContentRequestSchema;
     output: typeof EraseContentResponseSchema;
+  },
+  /**
+   * Erases the sessions of the caller's tenant that exceed a bound of the daemon's rules of retention, the one that
+   * changed longest ago first, or says which ones would be. The daemon does the same by itself once in an hour. The
+   * author of such an erasure is `retention:` with the rule's name.
+   *
+   * A session stays that is labelled `keep`, that has an active run, or whose history is shared by a fork that is not
+   * erased. One that changes between look and erasure stays until the next pass. The stream has each session once it is
+   * erased, and the totals at its end; a pass ends with its stream.
+   * Errors: SCOPE_MISSING (an access token that is bound to sessions).
+   *
+   * @generated from rpc longhand.v1.EraseService.ApplyRetention
+   */
+  applyRetention: {
+    methodKind: "server_streaming";
+    input: typeof ApplyRetentionRequestSchema;
+    output: typeof ApplyRetentionResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_longhand_v1_erase, 0);

@@ -1,0 +1,108 @@
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { type AgentInputItem, MemorySession, type Session } from "@openai/agents-core";
+import * as longhand from "../src/index.js";
+import { LonghandSession } from "../src/openai-agents.js";
+import { Daemon } from "./daemon.js";
+
+let daemon: Daemon;
+let client: longhand.Client;
+before(async () => {
+  daemon = await Daemon.start();
+  client = await longhand.connect({ address: daemon.address });
+});
+after(async () => {
+  client.close();
+  await daemon.remove();
+});
+
+/** Numbers below a limit, the same for a seed. */
+function numbers(seed: number): (limit: number) => number {
+  let state = seed * 2654435761 + 1;
+  return (limit) => {
+    state = (Math.imul(state, 1103515245) + 12345) >>> 0;
+    return Math.floor((state / 2 ** 32) * limit);
+  };
+}
+
+/** One of each kind of item that the SDK has. */
+function item(number: number, name: string): AgentInputItem {
+  const providerData = { at: number, nested: { a: [1, null, "ü"] } };
+  const items: unknown[] = [
+    { role: "user", content: `says ${name}` },
+    { type: "message", role: "user", content: [{ type: "input_text", text: name, providerData }], providerData },
+    {
+      type: "message",
+      id: `msg_${name}`,
+      role: "assistant",
+      status: "completed",
+      content: [
+        { type: "output_text", text: `replies ${name}` },
+        { type: "output_text", text: "twice" },
+      ],
+    },
+    { type: "message", role: "system", content: `rules ${name}` },
+    { type: "function_call", id: `fc_${name}`, callId: `call_${name}`, name: "shell", arguments: '{ "b":1, "a": 2}' },
+    { type: "function_call_result", callId: `call_${name}`, name: "shell", status: "completed", output: name },
+    {
+      type: "function_call_result",
+      callId: `call_${name}`,
+      name: "shell",
+      status: "completed",
+      output: { type: "text", text: name },
+    },
+    { type: "reasoning", id: `rs_${name}`, content: [], providerData: { encrypted_content: "x==", number } },
+    { type: "message", role: "user", content: [{ type: "input_image", image: "https://example.org/a.png" }] },
+    { type: "compaction", encrypted_content: "y==" },
+    { role: "user", content: "" },
+  ];
+  return items[number % items.length] as AgentInputItem;
+}
+
+test("random operations have the results of a MemorySession", async () => {
+  for (let seed = 1; seed <= 25; seed++) {
+    const random = numbers(seed);
+    const ours: Session = new LonghandSession(`differential ${seed}`, { client });
+    const theirs: Session = new MemorySession();
+    for (let step = 0; step < 40; step++) {
+      const choice = random(10);
+      const count = random(4);
+      // A result has its call before it, and no second one, as in every conversation.
+      const open = (await theirs.getItems()).flatMap((one) => (one.type === "function_call" ? [one.callId] : []));
+      const closed = (await theirs.getItems()).flatMap((one) =>
+        one.type === "function_call_result" ? [one.callId] : [],
+      );
+      const calls = open.filter((id) => !closed.includes(id));
+      const added = Array.from({ length: count }, (_, index) => item(random(11), `${step}_${index}`)).flatMap(
+        (one): AgentInputItem[] => {
+          if (one.type !== "function_call_result") return [one];
+          const callId = calls.shift();
+          return callId === undefined ? [] : [{ ...one, callId }];
+        },
+      );
+      const works: ((session: Session) => Promise<unknown>)[] = [
+        (session) => session.addItems(structuredClone(added)),
+        (session) => session.getItems(),
+        (session) => session.getItems(count),
+        (session) => session.popItem(),
+        (session) => session.clearSession(),
+      ];
+      const work = works[[0, 0, 0, 0, 1, 2, 2, 3, 3, step % 5 ? 3 : 4][choice] ?? 0] ?? works[1];
+      if (!work) throw new Error("no work");
+      const [got, wanted] = [await work(ours), await work(theirs)];
+      assert.deepEqual(got, wanted, `seed ${seed}, step ${step}`);
+    }
+    assert.deepEqual(await ours.getItems(), await theirs.getItems(), `seed ${seed}`);
+  }
+});
+
+test("others on the session read texts, calls and results", async () => {
+  const session = new LonghandSession("shared with others", { client });
+  await session.addItems([item(0, "one"), item(4, "two"), item(5, "two")]);
+  await client.session("shared with others").append("from a person");
+  const items = await session.getItems();
+  assert.deepEqual(items.at(-1), { type: "message", role: "user", content: "from a person" });
+  const { messages } = await (await session.longhand()).view();
+  const kinds = messages.flatMap(({ parts }) => parts.map(({ part }) => part?.body.case));
+  assert.deepEqual(kinds, ["text", "toolCall", "toolResult", "text"]);
+});
