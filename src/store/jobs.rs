@@ -113,6 +113,7 @@ impl Jobs {
     /// Sets the due mark of sessions whose wake time has come; seals messages, ends runs and answers questions whose
     /// time is up.
     pub async fn wake(&self) -> Result<()> {
+        let _turn = self.0.ending.lock().await;
         // Mutations of their own: what cannot be ended keeps nothing else from its time.
         let woken = self.0.write(Mutation::change("wake"), jobs::wake).await;
         let messages = self.expire("expire", expiry::expire, expiry::postpone).await;

@@ -80,6 +80,7 @@ impl Store {
             directory,
             scrub: Scrub::new(),
             search: SearchState::new(),
+            ending: tokio::sync::Mutex::default(),
             backing_up: tokio::sync::Mutex::default(),
         };
         // A thread of its own: a task would have two changes of threads more in each commit.

@@ -30,6 +30,8 @@ pub(super) struct Shared {
     pub(super) directory: std::path::PathBuf,
     pub(super) scrub: Scrub,
     pub(super) search: SearchState,
+    /// Held while what has expired is ended: two at once would put off what the other one is about to end.
+    pub(super) ending: tokio::sync::Mutex<()>,
     /// Held while a backup is made.
     pub(super) backing_up: tokio::sync::Mutex<()>,
 }
