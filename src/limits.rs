@@ -140,8 +140,6 @@ pub const SEARCH_ABOVE_MAX: usize = 16;
 pub const SEARCH_RANGES_MAX: usize = 64;
 /// Connections that search the index.
 pub const SEARCH_READERS: usize = 2;
-/// Parts that wait to be forgotten by the index.
-pub const SEARCH_FORGET_QUEUE_MAX: usize = 64;
 /// Maximum time that a search waits for the index.
 pub const SEARCH_WAIT_MS_MAX: u64 = 30_000;
 /// Delay before the index is filled again after an error.

@@ -45,7 +45,7 @@ pub(crate) struct Options {
     /// Searches of each kind.
     #[arg(long, default_value_t = 200)]
     searches: usize,
-    /// Seconds of each measured stretch of appends.
+    /// Seconds of each measurement of appends.
     #[arg(long, default_value_t = 4)]
     seconds: u64,
 }

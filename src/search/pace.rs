@@ -4,7 +4,7 @@ use crate::limits;
 use crate::model::Seq;
 use std::time::Duration;
 
-/// The pause after a stretch of the log that took a time, with a number of events left to index.
+/// The pause after a page of the log that took a time, with a number of events left to index.
 ///
 /// While the index keeps up, the pauses leave it `SEARCH_SHARE` percent of the time of one processor. The share grows
 /// with what is left, up to `SEARCH_SHARE_MAX`. No pause is shorter than the one in which small commits gather.

@@ -5,7 +5,7 @@ use super::texts::words_of;
 use crate::clock::Clock;
 use crate::limits;
 use crate::model::Seq;
-use crate::store::{self, Forget, Indexer, Page, Store, UnindexedPart};
+use crate::store::{self, Indexer, Page, Store, UnindexedPart};
 use crate::words;
 use std::time::Duration;
 use tokio::sync::{oneshot, watch};
@@ -87,7 +87,6 @@ struct Worker {
     indexer: Option<Indexer>,
     store: Store,
     clock: Clock,
-    forget_queue: async_channel::Receiver<Forget>,
     head: watch::Receiver<Seq>,
     /// What searches wait for.
     asked: watch::Receiver<Seq>,
@@ -113,11 +112,10 @@ const LOOK: Duration = Duration::from_millis(limits::SEARCH_GATHER_MS);
 impl Worker {
     fn new(service: Service) -> Self {
         let Service { store, clock, indexer, .. } = service;
-        let forget_queue = store.search().forget_queue();
         let head = store.log().watch_events();
         let asked = store.search().asked();
         let state = State { indexed: indexer.as_ref().map_or(0, Indexer::seq), ..State::default() };
-        Self { indexer, store, clock, forget_queue, head, asked, state, wait_end: None, pause: None }
+        Self { indexer, store, clock, head, asked, state, wait_end: None, pause: None }
     }
 
     async fn work(mut self, cancel: &CancellationToken) {
@@ -126,10 +124,6 @@ impl Worker {
             match step(&mut self.state, input) {
                 Some(Effect::Index) => {
                     self.pause = None;
-                    // What waits to be forgotten comes first.
-                    while let Ok(forget) = self.forget_queue.try_recv() {
-                        self.forget(forget);
-                    }
                     if cancel.is_cancelled() {
                         return;
                     }
@@ -164,7 +158,6 @@ impl Worker {
             };
             tokio::select! {
                 () = cancel.cancelled() => return None,
-                Ok(forget) = self.forget_queue.recv() => self.forget(forget),
                 () = until(self.wait_end) => {
                     self.wait_end = None;
                     return Some(Input::Waited);
@@ -192,7 +185,7 @@ impl Worker {
         None
     }
 
-    /// Indexes the next stretch of the log.
+    /// Indexes the next page of the log.
     fn index(&mut self) -> Input {
         let began = Instant::now();
         let Some(indexer) = &mut self.indexer else { return self.rebuild() };
@@ -228,16 +221,6 @@ impl Worker {
             Err(error) => failed(&error, self.state.failures),
         }
     }
-
-    fn forget(&mut self, forget: Forget) {
-        let Forget { owner, what, done } = forget;
-        let forgotten = match &mut self.indexer {
-            Some(indexer) => indexer.forget(owner, what),
-            None => Err(store::Error::SearchOff),
-        };
-        // The caller may have gone; the words are gone all the same.
-        let _ = done.send(forgotten);
-    }
 }
 
 /// Logs an error when it is new, and then ever less often.
@@ -256,7 +239,7 @@ fn failed(error: &store::Error, failures: u32) -> Input {
     }
 }
 
-/// The parts of a stretch of the log that have words, with them.
+/// The parts of a page of the log that have words, with them.
 fn entries(page: &Page) -> Vec<(UnindexedPart, [String; 2])> {
     let cut = |part: &UnindexedPart| {
         let found = words_of(&part.body);

@@ -26,7 +26,7 @@ pub struct State {
 pub enum Input {
     /// The log has an event with this number.
     Head(Seq),
-    /// A stretch of the log is in the index.
+    /// A page of the log is in the index.
     Indexed {
         /// Its last event.
         seq: Seq,
@@ -52,7 +52,7 @@ pub enum Input {
 /// What is to be done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effect {
-    /// Index the next stretch of the log.
+    /// Index the next page of the log.
     Index,
     /// Throw the index away, and make a new one.
     Rebuild,

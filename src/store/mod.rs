@@ -96,8 +96,7 @@ pub use open::Options;
 pub use restore::{Restored, restore};
 pub use runs::Runs;
 pub use search::{
-    Entry, EntryKind, Forget, Forgotten, Found, Hit, HitOf, Indexer, OwnRange, Page, Phrase, Search,
-    Unindexed as UnindexedPart, Wanted,
+    Entry, EntryKind, Found, Hit, HitOf, Indexer, OwnRange, Page, Phrase, Search, Unindexed as UnindexedPart, Wanted,
 };
 pub use sessions::Sessions;
 pub use upkeep::{ScrubOptions, Upkeep};

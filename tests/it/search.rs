@@ -16,7 +16,6 @@ use longhand::model::event::EventKind;
 use longhand::model::ids::MessageId;
 use longhand::model::message::{Message, MessageKind, MessageState, NewMessage, Role};
 use longhand::model::part::{Media, NewPart, PartBody};
-use longhand::store::{Forgotten, Visibility};
 use longhand::summarizer::Extractive;
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::unix::fs::PermissionsExt as _;
@@ -448,21 +447,4 @@ async fn what_is_erased_is_not_found_and_is_in_no_file_of_the_index() {
     assert!(!has_in_index(&test, "okkaword"));
     assert_eq!(found(&test, query("numbatword")).await, ["u4"], "a fork keeps what is its own");
     assert_eq!(found(&test, query("mulgaraword")).await, ["u3"]);
-}
-
-#[tokio::test]
-async fn what_is_forgotten_is_not_found_and_is_in_no_file_of_the_index() {
-    let test = TestApp::start().await;
-    let session = test.manual_session().await;
-    test.append(&session, "u1 \"sk-verysecretkey0001 here\"\na1 \"sk-verysecretkey0002 there\"").await;
-    assert_eq!(found(&test, query("sk-verysecretkey000*")).await.len(), 2);
-    assert!(has_in_index(&test, "verysecretkey"));
-    let store = test.longhand.store();
-    let key = store.sessions().find(&Visibility::default(), &session).await.expect("a key");
-    let at = test.history(&session).await[0].revision;
-    assert_eq!(store.search().forget(key, Forgotten::Part(at, 1)).await.expect("forgotten"), 1);
-    assert_eq!(found(&test, query("sk-verysecretkey000*")).await, ["a1"]);
-    assert_eq!(store.search().forget(key, Forgotten::Session).await.expect("forgotten"), 1);
-    assert!(!has_in_index(&test, "verysecretkey"));
-    assert_eq!(found(&test, query("sk-verysecretkey000*")).await, Vec::<String>::new());
 }

@@ -4,7 +4,7 @@ use crate::model::Revision;
 
 /// The part of the history that is to be forgotten.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Forgotten {
+pub(super) enum Forgotten {
     /// All of a session's own rows.
     Session,
     /// A message, by its revision.

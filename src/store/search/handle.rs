@@ -1,10 +1,8 @@
 //! The handle of the search index.
 
 use super::file;
-use super::forgotten::Forgotten;
 use super::hits::{self, Hit, HitOf};
 use super::indexer::Indexer;
-use super::state::Forget;
 use super::wanted::{Found, OwnRange, Wanted};
 use crate::clock::Clock;
 use crate::model::Seq;
@@ -14,7 +12,7 @@ use crate::store::ledger::head::SessionKey;
 use crate::store::shared::Shared;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 
 /// The search index.
 #[derive(Clone)]
@@ -79,27 +77,6 @@ impl Search {
     /// The names of its files.
     pub fn files() -> [String; 2] {
         [files::SEARCH.to_owned(), format!("{}-wal", files::SEARCH)]
-    }
-
-    /// Forgets a part, a message, or all of a session's own rows: afterwards none of their words is in a file of the
-    /// index. The rows in the store have to be gone before, or they are indexed again. Returns the number of entries.
-    ///
-    /// # Errors
-    ///
-    /// `SearchOff` if nothing fills the index, `Busy` while a search reads what is to go; both can be repeated.
-    pub async fn forget(&self, owner: SessionKey, what: Forgotten) -> Result<u64> {
-        if !self.is_open() {
-            return Err(Error::SearchOff);
-        }
-        let (done, answer) = oneshot::channel();
-        let sent = self.0.search.forget.0.send(Forget { owner, what, done }).await;
-        sent.map_err(|_| Error::SearchOff)?;
-        answer.await.map_err(|_| Error::SearchOff)?
-    }
-
-    /// What waits to be forgotten, for the one that fills the index.
-    pub fn forget_queue(&self) -> async_channel::Receiver<Forget> {
-        self.0.search.forget.1.clone()
     }
 
     /// True while the index is open.

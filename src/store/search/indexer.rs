@@ -1,7 +1,6 @@
 //! The one that fills the index: its connections to the index and to the store.
 
 use super::file::{self, Progress};
-use super::forgotten::Forgotten;
 use super::source::{self, Page, Sessions, Unindexed};
 use crate::clock::Clock;
 use crate::limits;
@@ -10,7 +9,6 @@ use crate::store::engine::readers::Readers;
 use crate::store::engine::{Connection, Reader, connect, files};
 use crate::store::error::{Error, Result};
 use crate::store::ledger::events;
-use crate::store::ledger::head::SessionKey;
 use crate::store::shared::Shared;
 use std::sync::Arc;
 
@@ -51,18 +49,18 @@ impl Indexer {
         self.progress.seq
     }
 
-    /// The next stretch of the log; none at its end.
+    /// The next page of the log; none at its end.
     pub fn next_page(&mut self) -> Result<Option<Page>> {
         source::next(&mut Reader::new(&self.store), &mut self.sessions, self.progress.seq)
     }
 
-    /// Adds the parts of a stretch, with the words of each: whole words and pieces of names, separated by blanks. Parts
-    /// without words are left out by the caller. What was erased in the stretch is forgotten first, so that the progress
+    /// Adds the parts of a page, with the words of each: whole words and pieces of names, separated by blanks. Parts
+    /// without words are left out by the caller. What was erased in the page is forgotten first, so that the progress
     /// never passes it.
     ///
     /// # Errors
     ///
-    /// `Busy` as in `forget`; it can be repeated.
+    /// `Busy` if a search still needs pages of the log that have such words; it can be repeated.
     pub fn add(&mut self, page: &Page, entries: &[(Unindexed, [String; 2])]) -> Result<()> {
         for (owner, what) in &page.erased {
             file::forget(&self.file, *owner, *what)?;
@@ -75,17 +73,6 @@ impl Indexer {
         self.progress = progress;
         self.shared.search.progress.send_replace(self.progress.seq);
         Ok(())
-    }
-
-    /// Forgets a part of a session's own rows: its words are in no file of the index any more. Returns the number of
-    /// entries.
-    ///
-    /// # Errors
-    ///
-    /// `Busy` if a search still needs pages of the log that have such words; it can be repeated.
-    pub fn forget(&mut self, owner: SessionKey, what: Forgotten) -> Result<u64> {
-        let removed = file::forget(&self.file, owner, what)?;
-        if file::empty_log(&self.file)? { Ok(removed) } else { Err(Error::Busy) }
     }
 
     /// Throws the index away, and makes a new one.

@@ -14,10 +14,8 @@ pub(super) mod source;
 pub(super) mod state;
 mod wanted;
 
-pub use forgotten::Forgotten;
 pub use handle::Search;
 pub use hits::{Hit, HitOf};
 pub use indexer::Indexer;
 pub use source::{EntryKind, Page, Unindexed};
-pub use state::Forget;
 pub use wanted::{Entry, Found, OwnRange, Phrase, Wanted};

@@ -86,7 +86,7 @@ pub struct Unindexed {
     pub tool: Option<String>,
 }
 
-/// The next stretch of the log.
+/// The next page of the log.
 #[derive(Debug, Clone)]
 pub struct Page {
     /// The parts that came in it, in their order.
@@ -102,7 +102,7 @@ pub struct Page {
 /// What is known of sessions.
 pub(super) type Sessions = HashMap<i64, (Arc<str>, Arc<[SessionKey]>)>;
 
-/// What closed parts, of a stretch of the log.
+/// What closed parts, of a page of the log.
 struct Closing {
     owner: i64,
     revision: Revision,
@@ -119,7 +119,7 @@ enum Change {
     ErasedParts(Vec<ErasedMessage>),
 }
 
-/// The next stretch of the log after an event; none at its end.
+/// The next page of the log after an event; none at its end.
 pub(super) fn next(reader: &mut Reader<'_>, sessions: &mut Sessions, after: Seq) -> Result<Option<Page>> {
     let rows = reader.all(engine::query(EVENTS).bind(after).bind(limits::SEARCH_BATCH_EVENTS))?;
     let mut page = Page { parts: Vec::new(), erased: Vec::new(), last: after, hash: Vec::new() };
