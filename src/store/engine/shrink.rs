@@ -13,8 +13,8 @@ fn step_pages(pages: i64, free: i64) -> Option<i64> {
     (free > kept).then(|| (free - kept).min(limits::SHRINK_STEP_PAGES))
 }
 
-/// Gives pages back in at most so many steps, as long as `goes_on` says so before each further one. Returns the number of pages. A
-/// database that was made without this ability stays as it is.
+/// Gives pages back in a number of steps at most; `goes_on` is asked before each step but the first. Returns the number of
+/// pages. A database that was made without this ability stays as it is.
 pub(crate) fn run(conn: &Connection, mut steps: u32, goes_on: impl Fn() -> bool) -> Result<i64> {
     let mut given = 0;
     loop {
