@@ -448,3 +448,25 @@ async fn what_is_erased_is_not_found_and_is_in_no_file_of_the_index() {
     assert_eq!(found(&test, query("numbatword")).await, ["u4"], "a fork keeps what is its own");
     assert_eq!(found(&test, query("mulgaraword")).await, ["u3"]);
 }
+
+#[tokio::test]
+async fn a_summary_of_a_fork_is_forgotten_with_the_session_that_it_was_written_from() {
+    let test = TestApp::start().await;
+    let session = test.manual_session().await;
+    test.append(&session, "u1 \"one\"\nu2 \"two\"\nu3 \"three\"\nu4 \"four\"").await;
+    let fork = test.app.fork_session(&session, ForkPoint::default(), None, String::new()).await.expect("forked").0;
+    let fork = fork.session.id.to_string();
+    let text = "quetzalnine was said".to_owned();
+    let summary = NewSummary { text, tail_start: "u3".to_owned(), ..NewSummary::default() };
+    test.app.supply_summary(&fork, summary).await.expect("supplied");
+    test.append(&fork, "u5 \"numbatword\"").await;
+    let derived = SearchRequest { derived: true, ..query("quetzalnine") };
+    assert_eq!(search(&test, derived.clone()).await.hits.len(), 1);
+    assert!(has_in_index(&test, "uetzalnine"));
+    let request = EraseRequest { target: EraseTarget::Session, reason: "a key".to_owned(), dry_run: false };
+    let erased = test.app.erase(&session, request).await.expect("erased");
+    assert_eq!(erased.pending_files, Vec::<String>::new());
+    assert_eq!(search(&test, derived).await.hits, []);
+    assert!(!has_in_index(&test, "uetzalnine"));
+    assert_eq!(found(&test, query("numbatword")).await, ["u5"], "the fork keeps what is its own");
+}

@@ -9,6 +9,7 @@ use super::source::{EntryKind, Unindexed};
 use super::wanted::{Entry, Found, OwnRange, Phrase, Wanted};
 use crate::limits;
 use crate::model::Seq;
+use crate::model::compaction::RevisionRange;
 use crate::model::message::Role;
 use crate::model::time::Timestamp;
 use crate::store::engine::{self, Connection, Reader};
@@ -56,8 +57,8 @@ const ADD_ENTRY: &str =
 const HAS_ENTRY: &str = "select 1 from entry where session = ?1 and message = ?2 and number = ?3";
 const LAST_ENTRY: &str = "select coalesce(max(id), 0) from entry";
 const ENTRY_FROM: &str = "select id, time from entry where id >= ?1 order by id limit 1";
-const OF_SESSION: &str = "select id, tenant from entry where session = ?1 limit +?2";
-const OF_MESSAGE: &str = "select id, tenant from entry where session = ?1 and message = ?2 limit +?3";
+const OF_MESSAGES: &str =
+    "select id, tenant from entry where session = ?1 and message between ?2 and ?3 limit +?4";
 const OF_PART: &str = "select id, tenant from entry where session = ?1 and message = ?2 and number = ?3";
 const REMOVE_ENTRY: &str = "delete from entry where id = ?1";
 const CHECKPOINT: &str = "pragma wal_checkpoint(truncate)";
@@ -279,8 +280,9 @@ pub(super) fn forget(conn: &Connection, owner: SessionKey, what: Forgotten) -> R
     let mut tenants = std::collections::BTreeSet::new();
     loop {
         let query = match what {
-            Forgotten::Session => engine::query(OF_SESSION).bind(owner.0).bind(REMOVED_TOGETHER),
-            Forgotten::Message(message) => engine::query(OF_MESSAGE).bind(owner.0).bind(message).bind(REMOVED_TOGETHER),
+            Forgotten::Messages(RevisionRange { first, last }) => {
+                engine::query(OF_MESSAGES).bind(owner.0).bind(first).bind(last).bind(REMOVED_TOGETHER)
+            }
             Forgotten::Part(message, number) => engine::query(OF_PART).bind(owner.0).bind(message).bind(number),
         };
         let rows = query.all(conn)?;

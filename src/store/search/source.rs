@@ -2,6 +2,7 @@
 
 use super::forgotten::Forgotten;
 use crate::limits;
+use crate::model::compaction::RevisionRange;
 use crate::model::event::{ErasedMessage, ErasedTarget, EventBody, EventKind};
 use crate::model::ids::MessageId;
 use crate::model::message::{Message, MessageKind, Role};
@@ -113,8 +114,9 @@ struct Closing {
 enum Change {
     /// Parts of a message closed.
     Closed(MessageId),
-    /// A session was erased.
-    ErasedSession,
+    /// A session lost all messages of its own at these revisions: with the session, or with the one that it was forked
+    /// from.
+    ErasedMessages(Vec<RevisionRange>),
     /// Messages lost parts.
     ErasedParts(Vec<ErasedMessage>),
 }
@@ -140,7 +142,9 @@ pub(super) fn next(reader: &mut Reader<'_>, sessions: &mut Sessions, after: Seq)
                     parts(reader, sessions, &closing, &found, &mut page.parts)?;
                 }
             }
-            Some(Change::ErasedSession) => page.erased.push((SessionKey(owner), Forgotten::Session)),
+            Some(Change::ErasedMessages(ranges)) => {
+                page.erased.extend(ranges.into_iter().map(|range| (SessionKey(owner), Forgotten::Messages(range))));
+            }
             Some(Change::ErasedParts(messages)) => {
                 for message in &messages {
                     erased(reader, message, &mut page.erased)?;
@@ -166,8 +170,8 @@ fn change(row: &Row) -> Result<Option<Change>> {
         Ok(EventBody::MessageAppended { message, .. } | EventBody::PartsClosed { message, .. }) => {
             Ok(Some(Change::Closed(message)))
         }
-        // Content that a fork shares has the event of its owner too.
-        Ok(EventBody::Erased { target: ErasedTarget::Session, from: None, .. }) => Ok(Some(Change::ErasedSession)),
+        // The event of a session's erasure names no messages. Content that a fork shares has the event of its owner too.
+        Ok(EventBody::Erased { target: ErasedTarget::Session, ranges, .. }) => Ok(Some(Change::ErasedMessages(ranges))),
         Ok(EventBody::Erased { messages, .. }) => Ok(Some(Change::ErasedParts(messages))),
         Ok(_) => Ok(None),
         Err(error @ Error::Corrupt { .. }) => {
@@ -184,7 +188,7 @@ fn erased(reader: &mut Reader<'_>, message: &ErasedMessage, found: &mut Vec<(Ses
     let Some(row) = reader.one(engine::query(PLACE).bind(id))? else { return Ok(()) };
     let (owner, revision) = (SessionKey(row.get(0)?), row.get(1)?);
     if message.parts.is_empty() {
-        found.push((owner, Forgotten::Message(revision)));
+        found.push((owner, Forgotten::Messages(RevisionRange { first: revision, last: revision })));
     }
     found.extend(message.parts.iter().map(|part| (owner, Forgotten::Part(revision, part.number()))));
     Ok(())

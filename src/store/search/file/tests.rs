@@ -179,10 +179,11 @@ fn what_is_forgotten_is_in_no_file() {
     assert!(empty_log(&conn).expect("a checkpoint"));
     // FTS5 keeps only the rest of a word that begins as the word before it.
     assert_eq!(found(&conn, &wanted("", vec![word("secretword1")])), []);
-    assert_eq!(forget(&conn, SessionKey(2), Forgotten::Message(4)).expect("forgotten"), 1);
+    assert_eq!(forget(&conn, SessionKey(2), Forgotten::Messages(RevisionRange { first: 4, last: 4 })).expect("forgotten"), 1);
     assert_eq!(found(&conn, &wanted("", vec![word("filler28")])), []);
+    let all = Forgotten::Messages(RevisionRange { first: 0, last: i64::MAX });
     for owner in 1..=3 {
-        forget(&conn, SessionKey(owner), Forgotten::Session).expect("forgotten");
+        forget(&conn, SessionKey(owner), all).expect("forgotten");
     }
     assert_eq!((before, last(&conn)), (100, 0));
     assert!(is_in_files(folder.path(), "SQLite format"), "the files are read");
@@ -190,7 +191,7 @@ fn what_is_forgotten_is_in_no_file() {
     for gone in ["secret", "filler", "common"] {
         assert!(!is_in_files(folder.path(), gone), "{gone}");
     }
-    assert_eq!(forget(&conn, SessionKey(1), Forgotten::Session).expect("nothing"), 0, "again");
+    assert_eq!(forget(&conn, SessionKey(1), all).expect("nothing"), 0, "again");
 }
 
 /// Texts of names, paths and a script without blanks, which share words and pieces.
