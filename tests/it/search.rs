@@ -470,3 +470,29 @@ async fn a_summary_of_a_fork_is_forgotten_with_the_session_that_it_was_written_f
     assert!(!has_in_index(&test, "uetzalnine"));
     assert_eq!(found(&test, query("numbatword")).await, ["u5"], "the fork keeps what is its own");
 }
+
+#[tokio::test]
+async fn words_are_taken_out_of_the_index_although_it_was_killed_between_their_removal_and_their_merge() {
+    let test = TestApp::start().await;
+    let session = test.manual_session().await;
+    test.append(&session, "u1 \"quetzalnine here\"\nu2 \"quokkaword\"").await;
+    assert_eq!(found(&test, query("quetzalnine")).await, ["u1"]);
+    let directory = test.stop().await;
+    let before = std::fs::read(directory.path().join("longhand-search.db")).expect("an index");
+    let test = TestApp::reopen(directory, Arc::new(Extractive)).await;
+    let request =
+        EraseRequest { target: EraseTarget::Message("u1".to_owned()), reason: "a key".to_owned(), dry_run: false };
+    test.app.erase(&session, request).await.expect("erased");
+    let directory = test.stop().await;
+    // As a kill leaves it that comes behind the commit of the removal.
+    put_index(directory.path(), Some(&before));
+    let index = rusqlite::Connection::open(directory.path().join("longhand-search.db")).expect("the index");
+    let removal = "delete from words_1 where rowid = 1; delete from entry where id = 1;";
+    index.execute_batch(removal).expect("removed");
+    index.close().expect("closed");
+    let test = TestApp::reopen(directory, Arc::new(Extractive)).await;
+    assert_eq!(found(&test, query("quokkaword")).await, ["u2"]);
+    assert_eq!(found(&test, query("quetzalnine")).await, Vec::<String>::new());
+    assert!(!has_in_index(&test, "uetzalnine"));
+    assert!(has_in_index(&test, "okkaword"));
+}

@@ -274,10 +274,9 @@ fn first_at(conn: &Connection, time: Timestamp, last: i64) -> Result<i64> {
     Ok(low)
 }
 
-/// Removes entries, and their words from the file. Returns their number.
+/// Removes entries. Returns their number. Their words are in the file until the tenant's are merged.
 pub(super) fn forget(conn: &Connection, owner: SessionKey, what: Forgotten) -> Result<u64> {
     let mut removed = 0;
-    let mut tenants = std::collections::BTreeSet::new();
     loop {
         let query = match what {
             Forgotten::Messages(RevisionRange { first, last }) => {
@@ -294,21 +293,18 @@ pub(super) fn forget(conn: &Connection, owner: SessionKey, what: Forgotten) -> R
                 let (id, tenant): (i64, i64) = (row.get(0)?, row.get(1)?);
                 engine::query(REMOVE_ENTRY).bind(id).run(conn)?;
                 engine::query(&format!("delete from {} where rowid = ?1", table(tenant))).bind(id).run(conn)?;
-                tenants.insert(tenant);
             }
             Ok(())
         })?;
         removed += rows.len() as u64;
-    }
-    for tenant in tenants {
-        merge(conn, tenant)?;
     }
     Ok(removed)
 }
 
 /// Merges all of a tenant's words into one list, without those of entries that were removed: FTS5 itself only notes that
 /// they are gone. Freed pages are zeroed.
-fn merge(conn: &Connection, tenant: i64) -> Result<()> {
+pub(super) fn merge(conn: &Connection, tenant: &str) -> Result<()> {
+    let Some(tenant) = engine::scalar::<i64>(TENANT).bind(tenant).optional(conn)? else { return Ok(()) };
     let words = table(tenant);
     let statement = format!("insert into {words} ({words}, rank) values ('merge', -{MERGED_PAGES})");
     loop {

@@ -2,6 +2,19 @@
 
 use crate::model::Revision;
 use crate::model::compaction::RevisionRange;
+use crate::store::ledger::head::SessionKey;
+use std::sync::Arc;
+
+/// What was erased of a session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Erased {
+    /// The session's tenant.
+    pub(super) tenant: Arc<str>,
+    /// The session.
+    pub(super) owner: SessionKey,
+    /// What of it.
+    pub(super) what: Forgotten,
+}
 
 /// The part of a session's own rows that is to be forgotten.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! What is to be indexed, from the log.
 
-use super::forgotten::Forgotten;
+use super::forgotten::{Erased, Forgotten};
 use crate::limits;
 use crate::model::compaction::RevisionRange;
 use crate::model::event::{ErasedMessage, ErasedTarget, EventBody, EventKind};
@@ -93,7 +93,7 @@ pub struct Page {
     /// The parts that came in it, in their order.
     pub parts: Vec<Unindexed>,
     /// What was erased in it.
-    pub(super) erased: Vec<(SessionKey, Forgotten)>,
+    pub(super) erased: Vec<Erased>,
     /// The number of its last event.
     pub(super) last: Seq,
     /// The hash of that event.
@@ -143,11 +143,14 @@ pub(super) fn next(reader: &mut Reader<'_>, sessions: &mut Sessions, after: Seq)
                 }
             }
             Some(Change::ErasedMessages(ranges)) => {
-                page.erased.extend(ranges.into_iter().map(|range| (SessionKey(owner), Forgotten::Messages(range))));
+                let (tenant, _) = session(reader, sessions, owner)?;
+                let owner = SessionKey(owner);
+                let whole = |range| Erased { tenant: Arc::clone(&tenant), owner, what: Forgotten::Messages(range) };
+                page.erased.extend(ranges.into_iter().map(whole));
             }
             Some(Change::ErasedParts(messages)) => {
                 for message in &messages {
-                    erased(reader, message, &mut page.erased)?;
+                    erased(reader, sessions, message, &mut page.erased)?;
                 }
             }
             None => {}
@@ -183,14 +186,21 @@ fn change(row: &Row) -> Result<Option<Change>> {
 }
 
 /// What a message lost, by its place in the rows of its owner.
-fn erased(reader: &mut Reader<'_>, message: &ErasedMessage, found: &mut Vec<(SessionKey, Forgotten)>) -> Result<()> {
+fn erased(
+    reader: &mut Reader<'_>,
+    sessions: &mut Sessions,
+    message: &ErasedMessage,
+    found: &mut Vec<Erased>,
+) -> Result<()> {
     let id = message.message.0.as_bytes().to_vec();
     let Some(row) = reader.one(engine::query(PLACE).bind(id))? else { return Ok(()) };
-    let (owner, revision) = (SessionKey(row.get(0)?), row.get(1)?);
+    let (owner, revision) = (row.get(0)?, row.get(1)?);
+    let (tenant, _) = session(reader, sessions, owner)?;
+    let of_message = |what| Erased { tenant: Arc::clone(&tenant), owner: SessionKey(owner), what };
     if message.parts.is_empty() {
-        found.push((owner, Forgotten::Messages(RevisionRange { first: revision, last: revision })));
+        found.push(of_message(Forgotten::Messages(RevisionRange { first: revision, last: revision })));
     }
-    found.extend(message.parts.iter().map(|part| (owner, Forgotten::Part(revision, part.number()))));
+    found.extend(message.parts.iter().map(|part| of_message(Forgotten::Part(revision, part.number()))));
     Ok(())
 }
 
