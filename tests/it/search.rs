@@ -1,5 +1,6 @@
 //! Search over all history: what is found, what is said of it, and the index that follows the log.
 
+use crate::archives::{export, import};
 use crate::support::{TestApp, conversation, copy_database, private_folder, prunable, soon, text};
 use longhand::app::access::{Access, Credentials};
 use longhand::app::access_tokens::NewAccessToken;
@@ -16,6 +17,7 @@ use longhand::model::event::EventKind;
 use longhand::model::ids::MessageId;
 use longhand::model::message::{Message, MessageKind, MessageState, NewMessage, Role};
 use longhand::model::part::{Media, NewPart, PartBody};
+use longhand::model::time::Timestamp;
 use longhand::summarizer::Extractive;
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::unix::fs::PermissionsExt as _;
@@ -495,4 +497,22 @@ async fn words_are_taken_out_of_the_index_although_it_was_killed_between_their_r
     assert_eq!(found(&test, query("quetzalnine")).await, Vec::<String>::new());
     assert!(!has_in_index(&test, "uetzalnine"));
     assert!(has_in_index(&test, "okkaword"));
+}
+
+#[tokio::test]
+async fn times_restrict_what_was_imported_and_what_was_there_before_it() {
+    const DAY_MS: i64 = 86_400_000;
+    let source = TestApp::start().await;
+    let old = source.manual_session().await;
+    source.append(&old, "u1 \"needle\"\nu2 \"needle\"\nu3 \"needle\"").await;
+    let archive = export(&source.app, &old).await.expect("exported");
+    let test = TestApp::start().await;
+    test.clock.advance(3 * DAY_MS);
+    let session = test.manual_session().await;
+    test.append(&session, "u4 \"needle\"").await;
+    import(&test.app, &archive).await.expect("imported");
+    let yesterday = Some(Timestamp(test.clock.now().0 - DAY_MS * 1_000));
+    assert_eq!(found(&test, query("needle")).await.len(), 4);
+    assert_eq!(found(&test, with(&query("needle"), |all| all.since = yesterday)).await, ["u4"]);
+    assert_eq!(found(&test, with(&query("needle"), |all| all.until = yesterday)).await, ["u3", "u2", "u1"]);
 }

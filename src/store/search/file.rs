@@ -11,7 +11,6 @@ use crate::limits;
 use crate::model::Seq;
 use crate::model::compaction::RevisionRange;
 use crate::model::message::Role;
-use crate::model::time::Timestamp;
 use crate::store::engine::{self, Connection, Reader};
 use crate::store::error::{Error, Result};
 use crate::store::ledger::head::SessionKey;
@@ -56,9 +55,7 @@ const ADD_ENTRY: &str =
     "insert into entry (tenant, session, message, number, time) values (?1, ?2, ?3, ?4, ?5) returning id";
 const HAS_ENTRY: &str = "select 1 from entry where session = ?1 and message = ?2 and number = ?3";
 const LAST_ENTRY: &str = "select coalesce(max(id), 0) from entry";
-const ENTRY_FROM: &str = "select id, time from entry where id >= ?1 order by id limit 1";
-const OF_MESSAGES: &str =
-    "select id, tenant from entry where session = ?1 and message between ?2 and ?3 limit +?4";
+const OF_MESSAGES: &str = "select id, tenant from entry where session = ?1 and message between ?2 and ?3 limit +?4";
 const OF_PART: &str = "select id, tenant from entry where session = ?1 and message = ?2 and number = ?3";
 const REMOVE_ENTRY: &str = "delete from entry where id = ?1";
 const CHECKPOINT: &str = "pragma wal_checkpoint(truncate)";
@@ -239,39 +236,36 @@ pub(super) fn find(reader: &mut Reader<'_>, wanted: &Wanted) -> Result<Found> {
     let Some(tenant) = engine::scalar::<i64>(TENANT).bind(&*wanted.tenant).optional(conn)? else {
         return Ok(Found { upto: last, ..Found::default() });
     };
-    let first = wanted.since.map_or(Ok(0), |since| first_at(conn, since, last))?;
-    let end = wanted.until.map_or(Ok(last + 1), |until| first_at(conn, until, last))?;
     let words = table(tenant);
+    let has_times = wanted.since.is_some() || wanted.until.is_some();
+    // Times do not rise with the numbers: an import has old ones.
+    let at_times = match has_times {
+        true => {
+            format!("and exists (select 1 from entry t where t.id = {words}.rowid and t.time >= ?6 and t.time < ?7)")
+        }
+        false => String::new(),
+    };
     let statement = format!(
         "select f.id, f.found, e.session, e.message, e.number from \
          (select id, score, count(*) over () as found from \
          (select rowid as id, bm25({words}, {WEIGHTS}) as score from {words} \
-         where {words} match ?1 and rowid between ?2 and ?3 order by rowid desc limit ?4) \
-         order by score, id desc limit ?5 offset ?6) f join entry e on e.id = f.id order by f.score, f.id desc"
+         where {words} match ?1 and rowid <= ?2 {at_times} order by rowid desc limit ?3) \
+         order by score, id desc limit ?4 offset ?5) f join entry e on e.id = f.id order by f.score, f.id desc"
     );
     let most = limits::SEARCH_MATCHES_MAX;
-    let query = engine::query(&statement).bind(expression(wanted)?).bind(first).bind(end - 1).bind(most);
+    let query = engine::query(&statement).bind(expression(wanted)?).bind(last).bind(most);
+    let mut query = query.bind(wanted.limit).bind(wanted.offset);
+    if has_times {
+        let first = wanted.since.map_or(i64::MIN, |since| since.0);
+        query = query.bind(first).bind(wanted.until.map_or(i64::MAX, |until| until.0));
+    }
     let mut found = Found { upto: last, ..Found::default() };
-    for row in reader.all(query.bind(wanted.limit).bind(wanted.offset))? {
+    for row in reader.all(query)? {
         found.is_cut = row.get::<i64>(1)? >= most;
         let owner = SessionKey(row.get(2)?);
         found.entries.push(Entry { id: row.get(0)?, owner, message: row.get(3)?, number: row.get(4)? });
     }
     Ok(found)
-}
-
-/// The first entry that came at a time or later; the one behind the last if none did. Times rise with the numbers.
-fn first_at(conn: &Connection, time: Timestamp, last: i64) -> Result<i64> {
-    let (mut low, mut high) = (0, last + 1);
-    while low < high {
-        let middle = low + (high - low) / 2;
-        let row = engine::query(ENTRY_FROM).bind(middle).optional(conn)?;
-        match row.map(|row| Ok::<_, Error>((row.get::<i64>(0)?, row.get::<i64>(1)?))).transpose()? {
-            Some((id, at)) if at < time.0 && id <= last => low = id + 1,
-            _ => high = middle,
-        }
-    }
-    Ok(low)
 }
 
 /// Removes entries. Returns their number. Their words are in the file until the tenant's are merged.

@@ -1,5 +1,6 @@
 use super::*;
 use crate::model::part::PartBody;
+use crate::model::time::Timestamp;
 use crate::words::{Form, Query, Words};
 use proptest::prelude::*;
 use std::sync::Arc;
