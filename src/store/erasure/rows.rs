@@ -233,13 +233,13 @@ impl<'c> Opened<'c> {
     }
 }
 
-/// Takes the content of a message, and with `drops_ids` the ids that a client gave to its parts in its row. Returns the
-/// number of blobs that are gone with it.
+/// Takes the content of a message. With its whole session it loses the ids that a client gave to its parts in its row as
+/// well, and questions are left to `erase_approvals`. Returns the number of blobs that are gone with it.
 pub(super) fn erase_message(
     opened: &mut Opened<'_>,
     (key, revision): (i64, Revision),
     reached: &Reached,
-    (losing, drops_ids): (&Losing, bool),
+    (losing, is_of_session): (&Losing, bool),
 ) -> Result<i64> {
     let conn = opened.conn;
     opened.open(key, revision)?;
@@ -264,7 +264,7 @@ pub(super) fn erase_message(
             None => update_part(conn, reached.row, part.number, new)?,
         }
     }
-    if drops_ids {
+    if is_of_session {
         stored.iter_mut().flatten().for_each(|part| part.client_id = None);
     }
     let length = stored.as_ref().map(|parts| parts.iter().map(|part| part.length).sum::<i64>());
@@ -277,8 +277,9 @@ pub(super) fn erase_message(
     shown_texts(opened, reached.row, losing)?;
     derived_data(opened, reached)?;
     gone += prompt(opened, key, reached)?;
-    approvals(opened, key, &calls(losing))?;
-    forget_requests(opened, key)?;
+    if !is_of_session {
+        approvals(opened, key, &calls(losing))?;
+    }
     Ok(gone)
 }
 
@@ -411,9 +412,9 @@ fn erase_approval(opened: &mut Opened<'_>, key: i64, row: &Row, question: Questi
     engine::query(UPDATE_ANSWER).bind(id).bind(plain).bind(salt().as_slice()).run(opened.conn)
 }
 
-/// The hashes of requests that brought what goes, which are hashes of its content without a salt. A repetition of such a
+/// The hashes of requests that brought what goes at the opened revisions of a session, which are hashes of its content without a salt. A repetition of such a
 /// request gets its answer whatever it brings.
-fn forget_requests(opened: &Opened<'_>, key: i64) -> Result<()> {
+pub(super) fn forget_requests(opened: &Opened<'_>, key: i64) -> Result<()> {
     for revision in opened.revisions.get(&key).into_iter().flatten() {
         let request: Option<String> = engine::scalar(REQUEST_OF).bind(key).bind(*revision).optional(opened.conn)?;
         if let Some(request) = request.filter(|request| !request.is_empty()) {
