@@ -111,10 +111,8 @@ fn events(conn: &Connection, opened: &mut Opened<'_>, key: i64, fork: Revision) 
         after = last.get(0)?;
         for row in &rows {
             let body = codec::decode_event(row.get(1)?, row.get(2)?)?;
-            if let Some(title) = title(&body).filter(|title| !title.is_empty()) {
-                titles.insert(title.to_owned());
-            }
-            let without = without_texts(body.clone());
+            let mut without = body.clone();
+            titles.extend(take_texts(&mut without).filter(|title| !title.is_empty()));
             if without != body {
                 let revision: Revision = row.get(0)?;
                 opened.open(key, revision)?;
@@ -124,21 +122,16 @@ fn events(conn: &Connection, opened: &mut Opened<'_>, key: i64, fork: Revision) 
     }
 }
 
-fn title(body: &EventBody) -> Option<&str> {
+/// Takes the texts that clients, agents and providers brought. Returns its title. No kind of event is left out unseen: a
+/// new one with a text belongs to those that lose it.
+fn take_texts(body: &mut EventBody) -> Option<String> {
     match body {
-        EventBody::SessionCreated { title, .. } | EventBody::SessionForked { title, .. } => Some(title),
-        EventBody::SessionUpdated { title, .. } => title.as_deref(),
-        _ => None,
-    }
-}
-
-/// An event without the texts that clients, agents and providers brought.
-fn without_texts(mut body: EventBody) -> EventBody {
-    match &mut body {
-        EventBody::SessionCreated { title, .. } | EventBody::SessionForked { title, .. } => title.clear(),
+        EventBody::SessionCreated { title, .. } | EventBody::SessionForked { title, .. } => {
+            return Some(std::mem::take(title));
+        }
         EventBody::SessionUpdated { title, metadata_json, .. } => {
-            *title = None;
             *metadata_json = metadata_json.take().map(|metadata| visibility::project_alone(&metadata));
+            return title.take();
         }
         EventBody::MessageAppended { client_id, .. } => *client_id = None,
         EventBody::CompactionProposed { notice, .. } => notice.clear(),
@@ -154,9 +147,34 @@ fn without_texts(mut body: EventBody) -> EventBody {
         }
         EventBody::RunEnded { failure, .. } => failure.clear(),
         EventBody::ApprovalEnded { choice, .. } => *choice = None,
-        _ => {}
+        EventBody::SessionArchived
+        | EventBody::SessionRestored
+        | EventBody::LabelAdded { .. }
+        | EventBody::LabelRemoved { .. }
+        | EventBody::PolicyChanged { .. }
+        | EventBody::PartsClosed { .. }
+        | EventBody::MessageFinished { .. }
+        | EventBody::UsageRecorded { .. }
+        | EventBody::SessionRewound { .. }
+        | EventBody::MessageEdited { .. }
+        | EventBody::MessagePinned { .. }
+        | EventBody::MessageUnpinned { .. }
+        | EventBody::CompactionStarted { .. }
+        | EventBody::PartsPruned { .. }
+        | EventBody::CompactionUndone { .. }
+        | EventBody::CompactionRedone { .. }
+        | EventBody::RewriteUndone(_)
+        | EventBody::RewriteRedone(_)
+        | EventBody::RunStarted { .. }
+        | EventBody::RunCancelRequested { .. }
+        | EventBody::PromptSubmitted { .. }
+        | EventBody::PromptMoved { .. }
+        | EventBody::PromptTaken { .. }
+        | EventBody::PromptWithdrawn { .. }
+        | EventBody::ApprovalRequested { .. }
+        | EventBody::Erased { .. } => {}
     }
-    body
+    None
 }
 
 /// Takes instructions, notices and messages of compactions.
