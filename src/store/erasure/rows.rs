@@ -234,13 +234,13 @@ impl<'c> Opened<'c> {
 }
 
 /// Takes the content of a message. With its whole session it loses the ids that a client gave to its parts in its row as
-/// well, and questions are left to `erase_approvals`. Returns the number of blobs that are gone with it.
+/// well, and questions are left to `erase_approvals`.
 pub(super) fn erase_message(
     opened: &mut Opened<'_>,
     (key, revision): (i64, Revision),
     reached: &Reached,
     (losing, is_of_session): (&Losing, bool),
-) -> Result<i64> {
+) -> Result<()> {
     let conn = opened.conn;
     opened.open(key, revision)?;
     let row = engine::query(MESSAGE).bind(reached.row).one(conn)?;
@@ -270,17 +270,13 @@ pub(super) fn erase_message(
     let length = stored.as_ref().map(|parts| parts.iter().map(|part| part.length).sum::<i64>());
     let query = engine::query(UPDATE_MESSAGE).bind(reached.row).bind(head.encode_packed()).bind(seal);
     query.bind(stored.map(codec::encode_parts)).bind(length).run(conn)?;
-    let mut gone = 0;
     for hash in losing.blobs() {
-        gone += i64::from(blob_uses::remove(conn, Holder::Message(reached.row), &hash)?);
+        blob_uses::remove(conn, Holder::Message(reached.row), &hash)?;
     }
     shown_texts(opened, reached.row, losing)?;
     derived_data(opened, reached)?;
-    gone += prompt(opened, key, reached)?;
-    if !is_of_session {
-        approvals(opened, key, &calls(losing))?;
-    }
-    Ok(gone)
+    prompt(opened, key, reached)?;
+    if is_of_session { Ok(()) } else { approvals(opened, key, &calls(losing)) }
 }
 
 /// What stands for a part, as it is stored.
@@ -310,7 +306,7 @@ fn shown_texts(opened: &mut Opened<'_>, message: i64, losing: &Losing) -> Result
     Ok(())
 }
 
-/// Counts and words of a message. Words of its other parts are found again when it is indexed anew.
+/// Counts and words of a message. The words of its other parts go with those of an erased one.
 fn derived_data(opened: &mut Opened<'_>, reached: &Reached) -> Result<()> {
     engine::query(FORGET_COUNTS).bind(reached.id.0.as_bytes().as_slice()).run(opened.conn)?;
     opened.has_words |= engine::query(FORGET_WORDS).bind(reached.row).changed(opened.conn)? > 0;
@@ -318,9 +314,9 @@ fn derived_data(opened: &mut Opened<'_>, reached: &Reached) -> Result<()> {
 }
 
 /// The prompt that a message was made of.
-fn prompt(opened: &mut Opened<'_>, key: i64, reached: &Reached) -> Result<i64> {
+fn prompt(opened: &mut Opened<'_>, key: i64, reached: &Reached) -> Result<()> {
     let id = reached.id.0.as_bytes().as_slice();
-    let Some(row) = engine::query(PROMPT).bind(key).bind(id).optional(opened.conn)? else { return Ok(0) };
+    let Some(row) = engine::query(PROMPT).bind(key).bind(id).optional(opened.conn)? else { return Ok(()) };
     erase_prompt(opened, key, &row, reached.parts.as_ref())
 }
 
@@ -330,7 +326,7 @@ pub(super) fn erase_prompt(
     key: i64,
     row: &Row,
     numbers: Option<&BTreeSet<u16>>,
-) -> Result<i64> {
+) -> Result<()> {
     let id: i64 = row.get(0)?;
     opened.open(key, row.get(1)?)?;
     let mut parts = codec::decode_parts(row.get(2)?)?;
@@ -354,11 +350,10 @@ pub(super) fn erase_prompt(
     } else {
         engine::query(UPDATE_PROMPT_PARTS).bind(id).bind(codec::encode_parts(parts)).run(opened.conn)?;
     }
-    let mut count = 0;
     for hash in gone.difference(&kept) {
-        count += i64::from(blob_uses::remove(opened.conn, Holder::Prompt(id), hash)?);
+        blob_uses::remove(opened.conn, Holder::Prompt(id), hash)?;
     }
-    Ok(count)
+    Ok(())
 }
 
 /// The ids of the calls among the parts that go.

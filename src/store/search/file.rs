@@ -58,7 +58,6 @@ const LAST_ENTRY: &str = "select coalesce(max(id), 0) from entry";
 const OF_MESSAGES: &str = "select id, tenant from entry where session = ?1 and message between ?2 and ?3 limit +?4";
 const OF_PART: &str = "select id, tenant from entry where session = ?1 and message = ?2 and number = ?3";
 const REMOVE_ENTRY: &str = "delete from entry where id = ?1";
-const CHECKPOINT: &str = "pragma wal_checkpoint(truncate)";
 
 /// Entries that are removed in one commit.
 const REMOVED_TOGETHER: i64 = 256;
@@ -308,12 +307,6 @@ pub(super) fn merge(conn: &Connection, tenant: &str) -> Result<()> {
             return Ok(());
         }
     }
-}
-
-/// Empties the log, whose pages would keep what is gone. False while a search needs it.
-pub(super) fn empty_log(conn: &Connection) -> Result<bool> {
-    let row = engine::query(CHECKPOINT).one(conn)?;
-    Ok(row.get::<i64>(0)? == 0)
 }
 
 #[cfg(test)]

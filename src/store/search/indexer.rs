@@ -6,8 +6,9 @@ use super::source::{self, Page, Sessions, Unindexed};
 use crate::clock::Clock;
 use crate::limits;
 use crate::model::Seq;
+use crate::store::engine::connect::{self, BUSY_TIMEOUT};
 use crate::store::engine::readers::Readers;
-use crate::store::engine::{Connection, Reader, connect, files};
+use crate::store::engine::{Connection, Reader, checkpoint, files};
 use crate::store::error::{Error, Result};
 use crate::store::ledger::events;
 use crate::store::shared::Shared;
@@ -81,7 +82,7 @@ impl Indexer {
         for tenant in tenants {
             file::merge(&self.file, tenant)?;
         }
-        if !page.erased.is_empty() && !file::empty_log(&self.file)? {
+        if !page.erased.is_empty() && !checkpoint::empty_log(&self.file, BUSY_TIMEOUT, BUSY_TIMEOUT)? {
             return Err(Error::Busy);
         }
         let progress = Progress { store: self.shared.identity.id, seq: page.last, hash: page.hash.clone() };

@@ -4,6 +4,7 @@ use crate::model::time::Timestamp;
 use crate::words::{Form, Query, Words};
 use proptest::prelude::*;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// An index in memory.
 fn index() -> Connection {
@@ -160,7 +161,7 @@ fn is_in_files(folder: &std::path::Path, word: &str) -> bool {
 
 #[test]
 fn what_is_forgotten_is_in_no_file() {
-    use crate::store::engine::{connect, files};
+    use crate::store::engine::{checkpoint, connect, files};
     let folder = tempfile::tempdir().expect("a folder");
     files::make_search(folder.path()).expect("a file");
     let conn = connect::connect_search_writer(folder.path()).expect("an index");
@@ -178,10 +179,13 @@ fn what_is_forgotten_is_in_no_file() {
     let before = last(&conn);
     assert_eq!(forget(&conn, SessionKey(2), Forgotten::Part(1, 1)).expect("forgotten"), 1);
     merge(&conn, "").expect("merged");
-    assert!(empty_log(&conn).expect("a checkpoint"));
+    assert!(checkpoint::empty_log(&conn, Duration::ZERO, Duration::ZERO).expect("a checkpoint"));
     // FTS5 keeps only the rest of a word that begins as the word before it.
     assert_eq!(found(&conn, &wanted("", vec![word("secretword1")])), []);
-    assert_eq!(forget(&conn, SessionKey(2), Forgotten::Messages(RevisionRange { first: 4, last: 4 })).expect("forgotten"), 1);
+    assert_eq!(
+        forget(&conn, SessionKey(2), Forgotten::Messages(RevisionRange { first: 4, last: 4 })).expect("forgotten"),
+        1
+    );
     assert_eq!(found(&conn, &wanted("", vec![word("filler28")])), []);
     let all = Forgotten::Messages(RevisionRange { first: 0, last: i64::MAX });
     for owner in 1..=3 {
@@ -190,7 +194,7 @@ fn what_is_forgotten_is_in_no_file() {
     merge(&conn, "").expect("merged");
     assert_eq!((before, last(&conn)), (100, 0));
     assert!(is_in_files(folder.path(), "SQLite format"), "the files are read");
-    assert!(empty_log(&conn).expect("a checkpoint"));
+    assert!(checkpoint::empty_log(&conn, Duration::ZERO, Duration::ZERO).expect("a checkpoint"));
     for gone in ["secret", "filler", "common"] {
         assert!(!is_in_files(folder.path(), gone), "{gone}");
     }
