@@ -291,8 +291,8 @@ fn take(tx: &mut Tx<'_>, opened: &mut Opened<'_>, plan: &Plan) -> Result<Lost> {
         if losing.is_empty() && !is_of_session {
             continue;
         }
-        rows::erase_message(opened, *place, reached, (&losing, is_of_session))?;
-        tx.count(place.0, -losing.bytes)?;
+        let more = rows::erase_message(opened, *place, reached, (&losing, is_of_session))?;
+        tx.count(place.0, -(losing.bytes + more))?;
         lost.push((*place, Reached::named(reached)));
         // A whole session forgets all its requests.
         if !is_of_session {

@@ -177,13 +177,19 @@ pub(super) fn losing(reader: &mut Reader<'_>, reached: &Reached) -> Result<Losin
         if body.is_erased() && metadata.is_none() && blobs.is_empty() {
             continue;
         }
-        losing.bytes += old.length;
-        for hash in blobs.iter().filter(|hash| Some(*hash) != old.blob_hash.as_ref()) {
-            losing.bytes += i64::try_from(messages::blob(reader, hash)?.len()).unwrap_or(i64::MAX);
-        }
+        losing.bytes += counted(reader, &old, &blobs)?;
         losing.parts.push(Going { number, revision, old, body: body.erased(), blobs });
     }
     Ok(losing)
+}
+
+/// The bytes for which a part counts: its own, and those of its media.
+fn counted(reader: &mut Reader<'_>, part: &StoredPart, blobs: &BTreeSet<Vec<u8>>) -> Result<i64> {
+    let mut bytes = part.length;
+    for hash in blobs.iter().filter(|hash| Some(*hash) != part.blob_hash.as_ref()) {
+        bytes += i64::try_from(messages::blob(reader, hash)?.len()).unwrap_or(i64::MAX);
+    }
+    Ok(bytes)
 }
 
 /// True if a message's row has metadata or words about its end.
@@ -234,13 +240,13 @@ impl<'c> Opened<'c> {
 }
 
 /// Takes the content of a message. With its whole session it loses the ids that a client gave to its parts in its row as
-/// well, and questions are left to `erase_approvals`.
+/// well, and questions are left to `erase_approvals`. Returns the counted bytes of its prompt and of questions.
 pub(super) fn erase_message(
     opened: &mut Opened<'_>,
     (key, revision): (i64, Revision),
     reached: &Reached,
     (losing, is_of_session): (&Losing, bool),
-) -> Result<()> {
+) -> Result<i64> {
     let conn = opened.conn;
     opened.open(key, revision)?;
     let row = engine::query(MESSAGE).bind(reached.row).one(conn)?;
@@ -275,8 +281,8 @@ pub(super) fn erase_message(
     }
     shown_texts(opened, reached.row, losing)?;
     derived_data(opened, reached)?;
-    prompt(opened, key, reached)?;
-    if is_of_session { Ok(()) } else { approvals(opened, key, &calls(losing)) }
+    let of_prompt = prompt(opened, key, reached)?;
+    Ok(of_prompt + if is_of_session { 0 } else { approvals(opened, key, &calls(losing))? })
 }
 
 /// What stands for a part, as it is stored.
@@ -314,23 +320,23 @@ fn derived_data(opened: &mut Opened<'_>, reached: &Reached) -> Result<()> {
 }
 
 /// The prompt that a message was made of.
-fn prompt(opened: &mut Opened<'_>, key: i64, reached: &Reached) -> Result<()> {
+fn prompt(opened: &mut Opened<'_>, key: i64, reached: &Reached) -> Result<i64> {
     let id = reached.id.0.as_bytes().as_slice();
-    let Some(row) = engine::query(PROMPT).bind(key).bind(id).optional(opened.conn)? else { return Ok(()) };
+    let Some(row) = engine::query(PROMPT).bind(key).bind(id).optional(opened.conn)? else { return Ok(0) };
     erase_prompt(opened, key, &row, reached.parts.as_ref())
 }
 
-/// Takes the content of a prompt, or of some of its parts.
+/// Takes the content of a prompt, or of some of its parts. Returns the bytes for which that counted.
 pub(super) fn erase_prompt(
     opened: &mut Opened<'_>,
     key: i64,
     row: &Row,
     numbers: Option<&BTreeSet<u16>>,
-) -> Result<()> {
+) -> Result<i64> {
     let id: i64 = row.get(0)?;
     opened.open(key, row.get(1)?)?;
     let mut parts = codec::decode_parts(row.get(2)?)?;
-    let (mut kept, mut gone) = (BTreeSet::new(), BTreeSet::new());
+    let (mut kept, mut gone, mut bytes) = (BTreeSet::new(), BTreeSet::new(), 0);
     for (number, part) in (1..).zip(&mut parts) {
         let mut reader = Reader::new(opened.conn);
         let blobs = blob_uses::of_part(&mut reader, part)?;
@@ -339,7 +345,10 @@ pub(super) fn erase_prompt(
             continue;
         }
         let plain = messages::plain_body(&mut reader, &mut part.clone())?;
-        let (body, _) = codec::decode_part(&plain, &|_| Some(Vec::new()))?;
+        let (body, metadata) = codec::decode_part(&plain, &|_| Some(Vec::new()))?;
+        if !body.is_erased() || metadata.is_some() || !blobs.is_empty() {
+            bytes += counted(&mut reader, part, &blobs)?;
+        }
         gone.extend(blobs);
         let going = Going { number, revision: 0, old: part.clone(), body: body.erased(), blobs: BTreeSet::new() };
         *part = erased(&going);
@@ -353,7 +362,7 @@ pub(super) fn erase_prompt(
     for hash in gone.difference(&kept) {
         blob_uses::remove(opened.conn, Holder::Prompt(id), hash)?;
     }
-    Ok(())
+    Ok(bytes)
 }
 
 /// The ids of the calls among the parts that go.
@@ -365,31 +374,43 @@ fn calls(losing: &Losing) -> BTreeSet<String> {
     losing.parts.iter().filter_map(call).collect()
 }
 
-/// The questions about calls, with their answers. The choices stay: they are what the log says of the answer.
-fn approvals(opened: &mut Opened<'_>, key: i64, calls: &BTreeSet<String>) -> Result<()> {
+/// The questions about calls, with their answers. The choices stay: they are what the log says of the answer. Returns the
+/// bytes for which they counted.
+fn approvals(opened: &mut Opened<'_>, key: i64, calls: &BTreeSet<String>) -> Result<i64> {
+    let mut bytes = 0;
     if calls.is_empty() {
-        return Ok(());
+        return Ok(bytes);
     }
     for row in engine::query(APPROVALS).bind(key).all(opened.conn)? {
         let question = codec::decode_question(codec::without_check("approval", row.get(2)?)?)?;
         if calls.contains(&question.call_id) {
-            erase_approval(opened, key, &row, question)?;
+            bytes += erase_approval(opened, key, &row, question)?;
         }
     }
-    Ok(())
+    Ok(bytes)
 }
 
-/// All questions of a session, with their choices.
-pub(super) fn erase_approvals(opened: &mut Opened<'_>, key: i64) -> Result<()> {
+/// All questions of a session, with their choices. Returns the bytes for which they counted.
+pub(super) fn erase_approvals(opened: &mut Opened<'_>, key: i64) -> Result<i64> {
+    let mut bytes = 0;
     for row in engine::query(APPROVALS).bind(key).all(opened.conn)? {
-        erase_approval(opened, key, &row, Question { text: ERASED_TEXT.to_owned(), ..Question::default() })?;
+        bytes += erase_approval(opened, key, &row, Question { text: ERASED_TEXT.to_owned(), ..Question::default() })?;
     }
-    Ok(())
+    Ok(bytes)
 }
 
-/// Takes the content of a question and of its answer; the answer's choice stays if it is one of the question's.
-fn erase_approval(opened: &mut Opened<'_>, key: i64, row: &Row, question: Question) -> Result<()> {
+/// The bytes for which a question counts; none for one that was erased before.
+fn question_bytes(stored: &[u8]) -> Result<i64> {
+    let plain = codec::without_check("approval", stored)?;
+    let is_erased = codec::decode_question(plain)?.text == ERASED_TEXT;
+    Ok(if is_erased { 0 } else { i64::try_from(plain.len()).unwrap_or(i64::MAX) })
+}
+
+/// Takes the content of a question and of its answer; the answer's choice stays if it is one of the question's. Returns
+/// the bytes for which the question counted; answers count for none.
+fn erase_approval(opened: &mut Opened<'_>, key: i64, row: &Row, question: Question) -> Result<i64> {
     let id: i64 = row.get(0)?;
+    let bytes = question_bytes(row.get(2)?)?;
     opened.open(key, row.get(1)?)?;
     let mut choices = question.choices.clone();
     choices.iter_mut().for_each(|choice| choice.label.clear());
@@ -398,13 +419,14 @@ fn erase_approval(opened: &mut Opened<'_>, key: i64, row: &Row, question: Questi
     let plain = codec::with_check(codec::encode_question(&question));
     engine::query(UPDATE_QUESTION).bind(id).bind(plain).bind(salt().as_slice()).run(opened.conn)?;
     let (Some(revision), Some(answer)) = (row.get::<Option<Revision>>(3)?, row.get::<Option<&[u8]>>(4)?) else {
-        return Ok(());
+        return Ok(bytes);
     };
     opened.open(key, revision)?;
     let Answer { choice, .. } = codec::decode_answer(codec::without_check("approval", answer)?)?;
     let choice = choice.filter(|choice| question.choices.iter().any(|known| known.id == *choice));
     let plain = codec::with_check(codec::encode_answer(&Answer { choice, text: String::new() }));
-    engine::query(UPDATE_ANSWER).bind(id).bind(plain).bind(salt().as_slice()).run(opened.conn)
+    engine::query(UPDATE_ANSWER).bind(id).bind(plain).bind(salt().as_slice()).run(opened.conn)?;
+    Ok(bytes)
 }
 
 /// The hashes of requests that brought what goes at the opened revisions of a session, which are hashes of its content without a salt. A repetition of such a

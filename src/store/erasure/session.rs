@@ -64,10 +64,11 @@ pub(super) fn erase(tx: &mut Tx<'_>, opened: &mut Opened<'_>, key: i64) -> Resul
     let conn = tx.conn;
     let fork = tx.loaded(key)?.fork_revision.unwrap_or(0);
     let titles = events(conn, opened, key, fork)?;
+    let mut bytes = 0;
     for row in engine::query(PROMPTS).bind(key).all(conn)? {
-        rows::erase_prompt(opened, key, &row, None)?;
+        bytes += rows::erase_prompt(opened, key, &row, None)?;
     }
-    rows::erase_approvals(opened, key)?;
+    bytes += rows::erase_approvals(opened, key)?;
     for row in engine::query(RUNS).bind(key).all(conn)? {
         let (epoch, end): (i64, Option<Revision>) = (row.get(0)?, row.get(1)?);
         if let Some(end) = end {
@@ -86,12 +87,12 @@ pub(super) fn erase(tx: &mut Tx<'_>, opened: &mut Opened<'_>, key: i64) -> Resul
     opened.open(key, fork + 1)?;
     engine::query(FREE).bind(key).run(conn)?;
     let head = tx.loaded(key)?;
-    let bytes = head.title().len() + head.metadata_json().map_or(0, str::len);
+    let of_head = head.title().len() + head.metadata_json().map_or(0, str::len);
     head.retitle("");
     if let Some(metadata) = head.metadata_json().map(visibility::project_alone) {
         head.set_metadata(&metadata);
     }
-    tx.count(key, -i64::try_from(bytes).unwrap_or(i64::MAX))?;
+    tx.count(key, -bytes.saturating_add(i64::try_from(of_head).unwrap_or(i64::MAX)))?;
     inherited_titles(tx, opened, key, &titles)
 }
 
