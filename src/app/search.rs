@@ -1,6 +1,7 @@
 //! Full-text search over the history of the sessions that a caller sees.
 
 use super::error::{Error, Result};
+use super::validate::bound;
 use super::{Caller, cursor};
 use crate::limits;
 use crate::model::access::Binding;
@@ -101,11 +102,6 @@ impl Position {
     fn token(self, scope: &str) -> String {
         cursor::page_token(self.upto << OFFSET_BITS | self.offset, scope)
     }
-}
-
-/// Refuses what is longer than a limit.
-fn bound(what: &str, actual: usize, limit: usize) -> Result<()> {
-    if actual > limit { Err(Error::limit(what, limit, actual)) } else { Ok(()) }
 }
 
 impl SearchRequest {

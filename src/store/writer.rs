@@ -366,6 +366,7 @@ impl Writer {
                 self.clean();
                 continue;
             }
+            let was_unclean = self.is_unclean;
             checkpoints.note(batch.iter().map(|envelope| envelope.mutation.bytes).sum());
             self.transact_all(batch);
             if self.heads.len() > limits::HEADS_MAX {
@@ -373,7 +374,10 @@ impl Writer {
             }
             self.marks.trim();
             checkpoints.run(&self.conn, &self.health);
-            self.clean();
+            // A failed attempt waits for readers: what it leaves is for the checks, not for every batch.
+            if is_checked || !was_unclean {
+                self.clean();
+            }
         }
         self.close();
     }

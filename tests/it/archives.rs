@@ -24,7 +24,7 @@ use serde_json::Value;
 use std::collections::HashMap;
 
 /// The archive of a session, as lines.
-async fn export(app: &Caller, session: &str) -> Result<Vec<u8>, Error> {
+pub(crate) async fn export(app: &Caller, session: &str) -> Result<Vec<u8>, Error> {
     let mut pieces = app.export_session(session).await?;
     let mut lines = Vec::new();
     while let Some(piece) = pieces.recv().await {
@@ -35,7 +35,8 @@ async fn export(app: &Caller, session: &str) -> Result<Vec<u8>, Error> {
     Ok(lines)
 }
 
-async fn import(app: &Caller, lines: &[u8]) -> Result<ImportedArchive, Error> {
+/// Imports an archive, compressed.
+pub(crate) async fn import(app: &Caller, lines: &[u8]) -> Result<ImportedArchive, Error> {
     app.import_session(zstd::stream::encode_all(lines, 1).expect("compressed")).await
 }
 

@@ -443,6 +443,34 @@ async fn prompts_and_questions_lose_what_their_messages_lose() {
     assert_eq!(holders(test.directory(), &stored), Vec::<String>::new());
     let (prompts, _) = test.app.list_prompts(&session, true, 9, "").await.expect("prompts");
     assert!(prompts[0].parts[0].body.is_erased() && prompts[0].metadata_json.is_none());
+    assert_eq!(test.number("select content_bytes from session"), 0, "nothing is counted any more");
+    assert_eq!(test.findings().await, []);
+}
+
+#[tokio::test]
+async fn an_erased_session_counts_no_content_of_its_prompts_and_questions() {
+    use longhand::app::approvals::Question;
+    use longhand::app::prompts::{Delivery, NewPrompt, Wanted};
+    let test = TestApp::start().await;
+    let session = test.manual_session().await;
+    for name in ["taken", "waits", "waits too"] {
+        let prompt = NewPrompt { parts: vec![text(&noise(name, 400))], delivery: Delivery::Queue, metadata_json: None };
+        test.app.submit_prompt(&session, prompt).await.expect("submitted");
+    }
+    let run = test.app.acquire_run(&session, None, false).await.expect("a run").run;
+    let taken = test.app.take_prompt(&session, run.epoch, Wanted::First).await;
+    taken.expect("taken");
+    test.append(&session, "a1 \"may I?\" call=c1").await;
+    for call in ["c1", "c2"] {
+        let question =
+            Question { text: noise(call, 200), call_id: call.to_owned(), accepts_text: true, ..Question::default() };
+        test.app.request_approval(&session, question).await.expect("asked");
+    }
+    // What is gone with the message is not counted twice.
+    erase(&test.app, &session, message("a1")).await;
+    assert!(test.number("select content_bytes from session") > 1_800);
+    erase(&test.app, &session, request(EraseTarget::Session)).await;
+    assert_eq!(test.number("select content_bytes from session"), 0);
     assert_eq!(test.findings().await, []);
 }
 

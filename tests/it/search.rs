@@ -1,5 +1,6 @@
 //! Search over all history: what is found, what is said of it, and the index that follows the log.
 
+use crate::archives::{export, import};
 use crate::support::{TestApp, conversation, copy_database, private_folder, prunable, soon, text};
 use longhand::app::access::{Access, Credentials};
 use longhand::app::access_tokens::NewAccessToken;
@@ -16,6 +17,7 @@ use longhand::model::event::EventKind;
 use longhand::model::ids::MessageId;
 use longhand::model::message::{Message, MessageKind, MessageState, NewMessage, Role};
 use longhand::model::part::{Media, NewPart, PartBody};
+use longhand::model::time::Timestamp;
 use longhand::summarizer::Extractive;
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::unix::fs::PermissionsExt as _;
@@ -447,4 +449,70 @@ async fn what_is_erased_is_not_found_and_is_in_no_file_of_the_index() {
     assert!(!has_in_index(&test, "okkaword"));
     assert_eq!(found(&test, query("numbatword")).await, ["u4"], "a fork keeps what is its own");
     assert_eq!(found(&test, query("mulgaraword")).await, ["u3"]);
+}
+
+#[tokio::test]
+async fn a_summary_of_a_fork_is_forgotten_with_the_session_that_it_was_written_from() {
+    let test = TestApp::start().await;
+    let session = test.manual_session().await;
+    test.append(&session, "u1 \"one\"\nu2 \"two\"\nu3 \"three\"\nu4 \"four\"").await;
+    let fork = test.app.fork_session(&session, ForkPoint::default(), None, String::new()).await.expect("forked").0;
+    let fork = fork.session.id.to_string();
+    let text = "quetzalnine was said".to_owned();
+    let summary = NewSummary { text, tail_start: "u3".to_owned(), ..NewSummary::default() };
+    test.app.supply_summary(&fork, summary).await.expect("supplied");
+    test.append(&fork, "u5 \"numbatword\"").await;
+    let derived = SearchRequest { derived: true, ..query("quetzalnine") };
+    assert_eq!(search(&test, derived.clone()).await.hits.len(), 1);
+    assert!(has_in_index(&test, "uetzalnine"));
+    let request = EraseRequest { target: EraseTarget::Session, reason: "a key".to_owned(), dry_run: false };
+    let erased = test.app.erase(&session, request).await.expect("erased");
+    assert_eq!(erased.pending_files, Vec::<String>::new());
+    assert_eq!(search(&test, derived).await.hits, []);
+    assert!(!has_in_index(&test, "uetzalnine"));
+    assert_eq!(found(&test, query("numbatword")).await, ["u5"], "the fork keeps what is its own");
+}
+
+#[tokio::test]
+async fn words_are_taken_out_of_the_index_although_it_was_killed_between_their_removal_and_their_merge() {
+    let test = TestApp::start().await;
+    let session = test.manual_session().await;
+    test.append(&session, "u1 \"quetzalnine here\"\nu2 \"quokkaword\"").await;
+    assert_eq!(found(&test, query("quetzalnine")).await, ["u1"]);
+    let directory = test.stop().await;
+    let before = std::fs::read(directory.path().join("longhand-search.db")).expect("an index");
+    let test = TestApp::reopen(directory, Arc::new(Extractive)).await;
+    let request =
+        EraseRequest { target: EraseTarget::Message("u1".to_owned()), reason: "a key".to_owned(), dry_run: false };
+    test.app.erase(&session, request).await.expect("erased");
+    let directory = test.stop().await;
+    // As a kill leaves it that comes behind the commit of the removal.
+    put_index(directory.path(), Some(&before));
+    let index = rusqlite::Connection::open(directory.path().join("longhand-search.db")).expect("the index");
+    let removal = "delete from words_1 where rowid = 1; delete from entry where id = 1;";
+    index.execute_batch(removal).expect("removed");
+    index.close().expect("closed");
+    let test = TestApp::reopen(directory, Arc::new(Extractive)).await;
+    assert_eq!(found(&test, query("quokkaword")).await, ["u2"]);
+    assert_eq!(found(&test, query("quetzalnine")).await, Vec::<String>::new());
+    assert!(!has_in_index(&test, "uetzalnine"));
+    assert!(has_in_index(&test, "okkaword"));
+}
+
+#[tokio::test]
+async fn times_restrict_what_was_imported_and_what_was_there_before_it() {
+    const DAY_MS: i64 = 86_400_000;
+    let source = TestApp::start().await;
+    let old = source.manual_session().await;
+    source.append(&old, "u1 \"needle\"\nu2 \"needle\"\nu3 \"needle\"").await;
+    let archive = export(&source.app, &old).await.expect("exported");
+    let test = TestApp::start().await;
+    test.clock.advance(3 * DAY_MS);
+    let session = test.manual_session().await;
+    test.append(&session, "u4 \"needle\"").await;
+    import(&test.app, &archive).await.expect("imported");
+    let yesterday = Some(Timestamp(test.clock.now().0 - DAY_MS * 1_000));
+    assert_eq!(found(&test, query("needle")).await.len(), 4);
+    assert_eq!(found(&test, with(&query("needle"), |all| all.since = yesterday)).await, ["u4"]);
+    assert_eq!(found(&test, with(&query("needle"), |all| all.until = yesterday)).await, ["u3", "u2", "u1"]);
 }

@@ -26,7 +26,7 @@ use crate::store::ledger::marks;
 use crate::store::ledger::receipts::answered;
 use crate::store::ledger::tombstones;
 use crate::store::ledger::tx::{Requester, Tx};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use uuid::Uuid;
 
 const INSERT: &str = "insert into erasure (public_id, session_id, revision, target, message_id, part_number, time, \
@@ -279,6 +279,7 @@ type Lost = Vec<((i64, Revision), ErasedMessage)>;
 /// Takes the content of everything that the plan names.
 fn take(tx: &mut Tx<'_>, opened: &mut Opened<'_>, plan: &Plan) -> Result<Lost> {
     let mut lost = Vec::new();
+    let mut owners = BTreeSet::new();
     for (place, reached) in &plan.messages {
         let losing = rows::losing(&mut Reader::new(tx.conn), reached)?;
         let is_of_session = plan.kind == ErasedTarget::Session && place.0 == plan.owner;
@@ -290,9 +291,16 @@ fn take(tx: &mut Tx<'_>, opened: &mut Opened<'_>, plan: &Plan) -> Result<Lost> {
         if losing.is_empty() && !is_of_session {
             continue;
         }
-        rows::erase_message(opened, *place, reached, (&losing, is_of_session))?;
-        tx.count(place.0, -losing.bytes)?;
+        let more = rows::erase_message(opened, *place, reached, (&losing, is_of_session))?;
+        tx.count(place.0, -(losing.bytes + more))?;
         lost.push((*place, Reached::named(reached)));
+        // A whole session forgets all its requests.
+        if !is_of_session {
+            owners.insert(place.0);
+        }
+    }
+    for owner in owners {
+        rows::forget_requests(opened, owner)?;
     }
     opened.merge_words()?;
     if plan.kind == ErasedTarget::Session {

@@ -8,6 +8,7 @@ use crate::model::ids::{MessageId, PartId, SessionId};
 use crate::model::layouts::Marks;
 use crate::model::mark::{Mark, MarkBody};
 use crate::model::message::MessageKind;
+use crate::model::ranges::union;
 use crate::store::engine::{self, Reader};
 use crate::store::error::Result;
 use crate::store::ledger::ancestry::{self, Ancestry};
@@ -108,7 +109,7 @@ pub(crate) fn plan(reader: &mut Reader<'_>, key: i64, target: &EraseTarget) -> R
     let mut waiting = BTreeMap::from([(owner, [positions, replaced].concat())]);
     // Forks are younger than what they share, so each session is complete once it is the first.
     while let Some((key, positions)) = waiting.pop_first() {
-        let in_session = plan.derive(reader, key, merged(positions))?;
+        let in_session = plan.derive(reader, key, union(positions))?;
         for range in &in_session.ranges {
             for row in reader.all(engine::query(SHARED).bind(key).bind(range.first).bind(range.last))? {
                 let (fork, first, last): (i64, Revision, Revision) = (row.get(0)?, row.get(1)?, row.get(2)?);
@@ -171,19 +172,6 @@ fn point(revision: Revision) -> RevisionRange {
     RevisionRange { first: revision, last: revision }
 }
 
-/// The same revisions as ascending, disjoint ranges.
-fn merged(mut ranges: Vec<RevisionRange>) -> Vec<RevisionRange> {
-    ranges.sort_by_key(|range| range.first);
-    let mut merged: Vec<RevisionRange> = Vec::new();
-    for range in ranges {
-        match merged.last_mut().filter(|last| range.first <= last.last.saturating_add(1)) {
-            Some(last) => last.last = last.last.max(range.last),
-            None => merged.push(range),
-        }
-    }
-    merged
-}
-
 /// True if a range shares a revision with one of some ascending, disjoint ranges.
 fn meets(ranges: &[RevisionRange], range: RevisionRange) -> bool {
     let found = ranges.get(ranges.partition_point(|other| other.last < range.first));
@@ -235,7 +223,7 @@ impl Plan {
             let is_derived = !matches!(mark.body, MarkBody::Edited { .. });
             self.add(reader, key, &own, None, is_derived)?;
             found.ranges.extend(derived.into_iter().map(point));
-            found.ranges = merged(std::mem::take(&mut found.ranges));
+            found.ranges = union(std::mem::take(&mut found.ranges));
         }
         Ok(found)
     }

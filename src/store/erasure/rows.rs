@@ -177,13 +177,19 @@ pub(super) fn losing(reader: &mut Reader<'_>, reached: &Reached) -> Result<Losin
         if body.is_erased() && metadata.is_none() && blobs.is_empty() {
             continue;
         }
-        losing.bytes += old.length;
-        for hash in blobs.iter().filter(|hash| Some(*hash) != old.blob_hash.as_ref()) {
-            losing.bytes += i64::try_from(messages::blob(reader, hash)?.len()).unwrap_or(i64::MAX);
-        }
+        losing.bytes += counted(reader, &old, &blobs)?;
         losing.parts.push(Going { number, revision, old, body: body.erased(), blobs });
     }
     Ok(losing)
+}
+
+/// The bytes for which a part counts: its own, and those of its media.
+fn counted(reader: &mut Reader<'_>, part: &StoredPart, blobs: &BTreeSet<Vec<u8>>) -> Result<i64> {
+    let mut bytes = part.length;
+    for hash in blobs.iter().filter(|hash| Some(*hash) != part.blob_hash.as_ref()) {
+        bytes += i64::try_from(messages::blob(reader, hash)?.len()).unwrap_or(i64::MAX);
+    }
+    Ok(bytes)
 }
 
 /// True if a message's row has metadata or words about its end.
@@ -233,13 +239,13 @@ impl<'c> Opened<'c> {
     }
 }
 
-/// Takes the content of a message, and with `drops_ids` the ids that a client gave to its parts in its row. Returns the
-/// number of blobs that are gone with it.
+/// Takes the content of a message. With its whole session it loses the ids that a client gave to its parts in its row as
+/// well, and questions are left to `erase_approvals`. Returns the counted bytes of its prompt and of questions.
 pub(super) fn erase_message(
     opened: &mut Opened<'_>,
     (key, revision): (i64, Revision),
     reached: &Reached,
-    (losing, drops_ids): (&Losing, bool),
+    (losing, is_of_session): (&Losing, bool),
 ) -> Result<i64> {
     let conn = opened.conn;
     opened.open(key, revision)?;
@@ -264,22 +270,19 @@ pub(super) fn erase_message(
             None => update_part(conn, reached.row, part.number, new)?,
         }
     }
-    if drops_ids {
+    if is_of_session {
         stored.iter_mut().flatten().for_each(|part| part.client_id = None);
     }
     let length = stored.as_ref().map(|parts| parts.iter().map(|part| part.length).sum::<i64>());
     let query = engine::query(UPDATE_MESSAGE).bind(reached.row).bind(head.encode_packed()).bind(seal);
     query.bind(stored.map(codec::encode_parts)).bind(length).run(conn)?;
-    let mut gone = 0;
     for hash in losing.blobs() {
-        gone += i64::from(blob_uses::remove(conn, Holder::Message(reached.row), &hash)?);
+        blob_uses::remove(conn, Holder::Message(reached.row), &hash)?;
     }
     shown_texts(opened, reached.row, losing)?;
     derived_data(opened, reached)?;
-    gone += prompt(opened, key, reached)?;
-    approvals(opened, key, &calls(losing))?;
-    forget_requests(opened, key)?;
-    Ok(gone)
+    let of_prompt = prompt(opened, key, reached)?;
+    Ok(of_prompt + if is_of_session { 0 } else { approvals(opened, key, &calls(losing))? })
 }
 
 /// What stands for a part, as it is stored.
@@ -309,7 +312,7 @@ fn shown_texts(opened: &mut Opened<'_>, message: i64, losing: &Losing) -> Result
     Ok(())
 }
 
-/// Counts and words of a message. Words of its other parts are found again when it is indexed anew.
+/// Counts and words of a message. The words of its other parts go with those of an erased one.
 fn derived_data(opened: &mut Opened<'_>, reached: &Reached) -> Result<()> {
     engine::query(FORGET_COUNTS).bind(reached.id.0.as_bytes().as_slice()).run(opened.conn)?;
     opened.has_words |= engine::query(FORGET_WORDS).bind(reached.row).changed(opened.conn)? > 0;
@@ -323,7 +326,7 @@ fn prompt(opened: &mut Opened<'_>, key: i64, reached: &Reached) -> Result<i64> {
     erase_prompt(opened, key, &row, reached.parts.as_ref())
 }
 
-/// Takes the content of a prompt, or of some of its parts.
+/// Takes the content of a prompt, or of some of its parts. Returns the bytes for which that counted.
 pub(super) fn erase_prompt(
     opened: &mut Opened<'_>,
     key: i64,
@@ -333,7 +336,7 @@ pub(super) fn erase_prompt(
     let id: i64 = row.get(0)?;
     opened.open(key, row.get(1)?)?;
     let mut parts = codec::decode_parts(row.get(2)?)?;
-    let (mut kept, mut gone) = (BTreeSet::new(), BTreeSet::new());
+    let (mut kept, mut gone, mut bytes) = (BTreeSet::new(), BTreeSet::new(), 0);
     for (number, part) in (1..).zip(&mut parts) {
         let mut reader = Reader::new(opened.conn);
         let blobs = blob_uses::of_part(&mut reader, part)?;
@@ -342,7 +345,10 @@ pub(super) fn erase_prompt(
             continue;
         }
         let plain = messages::plain_body(&mut reader, &mut part.clone())?;
-        let (body, _) = codec::decode_part(&plain, &|_| Some(Vec::new()))?;
+        let (body, metadata) = codec::decode_part(&plain, &|_| Some(Vec::new()))?;
+        if !body.is_erased() || metadata.is_some() || !blobs.is_empty() {
+            bytes += counted(&mut reader, part, &blobs)?;
+        }
         gone.extend(blobs);
         let going = Going { number, revision: 0, old: part.clone(), body: body.erased(), blobs: BTreeSet::new() };
         *part = erased(&going);
@@ -353,11 +359,10 @@ pub(super) fn erase_prompt(
     } else {
         engine::query(UPDATE_PROMPT_PARTS).bind(id).bind(codec::encode_parts(parts)).run(opened.conn)?;
     }
-    let mut count = 0;
     for hash in gone.difference(&kept) {
-        count += i64::from(blob_uses::remove(opened.conn, Holder::Prompt(id), hash)?);
+        blob_uses::remove(opened.conn, Holder::Prompt(id), hash)?;
     }
-    Ok(count)
+    Ok(bytes)
 }
 
 /// The ids of the calls among the parts that go.
@@ -369,31 +374,43 @@ fn calls(losing: &Losing) -> BTreeSet<String> {
     losing.parts.iter().filter_map(call).collect()
 }
 
-/// The questions about calls, with their answers. The choices stay: they are what the log says of the answer.
-fn approvals(opened: &mut Opened<'_>, key: i64, calls: &BTreeSet<String>) -> Result<()> {
+/// The questions about calls, with their answers. The choices stay: they are what the log says of the answer. Returns the
+/// bytes for which they counted.
+fn approvals(opened: &mut Opened<'_>, key: i64, calls: &BTreeSet<String>) -> Result<i64> {
+    let mut bytes = 0;
     if calls.is_empty() {
-        return Ok(());
+        return Ok(bytes);
     }
     for row in engine::query(APPROVALS).bind(key).all(opened.conn)? {
         let question = codec::decode_question(codec::without_check("approval", row.get(2)?)?)?;
         if calls.contains(&question.call_id) {
-            erase_approval(opened, key, &row, question)?;
+            bytes += erase_approval(opened, key, &row, question)?;
         }
     }
-    Ok(())
+    Ok(bytes)
 }
 
-/// All questions of a session, with their choices.
-pub(super) fn erase_approvals(opened: &mut Opened<'_>, key: i64) -> Result<()> {
+/// All questions of a session, with their choices. Returns the bytes for which they counted.
+pub(super) fn erase_approvals(opened: &mut Opened<'_>, key: i64) -> Result<i64> {
+    let mut bytes = 0;
     for row in engine::query(APPROVALS).bind(key).all(opened.conn)? {
-        erase_approval(opened, key, &row, Question { text: ERASED_TEXT.to_owned(), ..Question::default() })?;
+        bytes += erase_approval(opened, key, &row, Question { text: ERASED_TEXT.to_owned(), ..Question::default() })?;
     }
-    Ok(())
+    Ok(bytes)
 }
 
-/// Takes the content of a question and of its answer; the answer's choice stays if it is one of the question's.
-fn erase_approval(opened: &mut Opened<'_>, key: i64, row: &Row, question: Question) -> Result<()> {
+/// The bytes for which a question counts; none for one that was erased before.
+fn question_bytes(stored: &[u8]) -> Result<i64> {
+    let plain = codec::without_check("approval", stored)?;
+    let is_erased = codec::decode_question(plain)?.text == ERASED_TEXT;
+    Ok(if is_erased { 0 } else { i64::try_from(plain.len()).unwrap_or(i64::MAX) })
+}
+
+/// Takes the content of a question and of its answer; the answer's choice stays if it is one of the question's. Returns
+/// the bytes for which the question counted; answers count for none.
+fn erase_approval(opened: &mut Opened<'_>, key: i64, row: &Row, question: Question) -> Result<i64> {
     let id: i64 = row.get(0)?;
+    let bytes = question_bytes(row.get(2)?)?;
     opened.open(key, row.get(1)?)?;
     let mut choices = question.choices.clone();
     choices.iter_mut().for_each(|choice| choice.label.clear());
@@ -402,18 +419,19 @@ fn erase_approval(opened: &mut Opened<'_>, key: i64, row: &Row, question: Questi
     let plain = codec::with_check(codec::encode_question(&question));
     engine::query(UPDATE_QUESTION).bind(id).bind(plain).bind(salt().as_slice()).run(opened.conn)?;
     let (Some(revision), Some(answer)) = (row.get::<Option<Revision>>(3)?, row.get::<Option<&[u8]>>(4)?) else {
-        return Ok(());
+        return Ok(bytes);
     };
     opened.open(key, revision)?;
     let Answer { choice, .. } = codec::decode_answer(codec::without_check("approval", answer)?)?;
     let choice = choice.filter(|choice| question.choices.iter().any(|known| known.id == *choice));
     let plain = codec::with_check(codec::encode_answer(&Answer { choice, text: String::new() }));
-    engine::query(UPDATE_ANSWER).bind(id).bind(plain).bind(salt().as_slice()).run(opened.conn)
+    engine::query(UPDATE_ANSWER).bind(id).bind(plain).bind(salt().as_slice()).run(opened.conn)?;
+    Ok(bytes)
 }
 
-/// The hashes of requests that brought what goes, which are hashes of its content without a salt. A repetition of such a
+/// The hashes of requests that brought what goes at the opened revisions of a session, which are hashes of its content without a salt. A repetition of such a
 /// request gets its answer whatever it brings.
-fn forget_requests(opened: &Opened<'_>, key: i64) -> Result<()> {
+pub(super) fn forget_requests(opened: &Opened<'_>, key: i64) -> Result<()> {
     for revision in opened.revisions.get(&key).into_iter().flatten() {
         let request: Option<String> = engine::scalar(REQUEST_OF).bind(key).bind(*revision).optional(opened.conn)?;
         if let Some(request) = request.filter(|request| !request.is_empty()) {

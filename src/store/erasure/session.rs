@@ -64,10 +64,11 @@ pub(super) fn erase(tx: &mut Tx<'_>, opened: &mut Opened<'_>, key: i64) -> Resul
     let conn = tx.conn;
     let fork = tx.loaded(key)?.fork_revision.unwrap_or(0);
     let titles = events(conn, opened, key, fork)?;
+    let mut bytes = 0;
     for row in engine::query(PROMPTS).bind(key).all(conn)? {
-        rows::erase_prompt(opened, key, &row, None)?;
+        bytes += rows::erase_prompt(opened, key, &row, None)?;
     }
-    rows::erase_approvals(opened, key)?;
+    bytes += rows::erase_approvals(opened, key)?;
     for row in engine::query(RUNS).bind(key).all(conn)? {
         let (epoch, end): (i64, Option<Revision>) = (row.get(0)?, row.get(1)?);
         if let Some(end) = end {
@@ -86,12 +87,12 @@ pub(super) fn erase(tx: &mut Tx<'_>, opened: &mut Opened<'_>, key: i64) -> Resul
     opened.open(key, fork + 1)?;
     engine::query(FREE).bind(key).run(conn)?;
     let head = tx.loaded(key)?;
-    let bytes = head.title().len() + head.metadata_json().map_or(0, str::len);
+    let of_head = head.title().len() + head.metadata_json().map_or(0, str::len);
     head.retitle("");
     if let Some(metadata) = head.metadata_json().map(visibility::project_alone) {
         head.set_metadata(&metadata);
     }
-    tx.count(key, -i64::try_from(bytes).unwrap_or(i64::MAX))?;
+    tx.count(key, -bytes.saturating_add(i64::try_from(of_head).unwrap_or(i64::MAX)))?;
     inherited_titles(tx, opened, key, &titles)
 }
 
@@ -111,10 +112,8 @@ fn events(conn: &Connection, opened: &mut Opened<'_>, key: i64, fork: Revision) 
         after = last.get(0)?;
         for row in &rows {
             let body = codec::decode_event(row.get(1)?, row.get(2)?)?;
-            if let Some(title) = title(&body).filter(|title| !title.is_empty()) {
-                titles.insert(title.to_owned());
-            }
-            let without = without_texts(body.clone());
+            let mut without = body.clone();
+            titles.extend(take_texts(&mut without).filter(|title| !title.is_empty()));
             if without != body {
                 let revision: Revision = row.get(0)?;
                 opened.open(key, revision)?;
@@ -124,21 +123,16 @@ fn events(conn: &Connection, opened: &mut Opened<'_>, key: i64, fork: Revision) 
     }
 }
 
-fn title(body: &EventBody) -> Option<&str> {
+/// Takes the texts that clients, agents and providers brought. Returns its title. No kind of event is left out unseen: a
+/// new one with a text belongs to those that lose it.
+fn take_texts(body: &mut EventBody) -> Option<String> {
     match body {
-        EventBody::SessionCreated { title, .. } | EventBody::SessionForked { title, .. } => Some(title),
-        EventBody::SessionUpdated { title, .. } => title.as_deref(),
-        _ => None,
-    }
-}
-
-/// An event without the texts that clients, agents and providers brought.
-fn without_texts(mut body: EventBody) -> EventBody {
-    match &mut body {
-        EventBody::SessionCreated { title, .. } | EventBody::SessionForked { title, .. } => title.clear(),
+        EventBody::SessionCreated { title, .. } | EventBody::SessionForked { title, .. } => {
+            return Some(std::mem::take(title));
+        }
         EventBody::SessionUpdated { title, metadata_json, .. } => {
-            *title = None;
             *metadata_json = metadata_json.take().map(|metadata| visibility::project_alone(&metadata));
+            return title.take();
         }
         EventBody::MessageAppended { client_id, .. } => *client_id = None,
         EventBody::CompactionProposed { notice, .. } => notice.clear(),
@@ -154,9 +148,34 @@ fn without_texts(mut body: EventBody) -> EventBody {
         }
         EventBody::RunEnded { failure, .. } => failure.clear(),
         EventBody::ApprovalEnded { choice, .. } => *choice = None,
-        _ => {}
+        EventBody::SessionArchived
+        | EventBody::SessionRestored
+        | EventBody::LabelAdded { .. }
+        | EventBody::LabelRemoved { .. }
+        | EventBody::PolicyChanged { .. }
+        | EventBody::PartsClosed { .. }
+        | EventBody::MessageFinished { .. }
+        | EventBody::UsageRecorded { .. }
+        | EventBody::SessionRewound { .. }
+        | EventBody::MessageEdited { .. }
+        | EventBody::MessagePinned { .. }
+        | EventBody::MessageUnpinned { .. }
+        | EventBody::CompactionStarted { .. }
+        | EventBody::PartsPruned { .. }
+        | EventBody::CompactionUndone { .. }
+        | EventBody::CompactionRedone { .. }
+        | EventBody::RewriteUndone(_)
+        | EventBody::RewriteRedone(_)
+        | EventBody::RunStarted { .. }
+        | EventBody::RunCancelRequested { .. }
+        | EventBody::PromptSubmitted { .. }
+        | EventBody::PromptMoved { .. }
+        | EventBody::PromptTaken { .. }
+        | EventBody::PromptWithdrawn { .. }
+        | EventBody::ApprovalRequested { .. }
+        | EventBody::Erased { .. } => {}
     }
-    body
+    None
 }
 
 /// Takes instructions, notices and messages of compactions.

@@ -10,8 +10,6 @@ static USES: Insert = Insert::new("blob_use (hash, kind, row_id)", 3, "on confli
 const MISSING: &str = "select count(*) from blob_use_missing where id = 1";
 const COMPLETE: &str = "delete from blob_use_missing where id = 1";
 const MESSAGES: &str = "select id, parts from message where id > ?1 order by id limit 500";
-const PARTS: &str = "select number, revision, client_id, kind, codec, length, salt, body, blob_hash, call_message \
-     from part where message_id = ?1";
 const PROMPTS: &str = "select id, parts from prompt where id > ?1 order by id limit 500";
 const REMOVE: &str = "delete from blob_use where kind = ?1 and row_id = ?2 and hash = ?3";
 const OTHERS: &str = "select count(*) from blob_use where hash = ?1";
@@ -19,7 +17,7 @@ const DELETE: &str = "delete from blob where hash = ?1";
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
-pub(crate) const STATEMENTS: &[&str] = &[MISSING, COMPLETE, MESSAGES, PARTS, PROMPTS, REMOVE, OTHERS, DELETE];
+pub(crate) const STATEMENTS: &[&str] = &[MISSING, COMPLETE, MESSAGES, PROMPTS, REMOVE, OTHERS, DELETE];
 
 /// The inserts of this file, for the test that prepares them all.
 #[cfg(test)]
@@ -64,15 +62,15 @@ pub(crate) fn count(reader: &mut Reader<'_>, hash: &[u8]) -> Result<i64> {
     reader.one(engine::query(OTHERS).bind(hash.to_vec()))?.map_or(Ok(0), |row| row.get(0))
 }
 
-/// Ends a use of a blob, and deletes the blob with its last use. True if it is gone. A tombstone must be open.
-pub(crate) fn remove(conn: &Connection, holder: Holder, hash: &[u8]) -> Result<bool> {
+/// Ends a use of a blob, and deletes the blob with its last use. A tombstone must be open.
+pub(crate) fn remove(conn: &Connection, holder: Holder, hash: &[u8]) -> Result<()> {
     let (kind, row) = holder.columns();
     engine::query(REMOVE).bind(kind).bind(row).bind(hash).run(conn)?;
     let is_known = engine::scalar::<i64>(MISSING).one(conn)? == 0;
     if !is_known || engine::scalar::<i64>(OTHERS).bind(hash).one(conn)? > 0 {
-        return Ok(false);
+        return Ok(());
     }
-    Ok(engine::query(DELETE).bind(hash).changed(conn)? > 0)
+    engine::query(DELETE).bind(hash).run(conn)
 }
 
 /// Adds the uses of blobs that are older than their record, once. As long as a row cannot be read, it is not known what it
@@ -118,7 +116,7 @@ fn read_rows(conn: &Connection, message: i64, prompt: i64) -> Result<Vec<Error>>
 type Found = Vec<(Holder, Vec<u8>)>;
 
 fn part_rows(reader: &mut Reader<'_>, message: i64) -> Result<Vec<StoredPart>> {
-    let rows = reader.all(engine::query(PARTS).bind(message))?;
+    let rows = reader.all(engine::query(messages::OF_MESSAGE).bind(message))?;
     rows.iter().map(|row| Ok(messages::part_row(row)?.stored)).collect()
 }
 

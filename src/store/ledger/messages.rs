@@ -54,7 +54,7 @@ const PARTS: &str = "select p.number, p.revision, p.client_id, p.kind, p.codec, 
 const WHOLE: &str = "select parts from message where id = ?1";
 const PRUNED: &str = "select q.message_id, q.number, q.session_id, q.revision, q.compaction_id, q.truncation \
      from rarray(?1) wanted join pruned q on q.message_id = wanted.value";
-const OF_MESSAGE: &str = "select number, revision, client_id, kind, codec, length, salt, body, blob_hash, call_message \
+pub(super) const OF_MESSAGE: &str = "select number, revision, client_id, kind, codec, length, salt, body, blob_hash, call_message \
      from part where message_id = ?1";
 const BLOB_LENGTH: &str = "select length from blob where hash = ?1";
 const BLOB: &str = "select codec, length, data from blob where hash = ?1";

@@ -9,8 +9,8 @@ use super::source::{EntryKind, Unindexed};
 use super::wanted::{Entry, Found, OwnRange, Phrase, Wanted};
 use crate::limits;
 use crate::model::Seq;
+use crate::model::compaction::RevisionRange;
 use crate::model::message::Role;
-use crate::model::time::Timestamp;
 use crate::store::engine::{self, Connection, Reader};
 use crate::store::error::{Error, Result};
 use crate::store::ledger::head::SessionKey;
@@ -55,12 +55,9 @@ const ADD_ENTRY: &str =
     "insert into entry (tenant, session, message, number, time) values (?1, ?2, ?3, ?4, ?5) returning id";
 const HAS_ENTRY: &str = "select 1 from entry where session = ?1 and message = ?2 and number = ?3";
 const LAST_ENTRY: &str = "select coalesce(max(id), 0) from entry";
-const ENTRY_FROM: &str = "select id, time from entry where id >= ?1 order by id limit 1";
-const OF_SESSION: &str = "select id, tenant from entry where session = ?1 limit +?2";
-const OF_MESSAGE: &str = "select id, tenant from entry where session = ?1 and message = ?2 limit +?3";
+const OF_MESSAGES: &str = "select id, tenant from entry where session = ?1 and message between ?2 and ?3 limit +?4";
 const OF_PART: &str = "select id, tenant from entry where session = ?1 and message = ?2 and number = ?3";
 const REMOVE_ENTRY: &str = "delete from entry where id = ?1";
-const CHECKPOINT: &str = "pragma wal_checkpoint(truncate)";
 
 /// Entries that are removed in one commit.
 const REMOVED_TOGETHER: i64 = 256;
@@ -238,20 +235,31 @@ pub(super) fn find(reader: &mut Reader<'_>, wanted: &Wanted) -> Result<Found> {
     let Some(tenant) = engine::scalar::<i64>(TENANT).bind(&*wanted.tenant).optional(conn)? else {
         return Ok(Found { upto: last, ..Found::default() });
     };
-    let first = wanted.since.map_or(Ok(0), |since| first_at(conn, since, last))?;
-    let end = wanted.until.map_or(Ok(last + 1), |until| first_at(conn, until, last))?;
     let words = table(tenant);
+    let has_times = wanted.since.is_some() || wanted.until.is_some();
+    // Times do not rise with the numbers: an import has old ones.
+    let at_times = match has_times {
+        true => {
+            format!("and exists (select 1 from entry t where t.id = {words}.rowid and t.time >= ?6 and t.time < ?7)")
+        }
+        false => String::new(),
+    };
     let statement = format!(
         "select f.id, f.found, e.session, e.message, e.number from \
          (select id, score, count(*) over () as found from \
          (select rowid as id, bm25({words}, {WEIGHTS}) as score from {words} \
-         where {words} match ?1 and rowid between ?2 and ?3 order by rowid desc limit ?4) \
-         order by score, id desc limit ?5 offset ?6) f join entry e on e.id = f.id order by f.score, f.id desc"
+         where {words} match ?1 and rowid <= ?2 {at_times} order by rowid desc limit ?3) \
+         order by score, id desc limit ?4 offset ?5) f join entry e on e.id = f.id order by f.score, f.id desc"
     );
     let most = limits::SEARCH_MATCHES_MAX;
-    let query = engine::query(&statement).bind(expression(wanted)?).bind(first).bind(end - 1).bind(most);
+    let query = engine::query(&statement).bind(expression(wanted)?).bind(last).bind(most);
+    let mut query = query.bind(wanted.limit).bind(wanted.offset);
+    if has_times {
+        let first = wanted.since.map_or(i64::MIN, |since| since.0);
+        query = query.bind(first).bind(wanted.until.map_or(i64::MAX, |until| until.0));
+    }
     let mut found = Found { upto: last, ..Found::default() };
-    for row in reader.all(query.bind(wanted.limit).bind(wanted.offset))? {
+    for row in reader.all(query)? {
         found.is_cut = row.get::<i64>(1)? >= most;
         let owner = SessionKey(row.get(2)?);
         found.entries.push(Entry { id: row.get(0)?, owner, message: row.get(3)?, number: row.get(4)? });
@@ -259,28 +267,14 @@ pub(super) fn find(reader: &mut Reader<'_>, wanted: &Wanted) -> Result<Found> {
     Ok(found)
 }
 
-/// The first entry that came at a time or later; the one behind the last if none did. Times rise with the numbers.
-fn first_at(conn: &Connection, time: Timestamp, last: i64) -> Result<i64> {
-    let (mut low, mut high) = (0, last + 1);
-    while low < high {
-        let middle = low + (high - low) / 2;
-        let row = engine::query(ENTRY_FROM).bind(middle).optional(conn)?;
-        match row.map(|row| Ok::<_, Error>((row.get::<i64>(0)?, row.get::<i64>(1)?))).transpose()? {
-            Some((id, at)) if at < time.0 && id <= last => low = id + 1,
-            _ => high = middle,
-        }
-    }
-    Ok(low)
-}
-
-/// Removes entries, and their words from the file. Returns their number.
+/// Removes entries. Returns their number. Their words are in the file until the tenant's are merged.
 pub(super) fn forget(conn: &Connection, owner: SessionKey, what: Forgotten) -> Result<u64> {
     let mut removed = 0;
-    let mut tenants = std::collections::BTreeSet::new();
     loop {
         let query = match what {
-            Forgotten::Session => engine::query(OF_SESSION).bind(owner.0).bind(REMOVED_TOGETHER),
-            Forgotten::Message(message) => engine::query(OF_MESSAGE).bind(owner.0).bind(message).bind(REMOVED_TOGETHER),
+            Forgotten::Messages(RevisionRange { first, last }) => {
+                engine::query(OF_MESSAGES).bind(owner.0).bind(first).bind(last).bind(REMOVED_TOGETHER)
+            }
             Forgotten::Part(message, number) => engine::query(OF_PART).bind(owner.0).bind(message).bind(number),
         };
         let rows = query.all(conn)?;
@@ -292,21 +286,18 @@ pub(super) fn forget(conn: &Connection, owner: SessionKey, what: Forgotten) -> R
                 let (id, tenant): (i64, i64) = (row.get(0)?, row.get(1)?);
                 engine::query(REMOVE_ENTRY).bind(id).run(conn)?;
                 engine::query(&format!("delete from {} where rowid = ?1", table(tenant))).bind(id).run(conn)?;
-                tenants.insert(tenant);
             }
             Ok(())
         })?;
         removed += rows.len() as u64;
-    }
-    for tenant in tenants {
-        merge(conn, tenant)?;
     }
     Ok(removed)
 }
 
 /// Merges all of a tenant's words into one list, without those of entries that were removed: FTS5 itself only notes that
 /// they are gone. Freed pages are zeroed.
-fn merge(conn: &Connection, tenant: i64) -> Result<()> {
+pub(super) fn merge(conn: &Connection, tenant: &str) -> Result<()> {
+    let Some(tenant) = engine::scalar::<i64>(TENANT).bind(tenant).optional(conn)? else { return Ok(()) };
     let words = table(tenant);
     let statement = format!("insert into {words} ({words}, rank) values ('merge', -{MERGED_PAGES})");
     loop {
@@ -316,12 +307,6 @@ fn merge(conn: &Connection, tenant: i64) -> Result<()> {
             return Ok(());
         }
     }
-}
-
-/// Empties the log, whose pages would keep what is gone. False while a search needs it.
-pub(super) fn empty_log(conn: &Connection) -> Result<bool> {
-    let row = engine::query(CHECKPOINT).one(conn)?;
-    Ok(row.get::<i64>(0)? == 0)
 }
 
 #[cfg(test)]

@@ -1,14 +1,26 @@
 //! What the index is to forget.
 
 use crate::model::Revision;
+use crate::model::compaction::RevisionRange;
+use crate::store::ledger::head::SessionKey;
+use std::sync::Arc;
 
-/// The part of the history that is to be forgotten.
+/// What was erased of a session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Erased {
+    /// The session's tenant.
+    pub(super) tenant: Arc<str>,
+    /// The session.
+    pub(super) owner: SessionKey,
+    /// What of it.
+    pub(super) what: Forgotten,
+}
+
+/// The part of a session's own rows that is to be forgotten.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Forgotten {
-    /// All of a session's own rows.
-    Session,
-    /// A message, by its revision.
-    Message(Revision),
+    /// Messages, by their revisions.
+    Messages(RevisionRange),
     /// A part, by the revision of its message and its number in it.
     Part(Revision, u16),
 }

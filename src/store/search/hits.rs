@@ -107,7 +107,8 @@ fn message(reader: &mut Reader<'_>, ancestry: &Ancestry, entry: &Entry, bytes: &
     if entry.owner.0 != ancestry.key && message.sealed_revision.is_none() {
         return Ok(None);
     }
-    message.parts.retain(|part| part.id.number() == entry.number);
+    // The index may not have forgotten yet what is erased.
+    message.parts.retain(|part| part.id.number() == entry.number && !part.body.is_erased());
     Ok((!message.parts.is_empty()).then_some(message))
 }
 

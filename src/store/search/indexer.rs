@@ -1,15 +1,18 @@
 //! The one that fills the index: its connections to the index and to the store.
 
 use super::file::{self, Progress};
+use super::forgotten::Erased;
 use super::source::{self, Page, Sessions, Unindexed};
 use crate::clock::Clock;
 use crate::limits;
 use crate::model::Seq;
+use crate::store::engine::connect::{self, BUSY_TIMEOUT};
 use crate::store::engine::readers::Readers;
-use crate::store::engine::{Connection, Reader, connect, files};
+use crate::store::engine::{Connection, Reader, checkpoint, files};
 use crate::store::error::{Error, Result};
 use crate::store::ledger::events;
 use crate::store::shared::Shared;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// The one that fills the index. It reads the log on a connection of its own and blocks its thread.
@@ -19,6 +22,8 @@ pub struct Indexer {
     store: Connection,
     file: Connection,
     progress: Progress,
+    /// The last event of which something may have been forgotten already.
+    tried: Seq,
     sessions: Sessions,
 }
 
@@ -41,7 +46,9 @@ impl Indexer {
         let open = Box::new(move || connect::connect_search_reader(&directory));
         shared.search.set(Some(Readers::new(limits::SEARCH_READERS, clock.clone(), open)?));
         shared.search.progress.send_replace(progress.seq);
-        Ok(Self { shared, clock, store, file, progress, sessions: Sessions::new() })
+        // The last indexer may have ended within the next page. A new index had nothing to forget.
+        let tried = if progress.seq == 0 { 0 } else { progress.seq + limits::SEARCH_BATCH_EVENTS };
+        Ok(Self { shared, clock, store, file, progress, tried, sessions: Sessions::new() })
     }
 
     /// The newest event that is in the index.
@@ -62,10 +69,20 @@ impl Indexer {
     ///
     /// `Busy` if a search still needs pages of the log that have such words; it can be repeated.
     pub fn add(&mut self, page: &Page, entries: &[(Unindexed, [String; 2])]) -> Result<()> {
-        for (owner, what) in &page.erased {
-            file::forget(&self.file, *owner, *what)?;
+        let is_repeated = self.progress.seq < self.tried;
+        self.tried = self.tried.max(page.last);
+        let mut tenants = BTreeSet::new();
+        for Erased { tenant, owner, what } in &page.erased {
+            let removed = file::forget(&self.file, *owner, *what)?;
+            // An attempt that ended early may have removed the entries, and left their words.
+            if removed > 0 || is_repeated {
+                tenants.insert(&**tenant);
+            }
         }
-        if !page.erased.is_empty() && !file::empty_log(&self.file)? {
+        for tenant in tenants {
+            file::merge(&self.file, tenant)?;
+        }
+        if !page.erased.is_empty() && !checkpoint::empty_log(&self.file, BUSY_TIMEOUT, BUSY_TIMEOUT)? {
             return Err(Error::Busy);
         }
         let progress = Progress { store: self.shared.identity.id, seq: page.last, hash: page.hash.clone() };

@@ -1,7 +1,8 @@
 //! What is to be indexed, from the log.
 
-use super::forgotten::Forgotten;
+use super::forgotten::{Erased, Forgotten};
 use crate::limits;
+use crate::model::compaction::RevisionRange;
 use crate::model::event::{ErasedMessage, ErasedTarget, EventBody, EventKind};
 use crate::model::ids::MessageId;
 use crate::model::message::{Message, MessageKind, Role};
@@ -92,7 +93,7 @@ pub struct Page {
     /// The parts that came in it, in their order.
     pub parts: Vec<Unindexed>,
     /// What was erased in it.
-    pub(super) erased: Vec<(SessionKey, Forgotten)>,
+    pub(super) erased: Vec<Erased>,
     /// The number of its last event.
     pub(super) last: Seq,
     /// The hash of that event.
@@ -113,8 +114,9 @@ struct Closing {
 enum Change {
     /// Parts of a message closed.
     Closed(MessageId),
-    /// A session was erased.
-    ErasedSession,
+    /// A session lost all messages of its own at these revisions: with the session, or with the one that it was forked
+    /// from.
+    ErasedMessages(Vec<RevisionRange>),
     /// Messages lost parts.
     ErasedParts(Vec<ErasedMessage>),
 }
@@ -140,10 +142,15 @@ pub(super) fn next(reader: &mut Reader<'_>, sessions: &mut Sessions, after: Seq)
                     parts(reader, sessions, &closing, &found, &mut page.parts)?;
                 }
             }
-            Some(Change::ErasedSession) => page.erased.push((SessionKey(owner), Forgotten::Session)),
+            Some(Change::ErasedMessages(ranges)) => {
+                let (tenant, _) = session(reader, sessions, owner)?;
+                let owner = SessionKey(owner);
+                let whole = |range| Erased { tenant: Arc::clone(&tenant), owner, what: Forgotten::Messages(range) };
+                page.erased.extend(ranges.into_iter().map(whole));
+            }
             Some(Change::ErasedParts(messages)) => {
                 for message in &messages {
-                    erased(reader, message, &mut page.erased)?;
+                    erased(reader, sessions, message, &mut page.erased)?;
                 }
             }
             None => {}
@@ -166,8 +173,8 @@ fn change(row: &Row) -> Result<Option<Change>> {
         Ok(EventBody::MessageAppended { message, .. } | EventBody::PartsClosed { message, .. }) => {
             Ok(Some(Change::Closed(message)))
         }
-        // Content that a fork shares has the event of its owner too.
-        Ok(EventBody::Erased { target: ErasedTarget::Session, from: None, .. }) => Ok(Some(Change::ErasedSession)),
+        // The event of a session's erasure names no messages. Content that a fork shares has the event of its owner too.
+        Ok(EventBody::Erased { target: ErasedTarget::Session, ranges, .. }) => Ok(Some(Change::ErasedMessages(ranges))),
         Ok(EventBody::Erased { messages, .. }) => Ok(Some(Change::ErasedParts(messages))),
         Ok(_) => Ok(None),
         Err(error @ Error::Corrupt { .. }) => {
@@ -179,14 +186,21 @@ fn change(row: &Row) -> Result<Option<Change>> {
 }
 
 /// What a message lost, by its place in the rows of its owner.
-fn erased(reader: &mut Reader<'_>, message: &ErasedMessage, found: &mut Vec<(SessionKey, Forgotten)>) -> Result<()> {
+fn erased(
+    reader: &mut Reader<'_>,
+    sessions: &mut Sessions,
+    message: &ErasedMessage,
+    found: &mut Vec<Erased>,
+) -> Result<()> {
     let id = message.message.0.as_bytes().to_vec();
     let Some(row) = reader.one(engine::query(PLACE).bind(id))? else { return Ok(()) };
-    let (owner, revision) = (SessionKey(row.get(0)?), row.get(1)?);
+    let (owner, revision) = (row.get(0)?, row.get(1)?);
+    let (tenant, _) = session(reader, sessions, owner)?;
+    let of_message = |what| Erased { tenant: Arc::clone(&tenant), owner: SessionKey(owner), what };
     if message.parts.is_empty() {
-        found.push((owner, Forgotten::Message(revision)));
+        found.push(of_message(Forgotten::Messages(RevisionRange { first: revision, last: revision })));
     }
-    found.extend(message.parts.iter().map(|part| (owner, Forgotten::Part(revision, part.number()))));
+    found.extend(message.parts.iter().map(|part| of_message(Forgotten::Part(revision, part.number()))));
     Ok(())
 }
 

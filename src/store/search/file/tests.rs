@@ -1,8 +1,10 @@
 use super::*;
 use crate::model::part::PartBody;
+use crate::model::time::Timestamp;
 use crate::words::{Form, Query, Words};
 use proptest::prelude::*;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// An index in memory.
 fn index() -> Connection {
@@ -159,7 +161,7 @@ fn is_in_files(folder: &std::path::Path, word: &str) -> bool {
 
 #[test]
 fn what_is_forgotten_is_in_no_file() {
-    use crate::store::engine::{connect, files};
+    use crate::store::engine::{checkpoint, connect, files};
     let folder = tempfile::tempdir().expect("a folder");
     files::make_search(folder.path()).expect("a file");
     let conn = connect::connect_search_writer(folder.path()).expect("an index");
@@ -176,21 +178,27 @@ fn what_is_forgotten_is_in_no_file() {
     let last = |conn: &Connection| found(conn, &wanted("", vec![word("common")])).len();
     let before = last(&conn);
     assert_eq!(forget(&conn, SessionKey(2), Forgotten::Part(1, 1)).expect("forgotten"), 1);
-    assert!(empty_log(&conn).expect("a checkpoint"));
+    merge(&conn, "").expect("merged");
+    assert!(checkpoint::empty_log(&conn, Duration::ZERO, Duration::ZERO).expect("a checkpoint"));
     // FTS5 keeps only the rest of a word that begins as the word before it.
     assert_eq!(found(&conn, &wanted("", vec![word("secretword1")])), []);
-    assert_eq!(forget(&conn, SessionKey(2), Forgotten::Message(4)).expect("forgotten"), 1);
+    assert_eq!(
+        forget(&conn, SessionKey(2), Forgotten::Messages(RevisionRange { first: 4, last: 4 })).expect("forgotten"),
+        1
+    );
     assert_eq!(found(&conn, &wanted("", vec![word("filler28")])), []);
+    let all = Forgotten::Messages(RevisionRange { first: 0, last: i64::MAX });
     for owner in 1..=3 {
-        forget(&conn, SessionKey(owner), Forgotten::Session).expect("forgotten");
+        forget(&conn, SessionKey(owner), all).expect("forgotten");
     }
+    merge(&conn, "").expect("merged");
     assert_eq!((before, last(&conn)), (100, 0));
     assert!(is_in_files(folder.path(), "SQLite format"), "the files are read");
-    assert!(empty_log(&conn).expect("a checkpoint"));
+    assert!(checkpoint::empty_log(&conn, Duration::ZERO, Duration::ZERO).expect("a checkpoint"));
     for gone in ["secret", "filler", "common"] {
         assert!(!is_in_files(folder.path(), gone), "{gone}");
     }
-    assert_eq!(forget(&conn, SessionKey(1), Forgotten::Session).expect("nothing"), 0, "again");
+    assert_eq!(forget(&conn, SessionKey(1), all).expect("nothing"), 0, "again");
 }
 
 /// Texts of names, paths and a script without blanks, which share words and pieces.
