@@ -8,7 +8,7 @@ import * as browser from "../src/browser.js";
 import * as longhand from "../src/index.js";
 import * as v1 from "../src/v1.js";
 import { sameProtocol } from "../src/version.js";
-import { all, BINARY, Daemon } from "./daemon.js";
+import { all, BINARY, Daemon, written } from "./daemon.js";
 
 const { LonghandError, RunLost } = longhand;
 
@@ -422,7 +422,7 @@ test("a daemon is started where none answers, once", async () => {
     clients.push(...(await Promise.all([1, 2, 3].map(() => longhand.connect({ environment })))));
     const stores = new Set(await Promise.all(clients.map(async (one) => (await one.serverInfo()).storeId)));
     assert.equal(stores.size, 1);
-    const address = readFileSync(join(home, "longhand/longhand.url"), "utf8").trim();
+    const address = await written(join(home, "longhand/longhand.url"));
     const overTcp = await longhand.connect({ address, environment });
     clients.push(overTcp);
     assert.ok(stores.has((await overTcp.serverInfo()).storeId));
