@@ -1,6 +1,6 @@
 """Two agents of LangGraph and a person on one session, against a model that needs no network.
 
-pip install 'longhand[langgraph]'; python examples/langgraph_agent.py
+In the repository: pip install './clients/python[langgraph]'; python examples/langgraph_agent.py
 """
 
 import threading

@@ -1,6 +1,6 @@
 """Two agents of the OpenAI Agents SDK and a person on one session, against a model that needs no network.
 
-pip install 'longhand[openai-agents]'; python examples/openai_agents.py
+In the repository: pip install './clients/python[openai-agents]'; python examples/openai_agents.py
 """
 
 import asyncio
