@@ -424,17 +424,23 @@ def test_an_end_whose_answer_is_lost_is_answered_again(daemon: Daemon) -> None:
         assert len(list(session.history())) == 1
 
 
-def stop_started(data_dir: Path) -> None:
-    """Stops the daemon that nobody here is the parent of."""
+def started(data_dir: Path) -> list[int]:
+    """The processes of daemons with this data directory."""
     listed = subprocess.run(["ps", "-eww", "-o", "pid,args"], capture_output=True, text=True, check=True).stdout
-    found = [int(line.split()[0]) for line in listed.splitlines() if f"--data-dir {data_dir}" in line]
+    return [int(line.split()[0]) for line in listed.splitlines() if f"--data-dir {data_dir}" in line]
+
+
+def stop_started(data_dir: Path) -> None:
+    """Stops the daemon that nobody here is the parent of, and waits until it is gone: it removes files to its end."""
+    found = started(data_dir)
     assert found
     for pid in found:
         # One that found the other in its place may end by itself meanwhile.
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGTERM)
     deadline = time.monotonic() + 30
-    while (data_dir / "longhand.sock").exists() and time.monotonic() < deadline:
+    while started(data_dir):
+        assert time.monotonic() < deadline, "the daemon does not end"
         time.sleep(0.02)
     assert not (data_dir / "longhand.sock").exists()
 
