@@ -1,6 +1,6 @@
 """Two agents of LangGraph and a person on one session, against a model that needs no network.
 
-pip install 'longhand[langgraph]'; python examples/langgraph_agent.py
+In the repository: pip install './clients/python[langgraph]'; python examples/langgraph_agent.py
 """
 
 import threading
@@ -25,7 +25,7 @@ class Fake(BaseChatModel):
         return ChatResult(generations=[ChatGeneration(message=AIMessage(words))])
 
 
-def agent_of(name: str, session_id: str, prompts: int) -> None:
+def agent_of(name: str, session_id: str) -> None:
     with longhand.connect(actor=name) as client:
         session = client.session(session_id)
         # The model gets the session's view in place of the graph's own messages.
@@ -38,17 +38,15 @@ def agent_of(name: str, session_id: str, prompts: int) -> None:
                 with session.run(take_prompt=True):
                     result = agent.invoke({"messages": []})
                     print(f"{name}: {result['messages'][-1].content}")
-                    prompts -= 1
+                    return
             except longhand.Error as error:
                 if error.reason not in ("RUN_ACTIVE", "NO_PROMPT"):
                     raise
-            if not prompts:
-                return
 
 
 with longhand.connect(actor="person") as client:
     session = client.open_session(f"example-{uuid.uuid4().hex}", window=32_000)
-    agents = [threading.Thread(target=agent_of, args=(name, session.id, 1)) for name in ("planner", "coder")]
+    agents = [threading.Thread(target=agent_of, args=(name, session.id)) for name in ("planner", "coder")]
     for agent in agents:
         agent.start()
     for words in ("Plan the harbour", "Build the harbour"):

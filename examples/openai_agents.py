@@ -1,6 +1,6 @@
 """Two agents of the OpenAI Agents SDK and a person on one session, against a model that needs no network.
 
-pip install 'longhand[openai-agents]'; python examples/openai_agents.py
+In the repository: pip install './clients/python[openai-agents]'; python examples/openai_agents.py
 """
 
 import asyncio
@@ -26,18 +26,18 @@ class Fake(Model):
         return ModelResponse(output=[output], usage=Usage(), response_id=None)
 
 
-async def agent_of(name: str, session_id: str, prompts: int) -> None:
+async def agent_of(name: str, session_id: str) -> None:
     async with await aio.connect(actor=name) as client:
         memory = LonghandSession(session_id, client=client, window=32_000)
         session = await memory.longhand()
         agent = Agent(name=name, instructions=f"I am {name}.", model=Fake())
-        while prompts:
+        while True:
             try:
                 # Who has the run answers; the prompt's message is in the conversation already.
                 async with session.run(take_prompt=True):
                     result = await Runner.run(agent, [], session=memory)
                     print(f"{name}: {result.final_output}")
-                    prompts -= 1
+                    return
             except longhand.Error as error:
                 if error.reason not in ("RUN_ACTIVE", "NO_PROMPT"):
                     raise
@@ -48,7 +48,7 @@ async def main() -> None:
     set_tracing_disabled(True)
     async with await aio.connect(actor="person") as client:
         session = await client.open_session(f"example-{uuid.uuid4().hex}", window=32_000)
-        agents = [asyncio.create_task(agent_of(name, session.id, 1)) for name in ("planner", "coder")]
+        agents = [asyncio.create_task(agent_of(name, session.id)) for name in ("planner", "coder")]
         for words in ("Plan the harbour", "Build the harbour"):
             await session.submit(words)
         await asyncio.gather(*agents)

@@ -11,15 +11,11 @@ from pathlib import Path
 WORDS = [
     (r"\basync (def|with|for)\b", r"\1"),
     (r"\bawait ", ""),
-    (r"\b__a(enter|exit|iter|next)__\b", r"__\1__"),
-    (r"\bAsync(Iterator|Iterable|Generator)\b", r"\1"),
-    (r"\bStopAsyncIteration\b", "StopIteration"),
-    (r"\basynccontextmanager\b", "contextmanager"),
-    (r"\baclosing\b", "closing"),
+    (r"\b__a(enter|exit)__\b", r"__\1__"),
+    (r"\bAsyncIterator\b", "Iterator"),
     (r"\baclose\b", "close"),
     (r"\b(\w+Service)AsyncStub\b", r"\1Stub"),
     (r"\blonghand\._aio\b", "longhand._sync"),
-    (r"\blonghand\.aio\b", "longhand"),
 ]
 HEADER = "# Made by `generate` from the module of the same name in `_aio`.\n"
 

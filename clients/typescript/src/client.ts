@@ -3,9 +3,10 @@
 import type { DescMethodServerStreaming, DescMethodUnary } from "@bufbuild/protobuf";
 import { create, type DescMessage, type MessageInitShape, type MessageShape } from "@bufbuild/protobuf";
 import { Code, type Transport } from "@connectrpc/connect";
-import { errorOf, LonghandError, Unreachable, VersionMismatch } from "./errors.js";
+import { errorOf, hasReason, LonghandError, Unreachable, VersionMismatch } from "./errors.js";
 import * as v1 from "./gen/v1.js";
 import { asJson, type Json, modelWindow, type Window } from "./parts.js";
+import { afterCursor, identify, newId, pages } from "./requests.js";
 import { Session } from "./session.js";
 import { SummaryTask } from "./summary.js";
 import { Attempts, duration, sleep } from "./times.js";
@@ -183,7 +184,7 @@ export class Client {
     }
   }
 
-  /** A stream with cursors, which goes on after its last one when it is lost; `cursorOf` finds that of an answer. */
+  /** A stream that goes on where it was when it is lost: `resume` changes the request to begin after an answer. */
   async *follow<I extends DescMessage, O extends DescMessage>(
     method: DescMethodServerStreaming<I, O>,
     request: MessageShape<I>,
@@ -396,41 +397,8 @@ async function firstAnswer(client: Client, start?: () => (() => string | undefin
   }
 }
 
-/** An id by chance. */
-export function newId(prefix = ""): string {
-  return prefix + crypto.randomUUID().replaceAll("-", "");
-}
-
-/** Everything on all pages; `read` reads one, and says the token of the next. */
-export async function* pages<T>(read: (pageToken: string) => Promise<[T[], string]>): AsyncGenerator<T> {
-  let token = "";
-  do {
-    const [items, next] = await read(token);
-    yield* items;
-    token = next;
-  } while (token);
-}
-
-/** True for an error of the daemon with this reason. */
-export function hasReason(error: unknown, reason: string): error is LonghandError {
-  return error instanceof LonghandError && error.reason === reason;
-}
-
-/** Gives a change its `requestId`, so that it can be sent again. */
-function identify(request: object): void {
-  if (!("requestId" in request) || request.requestId !== "") return;
-  // A stop of a whole tree has none.
-  if ("tree" in request && request.tree) return;
-  request.requestId = newId();
-}
-
 async function* only<T>(message: T): AsyncGenerator<T> {
   yield message;
-}
-
-/** Where a stream with a cursor in every frame goes on. */
-export function afterCursor(request: { afterCursor: string }, frame: { cursor: string }): void {
-  request.afterCursor = frame.cursor || request.afterCursor;
 }
 
 function startOf(options: FrameOptions): v1.SubscribeEventsRequest["start"] {

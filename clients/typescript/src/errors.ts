@@ -67,6 +67,11 @@ export class RunLost extends LonghandError {
   override name = "RunLost";
 }
 
+/** True for an error of the daemon with this reason. */
+export function hasReason(error: unknown, reason: string): error is LonghandError {
+  return error instanceof LonghandError && error.reason === reason;
+}
+
 /** The exception for a failed call. */
 export function errorOf(failure: unknown): LonghandError {
   if (failure instanceof LonghandError) return failure;
@@ -97,4 +102,12 @@ function systemError(cause: unknown): string {
     if ("code" in at && typeof at.code === "string") return at.code;
   }
   return "";
+}
+
+/** A failure in words, as long as the protocol takes them. */
+export function words(failure: unknown, bytes = 1000): string {
+  const text = String(failure);
+  let end = text.length;
+  while (new TextEncoder().encode(text.slice(0, end)).length > bytes) end = Math.floor(end * 0.9);
+  return text.slice(0, end);
 }

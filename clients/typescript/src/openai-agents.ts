@@ -11,7 +11,8 @@
  */
 
 import type { AgentInputItem } from "@openai/agents-core";
-import { type Client, hasReason } from "./client.js";
+import type { Client } from "./client.js";
+import { hasReason } from "./errors.js";
 import * as v1 from "./gen/v1.js";
 import * as parts from "./parts.js";
 import { type Session, START, type View } from "./session.js";

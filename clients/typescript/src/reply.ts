@@ -1,11 +1,10 @@
 /** Messages that are written while they come. */
 
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
-import { hasReason, newId } from "./client.js";
-import { errorOf, type LonghandError } from "./errors.js";
+import { errorOf, hasReason, type LonghandError, words } from "./errors.js";
 import * as v1 from "./gen/v1.js";
 import { asJson, type Json, message } from "./parts.js";
-import { words } from "./run.js";
+import { newId } from "./requests.js";
 import type { Session } from "./session.js";
 import { duration } from "./times.js";
 import { FrameStream, remainder } from "./write.js";

@@ -1,10 +1,10 @@
 /** Runs: the right of one agent to answer. */
 
 import { create } from "@bufbuild/protobuf";
-import { afterCursor } from "./client.js";
-import { RunLost } from "./errors.js";
+import { RunLost, words } from "./errors.js";
 import * as v1 from "./gen/v1.js";
-import { Session } from "./session.js";
+import { afterCursor } from "./requests.js";
+import type { Session } from "./session.js";
 import { duration, sleep } from "./times.js";
 
 /** The header with a run's number, by which the daemon refuses what a lost run writes. */
@@ -35,8 +35,7 @@ export class Run {
     this.info = answer.run ?? create(v1.RunSchema);
     this.prompt = answer.prompt;
     this.leaseMs = leaseMs;
-    const headers = { ...outer.headers, [EPOCH]: String(this.epoch) };
-    this.session = new Session(outer.client, outer.id, outer.info, headers);
+    this.session = outer.withHeaders({ [EPOCH]: String(this.epoch) });
     this.background = [this.renew(), this.learnStop()];
   }
 
@@ -125,12 +124,4 @@ export class Run {
       // The next renewal says what there is to say.
     }
   }
-}
-
-/** A failure in words, as long as the protocol takes them. */
-export function words(failure: unknown, bytes = 1000): string {
-  const text = String(failure);
-  let end = text.length;
-  while (new TextEncoder().encode(text.slice(0, end)).length > bytes) end = Math.floor(end * 0.9);
-  return text.slice(0, end);
 }

@@ -3,10 +3,10 @@
 import type { DescMethodUnary } from "@bufbuild/protobuf";
 import { create, type DescMessage, type MessageInitShape, type MessageShape } from "@bufbuild/protobuf";
 import type { CallHeaders, CallOptions, Client, FollowOptions, FrameOptions, SearchOptions } from "./client.js";
-import { newId, pages } from "./client.js";
 import * as v1 from "./gen/v1.js";
 import { asJson, type Content, type Json, modelWindow, partsOf, user, type Window } from "./parts.js";
 import { Reply, type ReplyOptions } from "./reply.js";
+import { newId, pages } from "./requests.js";
 import { Run, type RunOptions } from "./run.js";
 import { duration } from "./times.js";
 
@@ -76,6 +76,11 @@ export class Session {
     this.id = id;
     this.info = info;
     this.headers = headers;
+  }
+
+  /** The same session, whose calls have these headers, too. */
+  withHeaders(headers: CallHeaders): Session {
+    return new Session(this.client, this.id, this.info, { ...this.headers, ...headers });
   }
 
   /** One call with this session's headers: `client.call`. */

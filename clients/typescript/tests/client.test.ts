@@ -3,12 +3,14 @@ import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import { setTimeout as delay } from "node:timers/promises";
+import { createRouterTransport } from "@connectrpc/connect";
 import { findTarget } from "../src/address.js";
 import * as browser from "../src/browser.js";
+import { greet } from "../src/client.js";
 import * as longhand from "../src/index.js";
 import * as v1 from "../src/v1.js";
 import { sameProtocol } from "../src/version.js";
-import { all, BINARY, Daemon } from "./daemon.js";
+import { all, BINARY, Daemon, written } from "./daemon.js";
 
 const { LonghandError, RunLost } = longhand;
 
@@ -422,7 +424,7 @@ test("a daemon is started where none answers, once", async () => {
     clients.push(...(await Promise.all([1, 2, 3].map(() => longhand.connect({ environment })))));
     const stores = new Set(await Promise.all(clients.map(async (one) => (await one.serverInfo()).storeId)));
     assert.equal(stores.size, 1);
-    const address = readFileSync(join(home, "longhand/longhand.url"), "utf8").trim();
+    const address = await written(join(home, "longhand/longhand.url"));
     const overTcp = await longhand.connect({ address, environment });
     clients.push(overTcp);
     assert.ok(stores.has((await overTcp.serverInfo()).storeId));
@@ -487,7 +489,20 @@ test("versions are compared", async () => {
   for (const [theirs, ours, same] of cases) assert.equal(sameProtocol(theirs, ours), same, `${theirs} ${ours}`);
   const manifest = JSON.parse(readFileSync(new URL("../../../package.json", import.meta.url), "utf8"));
   assert.equal(longhand.VERSION, manifest.version);
+  const cargo = readFileSync(new URL("../../../../../Cargo.toml", import.meta.url), "utf8");
+  assert.ok(cargo.includes(`\nversion = "${longhand.VERSION}"\n`), "the client has the daemon's version");
   const client = await longhand.connect({ address: daemon.address });
   assert.ok(sameProtocol((await client.serverInfo()).version));
   client.close();
+});
+
+test("a daemon of another version is refused", async () => {
+  const transport = createRouterTransport(({ service }) => {
+    service(v1.AdminService, { getServerInfo: () => ({ version: "9.0.0" }) });
+  });
+  const client = new longhand.Client({ transport, address: "elsewhere", actor: "tester", requestStreams: true });
+  const refused = await greet(client, {}).catch((error: unknown) => error);
+  assert.ok(refused instanceof longhand.VersionMismatch);
+  assert.match(refused.message, /daemon at elsewhere is version 9\.0\.0.*use those of one version/);
+  await greet(client, { checkVersion: false });
 });

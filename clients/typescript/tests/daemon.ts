@@ -2,10 +2,11 @@
 
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdtempSync, openSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdtempSync, openSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
+import { setTimeout as delay } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 
 export const BINARY =
@@ -68,6 +69,17 @@ export class Daemon {
   async remove(): Promise<void> {
     await this.stop("SIGKILL");
     rmSync(this.directory, { recursive: true });
+  }
+}
+
+/** What a daemon writes to a file, which can be a little after its socket answers. */
+export async function written(path: string): Promise<string> {
+  const end = performance.now() + 30_000;
+  for (;;) {
+    const text = existsSync(path) ? readFileSync(path, "utf8").trim() : "";
+    if (text) return text;
+    if (performance.now() > end) throw new Error(`${path} was never written`);
+    await delay(20);
   }
 }
 

@@ -3,7 +3,8 @@ import { after, before, test } from "node:test";
 import { type AgentInputItem, MemorySession, type Session } from "@openai/agents-core";
 import * as longhand from "../src/index.js";
 import { LonghandSession } from "../src/openai-agents.js";
-import { Daemon } from "./daemon.js";
+import * as v1 from "../src/v1.js";
+import { all, Daemon } from "./daemon.js";
 
 let daemon: Daemon;
 let client: longhand.Client;
@@ -105,4 +106,65 @@ test("others on the session read texts, calls and results", async () => {
   const { messages } = await (await session.longhand()).view();
   const kinds = messages.flatMap(({ parts }) => parts.map(({ part }) => part?.body.case));
   assert.deepEqual(kinds, ["text", "toolCall", "toolResult", "text"]);
+});
+
+test("a long conversation becomes a shorter list", async () => {
+  const session = new LonghandSession("long", { client, window: 6000, preset: "opencode@seed" });
+  const under = await session.longhand();
+  let added = 0;
+  for (let turn = 0; turn < 40; turn++) {
+    const callId = `call_${turn}`;
+    const output = `output ${turn} `.repeat(60);
+    const items: AgentInputItem[] = [
+      { role: "user", content: `Question ${turn}: ${"words of a person ".repeat(20)}` },
+      { type: "function_call", callId, name: "look", arguments: '{"n":1}', status: "completed" },
+      { type: "function_call_result", callId, name: "look", status: "completed", output },
+      {
+        type: "message",
+        role: "assistant",
+        status: "completed",
+        content: [{ type: "output_text", text: `Answer ${turn}: ${"words of a model ".repeat(20)}` }],
+      },
+    ];
+    await session.addItems(items);
+    added += items.length;
+    await under.view({ overflow: v1.OverflowAction.WAIT });
+    const seen = await session.getItems();
+    const ids = (type: string) => seen.flatMap((one) => (one.type === type && "callId" in one ? [one.callId] : []));
+    // No call is without its result, and no result without its call.
+    assert.deepEqual(ids("function_call"), ids("function_call_result"), `turn ${turn}`);
+    assert.deepEqual(seen.at(-1), items.at(-1), `turn ${turn}`);
+  }
+  const history = await all(under.history({ includeDerived: true }));
+  assert.ok(history.filter(({ kind }) => kind === v1.MessageKind.SUMMARY).length > 1);
+  const { messages } = await under.view();
+  const summary = messages.find(({ kind }) => kind === v1.ContextMessageKind.SUMMARY);
+  assert.ok(summary);
+  const seen = await session.getItems();
+  assert.ok(seen.length < added / 2, `${seen.length} of ${added}`);
+  assert.ok(JSON.stringify(seen).includes(JSON.stringify(longhand.plainText(summary)).slice(1, -1)));
+  // Nothing is lost.
+  assert.equal((await all(under.history())).length, added);
+});
+
+test("other writers are seen and popped", async () => {
+  const session = new LonghandSession("popped", { client });
+  await session.addItems([{ role: "user", content: "Begin" }]);
+  await (await session.longhand()).append([
+    longhand.assistant([longhand.text("I look"), longhand.toolCall("c1", "look", { x: 1 })]),
+    longhand.tool(longhand.toolResult("c1", "seen")),
+  ]);
+  const status = "completed";
+  const content = [{ type: "output_text", text: "I look" }];
+  const begin = [
+    { role: "user", content: "Begin" },
+    { type: "message", role: "assistant", status, content },
+  ];
+  const call = { type: "function_call", callId: "c1", name: "look", arguments: '{"x":1}', status };
+  const result = { type: "function_call_result", callId: "c1", name: "", output: "seen", status };
+  assert.deepEqual(await session.getItems(), [...begin, call, result]);
+  assert.deepEqual(await session.popItem(), result);
+  // One message has both the text and the call.
+  assert.deepEqual(await session.popItem(), call);
+  assert.deepEqual(await session.getItems(), begin);
 });

@@ -10,20 +10,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from typing import Any, cast
 
-from claude_agent_sdk import SessionKey, SessionStore, SessionStoreEntry, SessionStoreListEntry
-from claude_agent_sdk._internal.session_summary import fold_session_summary
+from claude_agent_sdk import SessionKey, SessionStore, SessionStoreEntry, SessionStoreListEntry, fold_session_summary
 from claude_agent_sdk.types import SessionListSubkeysKey, SessionSummaryEntry
 
 from longhand import aio, parts, v1
+from longhand._batches import batches
 from longhand.errors import Error
 
 __all__ = ["LonghandSessionStore"]
 
-#: Entries of one request, and their bytes; a request has 512 messages and 12 MiB at most.
-_BATCH_ENTRIES, _BATCH_BYTES = 500, 6 << 20
 #: Members of the sessions' metadata, by which they are found.
 _PROJECT, _SESSION, _SUBPATH, _SUMMARY = "claude_project", "claude_session", "claude_subpath", "claude_summary"
 _ATTEMPTS = 64
@@ -42,7 +40,7 @@ class LonghandSessionStore(SessionStore):
     async def append(self, key: SessionKey, entries: list[SessionStoreEntry]) -> None:
         """Appends entries; one whose `uuid` is there is replaced, or, if it is the same, left alone."""
         session = self._session(key)
-        for batch in _batches(entries):
+        for batch in batches(entries, _size):
             await self._append(session, key, batch)
 
     async def _append(self, session: aio.Session, key: SessionKey, entries: list[SessionStoreEntry]) -> None:
@@ -141,17 +139,8 @@ def _record(entry: SessionStoreEntry) -> v1.NewMessage:
     return parts.record("claude", parts.as_json(entry), client_id=client_id, replace=client_id is not None)
 
 
-def _batches(entries: Sequence[SessionStoreEntry]) -> list[list[SessionStoreEntry]]:
-    batches: list[list[SessionStoreEntry]] = []
-    room = 0
-    for entry in entries:
-        size = len(parts.as_json(entry))
-        if not batches or len(batches[-1]) == _BATCH_ENTRIES or size > room:
-            batches.append([])
-            room = _BATCH_BYTES
-        batches[-1].append(entry)
-        room -= size
-    return batches
+def _size(entry: SessionStoreEntry) -> int:
+    return _record(entry).ByteSize()
 
 
 def _milliseconds(info: v1.Session) -> int:

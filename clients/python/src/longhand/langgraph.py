@@ -44,6 +44,7 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.config import get_config
 
 from longhand import parts, v1
+from longhand._batches import batches
 from longhand._sync.client import Client
 from longhand._sync.known import KnownIds
 from longhand._sync.session import Session, View
@@ -54,8 +55,6 @@ if TYPE_CHECKING:
 
 __all__ = ["LonghandMiddleware", "LonghandSaver", "messages_of_view"]
 
-#: Messages of one request, and their bytes; a request has 512 and 12 MiB at most.
-_BATCH_MESSAGES, _BATCH_BYTES = 500, 8 << 20
 _ATTEMPTS = 16
 
 
@@ -429,7 +428,7 @@ class LonghandSaver(BaseCheckpointSaver[str]):
     def _append(self, thread_id: str, records: Sequence[v1.NewMessage]) -> None:
         """Appends records, in one change as long as they fit in one."""
         session = self._session(thread_id)
-        for batch in _batches(records):
+        for batch in batches(records, v1.NewMessage.ByteSize):
             for _ in range(_ATTEMPTS):
                 try:
                     session.append(*batch)
@@ -469,19 +468,6 @@ def _checked(checkpoint_id: str) -> str:
     if not checkpoint_id or "/" in checkpoint_id or len(checkpoint_id.encode()) > 64:
         raise ValueError(f"{checkpoint_id!r} is no id of a checkpoint: 1 to 64 bytes without a slash")
     return checkpoint_id
-
-
-def _batches(records: Sequence[v1.NewMessage]) -> Iterator[list[v1.NewMessage]]:
-    batch: list[v1.NewMessage] = []
-    size = 0
-    for record in records:
-        if batch and (len(batch) == _BATCH_MESSAGES or size + record.ByteSize() > _BATCH_BYTES):
-            yield batch
-            batch, size = [], 0
-        batch.append(record)
-        size += record.ByteSize()
-    if batch:
-        yield batch
 
 
 class LonghandMiddleware(AgentMiddleware[Any, Any, Any]):

@@ -34,6 +34,11 @@ def as_json(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
+def optional_json(value: object) -> str | None:
+    """JSON, where None is no value."""
+    return None if value is None else as_json(value)
+
+
 def text(value: str, *, client_id: str | None = None, metadata: object = None) -> v1.Part:
     """A text."""
     return _with(v1.Part(text=v1.TextPart(text=value), client_id=client_id), metadata)

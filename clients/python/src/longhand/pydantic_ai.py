@@ -44,6 +44,7 @@ from pydantic_ai.messages import (
 
 from longhand import aio, parts, v1
 from longhand._aio.known import KnownIds
+from longhand._batches import batches
 from longhand.errors import Error
 
 __all__ = ["LonghandConversationStore", "LonghandViews", "messages_of_view"]
@@ -51,8 +52,6 @@ __all__ = ["LonghandConversationStore", "LonghandViews", "messages_of_view"]
 _RECORDS: TypeAdapter[ConversationRecord] = TypeAdapter(ConversationRecord)
 #: The largest record that is in the metadata itself, in bytes; a session's metadata has 64 KiB.
 _RECORD_BYTES = 48 * 1024
-#: Entries of one request, and their bytes; a request has 512 messages and 12 MiB at most.
-_BATCH_ENTRIES, _BATCH_BYTES = 500, 8 << 20
 
 
 class LonghandConversationStore(ConversationStore):
@@ -139,7 +138,7 @@ class LonghandConversationStore(ConversationStore):
         )
         revision = info.history_revision
         try:
-            *before, last = _batches(messages)
+            *before, last = batches(messages, v1.NewMessage.ByteSize)
             for batch in before:
                 revision = (await session.append(*batch, expected_revision=revision)).revision
             await session.append(*last, expected_revision=revision, metadata=metadata)
@@ -256,18 +255,6 @@ def _entry_json(entry: ConversationEntry) -> str:
     message: list[ModelMessage] = [entry.message]
     (data,) = ModelMessagesTypeAdapter.dump_python(message, mode="json")
     return parts.as_json({"id": entry.id, "parent_id": entry.parent_id, "message": data})
-
-
-def _batches(messages: Sequence[v1.NewMessage]) -> list[list[v1.NewMessage]]:
-    batches: list[list[v1.NewMessage]] = [[]]
-    room = _BATCH_BYTES
-    for message in messages:
-        if batches[-1] and (len(batches[-1]) == _BATCH_ENTRIES or message.ByteSize() > room):
-            batches.append([])
-            room = _BATCH_BYTES
-        batches[-1].append(message)
-        room -= message.ByteSize()
-    return batches
 
 
 class LonghandViews(AbstractCapability[Any]):

@@ -15,8 +15,7 @@ from longhand import aio
 
 pytest.importorskip("claude_agent_sdk")
 
-from claude_agent_sdk import InMemorySessionStore, SessionKey
-from claude_agent_sdk._internal.session_summary import fold_session_summary
+from claude_agent_sdk import InMemorySessionStore, SessionKey, fold_session_summary
 from claude_agent_sdk.testing import run_session_store_conformance
 
 from longhand.claude_agent import LonghandSessionStore
@@ -51,6 +50,15 @@ async def test_an_entry_that_is_sent_again_is_there_once(client: aio.Client) -> 
     changed: Any = {"type": "user", "uuid": "0", "n": "changed"}
     await store.append(key, [changed])
     assert await store.load(key) == [*entries[1:], changed]
+
+
+async def test_more_than_a_request_holds_is_kept(client: aio.Client) -> None:
+    store = LonghandSessionStore(client, namespace=uuid.uuid4().hex)
+    key: SessionKey = {"project_key": "p", "session_id": "s"}
+    # A request has 12 MiB, and each of these letters three bytes.
+    entries: list[Any] = [{"type": "user", "uuid": str(n), "text": "漢" * 900_000} for n in range(6)]
+    await store.append(key, entries)
+    assert await store.load(key) == entries
 
 
 async def test_writers_at_once_lose_nothing(client: aio.Client) -> None:

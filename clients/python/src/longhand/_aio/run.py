@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from longhand import v1
 from longhand._aio import _io
+from longhand._aio.requests import duration
 from longhand.errors import Error, RunLost
 
 if TYPE_CHECKING:
@@ -55,8 +56,8 @@ class Run:
 
     async def __aenter__(self) -> Run:
         client, session = self._outer.client, self._outer
-        request = v1.AcquireRunRequest(session_id=session.id, take_prompt=self._take_prompt)
-        request.lease_timeout.FromNanoseconds(int(self._lease_seconds * 1e9))
+        lease = duration(self._lease_seconds)
+        request = v1.AcquireRunRequest(session_id=session.id, take_prompt=self._take_prompt, lease_timeout=lease)
         answer = await client.call(client.stubs.runs.AcquireRun, request)
         self.info = answer.run
         self.prompt = answer.prompt if answer.HasField("prompt") else None
@@ -109,8 +110,8 @@ class Run:
     async def _renew(self) -> None:
         """Extends the lease three times in its time, until the run ends."""
         client = self._outer.client
-        request = v1.RenewRunRequest(session_id=self._outer.id, epoch=self.epoch)
-        request.lease_timeout.FromNanoseconds(int(self._lease_seconds * 1e9))
+        lease = duration(self._lease_seconds)
+        request = v1.RenewRunRequest(session_id=self._outer.id, epoch=self.epoch, lease_timeout=lease)
         while not await self._ended.wait(self._lease_seconds / 3 * random.uniform(0.8, 1.0)):
             try:
                 answer = await client.call(client.stubs.runs.RenewRun, request, retry_seconds=self._lease_seconds)

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from longhand import v1
 from longhand._aio import _io
+from longhand._aio.requests import duration
 from longhand.errors import Error
-from longhand.parts import as_json
+from longhand.parts import optional_json
 
 if TYPE_CHECKING:
     from longhand._aio.client import Client
@@ -97,7 +98,7 @@ class SummaryTask:
         request = v1.EditSummaryTaskRequest(
             tail_start_message_id=tail_start_message_id,
             instructions=instructions,
-            details_json=None if details is None else as_json(details),
+            details_json=optional_json(details),
             window_tokens=self._window,
             **self._lease(),
         )
@@ -122,8 +123,7 @@ class SummaryTask:
         return {"compaction_id": self.info.compaction_id, "lease_token": self._lease_token}
 
     async def _extend(self) -> None:
-        request = v1.ExtendSummaryTaskRequest(**self._lease())
-        request.lease_timeout.FromNanoseconds(int(self._lease_seconds * 1e9))
+        request = v1.ExtendSummaryTaskRequest(lease_timeout=duration(self._lease_seconds), **self._lease())
         while not await self._done.wait(self._lease_seconds / 3):
             try:
                 await self._client.call(self._client.stubs.summary_tasks.ExtendSummaryTask, request)

@@ -18,10 +18,11 @@ from google.protobuf.message import Message as Protobuf
 from longhand import address as addresses
 from longhand import v1
 from longhand._sync import _io
+from longhand._sync.requests import duration, pages
 from longhand._sync.session import Session, model_window
 from longhand._sync.summary import SummaryTask
 from longhand.errors import Error, Unreachable, VersionMismatch, of_call
-from longhand.parts import as_json
+from longhand.parts import optional_json
 from longhand.version import VERSION, same_protocol
 
 if TYPE_CHECKING:
@@ -227,8 +228,8 @@ class Client:
             title=title,
             preset=preset,
             window=model_window(window),
-            metadata_json=None if metadata is None else as_json(metadata),
-            policy_override_json="" if policy_override is None else as_json(policy_override),
+            metadata_json=optional_json(metadata),
+            policy_override_json=optional_json(policy_override) or "",
             parent_session_id=parent_session_id,
         )
         answer = self.call(self.stubs.sessions.CreateSession, request)
@@ -287,13 +288,9 @@ class Client:
             parent_session_id=parent_session_id,
             page_size=page_size,
         )
-        while True:
-            page = self.call(self.stubs.sessions.ListSessions, request)
+        for page in pages(self.call, self.stubs.sessions.ListSessions, request):
             for session in page.sessions:
                 yield session
-            if not page.next_page_token:
-                return
-            request.page_token = page.next_page_token
 
     def search(
         self,
@@ -326,16 +323,11 @@ class Client:
             exclude_records=exclude_records,
             page_size=page_size,
             min_seq=min_seq,
+            wait_timeout=duration(wait_seconds or None),
         )
-        if wait_seconds:
-            request.wait_timeout.FromNanoseconds(int(wait_seconds * 1e9))
-        while True:
-            page = self.call(self.stubs.search.SearchHistory, request)
+        for page in pages(self.call, self.stubs.search.SearchHistory, request):
             for hit in page.hits:
                 yield hit
-            if not page.next_page_token:
-                return
-            request.page_token = page.next_page_token
 
     def watch_sessions(
         self,
@@ -408,6 +400,7 @@ class Client:
             include_presence=include_presence,
             root_session_id=root_session_id,
             project=project,
+            progress_interval=duration(progress_seconds),
         )
         if after_cursor is not None:
             request.after_cursor = after_cursor
@@ -415,8 +408,6 @@ class Client:
             request.from_beginning = True
         elif snapshot:
             request.snapshot = True
-        if progress_seconds is not None:
-            request.progress_interval.FromNanoseconds(int(progress_seconds * 1e9))
         for frame in self.follow(self.stubs.events.SubscribeEvents, request, retry_seconds=retry_seconds):
             yield frame
 
@@ -464,9 +455,13 @@ class Client:
         `window` is that of the model that will write it, in tokens. Use the task as a context: its lease is then
         extended until it is completed, and it is given back if the model fails.
         """
-        request = v1.LeaseSummaryTaskRequest(session_ids=session_ids, levels=levels, window_tokens=window)
-        request.wait_timeout.FromNanoseconds(int(wait_seconds * 1e9))
-        request.lease_timeout.FromNanoseconds(int(lease_seconds * 1e9))
+        request = v1.LeaseSummaryTaskRequest(
+            session_ids=session_ids,
+            levels=levels,
+            wait_timeout=duration(wait_seconds),
+            lease_timeout=duration(lease_seconds),
+            window_tokens=window,
+        )
         answer = self.call(self.stubs.summary_tasks.LeaseSummaryTask, request)
         if not answer.HasField("task"):
             return None

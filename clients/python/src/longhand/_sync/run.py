@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from longhand import v1
 from longhand._sync import _io
+from longhand._sync.requests import duration
 from longhand.errors import Error, RunLost
 
 if TYPE_CHECKING:
@@ -56,8 +57,8 @@ class Run:
 
     def __enter__(self) -> Run:
         client, session = self._outer.client, self._outer
-        request = v1.AcquireRunRequest(session_id=session.id, take_prompt=self._take_prompt)
-        request.lease_timeout.FromNanoseconds(int(self._lease_seconds * 1e9))
+        lease = duration(self._lease_seconds)
+        request = v1.AcquireRunRequest(session_id=session.id, take_prompt=self._take_prompt, lease_timeout=lease)
         answer = client.call(client.stubs.runs.AcquireRun, request)
         self.info = answer.run
         self.prompt = answer.prompt if answer.HasField("prompt") else None
@@ -110,8 +111,8 @@ class Run:
     def _renew(self) -> None:
         """Extends the lease three times in its time, until the run ends."""
         client = self._outer.client
-        request = v1.RenewRunRequest(session_id=self._outer.id, epoch=self.epoch)
-        request.lease_timeout.FromNanoseconds(int(self._lease_seconds * 1e9))
+        lease = duration(self._lease_seconds)
+        request = v1.RenewRunRequest(session_id=self._outer.id, epoch=self.epoch, lease_timeout=lease)
         while not self._ended.wait(self._lease_seconds / 3 * random.uniform(0.8, 1.0)):
             try:
                 answer = client.call(client.stubs.runs.RenewRun, request, retry_seconds=self._lease_seconds)

@@ -14,9 +14,10 @@ from google.protobuf.message import Message as Protobuf
 from longhand import v1
 from longhand._sync import _io
 from longhand._sync.reply import DraftReply, Reply
+from longhand._sync.requests import duration, pages
 from longhand._sync.run import Run
 from longhand.errors import of_call
-from longhand.parts import Content, as_json, parts_of, user
+from longhand.parts import Content, optional_json, parts_of, user
 
 if TYPE_CHECKING:
     from longhand._sync.client import Client
@@ -97,7 +98,7 @@ class Session:
             expected_revision=expected_revision,
             expected_last_message_id=expected_last_message_id,
             title=title,
-            metadata_json=None if metadata is None else as_json(metadata),
+            metadata_json=optional_json(metadata),
             window=model_window(window),
         )
         if rewind_to == START:
@@ -158,13 +159,9 @@ class Session:
             exclude_records=exclude_records,
             page_size=page_size,
         )
-        while True:
-            page = self._call(self.client.stubs.messages.ListMessages, request)
+        for page in pages(self._call, self.client.stubs.messages.ListMessages, request):
             for message in page.messages:
                 yield message
-            if not page.next_page_token:
-                return
-            request.page_token = page.next_page_token
 
     def get_message(self, message_id: str) -> v1.Message:
         """A message by its id or client id, as it was written."""
@@ -184,13 +181,9 @@ class Session:
     def expand(self, id: str) -> Iterator[v1.Message]:
         """The originals behind an id in a view."""
         request = v1.ExpandMessageRequest(session_id=self.id, id=id)
-        while True:
-            page = self._call(self.client.stubs.messages.ExpandMessage, request)
+        for page in pages(self._call, self.client.stubs.messages.ExpandMessage, request):
             for message in page.messages:
                 yield message
-            if not page.next_page_token:
-                return
-            request.page_token = page.next_page_token
 
     def search(self, query: str, **options: Any) -> Iterator[v1.SearchHit]:
         """Parts of its messages by their words, as `Client.search` finds them, with its options."""
@@ -252,11 +245,10 @@ class Session:
             as_of_revision=as_of_revision,
             window=model_window(window),
             overflow_action=overflow,
+            wait_timeout=duration(wait_seconds),
             known_view_hash=None if known is None else known.header.view_hash,
             known_revision=None if known is None else known.header.revision,
         )
-        if wait_seconds is not None:
-            request.wait_timeout.FromNanoseconds(int(wait_seconds * 1e9))
         attempts = self.client.attempts()
         while True:
             try:
@@ -302,10 +294,10 @@ class Session:
         request = v1.UpdateSessionRequest(
             session_id=self.id,
             title=title,
-            metadata_json=None if metadata is None else as_json(metadata),
+            metadata_json=optional_json(metadata),
             window=model_window(window),
             preset=preset,
-            policy_override_json=None if policy_override is None else as_json(policy_override),
+            policy_override_json=optional_json(policy_override),
             expected_revision=expected_revision,
         )
         return (self._call(self.client.stubs.sessions.UpdateSession, request)).session
@@ -421,7 +413,7 @@ class Session:
             session_id=self.id,
             parts=parts_of(content),
             delivery=delivery,
-            metadata_json=None if metadata is None else as_json(metadata),
+            metadata_json=optional_json(metadata),
             request_id=request_id,
         )
         return (self._call(self.client.stubs.prompts.SubmitPrompt, request)).prompt_id
@@ -429,13 +421,9 @@ class Session:
     def list_prompts(self, *, include_ended: bool = False) -> Iterator[v1.Prompt]:
         """The prompts that wait, in their order, or all, newest first."""
         request = v1.ListPromptsRequest(session_id=self.id, include_ended=include_ended)
-        while True:
-            page = self._call(self.client.stubs.prompts.ListPrompts, request)
+        for page in pages(self._call, self.client.stubs.prompts.ListPrompts, request):
             for prompt in page.prompts:
                 yield prompt
-            if not page.next_page_token:
-                return
-            request.page_token = page.next_page_token
 
     def move_prompt(self, prompt_id: str, *, before: str | None = None) -> None:
         """Gives a prompt the place before another one, or the last one."""
@@ -469,12 +457,11 @@ class Session:
             choices=[v1.Choice(id=choice) if isinstance(choice, str) else choice for choice in choices],
             tool=tool,
             call_id=call_id,
-            input_json=None if arguments is None else as_json(arguments),
+            input_json=optional_json(arguments),
             accepts_text=accepts_text,
             default_choice=default_choice,
+            answer_timeout=duration(answer_seconds),
         )
-        if answer_seconds is not None:
-            question.answer_timeout.FromNanoseconds(int(answer_seconds * 1e9))
         request = v1.RequestApprovalRequest(session_id=self.id, question=question, request_id=request_id)
         return (self._call(self.client.stubs.approvals.RequestApproval, request)).approval
 
@@ -501,13 +488,9 @@ class Session:
     def list_approvals(self, *, include_ended: bool = False) -> Iterator[v1.Approval]:
         """The questions that wait, newest first, or all."""
         request = v1.ListApprovalsRequest(session_id=self.id, include_ended=include_ended)
-        while True:
-            page = self._call(self.client.stubs.approvals.ListApprovals, request)
+        for page in pages(self._call, self.client.stubs.approvals.ListApprovals, request):
             for approval in page.approvals:
                 yield approval
-            if not page.next_page_token:
-                return
-            request.page_token = page.next_page_token
 
     def answer(self, approval_id: str, choice: str | None = None, *, text: str = "") -> v1.Approval:
         """Answers a question; a second answer is refused with APPROVAL_ENDED."""
@@ -536,17 +519,15 @@ class Session:
         metadata: object,
         open_seconds: float | None,
     ) -> v1.NewMessage:
-        new = v1.NewMessage(
+        return v1.NewMessage(
             client_id=client_id or f"python-{uuid.uuid4().hex}",
             role=role,
             open=True,
             model=model,
             provider=provider,
-            metadata_json=None if metadata is None else as_json(metadata),
+            metadata_json=optional_json(metadata),
+            open_timeout=duration(open_seconds),
         )
-        if open_seconds is not None:
-            new.open_timeout.FromNanoseconds(int(open_seconds * 1e9))
-        return new
 
 
 def model_window(window: int | v1.ModelWindow | None) -> v1.ModelWindow | None:
