@@ -26,6 +26,15 @@ pub(super) struct Pending {
     pub(super) expire_time: Timestamp,
 }
 
+impl Pending {
+    /// The access of the session that it opens, as far as the access log tells it.
+    pub(super) fn session(&self) -> Access {
+        let own = &*self.access;
+        let tenant = self.new.tenant.as_deref().map_or_else(|| own.tenant.clone(), Into::into);
+        Access { principal: self.new.principal.as_str().into(), tenant, scopes: self.new.scopes, ..own.clone() }
+    }
+}
+
 impl ConsoleLinks {
     fn pending(&self) -> MutexGuard<'_, HashMap<[u8; 32], Pending>> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
