@@ -387,8 +387,10 @@ pub const SIMULATED_MESSAGES_MAX: usize = 2_000;
 pub const SIMULATED_BYTES_MAX: usize = 8 << 20;
 /// Presets under which one request plays a session.
 pub const SIMULATED_PRESETS_MAX: usize = 6;
-/// Links to the console that nobody has opened yet.
+/// Links to the console that callers of one tenant made and nobody has opened yet.
 pub const CONSOLE_LINKS_MAX: usize = 100;
+/// Those of all tenants.
+pub const CONSOLE_LINKS_TOTAL_MAX: usize = 10_000;
 /// Seconds for which a link to the console opens it.
 pub const CONSOLE_LINK_SECONDS: i64 = 120;
 /// Shortest and longest time, in seconds, after which a session of the console ends by itself.

@@ -76,7 +76,7 @@ pub(super) struct Shared {
     /// Permits for summaries of branches in progress.
     pub(super) branches: tokio::sync::Semaphore,
     /// The permit to play a session under presets.
-    pub(super) simulations: tokio::sync::Semaphore,
+    pub(super) simulations: Arc<tokio::sync::Semaphore>,
     /// The permit to import an archive.
     pub(super) imports: tokio::sync::Semaphore,
     /// The rules of retention, and the turn of the pass that applies them.
@@ -178,7 +178,7 @@ impl Longhand {
             stream_cursors: Mutex::default(),
             traffic: Arc::default(),
             branches: tokio::sync::Semaphore::new(crate::limits::BRANCH_SUMMARIES_MAX),
-            simulations: tokio::sync::Semaphore::new(1),
+            simulations: Arc::new(tokio::sync::Semaphore::new(1)),
             imports: tokio::sync::Semaphore::new(1),
             retention: OnceLock::new(),
             retention_turn: tokio::sync::Mutex::default(),

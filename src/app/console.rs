@@ -1,13 +1,15 @@
 //! The console's sessions: a link opens one, once, and becomes an access token of its own.
 
-use super::access::{NewAccessToken, new_secret};
+use super::access::{Access, NewAccessToken, new_secret};
+use super::access_record::NamedSessions;
 use super::console_links::Pending;
 use super::error::{Error, Reason, Result};
 use super::{Caller, Longhand};
 use crate::limits;
 use crate::model::access::{AccessToken, Scope, Scopes};
 use crate::model::time::Timestamp;
-use std::net::IpAddr;
+use std::net::SocketAddr;
+use std::sync::Arc;
 
 /// The principal of a session whose link names none.
 const PRINCIPAL: &str = "console";
@@ -15,6 +17,10 @@ const PRINCIPAL: &str = "console";
 const SCOPES: [Scope; 3] = [Scope::Read, Scope::Write, Scope::Compact];
 /// In the place of an id, in the secret of a link.
 const LINK: &str = "link";
+/// The begin of a session in the access log.
+const LOGIN: &str = "console/login";
+/// Its end by its user there.
+const LOGOUT: &str = "console/logout";
 /// Microseconds per second.
 const MICROS: i64 = 1_000_000;
 
@@ -63,25 +69,63 @@ impl Caller {
 
 impl Longhand {
     /// Opens the console by the secret of a link: the access token of a new session, and its secret. A link opens one
-    /// session, whatever comes of it.
+    /// session, whatever comes of it. It is in the access log as a call of the session.
     ///
     /// # Errors
     ///
     /// `CONSOLE_LINK_INVALID`, or `TOO_MANY_ATTEMPTS` for an address with too many of these; those of
-    /// [`Caller::create_access_token`] if what the link promised cannot be had any more.
-    pub async fn open_console(&self, secret: &str, address: Option<IpAddr>) -> Result<(AccessToken, String)> {
+    /// [`Caller::create_access_token`] if what the link promised cannot be had any more; `ACCESS_LOG_FAILED`.
+    pub async fn open_console(&self, secret: &str, address: Option<SocketAddr>) -> Result<(AccessToken, String)> {
         let now = self.shared.clock.now();
         let hash = *blake3::hash(secret.as_bytes()).as_bytes();
         let Some(link) = self.shared.console_links.take(&hash, now) else {
             let message = "the link is unknown, was used, or is over: `longhand console` makes another one";
             let invalid = Error::new(Reason::ConsoleLinkInvalid, message);
             return Err(match address {
-                Some(address) => self.shared.access_tokens.count_failure(address, now, invalid),
+                Some(address) => self.shared.access_tokens.count_failure(address.ip(), now, invalid),
                 None => invalid,
             });
         };
+        // Whoever made the link is in the line of its making.
+        let session = Arc::new(link.session());
         let caller = self.caller(link.access, String::new(), None)?;
         let expire_time = Some(caller.session_end(link.session_micros));
-        caller.create_access_token(NewAccessToken { expire_time, ..link.new }).await
+        let new = NewAccessToken { expire_time, ..link.new };
+        self.recorded(session, address, LOGIN, async move { caller.create_access_token(new).await }).await
+    }
+
+    /// Ends a session of the console: revokes its access token, whose secret this is, for every copy of its cookie.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Caller::revoke_own_access_token`]; `ACCESS_LOG_FAILED`.
+    pub async fn close_console(&self, access: Arc<Access>, secret: &str, address: Option<SocketAddr>) -> Result<()> {
+        let caller = self.caller(access.clone(), String::new(), None)?;
+        let secret = secret.to_owned();
+        self.recorded(access, address, LOGOUT, async move { caller.revoke_own_access_token(&secret).await }).await
+    }
+
+    /// Carries out what passes no guard with its lines in the access log, as the guard does with calls that act. A
+    /// caller that leaves keeps nothing out of the log.
+    async fn recorded<Done: Send + 'static>(
+        &self,
+        access: Arc<Access>,
+        address: Option<SocketAddr>,
+        method: &'static str,
+        act: impl Future<Output = Result<Done>> + Send + 'static,
+    ) -> Result<Done> {
+        if !self.logs(&access) {
+            return act.await;
+        }
+        let app = self.clone();
+        let address = address.map(|address| address.to_string()).unwrap_or_default();
+        let recorded = tokio::spawn(async move {
+            app.record_intent(&access, address.clone(), method).await?;
+            let done = act.await;
+            let outcome = done.as_ref().map_or_else(|error| error.reason.as_str(), |_| "OK");
+            app.record_access(&access, address, method, &NamedSessions::default(), outcome).await?;
+            done
+        });
+        recorded.await.map_err(Error::internal)?
     }
 }

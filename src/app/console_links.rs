@@ -26,6 +26,15 @@ pub(super) struct Pending {
     pub(super) expire_time: Timestamp,
 }
 
+impl Pending {
+    /// The access of the session that it opens, as far as the access log tells it.
+    pub(super) fn session(&self) -> Access {
+        let own = &*self.access;
+        let tenant = self.new.tenant.as_deref().map_or_else(|| own.tenant.clone(), Into::into);
+        Access { principal: self.new.principal.as_str().into(), tenant, scopes: self.new.scopes, ..own.clone() }
+    }
+}
+
 impl ConsoleLinks {
     fn pending(&self) -> MutexGuard<'_, HashMap<[u8; 32], Pending>> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
@@ -35,14 +44,10 @@ impl ConsoleLinks {
     pub(super) fn add(&self, hash: [u8; 32], link: Pending, now: Timestamp) -> Result<()> {
         let mut pending = self.pending();
         pending.retain(|_, link| link.expire_time > now);
-        if pending.len() >= limits::CONSOLE_LINKS_MAX {
-            let limit = limits::CONSOLE_LINKS_MAX;
-            let message = format!("{limit} links to the console wait to be opened; each ends by itself");
-            return Err(Error::new(Reason::LimitExceeded, message)
-                .with("what", "console links")
-                .with("limit", limit)
-                .with("actual", limit + 1));
-        }
+        // No tenant keeps the others from making links.
+        let of_tenant = pending.values().filter(|other| other.access.tenant == link.access.tenant).count();
+        require_room("console links", of_tenant, limits::CONSOLE_LINKS_MAX)?;
+        require_room("console links of all tenants", pending.len(), limits::CONSOLE_LINKS_TOTAL_MAX)?;
         pending.insert(hash, link);
         Ok(())
     }
@@ -53,12 +58,25 @@ impl ConsoleLinks {
     }
 }
 
+/// Refuses a link that is one too many.
+fn require_room(what: &str, count: usize, limit: usize) -> Result<()> {
+    if count < limit {
+        return Ok(());
+    }
+    let message = format!("{limit} {what} wait to be opened; each ends by itself");
+    Err(Error::new(Reason::LimitExceeded, message).with("what", what).with("limit", limit).with("actual", limit + 1))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn link(expire_time: i64) -> Pending {
-        let access = Arc::new(Access::owner());
+        link_of("", expire_time)
+    }
+
+    fn link_of(tenant: &str, expire_time: i64) -> Pending {
+        let access = Arc::new(Access { tenant: tenant.into(), ..Access::owner() });
         let new = NewAccessToken::default();
         Pending { access, new, session_micros: 1, expire_time: Timestamp(expire_time) }
     }
@@ -80,13 +98,28 @@ mod tests {
     fn links_are_bounded_and_old_ones_make_room() {
         let links = ConsoleLinks::default();
         for number in 0..limits::CONSOLE_LINKS_MAX {
-            let hash = *blake3::hash(&number.to_be_bytes()).as_bytes();
-            links.add(hash, link(10), Timestamp(0)).expect("room");
+            links.add(hash(number), link(10), Timestamp(0)).expect("room");
         }
-        assert_eq!(
-            links.add([0; 32], link(10), Timestamp(9)).map_err(|error| error.reason),
-            Err(Reason::LimitExceeded)
-        );
+        let refused = links.add([0; 32], link(10), Timestamp(9)).expect_err("one too many");
+        assert_eq!((refused.reason, refused.metadata["what"].as_str()), (Reason::LimitExceeded, "console links"));
+        links.add([1; 32], link_of("other", 10), Timestamp(9)).expect("another tenant has room of its own");
         links.add([0; 32], link(20), Timestamp(10)).expect("the others are over");
+    }
+
+    #[test]
+    fn the_links_of_all_tenants_are_bounded() {
+        let links = ConsoleLinks::default();
+        for number in 0..limits::CONSOLE_LINKS_TOTAL_MAX {
+            let tenant = format!("t{}", number / limits::CONSOLE_LINKS_MAX);
+            let link = link_of(&tenant, 10);
+            links.pending().insert(hash(number), link);
+        }
+        let refused = links.add([0; 32], link_of("other", 10), Timestamp(9)).expect_err("one too many");
+        assert_eq!(refused.metadata["what"], "console links of all tenants");
+        links.add([0; 32], link_of("other", 20), Timestamp(10)).expect("the others are over");
+    }
+
+    fn hash(number: usize) -> [u8; 32] {
+        *blake3::hash(&number.to_be_bytes()).as_bytes()
     }
 }

@@ -94,13 +94,8 @@ pub struct ProviderContent {
 /// Reads messages that a provider's interface has.
 pub(super) fn read(given: ProviderContent) -> Result<Vec<NewMessage>> {
     let ProviderContent { format, json, view_token, provider } = given;
-    let unreadable = |Unreadable { at, problem }: Unreadable| {
-        let at = at.strip_prefix("json").unwrap_or(&at).to_owned();
-        Error::field(
-            "provider_content.json",
-            format!("{}{problem}", if at.is_empty() { at } else { format!("{at}: ") }),
-        )
-    };
+    let unreadable =
+        |Unreadable { at, problem }: Unreadable| Error::field(format_args!("provider_content.{at}"), problem);
     let mut messages = provider::read(format, &json).map_err(unreadable)?;
     if let Some(provider) = provider {
         let replies = messages.iter_mut().filter(|message| message.role == Role::Assistant);

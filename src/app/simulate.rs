@@ -9,6 +9,7 @@ use crate::model::part::NewPart;
 use crate::policy::Policy;
 use crate::policy::presets;
 use crate::simulation::{Outcome, TranscriptEntry, simulate};
+use tokio::sync::OwnedSemaphorePermit;
 
 /// Messages of one page of the history.
 const PAGE: i64 = 1_000;
@@ -46,20 +47,19 @@ impl Caller {
             }
         });
         let policies = policies.collect::<Result<Vec<(String, Policy)>>>()?;
+        // One at a time: each has a conversation in memory and takes a processor.
+        let permit = self.shared.simulations.clone().acquire_owned().await.map_err(Error::internal)?;
         let entries = self.conversation(session).await?;
-        // One at a time: each takes a processor.
-        let permit = self.shared.simulations.acquire().await.map_err(Error::internal)?;
         let window = known.window.clone();
         let message_count = entries.len();
         let window_tokens = window.context;
-        let played = tokio::task::spawn_blocking(move || {
+        let outcomes = aside(permit, move || {
             let play = |(name, policy): (String, Policy)| {
                 (name, simulate(&policy, &window, &entries, &longhand_extractive::extract))
             };
             policies.into_iter().map(play).collect()
         });
-        let outcomes = played.await.map_err(Error::internal)?;
-        drop(permit);
+        let outcomes = outcomes.await?;
         Ok(Simulations { outcomes, message_count, window_tokens })
     }
 
@@ -99,6 +99,19 @@ impl Caller {
     }
 }
 
+/// Works on a thread apart, which a caller that leaves does not stop: the work has its permit until it ends.
+async fn aside<Done: Send + 'static>(
+    permit: OwnedSemaphorePermit,
+    work: impl FnOnce() -> Done + Send + 'static,
+) -> Result<Done> {
+    let working = tokio::task::spawn_blocking(move || {
+        let done = work();
+        drop(permit);
+        done
+    });
+    working.await.map_err(Error::internal)
+}
+
 /// A message as it was written, without its usage: that was measured in other views.
 fn written(message: Message) -> NewMessage {
     let parts = message.parts.into_iter().map(|part| NewPart {
@@ -112,5 +125,30 @@ fn written(message: Message) -> NewMessage {
         provider: message.provider,
         origin_time: Some(message.create_time),
         ..NewMessage::sealed(message.role, parts.collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::{Arc, mpsc};
+    use tokio::sync::Semaphore;
+
+    #[tokio::test]
+    async fn work_has_its_permit_until_it_ends_though_its_caller_leaves() {
+        let permits = Arc::new(Semaphore::new(1));
+        let permit = permits.clone().try_acquire_owned().expect("free");
+        let (go, wait) = mpsc::channel::<()>();
+        let (begin, begun) = tokio::sync::oneshot::channel();
+        let caller = tokio::spawn(aside(permit, move || {
+            begin.send(()).expect("somebody waits");
+            wait.recv().expect_err("the end of the test");
+        }));
+        begun.await.expect("it works");
+        caller.abort();
+        assert!(caller.await.is_err_and(|error| error.is_cancelled()));
+        assert!(permits.try_acquire().is_err(), "it still works");
+        drop(go);
+        drop(permits.acquire().await.expect("it has ended"));
     }
 }

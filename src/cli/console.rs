@@ -27,11 +27,11 @@ pub(super) struct Arguments {
     /// Open the link in the browser of this machine, too
     #[arg(long)]
     open: bool,
-    /// The principal whose session it opens: the author of what is changed in the console
-    #[arg(long, default_value = "console", value_name = "NAME")]
-    principal: String,
-    /// What the session may do: read, write, compact, erase, admin
-    #[arg(long, value_name = "SCOPES", value_delimiter = ',', default_value = "read,write,compact")]
+    /// The principal whose session it opens: the author of what is changed in the console; default: console
+    #[arg(long, value_name = "NAME")]
+    principal: Option<String>,
+    /// What the session may do: read, write, compact, erase, admin; default: read, write and compact, as far as you may
+    #[arg(long, value_name = "SCOPES", value_delimiter = ',')]
     scopes: Vec<Scope>,
     /// Tenant whose sessions it shows; default: your own
     #[arg(long = "of-tenant", value_name = "NAME")]
@@ -42,21 +42,21 @@ pub(super) struct Arguments {
     /// Binds it to this session and those below it
     #[arg(long, value_name = "SESSION")]
     session: Option<String>,
-    /// Hours after which the browser's session ends, up to 720
-    #[arg(long, default_value_t = 12, value_name = "HOURS", value_parser = clap::value_parser!(i64).range(1..=720))]
-    hours: i64,
+    /// Hours after which the browser's session ends, up to 720; default: 12
+    #[arg(long, value_name = "HOURS", value_parser = clap::value_parser!(i64).range(1..=720))]
+    hours: Option<i64>,
 }
 
 pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Result<ExitCode> {
     let address = address::or_default(globals.server.as_deref())?;
     let base = base(&address)?;
     let request = pb::CreateConsoleLinkRequest {
-        principal: arguments.principal,
+        principal: arguments.principal.unwrap_or_default(),
         tenant: arguments.of_tenant,
         scopes: arguments.scopes.iter().map(|one| scopes::scope(*one).into()).collect(),
         project: arguments.project,
         root_session_id: arguments.session,
-        session_timeout: Some(prost_types::Duration { seconds: arguments.hours * 3_600, nanos: 0 }),
+        session_timeout: arguments.hours.map(|hours| prost_types::Duration { seconds: hours * 3_600, nanos: 0 }),
     };
     let created = globals.client().await?.access.create_console_link(request).await?.into_inner();
     let link = format!("{base}{}", created.path);

@@ -93,7 +93,7 @@ impl Doors {
             head.headers.entry(header::HOST).or_insert(host);
         }
         if let Some(Peer::Tcp { address, is_encrypted }) = head.extensions.get::<Peer>() {
-            let visitor = json::console::Visitor { address: Some(address.ip()), is_encrypted: *is_encrypted };
+            let visitor = json::console::Visitor { address: Some(*address), is_encrypted: *is_encrypted };
             head.extensions.insert(visitor);
         }
         if json::console::is_open(head.uri.path()) || OPEN_PATHS.contains(&head.uri.path()) {

@@ -50,6 +50,49 @@ test('a link opens once, and nothing opens without one', async ({ daemon, browse
   await first.close();
 });
 
+test('a link in an open page is taken from the address, and replaces a session only if its user says so', async ({ daemon, browser }) => {
+  const page = await Page.open(browser, daemon);
+  await page.go('#/search');
+  const mine = (await page.context.cookies()).find((cookie) => cookie.httpOnly).value;
+  const paste = async (link) => {
+    // Only the fragment changes: the page stays.
+    await page.page.evaluate((fragment) => (location.hash = fragment), new URL(link).hash);
+    await page.page.getByRole('dialog', { name: 'Open the link?' }).waitFor();
+    check(!page.page.url().includes('login') && page.page.url().endsWith('#/search'), `the address is ${page.page.url()}`);
+  };
+  const session = async () => (await page.context.cookies()).find((cookie) => cookie.httpOnly).value;
+  const link = daemon.link('--principal', 'other');
+  await paste(link);
+  equal(await page.violations(), [], 'accessibility');
+  await page.page.getByRole('button', { name: 'Keep this session' }).click();
+  await page.page.getByRole('dialog').waitFor({ state: 'detached' });
+  equal(await session(), mine, 'the session');
+  await paste(link);
+  await page.page.getByRole('button', { name: 'Open the link' }).click();
+  await page.page.locator('.who').getByText('other').waitFor();
+  check((await session()) !== mine, 'the session is another one');
+  // It was used; the session stays.
+  page.allowed.push(/401/);
+  await page.page.locator('.top').waitFor();
+  await paste(link);
+  await page.page.getByRole('button', { name: 'Open the link' }).click();
+  await page.page.getByRole('alert').getByText('was used').waitFor();
+  await page.page.getByRole('button', { name: 'Keep this session' }).click();
+  await page.page.locator('.who').getByText('other').waitFor();
+  // A page that is loaded with a link asks, too, and one without a session takes a link that is pasted.
+  await page.page.goto('about:blank');
+  await page.page.goto(daemon.link());
+  await page.page.getByRole('dialog', { name: 'Open the link?' }).waitFor();
+  check(!page.page.url().includes('login'), `the address is ${page.page.url()}`);
+  await page.page.getByRole('button', { name: 'Keep this session' }).click();
+  await page.page.getByRole('button', { name: 'Leave' }).click();
+  await page.page.getByText('longhand console').waitFor();
+  await page.page.evaluate((fragment) => (location.hash = fragment), new URL(daemon.link('--principal', 'third')).hash);
+  await page.page.locator('.who').getByText('third').waitFor();
+  check(!page.page.url().includes('login'), `the address is ${page.page.url()}`);
+  await page.close();
+});
+
 test('leaving ends the session for good', async ({ daemon, browser }) => {
   const page = await Page.open(browser, daemon);
   const cookies = await page.context.cookies();

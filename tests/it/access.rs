@@ -382,6 +382,49 @@ async fn what_acts_is_in_the_access_log_before_it_is_carried_out() {
 }
 
 #[tokio::test]
+async fn sessions_of_the_console_begin_and_end_in_the_access_log() {
+    for refuses in [true, false] {
+        let served = Served::start().await;
+        let folder = tempfile::tempdir().expect("a folder");
+        let directory = folder.path().join("access-log");
+        let options = access_log::Options { directory: directory.clone(), retention_days: 0 };
+        let (log, _thread) = access_log::AccessLog::open(options, served.test.clock.clone()).expect("a log");
+        served.test.longhand.log_access(AccessLogging { log, owner_too: false, refuses });
+        let address = std::net::SocketAddr::from(([127, 0, 0, 1], 4747));
+        let open = async || {
+            let new = NewAccessToken { principal: "agent".to_owned(), ..NewAccessToken::default() };
+            let (link, _) = served.test.app.create_console_link(new, Some(30 * 86_400)).await.expect("a link");
+            served.test.longhand.open_console(&link, Some(address)).await.map_err(|error| error.reason)
+        };
+        let prove = |secret: &str| served.test.longhand.authenticate(Credentials::Secret(secret, address.ip())).ok();
+        let close = async |secret: &str| {
+            let access = prove(secret).expect("a session");
+            served.test.longhand.close_console(access, secret, Some(address)).await.map_err(|error| error.reason)
+        };
+        let (_, left) = open().await.expect("a session");
+        close(&left).await.expect("it is left");
+        let found: Vec<_> = lines(&directory).into_iter().map(|(method, _, outcome)| (method, outcome)).collect();
+        let outcomes = if refuses { ["BEGUN", "OK"].as_slice() } else { &["OK"] };
+        let methods = ["console/login", "console/logout"].into_iter();
+        let expected: Vec<_> = methods
+            .flat_map(|method| outcomes.iter().map(move |outcome| (method.to_owned(), (*outcome).to_owned())))
+            .collect();
+        assert_eq!(found, expected);
+        let (_, kept) = open().await.expect("a session");
+        let tokens = async || served.test.app.list_access_tokens().await.expect("a list").len();
+        let before = tokens().await;
+        std::fs::remove_dir_all(&directory).expect("removed");
+        served.test.clock.advance(24 * 60 * 60 * 1_000);
+        let opened = open().await.map(drop);
+        assert_eq!(opened, if refuses { Err(Reason::AccessLogFailed) } else { Ok(()) });
+        assert_eq!(tokens().await, before + usize::from(!refuses), "no session begins that cannot be recorded");
+        let closed = close(&kept).await;
+        assert_eq!(closed, if refuses { Err(Reason::AccessLogFailed) } else { Ok(()) });
+        assert_eq!(prove(&kept).is_some(), refuses, "none ends, either");
+    }
+}
+
+#[tokio::test]
 async fn a_principal_is_the_author_of_its_changes() {
     let served = Served::start().await;
     let session = served.test.manual_session().await;

@@ -93,6 +93,19 @@ fn a_command_on_tcp_proves_itself_by_a_token_with_scopes() {
 }
 
 #[test]
+fn a_link_to_the_console_gives_what_its_maker_has() {
+    let home = private_folder();
+    let daemon = Daemon::start(home.path());
+    let url = url(&daemon);
+    let secret = daemon.text(&["token", "create", "operator", "--scopes", "read,admin", "--expires", "1h"]);
+    let link = remote(home.path(), &["console"], &url, secret.trim());
+    assert!(link.status.success(), "{}", error(&link));
+    let refused = remote(home.path(), &["console", "--scopes", "write"], &url, secret.trim());
+    assert!(!refused.status.success() && error(&refused).contains("SCOPE_MISSING"), "{}", error(&refused));
+    daemon.stop();
+}
+
+#[test]
 fn a_page_of_another_origin_gets_nothing() {
     let home = private_folder();
     let daemon = Daemon::start(home.path());

@@ -149,7 +149,7 @@ async fn what_is_no_message_of_its_format_is_refused_before_anything_is_written(
         (
             given(Format::Anthropic, r#"[{"role":"user","content":[{"type":1}]}]"#, None),
             Reason::InvalidField,
-            "[0].content[0].type",
+            "provider_content.json[0].content[0].type: ",
         ),
         (given(Format::Anthropic, REQUEST, Some(token)), Reason::InvalidField, "provider_content.view_token"),
         (given(Format::Anthropic, REPLY, Some("lhv".to_owned())), Reason::ViewTokenInvalid, "token"),

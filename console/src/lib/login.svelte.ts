@@ -10,41 +10,82 @@ export interface Who {
   version: string;
 }
 
+/** How the fragment of a link begins; the rest is its secret. */
+const LINK = '#login=';
+
+/** The secret of a link in the address, which shows another place before anything else can fail. */
+function taken(place = location.pathname): string {
+  if (!location.hash.startsWith(LINK)) return '';
+  const secret = location.hash.slice(LINK.length);
+  history.replaceState(null, '', place);
+  return secret;
+}
+
 class Login {
   who = $state<Who | null>(null);
   state = $state<'asking' | 'open' | 'closed' | 'away'>('asking');
   message = $state('');
+  /** A link that waits for a word of the user, whose session it would replace. */
+  offered = $state('');
 
-  /** Opens the console by the link in the address, or by the cookie of an earlier one. */
-  async begin(): Promise<void> {
-    const given = /^#login=([A-Za-z0-9_-]+)$/.exec(location.hash)?.[1];
-    // The secret leaves the address before anything else can fail.
-    if (given) history.replaceState(null, '', location.pathname);
+  constructor() {
+    // A link that is pasted where the page is shown already changes the fragment alone.
+    addEventListener('hashchange', (event) => {
+      const { pathname, hash } = new URL(event.oldURL);
+      const link = taken(hash.startsWith(LINK) ? pathname : pathname + hash);
+      if (link) void this.begin(link);
+    });
+  }
+
+  /** Opens the console by a link, or by the cookie of an earlier one. */
+  async begin(link = taken()): Promise<void> {
     try {
-      const response = given
-        ? await fetch('/console/login', { method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify({ link: given }) })
-        : await fetch('/console/session');
-      if (response.ok) {
-        this.who = (await response.json()) as Who;
-        this.state = 'open';
-        return;
+      // Whoever lures a user into a session of its own would see what is written there: none is replaced unasked.
+      if ((!link || changeToken()) && (await this.resumed())) {
+        this.message = '';
+        this.offered = link;
+      } else if (link) {
+        await this.open(link);
+      } else {
+        this.state = 'closed';
       }
-      const status = (await response.json()) as { message?: string };
-      if (given) {
-        // Whoever is logged in already may stay.
-        const earlier = await fetch('/console/session');
-        if (earlier.ok) {
-          this.who = (await earlier.json()) as Who;
-          this.state = 'open';
-          return;
-        }
-        this.message = status.message ?? '';
-      }
-      this.state = 'closed';
     } catch {
       this.state = 'away';
-      setTimeout(() => void this.begin(), 2000);
+      setTimeout(() => void this.begin(link), 2000);
     }
+  }
+
+  /** Takes the offered link in place of the session that is open. */
+  async replace(): Promise<void> {
+    const link = this.offered;
+    try {
+      // What the page has is the other session's.
+      if (await this.open(link, false)) location.reload();
+    } catch {
+      this.message = 'The daemon does not answer.';
+    }
+  }
+
+  private async resumed(): Promise<boolean> {
+    const response = await fetch('/console/session');
+    if (response.ok) {
+      this.who = (await response.json()) as Who;
+      this.state = 'open';
+    }
+    return response.ok;
+  }
+
+  private async open(link: string, closes = true): Promise<boolean> {
+    const response = await fetch('/console/login', { method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify({ link }) });
+    if (response.ok) {
+      this.who = (await response.json()) as Who;
+      this.message = '';
+      this.state = 'open';
+    } else {
+      this.message = ((await response.json()) as { message?: string }).message ?? '';
+      if (closes) this.state = 'closed';
+    }
+    return response.ok;
   }
 
   can(scope: string): boolean {

@@ -7,8 +7,11 @@ export interface Place {
   query: URLSearchParams;
 }
 
+/** The fragment, if it is a place: that of a link is none. */
+const place = () => (location.hash.startsWith('#login=') ? '' : location.hash);
+
 function read(): Place {
-  const [path = '', query = ''] = location.hash.replace(/^#\/?/, '').split('?');
+  const [path = '', query = ''] = place().replace(/^#\/?/, '').split('?');
   const [page = '', id = '', panel = ''] = path.split('/').map(decodeURIComponent);
   return { page: page || 'sessions', id, panel, query: new URLSearchParams(query) };
 }
@@ -17,7 +20,9 @@ class Router {
   place = $state.raw<Place>(read());
 
   constructor() {
-    addEventListener('hashchange', () => (this.place = read()));
+    addEventListener('hashchange', (event) => {
+      if (!new URL(event.newURL).hash.startsWith('#login=')) this.place = read();
+    });
   }
 
   go(hash: string, replace = false): void {

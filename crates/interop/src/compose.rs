@@ -1,6 +1,6 @@
 //! JSON objects that are composed member by member, so that inputs and provider blocks stay as they were written.
 
-use crate::raw::{Object, quote};
+use crate::raw::{self, Object, quote};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use longhand_core::model::part::{Media, MediaSource};
@@ -58,13 +58,12 @@ impl Composed {
 /// A line of a file with another parent, which the member of that name has.
 pub(super) fn relink(object: &Object<'_>, line: &str, name: &str, parent: Option<&str>) -> String {
     let found = object.members().find(|(member, _)| *member == name);
-    let Some((_, value)) = found else { return line.to_owned() };
-    let start = value.get().as_ptr().addr().wrapping_sub(line.as_ptr().addr());
-    let parent = parent.map_or_else(|| "null".to_owned(), quote);
-    match (line.get(..start), line.get(start.saturating_add(value.get().len())..)) {
-        (Some(before), Some(behind)) => format!("{before}{parent}{behind}"),
-        _ => line.to_owned(),
+    let span = found.and_then(|(_, value)| raw::span(line, value));
+    let mut line = line.to_owned();
+    if let Some(range) = span {
+        line.replace_range(range, &parent.map_or_else(|| "null".to_owned(), quote));
     }
+    line
 }
 
 /// A list of JSON values.

@@ -148,6 +148,13 @@ impl<'a> Object<'a> {
     }
 }
 
+/// The position of a value in the text that it is a slice of; none if it is of another one.
+pub(super) fn span(whole: &str, value: &RawValue) -> Option<Range<usize>> {
+    let start = value.get().as_ptr().addr().wrapping_sub(whole.as_ptr().addr());
+    let range = start..start.saturating_add(value.get().len());
+    whole.get(range.clone()).is_some().then_some(range)
+}
+
 /// The string in a value; none if the value is no string.
 pub(super) fn text(value: &RawValue) -> Option<Text> {
     serde_json::from_str(value.get()).ok()

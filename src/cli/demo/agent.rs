@@ -2,6 +2,7 @@
 
 use super::sample::{self, Step, Turn};
 use crate::cli::client::Client;
+use crate::cli::failure;
 use crate::cli::view::{self, View};
 use crate::pb;
 use anyhow::Context;
@@ -15,6 +16,8 @@ const CHARACTERS_PER_TOKEN: usize = 4;
 const WORDS_A_PACE: u32 = 12;
 /// Lease of a run: more than a turn takes at any pace of the demo.
 const RUN_SECONDS: i64 = 120;
+/// Reason of the refusal of a run while another one goes on.
+const RUN_ACTIVE: &str = "RUN_ACTIVE";
 
 /// The messages that an agent wrote, and the views that it was given.
 #[derive(Default)]
@@ -86,7 +89,9 @@ impl Agent {
             };
             match self.client.runs.acquire_run(request).await {
                 Ok(acquired) => return Ok(acquired.into_inner().run.map(|run| run.epoch)),
-                Err(status) if status.code() == tonic::Code::FailedPrecondition => tokio::time::sleep(pace).await,
+                Err(status) if failure::reason(&status).as_deref() == Some(RUN_ACTIVE) => {
+                    tokio::time::sleep(pace).await;
+                }
                 Err(status) => return Err(status.into()),
             }
         }

@@ -12,7 +12,7 @@ use std::time::Duration;
 const PACE: Duration = Duration::from_millis(900);
 
 /// Plays the sample while the console watches, and leaves the daemon there until it is interrupted.
-pub(super) async fn run(globals: &Globals, daemon: Daemon, session_id: &str, keep: bool) -> anyhow::Result<ExitCode> {
+pub(super) async fn run(globals: &Globals, daemon: Daemon, session_id: &str) -> anyhow::Result<ExitCode> {
     let mut client = Client::connect(&Target::local(&daemon.address), "demo").await?;
     let link = console::link(&mut client, &daemon.address).await?;
     let mut output = globals.output();
@@ -44,8 +44,6 @@ pub(super) async fn run(globals: &Globals, daemon: Daemon, session_id: &str, kee
         ended = &mut interrupted => ended?,
     }
     drop(client);
-    if !keep {
-        daemon.stop().await?;
-    }
+    daemon.stop().await?;
     Ok(ExitCode::SUCCESS)
 }

@@ -52,7 +52,7 @@ pub(super) struct Arguments {
     #[arg(long)]
     keep: bool,
     /// Print a link to the console, and let the agents work slowly enough to be watched there
-    #[arg(long, conflicts_with = "json")]
+    #[arg(long, conflicts_with_all = ["json", "keep"])]
     console: bool,
 }
 
@@ -71,7 +71,7 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
     let session = create_session(&mut client).await?;
     let session_id = session.session_id.as_str();
     if arguments.console {
-        return live::run(globals, daemon, session_id, arguments.keep).await;
+        return live::run(globals, daemon, session_id).await;
     }
     let mut output = globals.output();
     introduce(&mut output, &daemon, session_id)?;

@@ -96,17 +96,15 @@ pub(super) fn rewrite(rewrite: Rewrite) -> pb::Rewrite {
     pb::Rewrite { kind: kind.into(), mark_revision: rewrite.mark, message_id: id(rewrite.edited) }
 }
 
-/// Kind of a compaction.
 /// What presets would have done.
 pub(in crate::grpc) fn simulations(found: Simulations) -> pb::SimulatePresetsResponse {
-    let number = |count: usize| i32::try_from(count).unwrap_or(i32::MAX);
     let simulations = found.outcomes.into_iter().map(|(preset, outcome)| pb::Simulation {
         preset,
         due_tokens: outcome.due_tokens,
         compactions: outcome
             .compactions()
             .map(|one| pb::SimulatedCompaction {
-                message_count: number(one.message),
+                message_count: count(one.message),
                 kind: kind(one.kind).into(),
                 level: level(one.level).into(),
                 view_before_tokens: one.before_tokens,
@@ -117,16 +115,17 @@ pub(in crate::grpc) fn simulations(found: Simulations) -> pb::SimulatePresetsRes
         usages: outcome
             .context_usage
             .iter()
-            .map(|point| pb::SimulatedUsage { message_count: number(point.message), context_tokens: point.tokens })
+            .map(|point| pb::SimulatedUsage { message_count: count(point.message), context_tokens: point.tokens })
             .collect(),
     });
     pb::SimulatePresetsResponse {
         simulations: simulations.collect(),
-        message_count: number(found.message_count),
+        message_count: count(found.message_count),
         window_tokens: found.window_tokens,
     }
 }
 
+/// Kind of a compaction.
 pub(in crate::grpc) fn kind(kind: CompactionKind) -> pb::CompactionKind {
     match kind {
         CompactionKind::Prune => pb::CompactionKind::Prune,

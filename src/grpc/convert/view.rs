@@ -13,7 +13,7 @@ use crate::model::view::{Author, OriginalFields, Provenance, Shortened, ViewKind
 use crate::pb;
 use crate::pb::get_context_response::Frame;
 use std::sync::Arc;
-use std::{iter, vec};
+use std::vec;
 
 /// Parameters of a request for a view.
 pub(in crate::grpc) fn read_request(request: pb::GetContextRequest) -> Result<ContextRequest> {
@@ -136,23 +136,13 @@ fn unmarked(omitted: RevisionRange, reason: pb::OmitReason) -> pb::OmittedHistor
     pb::OmittedHistory { range: Some(range(omitted)), mark_revision: 0, reason: reason.into(), compaction_id: None }
 }
 
-/// A message of a view, in the format that was asked for.
-enum Shown {
-    Own(Box<pb::ContextMessage>),
-    Formatted(pb::FormattedMessage),
-}
-
-/// Messages of a kind, converted one by one.
-type Each<Message, Converted> =
-    iter::Map<iter::Map<vec::IntoIter<Message>, fn(Message) -> Converted>, fn(Converted) -> Shown>;
-
 /// The frames of a view: a header, the messages, an end. Messages are converted as they are sent, so that a long view
 /// is not in memory twice.
 pub(in crate::grpc) struct Frames {
     header: Option<pb::ContextHeader>,
-    messages: iter::Chain<Each<ViewMessage, Box<pb::ContextMessage>>, Each<WrittenMessage, pb::FormattedMessage>>,
-    /// The message that did not fit in the previous frame.
-    held: Option<Shown>,
+    messages: Rest<ViewMessage, pb::ContextMessage>,
+    /// What is there in the place of messages if a format was asked for.
+    formatted: Rest<WrittenMessage, pb::FormattedMessage>,
     end: Option<pb::ContextEnd>,
 }
 
@@ -185,17 +175,12 @@ pub(in crate::grpc) fn frames(context: Context) -> Frames {
         omitted: marks.chain(empty).chain(shortened).collect(),
         left_out_parts: left_out.into_iter().map(left_out_part).collect(),
     };
-    let shown = context.messages.into_iter().map(boxed_message as fn(_) -> _).map(Shown::Own as fn(_) -> _);
-    let formatted = formatted.into_iter().map(formatted_message as fn(_) -> _).map(Shown::Formatted as fn(_) -> _);
-    Frames { header: Some(header), messages: shown.chain(formatted), held: None, end: Some(end) }
+    let (messages, formatted) = (Rest::of(context.messages), Rest::of(formatted));
+    Frames { header: Some(header), messages, formatted, end: Some(end) }
 }
 
 fn shown_count(context: &Context) -> usize {
     context.messages.len() + context.formatted.as_ref().map_or(0, |formatted| formatted.messages.len())
-}
-
-fn boxed_message(given: ViewMessage) -> Box<pb::ContextMessage> {
-    Box::new(message(given))
 }
 
 fn formatted_message(message: WrittenMessage) -> pb::FormattedMessage {
@@ -216,26 +201,31 @@ fn left_out_part(left_out: LeftOut) -> pb::LeftOutPart {
     }
 }
 
-impl Frames {
+/// Messages that are not sent yet.
+struct Rest<Message, Converted> {
+    messages: vec::IntoIter<Message>,
+    /// The one that did not fit in the previous frame.
+    held: Option<Converted>,
+}
+
+impl<Message, Converted: prost::Message> Rest<Message, Converted> {
+    fn of(messages: Vec<Message>) -> Self {
+        Self { messages: messages.into_iter(), held: None }
+    }
+
     /// The next messages, up to a frame's size; at least one if there is one.
-    fn next_messages(&mut self) -> pb::ContextMessages {
-        let mut page = pb::ContextMessages::default();
+    fn frame(&mut self, convert: fn(Message) -> Converted) -> Vec<Converted> {
+        let mut frame = Vec::new();
         let mut bytes = 0;
-        while let Some(next) = self.held.take().or_else(|| self.messages.next()) {
-            bytes += match &next {
-                Shown::Own(message) => framed_len(&**message),
-                Shown::Formatted(message) => framed_len(message),
-            };
-            if bytes > limits::VIEW_FRAME_BYTES && !is_empty(&page) {
+        while let Some(next) = self.held.take().or_else(|| self.messages.next().map(convert)) {
+            bytes += framed_len(&next);
+            if bytes > limits::VIEW_FRAME_BYTES && !frame.is_empty() {
                 self.held = Some(next);
                 break;
             }
-            match next {
-                Shown::Own(message) => page.messages.push(*message),
-                Shown::Formatted(message) => page.formatted_messages.push(message),
-            }
+            frame.push(next);
         }
-        page
+        frame
     }
 }
 
@@ -250,7 +240,9 @@ impl Iterator for Frames {
         if let Some(header) = self.header.take() {
             return Some(pb::GetContextResponse { frame: Some(Frame::Header(header)) });
         }
-        let page = self.next_messages();
+        let messages = self.messages.frame(message);
+        let formatted_messages = self.formatted.frame(formatted_message);
+        let page = pb::ContextMessages { messages, formatted_messages };
         let frame = if is_empty(&page) { Frame::End(self.end.take()?) } else { Frame::Messages(page) };
         Some(pb::GetContextResponse { frame: Some(frame) })
     }

@@ -22,16 +22,23 @@ use http::{HeaderValue, StatusCode, header};
 use http_body_util::{BodyExt as _, Limited};
 use serde::Deserialize;
 use serde_json::json;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 /// Where a request comes from, which its connection tells.
 #[derive(Debug, Clone, Copy)]
 pub struct Visitor {
     /// The address; none for the owner's connection.
-    pub address: Option<IpAddr>,
+    pub address: Option<SocketAddr>,
     /// True over TLS.
     pub is_encrypted: bool,
+}
+
+impl Visitor {
+    /// The address by which failed attempts are counted.
+    fn ip(&self) -> IpAddr {
+        self.address.map_or(IpAddr::from([127, 0, 0, 1]), |address| address.ip())
+    }
 }
 
 /// True for a path of the console, which needs no credentials: what is behind it is no secret, and a session is proved
@@ -75,8 +82,7 @@ async fn open(app: &Longhand, head: &Parts, body: Body) -> Result<Response, Fail
     let Login { link } = serde_json::from_slice(&body.to_bytes()).map_err(|_| malformed())?;
     let visitor = visitor(head);
     let (token, secret) = app.open_console(&link, visitor.address).await?;
-    let access =
-        app.authenticate(Credentials::Secret(&secret, visitor.address.unwrap_or(IpAddr::from([127, 0, 0, 1]))))?;
+    let access = app.authenticate(Credentials::Secret(&secret, visitor.ip()))?;
     let seconds = token.expire_time.map_or(0, |end| (end.0 - token.create_time.0) / 1_000_000);
     let mut response = described(&access);
     session::grant(response.headers_mut(), &head.headers, &secret, seconds, visitor.is_encrypted);
@@ -87,7 +93,7 @@ async fn logout(State(app): State<Longhand>, request: Request) -> Response {
     let (head, _) = request.into_parts();
     let ended = async {
         if let Some((access, secret)) = known(&app, &head)? {
-            app.caller(access, String::new(), None)?.revoke_own_access_token(&secret).await?;
+            app.close_console(access, &secret, visitor(&head).address).await?;
         }
         app::Result::Ok(())
     };
@@ -118,8 +124,7 @@ async fn who(State(app): State<Longhand>, request: Request) -> Response {
 /// The access that the session of a request proves, with its secret; none without a session.
 fn known(app: &Longhand, head: &Parts) -> app::Result<Option<(Arc<Access>, String)>> {
     let Some(secret) = session::secret(head)? else { return Ok(None) };
-    let address = visitor(head).address.unwrap_or(IpAddr::from([127, 0, 0, 1]));
-    let access = app.authenticate(Credentials::Secret(&secret, address))?;
+    let access = app.authenticate(Credentials::Secret(&secret, visitor(head).ip()))?;
     Ok(Some((access, secret)))
 }
 

@@ -2,11 +2,12 @@
 
 use super::ai_sdk_parts::{FORMAT, media, reason};
 use super::ai_sdk_ui;
+use super::format::text_block;
 use super::kept;
 use super::prepared::{Content, Piece, Prepared};
 use super::reading::{self, Result, Unreadable, object, opaque, required, words};
 use super::written::{Refusal, RefusalKind, Written, WrittenMessage};
-use crate::compose::{Composed, base64, list};
+use crate::compose::{Composed, base64, list, string_in};
 use crate::raw::{self, Object, quote};
 use longhand_core::model::message::{NewMessage, Role};
 use longhand_core::model::part::{Media, MediaSource, NewPart, PartBody, ResultStatus, ToolResult};
@@ -31,7 +32,7 @@ pub(super) fn write(messages: &[Prepared<'_>]) -> std::result::Result<Written, R
 }
 
 fn is_approval(piece: &Piece<'_>) -> bool {
-    matches!(&piece.content, Content::Own(block) if kept::of_member(Some(block), "type").as_deref() == Some(APPROVAL))
+    matches!(&piece.content, Content::Own(block) if string_in(Some(block), "type").as_deref() == Some(APPROVAL))
 }
 
 fn one(message: &Prepared<'_>, role: Role, pieces: &[&Piece<'_>]) -> std::result::Result<String, Refusal> {
@@ -44,9 +45,11 @@ fn one(message: &Prepared<'_>, role: Role, pieces: &[&Piece<'_>]) -> std::result
     // Instructions are one text.
     let plain = match role {
         Role::System => {
+            let refusal = |piece: &Piece<'_>, kind| message.refusal(FORMAT, piece.part, kind);
             let texts = pieces.iter().map(|piece| match &piece.content {
                 Content::Text(text) => Ok(*text),
-                _ => Err(message.refusal(FORMAT, piece.part, RefusalKind::MediaOfSpeaker { role: "system" })),
+                Content::Media(_) => Err(refusal(piece, RefusalKind::MediaOfRole { role: "system" })),
+                _ => Err(refusal(piece, RefusalKind::PartOfRole { role: "system" })),
             });
             Some(quote(&texts.collect::<std::result::Result<Vec<_>, _>>()?.join("\n\n")))
         }
@@ -66,7 +69,7 @@ fn part_of(piece: &Piece<'_>) -> String {
     match &piece.content {
         Content::Text(text) => match kept {
             Some(kept) => kept::filled(kept, &["text"], &quote(text)),
-            None => text_part(text),
+            None => text_block(text),
         },
         Content::Reasoning(text) => match kept {
             Some(kept) => kept::filled(kept, &["text"], &quote(text)),
@@ -100,10 +103,6 @@ fn part_of(piece: &Piece<'_>) -> String {
     }
 }
 
-fn text_part(text: &str) -> String {
-    Composed::default().text("type", "text").text("text", text).end()
-}
-
 fn call_part(id: &str, tool: &str, input: &str) -> String {
     Composed::default()
         .text("type", "tool-call")
@@ -127,7 +126,7 @@ fn result_part(result: &ToolResult, id: &str, tool: &str) -> String {
         let kind = if result.status == ResultStatus::Completed { "text" } else { "error-text" };
         Composed::default().text("type", kind).text("value", &result.output).end()
     } else {
-        let text = (!result.output.is_empty()).then(|| text_part(&result.output));
+        let text = (!result.output.is_empty()).then(|| text_block(&result.output));
         let items: Vec<_> = text.into_iter().chain(result.attachments.iter().map(attachment)).collect();
         Composed::default().text("type", "content").json("value", list(&items)).end()
     };
@@ -225,7 +224,7 @@ fn part(at: &str, block: &str) -> Result<NewPart> {
     // The provider ran the tool: the call and its result stay where they are.
     let is_providers = given.flag("providerExecuted");
     let found = match kind.as_str() {
-        "text" => words(FORMAT, block, &["text"], &text_part(&given.string("text")), PartBody::Text),
+        "text" => words(FORMAT, block, &["text"], &text_block(&given.string("text")), PartBody::Text),
         "reasoning" => {
             let plain = Composed::default().text("type", "reasoning").text("text", &given.string("text")).end();
             words(FORMAT, block, &["text"], &plain, PartBody::Reasoning)

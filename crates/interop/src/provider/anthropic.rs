@@ -1,13 +1,12 @@
 //! Anthropic's Messages.
 
-use super::format::Format;
+use super::format::{Format, object_input, text_block};
 use super::kept;
 use super::prepared::{Answered, Content, Piece, Prepared};
 use super::reading::{self, Result, Unreadable, message, object, opaque, required, words};
-use super::written::{Refusal, RefusalKind, Written, WrittenMessage};
+use super::written::{Merged, Refusal, RefusalKind, Written};
 use crate::compose::{Composed, base64, list};
 use crate::raw::{self, Object, quote};
-use longhand_core::model::ids::MessageId;
 use longhand_core::model::message::{FinishReason, NewFinish, NewMessage, Role};
 use longhand_core::model::part::{Media, MediaSource, NewPart, PartBody, ResultStatus, ToolResult};
 use longhand_core::model::usage::Usage;
@@ -20,13 +19,6 @@ const BREAKPOINT: &str = r#"{"type":"ephemeral"}"#;
 const CACHE_CONTROL: &str = "cache_control";
 const IMAGES: [&str; 4] = ["image/jpeg", "image/png", "image/gif", "image/webp"];
 
-/// Neighbours of one speaker, merged.
-struct Turn {
-    role: &'static str,
-    blocks: Vec<String>,
-    sources: Vec<MessageId>,
-}
-
 pub(super) fn write(messages: &[Prepared<'_>]) -> std::result::Result<Written, Refusal> {
     let begin = messages.iter().take_while(|message| message.role == Role::System).count();
     let (system, rest) = messages.split_at(begin);
@@ -35,33 +27,23 @@ pub(super) fn write(messages: &[Prepared<'_>]) -> std::result::Result<Written, R
         blocks.extend(blocks_of(message)?);
     }
     mark(blocks.last_mut());
-    let mut turns: Vec<Turn> = Vec::new();
+    let mut merged = Merged::default();
     for (index, message) in rest.iter().enumerate() {
         let role = match message.role {
             Role::Assistant => "assistant",
             Role::User | Role::Tool => "user",
             Role::System => "system",
         };
-        let blocks = blocks_of(message)?;
-        match turns.last_mut().filter(|turn| turn.role == role) {
-            Some(turn) => turn.blocks.extend(blocks),
-            None => turns.push(Turn { role, blocks, sources: Vec::new() }),
-        }
-        let Some(turn) = turns.last_mut() else { continue };
-        turn.sources.extend(message.source);
+        merged.add(role, blocks_of(message)?, message.source);
         if is_end_of_summary(rest, index) {
-            mark(turn.blocks.last_mut());
+            mark(merged.last_block());
         }
     }
     if let Some(first) = rest.first().filter(|message| message.role == Role::Assistant) {
         return Err(first.refusal(FORMAT, first.pieces[0].part, RefusalKind::NoUserFirst));
     }
-    let messages = turns.into_iter().map(|turn| WrittenMessage {
-        json: Composed::default().text("role", turn.role).json("content", list(&turn.blocks)).end(),
-        sources: turn.sources,
-    });
     let system_json = (!blocks.is_empty()).then(|| list(&blocks));
-    Ok(Written { system_json, messages: messages.collect(), left_out: Vec::new() })
+    Ok(Written { system_json, messages: merged.end("content"), left_out: Vec::new() })
 }
 
 /// True for the last message of a summary: everything up to it stays as it is until the next compaction.
@@ -89,7 +71,7 @@ fn block_of(message: &Prepared<'_>, piece: &Piece<'_>) -> std::result::Result<St
         },
         Content::Reasoning(text) => kept::filled(kept.unwrap_or_default(), &["thinking"], &quote(text)),
         Content::Call { call, id } => {
-            let input = input(&call.input_json);
+            let input = object_input(&call.input_json);
             match kept {
                 Some(kept) => kept::with_values(&kept::filled(kept, &["input"], &input), &[(&["id"], &quote(id))]),
                 None => call_block(id, &call.tool, &input),
@@ -104,7 +86,7 @@ fn block_of(message: &Prepared<'_>, piece: &Piece<'_>) -> std::result::Result<St
         Content::Media(media) => {
             if message.role == Role::Assistant || message.role == Role::System {
                 let role = if message.role == Role::System { "system" } else { "assistant" };
-                return Err(message.refusal(FORMAT, piece.part, RefusalKind::MediaOfSpeaker { role }));
+                return Err(message.refusal(FORMAT, piece.part, RefusalKind::MediaOfRole { role }));
             }
             match (kept, &media.source) {
                 (Some(kept), MediaSource::Bytes(bytes)) => kept::filled(kept, &["source", "data"], &base64(bytes)),
@@ -120,21 +102,8 @@ fn refused(message: &Prepared<'_>, piece: &Piece<'_>, media: &Media) -> Refusal 
     message.refusal(FORMAT, piece.part, super::written::media_refusal(media))
 }
 
-fn text_block(text: &str) -> String {
-    Composed::default().text("type", "text").text("text", text).end()
-}
-
 fn call_block(id: &str, tool: &str, input: &str) -> String {
     Composed::default().text("type", "tool_use").text("id", id).text("name", tool).json("input", input).end()
-}
-
-/// The input of a call as an object. Text that is none, such as the input of a call that was interrupted, is in one.
-fn input(input_json: &str) -> String {
-    match (input_json.trim(), Object::parse(input_json, 1)) {
-        ("", _) => "{}".to_owned(),
-        (_, Ok(_)) => input_json.to_owned(),
-        (_, Err(_)) => Composed::default().text(super::format::INVALID_INPUT, input_json).end(),
-    }
 }
 
 fn result_block<E>(

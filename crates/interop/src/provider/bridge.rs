@@ -3,7 +3,7 @@
 use super::format::Format;
 use super::kept::{of, value};
 use crate::compose::Composed;
-use crate::raw::{quote, text};
+use crate::raw::text;
 use longhand_core::model::part::PartBody;
 
 /// The block of a part in a format, with `null` in the content's place, by what another format kept of it; none if that has
@@ -15,7 +15,7 @@ pub(super) fn block(format: Format, body: &PartBody, metadata: &str) -> Option<S
         Format::AiSdk => part(body, &options(is_reasoning, kept)?),
         Format::Anthropic if is_reasoning => {
             let signature = string(kept(Format::AiSdk)?, &["providerOptions", "anthropic", "signature"])?;
-            Some(format!(r#"{{"type":"thinking","thinking":null,"signature":{}}}"#, quote(&signature)))
+            Some(thinking(&signature))
         }
         Format::Gemini => {
             let signature = string(kept(Format::AiSdk)?, &["providerOptions", "google", "thoughtSignature"])?;
@@ -32,6 +32,11 @@ pub(super) fn block(format: Format, body: &PartBody, metadata: &str) -> Option<S
         }
         Format::Anthropic | Format::OpenAiChat | Format::OpenAiResponses => None,
     }
+}
+
+/// Anthropic's block of thinking with a signature, and `null` in the content's place.
+pub(super) fn thinking(signature: &str) -> String {
+    Composed::default().text("type", "thinking").json("thinking", "null").text("signature", signature).end()
 }
 
 /// The options of the AI SDK by what a provider's block had.

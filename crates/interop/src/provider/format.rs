@@ -1,5 +1,8 @@
 //! The formats, and what several of them write alike.
 
+use crate::compose::Composed;
+use crate::raw::Object;
+
 /// The member of an object around a call's input that is no JSON object, for formats that take nothing else.
 pub(super) const INVALID_INPUT: &str = "invalid_json";
 /// The reason of a streamed reply whose chunks end before it does.
@@ -56,5 +59,19 @@ impl Format {
             Self::Gemini => "google",
             Self::AiSdk => "",
         }
+    }
+}
+
+/// A block of text.
+pub(super) fn text_block(text: &str) -> String {
+    Composed::default().text("type", "text").text("text", text).end()
+}
+
+/// The input of a call as an object. Text that is none, such as the input of a call that was interrupted, is in one.
+pub(super) fn object_input(input_json: &str) -> String {
+    match (input_json.trim(), Object::parse(input_json, 1)) {
+        ("", _) => "{}".to_owned(),
+        (_, Ok(_)) => input_json.to_owned(),
+        (_, Err(_)) => Composed::default().text(INVALID_INPUT, input_json).end(),
     }
 }

@@ -1,13 +1,12 @@
 //! Gemini's `generateContent`. Members are read in both of their spellings, and written in that of the interface over HTTP.
 
-use super::format::Format;
+use super::format::{Format, object_input};
 use super::kept;
 use super::prepared::{Answered, Content, Piece, Prepared};
 use super::reading::{self, Result, Unreadable, object, opaque, required, words};
-use super::written::{Refusal, RefusalKind, Written, WrittenMessage};
+use super::written::{Merged, Refusal, RefusalKind, Written};
 use crate::compose::{Composed, base64, list};
 use crate::raw::{self, Object, quote};
-use longhand_core::model::ids::MessageId;
 use longhand_core::model::message::{FinishReason, NewFinish, NewMessage, Role};
 use longhand_core::model::part::{Media, MediaSource, NewPart, PartBody, ResultStatus, ToolResult};
 use longhand_core::model::usage::Usage;
@@ -16,13 +15,6 @@ use std::collections::HashMap;
 
 const FORMAT: Format = Format::Gemini;
 
-/// Neighbours of one speaker, merged.
-struct Turn {
-    role: &'static str,
-    parts: Vec<String>,
-    sources: Vec<MessageId>,
-}
-
 pub(super) fn write(messages: &[Prepared<'_>]) -> std::result::Result<Written, Refusal> {
     let begin = messages.iter().take_while(|message| message.role == Role::System).count();
     let (system, rest) = messages.split_at(begin);
@@ -30,29 +22,20 @@ pub(super) fn write(messages: &[Prepared<'_>]) -> std::result::Result<Written, R
     for message in system {
         instructions.extend(parts_of(message)?);
     }
-    let mut turns: Vec<Turn> = Vec::new();
+    let mut merged = Merged::default();
     for message in rest {
         let role = match message.role {
             Role::Assistant => "model",
             Role::User | Role::Tool => "user",
             Role::System => return Err(message.refusal(FORMAT, message.pieces[0].part, RefusalKind::LateSystem)),
         };
-        let parts = parts_of(message)?;
-        match turns.last_mut().filter(|turn| turn.role == role) {
-            Some(turn) => turn.parts.extend(parts),
-            None => turns.push(Turn { role, parts, sources: Vec::new() }),
-        }
-        turns.last_mut().into_iter().for_each(|turn| turn.sources.extend(message.source));
+        merged.add(role, parts_of(message)?, message.source);
     }
     if let Some(first) = rest.first().filter(|message| message.role == Role::Assistant) {
         return Err(first.refusal(FORMAT, first.pieces[0].part, RefusalKind::NoUserFirst));
     }
-    let messages = turns.into_iter().map(|turn| WrittenMessage {
-        json: Composed::default().text("role", turn.role).json("parts", list(&turn.parts)).end(),
-        sources: turn.sources,
-    });
     let system_json = (!instructions.is_empty()).then(|| Composed::default().json("parts", list(&instructions)).end());
-    Ok(Written { system_json, messages: messages.collect(), left_out: Vec::new() })
+    Ok(Written { system_json, messages: merged.end("parts"), left_out: Vec::new() })
 }
 
 fn parts_of(message: &Prepared<'_>) -> std::result::Result<Vec<String>, Refusal> {
@@ -71,7 +54,7 @@ fn part_of(message: &Prepared<'_>, piece: &Piece<'_>) -> std::result::Result<Str
             None => Composed::default().text("text", text).value("thought", true).end(),
         },
         Content::Call { call, id } => {
-            let args = arguments(&call.input_json);
+            let args = object_input(&call.input_json);
             match kept {
                 Some(kept) => {
                     let part =
@@ -88,7 +71,7 @@ fn part_of(message: &Prepared<'_>, piece: &Piece<'_>) -> std::result::Result<Str
             None => result_part(result, answered),
         },
         Content::Media(_) if message.role == Role::System => {
-            return Err(message.refusal(FORMAT, piece.part, RefusalKind::MediaOfSpeaker { role: "system" }));
+            return Err(message.refusal(FORMAT, piece.part, RefusalKind::MediaOfRole { role: "system" }));
         }
         Content::Media(media) => match (kept, &media.source) {
             (Some(kept), MediaSource::Bytes(bytes)) => {
@@ -105,15 +88,6 @@ const CALLS: [&str; 2] = ["functionCall", "function_call"];
 const RESULTS: [&str; 2] = ["functionResponse", "function_response"];
 const BYTES: [&str; 2] = ["inlineData", "inline_data"];
 const ADDRESSES: [&str; 2] = ["fileData", "file_data"];
-
-/// The arguments of a call as an object. Text that is none, such as the input of a call that was interrupted, is in one.
-fn arguments(input_json: &str) -> String {
-    match (input_json.trim(), Object::parse(input_json, 1)) {
-        ("", _) => "{}".to_owned(),
-        (_, Ok(_)) => input_json.to_owned(),
-        (_, Err(_)) => Composed::default().text(super::format::INVALID_INPUT, input_json).end(),
-    }
-}
 
 fn call_part(id: Option<&str>, tool: &str, args: &str) -> String {
     let call = id.map_or_else(Composed::default, |id| Composed::default().text("id", id));

@@ -4,7 +4,6 @@ use super::format::Format;
 use crate::compose::Composed;
 use crate::raw::{self, Object, quote};
 use serde_json::value::RawValue;
-use std::ops::Range;
 
 /// A way through a block: names of members, and indexes of lists.
 pub(super) type Path<'a> = &'a [&'a str];
@@ -21,20 +20,12 @@ pub(super) fn value<'a>(block: &'a str, path: Path<'_>) -> Option<&'a RawValue> 
     Some(value)
 }
 
-/// The position of a value in a block that it is a slice of.
-fn range(block: &str, path: Path<'_>) -> Option<Range<usize>> {
-    let value = value(block, path)?.get();
-    let start = value.as_ptr().addr().wrapping_sub(block.as_ptr().addr());
-    let range = start..start.saturating_add(value.len());
-    block.get(range.clone()).is_some().then_some(range)
-}
-
 /// A block with other values at the ends of some paths; those that it does not have are not added.
 pub(super) fn with_values(block: &str, values: &[(Path<'_>, &str)]) -> String {
     let mut block = block.to_owned();
-    for (path, value) in values {
-        if let Some(range) = range(&block, path) {
-            block.replace_range(range, value);
+    for (path, content) in values {
+        if let Some(range) = value(&block, path).and_then(|found| raw::span(&block, found)) {
+            block.replace_range(range, content);
         }
     }
     block
@@ -66,11 +57,6 @@ pub(super) fn under(format: Format, value: &str) -> String {
 /// What a metadata text has under the name of a format.
 pub(super) fn of(format: Format, metadata: Option<&str>) -> Option<&str> {
     Object::parse(metadata?, 1).ok()?.get(format.name()).map(RawValue::get)
-}
-
-/// The text of a member of what was kept.
-pub(super) fn of_member(kept: Option<&str>, name: &str) -> Option<String> {
-    Object::parse(kept?, 1).ok()?.id(name)
 }
 
 /// True if a metadata text has anything of another format.

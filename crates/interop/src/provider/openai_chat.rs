@@ -1,11 +1,11 @@
 //! OpenAI's Chat Completions.
 
-use super::format::Format;
+use super::format::{Format, text_block};
 use super::kept;
 use super::prepared::{Content, Piece, Prepared};
 use super::reading::{self, Result, Unreadable, object, opaque, required, words};
 use super::written::{Refusal, RefusalKind, Written, WrittenMessage, media_refusal};
-use crate::compose::{Composed, base64_text, list};
+use crate::compose::{Composed, base64_text, list, string_in};
 use crate::raw::{self, Object, quote};
 use longhand_core::model::ids::MessageId;
 use longhand_core::model::message::{FinishReason, NewFinish, NewMessage, Role};
@@ -76,7 +76,7 @@ fn results(
 
 /// A message of the user or of the system.
 fn speaker(message: &Prepared<'_>) -> std::result::Result<String, Refusal> {
-    let own = kept::of_member(message.kept, "role");
+    let own = string_in(message.kept, "role");
     let role = match message.role {
         Role::System => own.unwrap_or_else(|| "system".to_owned()),
         Role::User | Role::Assistant | Role::Tool => "user".to_owned(),
@@ -86,7 +86,7 @@ fn speaker(message: &Prepared<'_>) -> std::result::Result<String, Refusal> {
         blocks.push(match &piece.content {
             Content::Text(text) => kept_or(piece, &["text"], &quote(text), || text_block(text)),
             Content::Media(_) if message.role == Role::System => {
-                return Err(message.refusal(FORMAT, piece.part, RefusalKind::MediaOfSpeaker { role: "system" }));
+                return Err(message.refusal(FORMAT, piece.part, RefusalKind::MediaOfRole { role: "system" }));
             }
             Content::Media(media) => media_block(message, piece, media)?,
             Content::Own(block) => (*block).to_owned(),
@@ -115,7 +115,7 @@ fn assistant(message: &Prepared<'_>) -> std::result::Result<String, Refusal> {
             }
             // The block is the member's name.
             Content::Reasoning(text) => {
-                let name = piece.kept.as_deref().and_then(|kept| kept::of_member(Some(kept), "member"));
+                let name = piece.kept.as_deref().and_then(|kept| string_in(Some(kept), "member"));
                 members.extend(name.map(|name| (name, quote(text))));
             }
             Content::Call { call, id } => calls.push(match &piece.kept {
@@ -127,7 +127,7 @@ fn assistant(message: &Prepared<'_>) -> std::result::Result<String, Refusal> {
                 }
                 None => call_block(id, &call.tool, &call.input_json),
             }),
-            Content::Own(block) if kept::of_member(Some(block), "type").is_some() => {
+            Content::Own(block) if string_in(Some(block), "type").is_some() => {
                 plain = false;
                 blocks.push((*block).to_owned());
             }
@@ -141,7 +141,7 @@ fn assistant(message: &Prepared<'_>) -> std::result::Result<String, Refusal> {
                 members.extend(more.collect::<Vec<_>>());
             }
             Content::Media(_) => {
-                return Err(message.refusal(FORMAT, piece.part, RefusalKind::MediaOfSpeaker { role: "assistant" }));
+                return Err(message.refusal(FORMAT, piece.part, RefusalKind::MediaOfRole { role: "assistant" }));
             }
             Content::Result { .. } => {}
         }
@@ -171,10 +171,6 @@ fn kept_or(piece: &Piece<'_>, path: kept::Path<'_>, content: &str, plain: impl F
         Some(kept) => kept::filled(kept, path, content),
         None => plain(),
     }
-}
-
-fn text_block(text: &str) -> String {
-    Composed::default().text("type", "text").text("text", text).end()
 }
 
 fn call_block(id: &str, tool: &str, arguments: &str) -> String {

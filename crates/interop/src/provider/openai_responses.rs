@@ -6,7 +6,7 @@ use super::openai_chat::data_url;
 use super::prepared::{Answered, Content, Piece, Prepared};
 use super::reading::{self, Result, Unreadable, object, opaque, required, words};
 use super::written::{Refusal, RefusalKind, Written, WrittenMessage, media_refusal};
-use crate::compose::{Composed, list};
+use crate::compose::{Composed, list, string_in};
 use crate::raw::{self, Object, quote};
 use longhand_core::model::message::{FinishReason, NewFinish, NewMessage, Role};
 use longhand_core::model::part::{Media, MediaSource, NewPart, PartBody, ResultStatus, ToolResult};
@@ -69,7 +69,7 @@ impl Items {
         self.done.push(match item {
             Some(item) => kept::filled(&item, &["content"], &list(&blocks)),
             None => {
-                let role = kept::of_member(message.kept, "role").filter(|_| message.role == Role::System);
+                let role = string_in(message.kept, "role").filter(|_| message.role == Role::System);
                 let role = role.unwrap_or_else(|| role_of(message.role).to_owned());
                 let content = plain.map_or_else(|| list(&blocks), |text| quote(&text));
                 Composed::default().text("type", "message").text("role", &role).json("content", content).end()
@@ -134,7 +134,7 @@ fn add(items: &mut Items, message: &Prepared<'_>, piece: &Piece<'_>) -> std::res
         Content::Media(media) => {
             if message.role == Role::Assistant || message.role == Role::System {
                 let role = role_of(message.role);
-                return Err(message.refusal(FORMAT, piece.part, RefusalKind::MediaOfSpeaker { role }));
+                return Err(message.refusal(FORMAT, piece.part, RefusalKind::MediaOfRole { role }));
             }
             let block = match kept {
                 Some(kept) => kept::filled(kept, path_of(media), &quote(&address(media))),
@@ -143,7 +143,7 @@ fn add(items: &mut Items, message: &Prepared<'_>, piece: &Piece<'_>) -> std::res
             items.block(message, None, block, None);
         }
         // Content of the user's messages, and items.
-        Content::Own(block) if kept::of_member(Some(block), "type").is_some_and(|kind| kind.starts_with("input_")) => {
+        Content::Own(block) if string_in(Some(block), "type").is_some_and(|kind| kind.starts_with("input_")) => {
             items.block(message, None, (*block).to_owned(), None);
         }
         Content::Own(item) => items.item(message, (*item).to_owned()),
@@ -184,7 +184,7 @@ fn result_item(
         }
         list(&blocks)
     };
-    let kind = kept::of_member(answered.kept.as_deref(), "type");
+    let kind = string_in(answered.kept.as_deref(), "type");
     Ok(plain_result(kind.as_deref() == Some("custom_tool_call"), &answered.id, &output))
 }
 

@@ -221,5 +221,5 @@ fn imported_block(format: Format, message: &ViewMessage, part: &ViewPart, metada
     if members.flag("redacted") {
         return Some(format!(r#"{{"type":"redacted_thinking","data":{}}}"#, quote(&signature)));
     }
-    Some(format!(r#"{{"type":"thinking","thinking":null,"signature":{}}}"#, quote(&signature)))
+    Some(bridge::thinking(&signature))
 }

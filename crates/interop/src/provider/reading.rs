@@ -18,7 +18,7 @@ use std::fmt::Display;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{at}: {problem}")]
 pub struct Unreadable {
-    /// The place in the text, such as `messages[2].content[0]`.
+    /// The place in the text, which is `json` itself, such as `json.messages[2].content[0]`.
     pub at: String,
     /// The problem, as a fragment of a sentence.
     pub problem: String,

@@ -1,6 +1,7 @@
 //! What comes of writing a view in a format.
 
 use super::format::Format;
+use crate::compose::{Composed, list};
 use longhand_core::model::ids::{MessageId, PartId};
 use longhand_core::model::part::{Media, MediaSource};
 
@@ -87,10 +88,16 @@ pub enum RefusalKind {
         /// True if the bytes are behind an address.
         is_address: bool,
     },
-    /// Media in a message of a speaker that can have none.
+    /// Media in a message of a role that can have none.
     #[error("media in a message of the {role}")]
-    MediaOfSpeaker {
-        /// The speaker: `assistant` or `system`.
+    MediaOfRole {
+        /// The role: `assistant` or `system`.
+        role: &'static str,
+    },
+    /// A part that is neither text nor media in a message of a role that can have none.
+    #[error("reasoning, a call, a result or a block in a message of the {role}")]
+    PartOfRole {
+        /// The role: `system`.
         role: &'static str,
     },
     /// A name of a tool that the format does not allow.
@@ -114,11 +121,49 @@ impl RefusalKind {
             Self::ForeignBlock { .. } => "foreign_block",
             Self::DamagedBlock { .. } => "damaged_block",
             Self::Media { .. } => "media",
-            Self::MediaOfSpeaker { .. } => "media_of_speaker",
+            Self::MediaOfRole { .. } => "media_of_role",
+            Self::PartOfRole { .. } => "part_of_role",
             Self::ToolName { .. } => "tool_name",
             Self::LateSystem => "late_system",
             Self::NoUserFirst => "no_user_first",
         }
+    }
+}
+
+/// Messages of a format in which neighbours of one role are one message.
+#[derive(Default)]
+pub(super) struct Merged(Vec<Neighbours>);
+
+struct Neighbours {
+    role: &'static str,
+    blocks: Vec<String>,
+    sources: Vec<MessageId>,
+}
+
+impl Merged {
+    /// Adds the blocks of a message of the view.
+    pub(super) fn add(&mut self, role: &'static str, blocks: Vec<String>, source: Option<MessageId>) {
+        match self.0.last_mut().filter(|last| last.role == role) {
+            Some(last) => {
+                last.blocks.extend(blocks);
+                last.sources.extend(source);
+            }
+            None => self.0.push(Neighbours { role, blocks, sources: source.into_iter().collect() }),
+        }
+    }
+
+    /// The block that was added last.
+    pub(super) fn last_block(&mut self) -> Option<&mut String> {
+        self.0.last_mut()?.blocks.last_mut()
+    }
+
+    /// The messages, with their blocks in the member of that name.
+    pub(super) fn end(self, content: &str) -> Vec<WrittenMessage> {
+        let message = |Neighbours { role, blocks, sources }| WrittenMessage {
+            json: Composed::default().text("role", role).json(content, list(&blocks)).end(),
+            sources,
+        };
+        self.0.into_iter().map(message).collect()
     }
 }
 

@@ -120,16 +120,35 @@ fn has(view: &[ViewMessage], format: Format, kind: &RefusalKind) -> bool {
             PartBody::ToolResult(result) => result.attachments.iter().any(|media| media.mime_type == *mime_type),
             _ => false,
         }),
-        RefusalKind::MediaOfSpeaker { .. } => {
-            bodies().any(|(role, body)| matches!(role, Role::Assistant | Role::System) && !matches!(body, PartBody::Text(_)))
-        }
+        RefusalKind::MediaOfRole { role } => bodies().any(|(of, body)| {
+            let is_of_role = [(Role::Assistant, "assistant"), (Role::System, "system")].contains(&(of, role));
+            is_of_role && matches!(body, PartBody::Media(_))
+        }),
+        RefusalKind::PartOfRole { role } => bodies().any(|(of, body)| {
+            let is_other = !matches!(body, PartBody::Text(_) | PartBody::Marker(_) | PartBody::Media(_));
+            (of, *role) == (Role::System, "system") && is_other
+        }),
         RefusalKind::ToolName { name } => {
             bodies().any(|(_, body)| matches!(body, PartBody::ToolCall(call) if call.tool == *name))
         }
         RefusalKind::LateSystem => format == Format::Gemini && view.iter().skip(1).any(|message| message.role == Role::System),
-        // Nothing but white space, or what is left out, comes before the reply.
-        RefusalKind::NoUserFirst => true,
+        // Nothing but instructions, and what is left out, comes before the reply.
+        RefusalKind::NoUserFirst => {
+            let is_shown = |message: &&ViewMessage| message.parts.iter().any(|part| is_shown(format, &part.body));
+            let first = view.iter().filter(|message| message.role != Role::System).find(is_shown);
+            first.is_some_and(|message| message.role == Role::Assistant)
+        }
         RefusalKind::DamagedBlock { .. } => false,
+    }
+}
+
+/// True for content that a format with the user at the beginning shows, of a part that was no block of it.
+fn is_shown(format: Format, body: &PartBody) -> bool {
+    match body {
+        PartBody::Text(text) => format == Format::Gemini || !text.trim().is_empty(),
+        PartBody::Reasoning(_) => format == Format::Gemini,
+        PartBody::Opaque(opaque) => format.owns(&opaque.provider),
+        _ => true,
     }
 }
 
@@ -151,9 +170,11 @@ proptest! {
             let mut found = Vec::new();
             written.system_json.iter().for_each(|system| strings(&json(system), &mut found));
             strings(&list(&written), &mut found);
+            // Instructions can be one text.
+            let mut behind = found.iter().flat_map(|string| string.split("\n\n"));
             for text in texts(&shown) {
-                let position = found.iter().position(|string| string.contains(&text));
-                prop_assert!(position.is_some(), "{format:?} lost {text:?}: {written:#?}");
+                let is_next = behind.any(|string| string == text);
+                prop_assert!(is_next, "{format:?} lost or moved {text:?}: {written:#?}");
             }
             for left in &written.left_out {
                 let part = shown.iter().flat_map(|message| &message.parts).find(|part| part.source == left.part);
