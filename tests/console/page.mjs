@@ -24,7 +24,7 @@ export class Page {
     self.page = await self.context.newPage();
     self.page.setDefaultTimeout(15_000);
     self.page.on('console', (message) => message.type() === 'error' && self.errors.push(`${message.text()} ${message.location().url}`));
-    self.page.on('pageerror', (error) => self.errors.push(String(error.stack ?? error)));
+    self.page.on('pageerror', (error) => self.errors.push(error.stack || String(error)));
     self.page.on('request', (request) => self.requests.push(request.url()));
     self.page.on('dialog', (dialog) => {
       self.errors.push(`a dialog opened: ${dialog.message()}`);

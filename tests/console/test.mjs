@@ -328,6 +328,20 @@ test('a restart of the daemon is survived without a gap', async ({ daemon, brows
   await page.close();
 });
 
+test('a module that does not come comes with the page that is loaded again', async ({ daemon, browser }) => {
+  const id = await daemon.session('Modules', { window });
+  await daemon.append(id, [text('USER', 'one **word** in bold')]);
+  const page = await Page.open(browser, daemon);
+  page.allowed.push(/ERR_|Failed to load resource/);
+  let refused = 0;
+  await page.page.route('**/markdown-*.js', (route) => ((refused += 1) > 1 ? route.continue() : route.abort()));
+  await page.session(id);
+  await page.page.getByText('one **word** in bold').first().waitFor();
+  await page.page.locator('.prose strong', { hasText: 'word' }).first().waitFor();
+  equal(refused, 2, 'requests for the module');
+  await page.close();
+});
+
 test('the keyboard alone does everything', async ({ daemon, browser }) => {
   await daemon.session('Other one', { window });
   const id = await daemon.session('Keyboard one', { window, preset: 'opencode' });

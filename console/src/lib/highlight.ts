@@ -1,5 +1,6 @@
 // Colours for code, loaded when the first code in a known language is shown.
 import type { HLJSApi } from 'highlight.js';
+import { lazily } from './lazily';
 
 const MOST = 60_000;
 const ALIASES: Record<string, string> = {
@@ -29,10 +30,10 @@ export async function highlight(element: HTMLElement, language: string): Promise
   const load = LOADERS[name];
   const text = element.textContent ?? '';
   if (!load || text.length > MOST) return;
-  const [{ default: hljs }, grammar] = await Promise.all([import('highlight.js/lib/core'), load()]);
+  const [{ default: hljs }, grammar] = await lazily(() => Promise.all([import('highlight.js/lib/core'), load()]));
   if (!hljs.getLanguage(name)) hljs.registerLanguage(name, grammar.default);
   // Its output is the escaped text in spans with classes; it goes through the sanitizer all the same.
-  const { default: DOMPurify } = await import('dompurify');
+  const { default: DOMPurify } = await lazily(() => import('dompurify'));
   const html = hljs.highlight(text, { language: name, ignoreIllegals: true }).value;
   element.replaceChildren(DOMPurify.sanitize(html, { RETURN_DOM_FRAGMENT: true, ALLOWED_TAGS: ['span'], ALLOWED_ATTR: ['class'] }));
 }
