@@ -90,7 +90,10 @@ fn speaker(message: &Prepared<'_>) -> std::result::Result<String, Refusal> {
             }
             Content::Media(media) => media_block(message, piece, media)?,
             Content::Own(block) => (*block).to_owned(),
-            Content::Reasoning(_) | Content::Call { .. } | Content::Result { .. } => continue,
+            Content::Reasoning(_) | Content::Call { .. } | Content::Result { .. } => {
+                let role = if message.role == Role::System { "system" } else { "user" };
+                return Err(message.refusal(FORMAT, piece.part, RefusalKind::PartOfRole { role }));
+            }
         });
     }
     let content = match message.pieces.as_slice() {

@@ -97,7 +97,7 @@ pub enum RefusalKind {
     /// A part that is neither text nor media in a message of a role that can have none.
     #[error("reasoning, a call, a result or a block in a message of the {role}")]
     PartOfRole {
-        /// The role: `system`.
+        /// The role: `system` or `user`.
         role: &'static str,
     },
     /// A name of a tool that the format does not allow.

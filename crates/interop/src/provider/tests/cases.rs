@@ -400,6 +400,29 @@ fn what_is_too_large_beside_its_content_is_kept_elsewhere() {
 }
 
 #[test]
+fn a_part_that_the_role_cannot_have_is_shown_named_or_refused() {
+    for role in [Role::User, Role::System] {
+        let odd = NewPart::new(PartBody::Reasoning("strange words".to_owned()));
+        let mut message = NewMessage::sealed(role, vec![NewPart::new(PartBody::Text("hello".to_owned())), odd]);
+        message.finish = None;
+        let asked = read(Anthropic, r#"{"role":"user","content":"go"}"#).unwrap().remove(0);
+        for format in [OpenAiChat, OpenAiResponses, Anthropic, Gemini, AiSdk] {
+            let messages =
+                if role == Role::System { [message.clone(), asked.clone()] } else { [asked.clone(), message.clone()] };
+            match write(format, &view(messages.to_vec())) {
+                Ok(written) => {
+                    let system = written.system_json.as_deref().unwrap_or_default();
+                    let is_shown =
+                        list(&written).to_string().contains("strange words") || system.contains("strange words");
+                    assert!(is_shown || !written.left_out.is_empty(), "{format:?} of {role:?} drops a part");
+                }
+                Err(refusal) => assert!(refusal.to_string().contains("reasoning"), "{format:?}: {refusal}"),
+            }
+        }
+    }
+}
+
+#[test]
 fn what_is_no_message_is_refused_with_its_place() {
     for (format, text, at) in [
         (Anthropic, "{", "json"),
