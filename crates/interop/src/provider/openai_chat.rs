@@ -90,6 +90,7 @@ fn speaker(message: &Prepared<'_>) -> std::result::Result<String, Refusal> {
             }
             Content::Media(media) => media_block(message, piece, media)?,
             Content::Own(block) => (*block).to_owned(),
+            // A view has calls and results in messages of their own, and reasoning is left out by name before.
             Content::Reasoning(_) | Content::Call { .. } | Content::Result { .. } => {
                 let role = if message.role == Role::System { "system" } else { "user" };
                 return Err(message.refusal(FORMAT, piece.part, RefusalKind::PartOfRole { role }));
