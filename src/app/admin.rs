@@ -5,12 +5,14 @@ use super::error::{Error, Result};
 use super::page_size;
 use super::quotas::QuotaUse;
 use super::scrub::ScrubState;
-use super::{Caller, Longhand};
+use super::{Caller, Longhand, validate};
 use crate::limits;
 use crate::model::Revision;
+use crate::model::compaction::Level;
 use crate::model::ids::SessionId;
 use crate::model::time::Timestamp;
-use crate::policy::presets;
+use crate::model::usage::ModelWindow;
+use crate::policy::{overflow, presets};
 pub use crate::scheduler::{Health, ReadFailure};
 pub use crate::store::{
     COMMIT_BOUNDS_MICROS, Checked, Checkpoints, CompactionCounter, Figures, Finding, Spent, Statistics, WriteState,
@@ -108,6 +110,8 @@ pub struct PresetInfo {
     pub notes: Vec<(String, String)>,
     /// True if sessions get this preset when they name none.
     pub is_default: bool,
+    /// The tokens at which each level is due under the window that was asked for, lowest level first.
+    pub thresholds: Vec<(Level, i64)>,
 }
 
 /// A point of a session's chain.
@@ -204,8 +208,11 @@ impl Caller {
         })
     }
 
-    /// The presets.
-    pub fn presets(&self) -> Result<Vec<PresetInfo>> {
+    /// The presets, with their thresholds under a window.
+    pub fn presets(&self, window: Option<&ModelWindow>) -> Result<Vec<PresetInfo>> {
+        if let Some(window) = window {
+            validate::window("window", window)?;
+        }
         let default = presets::find(&self.shared.default_preset).map(|preset| &preset.name);
         presets::all()
             .iter()
@@ -219,6 +226,9 @@ impl Caller {
                     policy_json: serde_json::to_string(&policy).map_err(Error::internal)?,
                     notes: sources.chain(deviations).collect(),
                     is_default: default == Some(&preset.name),
+                    thresholds: window
+                        .map(|window| overflow::thresholds(&policy, window).collect())
+                        .unwrap_or_default(),
                 })
             })
             .collect()

@@ -5,9 +5,10 @@ use super::quotas::{LastingShare, Share};
 use super::{Caller, DefaultPolicy, validate};
 use crate::limits;
 use crate::model::Revision;
+use crate::model::compaction::Level;
 use crate::model::session::{OverWindow, Session, SessionState};
 use crate::model::usage::ModelWindow;
-use crate::policy::{Policy, TextUnits, presets};
+use crate::policy::{Policy, TextUnits, overflow, presets};
 use crate::store::{self, ForkAt, LabelChange, NewClientId, PolicyText, Receipt, SessionKey};
 
 /// A session with its policy as text.
@@ -20,6 +21,8 @@ pub struct SessionInfo {
     /// The reason for which the view exceeds the session's window. None if it does not, if the session is not in memory
     /// and large, and in lists.
     pub over_window: Option<OverWindow>,
+    /// The tokens at which each level is due, lowest level first; empty in lists and snapshots.
+    pub thresholds: Vec<(Level, i64)>,
 }
 
 /// The properties of a new session.
@@ -299,7 +302,14 @@ impl Caller {
             // The context usage in the session's row is valid too.
             Err(error) => tracing::warn!(%error, "the newest context usage of a session is not known"),
         }
-        Ok(SessionInfo { session, policy_json: policy.json, over_window })
+        let thresholds = match self.parse_policy(&policy) {
+            Ok(policy) => overflow::thresholds(&policy, &session.window).collect(),
+            Err(error) => {
+                tracing::warn!(%error, "the thresholds of a session are not known");
+                Vec::new()
+            }
+        };
+        Ok(SessionInfo { session, policy_json: policy.json, over_window, thresholds })
     }
 
     /// The answer of a change that is committed.

@@ -2,10 +2,9 @@
 
 use super::caller::Door;
 use super::convert::compaction::{
-    changed, compaction, plan, read_kind, read_level, read_overflow, read_summary, request_for, simulations,
-    summary_request,
+    changed, compaction, plan, read_kind, read_overflow, read_summary, request_for, simulations, summary_request,
 };
-use super::convert::session::durability;
+use super::convert::session::{durability, read_level};
 use crate::app::compactions::NewCompaction;
 use crate::pb;
 use crate::pb::compaction_service_server::CompactionService;

@@ -459,7 +459,14 @@ test('policies are compared and changed', async ({ daemon, browser }) => {
   const panel = page.page.locator('.panel');
   await panel.getByLabel('Preset').selectOption({ label: 'claude-code@seed' });
   await panel.getByText('fields change').waitFor();
-  equal((await daemon.get(`/v1/sessions/${id}`)).session.preset, 'opencode@seed', 'a comparison changes nothing');
+  const { session } = await daemon.get(`/v1/sessions/${id}`);
+  equal(session.preset, 'opencode@seed', 'a comparison changes nothing');
+  // Every line has the thresholds that the daemon decides by, its own first.
+  const scales = await panel.locator('.levels li').evaluateAll((lines) => lines.map((line) => ({ text: line.querySelector('.scale').ariaLabel, marks: line.querySelectorAll('.level').length })));
+  equal(scales[0].marks, session.thresholds.length, 'levels of the session');
+  check(scales.length > 20, `${scales.length} presets`);
+  // smolagents does nothing by itself.
+  equal(scales.filter((scale) => !scale.marks).map((scale) => scale.text), ['no threshold'], 'presets without a threshold');
   await panel.getByRole('button', { name: 'Simulate' }).click();
   await panel.locator('.simulation path').nth(1).waitFor();
   await panel.getByText('20 messages, by the policies').waitFor();

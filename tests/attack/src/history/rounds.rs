@@ -148,7 +148,7 @@ impl Attack {
     /// The presets, and the presets with their large numbers divided; cooldowns are short in both.
     async fn read_policies(&mut self) -> Result<Vec<Policy>> {
         let mut client = self.client("presets");
-        let Ok(answer) = client.ask(&pb::ListPresetsRequest {}).await else { bail!("no presets") };
+        let Ok(answer) = client.ask(&pb::ListPresetsRequest::default()).await else { bail!("no presets") };
         let mut policies = Vec::new();
         for preset in answer.presets {
             let mut policy: serde_json::Value = serde_json::from_str(&preset.policy_json)?;

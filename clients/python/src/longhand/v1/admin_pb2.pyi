@@ -612,7 +612,7 @@ class CompactionCount(google.protobuf.message.Message):
     TRIGGER_FIELD_NUMBER: builtins.int
     kind: longhand.v1.compaction_pb2.CompactionKind.ValueType
     """Kind of the compactions."""
-    level: longhand.v1.compaction_pb2.CompactionLevel.ValueType
+    level: longhand.v1.session_pb2.CompactionLevel.ValueType
     """Their level; unspecified for maintenance and for supplied summaries."""
     state: longhand.v1.compaction_pb2.CompactionState.ValueType
     """Their final state."""
@@ -626,7 +626,7 @@ class CompactionCount(google.protobuf.message.Message):
         self,
         *,
         kind: longhand.v1.compaction_pb2.CompactionKind.ValueType = ...,
-        level: longhand.v1.compaction_pb2.CompactionLevel.ValueType = ...,
+        level: longhand.v1.session_pb2.CompactionLevel.ValueType = ...,
         state: longhand.v1.compaction_pb2.CompactionState.ValueType = ...,
         count: builtins.int = ...,
         freed_tokens: builtins.int = ...,
@@ -764,9 +764,18 @@ class ListPresetsRequest(google.protobuf.message.Message):
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
+    WINDOW_FIELD_NUMBER: builtins.int
+    @property
+    def window(self) -> longhand.v1.session_pb2.ModelWindow:
+        """The window for which `Preset.thresholds` are wanted; unset for none."""
+
     def __init__(
         self,
+        *,
+        window: longhand.v1.session_pb2.ModelWindow | None = ...,
     ) -> None: ...
+    def HasField(self, field_name: typing.Literal["window", b"window"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["window", b"window"]) -> None: ...
 
 global___ListPresetsRequest = ListPresetsRequest
 
@@ -801,6 +810,7 @@ class Preset(google.protobuf.message.Message):
     POLICY_JSON_FIELD_NUMBER: builtins.int
     NOTES_FIELD_NUMBER: builtins.int
     DEFAULT_PRESET_FIELD_NUMBER: builtins.int
+    THRESHOLDS_FIELD_NUMBER: builtins.int
     name: builtins.str
     """Its name, such as `opencode@seed`."""
     description: builtins.str
@@ -813,6 +823,12 @@ class Preset(google.protobuf.message.Message):
     def notes(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___PresetNote]:
         """Sources of the values, with differences from the source and their reasons."""
 
+    @property
+    def thresholds(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[longhand.v1.session_pb2.LevelThreshold]:
+        """The tokens at which each of its levels is due under the window of the request, lowest level first; empty without one
+        and if nothing is automatic.
+        """
+
     def __init__(
         self,
         *,
@@ -821,8 +837,9 @@ class Preset(google.protobuf.message.Message):
         policy_json: builtins.str = ...,
         notes: collections.abc.Iterable[global___PresetNote] | None = ...,
         default_preset: builtins.bool = ...,
+        thresholds: collections.abc.Iterable[longhand.v1.session_pb2.LevelThreshold] | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["default_preset", b"default_preset", "description", b"description", "name", b"name", "notes", b"notes", "policy_json", b"policy_json"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["default_preset", b"default_preset", "description", b"description", "name", b"name", "notes", b"notes", "policy_json", b"policy_json", "thresholds", b"thresholds"]) -> None: ...
 
 global___Preset = Preset
 

@@ -179,6 +179,34 @@ SESSION_STATE_ERASED: SessionState.ValueType  # 3
 """Erased: it has no content any more. Whatever would write to it, fork it or restore it is refused with SESSION_ERASED."""
 global___SessionState = SessionState
 
+class _CompactionLevel:
+    ValueType = typing.NewType("ValueType", builtins.int)
+    V: typing_extensions.TypeAlias = ValueType
+
+class _CompactionLevelEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[_CompactionLevel.ValueType], builtins.type):
+    DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
+    COMPACTION_LEVEL_UNSPECIFIED: _CompactionLevel.ValueType  # 0
+    """No level: maintenance. In a request: the default level for the kind."""
+    COMPACTION_LEVEL_MICRO: _CompactionLevel.ValueType  # 1
+    """Old outputs are cleared."""
+    COMPACTION_LEVEL_AUTO: _CompactionLevel.ValueType  # 2
+    """The ordinary compaction."""
+    COMPACTION_LEVEL_DEEP: _CompactionLevel.ValueType  # 3
+    """The thorough compaction."""
+
+class CompactionLevel(_CompactionLevel, metaclass=_CompactionLevelEnumTypeWrapper):
+    """A level of the policy. New values may appear."""
+
+COMPACTION_LEVEL_UNSPECIFIED: CompactionLevel.ValueType  # 0
+"""No level: maintenance. In a request: the default level for the kind."""
+COMPACTION_LEVEL_MICRO: CompactionLevel.ValueType  # 1
+"""Old outputs are cleared."""
+COMPACTION_LEVEL_AUTO: CompactionLevel.ValueType  # 2
+"""The ordinary compaction."""
+COMPACTION_LEVEL_DEEP: CompactionLevel.ValueType  # 3
+"""The thorough compaction."""
+global___CompactionLevel = CompactionLevel
+
 class _OverWindowReason:
     ValueType = typing.NewType("ValueType", builtins.int)
     V: typing_extensions.TypeAlias = ValueType
@@ -340,6 +368,7 @@ class Session(google.protobuf.message.Message):
     ACTOR_FIELD_NUMBER: builtins.int
     LABELS_FIELD_NUMBER: builtins.int
     USAGE_TOTAL_FIELD_NUMBER: builtins.int
+    THRESHOLDS_FIELD_NUMBER: builtins.int
     session_id: builtins.str
     """The server's id: `ses_` and 32 hex digits."""
     client_id: builtins.str
@@ -407,6 +436,12 @@ class Session(google.protobuf.message.Message):
     def usage_total(self) -> global___UsageTotals:
         """The usage of the replies that were written to it, without inherited ones, as their providers reported it."""
 
+    @property
+    def thresholds(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___LevelThreshold]:
+        """The tokens at which each level of its policy is due under its window, lowest level first. Empty if the window is not
+        known or nothing is automatic, and in lists and snapshots.
+        """
+
     def __init__(
         self,
         *,
@@ -433,9 +468,10 @@ class Session(google.protobuf.message.Message):
         actor: builtins.str = ...,
         labels: collections.abc.Iterable[builtins.str] | None = ...,
         usage_total: global___UsageTotals | None = ...,
+        thresholds: collections.abc.Iterable[global___LevelThreshold] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_client_id", b"_client_id", "_context_revision", b"_context_revision", "_context_tokens", b"_context_tokens", "_metadata_json", b"_metadata_json", "_parent_session_id", b"_parent_session_id", "_source_revision", b"_source_revision", "_source_session_id", b"_source_session_id", "client_id", b"client_id", "context_revision", b"context_revision", "context_tokens", b"context_tokens", "create_time", b"create_time", "guard_state", b"guard_state", "metadata_json", b"metadata_json", "parent_session_id", b"parent_session_id", "source_revision", b"source_revision", "source_session_id", b"source_session_id", "update_time", b"update_time", "usage_total", b"usage_total", "window", b"window"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_client_id", b"_client_id", "_context_revision", b"_context_revision", "_context_tokens", b"_context_tokens", "_metadata_json", b"_metadata_json", "_parent_session_id", b"_parent_session_id", "_source_revision", b"_source_revision", "_source_session_id", b"_source_session_id", "actor", b"actor", "client_id", b"client_id", "context_revision", b"context_revision", "context_tokens", b"context_tokens", "create_time", b"create_time", "guard_state", b"guard_state", "history_revision", b"history_revision", "labels", b"labels", "message_count", b"message_count", "metadata_json", b"metadata_json", "parent_session_id", b"parent_session_id", "policy_json", b"policy_json", "preset", b"preset", "revision", b"revision", "session_id", b"session_id", "source_revision", b"source_revision", "source_session_id", b"source_session_id", "state", b"state", "tenant", b"tenant", "title", b"title", "update_time", b"update_time", "usage_total", b"usage_total", "window", b"window"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_client_id", b"_client_id", "_context_revision", b"_context_revision", "_context_tokens", b"_context_tokens", "_metadata_json", b"_metadata_json", "_parent_session_id", b"_parent_session_id", "_source_revision", b"_source_revision", "_source_session_id", b"_source_session_id", "actor", b"actor", "client_id", b"client_id", "context_revision", b"context_revision", "context_tokens", b"context_tokens", "create_time", b"create_time", "guard_state", b"guard_state", "history_revision", b"history_revision", "labels", b"labels", "message_count", b"message_count", "metadata_json", b"metadata_json", "parent_session_id", b"parent_session_id", "policy_json", b"policy_json", "preset", b"preset", "revision", b"revision", "session_id", b"session_id", "source_revision", b"source_revision", "source_session_id", b"source_session_id", "state", b"state", "tenant", b"tenant", "thresholds", b"thresholds", "title", b"title", "update_time", b"update_time", "usage_total", b"usage_total", "window", b"window"]) -> None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_client_id", b"_client_id"]) -> typing.Literal["client_id"] | None: ...
     @typing.overload
@@ -580,6 +616,28 @@ class ModelWindow(google.protobuf.message.Message):
     def WhichOneof(self, oneof_group: typing.Literal["_max_output_tokens", b"_max_output_tokens"]) -> typing.Literal["max_output_tokens"] | None: ...
 
 global___ModelWindow = ModelWindow
+
+@typing.final
+class LevelThreshold(google.protobuf.message.Message):
+    """The threshold of one level of a policy, under a window."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    LEVEL_FIELD_NUMBER: builtins.int
+    DUE_TOKENS_FIELD_NUMBER: builtins.int
+    level: global___CompactionLevel.ValueType
+    """The level."""
+    due_tokens: builtins.int
+    """The smallest number of tokens of a request with the view at which it is due; at least 1."""
+    def __init__(
+        self,
+        *,
+        level: global___CompactionLevel.ValueType = ...,
+        due_tokens: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["due_tokens", b"due_tokens", "level", b"level"]) -> None: ...
+
+global___LevelThreshold = LevelThreshold
 
 @typing.final
 class CreateSessionRequest(google.protobuf.message.Message):
