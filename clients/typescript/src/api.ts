@@ -17,6 +17,7 @@ export {
   type Content,
   type Json,
   type MessageOptions,
+  media,
   message,
   opaque,
   type PartOptions,
