@@ -4,7 +4,7 @@
  */
 
 import type { Client, NewSession } from "./client.js";
-import { hasReason } from "./errors.js";
+import { compactNow } from "./compaction.js";
 import * as v1 from "./gen/v1.js";
 import { type Session, START, type View, type ViewOptions } from "./session.js";
 
@@ -24,11 +24,6 @@ export interface Done {
   compaction: v1.Compaction;
   /** The text that stands for the history; undefined if the compaction needed none. */
   summary: string | undefined;
-}
-
-/** Thrown where there was nothing to compact, or the compaction ended otherwise than done. */
-export class NotCompacted extends Error {
-  override name = "NotCompacted";
 }
 
 /** The conversation, as this process knows it. Calls are carried out one after the other. */
@@ -95,25 +90,7 @@ export class Mirror {
   /** Asks for a compaction, and waits for its end. Throws `NotCompacted`. */
   async compact(instructions: string | undefined, signal: AbortSignal): Promise<Done> {
     const session = await this.session();
-    let id: string;
-    try {
-      id = (await session.compact({ instructions })).compaction?.compactionId ?? "";
-    } catch (error) {
-      if (hasReason(error, "NOTHING_TO_COMPACT")) throw new NotCompacted(error.text);
-      throw error;
-    }
-    const kinds = [v1.EventKind.COMPACTED, v1.EventKind.COMPACTION_FAILED, v1.EventKind.COMPACTION_CANCELLED];
-    // From the first frame on no end is missed.
-    for await (const { frame } of session.frames({ kinds, signal })) {
-      if (frame.case !== "ready" && frame.case !== "events") continue;
-      const { compaction } = await session.call(v1.CompactionService.method.getCompaction, { compactionId: id });
-      if (!compaction?.endTime) continue;
-      if (!compaction.outcome) {
-        throw new NotCompacted(compaction.failure?.message || v1.CompactionState[compaction.state] || "it failed");
-      }
-      return this.done(session, compaction);
-    }
-    throw new NotCompacted("the stream ended");
+    return this.done(session, await compactNow(session, instructions, signal));
   }
 
   /** A compaction with its summary. */

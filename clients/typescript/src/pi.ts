@@ -13,9 +13,10 @@
 
 import { createHash } from "node:crypto";
 import type { Client } from "./client.js";
+import { NotCompacted } from "./compaction.js";
 import * as v1 from "./gen/v1.js";
 import { connect } from "./index.js";
-import { type Done, Mirror, type Mirrored, NotCompacted } from "./mirror.js";
+import { type Done, Mirror, type Mirrored } from "./mirror.js";
 import * as parts from "./parts.js";
 import type { View } from "./session.js";
 
@@ -99,6 +100,8 @@ export interface PiOptions {
 /** The name of pi in the client ids of sessions, and of what our metadata has. */
 const NAME = "pi";
 const STATUS = "longhand";
+/** The time after a reply in which pi decides whether it compacts by itself. */
+const QUIET_MS = 200;
 
 /** The extension, with options. */
 export function longhandExtension(options: PiOptions = {}): (pi: PiExtensionApi) => void {
@@ -132,6 +135,8 @@ class Extension {
   /** The newest summary that pi has no entry of. */
   private pending: Done | undefined;
   private recording = false;
+  /** pi is about to write an entry: two compactions of it at once are one too many. */
+  private compacting = false;
   /** Compactions of which pi has an entry, or is about to. */
   private readonly recorded = new Set<string>();
 
@@ -178,7 +183,7 @@ class Extension {
     const record = () => {
       if (!this.pending) {
         this.recording = false;
-      } else if (ctx.isIdle()) {
+      } else if (ctx.isIdle() && !this.compacting) {
         ctx.compact({
           onComplete: () => {
             this.recording = false;
@@ -188,10 +193,10 @@ class Extension {
           },
         });
       } else {
-        setTimeout(record, 50).unref();
+        setTimeout(record, QUIET_MS).unref();
       }
     };
-    setTimeout(record, 0);
+    setTimeout(record, QUIET_MS).unref();
   }
 
   async beforeCompact(
@@ -200,6 +205,7 @@ class Extension {
   ): Promise<{ cancel: true } | { compaction: PiCompaction } | undefined> {
     const mirror = this.mirror(ctx);
     const { customInstructions, signal, preparation } = event;
+    this.compacting = true;
     try {
       // pi writes its log a little later than it says that a message has ended.
       const conversation = conversationOf(ctx, []);
@@ -232,6 +238,8 @@ class Extension {
       }
       ctx.ui.notify(`Longhand: ${failure instanceof Error ? failure.message : failure}`, "error");
       return undefined;
+    } finally {
+      this.compacting = false;
     }
   }
 

@@ -1,6 +1,12 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { type AgentInputItem, MemorySession, type Session } from "@openai/agents-core";
+import {
+  type AgentInputItem,
+  MemorySession,
+  type Session,
+  type SessionHistoryRewriteAwareSession,
+  type SessionHistoryTransactionAwareSession,
+} from "@openai/agents-core";
 import * as longhand from "../src/index.js";
 import { LonghandSession } from "../src/openai-agents.js";
 import * as v1 from "../src/v1.js";
@@ -60,13 +66,15 @@ function item(number: number, name: string): AgentInputItem {
   return items[number % items.length] as AgentInputItem;
 }
 
+type Whole = Session & SessionHistoryRewriteAwareSession & SessionHistoryTransactionAwareSession;
+
 test("random operations have the results of a MemorySession", async () => {
   for (let seed = 1; seed <= 25; seed++) {
     const random = numbers(seed);
-    const ours: Session = new LonghandSession(`differential ${seed}`, { client });
-    const theirs: Session = new MemorySession();
+    const ours: Whole = new LonghandSession(`differential ${seed}`, { client });
+    const theirs: Whole = new MemorySession();
     for (let step = 0; step < 40; step++) {
-      const choice = random(10);
+      const choice = random(14);
       const count = random(4);
       // A result has its call before it, and no second one, as in every conversation.
       const open = (await theirs.getItems()).flatMap((one) => (one.type === "function_call" ? [one.callId] : []));
@@ -81,14 +89,41 @@ test("random operations have the results of a MemorySession", async () => {
           return callId === undefined ? [] : [{ ...one, callId }];
         },
       );
-      const works: ((session: Session) => Promise<unknown>)[] = [
+      const now = await theirs.getItems();
+      const suffix = now.slice(now.length - Math.min(count, now.length));
+      // Now and then a suffix that is not there.
+      if (step % 7 === 0) suffix.push(item(0, "never"));
+      // A result is not left without its call, nor a call put where its result was.
+      const whole = added.filter(({ type }) => type !== "function_call_result");
+      const replace = { type: "replace_suffix", expectedSuffix: suffix, replacement: whole } as const;
+      const append = { type: "append_items", items: added } as const;
+      const transaction = choice % 2 ? replace : append;
+      const transact = async (session: Whole, id: string, change: typeof replace | typeof append) => {
+        try {
+          await session.applyHistoryTransaction({ operationId: id, transaction: structuredClone(change) });
+          return "applied";
+        } catch {
+          return "refused";
+        }
+      };
+      const callId = now.find((one) => one.type === "function_call")?.callId ?? "none";
+      const replacement = { ...item(4, `new ${step}`), callId } as never;
+      const works: ((session: Whole) => Promise<unknown>)[] = [
         (session) => session.addItems(structuredClone(added)),
         (session) => session.getItems(),
         (session) => session.getItems(count),
         (session) => session.popItem(),
         (session) => session.clearSession(),
+        async (session) => [
+          await transact(session, `op ${step}`, transaction),
+          // Sent again, and with another change.
+          await transact(session, `op ${step}`, transaction),
+          await transact(session, `op ${step}`, { ...append, items: [item(0, "other")] }),
+        ],
+        async (session) =>
+          session.applyHistoryMutations({ mutations: [{ type: "replace_function_call", callId, replacement }] }),
       ];
-      const work = works[[0, 0, 0, 0, 1, 2, 2, 3, 3, step % 5 ? 3 : 4][choice] ?? 0] ?? works[1];
+      const work = works[[0, 0, 0, 0, 1, 2, 2, 3, 3, step % 5 ? 3 : 4, 5, 5, 5, 6][choice] ?? 0] ?? works[1];
       if (!work) throw new Error("no work");
       const [got, wanted] = [await work(ours), await work(theirs)];
       assert.deepEqual(got, wanted, `seed ${seed}, step ${step}`);
