@@ -63,10 +63,10 @@ export class Mirror {
 
   /**
    * Has the session say what the agent's conversation is. With `grow`, the conversation may lack its newest messages, and
-   * what the session has of them stays.
+   * what the session has of them stays; with `suffix` it may lack its oldest ones. True if it is whole at its end.
    */
-  write(conversation: readonly Mirrored[], options: { grow?: boolean } = {}): Promise<void> {
-    return this.inOrder(() => this.align(conversation, options.grow ?? false));
+  write(conversation: readonly Mirrored[], options: { grow?: boolean; suffix?: boolean } = {}): Promise<boolean> {
+    return this.inOrder(() => this.align(conversation, options));
   }
 
   /** Appends a message if the session does not have it, whatever comes before it. */
@@ -123,16 +123,22 @@ export class Mirror {
     return sent;
   }
 
-  private async align(conversation: readonly Mirrored[], grow: boolean): Promise<void> {
+  private async align(
+    conversation: readonly Mirrored[],
+    options: { grow?: boolean; suffix?: boolean },
+  ): Promise<boolean> {
     const sent = await this.load();
-    let same = 0;
-    while (same < sent.length && sent[same]?.key === conversation[same]?.key) same++;
-    if (grow && same === conversation.length) return;
+    const found = sent.findIndex(({ key }) => key === conversation[0]?.key);
+    const start = options.suffix ? (found === -1 ? sent.length : found) : 0;
+    let same = start;
+    while (same < sent.length && sent[same]?.key === conversation[same - start]?.key) same++;
+    const added = conversation.slice(same - start);
+    if (options.grow && added.length === 0) return same === sent.length;
     const rewindTo = same < sent.length ? (sent[same - 1]?.messageId ?? START) : undefined;
-    const added = conversation.slice(same);
     if (rewindTo !== undefined && added.length === 0) await (await this.session()).rewind(rewindTo);
     sent.length = same;
     if (added.length > 0) await this.append(sent, added, rewindTo);
+    return true;
   }
 
   private async append(
