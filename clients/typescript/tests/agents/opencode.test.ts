@@ -118,7 +118,7 @@ async function request(method: string, path: string, body?: unknown): Promise<an
 }
 
 interface Message {
-  info: { role: string; summary?: boolean; error?: { data: { message: string } } };
+  info: { role: string; summary?: unknown; error?: { data: { message: string } } };
   parts: { type: string; text?: string }[];
 }
 
@@ -128,7 +128,9 @@ test("a long conversation of OpenCode is compacted by Longhand, and OpenCode sho
   const { id } = await request("POST", "/session", {});
   const under = client.session(`opencode:${id}`);
   const summariesOf = (messages: Message[]) =>
-    messages.filter(({ info }) => info.summary).map(({ parts }) => parts.map(({ text }) => text ?? "").join(""));
+    messages
+      .filter(({ info }) => info.role === "assistant" && info.summary === true)
+      .map(({ parts }) => parts.map(({ text }) => text ?? "").join(""));
   const theirs = async () => (await request("GET", `/session/${id}/message`)) as Message[];
   const ours = async () => {
     const history = await all(under.history({ includeDerived: true }));
