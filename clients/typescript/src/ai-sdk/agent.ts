@@ -73,8 +73,8 @@ export async function serveChats(client: Client, answer: Answer, options: ServeO
       try {
         while (!signal?.aborted && (await answerChat(session, answer, options))) {}
       } catch (failure) {
+        // The end of its run wakes it again for what else waits.
         onError?.(failure, session);
-        again.add(session.id);
       }
     } while (again.has(session.id) && !signal?.aborted);
     working.delete(session.id);
@@ -99,7 +99,10 @@ export async function serveChats(client: Client, answer: Answer, options: ServeO
       if (frame.case === "ready") {
         // What came before, or while the connection was lost.
         const filter = chatIdPrefix ? { clientIdPrefix: chatIdPrefix } : {};
-        for await (const { sessionId } of client.listSessions({ filter })) wake(client.session(sessionId));
+        for await (const { sessionId } of client.listSessions({ filter })) {
+          const session = client.session(sessionId);
+          if (await isWaiting(session)) wake(session);
+        }
       } else if (frame.case === "events") {
         for (const { sessionId, body } of frame.value.events) {
           if (body.case === "messageAppended" && body.value.role !== v1.Role.TOOL) continue;
@@ -148,6 +151,13 @@ export async function answerChat(session: Session, answer: Answer, options: Answ
   }
   await run.release();
   return true;
+}
+
+/** True if a prompt, or a reply whose tools ran in a page, waits for an agent. */
+async function isWaiting(session: Session): Promise<boolean> {
+  const { run, queuedPromptCount } = await session.activity();
+  if (run && !run.end) return false;
+  return queuedPromptCount > 0 || (await unfinishedReply(session)) !== undefined;
 }
 
 /** The reply that goes on with results which a page sent; undefined if the conversation does not end so. */

@@ -127,10 +127,12 @@ const soon = () => new Promise((resolve) => setTimeout(resolve, 20));
 test("a long conversation of OpenCode is compacted by Longhand, and OpenCode shows it as its own", async () => {
   const { id } = await request("POST", "/session", {});
   const under = client.session(`opencode:${id}`);
+  // A summary that is being written is none yet.
   const summariesOf = (messages: Message[]) =>
     messages
       .filter(({ info }) => info.role === "assistant" && info.summary === true)
-      .map(({ parts }) => parts.map(({ text }) => text ?? "").join(""));
+      .map(({ parts }) => parts.map(({ text }) => text ?? "").join(""))
+      .filter((text) => text !== "");
   const theirs = async () => (await request("GET", `/session/${id}/message`)) as Message[];
   const ours = async () => {
     const history = await all(under.history({ includeDerived: true }));
