@@ -3,6 +3,7 @@ import { after, before, test } from "node:test";
 import {
   type AgentInputItem,
   MemorySession,
+  protocol,
   type Session,
   type SessionHistoryRewriteAwareSession,
   type SessionHistoryTransactionAwareSession,
@@ -168,7 +169,12 @@ test("a long conversation becomes a shorter list", async () => {
     const ids = (type: string) => seen.flatMap((one) => (one.type === type && "callId" in one ? [one.callId] : []));
     // No call is without its result, and no result without its call.
     assert.deepEqual(ids("function_call"), ids("function_call_result"), `turn ${turn}`);
-    assert.deepEqual(seen.at(-1), items.at(-1), `turn ${turn}`);
+    // A compaction can be done already, and cover the turn.
+    const { messages: now } = await under.view();
+    const covered = now.at(-1)?.kind !== v1.ContextMessageKind.SHOWN;
+    if (!covered) assert.deepEqual((await session.getItems()).at(-1), items.at(-1), `turn ${turn}`);
+    // What the SDK sends, by its own schema, before and after compactions.
+    for (const one of seen) protocol.ModelItem.parse(one);
   }
   const history = await all(under.history({ includeDerived: true }));
   assert.ok(history.filter(({ kind }) => kind === v1.MessageKind.SUMMARY).length > 1);

@@ -138,7 +138,7 @@ test("a long conversation of OpenCode is compacted by Longhand, and OpenCode sho
     const history = await all(under.history({ includeDerived: true }));
     return history.filter(({ kind }) => kind === v1.MessageKind.SUMMARY).map(longhand.plainText);
   };
-  const turns = 16;
+  const turns = 14;
   for (turn = 0; turn < turns; turn++) {
     const text = `Question ${turn}: ${"words of a person ".repeat(40)}`;
     const answer: Message = await request("POST", `/session/${id}/message`, { parts: [{ type: "text", text }] });
