@@ -1,7 +1,8 @@
 /**
  * A plugin of the coding agent OpenCode that lets Longhand do the compaction.
  *
- * In `opencode.json`: `"plugin": ["longhand/opencode"]`, or `["longhand/opencode", { "preset": "pi" }]`.
+ * In `opencode.json`: `"plugin": ["file:///…/node_modules/longhand/dist/opencode.js"]`, or with options
+ * `["file:///…", { "preset": "pi" }]`.
  *
  * Every conversation of OpenCode is mirrored in a session, and each request to the model has the session's view. Where
  * OpenCode compacts, by itself or when it is asked to, its compaction agent gets Longhand's summary as its reply; and

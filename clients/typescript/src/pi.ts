@@ -1,7 +1,7 @@
 /**
  * An extension of the coding agent pi that lets Longhand do the compaction.
  *
- * `~/.pi/agent/extensions/longhand.ts`: `export { default } from "longhand/pi";`
+ * `~/.pi/agent/extensions/longhand.ts`: `export { default } from "file:///…/node_modules/longhand/dist/pi.js";`
  *
  * Every conversation of pi is mirrored in a session, branches included. Each request to the model has the session's view;
  * where pi would compact, by itself or by `/compact`, Longhand's summary and the entry where its tail begins become pi's

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
@@ -44,7 +44,12 @@ interface Pi {
 }
 
 /** pi itself, with the extension and a fake provider. */
-async function startPi(answer: (asked: Asked) => Reply, window: number, compaction: object): Promise<Pi> {
+async function startPi(
+  answer: (asked: Asked) => Reply,
+  window: number,
+  compaction: object,
+  file?: string,
+): Promise<Pi> {
   const fake = await FakeOpenAi.start(answer);
   const authStorage = AuthStorage.inMemory();
   authStorage.setRuntimeApiKey("fake", "key");
@@ -69,7 +74,7 @@ async function startPi(answer: (asked: Asked) => Reply, window: number, compacti
     cwd: directory,
     agentDir: directory,
     settingsManager,
-    extensionFactories: [extension],
+    ...(file ? { additionalExtensionPaths: [file] } : { extensionFactories: [extension] }),
     noExtensions: true,
     noSkills: true,
     noPromptTemplates: true,
@@ -247,5 +252,20 @@ test("branches of pi are branches of the session, and others write to it, too", 
   await pi.under.append("A remark of a person");
   await ask(pi, "Question 4");
   assert.ok(textsOf(pi.fake.asked.at(-1) as Asked).includes("A remark of a person"));
+  await pi.close();
+});
+
+test("pi loads the extension from a file, as people have it", async () => {
+  const file = join(directory, "longhand.ts");
+  const module = new URL("../../src/pi.js", import.meta.url).href;
+  writeFileSync(file, `export { default } from "${module}";\n`);
+  process.env["LONGHAND_SERVER"] = daemon.address;
+  const pi = await startPi(() => reply(0), 100_000, { enabled: false }, file);
+  await ask(pi, "Question 0");
+  const { messages } = await pi.under.view();
+  assert.deepEqual(
+    messages.map((message) => longhand.plainText(message).slice(0, 10)),
+    ["Question 0", "Answer 0: "],
+  );
   await pi.close();
 });
