@@ -122,7 +122,7 @@ impl System for QwenAgent {
         self.classes
     }
 
-    fn run(&self, peer: &mut Peer, run: Run, report: &mut Report) -> Result<(), PeerFailure> {
+    fn run(&self, peer: &mut Peer, run: Run<'_>, report: &mut Report) -> Result<(), PeerFailure> {
         for batch in run.batches() {
             let cases: Vec<Case> =
                 batch.map(|index| Case::draw(presets::policy(self.preset), run.seed, index)).collect();
