@@ -58,7 +58,8 @@ const CLASSES: [Class; 4] = [
     Class {
         name: "no summary of a summary alone",
         reason: Reason::P12,
-        explanation: "Gemini CLI summarizes the summary before again when that alone has the share; we do nothing.",
+        explanation: "Gemini CLI summarizes the summary before again when that alone has the share; we do nothing, or halve \
+                      the tail until there is more.",
         test: (
             "crates/core/src/policy/select/fraction.rs",
             "the_current_summary_is_measured_and_never_summarized_alone",

@@ -17,6 +17,7 @@ mod qwen_agent;
 mod qwen_code;
 mod report;
 mod session;
+mod snapshots;
 mod smolagents;
 mod socket;
 mod suna;
@@ -57,11 +58,19 @@ const SYSTEMS: &[&dyn System] = &[
     &Socket { name: "opencode-socket", system: &opencode::scenarios::Scenarios },
     &qwen_agent::OLD,
     &qwen_agent::CURRENT,
+    &qwen_agent::scenarios::OLD,
+    &Socket { name: "qwen-agent-old-socket", system: &qwen_agent::scenarios::OLD },
+    &qwen_agent::scenarios::CURRENT,
+    &Socket { name: "qwen-agent-socket", system: &qwen_agent::scenarios::CURRENT },
     &smolagents::Smolagents,
     &gemini_cli::GeminiCli,
+    &snapshots::GEMINI_CLI,
+    &Socket { name: "gemini-cli-2025-08-socket", system: &snapshots::GEMINI_CLI },
     &gemini_cli::scenarios::Scenarios,
     &Socket { name: "gemini-cli-socket", system: &gemini_cli::scenarios::Scenarios },
     &qwen_code::QwenCode,
+    &snapshots::QWEN_CODE,
+    &Socket { name: "qwen-code-0.15-socket", system: &snapshots::QWEN_CODE },
     &qwen_code::scenarios::Scenarios,
     &Socket { name: "qwen-code-socket", system: &qwen_code::scenarios::Scenarios },
 ];

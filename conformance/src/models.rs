@@ -264,7 +264,12 @@ impl Life {
             // The results of a reply follow its calls, also within one message.
             source.message.parts.sort_by_key(|part| matches!(&*part.body, PartBody::ToolResult(_)));
         }
-        let limits = (agent.draw)(&mut dice);
+        let mut limits = (agent.draw)(&mut dice);
+        if run.daemon.is_some() && limits.config["cooldown"].is_number() {
+            // A daemon goes by its own clock.
+            limits.config["cooldown"] = json!(0);
+            limits.patch["guards"]["cooldown_seconds"] = json!(0);
+        }
         let policy = presets::policy(agent.preset).with_overrides(&limits.patch.to_string());
         let policy = policy.unwrap_or_else(|error| panic!("{}: {error}", limits.patch));
         let cached = (0..conversation.messages.len()).map(|_| dice.random_range(0.0..1.0)).collect();

@@ -5,6 +5,7 @@
 //! content is compared piece by piece, so that each differing piece can be classified.
 
 mod retrieval;
+pub(crate) mod scenarios;
 
 use crate::generate::{Conversation, Profile};
 use crate::harm;
@@ -14,7 +15,7 @@ use longhand::model::ids::{CompactionId, PartId};
 use longhand::model::message::Role;
 use longhand::model::part::{Media, PartBody};
 use longhand::model::usage::ModelWindow;
-use longhand::model::view::SourceMessage;
+use longhand::model::view::{SourceMessage, View};
 use longhand::policy::bpe::{self, Encoding};
 use longhand::policy::presets;
 use longhand::policy::tokens::{estimate_parts, estimate_source};
@@ -355,8 +356,13 @@ impl Case {
         }
         let left = plan::with_removals(self.messages(), &removals, CompactionId(Uuid::nil()));
         let view = plan::view(&self.policy, &left);
-        let parts = view.messages.into_iter().flat_map(|message| message.parts);
-        let shown: HashMap<PartId, Arc<PartBody>> = parts.filter_map(|part| Some((part.source?, part.body))).collect();
+        self.states(&view)
+    }
+
+    /// The content that a view has of each piece; null if it is left out.
+    fn states(&self, view: &View) -> Value {
+        let parts = view.messages.iter().flat_map(|message| &message.parts);
+        let shown = parts.filter_map(|part| Some((part.source?, part.body.clone()))).collect();
         (0..self.pieces.len()).map(|index| self.flat(index, self.ours(&self.pieces[index], &shown))).collect()
     }
 

@@ -134,6 +134,8 @@ impl<'a> InDaemon<'a> {
 
     /// Appends a message, and reads the state before any compaction that follows.
     pub(crate) fn append(&mut self, new: &NewMessage<Option<String>>, names_view: bool) -> Result<(), PeerFailure> {
+        // A scenario may go on before the last decision is made.
+        while self.decided.is_none_or(|decided| self.revision < decided) && self.compact_once()? {}
         let mut new = new.clone();
         let finish = new.finish.take().unwrap_or_default();
         let is_named = names_view && !self.view_token.is_empty();
@@ -161,7 +163,7 @@ impl<'a> InDaemon<'a> {
         let revision = ids.first().and_then(|id| self.revisions.get(id)).ok_or_else(|| unknown("message"))?;
         self.sources.extend(self.history.get(revision).cloned());
         self.count += 1;
-        self.decided = None;
+        (self.decision, self.decided) = (None, None);
         self.show(served).map(drop)
     }
 
@@ -380,9 +382,11 @@ impl<'a> InDaemon<'a> {
 
     /// The summary that the newest compaction has put before the tail, from the messages of the view before it.
     fn made(&self, outcome: &pb::CompactionOutcome, prompts: &[Prompt]) -> Result<SummaryMade, PeerFailure> {
-        let is_covered = |source: &&SourceMessage| is_in(&outcome.covered_ranges, source.message.revision);
-        let head: Vec<SourceMessage> =
-            self.sources.iter().filter(|source| source.placement.is_none()).filter(is_covered).cloned().collect();
+        // What the summary before has retained is read once more.
+        let is_read = |source: &&SourceMessage| {
+            !source.message.kind.is_derived() && is_in(&outcome.covered_ranges, source.message.revision)
+        };
+        let head: Vec<SourceMessage> = self.sources.iter().filter(is_read).cloned().collect();
         let tail = outcome.tail_start_message_id.as_ref();
         let tail = tail.map(|id| self.revisions.get(id).copied().ok_or_else(|| unknown("tail"))).transpose()?;
         let earlier = self.sources.iter().find(|source| source.placement == Some(Placement::Summary));

@@ -88,6 +88,12 @@ static CLASSES: [Class; 8] = [MOMENT, super::CLASSES[0], super::CLASSES[1], PAIR
 /// environment, and counts it with a compressed history; a prompt without it would be smaller than any of its own.
 const ENVIRONMENT_TOKENS: i64 = 100;
 
+/// The share of the characters that stays.
+const KEPT_SHARE: f64 = 0.3;
+
+/// Number of halvings of a tail.
+const HALVINGS: u32 = 5;
+
 /// The status of a compression that Gemini CLI refuses because the history would become larger.
 const INFLATED: i64 = 2;
 
@@ -319,7 +325,10 @@ impl Course<'_> {
         let cut = self.cut(end, &theirs);
         let ours = first - self.first;
         let forced = harm::nearest(self.messages(end), cut);
-        let why = (forced != cut && forced == ours).then_some(UNANSWERED);
+        let why = match cut == 0 && !self.front.is_empty() {
+            true => (self.behind_summary(end)? == Some(ours)).then_some(ALONE),
+            false => (forced != cut && forced == ours).then_some(UNANSWERED),
+        };
         self.record("boundary", &input, json!(ours), json!(cut), why);
         if ours == cut {
             let bare = without_made_up(&view, &self.scenario.policy.view.interrupted_text);
@@ -379,6 +388,23 @@ impl Course<'_> {
             PartBody::ToolResult(result) => !result.attachments.is_empty(),
             _ => false,
         })
+    }
+
+    /// The boundary of their own function with the first smaller tail that has more in front of it than the summary.
+    fn behind_summary(&mut self, end: usize) -> Result<Option<usize>, PeerFailure> {
+        for halvings in 1..=HALVINGS {
+            let fraction = 1.0 - KEPT_SHARE / f64::from(1_u32 << halvings);
+            let question = json!({ "contents": self.history(end), "fraction": fraction });
+            let summarized = self.ask("findCompressSplitPoint", question)?;
+            let messages = self.messages(end);
+            let at = summarized.as_u64().and_then(|at| (at as usize).checked_sub(self.front.len()));
+            let cut = at.map_or(0, |at| Contents::of(messages).message(at, messages.len()));
+            let harmless = harm::nearest(messages, cut);
+            if harmless > 0 {
+                return Ok(Some(harmless));
+            }
+        }
+        Ok(None)
     }
 
     /// Their boundary as an index of messages.
