@@ -57,7 +57,26 @@ const UNANSWERED: Class = Class {
     test: (ITEMS, "only_whole_messages_that_are_answered_are_left_out"),
 };
 
-static CURRENT_CLASSES: [Class; 7] = [
+/// A truncation that is not worth it yet; in scenarios.
+const LITTLE: Class = Class {
+    name: "a little again waits",
+    reason: Reason::P12,
+    explanation: "The truncation before this one freed less than a twentieth of the window, no request came since, and this \
+                  one would free as little; Qwen-Agent truncates before every request.",
+    test: ("tests/it/usage.rs", "a_small_threshold_in_a_large_window_is_applied_again_and_again"),
+};
+
+/// The end of a scenario whose view Qwen-Agent would not make fit.
+const FITS: Class = Class {
+    name: "a view fits",
+    reason: Reason::P15,
+    explanation: "The view exceeds its window, and our last resort truncates it; the scenario ends there.",
+    test: ("tests/it/window_fit.rs", "the_last_resort_fits_a_view_that_the_policy_cannot"),
+};
+
+static CURRENT_CLASSES: [Class; 9] = [
+    LITTLE,
+    FITS,
     retrieval::QUESTION,
     retrieval::WHOLE,
     WHOLE_CHARACTERS,
@@ -88,7 +107,9 @@ static CURRENT_CLASSES: [Class; 7] = [
     },
 ];
 
-static OLD_CLASSES: [Class; 6] = [
+static OLD_CLASSES: [Class; 8] = [
+    LITTLE,
+    FITS,
     retrieval::QUESTION,
     retrieval::WHOLE,
     WHOLE_CHARACTERS,

@@ -17,6 +17,7 @@ use longhand::model::time::Timestamp;
 use longhand::model::usage::ModelWindow;
 use longhand::model::view::{Pruned, SourceMessage, View};
 use longhand::pb;
+use longhand::pb::compaction_service_client::CompactionServiceClient;
 use longhand::pb::context_service_client::ContextServiceClient;
 use longhand::pb::event::Body;
 use longhand::pb::event_service_client::EventServiceClient;
@@ -173,6 +174,11 @@ impl<'a> InDaemon<'a> {
         daemon.runtime.block_on(async {
             loop {
                 while let Some(event) = self.events.pop_front() {
+                    if let Some(Body::CompactionProposed(proposed)) = &event.body {
+                        let request = pb::ConfirmCompactionRequest { compaction_id: proposed.compaction_id.clone() };
+                        let mut client = CompactionServiceClient::new(daemon.channel.clone());
+                        client.confirm_compaction(request).await.map_err(refused)?;
+                    }
                     if let Some(end) = self.note(event)? {
                         return self.end(end).await.map(|()| true);
                     }
@@ -328,7 +334,6 @@ impl<'a> InDaemon<'a> {
         let outcome = done.outcome.unwrap_or_default();
         // Only a request that was sent can have brought the text.
         if outcome.summary_message_id.is_some() && !outcome.summarizer.starts_with("conformance/") {
-            eprintln!("OVER {} {}", self.id, outcome.summarizer);
             self.is_over = true;
             self.compactions.extend(level.map(|level| self.refused(level, CompactionKind::Summary)));
             return Ok(());

@@ -14,6 +14,7 @@ use longhand::model::message::{Finish, NewMessage, Role};
 use longhand::model::part::{NewPart, Part};
 use longhand::model::usage::ModelWindow;
 use longhand::model::view::{SourceMessage, ViewKind};
+use longhand::policy::bpe::{self, Encoding};
 use longhand::policy::summary::SummaryInput;
 use longhand::policy::tokens::estimate_source;
 use longhand::policy::{Limit, Policy, presets};
@@ -31,8 +32,11 @@ pub(crate) const CURRENT: Scenarios = Scenarios { name: "qwen-agent-scenarios", 
 
 const GROWING: Profile = Profile { turns: 3..=14, ..PROFILE };
 
-/// A window that nothing reaches: a request fits if it is within Qwen-Agent's own limit.
-const WINDOW_TOKENS: i64 = 1_000_000;
+/// The window in limits: what nobody has answered may exceed the limit.
+const WINDOW_LIMITS: i64 = 2;
+
+/// A compaction frees one part of this number of the window, or little.
+const WINDOW_PARTS: i64 = 20;
 
 impl System for Scenarios {
     fn name(&self) -> &'static str {
@@ -146,7 +150,7 @@ struct Course<'a> {
 impl Course<'_> {
     fn run(&mut self, daemon: Option<&Daemon>) -> Result<(), PeerFailure> {
         let scenario = self.scenario;
-        let window = ModelWindow { context: WINDOW_TOKENS, ..ModelWindow::default() };
+        let window = ModelWindow { context: WINDOW_LIMITS * scenario.max_tokens, ..ModelWindow::default() };
         let no_summary = |_: &SummaryInput| String::new();
         let mut session = Session::new(daemon, &scenario.policy, &window, &no_summary)?;
         for position in 0..scenario.conversation.messages.len() {
@@ -157,24 +161,43 @@ impl Course<'_> {
                 return Ok(());
             }
             let case = scenario.case(&session);
+            let tokens = session.context_tokens();
             let compacted = session.compact_once()?;
-            self.compare(&case, &session, compacted)?;
+            let input = json!({ "place": position, "limit": scenario.max_tokens, "tokens": tokens });
+            let is_last_resort = session.simulated().last().is_some_and(|made| made.level.is_none());
+            if compacted && is_last_resort {
+                let index = scenario.conversation.index;
+                let why = self.class("a view fits").filter(|_| tokens > window.context);
+                self.report.compare("moment", index, &input, &json!("last resort"), &Ok(json!(true)), |_, _| why);
+                return Ok(());
+            }
+            if !self.compare(&case, &session, compacted, &input)? {
+                return Ok(());
+            }
             // Its pass never runs on its own result.
             let mut again = 0;
             while compacted && session.compact_once()? {
+                if session.simulated().last().is_some_and(|made| made.level.is_none()) {
+                    return Ok(());
+                }
                 again += 1;
             }
             if compacted {
                 let index = scenario.conversation.index;
-                let input = json!({ "place": position, "limit": scenario.max_tokens });
                 self.report.compare("again", index, &input, &json!(again), &Ok(json!(0)), |_, _| None);
             }
         }
         Ok(())
     }
 
-    /// Compares what is left of each message.
-    fn compare(&mut self, case: &Case, session: &Session<'_>, compacted: bool) -> Result<(), PeerFailure> {
+    /// Compares what is left of each message. False if the scenario ends here.
+    fn compare(
+        &mut self,
+        case: &Case,
+        session: &Session<'_>,
+        compacted: bool,
+        input: &Value,
+    ) -> Result<bool, PeerFailure> {
         let question = case.question("truncate");
         let answer = self.peer.call_all(vec![("truncate", question.clone())])?.pop();
         let theirs = case.aligned(answer.unwrap_or_else(|| Err("no answer".to_owned())));
@@ -187,14 +210,43 @@ impl Course<'_> {
         let index = self.scenario.conversation.index;
         let agent = self.agent;
         let why = |ours: &Value, theirs: &Value| agent.explain(case, "truncate", ours, theirs);
+        let little = self.class("a little again waits");
+        let waits = !compacted && theirs.as_ref().is_ok_and(|states| self.waits(case, session, states, input));
         if !is_refused {
             let acts = theirs.as_ref().map(|states| json!(*states != json!(untouched))).map_err(Clone::clone);
-            let class = theirs.as_ref().ok().and_then(|theirs| why(&ours, theirs));
-            self.report.compare("moment", index, &question, &json!(compacted), &acts, |_, theirs| {
-                class.or_else(|| why(&ours, theirs))
-            });
+            let class = theirs.as_ref().ok().and_then(|theirs| why(&ours, theirs)).or(little.filter(|_| waits));
+            self.report.compare("moment", index, input, &json!(compacted), &acts, |_, _| class);
+        }
+        if waits && theirs.as_ref().is_ok_and(|theirs| *theirs != ours) {
+            return Ok(true);
         }
         self.report.compare("truncate", index, &question, &ours, &theirs, why);
-        Ok(())
+        Ok(true)
+    }
+
+    fn class(&self, name: &str) -> Option<&'static Class> {
+        self.agent.classes.iter().find(|class| class.name == name)
+    }
+
+    /// True if our newest truncation freed little, no request came since, and theirs would free little now.
+    fn waits(&self, case: &Case, session: &Session<'_>, theirs: &Value, input: &Value) -> bool {
+        let Some(newest) = session.simulated().last() else { return false };
+        let least = WINDOW_LIMITS * self.scenario.max_tokens / WINDOW_PARTS;
+        let since = self.scenario.conversation.messages.iter().skip(newest.message);
+        let position = input["place"].as_u64().unwrap_or_default() as usize;
+        let since = since.take((position + 1).saturating_sub(newest.message));
+        let has_request = since.clone().any(|source| source.message.role == Role::User);
+        let texts = |states: &Value| -> i64 {
+            let states = states.as_array().into_iter().flatten();
+            let text = |state: &Value| {
+                let texts = [state["text"].as_str(), state["call"].as_str()];
+                texts.into_iter().flatten().map(|text| bpe::count(Encoding::Qwen, text)).sum::<i64>()
+            };
+            states.map(text).sum()
+        };
+        let untouched: Vec<Value> = (0..case.pieces.len()).map(|index| case.original(index)).collect();
+        let freed = texts(&json!(untouched)) - texts(theirs);
+        let is_little = newest.refused || newest.before_tokens - newest.after_tokens < least;
+        is_little && (newest.refused || !has_request) && freed < least
     }
 }
