@@ -12,10 +12,12 @@ mod history;
 mod opencode;
 mod suna;
 
+use crate::daemon::Daemon;
 use crate::generate::{Conversation, Profile};
 use crate::harm;
 use crate::harness::{Peer, PeerFailure, Run, System};
 use crate::report::{Class, Reason, Report};
+use crate::session::{SUBSTANCE, Session};
 use history::{Numbers, effect, frame, messages, outputs, pruned};
 use longhand::model::compaction::{CompactionKind, Level};
 use longhand::model::message::{Finish, FinishReason, MessageKind, NewMessage, Role};
@@ -24,7 +26,7 @@ use longhand::model::usage::{ModelWindow, Usage};
 use longhand::model::view::SourceMessage;
 use longhand::policy::summary::SummaryInput;
 use longhand::policy::{Policy, presets, tokens};
-use longhand::simulation::{Session, SimulatedCompaction};
+use longhand::simulation::SimulatedCompaction;
 use rand::Rng;
 use rand::rngs::StdRng;
 use serde_json::{Value, json};
@@ -231,10 +233,10 @@ impl System for Agent {
         self.classes
     }
 
-    fn run(&self, peer: &mut Peer, run: Run, report: &mut Report) -> Result<(), PeerFailure> {
+    fn run(&self, peer: &mut Peer, run: Run<'_>, report: &mut Report) -> Result<(), PeerFailure> {
         for index in run.first..run.first.saturating_add(run.scenarios) {
-            let life = Life::draw(self, run.seed, index);
-            Course { agent: self, peer: &mut *peer, report: &mut *report, life: &life }.run()?;
+            let life = Life::draw(self, run, index);
+            Course { agent: self, peer: &mut *peer, report: &mut *report, life: &life }.run(run.daemon)?;
         }
         Ok(())
     }
@@ -251,15 +253,23 @@ struct Life {
 }
 
 impl Life {
-    fn draw(agent: &Agent, seed: u64, index: u64) -> Self {
-        let mut conversation = Conversation::generate(seed, index, &agent.profile);
+    fn draw(agent: &Agent, run: Run<'_>, index: u64) -> Self {
+        let mut conversation = Conversation::generate(run.seed, index, &agent.profile);
+        if run.daemon.is_some() {
+            conversation = conversation.without_pauses();
+        }
         let mut dice = conversation.dice("life");
         for source in &mut conversation.messages {
             history::say_something(source);
             // The results of a reply follow its calls, also within one message.
             source.message.parts.sort_by_key(|part| matches!(&*part.body, PartBody::ToolResult(_)));
         }
-        let limits = (agent.draw)(&mut dice);
+        let mut limits = (agent.draw)(&mut dice);
+        if run.daemon.is_some() && limits.config["cooldown"].is_number() {
+            // A daemon goes by its own clock.
+            limits.config["cooldown"] = json!(0);
+            limits.patch["guards"]["cooldown_seconds"] = json!(0);
+        }
         let policy = presets::policy(agent.preset).with_overrides(&limits.patch.to_string());
         let policy = policy.unwrap_or_else(|error| panic!("{}: {error}", limits.patch));
         let cached = (0..conversation.messages.len()).map(|_| dice.random_range(0.0..1.0)).collect();
@@ -298,7 +308,7 @@ impl Life {
 
 /// The text of a summary.
 fn summary(life: u64, number: u64) -> String {
-    format!("life {life}, summary {number}")
+    format!("life {life}, summary {number}. {SUBSTANCE}")
 }
 
 /// A life in progress.
@@ -310,14 +320,14 @@ struct Course<'a> {
 }
 
 impl Course<'_> {
-    fn run(&mut self) -> Result<(), PeerFailure> {
+    fn run(&mut self, daemon: Option<&Daemon>) -> Result<(), PeerFailure> {
         let life = self.life;
         let number = Cell::new(0);
         let writer = |_: &SummaryInput| {
             number.set(number.get() + 1);
             summary(life.index, number.get())
         };
-        let mut session = Session::new(&life.policy, &life.limits.window, &writer);
+        let mut session = Session::new(daemon, &life.policy, &life.limits.window, &writer)?;
         let (mut numbers, mut usage) = (Numbers::new(), None);
         let (mut times, mut places) = (BTreeMap::new(), BTreeMap::new());
         for position in 0..life.messages.len() {
@@ -328,7 +338,7 @@ impl Course<'_> {
                 return Ok(());
             }
             usage = reported.or(usage);
-            session.append(&life.new_message(position, reported), is_reply);
+            session.append(&life.new_message(position, reported), is_reply)?;
             numbers.extend(session.sources().last().map(|source| (source.message.revision, position)));
             self.compare_outputs(position, &session)?;
             for round in 0..DECISIONS_MAX {
@@ -370,7 +380,10 @@ impl Course<'_> {
         let asked = self.ask(question)?;
         let before = session.sources().to_vec();
         let context_tokens = session.context_tokens();
-        let compacted = session.compact_once();
+        let compacted = session.compact_once()?;
+        if session.is_over() {
+            return Ok(Next::End);
+        }
         let ours = match session.simulated().last().filter(|_| compacted) {
             None => Value::Null,
             Some(made) => json!(name(made)),

@@ -5,10 +5,12 @@
 //! moment is the reply. Its window, its limits and what it protects are small shares of the real ones, so that a life has
 //! several compressions.
 
+use crate::daemon::Daemon;
 use crate::generate::{Conversation, Profile, Results};
 use crate::harm;
 use crate::harness::{Peer, PeerFailure, Run, System};
 use crate::report::{Class, Reason, Report};
+use crate::session::{SUBSTANCE, Session};
 use longhand::model::compaction::CompactionKind;
 use longhand::model::message::{Finish, NewMessage, Role};
 use longhand::model::part::{NewPart, PartBody};
@@ -16,7 +18,7 @@ use longhand::model::usage::{ModelWindow, Usage};
 use longhand::model::view::{SourceMessage, View};
 use longhand::policy::summary::SummaryInput;
 use longhand::policy::{Policy, presets, tokens};
-use longhand::simulation::{Session, SimulatedCompaction};
+use longhand::simulation::SimulatedCompaction;
 use rand::Rng;
 use serde_json::{Value, json};
 use std::cell::Cell;
@@ -110,10 +112,10 @@ impl System for Lives {
         &CLASSES
     }
 
-    fn run(&self, peer: &mut Peer, run: Run, report: &mut Report) -> Result<(), PeerFailure> {
+    fn run(&self, peer: &mut Peer, run: Run<'_>, report: &mut Report) -> Result<(), PeerFailure> {
         for index in run.first..run.first.saturating_add(run.scenarios) {
             let life = Life::draw(self, run.seed, index);
-            Course { peer: &mut *peer, report: &mut *report, life: &life }.run()?;
+            Course { peer: &mut *peer, report: &mut *report, life: &life }.run(run.daemon)?;
         }
         Ok(())
     }
@@ -222,14 +224,14 @@ struct Course<'a> {
 }
 
 impl Course<'_> {
-    fn run(&mut self) -> Result<(), PeerFailure> {
+    fn run(&mut self, daemon: Option<&Daemon>) -> Result<(), PeerFailure> {
         let life = self.life;
         let number = Cell::new(0);
         let writer = |_: &SummaryInput| {
             number.set(number.get() + 1);
             summary(life.index, number.get())
         };
-        let mut session = Session::new(&life.policy, &life.window, &writer);
+        let mut session = Session::new(daemon, &life.policy, &life.window, &writer)?;
         for position in 0..life.messages.len() {
             let message = &life.messages[position].message;
             let is_reply = message.role == Role::Assistant;
@@ -238,7 +240,7 @@ impl Course<'_> {
                 // A provider would refuse the request; these lives have no overflows.
                 return Ok(());
             }
-            session.append(&life.new_message(position, usage), is_reply);
+            session.append(&life.new_message(position, usage), is_reply)?;
             self.compare_outputs(position, session.view())?;
             let before = session.sources().to_vec();
             let theirs = match &usage {
@@ -246,7 +248,10 @@ impl Course<'_> {
                 None => json!({ "compresses": false }),
             };
             let context_tokens = session.context_tokens();
-            let compacted = session.compact_once();
+            let compacted = session.compact_once()?;
+            if session.is_over() {
+                return Ok(());
+            }
             let input = json!({
                 "place": position, "role": format!("{:?}", message.role), "usage": usage.map(|usage| usage.input + usage.cache_read),
                 "output": usage.map(|usage| usage.output), "window": life.window.context, "config": life.config,
@@ -270,7 +275,10 @@ impl Course<'_> {
                 let is_theirs = theirs["compresses"] == true;
                 self.compare(&input, &before, &mut session, is_theirs.then_some(&theirs))?;
                 let mut tokens = session.context_tokens();
-                while session.compact_once() {
+                while session.compact_once()? {
+                    if session.is_over() {
+                        return Ok(());
+                    }
                     let input = json!({ "place": position, "tokens": tokens });
                     let mut made = session.simulated().iter().rev();
                     let (newest, earlier) = (made.next(), made.next());
@@ -381,7 +389,7 @@ impl Course<'_> {
 
 /// The text of a summary.
 fn summary(life: u64, number: u64) -> String {
-    format!("<context_summary>life {life}, summary {number}</context_summary>")
+    format!("<context_summary>life {life}, summary {number}. {SUBSTANCE}</context_summary>")
 }
 
 /// The ids of the calls and the texts of their outputs.

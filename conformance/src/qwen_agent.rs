@@ -5,6 +5,7 @@
 //! content is compared piece by piece, so that each differing piece can be classified.
 
 mod retrieval;
+pub(crate) mod scenarios;
 
 use crate::generate::{Conversation, Profile};
 use crate::harm;
@@ -14,7 +15,7 @@ use longhand::model::ids::{CompactionId, PartId};
 use longhand::model::message::Role;
 use longhand::model::part::{Media, PartBody};
 use longhand::model::usage::ModelWindow;
-use longhand::model::view::SourceMessage;
+use longhand::model::view::{SourceMessage, View};
 use longhand::policy::bpe::{self, Encoding};
 use longhand::policy::presets;
 use longhand::policy::tokens::{estimate_parts, estimate_source};
@@ -56,7 +57,26 @@ const UNANSWERED: Class = Class {
     test: (ITEMS, "only_whole_messages_that_are_answered_are_left_out"),
 };
 
-static CURRENT_CLASSES: [Class; 7] = [
+/// A truncation that is not worth it yet; in scenarios.
+const LITTLE: Class = Class {
+    name: "a little again waits",
+    reason: Reason::P12,
+    explanation: "The truncation before this one freed less than a twentieth of the window, no request came since, and this \
+                  one would free as little; Qwen-Agent truncates before every request.",
+    test: ("tests/it/usage.rs", "a_small_threshold_in_a_large_window_is_applied_again_and_again"),
+};
+
+/// The end of a scenario whose view Qwen-Agent would not make fit.
+const FITS: Class = Class {
+    name: "a view fits",
+    reason: Reason::P15,
+    explanation: "The view exceeds its window, and our last resort truncates it; the scenario ends there.",
+    test: ("tests/it/window_fit.rs", "the_last_resort_fits_a_view_that_the_policy_cannot"),
+};
+
+static CURRENT_CLASSES: [Class; 9] = [
+    LITTLE,
+    FITS,
     retrieval::QUESTION,
     retrieval::WHOLE,
     WHOLE_CHARACTERS,
@@ -87,7 +107,9 @@ static CURRENT_CLASSES: [Class; 7] = [
     },
 ];
 
-static OLD_CLASSES: [Class; 6] = [
+static OLD_CLASSES: [Class; 8] = [
+    LITTLE,
+    FITS,
     retrieval::QUESTION,
     retrieval::WHOLE,
     WHOLE_CHARACTERS,
@@ -122,7 +144,7 @@ impl System for QwenAgent {
         self.classes
     }
 
-    fn run(&self, peer: &mut Peer, run: Run, report: &mut Report) -> Result<(), PeerFailure> {
+    fn run(&self, peer: &mut Peer, run: Run<'_>, report: &mut Report) -> Result<(), PeerFailure> {
         for batch in run.batches() {
             let cases: Vec<Case> =
                 batch.map(|index| Case::draw(presets::policy(self.preset), run.seed, index)).collect();
@@ -355,8 +377,13 @@ impl Case {
         }
         let left = plan::with_removals(self.messages(), &removals, CompactionId(Uuid::nil()));
         let view = plan::view(&self.policy, &left);
-        let parts = view.messages.into_iter().flat_map(|message| message.parts);
-        let shown: HashMap<PartId, Arc<PartBody>> = parts.filter_map(|part| Some((part.source?, part.body))).collect();
+        self.states(&view)
+    }
+
+    /// The content that a view has of each piece; null if it is left out.
+    fn states(&self, view: &View) -> Value {
+        let parts = view.messages.iter().flat_map(|message| &message.parts);
+        let shown = parts.filter_map(|part| Some((part.source?, part.body.clone()))).collect();
         (0..self.pieces.len()).map(|index| self.flat(index, self.ours(&self.pieces[index], &shown))).collect()
     }
 

@@ -69,9 +69,9 @@ fn explain(difference: &Difference<'_>) -> Option<&'static Class> {
             class(4).filter(|_| difference.context_tokens > difference.context())
         }
         "moment" if difference.ours == "auto" => {
-            // A summary in its frame has less than a hundred tokens here.
+            // A summary in its frame has less than two hundred tokens here.
             let total = difference.answer["total"].as_i64().unwrap_or_default();
-            class(0).filter(|_| read < difference.before.len() && total < threshold && total + 100 >= threshold)
+            class(0).filter(|_| read < difference.before.len() && total < threshold && total + 200 >= threshold)
         }
         "moment" if difference.theirs == "auto" => match boundary {
             0 => class(1),

@@ -4,10 +4,11 @@ use super::history::History;
 use super::{Question, WHOLE_CHARACTERS};
 use crate::generate::Conversation;
 use crate::report::Class;
+use crate::session::without_margins;
 use longhand::model::compaction::Level;
 use longhand::model::part::{PartBody, ResultStatus};
 use longhand::policy::presets;
-use longhand::policy::prompt::{Detail, GAP, MARGIN, ends_line, entries};
+use longhand::policy::prompt::{Detail, GAP, entries};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -61,15 +62,6 @@ impl Question for Transcript {
 pub(super) fn whole(transcript: &Value) -> Value {
     let texts: Vec<&str> = transcript.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     lines(&texts.join("\n").replace("\u{fffd}\n[truncated]", "\n[truncated]"))
-}
-
-/// A text without the margins after its line ends.
-pub(super) fn without_margins(text: &str) -> String {
-    let pieces = text.split_inclusive(ends_line);
-    pieces
-        .enumerate()
-        .map(|(at, piece)| if at == 0 { piece } else { piece.strip_prefix(MARGIN).unwrap_or(piece) })
-        .collect()
 }
 
 /// A text as its lines, so that a difference has a position.

@@ -9,10 +9,12 @@ mod flat;
 
 use super::{ALONE, JOINED, UNANSWERED, as_qwen_holds_them};
 use crate::contents::{Contents, without_made_up};
+use crate::daemon::Daemon;
 use crate::generate::{Conversation, Profile};
 use crate::harm;
 use crate::harness::{Peer, PeerFailure, Run, System};
 use crate::report::{Class, Reason, Report};
+use crate::session::{SUBSTANCE, Session};
 use flat::Flat;
 use longhand::model::Revision;
 use longhand::model::message::{Finish, FinishReason, NewMessage, Role};
@@ -22,7 +24,6 @@ use longhand::model::view::{SourceMessage, ViewMessage};
 use longhand::policy::Policy;
 use longhand::policy::presets;
 use longhand::policy::summary::SummaryInput;
-use longhand::simulation::Session;
 use rand::Rng;
 use serde_json::{Map, Value, json};
 use std::cell::Cell;
@@ -108,9 +109,9 @@ impl System for Scenarios {
         &CLASSES
     }
 
-    fn run(&self, peer: &mut Peer, run: Run, report: &mut Report) -> Result<(), PeerFailure> {
+    fn run(&self, peer: &mut Peer, run: Run<'_>, report: &mut Report) -> Result<(), PeerFailure> {
         for index in run.first..run.first.saturating_add(run.scenarios) {
-            let scenario = Scenario::draw(run.seed, index);
+            let scenario = Scenario::draw(run, index);
             Course {
                 peer: &mut *peer,
                 report: &mut *report,
@@ -120,7 +121,7 @@ impl System for Scenarios {
                 first: 0,
                 has_cleared: false,
             }
-            .run()?;
+            .run(run.daemon)?;
         }
         Ok(())
     }
@@ -144,8 +145,11 @@ struct Scenario {
 }
 
 impl Scenario {
-    fn draw(seed: u64, index: u64) -> Self {
-        let mut conversation = Conversation::generate(seed, index, &PROFILE);
+    fn draw(run: Run<'_>, index: u64) -> Self {
+        let mut conversation = Conversation::generate(run.seed, index, &PROFILE);
+        if run.daemon.is_some() {
+            conversation = conversation.without_pauses();
+        }
         as_qwen_holds_them(&mut conversation);
         let mut dice = conversation.dice("scenario");
         // Larger windows have limits of 20 000 tokens and more.
@@ -164,7 +168,8 @@ impl Scenario {
             "guards": { "minimum_gain_tokens": 1 },
         });
         let policy = presets::policy("qwen-code@0.24").with_overrides(&patch.to_string());
-        let words = (0..100).map(|number| format!("<state_snapshot>scenario {index}, summary {number}{SUMMARY_END}"));
+        let words = (0..100)
+            .map(|number| format!("<state_snapshot>scenario {index}, summary {number}. {SUBSTANCE}{SUMMARY_END}"));
         Self {
             index,
             unseen: dice.random_range(0..1_000),
@@ -276,17 +281,17 @@ struct Course<'a> {
 }
 
 impl Course<'_> {
-    fn run(&mut self) -> Result<(), PeerFailure> {
+    fn run(&mut self, daemon: Option<&Daemon>) -> Result<(), PeerFailure> {
         let scenario = self.scenario;
         let number = Cell::new(0);
         let writer = |_: &SummaryInput| scenario.words(number.get()).to_owned();
-        let mut session = Session::new(&scenario.policy, &scenario.window, &writer);
+        let mut session = Session::new(daemon, &scenario.policy, &scenario.window, &writer)?;
         let mut revisions: Vec<Revision> = Vec::new();
         for position in 0..scenario.messages.len() {
             let input = session.view().estimated_tokens + scenario.unseen;
             let is_reply = scenario.is_reply(position);
             let usage = is_reply.then(|| Usage { input, output: scenario.outputs[position], ..Usage::default() });
-            session.append(&scenario.new_message(position, usage), scenario.role(position) == Some(Role::Assistant));
+            session.append(&scenario.new_message(position, usage), scenario.role(position) == Some(Role::Assistant))?;
             revisions.extend(session.sources().last().map(|source| source.message.revision));
             if is_reply {
                 (self.prompt, self.output) = (input, scenario.outputs[position]);
@@ -297,7 +302,10 @@ impl Course<'_> {
                 evaluation.sent = Some(self.send(&mut evaluation, scenario.words(number.get()))?);
             }
             let mut summaries = 0;
-            while session.compact_once() {
+            while session.compact_once()? {
+                if session.is_over() {
+                    return Ok(());
+                }
                 if let Some(plan) = session.take_summary() {
                     let first = revisions.iter().position(|revision| *revision >= plan.tail_start);
                     let first = first.unwrap_or(revisions.len());
