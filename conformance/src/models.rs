@@ -9,6 +9,7 @@
 mod claude_code;
 mod codex;
 mod history;
+mod joyagent;
 mod opencode;
 mod suna;
 
@@ -38,6 +39,12 @@ const DECISIONS_MAX: usize = 6;
 
 /// The name of the class of decisions between two replies.
 const MOMENT: &str = "every message is a moment";
+
+/// The name of the class of what a threshold does not count once it is cleared.
+const NO_LONGER_COUNTS: &str = "what is cleared no longer counts";
+
+/// The name of the class of decisions during a cooldown.
+const NO_COOLDOWN: &str = "an exceeded window does not wait";
 
 /// A model in JavaScript cuts texts where its agent does.
 const WHOLE_CHARACTERS: Class = Class {
@@ -92,6 +99,7 @@ pub(crate) const OPENCODE: Agent = opencode::AGENT;
 pub(crate) const CLAUDE_CODE: Agent = claude_code::AGENT;
 pub(crate) const CODEX: Agent = codex::AGENT;
 pub(crate) const SUNA: Agent = suna::AGENT;
+pub(crate) const JOYAGENT: Agent = joyagent::AGENT;
 
 /// The limits of a life.
 struct Limits {
@@ -143,8 +151,12 @@ impl Difference<'_> {
 
     /// True if what could be summarized has no more tokens than its summary.
     fn frees_nothing(&self, boundary: usize) -> bool {
-        let summary = tokens::estimate_text(&self.life.policy.counting, &summary(self.life.index, 1));
-        self.tokens(&self.history()[..boundary]) <= summary
+        self.tokens(&self.history()[..boundary]) <= self.summary_tokens()
+    }
+
+    /// The tokens of a summary.
+    fn summary_tokens(&self) -> i64 {
+        tokens::estimate_text(&self.life.policy.counting, &summary(self.life.index, 1))
     }
 
     /// The class of a compaction that was refused: nothing answered is larger than its summary.
@@ -162,7 +174,7 @@ impl Difference<'_> {
         is_end && self.frees_nothing(boundary) && cut > boundary && harm::nearest(&self.history(), cut) == cut
     }
 
-    /// The ids of the results that no reply follows.
+    /// The ids of the results and the names of the thoughts that no reply follows.
     fn unread(&self) -> Vec<Value> {
         let has_read = |source: &SourceMessage| {
             let message = &source.message;
@@ -173,6 +185,7 @@ impl Difference<'_> {
         let parts = unread.iter().flat_map(|source| &source.message.parts);
         let ids = parts.filter_map(|part| match &*part.body {
             PartBody::ToolResult(result) => Some(json!(result.call_id)),
+            PartBody::Reasoning(_) => Some(json!(history::thought(part.id))),
             _ => None,
         });
         ids.collect()
@@ -187,11 +200,15 @@ impl Difference<'_> {
         self.life.limits.window.context
     }
 
+    /// True if the view exceeds its window.
+    fn exceeds(&self) -> bool {
+        self.context_tokens > self.context()
+    }
+
     /// True if our last resort made this decision, because the view exceeds its window.
     fn is_last_resort(&self) -> bool {
         let is_without_level = self.made.last().is_some_and(|made| made.level.is_none()) && self.ours.is_string();
-        is_without_level
-            && (self.ours == "last resort" || self.theirs != "clear" && self.context_tokens > self.context())
+        is_without_level && (self.ours == "last resort" || self.theirs != "clear" && self.exceeds())
     }
 
     /// True if the newest compaction before this one was refused, or one that frees so much would leave the threshold
@@ -301,6 +318,18 @@ impl Life {
         Usage { input: input - cache_read, cache_read, output, ..Usage::default() }
     }
 
+    /// The tokens of some messages that were cleared.
+    fn cleared(&self, sources: &[SourceMessage]) -> i64 {
+        let is_pruned = |source: &&SourceMessage| !source.pruned.is_empty();
+        let mut pruned: Vec<_> = sources.iter().filter(is_pruned).cloned().collect();
+        let left = tokens::estimate_sources(&self.policy, &pruned);
+        for source in &mut pruned {
+            source.pruned.clear();
+            source.counts = None;
+        }
+        tokens::estimate_sources(&self.policy, &pruned) - left
+    }
+
     fn millis(&self, position: usize) -> i64 {
         self.messages[position].message.create_time.as_millis()
     }
@@ -350,6 +379,7 @@ impl Course<'_> {
                     "replied": is_reply && round == 0,
                     "place": position, "round": round,
                     "size": session.view().estimated_tokens + life.limits.unseen,
+                    "whole": session.view().estimated_tokens + life.cleared(session.sources()) + life.limits.unseen,
                     "now": life.millis(position), "times": times, "places": places,
                     "context": life.limits.window.context, "config": life.limits.config,
                 });
@@ -403,15 +433,12 @@ impl Course<'_> {
             context_tokens,
             made: &made,
         };
-        // Our moment is every message: what would theirs be if a reply reported what the context has now?
-        let later = self.later(&difference)?;
-        let is_later = later.as_ref().is_some_and(|later| later["acts"] == ours);
-        let moment = self.agent.classes.iter().find(|class| class.name == MOMENT).filter(|_| is_later);
+        let (moment, later) = self.later(&difference)?.unzip();
         self.record(&difference, moment);
         if difference.is_last_resort() {
             return Ok(Next::End);
         }
-        let answer = later.filter(|_| moment.is_some()).unwrap_or_else(|| asked.clone());
+        let answer = later.unwrap_or_else(|| asked.clone());
         let difference = Difference { answer: &answer, ..difference };
         if !compacted {
             return Ok(Next::Message);
@@ -446,18 +473,33 @@ impl Course<'_> {
         self.peer.ask("decide", question.clone(), |error| json!({ "error": error }))
     }
 
-    /// The answer of the model if the newest message were a reply whose usage is our context usage; none where both
-    /// agree or we do nothing.
-    fn later(&mut self, difference: &Difference<'_>) -> Result<Option<Value>, PeerFailure> {
+    /// The class and the answer if the model decides as we do once it is asked under our conditions: at a message that is
+    /// no reply, by what the context has now, without what was cleared, and without the cooldown that an exceeded window
+    /// does not wait for.
+    fn later(&mut self, difference: &Difference<'_>) -> Result<Option<(&'static Class, Value)>, PeerFailure> {
         let Difference { question, ours, theirs, context_tokens, .. } = *difference;
         if ours.is_null() || ours == theirs {
             return Ok(None);
         }
         let mut question = question.clone();
-        question["replied"] = json!(true);
-        question["later"] = json!(true);
-        question["usage"] = json!({ "input": context_tokens, "cacheRead": 0, "output": 0 });
-        self.ask(&question).map(Some)
+        for name in [NO_LONGER_COUNTS, MOMENT, NO_COOLDOWN] {
+            let Some(class) = self.agent.classes.iter().find(|class| class.name == name) else { continue };
+            match name {
+                NO_LONGER_COUNTS => question["whole"] = question["size"].clone(),
+                MOMENT => {
+                    question["later"] = json!(true);
+                    question["replied"] = json!(true);
+                    question["usage"] = json!({ "input": context_tokens, "cacheRead": 0, "output": 0 });
+                }
+                _ if difference.exceeds() => question["times"] = json!({}),
+                _ => continue,
+            }
+            let answer = self.ask(&question)?;
+            if answer["acts"] == *ours {
+                return Ok(Some((class, answer)));
+            }
+        }
+        Ok(None)
     }
 
     fn record(&mut self, difference: &Difference<'_>, moment: Option<&'static Class>) {
