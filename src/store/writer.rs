@@ -437,7 +437,9 @@ impl Writer {
         let cleaned = checkpoint::empty_log(&self.conn, wait, BUSY_TIMEOUT).and_then(|is_empty| {
             self.files.log_was_emptied();
             if is_empty {
+                failpoint::reach("erase.emptied");
                 engine::query(SET_CLEAN).run(&self.conn)?;
+                failpoint::reach("erase.clean");
                 self.is_unclean = false;
                 let row = engine::query(CLEANED).one(&self.conn)?;
                 self.cleaned.send_replace(row.get(0)?);

@@ -220,6 +220,13 @@ async fn every_summary_of_what_is_erased_is_void_and_loses_its_text() {
     // The next one is made from what is left.
     supply(&test, &session, "anew", "u3").await;
     assert_eq!(test.context(&session).await.messages.len(), 2 + 8);
+    // It has nothing of what was erased, and an erasure that is asked for again leaves it.
+    let would = EraseRequest { dry_run: true, ..message("u1") };
+    let would = test.app.erase(&session, would).await.expect("a preview");
+    assert_eq!(would.sizes.summaries, 0);
+    let again = erase(&test.app, &session, message("u1")).await;
+    assert_eq!(again, Erased { existed: true, ..erased });
+    assert_eq!(test.context(&session).await.messages.len(), 2 + 8);
     assert_eq!(test.findings().await, []);
 }
 
@@ -275,7 +282,10 @@ async fn a_running_compaction_does_not_bring_back_what_is_erased() {
     let mut watch = test.watch().await;
     test.append(&session, &turns(1, 10, 1_100)).await;
     summarizer.held().await;
-    erase(&test.app, &session, message("u1")).await;
+    let erased = erase(&test.app, &session, message("u1")).await;
+    // The end of the compaction is in the same change, behind the event that the answer names.
+    let again = erase(&test.app, &session, message("u1")).await;
+    assert_eq!(again, Erased { existed: true, ..erased });
     summarizer.release();
     watch.wait_for(EventKind::CompactionCancelled).await;
     // The view is still too large, so that another summary is made, of what is left.
@@ -503,6 +513,38 @@ async fn a_bound_caller_erases_what_it_sees_and_nothing_else() {
     assert!(!test.history(&parent).await[0].parts[0].body.is_erased());
     erase(&bound, &root.to_string(), message("u2")).await;
     assert!(test.history(&root.to_string()).await[1].parts[0].body.is_erased());
+}
+
+/// What the same transaction wrote before an erasure is under it.
+#[tokio::test]
+async fn an_erasure_takes_what_is_written_at_the_same_time() {
+    let test = TestApp::start().await;
+    let busy = test.manual_session().await;
+    for round in 0..30 {
+        let session = test.manual_session().await;
+        test.append(&session, "u1 \"first\"\na1 \"second\"").await;
+        // While a commit of others is under way, what comes is gathered for the next one.
+        let others = async {
+            for number in 0..12 {
+                test.append(&busy, &format!("u{round}-{number} \"x\"")).await;
+            }
+        };
+        let append = async |name: &str| {
+            let messages = conversation(&format!("{name} \"{}\"", noise("late", 200).replace('"', "'")));
+            let appended = test.app.append(&session, messages, None, None).await;
+            assert!(appended.is_ok_and(|answer| answer.ids.len() == 1) || round % 2 == 0, "only a session refuses it");
+        };
+        let target = if round % 2 == 0 { EraseTarget::Session } else { EraseTarget::Message("u1".to_owned()) };
+        let erasure = erase(&test.app, &session, request(target));
+        let ((), (), (), erased, ()) = tokio::join!(others, append("u2"), append("u3"), erasure, append("u4"));
+        assert!(!erased.existed);
+        for message in test.history(&session).await {
+            let is_erased = message.parts.iter().all(|part| part.body.is_erased());
+            let is_wanted = round % 2 == 0 || message.client_id.as_deref() == Some("u1");
+            assert!(is_erased || !is_wanted, "{round}: {message:?}");
+        }
+    }
+    assert_eq!(test.findings().await, []);
 }
 
 /// Messages of many sizes, with drafts that grew, in a store that other messages fill: no page keeps a copy of what was

@@ -568,6 +568,24 @@ impl<'a> Tx<'a> {
         open_messages::write(self.conn, rows.open)
     }
 
+    /// Writes the rows so far, and the heads of the sessions that changed: a session's row names its newest revision, and
+    /// reads by it leave out whatever the same transaction wrote behind it.
+    pub(crate) fn flush_with_heads(&mut self) -> Result<()> {
+        self.flush()?;
+        self.save_heads()
+    }
+
+    fn save_heads(&mut self) -> Result<()> {
+        for key in &self.dirty {
+            if let Some(head) = self.heads.get_mut(key) {
+                let is_due = head.due_revision.is_some() || head.due_during_compaction;
+                head.due_time = is_due.then(|| head.due_time.unwrap_or(self.now));
+                head.save(self.conn)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Notes events whose rows the caller has written, numbered from the counter on, behind all rows so far.
     pub(crate) fn wrote_events(&mut self, events: Vec<EventRow>) {
         self.counters.next_seq = events.last().map_or(self.counters.next_seq, |last| last.seq + 1);
@@ -576,13 +594,10 @@ impl<'a> Tx<'a> {
 
     /// Writes all remaining rows, including heads. Returns the new state for the writer's memory.
     pub(crate) fn finish(mut self) -> Result<Finished> {
-        self.flush()?;
+        self.flush_with_heads()?;
         let mut sessions = Vec::with_capacity(self.dirty.len());
         for key in &self.dirty {
             if let Some(head) = self.heads.get_mut(key) {
-                let is_due = head.due_revision.is_some() || head.due_during_compaction;
-                head.due_time = is_due.then(|| head.due_time.unwrap_or(self.now));
-                head.save(self.conn)?;
                 sessions.push((*key, Newest::of(head), self.changes.remove(key)));
             }
         }

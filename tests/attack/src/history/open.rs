@@ -3,12 +3,13 @@
 
 use super::agreement::{Answer, Refused};
 use super::client::{Client, NO_ANSWER};
-use super::content;
-use super::reasons::Refusal;
+use super::reasons::{self, Refusal};
 use super::record::{Expected, OpenMessage, OpenState, Session, lock};
 use super::writers::{append, check_plain, message};
+use super::{content, markers};
 use longhand::pb;
 use pb::{DraftKind, FinishReason, Role};
+use prost::Message as _;
 use rand::Rng as _;
 use std::sync::Arc;
 use std::time::Duration;
@@ -119,6 +120,7 @@ async fn begin_draft(client: &mut Client, session: &Session, open: &OpenMessage,
         client_id: client_id.clone(),
         ..pb::AppendDraftRequest::default()
     };
+    note_words(client, session, open, &request);
     match client.ask(&request).await {
         Ok(answer) => {
             note_draft(client, session);
@@ -150,6 +152,7 @@ async fn extend_draft(client: &mut Client, session: &Session, open: &OpenMessage
         delta: content::words(&mut client.rng, 30),
         ..pb::AppendDraftRequest::default()
     };
+    note_words(client, session, open, &request);
     match client.ask(&request).await {
         Ok(answer) => {
             note_draft(client, session);
@@ -168,6 +171,13 @@ async fn extend_draft(client: &mut Client, session: &Session, open: &OpenMessage
     }
 }
 
+/// Notes the markers of words before they are sent.
+fn note_words(client: &Client, session: &Session, open: &OpenMessage, request: &pb::AppendDraftRequest) {
+    let bytes = request.encode_to_vec();
+    client.shared.record.markers.wrote(&session.id, "AppendDraft", &bytes);
+    client.shared.record.note_markers(&open.id, markers::scan(&bytes));
+}
+
 /// A draft leaves no event: that its run was active is compared with the log by the time of the answer.
 fn note_draft(client: &Client, session: &Session) {
     if let Some(epoch) = client.epoch {
@@ -177,6 +187,9 @@ fn note_draft(client: &Client, session: &Session) {
 
 fn check_draft(client: &Client, session: &Session, refusal: &Refusal) {
     check_plain(client, "draft", refusal);
+    if refusal.reason == "SESSION_ERASED" {
+        client.observe(&session.id, Answer::Refused(Refused::of("AppendDraft", refusal)));
+    }
     if let Some(epoch) = client.epoch.filter(|_| refusal.reason == "RUN_LOST") {
         let refused = Refused { epoch: Some(epoch), ..Refused::of("AppendDraft", refusal) };
         client.observe(&session.id, Answer::Refused(refused));
@@ -232,6 +245,7 @@ async fn append_parts(client: &mut Client, session: &Session, open: &OpenMessage
         parts,
         request_id: client.fresh_id(),
     };
+    client.shared.record.note_markers(&open.id, markers::scan(&request.encode_to_vec()));
     match client.apply(session, request, None).await {
         Ok(_) => true,
         Err(refusal) => {
@@ -277,7 +291,7 @@ pub(super) async fn finish_as(client: &mut Client, session: &Session, open: &Arc
             state.is_sealed = true;
             session.note_message(&open.id);
         }
-        Err(refusal) if refusal.reason == "SESSION_ARCHIVED" => {
+        Err(refusal) if reasons::is_closed(&refusal.reason) => {
             // The message stays open until a client finds it after the session was restored.
             lock(&session.abandoned).push(open.clone());
         }

@@ -15,7 +15,7 @@ use std::time::{Duration, UNIX_EPOCH};
 const SESSION: &str = "ses";
 
 /// An event with the run on whose behalf it was requested.
-type Step = (Event, Option<i64>);
+pub(super) type Step = (Event, Option<i64>);
 
 fn step(request_id: &str, epoch: Option<i64>, body: Body) -> Step {
     let actor = if request_id.is_empty() { "" } else { "somebody" };
@@ -77,7 +77,7 @@ fn ended(approval_id: &str, reason: ApprovalEndReason, choice: &str) -> Body {
 }
 
 /// A history as it should be. The numbers of its events are their positions, from 1.
-fn history() -> Vec<Step> {
+pub(super) fn history() -> Vec<Step> {
     let finished = Body::MessageFinished(pb::MessageFinished { message_id: "m9".to_owned(), ..Default::default() });
     let cancel = pb::RunCancelRequested { run_id: "a".to_owned(), epoch: 1 };
     vec![
@@ -105,7 +105,7 @@ fn history() -> Vec<Step> {
 }
 
 /// Gives the events their numbers; a second each.
-fn numbered(mut steps: Vec<Step>) -> Vec<Step> {
+pub(super) fn numbered(mut steps: Vec<Step>) -> Vec<Step> {
     for ((event, _), seq) in steps.iter_mut().zip(1..) {
         let time = Some(prost_types::Timestamp { seconds: seq, nanos: 0 });
         (event.seq, event.revision, event.event_time) = (seq, seq, time);
