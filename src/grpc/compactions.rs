@@ -5,6 +5,7 @@ use super::convert::compaction::{
     changed, compaction, plan, read_kind, read_level, read_overflow, read_summary, request_for, simulations,
     summary_request,
 };
+use super::convert::secret::secret_findings;
 use super::convert::session::durability;
 use crate::app::compactions::NewCompaction;
 use crate::pb;
@@ -49,6 +50,7 @@ impl CompactionService for Compactions {
         }
         let (started, joined) = caller.start_compaction(&session_id, wanted).await?;
         Ok(Response::new(pb::StartCompactionResponse {
+            secret_findings: secret_findings(&caller),
             compaction: Some(compaction(started)),
             joined,
             plan: None,
@@ -80,6 +82,7 @@ impl CompactionService for Compactions {
         let session = std::mem::take(&mut request.session_id);
         let (supplied, receipt) = caller.supply_summary(&session, read_summary(request)).await?;
         Ok(Response::new(pb::SupplySummaryResponse {
+            secret_findings: secret_findings(&caller),
             compaction: Some(compaction(supplied)),
             revision: receipt.revision,
             seq: receipt.seq,
