@@ -78,8 +78,12 @@ pub async fn run_with(
     };
     let clock = Clock::default();
     let vocabularies = config.read_vocabularies()?;
+    let secret_rules = config.read_secret_rules()?;
     let options = store::Options { directory: config.data_dir.clone(), durability: durability(config.durability) };
     let (store, writer) = Store::open(options, clock.clone()).await?;
+    if let Some(rules) = secret_rules {
+        store.apply_secret_rules(rules)?;
+    }
     let tasks = TaskTracker::new();
     let writer = tasks.spawn(writer);
 

@@ -34,6 +34,21 @@ pub const RETENTION_DELAY_SECONDS: u64 = 600;
 pub const RETENTION_INTERVAL_SECONDS: u64 = 3_600;
 /// Sessions that a pass of retention reads at once.
 pub const RETENTION_PAGE_SESSIONS: usize = 200;
+/// Rules for secrets, well-known shapes included.
+pub const SECRET_RULES_MAX: usize = 500;
+/// Bytes of the name of a rule for secrets.
+pub const SECRET_RULE_NAME_BYTES_MAX: usize = 32;
+/// Bytes of a file with rules for secrets.
+pub const SECRET_RULES_BYTES_MAX: u64 = 1 << 20;
+/// Bytes of the compiled pattern of one rule, and of those of all rules together.
+pub const SECRET_PATTERN_BYTES_MAX: usize = 16 << 20;
+/// Bytes that a match of a rule has at least: a placeholder is not much longer.
+pub const SECRET_BYTES_MIN: usize = 6;
+/// Bytes that a match of a rule can have at most: as much of a draft may wait for what comes.
+pub const SECRET_BYTES_MAX: usize = 16 << 10;
+/// Bytes that are read to find out where the end of a draft may be the begin of a match. If they do not suffice, all of
+/// it from there on waits.
+pub const SECRET_HOLD_STEPS: usize = 256 << 10;
 /// Bytes of the name of a rule of retention.
 pub const RETENTION_NAME_BYTES_MAX: usize = 64;
 /// Milliseconds for which the answer to an erasure waits until the files of the store have nothing of it any more.

@@ -5,6 +5,7 @@ use super::error::{Error, Result};
 use super::page_size;
 use super::quotas::QuotaUse;
 use super::scrub::ScrubState;
+use super::secrets::SecretRule;
 use super::{Caller, Longhand, validate};
 use crate::limits;
 use crate::model::Revision;
@@ -78,6 +79,8 @@ pub struct ServerInfo {
     pub spent: Vec<Spent>,
     /// What tenants use of their quotas.
     pub quota_uses: Vec<QuotaUse>,
+    /// The rules for secrets with their use.
+    pub secret_rules: Vec<SecretRule>,
     /// State of the providers of the configured summarizers.
     pub providers: Vec<Provider>,
     /// Counters of the resources that clients hold.
@@ -201,6 +204,7 @@ impl Caller {
             statistics: self.store().upkeep().statistics(now).await?,
             spent: self.store().upkeep().spent().await?,
             quota_uses: self.quota_uses(),
+            secret_rules: self.secret_rules(),
             providers: gates.into_iter().map(provider).collect(),
             traffic: self.shared.traffic.state(),
             scheduler_failure: scheduler.failure,

@@ -4,6 +4,7 @@ use super::backup;
 use super::caller::Door;
 use super::convert::compaction::{contradiction_kind, kind, state, trigger};
 use super::convert::count;
+use super::convert::secret::secret_rule;
 use super::convert::session::{durability, level, over_window_reason, read_window, thresholds};
 use crate::app::admin::{
     Breaker, COMMIT_BOUNDS_MICROS, ChainHead, CheckItem, Checked, Checkpoints, CompactionCounter, Figures, Finding,
@@ -262,6 +263,7 @@ impl AdminService for Admin {
             contradictions: info.statistics.contradictions.iter().map(contradicted).collect(),
             stopped_session_ids: info.statistics.stopped.iter().map(ToString::to_string).collect(),
             spendings: info.spent.into_iter().map(spending).collect(),
+            secret_rules: info.secret_rules.into_iter().map(secret_rule).collect(),
             quota_uses: info.quota_uses.into_iter().map(quota_use).collect(),
             providers: info.providers.into_iter().map(provider).collect(),
             traffic: Some(traffic(info.traffic)),

@@ -7,6 +7,7 @@ use super::engine::{Durability, connect};
 use super::error::Result;
 use super::handle::Store;
 use super::integrity::scrub_state::Scrub;
+use super::ledger::secrets::Secrets;
 use super::ledger::{ahead, blob_uses, identity, usage_totals};
 use super::search::state::SearchState;
 use super::shared::Shared;
@@ -62,10 +63,14 @@ impl Store {
         )?;
         let health = Arc::new(Health::new());
         let files = files::OpenFiles::begin(&directory)?;
-        let committed = Committed::default();
+        let secrets = Arc::new(Secrets::new(identity.secrets_salt));
+        if let Some(key) = files::read_draft_key(&directory)? {
+            secrets.set_draft_key(&key);
+        }
+        let committed = Committed::new(secrets);
         committed.memberships.load(&conn)?;
         let (writer, handle, announced, owner) = Writer::new(conn, clock, health.clone(), files, committed.clone())?;
-        let Committed { recent, ring, memberships, quotas } = committed;
+        let Committed { recent, ring, memberships, quotas, secrets } = committed;
         let shared = Shared {
             writer: handle,
             readers,
@@ -77,6 +82,7 @@ impl Store {
             ring,
             memberships,
             quotas,
+            secrets,
             directory,
             scrub: Scrub::new(),
             search: SearchState::new(),

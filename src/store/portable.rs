@@ -69,7 +69,7 @@ fn schema() -> String {
         (r"drop trigger \w+;", ""),
         (r"\bstrict(, without rowid)?\b", ""),
         (r"\binteger\b", "bigint"),
-        (r"(?m)^(\s+\w+) blob\b", "$1 bytea"),
+        (r"(?m)^(\s+\w+|alter table \w+ add column \w+) blob\b", "$1 bytea"),
         (r"(?m)^(\s+)window\b", "$1\"window\""),
         (r"create table window\b", "create table \"window\""),
         // A foreign key may name a table that follows.

@@ -66,6 +66,7 @@ mod sessions;
 mod screen;
 mod scrub;
 mod search;
+mod secrets;
 mod silent_overflow;
 mod simulate;
 mod spans;

@@ -86,8 +86,8 @@ fn large() -> Vec<longhand::model::message::NewMessage> {
         Media { mime_type: "image/png".to_owned(), name: "x.png".to_owned(), source: MediaSource::Bytes(bytes) };
     let body = NewPart {
         client_id: Some("body".to_owned()),
-        body: PartBody::Text(filler("blob", 100_000)).into(),
         metadata_json: Some("{}".to_owned()),
+        ..NewPart::new(PartBody::Text(filler("blob", 100_000)))
     };
     messages[0].parts = vec![body, NewPart::new(PartBody::Media(image)), text(&filler("packed", 5_000))];
     messages[0].metadata_json = Some("[1]".to_owned());

@@ -74,7 +74,7 @@ fn parts_come_back() {
         assert_eq!((written.part_id.len(), written.revision), (36, 9));
         let read = read_part("parts[0]", written).expect("a part");
         let expected =
-            NewPart { client_id: Some("mine".into()), body: given.into(), metadata_json: Some("[1]".into()) };
+            NewPart { client_id: Some("mine".into()), metadata_json: Some("[1]".into()), ..NewPart::new(given) };
         assert_eq!(read, expected);
     }
 }

@@ -1,10 +1,14 @@
-//! Kinds of drafts in the columns of their rows.
+//! Kinds of drafts in the columns of their rows, and what drafts have beside their texts.
 
+use super::columns::decode_plain;
+use super::received::DiskReplaced;
 use super::uuid;
 use crate::model::draft::DraftKind;
 use crate::model::ids::MessageId;
+use crate::secrets::{DraftText, Reading};
 use crate::store::engine::Row;
 use crate::store::error::{Error, Result};
+use prost::Message as _;
 
 const TEXT: i32 = 1;
 const REASONING: i32 = 2;
@@ -39,4 +43,45 @@ pub(crate) fn decode_draft_kind(row: &Row, first: usize) -> Result<DraftKind> {
         }
         other => return Err(Error::corrupt("draft", format_args!("its kind is {other}"))),
     })
+}
+
+/// What a draft has beside its text, before it is encrypted.
+#[derive(Clone, PartialEq, prost::Message)]
+struct DiskDraftText {
+    #[prost(int32, tag = "1")]
+    reading: i32,
+    #[prost(uint32, optional, tag = "2")]
+    before: Option<u32>,
+    #[prost(string, tag = "3")]
+    waiting: String,
+    #[prost(message, repeated, tag = "4")]
+    replaced: Vec<DiskReplaced>,
+}
+
+pub(crate) fn encode_draft_text(text: &DraftText) -> Vec<u8> {
+    let reading = match text.reading {
+        Reading::Undecided => 1,
+        Reading::Text => 2,
+        Reading::Json => 3,
+        Reading::JsonString => 4,
+    };
+    let before = text.before.map(u32::from);
+    let replaced = text.replaced.iter().map(Into::into).collect();
+    DiskDraftText { reading, before, waiting: text.waiting.clone(), replaced }.encode_to_vec()
+}
+
+pub(crate) fn decode_draft_text(bytes: &[u8]) -> Result<DraftText> {
+    let disk: DiskDraftText = decode_plain("draft", bytes)?;
+    let reading = match disk.reading {
+        1 => Reading::Undecided,
+        2 => Reading::Text,
+        3 => Reading::Json,
+        4 => Reading::JsonString,
+        other => return Err(Error::corrupt("draft", format_args!("it is read as {other}"))),
+    };
+    let before = disk.before.map(|before| {
+        char::from_u32(before).ok_or_else(|| Error::corrupt("draft", format_args!("{before} is no character")))
+    });
+    let replaced = disk.replaced.iter().map(TryInto::try_into).collect::<Result<_>>()?;
+    Ok(DraftText { reading, before: before.transpose()?, waiting: disk.waiting, replaced })
 }

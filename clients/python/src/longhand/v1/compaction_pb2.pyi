@@ -688,6 +688,7 @@ class StartCompactionResponse(google.protobuf.message.Message):
     JOINED_FIELD_NUMBER: builtins.int
     PLAN_FIELD_NUMBER: builtins.int
     DURABILITY_FIELD_NUMBER: builtins.int
+    SECRET_FINDINGS_FIELD_NUMBER: builtins.int
     joined: builtins.bool
     """True if the compaction existed already."""
     durability: longhand.v1.session_pb2.Durability.ValueType
@@ -702,6 +703,10 @@ class StartCompactionResponse(google.protobuf.message.Message):
     def plan(self) -> global___CompactionPlan:
         """The plan; set with `validate_only` only."""
 
+    @property
+    def secret_findings(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[longhand.v1.session_pb2.SecretFinding]:
+        """What rules for secrets found in the request, in the order of its texts; nothing without rules."""
+
     def __init__(
         self,
         *,
@@ -709,9 +714,10 @@ class StartCompactionResponse(google.protobuf.message.Message):
         joined: builtins.bool = ...,
         plan: global___CompactionPlan | None = ...,
         durability: longhand.v1.session_pb2.Durability.ValueType = ...,
+        secret_findings: collections.abc.Iterable[longhand.v1.session_pb2.SecretFinding] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["compaction", b"compaction", "plan", b"plan"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["compaction", b"compaction", "durability", b"durability", "joined", b"joined", "plan", b"plan"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["compaction", b"compaction", "durability", b"durability", "joined", b"joined", "plan", b"plan", "secret_findings", b"secret_findings"]) -> None: ...
 
 global___StartCompactionResponse = StartCompactionResponse
 
@@ -1014,6 +1020,7 @@ class SupplySummaryResponse(google.protobuf.message.Message):
     REVISION_FIELD_NUMBER: builtins.int
     SEQ_FIELD_NUMBER: builtins.int
     DURABILITY_FIELD_NUMBER: builtins.int
+    SECRET_FINDINGS_FIELD_NUMBER: builtins.int
     revision: builtins.int
     """The session's revision after it."""
     seq: builtins.int
@@ -1024,6 +1031,10 @@ class SupplySummaryResponse(google.protobuf.message.Message):
     def compaction(self) -> global___Compaction:
         """The resulting compaction, as it was then."""
 
+    @property
+    def secret_findings(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[longhand.v1.session_pb2.SecretFinding]:
+        """What rules for secrets found in the request, in the order of its texts; nothing without rules."""
+
     def __init__(
         self,
         *,
@@ -1031,9 +1042,10 @@ class SupplySummaryResponse(google.protobuf.message.Message):
         revision: builtins.int = ...,
         seq: builtins.int = ...,
         durability: longhand.v1.session_pb2.Durability.ValueType = ...,
+        secret_findings: collections.abc.Iterable[longhand.v1.session_pb2.SecretFinding] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["compaction", b"compaction"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["compaction", b"compaction", "durability", b"durability", "revision", b"revision", "seq", b"seq"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["compaction", b"compaction", "durability", b"durability", "revision", b"revision", "secret_findings", b"secret_findings", "seq", b"seq"]) -> None: ...
 
 global___SupplySummaryResponse = SupplySummaryResponse
 

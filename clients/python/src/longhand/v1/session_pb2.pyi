@@ -25,6 +25,7 @@ Reasons that any call may end with; TOO_MANY_REQUESTS, TOO_MANY_ATTEMPTS, RATE_L
   TOO_MANY_ATTEMPTS        RESOURCE_EXHAUSTED   nothing
   RATE_LIMITED             RESOURCE_EXHAUSTED   nothing  quota, limit
   QUOTA_EXCEEDED           RESOURCE_EXHAUSTED   nothing  quota, limit
+  SECRET_REFUSED           INVALID_ARGUMENT     nothing  rule; field, except of a draft's text
   ACCESS_LOG_FAILED        UNAVAILABLE          unknown
   ORIGIN_REFUSED           PERMISSION_DENIED    nothing  host, origin
   CONSOLE_TOKEN_INVALID    PERMISSION_DENIED    nothing
@@ -338,6 +339,42 @@ DURABILITY_FULL: Durability.ValueType  # 1
 DURABILITY_PROCESS_CRASH: Durability.ValueType  # 2
 """A crash of the daemon only."""
 global___Durability = Durability
+
+class _SecretAction:
+    ValueType = typing.NewType("ValueType", builtins.int)
+    V: typing_extensions.TypeAlias = ValueType
+
+class _SecretActionEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[_SecretAction.ValueType], builtins.type):
+    DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
+    SECRET_ACTION_UNSPECIFIED: _SecretAction.ValueType  # 0
+    """Not used."""
+    SECRET_ACTION_WARN: _SecretAction.ValueType  # 1
+    """They are stored."""
+    SECRET_ACTION_REDACT: _SecretAction.ValueType  # 2
+    """A placeholder is stored in place of each: `[secret:RULE:HASH]`, with a hash that only this store can compute. Equal
+    secrets have equal ones.
+    """
+    SECRET_ACTION_REFUSE: _SecretAction.ValueType  # 3
+    """The request is refused: SECRET_REFUSED. No answer has it, except that of a call that closes a draft, the end of which
+    is then redacted.
+    """
+
+class SecretAction(_SecretAction, metaclass=_SecretActionEnumTypeWrapper):
+    """What happens to secrets that a rule finds. New values may appear."""
+
+SECRET_ACTION_UNSPECIFIED: SecretAction.ValueType  # 0
+"""Not used."""
+SECRET_ACTION_WARN: SecretAction.ValueType  # 1
+"""They are stored."""
+SECRET_ACTION_REDACT: SecretAction.ValueType  # 2
+"""A placeholder is stored in place of each: `[secret:RULE:HASH]`, with a hash that only this store can compute. Equal
+secrets have equal ones.
+"""
+SECRET_ACTION_REFUSE: SecretAction.ValueType  # 3
+"""The request is refused: SECRET_REFUSED. No answer has it, except that of a call that closes a draft, the end of which
+is then redacted.
+"""
+global___SecretAction = SecretAction
 
 @typing.final
 class Session(google.protobuf.message.Message):
@@ -709,6 +746,7 @@ class CreateSessionResponse(google.protobuf.message.Message):
     SESSION_FIELD_NUMBER: builtins.int
     EXISTED_FIELD_NUMBER: builtins.int
     DURABILITY_FIELD_NUMBER: builtins.int
+    SECRET_FINDINGS_FIELD_NUMBER: builtins.int
     existed: builtins.bool
     """True if the session existed before this request."""
     durability: global___Durability.ValueType
@@ -717,15 +755,20 @@ class CreateSessionResponse(google.protobuf.message.Message):
     def session(self) -> global___Session:
         """The session."""
 
+    @property
+    def secret_findings(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___SecretFinding]:
+        """What rules for secrets found in the request, in the order of its texts; nothing without rules."""
+
     def __init__(
         self,
         *,
         session: global___Session | None = ...,
         existed: builtins.bool = ...,
         durability: global___Durability.ValueType = ...,
+        secret_findings: collections.abc.Iterable[global___SecretFinding] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["session", b"session"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["durability", b"durability", "existed", b"existed", "session", b"session"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["durability", b"durability", "existed", b"existed", "secret_findings", b"secret_findings", "session", b"session"]) -> None: ...
 
 global___CreateSessionResponse = CreateSessionResponse
 
@@ -1196,6 +1239,7 @@ class UpdateSessionResponse(google.protobuf.message.Message):
     REVISION_FIELD_NUMBER: builtins.int
     SEQ_FIELD_NUMBER: builtins.int
     DURABILITY_FIELD_NUMBER: builtins.int
+    SECRET_FINDINGS_FIELD_NUMBER: builtins.int
     revision: builtins.int
     """Its revision after the change."""
     seq: builtins.int
@@ -1206,6 +1250,10 @@ class UpdateSessionResponse(google.protobuf.message.Message):
     def session(self) -> global___Session:
         """The session when the answer is made. Other writes may be included; a repeated request can be answered much later."""
 
+    @property
+    def secret_findings(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___SecretFinding]:
+        """What rules for secrets found in the request, in the order of its texts; nothing without rules."""
+
     def __init__(
         self,
         *,
@@ -1213,9 +1261,10 @@ class UpdateSessionResponse(google.protobuf.message.Message):
         revision: builtins.int = ...,
         seq: builtins.int = ...,
         durability: global___Durability.ValueType = ...,
+        secret_findings: collections.abc.Iterable[global___SecretFinding] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["session", b"session"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["durability", b"durability", "revision", b"revision", "seq", b"seq", "session", b"session"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["durability", b"durability", "revision", b"revision", "secret_findings", b"secret_findings", "seq", b"seq", "session", b"session"]) -> None: ...
 
 global___UpdateSessionResponse = UpdateSessionResponse
 
@@ -1448,6 +1497,7 @@ class ForkSessionResponse(google.protobuf.message.Message):
     SESSION_FIELD_NUMBER: builtins.int
     EXISTED_FIELD_NUMBER: builtins.int
     DURABILITY_FIELD_NUMBER: builtins.int
+    SECRET_FINDINGS_FIELD_NUMBER: builtins.int
     existed: builtins.bool
     """True if the fork existed before this request."""
     durability: global___Durability.ValueType
@@ -1456,14 +1506,79 @@ class ForkSessionResponse(google.protobuf.message.Message):
     def session(self) -> global___Session:
         """The fork."""
 
+    @property
+    def secret_findings(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___SecretFinding]:
+        """What rules for secrets found in the request, in the order of its texts; nothing without rules."""
+
     def __init__(
         self,
         *,
         session: global___Session | None = ...,
         existed: builtins.bool = ...,
         durability: global___Durability.ValueType = ...,
+        secret_findings: collections.abc.Iterable[global___SecretFinding] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["session", b"session"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["durability", b"durability", "existed", b"existed", "session", b"session"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["durability", b"durability", "existed", b"existed", "secret_findings", b"secret_findings", "session", b"session"]) -> None: ...
 
 global___ForkSessionResponse = ForkSessionResponse
+
+@typing.final
+class SecretFinding(google.protobuf.message.Message):
+    """Secrets that a rule of the operator found in a text of a request (docs/security.md). It never has the secret."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    FIELD_FIELD_NUMBER: builtins.int
+    RULE_FIELD_NUMBER: builtins.int
+    ACTION_FIELD_NUMBER: builtins.int
+    FOUND_COUNT_FIELD_NUMBER: builtins.int
+    field: builtins.str
+    """The text, as errors name fields, such as `messages[0].parts[1].tool_call.input_json`. For text of a draft, the field
+    that brought the end of the secret.
+    """
+    rule: builtins.str
+    """The rule's name."""
+    action: global___SecretAction.ValueType
+    """What happened to them."""
+    found_count: builtins.int
+    """Their number in the text."""
+    def __init__(
+        self,
+        *,
+        field: builtins.str = ...,
+        rule: builtins.str = ...,
+        action: global___SecretAction.ValueType = ...,
+        found_count: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["action", b"action", "field", b"field", "found_count", b"found_count", "rule", b"rule"]) -> None: ...
+
+global___SecretFinding = SecretFinding
+
+@typing.final
+class SecretRule(google.protobuf.message.Message):
+    """A rule for secrets with its use."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    RULE_FIELD_NUMBER: builtins.int
+    ACTION_FIELD_NUMBER: builtins.int
+    FOUND_COUNT_FIELD_NUMBER: builtins.int
+    rule: builtins.str
+    """The rule's name."""
+    action: global___SecretAction.ValueType
+    """What happens to what it finds."""
+    found_count: builtins.int
+    """Secrets that it found since the start of the daemon, in requests that were sent again too; for a rule that refuses,
+    the requests and pieces of drafts that it refused.
+    """
+    def __init__(
+        self,
+        *,
+        rule: builtins.str = ...,
+        action: global___SecretAction.ValueType = ...,
+        found_count: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["action", b"action", "found_count", b"found_count", "rule", b"rule"]) -> None: ...
+
+global___SecretRule = SecretRule

@@ -358,17 +358,23 @@ class EditSummaryTaskResponse(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     TASK_FIELD_NUMBER: builtins.int
+    SECRET_FINDINGS_FIELD_NUMBER: builtins.int
     @property
     def task(self) -> global___SummaryTask:
         """The changed task."""
+
+    @property
+    def secret_findings(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[longhand.v1.session_pb2.SecretFinding]:
+        """What rules for secrets found in the request, in the order of its texts; nothing without rules."""
 
     def __init__(
         self,
         *,
         task: global___SummaryTask | None = ...,
+        secret_findings: collections.abc.Iterable[longhand.v1.session_pb2.SecretFinding] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["task", b"task"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["task", b"task"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["secret_findings", b"secret_findings", "task", b"task"]) -> None: ...
 
 global___EditSummaryTaskResponse = EditSummaryTaskResponse
 
@@ -490,17 +496,23 @@ class CompleteSummaryTaskResponse(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     COMPACTION_FIELD_NUMBER: builtins.int
+    SECRET_FINDINGS_FIELD_NUMBER: builtins.int
     @property
     def compaction(self) -> longhand.v1.compaction_pb2.Compaction:
         """The compaction, which is committed next."""
+
+    @property
+    def secret_findings(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[longhand.v1.session_pb2.SecretFinding]:
+        """What rules for secrets found in the request, in the order of its texts; nothing without rules."""
 
     def __init__(
         self,
         *,
         compaction: longhand.v1.compaction_pb2.Compaction | None = ...,
+        secret_findings: collections.abc.Iterable[longhand.v1.session_pb2.SecretFinding] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["compaction", b"compaction"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["compaction", b"compaction"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["compaction", b"compaction", "secret_findings", b"secret_findings"]) -> None: ...
 
 global___CompleteSummaryTaskResponse = CompleteSummaryTaskResponse
 

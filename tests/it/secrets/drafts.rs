@@ -1,0 +1,227 @@
+//! Secrets in text that comes piece by piece.
+
+use super::{BEGIN, OTHER, SECRET, holders, plain, restart, rules, start};
+use crate::support::{TestApp, soon, words_of};
+use futures::stream;
+use longhand::app::Reason;
+use longhand::app::append::{DraftEnd, DraftName, NewDraftText, OpenPart};
+use longhand::app::events::{Frame, Start, SubscribeRequest};
+use longhand::app::secrets::Action;
+use longhand::app::writing::{DraftWords, MessageEnd, WriteFrame, WriteStart, WriteTarget};
+use longhand::model::draft::DraftKind;
+use longhand::model::message::NewFinish;
+use longhand::model::part::PartBody;
+use longhand::secrets::Syntax;
+
+fn named(kind: DraftKind, offset: usize, delta: &str) -> NewDraftText {
+    let offset = i64::try_from(offset).expect("an offset");
+    NewDraftText { part: None, client_id: Some("d".to_owned()), kind, offset, delta: delta.to_owned() }
+}
+
+fn piece(offset: usize, delta: &str) -> NewDraftText {
+    named(DraftKind::Text, offset, delta)
+}
+
+fn ended() -> Vec<OpenPart> {
+    let draft = DraftName::Client("d".to_owned());
+    vec![OpenPart::Ended(DraftEnd { draft, status: None, metadata_json: None })]
+}
+
+/// The text of the draft that readers see.
+async fn shown(test: &TestApp, session: &str) -> String {
+    let drafts = test.app.get_message(session, "a1").await.expect("the message").1;
+    drafts.first().map(|draft| draft.text.clone()).unwrap_or_default()
+}
+
+/// The text of the sealed or closed part.
+async fn stored(test: &TestApp, session: &str) -> String {
+    let message = test.app.get_message(session, "a1").await.expect("the message").0;
+    match &*message.parts[0].body {
+        PartBody::ToolCall(call) => call.input_json.clone(),
+        PartBody::ToolResult(result) => result.output.clone(),
+        _ => words_of(&message),
+    }
+}
+
+/// Pieces of a text, the same for each seed.
+fn pieces(text: &str, seed: u64) -> Vec<(usize, String)> {
+    let mut random = blake3::Hasher::new().update(&seed.to_le_bytes()).finalize_xof();
+    let (mut pieces, mut at) = (Vec::new(), 0);
+    while at < text.len() {
+        let mut byte = [0];
+        random.fill(&mut byte);
+        let mut end = (at + 1 + usize::from(byte[0]) % if seed.is_multiple_of(2) { 3 } else { 23 }).min(text.len());
+        while !text.is_char_boundary(end) {
+            end += 1;
+        }
+        pieces.push((at, text[at..end].to_owned()));
+        at = end;
+    }
+    pieces
+}
+
+#[tokio::test]
+async fn however_text_is_cut_and_interrupted_it_becomes_the_redaction_of_the_whole() {
+    let mut test = start(Action::Redact).await;
+    let json = format!(r#"{{"a": "é {SECRET}\n\u0068ush-abcdef0123456789", "hush-": "{SECRET}", "n": 12"#);
+    let texts = [
+        (DraftKind::Text, Syntax::Text, format!("héllo hush-ab no, {SECRET}{OTHER} and hush-abcdef01 {SECRET}")),
+        (DraftKind::ToolInput { call_id: "c".to_owned(), tool: "t".to_owned() }, Syntax::Json, json),
+        (DraftKind::ToolOutput { call_id: "c".to_owned(), call_message: None }, Syntax::Text, format!("{{{SECRET}")),
+    ];
+    for seed in 0..9_u64 {
+        let (kind, syntax, text) = &texts[usize::try_from(seed / 3).expect("an index")];
+        let session = test.manual_session().await;
+        test.append(&session, "u1 \"go\"\na1 open").await;
+        let live = SubscribeRequest { sessions: vec![session.clone()], live: true, ..Default::default() };
+        let mut watch = crate::support::Watch::new(test.app.subscribe(live.clone()).await.expect("a stream"));
+        let mut seen = String::new();
+        for (index, (at, delta)) in pieces(text, seed).into_iter().enumerate() {
+            let receipt = test.app.append_draft(&session, "a1", named(kind.clone(), at, &delta)).await.expect("taken");
+            assert_eq!(
+                receipt.length,
+                i64::try_from(at + delta.len()).expect("a length"),
+                "nothing is asked for again"
+            );
+            seen.push_str(&receipt.shown);
+            assert_eq!(shown(&test, &session).await, seen);
+            assert!(!seen.contains(BEGIN) && text.len() + 60 * 4 > seen.len(), "{seen}");
+            // What the writer does not know to be written is sent again, from wherever.
+            for from in [0, at / 2, at] {
+                if text.is_char_boundary(from) {
+                    let again = named(kind.clone(), from, &text[from..at + delta.len()]);
+                    let again = test.app.append_draft(&session, "a1", again).await.expect("a repetition");
+                    assert_eq!((again.length, again.added_at), (receipt.length, None));
+                }
+            }
+            if index % 7 == 6 {
+                drop(watch);
+                test = test.kill().await;
+                test.longhand.store().apply_secret_rules(rules(Action::Redact)).expect("the key is there");
+                watch = crate::support::Watch::new(test.app.subscribe(live.clone()).await.expect("a stream"));
+            }
+        }
+        match seed % 3 {
+            0 => drop(test.app.append_parts(&session, "a1", ended()).await.expect("closed")),
+            1 => drop(test.app.finish_message(&session, "a1", NewFinish::default(), None).await.expect("sealed")),
+            // Nobody writes any more.
+            _ => {
+                test.clock.advance(3_600_000);
+                test.longhand.store().jobs().wake().await.expect("what is over ends");
+            }
+        }
+        let whole = rules(Action::Redact).redact(test.longhand.store().secrets().salt(), *syntax, text);
+        assert_eq!(stored(&test, &session).await, whole.text.expect("it is redacted"), "seed {seed}");
+        for _ in 0..200 {
+            match futures::FutureExt::now_or_never(watch.frame()) {
+                Some(Frame::DraftDelta { delta, .. }) => assert!(!delta.delta.contains("hush-abcdef"), "{delta:?}"),
+                Some(_) => {}
+                None => break,
+            }
+        }
+        // The draft has closed meanwhile.
+        for (at, delta) in pieces(text, seed + 1) {
+            let again = test.app.append_draft(&session, "a1", named(kind.clone(), at, &delta)).await;
+            again.unwrap_or_else(|error| panic!("{error}: {delta:?} at {at} of {text}"));
+        }
+        let other = named(kind.clone(), 0, &text.replace(SECRET, OTHER));
+        assert!(test.app.append_draft(&session, "a1", other).await.is_err(), "another text");
+    }
+    assert_eq!(holders(test.directory(), BEGIN), Vec::<String>::new());
+    assert_eq!(test.findings().await, []);
+}
+
+#[tokio::test]
+async fn what_readers_see_is_what_is_sent_to_them() {
+    let test = start(Action::Redact).await;
+    let session = test.manual_session().await;
+    test.append(&session, "a1 open").await;
+    let request =
+        SubscribeRequest { sessions: vec![session.clone()], live: true, start: Start::Now, ..Default::default() };
+    let mut watch = crate::support::Watch::new(test.app.subscribe(request).await.expect("a stream"));
+    let text = format!("one {SECRET} two h three");
+    for (at, character) in text.char_indices() {
+        test.app.append_draft(&session, "a1", piece(at, &character.to_string())).await.expect("taken");
+    }
+    let mut seen = String::new();
+    while !seen.ends_with("three") {
+        if let Frame::DraftDelta { delta, .. } = watch.frame().await {
+            assert_eq!(delta.offset, i64::try_from(seen.len()).expect("a length"), "no gap");
+            seen.push_str(&delta.delta);
+        }
+    }
+    assert_eq!((plain(&seen).as_str(), &seen), ("one <hush> two h three", &shown(&test, &session).await));
+}
+
+#[tokio::test]
+async fn a_refused_piece_leaves_the_draft_as_it_was() {
+    let test = start(Action::Refuse).await;
+    let session = test.manual_session().await;
+    test.append(&session, "a1 open").await;
+    test.app.append_draft(&session, "a1", piece(0, "a hush-abc")).await.expect("taken");
+    assert_eq!(shown(&test, &session).await, "a ");
+    let error = test.app.append_draft(&session, "a1", piece(10, "def0123456789 more")).await.expect_err("refused");
+    assert_eq!((error.reason, error.metadata["rule"].as_str()), (Reason::SecretRefused, "hush"));
+    let receipt = test.app.append_draft(&session, "a1", piece(10, "xyz and more")).await.expect("it goes on");
+    assert_eq!((receipt.length, shown(&test, &session).await.as_str()), (22, "a hush-abcxyz and more"));
+    // What was acknowledged cannot be refused when the draft closes.
+    test.app.append_draft(&session, "a1", piece(22, &format!(" {SECRET}"))).await.expect("it may go on");
+    test.app.append_parts(&session, "a1", ended()).await.expect("closed");
+    assert_eq!(plain(&stored(&test, &session).await), "a hush-abcxyz and more <hush>");
+    assert_eq!(holders(test.directory(), BEGIN), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_stream_of_frames_passes_the_rules_too() {
+    let test = start(Action::Redact).await;
+    let session = test.manual_session().await;
+    test.append(&session, "a1 open").await;
+    let frame = |delta: &str| {
+        WriteFrame::Words(DraftWords { client_id: "d".to_owned(), kind: None, offset: None, delta: delta.to_owned() })
+    };
+    let mut frames: Vec<WriteFrame> = SECRET.chars().map(|character| frame(&character.to_string())).collect();
+    frames.insert(0, frame("a "));
+    frames.push(frame(" b"));
+    let finish = NewFinish { detail: SECRET.to_owned(), ..NewFinish::default() };
+    frames.push(WriteFrame::End(Box::new(MessageEnd { finish, window: None, hash: [1; 32] })));
+    let target = WriteTarget::Open("a1".to_owned());
+    let begin = || WriteStart { session: session.clone(), target: target.clone(), request_id: "w".to_owned() };
+    let written =
+        test.app.write_message(begin(), stream::iter(frames.clone().into_iter().map(Ok::<_, longhand::app::Error>)));
+    let written = soon("the answer", written).await.expect("written");
+    assert!(written.sealed);
+    let fields: Vec<String> = test.app.secrets_found().into_iter().map(|found| found.field).collect();
+    assert_eq!(fields, ["draft_text.delta", "finish.detail"]);
+    assert_eq!(plain(&stored(&test, &session).await), "a <hush> b");
+    let again = test.app.write_message(begin(), stream::iter(frames.into_iter().map(Ok::<_, longhand::app::Error>)));
+    assert_eq!(soon("the answer", again).await.expect("a repetition").newest.revision, written.newest.revision);
+    assert_eq!(holders(test.directory(), BEGIN), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_draft_outlives_changes_of_the_rules_and_the_loss_of_its_key() {
+    let test = TestApp::start().await;
+    let session = test.manual_session().await;
+    test.append(&session, "a1 open").await;
+    test.app.append_draft(&session, "a1", piece(0, "before whisper")).await.expect("taken");
+    let test = restart(test, Some(Action::Redact)).await;
+    test.app.append_draft(&session, "a1", piece(14, &format!("-1234 {SECRET} hush-abc"))).await.expect("taken");
+    assert_eq!(plain(&shown(&test, &session).await), "before whisper-1234 <hush> ");
+    let test = restart(test, None).await;
+    test.app.append_draft(&session, "a1", piece(50, "def")).await.expect("taken without rules");
+    assert_eq!(plain(&shown(&test, &session).await), "before whisper-1234 <hush> hush-abcdef");
+    let test = restart(test, Some(Action::Redact)).await;
+    test.app.append_draft(&session, "a1", piece(53, " and hush-00")).await.expect("taken");
+    // A backup has no key: what waited is lost with it, and the writer learns from where to go on.
+    let directory = test.stop().await;
+    std::fs::remove_file(directory.path().join("draft-key")).expect("there is one");
+    let test = TestApp::reopen(directory, std::sync::Arc::new(longhand::summarizer::Extractive)).await;
+    test.longhand.store().apply_secret_rules(rules(Action::Redact)).expect("another key");
+    let error = test.app.append_draft(&session, "a1", piece(65, "0")).await.expect_err("a gap");
+    assert_eq!(error.reason, Reason::OffsetMismatch);
+    let length: usize = error.metadata["length_bytes"].parse().expect("a length");
+    assert_eq!(length, shown(&test, &session).await.len());
+    test.app.append_draft(&session, "a1", piece(length, "hush-00")).await.expect("it goes on");
+    test.app.finish_message(&session, "a1", NewFinish::default(), None).await.expect("sealed");
+    assert_eq!(plain(&stored(&test, &session).await), "before whisper-1234 <hush> hush-abcdef and hush-00");
+}
