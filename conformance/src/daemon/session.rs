@@ -33,6 +33,9 @@ use std::pin::Pin;
 use tonic::Streaming;
 use tonic::transport::Channel;
 
+/// A wait until the daemon has decided everything.
+type Decision = Pin<Box<dyn Future<Output = Result<Served, PeerFailure>>>>;
+
 /// Maximum wait for a decision, in seconds.
 const WAIT_SECONDS: i64 = 60;
 
@@ -47,7 +50,7 @@ pub(crate) struct InDaemon<'a> {
     /// The revision of the newest examined event.
     revision: Revision,
     /// Waits until everything is decided.
-    decision: Option<Pin<Box<dyn Future<Output = Result<Served, PeerFailure>>>>>,
+    decision: Option<Decision>,
     /// The revision at which everything was decided.
     decided: Option<Revision>,
     /// All messages by revision, with the marks on their parts, and their revisions by id.

@@ -508,7 +508,7 @@ impl Course<'_> {
         self.record("moment", json!({}), json!(true), json!(true), None);
         let words = self.scenario.words(self.number.get());
         self.number.set(self.number.get() + 1);
-        let (ours, theirs) = (Self::summary_input(&made), asked_of(&event));
+        let (ours, theirs) = (Self::summary_input(&made), transcript::asked_of(&event));
         let next = self.summarized(&words)?;
         let cut = made.inline.len() - next["kept"].as_u64().unwrap_or_default() as usize;
         let own = made.inline.iter().take_while(|source| source.message.revision < made.plan.tail_start).count();
@@ -783,20 +783,4 @@ fn text_of(source: &SourceMessage) -> String {
         _ => None,
     });
     texts.collect()
-}
-
-/// OpenCode's request for a summary: the transcript as lines, and the previous summary.
-fn asked_of(event: &Value) -> Value {
-    let texts = event["messages"].as_array().into_iter().flatten().map(entry);
-    let text: Vec<String> = texts
-        .flat_map(|message| message["texts"].as_array().cloned().unwrap_or_default())
-        .filter_map(|text| text.as_str().map(str::to_owned))
-        .collect();
-    let text = text.join("\n\n");
-    let between = |begin: &str, end: &str| {
-        text.split_once(begin).and_then(|(_, rest)| rest.rsplit_once(end)).map(|(inside, _)| inside.to_owned())
-    };
-    let transcript_lines =
-        between("<conversation>\n", "\n</conversation>").map_or(Value::Null, |text| transcript::lines(&text));
-    json!({ "transcript": transcript_lines, "previous": between("<prior-summary>\n", "\n</prior-summary>") })
 }

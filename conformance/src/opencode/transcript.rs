@@ -1,7 +1,7 @@
 //! The text that a model reads for a summary: the history as a transcript.
 
 use super::history::History;
-use super::{Question, WHOLE_CHARACTERS};
+use super::{Question, WHOLE_CHARACTERS, entry};
 use crate::generate::Conversation;
 use crate::report::Class;
 use crate::session::without_margins;
@@ -67,4 +67,19 @@ pub(super) fn whole(transcript: &Value) -> Value {
 /// A text as its lines, so that a difference has a position.
 pub(super) fn lines(text: &str) -> Value {
     text.split('\n').collect()
+}
+
+/// OpenCode's request for a summary: the transcript as lines, and the previous summary.
+pub(super) fn asked_of(event: &Value) -> Value {
+    let texts = event["messages"].as_array().into_iter().flatten().map(entry);
+    let text: Vec<String> = texts
+        .flat_map(|message| message["texts"].as_array().cloned().unwrap_or_default())
+        .filter_map(|text| text.as_str().map(str::to_owned))
+        .collect();
+    let text = text.join("\n\n");
+    let between = |begin: &str, end: &str| {
+        text.split_once(begin).and_then(|(_, rest)| rest.rsplit_once(end)).map(|(inside, _)| inside.to_owned())
+    };
+    let transcript_lines = between("<conversation>\n", "\n</conversation>").map_or(Value::Null, |text| lines(&text));
+    json!({ "transcript": transcript_lines, "previous": between("<prior-summary>\n", "\n</prior-summary>") })
 }

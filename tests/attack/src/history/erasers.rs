@@ -162,7 +162,10 @@ fn in_files(client: &Client, wanted: &HashSet<Marker>) -> Vec<(String, Marker)> 
 
 async fn erase(client: &mut Client, session: &Arc<Session>, target: Target, going: Going) -> Option<Past> {
     let wanted: HashSet<Marker> = going.markers.iter().copied().collect();
-    if !wanted.is_empty() && client.rng.random_bool(0.1) && !in_files(client, &wanted).is_empty() {
+    // Until something was seen, each time: a short run has few erasures.
+    let is_sample =
+        client.rng.random_bool(0.1) || client.shared.record.counts.seen_in_files.load(Ordering::Relaxed) == 0;
+    if !wanted.is_empty() && is_sample && !in_files(client, &wanted).is_empty() {
         count(&client.shared.record.counts.seen_in_files);
     }
     let request = pb::EraseContentRequest {
