@@ -2,7 +2,7 @@
 
 /// Names and patterns. The names are part of what is stored, and never change their meaning.
 pub const KNOWN: &[(&str, &str)] = &[
-    ("anthropic-key", r"(?-u:\b)sk-ant-(?:api|admin|oat|sid)[0-9]{2}-[A-Za-z0-9_-]{80,120}"),
+    ("anthropic-key", r"sk-ant-(?:api|admin|oat|sid)[0-9]{2}-[A-Za-z0-9_-]{80,120}"),
     ("aws-access-key", r"(?-u:\b)(?:AKIA|ASIA|ABIA|ACCA)[A-Z2-7]{16}(?-u:\b)"),
     ("github-token", r"(?-u:\b)(?:gh[pousr]_[A-Za-z0-9]{36,255}|github_pat_[A-Za-z0-9_]{82})"),
     ("gitlab-token", r"(?-u:\b)gl(?:pat|ptt|rt|dt|soat)-[A-Za-z0-9_-]{20,64}"),

@@ -484,6 +484,21 @@ async fn an_erased_session_counts_no_content_of_its_prompts_and_questions() {
     assert_eq!(test.findings().await, []);
 }
 
+/// An erasure takes the choices of a question. Nobody is told that a choice which was offered is none.
+#[tokio::test]
+async fn an_answer_to_a_question_of_an_erased_session_comes_too_late() {
+    use longhand::app::approvals::{Choice, Question};
+    let test = TestApp::start().await;
+    let session = test.manual_session().await;
+    let choice = Choice { id: "yes".to_owned(), label: "Yes".to_owned() };
+    let question = Question { text: "May I?".to_owned(), choices: vec![choice], ..Question::default() };
+    let (approval, _) = test.app.request_approval(&session, question).await.expect("asked");
+    erase(&test.app, &session, request(EraseTarget::Session)).await;
+    let answer = longhand::model::approval::Answer { choice: Some("yes".to_owned()), text: String::new() };
+    let refused = test.app.answer_approval(&session, &approval.id.to_string(), answer).await;
+    assert_eq!(refused.expect_err("it has ended").reason, Reason::ApprovalEnded);
+}
+
 #[tokio::test]
 async fn a_bound_caller_erases_what_it_sees_and_nothing_else() {
     use longhand::app::access::Credentials;
