@@ -89,7 +89,10 @@ impl DraftText {
         let (mut settled, found) = rules.scan(&mut place, &waiting, is_end);
         if is_end {
             settled = waiting.len();
-        } else if let Some(refused) = found.iter().find(|found| rules.action(found.rule) == Action::Refuse) {
+        } else if let Some(refused) = found.iter().find(|found| {
+            // What was acknowledged before the piece cannot be refused with it, and is redacted as at the end.
+            rules.action(found.rule) == Action::Refuse && found.range.end > self.waiting.len()
+        }) {
             return Err(refused.rule);
         }
         let (text, ranges) = rules.replace(salt, &waiting[..settled], &found);

@@ -201,6 +201,16 @@ fn a_piece_that_completes_a_refused_match_changes_nothing() {
     let before = draft.clone();
     assert_eq!(draft.add(Some(&rules), &SALT, 2, "34 b", false), Err(0));
     assert_eq!(draft, before);
+    // A match that was acknowledged while it could still grow is no reason to refuse what comes behind it.
+    let grows = self::rules(&[("key", "key-[0-9]{4,8}", Action::Refuse)]);
+    let mut growing = DraftText::new(Syntax::Text);
+    assert_eq!(
+        growing.add(Some(&grows), &SALT, 0, "a key-1234", false).map(|settled| settled.text),
+        Ok("a ".to_owned())
+    );
+    assert_eq!(growing.clone().add(Some(&grows), &SALT, 2, "5 b", false), Err(0), "a piece that brings some of it");
+    let settled = growing.add(Some(&grows), &SALT, 2, " ok", false).expect("the draft goes on");
+    assert!(settled.text.starts_with("[secret:key:") && settled.text.ends_with("] o"), "{}", settled.text);
     // What was acknowledged is not lost at the end.
     draft.add(Some(&rules), &SALT, 2, "34", false).expect("it may go on");
     let end = draft.add(Some(&rules), &SALT, 2, "", true).expect("an end is never refused");

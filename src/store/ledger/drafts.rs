@@ -157,7 +157,7 @@ fn body(tx: &Tx<'_>, row: i64) -> Result<String> {
 
 /// Applies the rules to the text of a draft with a piece more. Returns what readers see of it from now on, and what is to
 /// be kept beside that.
-fn settle(tx: &Tx<'_>, mut text: DraftText, shown: i64, piece: &str) -> Result<(Settled, Vec<u8>)> {
+fn settle(tx: &Tx<'_>, mut text: DraftText, shown: i64, piece: &str) -> Result<(Settled, Option<Vec<u8>>)> {
     let (secrets, shown_bytes) = (tx.secrets, usize::try_from(shown).unwrap_or(usize::MAX));
     let settled = text.add(secrets.rules(), secrets.salt(), shown_bytes, piece, false).map_err(|rule| {
         secrets.count_refused(rule);
@@ -166,7 +166,10 @@ fn settle(tx: &Tx<'_>, mut text: DraftText, shown: i64, piece: &str) -> Result<(
     let length = i64::try_from(settled.text.len()).unwrap_or(i64::MAX).saturating_add(shown);
     check_limit("bytes of a draft", limits::DRAFT_BYTES_MAX, length)?;
     secrets.count(&settled.hits);
-    Ok((settled, secrets.hide(&text)?))
+    // Without rules nothing waits, and what placeholders stand for matters only as long as its key is there.
+    let is_plain = secrets.rules().is_none() && (text.replaced.is_empty() || !secrets.has_draft_key());
+    let hidden = if is_plain { None } else { Some(secrets.hide(&text)?) };
+    Ok((settled, hidden))
 }
 
 impl AppendDraft {
@@ -329,10 +332,7 @@ impl AppendDraft {
         let call_message = self.call_message(tx)?;
         let (Settled { text, hits }, hidden) = match tx.secrets.rules() {
             None => (Settled { text: self.words.delta.clone(), hits: Vec::new() }, None),
-            Some(_) => {
-                let (settled, hidden) = settle(tx, DraftText::new(syntax(&self.words.kind)), 0, &self.words.delta)?;
-                (settled, Some(hidden))
-            }
+            Some(_) => settle(tx, DraftText::new(syntax(&self.words.kind)), 0, &self.words.delta)?,
         };
         self.take(tx, length)?;
         let number = tx.loaded(self.session.0)?.next_number(self.message)?;

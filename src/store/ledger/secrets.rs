@@ -84,11 +84,15 @@ impl Secrets {
         Ok([nonce.as_slice(), &sealed].concat())
     }
 
-    /// Decrypts it; none if the key is another one, as in a store that was restored from a backup.
+    /// True if what drafts hide can be encrypted and decrypted.
+    pub(crate) fn has_draft_key(&self) -> bool {
+        self.draft_key.get().is_some()
+    }
+
+    /// Decrypts it; none if the key is another one, as in a store that was restored from a backup, or if it was never
+    /// encrypted by a store, as an archive may have it: a draft can be closed and erased in any case.
     pub(crate) fn reveal(&self, hidden: &[u8]) -> Result<Option<DraftText>> {
-        let Some((nonce, sealed)) = hidden.split_first_chunk::<NONCE_LEN>() else {
-            return Err(Error::corrupt("draft", "what it hides is too short"));
-        };
+        let Some((nonce, sealed)) = hidden.split_first_chunk::<NONCE_LEN>() else { return Ok(None) };
         let Some(key) = self.draft_key.get() else { return Ok(None) };
         let mut sealed = sealed.to_vec();
         match key.open_in_place(Nonce::assume_unique_for_key(*nonce), Aad::empty(), &mut sealed) {

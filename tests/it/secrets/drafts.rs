@@ -222,6 +222,13 @@ async fn a_draft_outlives_changes_of_the_rules_and_the_loss_of_its_key() {
     let length: usize = error.metadata["length_bytes"].parse().expect("a length");
     assert_eq!(length, shown(&test, &session).await.len());
     test.app.append_draft(&session, "a1", piece(length, "hush-00")).await.expect("it goes on");
+    // Nor needs a daemon without rules one, and a draft of which nothing waits goes on there.
+    let directory = test.stop().await;
+    std::fs::remove_file(directory.path().join("draft-key")).expect("there is one");
+    let test = TestApp::reopen(directory, std::sync::Arc::new(longhand::summarizer::Extractive)).await;
+    let length = shown(&test, &session).await.len();
+    test.app.append_draft(&session, "a1", piece(length, "hush-00")).await.expect("it goes on without rules");
+    test.app.append_draft(&session, "a1", piece(length + 7, "1")).await.expect("and on");
     test.app.finish_message(&session, "a1", NewFinish::default(), None).await.expect("sealed");
-    assert_eq!(plain(&stored(&test, &session).await), "before whisper-1234 <hush> hush-abcdef and hush-00");
+    assert_eq!(plain(&stored(&test, &session).await), "before whisper-1234 <hush> hush-abcdef and hush-001");
 }

@@ -355,8 +355,8 @@ class _SecretActionEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._E
     secrets have equal ones.
     """
     SECRET_ACTION_REFUSE: _SecretAction.ValueType  # 3
-    """The request is refused: SECRET_REFUSED. No answer has it, except that of a call that closes a draft, the end of which
-    is then redacted.
+    """The request is refused: SECRET_REFUSED. No answer has it. What a draft acknowledged before it could be known for a
+    secret is redacted.
     """
 
 class SecretAction(_SecretAction, metaclass=_SecretActionEnumTypeWrapper):
@@ -371,8 +371,8 @@ SECRET_ACTION_REDACT: SecretAction.ValueType  # 2
 secrets have equal ones.
 """
 SECRET_ACTION_REFUSE: SecretAction.ValueType  # 3
-"""The request is refused: SECRET_REFUSED. No answer has it, except that of a call that closes a draft, the end of which
-is then redacted.
+"""The request is refused: SECRET_REFUSED. No answer has it. What a draft acknowledged before it could be known for a
+secret is redacted.
 """
 global___SecretAction = SecretAction
 

@@ -1964,8 +1964,8 @@ export enum SecretAction {
   REDACT = 2,
 
   /**
-   * The request is refused: SECRET_REFUSED. No answer has it, except that of a call that closes a draft, the end of which
-   * is then redacted.
+   * The request is refused: SECRET_REFUSED. No answer has it. What a draft acknowledged before it could be known for a
+   * secret is redacted.
    *
    * @generated from enum value: SECRET_ACTION_REFUSE = 3;
    */
