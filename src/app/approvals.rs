@@ -30,8 +30,8 @@ impl Caller {
         let id = approval_id(id)?;
         let key = self.session_key(session).await?;
         let approval = self.store().runs().approval(key, id).await?;
-        // One that has ended is refused for that, whatever is answered: an erasure leaves it without its choices. One that
-        // waits never changes.
+        // One that has ended, or whose session is erased, is refused for that, whatever is answered: an erasure leaves it
+        // without its choices. One that waits never changes.
         let check = |answer: &Answer| match approval.end {
             None => validate::answer(&approval.question, answer),
             Some(_) => Ok(()),

@@ -486,7 +486,7 @@ async fn an_erased_session_counts_no_content_of_its_prompts_and_questions() {
 
 /// An erasure takes the choices of a question. Nobody is told that a choice which was offered is none.
 #[tokio::test]
-async fn an_answer_to_a_question_of_an_erased_session_comes_too_late() {
+async fn an_answer_to_a_question_of_an_erased_session_is_refused_for_that() {
     use longhand::app::approvals::{Choice, Question};
     let test = TestApp::start().await;
     let session = test.manual_session().await;
@@ -496,7 +496,7 @@ async fn an_answer_to_a_question_of_an_erased_session_comes_too_late() {
     erase(&test.app, &session, request(EraseTarget::Session)).await;
     let answer = longhand::model::approval::Answer { choice: Some("yes".to_owned()), text: String::new() };
     let refused = test.app.answer_approval(&session, &approval.id.to_string(), answer).await;
-    assert_eq!(refused.expect_err("it has ended").reason, Reason::ApprovalEnded);
+    assert_eq!(refused.expect_err("it is erased").reason, Reason::SessionErased);
 }
 
 #[tokio::test]
