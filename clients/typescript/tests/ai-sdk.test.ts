@@ -500,6 +500,14 @@ for (const { name, sdk, model } of sdks) {
       await saveChat(session, messages);
       await saveChat(session, messages);
       assert.deepEqual(plain(await loadChat(session)), plain(messages));
+      // A reply that went on is refused, and nothing is written.
+      const longer = structuredClone(messages);
+      longer[2]?.parts.push({ type: "step-start" }, { type: "text", text: "more", state: "done" });
+      const answered = structuredClone(messages);
+      Object.assign(answered[2]?.parts.at(-1) ?? {}, { state: "output-available", output: "a" });
+      const next: UIMessage = { id: "u3", role: "user", parts: [{ type: "text", text: "And" }] };
+      for (const all of [longer, answered]) await assert.rejects(saveChat(session, [...all, next]), /a1 went on/);
+      assert.deepEqual(plain(await loadChat(session)), plain(messages));
       const { messages: asked } = await session.formattedView(v1.MessageFormat.AI_SDK);
       for (const message of asked) sdk.modelMessageSchema.parse(message);
     });
