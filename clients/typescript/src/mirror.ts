@@ -28,7 +28,8 @@ export interface Done {
 
 /** The conversation, as this process knows it. Calls are carried out one after the other. */
 export class Mirror {
-  private readonly client: Client | Promise<Client>;
+  private readonly client: () => Promise<Client>;
+  private readonly prefix: string;
   private readonly name: string;
   private readonly options: NewSession & { metadata?: Record<string, unknown> };
   private opened: Promise<Session> | undefined;
@@ -39,12 +40,15 @@ export class Mirror {
   private readonly used = new Set<string>();
   private before: Promise<unknown> = Promise.resolve();
 
+  /** Keys begin with `prefix`: by it, this agent's messages are told from those that others gave client ids. */
   constructor(
-    client: Client | Promise<Client>,
+    client: () => Promise<Client>,
+    prefix: string,
     name: string,
     options: NewSession & { metadata?: Record<string, unknown> },
   ) {
     this.client = client;
+    this.prefix = prefix;
     this.name = name;
     this.options = options;
   }
@@ -52,7 +56,7 @@ export class Mirror {
   /** The session, made when it is first used. */
   session(): Promise<Session> {
     if (!this.opened) {
-      const opened = Promise.resolve(this.client).then((client) => client.openSession(this.name, this.options));
+      const opened = this.client().then((client) => client.openSession(this.name, this.options));
       this.opened = opened;
       opened.catch(() => {
         this.opened = undefined;
@@ -66,15 +70,17 @@ export class Mirror {
    * what the session has of them stays; with `suffix` it may lack its oldest ones. True if it is whole at its end.
    */
   write(conversation: readonly Mirrored[], options: { grow?: boolean; suffix?: boolean } = {}): Promise<boolean> {
-    return this.inOrder(() => this.align(conversation, options));
+    return this.inOrder(() => this.changing(() => this.align(conversation, options)));
   }
 
   /** Appends a message if the session does not have it, whatever comes before it. */
   add(one: Mirrored): Promise<void> {
-    return this.inOrder(async () => {
-      const sent = await this.load();
-      if (!sent.some(({ key }) => key === one.key)) await this.append(sent, [one], undefined);
-    });
+    return this.inOrder(() =>
+      this.changing(async () => {
+        const sent = await this.load();
+        if (!sent.some(({ key }) => key === one.key)) await this.append(sent, [one], undefined);
+      }),
+    );
   }
 
   /** What the model should see now. */
@@ -107,6 +113,16 @@ export class Mirror {
     return result;
   }
 
+  /** A change that fails may have been made, or not, or in part: what the session has is then read again. */
+  private async changing<T>(change: () => Promise<T>): Promise<T> {
+    try {
+      return await change();
+    } catch (failure) {
+      this.sent = undefined;
+      throw failure;
+    }
+  }
+
   /** What the session has, once: from then on this process is its only mirror. */
   private async load(): Promise<{ key: string; messageId: string }[]> {
     if (this.sent) return this.sent;
@@ -115,6 +131,7 @@ export class Mirror {
       const { clientId, messageId, status } = message;
       if (!clientId) continue;
       this.used.add(clientId);
+      if (!clientId.startsWith(this.prefix)) continue;
       const key = clientId.replace(/~\d+$/, "");
       this.keys.set(messageId, key);
       if (!GONE.has(status?.state ?? 0)) sent.push({ key, messageId });

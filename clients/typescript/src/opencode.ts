@@ -59,6 +59,8 @@ const MODEL = "summary";
 /** How a request for a summary names its session. */
 const MARK = "longhand-session:";
 const NAME = "opencode";
+/** How the keys of its messages begin. */
+const PREFIX = `${NAME}:`;
 
 /** A conversation of OpenCode. */
 interface Conversation {
@@ -68,6 +70,8 @@ interface Conversation {
   recorded: Set<string>;
   idle: boolean;
   recording: boolean;
+  /** False once following failed; the next request that succeeds begins again. */
+  followed: boolean;
   /** The model of the newest prompt. */
   model: { providerID: string; modelID: string } | undefined;
 }
@@ -88,12 +92,8 @@ export async function LonghandPlugin(input: any, options: Fields = {}): Promise<
   const conversationOf = async (sessionId: string, model: Conversation["model"]): Promise<Conversation> => {
     const known = conversations.get(sessionId);
     if (known) return known;
-    client ??= connect({ actor: NAME });
-    client.catch(() => {
-      client = undefined;
-    });
     const limit = await limitOf(input.client, model);
-    const mirror = new Mirror(client, `${NAME}:${sessionId}`, {
+    const mirror = new Mirror(connected, PREFIX, `${NAME}:${sessionId}`, {
       preset,
       metadata: { agent: NAME, cwd: String(input.directory ?? "") },
       ...(limit ? { window: { maxContextTokens: BigInt(limit.context), maxOutputTokens: BigInt(limit.output) } } : {}),
@@ -106,10 +106,31 @@ export async function LonghandPlugin(input: any, options: Fields = {}): Promise<
       recorded: new Set(),
       idle: false,
       recording: false,
+      followed: false,
     };
     conversations.set(sessionId, made);
-    void follow(sessionId, made);
+    followAgain(sessionId, made);
     return made;
+  };
+
+  /** The client; a daemon that was not there is asked again. */
+  const connected = (): Promise<Client> => {
+    if (!client) {
+      const made = connect({ actor: NAME });
+      client = made;
+      made.catch(() => {
+        if (client === made) client = undefined;
+      });
+    }
+    return client;
+  };
+
+  const followAgain = (sessionId: string, conversation: Conversation) => {
+    if (conversation.followed) return;
+    conversation.followed = true;
+    void follow(sessionId, conversation).finally(() => {
+      conversation.followed = false;
+    });
   };
 
   /** Makes OpenCode's own summary of what Longhand did in the background, once it is idle. */
@@ -176,19 +197,24 @@ export async function LonghandPlugin(input: any, options: Fields = {}): Promise<
     "experimental.chat.messages.transform": async (_input: object, output: { messages: Shown[] }) => {
       const sessionId = output.messages[0]?.info.sessionID;
       if (!sessionId) return;
-      // What is to be summarized stays as it is.
-      if (compacting.delete(sessionId)) return;
+      const compacts = compacting.delete(sessionId);
       const model = output.messages.findLast(({ info }) => info.role === "user")?.info["model"];
       try {
         const conversation = await conversationOf(sessionId, model as Conversation["model"]);
-        conversation.model = model as Conversation["model"];
-        conversation.idle = false;
         const { mirror } = conversation;
         const mirrored = output.messages.flatMap((message) => mirroredOf(message, conversation.view));
+        if (compacts) {
+          // What is to be summarized stays as it is, but the newest step is in no request before it.
+          await mirror.write(mirrored, { grow: true, suffix: true });
+          return;
+        }
+        conversation.model = model as Conversation["model"];
+        conversation.idle = false;
         // A part of the conversation, for a title say.
         if (!(await mirror.write(mirrored, { grow: true, suffix: true }))) return;
         const view = await mirror.view({ overflow: v1.OverflowAction.WAIT, waitMs });
         conversation.view = view;
+        followAgain(sessionId, conversation);
         output.messages.splice(0, output.messages.length, ...shownBy(view, mirror, output.messages));
       } catch (failure) {
         // Without Longhand OpenCode goes on with what it has.
@@ -274,7 +300,7 @@ function mirroredOf({ info, parts: all }: Shown, view: View | undefined): Mirror
   if (info["summary"] === true || all.some(({ type }) => type === "compaction")) return [];
   if (info.role === "user") {
     const content = all.flatMap((part) => (part["ignored"] ? [] : contentOf(part)));
-    return content.length === 0 ? [] : [{ key: info.id, message: parts.user(content) }];
+    return content.length === 0 ? [] : [{ key: `${PREFIX}${info.id}`, message: parts.user(content) }];
   }
   const content = all.flatMap(contentOf);
   if (content.length === 0 || isFailed(info)) return [];
@@ -285,8 +311,8 @@ function mirroredOf({ info, parts: all }: Shown, view: View | undefined): Mirror
     usage: usageOf(info["tokens"] as Fields | undefined),
     ...(view ? { viewToken: view.token } : {}),
   };
-  const said = { key: info.id, message: parts.assistant(content, facts) };
-  return results.length === 0 ? [said] : [said, { key: `${info.id}:results`, message: parts.tool(results) }];
+  const said = { key: `${PREFIX}${info.id}`, message: parts.assistant(content, facts) };
+  return results.length === 0 ? [said] : [said, { key: `${PREFIX}${info.id}:results`, message: parts.tool(results) }];
 }
 
 /** A reply that failed is in no request; one that was stopped is. */
@@ -340,7 +366,7 @@ function usageOf(tokens: Fields | undefined): v1.Usage | undefined {
 
 /** The messages of a request: OpenCode's own, as the view shows them, and what others wrote. */
 function shownBy(view: View, mirror: Mirror, given: readonly Shown[]): Shown[] {
-  const originals = new Map(given.map((message) => [message.info.id, message]));
+  const originals = new Map(given.map((message) => [`${PREFIX}${message.info.id}`, message]));
   const results = new Map<string, v1.ToolResultPart>();
   for (const { parts: all } of view.messages) {
     for (const { part } of all)

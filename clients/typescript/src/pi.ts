@@ -125,6 +125,8 @@ interface Conversation {
   id: string;
   mirror: Mirror;
   following: AbortController;
+  /** False once following failed; the next request that succeeds begins again. */
+  followed: boolean;
 }
 
 class Extension {
@@ -146,6 +148,7 @@ class Extension {
 
   begin(ctx: PiContext): undefined {
     this.mirror(ctx);
+    this.followAgain(ctx);
   }
 
   /** The messages of the next request: the view. */
@@ -156,6 +159,7 @@ class Extension {
       await mirror.write(conversation.map(({ mirrored }) => mirrored));
       const view = await mirror.view({ overflow: v1.OverflowAction.WAIT, waitMs: this.options.waitMs ?? 30_000 });
       this.view = view;
+      this.followAgain(ctx);
       const originals = new Map(conversation.map(({ mirrored, message }) => [mirrored.key, message]));
       return { messages: view.messages.flatMap((shown) => piMessages(shown, mirror, originals)) as never[] };
     } catch (failure) {
@@ -262,21 +266,37 @@ class Extension {
     this.view = undefined;
     this.pending = undefined;
     const following = new AbortController();
-    this.client ??= this.options.client?.() ?? connect({ actor: NAME });
-    this.client.catch(() => {
-      this.client = undefined;
-    });
     const { contextWindow, maxTokens } = ctx.model ?? {};
-    const mirror = new Mirror(this.client, `${NAME}:${id}`, {
+    const mirror = new Mirror(() => this.connected(), `${NAME}:`, `${NAME}:${id}`, {
       preset: this.options.preset ?? NAME,
       metadata: { agent: NAME, cwd: ctx.cwd },
       ...(contextWindow
         ? { window: { maxContextTokens: BigInt(contextWindow), maxOutputTokens: BigInt(maxTokens ?? 0) } }
         : {}),
     });
-    this.conversation = { id, mirror, following };
-    void this.follow(mirror, following.signal, ctx);
+    this.conversation = { id, mirror, following, followed: false };
     return mirror;
+  }
+
+  /** The client; a daemon that was not there is asked again. */
+  private connected(): Promise<Client> {
+    if (!this.client) {
+      const client = this.options.client?.() ?? connect({ actor: NAME });
+      this.client = client;
+      client.catch(() => {
+        if (this.client === client) this.client = undefined;
+      });
+    }
+    return this.client;
+  }
+
+  private followAgain(ctx: PiContext): void {
+    const { conversation } = this;
+    if (!conversation || conversation.followed) return;
+    conversation.followed = true;
+    void this.follow(conversation.mirror, conversation.following.signal, ctx).finally(() => {
+      conversation.followed = false;
+    });
   }
 
   /** Shows what happens to the session in pi's interface. */

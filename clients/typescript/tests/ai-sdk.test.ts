@@ -396,6 +396,7 @@ for (const { name, sdk, model } of sdks) {
       const prompts: ai7.ModelMessage[][] = [];
       const transport = new LonghandChatTransport(client, { window: 6000, preset: "opencode@seed" });
       const session = await transport.session(id);
+      const chat = page(sdk, id, transport);
       const turns = 14;
       for (let turn = 0; turn < turns; turn++) {
         const scripts = [
@@ -416,8 +417,9 @@ for (const { name, sdk, model } of sdks) {
           };
           return sdk.streamText({ model: answering, tools, stopWhen: sdk.stepCountIs(3), ...request, prepareStep });
         };
-        await session.submit(`Question ${turn}: ${"words of a person ".repeat(20)}`);
-        assert.ok(await answerChat(session, answer));
+        const sent = chat.sendMessage({ text: `Question ${turn}: ${"words of a person ".repeat(20)}` });
+        while (!(await answerChat(session, answer))) await new Promise(setImmediate);
+        await sent;
       }
       assert.equal(prompts.length, 2 * turns);
       // What a provider would get, by the SDK's own schema, before and after.
@@ -434,6 +436,8 @@ for (const { name, sdk, model } of sdks) {
       const shown = await loadChat(session);
       assert.equal(shown.length, 2 * turns);
       assert.ok(text(shown[0]).startsWith("Question 0"));
+      // The page saw replies, and no summary among them.
+      assert.deepEqual(plain(chat.messages), plain(shown));
     });
 
     test("saved messages come back equal", async () => {
@@ -496,6 +500,14 @@ for (const { name, sdk, model } of sdks) {
       await saveChat(session, messages);
       await saveChat(session, messages);
       assert.deepEqual(plain(await loadChat(session)), plain(messages));
+      // A reply that went on is refused, and nothing is written.
+      const longer = structuredClone(messages);
+      longer[2]?.parts.push({ type: "step-start" }, { type: "text", text: "more", state: "done" });
+      const answered = structuredClone(messages);
+      Object.assign(answered[2]?.parts.at(-1) ?? {}, { state: "output-available", output: "a" });
+      const next: UIMessage = { id: "u3", role: "user", parts: [{ type: "text", text: "And" }] };
+      for (const all of [longer, answered]) await assert.rejects(saveChat(session, [...all, next]), /a1 went on/);
+      assert.deepEqual(plain(await loadChat(session)), plain(messages));
       const { messages: asked } = await session.formattedView(v1.MessageFormat.AI_SDK);
       for (const message of asked) sdk.modelMessageSchema.parse(message);
     });
@@ -556,4 +568,89 @@ test("a reply goes on while the daemon is started again", async () => {
   assert.deepEqual(plain(await loadChat(session)), plain(chat.messages));
   agent.close();
   await own.remove();
+});
+
+/** The texts of a stream's chunks. */
+async function deltas(stream: ReadableStream<UIMessageChunk> | null): Promise<string[]> {
+  const found: string[] = [];
+  const reader = stream?.getReader();
+  for (let read = await reader?.read(); read && !read.done; read = await reader?.read()) {
+    if (read.value.type === "text-delta") found.push(read.value.delta);
+  }
+  return found;
+}
+
+const step = (id: string, ...content: (string | v1.Part)[]) =>
+  longhand.assistant(content, { metadata: { ai_sdk_ui: { id } } });
+
+test("a reply has the messages of its run, whatever is edited meanwhile and whoever answers next", async () => {
+  const transport = new LonghandChatTransport(client);
+  const session = await transport.session("bounds");
+  const { messageIds } = await session.append([longhand.user("Before"), step("r0", "An answer")]);
+  const stream = await transport.sendMessages({
+    chatId: "bounds",
+    trigger: "submit-message",
+    messageId: undefined,
+    messages: [{ id: "u1", role: "user", parts: [{ type: "text", text: "First" }] }],
+    abortSignal: undefined,
+  });
+  let resumed: ReadableStream<UIMessageChunk> | null = null;
+  await session.run(
+    async (run) => {
+      await run.session.append(step("r1", "One. "));
+      await session.edit(messageIds[1] ?? "", "Edited");
+      resumed = await transport.reconnectToStream({ chatId: "bounds" });
+      await run.session.append(step("r1", "Two. "));
+    },
+    { takePrompt: true },
+  );
+  // Nobody has read of it yet.
+  await session.submit("Second");
+  await session.run((run) => run.session.append(step("r2", "Of the next")).then(() => {}), { takePrompt: true });
+  assert.deepEqual(await deltas(stream), ["One. ", "Two. "]);
+  assert.deepEqual(await deltas(resumed), ["One. ", "Two. "]);
+});
+
+/** A session whose reply waits for the run that goes on with results of a page. */
+async function waitingForRun(id: string): Promise<longhand.Session> {
+  const session = await new LonghandChatTransport(client).session(id);
+  await session.append([
+    longhand.user("Ask me"),
+    step("r1", "Pick. ", longhand.toolCall("p1", "pick", {})),
+    longhand.tool(longhand.toolResult("p1", "b"), { metadata: { ai_sdk_ui: { id: "r1" } } }),
+  ]);
+  return session;
+}
+
+test("a reply that is resumed before its next step has those before it", async () => {
+  const session = await waitingForRun("gap");
+  let resumed: Promise<string[]> | undefined;
+  await session.run(async (run) => {
+    resumed = deltas(await new LonghandChatTransport(client).reconnectToStream({ chatId: "gap" }));
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    await run.session.append(step("r1", "Done."));
+  });
+  assert.deepEqual(await resumed, ["Pick. ", "Done."]);
+});
+
+test("results of a page are gone on with once, whatever becomes of it", async () => {
+  const failing = await waitingForRun("once");
+  let asked = 0;
+  const fail: Answer = () => {
+    asked++;
+    throw new Error("the model is gone");
+  };
+  await assert.rejects(answerChat(failing, fail), /gone/);
+  assert.equal(await answerChat(failing, fail), false);
+  assert.equal(asked, 1);
+  // Another agent was a little faster.
+  const raced = await waitingForRun("raced");
+  const acquire = raced.acquireRun.bind(raced);
+  raced.acquireRun = async (options) => {
+    if (!options?.takePrompt) await (await acquire()).release();
+    return acquire(options);
+  };
+  assert.equal(await answerChat(raced, fail), false);
+  assert.equal(asked, 1);
+  assert.equal((await raced.activity()).run?.end?.reason, v1.RunEndReason.COMPLETED);
 });

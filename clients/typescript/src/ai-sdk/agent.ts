@@ -131,15 +131,23 @@ export async function answerChat(session: Session, answer: Answer, options: Answ
   } catch (error) {
     if (hasReason(error, "RUN_ACTIVE") || hasReason(error, "SESSION_ARCHIVED")) return false;
     if (!hasReason(error, "NO_PROMPT")) throw error;
-    const unfinished = await unfinishedReply(session);
-    if (unfinished === undefined) return false;
-    id = unfinished;
+    if ((await unfinishedReply(session)) === undefined) return false;
     try {
       run = await session.acquireRun({ leaseMs });
     } catch (busy) {
       if (hasReason(busy, "RUN_ACTIVE")) return false;
       throw busy;
     }
+    // Another agent may have gone on with it before this run began.
+    const unfinished = await unfinishedReply(session, run.epoch).catch(async (failure) => {
+      await run.release(failure);
+      throw failure;
+    });
+    if (unfinished === undefined) {
+      await run.release();
+      return false;
+    }
+    id = unfinished;
   }
   try {
     await write(run, id, answer, options);
@@ -160,10 +168,18 @@ async function isWaiting(session: Session): Promise<boolean> {
   return queuedPromptCount > 0 || (await unfinishedReply(session)) !== undefined;
 }
 
-/** The reply that goes on with results which a page sent; undefined if the conversation does not end so. */
-async function unfinishedReply(session: Session): Promise<string | undefined> {
+/**
+ * The reply that goes on with results which a page sent; undefined if the conversation does not end so, or if a run began
+ * behind them: one that failed or was stopped before it wrote anything is not repeated. The run `own` does not count.
+ */
+async function unfinishedReply(session: Session, own?: bigint): Promise<string | undefined> {
   for await (const message of session.history({ reverse: true, excludeRecords: true, pageSize: 1 })) {
-    return message.role === v1.Role.TOOL ? messageFacts(message.metadataJson)?.id : undefined;
+    const id = message.role === v1.Role.TOOL ? messageFacts(message.metadataJson)?.id : undefined;
+    if (id === undefined) return undefined;
+    const request = { sessionId: session.id, pageSize: 2 };
+    const { runs } = await session.call(v1.RunService.method.listRuns, request);
+    const last = runs.find(({ epoch }) => epoch !== own);
+    return last === undefined || last.startRevision < message.revision ? id : undefined;
   }
   return undefined;
 }

@@ -93,7 +93,7 @@ class Follower {
       for await (const { frame } of frames) {
         // After a new connection deltas may be missing.
         if (frame.case === "ready") yield* this.synchronize();
-        else if (frame.case === "events") for (const event of frame.value.events) yield* this.event(event);
+        else if (frame.case === "events") yield* this.events(frame.value.events);
         else if (frame.case === "draftDelta") yield* this.delta(frame.value);
         if (this.ended) break;
       }
@@ -103,6 +103,14 @@ class Follower {
 
   private get ended(): boolean {
     return this.end !== undefined || this.withdrawn;
+  }
+
+  private async *events(events: readonly v1.Event[]): AsyncGenerator<UIMessageChunk> {
+    for (const event of events) {
+      yield* this.event(event);
+      // What comes behind the end is another reply's.
+      if (this.ended) return;
+    }
   }
 
   private async *event({ body, revision }: v1.Event): AsyncGenerator<UIMessageChunk> {
@@ -119,9 +127,11 @@ class Follower {
         this.epoch ??= body.value.epoch;
         return yield* this.synchronize();
       case "messageAppended":
-        if (this.epoch === undefined || body.value.role === v1.Role.USER || body.value.kind === v1.MessageKind.RECORD)
-          return;
-        return yield* this.read(body.value.messageId);
+        if (this.epoch === undefined || !isStep(body.value)) return;
+        // The first message says which reply it is, of which there may be steps before the run.
+        if (!this.run || !this.reader) return yield* this.synchronize();
+        if (revision > this.run.startRevision) yield* this.read(body.value.messageId);
+        return;
       case "partsClosed":
       case "messageFinished":
         if (this.reader?.has(body.value.messageId)) yield* this.read(body.value.messageId);
@@ -162,8 +172,11 @@ class Follower {
     if (this.epoch === undefined || this.withdrawn) return;
     this.run ??= await this.readRun(this.epoch);
     const start = this.run?.startRevision ?? 0n;
-    const { run } = await this.session.activity();
-    const { before, messages } = await this.readMessages(start);
+    const ended = (await this.readRun(this.epoch))?.end;
+    const { before, messages: written } = await this.readMessages(start);
+    // Another run may have written since, if this one has ended.
+    const bound = (ended ?? (await this.readRun(this.epoch))?.end)?.endRevision;
+    const messages = bound === undefined ? written : written.filter(({ revision }) => revision <= bound);
     const [first] = messages;
     const id = first && messageFacts(first.metadataJson)?.id;
     if (id !== undefined && !this.reader) {
@@ -179,17 +192,13 @@ class Follower {
       else yield* this.absorb(message, []);
     }
     // Read before the messages: what it wrote is among them.
-    const ended = run?.epoch === this.epoch ? run.end : await this.laterEnd(run);
     if (ended) this.end ??= ended;
   }
 
-  /** The end of a run after which another one began. */
-  private async laterEnd(newest: v1.Run | undefined): Promise<v1.RunEnd | undefined> {
-    if (!newest || this.epoch === undefined || newest.epoch < this.epoch) return undefined;
-    return (await this.readRun(this.epoch))?.end;
-  }
-
+  /** A run as it is now. */
   private async readRun(epoch: bigint): Promise<v1.Run | undefined> {
+    const { run: newest } = await this.session.activity();
+    if (!newest || newest.epoch <= epoch) return newest?.epoch === epoch ? newest : undefined;
     let pageToken = "";
     do {
       const request = { sessionId: this.session.id, pageToken };
@@ -206,8 +215,9 @@ class Follower {
     const before: v1.Message[] = [];
     const messages: v1.Message[] = [];
     for await (const message of this.session.history({ reverse: true, excludeRecords: true })) {
+      if (message.kind !== v1.MessageKind.NORMAL) continue;
       if (message.revision > start) {
-        if (message.role !== v1.Role.USER) messages.unshift(message);
+        if (isStep(message)) messages.unshift(message);
       } else {
         if (message.role === v1.Role.USER) break;
         before.unshift(message);
@@ -233,6 +243,11 @@ class Follower {
     else if (this.end.reason === CANCELLED) yield { type: "abort" };
     else yield { type: "finish", finishReason: FINISH[this.finish ?? 0] ?? "other" };
   }
+}
+
+/** True for a message of a reply: no summary, edit or record is one, whoever makes it meanwhile. */
+function isStep({ role, kind }: { role: v1.Role; kind: v1.MessageKind }): boolean {
+  return role !== v1.Role.USER && kind === v1.MessageKind.NORMAL;
 }
 
 const FINISH: Partial<Record<v1.FinishReason, "stop" | "length" | "content-filter" | "tool-calls" | "error">> = {

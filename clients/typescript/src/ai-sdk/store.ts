@@ -39,14 +39,21 @@ export async function loadChat<M extends UIMessage = UIMessage>(session: Session
 
 /**
  * Writes UI messages that the session does not have yet, by their ids, for routes that answer without a queue: call it
- * with the messages of `onEnd`. `viewToken` is that of the view that the last one answers.
+ * with the messages of `onEnd`. `viewToken` is that of the view that the last one answers. Throws before anything is
+ * written if a reply that the session has went on: `serveChats` writes those.
  */
 export async function saveChat(
   session: Session,
   messages: readonly UIMessage[],
   options: { viewToken?: string } = {},
 ): Promise<void> {
-  const known = new Set((await readGroups(session)).map(({ id }) => id));
+  const known = new Map((await readGroups(session)).map((group) => [group.id, group]));
+  for (const message of messages) {
+    const group = message.role === "assistant" ? known.get(message.id) : undefined;
+    if (group && isLonger(message, await uiMessage(group))) {
+      throw new Error(`the reply ${message.id} went on since it was saved: let \`serveChats\` answer such chats`);
+    }
+  }
   const added = messages.filter(({ id }) => !known.has(id));
   for (const message of added) {
     if (message.role !== "assistant") {
@@ -58,6 +65,17 @@ export async function saveChat(
     for (const chunk of chunksOfMessage(message)) await writer.take(chunk);
     await writer.end();
   }
+}
+
+/** True for a reply with parts, or results of tools, that what is stored of it does not have. */
+function isLonger(message: UIMessage, stored: UIMessage): boolean {
+  const count = ({ parts: all }: UIMessage) => {
+    const ended = all.filter((part) => "state" in part && /^output-(available|error)$/.test(String(part.state)));
+    return [all.length, ended.length] as const;
+  };
+  const [length, results] = count(message);
+  const [storedLength, storedResults] = count(stored);
+  return length > storedLength || results > storedResults;
 }
 
 /** What the interface shows of the history, message by message. */
