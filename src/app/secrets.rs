@@ -1,4 +1,4 @@
-//! The rules for secrets on what callers send: every text that is stored passes a [`Screen`], behind its other checks.
+//! The rules for secrets on what callers send: every text that is stored passes a `Screen`, behind its other checks.
 //!
 //! Names and ids are no texts: a placeholder in place of one would break what it joins.
 
