@@ -455,6 +455,8 @@ test('policies are compared and changed', async ({ daemon, browser }) => {
   const id = await daemon.session('Policies', { window, preset: 'opencode' });
   await daemon.append(id, conversation(2, 20));
   const page = await Page.open(browser, daemon);
+  let asked = 0;
+  page.page.on('request', (request) => (asked += request.url().includes('/v1/presets') ? 1 : 0));
   await page.session(id, '/policy');
   const panel = page.page.locator('.panel');
   await panel.getByLabel('Preset').selectOption({ label: 'claude-code@seed' });
@@ -467,9 +469,12 @@ test('policies are compared and changed', async ({ daemon, browser }) => {
   check(scales.length > 20, `${scales.length} presets`);
   // smolagents does nothing by itself.
   equal(scales.filter((scale) => !scale.marks).map((scale) => scale.text), ['no threshold'], 'presets without a threshold');
+  await daemon.append(id, [text('USER', 'one more message')]);
+  await page.page.getByText('one more message').first().waitFor();
+  equal(asked, 1, 'requests for the presets, which no message changes');
   await panel.getByRole('button', { name: 'Simulate' }).click();
   await panel.locator('.simulation path').nth(1).waitFor();
-  await panel.getByText('20 messages, by the policies').waitFor();
+  await panel.getByText('21 messages, by the policies').waitFor();
   check((await panel.locator('.simulation path').first().getAttribute('d')).length > 100, 'a curve is drawn');
   equal(await page.violations(), [], 'accessibility');
   await panel.getByRole('button', { name: /^Change to/ }).click();
