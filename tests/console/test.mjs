@@ -469,8 +469,12 @@ test('policies are compared and changed', async ({ daemon, browser }) => {
   check(scales.length > 20, `${scales.length} presets`);
   // smolagents does nothing by itself.
   equal(scales.filter((scale) => !scale.marks).map((scale) => scale.text), ['no threshold'], 'presets without a threshold');
+  const read = page.page.waitForResponse((response) => response.url().endsWith(`/v1/sessions/${id}`));
   await daemon.append(id, [text('USER', 'one more message')]);
-  await page.page.getByText('one more message').first().waitFor();
+  await (await read).finished();
+  await page.page.evaluate(async () => {
+    for (let frames = 0; frames < 3; frames += 1) await new Promise(requestAnimationFrame);
+  });
   equal(asked, 1, 'requests for the presets, which no message changes');
   await panel.getByRole('button', { name: 'Simulate' }).click();
   await panel.locator('.simulation path').nth(1).waitFor();
