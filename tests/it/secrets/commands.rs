@@ -25,7 +25,9 @@ fn a_daemon_applies_the_rules_of_its_configuration() {
     };
     let daemon = start();
     daemon.text(&["create", "--client-id", "mine"]);
-    daemon.text(&["append", "mine", &format!("one {SECRET} two"), "--client-id", "u1"]);
+    let appended = daemon.run(&["append", "mine", &format!("one {SECRET} two"), "--client-id", "u1"]);
+    let said = String::from_utf8_lossy(&appended.stderr);
+    assert_eq!(said, "longhand: messages[0].parts[0].text has 1 of what the rule hush finds: redacted\n");
     let shown = daemon.text(&["show", "mine"]);
     assert!(shown.contains("one [secret:hush:") && !shown.contains(SECRET), "{shown}");
     let metrics = daemon.text(&["status", "--metrics"]);
