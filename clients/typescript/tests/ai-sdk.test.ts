@@ -653,10 +653,22 @@ async function waitingForRun(id: string): Promise<longhand.Session> {
 
 test("a reply that is resumed before its next step has those before it", async () => {
   const session = await waitingForRun("gap");
+  const transport = new LonghandChatTransport(client);
+  const read = await transport.session("gap");
+  const history = read.history.bind(read);
+  const { open, passed } = gate();
+  read.history = async function* (options) {
+    try {
+      yield* history(options);
+    } finally {
+      open();
+    }
+  };
   let resumed: Promise<string[]> | undefined;
   await session.run(async (run) => {
-    resumed = deltas(await new LonghandChatTransport(client).reconnectToStream({ chatId: "gap" }));
-    await new Promise((resolve) => setTimeout(resolve, 50));
+    resumed = deltas(await transport.reconnectToStream({ chatId: "gap" }));
+    // It has read of the run what there is: nothing.
+    await passed;
     await run.session.append(step("r1", "Done."));
   });
   assert.deepEqual(await resumed, ["Pick. ", "Done."]);
