@@ -184,3 +184,17 @@ export class Mirror {
     return `${key}~${number}`;
   }
 }
+
+/** The words of a failure, for people. */
+export function textOfFailure(failure: unknown): string {
+  return failure instanceof Error ? failure.message : String(failure);
+}
+
+/** The input of a call: an object, also where a model wrote none. */
+export function inputOf(json: string): unknown {
+  try {
+    return JSON.parse(json);
+  } catch {
+    return { invalid_json: json };
+  }
+}
