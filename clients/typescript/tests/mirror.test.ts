@@ -85,14 +85,7 @@ test("pi finds a daemon that starts after its first request", async () => {
   const own = await Daemon.start();
   const person = await longhand.connect({ address: own.address, actor: "person" });
   await own.stop();
-  const pi = fakePi("late", async () => {
-    const made = await longhand.connect({ address: own.address, actor: "pi" });
-    await made.serverInfo({ retryMs: 0 }).catch((failure) => {
-      made.close();
-      throw failure;
-    });
-    return made;
-  });
+  const pi = fakePi("late", () => longhand.connect({ address: own.address, actor: "pi" }));
   await pi.emit("session_start");
   assert.equal(await pi.ask(), undefined);
   assert.ok(pi.notices.length > 0);
@@ -127,19 +120,47 @@ test("pi's session is left when it is disposed of, which nobody says", async () 
   await own.remove();
 });
 
-test("the last step before a compaction of OpenCode is in the session", async () => {
-  process.env["LONGHAND_SERVER"] = daemon.address;
-  const tui = { showToast: async () => {} };
+/** The plugin of OpenCode, with what OpenCode gives it. */
+async function fakeOpenCode(address: string) {
+  process.env["LONGHAND_SERVER"] = address;
+  const notices: string[] = [];
+  const tui = { showToast: async ({ body }: { body: { message: string } }) => void notices.push(body.message) };
   const hooks = await LonghandPlugin({ client: { tui, config: { providers: async () => ({}) } }, directory: "/" });
-  const message = (id: string, role: string, text: string) => ({
-    info: { id, sessionID: "last", role },
-    parts: [{ id: `${id}p`, type: "text", text }],
-  });
-  const asked = message("m1", "user", "A question");
-  const transform = hooks["experimental.chat.messages.transform"];
+  return { hooks, transform: hooks["experimental.chat.messages.transform"], notices };
+}
+
+const openCodeMessage = (sessionID: string, id: string, role: string, text: string) => ({
+  info: { id, sessionID, role },
+  parts: [{ id: `${id}p`, type: "text", text }],
+});
+
+test("OpenCode finds a daemon that starts after its first request", async () => {
+  const own = await Daemon.start();
+  const person = await longhand.connect({ address: own.address, actor: "person" });
+  await own.stop();
+  const { hooks, transform, notices } = await fakeOpenCode(own.address);
+  const messages = [openCodeMessage("late", "m1", "user", "A question")];
+  await transform({}, { messages });
+  assert.equal(messages.length, 1);
+  assert.ok(notices.length > 0);
+  await own.start();
+  await transform({}, { messages });
+  const { messages: view } = await person.session("opencode:late").view();
+  assert.deepEqual(view.map(longhand.plainText), ["A question"]);
+  // It follows the session, too.
+  await followers(person, 1n);
+  await hooks.dispose();
+  await followers(person, 0n);
+  person.close();
+  await own.remove();
+});
+
+test("the last step before a compaction of OpenCode is in the session", async () => {
+  const { hooks, transform } = await fakeOpenCode(daemon.address);
+  const asked = openCodeMessage("last", "m1", "user", "A question");
   await transform({}, { messages: [asked] });
   await hooks["experimental.session.compacting"]({ sessionID: "last" }, {});
-  const messages = [asked, message("m2", "assistant", "The last step")];
+  const messages = [asked, openCodeMessage("last", "m2", "assistant", "The last step")];
   await transform({}, { messages });
   assert.equal(messages.length, 2);
   assert.deepEqual(await shown("opencode:last"), ["A question", "The last step"]);
