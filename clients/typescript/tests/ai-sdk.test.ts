@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
-import { after, before, describe, test } from "node:test";
+import { describe, test } from "node:test";
 import type { ChatState, ChatStatus, UIMessage, UIMessageChunk } from "ai";
 import * as ai7 from "ai";
 import { MockLanguageModelV4 } from "ai/test";
@@ -12,18 +12,9 @@ import { type Answer, answerChat, LonghandChatTransport, loadChat, saveChat, ser
 import * as browser from "../src/browser.js";
 import * as longhand from "../src/index.js";
 import * as v1 from "../src/v1.js";
-import { all, Daemon } from "./daemon.js";
+import { all, Daemon, startForTests } from "./daemon.js";
 
-let daemon: Daemon;
-let client: longhand.Client;
-before(async () => {
-  daemon = await Daemon.start();
-  client = await longhand.connect({ address: daemon.address, actor: "agent" });
-});
-after(async () => {
-  client.close();
-  await daemon.remove();
-});
+const { daemon, client } = await startForTests("agent");
 
 /** What a model streams: parts, and between them promises that it waits for. */
 type Script = (Record<string, unknown> | Promise<unknown>)[];

@@ -1,22 +1,13 @@
 import assert from "node:assert/strict";
-import { after, before, test } from "node:test";
+import { test } from "node:test";
 import * as longhand from "../src/index.js";
 import { Mirror } from "../src/mirror.js";
 import { LonghandPlugin } from "../src/opencode.js";
 import { longhandExtension } from "../src/pi.js";
 import * as v1 from "../src/v1.js";
-import { all, Daemon } from "./daemon.js";
+import { all, Daemon, startForTests } from "./daemon.js";
 
-let daemon: Daemon;
-let client: longhand.Client;
-before(async () => {
-  daemon = await Daemon.start();
-  client = await longhand.connect({ address: daemon.address, actor: "agent" });
-});
-after(async () => {
-  client.close();
-  await daemon.remove();
-});
+const { daemon, client } = await startForTests("agent");
 
 const said = (key: string) => ({ key: `pi:${key}`, message: longhand.user(key) });
 const mirrorOf = (name: string) => new Mirror(async () => client, "pi:", name, {});

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { after, before, test } from "node:test";
+import { test } from "node:test";
 import {
   type AgentInputItem,
   MemorySession,
@@ -11,18 +11,9 @@ import {
 import * as longhand from "../src/index.js";
 import { LonghandSession } from "../src/openai-agents.js";
 import * as v1 from "../src/v1.js";
-import { all, Daemon } from "./daemon.js";
+import { all, startForTests } from "./daemon.js";
 
-let daemon: Daemon;
-let client: longhand.Client;
-before(async () => {
-  daemon = await Daemon.start();
-  client = await longhand.connect({ address: daemon.address });
-});
-after(async () => {
-  client.close();
-  await daemon.remove();
-});
+const { client } = await startForTests("agent");
 
 /** Numbers below a limit, the same for a seed. */
 function numbers(seed: number): (limit: number) => number {
