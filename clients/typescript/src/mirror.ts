@@ -3,13 +3,13 @@
  * behind is rewound, and the session's view is what the agent's model sees.
  */
 
+import { batches } from "./batches.js";
 import type { Client, NewSession } from "./client.js";
 import { compactNow } from "./compaction.js";
 import * as v1 from "./gen/v1.js";
+import { plainText } from "./parts.js";
 import { type Session, START, type View, type ViewOptions } from "./session.js";
 
-/** Messages of one append: few enough, and small enough, for a request. */
-const BATCH = { messages: 256, bytes: 4 * 1024 * 1024 };
 /** What a session has of a conversation whose states are not in it any more. */
 const GONE = new Set([v1.MessageState.REWOUND, v1.MessageState.REMOVED, v1.MessageState.UNDONE]);
 
@@ -102,9 +102,7 @@ export class Mirror {
   /** A compaction with its summary. */
   async done(session: Session, compaction: v1.Compaction): Promise<Done> {
     const id = compaction.outcome?.summaryMessageId;
-    const message = id === undefined ? undefined : await session.getMessage(id);
-    const summary = message?.parts.map(({ body }) => (body.case === "text" ? body.value.text : "")).join("");
-    return { compaction, summary };
+    return { compaction, summary: id === undefined ? undefined : plainText(await session.getMessage(id)) };
   }
 
   private inOrder<T>(step: () => Promise<T>): Promise<T> {
@@ -164,11 +162,8 @@ export class Mirror {
     rewindTo: string | undefined,
   ): Promise<void> {
     const session = await this.session();
-    let rest = [...added];
     let target = rewindTo;
-    while (rest.length > 0) {
-      const batch = rest.slice(0, fitting(rest));
-      rest = rest.slice(batch.length);
+    for (const batch of batches(added, ({ message }) => message)) {
       const clientIds = batch.map(({ key }) => this.unused(key));
       const messages = batch.map(({ message }, index) => ({ ...message, clientId: clientIds[index] }));
       const { messageIds } = await session.append(messages, target === undefined ? {} : { rewindTo: target });
@@ -190,31 +185,16 @@ export class Mirror {
   }
 }
 
-/** The number of messages for one append, at least one. */
-function fitting(messages: readonly Mirrored[]): number {
-  let bytes = 0;
-  let count = 0;
-  for (const { message } of messages.slice(0, BATCH.messages)) {
-    bytes += sizeOf(message);
-    if (count > 0 && bytes > BATCH.bytes) break;
-    count++;
-  }
-  return count;
+/** The words of a failure, for people. */
+export function textOfFailure(failure: unknown): string {
+  return failure instanceof Error ? failure.message : String(failure);
 }
 
-/** The bytes of a message, at most: a letter of UTF-16 has three in UTF-8. */
-function sizeOf(message: v1.NewMessage): number {
-  let letters = message.metadataJson?.length ?? 0;
-  let bytes = 0;
-  for (const { body, metadataJson } of message.parts) {
-    letters += metadataJson?.length ?? 0;
-    if (body.case === "text" || body.case === "reasoning") letters += body.value.text.length;
-    else if (body.case === "toolCall") letters += body.value.inputJson.length;
-    else if (body.case === "toolResult") {
-      letters += body.value.output.length;
-      for (const { source } of body.value.attachments) bytes += source.case === "data" ? source.value.length : 0;
-    } else if (body.case === "media") bytes += body.value.source.case === "data" ? body.value.source.value.length : 0;
-    else if (body.case === "opaque") bytes += body.value.data.length;
+/** The input of a call: an object, also where a model wrote none. */
+export function inputOf(json: string): unknown {
+  try {
+    return JSON.parse(json);
+  } catch {
+    return { invalid_json: json };
   }
-  return bytes + 3 * letters;
 }

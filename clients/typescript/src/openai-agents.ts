@@ -20,6 +20,7 @@ import type { Client } from "./client.js";
 import { compactNow, NotCompacted } from "./compaction.js";
 import { hasReason } from "./errors.js";
 import * as v1 from "./gen/v1.js";
+import { canonical, digest } from "./json.js";
 import * as parts from "./parts.js";
 import { type Session, START, type View } from "./session.js";
 
@@ -283,20 +284,6 @@ function changeOf(
   while (count > start) count -= all[--index]?.length ?? 0;
   const before = messages.slice(0, index).findLast(({ messageId }) => messageId !== "");
   return { items: replacement, keep: flat.slice(count, start), rewindTo: before?.messageId ?? START };
-}
-
-/** The same text for values with the same members. */
-function canonical(value: unknown): string {
-  const sorted = (_name: string, inner: unknown) =>
-    typeof inner === "object" && inner !== null && !Array.isArray(inner)
-      ? Object.fromEntries(Object.entries(inner).sort(([a], [b]) => (a < b ? -1 : 1)))
-      : inner;
-  return JSON.stringify(value, sorted) ?? "";
-}
-
-async function digest(text: string): Promise<string> {
-  const bytes = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(text));
-  return Array.from(new Uint8Array(bytes), (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
 /** One message for an item. */

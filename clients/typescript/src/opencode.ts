@@ -20,7 +20,7 @@ import type { Client } from "./client.js";
 import { NotCompacted } from "./compaction.js";
 import * as v1 from "./gen/v1.js";
 import { connect } from "./index.js";
-import { type Done, Mirror, type Mirrored } from "./mirror.js";
+import { type Done, inputOf, Mirror, type Mirrored, textOfFailure } from "./mirror.js";
 import * as parts from "./parts.js";
 import { newId } from "./requests.js";
 import type { View } from "./session.js";
@@ -159,7 +159,7 @@ export async function LonghandPlugin(input: any, options: Fields = {}): Promise<
         await record(sessionId, conversation);
       }
     } catch (failure) {
-      if (!stop.signal.aborted) show(words(failure), "error");
+      if (!stop.signal.aborted) show(textOfFailure(failure), "error");
     }
   };
 
@@ -218,7 +218,7 @@ export async function LonghandPlugin(input: any, options: Fields = {}): Promise<
         output.messages.splice(0, output.messages.length, ...shownBy(view, mirror, output.messages));
       } catch (failure) {
         // Without Longhand OpenCode goes on with what it has.
-        show(words(failure), "error");
+        show(textOfFailure(failure), "error");
       }
     },
     dispose: async () => {
@@ -227,10 +227,6 @@ export async function LonghandPlugin(input: any, options: Fields = {}): Promise<
       (await client?.catch(() => undefined))?.close();
     },
   };
-}
-
-function words(failure: unknown): string {
-  return failure instanceof Error ? failure.message : String(failure);
 }
 
 /** The limits of a model, as OpenCode knows them. */
@@ -271,7 +267,7 @@ class SummaryServer {
         response.end("data: [DONE]\n\n");
       } catch (failure) {
         response.writeHead(400, { "content-type": "application/json" });
-        response.end(JSON.stringify({ error: { message: `Longhand did not compact: ${words(failure)}` } }));
+        response.end(JSON.stringify({ error: { message: `Longhand did not compact: ${textOfFailure(failure)}` } }));
       }
     });
   }
@@ -424,16 +420,8 @@ function made(
     const { callId: callID, tool, inputJson } = body.value;
     const output = results.get(callID)?.output ?? "";
     const time = { start: 0, end: 0 };
-    const state = { status: "completed", input: parsed(inputJson), output, title: tool, metadata: {}, time };
+    const state = { status: "completed", input: inputOf(inputJson), output, title: tool, metadata: {}, time };
     return [{ ...own, type: "tool", callID, tool, state }];
   });
   return { info, parts: all };
-}
-
-function parsed(json: string): unknown {
-  try {
-    return JSON.parse(json);
-  } catch {
-    return { invalid_json: json };
-  }
 }

@@ -16,7 +16,7 @@ import type { Client } from "./client.js";
 import { NotCompacted } from "./compaction.js";
 import * as v1 from "./gen/v1.js";
 import { connect } from "./index.js";
-import { type Done, Mirror, type Mirrored } from "./mirror.js";
+import { type Done, inputOf, Mirror, type Mirrored, textOfFailure } from "./mirror.js";
 import * as parts from "./parts.js";
 import type { View } from "./session.js";
 
@@ -102,6 +102,8 @@ const NAME = "pi";
 const STATUS = "longhand";
 /** The time after a reply in which pi decides whether it compacts by itself. */
 const QUIET_MS = 200;
+/** How often is looked whether pi has disposed of its session. */
+const WATCH_MS = 500;
 
 /** The extension, with options. */
 export function longhandExtension(options: PiOptions = {}): (pi: PiExtensionApi) => void {
@@ -164,7 +166,7 @@ class Extension {
       return { messages: view.messages.flatMap((shown) => piMessages(shown, mirror, originals)) as never[] };
     } catch (failure) {
       // Without Longhand pi goes on with what it has.
-      ctx.ui.notify(`Longhand: ${failure instanceof Error ? failure.message : failure}`, "error");
+      ctx.ui.notify(`Longhand: ${textOfFailure(failure)}`, "error");
       return undefined;
     }
   }
@@ -185,7 +187,7 @@ class Extension {
     if (this.recording || !this.pending) return;
     this.recording = true;
     const record = () => {
-      if (!this.pending) {
+      if (!this.pending || !isActive(ctx)) {
         this.recording = false;
       } else if (ctx.isIdle() && !this.compacting) {
         ctx.compact({
@@ -240,7 +242,7 @@ class Extension {
         ctx.ui.notify(`Longhand did not compact: ${failure.message}`, "info");
         return { cancel: true };
       }
-      ctx.ui.notify(`Longhand: ${failure instanceof Error ? failure.message : failure}`, "error");
+      ctx.ui.notify(`Longhand: ${textOfFailure(failure)}`, "error");
       return undefined;
     } finally {
       this.compacting = false;
@@ -275,6 +277,10 @@ class Extension {
         : {}),
     });
     this.conversation = { id, mirror, following, followed: false };
+    const watch = setInterval(() => {
+      if (!isActive(ctx)) void this.end();
+    }, WATCH_MS).unref();
+    following.signal.addEventListener("abort", () => clearInterval(watch));
     return mirror;
   }
 
@@ -330,8 +336,21 @@ class Extension {
         if (ctx.isIdle()) this.idle(ctx);
       }
     } catch (failure) {
-      if (!signal.aborted) ctx.ui.notify(`Longhand: ${failure instanceof Error ? failure.message : failure}`, "error");
+      if (!signal.aborted && isActive(ctx)) ctx.ui.notify(`Longhand: ${textOfFailure(failure)}`, "error");
     }
+  }
+}
+
+/**
+ * False once pi's session was disposed of. Extensions are not told, but every use of its context throws; a program that
+ * has pi as a library would not end while the session is followed.
+ */
+function isActive(ctx: PiContext): boolean {
+  try {
+    ctx.isIdle();
+    return true;
+  } catch {
+    return false;
   }
 }
 
@@ -549,12 +568,4 @@ function blockOf({ body }: v1.Part): PiBlock[] {
 function imageOf({ mimeType, source }: v1.MediaPart): PiBlock[] {
   if (source.case !== "data" || !mimeType.startsWith("image/")) return [{ type: "text", text: `[${mimeType}]` }];
   return [{ type: "image", data: Buffer.from(source.value).toString("base64"), mimeType }];
-}
-
-function inputOf(json: string): unknown {
-  try {
-    return JSON.parse(json);
-  } catch {
-    return { invalid_json: json };
-  }
 }

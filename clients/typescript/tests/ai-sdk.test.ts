@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
-import { after, before, describe, test } from "node:test";
+import { describe, test } from "node:test";
 import type { ChatState, ChatStatus, UIMessage, UIMessageChunk } from "ai";
 import * as ai7 from "ai";
 import { MockLanguageModelV4 } from "ai/test";
@@ -12,18 +12,9 @@ import { type Answer, answerChat, LonghandChatTransport, loadChat, saveChat, ser
 import * as browser from "../src/browser.js";
 import * as longhand from "../src/index.js";
 import * as v1 from "../src/v1.js";
-import { all, Daemon } from "./daemon.js";
+import { all, Daemon, startForTests } from "./daemon.js";
 
-let daemon: Daemon;
-let client: longhand.Client;
-before(async () => {
-  daemon = await Daemon.start();
-  client = await longhand.connect({ address: daemon.address, actor: "agent" });
-});
-after(async () => {
-  client.close();
-  await daemon.remove();
-});
+const { daemon, client } = await startForTests("agent");
 
 /** What a model streams: parts, and between them promises that it waits for. */
 type Script = (Record<string, unknown> | Promise<unknown>)[];
@@ -496,18 +487,47 @@ for (const { name, sdk, model } of sdks) {
         { id: "a1", role: "assistant", metadata: { model: "small", nested: { a: 1 } }, parts },
         { id: "u2", role: "user", parts: [{ type: "text", text: "Go on" }] },
       ] as unknown as UIMessage[];
+      const stored = async () => (await all(session.history())).length;
       await saveChat(session, messages.slice(0, 2));
-      await saveChat(session, messages);
+      // Two at once.
+      await Promise.all([saveChat(session, messages), saveChat(session, messages)]);
+      assert.deepEqual(plain(await loadChat(session)), plain(messages));
+      const [, , reply] = messages as { parts: unknown[]; metadata: object }[];
+      // What is said of a reply afterwards, also where others wrote behind it.
+      Object.assign(reply?.metadata ?? {}, { tokens: 7 });
       await saveChat(session, messages);
       assert.deepEqual(plain(await loadChat(session)), plain(messages));
-      // A reply that went on is refused, and nothing is written.
-      const longer = structuredClone(messages);
-      longer[2]?.parts.push({ type: "step-start" }, { type: "text", text: "more", state: "done" });
-      const answered = structuredClone(messages);
-      Object.assign(answered[2]?.parts.at(-1) ?? {}, { state: "output-available", output: "a" });
-      const next: UIMessage = { id: "u3", role: "user", parts: [{ type: "text", text: "And" }] };
-      for (const all of [longer, answered]) await assert.rejects(saveChat(session, [...all, next]), /a1 went on/);
-      assert.deepEqual(plain(await loadChat(session)), plain(messages));
+      // A page's tool answers the last reply, which goes on; meanwhile another call has less of it.
+      const next = (id: string, ...own: unknown[]) => ({ id, role: "assistant", parts: own }) as UIMessage;
+      const pick = { type: "tool-pick", toolCallId: "c6", state: "input-available", input: { from: ["a"] } };
+      const picked = { ...pick, state: "output-available", output: { took: "a" } };
+      const asking = next("a2", { type: "step-start" }, pick);
+      await saveChat(session, [...messages, asking]);
+      const more = [{ type: "step-start" }, { type: "text", text: "You took a", state: "done" }];
+      const answered = next("a2", { type: "step-start" }, picked);
+      const whole = { ...next("a2", { type: "step-start" }, picked, ...more), metadata: { tokens: 9 } };
+      await Promise.all([answered, whole, asking].map((last) => saveChat(session, [...messages, last])));
+      assert.deepEqual(plain(await loadChat(session)), plain([...messages, whole]));
+      const count = await stored();
+      await saveChat(session, [...messages, whole]);
+      assert.equal(await stored(), count);
+      // What cannot be written behind what is stored is refused, with nothing written.
+      const other = structuredClone([...messages, whole]);
+      other[2]?.parts.push({ type: "text", text: "late", state: "done" });
+      await assert.rejects(saveChat(session, [...other, next("a3")]), /a1 went on/);
+      const changed = next("a2", ...more, ...more, ...more);
+      await assert.rejects(saveChat(session, [...messages, changed, next("a3")]), /another reply a2/);
+      assert.equal(await stored(), count);
+      // Nothing of it was there, and one call has less of it than the other.
+      for (let number = 0; number < 5; number++) {
+        const [less, all] = [asking, whole].map((one) => ({ ...one, id: `race${number}` })) as [UIMessage, UIMessage];
+        await Promise.all([less, all, all, less].map((one) => saveChat(session, [one])));
+        assert.deepEqual(plain((await loadChat(session)).at(-1)), plain(all));
+      }
+      // What was left out is written again.
+      await session.rewind(longhand.START);
+      await saveChat(session, [...messages, whole]);
+      assert.deepEqual(plain(await loadChat(session)), plain([...messages, whole]));
       const { messages: asked } = await session.formattedView(v1.MessageFormat.AI_SDK);
       for (const message of asked) sdk.modelMessageSchema.parse(message);
     });
@@ -624,10 +644,22 @@ async function waitingForRun(id: string): Promise<longhand.Session> {
 
 test("a reply that is resumed before its next step has those before it", async () => {
   const session = await waitingForRun("gap");
+  const transport = new LonghandChatTransport(client);
+  const read = await transport.session("gap");
+  const history = read.history.bind(read);
+  const { open, passed } = gate();
+  read.history = async function* (options) {
+    try {
+      yield* history(options);
+    } finally {
+      open();
+    }
+  };
   let resumed: Promise<string[]> | undefined;
   await session.run(async (run) => {
-    resumed = deltas(await new LonghandChatTransport(client).reconnectToStream({ chatId: "gap" }));
-    await new Promise((resolve) => setTimeout(resolve, 50));
+    resumed = deltas(await transport.reconnectToStream({ chatId: "gap" }));
+    // It has read of the run what there is: nothing.
+    await passed;
     await run.session.append(step("r1", "Done."));
   });
   assert.deepEqual(await resumed, ["Pick. ", "Done."]);
@@ -653,4 +685,20 @@ test("results of a page are gone on with once, whatever becomes of it", async ()
   assert.equal(await answerChat(raced, fail), false);
   assert.equal(asked, 1);
   assert.equal((await raced.activity()).run?.end?.reason, v1.RunEndReason.COMPLETED);
+});
+
+test("a step whose calls its provider ran has ended", async () => {
+  const session = await new LonghandChatTransport(client).session("provider's tools");
+  await session.submit("Search");
+  const chunks = async function* (): AsyncGenerator<UIMessageChunk> {
+    const call = { toolCallId: "s1", providerExecuted: true } as const;
+    yield { type: "start-step" };
+    yield { type: "tool-input-available", ...call, toolName: "search", input: { q: 1 } };
+    yield { type: "tool-output-available", ...call, output: [] };
+    yield { type: "finish-step" };
+    yield { type: "finish", finishReason: "stop" };
+  };
+  assert.ok(await answerChat(session, () => streamOf(chunks())));
+  const [, reply] = await all(session.history());
+  assert.equal(reply?.finish?.reason, v1.FinishReason.STOP);
 });

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { after, before, test } from "node:test";
+import { test } from "node:test";
 import {
   type AgentInputItem,
   MemorySession,
@@ -11,18 +11,9 @@ import {
 import * as longhand from "../src/index.js";
 import { LonghandSession } from "../src/openai-agents.js";
 import * as v1 from "../src/v1.js";
-import { all, Daemon } from "./daemon.js";
+import { all, startForTests } from "./daemon.js";
 
-let daemon: Daemon;
-let client: longhand.Client;
-before(async () => {
-  daemon = await Daemon.start();
-  client = await longhand.connect({ address: daemon.address });
-});
-after(async () => {
-  client.close();
-  await daemon.remove();
-});
+const { client } = await startForTests("agent");
 
 /** Numbers below a limit, the same for a seed. */
 function numbers(seed: number): (limit: number) => number {
@@ -147,6 +138,15 @@ test("others on the session read texts, calls and results", async () => {
 test("a long conversation becomes a shorter list", async () => {
   const session = new LonghandSession("long", { client, window: 6000, preset: "opencode@seed" });
   const under = await session.longhand();
+  /** A view, and the items that the SDK has of it. */
+  const look = async () => {
+    for (;;) {
+      const view = await under.view({ overflow: v1.OverflowAction.WAIT });
+      const seen = await session.getItems();
+      // A compaction can come in between.
+      if ((await under.view()).header.revision === view.header.revision) return { view, seen };
+    }
+  };
   let added = 0;
   for (let turn = 0; turn < 40; turn++) {
     const callId = `call_${turn}`;
@@ -164,24 +164,21 @@ test("a long conversation becomes a shorter list", async () => {
     ];
     await session.addItems(items);
     added += items.length;
-    await under.view({ overflow: v1.OverflowAction.WAIT });
-    const seen = await session.getItems();
+    const { view, seen } = await look();
     const ids = (type: string) => seen.flatMap((one) => (one.type === type && "callId" in one ? [one.callId] : []));
     // No call is without its result, and no result without its call.
     assert.deepEqual(ids("function_call"), ids("function_call_result"), `turn ${turn}`);
-    // A compaction can be done already, and cover the turn.
-    const { messages: now } = await under.view();
-    const covered = now.at(-1)?.kind !== v1.ContextMessageKind.SHOWN;
-    if (!covered) assert.deepEqual((await session.getItems()).at(-1), items.at(-1), `turn ${turn}`);
+    // A compaction can cover the turn.
+    const covered = view.messages.at(-1)?.kind !== v1.ContextMessageKind.SHOWN;
+    if (!covered) assert.deepEqual(seen.at(-1), items.at(-1), `turn ${turn}`);
     // What the SDK sends, by its own schema, before and after compactions.
     for (const one of seen) protocol.ModelItem.parse(one);
   }
   const history = await all(under.history({ includeDerived: true }));
   assert.ok(history.filter(({ kind }) => kind === v1.MessageKind.SUMMARY).length > 1);
-  const { messages } = await under.view();
-  const summary = messages.find(({ kind }) => kind === v1.ContextMessageKind.SUMMARY);
+  const { view, seen } = await look();
+  const summary = view.messages.find(({ kind }) => kind === v1.ContextMessageKind.SUMMARY);
   assert.ok(summary);
-  const seen = await session.getItems();
   assert.ok(seen.length < added / 2, `${seen.length} of ${added}`);
   assert.ok(JSON.stringify(seen).includes(JSON.stringify(longhand.plainText(summary)).slice(1, -1)));
   // Nothing is lost.

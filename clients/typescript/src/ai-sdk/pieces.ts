@@ -8,6 +8,7 @@
 import { create } from "@bufbuild/protobuf";
 import type { JSONValue, UIMessageChunk } from "ai";
 import * as v1 from "../gen/v1.js";
+import { canonical } from "../json.js";
 import * as parts from "../parts.js";
 
 /** The name of our metadata, of messages and of parts. */
@@ -22,6 +23,8 @@ export type ChunkOf<T extends UIMessageChunk["type"]> = Extract<UIMessageChunk, 
 export interface MessageFacts {
   /** The id of the UI message; the messages of a reply's steps share one. */
   id: string;
+  /** A message of a reply that begins no step: it goes on with what is before it. */
+  continues?: true;
   /** A user's message without its texts and files, which are its parts. */
   message?: Members;
 }
@@ -76,18 +79,48 @@ export function chunkId(part: { partId: string; clientId?: string | undefined })
 
 /** A chunk that no model reads. */
 export function marker(chunk: UIMessageChunk): v1.Part {
-  const value = { name: chunk.type.slice(0, 100), text: "" };
-  return part({ case: "marker", value: create(v1.MarkerPartSchema, value) }, JSON.stringify({ [OWN]: chunk }));
+  const value = create(v1.MarkerPartSchema, { name: chunk.type.slice(0, 100) });
+  return create(v1.PartSchema, { body: { case: "marker", value }, metadataJson: JSON.stringify({ [OWN]: chunk }) });
 }
 
-/** A call that came whole, or the metadata for one whose input was streamed as `written`. */
+/** The part for a chunk that comes whole and belongs to no call. */
+export function wholePart(chunk: UIMessageChunk): v1.Part {
+  switch (chunk.type) {
+    case "file": {
+      const { type: _type, url: _url, mediaType: _mediaType, ...own } = chunk;
+      return filePart(chunk, own);
+    }
+    case "reasoning-file": {
+      const { type, url: data, mediaType, providerMetadata } = chunk;
+      return block({ type, data, mediaType, providerOptions: providerMetadata }, { ...chunk });
+    }
+    case "custom": {
+      const { type, kind, providerMetadata } = chunk;
+      return block({ type, kind, providerOptions: providerMetadata }, { ...chunk });
+    }
+    case "tool-approval-request":
+    case "tool-approval-response":
+    case "tool-output-denied":
+      throw new Error(APPROVALS);
+    case "reset-step":
+    case "steering-message":
+      throw new Error(`a stream with ${chunk.type} cannot be kept`);
+    default:
+      return marker(chunk);
+  }
+}
+
+/** Why approvals are refused. */
+export const APPROVALS = "approvals of the AI SDK are not kept: ask with `session.ask` in the tool's execute";
+
+/** The metadata of a call, whose input is `written`. */
 export function callMetadata(
   chunk: ChunkOf<"tool-input-available"> | ChunkOf<"tool-input-error">,
   written: string,
 ): string | undefined {
   const { toolCallId, toolName, input, ...rest } = chunk;
   const own: Members = { ...rest };
-  if (!isSame(parsed(written), input)) own["input"] = input;
+  if (canonical(parsed(written)) !== canonical(input)) own["input"] = input;
   return metadataOf({ type: "tool-call", toolCallId, toolName, input: null }, rest.providerMetadata, own);
 }
 
@@ -149,19 +182,14 @@ export function filePart(
   file: { url: string; mediaType: string; filename?: string | undefined },
   own: Members,
 ): v1.Part {
-  const inline = /^data:[^,]*;base64,/.exec(file.url);
-  const source = inline
-    ? ({
-        case: "data",
-        value: Uint8Array.from(atob(file.url.slice(inline[0].length)), (c) => c.charCodeAt(0)),
-      } as const)
-    : ({ case: "uri", value: file.url } as const);
-  const media = { mimeType: file.mediaType, name: file.filename ?? "", source };
+  const [prefix] = /^data:[^,]*;base64,/.exec(file.url) ?? [];
+  const source =
+    prefix === undefined ? file.url : Uint8Array.from(atob(file.url.slice(prefix.length)), (c) => c.charCodeAt(0));
   // The form of the address, for what would be written otherwise.
-  const kept = inline && file.url !== dataUrl(file.mediaType, source.value as Uint8Array) ? { prefix: inline[0] } : {};
+  const kept = typeof source === "string" || file.url === dataUrl(file.mediaType, source) ? {} : { prefix };
   const all = { ...own, ...kept };
-  const metadata = Object.keys(all).length === 0 ? undefined : JSON.stringify({ [OWN]: all });
-  return part({ case: "media", value: create(v1.MediaPartSchema, media) }, metadata);
+  const metadata = Object.keys(all).length === 0 ? undefined : { [OWN]: all };
+  return parts.media(file.mediaType, source, { name: file.filename ?? "", metadata });
 }
 
 /** The address of a file. */
@@ -179,7 +207,7 @@ function dataUrl(mediaType: string, bytes: Uint8Array, prefix = `data:${mediaTyp
 }
 
 /** A block of a reply that only the SDK's messages have. */
-export function block(content: Members, own: Members): v1.Part {
+function block(content: Members, own: Members): v1.Part {
   const data = new TextEncoder().encode(JSON.stringify(content));
   return parts.opaque(FORMAT, String(content["type"]), data, { metadata: { [OWN]: own } });
 }
@@ -265,23 +293,6 @@ export function parsed(text: string): JSONValue {
   } catch {
     return text;
   }
-}
-
-/** True for values with the same members. */
-export function isSame(one: unknown, other: unknown): boolean {
-  return canonical(one) === canonical(other);
-}
-
-function canonical(value: unknown): string {
-  const sorted = (_name: string, inner: unknown) =>
-    typeof inner === "object" && inner !== null && !Array.isArray(inner)
-      ? Object.fromEntries(Object.entries(inner).sort(([a], [b]) => (a < b ? -1 : 1)))
-      : inner;
-  return JSON.stringify(value, sorted) ?? "";
-}
-
-function part(body: v1.Part["body"], metadataJson: string | undefined): v1.Part {
-  return create(v1.PartSchema, { body, ...(metadataJson === undefined ? {} : { metadataJson }) });
 }
 
 /** How the client ids of drafts begin whose tools the interface has types for. */

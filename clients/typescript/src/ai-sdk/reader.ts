@@ -2,7 +2,7 @@
 
 import type { UIMessageChunk } from "ai";
 import * as v1 from "../gen/v1.js";
-import { after, chunkId, chunksOf, STATIC } from "./pieces.js";
+import { after, chunkId, chunksOf, messageFacts, STATIC } from "./pieces.js";
 
 /**
  * What was sent of a reply, so that every state of it, read at any time, gives what is new in it and nothing twice.
@@ -11,6 +11,7 @@ import { after, chunkId, chunksOf, STATIC } from "./pieces.js";
 export class ReplyReader {
   readonly id: string;
   private begun = false;
+  /** Its messages; those that are no steps have none to end. */
   private readonly steps = new Map<string, "open" | "ended">();
   /** The bytes that were sent of each draft; those of closed parts do not matter any more. */
   private readonly sent = new Map<string, number | "whole">();
@@ -32,16 +33,16 @@ export class ReplyReader {
     const chunks: UIMessageChunk[] = [];
     if (!this.begun) chunks.push({ type: "start", messageId: this.id });
     this.begun = true;
-    const isReply = message.role === v1.Role.ASSISTANT;
     if (!this.steps.has(message.messageId)) {
-      this.steps.set(message.messageId, "open");
-      if (isReply) chunks.push({ type: "start-step" });
+      const begins = message.role === v1.Role.ASSISTANT && !messageFacts(message.metadataJson)?.continues;
+      this.steps.set(message.messageId, begins ? "open" : "ended");
+      if (begins) chunks.push({ type: "start-step" });
     }
     for (const part of message.parts) chunks.push(...this.part(part));
     for (const draft of drafts) chunks.push(...this.draft(draft));
     if (message.sealedRevision !== undefined && this.steps.get(message.messageId) === "open") {
       this.steps.set(message.messageId, "ended");
-      if (isReply) chunks.push({ type: "finish-step" });
+      chunks.push({ type: "finish-step" });
     }
     return chunks;
   }

@@ -10,8 +10,8 @@ import type { Session } from "../session.js";
 import { START } from "../session.js";
 import { sleep } from "../times.js";
 import { type ReplyBegin, replyChunks } from "./follow.js";
-import { messageFacts, resultPart } from "./pieces.js";
-import { type Group, loadChat, promptFacts, promptOf, readGroups } from "./store.js";
+import { messageFacts } from "./pieces.js";
+import { type Group, loadChat, newResults, promptFacts, promptOf, readGroups } from "./store.js";
 
 /** What changes what a page shows. */
 const CHANGES = [
@@ -177,27 +177,7 @@ export class LonghandChatTransport<M extends UIMessage = UIMessage> implements C
   private async sendResults(session: Session, message: UIMessage): Promise<ReplyBegin> {
     const group = (await readGroups(session)).find(({ id }) => id === message.id);
     if (!group) throw new Error(`the session has no message ${message.id}`);
-    const stored = group.messages.flatMap((one) => one.parts.map(({ body }) => ({ body, messageId: one.messageId })));
-    const answered = new Set(stored.map(({ body }) => (body.case === "toolResult" ? body.value.callId : "")));
-    const results: v1.Part[] = [];
-    for (const part of message.parts) {
-      if (!("toolCallId" in part) || answered.has(part.toolCallId)) continue;
-      const { toolCallId, state } = part;
-      if (state === "approval-requested" || state === "approval-responded") {
-        throw new Error("approvals of the AI SDK are not kept: ask with `session.ask` in the tool's execute");
-      }
-      const call = stored.find(({ body }) => body.case === "toolCall" && body.value.callId === toolCallId);
-      if (call?.body.case !== "toolCall") continue;
-      const dynamic = part.type === "dynamic-tool" ? { dynamic: true } : {};
-      const { tool: toolName } = call.body.value;
-      if (state === "output-available") {
-        const chunk = { type: "tool-output-available", toolCallId, output: part.output, ...dynamic } as const;
-        results.push(resultPart(chunk, { toolName }, call.messageId));
-      } else if (state === "output-error") {
-        const chunk = { type: "tool-output-error", toolCallId, errorText: part.errorText, ...dynamic } as const;
-        results.push(resultPart(chunk, { toolName }, call.messageId));
-      }
-    }
+    const results = newResults(message, group);
     if (results.length === 0) throw new Error("the last message is a reply without new results of tools");
     const metadata = messageFactsJson(group.messages);
     const { revision } = await session.append(parts.tool(results, { metadata }));

@@ -5,16 +5,15 @@ import * as v1 from "../gen/v1.js";
 import type { Reply } from "../reply.js";
 import type { Session } from "../session.js";
 import {
-  block,
   type ChunkOf,
   callMetadata,
   callPart,
-  filePart,
   hiddenReasoning,
   marker,
   messageMetadata,
   resultPart,
   STATIC,
+  wholePart,
   wordsDraft,
   wordsMetadata,
 } from "./pieces.js";
@@ -50,8 +49,6 @@ export class StepWriter {
   private drafts = 0;
   private readonly words = new Map<string, Words>();
   private readonly calls = new Map<string, Call>();
-  /** Calls without a result. */
-  private readonly waiting = new Set<string>();
 
   constructor(session: Session, id: string, view: () => { token: string } | undefined) {
     this.session = session;
@@ -100,14 +97,10 @@ export class StepWriter {
     if (!reply) return;
     this.reply = undefined;
     const { ABORTED, ERROR, TOOL_CALLS } = v1.FinishReason;
-    const usual = this.waiting.size > 0 || this.calls.size > 0 ? TOOL_CALLS : undefined;
-    const reason = this.aborted
-      ? ABORTED
-      : this.error !== undefined
-        ? ERROR
-        : usual === TOOL_CALLS
-          ? usual
-          : this.finish;
+    // A call that its provider ran waits for nobody.
+    const calls = [...this.calls.values()].some(({ providerExecuted }) => !providerExecuted);
+    const usual = calls ? TOOL_CALLS : this.finish;
+    const reason = this.aborted ? ABORTED : this.error !== undefined ? ERROR : usual;
     this.calls.clear();
     this.words.clear();
     await reply.finish({ reason, usage: this.usages[this.steps++], detail: this.error });
@@ -152,31 +145,9 @@ export class StepWriter {
       case "tool-output-available":
       case "tool-output-error":
         return this.result(chunk);
-      case "file":
-        return this.open().part(filePart(chunk, { ...without(chunk, "type", "url", "mediaType") }));
-      case "reasoning-file": {
-        const { url: data, mediaType, providerMetadata } = chunk;
-        const content = { type: "reasoning-file", data, mediaType, providerOptions: providerMetadata };
-        return this.open().part(block(content, { ...chunk }));
-      }
-      case "custom": {
-        const { kind, providerMetadata } = chunk;
-        return this.open().part(block({ type: "custom", kind, providerOptions: providerMetadata }, { ...chunk }));
-      }
-      case "source-url":
-      case "source-document":
-      case "message-metadata":
-        return this.open().part(marker(chunk));
-      case "tool-approval-request":
-      case "tool-approval-response":
-      case "tool-output-denied":
-        throw new Error("approvals of the AI SDK are not kept: ask with `session.ask` in the tool's execute");
-      case "reset-step":
-      case "steering-message":
-        throw new Error(`a stream with ${chunk.type} cannot be kept`);
       default:
-        // Data; transient data is for whoever reads the stream of the agent itself.
-        if (!("transient" in chunk && chunk.transient)) await this.open().part(marker(chunk));
+        // Data that is transient is for whoever reads the stream of the agent itself.
+        if (!("transient" in chunk && chunk.transient)) await this.open().part(wholePart(chunk));
     }
   }
 
@@ -222,7 +193,6 @@ export class StepWriter {
     const { toolCallId, toolName, providerExecuted } = chunk;
     const begun = this.calls.get(toolCallId);
     this.calls.set(toolCallId, { toolName, providerExecuted, written: "" });
-    this.waiting.add(toolCallId);
     const reply = this.open();
     if (begun?.draft) await reply.endDraft(begun.draft, { metadata: callMetadata(chunk, begun.written) });
     else await reply.part(callPart(chunk));
@@ -231,7 +201,6 @@ export class StepWriter {
   private async result(chunk: ChunkOf<"tool-output-available"> | ChunkOf<"tool-output-error">): Promise<void> {
     if ("preliminary" in chunk && chunk.preliminary) return;
     const call = this.calls.get(chunk.toolCallId) ?? { toolName: "tool" };
-    this.waiting.delete(chunk.toolCallId);
     await this.open().part(resultPart(chunk, call));
   }
 }
@@ -243,7 +212,3 @@ const reasons: Record<string, v1.FinishReason> = {
   "tool-calls": v1.FinishReason.TOOL_CALLS,
   error: v1.FinishReason.ERROR,
 };
-
-function without(members: object, ...names: string[]): Record<string, unknown> {
-  return Object.fromEntries(Object.entries(members).filter(([name]) => !names.includes(name)));
-}

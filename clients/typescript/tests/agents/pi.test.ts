@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { after, before, test } from "node:test";
+import { after, test } from "node:test";
 import type { Model } from "@mariozechner/pi-ai";
 import {
   type AgentSession,
@@ -18,21 +18,12 @@ import {
 import * as longhand from "../../src/index.js";
 import { longhandExtension } from "../../src/pi.js";
 import * as v1 from "../../src/v1.js";
-import { all, Daemon } from "../daemon.js";
+import { all, startForTests } from "../daemon.js";
 import { type Asked, checkPairs, checkTypes, FakeOpenAi, type Reply, textsOf } from "./fake-openai.js";
 
-let daemon: Daemon;
-let client: longhand.Client;
+const { daemon, client } = await startForTests("person");
 const directory = mkdtempSync(join(tmpdir(), "longhand-pi-"));
-before(async () => {
-  daemon = await Daemon.start();
-  client = await longhand.connect({ address: daemon.address, actor: "person" });
-});
-after(async () => {
-  client.close();
-  await daemon.remove();
-  rmSync(directory, { recursive: true });
-});
+after(() => rmSync(directory, { recursive: true }));
 
 interface Pi {
   session: AgentSession;
@@ -113,6 +104,8 @@ async function startPi(
     async close() {
       session.dispose();
       fake.close();
+      // Nobody tells the extension.
+      while ((await client.serverInfo()).subscriberCount > 0n) await soon();
     },
   };
 }
