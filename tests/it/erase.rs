@@ -11,7 +11,7 @@ use longhand::model::compaction::CompactionKind;
 use longhand::model::event::{ErasedTarget, EventBody, EventKind};
 use longhand::model::part::{Media, MediaSource, NewPart, PartBody};
 use longhand::model::session::SessionState;
-use longhand::model::view::Shortened;
+use longhand::model::view::{Shortened, ViewKind};
 use std::collections::HashSet;
 use std::path::Path;
 
@@ -227,6 +227,24 @@ async fn every_summary_of_what_is_erased_is_void_and_loses_its_text() {
     let again = erase(&test.app, &session, message("u1")).await;
     assert_eq!(again, Erased { existed: true, ..erased });
     assert_eq!(test.context(&session).await.messages.len(), 2 + 8);
+    assert_eq!(test.findings().await, []);
+}
+
+/// A summary that goes on from another one has its text, whatever messages both stand for.
+#[tokio::test]
+async fn the_erasure_of_a_summary_takes_those_that_go_on_from_it() {
+    let test = TestApp::start().await;
+    let session = test.manual_session().await;
+    test.append(&session, &turns(1, 6, 200)).await;
+    supply(&test, &session, &noise("of u1 and u2", 500), "u3").await;
+    let view = test.context(&session).await;
+    let first = view.messages.iter().find_map(|message| message.source.filter(|_| message.kind == ViewKind::Summary));
+    let first = first.expect("a summary").to_string();
+    supply(&test, &session, &noise("of u1 to u3", 500), "u4").await;
+    let erased = erase(&test.app, &session, message(&first)).await;
+    assert_eq!(erased.sizes.summaries, 2);
+    let view = test.context(&session).await;
+    assert_eq!((view.messages.len(), view.covered), (12, None), "the view shows the history again");
     assert_eq!(test.findings().await, []);
 }
 
