@@ -3,12 +3,14 @@
 
 use crate::support::{Line, ScriptedSummarizer, TestApp, conversation, shown, text, turns, window};
 use longhand::app::Reason;
+use longhand::app::append::ListMessages;
 use longhand::app::compactions::{NewCompaction, NewSummary};
 use longhand::app::erase::{EraseRequest, EraseTarget, Erased, part_target};
 use longhand::app::sessions::{ForkPoint, NewSession, SessionChange};
 use longhand::app::{Caller, error};
 use longhand::model::compaction::CompactionKind;
 use longhand::model::event::{ErasedTarget, EventBody, EventKind};
+use longhand::model::message::MessageKind;
 use longhand::model::part::{Media, MediaSource, NewPart, PartBody};
 use longhand::model::session::SessionState;
 use longhand::model::view::{Shortened, ViewKind};
@@ -548,14 +550,15 @@ async fn a_bound_caller_erases_what_it_sees_and_nothing_else() {
     assert!(test.history(&root.to_string()).await[1].parts[0].body.is_erased());
 }
 
-/// What the same transaction wrote before an erasure is under it.
+/// What the same transaction wrote before an erasure is under it: what the session has, what replaced the message, and
+/// what was written from it.
 #[tokio::test]
 async fn an_erasure_takes_what_is_written_at_the_same_time() {
     let test = TestApp::start().await;
     let busy = test.manual_session().await;
     for round in 0..30 {
         let session = test.manual_session().await;
-        test.append(&session, "u1 \"first\"\na1 \"second\"").await;
+        test.append(&session, &turns(1, 3, 40)).await;
         // While a commit of others is under way, what comes is gathered for the next one.
         let others = async {
             for number in 0..12 {
@@ -564,17 +567,32 @@ async fn an_erasure_takes_what_is_written_at_the_same_time() {
         };
         let append = async |name: &str| {
             let messages = conversation(&format!("{name} \"{}\"", noise("late", 200).replace('"', "'")));
-            let appended = test.app.append(&session, messages, None, None).await;
-            assert!(appended.is_ok_and(|answer| answer.ids.len() == 1) || round % 2 == 0, "only a session refuses it");
+            test.app.append(&session, messages, None, None).await.is_ok()
         };
-        let target = if round % 2 == 0 { EraseTarget::Session } else { EraseTarget::Message("u1".to_owned()) };
+        let edit = async || {
+            let parts = [NewPart::new(PartBody::Text(noise("edit", 200)))];
+            test.app.edit(&session, "u1", &parts, None).await.is_ok()
+        };
+        let supply = async || {
+            let text = noise("summary", 200);
+            let summary = NewSummary { text, tail_start: "u3".to_owned(), ..NewSummary::default() };
+            // The end of the session, or an edit, may come before it.
+            drop(test.app.supply_summary(&session, summary).await);
+        };
+        let is_session = round % 2 == 0;
+        let target = if is_session { EraseTarget::Session } else { EraseTarget::Message("u1".to_owned()) };
         let erasure = erase(&test.app, &session, request(target));
-        let ((), (), (), erased, ()) = tokio::join!(others, append("u2"), append("u3"), erasure, append("u4"));
+        let ((), edited, appended, (), erased, _) =
+            tokio::join!(others, edit(), append("u4"), supply(), erasure, append("u5"));
         assert!(!erased.existed);
-        for message in test.history(&session).await {
+        let (at, _) = erased.event.expect("an event");
+        assert!(is_session || (edited && appended), "only an erased session refuses them");
+        let list = ListMessages { derived: true, page_size: 100, ..ListMessages::default() };
+        for message in test.app.list_messages(&session, list).await.expect("a page").messages {
+            let is_of_it = message.client_id.as_deref() == Some("u1") || message.kind != MessageKind::Normal;
+            let is_before = message.revision < at;
             let is_erased = message.parts.iter().all(|part| part.body.is_erased());
-            let is_wanted = round % 2 == 0 || message.client_id.as_deref() == Some("u1");
-            assert!(is_erased || !is_wanted, "{round}: {message:?}");
+            assert!(is_erased || !is_before || !(is_session || is_of_it), "{round}, at {at}: {message:?}");
         }
     }
     assert_eq!(test.findings().await, []);
