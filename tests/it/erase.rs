@@ -2,6 +2,8 @@
 //! are whole.
 
 use crate::support::{Line, ScriptedSummarizer, TestApp, conversation, shown, text, turns, window};
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use longhand::app::Reason;
 use longhand::app::append::ListMessages;
 use longhand::app::compactions::{NewCompaction, NewSummary};
@@ -10,7 +12,7 @@ use longhand::app::sessions::{ForkPoint, NewSession, SessionChange};
 use longhand::app::{Caller, error};
 use longhand::model::compaction::CompactionKind;
 use longhand::model::event::{ErasedTarget, EventBody, EventKind};
-use longhand::model::message::MessageKind;
+use longhand::model::message::{MessageKind, NewMessage, Role};
 use longhand::model::part::{Media, MediaSource, NewPart, PartBody};
 use longhand::model::session::SessionState;
 use longhand::model::view::{Shortened, ViewKind};
@@ -550,50 +552,57 @@ async fn a_bound_caller_erases_what_it_sees_and_nothing_else() {
     assert!(test.history(&root.to_string()).await[1].parts[0].body.is_erased());
 }
 
-/// What the same transaction wrote before an erasure is under it: what the session has, what replaced the message, and
-/// what was written from it.
-#[tokio::test]
-async fn an_erasure_takes_what_is_written_at_the_same_time() {
-    let test = TestApp::start().await;
+/// Has one transaction do some writes, in this order.
+async fn together(test: &TestApp, writes: Vec<BoxFuture<'_, ()>>) {
     let busy = test.manual_session().await;
-    for round in 0..30 {
+    test.settled().await;
+    let first: BoxFuture<'_, ()> = Box::pin(test.append(&busy, "u \"first\"").map(drop));
+    let database = test.database();
+    // The writer waits with the first one, and the others gather behind it.
+    database.execute_batch("begin immediate").expect("the lock of writes");
+    let mut sent = Vec::new();
+    for mut write in std::iter::once(first).chain(writes) {
+        let wanted = i64::try_from(sent.len()).expect("a few") + 1;
+        while test.app.server_info().await.expect("the figures").figures.queued_mutations < wanted {
+            assert!((&mut write).now_or_never().is_none(), "the commit waits for the lock");
+            tokio::task::yield_now().await;
+        }
+        sent.push(write);
+    }
+    database.execute_batch("rollback").expect("rolled back");
+    futures::future::join_all(sent).await;
+}
+
+/// What the same transaction wrote before an erasure is under it.
+#[tokio::test]
+async fn an_erasure_takes_what_was_written_in_the_same_transaction() {
+    let test = TestApp::start().await;
+    let late = || noise("late", 200);
+    for case in ["a message", "an edit", "a summary"] {
         let session = test.manual_session().await;
         test.append(&session, &turns(1, 3, 40)).await;
-        // While a commit of others is under way, what comes is gathered for the next one.
-        let others = async {
-            for number in 0..12 {
-                test.append(&busy, &format!("u{round}-{number} \"x\"")).await;
+        let write = async || match case {
+            "a message" => {
+                let message = NewMessage::sealed(Role::User, vec![text(&late())]);
+                // It is written, and its answer may say that the session is erased since.
+                drop(test.app.append(&session, vec![message], None, None).await);
             }
+            "an edit" => drop(test.app.edit(&session, "u1", &[text(&late())], None).await.expect("edited")),
+            _ => supply(&test, &session, &late(), "u3").await,
         };
-        let append = async |name: &str| {
-            let messages = conversation(&format!("{name} \"{}\"", noise("late", 200).replace('"', "'")));
-            test.app.append(&session, messages, None, None).await.is_ok()
+        let target = if case == "a message" { EraseTarget::Session } else { EraseTarget::Message("u1".to_owned()) };
+        let erasure = async || {
+            let erased = erase(&test.app, &session, request(target)).await;
+            assert!(!erased.existed);
         };
-        let edit = async || {
-            let parts = [NewPart::new(PartBody::Text(noise("edit", 200)))];
-            test.app.edit(&session, "u1", &parts, None).await.is_ok()
-        };
-        let supply = async || {
-            let text = noise("summary", 200);
-            let summary = NewSummary { text, tail_start: "u3".to_owned(), ..NewSummary::default() };
-            // The end of the session, or an edit, may come before it.
-            drop(test.app.supply_summary(&session, summary).await);
-        };
-        let is_session = round % 2 == 0;
-        let target = if is_session { EraseTarget::Session } else { EraseTarget::Message("u1".to_owned()) };
-        let erasure = erase(&test.app, &session, request(target));
-        let ((), edited, appended, (), erased, _) =
-            tokio::join!(others, edit(), append("u4"), supply(), erasure, append("u5"));
-        assert!(!erased.existed);
-        let (at, _) = erased.event.expect("an event");
-        assert!(is_session || (edited && appended), "only an erased session refuses them");
+        together(&test, vec![Box::pin(write()), Box::pin(erasure())]).await;
+        assert_eq!(holders(test.directory(), &[late().into_bytes()]), Vec::<String>::new(), "{case}");
         let list = ListMessages { derived: true, page_size: 100, ..ListMessages::default() };
-        for message in test.app.list_messages(&session, list).await.expect("a page").messages {
-            let is_of_it = message.client_id.as_deref() == Some("u1") || message.kind != MessageKind::Normal;
-            let is_before = message.revision < at;
-            let is_erased = message.parts.iter().all(|part| part.body.is_erased());
-            assert!(is_erased || !is_before || !(is_session || is_of_it), "{round}, at {at}: {message:?}");
-        }
+        let mut messages = test.app.list_messages(&session, list).await.expect("a page").messages;
+        messages.retain(|message| message.kind != MessageKind::Marker);
+        assert_eq!(messages.len(), 7, "{case} is written");
+        messages.retain(|message| message.parts.iter().any(|part| !part.body.is_erased()));
+        assert_eq!(messages.len(), if case == "a message" { 0 } else { 5 }, "{case}");
     }
     assert_eq!(test.findings().await, []);
 }
