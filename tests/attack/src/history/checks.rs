@@ -128,10 +128,7 @@ async fn known(client: &mut Client, log: &Log, session: &str, at: Option<i64>, m
                 let is_whole = at.is_some() || message.parts.len() == state.message.parts.len();
                 // The end of its run, or an erasure, closes the drafts, and seals the message at the next revision.
                 let is_aborted = !state.is_sealed && (is_sealed || at.is_some());
-                let drafts: &[&[pb::Draft]] = match is_aborted {
-                    true => &[&state.drafts, &state.doubtful_drafts()],
-                    false => &[&[]],
-                };
+                let drafts = if is_aborted { state.possible_drafts() } else { vec![Vec::new()] };
                 let is_written = drafts.iter().any(|drafts| {
                     let written: Vec<_> =
                         state.message.parts.iter().cloned().chain(drafts.iter().map(closed)).collect();
@@ -163,7 +160,7 @@ fn is_aborted(state: &OpenState, found: &pb::Message, lost: Option<&Lost>) -> bo
         message.finish = Some(pb::Finish { reason: pb::FinishReason::Aborted.into(), ..pb::Finish::default() });
         Prints::of(&message, true)
     };
-    aborted(&state.drafts).fit(found, lost) || aborted(&state.doubtful_drafts()).fit(found, lost)
+    state.possible_drafts().iter().any(|drafts| aborted(drafts).fit(found, lost))
 }
 
 /// Runs, prompts and approvals of an idle store: all lists are what follows from the log.
