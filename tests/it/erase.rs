@@ -2,16 +2,20 @@
 //! are whole.
 
 use crate::support::{Line, ScriptedSummarizer, TestApp, conversation, shown, text, turns, window};
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use longhand::app::Reason;
+use longhand::app::append::ListMessages;
 use longhand::app::compactions::{NewCompaction, NewSummary};
 use longhand::app::erase::{EraseRequest, EraseTarget, Erased, part_target};
 use longhand::app::sessions::{ForkPoint, NewSession, SessionChange};
 use longhand::app::{Caller, error};
 use longhand::model::compaction::CompactionKind;
 use longhand::model::event::{ErasedTarget, EventBody, EventKind};
+use longhand::model::message::{MessageKind, NewMessage, Role};
 use longhand::model::part::{Media, MediaSource, NewPart, PartBody};
 use longhand::model::session::SessionState;
-use longhand::model::view::Shortened;
+use longhand::model::view::{Shortened, ViewKind};
 use std::collections::HashSet;
 use std::path::Path;
 
@@ -227,6 +231,24 @@ async fn every_summary_of_what_is_erased_is_void_and_loses_its_text() {
     let again = erase(&test.app, &session, message("u1")).await;
     assert_eq!(again, Erased { existed: true, ..erased });
     assert_eq!(test.context(&session).await.messages.len(), 2 + 8);
+    assert_eq!(test.findings().await, []);
+}
+
+/// A summary that goes on from another one has its text, whatever messages both stand for.
+#[tokio::test]
+async fn the_erasure_of_a_summary_takes_those_that_go_on_from_it() {
+    let test = TestApp::start().await;
+    let session = test.manual_session().await;
+    test.append(&session, &turns(1, 6, 200)).await;
+    supply(&test, &session, &noise("of u1 and u2", 500), "u3").await;
+    let view = test.context(&session).await;
+    let first = view.messages.iter().find_map(|message| message.source.filter(|_| message.kind == ViewKind::Summary));
+    let first = first.expect("a summary").to_string();
+    supply(&test, &session, &noise("of u1 to u3", 500), "u4").await;
+    let erased = erase(&test.app, &session, message(&first)).await;
+    assert_eq!(erased.sizes.summaries, 2);
+    let view = test.context(&session).await;
+    assert_eq!((view.messages.len(), view.covered), (12, None), "the view shows the history again");
     assert_eq!(test.findings().await, []);
 }
 
@@ -530,34 +552,57 @@ async fn a_bound_caller_erases_what_it_sees_and_nothing_else() {
     assert!(test.history(&root.to_string()).await[1].parts[0].body.is_erased());
 }
 
+/// Has one transaction do some writes, in this order.
+async fn together(test: &TestApp, writes: Vec<BoxFuture<'_, ()>>) {
+    let busy = test.manual_session().await;
+    test.settled().await;
+    let first: BoxFuture<'_, ()> = Box::pin(test.append(&busy, "u \"first\"").map(drop));
+    let database = test.database();
+    // The writer waits with the first one, and the others gather behind it.
+    database.execute_batch("begin immediate").expect("the lock of writes");
+    let mut sent = Vec::new();
+    for mut write in std::iter::once(first).chain(writes) {
+        let wanted = i64::try_from(sent.len()).expect("a few") + 1;
+        while test.app.server_info().await.expect("the figures").figures.queued_mutations < wanted {
+            assert!((&mut write).now_or_never().is_none(), "the commit waits for the lock");
+            tokio::task::yield_now().await;
+        }
+        sent.push(write);
+    }
+    database.execute_batch("rollback").expect("rolled back");
+    futures::future::join_all(sent).await;
+}
+
 /// What the same transaction wrote before an erasure is under it.
 #[tokio::test]
-async fn an_erasure_takes_what_is_written_at_the_same_time() {
+async fn an_erasure_takes_what_was_written_in_the_same_transaction() {
     let test = TestApp::start().await;
-    let busy = test.manual_session().await;
-    for round in 0..30 {
+    let late = || noise("late", 200);
+    for case in ["a message", "an edit", "a summary"] {
         let session = test.manual_session().await;
-        test.append(&session, "u1 \"first\"\na1 \"second\"").await;
-        // While a commit of others is under way, what comes is gathered for the next one.
-        let others = async {
-            for number in 0..12 {
-                test.append(&busy, &format!("u{round}-{number} \"x\"")).await;
+        test.append(&session, &turns(1, 3, 40)).await;
+        let write = async || match case {
+            "a message" => {
+                let message = NewMessage::sealed(Role::User, vec![text(&late())]);
+                // It is written, and its answer may say that the session is erased since.
+                drop(test.app.append(&session, vec![message], None, None).await);
             }
+            "an edit" => drop(test.app.edit(&session, "u1", &[text(&late())], None).await.expect("edited")),
+            _ => supply(&test, &session, &late(), "u3").await,
         };
-        let append = async |name: &str| {
-            let messages = conversation(&format!("{name} \"{}\"", noise("late", 200).replace('"', "'")));
-            let appended = test.app.append(&session, messages, None, None).await;
-            assert!(appended.is_ok_and(|answer| answer.ids.len() == 1) || round % 2 == 0, "only a session refuses it");
+        let target = if case == "a message" { EraseTarget::Session } else { EraseTarget::Message("u1".to_owned()) };
+        let erasure = async || {
+            let erased = erase(&test.app, &session, request(target)).await;
+            assert!(!erased.existed);
         };
-        let target = if round % 2 == 0 { EraseTarget::Session } else { EraseTarget::Message("u1".to_owned()) };
-        let erasure = erase(&test.app, &session, request(target));
-        let ((), (), (), erased, ()) = tokio::join!(others, append("u2"), append("u3"), erasure, append("u4"));
-        assert!(!erased.existed);
-        for message in test.history(&session).await {
-            let is_erased = message.parts.iter().all(|part| part.body.is_erased());
-            let is_wanted = round % 2 == 0 || message.client_id.as_deref() == Some("u1");
-            assert!(is_erased || !is_wanted, "{round}: {message:?}");
-        }
+        together(&test, vec![Box::pin(write()), Box::pin(erasure())]).await;
+        assert_eq!(holders(test.directory(), &[late().into_bytes()]), Vec::<String>::new(), "{case}");
+        let list = ListMessages { derived: true, page_size: 100, ..ListMessages::default() };
+        let mut messages = test.app.list_messages(&session, list).await.expect("a page").messages;
+        messages.retain(|message| message.kind != MessageKind::Marker);
+        assert_eq!(messages.len(), 7, "{case} is written");
+        messages.retain(|message| message.parts.iter().any(|part| !part.body.is_erased()));
+        assert_eq!(messages.len(), if case == "a message" { 0 } else { 5 }, "{case}");
     }
     assert_eq!(test.findings().await, []);
 }

@@ -128,10 +128,7 @@ async fn known(client: &mut Client, log: &Log, session: &str, at: Option<i64>, m
                 let is_whole = at.is_some() || message.parts.len() == state.message.parts.len();
                 // The end of its run, or an erasure, closes the drafts, and seals the message at the next revision.
                 let is_aborted = !state.is_sealed && (is_sealed || at.is_some());
-                let drafts: &[&[pb::Draft]] = match is_aborted {
-                    true => &[&state.drafts, &state.doubtful_drafts()],
-                    false => &[&[]],
-                };
+                let drafts = if is_aborted { state.possible_drafts() } else { vec![Vec::new()] };
                 let is_written = drafts.iter().any(|drafts| {
                     let written: Vec<_> =
                         state.message.parts.iter().cloned().chain(drafts.iter().map(closed)).collect();
@@ -163,7 +160,7 @@ fn is_aborted(state: &OpenState, found: &pb::Message, lost: Option<&Lost>) -> bo
         message.finish = Some(pb::Finish { reason: pb::FinishReason::Aborted.into(), ..pb::Finish::default() });
         Prints::of(&message, true)
     };
-    aborted(&state.drafts).fit(found, lost) || aborted(&state.doubtful_drafts()).fit(found, lost)
+    state.possible_drafts().iter().any(|drafts| aborted(drafts).fit(found, lost))
 }
 
 /// Runs, prompts and approvals of an idle store: all lists are what follows from the log.
@@ -196,18 +193,8 @@ pub(super) async fn runs(client: &mut Client, log: &Log, id: &str) {
         }
         answers.push(if include_ended { Answer::Approvals(approvals) } else { Answer::WaitingApprovals(approvals) });
     }
-    let page_size = client.rng.random_range(1..40);
-    let mut request =
-        pb::ListRunsRequest { session_id: Some(session_id.clone()), page_size, ..pb::ListRunsRequest::default() };
-    let mut runs = Vec::new();
-    while let Ok(page) = client.ask(&request).await {
-        runs.extend(page.runs);
-        request.page_token = page.next_page_token;
-        if request.page_token.is_empty() {
-            break;
-        }
-    }
-    answers.push(Answer::Runs(runs));
+    let request = pb::ListRunsRequest { session_id: Some(session_id.clone()), ..pb::ListRunsRequest::default() };
+    answers.push(Answer::Runs(listed_runs(client, request).await));
     if let Ok(found) = client.ask(&pb::GetRunRequest { session_id }).await {
         answers.push(Answer::Run(Box::new(found)));
     }
@@ -217,24 +204,38 @@ pub(super) async fn runs(client: &mut Client, log: &Log, id: &str) {
     }
 }
 
-/// The active runs of all sessions of an idle store.
-pub(super) async fn active_runs(client: &mut Client, log: &Log) {
-    let mut request = pb::ListRunsRequest { page_size: client.rng.random_range(1..40), ..Default::default() };
-    let mut found = BTreeSet::new();
+/// All pages of a list of runs.
+async fn listed_runs(client: &mut Client, mut request: pb::ListRunsRequest) -> Vec<pb::Run> {
+    request.page_size = client.rng.random_range(1..40);
+    let mut runs = Vec::new();
     while let Ok(page) = client.ask(&request).await {
-        found.extend(page.runs.into_iter().map(|run| run.run_id));
+        runs.extend(page.runs);
         request.page_token = page.next_page_token;
         if request.page_token.is_empty() {
             break;
         }
     }
+    runs
+}
+
+/// The active runs of a tree of an idle store, or of all its sessions, are those that follow from the log.
+pub(super) async fn active_runs(client: &mut Client, log: &Log, root: Option<&str>) {
+    let request = pb::ListRunsRequest {
+        session_id: root.map(str::to_owned),
+        tree: root.is_some(),
+        ..pb::ListRunsRequest::default()
+    };
+    let found: BTreeSet<String> = listed_runs(client, request).await.into_iter().map(|run| run.run_id).collect();
     let active = |id: &String| {
         let state = log.state(id)?;
         state.run(state.active()?).map(|run| run.id.clone())
     };
-    let expected: BTreeSet<String> = log.sessions.keys().filter_map(active).collect();
+    let expected: BTreeSet<String> = match root {
+        Some(root) => trees::members(&log.events, root, false).iter().filter_map(active).collect(),
+        None => log.sessions.keys().filter_map(active).collect(),
+    };
     if found != expected {
-        client.finding(format!("run: {found:?} are active, and by the log {expected:?}"));
+        client.finding(format!("run: {found:?} are active in the tree of {root:?}, and by the log {expected:?}"));
     }
 }
 

@@ -101,7 +101,7 @@ fn history() -> Vec<Event> {
         event("b", in_fork(one())),
         event("a", appended("r1", MessageKind::Record)),
         event("a", appended("r2", MessageKind::Record)),
-        event("a", Body::Erased(erased(ErasedTarget::Part, &[("m2", &["p2"]), ("s1", &[])], &[3, 6]))),
+        event("a", Body::Erased(erased(ErasedTarget::Part, &[("m2", &["p2"])], &[3]))),
         event("a", Body::Erased(erased(ErasedTarget::Message, &[("r1", &[]), ("r2", &[])], &[9, 10]))),
         event("a", Body::Erased(whole(12))),
         event("b", in_fork(whole(7))),
@@ -138,6 +138,40 @@ fn an_erasure_that_took_what_it_names_has_no_fault_and_is_known() {
     assert!(log.erasures.is_erased("a") && !log.erasures.is_erased("b") && log.erasures.is_touched("b"));
     let (_, log) = read(history().drain(..14).collect());
     assert_eq!(log.lost("m2"), Some(&Lost::Parts(BTreeSet::from(["p2".to_owned()]))));
+}
+
+fn edited(message: &str, edit: &str) -> [Event; 2] {
+    let edited = pb::MessageEdited { message_id: message.to_owned(), replacement_message_id: Some(edit.to_owned()) };
+    [event("b", appended(edit, MessageKind::Edit)), event("b", Body::MessageEdited(edited))]
+}
+
+#[test]
+fn an_edit_of_what_is_erased_goes_with_another_erasure_or_with_its_own_session() {
+    let again =
+        pb::Erased { target: ErasedTarget::Message.into(), ..erased(ErasedTarget::Message, &[("e3", &[])], &[13]) };
+    let of_fork = pb::Erased { ranges: vec![range(8, 15)], ..erased(ErasedTarget::Session, &[], &[]) };
+    for erased in [again, of_fork] {
+        let mut events = history();
+        events.truncate(11);
+        events.extend(edited("m1", "e2").into_iter().chain(edited("e2", "e3")));
+        events.push(event("b", Body::Erased(erased)));
+        assert_eq!(read(events).0, Vec::<String>::new());
+    }
+}
+
+#[test]
+fn a_summary_that_is_erased_takes_those_that_go_on_from_it() {
+    let mut events = history();
+    events.truncate(7);
+    events.extend([event("a", appended("s2", MessageKind::Summary)), event("a", summarized("s2", 2, 4))]);
+    events.push(event("a", appended("s3", MessageKind::Summary)));
+    events.push(event("a", summarized("s3", 5, 5)));
+    let go = |events: &[Event], messages: &[(&str, &[&str])], at: &[i64]| {
+        read([events, &[event("a", Body::Erased(erased(ErasedTarget::Message, messages, at)))]].concat()).0
+    };
+    assert_eq!(go(&events, &[("s1", &[]), ("s2", &[])], &[6, 8]), Vec::<String>::new());
+    let found = go(&events, &[("s1", &[]), ("s3", &[])], &[6, 10]);
+    assert!(found.iter().any(|fault| fault.contains("erases s3, a summary of other messages")), "{found:?}");
 }
 
 fn body(events: &mut [Event], index: usize) -> &mut pb::Erased {
@@ -216,6 +250,9 @@ const CASES: &[Case] = &[
         },
         "a is erased twice",
     ),
+    ("a message is erased twice", |events| events.insert(15, events[9].clone()), "erases m1 again"),
+    ("a part is erased twice", |events| events.insert(15, events[13].clone()), "erases m2 again"),
+    ("an erasure takes nothing", |events| body(events, 13).messages.clear(), "erases nothing"),
     (
         "a message is sealed in an archived session, and nothing is erased",
         |events| {

@@ -16,6 +16,23 @@ pub(super) enum Lost {
     Parts(BTreeSet<String>),
 }
 
+/// Adds what an event says that a message lost. False if it had lost all of that before.
+pub(super) fn lose(lost: &mut HashMap<String, Lost>, erased: &pb::ErasedMessage) -> bool {
+    let before = lost.entry(erased.message_id.clone()).or_insert_with(|| Lost::Parts(BTreeSet::new()));
+    match before {
+        Lost::All => false,
+        Lost::Parts(_) if erased.part_ids.is_empty() => {
+            *before = Lost::All;
+            true
+        }
+        Lost::Parts(parts) => {
+            let many = parts.len();
+            parts.extend(erased.part_ids.iter().cloned());
+            parts.len() > many
+        }
+    }
+}
+
 /// A message as its events describe it.
 #[derive(Debug, Clone, Default)]
 struct Known {
@@ -126,9 +143,9 @@ impl Erasures {
     ) {
         let owner = body.source_session_id.as_ref().unwrap_or(&event.session_id);
         for (id, _) in history.iter().filter(|(_, revision)| holds(&body.ranges, *revision)) {
-            // An edit goes with the message that it replaced, wherever it was made.
-            let message = self.messages.get(&self.family(id)).or_else(|| self.messages.get(id));
-            if message.is_some_and(|message| message.session != *owner && !message.is_derived()) {
+            // An edit goes with the message that it replaced, wherever either was made.
+            let is_written = self.messages.get(id).is_some_and(|message| !message.is_derived());
+            if is_written && self.replaced(id).all(|(_, message)| message.session != *owner) {
                 faults.push(format!("P2: the erasure of {owner} took {id} of {} with it", event.session_id));
             }
             self.lost.insert(id.clone(), Lost::All);
@@ -150,7 +167,8 @@ impl Erasures {
         let there: HashMap<&str, i64> = history.iter().map(|(id, revision)| (id.as_str(), *revision)).collect();
         let mut families = BTreeSet::new();
         let mut written = 0;
-        for erased in &body.messages {
+        let mut summarized: Vec<&[pb::RevisionRange]> = Vec::new();
+        for (index, erased) in body.messages.iter().enumerate() {
             let id = &erased.message_id;
             let Some((revision, message)) = there.get(id.as_str()).zip(self.messages.get(id)) else {
                 faults.push(format!("P2: event {} erases {id}, which its session does not have", event.seq));
@@ -160,30 +178,29 @@ impl Erasures {
                 faults.push(format!("P2: event {} erases {id} at {revision}, outside of its positions", event.seq));
             }
             if message.is_derived() {
-                if message.kind == MessageKind::Summary
-                    && !message.covered.iter().any(|range| meets(&body.ranges, range))
-                {
+                // One that was named comes first. Others may go on from one that goes.
+                let goes_on = |range| summarized.iter().any(|before| meets(before, range));
+                let is_of_it = |range| meets(&body.ranges, range) || goes_on(range);
+                if message.kind == MessageKind::Summary && index > 0 && !message.covered.iter().any(is_of_it) {
                     faults.push(format!("P2: event {} erases {id}, a summary of other messages", event.seq));
                 }
+                summarized.push(&message.covered);
             } else {
                 written += 1;
                 families.insert(self.family(id));
             }
-            let parts: BTreeSet<String> = erased.part_ids.iter().cloned().collect();
-            self.lose(id, parts);
+            let is_own = message.session == event.session_id;
+            // Sessions that share a message name it as well.
+            if !lose(&mut self.lost, erased) && is_own {
+                faults.push(format!("P4: event {} erases {id} again, which has nothing left", event.seq));
+            }
+        }
+        if body.messages.is_empty() && body.source_session_id.is_none() {
+            faults.push(format!("P4: event {} erases nothing", event.seq));
         }
         let is_part = body.target() == ErasedTarget::Part;
         if families.len() > 1 || (is_part && written > 1) {
             faults.push(format!("P2: event {} erases {families:?}, which do not belong together", event.seq));
-        }
-    }
-
-    fn lose(&mut self, id: &str, parts: BTreeSet<String>) {
-        let lost = self.lost.entry(id.to_owned()).or_insert_with(|| Lost::Parts(BTreeSet::new()));
-        match lost {
-            _ if parts.is_empty() => *lost = Lost::All,
-            Lost::All => {}
-            Lost::Parts(before) => before.extend(parts),
         }
     }
 
@@ -192,16 +209,18 @@ impl Erasures {
         self.family(one) == self.family(other)
     }
 
+    /// A message, the one that it replaced, and so on. An edit is younger than what it replaces, so that this ends.
+    fn replaced<'a>(&'a self, id: &'a str) -> impl Iterator<Item = (&'a str, &'a Known)> {
+        let known = |id: &'a str| Some((id, self.messages.get(id)?));
+        std::iter::successors(known(id), move |(_, message)| known(message.edited.as_deref()?))
+    }
+
     /// The name of a message with everything that replaced it.
     fn family(&self, id: &str) -> String {
-        let mut id = id;
-        // An edit is younger than what it replaces, so that this ends.
-        while let Some(before) = self.messages.get(id).and_then(|message| message.edited.as_deref()) {
-            id = before;
-        }
-        let record =
-            self.messages.get(id).and_then(|message| message.record.as_ref().map(|key| (&message.session, key)));
-        record.map_or_else(|| id.to_owned(), |(session, key)| format!("the record {key} of {session}"))
+        let (first, message) = self.replaced(id).last().unzip();
+        let record = message.and_then(|message| message.record.as_ref().map(|key| (key, &message.session)));
+        let name = || first.unwrap_or(id).to_owned();
+        record.map_or_else(name, |(key, session)| format!("the record {key} of {session}"))
     }
 }
 

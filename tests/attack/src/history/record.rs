@@ -92,21 +92,22 @@ pub(super) struct OpenState {
     pub(super) is_sealed: bool,
     /// The run on whose behalf it is written; its end seals the message.
     pub(super) epoch: Option<i64>,
-    /// A draft with words that may be in the store, because the first answer to them was lost and the second one was
-    /// a refusal: its position among the drafts, behind the last one if it is new.
-    pub(super) doubt: Option<(usize, pb::Draft)>,
+    /// Drafts with words that may be in the store, because the first answer to them was lost and the second one was a
+    /// refusal, each with its position among the drafts, behind the last one if it is new. Not more than one is right.
+    pub(super) doubts: Vec<(usize, pb::Draft)>,
 }
 
 impl OpenState {
-    /// The drafts, if the words in doubt are there.
-    pub(super) fn doubtful_drafts(&self) -> Vec<pb::Draft> {
-        let mut drafts = self.drafts.clone();
-        match &self.doubt {
-            Some((index, draft)) if *index < drafts.len() => drafts[*index] = draft.clone(),
-            Some((_, draft)) => drafts.push(draft.clone()),
-            None => {}
-        }
-        drafts
+    /// The drafts that the store can have: the acknowledged ones, or those with words in doubt.
+    pub(super) fn possible_drafts(&self) -> Vec<Vec<pb::Draft>> {
+        let with = |(index, draft): &(usize, pb::Draft)| {
+            let mut drafts = self.drafts.clone();
+            drafts.truncate(*index);
+            drafts.push(draft.clone());
+            drafts.extend(self.drafts.iter().skip(index + 1).cloned());
+            drafts
+        };
+        std::iter::once(self.drafts.clone()).chain(self.doubts.iter().map(with)).collect()
     }
 }
 

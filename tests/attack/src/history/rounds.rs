@@ -381,10 +381,10 @@ impl Attack {
         let sessions = lock(&self.shared.sessions).clone();
         for session in &sessions {
             checks::session(&mut client, &self.log, &session.id).await;
-            trees::check(&mut client, &self.log, &session.id).await;
+            checks::active_runs(&mut client, &self.log, Some(&session.id)).await;
         }
         self.check_streams_of_runs();
-        checks::active_runs(&mut client, &self.log).await;
+        checks::active_runs(&mut client, &self.log, None).await;
         checks::client_summaries(&mut client, &self.log, from).await;
         checks::heads(&mut client, &self.log).await;
         for _ in 0..60 {

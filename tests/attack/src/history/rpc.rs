@@ -1,6 +1,7 @@
 //! The calls of the protocol that clients make, in one form: request, answer, and the part of the answer that a
 //! repetition must return again.
 
+use futures::StreamExt as _;
 use longhand::pb;
 use pb::admin_service_client::AdminServiceClient;
 use pb::approval_service_client::ApprovalServiceClient;
@@ -17,6 +18,7 @@ use pb::search_service_client::SearchServiceClient;
 use pb::session_service_client::SessionServiceClient;
 use pb::summary_task_service_client::SummaryTaskServiceClient;
 use prost::Message as _;
+use std::time::Duration;
 use tonic::transport::Channel;
 use tonic::{Request, Status};
 
@@ -176,6 +178,36 @@ impl Rpc for pb::CheckIntegrityRequest {
             }
         }
         end.map(|end| (findings, end)).ok_or_else(|| Status::unknown("a check has no end"))
+    }
+}
+
+/// Frames of one message, as one request; all of them can be sent again.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct Frames {
+    /// The frames.
+    #[prost(message, repeated, tag = "1")]
+    pub(super) frames: Vec<pb::WriteMessageRequest>,
+    /// The pause before each frame, in milliseconds.
+    #[prost(uint64, tag = "2")]
+    pub(super) pause_ms: u64,
+}
+
+impl Rpc for Frames {
+    type Answer = pb::WriteMessageResponse;
+    const NAME: &'static str = "WriteMessage";
+
+    fn bytes(answer: &Self::Answer) -> Vec<u8> {
+        answer.encode_to_vec()
+    }
+
+    async fn send(channel: Channel, request: Request<Self>) -> Result<Self::Answer, Status> {
+        let (metadata, extensions, Self { frames, pause_ms }) = request.into_parts();
+        let frames = futures::stream::iter(frames).then(move |frame| async move {
+            tokio::time::sleep(Duration::from_millis(pause_ms)).await;
+            frame
+        });
+        let request = Request::from_parts(metadata, extensions, frames);
+        MessageServiceClient::new(channel).write_message(request).await.map(tonic::Response::into_inner)
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! It is pure, and knows the protocol alone: events in, state and faults out.
 
-use super::erasures::Lost;
+use super::erasures::{self, Lost};
 use longhand::pb;
 use pb::event::Body;
 use pb::{ApprovalEndReason, Delivery, RunEndReason};
@@ -175,15 +175,7 @@ impl State {
         let is_session = body.target() == pb::ErasedTarget::Session;
         self.is_erased |= is_session && body.source_session_id.is_none();
         for erased in &body.messages {
-            let lost = match erased.part_ids.as_slice() {
-                [] => Lost::All,
-                ids => Lost::Parts(ids.iter().cloned().collect()),
-            };
-            let before = self.erased.entry(erased.message_id.clone()).or_insert_with(|| lost.clone());
-            match (before, lost) {
-                (Lost::Parts(before), Lost::Parts(more)) => before.extend(more),
-                (before, lost) => *before = lost,
-            }
+            erasures::lose(&mut self.erased, erased);
         }
     }
 

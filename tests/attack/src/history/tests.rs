@@ -3,7 +3,7 @@
 
 use super::agreement::{Answer, Limit, Observation, Refused, Written, read_on};
 use super::log::Log;
-use super::record::{Asked, Fate, Record, lock};
+use super::record::{Asked, Fate, OpenState, Record, lock};
 use super::rpc::Promised;
 use super::state::Replay;
 use longhand::pb;
@@ -428,4 +428,18 @@ fn an_acknowledged_change_that_is_not_in_the_log_is_found() {
             }
         }
     }
+}
+
+/// A refusal after a lost answer leaves open how much of the words is there: none of them, or those of some frames.
+#[test]
+fn words_in_doubt_stand_in_the_place_of_their_draft() {
+    let draft = |text: &str| pb::Draft { text: text.to_owned(), ..pb::Draft::default() };
+    let doubts = |doubts| OpenState { drafts: vec![draft("a"), draft("b")], doubts, ..OpenState::default() };
+    let texts = |state: OpenState| -> Vec<String> {
+        let drafts = state.possible_drafts();
+        drafts.iter().map(|drafts| drafts.iter().map(|draft| format!("{} ", draft.text)).collect()).collect()
+    };
+    assert_eq!(texts(doubts(vec![])), ["a b "]);
+    assert_eq!(texts(doubts(vec![(0, draft("ax")), (0, draft("axy"))])), ["a b ", "ax b ", "axy b "]);
+    assert_eq!(texts(doubts(vec![(2, draft("new"))])), ["a b ", "a b new "]);
 }

@@ -1,12 +1,10 @@
 //! Trees of sessions: those that work for another one, at any depth, are listed, watched and stopped with it.
 
 use super::client::Client;
-use super::log::Log;
 use super::record::{Session, lock};
 use longhand::pb;
 use pb::event::Body;
-use rand::Rng as _;
-use std::collections::{BTreeSet, HashSet};
+use std::collections::HashSet;
 
 /// A request to stop the runs of a tree, which was answered.
 #[derive(Debug, Clone, Default)]
@@ -93,31 +91,5 @@ pub(super) async fn cancel(client: &mut Client, session: &Session, force: bool) 
             super::agreement::Refused::default(),
             &[],
         ),
-    }
-}
-
-/// A tree at rest: its list of active runs is what follows from the log.
-pub(super) async fn check(client: &mut Client, log: &Log, root: &str) {
-    let mut request = pb::ListRunsRequest {
-        session_id: Some(root.to_owned()),
-        tree: true,
-        page_size: client.rng.random_range(1..6),
-        ..pb::ListRunsRequest::default()
-    };
-    let mut found = BTreeSet::new();
-    while let Ok(page) = client.ask(&request).await {
-        found.extend(page.runs.into_iter().map(|run| run.run_id));
-        request.page_token = page.next_page_token;
-        if request.page_token.is_empty() {
-            break;
-        }
-    }
-    let active = |id: &String| {
-        let state = log.state(id)?;
-        state.run(state.active()?).map(|run| run.id.clone())
-    };
-    let expected: BTreeSet<String> = members(&log.events, root, false).iter().filter_map(active).collect();
-    if found != expected {
-        client.finding(format!("run: {found:?} are active in the tree of {root}, and by the log {expected:?}"));
     }
 }
