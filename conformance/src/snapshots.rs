@@ -6,17 +6,16 @@
 //! all of it, Qwen Code from the tokens of the last prompt. So their moment is the reply. Their windows are those of
 //! their models, so that the threshold is a small share.
 
-use crate::contents::{Contents, with_short_failures, without_made_up};
+use crate::contents::{Contents, is_reply, with_short_failures, without_made_up};
 use crate::daemon::Daemon;
 use crate::generate::{Conversation, Profile, Results};
 use crate::harm;
 use crate::harness::{Peer, PeerFailure, Run, System};
 use crate::qwen_code::as_qwen_holds_them;
 use crate::report::{Class, Reason, Report};
-use crate::session::{SUBSTANCE, Session};
+use crate::session::{SUBSTANCE, Session, as_appended};
 use longhand::model::Revision;
-use longhand::model::message::{Finish, FinishReason, NewMessage, Role};
-use longhand::model::part::NewPart;
+use longhand::model::message::Role;
 use longhand::model::usage::{ModelWindow, Usage};
 use longhand::model::view::SourceMessage;
 use longhand::policy::summary::SummaryInput;
@@ -141,16 +140,12 @@ impl System for Scenarios {
         self.packages
     }
 
-    fn program(&self) -> &'static str {
-        self.packages
-    }
-
     fn classes(&self) -> &'static [Class] {
         &CLASSES
     }
 
     fn run(&self, peer: &mut Peer, run: Run<'_>, report: &mut Report) -> Result<(), PeerFailure> {
-        for index in run.first..run.first.saturating_add(run.scenarios) {
+        for index in run.scenario_indexes() {
             let scenario = Scenario::draw(self, run.seed, index);
             Course {
                 peer: &mut *peer,
@@ -207,24 +202,6 @@ impl Scenario {
     fn words(&self, number: usize) -> String {
         format!("<state_snapshot>scenario {}, summary {number}. {SUBSTANCE}</state_snapshot>", self.index)
     }
-
-    fn new_message(&self, position: usize, usage: Option<Usage>) -> NewMessage<Option<String>> {
-        let message = &self.messages[position].message;
-        NewMessage {
-            finish: Some(Finish { reason: message.finish.reason, usage, ..Finish::default() }),
-            origin_time: message.origin_time,
-            ..NewMessage::sealed(
-                message.role,
-                message.parts.iter().map(|part| NewPart::new(part.body.clone())).collect(),
-            )
-        }
-    }
-
-    /// True for a reply that the history keeps.
-    fn is_reply(&self, position: usize) -> bool {
-        let message = &self.messages[position].message;
-        message.role == Role::Assistant && message.finish.reason != Some(FinishReason::Error)
-    }
 }
 
 /// A number of tokens as a share of the window: exact, because the window is a power of two.
@@ -268,12 +245,12 @@ impl Course<'_> {
         let mut end = 0;
         for position in 0..scenario.messages.len() {
             let source = &scenario.messages[position];
-            let is_reply = scenario.is_reply(position);
+            let is_reply = is_reply(&scenario.messages[position]);
             let input = session.view().estimated_tokens + scenario.unseen;
             let output = tokens::estimate_source(&scenario.policy, source);
             let usage = is_reply.then(|| Usage { input, output, ..Usage::default() });
             let names_view = source.message.role == Role::Assistant;
-            session.append(&scenario.new_message(position, usage), names_view)?;
+            session.append(&as_appended(&scenario.messages[position], usage), names_view)?;
             revisions.extend(session.sources().last().map(|source| source.message.revision));
             if is_reply {
                 end = position + 1;

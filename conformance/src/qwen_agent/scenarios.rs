@@ -9,9 +9,9 @@ use crate::daemon::Daemon;
 use crate::generate::{Conversation, Profile};
 use crate::harness::{Peer, PeerFailure, Run, System};
 use crate::report::{Class, Report};
-use crate::session::Session;
-use longhand::model::message::{Finish, NewMessage, Role};
-use longhand::model::part::{NewPart, Part};
+use crate::session::{Session, as_appended};
+use longhand::model::message::Role;
+use longhand::model::part::Part;
 use longhand::model::usage::ModelWindow;
 use longhand::model::view::{SourceMessage, ViewKind};
 use longhand::policy::bpe::{self, Encoding};
@@ -47,16 +47,12 @@ impl System for Scenarios {
         self.agent.name
     }
 
-    fn program(&self) -> &'static str {
-        self.agent.name
-    }
-
     fn classes(&self) -> &'static [Class] {
         self.agent.classes
     }
 
     fn run(&self, peer: &mut Peer, run: Run<'_>, report: &mut Report) -> Result<(), PeerFailure> {
-        for index in run.first..run.first.saturating_add(run.scenarios) {
+        for index in run.scenario_indexes() {
             let scenario = Scenario::draw(self.agent, run.seed, index);
             Course { agent: self.agent, peer: &mut *peer, report: &mut *report, scenario: &scenario }
                 .run(run.daemon)?;
@@ -86,17 +82,6 @@ impl Scenario {
         let level_policy = policy.auto.as_mut().expect("the preset has a level");
         level_policy.threshold.limit = Limit::Tokens(max_tokens);
         Self { conversation, policy, max_tokens }
-    }
-
-    fn new_message(&self, position: usize) -> NewMessage<Option<String>> {
-        let message = &self.conversation.messages[position].message;
-        let parts = message.parts.iter().map(|part| NewPart::new(part.body.clone()));
-        NewMessage {
-            // Qwen-Agent does not look at usage.
-            finish: Some(Finish { reason: message.finish.reason, ..Finish::default() }),
-            origin_time: message.origin_time,
-            ..NewMessage::sealed(message.role, parts.collect())
-        }
     }
 
     /// The question about the messages of our view.
@@ -155,7 +140,7 @@ impl Course<'_> {
         let mut session = Session::new(daemon, &scenario.policy, &window, &no_summary)?;
         for position in 0..scenario.conversation.messages.len() {
             let is_reply = scenario.conversation.messages[position].message.role == Role::Assistant;
-            session.append(&scenario.new_message(position), is_reply)?;
+            session.append(&as_appended(&scenario.conversation.messages[position], None), is_reply)?;
             if session.view().messages.iter().any(|message| message.kind == ViewKind::Filler) {
                 // Qwen-Agent refuses a list that does not begin with a request.
                 return Ok(());
