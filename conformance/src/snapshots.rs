@@ -73,8 +73,8 @@ static CLASSES: [Class; 7] = [
     Class {
         name: "no summary of a summary alone",
         reason: Reason::P12,
-        explanation: "The agent summarizes the summary before again when that alone has the share; we do nothing, or halve \
-                      the tail until there is more.",
+        explanation: "The agent summarizes the summary before again, or nothing, when the first content alone has the share; \
+                      we do nothing, or halve the tail until there is more.",
         test: (
             "crates/core/src/policy/select/fraction.rs",
             "the_current_summary_is_measured_and_never_summarized_alone",
@@ -266,7 +266,10 @@ impl Course<'_> {
                 let Some(made) = session.take_summary() else { return self.refused(position, end, number.get()) };
                 let first = revisions.iter().position(|revision| *revision >= made.tail_start);
                 let view = Contents::of_view(&session.view().messages).json();
-                self.compare(position, end, theirs.take(), (first.unwrap_or(revisions.len()), view), number.get())?;
+                // After a compression they count again at their next decision.
+                let again =
+                    if is_open { theirs.take() } else { Some(self.compress(end, self.tokens, number.get())?) };
+                self.compare(position, end, again, (first.unwrap_or(revisions.len()), view), number.get())?;
                 self.tokens = session.context_tokens();
                 number.set(number.get() + 1);
                 is_open = false;
@@ -358,7 +361,7 @@ impl Course<'_> {
         let ours = first - self.first;
         let cut = theirs.cut.unwrap_or_default();
         let forced = harm::nearest(self.messages(end), cut);
-        let why = match cut == 0 && !self.front.is_empty() {
+        let why = match cut == 0 {
             true => (self.behind_summary(end)? == Some(ours)).then_some(ALONE),
             false => (forced != cut && forced == ours).then_some(UNANSWERED),
         };
@@ -450,7 +453,7 @@ impl Course<'_> {
     /// The class if only they compress: we wait, or nothing answered can be summarized, or nothing that frees something.
     fn refusal(&mut self, end: usize, theirs: &Theirs) -> Result<Option<&'static Class>, PeerFailure> {
         let cut = theirs.cut.unwrap_or_default();
-        if cut == 0 && !self.front.is_empty() {
+        if cut == 0 {
             return Ok(Some(ALONE));
         }
         let harmless = harm::nearest(self.messages(end), cut);
