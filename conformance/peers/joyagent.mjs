@@ -36,7 +36,10 @@ function decide({ messages, config }) {
   const kept = truncateMessage(messages, config);
   const total = messages.reduce((sum, message) => sum + count(message, config), 2);
   if (kept.length === messages.length) return { acts: null, total };
-  return { acts: "auto", cleared: [], view: kept.map(({ id }) => id), total };
+  // Outputs that end within a character.
+  const texts = messages.flatMap(({ parts }) => parts.filter(({ type }) => type === "result").map(({ text }) => text));
+  const halves = texts.filter((text) => !observed(text, config.observe).isWellFormed()).length;
+  return { acts: "auto", cleared: [], view: kept.map(({ id }) => id), total, halves };
 }
 
 const shown = ({ outputs, config }) => outputs.map(({ text }) => observed(text, config.observe));

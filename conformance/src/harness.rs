@@ -33,9 +33,9 @@ pub(crate) trait System: Sync {
         self.name()
     }
 
-    /// The peer's program in `peers/`, without its extension: the system's name, unless several versions share one.
+    /// The peer's program in `peers/`, without its extension: the name of the packages, unless several versions share one.
     fn program(&self) -> &'static str {
-        self.name()
+        self.packages()
     }
 
     /// The explained differences: at most nine classes.
@@ -75,6 +75,11 @@ pub(crate) struct Run<'a> {
 }
 
 impl Run<'_> {
+    /// The indexes of the scenarios.
+    pub(crate) fn scenario_indexes(self) -> Range<u64> {
+        self.first..self.first.saturating_add(self.scenarios)
+    }
+
     /// The indexes of the conversations, in batches that fit in memory.
     pub(crate) fn batches(self) -> impl Iterator<Item = Range<u64>> + use<> {
         let end = self.first.saturating_add(self.count);

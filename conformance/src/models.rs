@@ -18,11 +18,11 @@ use crate::generate::{Conversation, Profile};
 use crate::harm;
 use crate::harness::{Peer, PeerFailure, Run, System};
 use crate::report::{Class, Reason, Report};
-use crate::session::{SUBSTANCE, Session};
+use crate::session::{SUBSTANCE, Session, as_appended};
 use history::{Numbers, effect, frame, messages, outputs, pruned};
 use longhand::model::compaction::{CompactionKind, Level};
-use longhand::model::message::{Finish, FinishReason, MessageKind, NewMessage, Role};
-use longhand::model::part::{NewPart, PartBody};
+use longhand::model::message::{FinishReason, MessageKind, Role};
+use longhand::model::part::PartBody;
 use longhand::model::usage::{ModelWindow, Usage};
 use longhand::model::view::SourceMessage;
 use longhand::policy::summary::SummaryInput;
@@ -251,7 +251,7 @@ impl System for Agent {
     }
 
     fn run(&self, peer: &mut Peer, run: Run<'_>, report: &mut Report) -> Result<(), PeerFailure> {
-        for index in run.first..run.first.saturating_add(run.scenarios) {
+        for index in run.scenario_indexes() {
             let life = Life::draw(self, run, index);
             Course { agent: self, peer: &mut *peer, report: &mut *report, life: &life }.run(run.daemon)?;
         }
@@ -291,18 +291,6 @@ impl Life {
         let policy = policy.unwrap_or_else(|error| panic!("{}: {error}", limits.patch));
         let cached = (0..conversation.messages.len()).map(|_| dice.random_range(0.0..1.0)).collect();
         Self { index, messages: conversation.messages, limits, cached, policy }
-    }
-
-    fn new_message(&self, position: usize, usage: Option<Usage>) -> NewMessage<Option<String>> {
-        let message = &self.messages[position].message;
-        NewMessage {
-            finish: Some(Finish { reason: message.finish.reason, usage, ..Finish::default() }),
-            origin_time: message.origin_time,
-            ..NewMessage::sealed(
-                message.role,
-                message.parts.iter().map(|part| NewPart::new(part.body.clone())).collect(),
-            )
-        }
     }
 
     /// The usage of a reply to a view of this size.
@@ -367,7 +355,7 @@ impl Course<'_> {
                 return Ok(());
             }
             usage = reported.or(usage);
-            session.append(&life.new_message(position, reported), is_reply)?;
+            session.append(&as_appended(&life.messages[position], reported), is_reply)?;
             numbers.extend(session.sources().last().map(|source| (source.message.revision, position)));
             self.compare_outputs(position, &session)?;
             for round in 0..DECISIONS_MAX {

@@ -10,10 +10,10 @@ use crate::generate::{Conversation, Profile, Results};
 use crate::harm;
 use crate::harness::{Peer, PeerFailure, Run, System};
 use crate::report::{Class, Reason, Report};
-use crate::session::{SUBSTANCE, Session};
+use crate::session::{SUBSTANCE, Session, as_appended};
 use longhand::model::compaction::CompactionKind;
-use longhand::model::message::{Finish, NewMessage, Role};
-use longhand::model::part::{NewPart, PartBody};
+use longhand::model::message::Role;
+use longhand::model::part::PartBody;
 use longhand::model::usage::{ModelWindow, Usage};
 use longhand::model::view::{SourceMessage, View};
 use longhand::policy::summary::SummaryInput;
@@ -104,16 +104,12 @@ impl System for Lives {
         "neovate"
     }
 
-    fn program(&self) -> &'static str {
-        "neovate"
-    }
-
     fn classes(&self) -> &'static [Class] {
         &CLASSES
     }
 
     fn run(&self, peer: &mut Peer, run: Run<'_>, report: &mut Report) -> Result<(), PeerFailure> {
-        for index in run.first..run.first.saturating_add(run.scenarios) {
+        for index in run.scenario_indexes() {
             let life = Life::draw(self, run.seed, index);
             Course { peer: &mut *peer, report: &mut *report, life: &life }.run(run.daemon)?;
         }
@@ -168,18 +164,6 @@ impl Life {
         let window = ModelWindow { context, ..ModelWindow::default() };
         let unseen = dice.random_range(0..context / 10);
         Self { index, messages: conversation.messages, window, unseen, cached, policy, config }
-    }
-
-    fn new_message(&self, position: usize, usage: Option<Usage>) -> NewMessage<Option<String>> {
-        let message = &self.messages[position].message;
-        NewMessage {
-            finish: Some(Finish { reason: message.finish.reason, usage, ..Finish::default() }),
-            origin_time: message.origin_time,
-            ..NewMessage::sealed(
-                message.role,
-                message.parts.iter().map(|part| NewPart::new(part.body.clone())).collect(),
-            )
-        }
     }
 
     /// True under the design, which goes by the input; the code adds the output.
@@ -240,7 +224,7 @@ impl Course<'_> {
                 // A provider would refuse the request; these lives have no overflows.
                 return Ok(());
             }
-            session.append(&life.new_message(position, usage), is_reply)?;
+            session.append(&as_appended(&life.messages[position], usage), is_reply)?;
             self.compare_outputs(position, session.view())?;
             let before = session.sources().to_vec();
             let theirs = match &usage {

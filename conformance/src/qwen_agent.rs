@@ -57,26 +57,7 @@ const UNANSWERED: Class = Class {
     test: (ITEMS, "only_whole_messages_that_are_answered_are_left_out"),
 };
 
-/// A truncation that is not worth it yet; in scenarios.
-const LITTLE: Class = Class {
-    name: "a little again waits",
-    reason: Reason::P12,
-    explanation: "The truncation before this one freed less than a twentieth of the window, no request came since, and this \
-                  one would free as little; Qwen-Agent truncates before every request.",
-    test: ("tests/it/usage.rs", "a_small_threshold_in_a_large_window_is_applied_again_and_again"),
-};
-
-/// The end of a scenario whose view Qwen-Agent would not make fit.
-const FITS: Class = Class {
-    name: "a view fits",
-    reason: Reason::P15,
-    explanation: "The view exceeds its window, and our last resort truncates it; the scenario ends there.",
-    test: ("tests/it/window_fit.rs", "the_last_resort_fits_a_view_that_the_policy_cannot"),
-};
-
-static CURRENT_CLASSES: [Class; 9] = [
-    LITTLE,
-    FITS,
+static CURRENT_CLASSES: [Class; 7] = [
     retrieval::QUESTION,
     retrieval::WHOLE,
     WHOLE_CHARACTERS,
@@ -107,9 +88,7 @@ static CURRENT_CLASSES: [Class; 9] = [
     },
 ];
 
-static OLD_CLASSES: [Class; 8] = [
-    LITTLE,
-    FITS,
+static OLD_CLASSES: [Class; 6] = [
     retrieval::QUESTION,
     retrieval::WHOLE,
     WHOLE_CHARACTERS,
@@ -163,7 +142,7 @@ impl System for QwenAgent {
                         &case.question(function),
                         &ours(case),
                         &theirs,
-                        |ours, theirs| self.explain(case, function, ours, theirs),
+                        |ours, theirs| explain(self.classes, case, function, ours, theirs),
                     );
                 }
             }
@@ -192,26 +171,33 @@ impl QwenAgent {
         }
         Ok(())
     }
+}
 
-    fn explain(&self, case: &Case, function: &str, ours: &Value, theirs: &Value) -> Option<&'static Class> {
-        let class = |name: &str| self.classes.iter().find(|class| class.name == name);
-        if theirs["error"].as_str().is_some_and(|words| words.starts_with("AssertionError")) {
-            return class("requests in a row are reduced").filter(|_| case.has_requests_in_a_row());
-        }
-        let (ours, all) = (ours.as_array()?, theirs.as_array()?);
-        if ours.len() != all.len() {
-            return None;
-        }
-        let mut found = None;
-        for (index, (ours, theirs)) in ours.iter().zip(all).enumerate().filter(|(_, (ours, theirs))| ours != theirs) {
-            let name = match function {
-                "truncate" => case.difference(index, ours, theirs, all)?,
-                _ => whole_characters(ours.as_str()?, theirs.as_str()?)?,
-            };
-            found = Some(class(name)?);
-        }
-        found
+/// The class of a difference, among some classes.
+fn explain(
+    classes: &'static [Class],
+    case: &Case,
+    function: &str,
+    ours: &Value,
+    theirs: &Value,
+) -> Option<&'static Class> {
+    let class = |name: &str| classes.iter().find(|class| class.name == name);
+    if theirs["error"].as_str().is_some_and(|words| words.starts_with("AssertionError")) {
+        return class("requests in a row are reduced").filter(|_| case.has_requests_in_a_row());
     }
+    let (ours, all) = (ours.as_array()?, theirs.as_array()?);
+    if ours.len() != all.len() {
+        return None;
+    }
+    let mut found = None;
+    for (index, (ours, theirs)) in ours.iter().zip(all).enumerate().filter(|(_, (ours, theirs))| ours != theirs) {
+        let name = match function {
+            "truncate" => case.difference(index, ours, theirs, all)?,
+            _ => whole_characters(ours.as_str()?, theirs.as_str()?)?,
+        };
+        found = Some(class(name)?);
+    }
+    found
 }
 
 /// One conversation under one limit.

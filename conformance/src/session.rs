@@ -5,8 +5,9 @@ use crate::daemon::Daemon;
 use crate::daemon::session::InDaemon;
 use crate::harness::PeerFailure;
 use longhand::model::Revision;
-use longhand::model::message::{NewMessage, Role};
-use longhand::model::usage::ModelWindow;
+use longhand::model::message::{Finish, NewMessage, Role};
+use longhand::model::part::NewPart;
+use longhand::model::usage::{ModelWindow, Usage};
 use longhand::model::view::{SourceMessage, View};
 use longhand::policy::Policy;
 use longhand::policy::plan::SummaryPlan;
@@ -149,6 +150,17 @@ impl From<SummaryPlan> for SummaryMade {
         let material = Material { history, front: transcript(&plan.split_turn), previous };
         let SummaryPlan { head, split_turn, previous, tail_start, .. } = plan;
         Self { head, split_turn, previous, tail_start, material }
+    }
+}
+
+/// A stored message as a client appends it, with the usage that a reply reports.
+pub(crate) fn as_appended(source: &SourceMessage, usage: Option<Usage>) -> NewMessage<Option<String>> {
+    let message = &source.message;
+    let parts = message.parts.iter().map(|part| NewPart::new(part.body.clone()));
+    NewMessage {
+        finish: Some(Finish { reason: message.finish.reason, usage, ..Finish::default() }),
+        origin_time: message.origin_time,
+        ..NewMessage::sealed(message.role, parts.collect())
     }
 }
 

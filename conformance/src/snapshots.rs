@@ -6,17 +6,16 @@
 //! all of it, Qwen Code from the tokens of the last prompt. So their moment is the reply. Their windows are those of
 //! their models, so that the threshold is a small share.
 
-use crate::contents::{Contents, with_short_failures, without_made_up};
+use crate::contents::{Contents, is_reply, with_short_failures, without_made_up};
 use crate::daemon::Daemon;
 use crate::generate::{Conversation, Profile, Results};
 use crate::harm;
 use crate::harness::{Peer, PeerFailure, Run, System};
 use crate::qwen_code::as_qwen_holds_them;
 use crate::report::{Class, Reason, Report};
-use crate::session::{SUBSTANCE, Session};
+use crate::session::{SUBSTANCE, Session, as_appended};
 use longhand::model::Revision;
-use longhand::model::message::{Finish, FinishReason, NewMessage, Role};
-use longhand::model::part::NewPart;
+use longhand::model::message::Role;
 use longhand::model::usage::{ModelWindow, Usage};
 use longhand::model::view::SourceMessage;
 use longhand::policy::summary::SummaryInput;
@@ -74,8 +73,8 @@ static CLASSES: [Class; 7] = [
     Class {
         name: "no summary of a summary alone",
         reason: Reason::P12,
-        explanation: "The agent summarizes the summary before again when that alone has the share; we do nothing, or halve \
-                      the tail until there is more.",
+        explanation: "The agent summarizes the summary before again, or nothing, when the first content alone has the share; \
+                      we do nothing, or halve the tail until there is more.",
         test: (
             "crates/core/src/policy/select/fraction.rs",
             "the_current_summary_is_measured_and_never_summarized_alone",
@@ -141,16 +140,12 @@ impl System for Scenarios {
         self.packages
     }
 
-    fn program(&self) -> &'static str {
-        self.packages
-    }
-
     fn classes(&self) -> &'static [Class] {
         &CLASSES
     }
 
     fn run(&self, peer: &mut Peer, run: Run<'_>, report: &mut Report) -> Result<(), PeerFailure> {
-        for index in run.first..run.first.saturating_add(run.scenarios) {
+        for index in run.scenario_indexes() {
             let scenario = Scenario::draw(self, run.seed, index);
             Course {
                 peer: &mut *peer,
@@ -207,24 +202,6 @@ impl Scenario {
     fn words(&self, number: usize) -> String {
         format!("<state_snapshot>scenario {}, summary {number}. {SUBSTANCE}</state_snapshot>", self.index)
     }
-
-    fn new_message(&self, position: usize, usage: Option<Usage>) -> NewMessage<Option<String>> {
-        let message = &self.messages[position].message;
-        NewMessage {
-            finish: Some(Finish { reason: message.finish.reason, usage, ..Finish::default() }),
-            origin_time: message.origin_time,
-            ..NewMessage::sealed(
-                message.role,
-                message.parts.iter().map(|part| NewPart::new(part.body.clone())).collect(),
-            )
-        }
-    }
-
-    /// True for a reply that the history keeps.
-    fn is_reply(&self, position: usize) -> bool {
-        let message = &self.messages[position].message;
-        message.role == Role::Assistant && message.finish.reason != Some(FinishReason::Error)
-    }
 }
 
 /// A number of tokens as a share of the window: exact, because the window is a power of two.
@@ -268,12 +245,12 @@ impl Course<'_> {
         let mut end = 0;
         for position in 0..scenario.messages.len() {
             let source = &scenario.messages[position];
-            let is_reply = scenario.is_reply(position);
+            let is_reply = is_reply(&scenario.messages[position]);
             let input = session.view().estimated_tokens + scenario.unseen;
             let output = tokens::estimate_source(&scenario.policy, source);
             let usage = is_reply.then(|| Usage { input, output, ..Usage::default() });
             let names_view = source.message.role == Role::Assistant;
-            session.append(&scenario.new_message(position, usage), names_view)?;
+            session.append(&as_appended(&scenario.messages[position], usage), names_view)?;
             revisions.extend(session.sources().last().map(|source| source.message.revision));
             if is_reply {
                 end = position + 1;
@@ -289,7 +266,10 @@ impl Course<'_> {
                 let Some(made) = session.take_summary() else { return self.refused(position, end, number.get()) };
                 let first = revisions.iter().position(|revision| *revision >= made.tail_start);
                 let view = Contents::of_view(&session.view().messages).json();
-                self.compare(position, end, theirs.take(), (first.unwrap_or(revisions.len()), view), number.get())?;
+                // After a compression they count again at their next decision.
+                let again =
+                    if is_open { theirs.take() } else { Some(self.compress(end, self.tokens, number.get())?) };
+                self.compare(position, end, again, (first.unwrap_or(revisions.len()), view), number.get())?;
                 self.tokens = session.context_tokens();
                 number.set(number.get() + 1);
                 is_open = false;
@@ -381,7 +361,7 @@ impl Course<'_> {
         let ours = first - self.first;
         let cut = theirs.cut.unwrap_or_default();
         let forced = harm::nearest(self.messages(end), cut);
-        let why = match cut == 0 && !self.front.is_empty() {
+        let why = match cut == 0 {
             true => (self.behind_summary(end)? == Some(ours)).then_some(ALONE),
             false => (forced != cut && forced == ours).then_some(UNANSWERED),
         };
@@ -473,7 +453,7 @@ impl Course<'_> {
     /// The class if only they compress: we wait, or nothing answered can be summarized, or nothing that frees something.
     fn refusal(&mut self, end: usize, theirs: &Theirs) -> Result<Option<&'static Class>, PeerFailure> {
         let cut = theirs.cut.unwrap_or_default();
-        if cut == 0 && !self.front.is_empty() {
+        if cut == 0 {
             return Ok(Some(ALONE));
         }
         let harmless = harm::nearest(self.messages(end), cut);

@@ -5,15 +5,15 @@
 //! gives its model the contents themselves to summarize, so that the boundary determines the input.
 
 use super::{ALONE, LIMIT, UNANSWERED};
-use crate::contents::{Contents, with_short_failures, without_made_up};
+use crate::contents::{Contents, is_reply, with_short_failures, without_made_up};
 use crate::daemon::Daemon;
 use crate::generate::{Conversation, Profile, Results};
 use crate::harm;
 use crate::harness::{Peer, PeerFailure, Run, System};
 use crate::report::{Class, Reason, Report};
-use crate::session::{SUBSTANCE, Session};
-use longhand::model::message::{Finish, FinishReason, NewMessage, Role};
-use longhand::model::part::{NewPart, Part, PartBody};
+use crate::session::{SUBSTANCE, Session, as_appended};
+use longhand::model::message::Role;
+use longhand::model::part::{Part, PartBody};
 use longhand::model::usage::{ModelWindow, Usage};
 use longhand::model::view::SourceMessage;
 use longhand::policy::Policy;
@@ -106,10 +106,6 @@ impl System for Scenarios {
         "gemini-cli"
     }
 
-    fn program(&self) -> &'static str {
-        "gemini-cli"
-    }
-
     fn classes(&self) -> &'static [Class] {
         &CLASSES
     }
@@ -128,7 +124,7 @@ impl System for Scenarios {
             &theirs,
             |_, _| None,
         );
-        for index in run.first..run.first.saturating_add(run.scenarios) {
+        for index in run.scenario_indexes() {
             let scenario = Scenario::draw(run.seed, index);
             Course {
                 peer: &mut *peer,
@@ -178,24 +174,6 @@ impl Scenario {
             policy: policy.unwrap_or_else(|error| panic!("{patch}: {error}")),
         }
     }
-
-    fn new_message(&self, position: usize, usage: Option<Usage>) -> NewMessage<Option<String>> {
-        let message = &self.messages[position].message;
-        NewMessage {
-            finish: Some(Finish { reason: message.finish.reason, usage, ..Finish::default() }),
-            origin_time: message.origin_time,
-            ..NewMessage::sealed(
-                message.role,
-                message.parts.iter().map(|part| NewPart::new(part.body.clone())).collect(),
-            )
-        }
-    }
-
-    /// True for a reply that the history keeps.
-    fn is_reply(&self, position: usize) -> bool {
-        let message = &self.messages[position].message;
-        message.role == Role::Assistant && message.finish.reason != Some(FinishReason::Error)
-    }
 }
 
 /// A number of tokens as a share of the window: exact, because the window is a power of two.
@@ -228,11 +206,11 @@ impl Course<'_> {
         let mut revisions = Vec::new();
         let mut end = 0;
         for position in 0..scenario.messages.len() {
-            let is_reply = scenario.is_reply(position);
+            let is_reply = is_reply(&scenario.messages[position]);
             let input = session.view().estimated_tokens + scenario.unseen;
             let usage = is_reply.then(|| Usage { input, output: 1, ..Usage::default() });
             session.append(
-                &scenario.new_message(position, usage),
+                &as_appended(&scenario.messages[position], usage),
                 scenario.messages[position].message.role == Role::Assistant,
             )?;
             revisions.extend(session.sources().last().map(|source| source.message.revision));

@@ -79,6 +79,11 @@ fn explain(difference: &Difference<'_>) -> Option<&'static Class> {
             if total <= most {
                 return class(1);
             }
+            // The agent's own count has two more tokens than its messages, which its walk does not see.
+            let halves = difference.answer["halves"].as_i64().unwrap_or_default();
+            if total - 2 - halves <= most {
+                return class(0).filter(|_| halves > 0);
+            }
             let (index, boundary) = boundary(difference)?;
             match omitted(difference, boundary) {
                 0 => class(index),

@@ -89,23 +89,18 @@ impl System for Scenarios {
         "opencode"
     }
 
-    fn program(&self) -> &'static str {
-        "opencode"
-    }
-
     fn classes(&self) -> &'static [Class] {
         &CLASSES
     }
 
     fn run(&self, peer: &mut Peer, run: Run<'_>, report: &mut Report) -> Result<(), PeerFailure> {
-        let indexes = run.first..run.first.saturating_add(run.scenarios);
         let compare = |made: Comparison| {
             report.compare(made.what, made.index, &made.input, &made.ours, &Ok(made.theirs), |_, _| made.why)
         };
         // The daemon's provider answers one session at a time.
         let width = if run.daemon.is_some() { 1 } else { AT_ONCE };
         let live = |index, asker: &mut Asker| Scenario::draw(run.seed, index).live(run.daemon, asker);
-        at_once(peer, indexes, width, live, compare)
+        at_once(peer, run.scenario_indexes(), width, live, compare)
     }
 }
 

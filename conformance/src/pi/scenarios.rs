@@ -108,16 +108,12 @@ impl System for Scenarios {
         self.packages
     }
 
-    fn program(&self) -> &'static str {
-        self.packages
-    }
-
     fn classes(&self) -> &'static [Class] {
         self.classes
     }
 
     fn run(&self, peer: &mut Peer, run: Run<'_>, report: &mut Report) -> Result<(), PeerFailure> {
-        for index in run.first..run.first.saturating_add(run.scenarios) {
+        for index in run.scenario_indexes() {
             let scenario = self.draw(run.seed, index);
             let scenario = if run.daemon.is_some() { scenario.with_sections().with_words() } else { scenario };
             let words = Cell::new(0);

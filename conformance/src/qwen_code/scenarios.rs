@@ -8,17 +8,17 @@
 mod flat;
 
 use super::{ALONE, JOINED, UNANSWERED, as_qwen_holds_them};
-use crate::contents::{Contents, without_made_up};
+use crate::contents::{Contents, is_reply, without_made_up};
 use crate::daemon::Daemon;
 use crate::generate::{Conversation, Profile};
 use crate::harm;
 use crate::harness::{Peer, PeerFailure, Run, System};
 use crate::report::{Class, Reason, Report};
-use crate::session::{SUBSTANCE, Session};
+use crate::session::{SUBSTANCE, Session, as_appended};
 use flat::Flat;
 use longhand::model::Revision;
-use longhand::model::message::{Finish, FinishReason, NewMessage, Role};
-use longhand::model::part::{NewPart, PartBody, ResultStatus};
+use longhand::model::message::Role;
+use longhand::model::part::{PartBody, ResultStatus};
 use longhand::model::usage::{ModelWindow, Usage};
 use longhand::model::view::{SourceMessage, ViewMessage};
 use longhand::policy::Policy;
@@ -101,16 +101,12 @@ impl System for Scenarios {
         "qwen-code"
     }
 
-    fn program(&self) -> &'static str {
-        "qwen-code"
-    }
-
     fn classes(&self) -> &'static [Class] {
         &CLASSES
     }
 
     fn run(&self, peer: &mut Peer, run: Run<'_>, report: &mut Report) -> Result<(), PeerFailure> {
-        for index in run.first..run.first.saturating_add(run.scenarios) {
+        for index in run.scenario_indexes() {
             let scenario = Scenario::draw(run, index);
             Course {
                 peer: &mut *peer,
@@ -183,26 +179,8 @@ impl Scenario {
         }
     }
 
-    fn new_message(&self, position: usize, usage: Option<Usage>) -> NewMessage<Option<String>> {
-        let message = &self.messages[position].message;
-        NewMessage {
-            finish: Some(Finish { reason: message.finish.reason, usage, ..Finish::default() }),
-            origin_time: message.origin_time,
-            ..NewMessage::sealed(
-                message.role,
-                message.parts.iter().map(|part| NewPart::new(part.body.clone())).collect(),
-            )
-        }
-    }
-
     fn role(&self, position: usize) -> Option<Role> {
         self.messages.get(position).map(|source| source.message.role)
-    }
-
-    /// True for a reply that the history keeps.
-    fn is_reply(&self, position: usize) -> bool {
-        let message = &self.messages[position].message;
-        message.role == Role::Assistant && message.finish.reason != Some(FinishReason::Error)
     }
 
     /// The messages up to an index that no request has included yet.
@@ -229,7 +207,7 @@ impl Scenario {
     /// The time from the last reply before an index to the message there, in milliseconds.
     fn idle_milliseconds(&self, position: usize) -> Option<i64> {
         let time = |at: usize| self.messages[at].message.create_time.as_millis();
-        let reply = (0..position).rev().find(|&at| self.is_reply(at))?;
+        let reply = (0..position).rev().find(|&at| is_reply(&self.messages[at]))?;
         Some(time(position) - time(reply))
     }
 
@@ -289,9 +267,12 @@ impl Course<'_> {
         let mut revisions: Vec<Revision> = Vec::new();
         for position in 0..scenario.messages.len() {
             let input = session.view().estimated_tokens + scenario.unseen;
-            let is_reply = scenario.is_reply(position);
+            let is_reply = is_reply(&scenario.messages[position]);
             let usage = is_reply.then(|| Usage { input, output: scenario.outputs[position], ..Usage::default() });
-            session.append(&scenario.new_message(position, usage), scenario.role(position) == Some(Role::Assistant))?;
+            session.append(
+                &as_appended(&scenario.messages[position], usage),
+                scenario.role(position) == Some(Role::Assistant),
+            )?;
             revisions.extend(session.sources().last().map(|source| source.message.revision));
             if is_reply {
                 (self.prompt, self.output) = (input, scenario.outputs[position]);
@@ -507,7 +488,10 @@ impl Course<'_> {
 
     /// The class if only we compress: by their own estimate of the messages since the last reply, it is due.
     fn due(&mut self, evaluation: &Evaluation) -> Result<Option<&'static Class>, PeerFailure> {
-        let since = (0..=evaluation.position).rev().find(|&at| self.scenario.is_reply(at)).map_or(0, |reply| reply + 1);
+        let since = (0..=evaluation.position)
+            .rev()
+            .find(|&at| is_reply(&self.scenario.messages[at]))
+            .map_or(0, |reply| reply + 1);
         let parts = Contents::with_call_ids(&self.scenario.messages[..=evaluation.position]).parts_since(since);
         let pending = json!({ "role": "user", "parts": parts });
         let asked = self.compress(&evaluation.history, pending, evaluation.position, ("", false))?;
@@ -625,7 +609,7 @@ impl Course<'_> {
                 return Ok((*ours == none && frees_nothing).then_some(&CLASSES[6]));
             }
         }
-        let is_reply = self.scenario.is_reply(evaluation.position);
+        let is_reply = is_reply(&self.scenario.messages[evaluation.position]);
         let has_failed =
             !is_reply && self.scenario.role(evaluation.position) == Some(Role::Assistant) && evaluation.position > 0;
         // A failed reply has read nothing, so that the results before it are still pending.
@@ -650,7 +634,10 @@ impl Course<'_> {
     /// Their history without the results that no reply has read, before and after their clearing with these results
     /// pending; none if all are read.
     fn without_unread(&mut self, evaluation: &Evaluation) -> Result<Option<Clearing>, PeerFailure> {
-        let since = (0..evaluation.position).rev().find(|&at| self.scenario.is_reply(at)).map_or(0, |reply| reply + 1);
+        let since = (0..evaluation.position)
+            .rev()
+            .find(|&at| is_reply(&self.scenario.messages[at]))
+            .map_or(0, |reply| reply + 1);
         let is_result = |part: &Value| part.get("functionResponse").is_some();
         let contents = Contents::with_call_ids(&self.scenario.messages[..=evaluation.position]);
         let unread: Vec<Value> = contents.parts_since(since).into_iter().filter(is_result).collect();
