@@ -44,7 +44,7 @@ pub const SECRET_RULES_BYTES_MAX: u64 = 1 << 20;
 pub const SECRET_PATTERN_BYTES_MAX: usize = 16 << 20;
 /// Bytes that a match of a rule has at least: a placeholder is not much longer.
 pub const SECRET_BYTES_MIN: usize = 6;
-/// Bytes that a match of a rule can have at most: as much of a draft may wait for what comes.
+/// Bytes that a match of a rule can have at most: twice as many characters of a draft may wait for what comes.
 pub const SECRET_BYTES_MAX: usize = 16 << 10;
 /// Bytes that are read to find out where the end of a draft may be the begin of a match. If they do not suffice, all of
 /// it from there on waits.

@@ -37,6 +37,11 @@ impl Hold {
         Some(Self { cache: Mutex::new(automaton.create_cache()), automaton, longest })
     }
 
+    /// Bytes of the longest match.
+    pub(super) fn longest(&self) -> usize {
+        self.longest
+    }
+
     /// The first character from `from` on at which a match may begin that the text does not decide; the end of the text
     /// if there is none.
     pub(super) fn begin(&self, text: &str, from: usize) -> usize {
