@@ -2,6 +2,7 @@
 
 use super::*;
 use proptest::prelude::*;
+use std::borrow::Cow;
 
 const SALT: Salt = Salt([7; 32]);
 
@@ -123,6 +124,15 @@ fn json_keeps_its_form_and_is_read_string_by_string() {
     ] {
         assert_eq!(redacted(&rules, Syntax::Json, json), expected);
     }
+}
+
+#[test]
+fn a_string_of_json_takes_no_room_for_what_is_behind_it() {
+    let json = format!("\\u0061\"{}", ",\"\\u0061\"".repeat(1_000));
+    let string = json::string(&json);
+    let (length, Cow::Owned(text)) = (string.length, string.text) else { panic!("it has an escape") };
+    assert_eq!((length, text.as_str()), (6, "a"));
+    assert!(text.capacity() < 100, "{}", text.capacity());
 }
 
 #[test]
