@@ -167,14 +167,19 @@ impl Rules {
         self.merge(&self.matches(text, from, begun))
     }
 
-    /// The matches of each rule, in order.
-    fn matches(&self, text: &str, from: usize, begun: &[Begun]) -> Vec<Finding> {
+    /// The rests of matches that began before a byte.
+    fn rests(&self, text: &str, from: usize, begun: &[Begun]) -> Vec<Finding> {
         let rest = |begun: &Begun| {
             let rule = self.names.iter().position(|(name, _)| *name == begun.rule)?;
             let range = from..from.checked_add(begun.length)?;
             text.is_char_boundary(range.end).then_some(Finding { range, rule })
         };
-        let mut all: Vec<Finding> = begun.iter().filter_map(rest).collect();
+        begun.iter().filter_map(rest).collect()
+    }
+
+    /// The matches of each rule, in order.
+    fn matches(&self, text: &str, from: usize, begun: &[Begun]) -> Vec<Finding> {
+        let mut all = self.rests(text, from, begun);
         let input = |from| Input::new(text).range(from..);
         if !self.all.is_match(input(from)) {
             return all;
@@ -230,8 +235,12 @@ impl Rules {
     /// The byte up to which nothing that comes behind a text can change what is found in it, the findings before that,
     /// and the matches that go on behind it. The text from `from` on is looked at.
     pub(super) fn settle(&self, text: &str, from: usize, begun: &[Begun]) -> (usize, Vec<Finding>, Vec<Begun>) {
-        let open = self.hold.begin(text, from);
-        let mut matches = self.matches(text, from, begun);
+        let (open, may_match) = self.hold.begin(text, from);
+        if open == from {
+            return (from, Vec::new(), begun.to_vec());
+        }
+        // To look for matches takes longer than to see that there are none.
+        let mut matches = if may_match { self.matches(text, from, begun) } else { self.rests(text, from, begun) };
         // Others may still change.
         matches.retain(|found| found.range.start < open);
         let mut findings = self.merge(&matches);
