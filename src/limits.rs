@@ -42,6 +42,8 @@ pub const SECRET_RULE_NAME_BYTES_MAX: usize = 32;
 pub const SECRET_RULES_BYTES_MAX: u64 = 1 << 20;
 /// Bytes of the compiled pattern of one rule, and of those of all rules together.
 pub const SECRET_PATTERN_BYTES_MAX: usize = 16 << 20;
+/// Bytes of the states of the automaton of all rules that are kept: those of a key that is read again with every piece.
+pub const SECRET_STATES_BYTES_MAX: usize = 16 << 20;
 /// Bytes that a match of a rule has at least: a placeholder is not much longer.
 pub const SECRET_BYTES_MIN: usize = 6;
 /// Bytes that a match of a rule can have at most: twice as many characters of a draft may wait for what comes.

@@ -32,7 +32,10 @@ impl Hold {
             .which_captures(thompson::WhichCaptures::None);
         let automata = thompson::Compiler::new().configure(size).build_many_from_hir(&free).ok()?;
         // A match of one rule does not end the search for longer ones.
-        let config = Config::new().match_kind(MatchKind::All).skip_cache_capacity_check(true);
+        let config = Config::new()
+            .match_kind(MatchKind::All)
+            .skip_cache_capacity_check(true)
+            .cache_capacity(limits::SECRET_STATES_BYTES_MAX);
         let automaton = DFA::builder().configure(config).build_from_nfa(automata).ok()?;
         Some(Self { cache: Mutex::new(automaton.create_cache()), automaton, longest })
     }
