@@ -83,6 +83,8 @@ pub const BATCH_GET_MESSAGES_MAX: usize = 100;
 pub const MESSAGE_PARTS_MAX: usize = 256;
 /// Bytes of a draft's text.
 pub const DRAFT_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Secrets that rules replace in the text of a draft: what placeholders stand for is written again with each piece.
+pub const DRAFT_SECRETS_MAX: usize = 1_000;
 /// Drafts of one open message.
 pub const MESSAGE_DRAFTS_MAX: usize = 64;
 /// Bytes of one request, over gRPC or as JSON. It is above the batch limit, so that an oversized batch is refused by the batch limit.

@@ -60,7 +60,7 @@ impl Caller {
         self.store().secrets().counts().into_iter().map(rule).collect()
     }
 
-    /// Adds what the store found in the text of a draft.
+    /// Adds what the store found in the text of drafts.
     pub(super) fn found_in_draft(&self, field: &str, hits: &[Hit]) {
         if let Some(rules) = self.store().secrets().rules() {
             self.found.with(|findings| hits.iter().for_each(|hit| findings.add(field, rules.name(hit.rule), *hit)));
@@ -244,11 +244,13 @@ impl Screen<'_> {
             let field = format_args!("parts[{index}]");
             match part {
                 OpenPart::Whole(part) => self.part(field, part),
-                OpenPart::Draft(_, metadata_json) => {
-                    self.optional_json(format_args!("{field}.metadata_json"), metadata_json)
-                }
                 OpenPart::Ended(end) => {
-                    self.optional_json(format_args!("{field}.metadata_json"), &mut end.metadata_json)
+                    let Some(json) = &mut end.metadata_json else { return Ok(()) };
+                    if let Some(redacted) = self.read_json(format_args!("{field}.metadata_json"), Some(json))? {
+                        end.received = Some(self.secrets.salt().digest(json.as_bytes()));
+                        *json = redacted;
+                    }
+                    Ok(())
                 }
             }
         })

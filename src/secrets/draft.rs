@@ -58,6 +58,16 @@ impl DraftText {
         text
     }
 
+    /// A text whose end is there.
+    pub fn closed(replaced: &[Replaced]) -> Self {
+        Self { replaced: replaced.to_vec(), ..Self::new(Syntax::Text) }
+    }
+
+    /// True if this is the whole text that was received.
+    pub fn is_all(&self, salt: &Salt, shown: &str, text: &str) -> bool {
+        text.len() == self.received(shown.len()) && self.overlap(salt, shown, 0, text) == Some(text.len())
+    }
+
     /// Adds a piece, or the end without one. `shown` is the number of bytes that are shown so far. Nothing is changed if
     /// a rule refuses what was found.
     ///

@@ -14,5 +14,5 @@ mod tests;
 
 pub use draft::{DIGEST_BYTES, DraftText, Replaced, Settled};
 pub use known::KNOWN;
-pub use redact::{Hit, Place, Reading, Redacted, Salt, Syntax};
+pub use redact::{Hit, PLACEHOLDER, Place, Reading, Redacted, Salt, Syntax};
 pub use rules::{Action, Begun, Error, Rule, Rules};

@@ -17,6 +17,9 @@ impl std::fmt::Debug for Salt {
     }
 }
 
+/// How every placeholder begins.
+pub const PLACEHOLDER: &str = "[secret:";
+
 /// Hexadecimal digits of a placeholder's hash.
 const HASH_DIGITS: usize = 12;
 
@@ -28,7 +31,7 @@ impl Salt {
 
     /// What is stored in place of a secret. It has no character that means something in JSON.
     pub(super) fn placeholder(&self, rule: &str, secret: &str) -> String {
-        let mut placeholder = format!("[secret:{rule}:");
+        let mut placeholder = format!("{PLACEHOLDER}{rule}:");
         for byte in &self.digest(secret.as_bytes())[..HASH_DIGITS / 2] {
             // Writing to a text never fails.
             let _ = write!(placeholder, "{byte:02x}");
