@@ -317,6 +317,7 @@ impl Caller {
         parts: Vec<OpenPart>,
     ) -> Result<Appended> {
         let receipt = self.store().history().append_parts(known.key, self.requester(), message, parts).await?;
+        self.found_in_draft("drafts", &receipt.hits);
         Ok(self.appended(receipt, known, None, false).await)
     }
 
@@ -377,6 +378,7 @@ impl Caller {
         let view = self.given_view(&known, finish.view.as_deref()).await?;
         let seal = Seal { finish: finish.with_view(view), reports_overflow };
         let receipt = self.store().history().finish(known.key, self.requester(), message, seal).await?;
+        self.found_in_draft("drafts", &receipt.hits);
         self.fill_index(&known);
         Ok(self.appended(receipt, &known, window.as_ref(), reports_overflow).await)
     }

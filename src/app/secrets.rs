@@ -8,11 +8,12 @@ pub use super::secrets_found::SecretFinding;
 use super::secrets_found::{Findings, Found};
 use crate::model::approval::{Answer, Question};
 use crate::model::message::NewMessage;
-use crate::model::part::{Media, MediaSource, NewPart, PartBody};
+use crate::model::part::{Marker, Media, MediaSource, NewPart, Opaque, PartBody, Record, Step, ToolCall, ToolResult};
 pub use crate::secrets::Action;
 use crate::secrets::{Hit, Rules, Syntax};
 use crate::store::{self, OpenPart, Secrets};
 use std::fmt::Display;
+use std::sync::Arc;
 
 /// A rule with its use.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,7 +60,7 @@ impl Caller {
         self.store().secrets().counts().into_iter().map(rule).collect()
     }
 
-    /// Adds what the store found in the text of a draft.
+    /// Adds what the store found in the text of drafts.
     pub(super) fn found_in_draft(&self, field: &str, hits: &[Hit]) {
         if let Some(rules) = self.store().secrets().rules() {
             self.found.with(|findings| hits.iter().for_each(|hit| findings.add(field, rules.name(hit.rule), *hit)));
@@ -79,12 +80,12 @@ impl Screen<'_> {
     ///
     /// `SECRET_REFUSED` if a rule refuses it.
     pub(super) fn text(&mut self, field: impl Display + Copy, text: &mut String) -> Result<()> {
-        self.read(field, Syntax::Text, text)
+        self.set(field, Syntax::Text, text)
     }
 
     /// Reads JSON, or what is meant to be JSON.
     pub(super) fn json(&mut self, field: impl Display + Copy, json: &mut String) -> Result<()> {
-        self.read(field, Syntax::Json, json)
+        self.set(field, Syntax::Json, json)
     }
 
     /// The same for a field that may be absent.
@@ -97,11 +98,19 @@ impl Screen<'_> {
         text.as_mut().map_or(Ok(()), |text| self.text(field, text))
     }
 
-    fn read(&mut self, field: impl Display + Copy, syntax: Syntax, text: &mut String) -> Result<()> {
-        let Some(rules) = self.rules else { return Ok(()) };
+    fn set(&mut self, field: impl Display + Copy, syntax: Syntax, text: &mut String) -> Result<()> {
+        if let Some(redacted) = self.read(field, syntax, text)? {
+            *text = redacted;
+        }
+        Ok(())
+    }
+
+    /// What is to be stored in place of a text; none if it stays as it is.
+    fn read(&mut self, field: impl Display + Copy, syntax: Syntax, text: &str) -> Result<Option<String>> {
+        let Some(rules) = self.rules else { return Ok(None) };
         let redacted = rules.redact(self.secrets.salt(), syntax, text);
         if redacted.hits.is_empty() {
-            return Ok(());
+            return Ok(None);
         }
         if let Some(hit) = redacted.hits.iter().find(|hit| hit.action == Action::Refuse) {
             self.secrets.count_refused(hit.rule);
@@ -111,72 +120,100 @@ impl Screen<'_> {
                 .with("rule", rule));
         }
         self.secrets.count(&redacted.hits);
+        self.has_changed |= redacted.text.is_some();
         self.found.with(|findings| {
             redacted.hits.iter().for_each(|hit| findings.add(field, rules.name(hit.rule), *hit));
             findings.has_changed |= redacted.text.is_some();
         });
-        if let Some(redacted) = redacted.text {
-            *text = redacted;
-            self.has_changed = true;
-        }
-        Ok(())
+        Ok(redacted.text)
     }
 
-    /// Reads bytes that are a text.
-    fn bytes(&mut self, field: impl Display + Copy, syntax: Syntax, bytes: &mut Vec<u8>) -> Result<()> {
-        let Ok(text) = std::str::from_utf8(bytes) else { return Ok(()) };
-        let (mut text, had_changed) = (text.to_owned(), std::mem::take(&mut self.has_changed));
-        self.read(field, syntax, &mut text)?;
-        if self.has_changed {
-            *bytes = text.into_bytes();
-        }
-        self.has_changed |= had_changed;
-        Ok(())
+    /// The same for JSON that may be absent.
+    fn read_json(&mut self, field: impl Display + Copy, json: Option<&str>) -> Result<Option<String>> {
+        json.map_or(Ok(None), |json| self.read(field, Syntax::Json, json))
     }
 
-    fn media(&mut self, field: impl Display + Copy, media: &mut Media) -> Result<()> {
-        self.text(format_args!("{field}.name"), &mut media.name)?;
-        let is_text = is_text(&media.mime_type);
-        match &mut media.source {
-            MediaSource::Bytes(bytes) if is_text => self.bytes(format_args!("{field}.data"), Syntax::Text, bytes),
+    /// The same for bytes that are a text.
+    fn bytes(&mut self, field: impl Display + Copy, syntax: Syntax, bytes: &[u8]) -> Result<Option<Vec<u8>>> {
+        let Ok(text) = std::str::from_utf8(bytes) else { return Ok(None) };
+        Ok(self.read(field, syntax, text)?.map(String::into_bytes))
+    }
+
+    fn media(&mut self, field: impl Display + Copy, media: &Media) -> Result<Option<Media>> {
+        let Media { mime_type, name, source } = media;
+        let new_name = self.read(format_args!("{field}.name"), Syntax::Text, name)?;
+        let new_source = match source {
+            MediaSource::Bytes(bytes) if is_text(mime_type) => {
+                self.bytes(format_args!("{field}.data"), Syntax::Text, bytes)?.map(MediaSource::Bytes)
+            }
             // Characters of encoded bytes are no text.
-            MediaSource::Uri(uri) if !uri.starts_with("data:") => self.text(format_args!("{field}.uri"), uri),
-            MediaSource::Bytes(_) | MediaSource::Uri(_) => Ok(()),
+            MediaSource::Uri(uri) if !uri.starts_with("data:") => {
+                self.read(format_args!("{field}.uri"), Syntax::Text, uri)?.map(MediaSource::Uri)
+            }
+            MediaSource::Bytes(_) | MediaSource::Uri(_) => None,
+        };
+        let is_changed = new_name.is_some() || new_source.is_some();
+        Ok(is_changed.then(|| Media {
+            mime_type: mime_type.clone(),
+            name: new_name.unwrap_or_else(|| name.clone()),
+            source: new_source.unwrap_or_else(|| source.clone()),
+        }))
+    }
+
+    fn result(&mut self, field: impl Display + Copy, result: &ToolResult) -> Result<Option<ToolResult>> {
+        let output = self.read(format_args!("{field}.output"), Syntax::Text, &result.output)?;
+        let attachments = result.attachments.iter().enumerate();
+        let attachments: Vec<Option<Media>> = attachments
+            .map(|(index, media)| self.media(format_args!("{field}.attachments[{index}]"), media))
+            .collect::<Result<_>>()?;
+        if output.is_none() && attachments.iter().all(Option::is_none) {
+            return Ok(None);
         }
+        let mut result = result.clone();
+        result.output = output.unwrap_or(result.output);
+        let changed = result.attachments.iter_mut().zip(attachments);
+        changed.for_each(|(media, new)| *media = new.unwrap_or_else(|| std::mem::take(media)));
+        Ok(Some(result))
+    }
+
+    fn body(&mut self, field: impl Display + Copy, body: &PartBody) -> Result<Option<PartBody>> {
+        Ok(match body {
+            PartBody::Text(text) => self.read(format_args!("{field}.text"), Syntax::Text, text)?.map(PartBody::Text),
+            PartBody::Reasoning(text) => {
+                self.read(format_args!("{field}.reasoning"), Syntax::Text, text)?.map(PartBody::Reasoning)
+            }
+            PartBody::ToolCall(call) => self
+                .read(format_args!("{field}.tool_call.input_json"), Syntax::Json, &call.input_json)?
+                .map(|input_json| PartBody::ToolCall(ToolCall { input_json, ..call.clone() })),
+            PartBody::ToolResult(result) => {
+                self.result(format_args!("{field}.tool_result"), result)?.map(PartBody::ToolResult)
+            }
+            PartBody::Media(media) => self.media(format_args!("{field}.media"), media)?.map(PartBody::Media),
+            PartBody::Marker(marker) => self
+                .read(format_args!("{field}.marker.text"), Syntax::Text, &marker.text)?
+                .map(|text| PartBody::Marker(Marker { text, ..marker.clone() })),
+            PartBody::Step(step) => self
+                .read(format_args!("{field}.step.finish_reason"), Syntax::Text, &step.finish_reason)?
+                .map(|finish_reason| PartBody::Step(Step { finish_reason, ..step.clone() })),
+            PartBody::Opaque(opaque) => self
+                .bytes(format_args!("{field}.opaque.data"), Syntax::Json, &opaque.data)?
+                .map(|data| PartBody::Opaque(Opaque { data, ..opaque.clone() })),
+            PartBody::Record(record) => self
+                .read(format_args!("{field}.record.data"), Syntax::Json, &record.data)?
+                .map(|data| PartBody::Record(Record { data, ..record.clone() })),
+        })
     }
 
     /// Reads a part. What is changed keeps a digest of what was received.
     fn part(&mut self, field: impl Display + Copy, part: &mut NewPart) -> Result<()> {
-        let had_changed = std::mem::take(&mut self.has_changed);
-        let (mut body, mut metadata_json) = (PartBody::clone(&part.body), part.metadata_json.clone());
-        self.optional_json(format_args!("{field}.metadata_json"), &mut metadata_json)?;
-        match &mut body {
-            PartBody::Text(text) => self.text(format_args!("{field}.text"), text)?,
-            PartBody::Reasoning(text) => self.text(format_args!("{field}.reasoning"), text)?,
-            PartBody::ToolCall(call) => {
-                self.json(format_args!("{field}.tool_call.input_json"), &mut call.input_json)?;
-            }
-            PartBody::ToolResult(result) => {
-                self.text(format_args!("{field}.tool_result.output"), &mut result.output)?;
-                for (index, media) in result.attachments.iter_mut().enumerate() {
-                    self.media(format_args!("{field}.tool_result.attachments[{index}]"), media)?;
-                }
-            }
-            PartBody::Media(media) => self.media(format_args!("{field}.media"), media)?,
-            PartBody::Marker(marker) => self.text(format_args!("{field}.marker.text"), &mut marker.text)?,
-            PartBody::Step(step) => {
-                self.text(format_args!("{field}.step.finish_reason"), &mut step.finish_reason)?;
-            }
-            PartBody::Opaque(opaque) => {
-                self.bytes(format_args!("{field}.opaque.data"), Syntax::Json, &mut opaque.data)?;
-            }
-            PartBody::Record(record) => self.json(format_args!("{field}.record.data"), &mut record.data)?,
-        }
-        if self.has_changed {
+        let metadata_json = self.read_json(format_args!("{field}.metadata_json"), part.metadata_json.as_deref())?;
+        let body = self.body(field, &part.body)?;
+        if metadata_json.is_some() || body.is_some() {
             let digest = store::received_part(self.secrets, &part.body, part.metadata_json.as_deref());
-            (part.body, part.metadata_json, part.received) = (body.into(), metadata_json, Some(digest));
+            part.received = Some(digest);
+            part.metadata_json = metadata_json.or_else(|| part.metadata_json.take());
+            part.body = body.map_or_else(|| Arc::clone(&part.body), Arc::new);
         }
-        self.has_changed |= had_changed;
         Ok(())
     }
 
@@ -207,11 +244,13 @@ impl Screen<'_> {
             let field = format_args!("parts[{index}]");
             match part {
                 OpenPart::Whole(part) => self.part(field, part),
-                OpenPart::Draft(_, metadata_json) => {
-                    self.optional_json(format_args!("{field}.metadata_json"), metadata_json)
-                }
                 OpenPart::Ended(end) => {
-                    self.optional_json(format_args!("{field}.metadata_json"), &mut end.metadata_json)
+                    let Some(json) = &mut end.metadata_json else { return Ok(()) };
+                    if let Some(redacted) = self.read_json(format_args!("{field}.metadata_json"), Some(json))? {
+                        end.received = Some(self.secrets.salt().digest(json.as_bytes()));
+                        *json = redacted;
+                    }
+                    Ok(())
                 }
             }
         })
@@ -229,18 +268,20 @@ impl Screen<'_> {
         if self.rules.is_none() {
             return Ok(None);
         }
-        let had_changed = std::mem::take(&mut self.has_changed);
-        let detail =
-            |message: &NewMessage| message.finish.as_ref().map(|finish| finish.detail.clone()).unwrap_or_default();
-        let received = store::received_rest(self.secrets, message.metadata_json.as_deref(), &detail(message));
-        self.optional_json(format_args!("{field}.metadata_json"), &mut message.metadata_json)?;
-        if let Some(finish) = &mut message.finish {
-            self.text(format_args!("{field}.finish.detail"), &mut finish.detail)?;
+        let detail = message.finish.as_ref().map(|finish| finish.detail.as_str());
+        let metadata_json = self.read_json(format_args!("{field}.metadata_json"), message.metadata_json.as_deref())?;
+        let new_detail = match detail {
+            Some(detail) => self.read(format_args!("{field}.finish.detail"), Syntax::Text, detail)?,
+            None => None,
+        };
+        let received = (metadata_json.is_some() || new_detail.is_some())
+            .then(|| store::received_rest(self.secrets, message.metadata_json.as_deref(), detail.unwrap_or_default()));
+        message.metadata_json = metadata_json.or_else(|| message.metadata_json.take());
+        if let (Some(finish), Some(detail)) = (&mut message.finish, new_detail) {
+            finish.detail = detail;
         }
-        let is_changed = self.has_changed;
         self.parts(field, &mut message.parts)?;
-        self.has_changed |= had_changed;
-        Ok(is_changed.then_some(received))
+        Ok(received)
     }
 
     /// Reads a question. Names of its choices are texts for people.

@@ -3,8 +3,6 @@
 use super::redact::{Hit, Place, Placeholder, Salt, Syntax};
 use super::rules::{Action, Rules};
 
-pub use super::redact::Reading;
-
 /// A part of a text that a placeholder stands for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Replaced {
@@ -30,10 +28,8 @@ fn short_digest(salt: &Salt, bytes: &[u8]) -> [u8; DIGEST_BYTES] {
 /// What a text in pieces has beside the text that is shown.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DraftText {
-    /// How the text goes on.
-    pub reading: Reading,
-    /// The character before what waits.
-    pub before: Option<char>,
+    /// How the text goes on with what waits.
+    pub place: Place,
     /// What waits, as it was received.
     pub waiting: String,
     /// What placeholders stand for, in order.
@@ -52,17 +48,24 @@ pub struct Settled {
 impl DraftText {
     /// A text before its first piece.
     pub fn new(syntax: Syntax) -> Self {
-        let Place { reading, before } = Place::begin(syntax);
-        Self { reading, before, waiting: String::new(), replaced: Vec::new() }
+        Self { place: Place::begin(syntax), waiting: String::new(), replaced: Vec::new() }
     }
 
     /// A text that was received before there were rules: what comes is read as its continuation.
     pub fn resumed(syntax: Syntax, shown: &str) -> Self {
         let mut text = Self::new(syntax);
-        let mut place = Place { reading: text.reading, before: None };
-        place.pass(shown);
-        (text.reading, text.before) = (place.reading, place.before);
+        text.place.pass(shown);
         text
+    }
+
+    /// A text whose end is there.
+    pub fn closed(replaced: &[Replaced]) -> Self {
+        Self { replaced: replaced.to_vec(), ..Self::new(Syntax::Text) }
+    }
+
+    /// True if this is the whole text that was received.
+    pub fn is_all(&self, salt: &Salt, shown: &str, text: &str) -> bool {
+        text.len() == self.received(shown.len()) && self.overlap(salt, shown, 0, text) == Some(text.len())
     }
 
     /// Adds a piece, or the end without one. `shown` is the number of bytes that are shown so far. Nothing is changed if
@@ -79,11 +82,11 @@ impl DraftText {
         piece: &str,
         is_end: bool,
     ) -> Result<Settled, usize> {
-        let mut place = Place { reading: self.reading, before: self.before };
+        let mut place = self.place.clone();
         let waiting = [self.waiting.as_str(), piece].concat();
         let Some(rules) = rules else {
             place.pass(&waiting);
-            (self.reading, self.before, self.waiting) = (place.reading, place.before, String::new());
+            (self.place, self.waiting) = (place, String::new());
             return Ok(Settled { text: waiting, hits: Vec::new() });
         };
         let (mut settled, found) = rules.scan(&mut place, &waiting, is_end);
@@ -102,7 +105,7 @@ impl DraftText {
             received: received.len(),
             digest: short_digest(salt, waiting[received].as_bytes()),
         }));
-        (self.reading, self.before, self.waiting) = (place.reading, place.before, waiting[settled..].to_owned());
+        (self.place, self.waiting) = (place, waiting[settled..].to_owned());
         Ok(Settled { text, hits: found.iter().map(|found| rules.hit(found.rule)).collect() })
     }
 

@@ -32,14 +32,22 @@ impl Hold {
             .which_captures(thompson::WhichCaptures::None);
         let automata = thompson::Compiler::new().configure(size).build_many_from_hir(&free).ok()?;
         // A match of one rule does not end the search for longer ones.
-        let config = Config::new().match_kind(MatchKind::All).skip_cache_capacity_check(true);
+        let config = Config::new()
+            .match_kind(MatchKind::All)
+            .skip_cache_capacity_check(true)
+            .cache_capacity(limits::SECRET_STATES_BYTES_MAX);
         let automaton = DFA::builder().configure(config).build_from_nfa(automata).ok()?;
         Some(Self { cache: Mutex::new(automaton.create_cache()), automaton, longest })
     }
 
-    /// The first character from `from` on at which a match may begin that the text does not decide; the end of the text
-    /// if there is none.
-    pub(super) fn begin(&self, text: &str, from: usize) -> usize {
+    /// Bytes of the longest match.
+    pub(super) fn longest(&self) -> usize {
+        self.longest
+    }
+
+    /// The first character from `from` on at which a match may begin that the text does not decide, or the end of the
+    /// text, and false if no match begins before it.
+    pub(super) fn begin(&self, text: &str, from: usize) -> (usize, bool) {
         let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
         // A match that began before would have ended.
         let mut begin = from.max(text.len().saturating_sub(self.longest));
@@ -48,24 +56,32 @@ impl Hold {
         }
         let begin = begin.max(from);
         let mut steps = limits::SECRET_HOLD_STEPS;
-        let alive = |(at, _): &(usize, char)| self.is_alive(&mut cache, text, begin + at, &mut steps);
-        text[begin..].char_indices().find(alive).map_or(text.len(), |(at, _)| begin + at)
-    }
-
-    /// True if a match that begins here may go on beyond the text, or that takes too long to find out.
-    fn is_alive(&self, cache: &mut Cache, text: &str, at: usize, steps: &mut usize) -> bool {
-        let input = Input::new(text).range(at..).anchored(Anchored::Yes);
-        let Ok(mut state) = self.automaton.start_state_forward(cache, &input) else { return true };
-        for byte in &text.as_bytes()[at..] {
-            let Some(left) = steps.checked_sub(1) else { return true };
-            *steps = left;
-            match self.automaton.next_state(cache, state, *byte) {
-                Ok(next) if next.is_dead() => return false,
-                Ok(next) if !next.is_quit() => state = next,
-                _ => return true,
+        let mut may_match = begin > from;
+        for (at, _) in text[begin..].char_indices() {
+            match self.is_matched(&mut cache, text, begin + at, &mut steps) {
+                Some(is_matched) => may_match |= is_matched,
+                None => return (begin + at, may_match),
             }
         }
-        true
+        (text.len(), may_match)
+    }
+
+    /// True if there may be a match that begins here; none if one may go on beyond the text, or that takes too long to
+    /// find out.
+    fn is_matched(&self, cache: &mut Cache, text: &str, at: usize, steps: &mut usize) -> Option<bool> {
+        let input = Input::new(text).range(at..).anchored(Anchored::Yes);
+        let mut state = self.automaton.start_state_forward(cache, &input).ok()?;
+        let mut is_matched = false;
+        for byte in &text.as_bytes()[at..] {
+            *steps = steps.checked_sub(1)?;
+            match self.automaton.next_state(cache, state, *byte) {
+                Ok(next) if next.is_dead() => return Some(is_matched),
+                Ok(next) if !next.is_quit() => state = next,
+                _ => return None,
+            }
+            is_matched |= state.is_match();
+        }
+        None
     }
 }
 

@@ -29,7 +29,7 @@ pub(super) fn string(sent: &str) -> JsonString<'_> {
         let is_closed = plain < sent.len();
         return JsonString { text: Cow::Borrowed(&sent[..plain]), origins: None, length: plain, is_closed };
     }
-    let (mut text, mut origins) = (String::with_capacity(sent.len()), Vec::with_capacity(sent.len()));
+    let (mut text, mut origins) = (String::new(), Vec::new());
     let mut add = |character: char, at: usize| {
         text.push(character);
         let origin = u32::try_from(at).unwrap_or(u32::MAX);

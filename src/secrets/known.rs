@@ -8,7 +8,7 @@ pub const KNOWN: &[(&str, &str)] = &[
     ("gitlab-token", r"(?-u:\b)gl(?:pat|ptt|rt|dt|soat)-[A-Za-z0-9_-]{20,64}"),
     ("google-api-key", r"(?-u:\b)AIza[A-Za-z0-9_-]{35}"),
     ("huggingface-token", r"(?-u:\b)hf_[A-Za-z]{34}(?-u:\b)"),
-    ("json-web-token", r"(?-u:\b)eyJ[A-Za-z0-9_-]{10,2000}\.eyJ[A-Za-z0-9_-]{10,4000}\.[A-Za-z0-9_-]{20,1400}"),
+    ("json-web-token", r"(?-u:\b)eyJ[A-Za-z0-9_-]{10,400}\.eyJ[A-Za-z0-9_-]{10,4000}\.[A-Za-z0-9_-]{20,1400}"),
     ("npm-token", r"(?-u:\b)npm_[A-Za-z0-9]{36}(?-u:\b)"),
     (
         "openai-key",

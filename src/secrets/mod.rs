@@ -12,7 +12,7 @@ mod rules;
 #[cfg(test)]
 mod tests;
 
-pub use draft::{DIGEST_BYTES, DraftText, Reading, Replaced, Settled};
+pub use draft::{DIGEST_BYTES, DraftText, Replaced, Settled};
 pub use known::KNOWN;
-pub use redact::{Hit, Redacted, Salt, Syntax};
-pub use rules::{Action, Error, Rule, Rules};
+pub use redact::{Hit, PLACEHOLDER, Place, Reading, Redacted, Salt, Syntax};
+pub use rules::{Action, Begun, Error, Rule, Rules};

@@ -1,7 +1,8 @@
 //! Texts as a whole: what rules find in them, and the texts without it.
 
 use super::json;
-use super::rules::{Action, Finding, Rules};
+use super::rules::{Action, Begun, Finding, Rules};
+use crate::limits;
 use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::ops::Range;
@@ -16,6 +17,9 @@ impl std::fmt::Debug for Salt {
     }
 }
 
+/// How every placeholder begins.
+pub const PLACEHOLDER: &str = "[secret:";
+
 /// Hexadecimal digits of a placeholder's hash.
 const HASH_DIGITS: usize = 12;
 
@@ -27,7 +31,7 @@ impl Salt {
 
     /// What is stored in place of a secret. It has no character that means something in JSON.
     pub(super) fn placeholder(&self, rule: &str, secret: &str) -> String {
-        let mut placeholder = format!("[secret:{rule}:");
+        let mut placeholder = format!("{PLACEHOLDER}{rule}:");
         for byte in &self.digest(secret.as_bytes())[..HASH_DIGITS / 2] {
             // Writing to a text never fails.
             let _ = write!(placeholder, "{byte:02x}");
@@ -42,8 +46,9 @@ impl Salt {
 pub enum Syntax {
     /// As it is.
     Text,
-    /// As JSON if it begins like an object, a list or a string: each string of it, names too, is a text of its own,
-    /// without its escapes. Numbers are no texts. Otherwise as it is.
+    /// As JSON if it begins like an object, a list or a string, behind white space that is no longer than a secret can
+    /// be: each string of it, names too, is a text of its own, without its escapes. Numbers are no texts. Otherwise as
+    /// it is.
     Json,
 }
 
@@ -66,12 +71,14 @@ pub struct Redacted {
 }
 
 /// Where a text stands that is read piece by piece.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Place {
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
     /// How the text goes on.
     pub reading: Reading,
     /// The character before, of the same string of JSON.
     pub before: Option<char>,
+    /// The matches that go on, of rules that differ.
+    pub begun: Vec<Begun>,
 }
 
 /// How a text goes on.
@@ -90,16 +97,20 @@ pub enum Reading {
 impl Place {
     /// The begin of a text.
     pub(super) fn begin(syntax: Syntax) -> Self {
-        let reading = if syntax == Syntax::Json { Reading::Undecided } else { Reading::Text };
-        Self { reading, before: None }
+        Self::of(if syntax == Syntax::Json { Reading::Undecided } else { Reading::Text })
+    }
+
+    fn of(reading: Reading) -> Self {
+        Self { reading, before: None, begun: Vec::new() }
     }
 
     fn decide(&mut self, text: &str) {
         if self.reading == Reading::Undecided {
-            self.reading = match text.chars().find(|character| !character.is_ascii_whitespace()) {
-                None => Reading::Undecided,
-                Some('{' | '[' | '"') => Reading::Json,
-                Some(_) => Reading::Text,
+            let most = limits::SECRET_BYTES_MAX;
+            self.reading = match text.bytes().take(most).find(|byte| !byte.is_ascii_whitespace()) {
+                None if text.len() < most => Reading::Undecided,
+                Some(b'{' | b'[' | b'"') => Reading::Json,
+                None | Some(_) => Reading::Text,
             };
         }
     }
@@ -107,18 +118,19 @@ impl Place {
     /// Passes over a text in which nothing is to be found.
     pub(super) fn pass(&mut self, text: &str) {
         self.decide(text);
+        self.begun.clear();
         let mut rest = text;
         while matches!(self.reading, Reading::Json | Reading::JsonString) {
             if self.reading == Reading::Json {
                 let Some((_, behind)) = rest.split_once('"') else { return };
-                (*self, rest) = (Self { reading: Reading::JsonString, before: None }, behind);
+                (*self, rest) = (Self::of(Reading::JsonString), behind);
             }
             let string = json::string(rest);
             if !string.is_closed {
                 self.before = string.text.chars().next_back().or(self.before);
                 return;
             }
-            (*self, rest) = (Self { reading: Reading::Json, before: None }, &rest[string.length + 1..]);
+            (*self, rest) = (Self::of(Reading::Json), &rest[string.length + 1..]);
         }
         self.before = text.chars().next_back().or(self.before);
     }
@@ -204,15 +216,15 @@ impl Rules {
             Some(before) => Cow::Owned(format!("{before}{text}")),
         };
         let from = with_before.len() - text.len();
-        let (settled, findings) = match is_whole {
-            true => (with_before.len(), self.find(&with_before, from)),
-            false => self.settle(&with_before, from),
+        let (settled, findings, begun) = match is_whole {
+            true => (with_before.len(), self.find(&with_before, from, &place.begun), Vec::new()),
+            false => self.settle(&with_before, from, &place.begun),
         };
         for Finding { range, rule } in findings {
             let secret = with_before[range.clone()].to_owned();
             on_found(range.start - from..range.end - from, rule, secret);
         }
-        place.before = with_before[..settled].chars().next_back();
+        (place.before, place.begun) = (with_before[..settled].chars().next_back(), begun);
         settled - from
     }
 
@@ -222,7 +234,7 @@ impl Rules {
             if place.reading == Reading::Json {
                 let Some(quote) = text[at..].find('"') else { return (text.len(), found) };
                 at += quote + 1;
-                *place = Place { reading: Reading::JsonString, before: None };
+                *place = Place::of(Reading::JsonString);
             }
             let string = json::string(&text[at..]);
             let settled = self.scan_text(place, &string.text, string.is_closed || is_end, |range, rule, secret| {
@@ -233,7 +245,7 @@ impl Rules {
                 return (if is_end { text.len() } else { at + string.sent(settled) }, found);
             }
             at += string.length + 1;
-            *place = Place { reading: Reading::Json, before: None };
+            *place = Place::of(Reading::Json);
         }
     }
 }

@@ -8,6 +8,7 @@ use regex_automata::util::syntax;
 use regex_automata::{Input, MatchKind, PatternSet};
 use regex_syntax::hir::Hir;
 use serde::Deserialize;
+use std::cmp::Reverse;
 use std::ops::Range;
 
 /// What happens to a text that a rule matches. Of several rules that match at the same place, the last one here counts.
@@ -76,8 +77,17 @@ pub enum Error {
 pub(super) struct Finding {
     /// The bytes of the text.
     pub(super) range: Range<usize>,
-    /// The rule that names it: the one whose action counts, of those the one that matched first.
+    /// The rule that names it: the one whose action counts, of those the first.
     pub(super) rule: usize,
+}
+
+/// A match whose begin is settled: the text goes on with its rest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Begun {
+    /// The name of the rule.
+    pub rule: String,
+    /// Bytes of the rest.
+    pub length: usize,
 }
 
 /// Rules, ready to be applied.
@@ -87,7 +97,7 @@ pub struct Rules {
     patterns: Vec<Regex>,
     /// Every pattern at once, to know in one pass which of them match at all.
     all: Regex,
-    hold: Hold,
+    pub(super) hold: Hold,
 }
 
 impl Rules {
@@ -152,45 +162,97 @@ impl Rules {
     }
 
     /// What the rules match in a text from this byte on, in order and without overlaps. What is before it is only looked
-    /// back at.
-    pub(super) fn find(&self, text: &str, from: usize) -> Vec<Finding> {
-        let input = || Input::new(text).range(from..);
-        if !self.all.is_match(input()) {
-            return Vec::new();
+    /// back at; `begun` are matches that began there.
+    pub(super) fn find(&self, text: &str, from: usize, begun: &[Begun]) -> Vec<Finding> {
+        self.merge(&self.matches(text, from, begun))
+    }
+
+    /// The rests of matches that began before a byte.
+    fn rests(&self, text: &str, from: usize, begun: &[Begun]) -> Vec<Finding> {
+        let rest = |begun: &Begun| {
+            let rule = self.names.iter().position(|(name, _)| *name == begun.rule)?;
+            let range = from..from.checked_add(begun.length)?;
+            text.is_char_boundary(range.end).then_some(Finding { range, rule })
+        };
+        begun.iter().filter_map(rest).collect()
+    }
+
+    /// The matches of each rule, in order.
+    fn matches(&self, text: &str, from: usize, begun: &[Begun]) -> Vec<Finding> {
+        let mut all = self.rests(text, from, begun);
+        let input = |from| Input::new(text).range(from..);
+        if !self.all.is_match(input(from)) {
+            return all;
         }
         let mut which = PatternSet::new(self.patterns.len());
-        self.all.which_overlapping_matches(&input(), &mut which);
-        let of_rule = |rule: usize| {
-            self.patterns[rule].find_iter(input()).map(move |found| Finding { range: found.range(), rule })
-        };
-        let mut all: Vec<Finding> = which.iter().flat_map(|rule| of_rule(rule.as_usize())).collect();
-        all.sort_by_key(|finding| (finding.range.start, finding.rule));
-        let mut merged: Vec<Finding> = Vec::with_capacity(all.len());
-        for finding in all {
-            match merged.last_mut() {
-                Some(last) if finding.range.start < last.range.end => {
-                    last.range.end = last.range.end.max(finding.range.end);
-                    if self.action(finding.rule) > self.action(last.rule) {
-                        last.rule = finding.rule;
-                    }
+        self.all.which_overlapping_matches(&input(from), &mut which);
+        for rule in which.iter().map(|rule| rule.as_usize()) {
+            let begin = all.iter().find(|begun| begun.rule == rule).map_or(from, |begun| begun.range.end);
+            let found = self.patterns[rule].find_iter(input(begin));
+            all.extend(found.map(|found| Finding { range: found.range(), rule }));
+        }
+        all.sort_by_key(|finding| finding.range.start);
+        all
+    }
+
+    /// The rule whose action counts, of those the first.
+    fn strictest(&self, one: usize, other: usize) -> usize {
+        [one, other].into_iter().max_by_key(|rule| (self.action(*rule), Reverse(*rule))).unwrap_or(one)
+    }
+
+    /// Matches that overlap as one. Where it would be longer than any match, another one begins, so that a chain of them
+    /// has no need to wait for its end: what reaches into that is a match of both.
+    fn merge(&self, matches: &[Finding]) -> Vec<Finding> {
+        let mut merged: Vec<Finding> = Vec::with_capacity(matches.len());
+        let mut of_last: Vec<&Finding> = Vec::new();
+        for found in matches {
+            let start = found.range.start;
+            let mut new = found.clone();
+            match merged.last_mut().filter(|last| start < last.range.end) {
+                Some(last) if last.range.end.max(found.range.end) - last.range.start <= self.hold.longest() => {
+                    last.range.end = last.range.end.max(found.range.end);
+                    last.rule = self.strictest(last.rule, found.rule);
                 }
-                _ => merged.push(finding),
+                Some(last) => {
+                    last.range.end = start;
+                    of_last.retain(|other| other.range.end > start);
+                    for other in &of_last {
+                        new.range.end = new.range.end.max(other.range.end);
+                        new.rule = self.strictest(new.rule, other.rule);
+                    }
+                    merged.push(new);
+                }
+                None => {
+                    of_last.clear();
+                    merged.push(new);
+                }
             }
+            of_last.push(found);
         }
         merged
     }
 
-    /// The byte up to which nothing that comes behind a text can change what is found in it, and the findings before
-    /// that. The text from `from` on is looked at.
-    pub(super) fn settle(&self, text: &str, from: usize) -> (usize, Vec<Finding>) {
-        let mut findings = self.find(text, from);
-        let mut settled = self.hold.begin(text, from);
-        // What reaches beyond the begin of a match that may go on waits with it.
-        while let Some(last) = findings.last().filter(|last| last.range.end > settled) {
-            settled = settled.min(last.range.start);
-            findings.pop();
+    /// The byte up to which nothing that comes behind a text can change what is found in it, the findings before that,
+    /// and the matches that go on behind it. The text from `from` on is looked at.
+    pub(super) fn settle(&self, text: &str, from: usize, begun: &[Begun]) -> (usize, Vec<Finding>, Vec<Begun>) {
+        let (open, may_match) = self.hold.begin(text, from);
+        if open == from {
+            return (from, Vec::new(), begun.to_vec());
         }
-        (settled, findings)
+        // To look for matches takes longer than to see that there are none.
+        let mut matches = if may_match { self.matches(text, from, begun) } else { self.rests(text, from, begun) };
+        // Others may still change.
+        matches.retain(|found| found.range.start < open);
+        let mut findings = self.merge(&matches);
+        // What reaches beyond the begin of a match that may go on waits with it.
+        let settled = findings.pop_if(|last| last.range.end > open).map_or(open, |last| last.range.start);
+        if settled == from {
+            return (from, Vec::new(), begun.to_vec());
+        }
+        let goes_on = |found: &&Finding| found.range.start < settled && found.range.end > settled;
+        let rest =
+            |found: &Finding| Begun { rule: self.name(found.rule).to_owned(), length: found.range.end - settled };
+        (settled, findings, matches.iter().filter(goes_on).map(rest).collect())
     }
 }
 

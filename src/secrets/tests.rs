@@ -2,6 +2,7 @@
 
 use super::*;
 use proptest::prelude::*;
+use std::borrow::Cow;
 
 const SALT: Salt = Salt([7; 32]);
 
@@ -126,6 +127,15 @@ fn json_keeps_its_form_and_is_read_string_by_string() {
 }
 
 #[test]
+fn a_string_of_json_takes_no_room_for_what_is_behind_it() {
+    let json = format!("\\u0061\"{}", ",\"\\u0061\"".repeat(1_000));
+    let string = json::string(&json);
+    let (length, Cow::Owned(text)) = (string.length, string.text) else { panic!("it has an escape") };
+    assert_eq!((length, text.as_str()), (6, "a"));
+    assert!(text.capacity() < 100, "{}", text.capacity());
+}
+
+#[test]
 fn rules_that_cannot_be_used_are_named() {
     let error = |name: &str, pattern: &str| {
         let rule = Rule { name: name.to_owned(), pattern: pattern.to_owned(), action: Action::Warn };
@@ -163,10 +173,37 @@ fn in_pieces(rules: &Rules, syntax: Syntax, pieces: &[&str]) -> (String, DraftTe
         let settled = draft.add(Some(rules), &SALT, shown.len(), piece, false).expect("nothing is refused");
         shown.push_str(&settled.text);
         assert_eq!(draft.received(shown.len()), received + piece.len());
+        let escaped = if syntax == Syntax::Json { 6 } else { 1 };
+        assert!(draft.waiting.len() <= escaped * (2 * rules.hold.longest() + 4), "{:?}", draft.waiting);
     }
     let settled = draft.add(Some(rules), &SALT, shown.len(), "", true).expect("an end is never refused");
     shown.push_str(&settled.text);
     (shown, draft)
+}
+
+/// A text cut at these bytes, where characters begin.
+fn pieces(text: &str, mut cuts: Vec<usize>) -> Vec<&str> {
+    cuts.retain(|cut| text.is_char_boundary(*cut));
+    cuts.extend([0, text.len()]);
+    cuts.sort_unstable();
+    cuts.windows(2).map(|ends| &text[ends[0]..ends[1]]).collect()
+}
+
+#[test]
+fn no_text_waits_for_ever() {
+    let rules = rules(&[("a", "[a-z]{12}", Action::Redact), ("b", "[b-z]{9}", Action::Redact)]);
+    let chain = "bcdefgh".repeat(500);
+    let (shown, draft) = in_pieces(&rules, Syntax::Text, &pieces(&chain, (0..chain.len()).collect()));
+    assert_eq!(plain(&shown).replace("<a>", ""), "hbcdefgh", "the end is too short for a match");
+    assert!(draft.replaced.iter().all(|replaced| replaced.received <= 12));
+    // White space may be the begin of JSON.
+    let mut draft = DraftText::new(Syntax::Json);
+    let space = " ".repeat(crate::limits::SECRET_BYTES_MAX - 1);
+    draft.add(Some(&rules), &SALT, 0, &space, false).expect("nothing is refused");
+    assert_eq!(draft.waiting, space);
+    assert_eq!(draft.clone().add(Some(&rules), &SALT, 0, "[", false).expect("JSON").text, format!("{space}["));
+    assert_eq!(draft.add(Some(&rules), &SALT, 0, " [", false).expect("text").text, format!("{space} ["));
+    assert_eq!((draft.place.reading, draft.waiting.as_str()), (Reading::Text, ""));
 }
 
 #[test]
@@ -259,7 +296,7 @@ fn rules_that_come_or_go_in_the_middle_of_a_text_are_no_error() {
         Ok("key-1234 key-1234".to_owned())
     );
     let mut json = DraftText::resumed(Syntax::Json, r#"{"a": "x\""#);
-    assert_eq!((json.reading, json.before), (Reading::JsonString, Some('"')));
+    assert_eq!((json.place.reading, json.place.before), (Reading::JsonString, Some('"')));
     assert_eq!(
         json.add(Some(&rules), &SALT, 10, "key-1234\"", false).map(|settled| plain(&settled.text)),
         Ok("<key>\"".to_owned())
@@ -311,7 +348,40 @@ fn awkward() -> Rules {
     ])
 }
 
+/// Rules whose matches overlap in chains, strict ones and others.
+fn chaining() -> Rules {
+    use Action::{Redact, Warn};
+    rules(&[
+        ("w1", "a[abc]{5,7}", Warn),
+        ("r1", "b[ab]{6}", Redact),
+        ("w2", "(?:ab|c){6,8}", Warn),
+        ("r2", "ca[^ ]{4,6}?b", Redact),
+    ])
+}
+
 proptest! {
+    #[test]
+    fn chains_of_matches_are_cut_the_same_and_nothing_of_a_secret_is_left(
+        text in "[abc]{0,90} ?[abc]{0,9}",
+        cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..30),
+    ) {
+        let rules = chaining();
+        let cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(text.len() + 1)).collect();
+        let (shown, _) = in_pieces(&rules, Syntax::Text, &pieces(&text, cuts));
+        prop_assert_eq!(shown, rules.redact(&SALT, Syntax::Text, &text).text.unwrap_or_else(|| text.clone()));
+        let hidden: Vec<_> = rules
+            .positions(Syntax::Text, &text)
+            .into_iter()
+            .filter(|(_, hit)| hit.action == Action::Redact)
+            .flat_map(|(range, _)| range)
+            .collect();
+        for pattern in ["b[ab]{6}", "ca[^ ]{4,6}?b"] {
+            for found in regex::Regex::new(pattern).expect("a pattern").find_iter(&text) {
+                prop_assert!(found.range().all(|at| hidden.contains(&at)), "{} of {text}", found.as_str());
+            }
+        }
+    }
+
     #[test]
     fn however_a_text_is_cut_it_becomes_the_same(
         text in texts(),
@@ -321,10 +391,8 @@ proptest! {
         let rules = awkward();
         let (syntax, text) = if json { (Syntax::Json, format!("[\"{text}")) } else { (Syntax::Text, text) };
         let whole = rules.redact(&SALT, syntax, &text).text.unwrap_or_else(|| text.clone());
-        let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(text.len() + 1)).filter(|cut| text.is_char_boundary(*cut)).collect();
-        cuts.extend([0, text.len()]);
-        cuts.sort_unstable();
-        let pieces: Vec<&str> = cuts.windows(2).map(|ends| &text[ends[0]..ends[1]]).collect();
+        let cuts = cuts.iter().map(|cut| cut.index(text.len() + 1)).collect();
+        let pieces = pieces(&text, cuts);
         let (shown, draft) = in_pieces(&rules, syntax, &pieces);
         prop_assert_eq!(&shown, &whole);
         let mut offset = 0;

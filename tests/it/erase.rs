@@ -637,7 +637,7 @@ async fn no_page_of_the_files_keeps_what_was_erased_among_others() {
             offset += i64::try_from(length).expect("a length");
         }
         if number % 20 == 0 {
-            let closed = vec![OpenPart::Draft(part.expect("a draft"), None)];
+            let closed = vec![OpenPart::draft(part.expect("a draft"), None)];
             test.app.append_parts(&session, &name, closed).await.expect("closed");
         }
     }

@@ -215,7 +215,7 @@ async fn a_refused_secret_is_refused_before_anything_is_written() {
 }
 
 #[tokio::test]
-async fn a_repetition_is_told_by_what_was_received_whatever_the_rules_are_then() {
+async fn a_repetition_is_recognised_by_what_was_received_whatever_the_rules_are_then() {
     let mut test = start(Action::Redact).await;
     let session = test.manual_session().await;
     let appended = test.app.append(&session, vec![everywhere(SECRET)], None, None).await.expect("appended");

@@ -43,7 +43,7 @@ pub(crate) async fn rich() -> TestApp {
     let words =
         NewDraftText { part: None, client_id: None, kind: DraftKind::Reasoning, offset: 0, delta: "hm".to_owned() };
     let draft = app.append_draft(&session, "a11", words).await.expect("drafted");
-    let mut parts = vec![OpenPart::Draft(draft.part, None), OpenPart::Whole(text("gin"))];
+    let mut parts = vec![OpenPart::draft(draft.part, None), OpenPart::Whole(text("gin"))];
     parts.extend(large().remove(0).parts.into_iter().chain([call("c1"), result("c1", "done")]).map(OpenPart::Whole));
     test.by("bob").append_parts(&session, "a11", parts).await.expect("added");
     let usage = Usage { input: 9, output: 1, ..Usage::default() };

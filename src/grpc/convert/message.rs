@@ -275,10 +275,7 @@ fn read_open_part(field: impl Display + Copy, part: pb::Part) -> Result<OpenPart
         ));
     }
     let (id, metadata_json) = (read_draft_id(&part.part_id)?, part.metadata_json);
-    Ok(match status {
-        None => OpenPart::Draft(id, metadata_json),
-        Some(_) => OpenPart::Ended(DraftEnd { draft: DraftName::Id(id), status, metadata_json }),
-    })
+    Ok(OpenPart::Ended(DraftEnd { draft: DraftName::Id(id), status, metadata_json, received: None }))
 }
 
 /// True if a result has a status and nothing else.

@@ -16,9 +16,11 @@ use crate::model::ids::{MessageId, PartId};
 use crate::model::message::Message;
 use crate::model::part::{NewPart, ResultStatus};
 use crate::model::run::Epoch;
-use crate::secrets::{DraftText, Hit, Settled, Syntax};
+use crate::secrets::{DraftText, Hit, PLACEHOLDER, Replaced, Settled, Syntax};
 use crate::store::engine;
 use crate::store::error::{Error, Kind, Result};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 /// A draft, and the text to add to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -134,20 +136,22 @@ struct Found {
     hidden: Option<DraftText>,
 }
 
-/// The text of a part that a draft has become.
-struct ClosedText<'a> {
-    shown: &'a str,
-    text: DraftText,
+/// A stored message, and what placeholders in texts of its parts stand for, as far as they were read.
+#[derive(Default)]
+pub(crate) struct Stored {
+    message: Option<Message>,
+    replaced: HashMap<PartId, Vec<Replaced>>,
 }
 
-impl<'a> ClosedText<'a> {
-    fn of(tx: &Tx<'_>, message: MessageId, part: PartId, shown: &'a str) -> Result<Self> {
-        let mut text = DraftText::new(Syntax::Text);
-        if let Received::InPieces(replaced) = received::of_message(tx.conn, message)?.part(part) {
-            text.replaced.clone_from(replaced);
-        }
-        Ok(Self { shown, text })
+/// What placeholders in the text of a part that a draft has become stand for.
+fn replaced(tx: &Tx<'_>, part: PartId, shown: &str) -> Result<Vec<Replaced>> {
+    if !shown.contains(PLACEHOLDER) {
+        return Ok(Vec::new());
     }
+    Ok(match received::of_part(tx.conn, part)? {
+        Received::InPieces { replaced, .. } => replaced,
+        Received::AsStored | Received::Whole(_) => Vec::new(),
+    })
 }
 
 /// The text of a draft that readers see.
@@ -155,27 +159,10 @@ fn body(tx: &Tx<'_>, row: i64) -> Result<String> {
     engine::scalar(BODY).bind(row).one(tx.conn)
 }
 
-/// Applies the rules to the text of a draft with a piece more. Returns what readers see of it from now on, and what is to
-/// be kept beside that.
-fn settle(tx: &Tx<'_>, mut text: DraftText, shown: i64, piece: &str) -> Result<(Settled, Option<Vec<u8>>)> {
-    let (secrets, shown_bytes) = (tx.secrets, usize::try_from(shown).unwrap_or(usize::MAX));
-    let settled = text.add(secrets.rules(), secrets.salt(), shown_bytes, piece, false).map_err(|rule| {
-        secrets.count_refused(rule);
-        Error::SecretRefused { rule: secrets.rule_name(rule) }
-    })?;
-    let length = i64::try_from(settled.text.len()).unwrap_or(i64::MAX).saturating_add(shown);
-    check_limit("bytes of a draft", limits::DRAFT_BYTES_MAX, length)?;
-    secrets.count(&settled.hits);
-    // Without rules nothing waits, and what placeholders stand for matters only as long as its key is there.
-    let is_plain = secrets.rules().is_none() && (text.replaced.is_empty() || !secrets.has_draft_key());
-    let hidden = if is_plain { None } else { Some(secrets.hide(&text)?) };
-    Ok((settled, hidden))
-}
-
 impl AppendDraft {
     /// Validates first, then writes. The stored message is read if the text may be in a closed part, and kept for further
     /// texts of the same mutation, which closes no part.
-    pub(crate) fn apply(self, tx: &mut Tx<'_>, stored: &mut Option<Message>) -> Result<DraftReceipt> {
+    pub(crate) fn apply(self, tx: &mut Tx<'_>, stored: &mut Stored) -> Result<DraftReceipt> {
         tx.head(self.session.0)?;
         tx.flush()?;
         let open = tx.loaded(self.session.0)?.open.get(&self.message.0).map(|open| open.row);
@@ -226,7 +213,7 @@ impl AppendDraft {
             let overlap = fits.then_some(there.len());
             return Ok(Some(Found { row: id, part, kind, length: shown, shown, overlap, hidden: None }));
         };
-        let hidden = match tx.secrets.reveal(hidden).map_err(|error| error.in_row(part))? {
+        let hidden = match tx.secrets.reveal(part, hidden).map_err(|error| error.in_row(part))? {
             Some(hidden) => hidden,
             None => DraftText::resumed(syntax(&kind), &body(tx, id)?),
         };
@@ -257,7 +244,7 @@ impl AppendDraft {
     }
 
     /// The part that contains the text already, because the draft closed before the text was sent again.
-    fn closed(&self, tx: &mut Tx<'_>, stored: &mut Option<Message>) -> Result<Option<PartId>> {
+    fn closed(&self, tx: &mut Tx<'_>, stored: &mut Stored) -> Result<Option<PartId>> {
         let NewDraftText { part, client_id, kind, offset, delta } = &self.words;
         let message = self.message.0.as_bytes().to_vec();
         let has = match (part, client_id) {
@@ -268,26 +255,36 @@ impl AppendDraft {
         if !has.one(tx.conn)? {
             return Ok(None);
         }
-        let stored = match stored {
-            Some(stored) => stored,
-            None => stored.insert(messages::by_public_id(tx.conn, self.session.0, self.message)?),
+        let message = match &mut stored.message {
+            Some(message) => message,
+            none => none.insert(messages::by_public_id(tx.conn, self.session.0, self.message)?),
         };
         let is_meant = |id: PartId, name: &Option<String>| part.map_or(name == client_id, |part| part == id);
-        let closed = stored.parts.iter().find(|closed| is_meant(closed.id, &closed.client_id));
+        let closed = message.parts.iter().find(|closed| is_meant(closed.id, &closed.client_id));
         let there = closed.and_then(|closed| DraftKind::of(&closed.body).map(|(kind, text)| (closed.id, kind, text)));
         let there = match there {
-            Some((id, kind, text)) => Some((id, kind, ClosedText::of(tx, self.message, id, text)?)),
+            Some((id, kind, shown)) => {
+                let replaced = match stored.replaced.entry(id) {
+                    Entry::Occupied(read) => read.into_mut(),
+                    Entry::Vacant(unread) => unread.insert(replaced(tx, id, shown)?),
+                };
+                Some((id, kind, DraftText::closed(replaced), shown))
+            }
             None => None,
         };
         let salt = tx.secrets.salt();
-        let says_so = |closed: &ClosedText<'_>| {
+        let says_so = |text: &DraftText, shown: &str| {
             let offset = usize::try_from(*offset).ok();
-            offset.is_some_and(|offset| closed.text.overlap(salt, closed.shown, offset, delta) == Some(delta.len()))
+            offset.is_some_and(|offset| text.overlap(salt, shown, offset, delta) == Some(delta.len()))
         };
         match (there, part, client_id) {
-            (Some((id, was, text)), part, _) if says_so(&text) && (part.is_some() || was.is_like(kind)) => Ok(Some(id)),
-            (Some((_, was, text)), None, Some(_)) if self.resumes && was.is_like(kind) => {
-                let length = i64::try_from(text.text.received(text.shown.len())).unwrap_or(i64::MAX);
+            (Some((id, was, text, shown)), part, _)
+                if says_so(&text, shown) && (part.is_some() || was.is_like(kind)) =>
+            {
+                Ok(Some(id))
+            }
+            (Some((_, was, text, shown)), None, Some(_)) if self.resumes && was.is_like(kind) => {
+                let length = i64::try_from(text.received(shown.len())).unwrap_or(i64::MAX);
                 // That the message takes no more text is the better reason.
                 self.open(tx)?;
                 Err(Error::OffsetMismatch { offset: *offset, length })
@@ -315,7 +312,8 @@ impl AppendDraft {
             (Some(hidden), _) => hidden,
             (None, Some(_)) => DraftText::resumed(syntax(&found.kind), &body(tx, found.row)?),
         };
-        let (Settled { text, hits }, hidden) = settle(tx, text, found.shown, new)?;
+        let at = (row, found.part, found.shown);
+        let (Settled { text, hits }, hidden) = self.settle(tx, text, at, (new, length - was))?;
         self.take(tx, length - was)?;
         engine::query(EXTEND_HIDDEN).bind(found.row).bind(&text).bind(hidden).run(tx.conn)?;
         Ok(DraftReceipt { part: found.part, length, added_at: Some(found.shown), shown: text, hits })
@@ -330,12 +328,15 @@ impl AppendDraft {
         let count = self.check_limits(tx, row, (1, length))?;
         check_limit("drafts of one message", limits::MESSAGE_DRAFTS_MAX, count + 1)?;
         let call_message = self.call_message(tx)?;
+        let number = tx.loaded(self.session.0)?.next_number(self.message)?;
         let (Settled { text, hits }, hidden) = match tx.secrets.rules() {
             None => (Settled { text: self.words.delta.clone(), hits: Vec::new() }, None),
-            Some(_) => settle(tx, DraftText::new(syntax(&self.words.kind)), 0, &self.words.delta)?,
+            Some(_) => {
+                let new = DraftText::new(syntax(&self.words.kind));
+                self.settle(tx, new, (row, PartId::of(self.message, number), 0), (&self.words.delta, length))?
+            }
         };
         self.take(tx, length)?;
-        let number = tx.loaded(self.session.0)?.next_number(self.message)?;
         let NewDraftText { client_id, kind, .. } = self.words;
         let (call_id, tool) = match &kind {
             DraftKind::Text | DraftKind::Reasoning => (None, None),
@@ -355,6 +356,34 @@ impl AppendDraft {
             .run(tx.conn)?;
         tx.loaded(self.session.0)?.set_next_number(self.message, number.saturating_add(1));
         Ok(DraftReceipt { part: PartId::of(self.message, number), length, added_at: Some(0), shown: text, hits })
+    }
+
+    /// Applies the rules to the text of a draft of the message in a row, with a piece more behind what readers see, and the
+    /// bytes that are received with it. Returns what readers see of it from now on, and what is to be kept beside that.
+    fn settle(
+        &self,
+        tx: &mut Tx<'_>,
+        mut text: DraftText,
+        (row, part, shown): (i64, PartId, i64),
+        (piece, received): (&str, i64),
+    ) -> Result<(Settled, Option<Vec<u8>>)> {
+        let (secrets, waited) = (tx.secrets, text.waiting.len());
+        let shown_bytes = usize::try_from(shown).unwrap_or(usize::MAX);
+        let settled = text.add(secrets.rules(), secrets.salt(), shown_bytes, piece, false).map_err(|rule| {
+            secrets.count_refused(rule);
+            Error::SecretRefused { rule: secrets.rule_name(rule) }
+        })?;
+        let bytes = |bytes: usize| i64::try_from(bytes).unwrap_or(i64::MAX);
+        check_limit("bytes of a draft", limits::DRAFT_BYTES_MAX, bytes(settled.text.len()).saturating_add(shown))?;
+        check_limit("secrets of a draft", limits::DRAFT_SECRETS_MAX, bytes(text.replaced.len()))?;
+        // Placeholders can be longer than what they stand for.
+        let grown = (settled.text.len() + text.waiting.len()).saturating_sub(waited);
+        self.check_limits(tx, row, (0, received.max(bytes(grown))))?;
+        secrets.count(&settled.hits);
+        // Without rules nothing waits, and what placeholders stand for matters only as long as its key is there.
+        let is_plain = secrets.rules().is_none() && (text.replaced.is_empty() || !secrets.has_draft_key());
+        let hidden = if is_plain { None } else { Some(secrets.hide(part, &text)?) };
+        Ok((settled, hidden))
     }
 
     /// Takes new text from the tenant's quota, or refuses it.

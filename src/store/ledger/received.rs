@@ -1,14 +1,16 @@
-//! Repetitions of content that a rule for secrets changed before it was stored: they are told by salted digests of what
+//! Repetitions of content that a rule for secrets changed before it was stored: they are recognised by salted digests of what
 //! was received, whatever the rules are meanwhile.
 
 use super::codec::{self, Received};
 use super::messages::{self, NumberedPart};
+use super::open_drafts::DraftEnd;
 use super::secrets::Secrets;
 use super::tx::Tx;
+use crate::model::draft::DraftKind;
 use crate::model::ids::{MessageId, PartId};
 use crate::model::message::{GivenView, Message, NewMessage};
-use crate::model::part::{Answers, NewPart, Part, PartBody};
-use crate::secrets::Salt;
+use crate::model::part::{Answers, NewPart, Part, PartBody, ResultStatus};
+use crate::secrets::{DraftText, Replaced, Salt};
 use crate::store::engine::{self, Connection, Reader};
 use crate::store::error::{Error, Result};
 use std::collections::HashMap;
@@ -16,10 +18,12 @@ use std::collections::HashMap;
 const MESSAGE: &str = "select id, head, parts, revision from message where public_id = ?1";
 const PARTS: &str = "select number, revision, client_id, kind, codec, length, salt, body, blob_hash, call_message \
      from part where message_id = ?1 order by position";
+const PART: &str = "select p.number, p.revision, p.client_id, p.kind, p.codec, p.length, p.salt, p.body, p.blob_hash, \
+     p.call_message from message m join part p on p.message_id = m.id where m.public_id = ?1 and p.number = ?2";
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
-pub(crate) const STATEMENTS: &[&str] = &[MESSAGE, PARTS];
+pub(crate) const STATEMENTS: &[&str] = &[MESSAGE, PARTS, PART];
 
 /// What is known of a stored message as it was received.
 pub(crate) struct ReceivedMessage {
@@ -54,6 +58,18 @@ pub(crate) fn of_message(conn: &Connection, id: MessageId) -> Result<ReceivedMes
         parts.insert(part, codec::decode_received(&plain).map_err(|error| error.in_row(part))?);
     }
     Ok(ReceivedMessage { digest: head.received, parts })
+}
+
+/// What is known of a part of a message that was open.
+pub(crate) fn of_part(conn: &Connection, part: PartId) -> Result<Received> {
+    let mut reader = Reader::new(conn);
+    let message = part.message().0.as_bytes().to_vec();
+    let Some(row) = reader.one(engine::query(PART).bind(message).bind(part.number()))? else {
+        return Err(Error::corrupt("part", "the part is gone").in_row(part));
+    };
+    let mut stored = messages::part_row(&row)?.stored;
+    let plain = messages::plain_body(&mut reader, &mut stored).map_err(|error| error.in_row(part))?;
+    codec::decode_received(&plain).map_err(|error| error.in_row(part))
 }
 
 /// The salted digest of a part as it was received.
@@ -111,9 +127,41 @@ pub(crate) fn repeats(
 }
 
 /// The same for a part of an open message.
-pub(crate) fn repeats_part(tx: &Tx<'_>, message: MessageId, stored: &Part, sent: &NewPart) -> Result<bool> {
-    let known = of_message(tx.conn, message)?;
-    Ok(same_part(tx.secrets.salt(), known.part(stored.id), stored, sent))
+pub(crate) fn repeats_part(tx: &Tx<'_>, stored: &Part, sent: &NewPart) -> Result<bool> {
+    Ok(same_part(tx.secrets.salt(), &of_part(tx.conn, stored.id)?, stored, sent))
+}
+
+/// True if the metadata of a draft that closes again are what was received for its part.
+pub(crate) fn repeats_metadata(tx: &Tx<'_>, stored: &Part, sent: &DraftEnd) -> Result<bool> {
+    let digest = |json: &Option<String>| json.as_ref().map(|json| tx.secrets.salt().digest(json.as_bytes()));
+    let was = match of_part(tx.conn, stored.id)? {
+        Received::Whole(_) => return Ok(false),
+        Received::InPieces { metadata: Some(metadata), .. } => Some(metadata),
+        Received::InPieces { metadata: None, .. } | Received::AsStored => digest(&stored.metadata_json),
+    };
+    Ok(was == sent.received.or_else(|| digest(&sent.metadata_json)))
+}
+
+/// The same for a part that came as a draft, and is sent again as a whole under no rule that changes it.
+fn same_text(
+    salt: &Salt,
+    (replaced, metadata): (&[Replaced], Option<[u8; 32]>),
+    stored: &Part,
+    sent: &NewPart,
+) -> bool {
+    let (Some((kind, shown)), Some((_, text))) = (DraftKind::of(&stored.body), DraftKind::of(&sent.body)) else {
+        return false;
+    };
+    let status = match &*stored.body {
+        PartBody::ToolResult(result) => result.status,
+        _ => ResultStatus::Completed,
+    };
+    let digest = |json: &Option<String>| json.as_ref().map(|json| salt.digest(json.as_bytes()));
+    sent.received.is_none()
+        && DraftText::closed(replaced).is_all(salt, shown, text)
+        && kind.part(text.to_owned(), status).is_as_sent(&sent.body)
+        && metadata.or_else(|| digest(&stored.metadata_json)) == digest(&sent.metadata_json)
+        && stored.client_id == sent.client_id
 }
 
 fn same_part(salt: &Salt, known: &Received, stored: &Part, sent: &NewPart) -> bool {
@@ -121,8 +169,7 @@ fn same_part(salt: &Salt, known: &Received, stored: &Part, sent: &NewPart) -> bo
     let was = match known {
         Received::AsStored => digest(&stored.body, &stored.metadata_json),
         Received::Whole(digest) => *digest,
-        // Text that came in pieces is compared piece by piece.
-        Received::InPieces(_) => return false,
+        Received::InPieces { replaced, metadata } => return same_text(salt, (replaced, *metadata), stored, sent),
     };
     let is = sent.received.unwrap_or_else(|| digest(&sent.body, &sent.metadata_json));
     let same_call = match (&*stored.body, &*sent.body) {

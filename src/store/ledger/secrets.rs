@@ -1,6 +1,7 @@
 //! The rules for secrets, and the keys with which their traces are kept.
 
 use super::codec;
+use crate::model::ids::PartId;
 use crate::secrets::{Action, DraftText, Hit, Rules, Salt};
 use crate::store::error::{Error, Result};
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
@@ -73,14 +74,14 @@ impl Secrets {
         counts.iter().enumerate().map(of).collect()
     }
 
-    /// Encrypts what a draft has beside its text.
-    pub(crate) fn hide(&self, text: &DraftText) -> Result<Vec<u8>> {
+    /// Encrypts what a draft has beside its text, for this draft alone.
+    pub(crate) fn hide(&self, part: PartId, text: &DraftText) -> Result<Vec<u8>> {
         let key = self.draft_key.get().ok_or(Error::Bug("there are rules for secrets, and no key for drafts"))?;
         let nonce: [u8; NONCE_LEN] = rand::random();
         let mut sealed = codec::encode_draft_text(text);
         let refused = |_| Error::Bug("a draft cannot be encrypted");
         let sealing = Nonce::assume_unique_for_key(nonce);
-        key.seal_in_place_append_tag(sealing, Aad::empty(), &mut sealed).map_err(refused)?;
+        key.seal_in_place_append_tag(sealing, Aad::from(part.0.as_bytes()), &mut sealed).map_err(refused)?;
         Ok([nonce.as_slice(), &sealed].concat())
     }
 
@@ -90,12 +91,12 @@ impl Secrets {
     }
 
     /// Decrypts it; none if the key is another one, as in a store that was restored from a backup, or if it was never
-    /// encrypted by a store, as an archive may have it: a draft can be closed and erased in any case.
-    pub(crate) fn reveal(&self, hidden: &[u8]) -> Result<Option<DraftText>> {
+    /// encrypted by a store for this draft, as an archive may have it: a draft can be closed and erased in any case.
+    pub(crate) fn reveal(&self, part: PartId, hidden: &[u8]) -> Result<Option<DraftText>> {
         let Some((nonce, sealed)) = hidden.split_first_chunk::<NONCE_LEN>() else { return Ok(None) };
         let Some(key) = self.draft_key.get() else { return Ok(None) };
         let mut sealed = sealed.to_vec();
-        match key.open_in_place(Nonce::assume_unique_for_key(*nonce), Aad::empty(), &mut sealed) {
+        match key.open_in_place(Nonce::assume_unique_for_key(*nonce), Aad::from(part.0.as_bytes()), &mut sealed) {
             Ok(plain) => codec::decode_draft_text(plain).map(Some),
             Err(_) => Ok(None),
         }

@@ -1,6 +1,6 @@
 //! Secrets in text that comes piece by piece.
 
-use super::{BEGIN, OTHER, SECRET, holders, plain, restart, rules, start};
+use super::{BEGIN, OTHER, SECRET, finding, holders, plain, restart, rules, start};
 use crate::support::{TestApp, soon, words_of};
 use futures::stream;
 use longhand::app::Reason;
@@ -10,7 +10,7 @@ use longhand::app::secrets::Action;
 use longhand::app::writing::{DraftWords, MessageEnd, WriteFrame, WriteStart, WriteTarget};
 use longhand::model::draft::DraftKind;
 use longhand::model::message::NewFinish;
-use longhand::model::part::PartBody;
+use longhand::model::part::{NewPart, PartBody};
 use longhand::secrets::Syntax;
 
 fn named(kind: DraftKind, offset: usize, delta: &str) -> NewDraftText {
@@ -24,7 +24,7 @@ fn piece(offset: usize, delta: &str) -> NewDraftText {
 
 fn ended() -> Vec<OpenPart> {
     let draft = DraftName::Client("d".to_owned());
-    vec![OpenPart::Ended(DraftEnd { draft, status: None, metadata_json: None })]
+    vec![OpenPart::Ended(DraftEnd { draft, status: None, metadata_json: None, received: None })]
 }
 
 /// The text of the draft that readers see.
@@ -167,8 +167,102 @@ async fn a_refused_piece_leaves_the_draft_as_it_was() {
     // What was acknowledged cannot be refused when the draft closes.
     test.app.append_draft(&session, "a1", piece(22, &format!(" {SECRET}"))).await.expect("it may go on");
     test.app.append_parts(&session, "a1", ended()).await.expect("closed");
+    assert_eq!(test.app.secrets_found(), [finding("drafts", 1, Action::Refuse)], "the answer has it");
     assert_eq!(plain(&stored(&test, &session).await), "a hush-abcxyz and more <hush>");
     assert_eq!(holders(test.directory(), BEGIN), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn the_answer_to_a_seal_has_what_the_end_of_drafts_brings() {
+    let test = start(Action::Redact).await;
+    let session = test.manual_session().await;
+    test.append(&session, "a1 open").await;
+    test.app.append_draft(&session, "a1", piece(0, SECRET)).await.expect("taken");
+    assert_eq!(test.app.secrets_found(), [], "it waits");
+    test.app.append_draft(&session, "a1", NewDraftText { client_id: None, ..piece(0, OTHER) }).await.expect("taken");
+    let finish = NewFinish { detail: SECRET.to_owned(), ..NewFinish::default() };
+    test.app.finish_message(&session, "a1", finish, None).await.expect("sealed");
+    let found = [finding("finish.detail", 1, Action::Redact), finding("drafts", 2, Action::Redact)];
+    assert_eq!(test.app.secrets_found(), found);
+}
+
+#[tokio::test]
+async fn a_draft_that_is_closed_again_is_recognised_under_other_rules() {
+    let mut test = start(Action::Redact).await;
+    let session = test.manual_session().await;
+    test.append(&session, "a1 open").await;
+    let text = format!("a {SECRET} b {OTHER}");
+    test.app.append_draft(&session, "a1", piece(0, &text)).await.expect("taken");
+    let close = |secret: &str| {
+        let draft = DraftName::Client("d".to_owned());
+        let metadata_json = Some(format!("[\"{secret}\"]"));
+        vec![OpenPart::Ended(DraftEnd { draft, status: None, metadata_json, received: None })]
+    };
+    let whole = |text: &str, secret: &str| {
+        vec![OpenPart::Whole(NewPart {
+            client_id: Some("d".to_owned()),
+            metadata_json: Some(format!("[\"{secret}\"]")),
+            ..crate::support::text(text)
+        })]
+    };
+    let closed = test.app.append_parts(&session, "a1", close(SECRET)).await.expect("closed");
+    for action in [Some(Action::Redact), None, Some(Action::Warn), None] {
+        test = restart(test, action).await;
+        for again in [close(SECRET), whole(&text, SECRET)] {
+            let again = test.app.append_parts(&session, "a1", again).await.expect("a repetition");
+            assert_eq!((&again.ids, again.existed_count), (&closed.ids, 1), "{action:?}");
+        }
+        let swapped = format!("a {OTHER} b {SECRET}");
+        let others =
+            [close(OTHER), whole(&swapped, SECRET), whole(&text, OTHER), whole(&text[..text.len() - 1], SECRET)];
+        for other in others {
+            let error = test.app.append_parts(&session, "a1", other).await.expect_err("another part");
+            assert_eq!(error.reason, Reason::ClientIdReused, "{action:?}");
+        }
+    }
+    assert_eq!(test.findings().await, []);
+}
+
+#[tokio::test]
+async fn placeholders_count_with_their_own_length_and_have_a_maximum() {
+    let test = start(Action::Redact).await;
+    let session = test.manual_session().await;
+    test.append(&session, "a1 open").await;
+    let secrets = |count: usize| format!("{}end", format!("{SECRET} ").repeat(count));
+    let error = test.app.append_draft(&session, "a1", piece(0, &secrets(1_001))).await.expect_err("too many");
+    assert_eq!((error.reason, error.metadata["limit"].as_str()), (Reason::LimitExceeded, "1000"), "{error}");
+    let taken = test.app.append_draft(&session, "a1", piece(0, &secrets(1_000))).await.expect("taken");
+    let length = usize::try_from(taken.length).expect("a length");
+    let error = test.app.append_draft(&session, "a1", piece(length, &secrets(1))).await.expect_err("one more");
+    assert_eq!(error.reason, Reason::LimitExceeded);
+    test.app.append_draft(&session, "a1", piece(length, " text")).await.expect("text goes on");
+    // What is received would fit, what is stored does not.
+    test.append(&session, "a2 open").await;
+    let rest = secrets(200).len() + 500;
+    let fill = "x".repeat(longhand::limits::MESSAGE_BYTES_MAX / 2 - rest / 2);
+    for _ in 0..2 {
+        let part = vec![OpenPart::Whole(crate::support::text(&fill))];
+        test.app.append_parts(&session, "a2", part).await.expect("taken");
+    }
+    let error = test.app.append_draft(&session, "a2", piece(0, &secrets(200))).await.expect_err("too long");
+    assert_eq!((error.reason, error.metadata["limit"].as_str()), (Reason::LimitExceeded, "8388608"), "{error}");
+    test.app.append_draft(&session, "a2", piece(0, &"x".repeat(secrets(200).len()))).await.expect("it fits");
+}
+
+#[tokio::test]
+async fn what_waits_of_a_draft_is_of_no_use_for_another() {
+    let test = start(Action::Redact).await;
+    let session = test.manual_session().await;
+    test.append(&session, "a1 open\na2 open").await;
+    for message in ["a1", "a2"] {
+        test.app.append_draft(&session, message, piece(0, "hush-abc")).await.expect("taken");
+    }
+    let copy = "update draft set hidden = (select hidden from draft order by id desc limit 1) \
+         where id = (select min(id) from draft)";
+    assert_eq!(test.database().execute(copy, ()), Ok(1));
+    let error = test.app.append_draft(&session, "a1", piece(8, "def")).await.expect_err("nothing waits");
+    assert_eq!((error.reason, error.metadata["length_bytes"].as_str()), (Reason::OffsetMismatch, "0"));
+    test.app.append_draft(&session, "a2", piece(8, "def")).await.expect("its own waits");
 }
 
 #[tokio::test]

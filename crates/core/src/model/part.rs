@@ -312,7 +312,7 @@ pub struct NewPart {
     pub body: Arc<PartBody>,
     /// Free JSON, kept verbatim.
     pub metadata_json: Option<String>,
-    /// The salted digest of the part as it was received, if it was changed since: a repetition is told by it.
+    /// The salted digest of the part as it was received, if it was changed since: a repetition is recognised by it.
     pub received: Option<[u8; 32]>,
 }
 

@@ -5,7 +5,7 @@ use super::received::DiskReplaced;
 use super::uuid;
 use crate::model::draft::DraftKind;
 use crate::model::ids::MessageId;
-use crate::secrets::{DraftText, Reading};
+use crate::secrets::{Begun, DraftText, Place, Reading};
 use crate::store::engine::Row;
 use crate::store::error::{Error, Result};
 use prost::Message as _;
@@ -56,18 +56,31 @@ struct DiskDraftText {
     waiting: String,
     #[prost(message, repeated, tag = "4")]
     replaced: Vec<DiskReplaced>,
+    #[prost(message, repeated, tag = "5")]
+    begun: Vec<DiskBegun>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct DiskBegun {
+    #[prost(string, tag = "1")]
+    rule: String,
+    #[prost(uint64, tag = "2")]
+    length: u64,
 }
 
 pub(crate) fn encode_draft_text(text: &DraftText) -> Vec<u8> {
-    let reading = match text.reading {
+    let reading = match text.place.reading {
         Reading::Undecided => 1,
         Reading::Text => 2,
         Reading::Json => 3,
         Reading::JsonString => 4,
     };
-    let before = text.before.map(u32::from);
+    let before = text.place.before.map(u32::from);
     let replaced = text.replaced.iter().map(Into::into).collect();
-    DiskDraftText { reading, before, waiting: text.waiting.clone(), replaced }.encode_to_vec()
+    let begun =
+        |begun: &Begun| DiskBegun { rule: begun.rule.clone(), length: u64::try_from(begun.length).unwrap_or(u64::MAX) };
+    let begun = text.place.begun.iter().map(begun).collect();
+    DiskDraftText { reading, before, waiting: text.waiting.clone(), replaced, begun }.encode_to_vec()
 }
 
 pub(crate) fn decode_draft_text(bytes: &[u8]) -> Result<DraftText> {
@@ -83,5 +96,11 @@ pub(crate) fn decode_draft_text(bytes: &[u8]) -> Result<DraftText> {
         char::from_u32(before).ok_or_else(|| Error::corrupt("draft", format_args!("{before} is no character")))
     });
     let replaced = disk.replaced.iter().map(TryInto::try_into).collect::<Result<_>>()?;
-    Ok(DraftText { reading, before: before.transpose()?, waiting: disk.waiting, replaced })
+    let begun = |DiskBegun { rule, length }| {
+        let length = usize::try_from(length).map_err(|error| Error::corrupt("draft", error))?;
+        Ok(Begun { rule, length })
+    };
+    let begun = disk.begun.into_iter().map(begun).collect::<Result<_>>()?;
+    let place = Place { reading, before: before.transpose()?, begun };
+    Ok(DraftText { place, waiting: disk.waiting, replaced })
 }

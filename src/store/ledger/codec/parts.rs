@@ -379,6 +379,17 @@ fn plain_part(body: &PartBody, metadata_json: Option<&str>, blobs: &mut Vec<Enco
     DiskPart { metadata_json: metadata_json.map(str::to_owned), body: Some(disk) }.encode_to_vec()
 }
 
+/// The bytes of the text that came as a draft.
+pub(super) fn text_bytes(plain: &[u8]) -> Result<usize> {
+    let disk: DiskPart = decode_plain("part", plain)?;
+    Ok(match &disk.body {
+        Some(DiskBody::Text(text) | DiskBody::Reasoning(text)) => text.len(),
+        Some(DiskBody::ToolCall(call)) => call.input_json.len(),
+        Some(DiskBody::ToolResult(result)) => result.output.len(),
+        _ => 0,
+    })
+}
+
 /// The hashes of the blobs that a part's bytes refer to.
 pub(crate) fn media_blobs(plain: &[u8]) -> Result<Vec<Vec<u8>>> {
     let disk: DiskPart = decode_plain("part", plain)?;

@@ -1,6 +1,8 @@
 //! Disk form of what is known of content that a rule for secrets changed.
 
 use super::columns::decode_plain;
+use super::parts::text_bytes;
+use crate::limits;
 use crate::secrets::{DIGEST_BYTES, Replaced};
 use crate::store::error::{Error, Result};
 
@@ -12,8 +14,9 @@ pub(crate) enum Received {
     AsStored,
     /// The salted digest of what came whole.
     Whole([u8; 32]),
-    /// What placeholders in the text of a draft stand for.
-    InPieces(Vec<Replaced>),
+    /// A draft, with what placeholders in its text stand for, and the salted digest of its metadata, if they were received
+    /// otherwise.
+    InPieces { replaced: Vec<Replaced>, metadata: Option<[u8; 32]> },
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -55,14 +58,20 @@ pub(super) struct DiskReceived {
     pub(super) digest: Option<Vec<u8>>,
     #[prost(message, repeated, tag = "12")]
     pub(super) replaced: Vec<DiskReplaced>,
+    #[prost(bytes = "vec", optional, tag = "13")]
+    pub(super) metadata: Option<Vec<u8>>,
 }
 
 impl From<&Received> for DiskReceived {
     fn from(received: &Received) -> Self {
         match received {
             Received::AsStored => Self::default(),
-            Received::Whole(digest) => Self { digest: Some(digest.to_vec()), replaced: Vec::new() },
-            Received::InPieces(replaced) => Self { digest: None, replaced: replaced.iter().map(Into::into).collect() },
+            Received::Whole(digest) => Self { digest: Some(digest.to_vec()), ..Self::default() },
+            Received::InPieces { replaced, metadata } => Self {
+                digest: None,
+                replaced: replaced.iter().map(Into::into).collect(),
+                metadata: metadata.map(Vec::from),
+            },
         }
     }
 }
@@ -70,11 +79,61 @@ impl From<&Received> for DiskReceived {
 /// What a part's bytes say of how it was received. The other fields are skipped.
 pub(crate) fn decode_received(plain: &[u8]) -> Result<Received> {
     let disk: DiskReceived = decode_plain("part", plain)?;
-    match disk.digest {
-        Some(digest) => digest.try_into().map(Received::Whole).map_err(|digest: Vec<u8>| {
+    let digest = |digest: Vec<u8>| {
+        digest.try_into().map_err(|digest: Vec<u8>| {
             Error::corrupt("part", format_args!("the digest of what was received has {} bytes", digest.len()))
-        }),
-        None if disk.replaced.is_empty() => Ok(Received::AsStored),
-        None => disk.replaced.iter().map(TryInto::try_into).collect::<Result<_>>().map(Received::InPieces),
+        })
+    };
+    match (disk.digest, disk.metadata) {
+        (Some(whole), _) => digest(whole).map(Received::Whole),
+        (None, None) if disk.replaced.is_empty() => Ok(Received::AsStored),
+        (None, metadata) => {
+            let replaced = disk.replaced.iter().map(TryInto::try_into).collect::<Result<Vec<_>>>()?;
+            if !replaced.is_empty() {
+                check_replaced(&replaced, text_bytes(plain)?)?;
+            }
+            Ok(Received::InPieces { replaced, metadata: metadata.map(digest).transpose()? })
+        }
+    }
+}
+
+/// Refuses placeholders that are not one behind the other in a text of this length. An archive may have any.
+fn check_replaced(all: &[Replaced], text_bytes: usize) -> Result<()> {
+    let mut end = 0;
+    for replaced in all {
+        let fits = replaced.at >= end && replaced.length > 0 && replaced.received <= limits::DRAFT_BYTES_MAX;
+        let behind = replaced.at.checked_add(replaced.length).filter(|behind| fits && *behind <= text_bytes);
+        end = behind.ok_or_else(|| Error::corrupt("part", "placeholders are not in order within its text"))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{decode_received, encode_received_part};
+    use super::Received;
+    use crate::model::part::PartBody;
+    use crate::secrets::{DIGEST_BYTES, Replaced};
+
+    #[test]
+    fn placeholders_are_in_order_within_their_text() {
+        let at = |at, length| Replaced { at, length, received: 9, digest: [7; DIGEST_BYTES] };
+        let huge = Replaced { received: usize::MAX / 2, ..at(0, 4) };
+        for (replaced, is_valid) in [
+            (vec![at(0, 4), at(4, 6)], true),
+            (vec![at(2, 3)], true),
+            (vec![at(4, 6), at(0, 4)], false),
+            (vec![at(0, 4), at(3, 4)], false),
+            (vec![at(4, 7)], false),
+            (vec![at(usize::MAX, 1)], false),
+            (vec![at(0, 0)], false),
+            (vec![huge.clone(), huge], false),
+        ] {
+            let received = Received::InPieces { replaced: replaced.clone(), metadata: Some([1; 32]) };
+            let encoded = encode_received_part(&PartBody::Text("0123456789".to_owned()), None, &received, [0; 16]);
+            let decoded = decode_received(&encoded.body.expect("it is short"));
+            assert_eq!(decoded.is_ok(), is_valid, "{replaced:?}");
+            assert!(decoded.is_err() || decoded == Ok(received));
+        }
     }
 }

@@ -1427,7 +1427,9 @@ class AppendPartsResponse(google.protobuf.message.Message):
 
     @property
     def secret_findings(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[longhand.v1.session_pb2.SecretFinding]:
-        """What rules for secrets found in the request, in the order of its texts; nothing without rules."""
+        """What rules for secrets found in the request, in the order of its texts, and at the end of the drafts that it closes
+        (drafts); nothing without rules.
+        """
 
     def __init__(
         self,
@@ -1597,7 +1599,9 @@ class FinishMessageResponse(google.protobuf.message.Message):
 
     @property
     def secret_findings(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[longhand.v1.session_pb2.SecretFinding]:
-        """What rules for secrets found in the request, in the order of its texts; nothing without rules."""
+        """What rules for secrets found in the request, in the order of its texts, and at the end of the drafts that it closes
+        (drafts); nothing without rules.
+        """
 
     def __init__(
         self,
@@ -1855,7 +1859,9 @@ class WriteMessageResponse(google.protobuf.message.Message):
 
     @property
     def secret_findings(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[longhand.v1.session_pb2.SecretFinding]:
-        """What rules for secrets found in the request, in the order of its texts; nothing without rules."""
+        """What rules for secrets found in the request, in the order of its texts, and at the end of the drafts that it closes
+        (drafts); nothing without rules.
+        """
 
     def __init__(
         self,

@@ -1340,7 +1340,8 @@ export type AppendPartsResponse = Message$1<"longhand.v1.AppendPartsResponse"> &
   durability: Durability;
 
   /**
-   * What rules for secrets found in the request, in the order of its texts; nothing without rules.
+   * What rules for secrets found in the request, in the order of its texts, and at the end of the drafts that it closes
+   * (drafts); nothing without rules.
    *
    * @generated from field: repeated longhand.v1.SecretFinding secret_findings = 6;
    */
@@ -1559,7 +1560,8 @@ export type FinishMessageResponse = Message$1<"longhand.v1.FinishMessageResponse
   durability: Durability;
 
   /**
-   * What rules for secrets found in the request, in the order of its texts; nothing without rules.
+   * What rules for secrets found in the request, in the order of its texts, and at the end of the drafts that it closes
+   * (drafts); nothing without rules.
    *
    * @generated from field: repeated longhand.v1.SecretFinding secret_findings = 5;
    */
@@ -1894,7 +1896,8 @@ export type WriteMessageResponse = Message$1<"longhand.v1.WriteMessageResponse">
   drafts: WrittenDraft[];
 
   /**
-   * What rules for secrets found in the request, in the order of its texts; nothing without rules.
+   * What rules for secrets found in the request, in the order of its texts, and at the end of the drafts that it closes
+   * (drafts); nothing without rules.
    *
    * @generated from field: repeated longhand.v1.SecretFinding secret_findings = 8;
    */
