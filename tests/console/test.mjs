@@ -411,6 +411,7 @@ test('the keyboard alone does everything', async ({ daemon, browser }) => {
   await keyboard.press('g');
   await keyboard.press('s');
   await page.page.getByRole('heading', { name: 'Sessions' }).waitFor();
+  await page.page.locator('.session').getByText('Keyboard one').waitFor();
   // Everything that takes the focus is reached, and shows it.
   await page.page.evaluate(() => document.activeElement?.blur());
   const names = new Set();

@@ -104,3 +104,22 @@ pub(crate) fn decode_draft_text(bytes: &[u8]) -> Result<DraftText> {
     let place = Place { reading, before: before.transpose()?, begun };
     Ok(DraftText { place, waiting: disk.waiting, replaced })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::secrets::{DIGEST_BYTES, Replaced};
+
+    #[test]
+    fn what_a_draft_has_beside_its_text_comes_back() {
+        for reading in [Reading::Undecided, Reading::Text, Reading::Json, Reading::JsonString] {
+            let begun = [("one", 7), ("two", 1)].map(|(rule, length)| Begun { rule: rule.to_owned(), length });
+            let text = DraftText {
+                place: Place { reading, before: Some('é'), begun: begun.to_vec() },
+                waiting: "waits".to_owned(),
+                replaced: vec![Replaced { at: 3, length: 30, received: 20, digest: [5; DIGEST_BYTES] }],
+            };
+            assert_eq!(decode_draft_text(&encode_draft_text(&text)).expect("it is whole"), text);
+        }
+    }
+}
