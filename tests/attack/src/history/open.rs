@@ -189,7 +189,7 @@ async fn write_draft(client: &mut Client, session: &Session, open: &OpenMessage,
     let mut texts = vec![draft.text.clone()];
     for _ in 0..client.rng.random_range(1..6) {
         let text = format!("{}{}", texts.last().map_or("", String::as_str), content::words(&mut client.rng, 30));
-        note_words(client, session, open, text[texts[texts.len() - 1].len()..].as_bytes());
+        note_words(client, session, open, &text.as_bytes()[texts[texts.len() - 1].len()..]);
         texts.push(text);
     }
     let pause_ms = client.rng.random_range(0..8);
