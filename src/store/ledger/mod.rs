@@ -21,6 +21,7 @@ pub(crate) mod draft_batch;
 pub(crate) mod drafts;
 pub(crate) mod erased_sessions;
 pub(crate) mod events;
+mod exchange;
 pub(crate) mod expand;
 pub(crate) mod expiry;
 pub(crate) mod head;

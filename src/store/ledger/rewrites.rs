@@ -5,6 +5,7 @@ use super::ancestry::Ancestry;
 use super::chain::Digest;
 use super::claiming;
 use super::codec;
+use super::exchange;
 use super::head::{Receipt, SessionKey};
 use super::marks::{self, ancestry_of, changed, write};
 use super::messages;
@@ -54,9 +55,9 @@ pub(crate) enum Change {
     Rewind { message: Option<String>, summary: Option<BranchSummary> },
     /// Replaces a message by another; without parts, omits it from views.
     Edit { message: String, parts: Vec<(NewPart, PartInput)> },
-    /// Keeps a message verbatim in every view.
+    /// Keeps a message verbatim in every view, with the results of its calls and the calls of its results.
     Pin { message: String },
-    /// Removes the pin of a message.
+    /// Removes the pins of these.
     Unpin { message: String },
     /// Undoes the newest active change of the view.
     Undo,
@@ -224,25 +225,28 @@ fn pin(tx: &mut Tx<'_>, ancestry: &Ancestry, caller: &Requester, message: &str) 
     if matches!(located.message.kind, MessageKind::Summary | MessageKind::Marker) {
         return Err(Error::BoundaryInvalid("a summary stands only as long as what it stands for does"));
     }
-    let target = located.position.first;
-    if marks::of(tx, ancestry.key)?.pin(target).is_some() {
-        return Ok(Vec::new());
+    for (target, original) in exchange::of(tx, ancestry, located.position.first)? {
+        if marks::of(tx, ancestry.key)?.pin(target).is_some() {
+            continue;
+        }
+        let message = if target == located.position.first { located.message.id } else { original };
+        let mut digest = Digest::default();
+        write(tx, &mut digest, ancestry.key, MarkBody::Pinned { target })?;
+        let at = tx.event(ancestry.key, caller, &EventBody::MessagePinned { message }, &digest)?;
+        changed(tx, ancestry.key, at)?;
     }
-    let mut digest = Digest::default();
-    let body = MarkBody::Pinned { target };
-    write(tx, &mut digest, ancestry.key, body)?;
-    let at = tx.event(ancestry.key, caller, &EventBody::MessagePinned { message: located.message.id }, &digest)?;
-    changed(tx, ancestry.key, at)?;
     Ok(Vec::new())
 }
 
 fn unpin(tx: &mut Tx<'_>, ancestry: &Ancestry, caller: &Requester, message: &str) -> Result<Ids> {
     let located = sealed(tx, ancestry, message)?;
-    let pin = marks::of(tx, ancestry.key)?.pin(located.position.first);
-    let Some(mark) = pin else { return Ok(Vec::new()) };
-    let mut digest = Digest::default();
-    write(tx, &mut digest, ancestry.key, MarkBody::Undone { mark })?;
-    let at = tx.event(ancestry.key, caller, &EventBody::MessageUnpinned { message: located.message.id }, &digest)?;
-    changed(tx, ancestry.key, at)?;
+    for (target, original) in exchange::of(tx, ancestry, located.position.first)? {
+        let Some(mark) = marks::of(tx, ancestry.key)?.pin(target) else { continue };
+        let message = if target == located.position.first { located.message.id } else { original };
+        let mut digest = Digest::default();
+        write(tx, &mut digest, ancestry.key, MarkBody::Undone { mark })?;
+        let at = tx.event(ancestry.key, caller, &EventBody::MessageUnpinned { message }, &digest)?;
+        changed(tx, ancestry.key, at)?;
+    }
     Ok(Vec::new())
 }
