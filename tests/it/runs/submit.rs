@@ -53,7 +53,7 @@ async fn a_message_is_sent_again_in_one_change() {
     let test = test.restart().await;
     assert_eq!(shown(&test.context(&session).await), ["user shown: one", "assistant shown: first"]);
     test.app.undo(&session, None).await.expect("undone");
-    assert_eq!(shown(&test.context(&session).await).len(), 5, "history was kept, and the prompt waits");
+    assert_eq!(shown(&test.context(&session).await).len(), 6, "history was kept, with a note for the call");
     test.app.redo(&session, None).await.expect("redone");
     let epoch = acquire(&test.app, &session).await.epoch;
     test.app.take_prompt(&session, epoch, Wanted::Named(&sent.0.to_string())).await.expect("taken");
