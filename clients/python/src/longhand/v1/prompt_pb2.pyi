@@ -178,8 +178,8 @@ class SubmitPromptRequest(google.protobuf.message.Message):
     def rewind(self) -> longhand.v1.message_pb2.Rewind:
         """Leaves everything after a message out of the conversation in the same change, as RewindSession does: to edit a
         message and send it again, or to have it answered again, rewind to the message before it. An active run is at work
-        on what is left out, and ends in the same change, as with `force` of CancelRun. Other prompts stay in the queue. Not
-        with results of tools.
+        on what is left out, and ends in the same change, as with `force` of CancelRun. Other prompts stay in the queue, but for
+        results for what is left out. Not with results of tools.
         """
 
     def __init__(
