@@ -208,7 +208,8 @@ def test_a_message_is_sent_again_and_results_of_a_front_end_wait(client: longhan
         session.submit(result)
     assert caught.value.reason == "CALL_ANSWERED"
     with session.run(take_prompt=True) as run:
-        assert run.prompt is not None and run.prompt.prompt_id == sent
+        assert run.prompt is not None
+        assert run.prompt.prompt_id == sent
         answered = session.view().messages[-1]
         assert (answered.role, answered.parts[0].part.tool_result.call_message_id) == (v1.ROLE_TOOL, reply)
         with pytest.raises(longhand.Error) as caught:
@@ -218,7 +219,7 @@ def test_a_message_is_sent_again_and_results_of_a_front_end_wait(client: longhan
         assert session.activity().run.end.reason == v1.RUN_END_REASON_CANCELLED
     assert texts(session.view().messages) == ["hello"]
     session.submit("anew", rewind_to=longhand.START)
-    assert [prompt.prompt_id for prompt in session.list_prompts()][0] == again
+    assert next(prompt.prompt_id for prompt in session.list_prompts()) == again
     assert not session.view().messages
 
 
