@@ -262,9 +262,8 @@ impl Caller {
             described(title.as_ref(), metadata_json.as_deref())?;
         }
         self.require_to_stay(metadata_json.as_deref())?;
-        let rewind = request.rewind.map(RewindTo::message).transpose()?;
         let with = WithAppend {
-            rewind: rewind.map(|message| message.map_or(NewEnd::Start, |id| NewEnd::Message(id.to_owned()))),
+            rewind: request.rewind.map(RewindTo::end).transpose()?,
             expected_last: request.expected_last,
             title,
             metadata_json,
@@ -497,20 +496,37 @@ impl Caller {
         parts: &[NewPart],
         expected_revision: Option<Revision>,
     ) -> Result<Receipt> {
+        self.edit_with(session, message, parts, None, expected_revision).await
+    }
+
+    /// The same with free JSON for the replacement.
+    pub async fn edit_with(
+        &self,
+        session: &str,
+        message: &str,
+        parts: &[NewPart],
+        mut metadata_json: Option<String>,
+        expected_revision: Option<Revision>,
+    ) -> Result<Receipt> {
         if message.parse::<PartId>().is_ok() {
             return Err(Error::field(
                 "message_id",
                 "names a part, and an edit puts another message in place of the whole",
             ));
         }
-        validate::parts("request", MessageKind::Normal, parts)?;
+        if metadata_json.is_some() && parts.is_empty() {
+            return Err(Error::field("metadata_json", "does not go with remove"));
+        }
+        validate::edit(parts, metadata_json.as_deref())?;
         let (mut parts, mut screen) = (parts.to_vec(), self.screen());
         screen.parts_of_request("request", &mut parts)?;
+        screen.optional_json("metadata_json", &mut metadata_json)?;
         if screen.has_changed {
-            validate::parts("request", MessageKind::Normal, &parts)?;
+            validate::edit(&parts, metadata_json.as_deref())?;
         }
         let key = self.session_key(session).await?;
-        Ok(self.store().history().edit(key, self.requester(), expected_revision, message.to_owned(), &parts).await?)
+        let edit = store::NewEdit { message: message.to_owned(), parts, metadata_json };
+        Ok(self.store().history().edit(key, self.requester(), expected_revision, edit).await?)
     }
 
     /// Pins a message, so that every view shows it verbatim. The id of a part stands for the whole message that holds
@@ -545,6 +561,11 @@ impl<'a> RewindTo<'a> {
             Self::Message("") => Err(Error::field("message_id", "is empty; everything is left out with to_start")),
             Self::Message(id) => Ok(Some(id)),
         }
+    }
+
+    /// The same as the end of an append or a prompt.
+    pub(super) fn end(self) -> Result<NewEnd> {
+        Ok(self.message()?.map_or(NewEnd::Start, |id| NewEnd::Message(id.to_owned())))
     }
 }
 

@@ -86,6 +86,7 @@ impl Reason {
             | Self::ArchiveOvertaken
             | Self::RunLost => Code::Aborted,
             Self::CursorForeign
+            | Self::CallAnswered
             | Self::SessionArchived
             | Self::MessageSealed
             | Self::MessageExpired

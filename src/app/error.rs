@@ -17,6 +17,8 @@ pub enum Reason {
     CompactionNotFound,
     /// The message that a result names has no such call.
     CallNotFound,
+    /// The call that a prompt's result answers has a result.
+    CallAnswered,
     /// No preset has this name.
     PresetNotFound,
     /// A field's value cannot be used; the metadata names the field.
@@ -196,12 +198,13 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason.
-    pub const ALL: [Self; 89] = [
+    pub const ALL: [Self; 90] = [
         Self::SessionNotFound,
         Self::MessageNotFound,
         Self::DraftNotFound,
         Self::CompactionNotFound,
         Self::CallNotFound,
+        Self::CallAnswered,
         Self::PresetNotFound,
         Self::InvalidField,
         Self::SecretRefused,
@@ -296,6 +299,7 @@ impl Reason {
             Self::DraftNotFound => "DRAFT_NOT_FOUND",
             Self::CompactionNotFound => "COMPACTION_NOT_FOUND",
             Self::CallNotFound => "CALL_NOT_FOUND",
+            Self::CallAnswered => "CALL_ANSWERED",
             Self::PresetNotFound => "PRESET_NOT_FOUND",
             Self::InvalidField => "INVALID_FIELD",
             Self::SecretRefused => "SECRET_REFUSED",
@@ -476,6 +480,7 @@ impl From<store::Error> for Error {
             E::ClientIdReused { client_id } | E::ClientIdKept { client_id } => {
                 plain(Reason::ClientIdReused).with("client_id", client_id)
             }
+            E::CallAnswered { call_id } => plain(Reason::CallAnswered).with("call_id", call_id),
             E::LastMessageMismatch { expected, last } => plain(Reason::LastMessageMismatch)
                 .with("expected_last_message_id", expected)
                 .with("last_message_id", last),

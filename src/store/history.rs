@@ -9,7 +9,7 @@ use super::ledger::messages::{self, PageOf};
 use super::ledger::open_drafts::{DraftEnd, DraftName};
 use super::ledger::position::{self, MessagePosition};
 use super::ledger::replace::{self, WithAppend};
-use super::ledger::rewrites::{self, BranchSummary};
+use super::ledger::rewrites::{self, BranchSummary, NewEdit};
 use super::ledger::tx::{self, Requester};
 use super::ledger::{ancestry, expand, statuses};
 use super::shared::Shared;
@@ -278,11 +278,15 @@ impl History {
         session: SessionKey,
         caller: Requester,
         expected_revision: Option<Revision>,
-        message: String,
-        parts: &[NewPart],
+        edit: NewEdit,
     ) -> Result<Receipt> {
-        let parts = parts.iter().map(|part| (part.clone(), tx::PartInput::from_client(part))).collect();
-        self.rewrite(session, caller, expected_revision, rewrites::Change::Edit { message, parts }).await
+        let NewEdit { message, parts, metadata_json } = edit;
+        let encoded = |part: NewPart| {
+            let input = tx::PartInput::from_client(&part);
+            (part, input)
+        };
+        let replacement = rewrites::Replacement { parts: parts.into_iter().map(encoded).collect(), metadata_json };
+        self.rewrite(session, caller, expected_revision, rewrites::Change::Edit { message, replacement }).await
     }
 
     /// Pins a message, so that every view shows it verbatim.

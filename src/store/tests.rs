@@ -77,6 +77,7 @@ pub(super) fn statements() -> Vec<&'static str> {
         open_messages::STATEMENTS,
         position::STATEMENTS,
         prompts::STATEMENTS,
+        submit::STATEMENTS,
         compactions::STATEMENTS,
         conversation::STATEMENTS,
         requests::STATEMENTS,
@@ -387,8 +388,14 @@ async fn the_rows_of_layouts_give_what_follows_from_all_marks() {
         let change = match choose(10) {
             0 | 1 => rewrites::Change::Pin { message },
             2 => rewrites::Change::Unpin { message },
-            3 | 4 => rewrites::Change::Edit { message, parts: vec![(part(), tx::PartInput::from_client(&part()))] },
-            5 => rewrites::Change::Edit { message, parts: Vec::new() },
+            3 | 4 => {
+                let parts = vec![(part(), tx::PartInput::from_client(&part()))];
+                rewrites::Change::Edit { message, replacement: rewrites::Replacement { parts, metadata_json: None } }
+            }
+            5 => {
+                let replacement = rewrites::Replacement { parts: Vec::new(), metadata_json: None };
+                rewrites::Change::Edit { message, replacement }
+            }
             6 => rewrites::Change::Rewind { message: Some(near), summary: None },
             7 | 8 => rewrites::Change::Undo,
             _ => rewrites::Change::Redo,

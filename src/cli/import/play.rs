@@ -243,6 +243,7 @@ impl Player {
             parts: edit.parts,
             expected_revision: None,
             request_id: request_id(&edit.client_id),
+            metadata_json: None,
         };
         let messages = &self.client.messages;
         let edited = retry_while_busy(async || messages.clone().edit_message(request.clone()).await).await;

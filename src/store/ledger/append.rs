@@ -298,7 +298,7 @@ impl Checked {
 }
 
 /// Records the message's tool calls, and pairs its tool results with the calls that wait for them.
-fn pair_calls(tx: &mut Tx<'_>, key: i64, caller: &Requester, message: &mut EncodedMessage) -> Result<()> {
+pub(crate) fn pair_calls(tx: &mut Tx<'_>, key: i64, caller: &Requester, message: &mut EncodedMessage) -> Result<()> {
     let EncodedMessage { original, input, .. } = message;
     let (id, revision) = (input.id, tx.next_revision(key)?);
     let holder = TargetMessage { message: id, revision, writer: &caller.actor };

@@ -57,6 +57,7 @@ pub(crate) mod sources;
 pub(crate) mod spending;
 pub(crate) mod statistics;
 pub(crate) mod statuses;
+pub(crate) mod submit;
 pub(crate) mod tombstones;
 pub(crate) mod tx;
 pub(crate) mod usage_totals;

@@ -11,6 +11,7 @@ use super::marks::{self, ancestry_of, changed, write};
 use super::messages;
 use super::pairing::{self, NamedCalls, names_calls};
 use super::position::{self, Located};
+use super::prompts;
 use super::receipts::admitted;
 use super::reversals;
 use super::tx::{MessageInput, PartInput, Requester, Tx};
@@ -48,13 +49,31 @@ pub struct BranchSummary {
     pub usage: Option<Usage>,
 }
 
+/// An edit of a message.
+#[derive(Debug, Clone)]
+pub struct NewEdit {
+    /// The message, by its id or client id.
+    pub message: String,
+    /// The content of the replacement; without any, the message is only left out.
+    pub parts: Vec<NewPart>,
+    /// The free JSON of the replacement.
+    pub metadata_json: Option<String>,
+}
+
+/// What an edit puts in a message's place.
+#[derive(Clone)]
+pub(crate) struct Replacement {
+    pub(crate) parts: Vec<(NewPart, PartInput)>,
+    pub(crate) metadata_json: Option<String>,
+}
+
 /// The kind of a rewrite.
 #[derive(Clone)]
 pub(crate) enum Change {
     /// Omits everything after a message, or all messages, with an optional summary of the abandoned branch.
     Rewind { message: Option<String>, summary: Option<BranchSummary> },
     /// Replaces a message by another; without parts, omits it from views.
-    Edit { message: String, parts: Vec<(NewPart, PartInput)> },
+    Edit { message: String, replacement: Replacement },
     /// Keeps a message verbatim in every view, with the results of its calls and the calls of its results.
     Pin { message: String },
     /// Removes the pins of these.
@@ -79,7 +98,7 @@ impl Rewrite {
                 let after = new_end(tx, &ancestry, message.as_deref())?;
                 rewind(tx, &ancestry, caller, after, summary)?
             }
-            Change::Edit { message, parts } => edit(tx, &ancestry, caller, &message, parts)?,
+            Change::Edit { message, replacement } => edit(tx, &ancestry, caller, &message, replacement)?,
             Change::Pin { message } => pin(tx, &ancestry, caller, &message)?,
             Change::Unpin { message } => unpin(tx, &ancestry, caller, &message)?,
             Change::Undo => reversals::undo(tx, &ancestry, caller).map(|()| Ids::new())?,
@@ -111,6 +130,7 @@ pub(crate) fn rewind(
     after: Revision,
     summary: Option<BranchSummary>,
 ) -> Result<Ids> {
+    prompts::withdraw_answers(tx, ancestry.key, caller, after)?;
     let body = MarkBody::Rewound { after, has_summary: summary.is_some(), of_fork: false };
     let mut digest = Digest::default();
     pairing::reopen(tx, ancestry, after)?;
@@ -136,8 +156,9 @@ fn edit(
     ancestry: &Ancestry,
     caller: &Requester,
     message: &str,
-    parts: Vec<(NewPart, PartInput)>,
+    replacement: Replacement,
 ) -> Result<Ids> {
+    let Replacement { parts, metadata_json } = replacement;
     tx.admit_in(ancestry.key, parts.iter().map(|(_, part)| part.encoded.bytes()).sum())?;
     let located = sealed(tx, ancestry, message)?;
     if !matches!(located.message.kind, MessageKind::Normal | MessageKind::Edit | MessageKind::Replay) {
@@ -150,7 +171,8 @@ fn edit(
     }
     let original = original(tx, ancestry, &located)?;
     let parts = settled(tx, ancestry, &original, &located.message, parts)?;
-    let head = codec::MessageHead { actor: caller.actor.clone(), ..codec::MessageHead::replacing(&original) };
+    let head =
+        codec::MessageHead { actor: caller.actor.clone(), metadata_json, ..codec::MessageHead::replacing(&original) };
     let input = MessageInput {
         id: fresh_message_id(),
         client_id: None,

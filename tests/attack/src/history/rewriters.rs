@@ -201,6 +201,7 @@ async fn edit(client: &mut Client, session: &Session) {
         parts: parts.clone(),
         remove: parts.is_empty(),
         expected_revision,
+        metadata_json: None,
         request_id: client.fresh_id(),
     };
     match client.apply(session, request, expected_revision).await {

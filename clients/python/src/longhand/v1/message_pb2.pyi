@@ -2243,6 +2243,7 @@ class EditMessageRequest(google.protobuf.message.Message):
     EXPECTED_REVISION_FIELD_NUMBER: builtins.int
     REQUEST_ID_FIELD_NUMBER: builtins.int
     REMOVE_FIELD_NUMBER: builtins.int
+    METADATA_JSON_FIELD_NUMBER: builtins.int
     session_id: builtins.str
     """The session's id or client id."""
     message_id: builtins.str
@@ -2254,6 +2255,10 @@ class EditMessageRequest(google.protobuf.message.Message):
     remove: builtins.bool
     """Removes the message from views, without a replacement: they account for it with OMIT_REASON_EDITED. `parts` must be
     empty.
+    """
+    metadata_json: builtins.str
+    """The client's free JSON for the replacement, verbatim, up to 256 KiB; the replacement has none if unset. Not with
+    `remove`.
     """
     @property
     def parts(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Part]:
@@ -2268,10 +2273,14 @@ class EditMessageRequest(google.protobuf.message.Message):
         expected_revision: builtins.int | None = ...,
         request_id: builtins.str = ...,
         remove: builtins.bool = ...,
+        metadata_json: builtins.str | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["_expected_revision", b"_expected_revision", "expected_revision", b"expected_revision"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_expected_revision", b"_expected_revision", "expected_revision", b"expected_revision", "message_id", b"message_id", "parts", b"parts", "remove", b"remove", "request_id", b"request_id", "session_id", b"session_id"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_expected_revision", b"_expected_revision", "_metadata_json", b"_metadata_json", "expected_revision", b"expected_revision", "metadata_json", b"metadata_json"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_expected_revision", b"_expected_revision", "_metadata_json", b"_metadata_json", "expected_revision", b"expected_revision", "message_id", b"message_id", "metadata_json", b"metadata_json", "parts", b"parts", "remove", b"remove", "request_id", b"request_id", "session_id", b"session_id"]) -> None: ...
+    @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_expected_revision", b"_expected_revision"]) -> typing.Literal["expected_revision"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_metadata_json", b"_metadata_json"]) -> typing.Literal["metadata_json"] | None: ...
 
 global___EditMessageRequest = EditMessageRequest
 

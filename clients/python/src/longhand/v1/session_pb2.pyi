@@ -45,6 +45,7 @@ Reasons that the comments of the calls name:
   DRAFT_NOT_FOUND          NOT_FOUND            nothing  part_id
   COMPACTION_NOT_FOUND     NOT_FOUND            nothing  compaction_id
   CALL_NOT_FOUND           NOT_FOUND            nothing  call_id
+  CALL_ANSWERED            FAILED_PRECONDITION  nothing  call_id
   PRESET_NOT_FOUND         NOT_FOUND            nothing  preset
   SUMMARY_TASK_NOT_FOUND   NOT_FOUND            nothing  compaction_id
   INVALID_FIELD            INVALID_ARGUMENT     nothing  field
