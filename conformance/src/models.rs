@@ -6,8 +6,10 @@
 //! what a summarizer reads. The window and all limits are small shares of the real ones, so that a life has several
 //! compactions.
 
+mod anthropic;
 mod claude_code;
 mod codex;
+mod goose;
 mod history;
 mod joyagent;
 mod opencode;
@@ -100,6 +102,8 @@ pub(crate) const CLAUDE_CODE: Agent = claude_code::AGENT;
 pub(crate) const CODEX: Agent = codex::AGENT;
 pub(crate) const SUNA: Agent = suna::AGENT;
 pub(crate) const JOYAGENT: Agent = joyagent::AGENT;
+pub(crate) const GOOSE: Agent = goose::AGENT;
+pub(crate) const ANTHROPIC: Agent = anthropic::AGENT;
 
 /// The limits of a life.
 struct Limits {
@@ -462,8 +466,8 @@ impl Course<'_> {
     }
 
     /// The class and the answer if the model decides as we do once it is asked under our conditions: at a message that is
-    /// no reply, by what the context has now, without what was cleared, and without the cooldown that an exceeded window
-    /// does not wait for.
+    /// no reply, by what the context has now, without what was cleared, without the cooldown that an exceeded window does
+    /// not wait for, and without the level that we hold back for a reason of its own.
     fn later(&mut self, difference: &Difference<'_>) -> Result<Option<(&'static Class, Value)>, PeerFailure> {
         let Difference { question, ours, theirs, context_tokens, .. } = *difference;
         if ours.is_null() || ours == theirs {
@@ -486,6 +490,15 @@ impl Course<'_> {
             if answer["acts"] == *ours {
                 return Ok(Some((class, answer)));
             }
+            let held = Difference { question: &question, answer: &answer, theirs: &answer["acts"], ..*difference };
+            if let Some(reason) = (self.agent.explain)(&held) {
+                let mut question = question.clone();
+                question["without"] = answer["acts"].clone();
+                let answer = self.ask(&question)?;
+                if answer["acts"] == *ours {
+                    return Ok(Some((if theirs.is_null() { class } else { reason }, answer)));
+                }
+            }
         }
         Ok(None)
     }
@@ -493,7 +506,7 @@ impl Course<'_> {
     fn record(&mut self, difference: &Difference<'_>, moment: Option<&'static Class>) {
         let Difference { what, question, ours, theirs, .. } = *difference;
         let explain = |_: &Value, _: &Value| match what {
-            "refusal" => difference.refusal(self.agent.classes),
+            "refusal" => (self.agent.explain)(difference).or_else(|| difference.refusal(self.agent.classes)),
             _ => moment.or_else(|| (self.agent.explain)(difference)),
         };
         let input = history::brief(question, difference.answer, difference.context_tokens);
