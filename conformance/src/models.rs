@@ -220,7 +220,10 @@ impl Difference<'_> {
     fn waits(&self, threshold: i64, frees: i64) -> bool {
         let is_now = self.ours.is_string() && self.what == "moment";
         let earlier = &self.made[..self.made.len() - usize::from(is_now)];
-        let leaves = |made: &&SimulatedCompaction| made.refused || self.context_tokens - frees >= threshold;
+        let leaves = |made: &&SimulatedCompaction| {
+            let left = made.context_tokens - made.before_tokens + made.after_tokens;
+            made.refused || left >= threshold || self.context_tokens - frees >= threshold
+        };
         let Some(last) = earlier.last().filter(leaves) else { return false };
         let since = &self.life.messages[last.message.min(self.position)..=self.position];
         self.tokens(since) < threshold / 4
@@ -479,6 +482,11 @@ impl Course<'_> {
             match name {
                 NO_LONGER_COUNTS => question["whole"] = question["size"].clone(),
                 MOMENT => {
+                    // Without the texts that a view has in place of results that are still to come.
+                    let unseen = question["whole"].as_i64().zip(question["size"].as_i64());
+                    let cleared = unseen.map_or(0, |(whole, size)| whole - size);
+                    question["size"] = json!(context_tokens);
+                    question["whole"] = json!(context_tokens + cleared);
                     question["later"] = json!(true);
                     question["replied"] = json!(true);
                     question["usage"] = json!({ "input": context_tokens, "cacheRead": 0, "output": 0 });
@@ -509,7 +517,8 @@ impl Course<'_> {
             "refusal" => (self.agent.explain)(difference).or_else(|| difference.refusal(self.agent.classes)),
             _ => moment.or_else(|| (self.agent.explain)(difference)),
         };
-        let input = history::brief(question, difference.answer, difference.context_tokens);
+        let mut input = history::brief(question, difference.answer, difference.context_tokens);
+        input["made"] = difference.made.iter().rev().take(2).map(brief).collect();
         self.report.compare(what, self.life.index, &input, ours, &Ok(theirs.clone()), explain);
     }
 
@@ -573,6 +582,14 @@ impl Course<'_> {
         }
         Ok(())
     }
+}
+
+/// What a report shows of a compaction.
+fn brief(made: &SimulatedCompaction) -> Value {
+    json!({
+        "message": made.message, "acts": name(made), "refused": made.refused, "context": made.context_tokens,
+        "before": made.before_tokens, "after": made.after_tokens,
+    })
 }
 
 /// What follows a decision.

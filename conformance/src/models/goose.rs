@@ -4,7 +4,7 @@ use super::{Agent, Difference, FITS, FREES, Limits, MOMENT, WAITS};
 use crate::generate::{Profile, Results};
 use crate::report::{Class, Reason};
 use longhand::model::usage::ModelWindow;
-use longhand::policy::tokens;
+use longhand::policy::{Policy, tokens};
 use rand::Rng;
 use rand::rngs::StdRng;
 use serde_json::{Value, json};
@@ -85,13 +85,13 @@ fn explain(difference: &Difference<'_>) -> Option<&'static Class> {
         "moment" if difference.theirs == "auto" => match difference.boundary(ids.len()) {
             0 => class(1),
             boundary => match summarized(difference, boundary) {
-                tokens if tokens <= difference.summary_tokens() => class(4),
+                tokens if tokens <= replacement(difference) => class(4),
                 tokens => class(3).filter(|_| difference.waits(threshold(difference), tokens)),
             },
         },
         "refusal" => {
             let tokens = summarized(difference, difference.boundary(ids.len()));
-            class(4).filter(|_| tokens <= difference.summary_tokens())
+            class(4).filter(|_| tokens <= replacement(difference))
         }
         "moment" if difference.theirs == "clear" && difference.ours.is_null() => match together(difference) {
             (1, described) if described.is_empty() => class(1),
@@ -130,6 +130,12 @@ fn summarized(difference: &Difference<'_>, boundary: usize) -> i64 {
     let head = difference.history().into_iter().zip(difference.ids()).take(boundary);
     let goes: Vec<_> = head.filter(|(_, id)| Some(id) != again.as_ref()).map(|(source, _)| source).collect();
     difference.tokens(&goes)
+}
+
+/// The tokens of a summary and of the words with which the model goes on behind it.
+fn replacement(difference: &Difference<'_>) -> i64 {
+    let Policy { counting, view, .. } = &difference.life.policy;
+    difference.summary_tokens() + tokens::estimate_text(counting, view.acknowledgement.as_deref().unwrap_or_default())
 }
 
 /// The results of all whole batches beyond the cutoff, without what no reply has read; and the class of that difference.
