@@ -8,7 +8,7 @@ use super::ledger::{
     conversation, counts, drafts, erased_sessions, events, expand, expiry, head, identity, jobs, labels, layouts,
     marks, messages, open_drafts, open_messages, pairing, policies, position, prompts, quotas, receipts, received,
     requests, rewrites, runs, search, session_filter, session_list, sessions, sources, spending, statistics, statuses,
-    tombstones, tx, usage_totals, visibility, windows,
+    submit, tombstones, tx, usage_totals, visibility, windows,
 };
 use super::search::{hits, source};
 use super::upkeep::scrub;
