@@ -48,6 +48,9 @@ const NO_LONGER_COUNTS: &str = "what is cleared no longer counts";
 /// The name of the class of decisions during a cooldown.
 const NO_COOLDOWN: &str = "an exceeded window does not wait";
 
+/// What follows a compaction of ours that was refused.
+const REFUSED: &str = "refused";
+
 /// A model in JavaScript cuts texts where its agent does.
 const WHOLE_CHARACTERS: Class = Class {
     name: "a character stays whole",
@@ -385,8 +388,11 @@ impl Course<'_> {
                         if level != "clear" {
                             usage = None;
                         }
-                        times.insert(level, life.millis(position));
-                        places.insert(level, position);
+                        // One that was refused is none, and begins no cooldown.
+                        if level != REFUSED {
+                            times.insert(level, life.millis(position));
+                            places.insert(level, position);
+                        }
                     }
                 }
             }
@@ -441,7 +447,7 @@ impl Course<'_> {
         if made.last().is_some_and(|made| made.refused) {
             let (ours, theirs) = (json!(true), json!(false));
             self.record(&Difference { what: "refusal", ours: &ours, theirs: &theirs, ..difference }, None);
-            return Ok(Next::Decision("refused"));
+            return Ok(Next::Decision(REFUSED));
         }
         if ours == answer["acts"] {
             let cleared: Vec<_> = pruned(&after).difference(&pruned(&before)).cloned().collect();

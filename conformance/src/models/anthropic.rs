@@ -4,7 +4,7 @@ use super::history;
 use super::{Agent, Difference, FITS, Limits, MOMENT, NO_LONGER_COUNTS, WAITS};
 use crate::generate::{Profile, Results};
 use crate::report::{Class, Reason};
-use longhand::model::part::Part;
+use longhand::model::part::{Part, PartBody, ToolResult};
 use longhand::model::usage::ModelWindow;
 use longhand::policy::tokens;
 use rand::Rng;
@@ -51,9 +51,9 @@ static CLASSES: [Class; 7] = [
         test: ("crates/core/src/policy/prune/tests.rs", "what_nobody_has_read_and_what_is_open_stays"),
     },
     Class {
-        name: "clearing thoughts frees something",
+        name: "an edit frees something",
         reason: Reason::Named("An edit waits until it frees a twentieth of the window"),
-        explanation: "The view has as many tokens without these thoughts; the interface clears them.",
+        explanation: "The view has as many tokens without these thoughts or results; the interface clears them.",
         test: ("tests/it/guards.rs", "a_prune_that_costs_more_cache_than_it_saves_is_skipped_by_policy"),
     },
     WAITS,
@@ -109,10 +109,10 @@ fn explain(difference: &Difference<'_>) -> Option<&'static Class> {
             }
             match goes(difference) {
                 (index, goes) if goes.is_empty() => class(index),
-                (_, goes) => {
-                    let frees = goes.iter().map(|id| gain(difference, id)).sum();
-                    class(4).filter(|_| difference.waits(trigger, frees))
-                }
+                (_, goes) => match freed(difference, &goes) {
+                    ..=0 => class(3),
+                    frees => class(4).filter(|_| difference.waits(trigger, frees)),
+                },
             }
         }
         "cleared" if difference.answer["acts"] == "clear" => {
@@ -139,12 +139,34 @@ fn goes(difference: &Difference<'_>) -> (usize, Vec<Value>) {
     (if read.len() < results.len() { 2 } else { 1 }, goes)
 }
 
-/// The tokens that clearing a result frees.
+/// The tokens that clearing a result frees, by its text alone.
 fn gain(difference: &Difference<'_>, id: &Value) -> i64 {
     let text = &difference.answer["texts"][id.as_str().unwrap_or_default()];
     let word = |name: &str| text[name].as_str().unwrap_or_default();
     let size = |text: &str| tokens::estimate_text(&difference.life.policy.counting, text);
-    size(word("text")) - size(&format!("[Old result of {} cleared]", word("tool")))
+    size(word("text")) - size(&words(word("tool")))
+}
+
+/// The tokens that clearing some results frees in the view, where several parts of a message are rounded together.
+fn freed(difference: &Difference<'_>, ids: &[Value]) -> i64 {
+    let mut left = difference.before.to_vec();
+    for source in &mut left {
+        for part in &mut source.message.parts {
+            let PartBody::ToolResult(result) = &*part.body else { continue };
+            let id = json!(result.call_id);
+            if ids.contains(&id) {
+                let tool = difference.answer["texts"][&result.call_id]["tool"].as_str().unwrap_or_default();
+                part.body = PartBody::ToolResult(ToolResult { output: words(tool), ..result.clone() }).into();
+                source.counts = None;
+            }
+        }
+    }
+    difference.tokens(difference.before) - difference.tokens(&left)
+}
+
+/// The words in place of a result.
+fn words(tool: &str) -> String {
+    format!("[Old result of {tool} cleared]")
 }
 
 /// The thoughts that they clear, without what no reply has read.
