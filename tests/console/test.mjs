@@ -485,6 +485,17 @@ test('a rewound message says so after the page is loaded again', async ({ daemon
   await page.page.reload();
   await page.page.getByText('Left out by a rewind').waitFor();
   await page.close();
+  // Whoever may not undo is asked before.
+  const bound = await Page.open(browser, daemon, { link: daemon.link('--scopes', 'read,write') });
+  await bound.session(id);
+  await bound.page.locator(`[data-key="${messageIds[0]}"] .role`).first().click();
+  await bound.page.keyboard.press('r');
+  await bound.page.locator('.toast').getByText('can undo it').waitFor();
+  const { revision } = (await daemon.get(`/v1/sessions/${id}`)).session;
+  await bound.page.locator('.toast').getByRole('button', { name: 'Do it' }).click();
+  await bound.page.locator('.toast').getByText('later messages are out').waitFor();
+  equal(Number((await daemon.get(`/v1/sessions/${id}`)).session.revision), Number(revision) + 1, 'revisions of the rewind');
+  await bound.close();
 });
 
 test('the axis follows a session that is at work', async ({ daemon, browser }) => {
