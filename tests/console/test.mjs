@@ -448,6 +448,27 @@ test('a rewind and an edit have their way back, and say what they change', async
   await page.page.locator(`.row.chosen[data-key="${key}"]`).waitFor();
   await page.page.keyboard.press('u');
   await until('the edit is undone', async () => (await daemon.view(id)).end.covered);
+  // Where a summary falls back to the one before it there can be as many rows as before, and they are others.
+  const more = conversation(9, 70);
+  for (let from = 0; from < more.length; from += 10) await daemon.append(id, more.slice(from, from + 10));
+  const { end } = await until('a second compaction', async () => {
+    const view = await daemon.view(id);
+    return view.end.covered?.coveredRanges.length > 1 && view;
+  }, 20_000);
+  const range = end.covered.coveredRanges.at(-1);
+  const { messages: history } = await daemon.get(`/v1/sessions/${id}/messages?page_size=1000`);
+  const inside = history.findLast((one) => one.role === 'ROLE_ASSISTANT' && Number(one.revision) <= Number(range.lastRevision) - 8);
+  await page.go(`#/session/${id}?message=${inside.messageId}`);
+  await page.page.locator(`.row.chosen[data-key="${inside.messageId}"]`).waitFor();
+  const edited = await daemon.post(`/v1/sessions/${id}/messages/${inside.messageId}:edit`, { parts: [{ text: { text: 'other words' } }] });
+  await until('the page knows', async () => Number((await page.page.locator('.timeline output').innerText()).match(/[\d,]+/)[0].replace(',', '')) >= Number(edited.revision));
+  await page.page.waitForTimeout(300);
+  check(await page.page.locator(`[data-key="${inside.messageId}"]`).isVisible(), 'what is in sight stays there, whoever changes the view');
+  await page.page.mouse.move(400, 500);
+  for (const by of [900, -1500, 1200, -600, 2400, -3000]) {
+    await page.page.mouse.wheel(0, by);
+    await page.page.evaluate(() => new Promise(requestAnimationFrame));
+  }
   await page.close();
 });
 
@@ -464,6 +485,17 @@ test('a rewound message says so after the page is loaded again', async ({ daemon
   await page.page.reload();
   await page.page.getByText('Left out by a rewind').waitFor();
   await page.close();
+  // Whoever may not undo is asked before.
+  const bound = await Page.open(browser, daemon, { link: daemon.link('--scopes', 'read,write') });
+  await bound.session(id);
+  await bound.page.locator(`[data-key="${messageIds[0]}"] .role`).first().click();
+  await bound.page.keyboard.press('r');
+  await bound.page.locator('.toast').getByText('can undo it').waitFor();
+  const { revision } = (await daemon.get(`/v1/sessions/${id}`)).session;
+  await bound.page.locator('.toast').getByRole('button', { name: 'Do it' }).click();
+  await bound.page.locator('.toast').getByText('later messages are out').waitFor();
+  equal(Number((await daemon.get(`/v1/sessions/${id}`)).session.revision), Number(revision) + 1, 'revisions of the rewind');
+  await bound.close();
 });
 
 test('the axis follows a session that is at work', async ({ daemon, browser }) => {
@@ -517,6 +549,10 @@ test('the middle of a long session has its history, and records stay out of the 
   check(await page.page.evaluate(() => document.activeElement.closest('.row.chosen') !== null), 'Tab leads to its buttons');
   // A revision that the newest pages do not reach.
   const middle = Math.floor(messages.length / 2);
+  // It is asked for while an older page is on its way.
+  await page.page.route(/page_token=/, (route) => setTimeout(() => void route.continue().catch(() => undefined), 500));
+  await page.page.locator('.scroll').evaluate((list) => (list.scrollTop = 0));
+  await page.page.getByText('Reading older messages').waitFor();
   await page.page.getByRole('slider', { name: 'Revision' }).fill(String(middle));
   await page.page.locator('.banner').getByText(`revision ${middle}:`).waitFor();
   await page.page.locator('.scroll').press('End');

@@ -86,26 +86,24 @@ export class VirtualList {
     return seen.length ? [seen[0]!.index, seen.at(-1)!.index] : null;
   }
 
-  /** Reads the items again, which may be others. What is in sight stays where it is when items come before it. */
-  update(changed = true): void {
+  /** Reads the items again, which may be others. What is in sight stays where it is, the preferred one first of all. */
+  update(changed = true, preferred = ''): void {
     if (changed) this.#key = (index) => this.#options.key(index);
     const element = this.#element;
     const offset = element?.scrollTop ?? 0;
-    const first = this.core.getVirtualItems().find((item) => item.end > offset);
-    const key = first?.key;
-    const inside = first ? offset - first.start : 0;
+    const seen = this.core.getVirtualItems().filter((item) => item.end > offset && item.start < offset + (element?.clientHeight ?? 0));
+    const held = seen.find((item) => item.key === preferred) ?? seen[0];
     this.core.setOptions(this.#settings());
     this.core._willUpdate();
     this.#read();
-    if (!element || key === undefined || !first) return;
+    if (!element || !held) return;
     const count = this.#options.count();
-    if (first.index < count && this.#options.key(first.index) === key) return;
-    for (let index = 0; index < count; index += 1) {
-      if (this.#options.key(index) !== key) continue;
-      const start = this.core.getOffsetForIndex(index, 'start')?.[0] ?? 0;
-      this.core.scrollToOffset(start + inside);
-      return;
-    }
+    const isHere = (index: number) => index < count && this.#options.key(index) === held.key;
+    let index = held.index;
+    if (!isHere(index)) for (index = 0; index < count && !isHere(index); ) index += 1;
+    if (index === count) return;
+    const start = this.core.measurementsCache[index]?.start ?? held.start;
+    if (Math.abs(start - held.start) > 1) this.core.scrollToOffset(start + offset - held.start);
   }
 
   toIndex(index: number, align: 'start' | 'center' | 'end' | 'auto' = 'start'): void {
