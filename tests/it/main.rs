@@ -40,6 +40,7 @@ mod immutable;
 mod import;
 mod interrupted;
 mod jobs;
+mod kept_erased;
 mod laws;
 mod lock;
 mod open_messages;

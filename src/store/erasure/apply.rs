@@ -20,6 +20,7 @@ use crate::store::ledger::append::FinishMessage;
 use crate::store::ledger::blob_uses;
 use crate::store::ledger::chain::Digest;
 use crate::store::ledger::codec::{self, Number as _};
+use crate::store::ledger::erased_content::Receipts;
 use crate::store::ledger::head::{Receipt, SessionKey};
 use crate::store::ledger::jobs;
 use crate::store::ledger::marks;
@@ -177,7 +178,9 @@ impl Erase {
         for session in plan.sessions.keys() {
             erasures.insert(*session, tx.head(*session)?.revision + 1);
         }
-        let mut opened = Opened::new(tx.conn, erasures);
+        // What it reaches is of one tenant.
+        let receipts = Receipts::new(tx.secrets.salt(), tx.head(key)?.tenant.clone());
+        let mut opened = Opened::new(tx.conn, receipts, erasures);
         let lost = take(tx, &mut opened, &plan)?;
         let id = fresh_id();
         let mut answer = None;

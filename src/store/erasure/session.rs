@@ -13,7 +13,7 @@ use crate::store::ledger::head::Receipt;
 use crate::store::ledger::jobs::give_up_all;
 use crate::store::ledger::tx::{Requester, Tx};
 use crate::store::ledger::visibility;
-use crate::store::ledger::{approvals, erased_sessions, prompts, runs};
+use crate::store::ledger::{approvals, erased_content, erased_sessions, prompts, runs};
 use std::collections::BTreeSet;
 
 const EVENTS: &str = "select revision, kind, body from event where session_id = ?1 and revision > ?2 \
@@ -87,6 +87,9 @@ pub(super) fn erase(tx: &mut Tx<'_>, opened: &mut Opened<'_>, key: i64) -> Resul
     opened.open(key, fork + 1)?;
     engine::query(FREE).bind(key).run(conn)?;
     let head = tx.loaded(key)?;
+    if let Some(receipt) = opened.receipts.of_session(head.metadata_json()) {
+        erased_content::add(conn, receipt)?;
+    }
     let of_head = head.title().len() + head.metadata_json().map_or(0, str::len);
     head.retitle("");
     if let Some(metadata) = head.metadata_json().map(visibility::project_alone) {

@@ -289,7 +289,8 @@ pub(crate) fn take(tx: &mut Tx<'_>, key: i64, caller: &Requester, queued: Queued
     let sender = Requester { actor: prompt.actor.clone(), ..Requester::default() };
     let message = as_message(&prompt);
     let input = MessageInput { id: prompt.id.message(), ..MessageInput::from_client(&message, &sender) };
-    append_one(tx, key, caller, EncodedMessage { original: message, input, received: None, reports_overflow: false })?;
+    let (received, reports_overflow, digests) = (None, false, None);
+    append_one(tx, key, caller, EncodedMessage { original: message, input, received, reports_overflow, digests })?;
     Ok(())
 }
 
