@@ -1,10 +1,12 @@
 //! Disk form of what is known of content that a rule for secrets changed.
 
 use super::columns::decode_plain;
-use super::parts::text_bytes;
+use super::parts::{EncodedPart, encode_part_with, text_bytes};
 use crate::limits;
+use crate::model::part::PartBody;
 use crate::secrets::{DIGEST_BYTES, Replaced};
 use crate::store::error::{Error, Result};
+use prost::Message as _;
 
 /// What is known of a part as it was received.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -53,7 +55,7 @@ impl TryFrom<&DiskReplaced> for Replaced {
 
 /// The fields of a part's bytes beside its content.
 #[derive(Clone, PartialEq, prost::Message)]
-pub(super) struct DiskReceived {
+struct DiskReceived {
     #[prost(bytes = "vec", optional, tag = "11")]
     pub(super) digest: Option<Vec<u8>>,
     #[prost(message, repeated, tag = "12")]
@@ -74,6 +76,16 @@ impl From<&Received> for DiskReceived {
             },
         }
     }
+}
+
+/// Encodes a part of which more is known than its content.
+pub(crate) fn encode_received_part(
+    body: &PartBody,
+    metadata_json: Option<&str>,
+    received: &Received,
+    salt: [u8; 16],
+) -> EncodedPart {
+    encode_part_with(body, metadata_json, &DiskReceived::from(received).encode_to_vec(), salt)
 }
 
 /// What a part's bytes say of how it was received. The other fields are skipped.
@@ -110,7 +122,7 @@ fn check_replaced(all: &[Replaced], text_bytes: usize) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{decode_received, encode_received_part};
+    use super::super::{decode_received, decompress, encode_received_part};
     use super::Received;
     use crate::model::part::PartBody;
     use crate::secrets::{DIGEST_BYTES, Replaced};
@@ -131,7 +143,9 @@ mod tests {
         ] {
             let received = Received::InPieces { replaced: replaced.clone(), metadata: Some([1; 32]) };
             let encoded = encode_received_part(&PartBody::Text("0123456789".to_owned()), None, &received, [0; 16]);
-            let decoded = decode_received(&encoded.body.expect("it is short")).ok();
+            let body = encoded.body.expect("it is short");
+            let plain = decompress("part", encoded.codec, encoded.length, body.to_vec()).expect("it is whole");
+            let decoded = decode_received(&plain).ok();
             assert_eq!(decoded, is_valid.then_some(received), "{replaced:?}");
         }
     }
