@@ -1,7 +1,7 @@
 //! Every statement of the store against a migrated database: it can be prepared, and no read of it scans a table.
 
 use super::engine::{self, files};
-use super::erasure::{apply, candidates, plan, rows, session};
+use super::erasure::{apply, candidates, plan, rows, session, steps};
 use super::integrity::{log_check, run_rows, verify};
 use super::ledger::{
     access_tokens, ahead, ancestry, append, approvals, blob_uses, by_hand, calls, cancels, claiming, compactions,
@@ -72,6 +72,7 @@ pub(super) fn statements() -> Vec<&'static str> {
         plan::STATEMENTS,
         rows::STATEMENTS,
         session::STATEMENTS,
+        steps::STATEMENTS,
         ancestry::STATEMENTS,
         marks::STATEMENTS,
         messages::STATEMENTS,

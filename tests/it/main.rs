@@ -24,6 +24,7 @@ mod cost;
 mod crash;
 mod doctor;
 mod erase;
+mod erase_steps;
 mod edits;
 mod evaluate;
 mod expand;

@@ -4,6 +4,7 @@
 use super::plan::Reached;
 use crate::model::Revision;
 use crate::model::approval::{Answer, Question};
+use crate::model::compaction::RevisionRange;
 use crate::model::event::EventBody;
 use crate::model::ids::CompactionId;
 use crate::model::message::{Finish, MessageKind};
@@ -42,6 +43,8 @@ const UPDATE_PROMPT: &str = "update prompt set parts = ?2, metadata_json = null 
 const UPDATE_PROMPT_PARTS: &str = "update prompt set parts = ?2 where id = ?1";
 const APPROVALS: &str = "select id, request_revision, question, end_revision, answer from approval \
      where session_id = ?1";
+const APPROVALS_IN: &str = "select id, request_revision, question, end_revision, answer from approval \
+     where session_id = ?1 and request_revision between ?2 and ?3";
 const UPDATE_QUESTION: &str = "update approval set question = ?2, salt = ?3 where id = ?1";
 const UPDATE_ANSWER: &str = "update approval set answer = ?2, answer_salt = ?3 where id = ?1";
 const REQUEST_OF: &str = "select request_id from event where session_id = ?1 and revision = ?2";
@@ -70,6 +73,7 @@ pub(crate) const STATEMENTS: &[&str] = &[
     UPDATE_PROMPT,
     UPDATE_PROMPT_PARTS,
     APPROVALS,
+    APPROVALS_IN,
     UPDATE_QUESTION,
     UPDATE_ANSWER,
     REQUEST_OF,
@@ -96,6 +100,21 @@ pub struct Sizes {
     pub forks: i64,
     /// Large bodies and media that nothing else uses.
     pub blobs: i64,
+}
+
+impl std::ops::Add for Sizes {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            messages: self.messages + other.messages,
+            parts: self.parts + other.parts,
+            bytes: self.bytes + other.bytes,
+            summaries: self.summaries + other.summaries,
+            forks: self.forks + other.forks,
+            blobs: self.blobs + other.blobs,
+        }
+    }
 }
 
 /// The parts of a message that still have content, with what stands for them.
@@ -414,10 +433,11 @@ fn approvals(opened: &mut Opened<'_>, key: i64, calls: &BTreeSet<String>) -> Res
     Ok(bytes)
 }
 
-/// All questions of a session, with their choices. Returns the bytes for which they counted.
-pub(super) fn erase_approvals(opened: &mut Opened<'_>, key: i64) -> Result<i64> {
+/// All questions that a session asked in a range of revisions, with their choices. Returns the bytes for which they
+/// counted.
+pub(super) fn erase_approvals(opened: &mut Opened<'_>, key: i64, range: RevisionRange) -> Result<i64> {
     let mut bytes = 0;
-    for row in engine::query(APPROVALS).bind(key).all(opened.conn)? {
+    for row in engine::query(APPROVALS_IN).bind(key).bind(range.first).bind(range.last).all(opened.conn)? {
         bytes += erase_approval(opened, key, &row, Question { text: ERASED_TEXT.to_owned(), ..Question::default() })?;
     }
     Ok(bytes)
