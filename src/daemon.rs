@@ -123,6 +123,7 @@ pub async fn run_with(
 
     tasks.spawn(store.upkeep().clone().scrub(scrub(config.scrub), clock.clone(), stopping.clone()));
 
+    tasks.spawn(app.clone().finish_erasures());
     app.set_retention(config.retention.iter().map(retention_rule).collect());
     tasks.spawn(app.clone().retain(RetentionTimes::default(), stopping.clone()));
 

@@ -43,6 +43,8 @@ pub struct Appended {
     pub ids: Vec<uuid::Uuid>,
     /// Number of messages that existed before.
     pub existed_count: i64,
+    /// The messages that lack content, because it was erased before.
+    pub erased: Vec<uuid::Uuid>,
     /// The session's revision after the append.
     pub revision: Revision,
     /// The store's sequence number of the append.
@@ -70,6 +72,9 @@ pub struct AppendRequest<'a> {
     pub title: Option<String>,
     /// The session's new metadata: free JSON.
     pub metadata_json: Option<String>,
+    /// True if what was erased before stays erased: a part that a receipt of an erasure names, by the client id of its
+    /// message and its content, is stored without its content.
+    pub keep_erased: bool,
 }
 
 /// Parameters of a list of messages.
@@ -145,7 +150,7 @@ impl Caller {
         };
         let (tokens, usage_doubt) = self.written(known.key, &receipt, figures).await.unzip();
         let (context_tokens, own_tokens) = tokens.unzip();
-        let Receipt { revision, seq, ids, existed_count, pending, .. } = receipt;
+        let Receipt { revision, seq, ids, existed_count, erased, pending, .. } = receipt;
         let is_over = own_tokens.zip(overflow::due_at(&known.policy, &known.window));
         // If the tokens are unknown, a caller that sees a pending decision can wait for it.
         let is_reached = overflows || own_tokens.is_none() || is_over.is_some_and(|(tokens, due)| tokens >= due);
@@ -157,7 +162,7 @@ impl Caller {
             pending: pending.compaction,
             usage_doubt: usage_doubt.flatten(),
         };
-        Appended { ids, existed_count, revision, seq, context }
+        Appended { ids, existed_count, erased, revision, seq, context }
     }
 
     /// A fact about a session after a write: from memory, or read if that takes no longer than the write. An error here
@@ -235,7 +240,14 @@ impl Caller {
     /// Appends messages with what belongs to the same mutation, all or nothing.
     pub async fn append_with(&self, session: &str, request: AppendRequest<'_>) -> Result<Appended> {
         let AppendRequest {
-            messages, provider_content, window, expected_revision, mut title, mut metadata_json, ..
+            messages,
+            provider_content,
+            window,
+            expected_revision,
+            mut title,
+            mut metadata_json,
+            keep_erased: keeps_erased,
+            ..
         } = request;
         let mut messages = match provider_content {
             None => messages,
@@ -279,7 +291,8 @@ impl Caller {
             overflowed |= reports_overflow;
             let token = message.finish.as_ref().and_then(|finish| finish.view.as_deref());
             let view = self.given_view(&known, token).await?;
-            entries.push(AppendInput { message: message.checked(view), token_counts, reports_overflow, received });
+            let message = message.checked(view);
+            entries.push(AppendInput { message, token_counts, reports_overflow, received, keeps_erased });
         }
         let history = self.store().history();
         let receipt = history.append_with(known.key, self.requester(), expected_revision, entries, with).await?;

@@ -96,6 +96,7 @@ impl Reason {
             | Self::NothingToRedo
             | Self::NothingToErase
             | Self::SessionErased
+            | Self::ContentErased
             | Self::RedoOvertaken
             | Self::CompactionEnded
             | Self::AutomaticOff

@@ -70,6 +70,8 @@ pub enum Reason {
     NothingToErase,
     /// The session is erased.
     SessionErased,
+    /// The same content was erased, and the request keeps it erased.
+    ContentErased,
     /// A compaction, rewind or edit was made since the undo; the metadata has its revision.
     RedoOvertaken,
     /// The compaction has ended.
@@ -230,6 +232,7 @@ impl Reason {
         Self::NothingToRedo,
         Self::NothingToErase,
         Self::SessionErased,
+        Self::ContentErased,
         Self::RedoOvertaken,
         Self::CompactionEnded,
         Self::TooManyCompactions,
@@ -325,6 +328,7 @@ impl Reason {
             Self::NothingToRedo => "NOTHING_TO_REDO",
             Self::NothingToErase => "NOTHING_TO_ERASE",
             Self::SessionErased => "SESSION_ERASED",
+            Self::ContentErased => "CONTENT_ERASED",
             Self::RedoOvertaken => "REDO_OVERTAKEN",
             Self::CompactionEnded => "COMPACTION_ENDED",
             Self::TooManyCompactions => "TOO_MANY_COMPACTIONS",
@@ -504,6 +508,7 @@ impl From<store::Error> for Error {
             E::NothingToRedo => plain(Reason::NothingToRedo),
             E::NothingToErase => plain(Reason::NothingToErase),
             E::SessionErased => plain(Reason::SessionErased),
+            E::ContentErased => plain(Reason::ContentErased),
             E::RedoOvertaken(revision) => plain(Reason::RedoOvertaken).with("revision", revision),
             E::CompactionEnded => plain(Reason::CompactionEnded),
             E::TooManyCompactions { limit } => plain(Reason::TooManyCompactions).with("limit", limit),

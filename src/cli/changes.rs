@@ -281,6 +281,7 @@ pub(super) async fn create(globals: &Globals, arguments: CreateArguments) -> any
         window: Some(window),
         metadata_json: arguments.metadata,
         parent_session_id: ids::optional_session(&mut client, arguments.parent).await?,
+        keep_erased: false,
     };
     let created = client.sessions.create_session(request).await?.into_inner();
     failure::note_secrets(&created.secret_findings);

@@ -45,6 +45,7 @@ impl MessageService for Messages {
             rewind: request.rewind.as_ref().map(read_rewind).transpose()?,
             title: request.title,
             metadata_json: request.metadata_json,
+            keep_erased: request.keep_erased,
         };
         let appended = caller.append_with(&request.session_id, append).await?;
         Ok(Response::new(pb::AppendMessagesResponse {
@@ -55,6 +56,7 @@ impl MessageService for Messages {
             seq: appended.seq,
             context_usage: Some(context_usage(&appended.context)),
             durability: durability(caller.durability()).into(),
+            erased_message_ids: appended.erased.into_iter().map(|id| MessageId(id).to_string()).collect(),
         }))
     }
 

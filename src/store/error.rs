@@ -139,6 +139,9 @@ pub enum Error {
     /// The session is erased.
     #[error("the session is erased")]
     SessionErased,
+    /// A text that was erased is not written again.
+    #[error("the same text was erased")]
+    ContentErased,
     /// The compaction has ended.
     #[error("the compaction has ended")]
     CompactionEnded,

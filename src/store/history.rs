@@ -35,7 +35,8 @@ impl History {
         expected_revision: Option<Revision>,
         messages: Vec<AppendInput>,
     ) -> Result<Receipt> {
-        let messages = messages.into_iter().map(|message| append::encode(message, &caller)).collect();
+        let messages =
+            messages.into_iter().map(|message| append::encode(message, &caller, self.0.secrets.salt())).collect();
         let append = append::Append { session, caller, expected_revision, messages };
         self.0.write(Mutation::content("append", append.bytes()), move |tx| append.clone().apply(tx)).await
     }
@@ -52,7 +53,8 @@ impl History {
         if with.is_empty() {
             return self.append(session, caller, expected_revision, messages).await;
         }
-        let messages = messages.into_iter().map(|message| append::encode(message, &caller)).collect();
+        let messages =
+            messages.into_iter().map(|message| append::encode(message, &caller, self.0.secrets.salt())).collect();
         let append = append::Append { session, caller, expected_revision, messages };
         let bytes = append.bytes();
         let replace = replace::Replace { append, with };

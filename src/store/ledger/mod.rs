@@ -19,6 +19,7 @@ pub(crate) mod conversation;
 pub(crate) mod counts;
 pub(crate) mod draft_batch;
 pub(crate) mod drafts;
+pub(crate) mod erased_content;
 pub(crate) mod erased_sessions;
 pub(crate) mod events;
 mod exchange;

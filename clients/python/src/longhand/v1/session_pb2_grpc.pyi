@@ -72,6 +72,7 @@ Reasons that the comments of the calls name:
   NOTHING_TO_REDO          FAILED_PRECONDITION  nothing
   NOTHING_TO_ERASE         FAILED_PRECONDITION  nothing
   SESSION_ERASED           FAILED_PRECONDITION  nothing
+  CONTENT_ERASED           FAILED_PRECONDITION  nothing
   REDO_OVERTAKEN           FAILED_PRECONDITION  nothing  revision
   COMPACTION_ENDED         FAILED_PRECONDITION  nothing
   TOO_MANY_COMPACTIONS     RESOURCE_EXHAUSTED   nothing  limit
