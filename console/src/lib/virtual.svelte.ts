@@ -20,6 +20,7 @@ export class VirtualList {
   /** Another function whenever the keys are others: places are kept by it, also where the count stays. */
   #key: (index: number) => string;
   #element: HTMLElement | null = null;
+  #sheet: HTMLElement | null = null;
   #cleanup: (() => void) | undefined;
 
   constructor(options: ListOptions) {
@@ -69,6 +70,11 @@ export class VirtualList {
     };
   };
 
+  /** An action for the element in it that is as high as all items. */
+  sheet = (element: HTMLElement) => {
+    this.#sheet = element;
+  };
+
   /** An action for each item, which has its index in `data-index`. */
   measure = (element: HTMLElement) => {
     this.core.measureElement(element);
@@ -103,7 +109,10 @@ export class VirtualList {
     if (!isHere(index)) for (index = 0; index < count && !isHere(index); ) index += 1;
     if (index === count) return;
     const start = this.core.measurementsCache[index]?.start ?? held.start;
-    if (Math.abs(start - held.start) > 1) this.core.scrollToOffset(start + offset - held.start);
+    if (Math.abs(start - held.start) <= 1) return;
+    // A place beyond the height of before cannot be scrolled to.
+    if (this.#sheet) this.#sheet.style.height = `${this.total}px`;
+    this.core.scrollToOffset(start + offset - held.start);
   }
 
   toIndex(index: number, align: 'start' | 'center' | 'end' | 'auto' = 'start'): void {
