@@ -465,13 +465,11 @@ test('a rewind and an edit have their way back, and say what they change', async
   // What is in sight stays there, whoever changes the view, and when it is compacted again at once.
   await until('another summary', async () => ![undefined, end.covered.compactionId].includes((await daemon.view(id)).end.covered?.compactionId), 20_000);
   await page.page.locator(`[data-key="${inside.messageId}"]`).waitFor();
-  await page.page.evaluate(async () => {
-    for (let frames = 0; frames < 9; frames += 1) await new Promise(requestAnimationFrame);
-  });
-  check(await page.page.locator(`[data-key="${inside.messageId}"]`).evaluate((row) => {
+  const inSight = () => page.page.locator(`[data-key="${inside.messageId}"]`).evaluate((row) => {
     const { top, bottom } = row.getBoundingClientRect();
     return bottom > 180 && top < innerHeight - 40;
-  }), 'the row is in sight');
+  });
+  await until('the row is in sight', inSight);
   await page.page.mouse.move(400, 500);
   for (const by of [900, -1500, 1200, -600, 2400, -3000]) {
     await page.page.mouse.wheel(0, by);

@@ -104,8 +104,6 @@ async function startPi(
     async close() {
       session.dispose();
       fake.close();
-      // Nobody tells the extension.
-      while ((await client.serverInfo()).subscriberCount > 0n) await soon();
     },
   };
 }
