@@ -102,8 +102,6 @@ const NAME = "pi";
 const STATUS = "longhand";
 /** The time after a reply in which pi decides whether it compacts by itself. */
 const QUIET_MS = 200;
-/** How often is looked whether pi has disposed of its session. */
-const WATCH_MS = 500;
 
 /** The extension, with options. */
 export function longhandExtension(options: PiOptions = {}): (pi: PiExtensionApi) => void {
@@ -187,7 +185,7 @@ class Extension {
     if (this.recording || !this.pending) return;
     this.recording = true;
     const record = () => {
-      if (!this.pending || !isActive(ctx)) {
+      if (!this.pending) {
         this.recording = false;
       } else if (ctx.isIdle() && !this.compacting) {
         ctx.compact({
@@ -277,10 +275,6 @@ class Extension {
         : {}),
     });
     this.conversation = { id, mirror, following, followed: false };
-    const watch = setInterval(() => {
-      if (!isActive(ctx)) void this.end();
-    }, WATCH_MS).unref();
-    following.signal.addEventListener("abort", () => clearInterval(watch));
     return mirror;
   }
 
