@@ -462,8 +462,16 @@ test('a rewind and an edit have their way back, and say what they change', async
   await page.page.locator(`.row.chosen[data-key="${inside.messageId}"]`).waitFor();
   const edited = await daemon.post(`/v1/sessions/${id}/messages/${inside.messageId}:edit`, { parts: [{ text: { text: 'other words' } }] });
   await until('the page knows', async () => Number((await page.page.locator('.timeline output').innerText()).match(/[\d,]+/)[0].replace(',', '')) >= Number(edited.revision));
-  // Rows change their places while the list is scrolled, and none is there twice.
+  // What is in sight stays there, whoever changes the view, and when it is compacted again at once.
   await until('another summary', async () => ![undefined, end.covered.compactionId].includes((await daemon.view(id)).end.covered?.compactionId), 20_000);
+  await page.page.locator(`[data-key="${inside.messageId}"]`).waitFor();
+  await page.page.evaluate(async () => {
+    for (let frames = 0; frames < 9; frames += 1) await new Promise(requestAnimationFrame);
+  });
+  check(await page.page.locator(`[data-key="${inside.messageId}"]`).evaluate((row) => {
+    const { top, bottom } = row.getBoundingClientRect();
+    return bottom > 180 && top < innerHeight - 40;
+  }), 'the row is in sight');
   await page.page.mouse.move(400, 500);
   for (const by of [900, -1500, 1200, -600, 2400, -3000]) {
     await page.page.mouse.wheel(0, by);

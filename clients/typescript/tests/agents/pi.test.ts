@@ -104,6 +104,8 @@ async function startPi(
     async close() {
       session.dispose();
       fake.close();
+      // Nobody tells the extension.
+      while ((await client.serverInfo()).subscriberCount > 0n) await soon();
     },
   };
 }
