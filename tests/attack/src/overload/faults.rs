@@ -113,9 +113,7 @@ impl Fault {
             // The messages of each view, and the view made of them.
             Self::UnreadViews => 64 + whole(scale.views.0, 3 * scale.views.1).min(836),
             // The two budgets of requests, and half of that again.
-            Self::HalfRequests => 256,
-            // Over HTTP/1.1 up to as much again was seen in buffers of connections that are read while others are refused.
-            Self::HalfBodies => 384,
+            Self::HalfRequests | Self::HalfBodies => 256,
             Self::DeepJson | Self::SlowConnections | Self::NoDescriptors => 128,
         }
     }
