@@ -778,3 +778,26 @@ test("a step whose calls its provider ran has ended", async () => {
   const [, reply] = await all(session.history());
   assert.equal(reply?.finish?.reason, v1.FinishReason.STOP);
 });
+
+test("a message is shown once, also while an agent takes it from the queue", async () => {
+  const session = await new LonghandChatTransport(client).session("taken");
+  for (const [call, shown] of [
+    ["history", ["First"]],
+    ["listPrompts", ["First", "Second"]],
+  ] as const) {
+    await session.submit(shown.at(-1) ?? "");
+    let takes = 1;
+    // Behind the first pages, of which there is one.
+    const watched = new Proxy(session, {
+      get(target, name) {
+        const value = Reflect.get(target, name);
+        if (name !== call) return typeof value === "function" ? value.bind(target) : value;
+        return async function* (...all: unknown[]) {
+          yield* value.apply(target, all);
+          if (takes-- > 0) await (await target.acquireRun({ takePrompt: true })).release();
+        };
+      },
+    });
+    assert.deepEqual(texts(await loadChat(watched)), shown, call);
+  }
+});

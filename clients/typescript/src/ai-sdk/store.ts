@@ -56,9 +56,16 @@ export interface Group {
  * people wrote, and last the prompts that wait. A reply that is being written is there as far as its parts are closed.
  */
 export async function loadChat<M extends UIMessage = UIMessage>(session: Session): Promise<M[]> {
-  const history = await readHistory(session);
-  const waiting: v1.Prompt[] = [];
-  for await (const prompt of session.listPrompts()) waiting.push(prompt);
+  let waiting = await readPrompts(session);
+  let history: v1.Message[];
+  // A prompt that is taken meanwhile may be neither a message of the one nor a prompt of the other.
+  for (;;) {
+    history = await readHistory(session);
+    const now = await readPrompts(session);
+    const ids = (prompts: v1.Prompt[]) => prompts.map(({ promptId }) => promptId).join();
+    if (ids(now) === ids(waiting)) break;
+    waiting = now;
+  }
   const results = waiting.filter(({ parts: all }) => isResults(all));
   const messages = await Promise.all(groupsOf([...history, ...results.map(resultsMessage)]).map(uiMessage));
   for (const prompt of waiting) {
@@ -169,6 +176,12 @@ function replyMessages(
 /** What the interface shows of the history, message by message. */
 export async function readGroups(session: Session): Promise<Group[]> {
   return groupsOf(await readHistory(session));
+}
+
+async function readPrompts(session: Session): Promise<v1.Prompt[]> {
+  const all: v1.Prompt[] = [];
+  for await (const prompt of session.listPrompts()) all.push(prompt);
+  return all;
 }
 
 async function readHistory(session: Session): Promise<v1.Message[]> {

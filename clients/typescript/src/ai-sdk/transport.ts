@@ -112,13 +112,15 @@ export class LonghandChatTransport<M extends UIMessage = UIMessage> implements C
         changed = false;
         // The chat's own reply is on its way, and what follows it is shown behind it.
         while (isBusy(chat)) await sleep(30, signal);
+        // Before the messages, so that what it answers is among them.
+        const reply = await activeReply(session);
         const messages = await this.load(chat.id);
         if (isBusy(chat)) {
           changed = true;
           continue;
         }
         if (!same(chat.messages, messages)) chat.messages = messages;
-        if (await activeReply(session)) void chat.resumeStream();
+        if (reply) void chat.resumeStream();
       }
     };
     const shown = show().catch((failure) => {
