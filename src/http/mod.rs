@@ -34,7 +34,7 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use axum::routing::get;
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use calls::{Call, Origin};
 use failure::Failure;
 use http::request::Parts;
@@ -179,16 +179,19 @@ async fn read(head: &Parts, body: Body) -> Result<Bytes, Failure> {
     Ok(body)
 }
 
-/// Reads a body into memory of its announced length. Kept as they came, its pieces would keep the buffers that they were
-/// read into, and be copied once more in the end.
+/// Reads a body into memory of its announced length, and no more than one piece beyond what came if it announces none.
+/// Kept as they came, its pieces would keep the buffers that they were read into, and be copied once more in the end.
 async fn gather<B: HttpBody<Data = Bytes> + Unpin>(mut body: B) -> Result<Bytes, B::Error> {
-    let mut bytes = BytesMut::with_capacity(usize::try_from(body.size_hint().lower()).unwrap_or(0));
+    const PIECE_BYTES: usize = 1024 * 1024;
+    let mut bytes = Vec::with_capacity(usize::try_from(body.size_hint().lower()).unwrap_or(0));
     while let Some(frame) = body.frame().await {
-        if let Ok(data) = frame?.into_data() {
-            bytes.extend_from_slice(&data);
+        let Ok(data) = frame?.into_data() else { continue };
+        if bytes.capacity() - bytes.len() < data.len() {
+            bytes.reserve_exact(if bytes.is_empty() { data.len() } else { data.len().max(PIECE_BYTES) });
         }
+        bytes.extend_from_slice(&data);
     }
-    Ok(bytes.freeze())
+    Ok(bytes.into())
 }
 
 fn idempotency_key(head: &Parts) -> Result<Option<&str>, Failure> {
