@@ -299,6 +299,8 @@ pub const WRITE_COMMIT_FRAMES: usize = 4_096;
 /// Bytes of content in one frame of an event stream; a single longer event has a frame for itself. Each stream holds
 /// one frame that its client has not taken, and one that was read ahead.
 pub const EVENT_FRAME_BYTES: usize = 64 * 1024;
+/// The same for a stream as text, whose frame is in several buffers on its way.
+pub const EVENT_TEXT_BYTES: usize = 16 * 1024;
 /// Default time for which a client may take nothing of a waiting answer, in seconds.
 pub const STALL_SECONDS_DEFAULT: u64 = 30;
 /// Maximum of this time in the configuration, in seconds.

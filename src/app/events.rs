@@ -64,7 +64,13 @@ pub struct SubscribeRequest {
     pub project: Option<String>,
     /// Includes frames with those who are at work in the named sessions.
     pub presence: bool,
+    /// True if its frames become text.
+    pub text: bool,
 }
+
+/// Among the extensions of a call: the frames of its answer become text.
+#[derive(Debug, Clone, Copy)]
+pub struct BecomesText;
 
 /// An event for a caller.
 #[derive(Debug, Clone, PartialEq)]
@@ -213,6 +219,8 @@ pub struct EventStream {
     /// Events that were read and not yet sent: together with their messages they exceed one frame.
     unsent: VecDeque<PagedEvent>,
     content: bool,
+    /// Bytes of content in one frame.
+    frame_bytes: usize,
     sessions: HashMap<SessionKey, SessionId>,
     live: Option<broadcast::Receiver<DraftDelta>>,
     summaries: Option<broadcast::Receiver<SummaryDelta>>,
@@ -372,7 +380,7 @@ impl EventStream {
             let served = self.app.served(paged, self.content).await?;
             bytes += served.bytes();
             events.push(served);
-            if bytes > limits::EVENT_FRAME_BYTES {
+            if bytes > self.frame_bytes {
                 break;
             }
         }
@@ -531,6 +539,7 @@ impl Caller {
             drafts: HashMap::new(),
             unsent: VecDeque::new(),
             content: request.content,
+            frame_bytes: if request.text { limits::EVENT_TEXT_BYTES } else { limits::EVENT_FRAME_BYTES },
             all_sessions: sessions.is_empty(),
             visibility,
             sessions,

@@ -3,6 +3,7 @@
 use super::caller::Door;
 use super::convert::event::{frames, page, presence, read_list, read_subscribe};
 use super::convert::run::run;
+use crate::app::events::{BecomesText, SubscribeRequest};
 use crate::app::feed::EventFeed;
 use crate::pb;
 use crate::pb::event_service_server::EventService;
@@ -69,7 +70,9 @@ impl EventService for Events {
         request: Request<pb::SubscribeEventsRequest>,
     ) -> Result<Response<Self::SubscribeEventsStream>, Status> {
         let caller = self.door.caller(&request)?;
-        let stream = caller.subscribe(read_subscribe(request.into_inner())?).await?;
+        let text = request.extensions().get::<BecomesText>().is_some();
+        let request = SubscribeRequest { text, ..read_subscribe(request.into_inner())? };
+        let stream = caller.subscribe(request).await?;
         let delivery = Delivery::resumable();
         let mut response = Response::new(responses(stream.feed(), delivery.clone()));
         response.extensions_mut().insert(delivery);

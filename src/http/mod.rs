@@ -34,7 +34,7 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use axum::routing::get;
-use bytes::Bytes;
+use bytes::{Buf as _, Bytes};
 use calls::{Call, Origin};
 use failure::Failure;
 use http::request::Parts;
@@ -179,19 +179,27 @@ async fn read(head: &Parts, body: Body) -> Result<Bytes, Failure> {
     Ok(body)
 }
 
-/// Reads a body into memory of its announced length, and no more than one piece beyond what came if it announces none.
-/// Kept as they came, its pieces would keep the buffers that they were read into, and be copied once more in the end.
+/// Reads a body. Kept as they came, its pieces would keep the buffers that they were read into; and memory for all of it
+/// would be kept by the allocator for a while when its client never sends the rest.
 async fn gather<B: HttpBody<Data = Bytes> + Unpin>(mut body: B) -> Result<Bytes, B::Error> {
-    const PIECE_BYTES: usize = 1024 * 1024;
-    let mut bytes = Vec::with_capacity(usize::try_from(body.size_hint().lower()).unwrap_or(0));
+    const PIECE_BYTES: usize = 256 * 1024;
+    let mut pieces: Vec<Vec<u8>> = Vec::new();
     while let Some(frame) = body.frame().await {
-        let Ok(data) = frame?.into_data() else { continue };
-        if bytes.capacity() - bytes.len() < data.len() {
-            bytes.reserve_exact(if bytes.is_empty() { data.len() } else { data.len().max(PIECE_BYTES) });
+        let Ok(mut data) = frame?.into_data() else { continue };
+        while data.has_remaining() {
+            match pieces.last_mut() {
+                Some(piece) if piece.len() < PIECE_BYTES => {
+                    let fits = data.len().min(PIECE_BYTES - piece.len());
+                    piece.extend_from_slice(&data.split_to(fits));
+                }
+                _ => pieces.push(Vec::with_capacity(if pieces.is_empty() { data.len() } else { PIECE_BYTES })),
+            }
         }
-        bytes.extend_from_slice(&data);
     }
-    Ok(bytes.into())
+    Ok(match pieces.len() {
+        1 => pieces.remove(0).into(),
+        _ => pieces.concat().into(),
+    })
 }
 
 fn idempotency_key(head: &Parts) -> Result<Option<&str>, Failure> {

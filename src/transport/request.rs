@@ -9,7 +9,7 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use http::request::Parts;
-use http_body::{Body as _, Frame, SizeHint};
+use http_body::{Body as _, Frame};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use std::pin::Pin;
@@ -289,16 +289,6 @@ impl http_body::Body for MessageBody {
                 None
             }
         })
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        let (first, rest) = (self.first.len() as u64, self.stream.size_hint());
-        let mut hint = SizeHint::new();
-        hint.set_lower(first.saturating_add(rest.lower()));
-        if let Some(upper) = rest.upper() {
-            hint.set_upper(first.saturating_add(upper));
-        }
-        hint
     }
 }
 

@@ -47,6 +47,7 @@ pub(in crate::grpc) fn read_subscribe(request: pb::SubscribeEventsRequest) -> Re
         root: request.root_session_id,
         project: request.project,
         presence: request.include_presence,
+        text: false,
     })
 }
 

@@ -1,5 +1,6 @@
 //! Event streams and pages of events, from the gRPC services.
 
+use crate::app::events::BecomesText;
 use crate::http::calls::{Failed, GrpcRoutes, MessageStream, Origin};
 use crate::pb;
 use pb::subscribe_events_request::Start;
@@ -30,6 +31,8 @@ impl Subscription {
         origin: &Origin,
         request: &pb::SubscribeEventsRequest,
     ) -> Result<Self, Failed> {
+        let mut origin = origin.clone();
+        origin.extensions.insert(BecomesText);
         let mut frames = origin.call(SUBSCRIBE_EVENTS, request).streaming(grpc).await?;
         match next(&mut frames).await? {
             Some(Frame::Ready(pb::Ready { cursor, head_seq })) => Ok(Self { cursor, head_seq, frames }),
