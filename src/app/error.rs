@@ -511,7 +511,7 @@ impl From<store::Error> for Error {
                 let error = plain(Reason::ApprovalEnded).with("actor", actor);
                 choice.map_or(error.clone(), |choice| error.with("choice", choice))
             }
-            E::Busy => plain(Reason::StoreBusy),
+            E::Busy | E::Unreachable(_) => plain(Reason::StoreBusy),
             E::Stopped(cause) => plain(Reason::StoreStopped).with("cause", cause.as_str()),
             E::Uncertain => plain(Reason::OutcomeUncertain),
             E::Full => plain(Reason::StorageFull),

@@ -43,7 +43,7 @@ impl Store {
         let conn = connect::connect_writer(&directory, durability)?;
         if let Err(refused) = connect::prepare(&conn, &directory, state, &clock) {
             // Closing also removes a log that the connection made.
-            conn.close().map_err(|(_, error)| error)?;
+            conn.close()?;
             return Err(refused);
         }
         failpoint::reach("migrated");

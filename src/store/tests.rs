@@ -122,7 +122,7 @@ async fn database() -> (tempfile::TempDir, engine::Connection) {
     writer.await;
     let path = directory.path().join("store").join(files::DATABASE);
     let connection = engine::Connection::open(path).expect("the database opens");
-    engine::add_lists(&connection).expect("the module of lists");
+    connection.add_lists().expect("the module of lists");
     (directory, connection)
 }
 

@@ -277,8 +277,6 @@ pub(super) struct Announced {
     pub(super) cleaned: watch::Receiver<i64>,
 }
 
-const BEGIN: &str = "begin immediate";
-const COMMIT: &str = "commit";
 const COUNTERS: &str = "select (select coalesce(max(seq), 0) + 1 from event), \
      (select coalesce(max(id), 0) + 1 from message)";
 
@@ -395,7 +393,7 @@ impl Writer {
             tracing::debug!(%error, "optimize on close");
         }
         failpoint::reach("checkpoint");
-        if let Err((_, error)) = self.conn.close() {
+        if let Err(error) = self.conn.close() {
             tracing::warn!(%error, "closing the database");
         }
     }
@@ -526,7 +524,7 @@ impl Writer {
         if fails("refused") {
             return Err((Error::Database("refused".to_owned()), false));
         }
-        engine::query(COMMIT).run(&self.conn).map_err(|error| (error, true))?;
+        self.conn.commit().map_err(|error| (error, true))?;
         match fails("unsynced") {
             true => Err((Error::Disk(DiskFailure { message: "not synced".to_owned(), may_be_of_sync: true }), true)),
             false => Ok(()),
@@ -545,7 +543,7 @@ impl Writer {
     /// log may contain the commit, and the result of a later sync proves nothing about it.
     fn roll_back(&mut self, error: Error, was_committing: bool) -> Error {
         self.forget();
-        if let Err(error) = self.conn.execute_batch("rollback") {
+        if let Err(error) = self.conn.roll_back() {
             tracing::debug!(%error, "nothing to roll back");
         }
         let (state, reply_error) = match error {
@@ -571,7 +569,7 @@ impl Writer {
     ///
     /// If clients could not write for a while, `could_write` is false and open messages get their full timeout again.
     fn apply_all(&mut self, batch: &mut [Envelope], now: Timestamp, could_write: bool) -> Result<Finished> {
-        engine::query(BEGIN).run(&self.conn)?;
+        self.conn.begin_batch()?;
         let kept = (&mut self.heads, &mut self.marks);
         let quotas = &self.committed.quotas;
         let mut tx = Tx::new(&self.conn, kept, self.counters.clone(), self.claims.clone(), (now, quotas));

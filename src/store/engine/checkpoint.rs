@@ -1,8 +1,10 @@
 //! Checkpoints, which copy the write-ahead log into the database. SQLite's own checkpoints run within a commit and hide
 //! their failures.
 
+use super::connection::Connection;
 use super::health::Health;
-use super::sqlite::{self, Connection, PAGE_BYTES};
+use super::sqlite::PAGE_BYTES;
+use super::statement;
 use crate::limits;
 use crate::store::error::{Error, Result};
 use crate::store::write_state::WriteState;
@@ -57,7 +59,7 @@ impl Schedule {
 /// reader still needs an earlier state; it waits for readers no longer than that takes.
 pub(crate) fn empty_log(conn: &Connection, wait: Duration, wait_after: Duration) -> Result<bool> {
     conn.busy_timeout(wait)?;
-    let emptied = sqlite::query(EMPTY).one(conn).and_then(|row| row.get::<i64>(0));
+    let emptied = statement::query(EMPTY).one(conn).and_then(|row| row.get::<i64>(0));
     conn.busy_timeout(wait_after)?;
     match emptied {
         Ok(busy) => Ok(busy == 0),
@@ -68,7 +70,7 @@ pub(crate) fn empty_log(conn: &Connection, wait: Duration, wait_after: Duration)
 
 /// Bytes of the log that are not in the database, by the result of a checkpoint pragma.
 fn pending_bytes(conn: &Connection, pragma: &'static str) -> Result<i64> {
-    let row = sqlite::query(pragma).one(conn)?;
+    let row = statement::query(pragma).one(conn)?;
     let (busy, frames, folded): (i64, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
     if busy != 0 {
         return Err(Error::Busy);

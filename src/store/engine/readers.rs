@@ -1,8 +1,8 @@
 //! The pool of connections that read. A read is a synchronous function of a connection: it has all its rows before it
 //! returns, so that none holds a connection while something else is waited for.
 
+use super::connection::Connection;
 use super::figures::{ReadMeter, RunningRead};
-use super::sqlite::Connection;
 use crate::clock::Clock;
 use crate::limits;
 use crate::store::engine::Reader;
@@ -53,10 +53,10 @@ impl Readers {
     /// Reads in one snapshot: later commits are not visible.
     pub(crate) async fn snapshot<T>(&self, read: impl FnOnce(&mut Reader<'_>) -> Result<T>) -> Result<T> {
         self.reading(|reader| {
-            let transaction = reader.conn.unchecked_transaction()?;
+            let transaction = reader.conn.transaction()?;
             let answer = read(reader);
             // A failed transaction may have ended by itself.
-            let ended = transaction.rollback();
+            let ended = transaction.roll_back();
             let answer = answer?;
             ended?;
             Ok(answer)
@@ -121,7 +121,7 @@ impl Borrowed<'_> {
 impl Drop for Borrowed<'_> {
     fn drop(&mut self) {
         if let Some(conn) = self.conn.take()
-            && conn.is_autocommit()
+            && conn.is_idle()
             && !self.readers.permits.is_closed()
         {
             self.readers.free().push(conn);

@@ -1,0 +1,106 @@
+//! The text of a statement for PostgreSQL. The ledger's statements are one text for both engines; what is different is
+//! how a parameter and a list are written, and the bytes of a text.
+
+use super::super::value::{List, Parameter};
+use std::fmt::Write as _;
+
+const LIST: &str = "rarray(";
+const BYTES: [&str; 2] = ["cast(body as blob)", "convert_to(body, 'UTF8')"];
+
+/// The type of a list's items.
+fn kind(list: &List) -> &'static str {
+    match list {
+        List::Integers(_) => "bigint",
+        List::Texts(_) => "text",
+        List::Blobs(_) => "bytea",
+    }
+}
+
+/// The name of a statement in a cache of texts: its text, with the kinds of its lists, which its form for PostgreSQL
+/// depends on. None for a statement without lists.
+pub(super) fn key_with_lists(sql: &str, parameters: &[Parameter<'_>]) -> Option<String> {
+    sql.contains(LIST).then(|| {
+        let kinds = parameters.iter().filter_map(|parameter| match parameter {
+            Parameter::List(list) => Some(kind(list)),
+            _ => None,
+        });
+        std::iter::once(sql).chain(kinds).collect::<Vec<_>>().join("\n")
+    })
+}
+
+/// The text of a statement for PostgreSQL. A list has the type of the value that is bound to it.
+pub(super) fn translate(sql: &str, list_kind: impl Fn(usize) -> &'static str) -> String {
+    let sql = sql.replace(BYTES[0], BYTES[1]);
+    let mut text = String::with_capacity(sql.len() + 16);
+    let mut rest = sql.as_str();
+    // Parts of the text between quotes are as they are.
+    let mut is_quoted = false;
+    while let Some(next) = rest.chars().next() {
+        if next == '\'' {
+            is_quoted = !is_quoted;
+        }
+        if !is_quoted && let Some((number, behind)) = rest.strip_prefix(LIST).and_then(parameter) {
+            let behind = behind.strip_prefix(')').unwrap_or(behind);
+            let (name, behind) = match behind.strip_prefix(" wanted") {
+                Some(behind) => ("wanted", behind),
+                None => ("listed", behind),
+            };
+            // Writing to a string cannot fail.
+            let _ = write!(text, "unnest(${number}::{}[]) as {name} (value)", list_kind(number));
+            rest = behind;
+        } else if !is_quoted && let Some((number, behind)) = parameter(rest) {
+            let _ = write!(text, "${number}");
+            rest = behind;
+        } else {
+            text.push(next);
+            rest = &rest[next.len_utf8()..];
+        }
+    }
+    text
+}
+
+/// The text of a statement for PostgreSQL, with these values.
+pub(super) fn of(sql: &str, parameters: &[Parameter<'_>]) -> String {
+    translate(sql, |number| match parameters.get(number.wrapping_sub(1)) {
+        Some(Parameter::List(list)) => kind(list),
+        _ => "bigint",
+    })
+}
+
+/// The number of a parameter at the beginning of a text, and the rest.
+fn parameter(text: &str) -> Option<(usize, &str)> {
+    let text = text.strip_prefix('?')?;
+    let digits = text.find(|character: char| !character.is_ascii_digit()).unwrap_or(text.len());
+    Some((text[..digits].parse().ok()?, &text[digits..]))
+}
+
+/// A read of which only the first row is taken.
+pub(super) fn first_of(sql: &str) -> Option<String> {
+    let is_read = sql.starts_with("select") || sql.starts_with("with");
+    (is_read && !sql.ends_with("limit 1")).then(|| format!("select * from ({sql}) as found limit 1"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_and_lists_are_written_as_postgresql_has_them() {
+        for (ours, theirs) in [
+            ("select ?1, ?12 from a where b = '?3' and c = ?2", "select $1, $12 from a where b = '?3' and c = $2"),
+            (
+                "select m.id from rarray(?2) wanted join m on m.id = wanted.value",
+                "select m.id from unnest($2::text[]) as wanted (value) join m on m.id = wanted.value",
+            ),
+            (
+                "select 1 where a in (select value from rarray(?1))",
+                "select 1 where a in (select value from unnest($1::text[]) as listed (value))",
+            ),
+        ] {
+            assert_eq!(translate(ours, |_| "text"), theirs);
+        }
+        assert_eq!(first_of("select 1 order by a limit 1"), None);
+        assert_eq!(first_of("insert into a values (1) returning b"), None);
+        assert_eq!(first_of("select a").as_deref(), Some("select * from (select a) as found limit 1"));
+    }
+}

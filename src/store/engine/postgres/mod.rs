@@ -1,0 +1,8 @@
+//! PostgreSQL: connections, the text of statements in its dialect, and the schema.
+
+pub(crate) mod client;
+mod dialect;
+mod encode;
+mod error;
+pub(crate) mod schema;
+pub(crate) mod shard;
