@@ -417,6 +417,13 @@ pub struct Config {
     pub hosts: Vec<String>,
     /// Origins whose pages may call the daemon from a browser, such as `https://example.org`; none by default.
     pub origins: Vec<String>,
+    /// The PostgreSQL database with the sessions, as `postgres://…`; absent: a file of SQLite in the data directory. What the
+    /// address leaves out comes from the variables `PG…` and the password file.
+    pub database: Option<String>,
+    /// The shard of the database that this daemon owns: 1 to 32 lower-case letters, digits and `_`.
+    pub shard: String,
+    /// Seconds after which another daemon may take the shard of one that is gone, 2 to 300.
+    pub lease_seconds: u64,
     /// Durability of an acknowledged write.
     pub durability: Durability,
     /// The preset of sessions that name none.
@@ -540,6 +547,9 @@ impl Default for Config {
             tls: None,
             hosts: Vec::new(),
             origins: Vec::new(),
+            database: None,
+            shard: "main".to_owned(),
+            lease_seconds: limits::LEASE_SECONDS_DEFAULT,
             durability: Durability::Full,
             default_preset: "opencode@seed".to_owned(),
             workers: 2,
@@ -581,6 +591,11 @@ impl Config {
         let (days, most) = (self.access_log.retention_days, limits::ACCESS_LOG_DAYS_MAX);
         if days > most {
             return Err(Error::Invalid(format!("access_log.retention_days is {days}, over {most}")));
+        }
+        let lease = self.lease_seconds;
+        if !limits::LEASE_SECONDS.contains(&lease) {
+            let (least, most) = limits::LEASE_SECONDS.into_inner();
+            return Err(Error::Invalid(format!("lease_seconds is {lease}, not {least} to {most}")));
         }
         if self.workers == 0 || self.workers > 64 {
             return Err(Error::Invalid(format!("workers is {}, not 1 to 64", self.workers)));

@@ -16,7 +16,7 @@ use crate::grpc;
 use crate::limits;
 use crate::scheduler::{self, Scheduler};
 use crate::search;
-use crate::store::{self, Store};
+use crate::store::{self, Store, WriteState};
 use crate::summarizer::{self, Levels};
 use crate::transport::{self, Tls, TlsFiles, Transport};
 use std::num::NonZeroUsize;
@@ -78,8 +78,12 @@ pub async fn run_with(
     };
     let clock = Clock::default();
     let vocabularies = config.read_vocabularies()?;
-    let options = store::Options { directory: config.data_dir.clone(), durability: durability(config.durability) };
-    let (store, writer) = Store::open(options, clock.clone()).await?;
+    let mut shutdown = std::pin::pin!(shutdown);
+    let (store, writer) = tokio::select! {
+        opened = open(&config, &clock) => opened?,
+        // Another daemon may have the shard for long.
+        () = &mut shutdown, if config.database.is_some() => return Ok(()),
+    };
     let tasks = TaskTracker::new();
     let writer = tasks.spawn(writer);
 
@@ -147,7 +151,17 @@ pub async fn run_with(
     tracing::info!(socket = %listening.socket.display(), tcp = ?listening.tcp, "listening");
     ready(&listening);
 
-    shutdown.await;
+    let lost = async {
+        match store.stopped().await {
+            WriteState::LeaseLost => {}
+            // Reads are served.
+            _ => std::future::pending().await,
+        }
+    };
+    let is_lost = tokio::select! {
+        () = shutdown => false,
+        () = lost => true,
+    };
     tracing::info!("stopping");
     grpc::not_serving(&health).await;
     stopping.cancel();
@@ -157,7 +171,23 @@ pub async fn run_with(
     drain(scheduling, writer, store).await;
     // Its thread ends when the last call is gone.
     drop(access_log);
-    Ok(())
+    if is_lost { Err(Error::LeaseLost) } else { Ok(()) }
+}
+
+/// The writer of a store.
+type Writing = std::pin::Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// Opens the store: that of the data directory, or a shard.
+async fn open(config: &Config, clock: &Clock) -> store::Result<(Store, Writing)> {
+    let Some(database) = &config.database else {
+        let options = store::Options { directory: config.data_dir.clone(), durability: durability(config.durability) };
+        let (store, writer) = Store::open(options, clock.clone()).await?;
+        return Ok((store, Box::pin(writer)));
+    };
+    let shard = store::Shard::new(database, &config.shard)?;
+    let lease = Duration::from_secs(config.lease_seconds);
+    let (store, writer) = Store::open_shard(shard, config.data_dir.clone(), lease, clock.clone()).await?;
+    Ok((store, Box::pin(writer)))
 }
 
 fn scrub(scrub: config::Scrub) -> store::ScrubOptions {

@@ -9,14 +9,17 @@ use crate::config::Config;
 use crate::grpc::Guarded;
 use crate::transport::{Peer, RequestBody, RequestClass, Service};
 use crate::{grpc, http as json};
-use axum::body::Body;
+use axum::body::{Body, Bytes, HttpBody};
 use futures::FutureExt as _;
 use http::header::{self, HeaderName};
 use http::request::Parts;
 use http::{Extensions, HeaderMap, HeaderValue, Method, Request, Response, Uri};
+use http_body::{Frame, SizeHint};
 use std::convert::Infallible;
 use std::net::IpAddr;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 use tower::{Layer as _, ServiceExt as _};
 use tower_http::cors::CorsLayer;
 
@@ -45,6 +48,7 @@ struct Doors {
     services: Guarded,
     json: axum::Router,
     names: Names,
+    app: Longhand,
 }
 
 /// Every door as one service: gRPC and gRPC-Web by their content types, HTTP with JSON and the console for
@@ -55,8 +59,8 @@ pub(super) fn service(services: Guarded, app: Longhand, config: &Config) -> Serv
         let guard = services.clone();
         move |path, head| guard.check(path, head)
     });
-    let json = json.merge(json::console::router(app));
-    let doors = Arc::new(Doors { json, services, names });
+    let json = json.merge(json::console::router(app.clone()));
+    let doors = Arc::new(Doors { json, services, names, app });
     let Some(cors) = cors(&config.origins) else {
         return Box::new(move |request| doors.clone().answer(request).boxed());
     };
@@ -66,6 +70,27 @@ pub(super) fn service(services: Guarded, app: Longhand, config: &Config) -> Serv
 
 impl Doors {
     async fn answer(self: Arc<Self>, request: Request<RequestBody>) -> Response<Body> {
+        // A shard that another daemon may own by now has newer content there.
+        let form = request.headers().get(header::CONTENT_TYPE).cloned();
+        let answer = Arc::clone(&self).answer_as_owner(request).await;
+        match self.app.store().check_owned() {
+            Ok(()) => self.while_owned(answer),
+            Err(error) => {
+                let form = form.into_iter().map(|form| (header::CONTENT_TYPE, form)).collect();
+                refuse(&form, error.into())
+            }
+        }
+    }
+
+    /// Ends an answer before what is produced while another daemon may own the shard.
+    fn while_owned(self: Arc<Self>, answer: Response<Body>) -> Response<Body> {
+        if self.app.store().is_sqlite() {
+            return answer;
+        }
+        answer.map(|body| Body::new(OwnedBody { body, app: self.app.clone() }))
+    }
+
+    async fn answer_as_owner(self: Arc<Self>, request: Request<RequestBody>) -> Response<Body> {
         let is_grpc = grpc::is_grpc(request.headers());
         if is_grpc {
             return match self.names.check(request.extensions(), request.uri(), request.headers()) {
@@ -101,6 +126,37 @@ impl Doors {
         }
         json::console::prove(head)?;
         self.services.identify(head)
+    }
+}
+
+/// The body of an answer, which fails once another daemon may own the shard.
+struct OwnedBody {
+    body: Body,
+    app: Longhand,
+}
+
+impl HttpBody for OwnedBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
+        // What was produced before this is from a time at which the shard was owned.
+        Poll::Ready(match self.app.store().check_owned() {
+            Ok(()) => frame,
+            Err(error) => Some(Err(axum::Error::new(error))),
+        })
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }
 

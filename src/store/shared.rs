@@ -1,9 +1,10 @@
 //! What all handles of an open store share, and the access of reads and mutations to it.
 
 use super::engine::health::Health;
+use super::engine::postgres::lease::Trust;
 use super::engine::readers::Readers;
 use super::engine::{Durability, Reader};
-use super::error::Result;
+use super::error::{Error, Result};
 use super::integrity::scrub_state::Scrub;
 use super::ledger::identity::Identity;
 use super::ledger::quotas::Quotas;
@@ -12,6 +13,7 @@ use super::ledger::ring::Ring;
 use super::ledger::tx::Tx;
 use super::ledger::visibility::Memberships;
 use super::search::state::SearchState;
+use super::write_state::WriteState;
 use super::writer::{Announced, Mutation, WriterHandle};
 use std::sync::Arc;
 
@@ -28,6 +30,10 @@ pub(super) struct Shared {
     pub(super) memberships: Arc<Memberships>,
     pub(super) quotas: Arc<Quotas>,
     pub(super) directory: std::path::PathBuf,
+    /// False for a shard of PostgreSQL, of which only the search index is in the directory.
+    pub(super) is_sqlite: bool,
+    /// The trust in the lease of a shard.
+    pub(super) trust: Option<Arc<Trust>>,
     pub(super) scrub: Scrub,
     pub(super) search: SearchState,
     /// Held while what has expired is ended: two at once would put off what the other one is about to end.
@@ -37,6 +43,14 @@ pub(super) struct Shared {
 }
 
 impl Shared {
+    /// An error if another daemon may own the shard.
+    pub(super) fn check_owned(&self) -> Result<()> {
+        match &self.trust {
+            Some(trust) if !trust.holds() => Err(Error::Stopped(WriteState::LeaseLost)),
+            _ => Ok(()),
+        }
+    }
+
     pub(super) async fn reading<T>(&self, read: impl FnOnce(&mut Reader<'_>) -> Result<T>) -> Result<T> {
         self.readers.reading(read).await
     }

@@ -101,6 +101,7 @@ pub(super) fn statements() -> Vec<&'static str> {
         archive::STATEMENTS[0],
         archive::STATEMENTS[1],
         writer::STATEMENTS,
+        engine::words::STATEMENTS,
     ];
     let inserts = [
         blob_uses::INSERTS.as_slice(),

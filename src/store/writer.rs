@@ -14,8 +14,8 @@ use crate::model::Seq;
 use crate::model::time::Timestamp;
 use crate::store::engine::connect::BUSY_TIMEOUT;
 use crate::store::engine::figures::{QueuedMutation, WriterMeter};
-use crate::store::engine::files;
 use crate::store::engine::health::Health;
+use crate::store::engine::home::{Home, Lost};
 use crate::store::engine::{self, Connection};
 use crate::store::engine::{checkpoint, shrink};
 use crate::store::ledger::claims::Claims;
@@ -196,12 +196,13 @@ impl WriterHandle {
 pub(super) struct Owner {
     queue: mpsc::WeakSender<Queued>,
     is_gone: Arc<AtomicBool>,
+    interval: Duration,
 }
 
 impl Owner {
     /// Compares the files at intervals, until the future is dropped.
     pub(super) async fn check_files(&self) {
-        let mut ticks = tokio::time::interval(Duration::from_millis(limits::FILES_CHECK_MS));
+        let mut ticks = tokio::time::interval(self.interval);
         loop {
             ticks.tick().await;
             self.wake();
@@ -241,7 +242,7 @@ pub(crate) struct Writer {
     work: watch::Sender<()>,
     health: Arc<Health>,
     meter: WriterMeter,
-    files: files::OpenFiles,
+    home: Home,
     committed: Committed,
     /// True once the owner is gone: nothing more is committed.
     is_gone: Arc<AtomicBool>,
@@ -294,7 +295,7 @@ impl Writer {
         conn: Connection,
         clock: Clock,
         health: Arc<Health>,
-        files: files::OpenFiles,
+        home: Home,
         committed: Committed,
     ) -> Result<(Self, WriterHandle, Announced, Owner)> {
         let row = engine::query(COUNTERS).one(&conn)?;
@@ -326,13 +327,14 @@ impl Writer {
             work,
             health,
             meter: WriterMeter::default(),
-            files,
+            home,
             committed,
             is_gone: Arc::default(),
             is_unclean,
             cleaned,
         };
-        let owner = Owner { queue: sender.downgrade(), is_gone: Arc::clone(&writer.is_gone) };
+        let interval = writer.home.check_interval();
+        let owner = Owner { queue: sender.downgrade(), is_gone: Arc::clone(&writer.is_gone), interval };
         let capacity = Arc::new(Semaphore::new(limits::WRITER_QUEUE_BYTES_MAX / 1_024));
         let handle = WriterHandle { queue: sender, capacity, meter: writer.meter.clone() };
         Ok((writer, handle, announced, owner))
@@ -385,11 +387,15 @@ impl Writer {
     fn close(mut self) {
         self.check_files();
         if self.health.writes().is_final() {
-            tracing::error!("the log is left as it is: the next start reads what it holds");
-            std::mem::forget(self.conn);
+            if self.conn.is_sqlite() {
+                tracing::error!("the log is left as it is: the next start reads what it holds");
+                std::mem::forget(self.conn);
+            }
             return;
         }
-        if let Err(error) = self.conn.execute_batch("pragma optimize") {
+        if self.conn.is_sqlite()
+            && let Err(error) = self.conn.execute_batch("pragma optimize")
+        {
             tracing::debug!(%error, "optimize on close");
         }
         failpoint::reach("checkpoint");
@@ -403,9 +409,33 @@ impl Writer {
         if self.health.writes().is_final() {
             return;
         }
-        if let Err(what) = self.files.check() {
-            tracing::error!(what, "the store's files are no longer what they were");
-            self.health.set(WriteState::FilesReplaced);
+        match self.home.check(&self.conn) {
+            Ok(()) => {}
+            Err(Lost::Home(state, what)) => {
+                tracing::error!(what, "the store is no longer where it was");
+                self.health.set(state);
+            }
+            Err(Lost::Connection) => drop(self.connect_again()),
+        }
+    }
+
+    /// Connects to a database again, and takes the lease again. Then the newest event is known: of a transaction whose
+    /// commit had no answer too.
+    fn connect_again(&mut self) -> Result<Seq> {
+        let Home::Shard(ownership) = &self.home else {
+            return Err(Error::Bug("files have no connection that can be lost"));
+        };
+        tracing::warn!("the connection to the database is lost");
+        match ownership.take_again() {
+            Ok(conn) => {
+                tracing::info!("connected to the database again");
+                self.conn = conn;
+                Ok(self.conn.leased_head().unwrap_or_default())
+            }
+            Err(error) => {
+                self.health.set(WriteState::LeaseLost);
+                Err(error)
+            }
         }
     }
 
@@ -433,9 +463,11 @@ impl Writer {
         }
         let wait = Duration::from_millis(limits::ERASE_READERS_WAIT_MS);
         let cleaned = checkpoint::empty_log(&self.conn, wait, BUSY_TIMEOUT).and_then(|is_empty| {
-            self.files.log_was_emptied();
+            self.home.log_was_emptied();
             if is_empty {
-                engine::query(SET_CLEAN).run(&self.conn)?;
+                let transaction = self.conn.transaction()?;
+                engine::query(SET_CLEAN).run(&transaction)?;
+                transaction.commit()?;
                 self.is_unclean = false;
                 let row = engine::query(CLEANED).one(&self.conn)?;
                 self.cleaned.send_replace(row.get(0)?);
@@ -460,7 +492,11 @@ impl Writer {
             }
         }
         for mut envelope in batch {
-            let outcome = self.transact(std::slice::from_mut(&mut envelope));
+            let mut outcome = self.transact(std::slice::from_mut(&mut envelope));
+            // Nothing of it was written, and there is a connection again.
+            if matches!(outcome, Err(Error::Unreachable(_))) && self.conn.is_idle() {
+                outcome = self.transact(std::slice::from_mut(&mut envelope));
+            }
             envelope.answer(outcome.err());
         }
     }
@@ -477,7 +513,10 @@ impl Writer {
             Err(error) => return Err(self.roll_back(error, false)),
         };
         self.committed.recent.begin(finished.sessions.iter().map(|(key, ..)| *key));
-        if let Err((error, was_committing)) = self.commit(batch) {
+        let newest = finished.counters.next_seq - 1;
+        if let Err((error, was_committing)) = self.commit(batch, newest)
+            && !self.is_committed(&error, was_committing, newest)?
+        {
             return Err(self.roll_back(error, was_committing));
         }
         self.meter.committed(now, self.clock.now());
@@ -505,7 +544,6 @@ impl Writer {
         }
         self.committed.ring.committed(events);
         interrupted.iter().for_each(CancellationToken::cancel);
-        let newest = self.counters.next_seq - 1;
         self.head_seq.send_replace(newest);
         self.newest_event.send_if_modified(|before| std::mem::replace(before, newest) != newest);
         if is_due || batch.iter().any(|envelope| envelope.mutation.may_make_work) {
@@ -515,7 +553,7 @@ impl Writer {
     }
 
     /// Commits what was written. The second value of an error is true if the commit itself failed.
-    fn commit(&mut self, batch: &[Envelope]) -> std::result::Result<(), (Error, bool)> {
+    fn commit(&mut self, batch: &[Envelope], newest: Seq) -> std::result::Result<(), (Error, bool)> {
         let fails = |point| batch.iter().any(|envelope| envelope.mutation.fails(point));
         batch.iter().for_each(|envelope| envelope.mutation.reach("uncommitted"));
         if fails("full") {
@@ -524,10 +562,32 @@ impl Writer {
         if fails("refused") {
             return Err((Error::Database("refused".to_owned()), false));
         }
-        self.conn.commit().map_err(|error| (error, true))?;
+        self.conn.commit_batch(newest).map_err(|error| (error, true))?;
         match fails("unsynced") {
             true => Err((Error::Disk(DiskFailure { message: "not synced".to_owned(), may_be_of_sync: true }), true)),
             false => Ok(()),
+        }
+    }
+
+    /// True if a transaction is committed although its commit had no answer. It is known once the lease is taken again,
+    /// by the newest event: with this number, or, as before, one with a lower number.
+    fn is_committed(&mut self, error: &Error, was_committing: bool, newest: Seq) -> Result<bool> {
+        if !was_committing || !matches!(error, Error::Unreachable(_)) {
+            return Ok(false);
+        }
+        let before = self.counters.next_seq - 1;
+        // A transaction without an event has left nothing by which it can be found.
+        match self.connect_again() {
+            Ok(head) if head == newest && newest > before => Ok(true),
+            Ok(head) if head == before && newest > before => Ok(false),
+            outcome => {
+                self.forget();
+                if outcome.is_ok_and(|head| head != before) {
+                    tracing::error!("the database has other events than were acknowledged");
+                    self.health.set(WriteState::LeaseLost);
+                }
+                Err(Error::Uncertain)
+            }
         }
     }
 
@@ -543,13 +603,16 @@ impl Writer {
     /// log may contain the commit, and the result of a later sync proves nothing about it.
     fn roll_back(&mut self, error: Error, was_committing: bool) -> Error {
         self.forget();
+        if matches!(error, Error::Unreachable(_)) && !was_committing {
+            return self.connect_again().err().unwrap_or(error);
+        }
         if let Err(error) = self.conn.roll_back() {
             tracing::debug!(%error, "nothing to roll back");
         }
         let (state, reply_error) = match error {
             Error::Full => (WriteState::StorageFull, Error::Full),
             Error::ReadOnly => (WriteState::StorageReadOnly, Error::ReadOnly),
-            Error::Disk(DiskFailure { may_be_of_sync: false, .. }) if self.files.is_read_only() => {
+            Error::Disk(DiskFailure { may_be_of_sync: false, .. }) if self.home.is_read_only() => {
                 (WriteState::StorageReadOnly, Error::ReadOnly)
             }
             Error::Disk(_) => {

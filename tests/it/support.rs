@@ -31,10 +31,12 @@ use longhand::search;
 use longhand::store::{self, Durability, Finding, ScrubOptions, Store};
 use longhand::summarizer::{self, Extractive, Levels, Observer, Summarizer};
 use rusqlite::Connection;
+use sqlx::ConnectOptions as _;
 use std::collections::VecDeque;
 use std::num::NonZeroUsize;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tempfile::TempDir;
@@ -167,9 +169,7 @@ impl TestApp {
         let kept = options.clone();
         let scheduling = scheduler::Options { loaded_bytes: loaded_bytes(), ..options };
         let clock = Clock::default();
-        // No test cuts the power, and syncing would take most of the tests' time.
-        let options = store::Options { directory: directory.path().to_owned(), durability: Durability::ProcessCrash };
-        let (store, writer) = Store::open(options, clock.clone()).await.expect("the store opens");
+        let (store, writer) = open_store(directory.path(), clock.clone()).await;
         let writer = tokio::spawn(writer);
         let stopping = CancellationToken::new();
         let scheduler = Scheduler::new(store.clone(), clock.clone(), Levels::all(summarizer.clone()), scheduling);
@@ -441,7 +441,48 @@ pub(crate) fn value<T: rusqlite::types::FromSql>(database: &Connection, sql: &st
 
 /// Reads one number from the database in a folder.
 pub(crate) fn number(directory: &Path, sql: &str) -> i64 {
+    if let Some((url, name)) = shard_of(directory) {
+        return number_in_shard(&url, &name, sql);
+    }
     value(&connect(directory), sql)
+}
+
+/// Opens the store of a test: files in its folder, or a shard for it if `LONGHAND_TEST_DATABASE` is `postgres`.
+pub(crate) async fn open_store(directory: &Path, clock: Clock) -> (Store, Pin<Box<dyn Future<Output = ()> + Send>>) {
+    if let Some((url, name)) = shard_of(directory) {
+        let shard = store::Shard::new(&url, &name).expect("a shard");
+        let opened = Store::open_shard(shard, directory.to_owned(), LEASE, clock).await;
+        let (store, writer) = opened.expect("the shard opens");
+        return (store, Box::pin(writer));
+    }
+    // No test cuts the power, and syncing would take most of the tests' time.
+    let options = store::Options { directory: directory.to_owned(), durability: Durability::ProcessCrash };
+    let (store, writer) = Store::open(options, clock).await.expect("the store opens");
+    (store, Box::pin(writer))
+}
+
+/// Time for which the lease of a test's shard lasts: a test may wait long for a processor.
+const LEASE: Duration = Duration::from_secs(60);
+
+/// The database and the shard of a folder; none if tests run on SQLite.
+fn shard_of(directory: &Path) -> Option<(String, String)> {
+    let engine = std::env::var("LONGHAND_TEST_DATABASE").ok()?;
+    assert_eq!(engine, "postgres", "LONGHAND_TEST_DATABASE");
+    let server = crate::postgres::Server::shared().expect("PostgreSQL is installed");
+    let name = blake3::hash(directory.as_os_str().as_encoded_bytes()).to_hex();
+    Some((server.url(), format!("t{}", &name[..24])))
+}
+
+/// Reads one number from a shard, in a thread without a runtime.
+fn number_in_shard(url: &str, name: &str, sql: &str) -> i64 {
+    let read = async || -> sqlx::Result<i64> {
+        let options: sqlx::postgres::PgConnectOptions = url.parse()?;
+        let mut database = options.options([("search_path", format!("lh_{name}"))]).connect().await?;
+        let sql = sqlx::AssertSqlSafe(format!("select ({sql})::bigint"));
+        sqlx::query_scalar(sql).fetch_one(&mut database).await
+    };
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    std::thread::scope(|scope| scope.spawn(|| runtime().block_on(read())).join()).expect("no panic").expect(sql)
 }
 
 /// Copies the files of a closed store.

@@ -38,7 +38,7 @@ impl Schedule {
 
     /// Makes a checkpoint if the log has grown enough, and records the result.
     pub(crate) fn run(&mut self, conn: &Connection, health: &Health) {
-        if !self.is_due() || health.writes().is_final() {
+        if !self.is_due() || health.writes().is_final() || !conn.is_sqlite() {
             return;
         }
         *self = Self::default();
@@ -58,6 +58,9 @@ impl Schedule {
 /// Copies all frames into the database, and empties the log, so that no file has anything that was deleted. False if a
 /// reader still needs an earlier state; it waits for readers no longer than that takes.
 pub(crate) fn empty_log(conn: &Connection, wait: Duration, wait_after: Duration) -> Result<bool> {
+    if !conn.is_sqlite() {
+        return Ok(true);
+    }
     conn.busy_timeout(wait)?;
     let emptied = statement::query(EMPTY).one(conn).and_then(|row| row.get::<i64>(0));
     conn.busy_timeout(wait_after)?;

@@ -2,6 +2,7 @@
 
 use super::connection::Connection;
 use super::files::{self, DATABASE, DatabaseState};
+use super::postgres::schema;
 use super::sqlite::PAGE_BYTES;
 use super::statement;
 use crate::clock::Clock;
@@ -164,6 +165,14 @@ pub(crate) fn connect_reader(directory: &Path, durability: Durability) -> Result
     Ok(conn)
 }
 
+/// The kind of crash that an acknowledged write survives, by the settings of a server.
+pub(crate) fn durability_of_server(conn: &Connection) -> Result<Durability> {
+    let on: bool = statement::scalar(SYNCHRONOUS).one(conn)?;
+    Ok(if on { Durability::Full } else { Durability::ProcessCrash })
+}
+
+const SYNCHRONOUS: &str = "select current_setting('fsync') = 'on' and current_setting('synchronous_commit') <> 'off'";
+
 /// Opens the search index of a store. It follows from the store, so no commit waits for the disk: what a power cut takes
 /// is indexed again.
 fn connect_search(directory: &Path) -> Result<Connection> {
@@ -237,11 +246,33 @@ pub(crate) fn applied(conn: &Connection, directory: &Path) -> Result<Vec<i64>> {
 fn migrate(conn: &Connection, applied: &[i64], clock: &Clock) -> Result<()> {
     for (version, statements) in MIGRATIONS.iter().filter(|(version, _)| !applied.contains(version)) {
         let transaction = conn.transaction()?;
-        transaction.execute_batch(statements)?;
+        match conn {
+            Connection::Sqlite(_) => transaction.execute_batch(statements)?,
+            Connection::Postgres(_) => transaction.execute_batch(&schema::of(statements))?,
+        }
         statement::query(RECORD).bind(*version).bind(clock.now().0).run(&transaction)?;
         transaction.commit()?;
     }
     Ok(())
+}
+
+/// The migrations that a shard has, newest first, as `applied`.
+fn applied_in_shard(conn: &Connection, shard: &str) -> Result<Vec<i64>> {
+    let has_table: bool = statement::scalar("select to_regclass('migration') is not null").one(conn)?;
+    let applied: Vec<i64> = if has_table { statement::scalar(APPLIED).all(conn)? } else { Vec::new() };
+    let is_known = |applied: &&i64| MIGRATIONS.iter().any(|(version, _)| version == *applied);
+    match applied.iter().find(|version| !is_known(version)) {
+        Some(version) => Err(Error::Open(format!(
+            "the shard {shard} was written by another version of Longhand: its migration {version} is not known"
+        ))),
+        None => Ok(applied),
+    }
+}
+
+/// Brings the schema of a shard up to date, under its lease.
+pub(crate) fn prepare_shard(conn: &Connection, shard: &str, clock: &Clock) -> Result<()> {
+    let applied = applied_in_shard(conn, shard)?;
+    migrate(conn, &applied, clock).map_err(|error| Error::Open(format!("cannot migrate: {error}")))
 }
 
 /// Checks the content of a database, and brings its schema up to date.
@@ -257,6 +288,11 @@ pub(crate) fn prepare(conn: &Connection, directory: &Path, state: DatabaseState,
 const PAGE_COUNT: &str = "pragma page_count";
 /// SQLite's version.
 pub(crate) const VERSION: &str = "select sqlite_version()";
+/// A server's version.
+pub(crate) const SERVER_VERSION: &str = "select 'PostgreSQL ' || current_setting('server_version')";
+/// Bytes of a shard's tables with their indexes.
+pub(crate) const SCHEMA_BYTES: &str = "select coalesce(sum(pg_total_relation_size(oid)), 0)::bigint from pg_class \
+     where relnamespace = current_schema()::regnamespace and relkind = 'r'";
 const TABLES: &str = "select count(*) from sqlite_master where type = 'table' and name = ?1";
 const APPLIED: &str = "select version from migration order by version desc";
 const RECORD: &str = "insert into migration (version, time) values (?1, ?2)";

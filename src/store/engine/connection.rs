@@ -2,6 +2,7 @@
 
 use super::postgres::client::Client;
 use super::sqlite;
+use crate::model::Seq;
 use crate::store::error::{Error, Result};
 use rusqlite::OpenFlags;
 use std::path::Path;
@@ -71,12 +72,33 @@ impl Connection {
         }
     }
 
-    /// Commits the transaction.
-    pub(crate) fn commit(&self) -> Result<()> {
+    /// Commits a transaction without events.
+    fn commit(&self) -> Result<()> {
         match self {
             Self::Sqlite(conn) => sqlite::changed(conn, "commit", &[]).map(drop),
-            Self::Postgres(client) => client.commit(),
+            Self::Postgres(client) => client.commit(None),
         }
+    }
+
+    /// Commits the transaction of a batch, behind which the newest event is the one with this number.
+    pub(crate) fn commit_batch(&self, head: Seq) -> Result<()> {
+        match self {
+            Self::Sqlite(conn) => sqlite::changed(conn, "commit", &[]).map(drop),
+            Self::Postgres(client) => client.commit(Some(head)),
+        }
+    }
+
+    /// The number of the newest event by the row of the shard that a connection owns.
+    pub(crate) fn leased_head(&self) -> Option<Seq> {
+        match self {
+            Self::Sqlite(_) => None,
+            Self::Postgres(client) => client.leased_head(),
+        }
+    }
+
+    /// True for a connection to SQLite.
+    pub(crate) fn is_sqlite(&self) -> bool {
+        matches!(self, Self::Sqlite(_))
     }
 
     /// Undoes the transaction.
@@ -113,7 +135,10 @@ impl Connection {
     pub(crate) fn close(self) -> Result<()> {
         match self {
             Self::Sqlite(conn) => conn.close().map_err(|(_, error)| error.into()),
-            Self::Postgres(client) => client.close(),
+            Self::Postgres(client) => {
+                client.release()?;
+                client.close()
+            }
         }
     }
 }

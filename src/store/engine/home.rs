@@ -30,10 +30,18 @@ pub(crate) struct Ownership {
 }
 
 impl Ownership {
-    /// Connects and takes the lease, once; none while another daemon has it. The thread must have no runtime.
-    pub(crate) fn take(&self) -> Result<Option<Connection>> {
+    /// Makes what the shard needs, and takes the lease, once; none while another daemon has it.
+    pub(crate) fn set_up_and_take(&self) -> Result<Option<Connection>> {
         let client = self.shard.connect_alone(Role::Writer)?;
-        let is_taken = client.acquire(&self.shard, self.owner, self.ttl, &self.trust)?;
+        client.set_up(self.shard.name(), &self.shard.schema())?;
+        client.close()?;
+        self.take(false)
+    }
+
+    /// Connects and takes the lease, once; none while another daemon has it, or had it since. The thread must have no runtime.
+    fn take(&self, again: bool) -> Result<Option<Connection>> {
+        let client = self.shard.connect_alone(Role::Writer)?;
+        let is_taken = client.acquire((self.shard.name(), &self.owner.to_string()), self.ttl, &self.trust, again)?;
         Ok(is_taken.then(|| Connection::Postgres(Box::new(client))))
     }
 
@@ -42,7 +50,7 @@ impl Ownership {
     pub(crate) fn take_again(&self) -> Result<Connection> {
         let attempts = limits::LEASE_RETAKE_MS / limits::LEASE_RETRY_MS;
         for _ in 0..attempts {
-            match self.take() {
+            match self.take(true) {
                 Ok(Some(conn)) => return Ok(conn),
                 // Another daemon has it.
                 Ok(None) => break,
@@ -72,6 +80,15 @@ impl Home {
                 }
             },
             (Self::Shard(_), Connection::Sqlite(_)) => Ok(()),
+        }
+    }
+
+    /// The time between two checks.
+    pub(crate) fn check_interval(&self) -> Duration {
+        let usual = Duration::from_millis(limits::FILES_CHECK_MS);
+        match self {
+            Self::Files(_) => usual,
+            Self::Shard(ownership) => usual.min(ownership.ttl / 8),
         }
     }
 

@@ -56,6 +56,17 @@ impl Insert {
     }
 }
 
+/// Runs an update of one row, of the form `update … set … where …`, for each of these values of its parameters. They name
+/// different rows.
+pub(crate) fn run_for_each(conn: &Connection, sql: &'static str, rows: Vec<Vec<Parameter<'_>>>) -> Result<()> {
+    if let Connection::Postgres(client) = conn
+        && rows.len() > 1
+    {
+        return client.update(sql, &rows);
+    }
+    rows.into_iter().try_for_each(|row| query(sql).bind_all(row).run(conn))
+}
+
 /// The values of a row.
 macro_rules! values {
     ($($value:expr),* $(,)?) => {

@@ -8,6 +8,7 @@ mod connection;
 pub(crate) mod figures;
 pub(crate) mod files;
 pub(crate) mod health;
+pub(crate) mod home;
 mod insert;
 pub(crate) mod postgres;
 mod reader;
@@ -16,12 +17,11 @@ pub(crate) mod readers;
 mod sqlite;
 mod statement;
 mod value;
+pub(crate) mod words;
 
 pub use connect::Durability;
 pub(crate) use connection::Connection;
-pub(crate) use insert::{Insert, values};
+pub(crate) use insert::{Insert, run_for_each, values};
 pub(crate) use reader::Reader;
 pub(crate) use statement::{Query, below, query, scalar};
-#[cfg(test)]
-pub(crate) use value::Parameter;
-pub(crate) use value::{Cell, IntoValue, List, Row};
+pub(crate) use value::{Cell, IntoValue, List, Parameter, Row};

@@ -1,7 +1,9 @@
 //! A connection to PostgreSQL, used by one thread at a time. Its statements are synchronous: the thread waits.
 
 use super::super::value::{Parameter, Row};
-use super::{dialect, encode};
+use super::dialect;
+use super::encode::{self, Encoded};
+use super::lease::{self, Lease, Trust};
 use crate::limits;
 use crate::store::error::{Error, Result};
 use futures::TryStreamExt as _;
@@ -12,6 +14,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 
 /// What waits for the sockets of readers: these are used by threads that have a runtime already.
@@ -21,7 +24,7 @@ static SHARED: LazyLock<std::io::Result<Runtime>> =
 /// What waits for a connection's socket.
 enum Driver {
     /// The thread itself, which has no runtime.
-    Own(Runtime),
+    Own(Option<Runtime>),
     /// A thread for all connections.
     Shared(&'static Runtime),
 }
@@ -36,12 +39,25 @@ impl Driver {
 
     fn wait<T>(&self, work: impl Future<Output = T>) -> T {
         match self {
-            Self::Own(runtime) => runtime.block_on(work),
+            Self::Own(Some(runtime)) => runtime.block_on(work),
+            // Only a driver that is dropped has none.
+            Self::Own(None) => futures::executor::block_on(work),
             Self::Shared(runtime) => {
                 let _entered = runtime.enter();
                 // The budget of the task that runs this is not for its statements: none of them gives way.
                 futures::executor::block_on(tokio::task::unconstrained(work))
             }
+        }
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        // A thread with a runtime of its own may not wait for the end of another.
+        if let Self::Own(runtime) = self
+            && let Some(runtime) = runtime.take()
+        {
+            runtime.shutdown_background();
         }
     }
 }
@@ -70,16 +86,49 @@ pub(crate) struct Client {
     state: Cell<State>,
     /// By the statement's own text.
     prepared: RefCell<HashMap<String, Arc<Prepared>>>,
-    /// The statements that insert rows into a table, by what stands behind `insert into`.
-    inserts: RefCell<HashMap<&'static str, Arc<Inserting>>>,
+    /// The statements that take many rows, by their text or by what stands behind `insert into`.
+    of_many: RefCell<HashMap<&'static str, Arc<OfMany>>>,
+    /// What was not sent yet. It goes out as one statement, before any other one.
+    queue: RefCell<Vec<Queued>>,
+    /// The texts of several statements as one, by their numbers.
+    together: RefCell<HashMap<Vec<usize>, Arc<str>>>,
     round_trips: Cell<u64>,
+    /// The lease of a connection that writes, with the trust in it.
+    lease: RefCell<Option<(Lease, Arc<Trust>)>>,
 }
 
-/// An insert of any number of rows.
-struct Inserting {
-    text: Arc<str>,
+/// A statement that takes any number of rows, as an array for each column.
+struct OfMany {
+    /// Its number among those of the connection.
+    number: usize,
+    form: Form,
     /// The types of its columns.
     kinds: Vec<String>,
+}
+
+/// What is done with the rows.
+enum Form {
+    /// They are inserted: the table with its columns, and the clause for a row whose key exists.
+    Insert(&'static str, &'static str),
+    /// Each changes a row.
+    Update(&'static str),
+}
+
+impl OfMany {
+    /// Its text, with parameters from this number on.
+    fn text(&self, first: usize) -> Result<String> {
+        let text = match self.form {
+            Form::Insert(into, conflict) => Some(dialect::insert_of_many(into, conflict, &self.kinds, first)),
+            Form::Update(sql) => dialect::update_of_many(sql, &self.kinds, first),
+        };
+        text.ok_or(Error::Bug("an update has no condition"))
+    }
+}
+
+/// Rows on their way to the server.
+struct Queued {
+    statement: Arc<OfMany>,
+    columns: Vec<Encoded>,
 }
 
 impl Client {
@@ -87,7 +136,7 @@ impl Client {
     pub(crate) fn connect_alone(options: &PgConnectOptions) -> Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| Error::Open(format!("no runtime for the database: {error}")))?;
-        Self::connect(options, Driver::Own(runtime))
+        Self::connect(options, Driver::Own(Some(runtime)))
     }
 
     /// Connects a thread that may have a runtime.
@@ -103,8 +152,11 @@ impl Client {
             driver,
             state: Cell::new(State::Idle),
             prepared: RefCell::default(),
-            inserts: RefCell::default(),
+            of_many: RefCell::default(),
+            queue: RefCell::default(),
+            together: RefCell::default(),
             round_trips: Cell::new(0),
+            lease: RefCell::default(),
         })
     }
 
@@ -127,6 +179,9 @@ impl Client {
         let mut conn = self.conn.try_borrow_mut().map_err(|_| Error::Bug("a statement runs within another one"))?;
         self.round_trips.set(self.round_trips.get() + 1);
         let answer = self.driver.wait(work(&mut conn)).map_err(Error::from);
+        if matches!(answer, Err(Error::Stopped(_))) {
+            self.distrust();
+        }
         match &answer {
             Err(Error::Unreachable(_)) => self.state.set(State::Lost),
             Err(_) if self.state.get() == State::InTransaction => self.state.set(State::Failed),
@@ -190,6 +245,7 @@ impl Client {
         parameters: &[Parameter<'_>],
         mut each: impl FnMut(Row) -> bool,
     ) -> Result<()> {
+        self.flush()?;
         let prepared = self.prepare(sql, parameters)?;
         let arguments = Self::arguments(&prepared, parameters)?;
         let query = sqlx::query_with(AssertSqlSafe(Arc::clone(&prepared.text)), arguments);
@@ -224,6 +280,7 @@ impl Client {
 
     /// Runs a statement without rows. Returns the number of rows that it changed.
     pub(crate) fn changed(&self, sql: &str, parameters: &[Parameter<'_>]) -> Result<usize> {
+        self.flush()?;
         let prepared = self.prepare(sql, parameters)?;
         let arguments = Self::arguments(&prepared, parameters)?;
         self.execute(&prepared.text, arguments)
@@ -237,8 +294,8 @@ impl Client {
 
     /// Runs several statements without parameters.
     pub(crate) fn execute_batch(&self, statements: &str) -> Result<()> {
-        let query = sqlx::raw_sql(AssertSqlSafe(statements.to_owned()));
-        self.ask(async |conn| conn.execute(query).await.map(drop))?;
+        self.flush()?;
+        self.simple(statements)?;
         // A savepoint undoes the failure with what failed.
         if statements.starts_with("rollback to") && self.state.get() == State::Failed {
             self.state.set(State::InTransaction);
@@ -246,31 +303,99 @@ impl Client {
         Ok(())
     }
 
-    /// Inserts rows by one statement, which has an array for each column. `into` is what stands behind `insert into`, the
-    /// table with its columns, and `conflict` the clause for a row whose key exists.
-    pub(crate) fn insert(&self, into: &'static str, conflict: &str, rows: &[Vec<Parameter<'_>>]) -> Result<()> {
+    fn simple(&self, statements: &str) -> Result<()> {
+        let query = sqlx::raw_sql(AssertSqlSafe(statements.to_owned()));
+        self.ask(async |conn| conn.execute(query).await.map(drop))
+    }
+
+    /// Inserts rows. `into` is what stands behind `insert into`, the table with its columns, and `conflict` the clause for a
+    /// row whose key exists. Within a transaction they are sent with what follows.
+    pub(crate) fn insert(&self, into: &'static str, conflict: &'static str, rows: &[Vec<Parameter<'_>>]) -> Result<()> {
         if rows.is_empty() {
             return Ok(());
         }
-        let insert = self.inserting(into, conflict)?;
+        let insert = match self.known(into) {
+            Some(known) => known,
+            None => self.know(into, Form::Insert(into, conflict), self.columns_of(into)?),
+        };
         // Two rows with the same key cannot be changed by one statement.
-        let together = if conflict.contains("do update") { 1 } else { rows.len() };
-        for rows in rows.chunks(together) {
-            let mut arguments = PgArguments::default();
-            for (index, kind) in insert.kinds.iter().enumerate() {
-                let values = rows.iter().map(|row| row.get(index).unwrap_or(&Parameter::Null));
-                let value = encode::column(kind, values)?;
-                arguments.add(value).map_err(|error| Error::Database(error.to_string()))?;
-            }
-            self.execute(&insert.text, arguments)?;
+        if conflict.contains("do update") && rows.len() > 1 {
+            return rows.iter().try_for_each(|row| self.send(&insert, std::slice::from_ref(row)));
         }
-        Ok(())
+        self.send(&insert, rows)
     }
 
-    fn inserting(&self, into: &'static str, conflict: &str) -> Result<Arc<Inserting>> {
-        if let Some(found) = self.inserts.borrow().get(into) {
-            return Ok(Arc::clone(found));
+    /// Runs an update of one row for each of these values. Within a transaction they are sent with what follows.
+    pub(crate) fn update(&self, sql: &'static str, rows: &[Vec<Parameter<'_>>]) -> Result<()> {
+        let update = match self.known(sql) {
+            Some(known) => known,
+            None => {
+                let parameters = rows.first().map(Vec::as_slice).unwrap_or_default();
+                let prepared = self.prepare(sql, parameters)?;
+                let kinds = prepared.kinds.iter().map(encode::kind_name);
+                let kinds = kinds.map(|kind| kind.map(str::to_owned)).collect::<Result<_>>()?;
+                self.know(sql, Form::Update(sql), kinds)
+            }
+        };
+        self.send(&update, rows)
+    }
+
+    fn known(&self, key: &'static str) -> Option<Arc<OfMany>> {
+        self.of_many.borrow().get(key).map(Arc::clone)
+    }
+
+    fn know(&self, key: &'static str, form: Form, kinds: Vec<String>) -> Arc<OfMany> {
+        let mut all = self.of_many.borrow_mut();
+        let known = Arc::new(OfMany { number: all.len(), form, kinds });
+        all.insert(key, Arc::clone(&known));
+        known
+    }
+
+    /// Queues rows. Two statements on the same table are not sent as one: it would not see its own rows.
+    fn send(&self, statement: &Arc<OfMany>, rows: &[Vec<Parameter<'_>>]) -> Result<()> {
+        if self.queue.borrow().iter().any(|queued| queued.statement.number == statement.number) {
+            self.flush()?;
         }
+        let columns = statement.kinds.iter().enumerate().map(|(index, kind)| {
+            let values = rows.iter().map(|row| row.get(index).unwrap_or(&Parameter::Null));
+            encode::column(kind, values)
+        });
+        let columns = columns.collect::<Result<_>>()?;
+        self.queue.borrow_mut().push(Queued { statement: Arc::clone(statement), columns });
+        if self.state.get() == State::InTransaction { Ok(()) } else { self.flush() }
+    }
+
+    /// Sends what is queued, as one statement.
+    fn flush(&self) -> Result<()> {
+        let queue = std::mem::take(&mut *self.queue.borrow_mut());
+        if queue.is_empty() {
+            return Ok(());
+        }
+        let numbers: Vec<usize> = queue.iter().map(|queued| queued.statement.number).collect();
+        let known = self.together.borrow().get(&numbers).map(Arc::clone);
+        let text = match known {
+            Some(text) => text,
+            None => {
+                let mut first = 1;
+                let mut texts = Vec::with_capacity(queue.len());
+                for Queued { statement, .. } in &queue {
+                    texts.push(statement.text(first)?);
+                    first += statement.kinds.len();
+                }
+                let text: Arc<str> = dialect::together(texts).into();
+                self.together.borrow_mut().insert(numbers, Arc::clone(&text));
+                text
+            }
+        };
+        let mut arguments = PgArguments::default();
+        for column in queue.into_iter().flat_map(|queued| queued.columns) {
+            arguments.add(column).map_err(|error| Error::Database(error.to_string()))?;
+        }
+        self.execute(&text, arguments).map(drop)
+    }
+
+    /// The types of the columns that an insert names.
+    fn columns_of(&self, into: &'static str) -> Result<Vec<String>> {
         let (table, columns) = into.split_once(" (").ok_or(Error::Bug("an insert names no columns"))?;
         let mut types: HashMap<String, String> = HashMap::new();
         let mut failure = None;
@@ -285,43 +410,127 @@ impl Client {
         if let Some(error) = failure {
             return Err(error);
         }
-        let kinds =
-            columns.trim_end_matches(')').split(", ").map(|column| types.get(column.trim_matches('"')).cloned());
-        let kinds =
-            kinds.collect::<Option<Vec<_>>>().ok_or(Error::Bug("an insert names a column that is not there"))?;
-        let arrays: Vec<String> = (1..).zip(&kinds).map(|(number, kind)| format!("${number}::{kind}[]")).collect();
-        let text = format!("insert into {into} select * from unnest({}) {conflict}", arrays.join(", "));
-        let insert = Arc::new(Inserting { text: text.into(), kinds });
-        self.inserts.borrow_mut().insert(into, Arc::clone(&insert));
-        Ok(insert)
+        let columns = columns.trim_end_matches(')').split(", ");
+        let kinds = columns.map(|column| types.get(column.trim_matches('"')).cloned());
+        kinds.collect::<Option<_>>().ok_or(Error::Bug("an insert names a column that is not there"))
     }
 
-    /// Begins a transaction.
+    /// Begins a transaction. That of an owner begins with the fence, which fails if another daemon has the shard.
     pub(crate) fn begin(&self) -> Result<()> {
-        self.execute_batch("begin")?;
+        let text = match &mut *self.lease.borrow_mut() {
+            Some((lease, _)) => {
+                lease.sent_ms = lease::now_ms();
+                lease.begin()
+            }
+            None => "begin".to_owned(),
+        };
         self.state.set(State::InTransaction);
-        Ok(())
+        self.simple(&text)
     }
 
-    /// Commits the transaction. The server would answer the commit of one that failed without an error.
-    pub(crate) fn commit(&self) -> Result<()> {
+    /// Commits the transaction, behind which the newest event is the one with this number; none for the same as before.
+    /// The server would answer the commit of a transaction that failed without an error.
+    pub(crate) fn commit(&self, head: Option<i64>) -> Result<()> {
+        self.flush()?;
         if self.state.get() == State::Failed {
             self.roll_back()?;
             return Err(Error::Database("a statement of the transaction failed".to_owned()));
         }
-        self.execute_batch("commit")?;
+        let text = match &*self.lease.borrow() {
+            Some((lease, _)) => lease.commit(head.unwrap_or(lease.head)),
+            None => "commit".to_owned(),
+        };
+        self.simple(&text)?;
         self.state.set(State::Idle);
+        if let Some((lease, trust)) = &mut *self.lease.borrow_mut() {
+            lease.head = head.unwrap_or(lease.head);
+            trust.extend(lease.sent_ms, lease.ttl);
+        }
         Ok(())
     }
 
     /// Undoes the transaction.
     pub(crate) fn roll_back(&self) -> Result<()> {
+        self.queue.borrow_mut().clear();
         if self.state.get() == State::Idle {
             return Ok(());
         }
-        self.execute_batch("rollback")?;
+        self.simple("rollback")?;
         self.state.set(State::Idle);
         Ok(())
+    }
+
+    /// Makes what a shard needs, unless it is there.
+    pub(crate) fn set_up(&self, shard: &str, schema: &str) -> Result<()> {
+        self.execute_batch(&lease::setup(shard, schema))
+    }
+
+    /// Takes the lease of a shard for this connection: one that is free, or `again` the owner's own. False if another owner
+    /// has it, or had it since.
+    pub(crate) fn acquire(
+        &self,
+        (shard, owner): (&str, &str),
+        ttl: Duration,
+        trust: &Arc<Trust>,
+        again: bool,
+    ) -> Result<bool> {
+        let acquire = if again { lease::ACQUIRE_AGAIN } else { lease::ACQUIRE };
+        let ttl_ms = i64::try_from(ttl.as_millis()).unwrap_or(i64::MAX);
+        let sent_ms = lease::now_ms();
+        self.execute_batch("set lock_timeout = '1s'")?;
+        let name = || Parameter::Text(shard.into());
+        let me = || Parameter::Text(owner.into());
+        let mut found = None;
+        let taken = self.for_each(acquire, &[name(), me(), Parameter::Integer(ttl_ms)], |row| {
+            found = Some((row.get(0), row.get(1)));
+            true
+        });
+        if matches!(taken, Err(Error::Busy)) {
+            // A transaction of the last owner has the row. It is ended if its lease has run out; then the next attempt
+            // finds what it committed, or did not.
+            self.for_each(lease::END_BACKEND, &[name(), me()], |_| true)?;
+        }
+        taken?;
+        self.execute_batch("set lock_timeout = 0")?;
+        let Some((epoch, head)) = found else { return Ok(false) };
+        let lease = Lease { shard: shard.to_owned(), epoch: epoch?, head: head?, sent_ms, ttl };
+        trust.extend(sent_ms, ttl);
+        *self.lease.borrow_mut() = Some((lease, Arc::clone(trust)));
+        Ok(true)
+    }
+
+    /// The number of the newest event by the row of the shard.
+    pub(crate) fn leased_head(&self) -> Option<i64> {
+        self.lease.borrow().as_ref().map(|(lease, _)| lease.head)
+    }
+
+    /// Renews the lease if a quarter of its time has passed since the last commit.
+    pub(crate) fn renew_if_due(&self) -> Result<()> {
+        let is_due = self.lease.borrow().as_ref().is_some_and(|(lease, _)| {
+            let since = lease::now_ms().saturating_sub(lease.sent_ms);
+            since >= i64::try_from(lease.ttl.as_millis() / 4).unwrap_or(i64::MAX)
+        });
+        if is_due {
+            self.begin()?;
+            self.commit(None)?;
+        }
+        Ok(())
+    }
+
+    /// Gives the lease back, so that another daemon need not wait.
+    pub(crate) fn release(&self) -> Result<()> {
+        let Some((lease, trust)) = self.lease.borrow_mut().take() else { return Ok(()) };
+        trust.lose();
+        self.changed(lease::RELEASE, &[Parameter::Text(lease.shard.into()), Parameter::Integer(lease.epoch)]).map(drop)
+    }
+
+    /// Ends the trust in a lease that is lost.
+    fn distrust(&self) {
+        if let Ok(lease) = self.lease.try_borrow()
+            && let Some((_, trust)) = &*lease
+        {
+            trust.lose();
+        }
     }
 
     /// Closes the connection.

@@ -67,6 +67,54 @@ pub(super) fn of(sql: &str, parameters: &[Parameter<'_>]) -> String {
     })
 }
 
+/// Parameters for arrays of these types, from a number on.
+fn arrays(kinds: &[String], first: usize) -> String {
+    let arrays: Vec<String> = (first..).zip(kinds).map(|(number, kind)| format!("${number}::{kind}[]")).collect();
+    arrays.join(", ")
+}
+
+/// An insert of rows that come as arrays with these types.
+pub(super) fn insert_of_many(into: &str, conflict: &str, kinds: &[String], first: usize) -> String {
+    // With a condition, the parser takes what follows for the insert's own clause.
+    format!("insert into {into} select * from unnest({}) where true {conflict}", arrays(kinds, first))
+}
+
+/// Statements on different tables as one.
+pub(super) fn together(mut texts: Vec<String>) -> String {
+    if texts.len() == 1
+        && let Some(text) = texts.pop()
+    {
+        return text;
+    }
+    let named: Vec<String> = texts.iter().zip(1..).map(|(text, number)| format!("q{number} as ({text})")).collect();
+    format!("with {} select 1", named.join(", "))
+}
+
+/// An update of one row, as one of all rows that come as arrays with these types.
+pub(super) fn update_of_many(sql: &str, kinds: &[String], first: usize) -> Option<String> {
+    let (change, condition) = sql.rsplit_once(" where ")?;
+    let column = |text: &str| {
+        let mut columns = String::with_capacity(text.len());
+        let mut rest = text;
+        while let Some(next) = rest.chars().next() {
+            match parameter(rest) {
+                Some((number, behind)) => {
+                    let _ = write!(columns, "v.c{number}");
+                    rest = behind;
+                }
+                None => {
+                    columns.push(next);
+                    rest = &rest[next.len_utf8()..];
+                }
+            }
+        }
+        columns
+    };
+    let names: Vec<String> = (1..=kinds.len()).map(|number| format!("c{number}")).collect();
+    let (arrays, names) = (arrays(kinds, first), names.join(", "));
+    Some(format!("{} from unnest({arrays}) as v ({names}) where {}", column(change), column(condition)))
+}
+
 /// The number of a parameter at the beginning of a text, and the rest.
 fn parameter(text: &str) -> Option<(usize, &str)> {
     let text = text.strip_prefix('?')?;
@@ -99,6 +147,11 @@ mod tests {
         ] {
             assert_eq!(translate(ours, |_| "text"), theirs);
         }
+        assert_eq!(
+            update_of_many("update a set b = ?2 where id = ?1", &["bigint".to_owned(), "text".to_owned()], 1)
+                .as_deref(),
+            Some("update a set b = v.c2 from unnest($1::bigint[], $2::text[]) as v (c1, c2) where id = v.c1")
+        );
         assert_eq!(first_of("select 1 order by a limit 1"), None);
         assert_eq!(first_of("insert into a values (1) returning b"), None);
         assert_eq!(first_of("select a").as_deref(), Some("select * from (select a) as found limit 1"));

@@ -18,6 +18,8 @@ mod types {
     pub(super) const SHORT: u32 = 21;
     pub(super) const INTEGER_OF_4: u32 = 23;
     pub(super) const TEXT: u32 = 25;
+    /// A sum of integers is one.
+    pub(super) const NUMERIC: u32 = 1700;
     pub(super) const NAMES: [u32; 4] = [TEXT, 19, 705, 1043];
 }
 
@@ -109,6 +111,16 @@ fn integer(value: i64, kind: &PgTypeInfo) -> Result<Vec<u8>> {
     })
 }
 
+/// The name of a type that values have.
+pub(super) fn kind_name(kind: &PgTypeInfo) -> Result<&'static str> {
+    match kind.oid().map(|oid| oid.0) {
+        Some(types::INTEGER) => Ok("bigint"),
+        Some(types::TEXT) => Ok("text"),
+        Some(types::BYTES) => Ok("bytea"),
+        _ => Err(Error::Bug("a parameter has a type that no value has")),
+    }
+}
+
 /// The values of a column, as an array of its type.
 pub(super) fn column<'p>(kind: &str, values: impl Iterator<Item = &'p Parameter<'p>>) -> Result<Encoded> {
     let item = match kind {
@@ -179,6 +191,7 @@ fn value(value: &PgValueRef<'_>) -> Result<Value> {
         Some(types::INTEGER | types::INTEGER_OF_4 | types::SHORT | types::BOOLEAN) => {
             number().map_or(Value::Other, Value::Integer)
         }
+        Some(types::NUMERIC) => whole(bytes).map_or(Value::Other, Value::Integer),
         Some(types::BYTES) => Value::Blob(bytes.to_vec()),
         Some(kind) if types::NAMES.contains(&kind) => {
             let text = std::str::from_utf8(bytes).map_err(|error| Error::corrupt("database", error))?;
@@ -188,9 +201,42 @@ fn value(value: &PgValueRef<'_>) -> Result<Value> {
     })
 }
 
+/// A whole number of PostgreSQL's exact kind: digits to the base of 10 000, the weight of the first, and the sign.
+fn whole(bytes: &[u8]) -> Option<i64> {
+    let fields: Vec<i16> = bytes.chunks_exact(2).map(|field| i16::from_be_bytes([field[0], field[1]])).collect();
+    let [_, weight, sign, _, digits @ ..] = fields.as_slice() else { return None };
+    if digits.len() > usize::try_from(i64::from(*weight) + 1).ok()? {
+        return None;
+    }
+    let mut value = 0_i64;
+    for place in 0..=usize::try_from(*weight).unwrap_or(0) {
+        value = value.checked_mul(10_000)?.checked_add(digits.get(place).copied().unwrap_or(0).into())?;
+    }
+    match sign {
+        0 => Some(value),
+        0x4000 => Some(-value),
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sums_are_whole_numbers() {
+        let bytes = |fields: &[i16]| fields.iter().flat_map(|field| field.to_be_bytes()).collect::<Vec<_>>();
+        for (fields, expected) in [
+            (&[0, 0, 0, 0][..], Some(0)),
+            (&[1, 0, 0, 0, 7], Some(7)),
+            (&[1, 1, 0, 0, 3], Some(30_000)),
+            (&[2, 1, 0x4000, 0, 12, 3456], Some(-123_456)),
+            (&[2, 0, 0, 1, 1, 5000], None),
+            (&[0, 0, -0x4000, 0], None),
+        ] {
+            assert_eq!(whole(&bytes(fields)), expected, "{fields:?}");
+        }
+    }
 
     #[test]
     fn every_text_is_stored_and_read_again_as_it_was() {

@@ -1,11 +1,13 @@
 //! What PostgreSQL's errors mean.
 
 use crate::store::error::Error;
+use crate::store::write_state::WriteState;
 
 impl From<sqlx::Error> for Error {
     fn from(error: sqlx::Error) -> Self {
         match &error {
             sqlx::Error::Database(refused) => match refused.code().as_deref() {
+                Some("LH001") => Self::Stopped(WriteState::LeaseLost),
                 Some("53100") => Self::Full,
                 Some("25006") => Self::ReadOnly,
                 // A damaged page or index.

@@ -4,5 +4,6 @@ pub(crate) mod client;
 mod dialect;
 mod encode;
 mod error;
+pub(crate) mod lease;
 pub(crate) mod schema;
 pub(crate) mod shard;

@@ -7,8 +7,12 @@ use std::sync::LazyLock;
 static RULES: LazyLock<Vec<(Regex, &'static str)>> = LazyLock::new(|| {
     let rules = [
         (r"--[^\n]*", ""),
-        // PostgreSQL has an index of words of its own.
-        (r"(?s)create virtual table .*?\);", ""),
+        // A posting for each word of a row.
+        (
+            r"(?s)create virtual table search .*?\);",
+            "create table search (word text collate \"C\" not null, row_id bigint not null, primary key (word, row_id));\n\
+             create index search_row on search (row_id);",
+        ),
         (r"\bstrict(, without rowid)?\b", ""),
         (r"\binteger\b", "bigint"),
         // Texts are compared by their bytes, whatever the database's language.

@@ -70,7 +70,7 @@ impl Shard {
             Role::Writer => options,
             Role::Reader => options
                 .options([("default_transaction_read_only", "on")])
-                .options([("default_transaction_isolation", "repeatable\\ read")]),
+                .options([("default_transaction_isolation", "repeatable read")]),
         }
     }
 
