@@ -151,17 +151,7 @@ pub async fn run_with(
     tracing::info!(socket = %listening.socket.display(), tcp = ?listening.tcp, "listening");
     ready(&listening);
 
-    let lost = async {
-        match store.stopped().await {
-            WriteState::LeaseLost => {}
-            // Reads are served.
-            _ => std::future::pending().await,
-        }
-    };
-    let is_lost = tokio::select! {
-        () = shutdown => false,
-        () = lost => true,
-    };
+    let is_lost = serve_until(shutdown, &store).await;
     tracing::info!("stopping");
     grpc::not_serving(&health).await;
     stopping.cancel();
@@ -172,6 +162,20 @@ pub async fn run_with(
     // Its thread ends when the last call is gone.
     drop(access_log);
     if is_lost { Err(Error::LeaseLost) } else { Ok(()) }
+}
+
+/// Waits until the daemon is asked to stop, or has lost its shard; true in the second case.
+async fn serve_until(asked: impl Future<Output = ()>, store: &Store) -> bool {
+    let lost = async {
+        // Behind another reason, reads are served.
+        if store.stopped().await != WriteState::LeaseLost {
+            std::future::pending().await
+        }
+    };
+    tokio::select! {
+        () = asked => false,
+        () = lost => true,
+    }
 }
 
 /// The writer of a store.

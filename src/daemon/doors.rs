@@ -7,19 +7,16 @@
 use crate::app::{Error, Longhand, Reason};
 use crate::config::Config;
 use crate::grpc::Guarded;
-use crate::transport::{Peer, RequestBody, RequestClass, Service};
+use crate::transport::{self, Peer, RequestBody, RequestClass, Service};
 use crate::{grpc, http as json};
-use axum::body::{Body, Bytes, HttpBody};
+use axum::body::Body;
 use futures::FutureExt as _;
 use http::header::{self, HeaderName};
 use http::request::Parts;
 use http::{Extensions, HeaderMap, HeaderValue, Method, Request, Response, Uri};
-use http_body::{Frame, SizeHint};
 use std::convert::Infallible;
 use std::net::IpAddr;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
 use tower::{Layer as _, ServiceExt as _};
 use tower_http::cors::CorsLayer;
 
@@ -87,7 +84,8 @@ impl Doors {
         if self.app.store().is_sqlite() {
             return answer;
         }
-        answer.map(|body| Body::new(OwnedBody { body, app: self.app.clone() }))
+        let app = self.app.clone();
+        answer.map(|body| transport::while_valid(body, move || app.store().check_owned().map_err(Into::into)))
     }
 
     async fn answer_as_owner(self: Arc<Self>, request: Request<RequestBody>) -> Response<Body> {
@@ -126,37 +124,6 @@ impl Doors {
         }
         json::console::prove(head)?;
         self.services.identify(head)
-    }
-}
-
-/// The body of an answer, which fails once another daemon may own the shard.
-struct OwnedBody {
-    body: Body,
-    app: Longhand,
-}
-
-impl HttpBody for OwnedBody {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
-        // What was produced before this is from a time at which the shard was owned.
-        Poll::Ready(match self.app.store().check_owned() {
-            Ok(()) => frame,
-            Err(error) => Some(Err(axum::Error::new(error))),
-        })
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
     }
 }
 

@@ -1,9 +1,16 @@
 //! The statements of the ledger are one text for SQLite and PostgreSQL. What only one engine accepts is named here.
 
+use super::Store;
 use super::engine::postgres::schema;
 use super::engine::postgres::shard::{Role, Shard};
 use super::engine::{Connection, List, Parameter, connect, scalar, words};
-use super::tests::statements;
+use super::ledger::append::AppendInput;
+use super::ledger::tx::{RequestKey, Requester};
+use super::tests::{new_session, statements};
+use super::writer::Mutation;
+use crate::clock::Clock;
+use crate::model::message::{NewMessage, Role};
+use crate::model::part::{NewPart, PartBody};
 use regex::Regex;
 
 #[path = "../../tests/it/postgres.rs"]
@@ -135,3 +142,39 @@ const SAME: [(&str, &str); 3] = [
          where c.relnamespace = current_schema()::regnamespace order by 1",
     ),
 ];
+
+/// The transaction of an append: its beginning with the fence, one look-up for the id of the request, all rows in one
+/// statement, and the commit. More would be waited for by all callers of the store.
+#[tokio::test]
+async fn an_append_takes_four_round_trips() {
+    let Some(server) = server::Server::shared() else {
+        println!("skipped: this machine has no PostgreSQL");
+        return;
+    };
+    let folder = tempfile::Builder::new()
+        .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o700))
+        .tempdir()
+        .expect("a folder");
+    let shard = Shard::new(&server.url(), "round_trips").expect("an address");
+    let lease = std::time::Duration::from_secs(60);
+    let opened = Store::open_shard(shard, folder.path().to_owned(), lease, Clock::default()).await;
+    let (store, writer) = opened.expect("the shard opens");
+    let writer = tokio::spawn(writer);
+    let (session, _) = store.sessions().create(new_session(), Requester::default()).await.expect("a session");
+    let so_far = || store.history().0.write(Mutation::change("test"), |tx| Ok(tx.conn.round_trips()));
+    let mut took = 0;
+    // Statements are prepared at first.
+    for id in ["first", "second", "third"] {
+        let request = RequestKey { id: id.to_owned(), payload_hash: [7; 32] };
+        let caller = Requester { request: Some(request), ..Requester::default() };
+        let message = NewMessage::sealed(Role::User, vec![NewPart::new(PartBody::Text("words".to_owned()))]);
+        let entry = AppendInput { message, token_counts: None, reports_overflow: false };
+        let before = so_far().await.expect("counted");
+        store.history().append(session, caller, None, vec![entry]).await.expect("appended");
+        // The count itself has a commit without rows and a beginning.
+        took = so_far().await.expect("counted") - before - 2;
+    }
+    assert_eq!(took, 4);
+    drop(store);
+    writer.await.expect("no panic in the writer");
+}

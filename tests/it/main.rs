@@ -25,6 +25,7 @@ mod crash;
 mod doctor;
 mod erase;
 mod edits;
+mod engines;
 mod evaluate;
 mod expand;
 mod export;

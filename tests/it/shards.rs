@@ -21,9 +21,9 @@ fn server() -> Option<&'static Server> {
     server
 }
 
-/// Arguments of a daemon on a shard with the shortest lease.
+/// Arguments of a daemon on a shard with a short lease.
 fn serve(home: &Path, server: &Server, shard: &str) -> (Daemon, String) {
-    std::fs::write(home.join("settings.toml"), "lease_seconds = 2\nsearch = false\n").expect("a file");
+    std::fs::write(home.join("settings.toml"), "lease_seconds = 4\nsearch = false\n").expect("a file");
     Daemon::start_as(home, |command| {
         command.args(["--listen", "off", "--shard", shard, "--database"]).arg(server.url());
         command.arg("--config").arg(home.join("settings.toml"));
@@ -32,7 +32,7 @@ fn serve(home: &Path, server: &Server, shard: &str) -> (Daemon, String) {
 
 /// Starts a daemon that waits for the lease. It prints its address once it has it.
 fn wait(home: &Path, server: &Server, shard: &str) -> Child {
-    std::fs::write(home.join("settings.toml"), "lease_seconds = 2\nsearch = false\n").expect("a file");
+    std::fs::write(home.join("settings.toml"), "lease_seconds = 4\nsearch = false\n").expect("a file");
     let mut command = longhand(home);
     command.args(["serve", "--data-dir"]).arg(home.join("store")).stdout(Stdio::piped()).stderr(Stdio::null());
     command.args(["--listen", "off", "--shard", shard, "--database"]).arg(server.url());

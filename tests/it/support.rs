@@ -11,6 +11,7 @@
 //! a2 open
 //! ```
 
+use crate::engines::{number_in_shard, open_store, shard_of};
 use longhand::app::append::{Appended, ListMessages};
 use longhand::app::context::{Context, ContextRequest};
 use longhand::app::events::{EventStream, Frame, Start, SubscribeRequest};
@@ -28,15 +29,13 @@ use longhand::model::usage::{ModelWindow, Usage};
 use longhand::policy::summary::{SummaryInput, SummaryOutput};
 use longhand::scheduler::{self, Scheduler, SchedulerHandle};
 use longhand::search;
-use longhand::store::{self, Durability, Finding, ScrubOptions, Store};
+use longhand::store::{Finding, ScrubOptions};
 use longhand::summarizer::{self, Extractive, Levels, Observer, Summarizer};
 use rusqlite::Connection;
-use sqlx::ConnectOptions as _;
 use std::collections::VecDeque;
 use std::num::NonZeroUsize;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tempfile::TempDir;
@@ -445,44 +444,6 @@ pub(crate) fn number(directory: &Path, sql: &str) -> i64 {
         return number_in_shard(&url, &name, sql);
     }
     value(&connect(directory), sql)
-}
-
-/// Opens the store of a test: files in its folder, or a shard for it if `LONGHAND_TEST_DATABASE` is `postgres`.
-pub(crate) async fn open_store(directory: &Path, clock: Clock) -> (Store, Pin<Box<dyn Future<Output = ()> + Send>>) {
-    if let Some((url, name)) = shard_of(directory) {
-        let shard = store::Shard::new(&url, &name).expect("a shard");
-        let opened = Store::open_shard(shard, directory.to_owned(), LEASE, clock).await;
-        let (store, writer) = opened.expect("the shard opens");
-        return (store, Box::pin(writer));
-    }
-    // No test cuts the power, and syncing would take most of the tests' time.
-    let options = store::Options { directory: directory.to_owned(), durability: Durability::ProcessCrash };
-    let (store, writer) = Store::open(options, clock).await.expect("the store opens");
-    (store, Box::pin(writer))
-}
-
-/// Time for which the lease of a test's shard lasts: a test may wait long for a processor.
-const LEASE: Duration = Duration::from_secs(60);
-
-/// The database and the shard of a folder; none if tests run on SQLite.
-fn shard_of(directory: &Path) -> Option<(String, String)> {
-    let engine = std::env::var("LONGHAND_TEST_DATABASE").ok()?;
-    assert_eq!(engine, "postgres", "LONGHAND_TEST_DATABASE");
-    let server = crate::postgres::Server::shared().expect("PostgreSQL is installed");
-    let name = blake3::hash(directory.as_os_str().as_encoded_bytes()).to_hex();
-    Some((server.url(), format!("t{}", &name[..24])))
-}
-
-/// Reads one number from a shard, in a thread without a runtime.
-fn number_in_shard(url: &str, name: &str, sql: &str) -> i64 {
-    let read = async || -> sqlx::Result<i64> {
-        let options: sqlx::postgres::PgConnectOptions = url.parse()?;
-        let mut database = options.options([("search_path", format!("lh_{name}"))]).connect().await?;
-        let sql = sqlx::AssertSqlSafe(format!("select ({sql})::bigint"));
-        sqlx::query_scalar(sql).fetch_one(&mut database).await
-    };
-    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    std::thread::scope(|scope| scope.spawn(|| runtime().block_on(read())).join()).expect("no panic").expect(sql)
 }
 
 /// Copies the files of a closed store.

@@ -96,6 +96,15 @@ impl Connection {
         }
     }
 
+    /// Messages to a server that were answered, each after a wait.
+    #[cfg(test)]
+    pub(crate) fn round_trips(&self) -> u64 {
+        match self {
+            Self::Sqlite(_) => 0,
+            Self::Postgres(client) => client.round_trips(),
+        }
+    }
+
     /// True for a connection to SQLite.
     pub(crate) fn is_sqlite(&self) -> bool {
         matches!(self, Self::Sqlite(_))

@@ -58,7 +58,7 @@ impl Ownership {
                 Err(Error::Busy) => {}
                 Err(error) => return Err(error),
             }
-            std::thread::sleep(Duration::from_millis(limits::LEASE_RETRY_MS));
+            std::thread::park_timeout(Duration::from_millis(limits::LEASE_RETRY_MS));
         }
         self.trust.lose();
         Err(Error::Stopped(WriteState::LeaseLost))

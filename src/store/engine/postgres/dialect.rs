@@ -39,6 +39,11 @@ pub(super) fn translate(sql: &str, list_kind: impl Fn(usize) -> &'static str) ->
         if next == '\'' {
             is_quoted = !is_quoted;
         }
+        // SQLite has the sign so that it does not prepare a limit anew; here it would make the parameter a float.
+        if !is_quoted && rest.starts_with("+?") {
+            rest = &rest[1..];
+            continue;
+        }
         if !is_quoted && let Some((number, behind)) = rest.strip_prefix(LIST).and_then(parameter) {
             let behind = behind.strip_prefix(')').unwrap_or(behind);
             let (name, behind) = match behind.strip_prefix(" wanted") {
@@ -135,6 +140,7 @@ mod tests {
     #[test]
     fn parameters_and_lists_are_written_as_postgresql_has_them() {
         for (ours, theirs) in [
+            ("select a from b limit +?1", "select a from b limit $1"),
             ("select ?1, ?12 from a where b = '?3' and c = ?2", "select $1, $12 from a where b = '?3' and c = $2"),
             (
                 "select m.id from rarray(?2) wanted join m on m.id = wanted.value",

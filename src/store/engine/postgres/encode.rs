@@ -107,7 +107,8 @@ fn integer(value: i64, kind: &PgTypeInfo) -> Result<Vec<u8>> {
         Some(types::BOOLEAN) => vec![u8::from(value != 0)],
         Some(types::INTEGER_OF_4) => i32::try_from(value).map_err(too_large)?.to_be_bytes().to_vec(),
         Some(types::SHORT) => i16::try_from(value).map_err(too_large)?.to_be_bytes().to_vec(),
-        _ => value.to_be_bytes().to_vec(),
+        Some(types::INTEGER) => value.to_be_bytes().to_vec(),
+        _ => return Err(Error::Database(format!("a parameter of type {} takes no integer", kind.name()))),
     })
 }
 

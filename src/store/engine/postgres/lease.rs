@@ -45,13 +45,13 @@ commit"
 /// Takes a lease that is free.
 pub(super) const ACQUIRE: &str = "update lh.shard set epoch = epoch + 1, owner = ?2, pid = pg_backend_pid(), \
      backend_start = (select backend_start from pg_stat_activity where pid = pg_backend_pid()), \
-     lease_until = clock_timestamp() + ?3 * interval '1 millisecond' \
+     lease_until = clock_timestamp() + ?3::bigint * interval '1 millisecond' \
      where name = ?1 and lease_until < clock_timestamp() returning epoch, head_seq";
 
 /// Takes one's own lease again, whether or not it has run out: nobody had it in between.
 pub(super) const ACQUIRE_AGAIN: &str = "update lh.shard set epoch = epoch + 1, pid = pg_backend_pid(), \
      backend_start = (select backend_start from pg_stat_activity where pid = pg_backend_pid()), \
-     lease_until = clock_timestamp() + ?3 * interval '1 millisecond' \
+     lease_until = clock_timestamp() + ?3::bigint * interval '1 millisecond' \
      where name = ?1 and owner = ?2 returning epoch, head_seq";
 
 /// Ends the backend of an owner whose lease has run out, or one's own earlier one: it may wait in a transaction for a

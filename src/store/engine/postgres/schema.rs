@@ -13,6 +13,13 @@ static RULES: LazyLock<Vec<(Regex, &'static str)>> = LazyLock::new(|| {
             "create table search (word text collate \"C\" not null, row_id bigint not null, primary key (word, row_id));\n\
              create index search_row on search (row_id);",
         ),
+        // A row that comes without its key has the one behind the largest, as in SQLite: there is one writer.
+        (
+            r"create table (\w+) \(\s*id integer primary key",
+            "create function next_$1() returns bigint language plpgsql as $$$$ \
+             begin return (select coalesce(max(id), 0) + 1 from $1); end $$$$;\n\
+             create table $1 (\n    id integer primary key default next_$1()",
+        ),
         (r"\bstrict(, without rowid)?\b", ""),
         (r"\binteger\b", "bigint"),
         // Texts are compared by their bytes, whatever the database's language.
