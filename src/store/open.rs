@@ -113,7 +113,7 @@ impl Store {
         let open = Box::new(move || Ok(Connection::Postgres(Box::new(shard.connect_shared(Role::Reader)?))));
         let readers = Readers::of_shard(limits::SHARD_READERS, clock.clone(), open, Arc::clone(&trust))?;
         let parts = Parts { readers, identity, durability, directory, trust: Some(trust) };
-        let start = move || Self::start(conn, Home::Shard(ownership), clock, parts, held);
+        let start = move || Self::start(conn, Home::Shard(Box::new(ownership)), clock, parts, held);
         alone(start).await
     }
 

@@ -9,7 +9,7 @@ use super::ledger::tx::{RequestKey, Requester};
 use super::tests::{new_session, statements};
 use super::writer::Mutation;
 use crate::clock::Clock;
-use crate::model::message::{NewMessage, Role};
+use crate::model::message;
 use crate::model::part::{NewPart, PartBody};
 use regex::Regex;
 
@@ -167,8 +167,9 @@ async fn an_append_takes_four_round_trips() {
     for id in ["first", "second", "third"] {
         let request = RequestKey { id: id.to_owned(), payload_hash: [7; 32] };
         let caller = Requester { request: Some(request), ..Requester::default() };
-        let message = NewMessage::sealed(Role::User, vec![NewPart::new(PartBody::Text("words".to_owned()))]);
-        let entry = AppendInput { message, token_counts: None, reports_overflow: false };
+        let words =
+            message::NewMessage::sealed(message::Role::User, vec![NewPart::new(PartBody::Text("words".to_owned()))]);
+        let entry = AppendInput { message: words, token_counts: None, reports_overflow: false };
         let before = so_far().await.expect("counted");
         store.history().append(session, caller, None, vec![entry]).await.expect("appended");
         // The count itself has a commit without rows and a beginning.

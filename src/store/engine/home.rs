@@ -16,7 +16,7 @@ pub(crate) enum Home {
     /// Files of SQLite.
     Files(OpenFiles),
     /// A shard of a PostgreSQL database.
-    Shard(Ownership),
+    Shard(Box<Ownership>),
 }
 
 /// The ownership of a shard.

@@ -59,9 +59,7 @@ impl Insert {
 /// Runs an update of one row, of the form `update … set … where …`, for each of these values of its parameters. They name
 /// different rows.
 pub(crate) fn run_for_each(conn: &Connection, sql: &'static str, rows: Vec<Vec<Parameter<'_>>>) -> Result<()> {
-    if let Connection::Postgres(client) = conn
-        && rows.len() > 1
-    {
+    if let Connection::Postgres(client) = conn {
         return client.update(sql, &rows);
     }
     rows.into_iter().try_for_each(|row| query(sql).bind_all(row).run(conn))

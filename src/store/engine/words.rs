@@ -14,7 +14,7 @@ const MERGE: &str = "insert into search (search) values ('optimize')";
 
 const MATCHES_POSTINGS: &str = "select m.revision, m.id from search w join message m on m.id = w.row_id \
      where w.word = ?1 and w.row_id between ?2 and ?3 and m.sealed_revision <= ?4 order by w.row_id desc limit ?5";
-const INSERT_POSTINGS: &str = "insert into search (word, row_id) select distinct word, ?1 \
+const INSERT_POSTINGS: &str = "insert into search (word, row_id) select distinct word, ?1::bigint \
      from unnest(string_to_array(?2, ' ')) as listed (word) where word <> '' on conflict (word, row_id) do nothing";
 const FORGET_POSTINGS: &str = "delete from search where row_id = ?1";
 

@@ -327,6 +327,9 @@ impl Client {
 
     /// Runs an update of one row for each of these values. Within a transaction they are sent with what follows.
     pub(crate) fn update(&self, sql: &'static str, rows: &[Vec<Parameter<'_>>]) -> Result<()> {
+        if rows.is_empty() {
+            return Ok(());
+        }
         let update = match self.known(sql) {
             Some(known) => known,
             None => {
