@@ -3,12 +3,17 @@
 use crate::limits;
 use crate::model::usage::Usage;
 use crate::policy::bpe::Vocabulary;
+use crate::secrets::{Rule, Rules};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
+
+mod secrets;
+
+pub use secrets::{KnownSecrets, SecretSettings};
 
 /// Error of the configuration. The process exits with code 64 before it changes anything.
 #[derive(Debug, thiserror::Error)]
@@ -450,6 +455,8 @@ pub struct Config {
     pub tenants: BTreeMap<String, TenantQuota>,
     /// Rules by which sessions are erased.
     pub retention: Vec<RetentionRule>,
+    /// Rules for secrets in what clients send.
+    pub secrets: SecretSettings,
     /// Policies of sessions that name no preset, by model or project; the first match is used.
     pub policies: Vec<PolicyRule>,
     /// Vocabularies for exact token counts, by the name that policies use: files of lines `base64 rank`, as tiktoken
@@ -557,6 +564,7 @@ impl Default for Config {
             loaded_mib: limits::LOADED_MIB_DEFAULT,
             scrub: Scrub::default(),
             retention: Vec::new(),
+            secrets: SecretSettings::default(),
             search: true,
             access_log: AccessLog::default(),
             summarizers: BTreeMap::new(),
@@ -667,10 +675,32 @@ impl Config {
         self.vocabularies.iter().map(read).collect()
     }
 
+    /// Reads the rules for secrets, before anything else is opened: those of the file, then the well-known shapes. None
+    /// if there are none.
+    pub fn read_secret_rules(&self) -> Result<Option<Rules>, Error> {
+        let path = self.secrets.rules.as_deref();
+        let mut rules = path.map_or_else(|| Ok(Vec::new()), read_secret_rules)?;
+        rules.extend(self.secrets.known.rules());
+        let place = path.map_or_else(|| "secrets".to_owned(), |path| path.display().to_string());
+        Rules::new(&rules).map_err(|error| Error::Invalid(format!("{place}: {error}")))
+    }
+
     /// The path of the Unix socket, or its default.
     pub fn socket_path(&self) -> PathBuf {
         self.socket.clone().unwrap_or_else(|| self.data_dir.join("longhand.sock"))
     }
+}
+
+/// The rules of a file.
+fn read_secret_rules(path: &Path) -> Result<Vec<Rule>, Error> {
+    let failed = |source| Error::Read { path: path.to_owned(), source };
+    let bytes = std::fs::metadata(path).map_err(failed)?.len();
+    if bytes > limits::SECRET_RULES_BYTES_MAX {
+        let most = limits::SECRET_RULES_BYTES_MAX;
+        return Err(Error::Invalid(format!("{} has {bytes} bytes, over {most}", path.display())));
+    }
+    let text = std::fs::read_to_string(path).map_err(failed)?;
+    secrets::parse(&text).map_err(|error| Error::Parse { path: path.to_owned(), message: parse_message(&text, &error) })
 }
 
 /// The error of a file, with its line. Neither the line nor a string in it is quoted, since it may contain a key.

@@ -78,12 +78,16 @@ pub async fn run_with(
     };
     let clock = Clock::default();
     let vocabularies = config.read_vocabularies()?;
+    let secret_rules = config.read_secret_rules()?;
     let mut shutdown = std::pin::pin!(shutdown);
     let (store, writer) = tokio::select! {
         opened = open(&config, &clock) => opened?,
         // Another daemon may have the shard for long.
         () = &mut shutdown, if config.database.is_some() => return Ok(()),
     };
+    if let Some(rules) = secret_rules {
+        store.apply_secret_rules(rules)?;
+    }
     let tasks = TaskTracker::new();
     let writer = tasks.spawn(writer);
 

@@ -7,6 +7,7 @@
 //! that no crate boundary does:
 //!
 //! - [`limits`]: every bound, by name.
+//! - [`secrets`]: rules for secrets in what clients send.
 //! - [`clock`]: the clock and the source of ids.
 //! - [`config`]: the operator's configuration.
 //! - [`telemetry`]: the daemon's log.
@@ -31,6 +32,7 @@ pub use longhand_core::{fold, model, policy, simulation, words};
 pub use longhand_interop as interop;
 
 pub mod limits;
+pub mod secrets;
 pub mod clock;
 pub mod config;
 pub mod telemetry;

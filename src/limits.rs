@@ -34,6 +34,23 @@ pub const RETENTION_DELAY_SECONDS: u64 = 600;
 pub const RETENTION_INTERVAL_SECONDS: u64 = 3_600;
 /// Sessions that a pass of retention reads at once.
 pub const RETENTION_PAGE_SESSIONS: usize = 200;
+/// Rules for secrets, well-known shapes included.
+pub const SECRET_RULES_MAX: usize = 500;
+/// Bytes of the name of a rule for secrets.
+pub const SECRET_RULE_NAME_BYTES_MAX: usize = 32;
+/// Bytes of a file with rules for secrets.
+pub const SECRET_RULES_BYTES_MAX: u64 = 1 << 20;
+/// Bytes of the compiled pattern of one rule, and of those of all rules together.
+pub const SECRET_PATTERN_BYTES_MAX: usize = 16 << 20;
+/// Bytes of the states of the automaton of all rules that are kept: those of a key that is read again with every piece.
+pub const SECRET_STATES_BYTES_MAX: usize = 16 << 20;
+/// Bytes that a match of a rule has at least: a placeholder is not much longer.
+pub const SECRET_BYTES_MIN: usize = 6;
+/// Bytes that a match of a rule can have at most: twice as many characters of a draft may wait for what comes.
+pub const SECRET_BYTES_MAX: usize = 16 << 10;
+/// Bytes that are read to find out where the end of a draft may be the begin of a match. If they do not suffice, all of
+/// it from there on waits.
+pub const SECRET_HOLD_STEPS: usize = 256 << 10;
 /// Bytes of the name of a rule of retention.
 pub const RETENTION_NAME_BYTES_MAX: usize = 64;
 /// Milliseconds for which the answer to an erasure waits until the files of the store have nothing of it any more.
@@ -66,6 +83,8 @@ pub const BATCH_GET_MESSAGES_MAX: usize = 100;
 pub const MESSAGE_PARTS_MAX: usize = 256;
 /// Bytes of a draft's text.
 pub const DRAFT_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Secrets that rules replace in the text of a draft: what placeholders stand for is written again with each piece.
+pub const DRAFT_SECRETS_MAX: usize = 1_000;
 /// Drafts of one open message.
 pub const MESSAGE_DRAFTS_MAX: usize = 64;
 /// Bytes of one request, over gRPC or as JSON. It is above the batch limit, so that an oversized batch is refused by the batch limit.

@@ -116,6 +116,9 @@ const CONTRADICTIONS: Family =
 /// Labels of this family and the next: `tenant` (empty for the default tenant), `quota` (its name in the configuration).
 const QUOTA_USED: Family = gauge("longhand_quota_used", "What tenants use of the quotas that they have.");
 const QUOTA_LIMIT: Family = gauge("longhand_quota_limit", "The quotas of tenants.");
+/// Labels: `rule`, `action` (`warn`, `redact`, `refuse`).
+const SECRETS: Family =
+    counter("longhand_secrets", "Secrets that rules found in requests, since the start of the daemon.");
 /// Labels of this family and the following: `summarizer`, `model` (empty for those beyond the first 200).
 const REQUESTS: Family = counter("longhand_summary_requests", "Requests to models for summaries.");
 const FAILURES: Family =
@@ -345,6 +348,9 @@ fn exposition(info: &pb::GetServerInfoResponse) -> Exposition {
     let quota = |of: &pb::QuotaUse| vec![("tenant", of.tenant.clone()), ("quota", of.quota.clone())];
     exposition.family(QUOTA_USED, Scale::Whole, info.quota_uses.iter().map(|of| (quota(of), of.used)));
     exposition.family(QUOTA_LIMIT, Scale::Whole, info.quota_uses.iter().map(|of| (quota(of), of.limit)));
+    let action = |of: &pb::SecretRule| label(of.action().as_str_name(), "SECRET_ACTION_", "unknown");
+    let rule = |of: &pb::SecretRule| vec![("rule", of.rule.clone()), ("action", action(of))];
+    exposition.family(SECRETS, Scale::Whole, info.secret_rules.iter().map(|of| (rule(of), of.found_count)));
     spendings(&mut exposition, &info.spendings);
     providers(&mut exposition, &info.providers);
     exposition
@@ -551,6 +557,11 @@ mod tests {
             failing_session_ids: vec!["ses_1".to_owned()],
             contradictions: vec![pb::ContradictionCount { kind: pb::ContradictionKind::Commit.into(), count: 3 }],
             quota_uses: vec![pb::QuotaUse { tenant: "acme".to_owned(), quota: "bytes".to_owned(), used: 8, limit: 9 }],
+            secret_rules: vec![pb::SecretRule {
+                rule: "aws-access-key".to_owned(),
+                action: pb::SecretAction::Redact.into(),
+                found_count: 5,
+            }],
             spendings: vec![spending],
             providers: vec![provider, open],
             ..pb::GetServerInfoResponse::default()
@@ -573,6 +584,7 @@ mod tests {
             ("longhand_checkpoint_pending_bytes".to_owned(), 7.0),
             (r#"longhand_quota_used{tenant="acme",quota="bytes"}"#.to_owned(), 8.0),
             (r#"longhand_quota_limit{tenant="acme",quota="bytes"}"#.to_owned(), 9.0),
+            (r#"longhand_secrets_total{rule="aws-access-key",action="redact"}"#.to_owned(), 5.0),
             ("longhand_checkpoint_failures".to_owned(), 2.0),
             ("longhand_events_total".to_owned(), 12.0),
             ("longhand_wal_bytes".to_owned(), 8_192.0),

@@ -22,6 +22,7 @@ mod report;
 mod rewrites;
 mod rpc;
 mod search;
+mod secrets;
 mod start;
 mod stream;
 mod target;
@@ -82,6 +83,8 @@ enum Measure {
     Disk(disk::Options),
     /// Full-text search: appends with the index and without it in turn, the lag behind a burst, first pages, sizes.
     Search(search::Options),
+    /// Appends without rules for secrets, with the well-known shapes and with fifty rules, in turn.
+    Secrets(secrets::Options),
     /// Start of the daemon with a large store.
     Start(start::Options),
     /// Appends to other session stores. `benches/peers` installs them.
@@ -133,6 +136,7 @@ async fn main() {
         Measure::Rewrites(options) => rewrites::run(&binary, &options, short, &mut report).await,
         Measure::Disk(options) => disk::run(&binary, &options, short, &mut report).await,
         Measure::Search(options) => search::run(&binary, &options, short, &mut report).await,
+        Measure::Secrets(options) => secrets::run(&binary, &options, short, &mut report).await,
         Measure::Start(options) => start::run(&binary, &options, short, &mut report).await,
         Measure::Peers(options) => peers::run(&binary, &options, short, &mut report).await,
         Measure::Compactions { sessions } => {

@@ -176,9 +176,9 @@ function maskedEstimates({ outputs }) {
 
 /**
  * The compression of July and August 2025; `tokens` are the counts before and after, `answer` the model's summary.
- * Gives how many contents are summarized and how many stay, or null when nothing is done.
+ * Gives how many contents are summarized and how many stay, and the new history if `whole`; null when nothing is done.
  */
-async function tryCompressChat({ history, tokens, force, answer, model }) {
+async function tryCompressChat({ history, tokens, force, answer, model, threshold, preserve, whole }) {
   const counts = [...tokens];
   let held = structuredClone(history);
   let summarized = 0;
@@ -202,8 +202,11 @@ async function tryCompressChat({ history, tokens, force, answer, model }) {
     if (!match) throw new Error(`${name} is not in this package`);
     client[name] = Number(match[1]);
   }
+  if (threshold != null) client.COMPRESSION_TOKEN_THRESHOLD = threshold;
+  if (preserve != null) client.COMPRESSION_PRESERVE_THRESHOLD = preserve;
   const result = await client.tryCompressChat('p', force ?? false);
-  return result && { summarized, kept: client.chat.getHistory().length - 2 };
+  const after = client.chat.getHistory();
+  return result && { summarized, kept: after.length - 2, ...(whole ? { history: after } : {}) };
 }
 
 await serve({

@@ -182,7 +182,7 @@ async function compress15(args) {
       hasFailedCompressionAttempt: args.failed ?? false, originalTokenCount: args.originalTokenCount,
     },
   );
-  return outcome(args.history, result, requests[0]);
+  return { ...outcome(args.history, result, requests[0]), ...(args.whole ? { history: result.newHistory } : {}) };
 }
 
 /**

@@ -16,7 +16,8 @@ function count({ role, parts }) {
 function decide({ messages, config, size }) {
   // What came after the last summary.
   const since = messages.filter(({ id }) => id !== "summary");
-  const total = since.reduce((sum, message) => sum + count(message), 0);
+  // And three more for the reply that a list of messages asks for.
+  const total = since.reduce((sum, message) => sum + count(message), 3);
   if (total < config.threshold || since.length < 3) return { acts: null, total };
   const read = since.map(({ id }) => id);
   // The one before is no input of the next one.

@@ -171,12 +171,14 @@ impl Contents {
     }
 }
 
+/// True for a reply that the agent's history keeps.
+pub(crate) fn is_reply(source: &SourceMessage) -> bool {
+    source.message.role == Role::Assistant && source.message.finish.reason != Some(FinishReason::Error)
+}
+
 /// Number of messages in the history when the agent made its decision: those up to the last reply. Agents add
 /// unanswered messages only when they send them.
 pub(crate) fn read(messages: &[SourceMessage]) -> usize {
-    let is_reply = |source: &SourceMessage| {
-        source.message.role == Role::Assistant && source.message.finish.reason != Some(FinishReason::Error)
-    };
     let spoken = messages.iter().any(|source| source.message.role == Role::Assistant);
     let last = messages.iter().rposition(is_reply);
     last.map_or(if spoken { 0 } else { messages.len() }, |reply| reply + 1)

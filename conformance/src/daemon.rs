@@ -1,22 +1,21 @@
 //! A Longhand daemon, and the provider that writes its summaries.
 
+pub(crate) mod session;
+mod wire;
+
 use crate::harness::PeerFailure;
-use longhand::pb;
-use longhand::pb::context_service_client::ContextServiceClient;
-use longhand::pb::message_service_client::MessageServiceClient;
-use longhand::pb::session_service_client::SessionServiceClient;
 use serde_json::{Value, json};
+use std::fmt;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::mpsc;
 use tokio::runtime::Runtime;
+use tokio::sync::Mutex;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tonic::transport::{Channel, Endpoint};
-
-/// Maximum wait of a view for the daemon's decision, in seconds.
-const WAIT_SECONDS: i64 = 60;
 
 /// Text in requests for a summary of the beginning of a turn.
 const OF_FRONT: &str = "It is the beginning of one long turn.";
@@ -27,30 +26,21 @@ pub(crate) struct Daemon {
     folder: PathBuf,
     runtime: Runtime,
     channel: Channel,
-    provider: Arc<Mutex<Provider>>,
+    /// The requests to the provider, of one session at a time.
+    requests: Mutex<UnboundedReceiver<Request>>,
 }
 
-/// The state of the simulated provider.
-#[derive(Default)]
-pub(crate) struct Provider {
-    /// Answers, by the subject of a request: the history, or the beginning of a turn.
-    pub(crate) words: [String; 2],
-    /// The requests since they were last taken.
-    pub(crate) prompts: Vec<Prompt>,
+/// A request for a summary that waits for its answer.
+struct Request {
+    prompt: Prompt,
+    answer: mpsc::Sender<String>,
 }
 
-/// A request for a summary.
-pub(crate) struct Prompt {
+/// The text of a request for a summary.
+struct Prompt {
     /// True if it is about the beginning of a turn.
-    pub(crate) front: bool,
-    pub(crate) text: String,
-}
-
-/// A view as the daemon serves it.
-#[derive(Debug, Default)]
-pub(crate) struct View {
-    pub(crate) header: pb::ContextHeader,
-    pub(crate) messages: Vec<pb::ContextMessage>,
+    front: bool,
+    text: String,
 }
 
 /// The path of the daemon's binary, beside this program.
@@ -65,8 +55,8 @@ impl Daemon {
     pub(crate) fn start(folder: &Path) -> Result<Self, PeerFailure> {
         let failed = |what: &str, error: &dyn std::fmt::Display| PeerFailure::new(&format!("{what}: {error}"));
         let runtime = Runtime::new().map_err(|error| failed("no runtime", &error))?;
-        let provider = Arc::new(Mutex::new(Provider::default()));
-        let address = serve(&provider).map_err(|error| failed("no provider", &error))?;
+        let (sender, requests) = unbounded_channel();
+        let address = serve(sender).map_err(|error| failed("no provider", &error))?;
         let folder = folder.join(format!("daemon-{}", std::process::id()));
         fs::create_dir_all(&folder).map_err(|error| failed("no folder", &error))?;
         let settings = folder.join("longhand.toml");
@@ -89,65 +79,23 @@ impl Daemon {
         let endpoint = Endpoint::from_shared(server).map_err(|error| failed("no address", &error))?;
         let channel =
             runtime.block_on(endpoint.connect()).map_err(|error| failed("the daemon does not listen", &error))?;
-        Ok(Self { child, folder, runtime, channel, provider })
-    }
-
-    /// Calls `work` with the state of the provider.
-    pub(crate) fn provider<T>(&self, work: impl FnOnce(&mut Provider) -> T) -> T {
-        work(&mut self.provider.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// Creates a session; returns its id.
-    pub(crate) fn create(&self, request: pb::CreateSessionRequest) -> Result<String, PeerFailure> {
-        let mut client = SessionServiceClient::new(self.channel.clone());
-        let made = self.runtime.block_on(client.create_session(request)).map_err(refused)?.into_inner();
-        Ok(made.session.map(|session| session.session_id).unwrap_or_default())
-    }
-
-    /// Appends a message.
-    pub(crate) fn append(&self, session_id: &str, message: pb::NewMessage) -> Result<(), PeerFailure> {
-        let session_id = session_id.to_owned();
-        let request = pb::AppendMessagesRequest { session_id, messages: vec![message], ..Default::default() };
-        let mut client = MessageServiceClient::new(self.channel.clone());
-        self.runtime.block_on(client.append_messages(request)).map_err(refused)?;
-        Ok(())
-    }
-
-    /// The view, once the daemon has made its decision about the session and carried it out.
-    pub(crate) fn view(&self, session_id: &str) -> Result<View, PeerFailure> {
-        // `WAIT` takes effect only if the view exceeds the window, and every view exceeds this one.
-        let waits = pb::GetContextRequest {
-            window: Some(pb::ModelWindow { max_context_tokens: 1, ..Default::default() }),
-            overflow_action: pb::OverflowAction::Wait.into(),
-            wait_timeout: Some(prost_types::Duration { seconds: WAIT_SECONDS, nanos: 0 }),
-            ..pb::GetContextRequest::default()
-        };
-        let mut view = View::default();
-        for request in [waits, pb::GetContextRequest::default()] {
-            let request = pb::GetContextRequest { session_id: session_id.to_owned(), ..request };
-            view = self.runtime.block_on(self.context(request))?;
-        }
-        match view.header.pending_compaction_id {
-            Some(_) => Err(PeerFailure::new(&format!("nothing was decided in {WAIT_SECONDS} seconds"))),
-            None => Ok(view),
-        }
-    }
-
-    async fn context(&self, request: pb::GetContextRequest) -> Result<View, PeerFailure> {
-        use pb::get_context_response::Frame;
-        let mut client = ContextServiceClient::new(self.channel.clone());
-        let mut frames = client.get_context(request).await.map_err(refused)?.into_inner();
-        let mut view = View::default();
-        while let Some(frame) = frames.message().await.map_err(refused)? {
-            match frame.frame {
-                Some(Frame::Header(header)) => view.header = header,
-                Some(Frame::Messages(messages)) => view.messages.extend(messages.messages),
-                Some(Frame::End(_)) | None => {}
-            }
-        }
-        Ok(view)
+        Ok(Self { child, folder, runtime, channel, requests: Mutex::new(requests) })
     }
 }
+
+impl fmt::Debug for Daemon {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Daemon").field("folder", &self.folder).finish_non_exhaustive()
+    }
+}
+
+impl PartialEq for Daemon {
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::eq(self, other)
+    }
+}
+
+impl Eq for Daemon {}
 
 impl Drop for Daemon {
     fn drop(&mut self) {
@@ -158,25 +106,21 @@ impl Drop for Daemon {
     }
 }
 
-fn refused(status: tonic::Status) -> PeerFailure {
-    PeerFailure::new(&format!("the daemon refuses: {status}"))
-}
-
-/// Answers requests for summaries at a new address, one after the other.
-fn serve(provider: &Arc<Mutex<Provider>>) -> std::io::Result<std::net::SocketAddr> {
+/// Passes on the requests for summaries at a new address, each on a thread of its own.
+fn serve(requests: UnboundedSender<Request>) -> std::io::Result<std::net::SocketAddr> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?;
-    let provider = provider.clone();
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
+            let requests = requests.clone();
             // The daemon repeats an interrupted request.
-            let _ = answer(stream, &provider);
+            std::thread::spawn(move || pass_on(stream, &requests));
         }
     });
     Ok(address)
 }
 
-fn answer(stream: TcpStream, provider: &Mutex<Provider>) -> std::io::Result<()> {
+fn pass_on(stream: TcpStream, requests: &UnboundedSender<Request>) -> std::io::Result<()> {
     let mut reader = BufReader::new(stream);
     let mut length = 0;
     loop {
@@ -194,12 +138,12 @@ fn answer(stream: TcpStream, provider: &Mutex<Provider>) -> std::io::Result<()> 
     let messages = request["messages"].as_array().into_iter().flatten();
     let asked = messages.filter(|message| message["role"] == "user").filter_map(|message| message["content"].as_str());
     let text: String = asked.collect();
-    let front = text.contains(OF_FRONT);
-    let words = {
-        let mut provider = provider.lock().unwrap_or_else(PoisonError::into_inner);
-        provider.prompts.push(Prompt { front, text });
-        provider.words[usize::from(front)].clone()
-    };
+    let prompt = Prompt { front: text.contains(OF_FRONT), text };
+    let (answer, answered) = mpsc::channel();
+    // A run that has ended answers nothing.
+    let gone = |_| std::io::Error::other("the run has ended");
+    requests.send(Request { prompt, answer }).map_err(|_| std::io::Error::other("the run has ended"))?;
+    let words = answered.recv().map_err(gone)?;
     let reply = json!({
         "object": "chat.completion", "model": "m",
         "choices": [{ "message": { "role": "assistant", "content": words }, "finish_reason": "stop" }],

@@ -58,7 +58,8 @@ const CLASSES: [Class; 4] = [
     Class {
         name: "no summary of a summary alone",
         reason: Reason::P12,
-        explanation: "Gemini CLI summarizes the summary before again when that alone has the share; we do nothing.",
+        explanation: "Gemini CLI summarizes the summary before again when that alone has the share; we do nothing, or halve \
+                      the tail until there is more.",
         test: (
             "crates/core/src/policy/select/fraction.rs",
             "the_current_summary_is_measured_and_never_summarized_alone",
@@ -99,7 +100,7 @@ impl System for GeminiCli {
         &CLASSES
     }
 
-    fn run(&self, peer: &mut Peer, run: Run, report: &mut Report) -> Result<(), PeerFailure> {
+    fn run(&self, peer: &mut Peer, run: Run<'_>, report: &mut Report) -> Result<(), PeerFailure> {
         for batch in run.batches() {
             let cases: Vec<Case> = batch.map(|index| Case::draw(run.seed, index)).collect();
             for ask in [Case::estimate, Case::split, Case::budget, Case::mask, Case::compress, Case::august] {

@@ -101,6 +101,15 @@ impl Conversation {
         Self { seed, index, messages: author.messages }
     }
 
+    /// The same conversation without any time between its messages: a daemon goes by its own clock.
+    pub(crate) fn without_pauses(mut self) -> Self {
+        let start = Timestamp::from_millis(START_MILLIS);
+        for source in &mut self.messages {
+            (source.message.create_time, source.message.origin_time) = (start, Some(start));
+        }
+        self
+    }
+
     /// Random numbers for a system's own settings: limits, fractions, flags. Each purpose (its first 16 bytes count)
     /// has its own sequence, so that one use does not change another.
     pub(crate) fn dice(&self, purpose: &str) -> StdRng {

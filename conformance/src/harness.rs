@@ -1,5 +1,6 @@
 //! The parts that every system uses: the peer process, the shape of a system, and the runner of scenarios.
 
+use crate::daemon::Daemon;
 use crate::install::Installed;
 use crate::report::{Class, Report};
 use serde_json::{Value, json};
@@ -32,9 +33,9 @@ pub(crate) trait System: Sync {
         self.name()
     }
 
-    /// The peer's program in `peers/`, without its extension: the system's name, unless several versions share one.
+    /// The peer's program in `peers/`, without its extension: the name of the packages, unless several versions share one.
     fn program(&self) -> &'static str {
-        self.name()
+        self.packages()
     }
 
     /// The explained differences: at most nine classes.
@@ -53,12 +54,12 @@ pub(crate) trait System: Sync {
     }
 
     /// Asks both sides about every conversation of the run, and reports their answers.
-    fn run(&self, peer: &mut Peer, run: Run, report: &mut Report) -> Result<(), PeerFailure>;
+    fn run(&self, peer: &mut Peer, run: Run<'_>, report: &mut Report) -> Result<(), PeerFailure>;
 }
 
 /// The conversations of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Run {
+pub(crate) struct Run<'a> {
     /// The seed of all random choices.
     pub(crate) seed: u64,
     /// The index of the first conversation.
@@ -67,18 +68,27 @@ pub(crate) struct Run {
     pub(crate) count: u64,
     /// Number of scenarios, for systems that have scenarios.
     pub(crate) scenarios: u64,
+    /// Number of scenarios for each system in the daemon, where every message waits for the daemon's decision.
+    pub(crate) lives: u64,
+    /// The daemon that is our side of scenarios; none for the driver of a simulation.
+    pub(crate) daemon: Option<&'a Daemon>,
 }
 
-impl Run {
+impl Run<'_> {
+    /// The indexes of the scenarios.
+    pub(crate) fn scenario_indexes(self) -> Range<u64> {
+        self.first..self.first.saturating_add(self.scenarios)
+    }
+
     /// The indexes of the conversations, in batches that fit in memory.
-    pub(crate) fn batches(self) -> impl Iterator<Item = Range<u64>> {
+    pub(crate) fn batches(self) -> impl Iterator<Item = Range<u64>> + use<> {
         let end = self.first.saturating_add(self.count);
         let starts = (self.first..end).step_by(BATCH as usize);
         starts.map(move |start| start..end.min(start.saturating_add(BATCH)))
     }
 }
 
-impl fmt::Display for Run {
+impl fmt::Display for Run<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.count {
             1 => write!(out, "seed {}, conversation {} alone", self.seed, self.first),
@@ -398,7 +408,7 @@ mod tests {
 
     #[test]
     fn batches_cover_the_run_once() {
-        let run = Run { seed: 1, first: 40, count: 250, scenarios: 0 };
+        let run = Run { seed: 1, first: 40, count: 250, scenarios: 0, lives: 0, daemon: None };
         let indexes: Vec<u64> = run.batches().flatten().collect();
         assert_eq!(indexes, (40..290).collect::<Vec<_>>());
         assert_eq!(Run { count: 0, ..run }.batches().count(), 0);

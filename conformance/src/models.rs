@@ -9,22 +9,25 @@
 mod claude_code;
 mod codex;
 mod history;
+mod joyagent;
 mod opencode;
 mod suna;
 
+use crate::daemon::Daemon;
 use crate::generate::{Conversation, Profile};
 use crate::harm;
 use crate::harness::{Peer, PeerFailure, Run, System};
 use crate::report::{Class, Reason, Report};
+use crate::session::{SUBSTANCE, Session, as_appended};
 use history::{Numbers, effect, frame, messages, outputs, pruned};
 use longhand::model::compaction::{CompactionKind, Level};
-use longhand::model::message::{Finish, FinishReason, MessageKind, NewMessage, Role};
-use longhand::model::part::{NewPart, PartBody};
+use longhand::model::message::{FinishReason, MessageKind, Role};
+use longhand::model::part::PartBody;
 use longhand::model::usage::{ModelWindow, Usage};
 use longhand::model::view::SourceMessage;
 use longhand::policy::summary::SummaryInput;
 use longhand::policy::{Policy, presets, tokens};
-use longhand::simulation::{Session, SimulatedCompaction};
+use longhand::simulation::SimulatedCompaction;
 use rand::Rng;
 use rand::rngs::StdRng;
 use serde_json::{Value, json};
@@ -36,6 +39,12 @@ const DECISIONS_MAX: usize = 6;
 
 /// The name of the class of decisions between two replies.
 const MOMENT: &str = "every message is a moment";
+
+/// The name of the class of what a threshold does not count once it is cleared.
+const NO_LONGER_COUNTS: &str = "what is cleared no longer counts";
+
+/// The name of the class of decisions during a cooldown.
+const NO_COOLDOWN: &str = "an exceeded window does not wait";
 
 /// A model in JavaScript cuts texts where its agent does.
 const WHOLE_CHARACTERS: Class = Class {
@@ -90,6 +99,7 @@ pub(crate) const OPENCODE: Agent = opencode::AGENT;
 pub(crate) const CLAUDE_CODE: Agent = claude_code::AGENT;
 pub(crate) const CODEX: Agent = codex::AGENT;
 pub(crate) const SUNA: Agent = suna::AGENT;
+pub(crate) const JOYAGENT: Agent = joyagent::AGENT;
 
 /// The limits of a life.
 struct Limits {
@@ -141,8 +151,12 @@ impl Difference<'_> {
 
     /// True if what could be summarized has no more tokens than its summary.
     fn frees_nothing(&self, boundary: usize) -> bool {
-        let summary = tokens::estimate_text(&self.life.policy.counting, &summary(self.life.index, 1));
-        self.tokens(&self.history()[..boundary]) <= summary
+        self.tokens(&self.history()[..boundary]) <= self.summary_tokens()
+    }
+
+    /// The tokens of a summary.
+    fn summary_tokens(&self) -> i64 {
+        tokens::estimate_text(&self.life.policy.counting, &summary(self.life.index, 1))
     }
 
     /// The class of a compaction that was refused: nothing answered is larger than its summary.
@@ -160,7 +174,7 @@ impl Difference<'_> {
         is_end && self.frees_nothing(boundary) && cut > boundary && harm::nearest(&self.history(), cut) == cut
     }
 
-    /// The ids of the results that no reply follows.
+    /// The ids of the results and the names of the thoughts that no reply follows.
     fn unread(&self) -> Vec<Value> {
         let has_read = |source: &SourceMessage| {
             let message = &source.message;
@@ -171,6 +185,7 @@ impl Difference<'_> {
         let parts = unread.iter().flat_map(|source| &source.message.parts);
         let ids = parts.filter_map(|part| match &*part.body {
             PartBody::ToolResult(result) => Some(json!(result.call_id)),
+            PartBody::Reasoning(_) => Some(json!(history::thought(part.id))),
             _ => None,
         });
         ids.collect()
@@ -185,11 +200,15 @@ impl Difference<'_> {
         self.life.limits.window.context
     }
 
+    /// True if the view exceeds its window.
+    fn exceeds(&self) -> bool {
+        self.context_tokens > self.context()
+    }
+
     /// True if our last resort made this decision, because the view exceeds its window.
     fn is_last_resort(&self) -> bool {
         let is_without_level = self.made.last().is_some_and(|made| made.level.is_none()) && self.ours.is_string();
-        is_without_level
-            && (self.ours == "last resort" || self.theirs != "clear" && self.context_tokens > self.context())
+        is_without_level && (self.ours == "last resort" || self.theirs != "clear" && self.exceeds())
     }
 
     /// True if the newest compaction before this one was refused, or one that frees so much would leave the threshold
@@ -231,10 +250,10 @@ impl System for Agent {
         self.classes
     }
 
-    fn run(&self, peer: &mut Peer, run: Run, report: &mut Report) -> Result<(), PeerFailure> {
-        for index in run.first..run.first.saturating_add(run.scenarios) {
-            let life = Life::draw(self, run.seed, index);
-            Course { agent: self, peer: &mut *peer, report: &mut *report, life: &life }.run()?;
+    fn run(&self, peer: &mut Peer, run: Run<'_>, report: &mut Report) -> Result<(), PeerFailure> {
+        for index in run.scenario_indexes() {
+            let life = Life::draw(self, run, index);
+            Course { agent: self, peer: &mut *peer, report: &mut *report, life: &life }.run(run.daemon)?;
         }
         Ok(())
     }
@@ -251,31 +270,27 @@ struct Life {
 }
 
 impl Life {
-    fn draw(agent: &Agent, seed: u64, index: u64) -> Self {
-        let mut conversation = Conversation::generate(seed, index, &agent.profile);
+    fn draw(agent: &Agent, run: Run<'_>, index: u64) -> Self {
+        let mut conversation = Conversation::generate(run.seed, index, &agent.profile);
+        if run.daemon.is_some() {
+            conversation = conversation.without_pauses();
+        }
         let mut dice = conversation.dice("life");
         for source in &mut conversation.messages {
             history::say_something(source);
             // The results of a reply follow its calls, also within one message.
             source.message.parts.sort_by_key(|part| matches!(&*part.body, PartBody::ToolResult(_)));
         }
-        let limits = (agent.draw)(&mut dice);
+        let mut limits = (agent.draw)(&mut dice);
+        if run.daemon.is_some() && limits.config["cooldown"].is_number() {
+            // A daemon goes by its own clock.
+            limits.config["cooldown"] = json!(0);
+            limits.patch["guards"]["cooldown_seconds"] = json!(0);
+        }
         let policy = presets::policy(agent.preset).with_overrides(&limits.patch.to_string());
         let policy = policy.unwrap_or_else(|error| panic!("{}: {error}", limits.patch));
         let cached = (0..conversation.messages.len()).map(|_| dice.random_range(0.0..1.0)).collect();
         Self { index, messages: conversation.messages, limits, cached, policy }
-    }
-
-    fn new_message(&self, position: usize, usage: Option<Usage>) -> NewMessage<Option<String>> {
-        let message = &self.messages[position].message;
-        NewMessage {
-            finish: Some(Finish { reason: message.finish.reason, usage, ..Finish::default() }),
-            origin_time: message.origin_time,
-            ..NewMessage::sealed(
-                message.role,
-                message.parts.iter().map(|part| NewPart::new(part.body.clone())).collect(),
-            )
-        }
     }
 
     /// The usage of a reply to a view of this size.
@@ -291,6 +306,18 @@ impl Life {
         Usage { input: input - cache_read, cache_read, output, ..Usage::default() }
     }
 
+    /// The tokens of some messages that were cleared.
+    fn cleared(&self, sources: &[SourceMessage]) -> i64 {
+        let is_pruned = |source: &&SourceMessage| !source.pruned.is_empty();
+        let mut pruned: Vec<_> = sources.iter().filter(is_pruned).cloned().collect();
+        let left = tokens::estimate_sources(&self.policy, &pruned);
+        for source in &mut pruned {
+            source.pruned.clear();
+            source.counts = None;
+        }
+        tokens::estimate_sources(&self.policy, &pruned) - left
+    }
+
     fn millis(&self, position: usize) -> i64 {
         self.messages[position].message.create_time.as_millis()
     }
@@ -298,7 +325,7 @@ impl Life {
 
 /// The text of a summary.
 fn summary(life: u64, number: u64) -> String {
-    format!("life {life}, summary {number}")
+    format!("life {life}, summary {number}. {SUBSTANCE}")
 }
 
 /// A life in progress.
@@ -310,14 +337,14 @@ struct Course<'a> {
 }
 
 impl Course<'_> {
-    fn run(&mut self) -> Result<(), PeerFailure> {
+    fn run(&mut self, daemon: Option<&Daemon>) -> Result<(), PeerFailure> {
         let life = self.life;
         let number = Cell::new(0);
         let writer = |_: &SummaryInput| {
             number.set(number.get() + 1);
             summary(life.index, number.get())
         };
-        let mut session = Session::new(&life.policy, &life.limits.window, &writer);
+        let mut session = Session::new(daemon, &life.policy, &life.limits.window, &writer)?;
         let (mut numbers, mut usage) = (Numbers::new(), None);
         let (mut times, mut places) = (BTreeMap::new(), BTreeMap::new());
         for position in 0..life.messages.len() {
@@ -328,7 +355,7 @@ impl Course<'_> {
                 return Ok(());
             }
             usage = reported.or(usage);
-            session.append(&life.new_message(position, reported), is_reply);
+            session.append(&as_appended(&life.messages[position], reported), is_reply)?;
             numbers.extend(session.sources().last().map(|source| (source.message.revision, position)));
             self.compare_outputs(position, &session)?;
             for round in 0..DECISIONS_MAX {
@@ -340,6 +367,7 @@ impl Course<'_> {
                     "replied": is_reply && round == 0,
                     "place": position, "round": round,
                     "size": session.view().estimated_tokens + life.limits.unseen,
+                    "whole": session.view().estimated_tokens + life.cleared(session.sources()) + life.limits.unseen,
                     "now": life.millis(position), "times": times, "places": places,
                     "context": life.limits.window.context, "config": life.limits.config,
                 });
@@ -370,7 +398,10 @@ impl Course<'_> {
         let asked = self.ask(question)?;
         let before = session.sources().to_vec();
         let context_tokens = session.context_tokens();
-        let compacted = session.compact_once();
+        let compacted = session.compact_once()?;
+        if session.is_over() {
+            return Ok(Next::End);
+        }
         let ours = match session.simulated().last().filter(|_| compacted) {
             None => Value::Null,
             Some(made) => json!(name(made)),
@@ -390,15 +421,12 @@ impl Course<'_> {
             context_tokens,
             made: &made,
         };
-        // Our moment is every message: what would theirs be if a reply reported what the context has now?
-        let later = self.later(&difference)?;
-        let is_later = later.as_ref().is_some_and(|later| later["acts"] == ours);
-        let moment = self.agent.classes.iter().find(|class| class.name == MOMENT).filter(|_| is_later);
+        let (moment, later) = self.later(&difference)?.unzip();
         self.record(&difference, moment);
         if difference.is_last_resort() {
             return Ok(Next::End);
         }
-        let answer = later.filter(|_| moment.is_some()).unwrap_or_else(|| asked.clone());
+        let answer = later.unwrap_or_else(|| asked.clone());
         let difference = Difference { answer: &answer, ..difference };
         if !compacted {
             return Ok(Next::Message);
@@ -433,18 +461,33 @@ impl Course<'_> {
         self.peer.ask("decide", question.clone(), |error| json!({ "error": error }))
     }
 
-    /// The answer of the model if the newest message were a reply whose usage is our context usage; none where both
-    /// agree or we do nothing.
-    fn later(&mut self, difference: &Difference<'_>) -> Result<Option<Value>, PeerFailure> {
+    /// The class and the answer if the model decides as we do once it is asked under our conditions: at a message that is
+    /// no reply, by what the context has now, without what was cleared, and without the cooldown that an exceeded window
+    /// does not wait for.
+    fn later(&mut self, difference: &Difference<'_>) -> Result<Option<(&'static Class, Value)>, PeerFailure> {
         let Difference { question, ours, theirs, context_tokens, .. } = *difference;
         if ours.is_null() || ours == theirs {
             return Ok(None);
         }
         let mut question = question.clone();
-        question["replied"] = json!(true);
-        question["later"] = json!(true);
-        question["usage"] = json!({ "input": context_tokens, "cacheRead": 0, "output": 0 });
-        self.ask(&question).map(Some)
+        for name in [NO_LONGER_COUNTS, MOMENT, NO_COOLDOWN] {
+            let Some(class) = self.agent.classes.iter().find(|class| class.name == name) else { continue };
+            match name {
+                NO_LONGER_COUNTS => question["whole"] = question["size"].clone(),
+                MOMENT => {
+                    question["later"] = json!(true);
+                    question["replied"] = json!(true);
+                    question["usage"] = json!({ "input": context_tokens, "cacheRead": 0, "output": 0 });
+                }
+                _ if difference.exceeds() => question["times"] = json!({}),
+                _ => continue,
+            }
+            let answer = self.ask(&question)?;
+            if answer["acts"] == *ours {
+                return Ok(Some((class, answer)));
+            }
+        }
+        Ok(None)
     }
 
     fn record(&mut self, difference: &Difference<'_>, moment: Option<&'static Class>) {

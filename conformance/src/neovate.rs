@@ -5,18 +5,20 @@
 //! moment is the reply. Its window, its limits and what it protects are small shares of the real ones, so that a life has
 //! several compressions.
 
+use crate::daemon::Daemon;
 use crate::generate::{Conversation, Profile, Results};
 use crate::harm;
 use crate::harness::{Peer, PeerFailure, Run, System};
 use crate::report::{Class, Reason, Report};
+use crate::session::{SUBSTANCE, Session, as_appended};
 use longhand::model::compaction::CompactionKind;
-use longhand::model::message::{Finish, NewMessage, Role};
-use longhand::model::part::{NewPart, PartBody};
+use longhand::model::message::Role;
+use longhand::model::part::PartBody;
 use longhand::model::usage::{ModelWindow, Usage};
 use longhand::model::view::{SourceMessage, View};
 use longhand::policy::summary::SummaryInput;
 use longhand::policy::{Policy, presets, tokens};
-use longhand::simulation::{Session, SimulatedCompaction};
+use longhand::simulation::SimulatedCompaction;
 use rand::Rng;
 use serde_json::{Value, json};
 use std::cell::Cell;
@@ -102,18 +104,14 @@ impl System for Lives {
         "neovate"
     }
 
-    fn program(&self) -> &'static str {
-        "neovate"
-    }
-
     fn classes(&self) -> &'static [Class] {
         &CLASSES
     }
 
-    fn run(&self, peer: &mut Peer, run: Run, report: &mut Report) -> Result<(), PeerFailure> {
-        for index in run.first..run.first.saturating_add(run.scenarios) {
+    fn run(&self, peer: &mut Peer, run: Run<'_>, report: &mut Report) -> Result<(), PeerFailure> {
+        for index in run.scenario_indexes() {
             let life = Life::draw(self, run.seed, index);
-            Course { peer: &mut *peer, report: &mut *report, life: &life }.run()?;
+            Course { peer: &mut *peer, report: &mut *report, life: &life }.run(run.daemon)?;
         }
         Ok(())
     }
@@ -168,18 +166,6 @@ impl Life {
         Self { index, messages: conversation.messages, window, unseen, cached, policy, config }
     }
 
-    fn new_message(&self, position: usize, usage: Option<Usage>) -> NewMessage<Option<String>> {
-        let message = &self.messages[position].message;
-        NewMessage {
-            finish: Some(Finish { reason: message.finish.reason, usage, ..Finish::default() }),
-            origin_time: message.origin_time,
-            ..NewMessage::sealed(
-                message.role,
-                message.parts.iter().map(|part| NewPart::new(part.body.clone())).collect(),
-            )
-        }
-    }
-
     /// True under the design, which goes by the input; the code adds the output.
     fn is_prompt_counted(&self) -> bool {
         self.config["design"] == true
@@ -222,14 +208,14 @@ struct Course<'a> {
 }
 
 impl Course<'_> {
-    fn run(&mut self) -> Result<(), PeerFailure> {
+    fn run(&mut self, daemon: Option<&Daemon>) -> Result<(), PeerFailure> {
         let life = self.life;
         let number = Cell::new(0);
         let writer = |_: &SummaryInput| {
             number.set(number.get() + 1);
             summary(life.index, number.get())
         };
-        let mut session = Session::new(&life.policy, &life.window, &writer);
+        let mut session = Session::new(daemon, &life.policy, &life.window, &writer)?;
         for position in 0..life.messages.len() {
             let message = &life.messages[position].message;
             let is_reply = message.role == Role::Assistant;
@@ -238,7 +224,7 @@ impl Course<'_> {
                 // A provider would refuse the request; these lives have no overflows.
                 return Ok(());
             }
-            session.append(&life.new_message(position, usage), is_reply);
+            session.append(&as_appended(&life.messages[position], usage), is_reply)?;
             self.compare_outputs(position, session.view())?;
             let before = session.sources().to_vec();
             let theirs = match &usage {
@@ -246,7 +232,10 @@ impl Course<'_> {
                 None => json!({ "compresses": false }),
             };
             let context_tokens = session.context_tokens();
-            let compacted = session.compact_once();
+            let compacted = session.compact_once()?;
+            if session.is_over() {
+                return Ok(());
+            }
             let input = json!({
                 "place": position, "role": format!("{:?}", message.role), "usage": usage.map(|usage| usage.input + usage.cache_read),
                 "output": usage.map(|usage| usage.output), "window": life.window.context, "config": life.config,
@@ -270,7 +259,10 @@ impl Course<'_> {
                 let is_theirs = theirs["compresses"] == true;
                 self.compare(&input, &before, &mut session, is_theirs.then_some(&theirs))?;
                 let mut tokens = session.context_tokens();
-                while session.compact_once() {
+                while session.compact_once()? {
+                    if session.is_over() {
+                        return Ok(());
+                    }
                     let input = json!({ "place": position, "tokens": tokens });
                     let mut made = session.simulated().iter().rev();
                     let (newest, earlier) = (made.next(), made.next());
@@ -381,7 +373,7 @@ impl Course<'_> {
 
 /// The text of a summary.
 fn summary(life: u64, number: u64) -> String {
-    format!("<context_summary>life {life}, summary {number}</context_summary>")
+    format!("<context_summary>life {life}, summary {number}. {SUBSTANCE}</context_summary>")
 }
 
 /// The ids of the calls and the texts of their outputs.

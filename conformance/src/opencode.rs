@@ -129,7 +129,7 @@ impl System for OpenCode {
         &CLASSES
     }
 
-    fn run(&self, peer: &mut Peer, run: Run, report: &mut Report) -> Result<(), PeerFailure> {
+    fn run(&self, peer: &mut Peer, run: Run<'_>, report: &mut Report) -> Result<(), PeerFailure> {
         for batch in run.batches() {
             let conversations: Vec<Conversation> = batch.map(|index| conversation(run.seed, index, &PROFILE)).collect();
             ask(peer, report, "select", "select", &conversations, Select::draw)?;

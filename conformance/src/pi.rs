@@ -7,7 +7,6 @@ mod scenario;
 pub(crate) mod scenarios;
 mod questions;
 mod session;
-pub(crate) mod socket;
 
 use crate::generate::{Conversation, Profile, Results};
 use crate::harm;
@@ -114,7 +113,7 @@ impl System for Pi {
         self.classes
     }
 
-    fn run(&self, peer: &mut Peer, run: Run, report: &mut Report) -> Result<(), PeerFailure> {
+    fn run(&self, peer: &mut Peer, run: Run<'_>, report: &mut Report) -> Result<(), PeerFailure> {
         let policy = presets::policy(self.preset);
         for batch in run.batches() {
             let conversations = batch.map(|index| Conversation::generate(run.seed, index, &self.profile));

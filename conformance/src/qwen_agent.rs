@@ -5,6 +5,7 @@
 //! content is compared piece by piece, so that each differing piece can be classified.
 
 mod retrieval;
+pub(crate) mod scenarios;
 
 use crate::generate::{Conversation, Profile};
 use crate::harm;
@@ -14,7 +15,7 @@ use longhand::model::ids::{CompactionId, PartId};
 use longhand::model::message::Role;
 use longhand::model::part::{Media, PartBody};
 use longhand::model::usage::ModelWindow;
-use longhand::model::view::SourceMessage;
+use longhand::model::view::{SourceMessage, View};
 use longhand::policy::bpe::{self, Encoding};
 use longhand::policy::presets;
 use longhand::policy::tokens::{estimate_parts, estimate_source};
@@ -122,7 +123,7 @@ impl System for QwenAgent {
         self.classes
     }
 
-    fn run(&self, peer: &mut Peer, run: Run, report: &mut Report) -> Result<(), PeerFailure> {
+    fn run(&self, peer: &mut Peer, run: Run<'_>, report: &mut Report) -> Result<(), PeerFailure> {
         for batch in run.batches() {
             let cases: Vec<Case> =
                 batch.map(|index| Case::draw(presets::policy(self.preset), run.seed, index)).collect();
@@ -141,7 +142,7 @@ impl System for QwenAgent {
                         &case.question(function),
                         &ours(case),
                         &theirs,
-                        |ours, theirs| self.explain(case, function, ours, theirs),
+                        |ours, theirs| explain(self.classes, case, function, ours, theirs),
                     );
                 }
             }
@@ -170,26 +171,33 @@ impl QwenAgent {
         }
         Ok(())
     }
+}
 
-    fn explain(&self, case: &Case, function: &str, ours: &Value, theirs: &Value) -> Option<&'static Class> {
-        let class = |name: &str| self.classes.iter().find(|class| class.name == name);
-        if theirs["error"].as_str().is_some_and(|words| words.starts_with("AssertionError")) {
-            return class("requests in a row are reduced").filter(|_| case.has_requests_in_a_row());
-        }
-        let (ours, all) = (ours.as_array()?, theirs.as_array()?);
-        if ours.len() != all.len() {
-            return None;
-        }
-        let mut found = None;
-        for (index, (ours, theirs)) in ours.iter().zip(all).enumerate().filter(|(_, (ours, theirs))| ours != theirs) {
-            let name = match function {
-                "truncate" => case.difference(index, ours, theirs, all)?,
-                _ => whole_characters(ours.as_str()?, theirs.as_str()?)?,
-            };
-            found = Some(class(name)?);
-        }
-        found
+/// The class of a difference, among some classes.
+fn explain(
+    classes: &'static [Class],
+    case: &Case,
+    function: &str,
+    ours: &Value,
+    theirs: &Value,
+) -> Option<&'static Class> {
+    let class = |name: &str| classes.iter().find(|class| class.name == name);
+    if theirs["error"].as_str().is_some_and(|words| words.starts_with("AssertionError")) {
+        return class("requests in a row are reduced").filter(|_| case.has_requests_in_a_row());
     }
+    let (ours, all) = (ours.as_array()?, theirs.as_array()?);
+    if ours.len() != all.len() {
+        return None;
+    }
+    let mut found = None;
+    for (index, (ours, theirs)) in ours.iter().zip(all).enumerate().filter(|(_, (ours, theirs))| ours != theirs) {
+        let name = match function {
+            "truncate" => case.difference(index, ours, theirs, all)?,
+            _ => whole_characters(ours.as_str()?, theirs.as_str()?)?,
+        };
+        found = Some(class(name)?);
+    }
+    found
 }
 
 /// One conversation under one limit.
@@ -355,8 +363,13 @@ impl Case {
         }
         let left = plan::with_removals(self.messages(), &removals, CompactionId(Uuid::nil()));
         let view = plan::view(&self.policy, &left);
-        let parts = view.messages.into_iter().flat_map(|message| message.parts);
-        let shown: HashMap<PartId, Arc<PartBody>> = parts.filter_map(|part| Some((part.source?, part.body))).collect();
+        self.states(&view)
+    }
+
+    /// The content that a view has of each piece; null if it is left out.
+    fn states(&self, view: &View) -> Value {
+        let parts = view.messages.iter().flat_map(|message| &message.parts);
+        let shown = parts.filter_map(|part| Some((part.source?, part.body.clone()))).collect();
         (0..self.pieces.len()).map(|index| self.flat(index, self.ours(&self.pieces[index], &shown))).collect()
     }
 

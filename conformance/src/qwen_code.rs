@@ -85,7 +85,7 @@ impl System for QwenCode {
         &CLASSES
     }
 
-    fn run(&self, peer: &mut Peer, run: Run, report: &mut Report) -> Result<(), PeerFailure> {
+    fn run(&self, peer: &mut Peer, run: Run<'_>, report: &mut Report) -> Result<(), PeerFailure> {
         for batch in run.batches() {
             let cases: Vec<Case> = batch.map(|index| Case::draw(run.seed, index)).collect();
             for ask in [
@@ -477,7 +477,7 @@ impl Case {
 }
 
 /// Renames paths to Qwen Code's field, and makes all media inline, because Qwen Code attaches no others to a summary.
-fn as_qwen_holds_them(conversation: &mut Conversation) {
+pub(crate) fn as_qwen_holds_them(conversation: &mut Conversation) {
     let mut dice = conversation.dice("paths");
     for part in conversation.messages.iter_mut().flat_map(|source| &mut source.message.parts) {
         let PartBody::ToolCall(call) = Arc::make_mut(&mut part.body) else { continue };

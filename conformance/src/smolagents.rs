@@ -29,7 +29,7 @@ impl System for Smolagents {
         "smolagents"
     }
 
-    fn run(&self, peer: &mut Peer, run: Run, report: &mut Report) -> Result<(), PeerFailure> {
+    fn run(&self, peer: &mut Peer, run: Run<'_>, report: &mut Report) -> Result<(), PeerFailure> {
         for batch in run.batches() {
             let cases: Vec<Case> = batch.map(|index| Case::draw(run.seed, index)).collect();
             for (function, question, ours) in [

@@ -120,7 +120,7 @@ impl System for Suna {
         std::env::var_os(self.source).is_none().then_some(words)
     }
 
-    fn run(&self, peer: &mut Peer, run: Run, report: &mut Report) -> Result<(), PeerFailure> {
+    fn run(&self, peer: &mut Peer, run: Run<'_>, report: &mut Report) -> Result<(), PeerFailure> {
         for batch in run.batches() {
             let cases: Vec<Case> = batch.map(|index| Case::draw(self, run.seed, index)).collect();
             for (function, ours) in [

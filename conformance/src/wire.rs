@@ -46,7 +46,7 @@ impl System for Wire {
         true
     }
 
-    fn run(&self, peer: &mut Peer, run: Run, report: &mut Report) -> Result<(), PeerFailure> {
+    fn run(&self, peer: &mut Peer, run: Run<'_>, report: &mut Report) -> Result<(), PeerFailure> {
         let run = Run { count: run.count.min(COUNT_MAX), ..run };
         for batch in run.batches() {
             let questions: Vec<Question> = batch.map(|index| self.question(run.seed, index)).collect();

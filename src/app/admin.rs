@@ -5,12 +5,15 @@ use super::error::{Error, Result};
 use super::page_size;
 use super::quotas::QuotaUse;
 use super::scrub::ScrubState;
-use super::{Caller, Longhand};
+use super::secrets::SecretRule;
+use super::{Caller, Longhand, validate};
 use crate::limits;
 use crate::model::Revision;
+use crate::model::compaction::Level;
 use crate::model::ids::SessionId;
 use crate::model::time::Timestamp;
-use crate::policy::presets;
+use crate::model::usage::ModelWindow;
+use crate::policy::{overflow, presets};
 pub use crate::scheduler::{Health, ReadFailure};
 pub use crate::store::{
     COMMIT_BOUNDS_MICROS, Checked, Checkpoints, CompactionCounter, Figures, Finding, Spent, Statistics, WriteState,
@@ -76,6 +79,8 @@ pub struct ServerInfo {
     pub spent: Vec<Spent>,
     /// What tenants use of their quotas.
     pub quota_uses: Vec<QuotaUse>,
+    /// The rules for secrets with their use.
+    pub secret_rules: Vec<SecretRule>,
     /// State of the providers of the configured summarizers.
     pub providers: Vec<Provider>,
     /// Counters of the resources that clients hold.
@@ -108,6 +113,8 @@ pub struct PresetInfo {
     pub notes: Vec<(String, String)>,
     /// True if sessions get this preset when they name none.
     pub is_default: bool,
+    /// The tokens at which each level is due under the window that was asked for, lowest level first.
+    pub thresholds: Vec<(Level, i64)>,
 }
 
 /// A point of a session's chain.
@@ -197,6 +204,7 @@ impl Caller {
             statistics: self.store().upkeep().statistics(now).await?,
             spent: self.store().upkeep().spent().await?,
             quota_uses: self.quota_uses(),
+            secret_rules: self.secret_rules(),
             providers: gates.into_iter().map(provider).collect(),
             traffic: self.shared.traffic.state(),
             scheduler_failure: scheduler.failure,
@@ -204,8 +212,11 @@ impl Caller {
         })
     }
 
-    /// The presets.
-    pub fn presets(&self) -> Result<Vec<PresetInfo>> {
+    /// The presets, with their thresholds under a window.
+    pub fn presets(&self, window: Option<&ModelWindow>) -> Result<Vec<PresetInfo>> {
+        if let Some(window) = window {
+            validate::window("window", window)?;
+        }
         let default = presets::find(&self.shared.default_preset).map(|preset| &preset.name);
         presets::all()
             .iter()
@@ -219,6 +230,9 @@ impl Caller {
                     policy_json: serde_json::to_string(&policy).map_err(Error::internal)?,
                     notes: sources.chain(deviations).collect(),
                     is_default: default == Some(&preset.name),
+                    thresholds: window
+                        .map(|window| overflow::thresholds(&policy, window).collect())
+                        .unwrap_or_default(),
                 })
             })
             .collect()

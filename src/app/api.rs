@@ -8,6 +8,7 @@ use super::error::{Error, Result};
 use super::presence::Presences;
 use super::quotas::Quotas;
 use super::retention::RetentionRule;
+use super::secrets_found::Found;
 use super::validate;
 use crate::bus::Bus;
 use crate::clock::Clock;
@@ -45,6 +46,8 @@ pub struct Caller {
     pub(super) visibility: Visibility,
     /// The sessions that the call names, for the access log.
     pub(super) named: NamedSessions,
+    /// What the rules for secrets found in the call.
+    pub(super) found: Found,
 }
 
 pub(super) struct Shared {
@@ -210,13 +213,16 @@ impl Longhand {
         if let Some(request) = &request {
             validate::name("request_id", &request.id)?;
         }
+        let salted = |request: &RequestKey| self.shared.store.secrets().salt().digest(&request.payload_hash);
+        let salted_hash = request.as_ref().map(salted);
         let visibility = Visibility { tenant: access.tenant.clone(), binding: access.binding.clone() };
         Ok(Caller {
             shared: self.shared.clone(),
-            requester: Requester { actor, request, epoch: None },
+            requester: Requester { actor, request, epoch: None, salted_hash, keeps_salted_hash: false },
             access,
             visibility,
             named: NamedSessions::default(),
+            found: Found::default(),
         })
     }
 }
@@ -241,7 +247,7 @@ impl Caller {
 
     /// The author of the mutations of this request.
     pub(super) fn requester(&self) -> Requester {
-        self.requester.clone()
+        Requester { keeps_salted_hash: self.found.has_changed(), ..self.requester.clone() }
     }
 
     /// The facts about a session that an append needs, from memory or from the store.

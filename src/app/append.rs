@@ -6,7 +6,7 @@ use super::formatted::{self, ProviderContent};
 use super::{CachedSession, Caller, cursor, page_size, validate, view_token, window_of_call};
 use crate::limits;
 use crate::loaded::{self, LoadedSession};
-use crate::model::draft::Draft;
+use crate::model::draft::{Draft, DraftKind};
 use crate::model::ids::{CompactionId, MessageId, PartId};
 use crate::model::message::{GivenView, Message, MessageKind, MessageState, MessageStatus, NewFinish, NewMessage};
 use crate::model::part::{NewPart, PartBody};
@@ -234,8 +234,10 @@ impl Caller {
 
     /// Appends messages with what belongs to the same mutation, all or nothing.
     pub async fn append_with(&self, session: &str, request: AppendRequest<'_>) -> Result<Appended> {
-        let AppendRequest { messages, provider_content, window, expected_revision, .. } = request;
-        let messages = match provider_content {
+        let AppendRequest {
+            messages, provider_content, window, expected_revision, mut title, mut metadata_json, ..
+        } = request;
+        let mut messages = match provider_content {
             None => messages,
             Some(_) if !messages.is_empty() => {
                 return Err(Error::field("messages", "do not go with provider_content"));
@@ -246,30 +248,39 @@ impl Caller {
         if let Some(window) = &window {
             validate::window("window", window)?;
         }
-        if let Some(title) = &request.title {
-            validate::title(title)?;
+        let described = |title: Option<&String>, metadata_json: Option<&str>| {
+            title.map_or(Ok(()), |title| validate::title(title))?;
+            validate::object("metadata_json", metadata_json, limits::SESSION_METADATA_BYTES_MAX)
+        };
+        described(title.as_ref(), metadata_json.as_deref())?;
+        let mut screen = self.screen();
+        let received = screen.messages(&mut messages)?;
+        screen.optional_text("title", &mut title)?;
+        screen.optional_json("metadata_json", &mut metadata_json)?;
+        if screen.has_changed {
+            validate::batch(&messages)?;
+            described(title.as_ref(), metadata_json.as_deref())?;
         }
-        validate::object("metadata_json", request.metadata_json.as_deref(), limits::SESSION_METADATA_BYTES_MAX)?;
-        self.require_to_stay(request.metadata_json.as_deref())?;
+        self.require_to_stay(metadata_json.as_deref())?;
         let rewind = request.rewind.map(RewindTo::message).transpose()?;
         let with = WithAppend {
             rewind: rewind.map(|message| message.map_or(NewEnd::Start, |id| NewEnd::Message(id.to_owned()))),
             expected_last: request.expected_last,
-            title: request.title,
-            metadata_json: request.metadata_json,
+            title,
+            metadata_json,
         };
         let known = self.known(session).await?;
         self.count_append()?;
         let mut entries = Vec::with_capacity(messages.len());
         let mut overflowed = false;
-        for message in messages {
+        for (message, received) in messages.into_iter().zip(received) {
             let token_counts = token_counts(&known, &message);
             let overflows = |finish| replay::overflow(&known.policy, &known.window, finish).is_some();
             let reports_overflow = message.finish.as_ref().is_some_and(overflows);
             overflowed |= reports_overflow;
             let token = message.finish.as_ref().and_then(|finish| finish.view.as_deref());
             let view = self.given_view(&known, token).await?;
-            entries.push(AppendInput { message: message.checked(view), token_counts, reports_overflow });
+            entries.push(AppendInput { message: message.checked(view), token_counts, reports_overflow, received });
         }
         let history = self.store().history();
         let receipt = history.append_with(known.key, self.requester(), expected_revision, entries, with).await?;
@@ -280,11 +291,22 @@ impl Caller {
     /// Adds closed parts to an open message, or closes its drafts. A call without parts keeps the message open: its
     /// open timeout starts again.
     pub async fn append_parts(&self, session: &str, message: &str, parts: Vec<OpenPart>) -> Result<Appended> {
-        validate::open_parts(&parts)?;
+        let parts = self.checked_parts(parts)?;
         let known = self.known(session).await?;
         self.count_append()?;
         let message = self.store().history().id(known.key, message).await?;
         self.append_checked_parts(&known, message, parts).await
+    }
+
+    /// The parts as they are stored, if they may be.
+    pub(super) fn checked_parts(&self, mut parts: Vec<OpenPart>) -> Result<Vec<OpenPart>> {
+        validate::open_parts(&parts)?;
+        let mut screen = self.screen();
+        screen.open_parts(&mut parts)?;
+        if screen.has_changed {
+            validate::open_parts(&parts)?;
+        }
+        Ok(parts)
     }
 
     /// The same for parts that were checked, in an append that was counted.
@@ -295,6 +317,7 @@ impl Caller {
         parts: Vec<OpenPart>,
     ) -> Result<Appended> {
         let receipt = self.store().history().append_parts(known.key, self.requester(), message, parts).await?;
+        self.found_in_draft("drafts", &receipt.hits);
         Ok(self.appended(receipt, known, None, false).await)
     }
 
@@ -308,8 +331,12 @@ impl Caller {
         let known = self.known(session).await?;
         self.count_append()?;
         let message = self.store().history().id(known.key, message).await?;
-        let receipt = self.store().history().append_draft(known.key, &self.requester(), message, words.clone()).await?;
-        self.announce(known.key, message, words, &receipt);
+        let kind = words.kind.clone();
+        // Begins anew what is found.
+        let _ = self.screen();
+        let receipt = self.store().history().append_draft(known.key, &self.requester(), message, words).await?;
+        self.found_in_draft("delta", &receipt.hits);
+        self.announce(known.key, message, kind, &receipt);
         Ok(receipt)
     }
 
@@ -318,12 +345,11 @@ impl Caller {
         &self,
         session: SessionKey,
         message: MessageId,
-        words: NewDraftText,
+        kind: DraftKind,
         receipt: &store::DraftReceipt,
     ) {
-        let Some(added_at) = receipt.added_at else { return };
-        let NewDraftText { kind, offset, mut delta, .. } = words;
-        delta.drain(..usize::try_from(added_at - offset).unwrap_or(0));
+        let Some(added_at) = receipt.added_at.filter(|_| !receipt.shown.is_empty()) else { return };
+        let delta = receipt.shown.clone();
         let live = DraftDelta { session, message, part: receipt.part, kind, offset: added_at, delta };
         // It is not an error if there are no subscribers.
         drop(self.shared.live.send(live));
@@ -334,10 +360,15 @@ impl Caller {
         &self,
         session: &str,
         message: &str,
-        finish: NewFinish,
+        mut finish: NewFinish,
         window: Option<ModelWindow>,
     ) -> Result<Appended> {
         validate::finish("finish", &finish)?;
+        let mut screen = self.screen();
+        screen.text("finish.detail", &mut finish.detail)?;
+        if screen.has_changed {
+            validate::finish("finish", &finish)?;
+        }
         if let Some(window) = &window {
             validate::window("window", window)?;
         }
@@ -347,6 +378,7 @@ impl Caller {
         let view = self.given_view(&known, finish.view.as_deref()).await?;
         let seal = Seal { finish: finish.with_view(view), reports_overflow };
         let receipt = self.store().history().finish(known.key, self.requester(), message, seal).await?;
+        self.found_in_draft("drafts", &receipt.hits);
         self.fill_index(&known);
         Ok(self.appended(receipt, &known, window.as_ref(), reports_overflow).await)
     }
@@ -472,8 +504,13 @@ impl Caller {
             ));
         }
         validate::parts("request", MessageKind::Normal, parts)?;
+        let (mut parts, mut screen) = (parts.to_vec(), self.screen());
+        screen.parts_of_request("request", &mut parts)?;
+        if screen.has_changed {
+            validate::parts("request", MessageKind::Normal, &parts)?;
+        }
         let key = self.session_key(session).await?;
-        Ok(self.store().history().edit(key, self.requester(), expected_revision, message.to_owned(), parts).await?)
+        Ok(self.store().history().edit(key, self.requester(), expected_revision, message.to_owned(), &parts).await?)
     }
 
     /// Pins a message, so that every view shows it verbatim. The id of a part stands for the whole message that holds

@@ -12,8 +12,13 @@ fn approval_id(id: &str) -> Result<ApprovalId> {
 
 impl Caller {
     /// Asks a question. Returns it as it is then: a request that is repeated finds the answer.
-    pub async fn request_approval(&self, session: &str, question: Question) -> Result<(Approval, Receipt)> {
+    pub async fn request_approval(&self, session: &str, mut question: Question) -> Result<(Approval, Receipt)> {
         validate::question(&question)?;
+        let mut screen = self.screen();
+        screen.question(&mut question)?;
+        if screen.has_changed {
+            validate::question(&question)?;
+        }
         let key = self.session_key(session).await?;
         let receipt = self.store().runs().request_approval(key, self.requester(), question).await?;
         let approval = self.store().runs().approval(key, ApprovalId(receipt_id(&receipt)?)).await;
@@ -21,12 +26,22 @@ impl Caller {
     }
 
     /// Answers a question, once. Returns it with the answer.
-    pub async fn answer_approval(&self, session: &str, id: &str, answer: Answer) -> Result<(Approval, Receipt)> {
+    pub async fn answer_approval(&self, session: &str, id: &str, mut answer: Answer) -> Result<(Approval, Receipt)> {
         let id = approval_id(id)?;
         let key = self.session_key(session).await?;
-        // The question never changes.
         let approval = self.store().runs().approval(key, id).await?;
-        validate::answer(&approval.question, &answer)?;
+        // One that has ended, or whose session is erased, is refused for that, whatever is answered: an erasure leaves it
+        // without its choices. One that waits never changes.
+        let check = |answer: &Answer| match approval.end {
+            None => validate::answer(&approval.question, answer),
+            Some(_) => Ok(()),
+        };
+        check(&answer)?;
+        let mut screen = self.screen();
+        screen.answer(&mut answer)?;
+        if screen.has_changed {
+            check(&answer)?;
+        }
         let receipt = self.store().runs().end_approval(key, self.requester(), id, Some(answer)).await?;
         let approval = self.store().runs().approval(key, id).await;
         Ok((Error::answer(approval)?, receipt))

@@ -31,6 +31,12 @@ impl Caller {
         expected_revision: Option<Revision>,
     ) -> Result<Receipt> {
         validate::instructions(instructions)?;
+        let mut instructions = instructions.to_owned();
+        let mut screen = self.screen();
+        screen.text("branch_summary.instructions", &mut instructions)?;
+        if screen.has_changed {
+            validate::instructions(&instructions)?;
+        }
         let message = to.into().message()?;
         let key = self.session_key(session).await?;
         if let Some(receipt) = self.store().sessions().kept_answer(key, &self.requester).await? {
@@ -65,7 +71,7 @@ impl Caller {
             budget_tokens: rules.max_tokens,
             rules,
             counting: policy.counting.clone(),
-            instructions: branch::instructions(instructions),
+            instructions: branch::instructions(&instructions),
         };
         // The summary may take minutes, and needs only the input.
         drop((source, left));

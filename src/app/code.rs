@@ -66,6 +66,7 @@ impl Reason {
             | Self::ApprovalNotFound => Code::NotFound,
             Self::OverflowNotRecognized
             | Self::InvalidField
+            | Self::SecretRefused
             | Self::PolicyInvalid
             | Self::LimitExceeded
             | Self::RequestIdReused

@@ -100,8 +100,13 @@ fn from_receipt(receipt: &Receipt) -> Result<CompactionId> {
 
 impl Caller {
     /// Requests a compaction by hand. The flag is true if the compaction existed already.
-    pub async fn start_compaction(&self, session: &str, wanted: NewCompaction) -> Result<(Compaction, bool)> {
+    pub async fn start_compaction(&self, session: &str, mut wanted: NewCompaction) -> Result<(Compaction, bool)> {
         validate::instructions(&wanted.instructions)?;
+        let mut screen = self.screen();
+        screen.text("instructions", &mut wanted.instructions)?;
+        if screen.has_changed {
+            validate::instructions(&wanted.instructions)?;
+        }
         let key = self.session_key(session).await?;
         let (source, _held) = self.reserved_source(key, None).await?;
         let policy = self.parse_policy(&source.policy)?;
@@ -227,8 +232,13 @@ impl Caller {
     }
 
     /// Applies a finished summary.
-    pub async fn supply_summary(&self, session: &str, new: NewSummary) -> Result<(Compaction, Receipt)> {
+    pub async fn supply_summary(&self, session: &str, mut new: NewSummary) -> Result<(Compaction, Receipt)> {
         validate::summary(&new.text)?;
+        let mut screen = self.screen();
+        screen.text("text", &mut new.text)?;
+        if screen.has_changed {
+            validate::summary(&new.text)?;
+        }
         validate::name("summarizer", &new.summarizer)?;
         let key = self.session_key(session).await?;
         if let Some(receipt) = self.store().sessions().kept_answer(key, &self.requester).await? {

@@ -58,10 +58,11 @@ impl Caller {
     /// Erases content, or says what an erasure would take. Content that a fork shares belongs to the session that it was
     /// forked from, which the caller must see as well.
     pub async fn erase(&self, session: &str, request: EraseRequest) -> Result<Erased> {
-        let EraseRequest { target, reason, dry_run } = request;
+        let EraseRequest { target, mut reason, dry_run } = request;
         if reason.is_empty() {
             return Err(Error::field("reason", "is empty"));
         }
+        self.screen().text("reason", &mut reason)?;
         if reason.len() > limits::ERASE_REASON_BYTES_MAX {
             return Err(Error::field("reason", format_args!("has more than {} bytes", limits::ERASE_REASON_BYTES_MAX)));
         }

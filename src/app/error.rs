@@ -23,6 +23,9 @@ pub enum Reason {
     InvalidField,
     /// A policy's value cannot be used; the metadata names its path.
     PolicyInvalid,
+    /// A rule of the operator refuses a secret in the request; the metadata has the rule and, unless it is the text of a
+    /// draft, the field.
+    SecretRefused,
     /// A bound was exceeded; the metadata has its name, the limit and the actual value.
     LimitExceeded,
     /// The client id was used for other content.
@@ -193,7 +196,7 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason.
-    pub const ALL: [Self; 88] = [
+    pub const ALL: [Self; 89] = [
         Self::SessionNotFound,
         Self::MessageNotFound,
         Self::DraftNotFound,
@@ -201,6 +204,7 @@ impl Reason {
         Self::CallNotFound,
         Self::PresetNotFound,
         Self::InvalidField,
+        Self::SecretRefused,
         Self::PolicyInvalid,
         Self::LimitExceeded,
         Self::ClientIdReused,
@@ -294,6 +298,7 @@ impl Reason {
             Self::CallNotFound => "CALL_NOT_FOUND",
             Self::PresetNotFound => "PRESET_NOT_FOUND",
             Self::InvalidField => "INVALID_FIELD",
+            Self::SecretRefused => "SECRET_REFUSED",
             Self::PolicyInvalid => "POLICY_INVALID",
             Self::LimitExceeded => "LIMIT_EXCEEDED",
             Self::ClientIdReused => "CLIENT_ID_REUSED",
@@ -480,6 +485,7 @@ impl From<store::Error> for Error {
             E::OffsetMismatch { offset, length } => {
                 plain(Reason::OffsetMismatch).with("offset_bytes", offset).with("length_bytes", length)
             }
+            E::SecretRefused { rule } => plain(Reason::SecretRefused).with("rule", rule),
             E::LimitExceeded { what: store::VIEW_BYTES, limit, actual } => {
                 plain(Reason::ViewTooLarge).with("limit", limit).with("actual", actual)
             }

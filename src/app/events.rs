@@ -581,8 +581,12 @@ impl Caller {
         session.preset = preset;
         let loaded = self.with_passages(self.loaded_from(source).await?).await?;
         session.context = Some(loaded.context());
-        let mut frames =
-            vec![Frame::SnapshotSession(Box::new(SessionInfo { session, policy_json, over_window: None }))];
+        let mut frames = vec![Frame::SnapshotSession(Box::new(SessionInfo {
+            session,
+            policy_json,
+            over_window: None,
+            thresholds: Vec::new(),
+        }))];
         let messages = loaded.fold.view.messages.into_iter();
         frames.extend(messages.map(|message| Frame::SnapshotMessage(Box::new(message))));
         Ok((frames, held))

@@ -39,6 +39,8 @@ pub mod retention;
 mod retention_pass;
 pub mod scrub;
 pub mod search;
+pub mod secrets;
+mod secrets_found;
 pub mod session_list;
 pub mod session_watch;
 pub mod sessions;

@@ -37,8 +37,14 @@ fn prompt_id(field: &str, id: &str) -> Result<PromptId> {
 impl Caller {
     /// Adds a prompt to a session's queue.
     pub async fn submit_prompt(&self, session: &str, new: NewPrompt) -> Result<(PromptId, Receipt)> {
-        let NewPrompt { parts, delivery, metadata_json } = new;
+        let NewPrompt { mut parts, delivery, mut metadata_json } = new;
         validate::prompt(&parts, metadata_json.as_deref())?;
+        let mut screen = self.screen();
+        screen.parts_of_request("prompt", &mut parts)?;
+        screen.optional_json("metadata_json", &mut metadata_json)?;
+        if screen.has_changed {
+            validate::prompt(&parts, metadata_json.as_deref())?;
+        }
         if let Some(index) = parts.iter().position(|part| !matches!(*part.body, PartBody::Text(_) | PartBody::Media(_)))
         {
             return Err(Error::field(format_args!("parts[{index}]"), "is neither text nor media"));

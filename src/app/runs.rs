@@ -91,8 +91,18 @@ impl Caller {
     }
 
     /// Ends a run by the will of its agent.
-    pub async fn release_run(&self, session: &str, epoch: Epoch, failure: Option<String>) -> Result<(Run, Receipt)> {
+    pub async fn release_run(
+        &self,
+        session: &str,
+        epoch: Epoch,
+        mut failure: Option<String>,
+    ) -> Result<(Run, Receipt)> {
         validate::failure(failure.as_deref())?;
+        let mut screen = self.screen();
+        screen.optional_text("failure", &mut failure)?;
+        if screen.has_changed {
+            validate::failure(failure.as_deref())?;
+        }
         let key = self.session_key(session).await?;
         let receipt = self.store().runs().release(key, self.requester(), epoch, failure).await?;
         Ok((Error::answer(self.run_of(&receipt).await)?, receipt))

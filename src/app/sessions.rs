@@ -5,9 +5,10 @@ use super::quotas::{LastingShare, Share};
 use super::{Caller, DefaultPolicy, validate};
 use crate::limits;
 use crate::model::Revision;
+use crate::model::compaction::Level;
 use crate::model::session::{OverWindow, Session, SessionState};
 use crate::model::usage::ModelWindow;
-use crate::policy::{Policy, TextUnits, presets};
+use crate::policy::{Policy, TextUnits, overflow, presets};
 use crate::store::{self, ForkAt, LabelChange, NewClientId, PolicyText, Receipt, SessionKey};
 
 /// A session with its policy as text.
@@ -20,6 +21,8 @@ pub struct SessionInfo {
     /// The reason for which the view exceeds the session's window. None if it does not, if the session is not in memory
     /// and large, and in lists.
     pub over_window: Option<OverWindow>,
+    /// The tokens at which each level is due, lowest level first; empty in lists and snapshots.
+    pub thresholds: Vec<(Level, i64)>,
 }
 
 /// The properties of a new session.
@@ -221,12 +224,13 @@ fn policy_text(policy: &Policy) -> Result<PolicyText> {
 
 impl Caller {
     /// Creates a session, or finds the one with the same client id and properties. The flag is true if it existed.
-    pub async fn create_session(&self, new: NewSession) -> Result<(SessionInfo, bool)> {
+    pub async fn create_session(&self, mut new: NewSession) -> Result<(SessionInfo, bool)> {
         validate::client_id("client_id", new.client_id.as_deref())?;
         validate::title(&new.title)?;
         validate::window("window", &new.window)?;
         validate::object("metadata_json", new.metadata_json.as_deref(), limits::SESSION_METADATA_BYTES_MAX)?;
         let request_hash = new.hash();
+        self.screen_session(&mut new)?;
         let start = if new.preset.is_empty() && new.policy_json.is_empty() {
             self.default_policy(&new)?
         } else {
@@ -242,7 +246,7 @@ impl Caller {
         self.require_inside(new.metadata_json.as_deref(), parent)?;
         let create = store::CreateSession {
             tenant: self.visibility.tenant.clone(),
-            client_id: new.client_id.map(|id| NewClientId { id, request_hash }),
+            client_id: new.client_id.map(|id| self.new_client_id(id, request_hash)),
             title: new.title,
             policy: policy_text(&policy)?,
             window: new.window,
@@ -255,6 +259,30 @@ impl Caller {
         let (key, existed) = settled(made, share)?;
         self.require_made(key, existed, client_id).await?;
         Ok((Error::answer(self.info(key).await)?, existed))
+    }
+
+    /// Applies the rules for secrets to the texts of a new session.
+    fn screen_session(&self, new: &mut NewSession) -> Result<()> {
+        let mut screen = self.screen();
+        screen.text("title", &mut new.title)?;
+        screen.optional_json("metadata_json", &mut new.metadata_json)?;
+        screen.json("policy_json", &mut new.policy_json)?;
+        screen.json("policy_override_json", &mut new.policy_override_json)?;
+        if screen.has_changed {
+            validate::title(&new.title)?;
+            validate::object("metadata_json", new.metadata_json.as_deref(), limits::SESSION_METADATA_BYTES_MAX)?;
+        }
+        Ok(())
+    }
+
+    /// The client id of a new session with the hash to keep of its request: that of a request in which a rule found a
+    /// secret would tell whether a guess is right.
+    fn new_client_id(&self, id: String, request_hash: [u8; 32]) -> NewClientId {
+        let salted = self.store().secrets().salt().digest(&request_hash);
+        match self.requester().keeps_salted_hash {
+            true => NewClientId { id, request_hash: salted, other_hash: Some(request_hash) },
+            false => NewClientId { id, request_hash, other_hash: Some(salted) },
+        }
     }
 
     /// Refuses the client id of a session that was made inside of what the caller is bound to, and has left it since.
@@ -299,7 +327,14 @@ impl Caller {
             // The context usage in the session's row is valid too.
             Err(error) => tracing::warn!(%error, "the newest context usage of a session is not known"),
         }
-        Ok(SessionInfo { session, policy_json: policy.json, over_window })
+        let thresholds = match self.parse_policy(&policy) {
+            Ok(policy) => overflow::thresholds(&policy, &session.window).collect(),
+            Err(error) => {
+                tracing::warn!(%error, "the thresholds of a session are not known");
+                Vec::new()
+            }
+        };
+        Ok(SessionInfo { session, policy_json: policy.json, over_window, thresholds })
     }
 
     /// The answer of a change that is committed.
@@ -315,15 +350,22 @@ impl Caller {
     }
 
     /// Changes a session.
-    pub async fn update_session(&self, id: &str, change: SessionChange) -> Result<SessionChanged> {
-        if let Some(title) = &change.title {
-            validate::title(title)?;
-        }
+    pub async fn update_session(&self, id: &str, mut change: SessionChange) -> Result<SessionChanged> {
+        change.title.as_ref().map_or(Ok(()), |title| validate::title(title))?;
         if let Some(window) = &change.window {
             validate::window("window", window)?;
         }
         let limit = limits::SESSION_METADATA_BYTES_MAX;
         validate::object("metadata_json", change.metadata_json.as_deref(), limit)?;
+        let mut screen = self.screen();
+        screen.optional_text("title", &mut change.title)?;
+        screen.optional_json("metadata_json", &mut change.metadata_json)?;
+        screen.optional_json("policy_json", &mut change.policy_json)?;
+        screen.optional_json("policy_override_json", &mut change.policy_override_json)?;
+        if screen.has_changed {
+            change.title.as_ref().map_or(Ok(()), |title| validate::title(title))?;
+            validate::object("metadata_json", change.metadata_json.as_deref(), limit)?;
+        }
         let key = self.session_key(id).await?;
         self.require_to_stay(change.metadata_json.as_deref())?;
         // The new policy is derived from the active one, over which the change may no longer be valid: a repeated
@@ -417,7 +459,7 @@ impl Caller {
         id: &str,
         point: ForkPoint,
         client_id: Option<String>,
-        title: String,
+        mut title: String,
     ) -> Result<(SessionInfo, bool)> {
         validate::client_id("client_id", client_id.as_deref())?;
         validate::title(&title)?;
@@ -428,7 +470,13 @@ impl Caller {
             (None, Some(revision)) => ForkAt::Revision(revision),
             (None, None) => ForkAt::Newest,
         };
-        let client_id = client_id.map(|id| NewClientId { id, request_hash: hash_of_fork(key, &at, &title) });
+        let request_hash = hash_of_fork(key, &at, &title);
+        let mut screen = self.screen();
+        screen.text("title", &mut title)?;
+        if screen.has_changed {
+            validate::title(&title)?;
+        }
+        let client_id = client_id.map(|id| self.new_client_id(id, request_hash));
         let named = client_id.as_ref().map(|client| client.id.clone());
         let fork = store::ForkSession { client_id, at, title };
         let share = self.count_session(named.as_deref()).await?.map(Share::last);

@@ -118,6 +118,7 @@ fn written(message: Message) -> NewMessage {
         client_id: None,
         body: part.body,
         metadata_json: part.metadata_json,
+        received: None,
     });
     NewMessage {
         finish: Some(Finish { usage: None, ..message.finish.with_view(None) }),

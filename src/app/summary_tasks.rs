@@ -184,9 +184,18 @@ impl Caller {
     }
 
     /// Changes the plan of a leased task; returns the changed task and its prompt.
-    pub async fn edit_summary_task(&self, hold: &LeaseClaim, edit: NewEdit) -> Result<(Arc<Task>, Prompt)> {
-        validate::instructions(edit.instructions.as_deref().unwrap_or_default())?;
-        validate::json("details_json", edit.details_json.as_deref(), limits::METADATA_BYTES_MAX)?;
+    pub async fn edit_summary_task(&self, hold: &LeaseClaim, mut edit: NewEdit) -> Result<(Arc<Task>, Prompt)> {
+        let check = |edit: &NewEdit| {
+            validate::instructions(edit.instructions.as_deref().unwrap_or_default())?;
+            validate::json("details_json", edit.details_json.as_deref(), limits::METADATA_BYTES_MAX)
+        };
+        check(&edit)?;
+        let mut screen = self.screen();
+        screen.optional_text("instructions", &mut edit.instructions)?;
+        screen.optional_json("details_json", &mut edit.details_json)?;
+        if screen.has_changed {
+            check(&edit)?;
+        }
         let window_tokens = window(edit.window_tokens)?;
         let retained = edit.retained.as_deref().unwrap_or_default();
         if retained.len() > limits::BATCH_MESSAGES_MAX {
@@ -228,12 +237,17 @@ impl Caller {
 
     /// Completes a leased task with its summary. When this returns, the summary has passed every check, and is
     /// committed next.
-    pub async fn complete_summary_task(&self, hold: &LeaseClaim, reply: TaskReply) -> Result<Compaction> {
+    pub async fn complete_summary_task(&self, hold: &LeaseClaim, mut reply: TaskReply) -> Result<Compaction> {
         validate::name("model", &reply.model)?;
         if let Some(usage) = &reply.usage {
             validate::usage("usage", usage)?;
         }
         check_length(&reply.text)?;
+        let mut screen = self.screen();
+        screen.text("text", &mut reply.text)?;
+        if screen.has_changed {
+            check_length(&reply.text)?;
+        }
         let (compaction, token) = self.held(hold).await?;
         self.shared.scheduler.tasks().complete(compaction, token, reply).await?;
         Error::answer(self.store().compactions().get(compaction).await)

@@ -247,7 +247,7 @@ pub(super) fn open_parts(given: &[OpenPart]) -> Result<()> {
     for part in given {
         match part {
             OpenPart::Whole(part) => whole.push(part.clone()),
-            OpenPart::Draft(_, metadata_json) | OpenPart::Ended(DraftEnd { metadata_json, .. }) => {
+            OpenPart::Ended(DraftEnd { metadata_json, .. }) => {
                 json("metadata_json", metadata_json.as_deref(), limits::METADATA_BYTES_MAX)?;
             }
         }

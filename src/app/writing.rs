@@ -152,6 +152,7 @@ impl Caller {
         start: WriteStart,
         frames: impl Stream<Item = std::result::Result<WriteFrame, E>> + Send,
     ) -> std::result::Result<Written, E> {
+        self.gather_found();
         let mut writing = self.begin_writing(start).await?;
         let mut frames = pin!(frames);
         loop {
@@ -393,7 +394,8 @@ impl Writing {
             let history = caller.store().history();
             let written = history.append_drafts(key, &caller.requester, message, words.clone()).await?;
             for (words, receipt) in words.into_iter().zip(&written.receipts) {
-                caller.announce(key, message, words, receipt);
+                caller.found_in_draft("draft_text.delta", &receipt.hits);
+                caller.announce(key, message, words.kind, receipt);
             }
             Ok::<_, Error>(written)
         });
@@ -401,7 +403,7 @@ impl Writing {
         let DraftsWritten { receipts, refusal } = written.map_err(|error| self.placed(error, None))?;
         for (name, receipt) in names.iter().zip(&receipts) {
             if let Some(known) = self.drafts.iter_mut().find(|known| known.client_id == *name) {
-                known.written = Some(*receipt);
+                known.written = Some(receipt.clone());
             }
         }
         let refused = names.get(receipts.len()).map(String::as_str);
@@ -412,7 +414,7 @@ impl Writing {
     async fn write_part(&mut self, part: Option<OpenPart>) -> Result<()> {
         let parts: Vec<OpenPart> = part.into_iter().collect();
         let appended = async {
-            validate::open_parts(&parts)?;
+            let parts = self.caller.checked_parts(parts)?;
             self.may_write().await?;
             let known = self.caller.known(&self.session).await?;
             self.caller.append_checked_parts(&known, self.message, parts).await
@@ -431,6 +433,7 @@ impl Writing {
             // The session has the request id; the end and its message are the rest of the request.
             let payload_hash =
                 *blake3::Hasher::new().update(&hash).update(self.message.0.as_bytes()).finalize().as_bytes();
+            caller.requester.salted_hash = Some(caller.store().secrets().salt().digest(&payload_hash));
             caller.requester.request = Some(RequestKey { id: self.request_id.clone(), payload_hash });
         }
         let sealed = caller.finish_message(&self.session, &self.message.to_string(), finish, window).await;
@@ -444,7 +447,7 @@ impl Writing {
     }
 
     fn answer(&self, sealed: bool) -> Written {
-        let written = |known: &KnownDraft| known.written.map(|receipt| (known.client_id.clone(), receipt));
+        let written = |known: &KnownDraft| known.written.clone().map(|receipt| (known.client_id.clone(), receipt));
         let drafts = self.drafts.iter().filter_map(written).collect();
         Written { message: self.message, sealed, newest: self.newest.clone(), drafts }
     }

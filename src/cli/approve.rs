@@ -1,5 +1,6 @@
 //! `longhand approve`: questions of agents, and their answers.
 
+use super::failure::note_secrets;
 use super::output::{Output, one_line, shorten};
 use super::pages::{self, PAGE_SIZE};
 use super::prompt::done;
@@ -102,6 +103,7 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
             let request_id = asked.request_id.clone();
             let request = pb::RequestApprovalRequest { session_id, question: Some(question(asked)), request_id };
             let answered = client.approvals.request_approval(request).await?.into_inner();
+            note_secrets(&answered.secret_findings);
             let approval = answered.approval.clone().unwrap_or_default();
             let said = if approval.end.is_some() { line(&approval) } else { approval.approval_id };
             output.answer(&answered, &said)?;
@@ -111,6 +113,7 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
             let request =
                 pb::AnswerApprovalRequest { session_id, approval_id: approval, choice, text, ..Default::default() };
             let answered = client.approvals.answer_approval(request).await?.into_inner();
+            note_secrets(&answered.secret_findings);
             output.answer(&answered, &line(&answered.approval.clone().unwrap_or_default()))?;
         }
         Command::Withdraw { session, approval } => {

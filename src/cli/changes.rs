@@ -279,6 +279,7 @@ pub(super) async fn create(globals: &Globals, arguments: CreateArguments) -> any
         parent_session_id: ids::optional_session(&mut client, arguments.parent).await?,
     };
     let created = client.sessions.create_session(request).await?.into_inner();
+    failure::note_secrets(&created.secret_findings);
     match output.json() {
         true => output.message(&created)?,
         false => output.line(&created.session.unwrap_or_default().session_id)?,
@@ -330,6 +331,7 @@ pub(super) async fn append(globals: &Globals, arguments: AppendArguments) -> any
     }
     for request in requests {
         let appended = client.messages.append_messages(request).await?.into_inner();
+        failure::note_secrets(&appended.secret_findings);
         match output.json() {
             true => output.message(&appended)?,
             false => appended.message_ids.iter().try_for_each(|id| output.line(id))?,
@@ -375,6 +377,7 @@ pub(super) async fn title(globals: &Globals, arguments: TitleArguments) -> anyho
     let session_id = ids::session(&mut client, &session).await?;
     let request = pb::UpdateSessionRequest { session_id, title: Some(title), ..pb::UpdateSessionRequest::default() };
     let updated = client.sessions.update_session(request).await?.into_inner();
+    failure::note_secrets(&updated.secret_findings);
     match output.json() {
         true => output.message(&updated)?,
         false => output.line(&format!("titled, at revision {}", updated.revision))?,
@@ -411,6 +414,7 @@ pub(super) async fn fork(globals: &Globals, arguments: ForkArguments) -> anyhow:
         title: arguments.title,
     };
     let forked = client.sessions.fork_session(request).await?.into_inner();
+    failure::note_secrets(&forked.secret_findings);
     match output.json() {
         true => output.message(&forked)?,
         false => output.line(&forked.session.unwrap_or_default().session_id)?,
@@ -432,6 +436,7 @@ pub(super) async fn rewind(globals: &Globals, arguments: RewindArguments) -> any
         ..pb::RewindSessionRequest::default()
     };
     let rewound = client.messages.rewind_session(request).await?.into_inner();
+    failure::note_secrets(&rewound.secret_findings);
     if output.json() {
         output.message(&rewound)?;
     } else {
@@ -459,6 +464,7 @@ pub(super) async fn edit(globals: &Globals, arguments: EditArguments) -> anyhow:
         ..pb::EditMessageRequest::default()
     };
     let edited = client.messages.edit_message(request).await?.into_inner();
+    failure::note_secrets(&edited.secret_findings);
     match output.json() {
         true => output.message(&edited)?,
         false if arguments.remove => output.line(&format!("removed, at revision {}", edited.revision))?,

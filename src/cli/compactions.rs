@@ -2,6 +2,7 @@
 
 use super::detail::Detail;
 use super::event_text::{failure, kind, level_name, outcome, rewrite, trigger};
+use super::failure::note_secrets;
 use super::output::{BAD, GOOD, Output, PENDING, PLAIN, count, dollars, time, word};
 use super::progress::Progress;
 use super::table::{Column, Table};
@@ -117,6 +118,7 @@ pub(super) async fn start(globals: &Globals, arguments: StartArguments) -> anyho
     let is_awaited = !arguments.detach && !arguments.dry_run;
     let frames = if is_awaited { Some(subscribe(&mut client, &session_id).await?) } else { None };
     let started = client.compactions.start_compaction(request).await?.into_inner();
+    note_secrets(&started.secret_findings);
     if let Some(plan) = &started.plan {
         plan_text::print(&mut output, plan)?;
         output.flush()?;

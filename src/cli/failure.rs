@@ -2,6 +2,7 @@
 
 use crate::config;
 use crate::daemon;
+use crate::pb;
 use crate::telemetry::escape;
 use std::error::Error;
 use std::io;
@@ -39,6 +40,17 @@ pub(super) fn report(error: &anyhow::Error) -> ExitCode {
 pub(super) fn note(text: &str) {
     use io::Write;
     let _ = writeln!(io::stderr(), "{}", escape::line(text));
+}
+
+/// Says on standard error what rules for secrets found in a request.
+pub(super) fn note_secrets(findings: &[pb::SecretFinding]) {
+    for pb::SecretFinding { field, rule, action, found_count } in findings {
+        let done = match pb::SecretAction::try_from(*action) {
+            Ok(pb::SecretAction::Warn) => "stored",
+            _ => "redacted",
+        };
+        note(&format!("longhand: {field} has {found_count} of what the rule {rule} finds: {done}"));
+    }
 }
 
 fn exit_code(error: &anyhow::Error) -> u8 {

@@ -60,7 +60,7 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
         return Ok(ExitCode::SUCCESS);
     }
     let presets = match globals.client().await {
-        Ok(mut client) => client.admin.list_presets(pb::ListPresetsRequest {}).await?.into_inner().presets,
+        Ok(mut client) => client.admin.list_presets(pb::ListPresetsRequest::default()).await?.into_inner().presets,
         Err(error) if error.is::<Unreachable>() => compiled_in()?,
         Err(error) => return Err(error),
     };
@@ -94,6 +94,7 @@ fn compiled_in() -> anyhow::Result<Vec<pb::Preset>> {
             policy_json: serde_json::to_string(&preset.policy())?,
             notes: sources.chain(deviations).collect(),
             default_preset: default == Some(&preset.name),
+            thresholds: Vec::new(),
         })
     };
     presets::all().iter().map(listed).collect()

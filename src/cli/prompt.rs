@@ -1,6 +1,7 @@
 //! `longhand prompt`: the queue of a session.
 
 use super::changes::{text_or_input, text_part};
+use super::failure::note_secrets;
 use super::output::{Output, one_line, shorten, word};
 use super::pages::{self, PAGE_SIZE};
 use super::table::{Column, Table};
@@ -87,6 +88,7 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
             let delivery = delivery.into();
             let request = pb::SubmitPromptRequest { session_id, parts, delivery, metadata_json: None, request_id };
             let added = client.prompts.submit_prompt(request).await?.into_inner();
+            note_secrets(&added.secret_findings);
             output.answer(&added, &added.prompt_id)?;
         }
         Command::List { session, all } => {

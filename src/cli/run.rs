@@ -1,5 +1,6 @@
 //! `longhand run`: who answers in a session, and what that waits for.
 
+use super::failure::note_secrets;
 use super::output::{BAD, Output, PENDING, PLAIN, one_line, word};
 use super::pages::{self, PAGE_SIZE};
 use super::table::{Column, Table};
@@ -123,6 +124,7 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
             let session_id = ids::session(&mut client, &session).await?;
             let request = pb::ReleaseRunRequest { session_id, epoch, failure, request_id: String::new() };
             let released = client.runs.release_run(request).await?.into_inner();
+            note_secrets(&released.secret_findings);
             print(&mut output, &released.run.into_iter().collect::<Vec<_>>())?;
         }
         Command::Cancel { session, epoch, force, tree } => {

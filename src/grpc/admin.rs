@@ -2,9 +2,10 @@
 
 use super::backup;
 use super::caller::Door;
-use super::convert::compaction::{contradiction_kind, kind, level, state, trigger};
+use super::convert::compaction::{contradiction_kind, kind, state, trigger};
 use super::convert::count;
-use super::convert::session::{durability, over_window_reason};
+use super::convert::secret::secret_rule;
+use super::convert::session::{durability, level, over_window_reason, read_window, thresholds};
 use crate::app::admin::{
     Breaker, COMMIT_BOUNDS_MICROS, ChainHead, CheckItem, Checked, Checkpoints, CompactionCounter, Figures, Finding,
     PresetInfo, Provider, ReadFailure, Server, Spent, WriteState,
@@ -42,6 +43,7 @@ fn preset(preset: PresetInfo) -> pb::Preset {
         policy_json: preset.policy_json,
         notes,
         default_preset: preset.is_default,
+        thresholds: thresholds(preset.thresholds),
     }
 }
 
@@ -263,6 +265,7 @@ impl AdminService for Admin {
             contradictions: info.statistics.contradictions.iter().map(contradicted).collect(),
             stopped_session_ids: info.statistics.stopped.iter().map(ToString::to_string).collect(),
             spendings: info.spent.into_iter().map(spending).collect(),
+            secret_rules: info.secret_rules.into_iter().map(secret_rule).collect(),
             quota_uses: info.quota_uses.into_iter().map(quota_use).collect(),
             providers: info.providers.into_iter().map(provider).collect(),
             traffic: Some(traffic(info.traffic)),
@@ -283,7 +286,8 @@ impl AdminService for Admin {
         request: Request<pb::ListPresetsRequest>,
     ) -> Result<Response<pb::ListPresetsResponse>, Status> {
         let caller = self.door.caller(&request)?;
-        let presets = caller.presets()?.into_iter().map(preset).collect();
+        let presets =
+            caller.presets(request.into_inner().window.map(read_window).as_ref())?.into_iter().map(preset).collect();
         Ok(Response::new(pb::ListPresetsResponse { presets }))
     }
 

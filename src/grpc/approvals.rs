@@ -2,6 +2,7 @@
 
 use super::caller::Door;
 use super::convert::run::{approval, read_answer, read_question};
+use super::convert::secret::secret_findings;
 use super::convert::session::durability;
 use crate::pb;
 use crate::pb::approval_service_server::ApprovalService;
@@ -28,6 +29,7 @@ impl ApprovalService for Approvals {
         let pb::RequestApprovalRequest { session_id, question, .. } = request.into_inner();
         let (found, receipt) = caller.request_approval(&session_id, read_question(question)?).await?;
         Ok(Response::new(pb::RequestApprovalResponse {
+            secret_findings: secret_findings(&caller),
             approval: Some(approval(found)),
             revision: receipt.revision,
             seq: receipt.seq,
@@ -43,6 +45,7 @@ impl ApprovalService for Approvals {
         let pb::AnswerApprovalRequest { session_id, approval_id, choice, text, .. } = request.into_inner();
         let (found, receipt) = caller.answer_approval(&session_id, &approval_id, read_answer(choice, text)).await?;
         Ok(Response::new(pb::AnswerApprovalResponse {
+            secret_findings: secret_findings(&caller),
             approval: Some(approval(found)),
             revision: receipt.revision,
             seq: receipt.seq,

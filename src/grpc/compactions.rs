@@ -2,10 +2,10 @@
 
 use super::caller::Door;
 use super::convert::compaction::{
-    changed, compaction, plan, read_kind, read_level, read_overflow, read_summary, request_for, simulations,
-    summary_request,
+    changed, compaction, plan, read_kind, read_overflow, read_summary, request_for, simulations, summary_request,
 };
-use super::convert::session::durability;
+use super::convert::secret::secret_findings;
+use super::convert::session::{durability, read_level};
 use crate::app::compactions::NewCompaction;
 use crate::pb;
 use crate::pb::compaction_service_server::CompactionService;
@@ -49,6 +49,7 @@ impl CompactionService for Compactions {
         }
         let (started, joined) = caller.start_compaction(&session_id, wanted).await?;
         Ok(Response::new(pb::StartCompactionResponse {
+            secret_findings: secret_findings(&caller),
             compaction: Some(compaction(started)),
             joined,
             plan: None,
@@ -80,6 +81,7 @@ impl CompactionService for Compactions {
         let session = std::mem::take(&mut request.session_id);
         let (supplied, receipt) = caller.supply_summary(&session, read_summary(request)).await?;
         Ok(Response::new(pb::SupplySummaryResponse {
+            secret_findings: secret_findings(&caller),
             compaction: Some(compaction(supplied)),
             revision: receipt.revision,
             seq: receipt.seq,

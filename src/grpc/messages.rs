@@ -7,6 +7,7 @@ use super::convert::message::{
     messages, read_finish, read_list, read_new_messages, read_open_parts, read_provider_content, read_replacement,
     read_rewind, read_rewind_target,
 };
+use super::convert::secret::secret_findings;
 use super::convert::session::{context_usage, durability, read_window};
 use crate::app::append::{self, AppendRequest};
 use crate::app::writing::WriteFrame;
@@ -47,6 +48,7 @@ impl MessageService for Messages {
         };
         let appended = caller.append_with(&request.session_id, append).await?;
         Ok(Response::new(pb::AppendMessagesResponse {
+            secret_findings: secret_findings(&caller),
             message_ids: appended.ids.into_iter().map(|id| MessageId(id).to_string()).collect(),
             existed_count: count(appended.existed_count),
             revision: appended.revision,
@@ -64,6 +66,7 @@ impl MessageService for Messages {
         let pb::AppendPartsRequest { session_id, message_id, parts, .. } = request.into_inner();
         let appended = caller.append_parts(&session_id, &message_id, read_open_parts(parts)?).await?;
         Ok(Response::new(pb::AppendPartsResponse {
+            secret_findings: secret_findings(&caller),
             part_ids: appended.ids.into_iter().map(|id| PartId(id).to_string()).collect(),
             revision: appended.revision,
             seq: appended.seq,
@@ -82,7 +85,8 @@ impl MessageService for Messages {
         let message = std::mem::take(&mut request.message_id);
         let receipt = caller.append_draft(&session, &message, read_draft_words(request)?).await?;
         let part_id = receipt.part.to_string();
-        Ok(Response::new(pb::AppendDraftResponse { part_id, length_bytes: receipt.length }))
+        let secret_findings = secret_findings(&caller);
+        Ok(Response::new(pb::AppendDraftResponse { part_id, length_bytes: receipt.length, secret_findings }))
     }
 
     async fn finish_message(
@@ -95,6 +99,7 @@ impl MessageService for Messages {
         let window = window.map(read_window);
         let sealed = caller.finish_message(&session_id, &message_id, finish, window).await?;
         Ok(Response::new(pb::FinishMessageResponse {
+            secret_findings: secret_findings(&caller),
             revision: sealed.revision,
             seq: sealed.seq,
             context_usage: Some(context_usage(&sealed.context)),
@@ -117,6 +122,7 @@ impl MessageService for Messages {
             length_bytes: receipt.length,
         });
         Ok(Response::new(pb::WriteMessageResponse {
+            secret_findings: secret_findings(&caller),
             message_id: written.message.to_string(),
             sealed: written.sealed,
             revision: written.newest.revision,
@@ -196,6 +202,7 @@ impl MessageService for Messages {
         };
         let summary_message_id = append::message_id(&receipt).map(|id| id.to_string());
         Ok(Response::new(pb::RewindSessionResponse {
+            secret_findings: secret_findings(&caller),
             revision: receipt.revision,
             seq: receipt.seq,
             summary_message_id,
@@ -213,6 +220,7 @@ impl MessageService for Messages {
         let parts = read_replacement(parts, remove)?;
         let receipt = caller.edit(&session_id, &message_id, &parts, expected_revision).await?;
         Ok(Response::new(pb::EditMessageResponse {
+            secret_findings: secret_findings(&caller),
             replacement_message_id: append::message_id(&receipt).map(|edit| edit.to_string()),
             revision: receipt.revision,
             seq: receipt.seq,

@@ -175,5 +175,10 @@ pub fn stored_message(message: Message) -> pb::Message {
 
 /// A stored session without its policy, for a command that works without a daemon.
 pub fn stored_session(session: Session) -> pb::Session {
-    convert::session::session(SessionInfo { session, policy_json: String::new(), over_window: None })
+    convert::session::session(SessionInfo {
+        session,
+        policy_json: String::new(),
+        over_window: None,
+        thresholds: Vec::new(),
+    })
 }

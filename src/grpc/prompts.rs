@@ -2,6 +2,7 @@
 
 use super::caller::Door;
 use super::convert::run::{prompt, read_new_prompt};
+use super::convert::secret::secret_findings;
 use super::convert::session::durability;
 use crate::app;
 use crate::app::prompts::Wanted;
@@ -41,6 +42,7 @@ impl PromptService for Prompts {
         let new = read_new_prompt(parts, delivery, metadata_json)?;
         let (prompt_id, receipt) = caller.submit_prompt(&session_id, new).await?;
         Ok(Response::new(pb::SubmitPromptResponse {
+            secret_findings: secret_findings(&caller),
             prompt_id: prompt_id.to_string(),
             revision: receipt.revision,
             seq: receipt.seq,

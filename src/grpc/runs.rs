@@ -3,6 +3,7 @@
 use super::caller::Door;
 use super::convert::read_duration;
 use super::convert::run::{prompt, read_cancel, read_list_runs, run, run_frame, session_run};
+use super::convert::secret::secret_findings;
 use super::convert::session::durability;
 use crate::app::run_watch::RunWatch;
 use crate::pb;
@@ -75,6 +76,7 @@ impl RunService for Runs {
         let pb::ReleaseRunRequest { session_id, epoch, failure, .. } = request.into_inner();
         let (ended, receipt) = caller.release_run(&session_id, epoch, failure).await?;
         Ok(Response::new(pb::ReleaseRunResponse {
+            secret_findings: secret_findings(&caller),
             run: Some(run(ended)),
             revision: receipt.revision,
             seq: receipt.seq,

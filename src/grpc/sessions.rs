@@ -1,6 +1,7 @@
 //! Sessions over gRPC.
 
 use super::caller::Door;
+use super::convert::secret::secret_findings;
 use super::convert::session::{
     durability, list_frame, over_window, read_change, read_conditions, read_list, read_new, session,
 };
@@ -50,6 +51,7 @@ impl SessionService for Sessions {
         let caller = self.door.caller(&request)?;
         let (info, existed) = caller.create_session(read_new(request.into_inner())).await?;
         Ok(Response::new(pb::CreateSessionResponse {
+            secret_findings: secret_findings(&caller),
             session: Some(session(info)),
             existed,
             durability: durability(caller.durability()).into(),
@@ -128,6 +130,7 @@ impl SessionService for Sessions {
         let id = std::mem::take(&mut request.session_id);
         let SessionChanged { info, revision, seq } = caller.update_session(&id, read_change(request)).await?;
         Ok(Response::new(pb::UpdateSessionResponse {
+            secret_findings: secret_findings(&caller),
             session: Some(session(info)),
             revision,
             seq,
@@ -167,6 +170,7 @@ impl SessionService for Sessions {
         };
         let (info, existed) = caller.fork_session(&session_id, point, client_id, title).await?;
         Ok(Response::new(pb::ForkSessionResponse {
+            secret_findings: secret_findings(&caller),
             session: Some(session(info)),
             existed,
             durability: durability(caller.durability()).into(),

@@ -3,6 +3,7 @@
 use super::caller::Door;
 use super::convert::compaction::compaction;
 use super::convert::read_duration;
+use super::convert::secret::secret_findings;
 use super::convert::summary_task::{read_edit, read_failure, read_lease, read_reply, task};
 use crate::app::summary_tasks::{LeaseClaim, Release};
 use crate::pb;
@@ -56,7 +57,10 @@ impl SummaryTaskService for SummaryTasks {
         let caller = self.door.caller(&request)?;
         let (hold, edit) = read_edit(request.into_inner());
         let (edited, prompt) = caller.edit_summary_task(&hold, edit).await?;
-        Ok(Response::new(pb::EditSummaryTaskResponse { task: Some(task(&edited, prompt)) }))
+        Ok(Response::new(pb::EditSummaryTaskResponse {
+            secret_findings: secret_findings(&caller),
+            task: Some(task(&edited, prompt)),
+        }))
     }
 
     async fn check_summary_task(
@@ -80,7 +84,10 @@ impl SummaryTaskService for SummaryTasks {
         let caller = self.door.caller(&request)?;
         let (hold, reply) = read_reply(request.into_inner())?;
         let accepted = caller.complete_summary_task(&hold, reply).await?;
-        Ok(Response::new(pb::CompleteSummaryTaskResponse { compaction: Some(compaction(accepted)) }))
+        Ok(Response::new(pb::CompleteSummaryTaskResponse {
+            secret_findings: secret_findings(&caller),
+            compaction: Some(compaction(accepted)),
+        }))
     }
 
     async fn fail_summary_task(

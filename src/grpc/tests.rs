@@ -556,10 +556,20 @@ async fn the_daemon_describes_itself() {
         (1, pb::Durability::ProcessCrash, pb::WriteState::Accepted)
     );
 
-    let presets = admin.list_presets(pb::ListPresetsRequest {}).await.expect("presets").into_inner().presets;
+    let presets = admin.list_presets(pb::ListPresetsRequest::default()).await.expect("presets").into_inner().presets;
     let default: Vec<&str> =
         presets.iter().filter(|preset| preset.default_preset).map(|preset| preset.name.as_str()).collect();
     assert_eq!(default, ["opencode@seed"]);
+    assert!(presets.iter().all(|preset| preset.thresholds.is_empty()), "without a window");
+    let window = pb::ModelWindow { max_context_tokens: 200_000, ..Default::default() };
+    let request = pb::ListPresetsRequest { window: Some(window) };
+    let presets = admin.list_presets(request).await.expect("presets").into_inner().presets;
+    let without: Vec<&str> =
+        presets.iter().filter(|preset| preset.thresholds.is_empty()).map(|preset| preset.name.as_str()).collect();
+    assert_eq!(without, ["smolagents"], "presets without a threshold");
+    let request =
+        pb::ListPresetsRequest { window: Some(pb::ModelWindow { max_context_tokens: -1, ..Default::default() }) };
+    assert_eq!(admin.list_presets(request).await.expect_err("no window").code(), tonic::Code::InvalidArgument);
 
     let request = pb::CheckIntegrityRequest { session_id: None };
     let items: Vec<_> = admin.check_integrity(request).await.expect("a check").into_inner().collect().await;

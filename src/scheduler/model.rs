@@ -234,7 +234,7 @@ impl Fixture {
 
     async fn append(&mut self, session: usize) {
         let message = NewMessage::sealed(Role::User, vec![NewPart::new(PartBody::Text("more".to_owned()))]);
-        let message = AppendInput { message, token_counts: None, reports_overflow: false };
+        let message = AppendInput { message, token_counts: None, reports_overflow: false, received: None };
         let key = self.sessions[session];
         let receipt =
             self.store.history().append(key, Requester::default(), None, vec![message]).await.expect("appended");

@@ -80,6 +80,12 @@ pub enum Error {
     /// The message is still being written.
     #[error("the message is still open")]
     MessageOpen,
+    /// A rule refuses a secret in the text of a draft.
+    #[error("the rule {rule:?} refuses what the text has: remove it, and go on at the same offset")]
+    SecretRefused {
+        /// The rule.
+        rule: String,
+    },
     /// The text does not continue the draft.
     #[error("the draft has {length} bytes, and these words do not go on with it at {offset}")]
     OffsetMismatch {

@@ -3,12 +3,13 @@
 use super::access::AccessTokens;
 use super::archive::Archives;
 use super::compactions::Compactions;
-use super::engine::Durability;
+use super::engine::{Durability, files};
 use super::erasures::Erasures;
 use super::error::Result;
 use super::history::History;
 use super::index::Index;
 use super::jobs::Jobs;
+use super::ledger::secrets::Secrets;
 use super::log::Log;
 use super::runs::Runs;
 use super::search::Search;
@@ -17,6 +18,7 @@ use super::shared::Shared;
 use super::upkeep::Upkeep;
 use super::views::Views;
 use super::write_state::WriteState;
+use crate::secrets::Rules;
 use std::sync::Arc;
 use uuid::Uuid;
 
@@ -80,6 +82,24 @@ impl Store {
     /// The secret key of the store's view tokens; no answer contains it.
     pub fn view_key(&self) -> &[u8; 32] {
         &self.handles.shared.identity.view_key
+    }
+
+    /// The rules for secrets, and the keys for what they find.
+    pub fn secrets(&self) -> &Secrets {
+        &self.handles.shared.secrets
+    }
+
+    /// Applies rules for secrets from now on; called before anything is written. Makes the key for drafts, a file beside
+    /// the store, if there is none.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be made, or is not one that only its owner can read.
+    pub fn apply_secret_rules(&self, rules: Rules) -> Result<()> {
+        let shared = &self.handles.shared;
+        shared.secrets.set_draft_key(&files::make_draft_key(&shared.directory)?);
+        shared.secrets.apply(rules);
+        Ok(())
     }
 
     /// The kind of crash that an acknowledged write survives.

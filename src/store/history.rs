@@ -71,9 +71,6 @@ impl History {
             .into_iter()
             .map(|part| match part {
                 OpenPart::Whole(part) => append::encode_new_part(&part),
-                OpenPart::Draft(id, metadata_json) => {
-                    append::AppendPart::Draft(DraftEnd { draft: DraftName::Id(id), status: None, metadata_json })
-                }
                 OpenPart::Ended(end) => append::AppendPart::Draft(end),
             })
             .collect();
@@ -96,7 +93,11 @@ impl History {
         words: NewDraftText,
     ) -> Result<DraftReceipt> {
         let append = drafts::AppendDraft { session, message, epoch: caller.epoch, words, resumes: false };
-        self.0.write(Mutation::content("append_draft", 0), move |tx| append.clone().apply(tx, &mut None)).await
+        self.0
+            .write(Mutation::content("append_draft", 0), move |tx| {
+                append.clone().apply(tx, &mut drafts::Stored::default())
+            })
+            .await
     }
 
     /// Adds text to drafts that the caller names by their client ids, each text once, up to the first that is refused.
@@ -320,8 +321,13 @@ impl History {
 pub enum OpenPart {
     /// A part with its body.
     Whole(NewPart),
-    /// A draft that closes with its text so far, with optional metadata.
-    Draft(PartId, Option<String>),
-    /// A draft that closes, by either of its names, with the status of the tool whose output it is.
+    /// A draft that closes with its text so far.
     Ended(DraftEnd),
+}
+
+impl OpenPart {
+    /// A draft that closes, with optional metadata.
+    pub fn draft(id: PartId, metadata_json: Option<String>) -> Self {
+        Self::Ended(DraftEnd { draft: DraftName::Id(id), status: None, metadata_json, received: None })
+    }
 }

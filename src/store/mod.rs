@@ -78,10 +78,12 @@ pub use ledger::policies::PolicyText;
 pub use ledger::position::MessagePosition;
 pub use ledger::prompts::{QueueChange, bytes as prompt_bytes};
 pub use ledger::quotas::{ContentQuota, ContentUse};
+pub use ledger::received::{received_part, received_rest};
 pub use ledger::recent::Newest;
 pub use ledger::replace::{NewEnd, WithAppend};
 pub use ledger::rewrites::BranchSummary;
 pub use ledger::search::{Lookup, Unindexed};
+pub use ledger::secrets::Secrets;
 pub use ledger::session_filter::{MetadataTerm, SessionFilter, TimeRange};
 pub use ledger::session_list::{ListPosition, ListedSession, SessionList, SessionOrder, SessionPage};
 pub use ledger::sessions::{

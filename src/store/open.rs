@@ -11,6 +11,7 @@ use super::error::{Error, Result};
 use super::handle::Store;
 use super::integrity::scrub_state::Scrub;
 use super::ledger::identity::Identity;
+use super::ledger::secrets::Secrets;
 use super::ledger::{ahead, blob_uses, identity, usage_totals};
 use super::search::state::SearchState;
 use super::shared::Shared;
@@ -127,11 +128,15 @@ impl Store {
     ) -> Result<(Self, impl Future<Output = ()> + Send + 'static)> {
         let Parts { readers, identity, durability, directory, trust } = parts;
         let health = Arc::new(Health::new());
-        let committed = Committed::default();
+        let secrets = Arc::new(Secrets::new(identity.secrets_salt));
+        if let Some(key) = files::read_draft_key(&directory)? {
+            secrets.set_draft_key(&key);
+        }
+        let committed = Committed::new(secrets);
         committed.memberships.load(&conn)?;
         let is_sqlite = conn.is_sqlite();
         let (writer, handle, announced, owner) = Writer::new(conn, clock, health.clone(), home, committed.clone())?;
-        let Committed { recent, ring, memberships, quotas } = committed;
+        let Committed { recent, ring, memberships, quotas, secrets } = committed;
         let shared = Shared {
             writer: handle,
             readers,
@@ -143,6 +148,7 @@ impl Store {
             ring,
             memberships,
             quotas,
+            secrets,
             directory,
             is_sqlite,
             trust,

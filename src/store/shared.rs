@@ -10,6 +10,7 @@ use super::ledger::identity::Identity;
 use super::ledger::quotas::Quotas;
 use super::ledger::recent::Recent;
 use super::ledger::ring::Ring;
+use super::ledger::secrets::Secrets;
 use super::ledger::tx::Tx;
 use super::ledger::visibility::Memberships;
 use super::search::state::SearchState;
@@ -29,6 +30,7 @@ pub(super) struct Shared {
     pub(super) ring: Arc<Ring>,
     pub(super) memberships: Arc<Memberships>,
     pub(super) quotas: Arc<Quotas>,
+    pub(super) secrets: Arc<Secrets>,
     pub(super) directory: std::path::PathBuf,
     /// False for a shard of PostgreSQL, of which only the search index is in the directory.
     pub(super) is_sqlite: bool,

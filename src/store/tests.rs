@@ -6,8 +6,8 @@ use super::integrity::{log_check, run_rows, verify};
 use super::ledger::{
     access_tokens, ahead, ancestry, append, approvals, blob_uses, by_hand, calls, cancels, claiming, compactions,
     conversation, counts, drafts, erased_sessions, events, expand, expiry, head, identity, jobs, labels, layouts,
-    marks, messages, open_drafts, open_messages, pairing, policies, position, prompts, quotas, receipts, requests,
-    rewrites, runs, search, session_filter, session_list, sessions, sources, spending, statistics, statuses,
+    marks, messages, open_drafts, open_messages, pairing, policies, position, prompts, quotas, receipts, received,
+    requests, rewrites, runs, search, session_filter, session_list, sessions, sources, spending, statistics, statuses,
     tombstones, tx, usage_totals, visibility, windows,
 };
 use super::search::{hits, source};
@@ -52,6 +52,7 @@ pub(super) fn statements() -> Vec<&'static str> {
         claiming::STATEMENTS,
         expiry::STATEMENTS,
         receipts::STATEMENTS,
+        received::STATEMENTS,
         counts::STATEMENTS,
         drafts::STATEMENTS,
         open_drafts::STATEMENTS,
@@ -257,7 +258,7 @@ async fn a_full_disk_stops_the_time_of_open_messages() {
     let (key, _) = store.sessions().create(new_session(), Requester::default()).await.expect("a session");
     let open =
         NewMessage { finish: None, open_timeout_ms: Some(1_000), ..NewMessage::sealed(Role::Assistant, Vec::new()) };
-    let entry = AppendInput { message: open, token_counts: None, reports_overflow: false };
+    let entry = AppendInput { message: open, token_counts: None, reports_overflow: false, received: None };
     store.history().append(key, Requester::default(), None, vec![entry]).await.expect("appended");
     let is_open = async || store.views().source(key, None).await.expect("read").first_open.is_some();
 
@@ -326,6 +327,7 @@ async fn the_newest_events_are_the_same_from_memory_and_from_the_database() {
             message: NewMessage::sealed(Role::User, Vec::new()),
             token_counts: None,
             reports_overflow: false,
+            received: None,
         };
         let entries = (0..messages).map(|_| entry()).collect();
         store.history().append(keys[session], caller(), None, entries).await.expect("appended");
@@ -375,7 +377,7 @@ async fn the_rows_of_layouts_give_what_follows_from_all_marks() {
     for step in 0..600 {
         if step < 20 || choose(4) == 0 {
             let message = NewMessage::sealed(Role::User, vec![part()]);
-            let entry = AppendInput { message, token_counts: None, reports_overflow: false };
+            let entry = AppendInput { message, token_counts: None, reports_overflow: false, received: None };
             let appended =
                 store.history().append(session, Requester::default(), None, vec![entry]).await.expect("appended");
             ids.push(MessageId(appended.ids[0]));

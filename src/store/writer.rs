@@ -23,7 +23,8 @@ use crate::store::ledger::mark_cache::MarkCache;
 use crate::store::ledger::quotas::Quotas;
 use crate::store::ledger::recent::Recent;
 use crate::store::ledger::ring::Ring;
-use crate::store::ledger::tx::{Counters, Finished, Heads, Tx};
+use crate::store::ledger::secrets::Secrets;
+use crate::store::ledger::tx::{Counters, Finished, Heads, Rules, Tx};
 use crate::store::ledger::visibility::Memberships;
 use crate::store::ledger::{approvals, open_messages, runs};
 use crate::telemetry::failpoint;
@@ -253,7 +254,7 @@ pub(crate) struct Writer {
 }
 
 /// What the writer keeps in memory for readers, brought up to date with each commit before the commit is announced.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(super) struct Committed {
     /// The newest messages.
     pub(super) recent: Arc<Recent>,
@@ -263,6 +264,16 @@ pub(super) struct Committed {
     pub(super) memberships: Arc<Memberships>,
     /// What tenants use of their quotas.
     pub(super) quotas: Arc<Quotas>,
+    /// The rules for secrets.
+    pub(super) secrets: Arc<Secrets>,
+}
+
+impl Committed {
+    /// Nothing is committed yet.
+    pub(super) fn new(secrets: Arc<Secrets>) -> Self {
+        let (recent, ring, memberships, quotas) = Default::default();
+        Self { recent, ring, memberships, quotas, secrets }
+    }
 }
 
 /// The writer's announcements of commits.
@@ -465,9 +476,11 @@ impl Writer {
         let cleaned = checkpoint::empty_log(&self.conn, wait, BUSY_TIMEOUT).and_then(|is_empty| {
             self.home.log_was_emptied();
             if is_empty {
+                failpoint::reach("erase.emptied");
                 let transaction = self.conn.transaction()?;
                 engine::query(SET_CLEAN).run(&transaction)?;
                 transaction.commit()?;
+                failpoint::reach("erase.clean");
                 self.is_unclean = false;
                 let row = engine::query(CLEANED).one(&self.conn)?;
                 self.cleaned.send_replace(row.get(0)?);
@@ -634,8 +647,9 @@ impl Writer {
     fn apply_all(&mut self, batch: &mut [Envelope], now: Timestamp, could_write: bool) -> Result<Finished> {
         self.conn.begin_batch()?;
         let kept = (&mut self.heads, &mut self.marks);
-        let quotas = &self.committed.quotas;
-        let mut tx = Tx::new(&self.conn, kept, self.counters.clone(), self.claims.clone(), (now, quotas));
+        let Committed { quotas, secrets, .. } = &self.committed;
+        let rules = Rules { quotas, secrets };
+        let mut tx = Tx::new(&self.conn, kept, self.counters.clone(), self.claims.clone(), (now, rules));
         if !could_write {
             restart_timeouts(tx.conn, now)?;
         }

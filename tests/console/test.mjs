@@ -411,6 +411,7 @@ test('the keyboard alone does everything', async ({ daemon, browser }) => {
   await keyboard.press('g');
   await keyboard.press('s');
   await page.page.getByRole('heading', { name: 'Sessions' }).waitFor();
+  await page.page.locator('.session').getByText('Keyboard one').waitFor();
   // Everything that takes the focus is reached, and shows it.
   await page.page.evaluate(() => document.activeElement?.blur());
   const names = new Set();
@@ -455,14 +456,30 @@ test('policies are compared and changed', async ({ daemon, browser }) => {
   const id = await daemon.session('Policies', { window, preset: 'opencode' });
   await daemon.append(id, conversation(2, 20));
   const page = await Page.open(browser, daemon);
+  let asked = 0;
+  page.page.on('request', (request) => (asked += request.url().includes('/v1/presets') ? 1 : 0));
   await page.session(id, '/policy');
   const panel = page.page.locator('.panel');
   await panel.getByLabel('Preset').selectOption({ label: 'claude-code@seed' });
   await panel.getByText('fields change').waitFor();
-  equal((await daemon.get(`/v1/sessions/${id}`)).session.preset, 'opencode@seed', 'a comparison changes nothing');
+  const { session } = await daemon.get(`/v1/sessions/${id}`);
+  equal(session.preset, 'opencode@seed', 'a comparison changes nothing');
+  // Every line has the thresholds that the daemon decides by, its own first.
+  const scales = await panel.locator('.levels li').evaluateAll((lines) => lines.map((line) => ({ text: line.querySelector('.scale').ariaLabel, marks: line.querySelectorAll('.level').length })));
+  equal(scales[0].marks, session.thresholds.length, 'levels of the session');
+  check(scales.length > 20, `${scales.length} presets`);
+  // smolagents does nothing by itself.
+  equal(scales.filter((scale) => !scale.marks).map((scale) => scale.text), ['no threshold'], 'presets without a threshold');
+  const read = page.page.waitForResponse((response) => response.url().endsWith(`/v1/sessions/${id}`));
+  await daemon.append(id, [text('USER', 'one more message')]);
+  await (await read).finished();
+  await page.page.evaluate(async () => {
+    for (let frames = 0; frames < 3; frames += 1) await new Promise(requestAnimationFrame);
+  });
+  equal(asked, 1, 'requests for the presets, which no message changes');
   await panel.getByRole('button', { name: 'Simulate' }).click();
   await panel.locator('.simulation path').nth(1).waitFor();
-  await panel.getByText('20 messages, by the policies').waitFor();
+  await panel.getByText('21 messages, by the policies').waitFor();
   check((await panel.locator('.simulation path').first().getAttribute('d')).length > 100, 'a curve is drawn');
   equal(await page.violations(), [], 'accessibility');
   await panel.getByRole('button', { name: /^Change to/ }).click();

@@ -234,7 +234,7 @@ async fn what_waits_goes_on_in_the_copy() {
     assert_eq!(target.app.take_prompt(&session, epoch, Wanted::First).await.expect("taken").0.parts.len(), 1);
     let more = NewDraftText { part: Some(draft.part), ..words(3, "ning") };
     target.app.append_draft(&session, "a1", more).await.expect("it goes on with the words");
-    target.app.append_parts(&session, "a1", vec![OpenPart::Draft(draft.part, None)]).await.expect("closed");
+    target.app.append_parts(&session, "a1", vec![OpenPart::draft(draft.part, None)]).await.expect("closed");
     let finish = Finish { reason: Some(FinishReason::Stop), ..Finish::default() };
     target.app.finish_message(&session, "a1", finish, None).await.expect("sealed");
     let answer = Answer { choice: Some("yes".to_owned()), text: String::new() };

@@ -219,6 +219,75 @@ fn a_daemon_that_dies_within_a_replace_leaves_all_of_it_or_nothing() {
     }
 }
 
+/// The steps of an erasure, and whether the content is still there after a death at each.
+const ERASURE: [(&str, bool); 7] = [
+    ("erase.uncommitted", true),
+    // It is committed, and the log has the old pages.
+    ("erase.committed", false),
+    ("erase.emptied", false),
+    ("erase.clean", false),
+    // The index has no entry any more, and still the words; it has no word any more, and its log has; none has.
+    ("search.removed", false),
+    ("search.merged", false),
+    ("search.emptied", false),
+];
+
+/// The files of a store that have a word, behind the beginning that an index of words may share.
+fn holders(directory: &Path, word: &str) -> Vec<String> {
+    let word = &word.as_bytes()[4..];
+    let files = std::fs::read_dir(directory).expect("the folder").map(|entry| entry.expect("an entry"));
+    let files = files.filter(|entry| entry.path().is_file());
+    let has = |entry: &std::fs::DirEntry| {
+        std::fs::read(entry.path()).expect("a file").windows(word.len()).any(|window| window == word)
+    };
+    files.filter(has).map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+}
+
+fn die_within_an_erasure(point: &str, is_there: bool) {
+    const WORD: &str = "zqjpbvbwsmwfmmdfmmtr";
+    let home = Home::new();
+    let daemon = home.start(Some(point));
+    daemon.text(&["create", "--client-id", "mine"]);
+    daemon.text(&["append", "mine", &format!("the key is {WORD}"), "--client-id", "u1"]);
+    daemon.text(&["append", "mine", "understood", "--role", "assistant", "--client-id", "a1"]);
+    daemon.text(&["fork", "mine", "--client-id", "theirs"]);
+    let search = |daemon: &Daemon| daemon.text(&["search", WORD]).contains("the key is");
+    assert!((0..100).any(|_| search(&daemon)), "{point}: it is found before");
+    let erase = ["erase", "mine", "u1", "--reason", "a key was pasted", "--yes"];
+    let mut client = daemon.spawn(&erase);
+    assert_eq!(death(daemon, point).signal(), Some(SIGABRT), "{point} was not reached");
+    assert!(!client.wait().expect("it ends").success(), "{point}: nobody answered");
+    let daemon = home.start(None);
+    let everything = || {
+        let views = ["mine", "theirs"].map(|session| daemon.text(&["context", session, "--json"]));
+        let histories = ["mine", "theirs"].map(|session| daemon.text(&["show", session, "--json"]));
+        [views, histories].concat().concat() + &daemon.text(&["events", "--json"])
+    };
+    let all = everything();
+    assert_eq!(all.contains(WORD), is_there, "{point}: all of it is there, or nothing");
+    assert_eq!(all.matches("\"understood\"").count(), 4, "{point}: the rest is in both sessions");
+    let erased = daemon.json(&erase).remove(0);
+    assert_eq!(daemon.json(&erase).remove(0)["seq"], erased["seq"], "{point}: the same answer");
+    assert_eq!(erased["pendingFiles"].as_array().map_or(0, Vec::len), 0, "{point}");
+    assert!(!everything().contains(WORD) && !search(&daemon), "{point}");
+    assert_eq!(holders(&daemon.directory, WORD), Vec::<String>::new(), "{point}");
+    let events = daemon.json(&["events"]);
+    assert_eq!(count(&events, "EVENT_KIND_ERASED"), 2, "{point}: once in each session");
+    assert!(daemon.run(&["audit", "verify"]).status.success(), "{point}");
+    assert!(daemon.stop().success(), "{point}");
+}
+
+#[test]
+fn a_daemon_that_dies_within_an_erasure_has_erased_all_of_it_or_nothing() {
+    for points in ERASURE.chunks(4) {
+        std::thread::scope(|scope| {
+            for (point, is_there) in points {
+                scope.spawn(|| die_within_an_erasure(point, *is_there));
+            }
+        });
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_daemon_that_dies_while_a_model_writes_has_the_summary_written_again() {
     let provider = FakeProvider::playing(Protocol::Chat, []).await;

@@ -2,16 +2,20 @@
 //! are whole.
 
 use crate::support::{Line, ScriptedSummarizer, TestApp, conversation, shown, text, turns, window};
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use longhand::app::Reason;
+use longhand::app::append::ListMessages;
 use longhand::app::compactions::{NewCompaction, NewSummary};
 use longhand::app::erase::{EraseRequest, EraseTarget, Erased, part_target};
 use longhand::app::sessions::{ForkPoint, NewSession, SessionChange};
 use longhand::app::{Caller, error};
 use longhand::model::compaction::CompactionKind;
 use longhand::model::event::{ErasedTarget, EventBody, EventKind};
+use longhand::model::message::{MessageKind, NewMessage, Role};
 use longhand::model::part::{Media, MediaSource, NewPart, PartBody};
 use longhand::model::session::SessionState;
-use longhand::model::view::Shortened;
+use longhand::model::view::{Shortened, ViewKind};
 use std::collections::HashSet;
 use std::path::Path;
 
@@ -222,6 +226,31 @@ async fn every_summary_of_what_is_erased_is_void_and_loses_its_text() {
     // The next one is made from what is left.
     supply(&test, &session, "anew", "u3").await;
     assert_eq!(test.context(&session).await.messages.len(), 2 + 8);
+    // It has nothing of what was erased, and an erasure that is asked for again leaves it.
+    let would = EraseRequest { dry_run: true, ..message("u1") };
+    let would = test.app.erase(&session, would).await.expect("a preview");
+    assert_eq!(would.sizes.summaries, 0);
+    let again = erase(&test.app, &session, message("u1")).await;
+    assert_eq!(again, Erased { existed: true, ..erased });
+    assert_eq!(test.context(&session).await.messages.len(), 2 + 8);
+    assert_eq!(test.findings().await, []);
+}
+
+/// A summary that goes on from another one has its text, whatever messages both stand for.
+#[tokio::test]
+async fn the_erasure_of_a_summary_takes_those_that_go_on_from_it() {
+    let test = TestApp::start().await;
+    let session = test.manual_session().await;
+    test.append(&session, &turns(1, 6, 200)).await;
+    supply(&test, &session, &noise("of u1 and u2", 500), "u3").await;
+    let view = test.context(&session).await;
+    let first = view.messages.iter().find_map(|message| message.source.filter(|_| message.kind == ViewKind::Summary));
+    let first = first.expect("a summary").to_string();
+    supply(&test, &session, &noise("of u1 to u3", 500), "u4").await;
+    let erased = erase(&test.app, &session, message(&first)).await;
+    assert_eq!(erased.sizes.summaries, 2);
+    let view = test.context(&session).await;
+    assert_eq!((view.messages.len(), view.covered), (12, None), "the view shows the history again");
     assert_eq!(test.findings().await, []);
 }
 
@@ -277,7 +306,10 @@ async fn a_running_compaction_does_not_bring_back_what_is_erased() {
     let mut watch = test.watch().await;
     test.append(&session, &turns(1, 10, 1_100)).await;
     summarizer.held().await;
-    erase(&test.app, &session, message("u1")).await;
+    let erased = erase(&test.app, &session, message("u1")).await;
+    // The end of the compaction is in the same change, behind the event that the answer names.
+    let again = erase(&test.app, &session, message("u1")).await;
+    assert_eq!(again, Erased { existed: true, ..erased });
     summarizer.release();
     watch.wait_for(EventKind::CompactionCancelled).await;
     // The view is still too large, so that another summary is made, of what is left.
@@ -476,6 +508,21 @@ async fn an_erased_session_counts_no_content_of_its_prompts_and_questions() {
     assert_eq!(test.findings().await, []);
 }
 
+/// An erasure takes the choices of a question. Nobody is told that a choice which was offered is none.
+#[tokio::test]
+async fn an_answer_to_a_question_of_an_erased_session_is_refused_for_that() {
+    use longhand::app::approvals::{Choice, Question};
+    let test = TestApp::start().await;
+    let session = test.manual_session().await;
+    let choice = Choice { id: "yes".to_owned(), label: "Yes".to_owned() };
+    let question = Question { text: "May I?".to_owned(), choices: vec![choice], ..Question::default() };
+    let (approval, _) = test.app.request_approval(&session, question).await.expect("asked");
+    erase(&test.app, &session, request(EraseTarget::Session)).await;
+    let answer = longhand::model::approval::Answer { choice: Some("yes".to_owned()), text: String::new() };
+    let refused = test.app.answer_approval(&session, &approval.id.to_string(), answer).await;
+    assert_eq!(refused.expect_err("it is erased").reason, Reason::SessionErased);
+}
+
 #[tokio::test]
 async fn a_bound_caller_erases_what_it_sees_and_nothing_else() {
     use longhand::app::access::Credentials;
@@ -505,6 +552,61 @@ async fn a_bound_caller_erases_what_it_sees_and_nothing_else() {
     assert!(!test.history(&parent).await[0].parts[0].body.is_erased());
     erase(&bound, &root.to_string(), message("u2")).await;
     assert!(test.history(&root.to_string()).await[1].parts[0].body.is_erased());
+}
+
+/// Has one transaction do some writes, in this order.
+async fn together(test: &TestApp, writes: Vec<BoxFuture<'_, ()>>) {
+    let busy = test.manual_session().await;
+    test.settled().await;
+    let first: BoxFuture<'_, ()> = Box::pin(test.append(&busy, "u \"first\"").map(drop));
+    let database = test.database();
+    // The writer waits with the first one, and the others gather behind it.
+    database.execute_batch("begin immediate").expect("the lock of writes");
+    let mut sent = Vec::new();
+    for mut write in std::iter::once(first).chain(writes) {
+        let wanted = i64::try_from(sent.len()).expect("a few") + 1;
+        while test.app.server_info().await.expect("the figures").figures.queued_mutations < wanted {
+            assert!((&mut write).now_or_never().is_none(), "the commit waits for the lock");
+            tokio::task::yield_now().await;
+        }
+        sent.push(write);
+    }
+    database.execute_batch("rollback").expect("rolled back");
+    futures::future::join_all(sent).await;
+}
+
+/// What the same transaction wrote before an erasure is under it.
+#[tokio::test]
+async fn an_erasure_takes_what_was_written_in_the_same_transaction() {
+    let test = TestApp::start().await;
+    let late = || noise("late", 200);
+    for case in ["a message", "an edit", "a summary"] {
+        let session = test.manual_session().await;
+        test.append(&session, &turns(1, 3, 40)).await;
+        let write = async || match case {
+            "a message" => {
+                let message = NewMessage::sealed(Role::User, vec![text(&late())]);
+                // It is written, and its answer may say that the session is erased since.
+                drop(test.app.append(&session, vec![message], None, None).await);
+            }
+            "an edit" => drop(test.app.edit(&session, "u1", &[text(&late())], None).await.expect("edited")),
+            _ => supply(&test, &session, &late(), "u3").await,
+        };
+        let target = if case == "a message" { EraseTarget::Session } else { EraseTarget::Message("u1".to_owned()) };
+        let erasure = async || {
+            let erased = erase(&test.app, &session, request(target)).await;
+            assert!(!erased.existed);
+        };
+        together(&test, vec![Box::pin(write()), Box::pin(erasure())]).await;
+        assert_eq!(holders(test.directory(), &[late().into_bytes()]), Vec::<String>::new(), "{case}");
+        let list = ListMessages { derived: true, page_size: 100, ..ListMessages::default() };
+        let mut messages = test.app.list_messages(&session, list).await.expect("a page").messages;
+        messages.retain(|message| message.kind != MessageKind::Marker);
+        assert_eq!(messages.len(), 7, "{case} is written");
+        messages.retain(|message| message.parts.iter().any(|part| !part.body.is_erased()));
+        assert_eq!(messages.len(), if case == "a message" { 0 } else { 5 }, "{case}");
+    }
+    assert_eq!(test.findings().await, []);
 }
 
 /// Messages of many sizes, with drafts that grew, in a store that other messages fill: no page keeps a copy of what was
@@ -537,7 +639,7 @@ async fn no_page_of_the_files_keeps_what_was_erased_among_others() {
             offset += i64::try_from(length).expect("a length");
         }
         if number % 20 == 0 {
-            let closed = vec![OpenPart::Draft(part.expect("a draft"), None)];
+            let closed = vec![OpenPart::draft(part.expect("a draft"), None)];
             test.app.append_parts(&session, &name, closed).await.expect("closed");
         }
     }

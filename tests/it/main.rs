@@ -69,6 +69,7 @@ mod sessions;
 mod screen;
 mod scrub;
 mod search;
+mod secrets;
 mod silent_overflow;
 mod simulate;
 mod spans;

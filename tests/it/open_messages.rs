@@ -40,7 +40,7 @@ async fn a_reply_grows_from_drafts_and_parts_and_is_sealed() {
     assert_eq!(drafts, [written(part, "grüß dich")]);
     assert_eq!(shown(&test.context(&session).await), ["user shown: hello"], "no view shows a draft");
 
-    let close = vec![OpenPart::Draft(part, Some("{\"n\":1}".to_owned())), OpenPart::Whole(call("c1"))];
+    let close = vec![OpenPart::draft(part, Some("{\"n\":1}".to_owned())), OpenPart::Whole(call("c1"))];
     let closed = test.app.append_parts(&session, "a1", close).await.expect("closed");
     assert_eq!(PartId(closed.ids[0]), part, "a draft keeps its id");
     assert_eq!(
@@ -126,10 +126,10 @@ async fn a_draft_closes_once() {
     let session = test.manual_session().await;
     test.append(&session, "a1 open").await;
     let DraftReceipt { part, .. } = draft(&test, &session, adding(None, 0, "abc")).await;
-    let twice = vec![OpenPart::Draft(part, None), OpenPart::Draft(part, None)];
+    let twice = vec![OpenPart::draft(part, None), OpenPart::draft(part, None)];
     let error = test.app.append_parts(&session, "a1", twice).await.expect_err("named twice");
     assert_eq!(error.reason, Reason::DraftNotFound);
-    let once = || vec![OpenPart::Draft(part, None)];
+    let once = || vec![OpenPart::draft(part, None)];
     test.app.append_parts(&session, "a1", once()).await.expect("closed");
     let error = test.app.append_parts(&session, "a1", once()).await.expect_err("closed before");
     assert_eq!(error.reason, Reason::DraftNotFound);
@@ -187,7 +187,7 @@ async fn a_draft_with_a_client_id_begins_once() {
     let long = named(&"x".repeat(limits::NAME_BYTES_MAX + 1), "x");
     test.app.append_draft(&session, "a1", long).await.expect_err("too long an id");
 
-    let close = vec![OpenPart::Draft(first.part, None)];
+    let close = vec![OpenPart::draft(first.part, None)];
     test.app.append_parts(&session, "a1", close).await.expect("closed");
     assert_eq!(draft(&test, &session, named("p1", "grü")).await.part, first.part);
     refused(named("p1", "grüße!")).await;
@@ -228,7 +228,7 @@ async fn words_that_are_sent_again_are_answered_again_and_added_once() {
     let (_, drafts, _) = test.app.get_message(&session, "a1").await.expect("the message");
     assert_eq!(drafts, [written(part, "grüß dich, Welt!")]);
 
-    let close = vec![OpenPart::Draft(part, None)];
+    let close = vec![OpenPart::draft(part, None)];
     test.app.append_parts(&session, "a1", close).await.expect("closed");
     again(&test).await;
     let more = async |test: &TestApp| test.app.append_draft(&session, "a1", adding(Some(part), 18, "?")).await;
@@ -257,7 +257,7 @@ async fn drafts_count_among_the_parts_that_a_message_may_have() {
     let error = test.app.append_draft(&session, "a1", adding(None, 0, "three")).await.expect_err("one too many");
     assert_eq!(error.reason, Reason::LimitExceeded);
     draft(&test, &session, adding(Some(part), 3, " more")).await;
-    let close = vec![OpenPart::Draft(part, None)];
+    let close = vec![OpenPart::draft(part, None)];
     test.app.append_parts(&session, "a1", close).await.expect("a draft's place is its part's");
     test.app.finish_message(&session, "a1", Finish::default(), None).await.expect("sealed");
     assert_eq!(test.history(&session).await[0].parts.len(), limits::MESSAGE_PARTS_MAX);
@@ -305,7 +305,7 @@ async fn an_open_message_grows_to_its_limit_of_bytes() {
         }
     }
     // A draft that closes is counted once.
-    let close = vec![OpenPart::Draft(part, None), OpenPart::Whole(text(&"x".repeat(mega / 2)))];
+    let close = vec![OpenPart::draft(part, None), OpenPart::Whole(text(&"x".repeat(mega / 2)))];
     test.app.append_parts(&session, "a1", close).await.expect("7.5 MiB");
     draft(&test, &session, adding(None, 0, &"y".repeat(mega / 4))).await;
     test.app.finish_message(&session, "a1", Finish::default(), None).await.expect("sealed");

@@ -129,7 +129,7 @@ async fn what_was_acknowledged_is_there_although_backends_are_killed_during_comm
         let append = || {
             let message =
                 longhand::model::message::NewMessage::sealed(longhand::model::message::Role::User, Vec::new());
-            let entry = store::AppendInput { message, token_counts: None, reports_overflow: false };
+            let entry = store::AppendInput { message, received: None, token_counts: None, reports_overflow: false };
             let store = store.clone();
             async move { store.history().append(session, store::Requester::default(), None, vec![entry]).await }
         };

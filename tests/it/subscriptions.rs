@@ -210,7 +210,7 @@ async fn a_snapshot_has_open_messages_and_their_words_go_on_behind_it() {
     add("a1", words(Some(part), 11, "!")).await;
     let Frame::DraftDelta { delta, .. } = watch.frame().await else { panic!("words follow") };
     assert_eq!((delta.part, delta.offset, delta.delta.as_str()), (part, 11, "!"), "without a gap, and nothing twice");
-    let close = vec![OpenPart::Draft(part, None)];
+    let close = vec![OpenPart::draft(part, None)];
     test.app.append_parts(&session, "a1", close).await.expect("closed");
     let (events, ..) = batch(&mut watch).await;
     assert!(matches!(&events[0].event.body, EventBody::PartsClosed { parts, .. } if *parts == [part]));

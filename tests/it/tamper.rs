@@ -43,7 +43,7 @@ pub(crate) async fn rich() -> TestApp {
     let words =
         NewDraftText { part: None, client_id: None, kind: DraftKind::Reasoning, offset: 0, delta: "hm".to_owned() };
     let draft = app.append_draft(&session, "a11", words).await.expect("drafted");
-    let mut parts = vec![OpenPart::Draft(draft.part, None), OpenPart::Whole(text("gin"))];
+    let mut parts = vec![OpenPart::draft(draft.part, None), OpenPart::Whole(text("gin"))];
     parts.extend(large().remove(0).parts.into_iter().chain([call("c1"), result("c1", "done")]).map(OpenPart::Whole));
     test.by("bob").append_parts(&session, "a11", parts).await.expect("added");
     let usage = Usage { input: 9, output: 1, ..Usage::default() };
@@ -86,8 +86,8 @@ fn large() -> Vec<longhand::model::message::NewMessage> {
         Media { mime_type: "image/png".to_owned(), name: "x.png".to_owned(), source: MediaSource::Bytes(bytes) };
     let body = NewPart {
         client_id: Some("body".to_owned()),
-        body: PartBody::Text(filler("blob", 100_000)).into(),
         metadata_json: Some("{}".to_owned()),
+        ..NewPart::new(PartBody::Text(filler("blob", 100_000)))
     };
     messages[0].parts = vec![body, NewPart::new(PartBody::Media(image)), text(&filler("packed", 5_000))];
     messages[0].metadata_json = Some("[1]".to_owned());

@@ -47,7 +47,12 @@ fn begins(name: &str, kind: DraftKind, delta: &str) -> WriteFrame {
 }
 
 fn closes(name: &str, status: Option<ResultStatus>) -> WriteFrame {
-    WriteFrame::DraftEnd(DraftEnd { draft: DraftName::Client(name.to_owned()), status, metadata_json: None })
+    WriteFrame::DraftEnd(DraftEnd {
+        draft: DraftName::Client(name.to_owned()),
+        status,
+        metadata_json: None,
+        received: None,
+    })
 }
 
 fn ends(reason: FinishReason) -> WriteFrame {
@@ -495,7 +500,8 @@ async fn a_tool_that_nobody_ended_was_interrupted_and_calls_of_one_request_do_th
     let receipt = test.app.append_draft(&session, "t1", output("c1")).await.expect("a draft");
     test.app.append_draft(&session, "t1", output("c2")).await.expect("a draft");
     let status = Some(ResultStatus::Error);
-    let end = DraftEnd { draft: DraftName::Id(receipt.part), status, metadata_json: Some("{".to_owned()) };
+    let end =
+        DraftEnd { draft: DraftName::Id(receipt.part), status, metadata_json: Some("{".to_owned()), received: None };
     let refused = test.app.append_parts(&session, "t1", vec![OpenPart::Ended(end.clone())]).await;
     assert_eq!(refused.expect_err("no JSON").metadata["field"], "metadata_json");
     let end = DraftEnd { metadata_json: None, ..end };

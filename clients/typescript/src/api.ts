@@ -17,6 +17,7 @@ export {
   type Content,
   type Json,
   type MessageOptions,
+  media,
   message,
   opaque,
   type PartOptions,
@@ -36,6 +37,14 @@ export {
 } from "./parts.js";
 export type { FinishOptions, Reply, ReplyOptions } from "./reply.js";
 export type { Run, RunOptions } from "./run.js";
-export { type AppendOptions, type AskOptions, Session, START, type View, type ViewOptions } from "./session.js";
+export {
+  type AppendOptions,
+  type AskOptions,
+  type FormattedView,
+  Session,
+  START,
+  type View,
+  type ViewOptions,
+} from "./session.js";
 export type { SummaryTask } from "./summary.js";
 export { sameProtocol, VERSION } from "./version.js";

@@ -10,15 +10,24 @@
  * @module
  */
 
-import type { AgentInputItem } from "@openai/agents-core";
+import type {
+  AgentInputItem,
+  OpenAIResponsesCompactionArgs,
+  SessionHistoryRewriteArgs,
+  SessionHistoryTransactionArgs,
+} from "@openai/agents-core";
 import type { Client } from "./client.js";
+import { compactNow, NotCompacted } from "./compaction.js";
 import { hasReason } from "./errors.js";
 import * as v1 from "./gen/v1.js";
+import { canonical, digest } from "./json.js";
 import * as parts from "./parts.js";
 import { type Session, START, type View } from "./session.js";
 
 /** Who gets the opaque blocks back, and where an item's other fields are. */
 const PROVIDER = "openai-agents-js";
+/** Where a part of an edit has what else a message's metadata has. */
+const EDIT = "openai-agents-js-edit";
 /** Views are read again when the session changed between a read and a rewind. */
 const ATTEMPTS = 16;
 /** The largest metadata of a message, in bytes. */
@@ -96,6 +105,90 @@ export class LonghandSession {
     }
   }
 
+  /**
+   * Appends items, or puts others in the place of the last ones, once for each operation: the operation's id is a record
+   * of the same change. An operation that was applied with another transaction, and a suffix that is not what is expected,
+   * fail, and nothing is changed.
+   */
+  async applyHistoryTransaction({ operationId, transaction }: SessionHistoryTransactionArgs): Promise<void> {
+    if (typeof operationId !== "string" || !operationId.trim()) throw new TypeError("an operation needs an id");
+    const session = await this.longhand();
+    const written = canonical(transaction);
+    const clientId = `operation:${await digest(operationId)}`;
+    const operation = parts.record("operation", await digest(written), { clientId });
+    for (let attempt = 1; ; attempt++) {
+      const view = await session.view();
+      const expectedRevision = view.header.revision;
+      if (await isApplied(session, clientId, operation)) return;
+      const { items, keep, rewindTo } = changeOf(transaction, inWrittenOrder(view));
+      const messages = [...keep, ...items].map((item) => messageOf({ ...(item as Item) }));
+      try {
+        await session.append([...messages, operation], {
+          expectedRevision,
+          ...(rewindTo === undefined ? {} : { rewindTo }),
+        });
+        return;
+      } catch (error) {
+        if (!hasReason(error, "REVISION_MISMATCH") || attempt === ATTEMPTS) throw error;
+      }
+    }
+  }
+
+  /** Puts other calls in the place of calls, at their position; history keeps both. */
+  async applyHistoryMutations({ mutations }: SessionHistoryRewriteArgs): Promise<void> {
+    for (const mutation of mutations) {
+      // The only kind that there is.
+      if (mutation.type !== "replace_function_call") throw new TypeError(`${mutation.type} is not known`);
+      await this.replaceCall(mutation.callId, { ...mutation.replacement });
+    }
+  }
+
+  /** Puts a compaction of the provider, and what it retains, in the place of the conversation; history keeps that. */
+  async replaceHistoryWithCompaction(items: AgentInputItem[]): Promise<void> {
+    const session = await this.longhand();
+    const messages = items.map((item) => messageOf({ ...item }));
+    if (messages.length > 0) await session.append(messages, { rewindTo: START });
+    else await session.rewind(START);
+  }
+
+  /**
+   * Longhand compacts by itself, when the session's policy says so. With `force` it does now, and the call waits for the
+   * end; where there is nothing to compact, nothing happens. A compaction of the provider is not asked for.
+   */
+  async runCompaction(args?: OpenAIResponsesCompactionArgs): Promise<null> {
+    if (!args?.force) return null;
+    try {
+      await compactNow(await this.longhand(), undefined);
+    } catch (error) {
+      if (!(error instanceof NotCompacted)) throw error;
+    }
+    return null;
+  }
+
+  private async replaceCall(callId: string, replacement: Item): Promise<void> {
+    const session = await this.longhand();
+    for (let attempt = 1; ; attempt++) {
+      const view = await session.view();
+      const isCall = (item: Item) => item["type"] === "function_call" && item["callId"] === callId;
+      const found = inWrittenOrder(view).filter((message) => itemsOf(message).some(isCall));
+      const [first, ...others] = found;
+      if (!first) return;
+      const last = others.at(-1);
+      try {
+        if (last) {
+          // Further ones go first, and each is a change of its own.
+          await session.edit(last.messageId, contentWithout(last, callId), { expectedRevision: view.header.revision });
+          continue;
+        }
+        const content = contentWith(first, callId, replacement);
+        await session.edit(first.messageId, content, { expectedRevision: view.header.revision });
+        return;
+      } catch (error) {
+        if (!hasReason(error, "REVISION_MISMATCH") || attempt === ATTEMPTS) throw error;
+      }
+    }
+  }
+
   /** Empties the conversation; history keeps it. `erase` of the session deletes for good. */
   async clearSession(): Promise<void> {
     await (await this.longhand()).rewind(START);
@@ -113,9 +206,84 @@ function inWrittenOrder({ messages }: View): v1.ContextMessage[] {
   const kept = messages.filter(
     ({ kind }) => kind !== kinds.MISSING_RESULT && (summarized || kind !== kinds.POLICY_TEXT),
   );
-  const shown = kept.filter(({ kind }) => kind === kinds.SHOWN).sort((a, b) => Number(a.revision - b.revision));
+  const shown = kept.filter(({ kind }) => kind === kinds.SHOWN).sort((a, b) => Number(positionOf(a) - positionOf(b)));
   let next = 0;
   return kept.map((message) => (message.kind === kinds.SHOWN ? (shown[next++] ?? message) : message));
+}
+
+/** Where a message was written; an edit names the message that it replaces. */
+function positionOf(message: v1.ContextMessage): bigint {
+  const position = editOf(message)?.position;
+  return position === undefined ? message.revision : BigInt(position);
+}
+
+/** What an edit says of itself, which has no metadata of a message. */
+function editOf(message: v1.ContextMessage): { position: string; metadata: Item } | undefined {
+  const json = message.parts[0]?.part?.metadataJson;
+  return json ? JSON.parse(json)?.[EDIT] : undefined;
+}
+
+/** The content of a message with another call in the place of one. */
+function contentWith(message: v1.ContextMessage, callId: string, replacement: Item): v1.Part[] {
+  const made = messageOf(replacement);
+  const edit = { position: String(positionOf(message)), metadata: JSON.parse(made.metadataJson ?? "{}") };
+  const put = made.parts.map((part) => ({ ...part, metadataJson: JSON.stringify({ [EDIT]: edit }) }));
+  return partsOf(message).flatMap((part) => (hasCall(part, callId) ? put : [part]));
+}
+
+/** The content of a message without a call; undefined if nothing is left. */
+function contentWithout(message: v1.ContextMessage, callId: string): v1.Part[] | undefined {
+  const rest = partsOf(message).filter((part) => !hasCall(part, callId));
+  return rest.length > 0 ? rest : undefined;
+}
+
+function partsOf(message: v1.ContextMessage): v1.Part[] {
+  return message.parts.flatMap(({ part }) => (part ? [part] : []));
+}
+
+function hasCall({ body }: v1.Part, callId: string): boolean {
+  if (body.case === "toolCall") return body.value.callId === callId;
+  return body.case === "opaque" && body.value.provider === PROVIDER && opaqueItem(body.value)["callId"] === callId;
+}
+
+function opaqueItem({ data }: v1.OpaquePart): Item {
+  return JSON.parse(new TextDecoder().decode(data));
+}
+
+/** True if the operation was applied; throws if another transaction was, by this id. */
+async function isApplied(session: Session, clientId: string, operation: v1.NewMessage): Promise<boolean> {
+  let known: v1.Message;
+  try {
+    known = await session.getMessage(clientId);
+  } catch (error) {
+    if (hasReason(error, "MESSAGE_NOT_FOUND")) return false;
+    throw error;
+  }
+  const data = ({ body }: v1.Part) => (body.case === "record" ? body.value.data : "");
+  if (known.parts.map(data).join() === operation.parts.map(data).join()) return true;
+  throw new Error("the operation was already applied with a different transaction");
+}
+
+/** What a transaction adds, what of the conversation it must add again, and where the conversation ends before. */
+function changeOf(
+  transaction: SessionHistoryTransactionArgs["transaction"],
+  messages: readonly v1.ContextMessage[],
+): { items: readonly unknown[]; keep: readonly Item[]; rewindTo?: string } {
+  if (transaction.type === "append_items") return { items: transaction.items, keep: [] };
+  const { expectedSuffix, replacement } = transaction;
+  const all = messages.map(itemsOf);
+  const flat = all.flat();
+  const start = flat.length - expectedSuffix.length;
+  if (start < 0 || canonical(flat.slice(start)) !== canonical(expectedSuffix)) {
+    throw new Error("the suffix of the history is not what the transaction expects");
+  }
+  if (expectedSuffix.length === 0) return { items: replacement, keep: [] };
+  // The message in which the suffix begins goes whole, and what it has before comes again.
+  let count = flat.length;
+  let index = messages.length;
+  while (count > start) count -= all[--index]?.length ?? 0;
+  const before = messages.slice(0, index).findLast(({ messageId }) => messageId !== "");
+  return { items: replacement, keep: flat.slice(count, start), rewindTo: before?.messageId ?? START };
 }
 
 /** One message for an item. */
@@ -192,8 +360,11 @@ function textItem(role: v1.Role, text: string): Item {
 /** The item that a message was made from, with the texts that the view has; undefined if none was. */
 function restore(message: v1.ContextMessage, shown: v1.Part[]): Item | undefined {
   const [first] = shown;
-  if (!first || !message.metadataJson) return undefined;
-  const metadata = JSON.parse(message.metadataJson);
+  if (!first) return undefined;
+  const edit = editOf(message)?.metadata;
+  if (!edit && !message.metadataJson) return undefined;
+  // biome-ignore lint/suspicious/noExplicitAny: ours, or another writer's.
+  const metadata: any = edit ?? JSON.parse(message.metadataJson ?? "{}");
   const item: Item | undefined = metadata?.[PROVIDER];
   if (typeof item !== "object" || item === null) return undefined;
   const { body } = first;

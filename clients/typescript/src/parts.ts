@@ -67,6 +67,18 @@ export function opaque(provider: string, kind: string, data: Uint8Array, options
   return part({ case: "opaque", value: create(v1.OpaquePartSchema, { provider, kind, data }) }, options);
 }
 
+/** An image, a document or a sound: its bytes, or where they are. */
+export function media(
+  mimeType: string,
+  source: Uint8Array | string,
+  options: PartOptions & { name?: string } = {},
+): v1.Part {
+  const from =
+    typeof source === "string" ? ({ case: "uri", value: source } as const) : ({ case: "data", value: source } as const);
+  const value = create(v1.MediaPartSchema, { mimeType, name: options.name, source: from });
+  return part({ case: "media", value }, options);
+}
+
 /** The usage of a reply: a token is in one count only. */
 export function usage(counts: {
   inputTokens?: number;

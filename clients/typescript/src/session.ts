@@ -27,6 +27,18 @@ export interface View {
   readonly token: string;
 }
 
+/** A view as the messages of a request to a provider: JSON that goes into the request as it is. */
+export interface FormattedView<T = unknown> {
+  readonly header: v1.ContextHeader;
+  /** Its messages in the format. Shared with the next view: do not change them. */
+  readonly messages: readonly T[];
+  /** What a request has apart from its messages: `system` of Anthropic, `systemInstruction` of Gemini. */
+  readonly system: unknown;
+  readonly end: v1.ContextEnd;
+  readonly knownCount: number;
+  readonly token: string;
+}
+
 /** A view, as it is asked for. */
 export interface ViewOptions {
   asOfRevision?: bigint;
@@ -70,6 +82,7 @@ export class Session {
   /** Headers of its calls: the number of the run that makes them. */
   readonly headers: CallHeaders;
   private known: View | undefined;
+  private readonly knownFormats = new Map<v1.MessageFormat, FormattedView>();
 
   constructor(client: Client, id: string, info?: v1.Session, headers: CallHeaders = {}) {
     this.client = client;
@@ -121,7 +134,7 @@ export class Session {
    * seals the message, and an exception of `write` seals it as aborted. Returns the answer to the end.
    */
   async reply(
-    view: View | undefined,
+    view: { readonly token: string } | undefined,
     write: (reply: Reply) => Promise<void>,
     options: ReplyOptions = {},
   ): Promise<v1.WriteMessageResponse | v1.FinishMessageResponse> {
@@ -140,7 +153,7 @@ export class Session {
    * A message that is written while it comes, until `finish` or `abort`. It is one stream, which goes on at its offset
    * when it is lost; in browsers, or with `unary`, a request for each piece, which is stored when its call returns.
    */
-  openReply(view?: View, options: ReplyOptions = {}): Reply {
+  openReply(view?: { readonly token: string }, options: ReplyOptions = {}): Reply {
     return new Reply(this, view?.token, options);
   }
 
@@ -237,37 +250,39 @@ export class Session {
   async view(options: ViewOptions = {}): Promise<View> {
     const current = options.asOfRevision === undefined;
     const known = current ? this.known : undefined;
-    const request = create(v1.GetContextRequestSchema, {
-      sessionId: this.id,
-      asOfRevision: options.asOfRevision,
-      window: modelWindow(options.window),
-      overflowAction: options.overflow,
-      waitTimeout: duration(options.waitMs),
-      knownViewHash: known?.header.viewHash,
-      knownRevision: known?.header.revision,
-    });
+    const request = viewRequest(this.id, options, known?.header);
     const view = await this.client.retry(() => this.readView(request, known, options.signal), options);
     // A view that was shortened for a call is no revision's, and nothing is known by it.
     if (current && !view.header.shortened) this.known = view;
     return view;
   }
 
+  /** A view in the format of a provider. Throws `LonghandError` with CONTENT_NOT_IN_FORMAT for what it cannot carry. */
+  async formattedView<T = unknown>(format: v1.MessageFormat, options: ViewOptions = {}): Promise<FormattedView<T>> {
+    const current = options.asOfRevision === undefined;
+    const known = current ? this.knownFormats.get(format) : undefined;
+    const request = viewRequest(this.id, options, known?.header);
+    request.format = format;
+    const view = await this.client.retry(async () => {
+      const read = new ViewReader<unknown>(known?.messages);
+      const call = { headers: this.headers, signal: options.signal };
+      for await (const { frame } of this.client.stream(v1.ContextService.method.getContext, request, call)) {
+        read.take(frame, ({ formattedMessages }) => formattedMessages.map(({ json }) => JSON.parse(json)));
+      }
+      const { systemJson } = read.header;
+      return { ...read.view(), system: systemJson === undefined ? undefined : JSON.parse(systemJson) };
+    }, options);
+    if (current && !view.header.shortened) this.knownFormats.set(format, view);
+    return view as FormattedView<T>;
+  }
+
   private async readView(request: v1.GetContextRequest, known?: View, signal?: AbortSignal): Promise<View> {
-    let header = create(v1.ContextHeaderSchema);
-    let end = create(v1.ContextEndSchema);
-    const messages: v1.ContextMessage[] = [];
+    const read = new ViewReader<v1.ContextMessage>(known?.messages);
     const options = { headers: this.headers, signal };
     for await (const { frame } of this.client.stream(v1.ContextService.method.getContext, request, options)) {
-      if (frame.case === "header") {
-        header = frame.value;
-        messages.push(...(known?.messages.slice(0, header.knownMessageCount) ?? []));
-      } else if (frame.case === "messages") {
-        messages.push(...frame.value.messages);
-      } else if (frame.case === "end") {
-        end = frame.value;
-      }
+      read.take(frame, ({ messages }) => messages);
     }
-    return { header, messages, end, knownCount: header.knownMessageCount, token: header.viewToken };
+    return read.view();
   }
 
   // The session itself
@@ -337,7 +352,10 @@ export class Session {
     options: { messageId?: string; partId?: string; dryRun?: boolean } = {},
   ): Promise<v1.EraseContentResponse> {
     const { messageId, partId, dryRun } = options;
-    if (!dryRun) this.known = undefined;
+    if (!dryRun) {
+      this.known = undefined;
+      this.knownFormats.clear();
+    }
     return this.call(v1.EraseService.method.eraseContent, {
       sessionId: this.id,
       reason,
@@ -516,6 +534,46 @@ export class Session {
   /** Says that the caller types, for 10 seconds, or that it stopped. */
   async reportTyping(typing = true): Promise<void> {
     await this.call(v1.EventService.method.reportTyping, { sessionId: this.id, typing });
+  }
+}
+
+function viewRequest(sessionId: string, options: ViewOptions, known?: v1.ContextHeader): v1.GetContextRequest {
+  return create(v1.GetContextRequestSchema, {
+    sessionId,
+    asOfRevision: options.asOfRevision,
+    window: modelWindow(options.window),
+    overflowAction: options.overflow,
+    waitTimeout: duration(options.waitMs),
+    knownViewHash: known?.viewHash,
+    knownRevision: known?.revision,
+  });
+}
+
+/** A view, as its frames come. */
+class ViewReader<T> {
+  header = create(v1.ContextHeaderSchema);
+  private end = create(v1.ContextEndSchema);
+  private readonly messages: T[] = [];
+  private readonly known: readonly T[];
+
+  constructor(known: readonly T[] = []) {
+    this.known = known;
+  }
+
+  take(frame: v1.GetContextResponse["frame"], messagesOf: (messages: v1.ContextMessages) => T[]): void {
+    if (frame.case === "header") {
+      this.header = frame.value;
+      this.messages.push(...this.known.slice(0, this.header.knownMessageCount));
+    } else if (frame.case === "messages") {
+      this.messages.push(...messagesOf(frame.value));
+    } else if (frame.case === "end") {
+      this.end = frame.value;
+    }
+  }
+
+  view() {
+    const { header, messages, end } = this;
+    return { header, messages, end, knownCount: header.knownMessageCount, token: header.viewToken };
   }
 }
 

@@ -218,12 +218,12 @@ for (const [transport, connect] of Object.entries(transports)) {
           assert.ok(run.prompt);
           assert.deepEqual(texts((await session.view()).messages), ["Mend the build"]);
           await assert.rejects(session.acquireRun(), reason("RUN_ACTIVE"));
-          // The lease is one second, and it is renewed.
-          await delay(1_500);
+          // The lease is two seconds, and it is renewed.
+          await delay(2_500);
           assert.equal(run.stopped, false);
           await run.session.append(longhand.assistant("Done."));
         },
-        { takePrompt: true, leaseMs: 1000 },
+        { takePrompt: true, leaseMs: 2000 },
       );
       const { activity, run } = await session.activity();
       assert.deepEqual([activity, run?.end?.reason], [v1.Activity.IDLE, v1.RunEndReason.COMPLETED]);

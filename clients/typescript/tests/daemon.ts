@@ -6,8 +6,10 @@ import { existsSync, mkdtempSync, openSync, readFileSync, rmSync, writeFileSync 
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
+import { after } from "node:test";
 import { setTimeout as delay } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
+import { type Client, connect } from "../src/index.js";
 
 export const BINARY =
   process.env["LONGHAND_BIN"] || fileURLToPath(new URL("../../../../../target/debug/longhand", import.meta.url));
@@ -70,6 +72,17 @@ export class Daemon {
     await this.stop("SIGKILL");
     rmSync(this.directory, { recursive: true });
   }
+}
+
+/** A daemon for the tests of a file, with a client of it. */
+export async function startForTests(actor: string): Promise<{ daemon: Daemon; client: Client }> {
+  const daemon = await Daemon.start();
+  const client = await connect({ address: daemon.address, actor });
+  after(async () => {
+    client.close();
+    await daemon.remove();
+  });
+  return { daemon, client };
 }
 
 /** What a daemon writes to a file, which can be a little after its socket answers. */

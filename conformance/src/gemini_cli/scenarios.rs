@@ -5,19 +5,20 @@
 //! gives its model the contents themselves to summarize, so that the boundary determines the input.
 
 use super::{ALONE, LIMIT, UNANSWERED};
-use crate::contents::{Contents, with_short_failures, without_made_up};
+use crate::contents::{Contents, is_reply, with_short_failures, without_made_up};
+use crate::daemon::Daemon;
 use crate::generate::{Conversation, Profile, Results};
 use crate::harm;
 use crate::harness::{Peer, PeerFailure, Run, System};
 use crate::report::{Class, Reason, Report};
-use longhand::model::message::{Finish, FinishReason, NewMessage, Role};
-use longhand::model::part::{NewPart, Part, PartBody};
+use crate::session::{SUBSTANCE, Session, as_appended};
+use longhand::model::message::Role;
+use longhand::model::part::{Part, PartBody};
 use longhand::model::usage::{ModelWindow, Usage};
 use longhand::model::view::SourceMessage;
 use longhand::policy::Policy;
 use longhand::policy::presets;
 use longhand::policy::summary::SummaryInput;
-use longhand::simulation::Session;
 use rand::Rng;
 use serde_json::{Value, json};
 use std::cell::Cell;
@@ -87,6 +88,12 @@ static CLASSES: [Class; 8] = [MOMENT, super::CLASSES[0], super::CLASSES[1], PAIR
 /// environment, and counts it with a compressed history; a prompt without it would be smaller than any of its own.
 const ENVIRONMENT_TOKENS: i64 = 100;
 
+/// The share of the characters that stays.
+const KEPT_SHARE: f64 = 0.3;
+
+/// Number of halvings of a tail.
+const HALVINGS: u32 = 5;
+
 /// The status of a compression that Gemini CLI refuses because the history would become larger.
 const INFLATED: i64 = 2;
 
@@ -99,15 +106,11 @@ impl System for Scenarios {
         "gemini-cli"
     }
 
-    fn program(&self) -> &'static str {
-        "gemini-cli"
-    }
-
     fn classes(&self) -> &'static [Class] {
         &CLASSES
     }
 
-    fn run(&self, peer: &mut Peer, run: Run, report: &mut Report) -> Result<(), PeerFailure> {
+    fn run(&self, peer: &mut Peer, run: Run<'_>, report: &mut Report) -> Result<(), PeerFailure> {
         let environment = peer.call_all(vec![("environmentTokens", json!({}))])?;
         let fits = |tokens: &Result<Value, String>| {
             tokens.as_ref().is_ok_and(|tokens| tokens.as_i64().is_some_and(|tokens| tokens <= ENVIRONMENT_TOKENS))
@@ -121,7 +124,7 @@ impl System for Scenarios {
             &theirs,
             |_, _| None,
         );
-        for index in run.first..run.first.saturating_add(run.scenarios) {
+        for index in run.scenario_indexes() {
             let scenario = Scenario::draw(run.seed, index);
             Course {
                 peer: &mut *peer,
@@ -132,7 +135,7 @@ impl System for Scenarios {
                 prompt: 0,
                 compacted: None,
             }
-            .run()?;
+            .run(run.daemon)?;
         }
         Ok(())
     }
@@ -160,8 +163,8 @@ impl Scenario {
             "guards": { "minimum_gain_tokens": 1 },
         });
         let policy = presets::policy("gemini-cli@0.26").with_overrides(&patch.to_string());
-        let words =
-            (0..100).map(|number| format!("<state_snapshot>scenario {index}, summary {number}</state_snapshot>"));
+        let words = (0..100)
+            .map(|number| format!("<state_snapshot>scenario {index}, summary {number}. {SUBSTANCE}</state_snapshot>"));
         Self {
             index,
             messages: with_short_failures(conversation.messages),
@@ -170,24 +173,6 @@ impl Scenario {
             words: words.collect(),
             policy: policy.unwrap_or_else(|error| panic!("{patch}: {error}")),
         }
-    }
-
-    fn new_message(&self, position: usize, usage: Option<Usage>) -> NewMessage<Option<String>> {
-        let message = &self.messages[position].message;
-        NewMessage {
-            finish: Some(Finish { reason: message.finish.reason, usage, ..Finish::default() }),
-            origin_time: message.origin_time,
-            ..NewMessage::sealed(
-                message.role,
-                message.parts.iter().map(|part| NewPart::new(part.body.clone())).collect(),
-            )
-        }
-    }
-
-    /// True for a reply that the history keeps.
-    fn is_reply(&self, position: usize) -> bool {
-        let message = &self.messages[position].message;
-        message.role == Role::Assistant && message.finish.reason != Some(FinishReason::Error)
     }
 }
 
@@ -212,22 +197,22 @@ struct Course<'a> {
 }
 
 impl Course<'_> {
-    fn run(&mut self) -> Result<(), PeerFailure> {
+    fn run(&mut self, daemon: Option<&Daemon>) -> Result<(), PeerFailure> {
         let scenario = self.scenario;
         let window = ModelWindow { context: LIMIT, ..ModelWindow::default() };
         let number = Cell::new(0);
         let writer = |_: &SummaryInput| scenario.words[number.get() % scenario.words.len()].clone();
-        let mut session = Session::new(&scenario.policy, &window, &writer);
+        let mut session = Session::new(daemon, &scenario.policy, &window, &writer)?;
         let mut revisions = Vec::new();
         let mut end = 0;
         for position in 0..scenario.messages.len() {
-            let is_reply = scenario.is_reply(position);
+            let is_reply = is_reply(&scenario.messages[position]);
             let input = session.view().estimated_tokens + scenario.unseen;
             let usage = is_reply.then(|| Usage { input, output: 1, ..Usage::default() });
             session.append(
-                &scenario.new_message(position, usage),
+                &as_appended(&scenario.messages[position], usage),
                 scenario.messages[position].message.role == Role::Assistant,
-            );
+            )?;
             revisions.extend(session.sources().last().map(|source| source.message.revision));
             if is_reply {
                 (self.prompt, end) = (input, position + 1);
@@ -235,7 +220,10 @@ impl Course<'_> {
             let words = scenario.words[number.get() % scenario.words.len()].clone();
             let theirs = if is_reply { self.compress(end, self.prompt, &words)? } else { Value::Null };
             let mut is_open = true;
-            while session.compact_once() {
+            while session.compact_once()? {
+                if session.is_over() {
+                    return Ok(());
+                }
                 let Some(plan) = session.take_summary() else {
                     return self.refused(position, end, &words);
                 };
@@ -315,7 +303,10 @@ impl Course<'_> {
         let cut = self.cut(end, &theirs);
         let ours = first - self.first;
         let forced = harm::nearest(self.messages(end), cut);
-        let why = (forced != cut && forced == ours).then_some(UNANSWERED);
+        let why = match cut == 0 && !self.front.is_empty() {
+            true => (self.behind_summary(end)? == Some(ours)).then_some(ALONE),
+            false => (forced != cut && forced == ours).then_some(UNANSWERED),
+        };
         self.record("boundary", &input, json!(ours), json!(cut), why);
         if ours == cut {
             let bare = without_made_up(&view, &self.scenario.policy.view.interrupted_text);
@@ -375,6 +366,23 @@ impl Course<'_> {
             PartBody::ToolResult(result) => !result.attachments.is_empty(),
             _ => false,
         })
+    }
+
+    /// The boundary of their own function with the first smaller tail that has more in front of it than the summary.
+    fn behind_summary(&mut self, end: usize) -> Result<Option<usize>, PeerFailure> {
+        for halvings in 1..=HALVINGS {
+            let fraction = 1.0 - KEPT_SHARE / f64::from(1_u32 << halvings);
+            let question = json!({ "contents": self.history(end), "fraction": fraction });
+            let summarized = self.ask("findCompressSplitPoint", question)?;
+            let messages = self.messages(end);
+            let at = summarized.as_u64().and_then(|at| (at as usize).checked_sub(self.front.len()));
+            let cut = at.map_or(0, |at| Contents::of(messages).message(at, messages.len()));
+            let harmless = harm::nearest(messages, cut);
+            if harmless > 0 {
+                return Ok(Some(harmless));
+            }
+        }
+        Ok(None)
     }
 
     /// Their boundary as an index of messages.

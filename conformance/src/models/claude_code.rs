@@ -1,6 +1,6 @@
 //! `claude-code@seed`: the design of Claude Code's three tiers.
 
-use super::{Agent, Difference, FITS, FREES, Limits, MOMENT, WAITS};
+use super::{Agent, Difference, FITS, FREES, Limits, MOMENT, NO_COOLDOWN, WAITS};
 use crate::generate::{Profile, Results};
 use crate::report::{Class, Reason};
 use longhand::model::usage::ModelWindow;
@@ -28,7 +28,7 @@ pub(super) const AGENT: Agent = Agent {
     explain,
 };
 
-static CLASSES: [Class; 7] = [
+static CLASSES: [Class; 8] = [
     Class {
         name: MOMENT,
         reason: Reason::Named("The levels are looked at after every message"),
@@ -58,6 +58,15 @@ static CLASSES: [Class; 7] = [
     WAITS,
     FREES,
     FITS,
+    Class {
+        name: NO_COOLDOWN,
+        reason: Reason::Named("which an exceeded window does not wait for"),
+        explanation: "A level is applied during the cooldown, because the view exceeds its window; the design waits.",
+        test: (
+            "crates/core/src/fold/guards/tests.rs",
+            "a_cooldown_ends_with_its_time_and_does_not_hold_a_view_that_exceeds_its_window",
+        ),
+    },
 ];
 
 fn draw(dice: &mut StdRng) -> Limits {
@@ -87,9 +96,7 @@ fn draw(dice: &mut StdRng) -> Limits {
 fn explain(difference: &Difference<'_>) -> Option<&'static Class> {
     let class = |index: usize| CLASSES.get(index);
     match difference.what {
-        "moment" if difference.is_last_resort() => {
-            class(6).filter(|_| difference.context_tokens > difference.context())
-        }
+        "moment" if difference.is_last_resort() => class(6).filter(|_| difference.exceeds()),
         "moment" if difference.theirs == "micro" && cleared(difference).is_empty() => class(1),
         "moment" if difference.theirs == "micro" => {
             let cleared = cleared(difference);

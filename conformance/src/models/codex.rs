@@ -69,9 +69,7 @@ fn explain(difference: &Difference<'_>) -> Option<&'static Class> {
     let read = difference.answer["read"].as_array().map_or(0, Vec::len);
     let boundary = difference.boundary(read);
     match difference.what {
-        "moment" if difference.is_last_resort() => {
-            class(4).filter(|_| difference.context_tokens > difference.context())
-        }
+        "moment" if difference.is_last_resort() => class(4).filter(|_| difference.exceeds()),
         "moment" if difference.theirs == "auto" => match boundary {
             0 => class(1),
             boundary if difference.frees_nothing(boundary) => class(3),

@@ -1,6 +1,7 @@
 //! A history in the form in which the models get it, and what ours shows of it.
 
 use longhand::model::Revision;
+use longhand::model::ids::PartId;
 use longhand::model::layout::Placement;
 use longhand::model::message::{FinishReason, MessageKind, Role};
 use longhand::model::part::{PartBody, ResultStatus, ToolCall, ToolResult};
@@ -36,9 +37,9 @@ pub(super) fn messages(sources: &[SourceMessage], numbers: &Numbers) -> Vec<Valu
     let one = |source: &SourceMessage| {
         let parts = source.message.parts.iter().filter_map(|part| match &*part.body {
             PartBody::Text(text) => Some(json!({ "type": "text", "text": text })),
-            PartBody::Reasoning(text) => {
-                Some(json!({ "type": "thinking", "text": text, "cleared": is_pruned(source, part.id) }))
-            }
+            PartBody::Reasoning(text) => Some(json!({
+                "type": "thinking", "id": thought(part.id), "text": text, "cleared": is_pruned(source, part.id),
+            })),
             PartBody::ToolCall(call) => {
                 let input: Value = serde_json::from_str(&call.input_json).unwrap_or_default();
                 Some(json!({ "type": "call", "id": call.call_id, "tool": call.tool, "input": input }))
@@ -60,7 +61,7 @@ pub(super) fn messages(sources: &[SourceMessage], numbers: &Numbers) -> Vec<Valu
     sources.iter().map(one).collect()
 }
 
-fn is_pruned(source: &SourceMessage, part: longhand::model::ids::PartId) -> bool {
+fn is_pruned(source: &SourceMessage, part: PartId) -> bool {
     source.pruned.iter().any(|pruned| pruned.part == part)
 }
 
@@ -89,12 +90,17 @@ pub(super) fn effect(sources: &[SourceMessage], numbers: &Numbers) -> Vec<Value>
     sources.iter().map(|source| id(source, numbers)).collect()
 }
 
-/// What was cleared: the ids of the calls, and for thoughts `thought` with the number of the part's revision.
+/// The name of a thought: several may have the same words.
+pub(super) fn thought(id: PartId) -> String {
+    format!("thought {}", id.0)
+}
+
+/// What was cleared: the ids of the calls, and the names of thoughts.
 pub(super) fn pruned(sources: &[SourceMessage]) -> BTreeSet<String> {
     let parts = sources.iter().flat_map(|source| source.message.parts.iter().map(move |part| (source, part)));
     let ids = parts.filter(|(source, part)| is_pruned(source, part.id)).filter_map(|(_, part)| match &*part.body {
         PartBody::ToolResult(result) => Some(result.call_id.clone()),
-        PartBody::Reasoning(text) => Some(format!("thought {text}")),
+        PartBody::Reasoning(_) => Some(thought(part.id)),
         _ => None,
     });
     ids.collect()
@@ -189,7 +195,8 @@ pub(super) fn brief(question: &Value, answer: &Value, context_tokens: i64) -> Va
     let one = |message: &Value| {
         let parts = message["parts"].as_array().into_iter().flatten().map(|part| {
             let kind = part["type"].as_str().unwrap_or_default();
-            let of = part["id"].as_str().map(|id| id.trim_start_matches("call_")).unwrap_or_default();
+            let is_call = |id: &&str| !id.starts_with("thought");
+            let of = part["id"].as_str().filter(is_call).unwrap_or_default().trim_start_matches("call_");
             let length =
                 part["text"].as_str().map_or(String::new(), |text| format!("={}", text.encode_utf16().count()));
             let state = if part["cleared"] == true { "!" } else { "" };

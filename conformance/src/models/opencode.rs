@@ -85,9 +85,7 @@ fn draw(dice: &mut StdRng) -> Limits {
 fn explain(difference: &Difference<'_>) -> Option<&'static Class> {
     let class = |index: usize| CLASSES.get(index);
     match difference.what {
-        "moment" if difference.is_last_resort() => {
-            class(5).filter(|_| difference.context_tokens > difference.context())
-        }
+        "moment" if difference.is_last_resort() => class(5).filter(|_| difference.exceeds()),
         "moment" if difference.waits(usable(difference), difference.summarized(boundary(difference))) => class(3),
         "moment" if difference.theirs == "auto" => match boundary(difference) {
             0 => class(2),

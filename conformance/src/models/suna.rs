@@ -65,13 +65,11 @@ fn explain(difference: &Difference<'_>) -> Option<&'static Class> {
     let boundary = difference.boundary(read);
     let threshold = difference.question["config"]["threshold"].as_i64().unwrap_or_default();
     match difference.what {
-        "moment" if difference.is_last_resort() => {
-            class(4).filter(|_| difference.context_tokens > difference.context())
-        }
+        "moment" if difference.is_last_resort() => class(4).filter(|_| difference.exceeds()),
         "moment" if difference.ours == "auto" => {
-            // A summary in its frame has less than a hundred tokens here.
+            // A summary in its frame has less than two hundred tokens here.
             let total = difference.answer["total"].as_i64().unwrap_or_default();
-            class(0).filter(|_| read < difference.before.len() && total < threshold && total + 100 >= threshold)
+            class(0).filter(|_| read < difference.before.len() && total < threshold && total + 200 >= threshold)
         }
         "moment" if difference.theirs == "auto" => match boundary {
             0 => class(1),

@@ -6,23 +6,21 @@
 
 use super::history::{file, message as written};
 use super::{entries, entry, in_order, limits, transcript, window, without_opening};
+use crate::daemon::Daemon;
 use crate::generate::{Conversation, Profile};
 use crate::harm;
 use crate::harness::{Asker, Comparison, Peer, PeerFailure, Run, System, at_once};
 use crate::report::{Class, Reason, Report};
+use crate::session::{SUBSTANCE, Session, SummaryMade};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use longhand::model::compaction::Level;
 use longhand::model::layout::Placement;
 use longhand::model::message::{Finish, FinishReason, NewMessage, Role};
 use longhand::model::part::{Answers, Media, MediaSource, NewPart, PartBody, ResultStatus, ToolCall, ToolResult};
 use longhand::model::usage::{ModelWindow, Usage};
 use longhand::model::view::SourceMessage;
-use longhand::policy::plan::SummaryPlan;
-use longhand::policy::prompt::{Detail, GAP, entries as transcript_entries};
 use longhand::policy::summary::SummaryInput;
 use longhand::policy::{Policy, presets};
-use longhand::simulation::Session;
 use rand::Rng;
 use serde_json::{Value, json};
 use std::cell::Cell;
@@ -91,20 +89,18 @@ impl System for Scenarios {
         "opencode"
     }
 
-    fn program(&self) -> &'static str {
-        "opencode"
-    }
-
     fn classes(&self) -> &'static [Class] {
         &CLASSES
     }
 
-    fn run(&self, peer: &mut Peer, run: Run, report: &mut Report) -> Result<(), PeerFailure> {
-        let indexes = run.first..run.first.saturating_add(run.scenarios);
+    fn run(&self, peer: &mut Peer, run: Run<'_>, report: &mut Report) -> Result<(), PeerFailure> {
         let compare = |made: Comparison| {
             report.compare(made.what, made.index, &made.input, &made.ours, &Ok(made.theirs), |_, _| made.why)
         };
-        at_once(peer, indexes, AT_ONCE, |index, asker| Scenario::draw(run.seed, index).live(asker), compare)
+        // The daemon's provider answers one session at a time.
+        let width = if run.daemon.is_some() { 1 } else { AT_ONCE };
+        let live = |index, asker: &mut Asker| Scenario::draw(run.seed, index).live(run.daemon, asker);
+        at_once(peer, run.scenario_indexes(), width, live, compare)
     }
 }
 
@@ -174,7 +170,7 @@ impl Scenario {
     }
 
     fn words(&self, number: usize) -> String {
-        format!("Summary {number} of scenario {}, and nothing else.", self.index)
+        format!("Summary {number} of scenario {}. {SUBSTANCE}", self.index)
     }
 
     fn config(&self) -> Value {
@@ -188,11 +184,11 @@ impl Scenario {
         config
     }
 
-    fn live(&self, asker: &mut Asker) -> Result<Vec<Comparison>, PeerFailure> {
+    fn live(&self, daemon: Option<&Daemon>, asker: &mut Asker) -> Result<Vec<Comparison>, PeerFailure> {
         let window = window(self.window);
         let number = Cell::new(0);
         let writer = |_: &SummaryInput| self.words(number.get());
-        let session = Session::new(&self.policy, &window, &writer);
+        let session = Session::new(daemon, &self.policy, &window, &writer)?;
         let mut course = Course {
             scenario: self,
             window: &window,
@@ -326,7 +322,7 @@ struct Course<'a> {
 
 /// A compaction of ours.
 struct Made {
-    plan: SummaryPlan,
+    plan: SummaryMade,
     /// The messages that it could cover.
     inline: Vec<SourceMessage>,
     /// OpenCode's estimate of the view before it.
@@ -395,8 +391,8 @@ impl Course<'_> {
     fn turn(&mut self, turn: &Turn) -> Result<(), PeerFailure> {
         let mut request = vec![PartBody::Text(turn.request.clone())];
         request.extend(turn.images.iter().cloned().map(PartBody::Media));
-        self.append(Role::User, request, None, None);
-        if let Some(made) = self.compacted() {
+        self.append(Role::User, request, None, None)?;
+        if let Some(made) = self.compacted()? {
             // The request comes after our compaction, and is not covered by it.
             self.late(made, "request")?;
             return self.restart();
@@ -434,8 +430,8 @@ impl Course<'_> {
         };
         let kept = Reply { text: kept("text"), reasoning: kept("reasoning"), ..Reply::default() };
         let bodies = self.bodies(&kept, &Value::Null);
-        self.append(Role::Assistant, bodies, Some(FinishReason::Aborted), None);
-        if let Some(made) = self.compacted() {
+        self.append(Role::Assistant, bodies, Some(FinishReason::Aborted), None)?;
+        if let Some(made) = self.compacted()? {
             self.late(made, "stop")?;
             self.restart()?;
             return Ok(Value::Null);
@@ -469,9 +465,10 @@ impl Course<'_> {
             _ => FinishReason::ToolCalls,
         };
         let bodies = self.bodies(reply, &event["results"]);
-        self.append(Role::Assistant, bodies, Some(reason), (!fails).then_some(usage));
+        self.append(Role::Assistant, bodies, Some(reason), (!fails).then_some(usage))?;
         let figures = json!({ "total": total, "window": format!("{:?}", self.scenario.window) });
-        match (self.compacted(), event["kind"] == "summary") {
+        match (self.compacted()?, event["kind"] == "summary") {
+            _ if self.session.is_over() => Ok(Value::Null),
             _ if self.is_over => {
                 let is_full = estimate(&asked["messages"]) + self.scenario.unseen + results_estimate(reply)
                     > self.scenario.window.0
@@ -506,7 +503,7 @@ impl Course<'_> {
         self.record("moment", json!({}), json!(true), json!(true), None);
         let words = self.scenario.words(self.number.get());
         self.number.set(self.number.get() + 1);
-        let (ours, theirs) = (self.summary_input(&made), asked_of(&event));
+        let (ours, theirs) = (Self::summary_input(&made), transcript::asked_of(&event));
         let next = self.summarized(&words)?;
         let cut = made.inline.len() - next["kept"].as_u64().unwrap_or_default() as usize;
         let own = made.inline.iter().take_while(|source| source.message.revision < made.plan.tail_start).count();
@@ -530,8 +527,8 @@ impl Course<'_> {
         // OpenCode's request to continue has its own text.
         let last = next["messages"].as_array().and_then(|messages| messages.last()).map(entry);
         let words = last.and_then(|last| last["texts"].as_array()?.last()?.as_str().map(str::to_owned));
-        self.append(Role::User, vec![PartBody::Text(words.unwrap_or_default())], None, None);
-        if let Some(made) = self.compacted() {
+        self.append(Role::User, vec![PartBody::Text(words.unwrap_or_default())], None, None)?;
+        if let Some(made) = self.compacted()? {
             self.late(made, "continuation")?;
             self.restart()?;
             return Ok(Value::Null);
@@ -589,24 +586,28 @@ impl Course<'_> {
     }
 
     /// Our next compaction, if there is one.
-    fn compacted(&mut self) -> Option<Made> {
+    fn compacted(&mut self) -> Result<Option<Made>, PeerFailure> {
         let inline = inline(&self.session);
         let view: Vec<Value> = self.session.view().messages.iter().flat_map(entries).collect();
         let view_tokens = units(&model_messages(&view).to_string()) / 4;
         let before = self.session.simulated().len();
-        while self.session.compact_once() {
+        while self.session.compact_once()? {
+            if self.session.is_over() {
+                self.is_over = true;
+                return Ok(None);
+            }
             if let Some(plan) = self.session.take_summary() {
                 self.is_refused = false;
-                return Some(Made { plan, inline, view_tokens });
+                return Ok(Some(Made { plan, inline, view_tokens }));
             }
             self.is_refused = self.frees_nothing(&inline);
             // The last resort was applied.
             if self.session.simulated()[before..].iter().any(|compaction| !compaction.refused) {
                 self.is_over = true;
-                return None;
+                return Ok(None);
             }
         }
-        None
+        Ok(None)
     }
 
     /// True if the messages in front of the last safe boundary are plain texts and, by OpenCode's measure, no larger than
@@ -646,14 +647,9 @@ impl Course<'_> {
     }
 
     /// The transcript for our summarizer, and the previous summary.
-    fn summary_input(&self, made: &Made) -> Value {
-        let input = SummaryInput::of(&made.plan, &self.scenario.policy.counting, "");
-        let rules = self.scenario.policy.summarize(Level::Auto).map(|rule| &rule.summary.transcript);
-        let messages: Vec<&SourceMessage> = made.plan.head.iter().collect();
-        let text = rules.map(|rules| {
-            transcript::without_margins(&transcript_entries(rules, Detail::full(rules), &messages).join(GAP))
-        });
-        json!({ "transcript": transcript::lines(&text.unwrap_or_default()), "previous": input.previous })
+    fn summary_input(made: &Made) -> Value {
+        let text = made.plan.material.history.as_deref().unwrap_or_default();
+        json!({ "transcript": transcript::lines(text), "previous": made.plan.previous })
     }
 
     fn input(&self, call_id: &str) -> Value {
@@ -686,12 +682,18 @@ impl Course<'_> {
         bodies
     }
 
-    fn append(&mut self, role: Role, bodies: Vec<PartBody>, reason: Option<FinishReason>, usage: Option<Usage>) {
+    fn append(
+        &mut self,
+        role: Role,
+        bodies: Vec<PartBody>,
+        reason: Option<FinishReason>,
+        usage: Option<Usage>,
+    ) -> Result<(), PeerFailure> {
         let new = NewMessage {
             finish: Some(Finish { reason, usage, ..Finish::default() }),
             ..NewMessage::sealed(role, bodies.into_iter().map(NewPart::new).collect())
         };
-        self.session.append(&new, role == Role::Assistant);
+        self.session.append(&new, role == Role::Assistant)
     }
 
     /// OpenCode's limit, computed without our functions.
@@ -776,20 +778,4 @@ fn text_of(source: &SourceMessage) -> String {
         _ => None,
     });
     texts.collect()
-}
-
-/// OpenCode's request for a summary: the transcript as lines, and the previous summary.
-fn asked_of(event: &Value) -> Value {
-    let texts = event["messages"].as_array().into_iter().flatten().map(entry);
-    let text: Vec<String> = texts
-        .flat_map(|message| message["texts"].as_array().cloned().unwrap_or_default())
-        .filter_map(|text| text.as_str().map(str::to_owned))
-        .collect();
-    let text = text.join("\n\n");
-    let between = |begin: &str, end: &str| {
-        text.split_once(begin).and_then(|(_, rest)| rest.rsplit_once(end)).map(|(inside, _)| inside.to_owned())
-    };
-    let transcript_lines =
-        between("<conversation>\n", "\n</conversation>").map_or(Value::Null, |text| transcript::lines(&text));
-    json!({ "transcript": transcript_lines, "previous": between("<prior-summary>\n", "\n</prior-summary>") })
 }

@@ -1,13 +1,14 @@
 //! The text that a model reads for a summary: the history as a transcript.
 
 use super::history::History;
-use super::{Question, WHOLE_CHARACTERS};
+use super::{Question, WHOLE_CHARACTERS, entry};
 use crate::generate::Conversation;
 use crate::report::Class;
+use crate::session::without_margins;
 use longhand::model::compaction::Level;
 use longhand::model::part::{PartBody, ResultStatus};
 use longhand::policy::presets;
-use longhand::policy::prompt::{Detail, GAP, MARGIN, ends_line, entries};
+use longhand::policy::prompt::{Detail, GAP, entries};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -63,16 +64,22 @@ pub(super) fn whole(transcript: &Value) -> Value {
     lines(&texts.join("\n").replace("\u{fffd}\n[truncated]", "\n[truncated]"))
 }
 
-/// A text without the margins after its line ends.
-pub(super) fn without_margins(text: &str) -> String {
-    let pieces = text.split_inclusive(ends_line);
-    pieces
-        .enumerate()
-        .map(|(at, piece)| if at == 0 { piece } else { piece.strip_prefix(MARGIN).unwrap_or(piece) })
-        .collect()
-}
-
 /// A text as its lines, so that a difference has a position.
 pub(super) fn lines(text: &str) -> Value {
     text.split('\n').collect()
+}
+
+/// OpenCode's request for a summary: the transcript as lines, and the previous summary.
+pub(super) fn asked_of(event: &Value) -> Value {
+    let texts = event["messages"].as_array().into_iter().flatten().map(entry);
+    let text: Vec<String> = texts
+        .flat_map(|message| message["texts"].as_array().cloned().unwrap_or_default())
+        .filter_map(|text| text.as_str().map(str::to_owned))
+        .collect();
+    let text = text.join("\n\n");
+    let between = |begin: &str, end: &str| {
+        text.split_once(begin).and_then(|(_, rest)| rest.rsplit_once(end)).map(|(inside, _)| inside.to_owned())
+    };
+    let transcript_lines = between("<conversation>\n", "\n</conversation>").map_or(Value::Null, |text| lines(&text));
+    json!({ "transcript": transcript_lines, "previous": between("<prior-summary>\n", "\n</prior-summary>") })
 }

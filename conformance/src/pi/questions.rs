@@ -1,11 +1,12 @@
 //! Questions about whole conversations: their transcript for a summarizer, their context usage, a provider's refusal,
 //! the input of a branch summary, and the entry of each message in a context.
 
-use super::scenario::{lines, whole_lines, without_margins};
+use super::scenario::{lines, whole_lines};
 use super::scenarios::WHOLE;
 use super::session::{self, Session, message_tokens};
 use super::{OPENING, PAIRED, Pi, Question};
 use crate::report::{Class, Reason};
+use crate::session::without_margins;
 use longhand::fold::{Fold, FoldInput};
 use longhand::model::compaction::Level;
 use longhand::model::message::{FinishReason, Role};

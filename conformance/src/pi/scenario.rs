@@ -1,19 +1,20 @@
 //! One scenario: its messages, and our side of it.
 
 use super::session::{self, message_tokens};
+use crate::daemon::Daemon;
 use crate::generate::{Conversation, Profile, Results, text};
 use crate::harness::PeerFailure;
+use crate::session::{Session, SummaryMade};
 use longhand::model::Revision;
 use longhand::model::compaction::Level;
-use longhand::model::message::{Finish, FinishReason, NewMessage, Role};
+use longhand::model::message::{Finish, FinishReason, MessageKind, NewMessage, Role};
 use longhand::model::part::{NewPart, PartBody};
 use longhand::model::usage::{ModelWindow, Usage};
 use longhand::model::view::SourceMessage;
-use longhand::policy::plan::SummaryPlan;
-use longhand::policy::prompt::{self, Detail, GAP, MARGIN, NO_HISTORY, ends_line};
+use longhand::policy::prompt::{self, NO_HISTORY};
 use longhand::policy::summary::{SummaryInput, SummaryOutput};
 use longhand::policy::{Policy, files};
-use longhand::simulation::{Session, WriteSummary};
+use longhand::simulation::WriteSummary;
 use rand::Rng;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -152,13 +153,20 @@ impl Scenario {
         longhand_extractive::completed(SummaryOutput::new(text, "conformance"), input).text
     }
 
-    pub(super) fn session<'a>(&'a self, writer: WriteSummary<'a>) -> Ours<'a> {
-        Ours {
-            scenario: self,
-            session: Session::new(&self.policy, &self.window, writer),
-            revisions: Vec::new(),
-            seen: 0,
-        }
+    /// The answer to a request of the daemon.
+    pub(super) fn answer(&self, number: usize, input: &SummaryInput) -> String {
+        let [history, of_front] = self.words(number);
+        if input.split_turn.is_empty() { history.clone() } else { of_front.clone() }
+    }
+
+    /// Our side before the first message.
+    pub(super) fn ours<'a>(
+        &'a self,
+        daemon: Option<&'a Daemon>,
+        writer: WriteSummary<'a>,
+    ) -> Result<Ours<'a>, PeerFailure> {
+        let session = Session::new(daemon, &self.policy, &self.window, writer)?;
+        Ok(Ours { scenario: self, session, revisions: Vec::new(), seen: 0 })
     }
 
     /// The same scenario with summaries that have the requested sections: the daemon would refuse others.
@@ -194,23 +202,6 @@ impl Scenario {
             }
         }
         self
-    }
-
-    /// The policy as JSON for the daemon.
-    pub(super) fn policy_json(&self) -> String {
-        serde_json::to_string(&self.policy).unwrap_or_default()
-    }
-
-    /// The text of a summary from its form in a view.
-    pub(super) fn summary_in(&self, shown: &str) -> String {
-        let style = &self.policy.view;
-        let inner = shown.strip_prefix(&style.summary_prefix).and_then(|rest| rest.strip_suffix(&style.summary_suffix));
-        inner.unwrap_or(shown).to_owned()
-    }
-
-    /// The message with an index.
-    pub(super) fn message(&self, position: usize) -> &SourceMessage {
-        &self.messages[position]
     }
 
     /// The usage that the reply with this index reports, if any, for a view with this number of tokens.
@@ -322,19 +313,7 @@ impl Scenario {
     }
 }
 
-/// Our side of a scenario, with `fold` alone or in a daemon.
-pub(super) trait Side {
-    /// Appends the next message, and returns it in pi's form.
-    fn append(&mut self, position: usize) -> Result<Value, PeerFailure>;
-
-    /// The next automatic action, if there is one.
-    fn next(&mut self, number: usize) -> Result<Option<Next>, PeerFailure>;
-
-    /// The view, a line for each part.
-    fn lines(&self) -> Value;
-}
-
-/// Our side with `fold` alone.
+/// Our side of a scenario.
 pub(super) struct Ours<'a> {
     scenario: &'a Scenario,
     session: Session<'a>,
@@ -344,8 +323,9 @@ pub(super) struct Ours<'a> {
     seen: usize,
 }
 
-impl Side for Ours<'_> {
-    fn append(&mut self, position: usize) -> Result<Value, PeerFailure> {
+impl Ours<'_> {
+    /// Appends the next message, and returns it in pi's form.
+    pub(super) fn append(&mut self, position: usize) -> Result<Value, PeerFailure> {
         let scenario = self.scenario;
         let message = &scenario.messages[position].message;
         let is_reply = message.role == Role::Assistant;
@@ -359,51 +339,55 @@ impl Side for Ours<'_> {
             origin_time: message.origin_time,
             ..NewMessage::sealed(message.role, parts.collect())
         };
-        self.session.append(&new, is_reply);
+        self.session.append(&new, is_reply)?;
         self.revisions.extend(self.session.sources().last().map(|source| source.message.revision));
         Ok(scenario.raw(position, usage.as_ref()))
     }
 
-    fn lines(&self) -> Value {
+    /// The view, a line for each part.
+    pub(super) fn lines(&self) -> Value {
         session::flat_view(self.session.view())
     }
 
-    fn next(&mut self, number: usize) -> Result<Option<Next>, PeerFailure> {
+    /// The next automatic action, if there is one.
+    pub(super) fn next(&mut self) -> Result<Option<Next>, PeerFailure> {
         let inline: Vec<SourceMessage> =
             self.session.sources().iter().filter(|source| source.placement.is_none()).cloned().collect();
-        let goes_on = self.session.compact_once();
+        let goes_on = self.session.compact_once()?;
+        if self.session.is_over() {
+            return Ok(Some(Next::Over));
+        }
         let is_applied = self.session.simulated()[self.seen..].iter().any(|compaction| !compaction.refused);
         self.seen = self.session.simulated().len();
         Ok(match self.session.take_summary() {
-            Some(plan) => Some(Next::Made(Box::new(self.made(plan, inline, number)))),
+            Some(summary) => Some(Next::Made(Box::new(self.made(summary, inline)))),
             None if is_applied => Some(Next::LastResort),
             None => goes_on.then_some(Next::Refused),
         })
     }
-}
 
-impl Ours<'_> {
-    fn made(&self, plan: SummaryPlan, inline: Vec<SourceMessage>, number: usize) -> Made {
-        let input = SummaryInput::of(&plan, &self.scenario.policy.counting, "");
-        let transcript = |messages: &[SourceMessage]| {
-            let rules = &plan.rules.transcript;
-            let messages: Vec<&SourceMessage> = spoken(messages).collect();
-            (!messages.is_empty())
-                .then(|| lines(&without_margins(&prompt::entries(rules, Detail::full(rules), &messages).join(GAP))))
-        };
-        let history = transcript(&plan.head);
-        let previous = plan.previous.clone().filter(|_| history.is_some());
-        let transcripts = json!({ "history": history, "front": transcript(&plan.split_turn), "previous": previous });
-        let first = self.revisions.iter().position(|revision| *revision >= plan.tail_start);
+    fn made(&self, summary: SummaryMade, inline: Vec<SourceMessage>) -> Made {
+        let SummaryMade { head, split_turn, previous, tail_start, material } = summary;
+        let text = |text: &Option<String>| text.as_deref().map(lines);
+        let transcripts = json!({
+            "history": text(&material.history), "front": text(&material.front), "previous": material.previous,
+        });
+        let first = self.revisions.iter().position(|revision| *revision >= tail_start);
+        let summary = self.session.sources().iter().find(|source| source.message.kind == MessageKind::Summary);
+        let parts = summary.iter().flat_map(|summary| &summary.message.parts);
+        let text = parts.filter_map(|part| match &*part.body {
+            PartBody::Text(text) => Some(text.as_str()),
+            _ => None,
+        });
         Made {
-            text: self.scenario.text(number, &input),
+            text: text.collect(),
             transcripts,
             view: self.lines(),
             inline,
             first: first.unwrap_or(self.revisions.len()),
-            head: plan.head,
-            front: plan.split_turn,
-            previous: plan.previous,
+            head,
+            front: split_turn,
+            previous,
         }
     }
 }
@@ -416,6 +400,8 @@ pub(super) enum Next {
     Refused,
     /// The last resort: outputs are truncated, or messages left out, so that the view fits its window.
     LastResort,
+    /// A summary of the daemon's own, in place of ours.
+    Over,
 }
 
 /// A compaction of ours.
@@ -518,24 +504,6 @@ fn spoken(messages: &[SourceMessage]) -> impl Iterator<Item = &SourceMessage> {
 
 fn boundary_json(first: usize, summarize: Vec<usize>, prefix: Vec<usize>, previous: Value) -> Value {
     json!({ "first": first, "summarize": summarize, "prefix": prefix, "previous": previous })
-}
-
-/// The transcript in a request for our model, as lines, and the text of the previous summary.
-pub(super) fn lines_of_prompt(text: &str) -> (Value, Value) {
-    let transcript = text.strip_prefix("<conversation>\n").and_then(|rest| rest.split_once("\n</conversation>\n\n"));
-    let Some((transcript, rest)) = transcript else { return (json!(text), Value::Null) };
-    let previous = rest.strip_prefix("<previous-summary>\n").and_then(|rest| rest.split_once("\n</previous-summary>"));
-    let previous = previous.map(|(previous, _)| without_margins(previous.strip_prefix(MARGIN).unwrap_or(previous)));
-    (lines(&without_margins(transcript)), previous.map_or(Value::Null, Value::from))
-}
-
-/// A text without the margins after its line ends.
-pub(super) fn without_margins(text: &str) -> String {
-    let pieces = text.split_inclusive(ends_line);
-    let bare = |(at, piece): (usize, &str)| {
-        if at == 0 { piece.to_owned() } else { piece.strip_prefix(MARGIN).unwrap_or(piece).to_owned() }
-    };
-    pieces.enumerate().map(bare).collect()
 }
 
 /// Lines without the half characters that pi 0.73 leaves where it truncates an output.

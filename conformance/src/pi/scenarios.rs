@@ -5,7 +5,7 @@
 //! with ours, so that one difference does not hide the next.
 
 use super::explain_view;
-use super::scenario::{Form, Made, Moment, Next, Scenario, Side, lines, position_of, whole_lines};
+use super::scenario::{Form, Made, Moment, Next, Ours, Scenario, lines, position_of, whole_lines};
 use super::session::flat_context;
 use crate::harm;
 use crate::harness::{Peer, PeerFailure, Run, System};
@@ -108,20 +108,21 @@ impl System for Scenarios {
         self.packages
     }
 
-    fn program(&self) -> &'static str {
-        self.packages
-    }
-
     fn classes(&self) -> &'static [Class] {
         self.classes
     }
 
-    fn run(&self, peer: &mut Peer, run: Run, report: &mut Report) -> Result<(), PeerFailure> {
-        for index in run.first..run.first.saturating_add(run.scenarios) {
+    fn run(&self, peer: &mut Peer, run: Run<'_>, report: &mut Report) -> Result<(), PeerFailure> {
+        for index in run.scenario_indexes() {
             let scenario = self.draw(run.seed, index);
+            let scenario = if run.daemon.is_some() { scenario.with_sections().with_words() } else { scenario };
             let words = Cell::new(0);
-            let writer = |input: &SummaryInput| scenario.text(words.get(), input);
-            self.course(&mut *peer, &mut *report, &scenario).run(&mut scenario.session(&writer), &words)?;
+            let writer = |input: &SummaryInput| match run.daemon {
+                Some(_) => scenario.answer(words.get(), input),
+                None => scenario.text(words.get(), input),
+            };
+            let mut ours = scenario.ours(run.daemon, &writer)?;
+            self.course(&mut *peer, &mut *report, &scenario).run(&mut ours, &words)?;
         }
         Ok(())
     }
@@ -164,7 +165,7 @@ pub(super) struct Course<'a> {
 
 impl Course<'_> {
     /// Runs the scenario to its end; `words` counts the summaries.
-    pub(super) fn run(&mut self, ours: &mut dyn Side, words: &Cell<usize>) -> Result<(), PeerFailure> {
+    pub(super) fn run(&mut self, ours: &mut Ours<'_>, words: &Cell<usize>) -> Result<(), PeerFailure> {
         let scenario = self.scenario;
         self.ask("scenarioStart", json!({ "window": scenario.window.context, "settings": scenario.settings() }))?;
         for position in 0..scenario.len() {
@@ -175,7 +176,7 @@ impl Course<'_> {
             });
             let theirs = self.ask("scenarioStep", step.clone())?;
             let mut is_open = true;
-            while let Some(next) = ours.next(words.get())? {
+            while let Some(next) = ours.next()? {
                 match next {
                     Next::Made(made) => {
                         self.compare(moment, position, &theirs, is_open, &made, words.get())?;
@@ -186,6 +187,7 @@ impl Course<'_> {
                     Next::Refused => self.refused_at = Some(position),
                     // The histories have diverged, and the scenario ends.
                     Next::LastResort => return self.last_resort(&step, position),
+                    Next::Over => return Ok(()),
                 }
             }
             if is_open {

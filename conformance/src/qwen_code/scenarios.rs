@@ -8,21 +8,22 @@
 mod flat;
 
 use super::{ALONE, JOINED, UNANSWERED, as_qwen_holds_them};
-use crate::contents::{Contents, without_made_up};
+use crate::contents::{Contents, is_reply, without_made_up};
+use crate::daemon::Daemon;
 use crate::generate::{Conversation, Profile};
 use crate::harm;
 use crate::harness::{Peer, PeerFailure, Run, System};
 use crate::report::{Class, Reason, Report};
+use crate::session::{SUBSTANCE, Session, as_appended};
 use flat::Flat;
 use longhand::model::Revision;
-use longhand::model::message::{Finish, FinishReason, NewMessage, Role};
-use longhand::model::part::{NewPart, PartBody, ResultStatus};
+use longhand::model::message::Role;
+use longhand::model::part::{PartBody, ResultStatus};
 use longhand::model::usage::{ModelWindow, Usage};
 use longhand::model::view::{SourceMessage, ViewMessage};
 use longhand::policy::Policy;
 use longhand::policy::presets;
 use longhand::policy::summary::SummaryInput;
-use longhand::simulation::Session;
 use rand::Rng;
 use serde_json::{Map, Value, json};
 use std::cell::Cell;
@@ -100,17 +101,13 @@ impl System for Scenarios {
         "qwen-code"
     }
 
-    fn program(&self) -> &'static str {
-        "qwen-code"
-    }
-
     fn classes(&self) -> &'static [Class] {
         &CLASSES
     }
 
-    fn run(&self, peer: &mut Peer, run: Run, report: &mut Report) -> Result<(), PeerFailure> {
-        for index in run.first..run.first.saturating_add(run.scenarios) {
-            let scenario = Scenario::draw(run.seed, index);
+    fn run(&self, peer: &mut Peer, run: Run<'_>, report: &mut Report) -> Result<(), PeerFailure> {
+        for index in run.scenario_indexes() {
+            let scenario = Scenario::draw(run, index);
             Course {
                 peer: &mut *peer,
                 report: &mut *report,
@@ -120,7 +117,7 @@ impl System for Scenarios {
                 first: 0,
                 has_cleared: false,
             }
-            .run()?;
+            .run(run.daemon)?;
         }
         Ok(())
     }
@@ -144,8 +141,11 @@ struct Scenario {
 }
 
 impl Scenario {
-    fn draw(seed: u64, index: u64) -> Self {
-        let mut conversation = Conversation::generate(seed, index, &PROFILE);
+    fn draw(run: Run<'_>, index: u64) -> Self {
+        let mut conversation = Conversation::generate(run.seed, index, &PROFILE);
+        if run.daemon.is_some() {
+            conversation = conversation.without_pauses();
+        }
         as_qwen_holds_them(&mut conversation);
         let mut dice = conversation.dice("scenario");
         // Larger windows have limits of 20 000 tokens and more.
@@ -164,7 +164,8 @@ impl Scenario {
             "guards": { "minimum_gain_tokens": 1 },
         });
         let policy = presets::policy("qwen-code@0.24").with_overrides(&patch.to_string());
-        let words = (0..100).map(|number| format!("<state_snapshot>scenario {index}, summary {number}{SUMMARY_END}"));
+        let words = (0..100)
+            .map(|number| format!("<state_snapshot>scenario {index}, summary {number}. {SUBSTANCE}{SUMMARY_END}"));
         Self {
             index,
             unseen: dice.random_range(0..1_000),
@@ -178,26 +179,8 @@ impl Scenario {
         }
     }
 
-    fn new_message(&self, position: usize, usage: Option<Usage>) -> NewMessage<Option<String>> {
-        let message = &self.messages[position].message;
-        NewMessage {
-            finish: Some(Finish { reason: message.finish.reason, usage, ..Finish::default() }),
-            origin_time: message.origin_time,
-            ..NewMessage::sealed(
-                message.role,
-                message.parts.iter().map(|part| NewPart::new(part.body.clone())).collect(),
-            )
-        }
-    }
-
     fn role(&self, position: usize) -> Option<Role> {
         self.messages.get(position).map(|source| source.message.role)
-    }
-
-    /// True for a reply that the history keeps.
-    fn is_reply(&self, position: usize) -> bool {
-        let message = &self.messages[position].message;
-        message.role == Role::Assistant && message.finish.reason != Some(FinishReason::Error)
     }
 
     /// The messages up to an index that no request has included yet.
@@ -224,7 +207,7 @@ impl Scenario {
     /// The time from the last reply before an index to the message there, in milliseconds.
     fn idle_milliseconds(&self, position: usize) -> Option<i64> {
         let time = |at: usize| self.messages[at].message.create_time.as_millis();
-        let reply = (0..position).rev().find(|&at| self.is_reply(at))?;
+        let reply = (0..position).rev().find(|&at| is_reply(&self.messages[at]))?;
         Some(time(position) - time(reply))
     }
 
@@ -276,17 +259,20 @@ struct Course<'a> {
 }
 
 impl Course<'_> {
-    fn run(&mut self) -> Result<(), PeerFailure> {
+    fn run(&mut self, daemon: Option<&Daemon>) -> Result<(), PeerFailure> {
         let scenario = self.scenario;
         let number = Cell::new(0);
         let writer = |_: &SummaryInput| scenario.words(number.get()).to_owned();
-        let mut session = Session::new(&scenario.policy, &scenario.window, &writer);
+        let mut session = Session::new(daemon, &scenario.policy, &scenario.window, &writer)?;
         let mut revisions: Vec<Revision> = Vec::new();
         for position in 0..scenario.messages.len() {
             let input = session.view().estimated_tokens + scenario.unseen;
-            let is_reply = scenario.is_reply(position);
+            let is_reply = is_reply(&scenario.messages[position]);
             let usage = is_reply.then(|| Usage { input, output: scenario.outputs[position], ..Usage::default() });
-            session.append(&scenario.new_message(position, usage), scenario.role(position) == Some(Role::Assistant));
+            session.append(
+                &as_appended(&scenario.messages[position], usage),
+                scenario.role(position) == Some(Role::Assistant),
+            )?;
             revisions.extend(session.sources().last().map(|source| source.message.revision));
             if is_reply {
                 (self.prompt, self.output) = (input, scenario.outputs[position]);
@@ -297,7 +283,10 @@ impl Course<'_> {
                 evaluation.sent = Some(self.send(&mut evaluation, scenario.words(number.get()))?);
             }
             let mut summaries = 0;
-            while session.compact_once() {
+            while session.compact_once()? {
+                if session.is_over() {
+                    return Ok(());
+                }
                 if let Some(plan) = session.take_summary() {
                     let first = revisions.iter().position(|revision| *revision >= plan.tail_start);
                     let first = first.unwrap_or(revisions.len());
@@ -499,7 +488,10 @@ impl Course<'_> {
 
     /// The class if only we compress: by their own estimate of the messages since the last reply, it is due.
     fn due(&mut self, evaluation: &Evaluation) -> Result<Option<&'static Class>, PeerFailure> {
-        let since = (0..=evaluation.position).rev().find(|&at| self.scenario.is_reply(at)).map_or(0, |reply| reply + 1);
+        let since = (0..=evaluation.position)
+            .rev()
+            .find(|&at| is_reply(&self.scenario.messages[at]))
+            .map_or(0, |reply| reply + 1);
         let parts = Contents::with_call_ids(&self.scenario.messages[..=evaluation.position]).parts_since(since);
         let pending = json!({ "role": "user", "parts": parts });
         let asked = self.compress(&evaluation.history, pending, evaluation.position, ("", false))?;
@@ -617,7 +609,7 @@ impl Course<'_> {
                 return Ok((*ours == none && frees_nothing).then_some(&CLASSES[6]));
             }
         }
-        let is_reply = self.scenario.is_reply(evaluation.position);
+        let is_reply = is_reply(&self.scenario.messages[evaluation.position]);
         let has_failed =
             !is_reply && self.scenario.role(evaluation.position) == Some(Role::Assistant) && evaluation.position > 0;
         // A failed reply has read nothing, so that the results before it are still pending.
@@ -642,7 +634,10 @@ impl Course<'_> {
     /// Their history without the results that no reply has read, before and after their clearing with these results
     /// pending; none if all are read.
     fn without_unread(&mut self, evaluation: &Evaluation) -> Result<Option<Clearing>, PeerFailure> {
-        let since = (0..evaluation.position).rev().find(|&at| self.scenario.is_reply(at)).map_or(0, |reply| reply + 1);
+        let since = (0..evaluation.position)
+            .rev()
+            .find(|&at| is_reply(&self.scenario.messages[at]))
+            .map_or(0, |reply| reply + 1);
         let is_result = |part: &Value| part.get("functionResponse").is_some();
         let contents = Contents::with_call_ids(&self.scenario.messages[..=evaluation.position]);
         let unread: Vec<Value> = contents.parts_since(since).into_iter().filter(is_result).collect();

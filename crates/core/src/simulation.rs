@@ -284,7 +284,7 @@ impl<'a> Session<'a> {
     fn store(&mut self, kind: MessageKind, role: Role, parts: Vec<NewPart>, finish: Finish) -> Message {
         let revision = self.next_revision();
         let parts = parts.into_iter().map(|part| {
-            let NewPart { client_id, body, metadata_json } = part;
+            let NewPart { client_id, body, metadata_json, received: _ } = part;
             Part { id: PartId(self.next_id()), client_id, revision, body, metadata_json }
         });
         let parts = parts.collect();

@@ -201,7 +201,7 @@ fn part(part: pb::Part) -> NewPart {
             data: Vec::new(),
         }),
     };
-    NewPart { client_id: part.client_id, body: body.into(), metadata_json: part.metadata_json }
+    NewPart { client_id: part.client_id, body: body.into(), metadata_json: part.metadata_json, received: None }
 }
 
 fn tool_result(result: pb::ToolResultPart) -> ToolResult {

@@ -215,6 +215,7 @@ impl Player {
         let messages = &self.client.messages;
         let response = retry_while_busy(async || messages.clone().append_messages(request.clone()).await).await;
         let response = response.with_context(|| range(&own))?.into_inner();
+        failure::note_secrets(&response.secret_findings);
         self.report.existed += i64::from(response.existed_count);
         self.report.written += own.len() as i64 - i64::from(response.existed_count);
         self.progress.add(own.len(), response.context_usage.as_ref());

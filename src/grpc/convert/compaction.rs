@@ -1,6 +1,6 @@
 //! Conversion of compactions.
 
-use super::session::read_window;
+use super::session::{level, read_window};
 use super::{count, id, range, read_enum};
 use crate::app::Result;
 use crate::app::compactions::{NewSummary, Overflow};
@@ -8,7 +8,7 @@ use crate::app::preview::{Plan, PlannedTruncation};
 use crate::app::simulate::Simulations;
 use crate::app::undo::Reversed;
 use crate::model::compaction::{
-    Compaction, CompactionKind, CompactionState, Contradiction, ContradictionKind, Failure, Level, Outcome, Trigger,
+    Compaction, CompactionKind, CompactionState, Contradiction, ContradictionKind, Failure, Outcome, Trigger,
 };
 use crate::model::event::Rewrite;
 use crate::model::ids::MessageId;
@@ -132,26 +132,6 @@ pub(in crate::grpc) fn kind(kind: CompactionKind) -> pb::CompactionKind {
         CompactionKind::Summary => pb::CompactionKind::Summary,
         CompactionKind::Omission => pb::CompactionKind::Omission,
     }
-}
-
-/// A level of the policy; unspecified for none.
-pub(in crate::grpc) fn level(level: Option<Level>) -> pb::CompactionLevel {
-    match level {
-        None => pb::CompactionLevel::Unspecified,
-        Some(Level::Micro) => pb::CompactionLevel::Micro,
-        Some(Level::Auto) => pb::CompactionLevel::Auto,
-        Some(Level::Deep) => pb::CompactionLevel::Deep,
-    }
-}
-
-/// The level that a request names; none if it names none.
-pub(in crate::grpc) fn read_level(number: i32) -> Result<Option<Level>> {
-    Ok(match read_enum("level", number)? {
-        pb::CompactionLevel::Unspecified => None,
-        pb::CompactionLevel::Micro => Some(Level::Micro),
-        pb::CompactionLevel::Auto => Some(Level::Auto),
-        pb::CompactionLevel::Deep => Some(Level::Deep),
-    })
 }
 
 /// The requested kind of compaction: a summary by default.

@@ -115,7 +115,12 @@ pub(in crate::grpc) fn read_write_frame(request: pb::WriteMessageRequest) -> Res
         Some(Frame::Part(part)) => WriteFrame::Part(read_part("part", part)?),
         Some(Frame::DraftEnd(pb::DraftEnd { client_id, status, metadata_json })) => {
             let status = (status != 0).then(|| read_status("draft_end.status", status)).transpose()?;
-            WriteFrame::DraftEnd(DraftEnd { draft: DraftName::Client(client_id), status, metadata_json })
+            WriteFrame::DraftEnd(DraftEnd {
+                draft: DraftName::Client(client_id),
+                status,
+                metadata_json,
+                received: None,
+            })
         }
         Some(Frame::Heartbeat(pb::Heartbeat {})) => WriteFrame::Heartbeat,
         Some(Frame::MessageEnd(end)) => {

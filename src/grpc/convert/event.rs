@@ -1,10 +1,10 @@
 //! Conversion of events, and of the frames of an event stream.
 
-use super::compaction::{failure, kind as compaction_kind, level, outcome, rewrite, trigger};
+use super::compaction::{failure, kind as compaction_kind, outcome, rewrite, trigger};
 use super::draft::{call_and_tool, draft, draft_kind};
 use super::message::{message, part_ids};
 use super::run::{approval, event as of_run_event, prompt, run};
-use super::session::{session, window};
+use super::session::{level, session, window};
 use super::{count, framed_len, id, range, read_duration, read_enum, view};
 use crate::app::events::{Frame, ListEvents, OpenMessage, ServedEvent, Start, SubscribeRequest};
 use crate::app::presence::{Doing, PresenceFrame, Present};

@@ -238,7 +238,12 @@ pub(in crate::grpc) fn read_parts(field: impl Display + Copy, parts: Vec<pb::Par
 
 pub(super) fn read_part(field: impl Display + Copy, part: pb::Part) -> Result<NewPart> {
     let body = part.body.ok_or_else(|| not_given(format_args!("{field}.body")))?;
-    Ok(NewPart { client_id: part.client_id, body: read_body(field, body)?.into(), metadata_json: part.metadata_json })
+    Ok(NewPart {
+        client_id: part.client_id,
+        body: read_body(field, body)?.into(),
+        metadata_json: part.metadata_json,
+        received: None,
+    })
 }
 
 /// Parts for an open message: whole ones, and drafts that close with the text they have.
@@ -270,10 +275,7 @@ fn read_open_part(field: impl Display + Copy, part: pb::Part) -> Result<OpenPart
         ));
     }
     let (id, metadata_json) = (read_draft_id(&part.part_id)?, part.metadata_json);
-    Ok(match status {
-        None => OpenPart::Draft(id, metadata_json),
-        Some(_) => OpenPart::Ended(DraftEnd { draft: DraftName::Id(id), status, metadata_json }),
-    })
+    Ok(OpenPart::Ended(DraftEnd { draft: DraftName::Id(id), status, metadata_json, received: None }))
 }
 
 /// True if a result has a status and nothing else.

@@ -11,6 +11,7 @@ pub(in crate::grpc) mod event;
 pub(in crate::grpc) mod message;
 pub(in crate::grpc) mod run;
 pub(in crate::grpc) mod search;
+pub(in crate::grpc) mod secret;
 pub(in crate::grpc) mod session;
 pub(in crate::grpc) mod summary_task;
 pub(in crate::grpc) mod view;

@@ -6,13 +6,14 @@ use crate::app::session_list::{ListSessions, SessionConditions, SessionOrder, Ti
 use crate::app::session_watch::ListFrame;
 use crate::app::sessions::{NewSession, SessionChange, SessionInfo};
 use crate::app::{Durability, Result};
+use crate::model::compaction::Level;
 use crate::model::session::{Guards, OverWindow, OverWindowReason, Session, SessionState};
 use crate::model::usage::{ModelWindow, UsageDoubt, UsageTotals};
 use crate::pb;
 
 /// A session with its policy.
 pub(in crate::grpc) fn session(info: SessionInfo) -> pb::Session {
-    let SessionInfo { session, policy_json, over_window: _ } = info;
+    let SessionInfo { session, policy_json, over_window: _, thresholds: due } = info;
     let Session { fork, window: current_window, .. } = session;
     let state = match session.state {
         SessionState::Active => pb::SessionState::Active,
@@ -43,7 +44,35 @@ pub(in crate::grpc) fn session(info: SessionInfo) -> pb::Session {
         actor: session.actor,
         labels: session.labels,
         usage_total: Some(usage_totals(session.usage)),
+        thresholds: thresholds(due),
     }
+}
+
+/// A level of the policy; unspecified for none.
+pub(in crate::grpc) fn level(level: Option<Level>) -> pb::CompactionLevel {
+    match level {
+        None => pb::CompactionLevel::Unspecified,
+        Some(Level::Micro) => pb::CompactionLevel::Micro,
+        Some(Level::Auto) => pb::CompactionLevel::Auto,
+        Some(Level::Deep) => pb::CompactionLevel::Deep,
+    }
+}
+
+/// The level that a request names; none if it names none.
+pub(in crate::grpc) fn read_level(number: i32) -> Result<Option<Level>> {
+    Ok(match read_enum("level", number)? {
+        pb::CompactionLevel::Unspecified => None,
+        pb::CompactionLevel::Micro => Some(Level::Micro),
+        pb::CompactionLevel::Auto => Some(Level::Auto),
+        pb::CompactionLevel::Deep => Some(Level::Deep),
+    })
+}
+
+/// Thresholds of a policy's levels.
+pub(in crate::grpc) fn thresholds(due: Vec<(Level, i64)>) -> Vec<pb::LevelThreshold> {
+    due.into_iter()
+        .map(|(level, due_tokens)| pb::LevelThreshold { level: self::level(Some(level)).into(), due_tokens })
+        .collect()
 }
 
 fn usage_totals(totals: UsageTotals) -> pb::UsageTotals {

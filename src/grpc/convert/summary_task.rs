@@ -1,7 +1,8 @@
 //! Conversion of summary tasks.
 
-use super::compaction::{level, read_level, trigger};
+use super::compaction::trigger;
 use super::message::read_finish_reason;
+use super::session::{level, read_level};
 use super::{count, id, range, read_duration, read_enum};
 use crate::app::summary_tasks::{LeaseClaim, LeaseRequest, NewEdit, Prompt, Release, Task, TaskReply};
 use crate::app::{Error, Result};

@@ -44,6 +44,7 @@ pub(crate) const MIGRATIONS: &[(i64, &str)] = &[
     (20_261_129_000_000, include_str!("../../../migrations/20261129000000_labels.sql")),
     (20_261_129_000_002, include_str!("../../../migrations/20261129000002_erase.sql")),
     (20_261_129_000_004, include_str!("../../../migrations/20261129000004_imports.sql")),
+    (20_261_130_000_000, include_str!("../../../migrations/20261130000000_secrets.sql")),
 ];
 
 /// The version of the schema: the newest migration.

@@ -7,7 +7,7 @@ use crate::limits;
 use crate::store::error::{Error, Result};
 use rustix::fs::{FlockOperation, OFlags};
 use std::fs::{File, Metadata};
-use std::io;
+use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
@@ -102,6 +102,49 @@ pub(crate) fn taken(directory: &Path) -> Error {
 /// mode.
 pub(crate) fn make_database(directory: &Path) -> Result<()> {
     make_private(directory.join(DATABASE))
+}
+
+/// Bytes of the key for drafts.
+pub(crate) const DRAFT_KEY_BYTES: usize = 32;
+/// The key for what waits of drafts, which lies beside the store so that no copy of the store has it.
+const DRAFT_KEY: &str = "draft-key";
+
+/// The key for drafts; none if there is no file of it.
+///
+/// # Errors
+///
+/// If the file is not the owner's alone, or is no key.
+pub(crate) fn read_draft_key(directory: &Path) -> Result<Option<[u8; DRAFT_KEY_BYTES]>> {
+    let path = directory.join(DRAFT_KEY);
+    check_file(&path)?;
+    match std::fs::read(&path) {
+        Ok(key) => key.try_into().map(Some).map_err(|_| refused(&path, "is no key for drafts")),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(failed("read", &path, &error)),
+    }
+}
+
+/// The key for drafts, which is made if there is none.
+pub(crate) fn make_draft_key(directory: &Path) -> Result<[u8; DRAFT_KEY_BYTES]> {
+    if let Some(key) = read_draft_key(directory)? {
+        return Ok(key);
+    }
+    let (path, new) = (directory.join(DRAFT_KEY), directory.join(DRAFT_KEY.to_owned() + ".new"));
+    let key: [u8; DRAFT_KEY_BYTES] = rand::random();
+    // A file that is there is whole.
+    let make = || {
+        match std::fs::remove_file(&new) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let mut file = File::options().create_new(true).write(true).mode(PRIVATE).open(&new)?;
+        file.write_all(&key)?;
+        file.sync_all()?;
+        std::fs::rename(&new, &path)?;
+        File::open(directory)?.sync_all()
+    };
+    make().map_err(|error| failed("make", &path, &error))?;
+    Ok(key)
 }
 
 fn make_private(path: PathBuf) -> Result<()> {

@@ -5,13 +5,13 @@ use super::plan::{EraseTarget, InSession, Plan, Reached, plan};
 use super::rows::{self, Opened, Sizes};
 use super::session;
 use crate::clock::fresh_id;
-use crate::model::Revision;
 use crate::model::compaction::{CompactionState, Failure, FailureReason};
 use crate::model::event::{ErasedMessage, ErasedTarget, EventBody};
 use crate::model::ids::MessageId;
 use crate::model::mark::MarkBody;
 use crate::model::message::MessageKind;
 use crate::model::session::SessionState;
+use crate::model::{Revision, Seq};
 use crate::store::engine::{self, Connection, Reader, Row};
 use crate::store::error::{Error, Result};
 use crate::store::integrity::verify;
@@ -95,7 +95,21 @@ impl Erasure {
 /// The number and the bytes of what an erasure would take; nothing is changed.
 pub(crate) fn preview(reader: &mut Reader<'_>, key: i64, target: &EraseTarget) -> Result<Sizes> {
     let plan = plan(reader, key, target)?;
+    if *target != EraseTarget::Session && is_gone(reader, &plan)? {
+        return Ok(Sizes::default());
+    }
     measure(reader, &plan)
+}
+
+/// True if what was named has nothing to lose. What was derived from it since has nothing of it.
+fn is_gone(reader: &mut Reader<'_>, plan: &Plan) -> Result<bool> {
+    let named = plan.named.map(|(id, _)| id);
+    for reached in plan.messages.values().filter(|reached| !reached.is_derived || Some(reached.id) == named) {
+        if !rows::losing(reader, reached)?.is_empty() {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// The session that owns what an erasure names.
@@ -136,7 +150,8 @@ impl Erase {
     pub(crate) fn apply(&self, tx: &mut Tx<'_>) -> Result<Erasure> {
         let key = self.session.0;
         tx.head(key)?;
-        tx.flush()?;
+        // What others wrote in the same transaction goes as well.
+        tx.flush_with_heads()?;
         if let Some(receipt) = answered(tx, key, &self.caller)? {
             let id = receipt.ids.first().copied().unwrap_or_default();
             let row = engine::query(BY_ID).bind(id.as_bytes().as_slice()).one(tx.conn)?;
@@ -154,10 +169,10 @@ impl Erase {
             // What was a draft is a part now.
             plan = super::plan::plan(&mut Reader::new(tx.conn), key, &self.target)?;
         }
-        let sizes = measure(&mut Reader::new(tx.conn), &plan)?;
-        if self.target != EraseTarget::Session && (Sizes { forks: 0, ..sizes }) == Sizes::default() {
+        if self.target != EraseTarget::Session && is_gone(&mut Reader::new(tx.conn), &plan)? {
             return self.existing(tx, Some(&plan));
         }
+        let sizes = measure(&mut Reader::new(tx.conn), &plan)?;
         let mut erasures = HashMap::new();
         for session in plan.sessions.keys() {
             erasures.insert(*session, tx.head(*session)?.revision + 1);
@@ -167,12 +182,12 @@ impl Erase {
         let id = fresh_id();
         let mut answer = None;
         for (session, reached) in &plan.sessions {
-            let at = self.write(tx, &opened, &plan, (*session, reached), &lost)?;
+            let (at, seq) = self.write(tx, &opened, &plan, (*session, reached), &lost)?;
             let is_asked = *session == key;
             let caller = if is_asked { self.caller.clone() } else { self.in_fork() };
-            let receipt = tx.end_mutation(*session, &caller, Receipt { ids: vec![id], ..Receipt::default() })?;
+            tx.end_mutation(*session, &caller, Receipt { ids: vec![id], ..Receipt::default() })?;
             if *session == plan.owner {
-                answer = Some((at, receipt.seq));
+                answer = Some((at, seq));
             }
         }
         let (revision, seq) = answer.ok_or(Error::Bug("an erasure did not reach its session"))?;
@@ -205,7 +220,7 @@ impl Erase {
                 has_sealed = true;
             }
         }
-        tx.flush()?;
+        tx.flush_with_heads()?;
         Ok(has_sealed)
     }
 
@@ -230,7 +245,8 @@ impl Erase {
         Ok(erasure)
     }
 
-    /// Closes the tombstones of a session, and writes its mark and its event. The caller ends the mutation.
+    /// Closes the tombstones of a session, and writes its mark and its event; returns the revision and the number of the
+    /// event, which others may follow. The caller ends the mutation.
     fn write(
         &self,
         tx: &mut Tx<'_>,
@@ -238,7 +254,7 @@ impl Erase {
         plan: &Plan,
         (key, reached): (i64, &InSession),
         lost: &Lost,
-    ) -> Result<Revision> {
+    ) -> Result<(Revision, Seq)> {
         let at = tx.next_revision(key)?;
         let mut digest = Digest::default();
         marks::write(tx, &mut digest, key, MarkBody::Erased { ranges: reached.ranges.clone() })?;
@@ -258,6 +274,7 @@ impl Erase {
             messages,
         };
         let caller = if key == self.session.0 { self.caller.clone() } else { self.in_fork() };
+        let seq = tx.counters.next_seq;
         tx.event(key, &caller, &body, &digest)?;
         end_compaction(tx, key, &caller)?;
         let head = tx.loaded(key)?;
@@ -269,7 +286,7 @@ impl Erase {
             SessionState::Active => head.changed(at),
             SessionState::Archived | SessionState::Erased => (head.compaction_revision, head.guard_revision) = (at, at),
         }
-        Ok(at)
+        Ok((at, seq))
     }
 }
 

@@ -6,14 +6,14 @@ use crate::model::compaction::RevisionRange;
 use crate::model::event::{ErasedMessage, ErasedTarget};
 use crate::model::ids::{MessageId, PartId, SessionId};
 use crate::model::layouts::Marks;
-use crate::model::mark::{Mark, MarkBody};
+use crate::model::mark::{CompactedMark, Mark, MarkBody};
 use crate::model::message::MessageKind;
 use crate::model::ranges::union;
 use crate::store::engine::{self, Reader};
 use crate::store::error::Result;
 use crate::store::ledger::ancestry::{self, Ancestry};
 use crate::store::ledger::codec::{self, Number as _};
-use crate::store::ledger::{marks, messages};
+use crate::store::ledger::{layouts, marks, messages};
 use std::collections::{BTreeMap, BTreeSet};
 
 const SHARED: &str = "select session_id, first_revision, last_revision from segment \
@@ -211,12 +211,17 @@ impl Plan {
         let mut found = InSession { ranges, void: BTreeSet::new() };
         // What is derived is younger than what it is derived from, and its mark younger than both.
         for mark in marks::all(reader, &ancestry)? {
-            let derived = derived(&mark, &found.ranges, self.kind);
+            let mut derived = derived(&mark, &found.ranges, self.kind);
+            if let MarkBody::Compacted(compacted) = &mark.body {
+                if derived.is_empty() && !found.void.is_empty() && goes_on(reader, &ancestry, compacted, &found)? {
+                    derived.push(compacted.summary);
+                }
+                if !derived.is_empty() {
+                    found.void.insert(mark.revision);
+                }
+            }
             if derived.is_empty() {
                 continue;
-            }
-            if matches!(mark.body, MarkBody::Compacted(_)) {
-                found.void.insert(mark.revision);
             }
             let is_own = |revision: &Revision| ancestry.fork_revision.is_none_or(|fork| *revision > fork);
             let own: Vec<RevisionRange> = derived.iter().copied().filter(is_own).map(point).collect();
@@ -227,6 +232,13 @@ impl Plan {
         }
         Ok(found)
     }
+}
+
+/// True if a summary was written from a view with one that is void, whose text it may repeat. It need not cover that
+/// one's position, which may be in its tail.
+fn goes_on(reader: &mut Reader<'_>, ancestry: &Ancestry, compacted: &CompactedMark, found: &InSession) -> Result<bool> {
+    let before = layouts::at(reader, ancestry, compacted.base)?.covered;
+    Ok(before.is_some_and(|before| found.void.contains(&before.mark)))
 }
 
 /// The messages that a mark made from messages at these revisions.

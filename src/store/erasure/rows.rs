@@ -251,6 +251,7 @@ pub(super) fn erase_message(
     let mut seal: Option<Vec<u8>> = row.get(6)?;
     if reached.parts.is_none() {
         head.metadata_json = None;
+        head.received = None;
         if let (Some(bytes), Some(sealed)) = (&mut seal, sealed) {
             opened.open(key, sealed)?;
             let finish = Finish { detail: String::new(), ..codec::decode_finish(bytes)? };

@@ -56,7 +56,7 @@ pub(super) fn end_work(tx: &mut Tx<'_>, key: i64, caller: &Requester) -> Result<
     give_up_all(tx, key, caller, &why)?;
     tx.end_mutation(key, caller, Receipt::default())?;
     sealed.into_iter().try_for_each(|sealed| sealed.write(tx))?;
-    tx.flush()
+    tx.flush_with_heads()
 }
 
 /// Takes what a session has besides its messages.

@@ -54,7 +54,8 @@ pub fn reread(form: DiskForm, bytes: &[u8]) -> Result<Vec<u8>> {
         DiskForm::Part => {
             codec::media_blobs(bytes)?;
             let (body, metadata_json) = codec::decode_part(bytes, &|hash| Some(hash.to_vec()))?;
-            let encoded = codec::encode_part(&body, metadata_json.as_deref(), [0; 16]);
+            let encoded =
+                codec::encode_received_part(&body, metadata_json.as_deref(), &codec::decode_received(bytes)?, [0; 16]);
             return match (encoded.body, encoded.blobs.into_iter().next_back()) {
                 (Some(body), _) => codec::decompress("part", encoded.codec, encoded.length, body),
                 (None, Some(blob)) => codec::decompress("blob", blob.codec, blob.length, blob.data),

@@ -9,7 +9,7 @@ use super::open_drafts::{ClosedDraft, DraftEnd, DraftName, NamedDraft, OpenDraft
 use super::pairing::{self, NamedCalls, TargetMessage, names_calls};
 use super::receipts::{admitted, answered};
 use super::tx::{MessageInput, PartInput, Requester, Tx};
-use super::{events, messages, open_messages};
+use super::{events, messages, open_messages, received};
 use crate::limits;
 use crate::model::Revision;
 use crate::model::event::EventBody;
@@ -18,6 +18,7 @@ use crate::model::message::{Finish, FinishReason, GivenView, Message, MessageKin
 use crate::model::part::{Answers, NewPart, Part, PartBody, ResultStatus, are_notes};
 use crate::model::time::Timestamp;
 use crate::model::view::SourceMessage;
+use crate::secrets::Hit;
 use crate::store::engine::{self, List};
 use crate::store::error::{Error, Result};
 use std::sync::Arc;
@@ -31,6 +32,8 @@ pub struct AppendInput {
     pub token_counts: Option<Counted>,
     /// True if it reports that a provider refused the view as too large.
     pub reports_overflow: bool,
+    /// The salted digest of its metadata and the details of its end as they were received, if they were changed since.
+    pub received: Option<[u8; 32]>,
 }
 
 /// The end of a message.
@@ -57,6 +60,8 @@ pub(crate) struct EncodedMessage {
     /// The message as the client sent it, for comparison with an existing one.
     pub(crate) original: NewMessage<Option<GivenView>>,
     pub(crate) input: MessageInput,
+    /// The salted digest of its metadata and the details of its end, if they were received otherwise.
+    pub(crate) received: Option<[u8; 32]>,
     /// True if it reports that a provider refused the view as too large.
     pub(crate) reports_overflow: bool,
 }
@@ -249,7 +254,10 @@ pub(crate) fn check(tx: &mut Tx<'_>, key: i64, mut messages: Vec<EncodedMessage>
         };
         tx.flush()?;
         let stored = messages::by_public_id(tx.conn, key, MessageId(id))?;
-        if has_erased(&stored) || equals_stored(&stored, &message.original) {
+        if has_erased(&stored)
+            || equals_stored(&stored, &message.original)
+            || received::repeats(tx, &stored, (&message.original, message.received))?
+        {
             checked.push((Some(stored), message));
         } else if message.original.replace_existing && stored.kind == MessageKind::Record {
             checked.push((None, message));
@@ -341,7 +349,7 @@ fn as_read_back(
 }
 
 pub(crate) fn append_one(tx: &mut Tx<'_>, key: i64, caller: &Requester, message: EncodedMessage) -> Result<Uuid> {
-    let EncodedMessage { original, input, reports_overflow } = message;
+    let EncodedMessage { original, input, reports_overflow, received: _ } = message;
     let finish = input.finish.clone();
     // Readers take only sealed messages of the conversation from memory.
     let is_cacheable = original.kind == MessageKind::Normal && finish.is_some();
@@ -480,7 +488,7 @@ impl AppendParts {
             let (id, input, body) = match part {
                 AppendPart::Whole(whole) => {
                     let WholePart { original, input } = *whole;
-                    if let Some(id) = existing_part(&existing_parts, &original)? {
+                    if let Some(id) = existing_part(tx, &existing_parts, &original)? {
                         receipt.existed_count += 1;
                         receipt.ids.push(id);
                         continue;
@@ -492,7 +500,7 @@ impl AppendParts {
                     (id, input, original.body)
                 }
                 AppendPart::Draft(end) => {
-                    let draft = match end.find(&drafts, &closed, &existing_parts)? {
+                    let draft = match end.find(tx, &drafts, &closed, &existing_parts)? {
                         NamedDraft::Open(draft) => draft,
                         NamedDraft::Closed(part) => {
                             receipt.existed_count += 1;
@@ -503,7 +511,8 @@ impl AppendParts {
                     closed.push(draft.id);
                     let json_bytes = end.metadata_json.as_ref().map_or(0, String::len);
                     bytes += i64::try_from(json_bytes).unwrap_or(i64::MAX);
-                    let ClosedDraft { input, body } = draft.close(end.status(), end.metadata_json.as_deref());
+                    let ClosedDraft { input, body, hits } = draft.close(tx.secrets, end.status(), Some(&end));
+                    receipt.hits.extend(hits);
                     (draft.id, input, body)
                 }
             };
@@ -563,13 +572,14 @@ impl AppendParts {
 }
 
 /// The existing part with the client id of the sent one, if both are equal; an error if they differ.
-fn existing_part(existing_parts: &[Part], sent: &NewPart) -> Result<Option<Uuid>> {
+fn existing_part(tx: &Tx<'_>, existing_parts: &[Part], sent: &NewPart) -> Result<Option<Uuid>> {
     let Some(client_id) = &sent.client_id else { return Ok(None) };
     match existing_parts.iter().find(|part| part.client_id.as_ref() == Some(client_id)) {
         Some(part) if part.body.is_erased() => Ok(Some(part.id.0)),
         Some(part) if part.body.is_as_sent(&sent.body) && part.metadata_json == sent.metadata_json => {
             Ok(Some(part.id.0))
         }
+        Some(part) if received::repeats_part(tx, part, sent)? => Ok(Some(part.id.0)),
         Some(_) => Err(Error::ClientIdReused { client_id: client_id.clone() }),
         None => Ok(None),
     }
@@ -627,8 +637,9 @@ impl FinishMessage {
     /// Seals the message in this row.
     pub(crate) fn seal(self, tx: &mut Tx<'_>, row: i64) -> Result<Receipt> {
         let key = self.session.0;
-        let sealed = self.add_seal(tx, row)?;
-        let receipt = with_current_state(tx, key, Receipt { ids: vec![self.message.0], ..Receipt::default() })?;
+        let mut sealed = self.add_seal(tx, row)?;
+        let hits = std::mem::take(&mut sealed.hits);
+        let receipt = with_current_state(tx, key, Receipt { ids: vec![self.message.0], hits, ..Receipt::default() })?;
         let receipt = tx.end_mutation(key, &self.caller, receipt)?;
         sealed.write(tx)?;
         Ok(receipt)
@@ -637,12 +648,14 @@ impl FinishMessage {
     /// Adds the events of the seal of the message in this row. Drafts that are still open close with their text so far.
     pub(crate) fn add_seal(&self, tx: &mut Tx<'_>, row: i64) -> Result<SealedRow> {
         let key = self.session.0;
-        let drafts = open_drafts(tx, row, self.message)?;
+        let (drafts, mut hits) = (open_drafts(tx, row, self.message)?, Vec::new());
         if !drafts.is_empty() {
             engine::query(DELETE_DRAFTS).bind(row).run(tx.conn)?;
             // A tool whose output nobody closed did not end.
+            let secrets = tx.secrets;
             let close = |draft: &OpenDraft| {
-                let ClosedDraft { input, body } = draft.close(ResultStatus::Interrupted, None);
+                let ClosedDraft { input, body, hits: of_draft } = draft.close(secrets, ResultStatus::Interrupted, None);
+                hits.extend(of_draft);
                 (ClosingPart { id: draft.id, input, growth_bytes: body.growth_bytes() }, body)
             };
             let parts = pair_closing_parts(tx, key, self.message, drafts.iter().map(close).collect())?;
@@ -663,7 +676,7 @@ impl FinishMessage {
         if *reports_overflow {
             head.mark_due();
         }
-        Ok(SealedRow { row, revision, seal: encoded })
+        Ok(SealedRow { row, revision, seal: encoded, hits })
     }
 }
 
@@ -672,6 +685,8 @@ pub(crate) struct SealedRow {
     row: i64,
     revision: Revision,
     seal: Vec<u8>,
+    /// The secrets that were found at the end of its drafts.
+    hits: Vec<Hit>,
 }
 
 impl SealedRow {
@@ -685,9 +700,10 @@ impl SealedRow {
 
 /// Encodes an appended message, in the client's task, because the writer is one thread for all.
 pub(crate) fn encode(new: AppendInput, caller: &Requester) -> EncodedMessage {
-    let AppendInput { message, token_counts, reports_overflow } = new;
-    let input = MessageInput { counted: token_counts, ..MessageInput::from_client(&message, caller) };
-    EncodedMessage { input, original: message, reports_overflow }
+    let AppendInput { message, token_counts, reports_overflow, received } = new;
+    let mut input = MessageInput { counted: token_counts, ..MessageInput::from_client(&message, caller) };
+    input.head.received = received.map(Vec::from);
+    EncodedMessage { input, original: message, received, reports_overflow }
 }
 
 /// Encodes an appended part.

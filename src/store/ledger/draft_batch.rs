@@ -1,6 +1,6 @@
 //! Text for several drafts of a message in one write, as a stream of it comes.
 
-use super::drafts::{AppendDraft, DraftReceipt, NewDraftText};
+use super::drafts::{AppendDraft, DraftReceipt, NewDraftText, Stored};
 use super::head::SessionKey;
 use super::tx::Tx;
 use crate::model::ids::MessageId;
@@ -36,7 +36,7 @@ impl AppendDrafts {
     pub(crate) fn apply(self, tx: &mut Tx<'_>) -> Result<DraftsWritten> {
         let Self { session, message, epoch, words } = self;
         let mut written = DraftsWritten { receipts: Vec::with_capacity(words.len()), refusal: None };
-        let mut stored = None;
+        let mut stored = Stored::default();
         for words in words {
             match (AppendDraft { session, message, epoch, words, resumes: true }).apply(tx, &mut stored) {
                 Ok(receipt) => written.receipts.push(receipt),

@@ -4,9 +4,11 @@
 
 use super::append::{check_limit, check_message_limits, open_message};
 use super::codec;
+use super::codec::Received;
 use super::head::SessionKey;
 use super::messages;
 use super::pairing::NamedCalls;
+use super::received;
 use super::tx::{PartInput, Tx};
 use crate::limits;
 use crate::model::draft::DraftKind;
@@ -14,8 +16,11 @@ use crate::model::ids::{MessageId, PartId};
 use crate::model::message::Message;
 use crate::model::part::{NewPart, ResultStatus};
 use crate::model::run::Epoch;
+use crate::secrets::{DraftText, Hit, PLACEHOLDER, Replaced, Settled, Syntax};
 use crate::store::engine;
 use crate::store::error::{Error, Kind, Result};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 /// A draft, and the text to add to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,14 +45,34 @@ impl NewDraftText {
 }
 
 /// The state of a draft after the text of a request. A repeated request gets the same answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DraftReceipt {
     /// The draft, and later its part.
     pub part: PartId,
     /// Bytes of the draft up to the end of the sent text: the offset of the next text.
     pub length: i64,
-    /// Bytes of the draft before the part of the text that was new; none if all of it existed.
+    /// Bytes of the draft before the part of the text that was new, as readers see it; none if all of it existed.
     pub added_at: Option<i64>,
+    /// The text that readers see from now on, behind those bytes. The end of what was sent waits while it may be the
+    /// begin of a secret.
+    pub shown: String,
+    /// The secrets that were found in it.
+    pub hits: Vec<Hit>,
+}
+
+impl DraftReceipt {
+    /// That of text that was there.
+    fn existing(part: PartId, words: &NewDraftText) -> Self {
+        Self { part, length: words.end(), added_at: None, shown: String::new(), hits: Vec::new() }
+    }
+}
+
+/// How the text of a kind of draft is read for secrets.
+pub(crate) fn syntax(kind: &DraftKind) -> Syntax {
+    match kind {
+        DraftKind::ToolInput { .. } => Syntax::Json,
+        DraftKind::Text | DraftKind::Reasoning | DraftKind::ToolOutput { .. } => Syntax::Text,
+    }
 }
 
 /// Adds text to a draft.
@@ -68,7 +93,8 @@ macro_rules! select_draft {
     ($which:literal) => {
         concat!(
             "select id, number, octet_length(body), case when octet_length(body) > ?3 then ",
-            "substr(cast(body as blob), ?3 + 1, ?4) end, kind, call_id, tool, call_message from draft where message_id = ?1 and ",
+            "substr(cast(body as blob), ?3 + 1, ?4) end, kind, call_id, tool, call_message, hidden from draft ",
+            "where message_id = ?1 and ",
             $which,
             " = ?2"
         )
@@ -77,33 +103,66 @@ macro_rules! select_draft {
 
 const SELECT: &str = select_draft!("number");
 const SELECT_NAMED: &str = select_draft!("client_id");
-const COUNT: &str = "select count(*), coalesce(sum(octet_length(body)), 0) from draft where message_id = ?1";
+// What waits counts with more bytes than it has.
+const COUNT: &str = "select count(*), coalesce(sum(octet_length(body) + coalesce(octet_length(hidden), 0)), 0) \
+     from draft where message_id = ?1";
+const BODY: &str = "select body from draft where id = ?1";
 const HAS_PART: &str = "select exists (select 1 from message m join part p on p.message_id = m.id \
      where m.public_id = ?1 and p.number = ?2)";
 const HAS_NAMED_PART: &str = "select exists (select 1 from message m join part p on p.message_id = m.id \
      where m.public_id = ?1 and p.client_id = ?2)";
-const INSERT: &str = "insert into draft (message_id, number, client_id, kind, body, call_id, tool, call_message) \
-     values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+const INSERT: &str = "insert into draft (message_id, number, client_id, kind, body, call_id, tool, call_message, hidden) \
+     values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
 const EXTEND: &str = "update draft set body = body || ?2 where id = ?1";
+const EXTEND_HIDDEN: &str = "update draft set body = body || ?2, hidden = ?3 where id = ?1";
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
-pub(crate) const STATEMENTS: &[&str] = &[SELECT, SELECT_NAMED, COUNT, HAS_PART, HAS_NAMED_PART, INSERT, EXTEND];
+pub(crate) const STATEMENTS: &[&str] =
+    &[SELECT, SELECT_NAMED, COUNT, BODY, HAS_PART, HAS_NAMED_PART, INSERT, EXTEND, EXTEND_HIDDEN];
 
 /// An existing draft.
 struct Found {
     row: i64,
     part: PartId,
     kind: DraftKind,
+    /// Bytes that were received.
     length: i64,
-    /// Its text from the offset of the request on, at most as long as the text of the request.
-    there: Vec<u8>,
+    /// Bytes that readers see.
+    shown: i64,
+    /// Bytes of the request's text that were received before; none if they differ, or if there is a gap.
+    overlap: Option<usize>,
+    /// What it has beside the text that readers see.
+    hidden: Option<DraftText>,
+}
+
+/// A stored message, and what placeholders in texts of its parts stand for, as far as they were read.
+#[derive(Default)]
+pub(crate) struct Stored {
+    message: Option<Message>,
+    replaced: HashMap<PartId, Vec<Replaced>>,
+}
+
+/// What placeholders in the text of a part that a draft has become stand for.
+fn replaced(tx: &Tx<'_>, part: PartId, shown: &str) -> Result<Vec<Replaced>> {
+    if !shown.contains(PLACEHOLDER) {
+        return Ok(Vec::new());
+    }
+    Ok(match received::of_part(tx.conn, part)? {
+        Received::InPieces { replaced, .. } => replaced,
+        Received::AsStored | Received::Whole(_) => Vec::new(),
+    })
+}
+
+/// The text of a draft that readers see.
+fn body(tx: &Tx<'_>, row: i64) -> Result<String> {
+    engine::scalar(BODY).bind(row).one(tx.conn)
 }
 
 impl AppendDraft {
     /// Validates first, then writes. The stored message is read if the text may be in a closed part, and kept for further
     /// texts of the same mutation, which closes no part.
-    pub(crate) fn apply(self, tx: &mut Tx<'_>, stored: &mut Option<Message>) -> Result<DraftReceipt> {
+    pub(crate) fn apply(self, tx: &mut Tx<'_>, stored: &mut Stored) -> Result<DraftReceipt> {
         tx.head(self.session.0)?;
         tx.flush()?;
         let open = tx.loaded(self.session.0)?.open.get(&self.message.0).map(|open| open.row);
@@ -114,10 +173,10 @@ impl AppendDraft {
         if let Some(found) = &found {
             self.follows_on(found)?;
             if self.words.end() <= found.length {
-                return Ok(DraftReceipt { part: found.part, length: self.words.end(), added_at: None });
+                return Ok(DraftReceipt::existing(found.part, &self.words));
             }
         } else if let Some(part) = self.closed(tx, stored)? {
-            return Ok(DraftReceipt { part, length: self.words.end(), added_at: None });
+            return Ok(DraftReceipt::existing(part, &self.words));
         }
         let row = self.open(tx)?;
         let (key, message) = (self.session.0, self.message.0);
@@ -146,19 +205,32 @@ impl AppendDraft {
         };
         let query = query.bind(*offset).bind(i64::try_from(delta.len()).unwrap_or(i64::MAX));
         let Some(row) = query.optional(tx.conn)? else { return Ok(None) };
-        Ok(Some(Found {
-            row: row.get(0)?,
-            part: PartId::of(self.message, row.get(1)?),
-            kind: codec::decode_draft_kind(&row, 4)?,
-            length: row.get(2)?,
-            there: row.get::<Option<Vec<u8>>>(3)?.unwrap_or_default(),
-        }))
+        let (id, part, shown): (i64, PartId, i64) = (row.get(0)?, PartId::of(self.message, row.get(1)?), row.get(2)?);
+        let kind = codec::decode_draft_kind(&row, 4)?;
+        let Some(hidden) = row.get::<Option<&[u8]>>(8)? else {
+            let there = row.get::<Option<Vec<u8>>>(3)?.unwrap_or_default();
+            let fits = (0..=shown).contains(offset) && delta.as_bytes().starts_with(&there);
+            let overlap = fits.then_some(there.len());
+            return Ok(Some(Found { row: id, part, kind, length: shown, shown, overlap, hidden: None }));
+        };
+        let hidden = match tx.secrets.reveal(part, hidden).map_err(|error| error.in_row(part))? {
+            Some(hidden) => hidden,
+            None => DraftText::resumed(syntax(&kind), &body(tx, id)?),
+        };
+        let length = hidden.received(usize::try_from(shown).unwrap_or(usize::MAX));
+        let overlap = match usize::try_from(*offset) {
+            Ok(offset) if offset == length => Some(0),
+            Ok(offset) => hidden.overlap(tx.secrets.salt(), &body(tx, id)?, offset, delta),
+            Err(_) => None,
+        };
+        let length = i64::try_from(length).unwrap_or(i64::MAX);
+        Ok(Some(Found { row: id, part, kind, length, shown, overlap, hidden: Some(hidden) }))
     }
 
     /// Refuses text that leaves a gap or differs from the existing text.
     fn follows_on(&self, found: &Found) -> Result<()> {
-        let NewDraftText { part, client_id, kind, offset, delta } = &self.words;
-        let fits = (0..=found.length).contains(offset) && delta.as_bytes().starts_with(&found.there);
+        let NewDraftText { part, client_id, kind, offset, delta: _ } = &self.words;
+        let fits = found.overlap.is_some();
         match (part, client_id) {
             (None, Some(client_id))
                 if (self.resumes || *offset == 0) && !kind.is_like(&found.kind)
@@ -172,7 +244,7 @@ impl AppendDraft {
     }
 
     /// The part that contains the text already, because the draft closed before the text was sent again.
-    fn closed(&self, tx: &mut Tx<'_>, stored: &mut Option<Message>) -> Result<Option<PartId>> {
+    fn closed(&self, tx: &mut Tx<'_>, stored: &mut Stored) -> Result<Option<PartId>> {
         let NewDraftText { part, client_id, kind, offset, delta } = &self.words;
         let message = self.message.0.as_bytes().to_vec();
         let has = match (part, client_id) {
@@ -183,21 +255,36 @@ impl AppendDraft {
         if !has.one(tx.conn)? {
             return Ok(None);
         }
-        let stored = match stored {
-            Some(stored) => stored,
-            None => stored.insert(messages::by_public_id(tx.conn, self.session.0, self.message)?),
+        let message = match &mut stored.message {
+            Some(message) => message,
+            none => none.insert(messages::by_public_id(tx.conn, self.session.0, self.message)?),
         };
         let is_meant = |id: PartId, name: &Option<String>| part.map_or(name == client_id, |part| part == id);
-        let closed = stored.parts.iter().find(|closed| is_meant(closed.id, &closed.client_id));
+        let closed = message.parts.iter().find(|closed| is_meant(closed.id, &closed.client_id));
         let there = closed.and_then(|closed| DraftKind::of(&closed.body).map(|(kind, text)| (closed.id, kind, text)));
-        let says_so = |text: &str| {
-            let words = usize::try_from(*offset).ok().and_then(|offset| text.as_bytes().get(offset..));
-            words.is_some_and(|words| words.starts_with(delta.as_bytes()))
+        let there = match there {
+            Some((id, kind, shown)) => {
+                let replaced = match stored.replaced.entry(id) {
+                    Entry::Occupied(read) => read.into_mut(),
+                    Entry::Vacant(unread) => unread.insert(replaced(tx, id, shown)?),
+                };
+                Some((id, kind, DraftText::closed(replaced), shown))
+            }
+            None => None,
+        };
+        let salt = tx.secrets.salt();
+        let says_so = |text: &DraftText, shown: &str| {
+            let offset = usize::try_from(*offset).ok();
+            offset.is_some_and(|offset| text.overlap(salt, shown, offset, delta) == Some(delta.len()))
         };
         match (there, part, client_id) {
-            (Some((id, was, text)), part, _) if says_so(text) && (part.is_some() || was.is_like(kind)) => Ok(Some(id)),
-            (Some((_, was, text)), None, Some(_)) if self.resumes && was.is_like(kind) => {
-                let length = i64::try_from(text.len()).unwrap_or(i64::MAX);
+            (Some((id, was, text, shown)), part, _)
+                if says_so(&text, shown) && (part.is_some() || was.is_like(kind)) =>
+            {
+                Ok(Some(id))
+            }
+            (Some((_, was, text, shown)), None, Some(_)) if self.resumes && was.is_like(kind) => {
+                let length = i64::try_from(text.received(shown.len())).unwrap_or(i64::MAX);
                 // That the message takes no more text is the better reason.
                 self.open(tx)?;
                 Err(Error::OffsetMismatch { offset: *offset, length })
@@ -212,12 +299,24 @@ impl AppendDraft {
         let (length, was) = (self.words.end(), found.length);
         let mismatch = || Error::OffsetMismatch { offset: self.words.offset, length: was };
         // The existing text ends with a whole character, and so does the common part of the new text.
-        let new = self.words.delta.get(found.there.len()..).ok_or_else(mismatch)?;
+        let new = found.overlap.and_then(|overlap| self.words.delta.get(overlap..)).ok_or_else(mismatch)?;
         check_limit("bytes of a draft", limits::DRAFT_BYTES_MAX, length)?;
         self.check_limits(tx, row, (0, length - was))?;
+        let text = match (found.hidden, tx.secrets.rules()) {
+            (None, None) => {
+                self.take(tx, length - was)?;
+                engine::query(EXTEND).bind(found.row).bind(new).run(tx.conn)?;
+                let (shown, hits) = (new.to_owned(), Vec::new());
+                return Ok(DraftReceipt { part: found.part, length, added_at: Some(was), shown, hits });
+            }
+            (Some(hidden), _) => hidden,
+            (None, Some(_)) => DraftText::resumed(syntax(&found.kind), &body(tx, found.row)?),
+        };
+        let at = (row, found.part, found.shown);
+        let (Settled { text, hits }, hidden) = self.settle(tx, text, at, (new, length - was))?;
         self.take(tx, length - was)?;
-        engine::query(EXTEND).bind(found.row).bind(new).run(tx.conn)?;
-        Ok(DraftReceipt { part: found.part, length, added_at: Some(was) })
+        engine::query(EXTEND_HIDDEN).bind(found.row).bind(&text).bind(hidden).run(tx.conn)?;
+        Ok(DraftReceipt { part: found.part, length, added_at: Some(found.shown), shown: text, hits })
     }
 
     fn begin(self, tx: &mut Tx<'_>, row: i64) -> Result<DraftReceipt> {
@@ -229,9 +328,16 @@ impl AppendDraft {
         let count = self.check_limits(tx, row, (1, length))?;
         check_limit("drafts of one message", limits::MESSAGE_DRAFTS_MAX, count + 1)?;
         let call_message = self.call_message(tx)?;
-        self.take(tx, length)?;
         let number = tx.loaded(self.session.0)?.next_number(self.message)?;
-        let NewDraftText { client_id, kind, delta, .. } = self.words;
+        let (Settled { text, hits }, hidden) = match tx.secrets.rules() {
+            None => (Settled { text: self.words.delta.clone(), hits: Vec::new() }, None),
+            Some(_) => {
+                let new = DraftText::new(syntax(&self.words.kind));
+                self.settle(tx, new, (row, PartId::of(self.message, number), 0), (&self.words.delta, length))?
+            }
+        };
+        self.take(tx, length)?;
+        let NewDraftText { client_id, kind, .. } = self.words;
         let (call_id, tool) = match &kind {
             DraftKind::Text | DraftKind::Reasoning => (None, None),
             DraftKind::ToolInput { call_id, tool } => (Some(call_id.clone()), Some(tool.clone())),
@@ -242,13 +348,42 @@ impl AppendDraft {
             .bind(number)
             .bind(client_id)
             .bind(codec::draft_kind(&kind))
-            .bind(delta)
+            .bind(&text)
             .bind(call_id)
             .bind(tool)
             .bind(call_message.map(|id| id.0.as_bytes().to_vec()))
+            .bind(hidden)
             .run(tx.conn)?;
         tx.loaded(self.session.0)?.set_next_number(self.message, number.saturating_add(1));
-        Ok(DraftReceipt { part: PartId::of(self.message, number), length, added_at: Some(0) })
+        Ok(DraftReceipt { part: PartId::of(self.message, number), length, added_at: Some(0), shown: text, hits })
+    }
+
+    /// Applies the rules to the text of a draft of the message in a row, with a piece more behind what readers see, and the
+    /// bytes that are received with it. Returns what readers see of it from now on, and what is to be kept beside that.
+    fn settle(
+        &self,
+        tx: &mut Tx<'_>,
+        mut text: DraftText,
+        (row, part, shown): (i64, PartId, i64),
+        (piece, received): (&str, i64),
+    ) -> Result<(Settled, Option<Vec<u8>>)> {
+        let (secrets, waited) = (tx.secrets, text.waiting.len());
+        let shown_bytes = usize::try_from(shown).unwrap_or(usize::MAX);
+        let settled = text.add(secrets.rules(), secrets.salt(), shown_bytes, piece, false).map_err(|rule| {
+            secrets.count_refused(rule);
+            Error::SecretRefused { rule: secrets.rule_name(rule) }
+        })?;
+        let bytes = |bytes: usize| i64::try_from(bytes).unwrap_or(i64::MAX);
+        check_limit("bytes of a draft", limits::DRAFT_BYTES_MAX, bytes(settled.text.len()).saturating_add(shown))?;
+        check_limit("secrets of a draft", limits::DRAFT_SECRETS_MAX, bytes(text.replaced.len()))?;
+        // Placeholders can be longer than what they stand for.
+        let grown = (settled.text.len() + text.waiting.len()).saturating_sub(waited);
+        self.check_limits(tx, row, (0, received.max(bytes(grown))))?;
+        secrets.count(&settled.hits);
+        // Without rules nothing waits, and what placeholders stand for matters only as long as its key is there.
+        let is_plain = secrets.rules().is_none() && (text.replaced.is_empty() || !secrets.has_draft_key());
+        let hidden = if is_plain { None } else { Some(secrets.hide(part, &text)?) };
+        Ok((settled, hidden))
     }
 
     /// Takes new text from the tenant's quota, or refuses it.

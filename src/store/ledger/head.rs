@@ -10,6 +10,7 @@ use crate::model::session::{ContextSize, Guards, OverWindowReason, SessionState,
 use crate::model::time::Timestamp;
 use crate::model::usage::{ModelWindow, UsageTotals};
 use crate::model::{Revision, Seq};
+use crate::secrets::Hit;
 use crate::store::engine::Reader;
 use crate::store::engine::{self, Connection, Parameter, Row, values};
 use crate::store::error::{Error, Kind, Result};
@@ -502,6 +503,8 @@ pub struct Receipt {
     /// Growth of the history by appended content, as `PartBody::growth_bytes` counts it. A fork starts with the growth
     /// of the session that it was made from.
     pub appended_bytes: i64,
+    /// The secrets that were found at the end of drafts that it closed.
+    pub hits: Vec<Hit>,
 }
 
 impl Receipt {

@@ -1,16 +1,20 @@
 //! The drafts of an open message, and the parts that they become.
 
-use super::codec;
+use super::codec::{self, Received};
+use super::received;
+use super::secrets::Secrets;
 use super::tx::{PartInput, Tx, salt};
 use crate::model::draft::DraftKind;
 use crate::model::ids::{MessageId, PartId};
 use crate::model::part::{Part, PartBody, ResultStatus};
+use crate::secrets::{DraftText, Hit};
 use crate::store::engine::{self, Row};
 use crate::store::error::{Error, Kind, Result};
 use std::sync::Arc;
 use uuid::Uuid;
 
-const SELECT: &str = "select number, body, client_id, kind, call_id, tool, call_message from draft where message_id = ?1 order by number";
+const SELECT: &str = "select number, body, client_id, kind, call_id, tool, call_message, hidden from draft \
+     where message_id = ?1 order by number";
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
@@ -25,6 +29,8 @@ pub struct DraftEnd {
     pub status: Option<ResultStatus>,
     /// The client's free JSON for the part.
     pub metadata_json: Option<String>,
+    /// The salted digest of that as it was received, if it was changed since.
+    pub received: Option<[u8; 32]>,
 }
 
 /// What names a draft in its message.
@@ -44,6 +50,8 @@ pub(crate) struct OpenDraft {
     pub(crate) length: i64,
     kind: DraftKind,
     text: String,
+    /// What it has beside the text.
+    hidden: Option<DraftText>,
 }
 
 /// What a name of a draft means.
@@ -58,20 +66,35 @@ pub(crate) enum NamedDraft<'a> {
 pub(crate) struct ClosedDraft {
     pub(crate) input: PartInput,
     pub(crate) body: Arc<PartBody>,
+    /// The secrets that were found in what waited.
+    pub(crate) hits: Vec<Hit>,
 }
 
 impl OpenDraft {
-    /// The part that the draft becomes.
-    pub(crate) fn close(&self, status: ResultStatus, metadata_json: Option<&str>) -> ClosedDraft {
-        let body = self.kind.part(self.text.clone(), status);
+    /// The part that the draft becomes, with the metadata of its end. What waits of its text joins it: it was
+    /// acknowledged, so no rule refuses it now.
+    pub(crate) fn close(&self, secrets: &Secrets, status: ResultStatus, end: Option<&DraftEnd>) -> ClosedDraft {
+        let (mut text, mut replaced, mut hits) = (self.text.clone(), Vec::new(), Vec::new());
+        if let Some(mut hidden) = self.hidden.clone() {
+            let rest = hidden.add(secrets.rules(), secrets.salt(), text.len(), "", true).unwrap_or_default();
+            secrets.count(&rest.hits);
+            text.push_str(&rest.text);
+            (replaced, hits) = (hidden.replaced, rest.hits);
+        }
+        let metadata_json = end.and_then(|end| end.metadata_json.as_deref());
+        let received = match end.and_then(|end| end.received) {
+            None if replaced.is_empty() => Received::AsStored,
+            metadata => Received::InPieces { replaced, metadata },
+        };
+        let body = self.kind.part(text, status);
         let call_message = match &self.kind {
             DraftKind::ToolOutput { call_message: Some(message), .. } => message.parse::<MessageId>().ok(),
             _ => None,
         };
-        let encoded = codec::encode_part(&body, metadata_json, salt());
+        let encoded = codec::encode_received_part(&body, metadata_json, &received, salt());
         let call_message = call_message.map(|message| message.0);
         let input = PartInput { client_id: self.client_id.clone(), encoded, call_message };
-        ClosedDraft { input, body: Arc::new(body) }
+        ClosedDraft { input, body: Arc::new(body), hits }
     }
 }
 
@@ -80,9 +103,14 @@ pub(crate) fn open_drafts(tx: &mut Tx<'_>, row: i64, message: MessageId) -> Resu
     let rows = engine::query(SELECT).bind(row).all(tx.conn)?;
     let draft = |row: Row| {
         let text: String = row.get(1)?;
-        let length = i64::try_from(text.len()).unwrap_or(i64::MAX);
-        let kind = codec::decode_draft_kind(&row, 3)?;
-        Ok(OpenDraft { id: PartId::of(message, row.get(0)?), client_id: row.get(2)?, length, kind, text })
+        let (id, kind) = (PartId::of(message, row.get(0)?), codec::decode_draft_kind(&row, 3)?);
+        let hidden = match row.get::<Option<&[u8]>>(7)? {
+            Some(hidden) => tx.secrets.reveal(id, hidden).map_err(|error| error.in_row(id))?,
+            None => None,
+        };
+        let waiting = hidden.as_ref().map_or(0, |hidden| hidden.waiting.len());
+        let length = i64::try_from(text.len() + waiting).unwrap_or(i64::MAX);
+        Ok(OpenDraft { id, client_id: row.get(2)?, length, kind, text, hidden })
     };
     rows.into_iter().map(draft).collect()
 }
@@ -96,6 +124,7 @@ impl DraftEnd {
     /// if the part differs.
     pub(crate) fn find<'a>(
         &self,
+        tx: &Tx<'_>,
         drafts: &'a [OpenDraft],
         closing: &[PartId],
         parts: &[Part],
@@ -117,7 +146,10 @@ impl DraftEnd {
             PartBody::ToolResult(result) => result.status == self.status(),
             _ => true,
         };
-        match same_status && part.metadata_json == self.metadata_json {
+        let is_same = part.body.is_erased()
+            || part.metadata_json == self.metadata_json
+            || received::repeats_metadata(tx, part, self)?;
+        match same_status && is_same {
             true => Ok(NamedDraft::Closed(part.id.0)),
             false => Err(Error::ClientIdReused { client_id: name.clone() }),
         }

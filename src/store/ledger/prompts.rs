@@ -289,7 +289,7 @@ pub(crate) fn take(tx: &mut Tx<'_>, key: i64, caller: &Requester, queued: Queued
     let sender = Requester { actor: prompt.actor.clone(), ..Requester::default() };
     let message = as_message(&prompt);
     let input = MessageInput { id: prompt.id.message(), ..MessageInput::from_client(&message, &sender) };
-    append_one(tx, key, caller, EncodedMessage { original: message, input, reports_overflow: false })?;
+    append_one(tx, key, caller, EncodedMessage { original: message, input, received: None, reports_overflow: false })?;
     Ok(())
 }
 
@@ -298,6 +298,7 @@ fn as_message(prompt: &Prompt) -> NewMessage<Option<crate::model::message::Given
         client_id: part.client_id.clone(),
         body: Arc::clone(&part.body),
         metadata_json: part.metadata_json.clone(),
+        received: None,
     };
     NewMessage {
         client_id: None,

@@ -34,7 +34,8 @@ pub(crate) fn kept_answer(reader: &mut Reader<'_>, key: i64, caller: &Requester)
     let Some(row) = row else { return Ok(None) };
     let kept: Vec<u8> = row.get(0)?;
     // That of a request whose content is erased is gone.
-    if !kept.is_empty() && kept != payload_hash {
+    let is_same = kept == payload_hash || caller.salted_hash.is_some_and(|salted| kept == salted);
+    if !kept.is_empty() && !is_same {
         return Err(Error::RequestIdReused { request_id: id.clone() });
     }
     let receipt: &[u8] = row.get(1)?;

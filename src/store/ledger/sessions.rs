@@ -43,6 +43,8 @@ pub struct NewClientId {
     pub id: String,
     /// A hash of the whole request: another request with the same id is refused.
     pub request_hash: [u8; 32],
+    /// Another hash of the same request, which earlier requests may have kept.
+    pub other_hash: Option<[u8; 32]>,
 }
 
 /// Makes a session.
@@ -260,15 +262,17 @@ fn insert(tx: &mut Tx<'_>, digest: &mut Digest, row: NewRow<'_>) -> Result<i64> 
 
 /// The session of a tenant that an earlier request with this client id made; an error if that was another request.
 fn existing(tx: &mut Tx<'_>, tenant: &str, client_id: Option<&NewClientId>) -> Result<Option<i64>> {
-    let Some(NewClientId { id, request_hash }) = client_id else { return Ok(None) };
+    let Some(NewClientId { id, request_hash, other_hash }) = client_id else { return Ok(None) };
+    let hashes = || [Some(request_hash), other_hash.as_ref()].into_iter().flatten();
+    let refuse_erased = |conn| hashes().try_for_each(|hash| erased_sessions::refuse(conn, tenant, id, hash.as_slice()));
     let mut reader = Reader::new(tx.conn);
     let Some(row) = reader.one(engine::query(BY_CLIENT).bind(id).bind(tenant.to_owned()))? else {
-        erased_sessions::refuse(tx.conn, tenant, id, request_hash)?;
+        refuse_erased(tx.conn)?;
         return Ok(None);
     };
     let kept: Option<Vec<u8>> = row.get(1)?;
-    if kept.as_deref() != Some(request_hash.as_slice()) {
-        erased_sessions::refuse(tx.conn, tenant, id, request_hash)?;
+    if !hashes().any(|hash| kept.as_deref() == Some(hash.as_slice())) {
+        refuse_erased(tx.conn)?;
         return Err(Error::ClientIdReused { client_id: id.clone() });
     }
     row.get(0).map(Some)

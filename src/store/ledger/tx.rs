@@ -12,6 +12,7 @@ use super::open_messages;
 use super::quotas::{ContentUse, Quotas, Uses};
 use super::recent::{Changes, Newest};
 use super::ring::EventRow;
+use super::secrets::Secrets;
 use crate::clock::fresh_message_id;
 use crate::limits;
 use crate::model::event::EventBody;
@@ -37,6 +38,11 @@ pub struct Requester {
     pub request: Option<RequestKey>,
     /// The run on whose behalf it is: refused if the run is not the session's active one.
     pub epoch: Option<Epoch>,
+    /// A salted hash of the request's, which is as good.
+    pub salted_hash: Option<[u8; 32]>,
+    /// True if the salted hash is kept: the request had what a rule for secrets removed, and its own hash would tell
+    /// whether a guess of that is right.
+    pub keeps_salted_hash: bool,
 }
 
 /// The key that makes a mutation idempotent.
@@ -179,7 +185,12 @@ impl PartInput {
     pub(crate) fn from_client(part: &crate::model::part::NewPart) -> Self {
         Self {
             client_id: part.client_id.clone(),
-            encoded: codec::encode_part(&part.body, part.metadata_json.as_deref(), salt()),
+            encoded: codec::encode_received_part(
+                &part.body,
+                part.metadata_json.as_deref(),
+                &part.received.map_or(codec::Received::AsStored, codec::Received::Whole),
+                salt(),
+            ),
             call_message: None,
         }
     }
@@ -192,6 +203,13 @@ pub(crate) fn salt() -> [u8; 16] {
 
 /// Heads that the writer keeps, by session.
 pub(crate) type Heads = HashMap<i64, Head>;
+
+/// The rules of the configuration that writes are held to.
+#[derive(Clone, Copy)]
+pub(crate) struct Rules<'a> {
+    pub(crate) quotas: &'a Quotas,
+    pub(crate) secrets: &'a Secrets,
+}
 
 /// One write transaction.
 pub(crate) struct Tx<'a> {
@@ -218,6 +236,8 @@ pub(crate) struct Tx<'a> {
     fresh_clients: HashMap<(i64, String), Uuid>,
     fresh_requests: HashMap<(i64, String), ([u8; 32], Receipt)>,
     quotas: &'a Quotas,
+    /// The rules for secrets.
+    pub(crate) secrets: &'a Secrets,
     /// What this transaction takes of them.
     uses: Uses,
 }
@@ -229,7 +249,7 @@ impl<'a> Tx<'a> {
         (heads, marks): (&'a mut Heads, &'a mut MarkCache),
         counters: Counters,
         claims: Claims,
-        (now, quotas): (Timestamp, &'a Quotas),
+        (now, rules): (Timestamp, Rules<'a>),
     ) -> Self {
         Self {
             conn,
@@ -247,7 +267,8 @@ impl<'a> Tx<'a> {
             changes: HashMap::new(),
             fresh_clients: HashMap::new(),
             fresh_requests: HashMap::new(),
-            quotas,
+            quotas: rules.quotas,
+            secrets: rules.secrets,
             uses: Uses::new(),
         }
     }
@@ -548,7 +569,9 @@ impl<'a> Tx<'a> {
         receipt.seq = self.rows.events[start..].last().map_or(self.counters.next_seq - 1, |row| row.seq);
         if let Some(request) = &caller.request {
             self.fresh_requests.insert((key, request.id.clone()), (request.payload_hash, receipt.clone()));
-            self.rows.requests.push((key, request.clone(), codec::encode(&receipt.to_disk())));
+            let salted = caller.salted_hash.filter(|_| caller.keeps_salted_hash);
+            let kept = RequestKey { payload_hash: salted.unwrap_or(request.payload_hash), ..request.clone() };
+            self.rows.requests.push((key, kept, codec::encode(&receipt.to_disk())));
         }
         Ok(receipt)
     }
@@ -568,6 +591,24 @@ impl<'a> Tx<'a> {
         open_messages::write(self.conn, rows.open)
     }
 
+    /// Writes the rows so far, and the heads of the sessions that changed: a session's row names its newest revision, and
+    /// reads by it leave out whatever the same transaction wrote behind it.
+    pub(crate) fn flush_with_heads(&mut self) -> Result<()> {
+        self.flush()?;
+        self.save_heads()
+    }
+
+    fn save_heads(&mut self) -> Result<()> {
+        for key in &self.dirty {
+            if let Some(head) = self.heads.get_mut(key) {
+                let is_due = head.due_revision.is_some() || head.due_during_compaction;
+                head.due_time = is_due.then(|| head.due_time.unwrap_or(self.now));
+                head.describe(self.conn)?;
+            }
+        }
+        head::save(self.conn, self.dirty.iter().filter_map(|key| self.heads.get(key)))
+    }
+
     /// Notes events whose rows the caller has written, numbered from the counter on, behind all rows so far.
     pub(crate) fn wrote_events(&mut self, events: Vec<EventRow>) {
         self.counters.next_seq = events.last().map_or(self.counters.next_seq, |last| last.seq + 1);
@@ -576,17 +617,13 @@ impl<'a> Tx<'a> {
 
     /// Writes all remaining rows, including heads. Returns the new state for the writer's memory.
     pub(crate) fn finish(mut self) -> Result<Finished> {
-        self.flush()?;
+        self.flush_with_heads()?;
         let mut sessions = Vec::with_capacity(self.dirty.len());
         for key in &self.dirty {
             if let Some(head) = self.heads.get_mut(key) {
-                let is_due = head.due_revision.is_some() || head.due_during_compaction;
-                head.due_time = is_due.then(|| head.due_time.unwrap_or(self.now));
-                head.describe(self.conn)?;
                 sessions.push((*key, Newest::of(head), self.changes.remove(key)));
             }
         }
-        head::save(self.conn, self.dirty.iter().filter_map(|key| self.heads.get(key)))?;
         Ok(Finished {
             counters: self.counters,
             claims: self.claims,

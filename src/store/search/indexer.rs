@@ -12,6 +12,7 @@ use crate::store::engine::{Connection, Reader, checkpoint, files};
 use crate::store::error::{Error, Result};
 use crate::store::ledger::events;
 use crate::store::shared::Shared;
+use crate::telemetry::failpoint;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -79,11 +80,18 @@ impl Indexer {
                 tenants.insert(&**tenant);
             }
         }
+        if !tenants.is_empty() {
+            failpoint::reach("search.removed");
+        }
         for tenant in tenants {
             file::merge(&self.file, tenant)?;
+            failpoint::reach("search.merged");
         }
         if !page.erased.is_empty() && !checkpoint::empty_log(&self.file, BUSY_TIMEOUT, BUSY_TIMEOUT)? {
             return Err(Error::Busy);
+        }
+        if !page.erased.is_empty() {
+            failpoint::reach("search.emptied");
         }
         let progress = Progress { store: self.shared.identity.id, seq: page.last, hash: page.hash.clone() };
         file::add(&self.file, &progress, entries)?;

@@ -312,11 +312,13 @@ pub struct NewPart {
     pub body: Arc<PartBody>,
     /// Free JSON, kept verbatim.
     pub metadata_json: Option<String>,
+    /// The salted digest of the part as it was received, if it was changed since: a repetition is recognised by it.
+    pub received: Option<[u8; 32]>,
 }
 
 impl NewPart {
     /// A part with a body and nothing else.
     pub fn new(body: impl Into<Arc<PartBody>>) -> Self {
-        Self { client_id: None, body: body.into(), metadata_json: None }
+        Self { client_id: None, body: body.into(), metadata_json: None, received: None }
     }
 }

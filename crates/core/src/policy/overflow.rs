@@ -110,8 +110,14 @@ pub fn usable(policy: &Policy, window: &ModelWindow) -> i64 {
 
 /// The smallest number of tokens at which any level is due; none if nothing is automatic or the window is unknown.
 pub fn due_at(policy: &Policy, window: &ModelWindow) -> Option<i64> {
+    thresholds(policy, window).map(|(_, due)| due).min()
+}
+
+/// The smallest number of tokens at which each level is due, lowest level first; none if nothing is automatic or the
+/// window is unknown.
+pub fn thresholds<'a>(policy: &'a Policy, window: &'a ModelWindow) -> impl Iterator<Item = (Level, i64)> + 'a {
     let levels = policy.levels().filter(|_| policy.trigger.auto);
-    levels.filter_map(|(_, level_policy)| level_policy.due_at(window)).min()
+    levels.filter_map(|(level, level_policy)| Some((level, level_policy.due_at(window)?)))
 }
 
 /// The levels that this number of tokens reaches, highest first. If the tokens exceed the window, all other levels
@@ -354,5 +360,10 @@ mod tests {
         assert_eq!(levels(800), [Level::Auto, Level::Micro]);
         assert_eq!(levels(901), [Level::Deep, Level::Auto, Level::Micro]);
         assert_eq!(due_at(&policy, &window), Some(551));
+        let all = |policy: &Policy, window: &ModelWindow| thresholds(policy, window).collect::<Vec<_>>();
+        assert_eq!(all(&policy, &window), [(Level::Micro, 551), (Level::Auto, 751), (Level::Deep, 901)]);
+        assert_eq!(all(&policy, &ModelWindow::default()), [], "no window is known");
+        policy.trigger.auto = false;
+        assert_eq!(all(&policy, &window), [], "nothing is automatic");
     }
 }

@@ -74,7 +74,7 @@ fn parts_come_back() {
         assert_eq!((written.part_id.len(), written.revision), (36, 9));
         let read = read_part("parts[0]", written).expect("a part");
         let expected =
-            NewPart { client_id: Some("mine".into()), body: given.into(), metadata_json: Some("[1]".into()) };
+            NewPart { client_id: Some("mine".into()), metadata_json: Some("[1]".into()), ..NewPart::new(given) };
         assert_eq!(read, expected);
     }
 }
@@ -275,7 +275,7 @@ fn an_open_message_takes_whole_parts_and_closes_drafts() {
     let draft = pb::Part { part_id: id.to_string(), metadata_json: Some("1".into()), ..pb::Part::default() };
     let read = read_open_parts(vec![whole.clone(), draft.clone()]);
     let expected =
-        [OpenPart::Whole(NewPart::new(PartBody::Text("words".into()))), OpenPart::Draft(id, Some("1".into()))];
+        [OpenPart::Whole(NewPart::new(PartBody::Text("words".into()))), OpenPart::draft(id, Some("1".into()))];
     assert_eq!(read.as_deref(), Ok(expected.as_slice()));
 
     let ended = draft.clone();
@@ -294,7 +294,7 @@ fn an_open_message_takes_whole_parts_and_closes_drafts() {
         pb::Part { body: Some(Body::ToolResult(result)), ..ended.clone() }
     };
     let status = Some(ResultStatus::Error);
-    let end = DraftEnd { draft: DraftName::Id(id), status, metadata_json: Some("1".into()) };
+    let end = DraftEnd { draft: DraftName::Id(id), status, metadata_json: Some("1".into()), received: None };
     assert_eq!(read_open_parts(vec![failed("")]), Ok(vec![OpenPart::Ended(end)]), "the status of a tool's output");
     assert_eq!(read_open_parts(vec![failed("out")]).expect_err("it has its output").reason, Reason::InvalidField);
     let strange = pb::Part { part_id: "prt_1".into(), ..pb::Part::default() };

@@ -33,6 +33,9 @@ pub(crate) struct MessageHead {
     /// The number of the run that wrote it.
     #[prost(int64, optional, tag = "10")]
     pub(crate) epoch: Option<i64>,
+    /// The salted digest of metadata and details of the end as they were received, if a rule for secrets changed them.
+    #[prost(bytes = "vec", optional, tag = "11")]
+    pub(crate) received: Option<Vec<u8>>,
 }
 
 impl MessageHead {

@@ -1,11 +1,13 @@
 //! Disk format of parts and of their bodies.
 
 use super::columns::{DiskUsage, Number as _, decode, decode_plain, encode};
+use super::received::{DiskReceived, Received};
 use crate::limits;
 use crate::model::part::{
     Answers, Marker, Media, MediaSource, Opaque, PartBody, Record, ResultStatus, Step, ToolCall, ToolResult,
 };
 use crate::model::time::Timestamp;
+use crate::secrets::Salt;
 use crate::store::error::{Error, Result};
 use bytes::Bytes;
 use prost::Message as _;
@@ -299,8 +301,40 @@ fn media_to_disk(media: &Media, blobs: &mut Vec<EncodedBlob>) -> DiskMedia {
 
 /// Encodes a part: its body as bytes, compressed if that saves space, with large media and large bodies as blobs.
 pub(crate) fn encode_part(body: &PartBody, metadata_json: Option<&str>, salt: [u8; 16]) -> EncodedPart {
-    let micros = |time: Option<Timestamp>| time.map(|time| time.0);
+    encode_received_part(body, metadata_json, &Received::AsStored, salt)
+}
+
+/// The salted digest of a part: all of it but its ids and the call that a result answers.
+pub(crate) fn digest_of_part(salt: &Salt, body: &PartBody, metadata_json: Option<&str>) -> [u8; 32] {
+    salt.digest(&plain_part(body, metadata_json, &mut Vec::new()))
+}
+
+/// The same, of a part of which more is known than its content.
+pub(crate) fn encode_received_part(
+    body: &PartBody,
+    metadata_json: Option<&str>,
+    received: &Received,
+    salt: [u8; 16],
+) -> EncodedPart {
     let mut blobs = Vec::new();
+    let mut plain = plain_part(body, metadata_json, &mut blobs);
+    plain.extend(DiskReceived::from(received).encode_to_vec());
+    let commitment = commitment(&salt, &plain);
+    let kind = part_kind(body);
+    let length = i64::try_from(plain.len()).unwrap_or(i64::MAX);
+    if plain.len() > limits::BLOB_BYTES_MIN {
+        let blob = blob(plain);
+        let hash = blob.hash;
+        blobs.push(blob);
+        return EncodedPart { kind, codec: 0, length, salt, commitment, body: None, blob_hash: Some(hash), blobs };
+    }
+    let (codec, body) = compress(plain);
+    EncodedPart { kind, codec, length, salt, commitment, body: Some(body.into()), blob_hash: None, blobs }
+}
+
+/// The bytes of a part before compression, with its large media as blobs.
+fn plain_part(body: &PartBody, metadata_json: Option<&str>, blobs: &mut Vec<EncodedBlob>) -> Vec<u8> {
+    let micros = |time: Option<Timestamp>| time.map(|time| time.0);
     let disk = match body {
         PartBody::Text(text) => DiskBody::Text(text.clone()),
         PartBody::Reasoning(text) => DiskBody::Reasoning(text.clone()),
@@ -315,11 +349,11 @@ pub(crate) fn encode_part(body: &PartBody, metadata_json: Option<&str>, salt: [u
             call_id: result.call_id.clone(),
             status: result.status.number(),
             output: result.output.clone(),
-            attachments: result.attachments.iter().map(|media| media_to_disk(media, &mut blobs)).collect(),
+            attachments: result.attachments.iter().map(|media| media_to_disk(media, blobs)).collect(),
             start_time: micros(result.start_time),
             end_time: micros(result.end_time),
         }),
-        PartBody::Media(media) => DiskBody::Media(media_to_disk(media, &mut blobs)),
+        PartBody::Media(media) => DiskBody::Media(media_to_disk(media, blobs)),
         PartBody::Marker(marker) => DiskBody::Marker(DiskPair {
             first: marker.name.clone(),
             second: marker.text.clone(),
@@ -342,18 +376,18 @@ pub(crate) fn encode_part(body: &PartBody, metadata_json: Option<&str>, salt: [u
             ..DiskPair::default()
         }),
     };
-    let plain = DiskPart { metadata_json: metadata_json.map(str::to_owned), body: Some(disk) }.encode_to_vec();
-    let commitment = commitment(&salt, &plain);
-    let kind = part_kind(body);
-    let length = i64::try_from(plain.len()).unwrap_or(i64::MAX);
-    if plain.len() > limits::BLOB_BYTES_MIN {
-        let blob = blob(plain);
-        let hash = blob.hash;
-        blobs.push(blob);
-        return EncodedPart { kind, codec: 0, length, salt, commitment, body: None, blob_hash: Some(hash), blobs };
-    }
-    let (codec, body) = compress(plain);
-    EncodedPart { kind, codec, length, salt, commitment, body: Some(body.into()), blob_hash: None, blobs }
+    DiskPart { metadata_json: metadata_json.map(str::to_owned), body: Some(disk) }.encode_to_vec()
+}
+
+/// The bytes of the text that came as a draft.
+pub(super) fn text_bytes(plain: &[u8]) -> Result<usize> {
+    let disk: DiskPart = decode_plain("part", plain)?;
+    Ok(match &disk.body {
+        Some(DiskBody::Text(text) | DiskBody::Reasoning(text)) => text.len(),
+        Some(DiskBody::ToolCall(call)) => call.input_json.len(),
+        Some(DiskBody::ToolResult(result)) => result.output.len(),
+        _ => 0,
+    })
 }
 
 /// The hashes of the blobs that a part's bytes refer to.

@@ -320,7 +320,7 @@ async fn fill(longhand: &Longhand) -> Result<()> {
         delta: delta.to_owned(),
     };
     let closing = app.append_draft("s1", "o1", words("closing")).await?.part;
-    once(longhand, "parts").append_parts("s1", "o1", vec![OpenPart::Draft(closing, None)]).await?;
+    once(longhand, "parts").append_parts("s1", "o1", vec![OpenPart::draft(closing, None)]).await?;
     app.append_draft("s1", "o1", words("still open, größer")).await?;
     app.create_session(session("s2", Some("s1"))).await?;
     app.append("s2", turn(1), None, None).await?;

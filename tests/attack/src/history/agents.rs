@@ -4,15 +4,16 @@
 use super::agreement::{Answer, Limit, Refused};
 use super::client::{Client, NO_ANSWER};
 use super::content;
-use super::reasons::Refusal;
+use super::reasons::{self, Refusal};
 use super::record::{Session, lock};
 use super::rpc::Mutation;
-use super::{open, people, writers};
+use super::{open, people, run_watches, writers};
 use longhand::pb;
 use pb::{FinishReason, Role};
 use rand::Rng as _;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
+use tokio::task::JoinSet;
 
 /// A lease that does not run out within an attack.
 const LONG_LEASE: Duration = Duration::from_secs(3_600);
@@ -30,11 +31,15 @@ struct Held {
 /// Main loop of an agent.
 pub(super) async fn run(mut client: Client, pause_ms: u64) {
     let mut past: Vec<Held> = Vec::new();
+    let mut follows = JoinSet::new();
     while !client.shared.is_stopping() {
         let Some(session) = client.some_session() else { return };
         match client.rng.random_range(0..100) {
             0..60 => {
                 if let Some(held) = acquire(&mut client, &session).await {
+                    if client.rng.random_bool(0.6) {
+                        follows.spawn(run_watches::follow(client.another(), session.clone(), held.epoch));
+                    }
                     work(&mut client, &held).await;
                     if past.len() >= PAST_MAX {
                         past.remove(0);
@@ -53,6 +58,7 @@ pub(super) async fn run(mut client: Client, pause_ms: u64) {
         let pause = client.rng.random_range(0..=pause_ms);
         tokio::time::sleep(Duration::from_millis(pause)).await;
     }
+    while follows.join_next().await.is_some() {}
 }
 
 /// Sends a change of runs, prompts or approvals. A refusal is compared with the log later; it may have one of the
@@ -87,7 +93,7 @@ pub(super) fn note_refusal(
         return;
     }
     let in_run = reason == "RUN_LOST" && refused.epoch.is_some();
-    if reason != "SESSION_ARCHIVED" && !in_run && !more.contains(&reason) {
+    if !reasons::is_closed(reason) && !in_run && !more.contains(&reason) {
         client.finding(format!("P14: {rpc} was refused: {refusal:?}"));
     }
     let Refused { epoch, subjects, is_steering_only, .. } = refused;

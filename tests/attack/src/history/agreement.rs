@@ -1,7 +1,8 @@
 //! Answers about runs, prompts and approvals, compared with the log: each answer agrees with a state that its session
 //! had between the request and the answer.
 
-use super::content;
+use super::content::PartPrints;
+use super::erasures::Lost;
 use super::reasons::Refusal;
 use super::state::{Approval, Moment, Prompt, Replay, Run, State};
 use longhand::pb;
@@ -169,22 +170,24 @@ impl Answer {
             }
             Self::InRun(_) => None,
             Self::Queue(found) => rows(found, state.queue.iter().filter_map(|id| state.prompt(id)), |row, prompt| {
-                prompt_differs(row, prompt, written)
+                prompt_differs(row, prompt, state, written)
             }),
             Self::Prompts(found) => {
-                rows(found, state.prompts.iter().rev(), |row, prompt| prompt_differs(row, prompt, written))
+                rows(found, state.prompts.iter().rev(), |row, prompt| prompt_differs(row, prompt, state, written))
             }
-            Self::Runs(found) => rows(found, state.runs.iter().rev(), run_differs),
+            Self::Runs(found) => rows(found, state.runs.iter().rev(), |row, run| run_differs(row, run, state)),
             Self::Run(found) => activity_differs(found, state),
             Self::WaitingApprovals(found) => {
-                rows(found, state.waiting_approvals().rev(), |row, of| approval_differs(row, of, written))
+                rows(found, state.waiting_approvals().rev(), |row, of| approval_differs(row, of, state, written))
             }
             Self::Approvals(found) => {
-                rows(found, state.approvals.iter().rev(), |row, of| approval_differs(row, of, written))
+                rows(found, state.approvals.iter().rev(), |row, of| approval_differs(row, of, state, written))
             }
             Self::Approval(found) => {
                 let one = std::slice::from_ref(&**found);
-                rows(one, state.approval(&found.approval_id).into_iter(), |row, of| approval_differs(row, of, written))
+                rows(one, state.approval(&found.approval_id).into_iter(), |row, of| {
+                    approval_differs(row, of, state, written)
+                })
             }
             Self::Snapshot(run, prompts, approvals) => {
                 let active = state.active().and_then(|epoch| state.run(epoch)).map(|run| &run.id);
@@ -212,6 +215,7 @@ impl Refused {
         let active = state.active();
         let is_justified = match self.reason.as_str() {
             "SESSION_ARCHIVED" => state.is_archived,
+            "SESSION_ERASED" => state.is_erased,
             "RUN_LOST" => {
                 let current = active.map(|epoch| epoch.to_string());
                 self.epoch != active && fact("current_epoch") == current.as_deref()
@@ -232,7 +236,8 @@ impl Refused {
             }),
             "APPROVAL_ENDED" => self.subjects.iter().any(|id| match state.approval(id).map(|of| &of.end) {
                 Some(Some((_, choice, actor, _))) => {
-                    fact("actor") == Some(actor.as_str()) && fact("choice") == choice.as_deref()
+                    let is_choice = fact("choice") == choice.as_deref();
+                    fact("actor") == Some(actor.as_str()) && (is_choice || state.is_touched || state.is_erased)
                 }
                 _ => false,
             }),
@@ -263,7 +268,13 @@ fn rows<'a, R, M: 'a + std::fmt::Debug>(
     found.iter().zip(expected).find_map(|(row, expected)| differs(row, expected))
 }
 
-fn run_differs(row: &pb::Run, run: &Run) -> Option<String> {
+fn run_differs(row: &pb::Run, run: &Run, state: &State) -> Option<String> {
+    let mut run = run.clone();
+    let words = row.end.as_ref().map(|end| end.failure.clone());
+    if let (true, Some((_, failure, _)), Some(words)) = (state.is_touched, &mut run.end, words) {
+        // The words of an agent go with its session: the log may have been read later than the row.
+        *failure = if state.is_erased { String::new() } else { words };
+    }
     let end = row.end.as_ref().map(|end| (end.reason, end.failure.clone(), moment(end.end_revision, end.end_time)));
     let there = Run {
         id: row.run_id.clone(),
@@ -272,7 +283,7 @@ fn run_differs(row: &pb::Run, run: &Run) -> Option<String> {
         cancel_revision: row.cancel_revision,
         end,
     };
-    let fits = there == *run && row.lease_end_time.is_none() == run.end.is_some();
+    let fits = there == run && row.lease_end_time.is_none() == run.end.is_some();
     (!fits).then(|| format!("run: a row is {row:?}, and by the log {run:?}"))
 }
 
@@ -280,7 +291,7 @@ fn moment(revision: i64, time: Option<Timestamp>) -> Moment {
     Moment { revision, time }
 }
 
-fn prompt_differs(row: &pb::Prompt, prompt: &Prompt, written: &Written) -> Option<String> {
+fn prompt_differs(row: &pb::Prompt, prompt: &Prompt, state: &State, written: &Written) -> Option<String> {
     let end = row.end.as_ref().map(|end| (end.epoch, end.message_id.clone(), end.end_revision));
     let there = Prompt {
         id: row.prompt_id.clone(),
@@ -295,14 +306,23 @@ fn prompt_differs(row: &pb::Prompt, prompt: &Prompt, written: &Written) -> Optio
     match written.prompts.get(&row.prompt_id) {
         None => Some(format!("prompt: nobody submitted {row:?}")),
         Some(sent) => {
-            let fits = content::parts(&row.parts) == content::parts(&sent.parts)
-                && (row.delivery, &row.metadata_json, &row.actor) == (sent.delivery, &sent.metadata_json, &sent.actor);
-            (!fits).then(|| format!("prompt: {row:?} was submitted as {sent:?}"))
+            // A prompt loses what its message loses, and everything with its session.
+            let message = prompt.end.as_ref().and_then(|(_, message, _)| message.as_ref());
+            let lost = if state.is_erased { Some(&Lost::All) } else { message.and_then(|id| state.erased.get(id)) };
+            let metadata = if lost == Some(&Lost::All) { &None } else { &sent.metadata_json };
+            let prints = PartPrints::of(&sent.parts);
+            let is_left = |parts: usize| row.parts.iter().filter(|part| part.erased).count() == parts;
+            let fits = match lost {
+                Some(Lost::Parts(ids)) => row.parts.len() == sent.parts.len() && is_left(ids.len()),
+                lost => prints.fit(&row.parts, lost),
+            };
+            let rest = (row.delivery, &row.metadata_json, &row.actor) == (sent.delivery, metadata, &sent.actor);
+            (!fits || !rest).then(|| format!("prompt: {row:?} was submitted as {sent:?}"))
         }
     }
 }
 
-fn approval_differs(row: &pb::Approval, approval: &Approval, written: &Written) -> Option<String> {
+fn approval_differs(row: &pb::Approval, approval: &Approval, state: &State, written: &Written) -> Option<String> {
     let end = row.end.as_ref();
     let end =
         end.map(|end| (end.reason, end.choice.clone(), end.actor.clone(), moment(end.end_revision, end.end_time)));
@@ -313,22 +333,32 @@ fn approval_differs(row: &pb::Approval, approval: &Approval, written: &Written) 
         start: moment(row.request_revision, row.create_time),
         end,
     };
-    if there != *approval {
+    // The event of an answer loses its choice with its session; the row keeps it.
+    let mut expected = approval.clone();
+    let is_touched = state.is_touched || state.is_erased;
+    if let (true, Some(end), Some(there)) = (is_touched, &mut expected.end, &there.end) {
+        end.1.clone_from(&there.1);
+    }
+    if there != expected {
         return Some(format!("approval: a row is {there:?}, and by the log {approval:?}"));
     }
     let Some(asked) = written.approvals.get(&row.approval_id) else {
         return Some(format!("approval: nobody asked {row:?}"));
     };
-    if (&row.question, row.epoch, &row.actor) != (&asked.question, asked.epoch, &asked.actor) {
+    let question = asked.question.as_ref().map(|asked| question_left(asked, state.is_erased));
+    if (&row.question, row.epoch, &row.actor) != (&question, asked.epoch, &asked.actor) {
         return Some(format!("approval: {row:?} was asked as {asked:?}"));
     }
     let end = row.end.as_ref()?;
     let answered = (end.choice.clone(), end.text.clone(), end.actor.clone());
     let question = row.question.as_ref();
     let fits = match (end.reason(), written.answers.get(&row.approval_id)) {
-        (ApprovalEndReason::Answered, Some(answer)) => answered == *answer,
+        (ApprovalEndReason::Answered, Some((choice, text, actor))) => {
+            let (choice, text) = if state.is_erased { (None, "") } else { (choice.clone(), text.as_str()) };
+            answered == (choice, text.to_owned(), actor.clone())
+        }
         (ApprovalEndReason::Expired, None) => {
-            answered.0.as_deref() == question.and_then(|question| question.default_choice.as_deref())
+            state.is_erased || answered.0.as_deref() == question.and_then(|question| question.default_choice.as_deref())
         }
         (ApprovalEndReason::Withdrawn, None) => answered.0.is_none(),
         _ => false,
@@ -337,6 +367,14 @@ fn approval_differs(row: &pb::Approval, approval: &Approval, written: &Written) 
         let answer = written.answers.get(&row.approval_id);
         format!("approval: {row:?} has another end than the acknowledged answer {answer:?}")
     })
+}
+
+/// A question as it was asked, less what goes with its session.
+fn question_left(asked: &pb::Question, is_erased: bool) -> pb::Question {
+    match is_erased {
+        true => pb::Question { text: "[erased from the history]".to_owned(), ..pb::Question::default() },
+        false => asked.clone(),
+    }
 }
 
 fn activity_differs(found: &pb::GetRunResponse, state: &State) -> Option<String> {
@@ -354,7 +392,7 @@ fn activity_differs(found: &pb::GetRunResponse, state: &State) -> Option<String>
     };
     let run = match (&found.run, newest) {
         (None, None) => None,
-        (Some(row), Some(run)) => run_differs(row, run),
+        (Some(row), Some(run)) => run_differs(row, run, state),
         (row, run) => Some(format!("run: the newest is {row:?}, and by the log {run:?}")),
     };
     let fits = found.activity() == activity

@@ -3,15 +3,20 @@
 
 use super::agreement::Answer;
 use super::client::Client;
-use super::content;
+use super::content::{self, PartPrints, Prints};
+use super::erasures::Lost;
 use super::log::Log;
-use super::record::{Expected, OpenState, Snapshot, Watched, lock};
-use super::{open, readers};
+use super::record::{Expected, OpenState, Snapshot, Watched, count, lock};
+use super::{markers, open, readers, trees};
 use longhand::pb;
 use pb::event::Body;
 use pb::{EventKind, MessageKind};
 use rand::Rng as _;
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::time::{Duration, Instant};
+
+/// Maximum time after which the files of an idle store have nothing that was erased.
+const CLEAN_TIME_MAX: Duration = Duration::from_secs(20);
 
 /// Checks everything about a session's history.
 pub(super) async fn session(client: &mut Client, log: &Log, id: &str) {
@@ -93,49 +98,51 @@ async fn history(client: &mut Client, log: &Log, id: &str, at: Option<i64>, revi
 async fn known(client: &mut Client, log: &Log, session: &str, at: Option<i64>, message: &pb::Message) {
     let id = &message.message_id;
     let expected = lock(&client.shared.record.messages).get(id).cloned();
+    let lost = log.lost(id);
     let wrong = match expected {
-        None if message.origin() == pb::Origin::Derived => false,
+        None if message.origin() == pb::Origin::Derived => {
+            lost == Some(&Lost::All) && message.parts.iter().any(|part| !part.erased)
+        }
         None => {
             client.finding(format!("P14: {id} is in {session}, and no client got an answer for it: {message:?}"));
             false
         }
-        Some(Expected::Whole(fingerprint)) => content::message(message) != fingerprint,
-        Some(Expected::Edit(fingerprint)) => {
-            message.kind() != MessageKind::Edit || content::parts(&message.parts) != fingerprint
-        }
-        Some(Expected::Prompt(parts, metadata)) => {
-            content::parts(&message.parts) != parts
-                || message.metadata_json != metadata
+        Some(Expected::Whole(prints)) => !prints.fit(message, lost),
+        Some(Expected::Edit(prints)) => message.kind() != MessageKind::Edit || !prints.fit(&message.parts, lost),
+        Some(Expected::Prompt(prints, metadata)) => {
+            !prints.fit(&message.parts, lost)
+                || message.metadata_json != metadata.filter(|_| lost != Some(&Lost::All))
                 || (message.role(), message.kind()) != (pb::Role::User, MessageKind::Normal)
                 || message.sealed_revision != Some(message.revision)
         }
         // As of an earlier revision, an open message has fewer parts.
         Some(Expected::Open(open)) => {
             let state = open.state.lock().await;
-            if at.is_none() && message.sealed_revision.is_some() && !state.is_sealed && state.epoch.is_some() {
-                !log.is_sealed_by_run(&message.session_id, message, state.epoch) || !is_aborted(&state, message)
-            } else if at.is_none() && message.sealed_revision.is_some() {
-                !state.is_sealed || content::message(message) != content::new_message(&state.message, true)
+            let is_sealed = message.sealed_revision.is_some();
+            if at.is_none() && is_sealed && !state.is_sealed {
+                let is_ended = log.is_sealed_by_end(&message.session_id, message, state.epoch);
+                !is_ended || !is_aborted(&state, message, lost)
+            } else if at.is_none() && is_sealed {
+                !Prints::of(&state.message, true).fit(message, lost)
             } else {
-                let there: Vec<pb::Part> = message.parts.iter().map(content::sent).collect();
-                let is_whole = at.is_some() || there.len() == state.message.parts.len();
-                // The end of its run has closed the drafts.
-                let is_sealed_by_run = message.sealed_revision.is_some() && !state.is_sealed;
-                let drafts: &[&[pb::Draft]] = match is_sealed_by_run {
-                    true => &[&state.drafts, &state.doubtful_drafts()],
-                    false => &[&[]],
-                };
+                let is_whole = at.is_some() || message.parts.len() == state.message.parts.len();
+                // The end of its run, or an erasure, closes the drafts, and seals the message at the next revision.
+                let is_aborted = !state.is_sealed && (is_sealed || at.is_some());
+                let drafts = if is_aborted { state.possible_drafts() } else { vec![Vec::new()] };
                 let is_written = drafts.iter().any(|drafts| {
-                    let parts = state.message.parts.iter().map(content::sent);
-                    let written: Vec<_> = parts.chain(drafts.iter().map(closed)).collect();
-                    written.starts_with(&there)
+                    let written: Vec<_> =
+                        state.message.parts.iter().cloned().chain(drafts.iter().map(closed)).collect();
+                    let written = &written[..message.parts.len().min(written.len())];
+                    PartPrints::of(written).fit(&message.parts, lost)
                 });
                 !is_whole || !is_written
             }
         }
     };
     if wrong {
-        client.finding(format!("P2: message {id} of {session} at {at:?} is not what was acknowledged: {message:?}"));
+        client.finding(format!(
+            "P2: message {id} of {session} at {at:?} is not what was acknowledged, less {lost:?}: {message:?}"
+        ));
     }
 }
 
@@ -144,16 +151,16 @@ fn closed(draft: &pb::Draft) -> pb::Part {
     open::closed(draft, draft.client_id.clone())
 }
 
-/// True if a message is what was acknowledged of it, sealed as aborted; words in doubt may be there or not.
-fn is_aborted(state: &OpenState, found: &pb::Message) -> bool {
+/// True if a message is what was acknowledged of it, sealed as aborted, less what was erased of it; words in doubt may be
+/// there or not.
+fn is_aborted(state: &OpenState, found: &pb::Message, lost: Option<&Lost>) -> bool {
     let aborted = |drafts: &[pb::Draft]| {
         let mut message = state.message.clone();
         message.parts.extend(drafts.iter().map(closed));
         message.finish = Some(pb::Finish { reason: pb::FinishReason::Aborted.into(), ..pb::Finish::default() });
-        content::new_message(&message, true)
+        Prints::of(&message, true)
     };
-    let found = content::message(found);
-    found == aborted(&state.drafts) || found == aborted(&state.doubtful_drafts())
+    state.possible_drafts().iter().any(|drafts| aborted(drafts).fit(found, lost))
 }
 
 /// Runs, prompts and approvals of an idle store: all lists are what follows from the log.
@@ -186,18 +193,8 @@ pub(super) async fn runs(client: &mut Client, log: &Log, id: &str) {
         }
         answers.push(if include_ended { Answer::Approvals(approvals) } else { Answer::WaitingApprovals(approvals) });
     }
-    let page_size = client.rng.random_range(1..40);
-    let mut request =
-        pb::ListRunsRequest { session_id: Some(session_id.clone()), page_size, ..pb::ListRunsRequest::default() };
-    let mut runs = Vec::new();
-    while let Ok(page) = client.ask(&request).await {
-        runs.extend(page.runs);
-        request.page_token = page.next_page_token;
-        if request.page_token.is_empty() {
-            break;
-        }
-    }
-    answers.push(Answer::Runs(runs));
+    let request = pb::ListRunsRequest { session_id: Some(session_id.clone()), ..pb::ListRunsRequest::default() };
+    answers.push(Answer::Runs(listed_runs(client, request).await));
     if let Ok(found) = client.ask(&pb::GetRunRequest { session_id }).await {
         answers.push(Answer::Run(Box::new(found)));
     }
@@ -207,24 +204,38 @@ pub(super) async fn runs(client: &mut Client, log: &Log, id: &str) {
     }
 }
 
-/// The active runs of all sessions of an idle store.
-pub(super) async fn active_runs(client: &mut Client, log: &Log) {
-    let mut request = pb::ListRunsRequest { page_size: client.rng.random_range(1..40), ..Default::default() };
-    let mut found = BTreeSet::new();
+/// All pages of a list of runs.
+async fn listed_runs(client: &mut Client, mut request: pb::ListRunsRequest) -> Vec<pb::Run> {
+    request.page_size = client.rng.random_range(1..40);
+    let mut runs = Vec::new();
     while let Ok(page) = client.ask(&request).await {
-        found.extend(page.runs.into_iter().map(|run| run.run_id));
+        runs.extend(page.runs);
         request.page_token = page.next_page_token;
         if request.page_token.is_empty() {
             break;
         }
     }
+    runs
+}
+
+/// The active runs of a tree of an idle store, or of all its sessions, are those that follow from the log.
+pub(super) async fn active_runs(client: &mut Client, log: &Log, root: Option<&str>) {
+    let request = pb::ListRunsRequest {
+        session_id: root.map(str::to_owned),
+        tree: root.is_some(),
+        ..pb::ListRunsRequest::default()
+    };
+    let found: BTreeSet<String> = listed_runs(client, request).await.into_iter().map(|run| run.run_id).collect();
     let active = |id: &String| {
         let state = log.state(id)?;
         state.run(state.active()?).map(|run| run.id.clone())
     };
-    let expected: BTreeSet<String> = log.sessions.keys().filter_map(active).collect();
+    let expected: BTreeSet<String> = match root {
+        Some(root) => trees::members(&log.events, root, false).iter().filter_map(active).collect(),
+        None => log.sessions.keys().filter_map(active).collect(),
+    };
     if found != expected {
-        client.finding(format!("run: {found:?} are active, and by the log {expected:?}"));
+        client.finding(format!("run: {found:?} are active in the tree of {root:?}, and by the log {expected:?}"));
     }
 }
 
@@ -237,14 +248,14 @@ async fn events(client: &mut Client, log: &Log, id: &str) {
     };
     let mut found: Vec<(i64, u64)> = Vec::new();
     while let Ok(page) = client.ask(&request).await {
-        found.extend(page.events.iter().map(|event| (event.seq, content::event(event))));
+        found.extend(page.events.iter().map(|event| log.print(event.seq, content::event(event))));
         if page.next_cursor.is_empty() {
             break;
         }
         request.after_cursor = page.next_cursor;
     }
     let expected: Vec<(i64, u64)> =
-        log.history(id, i64::MAX).iter().map(|event| (event.seq, content::event(event))).collect();
+        log.history(id, i64::MAX).iter().map(|event| log.print(event.seq, content::event(event))).collect();
     if found != expected {
         client.finding(format!("P6: the {} events of {id} differ from the {} of the log", found.len(), expected.len()));
     }
@@ -292,12 +303,16 @@ pub(super) fn watched(client: &Client, log: &Log, watched: &Watched) {
     }
     let kinds: HashSet<i32> = watched.kinds.iter().copied().collect();
     let range = log.events.iter().filter(|event| (watched.after_seq + 1..=watched.to_seq).contains(&event.seq));
+    let tree = (!watched.root.is_empty()).then(|| trees::members(&log.events, &watched.root, true));
     let matches = |event: &&pb::Event| {
-        (watched.sessions.is_empty() || watched.sessions.contains(&event.session_id))
+        tree.as_ref().is_none_or(|tree| tree.contains(&event.session_id))
+            && (watched.sessions.is_empty() || watched.sessions.contains(&event.session_id))
             && (kinds.is_empty() || kinds.contains(&event.kind))
     };
-    let expected: Vec<(i64, u64)> = range.filter(matches).map(|event| (event.seq, content::event(event))).collect();
-    if watched.events != expected {
+    let print = |event: &pb::Event| log.print(event.seq, content::event(event));
+    let expected: Vec<(i64, u64)> = range.filter(matches).map(print).collect();
+    let there: Vec<(i64, u64)> = watched.events.iter().map(|(seq, prints)| log.print(*seq, *prints)).collect();
+    if there != expected {
         let found: BTreeSet<i64> = watched.events.iter().map(|(seq, _)| *seq).collect();
         let wanted: BTreeSet<i64> = expected.iter().map(|(seq, _)| *seq).collect();
         let missing: Vec<_> = wanted.difference(&found).take(10).collect();
@@ -355,7 +370,8 @@ pub(super) async fn snapshot(client: &mut Client, log: &Log, snapshot: &Snapshot
         ..pb::GetContextRequest::default()
     };
     let Some(view) = readers::view(client, &request).await else { return };
-    if view.messages != snapshot.messages {
+    let is_same = view.messages == snapshot.messages;
+    if !is_same && !client.is_erased_since(&snapshot.session, snapshot.head_seq).await {
         let (session, head) = (&snapshot.session, snapshot.head_seq);
         client.finding(format!("P6: the snapshot of {session} at event {head} is not its view at {at}"));
     }
@@ -372,6 +388,9 @@ pub(super) async fn client_summaries(client: &mut Client, log: &Log, from: usize
         let Some(id) = &outcome.summary_message_id else { continue };
         let request = pb::GetMessageRequest { session_id: event.session_id.clone(), message_id: id.clone() };
         let Ok(pb::GetMessageResponse { message: Some(message), .. }) = client.ask(&request).await else { continue };
+        if log.lost(&message.message_id).is_some() {
+            continue;
+        }
         let first = message.parts.first().and_then(|part| part.body.clone());
         let texts = brought.get(&body.compaction_id).map(Vec::as_slice).unwrap_or_default();
         let is_there = |supplied: &str| texts.iter().any(|text| supplied.contains(text.trim()));
@@ -380,5 +399,38 @@ pub(super) async fn client_summaries(client: &mut Client, log: &Log, from: usize
             other => client
                 .finding(format!("P2: the summary of {} is not what its client wrote: {other:?}", body.compaction_id)),
         }
+    }
+}
+
+/// P2: what the log says was erased is nowhere in the files of an idle store, and each acknowledged erasure is in the
+/// log.
+pub(super) async fn erased(client: &mut Client, log: &Log, from: usize) {
+    let record = &client.shared.record;
+    log.check_erased_answers(record);
+    for event in &log.events[from.min(log.events.len())..] {
+        let Some(Body::Erased(body)) = &event.body else { continue };
+        if body.target() == pb::ErasedTarget::Session && body.source_session_id.is_none() {
+            record.markers.session_erased(&event.session_id, record.now());
+        }
+        for erased in body.messages.iter().filter(|erased| erased.part_ids.is_empty()) {
+            record.markers.erased(record.markers.of_message(&erased.message_id), record.now());
+        }
+    }
+    let erased = record.markers.all_erased();
+    let began = Instant::now();
+    loop {
+        count(&record.counts.file_scans);
+        let found = match markers::in_files(client.shared.service.directory(), &erased) {
+            Ok(found) => found,
+            Err(error) => return client.finding(format!("the checker itself failed: {error}")),
+        };
+        if found.is_empty() {
+            return;
+        }
+        if began.elapsed() > CLEAN_TIME_MAX {
+            let found: Vec<_> = found.iter().map(|(file, marker)| (file, record.markers.named(marker))).collect();
+            return client.finding(format!("P2: files of an idle store have what was erased: {found:?}"));
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
     }
 }

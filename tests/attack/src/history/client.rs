@@ -78,7 +78,9 @@ pub(super) struct Client {
     /// The run on whose behalf the client's requests are made.
     pub(super) epoch: Option<i64>,
     /// The newest event that any client knew of when the last request was first sent.
-    asked_after_seq: i64,
+    pub(super) asked_after_seq: i64,
+    /// Number of attempts that got no answer.
+    pub(super) lost: u64,
     channel: Channel,
     kept: Vec<Kept>,
     next_id: u64,
@@ -102,7 +104,7 @@ impl Client {
         let channel = daemon::connect(shared.service.socket());
         let rng = crate::seed::generator(seed, name);
         let (kept, next_id, asked_after_seq) = (Vec::new(), 0, 0);
-        Self { shared, name: name.to_owned(), rng, epoch: None, asked_after_seq, channel, kept, next_id }
+        Self { shared, name: name.to_owned(), rng, epoch: None, asked_after_seq, lost: 0, channel, kept, next_id }
     }
 
     /// A new id, unique among requests and messages.
@@ -111,11 +113,36 @@ impl Client {
         format!("{}-{}", self.name, self.next_id)
     }
 
-    /// A random session.
+    /// A random session, now and then an erased one.
     pub(super) fn some_session(&mut self) -> Option<Arc<Session>> {
         let sessions = lock(&self.shared.sessions);
-        let index = self.rng.random_range(0..sessions.len().max(1));
-        sessions.get(index).cloned()
+        let is_live = |session: &&Arc<Session>| !session.is_erased.load(Ordering::SeqCst);
+        let live: Vec<_> = sessions.iter().filter(is_live).collect();
+        let all: Vec<_> = sessions.iter().collect();
+        let from = if self.rng.random_bool(0.03) || live.is_empty() { all } else { live };
+        let index = self.rng.random_range(0..from.len().max(1));
+        from.get(index).map(|session| (*session).clone())
+    }
+
+    /// True if a session lost content by an event behind this one. What was compared meanwhile may differ.
+    pub(super) async fn is_erased_since(&mut self, session: &str, after_seq: i64) -> bool {
+        let asked_after_seq = self.asked_after_seq;
+        let request = pb::ListEventsRequest {
+            session_id: Some(session.to_owned()),
+            kinds: vec![pb::EventKind::Erased.into()],
+            page_size: 1_000,
+            ..pb::ListEventsRequest::default()
+        };
+        let found = self.ask(&request).await;
+        self.asked_after_seq = asked_after_seq;
+        found.is_ok_and(|page| page.events.iter().any(|event| event.seq > after_seq))
+    }
+
+    /// Another client of the same daemon, with a name of its own.
+    pub(super) fn another(&mut self) -> Self {
+        let name = self.fresh_id();
+        let seed = self.rng.random();
+        Self::new(self.shared.clone(), &name, seed)
     }
 
     /// A separate connection for a stream.
@@ -127,12 +154,14 @@ impl Client {
     pub(super) async fn ask<R: Rpc>(&mut self, request: &R) -> Result<R::Answer, Refusal> {
         let began = Instant::now();
         self.asked_after_seq = self.shared.record.newest_seq.load(Ordering::SeqCst);
+        let asked = self.shared.record.now();
         loop {
             self.shared.service.wait_until_up().await;
             let sending = R::send(self.channel.clone(), named(request.clone(), &self.name, self.epoch));
             match self.attempt(R::NAME, sending).await {
                 Attempt::Answered(answer) => {
                     count(&self.shared.record.counts.answered);
+                    self.shared.record.check_erased(R::NAME, &R::bytes(&answer), asked);
                     return Ok(answer);
                 }
                 Attempt::Refused(refusal) if reasons::PASSING.contains(&refusal.reason.as_str()) => {}
@@ -142,7 +171,10 @@ impl Client {
                     *reasons.entry((R::NAME, refusal.reason.clone())).or_default() += 1;
                     return Err(refusal);
                 }
-                Attempt::Lost => count(&self.shared.record.counts.lost),
+                Attempt::Lost => {
+                    self.lost += 1;
+                    count(&self.shared.record.counts.lost);
+                }
             }
             if began.elapsed() > ASK_TIME_MAX {
                 self.finding(format!("P14: {} was not answered within {ASK_TIME_MAX:?}", R::NAME));
@@ -199,6 +231,7 @@ impl Client {
         let (changes, fate) = (Vec::new(), Fate::Open);
         let asked = Asked { rpc: M::NAME, after_seq, expected_revision, epoch, sent, changes, fate };
         lock(&self.shared.record.asked).insert(key.clone(), asked);
+        self.shared.record.markers.wrote(&session.id, M::NAME, &request.encode_to_vec());
         let twin = if self.rng.random_bool(0.04) {
             let (channel, copy) = (self.connection(), named(request.clone(), &self.name, self.epoch));
             let sending = async move { M::send(channel, copy).await };
@@ -230,6 +263,11 @@ impl Client {
             let refused = Refused { epoch: Some(epoch), ..Refused::of(M::NAME, refusal) };
             self.observe(&session.id, Answer::Refused(refused));
         }
+        if let Err(refusal) = &outcome
+            && refusal.reason == "SESSION_ERASED"
+        {
+            self.observe(&session.id, Answer::Refused(Refused::of(M::NAME, refusal)));
+        }
         if let Ok(answer) = &outcome {
             let promised = M::promised(answer);
             if let Some(copy) = copy {
@@ -238,7 +276,7 @@ impl Client {
             self.keep(request.clone(), promised.clone());
             match self.rng.random_range(0..40) {
                 0..3 => self.send_again(&request, &promised).await,
-                3 => self.send_altered(&request).await,
+                3 => self.send_altered(session, &request, &promised).await,
                 4..8 => self.send_kept().await,
                 _ => {}
             }
@@ -306,9 +344,13 @@ impl Client {
         }
     }
 
-    async fn send_altered<M: Mutation>(&mut self, request: &M) {
+    async fn send_altered<M: Mutation>(&mut self, session: &Session, request: &M, promised: &Promised) {
+        let after_seq = self.shared.record.newest_seq.load(Ordering::SeqCst);
         match self.ask(&request.altered()).await {
             Err(refusal) if refusal.reason == "REQUEST_ID_REUSED" || refusal.reason == NO_ANSWER => {}
+            // An erasure takes what a request can be compared with.
+            Ok(answer)
+                if M::promised(&answer) == *promised && self.is_erased_since(&session.id, after_seq - 50).await => {}
             other => self.finding(format!("P4: {} with the id of another request came to {other:?}", M::NAME)),
         }
     }

@@ -1,5 +1,7 @@
 //! Random message content, and fingerprints to find it again.
 
+use super::erasures::Lost;
+use super::markers;
 use longhand::pb;
 use pb::part::Body;
 use prost::Message as _;
@@ -34,9 +36,11 @@ const WORDS: [&str; 24] = [
     "ok",
 ];
 
-/// Random words, slightly more than `bytes` bytes.
+/// A marker and random words, slightly more than `bytes` bytes.
 pub(super) fn words(rng: &mut impl Rng, bytes: usize) -> String {
-    let mut text = String::with_capacity(bytes + 16);
+    let mut text = String::with_capacity(bytes + 48);
+    text.push_str(&markers::fresh(rng));
+    text.push(' ');
     while text.len() < bytes {
         text.push_str(WORDS.choose(rng).copied().unwrap_or("word"));
         text.push(' ');
@@ -86,6 +90,15 @@ pub(super) fn result(rng: &mut impl Rng, call_id: &str, token: &str, bytes: usiz
     }))
 }
 
+/// Random bytes with a marker among them, which no compression hides.
+pub(super) fn bytes(rng: &mut impl Rng, most: usize) -> Vec<u8> {
+    let many = rng.random_range(1..most);
+    let mut bytes: Vec<u8> = (0..many).map(|_| rng.random()).collect();
+    bytes.extend_from_slice(markers::fresh(rng).as_bytes());
+    bytes.extend((0..many).map(|_| rng.random::<u8>()));
+    bytes
+}
+
 /// A part of one of the rarer kinds.
 pub(super) fn rare(rng: &mut impl Rng) -> pb::Part {
     let body = match rng.random_range(0..5) {
@@ -93,14 +106,14 @@ pub(super) fn rare(rng: &mut impl Rng) -> pb::Part {
         1 => Body::Media(pb::MediaPart {
             mime_type: "image/png".to_owned(),
             name: "shot.png".to_owned(),
-            source: Some(pb::media_part::Source::Data((0..rng.random_range(1..600)).map(|_| rng.random()).collect())),
+            source: Some(pb::media_part::Source::Data(bytes(rng, 600))),
         }),
         2 => Body::Marker(pb::MarkerPart { name: "here".to_owned(), text: words(rng, 20) }),
         3 => Body::Step(pb::StepPart { finish_reason: "tool-calls".to_owned(), usage: None }),
         _ => Body::Opaque(pb::OpaquePart {
             provider: "anthropic".to_owned(),
             kind: "thinking".to_owned(),
-            data: (0..rng.random_range(1..200)).map(|_| rng.random()).collect(),
+            data: bytes(rng, 200),
         }),
     };
     let metadata_json = rng.random_bool(0.3).then(|| "{\"b\": 1, \"a\":  2.0}".to_owned());
@@ -123,48 +136,171 @@ pub(super) fn sent(part: &pb::Part) -> pb::Part {
     part
 }
 
-/// The fingerprint of parts.
-pub(super) fn parts(parts: &[pb::Part]) -> u64 {
-    let parts = parts.iter().map(sent).collect();
-    hash(&pb::NewMessage { parts, ..pb::NewMessage::default() }.encode_to_vec())
-}
-
-/// The fingerprint of a message as it is sent.
-pub(super) fn new_message(message: &pb::NewMessage, is_sealed: bool) -> u64 {
-    let mut message = message.clone();
-    (message.open, message.replace_existing) = (false, false);
-    if message.kind == pb::MessageKind::Unspecified as i32 {
-        message.kind = pb::MessageKind::Normal.into();
-    }
-    // The server reads a token and does not keep it.
-    let finish = pb::Finish { view_token: None, ..message.finish.take().unwrap_or_default() };
-    message.finish = is_sealed.then_some(finish);
-    message.parts = message.parts.iter().map(sent).collect();
-    hash(&message.encode_to_vec())
-}
-
-/// The fingerprint of a message as it is read; equal to that of the message as it was sent.
-pub(super) fn message(found: &pb::Message) -> u64 {
-    let pb::Message { client_id, role, kind, parts, finish, model, provider, origin_time, metadata_json, .. } =
-        found.clone();
-    let message = pb::NewMessage {
-        client_id,
-        role,
-        kind,
-        parts,
-        finish,
-        model,
-        provider,
-        origin_time,
-        metadata_json,
-        ..pb::NewMessage::default()
+/// What stands for a part once it is erased: calls and results keep their ids, names and states; a marker or a record
+/// stands for anything else, with a text where a model may have read something.
+pub(super) fn erased(part: &pb::Part) -> pb::Part {
+    const TEXT: &str = "[erased from the history]";
+    let marker = |text: &str| {
+        let (name, text) = ("longhand.erased".to_owned(), text.to_owned());
+        Body::Marker(pb::MarkerPart { name, text })
     };
-    new_message(&message, found.sealed_revision.is_some())
+    let body = match part.body.clone() {
+        Some(Body::ToolCall(call)) => {
+            let pb::ToolCallPart { call_id, tool, .. } = call;
+            let input_json = "{\"erased\":true}".to_owned();
+            Body::ToolCall(pb::ToolCallPart { call_id, tool, input_json, ..pb::ToolCallPart::default() })
+        }
+        Some(Body::ToolResult(result)) => {
+            let pb::ToolResultPart { call_id, status, call_message_id, .. } = result;
+            let output = TEXT.to_owned();
+            let kept = pb::ToolResultPart { call_id, status, call_message_id, ..pb::ToolResultPart::default() };
+            Body::ToolResult(pb::ToolResultPart { output, ..kept })
+        }
+        Some(Body::Record(_)) => {
+            Body::Record(pb::RecordPart { kind: "longhand.erased".to_owned(), data: String::new() })
+        }
+        Some(Body::Text(_) | Body::Media(_)) => marker(TEXT),
+        Some(Body::Marker(old)) if !old.text.is_empty() => marker(TEXT),
+        _ => marker(""),
+    };
+    pb::Part { body: Some(body), metadata_json: None, erased: true, ..part.clone() }
 }
 
-/// The fingerprint of an event without its message.
-pub(super) fn event(event: &pb::Event) -> u64 {
-    hash(&pb::Event { message: None, ..event.clone() }.encode_to_vec())
+/// The fingerprints of a part: whole, erased, and erased with the id that its client gave to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct PartPrint {
+    whole: u64,
+    erased: u64,
+    nameless: u64,
+}
+
+fn part_print(part: &pb::Part) -> PartPrint {
+    let part = sent(part);
+    let print = |part: &pb::Part| hash(&part.encode_to_vec());
+    let erased = erased(&part);
+    let nameless = pb::Part { client_id: None, ..erased.clone() };
+    PartPrint { whole: print(&part), erased: print(&erased), nameless: print(&nameless) }
+}
+
+/// The fingerprints of parts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct PartPrints(Vec<PartPrint>);
+
+impl PartPrints {
+    /// The fingerprints of parts as they are sent.
+    pub(super) fn of(parts: &[pb::Part]) -> Self {
+        Self(parts.iter().map(part_print).collect())
+    }
+
+    /// True if these parts were found, less what was erased of them.
+    pub(super) fn fit(&self, found: &[pb::Part], lost: Option<&Lost>) -> bool {
+        let fits = |(part, expected): (&pb::Part, &PartPrint)| {
+            let is_erased = match lost {
+                None => false,
+                Some(Lost::All) => true,
+                Some(Lost::Parts(ids)) => ids.contains(&part.part_id),
+            };
+            let print = hash(&sent(part).encode_to_vec());
+            if is_erased { print == expected.erased || print == expected.nameless } else { print == expected.whole }
+        };
+        found.len() == self.0.len() && found.iter().zip(&self.0).all(fits)
+    }
+}
+
+/// The fingerprints of a message, whole and erased.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Prints {
+    head: u64,
+    /// Without its metadata and the words about its end.
+    erased_head: u64,
+    /// The same without the id that its client gave to it.
+    nameless_head: u64,
+    parts: PartPrints,
+}
+
+impl Prints {
+    /// The fingerprints of a message as it is sent.
+    pub(super) fn of(message: &pb::NewMessage, is_sealed: bool) -> Self {
+        let mut head = message.clone();
+        let parts = std::mem::take(&mut head.parts);
+        (head.open, head.replace_existing) = (false, false);
+        if head.kind == pb::MessageKind::Unspecified as i32 {
+            head.kind = pb::MessageKind::Normal.into();
+        }
+        // The server reads a token and does not keep it.
+        let finish = pb::Finish { view_token: None, ..head.finish.take().unwrap_or_default() };
+        head.finish = is_sealed.then_some(finish);
+        let print = |head: &pb::NewMessage| hash(&head.encode_to_vec());
+        let whole = print(&head);
+        head.metadata_json = None;
+        head.finish.iter_mut().for_each(|finish| finish.detail.clear());
+        let erased_head = print(&head);
+        head.client_id = None;
+        let nameless_head = print(&head);
+        Self { head: whole, erased_head, nameless_head, parts: PartPrints::of(&parts) }
+    }
+
+    /// True if this message was found, less what was erased of it.
+    pub(super) fn fit(&self, found: &pb::Message, lost: Option<&Lost>) -> bool {
+        let there = Self::found(found);
+        let head = match lost {
+            Some(Lost::All) => there.head == self.erased_head || there.head == self.nameless_head,
+            None | Some(Lost::Parts(_)) => there.head == self.head,
+        };
+        head && self.parts.fit(&found.parts, lost)
+    }
+
+    /// The fingerprints of a message as it is read; equal to those of the message as it was sent.
+    fn found(found: &pb::Message) -> Self {
+        let pb::Message { client_id, role, kind, parts, finish, model, provider, origin_time, metadata_json, .. } =
+            found.clone();
+        let message = pb::NewMessage {
+            client_id,
+            role,
+            kind,
+            parts,
+            finish,
+            model,
+            provider,
+            origin_time,
+            metadata_json,
+            ..pb::NewMessage::default()
+        };
+        Self::of(&message, found.sealed_revision.is_some())
+    }
+}
+
+/// An event without its message, and without what an erasure takes from it: the texts of clients, agents and providers.
+pub(super) fn without_texts(event: &pb::Event) -> pb::Event {
+    use pb::event::Body;
+    let mut event = pb::Event { message: None, ..event.clone() };
+    match &mut event.body {
+        Some(Body::SessionCreated(body)) => body.title.clear(),
+        Some(Body::SessionForked(body)) => body.title.clear(),
+        Some(Body::SessionUpdated(body)) => (body.title, body.metadata_json) = (None, None),
+        Some(Body::MessageAppended(body)) => body.client_id = None,
+        Some(Body::CompactionProposed(body)) => body.notice.clear(),
+        Some(Body::CompactionRetried(body)) => body.failure = None,
+        Some(Body::CompactionFailed(body)) => body.failure = None,
+        Some(Body::CompactionCancelled(body)) => body.failure = None,
+        Some(Body::Compacted(body)) => {
+            body.notice.clear();
+            if let Some(outcome) = &mut body.outcome {
+                outcome.contradictions.clear();
+                outcome.stopped = None;
+            }
+        }
+        Some(Body::RunEnded(body)) => body.failure.clear(),
+        Some(Body::ApprovalEnded(body)) => body.choice = None,
+        _ => {}
+    }
+    event
+}
+
+/// The fingerprints of an event without its message: with its texts, and without them.
+pub(super) fn event(event: &pb::Event) -> (u64, u64) {
+    let whole = hash(&pb::Event { message: None, ..event.clone() }.encode_to_vec());
+    (whole, hash(&without_texts(event).encode_to_vec()))
 }
 
 /// The fingerprint of a view's bytes.

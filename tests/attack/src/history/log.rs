@@ -3,6 +3,8 @@
 
 use super::agreement::{self, Observation};
 use super::client::Client;
+use super::content;
+use super::erasures::{Erasures, Lost};
 use super::record::{Asked, Fate, Record, count, lock};
 use super::state::Replay;
 use longhand::pb;
@@ -28,6 +30,8 @@ pub(super) struct Ancestry {
     /// The session's own events, as indexes into the log.
     pub(super) events: Vec<usize>,
     is_archived: bool,
+    /// What an erasure began in an archived session.
+    erasing: Option<i64>,
     /// The compaction that has started and not ended.
     running: Option<String>,
 }
@@ -40,6 +44,8 @@ pub(super) struct Log {
     /// The sessions, by id.
     pub(super) sessions: HashMap<String, Ancestry>,
     compactions: HashMap<String, Phase>,
+    /// What was erased.
+    pub(super) erasures: Erasures,
     /// Cursor of the next page.
     cursor: String,
     /// Number of events that have been compared with the clients' record.
@@ -114,7 +120,7 @@ impl Log {
     }
 
     /// P2: a segment of the log reads as it did before.
-    pub(super) async fn read_again(&self, client: &mut Client, from: usize, many: usize) {
+    pub(super) async fn read_again(&mut self, client: &mut Client, from: usize, many: usize) {
         let after_cursor = from.checked_sub(1).and_then(|at| self.events.get(at)).map(|event| event.cursor.clone());
         let mut request = pb::ListEventsRequest {
             after_cursor: after_cursor.unwrap_or_default(),
@@ -122,12 +128,13 @@ impl Log {
             ..pb::ListEventsRequest::default()
         };
         let mut index = from;
+        let mut differing = Vec::new();
         let end = self.events.len().min(from + many);
         while index < end {
             let Ok(page) = client.ask(&request).await else { return };
-            for event in &page.events {
-                if self.events.get(index).is_some_and(|before| before != event) {
-                    client.finding(format!("P2: event {} is another one now", event.seq));
+            for event in page.events {
+                if self.events.get(index).is_some_and(|before| !self.is_same(before, &event)) {
+                    differing.push((index, event));
                 }
                 index += 1;
             }
@@ -139,6 +146,42 @@ impl Log {
         if index < end {
             client.finding(format!("P2: the log ended at {index}, and had {end} events before"));
         }
+        if differing.is_empty() {
+            return;
+        }
+        // The erasure that took their texts may have come meanwhile.
+        self.follow(client).await;
+        for (_, now) in differing.iter().filter(|(index, now)| !self.is_same(&self.events[*index], now)) {
+            client.finding(format!("P2: event {} is another one now", now.seq));
+        }
+    }
+
+    /// True if an event reads as it did before, less what an erasure took.
+    fn is_same(&self, before: &pb::Event, now: &pb::Event) -> bool {
+        before == now
+            || self.erasures.is_touched(&now.session_id)
+                && content::without_texts(before) == content::without_texts(now)
+    }
+
+    /// The fingerprint of an event that was read at some time, to be compared with that of another time.
+    pub(super) fn print(&self, seq: i64, (whole, without): (u64, u64)) -> (i64, u64) {
+        let event = usize::try_from(seq - 1).ok().and_then(|index| self.events.get(index));
+        let is_touched = event.is_some_and(|event| self.erasures.is_touched(&event.session_id));
+        (seq, if is_touched { without } else { whole })
+    }
+
+    /// The messages of a session with their revisions, inherited ones too.
+    fn positions(&self, session: &str) -> Vec<(String, i64)> {
+        let appended = |event: &&pb::Event| match &event.body {
+            Some(Body::MessageAppended(body)) => Some((body.message_id.clone(), event.revision)),
+            _ => None,
+        };
+        self.history(session, i64::MAX).iter().filter_map(appended).collect()
+    }
+
+    /// What a message lost.
+    pub(super) fn lost(&self, message: &str) -> Option<&Lost> {
+        self.erasures.of(message)
     }
 
     /// Adds the next event.
@@ -168,8 +211,22 @@ impl Log {
             EventKind::SessionRestored => session.is_archived = false,
             // Ends of compactions that the archiving stopped.
             EventKind::CompactionFailed | EventKind::CompactionCancelled => {}
+            EventKind::Erased => session.erasing = None,
+            // An erasure ends what waits in a session before it takes the content.
+            EventKind::PartsClosed
+            | EventKind::MessageFinished
+            | EventKind::PromptWithdrawn
+            | EventKind::ApprovalEnded
+                if session.is_archived && event.request_id.is_empty() =>
+            {
+                session.erasing = session.erasing.or(Some(seq));
+            }
             _ if session.is_archived => record.finding(format!("P5: {kind:?} changed {id}, which is archived")),
             _ => {}
+        }
+        if let Some(begun) = session.erasing.filter(|_| kind != EventKind::Erased && !session.is_archived) {
+            record.finding(format!("P5: event {begun} changed {id}, which is archived, and nothing was erased"));
+            session.erasing = None;
         }
         if let Some((compaction, phase)) = event.body.as_ref().and_then(phase_of) {
             compaction_event(record, session, self.compactions.get(compaction).copied(), &event, (compaction, phase));
@@ -181,6 +238,25 @@ impl Log {
             record.finding(format!("P7: {} is tried again, and does not run", body.compaction_id));
         }
         self.events.push(event);
+        let mut erasures = std::mem::take(&mut self.erasures);
+        let faults = erasures.apply(&self.events[index], || self.positions(&id));
+        self.erasures = erasures;
+        faults.into_iter().for_each(|fault| record.finding(fault));
+    }
+
+    /// P1: every erasure that was acknowledged is in the log where its answer says.
+    pub(super) fn check_erased_answers(&self, record: &Record) {
+        for (session, revision, seq) in std::mem::take(&mut *lock(&record.erased_answers)) {
+            let event = usize::try_from(seq - 1).ok().and_then(|index| self.events.get(index));
+            let fits = event.is_some_and(|event| {
+                (event.kind(), &event.session_id, event.revision) == (EventKind::Erased, &session, revision)
+            });
+            if !fits {
+                record.finding(format!(
+                    "P1: an erasure was acknowledged as event {seq} of {session}, which is {event:?}"
+                ));
+            }
+        }
     }
 
     /// P7: in an idle store every compaction that started has ended.
@@ -189,6 +265,13 @@ impl Log {
             if *phase != Phase::Ended {
                 record.finding(format!("P7: {compaction} is {phase:?} for ever"));
             }
+        }
+    }
+
+    /// P5: what changed an archived session was an erasure.
+    pub(super) fn check_archived(&self, record: &Record) {
+        for (id, session) in self.sessions.iter().filter(|(_, session)| session.erasing.is_some()) {
+            record.finding(format!("P5: event {:?} changed {id}, which is archived", session.erasing));
         }
     }
 
@@ -222,6 +305,7 @@ impl Log {
         let ids: BTreeSet<String> = events.keys().map(|id| (*id).to_owned()).chain(observed.keys().cloned()).collect();
         for id in ids {
             let replay = self.replays.entry(id.clone()).or_default();
+            replay.state.is_touched = self.erasures.is_touched(&id);
             let events = events.remove(id.as_str()).unwrap_or_default();
             let observations = observed.remove(&id).unwrap_or_default();
             let faults = agreement::read_on(replay, &events, observations, &written);
@@ -229,15 +313,25 @@ impl Log {
         }
     }
 
-    /// True if a message was sealed by the end of its run: in the same mutation, whose events follow.
-    pub(super) fn is_sealed_by_run(&self, session: &str, message: &pb::Message, epoch: Option<i64>) -> bool {
+    /// True if a message was sealed by the end of its run or by an erasure: by the next event that is more than what ends
+    /// with it.
+    pub(super) fn is_sealed_by_end(&self, session: &str, message: &pb::Message, epoch: Option<i64>) -> bool {
         let events = self.history(session, i64::MAX);
         let mut behind = events.iter().filter(|event| Some(event.revision) >= message.sealed_revision);
         let of_end = |event: &&&&pb::Event| {
-            matches!(event.kind(), EventKind::PartsClosed | EventKind::MessageFinished | EventKind::ApprovalEnded)
+            matches!(
+                event.kind(),
+                EventKind::PartsClosed
+                    | EventKind::MessageFinished
+                    | EventKind::PromptWithdrawn
+                    | EventKind::ApprovalEnded
+            )
         };
-        let is_end =
-            |event: &&pb::Event| matches!(&event.body, Some(Body::RunEnded(body)) if Some(body.epoch) == epoch);
+        let is_end = |event: &&pb::Event| match &event.body {
+            Some(Body::RunEnded(body)) => Some(body.epoch) == epoch,
+            Some(Body::Erased(_)) => true,
+            _ => false,
+        };
         behind.by_ref().find(|event| !of_end(&event)).is_some_and(is_end)
     }
 
@@ -343,7 +437,8 @@ impl Log {
     fn check_changes(&self, record: &Record, key: &(String, String), group: &[usize], asked: &Asked) {
         let bodies: Vec<Body> = group.iter().filter_map(|index| self.events[*index].body.clone()).collect();
         for change in &asked.changes {
-            let matches = bodies.iter().filter(|body| without_calls(body) == *change).count();
+            let is_touched = self.erasures.is_touched(&key.0);
+            let matches = bodies.iter().filter(|body| is_reported(change, body, is_touched, &self.erasures)).count();
             if matches != 1 {
                 let rpc = asked.rpc;
                 record
@@ -381,6 +476,12 @@ impl Log {
         }
     }
 
+    /// A session's own events, without inherited ones.
+    pub(super) fn own_events(&self, session: &str) -> impl Iterator<Item = &pb::Event> {
+        let own = self.sessions.get(session).map(|ancestry| ancestry.events.as_slice()).unwrap_or_default();
+        own.iter().map(|index| &self.events[*index])
+    }
+
     /// The events of a session's history up to a revision, inherited ones first.
     pub(super) fn history(&self, session: &str, to: i64) -> Vec<&pb::Event> {
         let mut events = Vec::new();
@@ -406,6 +507,24 @@ impl Log {
 /// The last word of a value's name.
 fn text(name: &str) -> String {
     name.rsplit('_').next().unwrap_or_default().to_lowercase()
+}
+
+/// True if an event is the change that an answer reported; the event may have lost texts since.
+fn is_reported(change: &Body, body: &Body, is_touched: bool, erasures: &Erasures) -> bool {
+    if let (Body::Erased(asked), Body::Erased(body)) = (change, body) {
+        let is_named = |named: &pb::ErasedMessage| {
+            body.messages.iter().any(|there| {
+                let is_part = named.part_ids.iter().any(|id| there.part_ids.contains(id));
+                // What has nothing to lose, because it was erased before, is not named; what replaced it is.
+                let is_whole = there.part_ids.is_empty() && !named.message_id.is_empty();
+                is_part || (is_whole && erasures.are_related(&there.message_id, &named.message_id))
+            })
+        };
+        return (asked.target, &asked.reason) == (body.target, &body.reason) && asked.messages.iter().all(is_named);
+    }
+    let plain = |body: Body| content::without_texts(&pb::Event { body: Some(body), ..pb::Event::default() });
+    let body = without_calls(body);
+    body == *change || (is_touched && plain(body) == plain(change.clone()))
 }
 
 /// An event as an answer reports it: without the calls of a run that ended.

@@ -13,7 +13,12 @@ mod agreement;
 mod checks;
 mod client;
 mod content;
+mod erasers;
+#[cfg(test)]
+mod erasure_tests;
+mod erasures;
 mod log;
+mod markers;
 mod open;
 mod people;
 mod readers;
@@ -22,11 +27,16 @@ mod record;
 mod rewriters;
 mod rounds;
 mod rpc;
+#[cfg(test)]
+mod run_tests;
+mod run_watches;
+mod searches;
 mod service;
 mod state;
 mod summaries;
 #[cfg(test)]
 mod tests;
+mod trees;
 mod views;
 mod watchers;
 mod writers;
@@ -70,6 +80,9 @@ pub struct Options {
     /// Clients that submit, move and withdraw prompts, answer questions and cancel runs.
     #[arg(long, default_value_t = Self::default().people)]
     pub people: usize,
+    /// Clients that erase parts, messages and sessions.
+    #[arg(long, default_value_t = Self::default().erasers)]
+    pub erasers: usize,
     /// Clients that write summaries.
     #[arg(long, default_value_t = Self::default().summarizers)]
     pub summarizers: usize,
@@ -102,6 +115,7 @@ impl Default for Options {
             readers: 3,
             agents: 4,
             people: 3,
+            erasers: 2,
             summarizers: 3,
             sessions: 6,
             pause_ms: 20,

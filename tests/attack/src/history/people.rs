@@ -1,11 +1,12 @@
 //! People: they submit prompts, move and withdraw them, answer questions, several at once, and stop runs; and they read
 //! all of it meanwhile.
 
-use super::agents::{change, note_refusal};
+use super::agents::change;
 use super::agreement::{Answer, Refused};
 use super::client::Client;
 use super::content;
 use super::record::{Session, lock};
+use super::trees;
 use longhand::pb;
 use pb::Delivery;
 use rand::Rng as _;
@@ -173,12 +174,7 @@ async fn withdraw_approval(client: &mut Client, session: &Session) {
 async fn cancel(client: &mut Client, session: &Session) {
     let force = client.rng.random_bool(0.4);
     if client.rng.random_bool(0.2) {
-        let session_id = session.id.clone();
-        let request = pb::CancelRunRequest { session_id, force, tree: true, ..pb::CancelRunRequest::default() };
-        if let Err(refusal) = client.ask(&request).await {
-            note_refusal(client, session, "CancelRun", refusal, Refused::default(), &[]);
-        }
-        return;
+        return trees::cancel(client, session, force).await;
     }
     let request = pb::CancelRunRequest {
         session_id: session.id.clone(),

@@ -1,9 +1,10 @@
 //! Readers: they request current and earlier views, whole and as differences, and request again what they got before.
 
 use super::client::Client;
+use super::content::PartPrints;
 use super::record::{Seen, Session, count, lock};
 use super::rpc::View;
-use super::{content, rewriters, views};
+use super::{rewriters, searches, views};
 use longhand::pb;
 use pb::OverflowAction;
 use rand::Rng as _;
@@ -30,10 +31,11 @@ pub(super) async fn run(mut client: Client, pause_ms: u64) {
             25..45 => then(&mut client, &session).await,
             45..65 => difference(&mut client, &session, &mut held).await,
             65..73 => shortened(&mut client, &session).await,
-            73..90 => {
+            73..88 => {
                 again(&mut client).await;
             }
-            90..96 => expand(&mut client, &session).await,
+            88..92 => expand(&mut client, &session).await,
+            92..97 => search(&mut client).await,
             _ => heads(&mut client, &session).await,
         }
         let pause = client.rng.random_range(0..=pause_ms);
@@ -65,12 +67,18 @@ pub(super) async fn view(client: &mut Client, request: &pb::GetContextRequest) -
 
 /// Compares a whole view with the history at its revision.
 pub(super) async fn check(client: &mut Client, session: &str, view: &View) {
+    let after_seq = client.asked_after_seq;
     let at = view.header.revision;
     let about = |text: String| format!("{text} in {session} at {at}");
     views::pairing(view).into_iter().chain(views::answers(view)).for_each(|text| client.finding(about(text)));
     let Ok(history) = client.messages(session, Some(at), false).await else { return };
-    let (found, missing) = views::accounting(view, &history);
-    found.into_iter().chain(views::originals(view, &history)).for_each(|text| client.finding(about(text)));
+    let (mut found, missing) = views::accounting(view, &history);
+    found.extend(views::originals(view, &history));
+    // What was erased between the two reads is in the first one alone.
+    if !(found.is_empty() && missing.is_empty()) && client.is_erased_since(session, after_seq).await {
+        return;
+    }
+    found.into_iter().for_each(|text| client.finding(about(text)));
     if missing.is_empty() {
         return;
     }
@@ -109,9 +117,9 @@ async fn edited_by(client: &mut Client, session: &str, at: i64) -> Vec<String> {
     edited
 }
 
-fn saw(client: &mut Client, session: &str, view: &View, origin: &'static str) {
+fn saw(client: &mut Client, session: &str, view: &View, origin: &'static str, after_seq: i64) {
     let position = client.rng.random_range(0..usize::MAX);
-    client.shared.record.saw(Seen::of(session, view, origin), position);
+    client.shared.record.saw(Seen::of(session, view, origin, after_seq), position);
 }
 
 /// Requests the current view: it must contain everything acknowledged before the request.
@@ -123,6 +131,7 @@ async fn now(client: &mut Client, session: &Session) {
         request.wait_timeout = Some(prost_types::Duration { seconds: 0, nanos: 300_000_000 });
     }
     let Some(view) = view(client, &request).await else { return };
+    let after_seq = client.asked_after_seq;
     if view.header.revision < acknowledged {
         client.finding(format!(
             "P1: a view of {} is of {}, after the answer {acknowledged}",
@@ -130,7 +139,7 @@ async fn now(client: &mut Client, session: &Session) {
         ));
     }
     check(client, &session.id, &view).await;
-    saw(client, &session.id, &view, "now");
+    saw(client, &session.id, &view, "now", after_seq);
 }
 
 async fn then(client: &mut Client, session: &Session) {
@@ -142,8 +151,9 @@ async fn then(client: &mut Client, session: &Session) {
         ..pb::GetContextRequest::default()
     };
     let Some(view) = view(client, &request).await else { return };
+    let after_seq = client.asked_after_seq;
     check(client, &session.id, &view).await;
-    saw(client, &session.id, &view, "then");
+    saw(client, &session.id, &view, "then", after_seq);
 }
 
 /// Requests the messages that are new since the view that the client holds, and joins both.
@@ -164,7 +174,7 @@ async fn difference(client: &mut Client, session: &Session, held: &mut HashMap<S
     view.messages.splice(0..0, prefix.iter().cloned());
     view.header.known_message_count = 0;
     let pb::ContextHeader { revision, view_hash: hash, .. } = view.header.clone();
-    saw(client, &session.id, &view, "put together");
+    saw(client, &session.id, &view, "put together", client.asked_after_seq);
     held.insert(session.id.clone(), Held { revision, hash, messages: view.messages });
 }
 
@@ -200,7 +210,16 @@ pub(super) async fn ask_again(client: &mut Client, seen: &Seen) -> bool {
     };
     let Some(view) = view(client, &request).await else { return false };
     count(&client.shared.record.counts.views_again);
-    let again = Seen::of(&seen.session, &view, seen.origin);
+    let again = Seen::of(&seen.session, &view, seen.origin, client.asked_after_seq);
+    let is_same = again.hash == seen.hash
+        && again.fingerprint == seen.fingerprint
+        && again.estimated_tokens == seen.estimated_tokens;
+    if !is_same && client.is_erased_since(&seen.session, seen.after_seq).await {
+        // Erased content is the only exception; from now on it is this view that is served again.
+        let position = client.rng.random_range(0..usize::MAX);
+        client.shared.record.saw_again(seen, again, position);
+        return true;
+    }
     if again.hash != seen.hash || again.fingerprint != seen.fingerprint {
         let what = match (again.hash != seen.hash, again.fingerprint != seen.fingerprint) {
             (true, true) => "bytes and a hash",
@@ -250,7 +269,9 @@ async fn expanded(client: &mut Client, session: &str, id: &str) -> Option<Vec<pb
 async fn expand(client: &mut Client, session: &Session) {
     let request = pb::GetContextRequest { session_id: session.id.clone(), ..pb::GetContextRequest::default() };
     let Some(view) = view(client, &request).await else { return };
+    let after_seq = client.asked_after_seq;
     let Ok(history) = client.messages(&session.id, Some(view.header.revision), false).await else { return };
+    let mut found = Vec::new();
     if let Some(covered) = &view.end.covered {
         let behind = expanded(client, &session.id, &covered.summary_message_id).await.unwrap_or_default();
         let is_covered = |revision: i64| {
@@ -260,8 +281,8 @@ async fn expand(client: &mut Client, session: &Session) {
         let covered_messages = history.iter().filter(|message| message.kind() != pb::MessageKind::Record);
         for message in covered_messages.filter(|message| is_covered(message.revision)) {
             let there = behind.iter().find(|there| there.message_id == message.message_id);
-            if there.is_none_or(|there| content::parts(&there.parts) != content::parts(&message.parts)) {
-                client.finding(format!(
+            if there.is_none_or(|there| !PartPrints::of(&there.parts).fit(&message.parts, None)) {
+                found.push(format!(
                     "P8: {} is covered in {} at {} by {covered:?}; behind its summary is {there:?} instead of {message:?}",
                     message.message_id, session.id, view.header.revision
                 ));
@@ -273,10 +294,21 @@ async fn expand(client: &mut Client, session: &Session) {
     for id in ids.iter().filter(|id| !id.is_empty()).take(3) {
         let behind = expanded(client, &session.id, id).await.unwrap_or_default();
         let original = history.iter().flat_map(|message| &message.parts).find(|part| part.part_id == *id);
-        let found = behind.iter().flat_map(|message| &message.parts).find(|part| part.part_id == *id);
-        if found.is_none() || original.is_some_and(|original| Some(original) != found) {
-            client.finding(format!("P8: part {id} of {} is expanded to something else", session.id));
+        let there = behind.iter().flat_map(|message| &message.parts).find(|part| part.part_id == *id);
+        if there.is_none() || original.is_some_and(|original| Some(original) != there) {
+            found.push(format!("P8: part {id} of {} is expanded to something else", session.id));
         }
+    }
+    if !found.is_empty() && !client.is_erased_since(&session.id, after_seq).await {
+        found.into_iter().for_each(|text| client.finding(text));
+    }
+}
+
+/// A search for a message that was acknowledged a moment ago.
+async fn search(client: &mut Client) {
+    let wanted: Vec<_> = lock(&client.shared.record.searchable).iter().cloned().collect();
+    if let Some(wanted) = wanted.choose(&mut client.rng) {
+        searches::find(client, wanted).await;
     }
 }
 

@@ -61,6 +61,8 @@ const REASONS: &[(Code, &[&str])] = &[
             "SUMMARY_LEASE_LOST",
             "BOUNDARY_INVALID",
             "RUN_ACTIVE",
+            "NOTHING_TO_ERASE",
+            "SESSION_ERASED",
             "NO_PROMPT",
             "PROMPT_ENDED",
             "APPROVAL_ENDED",
@@ -114,7 +116,7 @@ const FAULTS: &[&str] = &[
 pub(super) const PASSING: &[&str] =
     &["SHUTTING_DOWN", "STORE_BUSY", "TOO_MANY_VIEWS", "TOO_MANY_REQUESTS", "REQUEST_TIMED_OUT"];
 
-const PROTOS: [&str; 10] = [
+const PROTOS: [&str; 12] = [
     include_str!("../../../../proto/longhand/v1/session.proto"),
     include_str!("../../../../proto/longhand/v1/message.proto"),
     include_str!("../../../../proto/longhand/v1/context.proto"),
@@ -125,6 +127,8 @@ const PROTOS: [&str; 10] = [
     include_str!("../../../../proto/longhand/v1/run.proto"),
     include_str!("../../../../proto/longhand/v1/prompt.proto"),
     include_str!("../../../../proto/longhand/v1/approval.proto"),
+    include_str!("../../../../proto/longhand/v1/erase.proto"),
+    include_str!("../../../../proto/longhand/v1/search.proto"),
 ];
 
 /// The reasons listed after `Errors:` in each method's comment.
@@ -158,6 +162,11 @@ static DOCUMENTED: LazyLock<HashMap<String, BTreeSet<String>>> = LazyLock::new(|
     documented
 });
 
+/// True if a refusal says that nothing changes the session now: it is archived or erased.
+pub(super) fn is_closed(reason: &str) -> bool {
+    matches!(reason, "SESSION_ARCHIVED" | "SESSION_ERASED")
+}
+
 /// A refusal by the daemon.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Refusal {
@@ -188,8 +197,9 @@ pub(super) fn refusal(rpc: &str, status: &Status) -> Option<(Refusal, Vec<String
     if FAULTS.contains(&reason.as_str()) {
         wrong.push(format!("P14: {rpc} failed with {reason}: {}", status.message()));
     }
-    // A change on behalf of a run may be refused by every method.
-    let named = reason == "RUN_LOST" || DOCUMENTED.get(rpc).is_some_and(|reasons| reasons.contains(&reason));
+    // A change on behalf of a run may be refused by every method, and so may one of a session that is erased.
+    let named = ["RUN_LOST", "SESSION_ERASED"].contains(&reason.as_str())
+        || DOCUMENTED.get(rpc).is_some_and(|reasons| reasons.contains(&reason));
     if !named && !PASSING.contains(&reason.as_str()) {
         wrong.push(format!("P14: {rpc} was refused with {reason}, which its comment does not name"));
     }

@@ -2,18 +2,23 @@
 //! The checks compare the store with this record and know nothing else.
 
 use super::agreement::{Observation, Written};
-use super::content;
+use super::content::{self, PartPrints, Prints};
+use super::markers::{self, Marker, Markers};
 use super::reasons::Refusal;
 use super::rpc::{Promised, View};
+use super::run_watches::Followed;
+use super::trees::TreeCancel;
 use longhand::pb;
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Maximum number of findings kept; beyond it, a fault that shows everywhere adds no information.
 const FINDINGS_MAX: usize = 200;
 /// Maximum number of views kept to be requested again.
 const VIEWS_MAX: usize = 4_000;
+/// Maximum number of messages that searches choose from.
+const SEARCHABLE_MAX: usize = 200;
 /// Maximum number of messages of a session that rewriters choose from.
 const RECENT_MAX: usize = 300;
 
@@ -39,6 +44,8 @@ pub(super) struct Session {
     pub(super) prompts: Mutex<Vec<String>>,
     /// Ids of compactions that clients know of.
     pub(super) compactions: Mutex<VecDeque<String>>,
+    /// True if its erasure was acknowledged.
+    pub(super) is_erased: AtomicBool,
 }
 
 impl Session {
@@ -85,35 +92,36 @@ pub(super) struct OpenState {
     pub(super) is_sealed: bool,
     /// The run on whose behalf it is written; its end seals the message.
     pub(super) epoch: Option<i64>,
-    /// A draft with words that may be in the store, because the first answer to them was lost and the second one was
-    /// a refusal: its position among the drafts, behind the last one if it is new.
-    pub(super) doubt: Option<(usize, pb::Draft)>,
+    /// Drafts with words that may be in the store, because the first answer to them was lost and the second one was a
+    /// refusal, each with its position among the drafts, behind the last one if it is new. Not more than one is right.
+    pub(super) doubts: Vec<(usize, pb::Draft)>,
 }
 
 impl OpenState {
-    /// The drafts, if the words in doubt are there.
-    pub(super) fn doubtful_drafts(&self) -> Vec<pb::Draft> {
-        let mut drafts = self.drafts.clone();
-        match &self.doubt {
-            Some((index, draft)) if *index < drafts.len() => drafts[*index] = draft.clone(),
-            Some((_, draft)) => drafts.push(draft.clone()),
-            None => {}
-        }
-        drafts
+    /// The drafts that the store can have: the acknowledged ones, or those with words in doubt.
+    pub(super) fn possible_drafts(&self) -> Vec<Vec<pb::Draft>> {
+        let with = |(index, draft): &(usize, pb::Draft)| {
+            let mut drafts = self.drafts.clone();
+            drafts.truncate(*index);
+            drafts.push(draft.clone());
+            drafts.extend(self.drafts.iter().skip(index + 1).cloned());
+            drafts
+        };
+        std::iter::once(self.drafts.clone()).chain(self.doubts.iter().map(with)).collect()
     }
 }
 
 /// The content that a message must have when it is read.
 #[derive(Debug, Clone)]
 pub(super) enum Expected {
-    /// Fingerprint of the whole message.
-    Whole(u64),
-    /// Fingerprint of the parts of a message made by an edit.
-    Edit(u64),
+    /// Fingerprints of the whole message.
+    Whole(Prints),
+    /// Fingerprints of the parts of a message made by an edit.
+    Edit(PartPrints),
     /// A message written in several steps.
     Open(Arc<OpenMessage>),
-    /// Fingerprint of the parts of a prompt, and its metadata.
-    Prompt(u64, Option<String>),
+    /// Fingerprints of the parts of a prompt, and its metadata.
+    Prompt(PartPrints, Option<String>),
 }
 
 /// Outcome of a request.
@@ -161,12 +169,15 @@ pub(super) struct Seen {
     pub(super) estimated_tokens: i64,
     /// Kind of read that returned the view, for messages to people.
     pub(super) origin: &'static str,
+    /// The newest event that any client knew of when the view was asked for.
+    pub(super) after_seq: i64,
 }
 
 impl Seen {
     /// The record of a view.
-    pub(super) fn of(session: &str, view: &View, origin: &'static str) -> Self {
+    pub(super) fn of(session: &str, view: &View, origin: &'static str, after_seq: i64) -> Self {
         Self {
+            after_seq,
             session: session.to_owned(),
             revision: view.header.revision,
             hash: view.header.view_hash.clone(),
@@ -201,14 +212,16 @@ pub(super) struct Watched {
     pub(super) name: String,
     /// Session filter; empty for all sessions.
     pub(super) sessions: Vec<String>,
+    /// The root of the tree whose sessions are followed; empty for none.
+    pub(super) root: String,
     /// Filter of event kinds; empty for all kinds.
     pub(super) kinds: Vec<i32>,
     /// Events after this one belong to the stream.
     pub(super) after_seq: i64,
     /// Events up to and including this one were received.
     pub(super) to_seq: i64,
-    /// The events in the order received: number and fingerprint.
-    pub(super) events: Vec<(i64, u64)>,
+    /// The events in the order received: number and fingerprints.
+    pub(super) events: Vec<(i64, (u64, u64))>,
     /// The last event of each frame that stated that its mutation was complete.
     pub(super) frame_ends: Vec<i64>,
     /// Number of connections.
@@ -236,6 +249,20 @@ pub(super) struct Counts {
     pub(super) observations: AtomicU64,
     /// Connections made by watchers.
     pub(super) connections: AtomicU64,
+    /// Connections made by agents that follow their runs.
+    pub(super) run_connections: AtomicU64,
+    /// Erasures that were acknowledged.
+    pub(super) erasures: AtomicU64,
+    /// Of these, those whose first answer was lost.
+    pub(super) erasures_again: AtomicU64,
+    /// Kills while an erasure was asked for and not answered.
+    pub(super) erasures_killed: AtomicU64,
+    /// Times that all files were read for what was erased.
+    pub(super) file_scans: AtomicU64,
+    /// Markers that were in files before their erasure.
+    pub(super) seen_in_files: AtomicU64,
+    /// Searches whose answers were checked.
+    pub(super) searches: AtomicU64,
     /// Refusals by reason.
     pub(super) reasons: Mutex<HashMap<(&'static str, String), u64>>,
 }
@@ -264,6 +291,10 @@ pub(super) struct Record {
     pub(super) snapshots: Mutex<Vec<Snapshot>>,
     /// Streams.
     pub(super) watched: Mutex<Vec<Watched>>,
+    /// Streams of runs.
+    pub(super) followed: Mutex<Vec<Followed>>,
+    /// Requests to stop the runs of trees.
+    pub(super) tree_cancels: Mutex<Vec<TreeCancel>>,
     /// Texts of summaries that clients wrote, by compaction.
     pub(super) summaries: Mutex<HashMap<String, Vec<String>>>,
     /// Exported heads of hash chains.
@@ -274,8 +305,31 @@ pub(super) struct Record {
     pub(super) observations: Mutex<Vec<(u64, Observation)>>,
     /// A clock that advances with each request that is sent and each answer that comes.
     pub(super) clock: AtomicU64,
+    /// Who wrote which markers, and which are erased.
+    pub(super) markers: Markers,
+    /// Acknowledged erasures: session, revision and number of the event.
+    pub(super) erased_answers: Mutex<Vec<(String, i64, i64)>>,
+    /// Messages that were acknowledged a moment ago, with one of their markers and the number of their event.
+    pub(super) searchable: Mutex<VecDeque<Searchable>>,
+    /// Erasures that are asked for and not answered.
+    pub(super) erasing: AtomicI64,
+    /// Erasures that were asked for.
+    pub(super) erasures_begun: AtomicU64,
     /// Counters.
     pub(super) counts: Counts,
+}
+
+/// A message that a search must find.
+#[derive(Debug, Clone)]
+pub(super) struct Searchable {
+    /// The word.
+    pub(super) word: String,
+    /// The session.
+    pub(super) session: String,
+    /// The message.
+    pub(super) message: String,
+    /// The number of its event.
+    pub(super) seq: i64,
 }
 
 impl Record {
@@ -299,6 +353,37 @@ impl Record {
     /// Records the newest event of an answer.
     pub(super) fn note_seq(&self, seq: i64) {
         self.newest_seq.fetch_max(seq, Ordering::SeqCst);
+    }
+
+    /// Finds what was erased before a time in what came after it.
+    pub(super) fn check_erased(&self, what: &str, bytes: &[u8], time: u64) {
+        for marker in self.markers.risen(bytes, time) {
+            let (name, around) = (self.markers.named(&marker), markers::around(bytes, &marker));
+            self.finding(format!("P2: {name} was erased, and is in an answer to {what}: {around}"));
+        }
+    }
+
+    /// Puts a view in place of the one that was served before an erasure.
+    pub(super) fn saw_again(&self, before: &Seen, again: Seen, position: usize) {
+        let mut views = lock(&self.views);
+        let of = |seen: &Seen| (seen.session.clone(), seen.revision, seen.fingerprint);
+        views.retain(|seen| of(seen) != of(before));
+        drop(views);
+        self.saw(again, position);
+    }
+
+    /// Notes a message that a search must find.
+    pub(super) fn note_searchable(&self, found: Searchable) {
+        let mut searchable = lock(&self.searchable);
+        searchable.push_back(found);
+        if searchable.len() > SEARCHABLE_MAX {
+            searchable.pop_front();
+        }
+    }
+
+    /// Notes the markers of a message.
+    pub(super) fn note_markers(&self, message_id: &str, found: impl IntoIterator<Item = Marker>) {
+        self.markers.wrote_message(message_id, found);
     }
 
     /// Records the content that a message must have from now on.

@@ -2,14 +2,16 @@
 //! writers append.
 
 use super::client::{Client, NO_ANSWER};
-use super::content;
-use super::reasons::Refusal;
+use super::content::{self, PartPrints};
+use super::markers;
+use super::reasons::{self, Refusal};
 use super::record::{Expected, Session, lock};
 use super::writers;
 use longhand::pb;
 use pb::fork_session_request::Point;
 use pb::rewind_session_request::Target;
 use pb::{CompactionKind, CompactionLevel};
+use prost::Message as _;
 use rand::Rng as _;
 use rand::seq::IndexedRandom as _;
 use std::sync::Arc;
@@ -71,6 +73,11 @@ pub(super) fn window(client: &mut Client) -> pb::ModelWindow {
 
 /// Creates a session.
 pub(super) async fn create(client: &mut Client, policy: &Policy) -> Option<Arc<Session>> {
+    create_for(client, policy, None).await
+}
+
+/// Creates a session that works for another one, if one is given.
+pub(super) async fn create_for(client: &mut Client, policy: &Policy, parent: Option<String>) -> Option<Arc<Session>> {
     let client_id = client.fresh_id();
     let request = pb::CreateSessionRequest {
         client_id: Some(client_id.clone()),
@@ -80,7 +87,7 @@ pub(super) async fn create(client: &mut Client, policy: &Policy) -> Option<Arc<S
         policy_override_json: policy.override_json.clone(),
         window: Some(window(client)),
         metadata_json: Some("{\"project\": \"x\"}".to_owned()),
-        ..pb::CreateSessionRequest::default()
+        parent_session_id: parent,
     };
     let made = client.ask(&request).await;
     let again = client.ask(&request).await;
@@ -102,7 +109,7 @@ pub(super) async fn create(client: &mut Client, policy: &Policy) -> Option<Arc<S
 }
 
 /// A message to rewrite: mostly a recent one, so that the session is not always rewound to its beginning.
-fn target(client: &mut Client, session: &Session) -> Option<String> {
+pub(super) fn target(client: &mut Client, session: &Session) -> Option<String> {
     let recent = lock(&session.recent);
     let near = recent.len().saturating_sub(if client.rng.random_bool(0.7) { 12 } else { 200 });
     let index = client.rng.random_range(near.min(recent.len().saturating_sub(1))..recent.len().max(1));
@@ -122,7 +129,8 @@ async fn precondition(client: &mut Client, session: &Session) -> Option<i64> {
 /// Reports a refusal that a rewrite may not get.
 fn check(client: &Client, what: &str, refusal: &Refusal, expected: Option<i64>, more: &[&str]) {
     let reason = refusal.reason.as_str();
-    let fits = matches!(reason, "SESSION_ARCHIVED" | NO_ANSWER)
+    let fits = reasons::is_closed(reason)
+        || reason == NO_ANSWER
         || (reason == "REVISION_MISMATCH" && expected.is_some())
         || more.contains(&reason);
     if !fits {
@@ -200,7 +208,9 @@ async fn edit(client: &mut Client, session: &Session) {
             client.finding(format!("P4: an edit to {} parts was answered {answer:?}", parts.len()));
         }
         Ok(answer) if !parts.is_empty() => {
-            client.shared.record.expect(answer.replacement_message_id(), Expected::Edit(content::parts(&parts)));
+            client.shared.record.expect(answer.replacement_message_id(), Expected::Edit(PartPrints::of(&parts)));
+            let found = parts.iter().flat_map(|part| markers::scan(&part.encode_to_vec()));
+            client.shared.record.note_markers(answer.replacement_message_id(), found);
             session.note_message(answer.replacement_message_id());
         }
         Ok(_) => {}
@@ -259,6 +269,7 @@ async fn fork(client: &mut Client, session: &Session) {
         Err(refusal) => return check(client, "a fork", &refusal, None, &["BOUNDARY_INVALID"]),
     };
     match client.ask(&request).await {
+        Err(refusal) if refusal.reason == "SESSION_ERASED" => return,
         Ok(again)
             if again.existed && again.session.as_ref().is_some_and(|there| there.session_id == made.session_id) => {}
         other => client.finding(format!("P4: a repeated fork came to {other:?} instead of {}", made.session_id)),

@@ -2,12 +2,15 @@
 
 use super::agreement::{Answer, Observation};
 use super::client::{Client, Shared};
-use super::content;
+use super::content::PartPrints;
 use super::log::Log;
-use super::record::{Expected, Record, Session, Snapshot, lock};
+use super::record::{Expected, Record, Session, Snapshot, count, lock};
 use super::rewriters::Policy;
 use super::service::Service;
-use super::{Options, agents, checks, open, people, readers, rewriters, summaries, watchers, writers};
+use super::{
+    Options, agents, checks, erasers, open, people, readers, rewriters, run_watches, summaries, trees, watchers,
+    writers,
+};
 use crate::daemon::Daemon;
 use crate::seed;
 use anyhow::{Context as _, Result, bail};
@@ -27,6 +30,8 @@ const END_TIME_MAX: Duration = Duration::from_secs(300);
 /// Maximum time in which compactions must end before they are cancelled; after twice this time, a finding.
 const SETTLE_TIME_MAX: Duration = Duration::from_secs(60);
 const COOLDOWN_SECONDS_MAX: i64 = 1;
+/// About the time that an erasure takes, in milliseconds.
+const ERASURE_TIME_MS: u64 = 60;
 /// Maximum life of the daemon between two kills if nothing is answered.
 const LIFE_TIME_MAX: Duration = Duration::from_secs(20);
 /// Numbers of a policy from this value on are divided, so that short conversations reach the policy's thresholds.
@@ -140,6 +145,9 @@ impl Attack {
             }
         } else {
             self.report.kills += 1;
+            if self.shared.record.erasing.load(Ordering::SeqCst) > 0 {
+                count(&self.shared.record.counts.erasures_killed);
+            }
             self.shared.service.kill(daemon).await?;
         }
         self.start(client_wait_seconds).await
@@ -148,7 +156,7 @@ impl Attack {
     /// The presets, and the presets with their large numbers divided; cooldowns are short in both.
     async fn read_policies(&mut self) -> Result<Vec<Policy>> {
         let mut client = self.client("presets");
-        let Ok(answer) = client.ask(&pb::ListPresetsRequest {}).await else { bail!("no presets") };
+        let Ok(answer) = client.ask(&pb::ListPresetsRequest::default()).await else { bail!("no presets") };
         let mut policies = Vec::new();
         for preset in answer.presets {
             let mut policy: serde_json::Value = serde_json::from_str(&preset.policy_json)?;
@@ -180,12 +188,13 @@ impl Attack {
     /// Makes the sessions of a new round: most of them compact early.
     async fn make_sessions(&mut self) {
         let mut client = self.client("sessions");
-        let mut sessions = Vec::new();
+        let mut sessions: Vec<Arc<Session>> = Vec::new();
         let small: Vec<Policy> = self.policies.iter().filter(|policy| policy.preset.is_empty()).cloned().collect();
         for index in 0..self.options.sessions {
             let from = if index % 4 == 3 { self.policies.as_slice() } else { small.as_slice() };
             let Some(policy) = from.choose(&mut self.rng) else { continue };
-            sessions.extend(rewriters::create(&mut client, policy).await);
+            let parent = sessions.choose(&mut self.rng).filter(|_| index % 2 == 1).map(|parent| parent.id.clone());
+            sessions.extend(rewriters::create_for(&mut client, policy, parent).await);
         }
         *lock(&self.shared.sessions) = sessions;
     }
@@ -229,12 +238,20 @@ impl Attack {
             true => Duration::from_millis(self.rng.random_range(1_500..4_000)),
             false => Duration::ZERO,
         };
+        // Many lives end while content is erased.
+        let begun = || self.shared.record.erasures_begun.load(Ordering::SeqCst);
+        let erasure = (self.options.erasers > 0 && self.rng.random_bool(0.4)).then(|| begun() + 1);
+        let within = Duration::from_millis(self.rng.random_range(0..ERASURE_TIME_MS));
         let audits = self.rng.random_bool(0.2);
         let answered = || self.shared.record.counts.answered.load(Ordering::Relaxed);
         let (began, last) = (Instant::now(), answered() + many);
         let lived = async {
             while began.elapsed() < least || (answered() < last && began.elapsed() < LIFE_TIME_MAX) {
-                tokio::time::sleep(Duration::from_millis(2)).await;
+                if erasure.is_some_and(|erasure| begun() >= erasure) {
+                    tokio::time::sleep(within).await;
+                    return;
+                }
+                tokio::time::sleep(Duration::from_millis(1)).await;
             }
         };
         let audit = async {
@@ -272,6 +289,10 @@ impl Attack {
         for index in 0..self.options.people {
             let rival = self.client(&format!("rival{index}"));
             clients.spawn(people::run(self.client(&format!("person{index}")), rival, pause_ms));
+        }
+        for index in 0..self.options.erasers {
+            let client = self.client(&format!("eraser{index}"));
+            clients.spawn(erasers::run(client, self.policies.clone(), pause_ms * 4));
         }
         for index in 0..self.options.summarizers {
             clients.spawn(summaries::run(self.client(&format!("summarizer{index}"))));
@@ -330,8 +351,10 @@ impl Attack {
     async fn check(&mut self, from: usize) {
         let mut client = self.client("checker");
         let before = head_seq(&mut client).await;
-        let record = &self.shared.record;
+        let shared = self.shared.clone();
+        let record = &shared.record;
         self.log.check_ends(record);
+        self.log.check_archived(record);
         for snapshot in lock(&record.snapshots).iter() {
             let Snapshot { session, head_seq, run, prompts, approvals, .. } = snapshot.clone();
             let (answer, seq) = (Answer::Snapshot(run, prompts, approvals), head_seq);
@@ -342,11 +365,12 @@ impl Attack {
         for taken in self.log.taken_prompts(from) {
             let prompt = lock(&record.written).prompts.get(&taken.prompt_id).cloned();
             if let Some(prompt) = prompt {
-                let expected = Expected::Prompt(content::parts(&prompt.parts), prompt.metadata_json);
+                let expected = Expected::Prompt(PartPrints::of(&prompt.parts), prompt.metadata_json);
                 record.expect(&taken.message_id, expected);
             }
         }
         self.log.check_requests(record);
+        checks::erased(&mut client, &self.log, from).await;
         let streams = std::mem::take(&mut *lock(&record.watched));
         streams.iter().for_each(|stream| checks::watched(&client, &self.log, stream));
         let mut snapshots = std::mem::take(&mut *lock(&record.snapshots));
@@ -357,8 +381,10 @@ impl Attack {
         let sessions = lock(&self.shared.sessions).clone();
         for session in &sessions {
             checks::session(&mut client, &self.log, &session.id).await;
+            checks::active_runs(&mut client, &self.log, Some(&session.id)).await;
         }
-        checks::active_runs(&mut client, &self.log).await;
+        self.check_streams_of_runs();
+        checks::active_runs(&mut client, &self.log, None).await;
         checks::client_summaries(&mut client, &self.log, from).await;
         checks::heads(&mut client, &self.log).await;
         for _ in 0..60 {
@@ -370,6 +396,20 @@ impl Attack {
             let index = usize::try_from(before).unwrap_or_default();
             let kinds: Vec<_> = self.log.events.get(index..).unwrap_or_default().iter().map(pb::Event::kind).collect();
             client.finding(format!("P16: a store at rest that is only read went from {before} to {after}: {kinds:?}"));
+        }
+    }
+
+    /// What agents learnt of their runs, and what came of requests to stop the runs of trees.
+    fn check_streams_of_runs(&self) {
+        let record = &self.shared.record;
+        for followed in std::mem::take(&mut *lock(&record.followed)) {
+            let expected = run_watches::expected(self.log.own_events(&followed.session), followed.epoch);
+            let run = self.log.state(&followed.session).and_then(|state| state.run(followed.epoch));
+            let has_ended = run.is_some_and(|run| run.end.is_some());
+            run_watches::fault(&followed, &expected, has_ended).into_iter().for_each(|fault| record.finding(fault));
+        }
+        for cancel in std::mem::take(&mut *lock(&record.tree_cancels)) {
+            trees::cancel_fault(&self.log.events, &cancel).into_iter().for_each(|fault| record.finding(fault));
         }
     }
 
@@ -394,7 +434,16 @@ impl Attack {
         let record = &self.shared.record;
         self.report.events = self.log.events.len();
         self.report.sessions = self.log.sessions.len();
-        self.report.counts = format!("{}; {}", self.log.runs_text(), counts(record));
+        let (erased_sessions, erased_messages, reduced) = self.log.erasures.counts();
+        self.report.counts = format!(
+            "{}, {erased_sessions} sessions, {erased_messages} messages and parts of {reduced} erased; {}",
+            self.log.runs_text(),
+            counts(record)
+        );
+        let seen = record.counts.seen_in_files.load(Ordering::Relaxed);
+        if erased_messages > 50 && seen == 0 {
+            record.finding("the checker itself failed: it found nothing in the files before it was erased");
+        }
         self.report.findings = std::mem::take(&mut *lock(&record.findings));
         let more = record.more_findings.load(Ordering::Relaxed);
         if more > 0 {
@@ -417,6 +466,13 @@ fn counts(record: &Record) -> String {
         ("summaries of clients", &counts.client_summaries),
         ("answers about runs", &counts.observations),
         ("streams", &counts.connections),
+        ("streams of runs", &counts.run_connections),
+        ("searches", &counts.searches),
+        ("erasures", &counts.erasures),
+        ("erasures asked for again", &counts.erasures_again),
+        ("kills within erasures", &counts.erasures_killed),
+        ("readings of all files", &counts.file_scans),
+        ("markers in files before their erasure", &counts.seen_in_files),
     ] {
         text.push_str(&format!("{} {name}, ", counter.load(Ordering::Relaxed)));
     }

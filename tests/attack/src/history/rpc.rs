@@ -1,6 +1,7 @@
 //! The calls of the protocol that clients make, in one form: request, answer, and the part of the answer that a
 //! repetition must return again.
 
+use futures::StreamExt as _;
 use longhand::pb;
 use pb::admin_service_client::AdminServiceClient;
 use pb::approval_service_client::ApprovalServiceClient;
@@ -16,6 +17,8 @@ use pb::run_service_client::RunServiceClient;
 use pb::search_service_client::SearchServiceClient;
 use pb::session_service_client::SessionServiceClient;
 use pb::summary_task_service_client::SummaryTaskServiceClient;
+use prost::Message as _;
+use std::time::Duration;
 use tonic::transport::Channel;
 use tonic::{Request, Status};
 
@@ -30,6 +33,9 @@ pub(super) trait Rpc: prost::Message + Clone + PartialEq + Send + Sync + 'static
     /// The method's name, as the protocol spells it.
     const NAME: &'static str;
 
+    /// The bytes of an answer, to find what was erased in them.
+    fn bytes(answer: &Self::Answer) -> Vec<u8>;
+
     /// Sends the request once.
     fn send(channel: Channel, request: Request<Self>) -> impl Future<Output = Result<Self::Answer, Status>> + Send;
 }
@@ -39,6 +45,10 @@ macro_rules! rpcs {
         impl Rpc for pb::$request {
             type Answer = pb::$answer;
             const NAME: &'static str = $name;
+
+            fn bytes(answer: &Self::Answer) -> Vec<u8> {
+                answer.encode_to_vec()
+            }
 
             async fn send(channel: Channel, request: Request<Self>) -> Result<Self::Answer, Status> {
                 let mut client = $client::new(channel).max_decoding_message_size(ANSWER_BYTES_MAX);
@@ -125,6 +135,11 @@ impl Rpc for pb::GetContextRequest {
     type Answer = View;
     const NAME: &'static str = "GetContext";
 
+    fn bytes(answer: &View) -> Vec<u8> {
+        let messages = pb::ContextMessages { messages: answer.messages.clone(), ..pb::ContextMessages::default() };
+        [messages.encode_to_vec(), answer.header.encode_to_vec(), answer.end.encode_to_vec()].concat()
+    }
+
     async fn send(channel: Channel, request: Request<Self>) -> Result<View, Status> {
         let mut client = ContextServiceClient::new(channel).max_decoding_message_size(ANSWER_BYTES_MAX);
         let mut frames = client.get_context(request).await?.into_inner();
@@ -147,6 +162,10 @@ impl Rpc for pb::CheckIntegrityRequest {
     type Answer = (Vec<pb::IntegrityFinding>, pb::IntegrityEnd);
     const NAME: &'static str = "CheckIntegrity";
 
+    fn bytes(answer: &Self::Answer) -> Vec<u8> {
+        answer.0.iter().flat_map(prost::Message::encode_to_vec).collect()
+    }
+
     async fn send(channel: Channel, request: Request<Self>) -> Result<Self::Answer, Status> {
         let mut items = AdminServiceClient::new(channel).check_integrity(request).await?.into_inner();
         let (mut findings, mut end) = (Vec::new(), None);
@@ -159,6 +178,36 @@ impl Rpc for pb::CheckIntegrityRequest {
             }
         }
         end.map(|end| (findings, end)).ok_or_else(|| Status::unknown("a check has no end"))
+    }
+}
+
+/// Frames of one message, as one request; all of them can be sent again.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct Frames {
+    /// The frames.
+    #[prost(message, repeated, tag = "1")]
+    pub(super) frames: Vec<pb::WriteMessageRequest>,
+    /// The pause before each frame, in milliseconds.
+    #[prost(uint64, tag = "2")]
+    pub(super) pause_ms: u64,
+}
+
+impl Rpc for Frames {
+    type Answer = pb::WriteMessageResponse;
+    const NAME: &'static str = "WriteMessage";
+
+    fn bytes(answer: &Self::Answer) -> Vec<u8> {
+        answer.encode_to_vec()
+    }
+
+    async fn send(channel: Channel, request: Request<Self>) -> Result<Self::Answer, Status> {
+        let (metadata, extensions, Self { frames, pause_ms }) = request.into_parts();
+        let frames = futures::stream::iter(frames).then(move |frame| async move {
+            tokio::time::sleep(Duration::from_millis(pause_ms)).await;
+            frame
+        });
+        let request = Request::from_parts(metadata, extensions, frames);
+        MessageServiceClient::new(channel).write_message(request).await.map(tonic::Response::into_inner)
     }
 }
 
@@ -258,6 +307,11 @@ mutations! {
         |other| other.expected_revision = Some(other.expected_revision.unwrap_or(0) + 1);
     RedoChangeRequest, |answer| at(answer.revision, answer.seq, Vec::new()),
         |other| other.expected_revision = Some(other.expected_revision.unwrap_or(0) + 1);
+    EraseContentRequest, |answer| Promised { ids: erasure(answer), ..Promised::default() },
+        |other| other.reason.push('x'), |asked, answer| {
+            // What was erased before has the event of another request.
+            if answer.existed { Vec::new() } else { vec![erased(asked)] }
+        };
     AcquireRunRequest, |answer| acquired(answer), |other| other.take_prompt = !other.take_prompt, |_asked, answer| {
         let run = answer.run.iter().map(|run| {
             Body::RunStarted(pb::RunStarted { run_id: run.run_id.clone(), epoch: run.epoch })
@@ -318,6 +372,28 @@ mutations! {
             reason: pb::ApprovalEndReason::Withdrawn.into(),
             choice: None,
         })];
+}
+
+/// What an erasure did, which every repetition reports again.
+fn erasure(answer: &pb::EraseContentResponse) -> Vec<String> {
+    let pb::EraseContentResponse { session_id, revision, seq, message_count, part_count, content_bytes, .. } = answer;
+    let pb::EraseContentResponse { derived_count, fork_count, blob_count, .. } = answer;
+    let numbers = [revision, seq, message_count, part_count, content_bytes, derived_count, fork_count, blob_count];
+    std::iter::once(session_id.clone()).chain(numbers.into_iter().map(i64::to_string)).collect()
+}
+
+/// The event of an erasure, with no more than what was asked for.
+fn erased(asked: &pb::EraseContentRequest) -> Body {
+    use pb::erase_content_request::Target;
+    let named =
+        |message_id: &str, part_ids: Vec<String>| pb::ErasedMessage { message_id: message_id.to_owned(), part_ids };
+    let (target, messages) = match &asked.target {
+        Some(Target::MessageId(id)) => (pb::ErasedTarget::Message, vec![named(id, Vec::new())]),
+        Some(Target::PartId(id)) => (pb::ErasedTarget::Part, vec![named("", vec![id.clone()])]),
+        Some(Target::WholeSession(_)) | None => (pb::ErasedTarget::Session, Vec::new()),
+    };
+    let (target, reason) = (target.into(), asked.reason.clone());
+    Body::Erased(pb::Erased { target, reason, messages, ..pb::Erased::default() })
 }
 
 fn run_ids(runs: &[pb::Run]) -> Vec<String> {

@@ -39,6 +39,11 @@ impl Service {
         }
     }
 
+    /// The daemon's directory.
+    pub(super) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
     /// Path of the daemon's socket.
     pub(super) fn socket(&self) -> &Path {
         &self.socket

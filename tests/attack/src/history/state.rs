@@ -2,6 +2,7 @@
 //!
 //! It is pure, and knows the protocol alone: events in, state and faults out.
 
+use super::erasures::{self, Lost};
 use longhand::pb;
 use pb::event::Body;
 use pb::{ApprovalEndReason, Delivery, RunEndReason};
@@ -72,6 +73,12 @@ impl Moment {
 pub(super) struct State {
     /// True while the session is archived.
     pub(super) is_archived: bool,
+    /// True once the session is erased.
+    pub(super) is_erased: bool,
+    /// True if a later erasure took texts of the events, the choices of answers and the words of agents among them.
+    pub(super) is_touched: bool,
+    /// The messages that lost content otherwise.
+    pub(super) erased: HashMap<String, Lost>,
     /// The runs; the first one has the number 1.
     pub(super) runs: Vec<Run>,
     /// The ids of the prompts that wait, in order.
@@ -123,6 +130,7 @@ impl State {
         match &event.body {
             Some(Body::SessionArchived(_)) => self.is_archived = true,
             Some(Body::SessionRestored(_)) => self.is_archived = false,
+            Some(Body::Erased(body)) => self.content_erased(body),
             Some(Body::RunStarted(body)) => {
                 let actor = event.actor.clone();
                 self.runs.push(Run { id: body.run_id.clone(), actor, start, ..Run::default() });
@@ -160,6 +168,14 @@ impl State {
                 }
             }
             _ => {}
+        }
+    }
+
+    fn content_erased(&mut self, body: &pb::Erased) {
+        let is_session = body.target() == pb::ErasedTarget::Session;
+        self.is_erased |= is_session && body.source_session_id.is_none();
+        for erased in &body.messages {
+            erasures::lose(&mut self.erased, erased);
         }
     }
 
@@ -367,7 +383,9 @@ impl Replay {
         let fits = match body.reason() {
             ApprovalEndReason::Answered => !event.request_id.is_empty(),
             ApprovalEndReason::Expired => {
-                event.request_id.is_empty() && event.actor.is_empty() && body.choice.is_some()
+                event.request_id.is_empty()
+                    && event.actor.is_empty()
+                    && (body.choice.is_some() || self.state.is_touched)
             }
             ApprovalEndReason::Withdrawn => body.choice.is_none(),
             ApprovalEndReason::Unspecified => false,

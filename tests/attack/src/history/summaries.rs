@@ -2,10 +2,11 @@
 //! leases on purpose.
 
 use super::client::{Client, NO_ANSWER};
-use super::content;
 use super::record::{count, lock};
+use super::{content, markers};
 use longhand::pb;
 use rand::Rng as _;
+use rand::seq::IteratorRandom as _;
 use std::time::Duration;
 
 /// Refusals that the holder of a task may get: every kill ends all leases.
@@ -112,7 +113,12 @@ fn summary(client: &mut Client) -> String {
 }
 
 async fn complete(client: &mut Client, task: &pb::SummaryTask, lease_token: String, is_late: bool) {
-    let text = summary(client);
+    // A summary quotes what it covers, also earlier summaries.
+    let quoted = markers::scan(task.prompt.as_bytes()).into_iter().choose(&mut client.rng);
+    let quoted = quoted.map(|marker| format!("It said {}.\n", markers::text(&marker))).unwrap_or_default();
+    let own = summary(client);
+    client.shared.record.markers.wrote(&task.session_id, "CompleteSummaryTask", own.as_bytes());
+    let text = own + &quoted;
     let request = pb::CompleteSummaryTaskRequest {
         compaction_id: task.compaction_id.clone(),
         lease_token,

@@ -3,7 +3,7 @@
 
 use super::agreement::{Answer, Limit, Observation, Refused, Written, read_on};
 use super::log::Log;
-use super::record::{Asked, Fate, Record, lock};
+use super::record::{Asked, Fate, OpenState, Record, lock};
 use super::rpc::Promised;
 use super::state::Replay;
 use longhand::pb;
@@ -15,7 +15,7 @@ use std::time::{Duration, UNIX_EPOCH};
 const SESSION: &str = "ses";
 
 /// An event with the run on whose behalf it was requested.
-type Step = (Event, Option<i64>);
+pub(super) type Step = (Event, Option<i64>);
 
 fn step(request_id: &str, epoch: Option<i64>, body: Body) -> Step {
     let actor = if request_id.is_empty() { "" } else { "somebody" };
@@ -77,7 +77,7 @@ fn ended(approval_id: &str, reason: ApprovalEndReason, choice: &str) -> Body {
 }
 
 /// A history as it should be. The numbers of its events are their positions, from 1.
-fn history() -> Vec<Step> {
+pub(super) fn history() -> Vec<Step> {
     let finished = Body::MessageFinished(pb::MessageFinished { message_id: "m9".to_owned(), ..Default::default() });
     let cancel = pb::RunCancelRequested { run_id: "a".to_owned(), epoch: 1 };
     vec![
@@ -105,7 +105,7 @@ fn history() -> Vec<Step> {
 }
 
 /// Gives the events their numbers; a second each.
-fn numbered(mut steps: Vec<Step>) -> Vec<Step> {
+pub(super) fn numbered(mut steps: Vec<Step>) -> Vec<Step> {
     for ((event, _), seq) in steps.iter_mut().zip(1..) {
         let time = Some(prost_types::Timestamp { seconds: seq, nanos: 0 });
         (event.seq, event.revision, event.event_time) = (seq, seq, time);
@@ -428,4 +428,18 @@ fn an_acknowledged_change_that_is_not_in_the_log_is_found() {
             }
         }
     }
+}
+
+/// A refusal after a lost answer leaves open how much of the words is there: none of them, or those of some frames.
+#[test]
+fn words_in_doubt_stand_in_the_place_of_their_draft() {
+    let draft = |text: &str| pb::Draft { text: text.to_owned(), ..pb::Draft::default() };
+    let doubts = |doubts| OpenState { drafts: vec![draft("a"), draft("b")], doubts, ..OpenState::default() };
+    let texts = |state: OpenState| -> Vec<String> {
+        let drafts = state.possible_drafts();
+        drafts.iter().map(|drafts| drafts.iter().map(|draft| format!("{} ", draft.text)).collect()).collect()
+    };
+    assert_eq!(texts(doubts(vec![])), ["a b "]);
+    assert_eq!(texts(doubts(vec![(0, draft("ax")), (0, draft("axy"))])), ["a b ", "ax b ", "axy b "]);
+    assert_eq!(texts(doubts(vec![(2, draft("new"))])), ["a b ", "a b new "]);
 }

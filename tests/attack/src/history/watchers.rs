@@ -8,6 +8,7 @@ use longhand::pb;
 use pb::event_service_client::EventServiceClient;
 use pb::subscribe_events_request::Start;
 use pb::subscribe_events_response::Frame;
+use prost::Message as _;
 use rand::Rng as _;
 use rand::seq::IndexedRandom as _;
 use std::sync::atomic::Ordering;
@@ -51,7 +52,7 @@ fn is_done(client: &Client, stream: &Stream) -> bool {
 }
 
 fn begin(client: &mut Client) -> Option<Stream> {
-    const KINDS: [pb::EventKind; 9] = [
+    const KINDS: [pb::EventKind; 10] = [
         pb::EventKind::MessageAppended,
         pb::EventKind::PartsClosed,
         pb::EventKind::Compacted,
@@ -61,6 +62,7 @@ fn begin(client: &mut Client) -> Option<Stream> {
         pb::EventKind::RunEnded,
         pb::EventKind::PromptTaken,
         pb::EventKind::ApprovalEnded,
+        pb::EventKind::Erased,
     ];
     let mut sessions = Vec::new();
     for _ in 0..client.rng.random_range(0..3) {
@@ -82,9 +84,13 @@ fn begin(client: &mut Client) -> Option<Stream> {
     if sessions.is_empty() && client.rng.random_bool(0.1) {
         start = Start::FromBeginning(true);
     }
+    let mut root = String::new();
+    if sessions.is_empty() && client.rng.random_bool(0.3) {
+        root.clone_from(&client.some_session()?.id);
+    }
     let is_begun = start != Start::Snapshot(true);
     Some(Stream {
-        watched: Watched { sessions, kinds, after_seq: -1, ..Watched::default() },
+        watched: Watched { sessions, root, kinds, after_seq: -1, ..Watched::default() },
         at: None,
         start,
         include_content: client.rng.random_bool(0.3),
@@ -108,6 +114,7 @@ async fn connect(client: &mut Client, stream: &mut Stream) {
     let is_snapshot = start == Some(Start::Snapshot(true));
     let request = pb::SubscribeEventsRequest {
         session_ids: stream.watched.sessions.clone(),
+        root_session_id: Some(stream.watched.root.clone()).filter(|root| !root.is_empty()),
         kinds: stream.watched.kinds.clone(),
         start,
         progress_interval: Some(prost_types::Duration { seconds: 1, nanos: 0 }),
@@ -153,6 +160,7 @@ fn ended(client: &mut Client, stream: &mut Stream, deaths: u64, status: &Status)
 async fn read(client: &mut Client, stream: &mut Stream, request: pb::SubscribeEventsRequest) -> Result<(), Status> {
     let mut server =
         EventServiceClient::new(client.connection()).max_decoding_message_size(super::rpc::ANSWER_BYTES_MAX);
+    let asked = client.shared.record.now();
     let mut frames = server.subscribe_events(request).await?.into_inner();
     let many = client.rng.random_range(1..60);
     let mut index = 0;
@@ -160,6 +168,7 @@ async fn read(client: &mut Client, stream: &mut Stream, request: pb::SubscribeEv
         let Some(response) = frames.message().await? else {
             return Err(Status::unknown("a stream ended without a word"));
         };
+        client.shared.record.check_erased("SubscribeEvents", &response.encode_to_vec(), asked);
         match response.frame {
             Some(Frame::Ready(ready)) if index == 0 => ready_at(stream, &ready),
             Some(_) if index == 0 => client.finding("P6: a stream does not begin with Ready"),

@@ -1,20 +1,22 @@
 //! Writers: they append to shared sessions as agents do, concurrently, and never need a precondition.
 
 use super::client::{Client, NO_ANSWER};
-use super::content;
+use super::content::{self, Prints};
+use super::markers;
 use super::reasons::Refusal;
-use super::record::{Expected, OpenMessage, OpenState, Session, lock};
+use super::record::{Expected, OpenMessage, OpenState, Searchable, Session, lock};
 use longhand::pb;
 use pb::part::Body;
 use pb::{FinishReason, MessageKind, Role};
+use prost::Message as _;
 use rand::Rng as _;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Refusals that a plain append may get. Another client may have sealed an open message.
-const REFUSALS: [&str; 4] = ["SESSION_ARCHIVED", "MESSAGE_SEALED", "MESSAGE_EXPIRED", NO_ANSWER];
+/// Refusals that a plain append may get. Another client may have sealed an open message, or erased what it is of.
+const REFUSALS: [&str; 5] = ["SESSION_ARCHIVED", "SESSION_ERASED", "MESSAGE_SEALED", "MESSAGE_EXPIRED", NO_ANSWER];
 
 /// A call that waits for its result.
 struct Call {
@@ -96,16 +98,34 @@ pub(super) async fn send(
         client.finding(format!("P1: {} messages were acknowledged as {answer:?}", messages.len()));
     }
     for (id, message) in answer.message_ids.iter().zip(&messages) {
+        let found = markers::scan(&message.encode_to_vec());
+        note_searchable(client, &answer, session, (id, message));
+        client.shared.record.note_markers(id, found);
         if message.open {
             let state = OpenState { message: message.clone(), epoch: client.epoch, ..OpenState::default() };
             let open = OpenMessage { id: id.clone(), state: tokio::sync::Mutex::new(state) };
             client.shared.record.expect(id, Expected::Open(Arc::new(open)));
         } else {
-            client.shared.record.expect(id, Expected::Whole(content::new_message(message, true)));
+            client.shared.record.expect(id, Expected::Whole(Prints::of(message, true)));
             session.note_message(id);
         }
     }
     Ok(answer.message_ids)
+}
+
+/// Notes a message that a search must find by the first word of its text.
+fn note_searchable(
+    client: &Client,
+    answer: &pb::AppendMessagesResponse,
+    session: &Session,
+    (id, message): (&str, &pb::NewMessage),
+) {
+    let Some(Body::Text(text)) = message.parts.first().and_then(|part| part.body.as_ref()) else { return };
+    let Some(word) = text.text.split_whitespace().find(|word| !markers::scan(word.as_bytes()).is_empty()) else {
+        return;
+    };
+    let (word, session, message) = (word.to_owned(), session.id.clone(), id.to_owned());
+    client.shared.record.note_searchable(Searchable { word, session, message, seq: answer.seq });
 }
 
 /// P5: a plain append is refused only because its session is archived, its open message sealed or expired, or the run
@@ -288,7 +308,7 @@ async fn conditional(client: &mut Client, session: &Session) {
     let part = content::text(content::words(&mut client.rng, 60));
     let message = message(client, Role::User, vec![part]);
     if let Err(refusal) = append(client, session, vec![message], Some(expected)).await
-        && !["REVISION_MISMATCH", "SESSION_ARCHIVED", NO_ANSWER].contains(&refusal.reason.as_str())
+        && !["REVISION_MISMATCH", "SESSION_ARCHIVED", "SESSION_ERASED", NO_ANSWER].contains(&refusal.reason.as_str())
     {
         client.finding(format!("P5: an append that expected revision {expected} was refused: {refusal:?}"));
     }
@@ -310,7 +330,14 @@ async fn invalid(client: &mut Client, session: &Session) {
     match append(client, session, vec![good, bad.clone()], None).await {
         Ok(_) => client.finding(format!("P14: a request that cannot be taken was acknowledged: {bad:?}")),
         Err(refusal) => {
-            let fits = ["INVALID_FIELD", "LIMIT_EXCEEDED", "VIEW_TOKEN_INVALID", "SESSION_ARCHIVED", NO_ANSWER];
+            let fits = [
+                "INVALID_FIELD",
+                "LIMIT_EXCEEDED",
+                "VIEW_TOKEN_INVALID",
+                "SESSION_ARCHIVED",
+                "SESSION_ERASED",
+                NO_ANSWER,
+            ];
             if !fits.contains(&refusal.reason.as_str()) {
                 client.finding(format!("P14: a request that cannot be taken was refused with {refusal:?}"));
             }

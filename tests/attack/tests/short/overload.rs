@@ -209,7 +209,7 @@ async fn a_stream_that_its_client_does_not_take_beside_others_ends_with_a_reason
     // The client is alive: it takes other answers meanwhile.
     let other = async {
         loop {
-            let call = raw.call("AdminService/ListPresets", &pb::ListPresetsRequest {}).await.expect("a call");
+            let call = raw.call("AdminService/ListPresets", &pb::ListPresetsRequest::default()).await.expect("a call");
             let mut presets = call.answer().await.expect("an answer");
             presets.rest::<pb::ListPresetsResponse>().await.expect("the presets");
         }

@@ -187,6 +187,7 @@ class GetServerInfoResponse(google.protobuf.message.Message):
     SCRUB_FIELD_NUMBER: builtins.int
     OVER_WINDOW_COUNTS_FIELD_NUMBER: builtins.int
     QUOTA_USES_FIELD_NUMBER: builtins.int
+    SECRET_RULES_FIELD_NUMBER: builtins.int
     version: builtins.str
     """Longhand's version."""
     store_id: builtins.str
@@ -293,6 +294,10 @@ class GetServerInfoResponse(google.protobuf.message.Message):
     def quota_uses(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___QuotaUse]:
         """What tenants use of the quotas that they have in the configuration, by tenant and quota."""
 
+    @property
+    def secret_rules(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[longhand.v1.session_pb2.SecretRule]:
+        """The rules for secrets; empty without rules."""
+
     def __init__(
         self,
         *,
@@ -330,9 +335,10 @@ class GetServerInfoResponse(google.protobuf.message.Message):
         scrub: global___ScrubState | None = ...,
         over_window_counts: collections.abc.Iterable[global___OverWindowCount] | None = ...,
         quota_uses: collections.abc.Iterable[global___QuotaUse] | None = ...,
+        secret_rules: collections.abc.Iterable[longhand.v1.session_pb2.SecretRule] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["checkpoint", b"checkpoint", "scheduler_failure", b"scheduler_failure", "scrub", b"scrub", "start_time", b"start_time", "traffic", b"traffic", "writer", b"writer"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["breaker_session_count", b"breaker_session_count", "checkpoint", b"checkpoint", "compactions", b"compactions", "contradictions", b"contradictions", "cooldown_session_count", b"cooldown_session_count", "database_bytes", b"database_bytes", "due_session_count", b"due_session_count", "durability", b"durability", "failing_session_ids", b"failing_session_ids", "head_seq", b"head_seq", "loaded_session_bytes", b"loaded_session_bytes", "loaded_session_count", b"loaded_session_count", "oldest_read_ms", b"oldest_read_ms", "over_window_counts", b"over_window_counts", "overhead_session_count", b"overhead_session_count", "providers", b"providers", "quota_uses", b"quota_uses", "ready_compaction_count", b"ready_compaction_count", "running_compaction_count", b"running_compaction_count", "scheduler_failure", b"scheduler_failure", "scrub", b"scrub", "session_count", b"session_count", "spendings", b"spendings", "sqlite_version", b"sqlite_version", "start_time", b"start_time", "stopped_session_ids", b"stopped_session_ids", "store_id", b"store_id", "subscriber_count", b"subscriber_count", "subscriber_lag_count", b"subscriber_lag_count", "traffic", b"traffic", "undo_session_count", b"undo_session_count", "version", b"version", "write_state", b"write_state", "writer", b"writer"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["breaker_session_count", b"breaker_session_count", "checkpoint", b"checkpoint", "compactions", b"compactions", "contradictions", b"contradictions", "cooldown_session_count", b"cooldown_session_count", "database_bytes", b"database_bytes", "due_session_count", b"due_session_count", "durability", b"durability", "failing_session_ids", b"failing_session_ids", "head_seq", b"head_seq", "loaded_session_bytes", b"loaded_session_bytes", "loaded_session_count", b"loaded_session_count", "oldest_read_ms", b"oldest_read_ms", "over_window_counts", b"over_window_counts", "overhead_session_count", b"overhead_session_count", "providers", b"providers", "quota_uses", b"quota_uses", "ready_compaction_count", b"ready_compaction_count", "running_compaction_count", b"running_compaction_count", "scheduler_failure", b"scheduler_failure", "scrub", b"scrub", "secret_rules", b"secret_rules", "session_count", b"session_count", "spendings", b"spendings", "sqlite_version", b"sqlite_version", "start_time", b"start_time", "stopped_session_ids", b"stopped_session_ids", "store_id", b"store_id", "subscriber_count", b"subscriber_count", "subscriber_lag_count", b"subscriber_lag_count", "traffic", b"traffic", "undo_session_count", b"undo_session_count", "version", b"version", "write_state", b"write_state", "writer", b"writer"]) -> None: ...
 
 global___GetServerInfoResponse = GetServerInfoResponse
 
@@ -612,7 +618,7 @@ class CompactionCount(google.protobuf.message.Message):
     TRIGGER_FIELD_NUMBER: builtins.int
     kind: longhand.v1.compaction_pb2.CompactionKind.ValueType
     """Kind of the compactions."""
-    level: longhand.v1.compaction_pb2.CompactionLevel.ValueType
+    level: longhand.v1.session_pb2.CompactionLevel.ValueType
     """Their level; unspecified for maintenance and for supplied summaries."""
     state: longhand.v1.compaction_pb2.CompactionState.ValueType
     """Their final state."""
@@ -626,7 +632,7 @@ class CompactionCount(google.protobuf.message.Message):
         self,
         *,
         kind: longhand.v1.compaction_pb2.CompactionKind.ValueType = ...,
-        level: longhand.v1.compaction_pb2.CompactionLevel.ValueType = ...,
+        level: longhand.v1.session_pb2.CompactionLevel.ValueType = ...,
         state: longhand.v1.compaction_pb2.CompactionState.ValueType = ...,
         count: builtins.int = ...,
         freed_tokens: builtins.int = ...,
@@ -764,9 +770,18 @@ class ListPresetsRequest(google.protobuf.message.Message):
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
+    WINDOW_FIELD_NUMBER: builtins.int
+    @property
+    def window(self) -> longhand.v1.session_pb2.ModelWindow:
+        """The window for which `Preset.thresholds` are wanted; unset for none."""
+
     def __init__(
         self,
+        *,
+        window: longhand.v1.session_pb2.ModelWindow | None = ...,
     ) -> None: ...
+    def HasField(self, field_name: typing.Literal["window", b"window"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["window", b"window"]) -> None: ...
 
 global___ListPresetsRequest = ListPresetsRequest
 
@@ -801,6 +816,7 @@ class Preset(google.protobuf.message.Message):
     POLICY_JSON_FIELD_NUMBER: builtins.int
     NOTES_FIELD_NUMBER: builtins.int
     DEFAULT_PRESET_FIELD_NUMBER: builtins.int
+    THRESHOLDS_FIELD_NUMBER: builtins.int
     name: builtins.str
     """Its name, such as `opencode@seed`."""
     description: builtins.str
@@ -813,6 +829,12 @@ class Preset(google.protobuf.message.Message):
     def notes(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___PresetNote]:
         """Sources of the values, with differences from the source and their reasons."""
 
+    @property
+    def thresholds(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[longhand.v1.session_pb2.LevelThreshold]:
+        """The tokens at which each of its levels is due under the window of the request, lowest level first; empty without one
+        and if nothing is automatic.
+        """
+
     def __init__(
         self,
         *,
@@ -821,8 +843,9 @@ class Preset(google.protobuf.message.Message):
         policy_json: builtins.str = ...,
         notes: collections.abc.Iterable[global___PresetNote] | None = ...,
         default_preset: builtins.bool = ...,
+        thresholds: collections.abc.Iterable[longhand.v1.session_pb2.LevelThreshold] | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["default_preset", b"default_preset", "description", b"description", "name", b"name", "notes", b"notes", "policy_json", b"policy_json"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["default_preset", b"default_preset", "description", b"description", "name", b"name", "notes", b"notes", "policy_json", b"policy_json", "thresholds", b"thresholds"]) -> None: ...
 
 global___Preset = Preset
 

@@ -270,6 +270,7 @@ class RequestApprovalResponse(google.protobuf.message.Message):
     REVISION_FIELD_NUMBER: builtins.int
     SEQ_FIELD_NUMBER: builtins.int
     DURABILITY_FIELD_NUMBER: builtins.int
+    SECRET_FINDINGS_FIELD_NUMBER: builtins.int
     revision: builtins.int
     """The session's revision after the request."""
     seq: builtins.int
@@ -280,6 +281,10 @@ class RequestApprovalResponse(google.protobuf.message.Message):
     def approval(self) -> global___Approval:
         """The approval, as it is now."""
 
+    @property
+    def secret_findings(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[longhand.v1.session_pb2.SecretFinding]:
+        """What rules for secrets found in the request, in the order of its texts; nothing without rules."""
+
     def __init__(
         self,
         *,
@@ -287,9 +292,10 @@ class RequestApprovalResponse(google.protobuf.message.Message):
         revision: builtins.int = ...,
         seq: builtins.int = ...,
         durability: longhand.v1.session_pb2.Durability.ValueType = ...,
+        secret_findings: collections.abc.Iterable[longhand.v1.session_pb2.SecretFinding] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["approval", b"approval"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["approval", b"approval", "durability", b"durability", "revision", b"revision", "seq", b"seq"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["approval", b"approval", "durability", b"durability", "revision", b"revision", "secret_findings", b"secret_findings", "seq", b"seq"]) -> None: ...
 
 global___RequestApprovalResponse = RequestApprovalResponse
 
@@ -339,6 +345,7 @@ class AnswerApprovalResponse(google.protobuf.message.Message):
     REVISION_FIELD_NUMBER: builtins.int
     SEQ_FIELD_NUMBER: builtins.int
     DURABILITY_FIELD_NUMBER: builtins.int
+    SECRET_FINDINGS_FIELD_NUMBER: builtins.int
     revision: builtins.int
     """The session's revision after the request."""
     seq: builtins.int
@@ -349,6 +356,10 @@ class AnswerApprovalResponse(google.protobuf.message.Message):
     def approval(self) -> global___Approval:
         """The approval, with the answer."""
 
+    @property
+    def secret_findings(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[longhand.v1.session_pb2.SecretFinding]:
+        """What rules for secrets found in the request, in the order of its texts; nothing without rules."""
+
     def __init__(
         self,
         *,
@@ -356,9 +367,10 @@ class AnswerApprovalResponse(google.protobuf.message.Message):
         revision: builtins.int = ...,
         seq: builtins.int = ...,
         durability: longhand.v1.session_pb2.Durability.ValueType = ...,
+        secret_findings: collections.abc.Iterable[longhand.v1.session_pb2.SecretFinding] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["approval", b"approval"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["approval", b"approval", "durability", b"durability", "revision", b"revision", "seq", b"seq"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["approval", b"approval", "durability", b"durability", "revision", b"revision", "secret_findings", b"secret_findings", "seq", b"seq"]) -> None: ...
 
 global___AnswerApprovalResponse = AnswerApprovalResponse
 

@@ -51,34 +51,6 @@ COMPACTION_KIND_OMISSION: CompactionKind.ValueType  # 3
 """Truncates and leaves out messages until the rest fits, without a model."""
 global___CompactionKind = CompactionKind
 
-class _CompactionLevel:
-    ValueType = typing.NewType("ValueType", builtins.int)
-    V: typing_extensions.TypeAlias = ValueType
-
-class _CompactionLevelEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[_CompactionLevel.ValueType], builtins.type):
-    DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
-    COMPACTION_LEVEL_UNSPECIFIED: _CompactionLevel.ValueType  # 0
-    """No level: maintenance. In a request: the default level for the kind."""
-    COMPACTION_LEVEL_MICRO: _CompactionLevel.ValueType  # 1
-    """Old outputs are cleared."""
-    COMPACTION_LEVEL_AUTO: _CompactionLevel.ValueType  # 2
-    """The ordinary compaction."""
-    COMPACTION_LEVEL_DEEP: _CompactionLevel.ValueType  # 3
-    """The thorough compaction."""
-
-class CompactionLevel(_CompactionLevel, metaclass=_CompactionLevelEnumTypeWrapper):
-    """A level of the policy. New values may appear."""
-
-COMPACTION_LEVEL_UNSPECIFIED: CompactionLevel.ValueType  # 0
-"""No level: maintenance. In a request: the default level for the kind."""
-COMPACTION_LEVEL_MICRO: CompactionLevel.ValueType  # 1
-"""Old outputs are cleared."""
-COMPACTION_LEVEL_AUTO: CompactionLevel.ValueType  # 2
-"""The ordinary compaction."""
-COMPACTION_LEVEL_DEEP: CompactionLevel.ValueType  # 3
-"""The thorough compaction."""
-global___CompactionLevel = CompactionLevel
-
 class _CompactionTrigger:
     ValueType = typing.NewType("ValueType", builtins.int)
     V: typing_extensions.TypeAlias = ValueType
@@ -270,7 +242,7 @@ class Compaction(google.protobuf.message.Message):
     """The revision at which it was undone."""
     actor: builtins.str
     """The requester: the caller's `longhand-actor` header; may be empty."""
-    level: global___CompactionLevel.ValueType
+    level: longhand.v1.session_pb2.CompactionLevel.ValueType
     """The level whose threshold requested it, or that was requested by hand; unset for maintenance."""
     notice: builtins.str
     """A line for people, in the policy's words; empty for none."""
@@ -323,7 +295,7 @@ class Compaction(google.protobuf.message.Message):
         actor: builtins.str = ...,
         create_time: google.protobuf.timestamp_pb2.Timestamp | None = ...,
         end_time: google.protobuf.timestamp_pb2.Timestamp | None = ...,
-        level: global___CompactionLevel.ValueType = ...,
+        level: longhand.v1.session_pb2.CompactionLevel.ValueType = ...,
         notice: builtins.str = ...,
         confirmation_end_time: google.protobuf.timestamp_pb2.Timestamp | None = ...,
         spending: global___SummarySpending | None = ...,
@@ -674,7 +646,7 @@ class StartCompactionRequest(google.protobuf.message.Message):
     """Instructions added to the summarizer's own, up to 16 KiB, without U+0000."""
     request_id: builtins.str
     """Makes the request idempotent."""
-    level: global___CompactionLevel.ValueType
+    level: longhand.v1.session_pb2.CompactionLevel.ValueType
     """The level to apply, whatever the context usage; unset for the ordinary one, or the thorough one if the policy has
     no other. A prune applies every clearing that the policy has.
     """
@@ -697,7 +669,7 @@ class StartCompactionRequest(google.protobuf.message.Message):
         kind: global___CompactionKind.ValueType = ...,
         instructions: builtins.str = ...,
         request_id: builtins.str = ...,
-        level: global___CompactionLevel.ValueType = ...,
+        level: longhand.v1.session_pb2.CompactionLevel.ValueType = ...,
         validate_only: builtins.bool = ...,
         tail_start_message_id: builtins.str = ...,
         covered_start_message_id: builtins.str = ...,
@@ -716,6 +688,7 @@ class StartCompactionResponse(google.protobuf.message.Message):
     JOINED_FIELD_NUMBER: builtins.int
     PLAN_FIELD_NUMBER: builtins.int
     DURABILITY_FIELD_NUMBER: builtins.int
+    SECRET_FINDINGS_FIELD_NUMBER: builtins.int
     joined: builtins.bool
     """True if the compaction existed already."""
     durability: longhand.v1.session_pb2.Durability.ValueType
@@ -730,6 +703,10 @@ class StartCompactionResponse(google.protobuf.message.Message):
     def plan(self) -> global___CompactionPlan:
         """The plan; set with `validate_only` only."""
 
+    @property
+    def secret_findings(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[longhand.v1.session_pb2.SecretFinding]:
+        """What rules for secrets found in the request, in the order of its texts; nothing without rules."""
+
     def __init__(
         self,
         *,
@@ -737,9 +714,10 @@ class StartCompactionResponse(google.protobuf.message.Message):
         joined: builtins.bool = ...,
         plan: global___CompactionPlan | None = ...,
         durability: longhand.v1.session_pb2.Durability.ValueType = ...,
+        secret_findings: collections.abc.Iterable[longhand.v1.session_pb2.SecretFinding] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["compaction", b"compaction", "plan", b"plan"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["compaction", b"compaction", "durability", b"durability", "joined", b"joined", "plan", b"plan"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["compaction", b"compaction", "durability", b"durability", "joined", b"joined", "plan", b"plan", "secret_findings", b"secret_findings"]) -> None: ...
 
 global___StartCompactionResponse = StartCompactionResponse
 
@@ -771,7 +749,7 @@ class CompactionPlan(google.protobuf.message.Message):
     COST_MICRO_USD_FIELD_NUMBER: builtins.int
     kind: global___CompactionKind.ValueType
     """The largest kind of work that it would do."""
-    level: global___CompactionLevel.ValueType
+    level: longhand.v1.session_pb2.CompactionLevel.ValueType
     """The level that it would apply; unset for a prune."""
     base_revision: builtins.int
     """The revision whose view it is made for."""
@@ -827,7 +805,7 @@ class CompactionPlan(google.protobuf.message.Message):
         self,
         *,
         kind: global___CompactionKind.ValueType = ...,
-        level: global___CompactionLevel.ValueType = ...,
+        level: longhand.v1.session_pb2.CompactionLevel.ValueType = ...,
         base_revision: builtins.int = ...,
         truncations: collections.abc.Iterable[global___CompactionTruncation] | None = ...,
         omitted_ranges: collections.abc.Iterable[longhand.v1.context_pb2.RevisionRange] | None = ...,
@@ -1042,6 +1020,7 @@ class SupplySummaryResponse(google.protobuf.message.Message):
     REVISION_FIELD_NUMBER: builtins.int
     SEQ_FIELD_NUMBER: builtins.int
     DURABILITY_FIELD_NUMBER: builtins.int
+    SECRET_FINDINGS_FIELD_NUMBER: builtins.int
     revision: builtins.int
     """The session's revision after it."""
     seq: builtins.int
@@ -1052,6 +1031,10 @@ class SupplySummaryResponse(google.protobuf.message.Message):
     def compaction(self) -> global___Compaction:
         """The resulting compaction, as it was then."""
 
+    @property
+    def secret_findings(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[longhand.v1.session_pb2.SecretFinding]:
+        """What rules for secrets found in the request, in the order of its texts; nothing without rules."""
+
     def __init__(
         self,
         *,
@@ -1059,9 +1042,10 @@ class SupplySummaryResponse(google.protobuf.message.Message):
         revision: builtins.int = ...,
         seq: builtins.int = ...,
         durability: longhand.v1.session_pb2.Durability.ValueType = ...,
+        secret_findings: collections.abc.Iterable[longhand.v1.session_pb2.SecretFinding] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["compaction", b"compaction"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["compaction", b"compaction", "durability", b"durability", "revision", b"revision", "seq", b"seq"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["compaction", b"compaction", "durability", b"durability", "revision", b"revision", "secret_findings", b"secret_findings", "seq", b"seq"]) -> None: ...
 
 global___SupplySummaryResponse = SupplySummaryResponse
 
@@ -1661,7 +1645,7 @@ class SimulatedCompaction(google.protobuf.message.Message):
     """Number of messages written before it."""
     kind: global___CompactionKind.ValueType
     """Kind of its strongest step."""
-    level: global___CompactionLevel.ValueType
+    level: longhand.v1.session_pb2.CompactionLevel.ValueType
     """The level; unset for maintenance and the last resort."""
     view_before_tokens: builtins.int
     """Tokens of the view before, by the policy's estimate."""
@@ -1674,7 +1658,7 @@ class SimulatedCompaction(google.protobuf.message.Message):
         *,
         message_count: builtins.int = ...,
         kind: global___CompactionKind.ValueType = ...,
-        level: global___CompactionLevel.ValueType = ...,
+        level: longhand.v1.session_pb2.CompactionLevel.ValueType = ...,
         view_before_tokens: builtins.int = ...,
         view_after_tokens: builtins.int = ...,
         invalidated_tokens: builtins.int = ...,

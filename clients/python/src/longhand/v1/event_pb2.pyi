@@ -899,7 +899,7 @@ class CompactionStarted(google.protobuf.message.Message):
     """
     window_tokens: builtins.int
     """The window that they are compared with; 0 if no window is known."""
-    level: longhand.v1.compaction_pb2.CompactionLevel.ValueType
+    level: longhand.v1.session_pb2.CompactionLevel.ValueType
     """The level whose threshold requested it; unset for maintenance."""
     def __init__(
         self,
@@ -910,7 +910,7 @@ class CompactionStarted(google.protobuf.message.Message):
         base_revision: builtins.int = ...,
         context_tokens: builtins.int = ...,
         window_tokens: builtins.int = ...,
-        level: longhand.v1.compaction_pb2.CompactionLevel.ValueType = ...,
+        level: longhand.v1.session_pb2.CompactionLevel.ValueType = ...,
     ) -> None: ...
     def ClearField(self, field_name: typing.Literal["base_revision", b"base_revision", "compaction_id", b"compaction_id", "context_tokens", b"context_tokens", "kind", b"kind", "level", b"level", "trigger", b"trigger", "window_tokens", b"window_tokens"]) -> None: ...
 
@@ -933,7 +933,7 @@ class CompactionProposed(google.protobuf.message.Message):
     """The compaction."""
     kind: longhand.v1.compaction_pb2.CompactionKind.ValueType
     """Kind of the compaction."""
-    level: longhand.v1.compaction_pb2.CompactionLevel.ValueType
+    level: longhand.v1.session_pb2.CompactionLevel.ValueType
     """The level whose threshold requests it."""
     notice: builtins.str
     """The question for people, in the policy's words."""
@@ -946,7 +946,7 @@ class CompactionProposed(google.protobuf.message.Message):
         *,
         compaction_id: builtins.str = ...,
         kind: longhand.v1.compaction_pb2.CompactionKind.ValueType = ...,
-        level: longhand.v1.compaction_pb2.CompactionLevel.ValueType = ...,
+        level: longhand.v1.session_pb2.CompactionLevel.ValueType = ...,
         notice: builtins.str = ...,
         confirmation_end_time: google.protobuf.timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
@@ -1035,7 +1035,7 @@ class Compacted(google.protobuf.message.Message):
     """Reason of the request."""
     window_tokens: builtins.int
     """The window that the tokens were compared with; 0 if no window is known."""
-    level: longhand.v1.compaction_pb2.CompactionLevel.ValueType
+    level: longhand.v1.session_pb2.CompactionLevel.ValueType
     """The level whose threshold requested it; unset for maintenance and for summaries that a client supplied."""
     notice: builtins.str
     """A line for people, in the policy's words; empty for none."""
@@ -1051,7 +1051,7 @@ class Compacted(google.protobuf.message.Message):
         trigger: longhand.v1.compaction_pb2.CompactionTrigger.ValueType = ...,
         outcome: longhand.v1.compaction_pb2.CompactionOutcome | None = ...,
         window_tokens: builtins.int = ...,
-        level: longhand.v1.compaction_pb2.CompactionLevel.ValueType = ...,
+        level: longhand.v1.session_pb2.CompactionLevel.ValueType = ...,
         notice: builtins.str = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["outcome", b"outcome"]) -> builtins.bool: ...

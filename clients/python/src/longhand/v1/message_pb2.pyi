@@ -1326,6 +1326,7 @@ class AppendMessagesResponse(google.protobuf.message.Message):
     SEQ_FIELD_NUMBER: builtins.int
     CONTEXT_USAGE_FIELD_NUMBER: builtins.int
     DURABILITY_FIELD_NUMBER: builtins.int
+    SECRET_FINDINGS_FIELD_NUMBER: builtins.int
     existed_count: builtins.int
     """Number of these messages that existed before this request."""
     revision: builtins.int
@@ -1342,6 +1343,10 @@ class AppendMessagesResponse(google.protobuf.message.Message):
     def context_usage(self) -> global___ContextUsage:
         """The current context usage."""
 
+    @property
+    def secret_findings(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[longhand.v1.session_pb2.SecretFinding]:
+        """What rules for secrets found in the request, in the order of its texts; nothing without rules."""
+
     def __init__(
         self,
         *,
@@ -1351,9 +1356,10 @@ class AppendMessagesResponse(google.protobuf.message.Message):
         seq: builtins.int = ...,
         context_usage: global___ContextUsage | None = ...,
         durability: longhand.v1.session_pb2.Durability.ValueType = ...,
+        secret_findings: collections.abc.Iterable[longhand.v1.session_pb2.SecretFinding] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["context_usage", b"context_usage"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["context_usage", b"context_usage", "durability", b"durability", "existed_count", b"existed_count", "message_ids", b"message_ids", "revision", b"revision", "seq", b"seq"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["context_usage", b"context_usage", "durability", b"durability", "existed_count", b"existed_count", "message_ids", b"message_ids", "revision", b"revision", "secret_findings", b"secret_findings", "seq", b"seq"]) -> None: ...
 
 global___AppendMessagesResponse = AppendMessagesResponse
 
@@ -1404,6 +1410,7 @@ class AppendPartsResponse(google.protobuf.message.Message):
     SEQ_FIELD_NUMBER: builtins.int
     CONTEXT_USAGE_FIELD_NUMBER: builtins.int
     DURABILITY_FIELD_NUMBER: builtins.int
+    SECRET_FINDINGS_FIELD_NUMBER: builtins.int
     revision: builtins.int
     """The session's revision after the append."""
     seq: builtins.int
@@ -1418,6 +1425,12 @@ class AppendPartsResponse(google.protobuf.message.Message):
     def context_usage(self) -> global___ContextUsage:
         """The current context usage."""
 
+    @property
+    def secret_findings(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[longhand.v1.session_pb2.SecretFinding]:
+        """What rules for secrets found in the request, in the order of its texts, and at the end of the drafts that it closes
+        (drafts); nothing without rules.
+        """
+
     def __init__(
         self,
         *,
@@ -1426,9 +1439,10 @@ class AppendPartsResponse(google.protobuf.message.Message):
         seq: builtins.int = ...,
         context_usage: global___ContextUsage | None = ...,
         durability: longhand.v1.session_pb2.Durability.ValueType = ...,
+        secret_findings: collections.abc.Iterable[longhand.v1.session_pb2.SecretFinding] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["context_usage", b"context_usage"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["context_usage", b"context_usage", "durability", b"durability", "part_ids", b"part_ids", "revision", b"revision", "seq", b"seq"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["context_usage", b"context_usage", "durability", b"durability", "part_ids", b"part_ids", "revision", b"revision", "secret_findings", b"secret_findings", "seq", b"seq"]) -> None: ...
 
 global___AppendPartsResponse = AppendPartsResponse
 
@@ -1501,19 +1515,25 @@ class AppendDraftResponse(google.protobuf.message.Message):
 
     PART_ID_FIELD_NUMBER: builtins.int
     LENGTH_BYTES_FIELD_NUMBER: builtins.int
+    SECRET_FINDINGS_FIELD_NUMBER: builtins.int
     part_id: builtins.str
     """The draft's id, which its part keeps."""
     length_bytes: builtins.int
     """Bytes of UTF-8 of the draft up to the end of the text sent: the offset of the next text. A repeated request returns
     the same value.
     """
+    @property
+    def secret_findings(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[longhand.v1.session_pb2.SecretFinding]:
+        """What rules for secrets found in the request, in the order of its texts; nothing without rules."""
+
     def __init__(
         self,
         *,
         part_id: builtins.str = ...,
         length_bytes: builtins.int = ...,
+        secret_findings: collections.abc.Iterable[longhand.v1.session_pb2.SecretFinding] | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["length_bytes", b"length_bytes", "part_id", b"part_id"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["length_bytes", b"length_bytes", "part_id", b"part_id", "secret_findings", b"secret_findings"]) -> None: ...
 
 global___AppendDraftResponse = AppendDraftResponse
 
@@ -1566,6 +1586,7 @@ class FinishMessageResponse(google.protobuf.message.Message):
     SEQ_FIELD_NUMBER: builtins.int
     CONTEXT_USAGE_FIELD_NUMBER: builtins.int
     DURABILITY_FIELD_NUMBER: builtins.int
+    SECRET_FINDINGS_FIELD_NUMBER: builtins.int
     revision: builtins.int
     """The session's revision after the seal."""
     seq: builtins.int
@@ -1576,6 +1597,12 @@ class FinishMessageResponse(google.protobuf.message.Message):
     def context_usage(self) -> global___ContextUsage:
         """The current context usage."""
 
+    @property
+    def secret_findings(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[longhand.v1.session_pb2.SecretFinding]:
+        """What rules for secrets found in the request, in the order of its texts, and at the end of the drafts that it closes
+        (drafts); nothing without rules.
+        """
+
     def __init__(
         self,
         *,
@@ -1583,9 +1610,10 @@ class FinishMessageResponse(google.protobuf.message.Message):
         seq: builtins.int = ...,
         context_usage: global___ContextUsage | None = ...,
         durability: longhand.v1.session_pb2.Durability.ValueType = ...,
+        secret_findings: collections.abc.Iterable[longhand.v1.session_pb2.SecretFinding] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["context_usage", b"context_usage"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["context_usage", b"context_usage", "durability", b"durability", "revision", b"revision", "seq", b"seq"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["context_usage", b"context_usage", "durability", b"durability", "revision", b"revision", "secret_findings", b"secret_findings", "seq", b"seq"]) -> None: ...
 
 global___FinishMessageResponse = FinishMessageResponse
 
@@ -1810,6 +1838,7 @@ class WriteMessageResponse(google.protobuf.message.Message):
     CONTEXT_USAGE_FIELD_NUMBER: builtins.int
     DURABILITY_FIELD_NUMBER: builtins.int
     DRAFTS_FIELD_NUMBER: builtins.int
+    SECRET_FINDINGS_FIELD_NUMBER: builtins.int
     message_id: builtins.str
     """The message's id."""
     sealed: builtins.bool
@@ -1828,6 +1857,12 @@ class WriteMessageResponse(google.protobuf.message.Message):
     def drafts(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___WrittenDraft]:
         """The drafts that the call has sent text for."""
 
+    @property
+    def secret_findings(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[longhand.v1.session_pb2.SecretFinding]:
+        """What rules for secrets found in the request, in the order of its texts, and at the end of the drafts that it closes
+        (drafts); nothing without rules.
+        """
+
     def __init__(
         self,
         *,
@@ -1838,9 +1873,10 @@ class WriteMessageResponse(google.protobuf.message.Message):
         context_usage: global___ContextUsage | None = ...,
         durability: longhand.v1.session_pb2.Durability.ValueType = ...,
         drafts: collections.abc.Iterable[global___WrittenDraft] | None = ...,
+        secret_findings: collections.abc.Iterable[longhand.v1.session_pb2.SecretFinding] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["context_usage", b"context_usage"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["context_usage", b"context_usage", "drafts", b"drafts", "durability", b"durability", "message_id", b"message_id", "revision", b"revision", "sealed", b"sealed", "seq", b"seq"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["context_usage", b"context_usage", "drafts", b"drafts", "durability", b"durability", "message_id", b"message_id", "revision", b"revision", "sealed", b"sealed", "secret_findings", b"secret_findings", "seq", b"seq"]) -> None: ...
 
 global___WriteMessageResponse = WriteMessageResponse
 
@@ -2167,6 +2203,7 @@ class RewindSessionResponse(google.protobuf.message.Message):
     SEQ_FIELD_NUMBER: builtins.int
     SUMMARY_MESSAGE_ID_FIELD_NUMBER: builtins.int
     DURABILITY_FIELD_NUMBER: builtins.int
+    SECRET_FINDINGS_FIELD_NUMBER: builtins.int
     revision: builtins.int
     """The session's revision after the rewind."""
     seq: builtins.int
@@ -2175,6 +2212,10 @@ class RewindSessionResponse(google.protobuf.message.Message):
     """The message with the summary of the branch; unset if none was requested, or there was nothing to summarize."""
     durability: longhand.v1.session_pb2.Durability.ValueType
     """Durability of the acknowledged write: fsynced, or safe from a crash of the process only."""
+    @property
+    def secret_findings(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[longhand.v1.session_pb2.SecretFinding]:
+        """What rules for secrets found in the request, in the order of its texts; nothing without rules."""
+
     def __init__(
         self,
         *,
@@ -2182,9 +2223,10 @@ class RewindSessionResponse(google.protobuf.message.Message):
         seq: builtins.int = ...,
         summary_message_id: builtins.str | None = ...,
         durability: longhand.v1.session_pb2.Durability.ValueType = ...,
+        secret_findings: collections.abc.Iterable[longhand.v1.session_pb2.SecretFinding] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_summary_message_id", b"_summary_message_id", "summary_message_id", b"summary_message_id"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_summary_message_id", b"_summary_message_id", "durability", b"durability", "revision", b"revision", "seq", b"seq", "summary_message_id", b"summary_message_id"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_summary_message_id", b"_summary_message_id", "durability", b"durability", "revision", b"revision", "secret_findings", b"secret_findings", "seq", b"seq", "summary_message_id", b"summary_message_id"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_summary_message_id", b"_summary_message_id"]) -> typing.Literal["summary_message_id"] | None: ...
 
 global___RewindSessionResponse = RewindSessionResponse
@@ -2243,6 +2285,7 @@ class EditMessageResponse(google.protobuf.message.Message):
     REVISION_FIELD_NUMBER: builtins.int
     SEQ_FIELD_NUMBER: builtins.int
     DURABILITY_FIELD_NUMBER: builtins.int
+    SECRET_FINDINGS_FIELD_NUMBER: builtins.int
     replacement_message_id: builtins.str
     """The id of the replacement; unset if the message was removed."""
     revision: builtins.int
@@ -2251,6 +2294,10 @@ class EditMessageResponse(google.protobuf.message.Message):
     """The store's sequence number of the edit."""
     durability: longhand.v1.session_pb2.Durability.ValueType
     """Durability of the acknowledged write: fsynced, or safe from a crash of the process only."""
+    @property
+    def secret_findings(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[longhand.v1.session_pb2.SecretFinding]:
+        """What rules for secrets found in the request, in the order of its texts; nothing without rules."""
+
     def __init__(
         self,
         *,
@@ -2258,9 +2305,10 @@ class EditMessageResponse(google.protobuf.message.Message):
         revision: builtins.int = ...,
         seq: builtins.int = ...,
         durability: longhand.v1.session_pb2.Durability.ValueType = ...,
+        secret_findings: collections.abc.Iterable[longhand.v1.session_pb2.SecretFinding] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_replacement_message_id", b"_replacement_message_id", "replacement_message_id", b"replacement_message_id"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_replacement_message_id", b"_replacement_message_id", "durability", b"durability", "replacement_message_id", b"replacement_message_id", "revision", b"revision", "seq", b"seq"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_replacement_message_id", b"_replacement_message_id", "durability", b"durability", "replacement_message_id", b"replacement_message_id", "revision", b"revision", "secret_findings", b"secret_findings", "seq", b"seq"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_replacement_message_id", b"_replacement_message_id"]) -> typing.Literal["replacement_message_id"] | None: ...
 
 global___EditMessageResponse = EditMessageResponse

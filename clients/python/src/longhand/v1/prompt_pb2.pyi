@@ -191,6 +191,7 @@ class SubmitPromptResponse(google.protobuf.message.Message):
     REVISION_FIELD_NUMBER: builtins.int
     SEQ_FIELD_NUMBER: builtins.int
     DURABILITY_FIELD_NUMBER: builtins.int
+    SECRET_FINDINGS_FIELD_NUMBER: builtins.int
     prompt_id: builtins.str
     """The prompt's id."""
     revision: builtins.int
@@ -199,6 +200,10 @@ class SubmitPromptResponse(google.protobuf.message.Message):
     """The store's sequence number of the newest event of the request."""
     durability: longhand.v1.session_pb2.Durability.ValueType
     """Durability of the acknowledged write: fsynced, or safe from a crash of the process only."""
+    @property
+    def secret_findings(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[longhand.v1.session_pb2.SecretFinding]:
+        """What rules for secrets found in the request, in the order of its texts; nothing without rules."""
+
     def __init__(
         self,
         *,
@@ -206,8 +211,9 @@ class SubmitPromptResponse(google.protobuf.message.Message):
         revision: builtins.int = ...,
         seq: builtins.int = ...,
         durability: longhand.v1.session_pb2.Durability.ValueType = ...,
+        secret_findings: collections.abc.Iterable[longhand.v1.session_pb2.SecretFinding] | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["durability", b"durability", "prompt_id", b"prompt_id", "revision", b"revision", "seq", b"seq"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["durability", b"durability", "prompt_id", b"prompt_id", "revision", b"revision", "secret_findings", b"secret_findings", "seq", b"seq"]) -> None: ...
 
 global___SubmitPromptResponse = SubmitPromptResponse
 

@@ -351,6 +351,7 @@ class ReleaseRunResponse(google.protobuf.message.Message):
     REVISION_FIELD_NUMBER: builtins.int
     SEQ_FIELD_NUMBER: builtins.int
     DURABILITY_FIELD_NUMBER: builtins.int
+    SECRET_FINDINGS_FIELD_NUMBER: builtins.int
     revision: builtins.int
     """The session's revision after the request."""
     seq: builtins.int
@@ -361,6 +362,10 @@ class ReleaseRunResponse(google.protobuf.message.Message):
     def run(self) -> global___Run:
         """The run, with its end."""
 
+    @property
+    def secret_findings(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[longhand.v1.session_pb2.SecretFinding]:
+        """What rules for secrets found in the request, in the order of its texts; nothing without rules."""
+
     def __init__(
         self,
         *,
@@ -368,9 +373,10 @@ class ReleaseRunResponse(google.protobuf.message.Message):
         revision: builtins.int = ...,
         seq: builtins.int = ...,
         durability: longhand.v1.session_pb2.Durability.ValueType = ...,
+        secret_findings: collections.abc.Iterable[longhand.v1.session_pb2.SecretFinding] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["run", b"run"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["durability", b"durability", "revision", b"revision", "run", b"run", "seq", b"seq"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["durability", b"durability", "revision", b"revision", "run", b"run", "secret_findings", b"secret_findings", "seq", b"seq"]) -> None: ...
 
 global___ReleaseRunResponse = ReleaseRunResponse
 

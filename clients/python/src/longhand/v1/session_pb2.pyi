@@ -25,6 +25,7 @@ Reasons that any call may end with; TOO_MANY_REQUESTS, TOO_MANY_ATTEMPTS, RATE_L
   TOO_MANY_ATTEMPTS        RESOURCE_EXHAUSTED   nothing
   RATE_LIMITED             RESOURCE_EXHAUSTED   nothing  quota, limit
   QUOTA_EXCEEDED           RESOURCE_EXHAUSTED   nothing  quota, limit
+  SECRET_REFUSED           INVALID_ARGUMENT     nothing  rule; field, except of a draft's text
   ACCESS_LOG_FAILED        UNAVAILABLE          unknown
   ORIGIN_REFUSED           PERMISSION_DENIED    nothing  host, origin
   CONSOLE_TOKEN_INVALID    PERMISSION_DENIED    nothing
@@ -179,6 +180,34 @@ SESSION_STATE_ERASED: SessionState.ValueType  # 3
 """Erased: it has no content any more. Whatever would write to it, fork it or restore it is refused with SESSION_ERASED."""
 global___SessionState = SessionState
 
+class _CompactionLevel:
+    ValueType = typing.NewType("ValueType", builtins.int)
+    V: typing_extensions.TypeAlias = ValueType
+
+class _CompactionLevelEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[_CompactionLevel.ValueType], builtins.type):
+    DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
+    COMPACTION_LEVEL_UNSPECIFIED: _CompactionLevel.ValueType  # 0
+    """No level: maintenance. In a request: the default level for the kind."""
+    COMPACTION_LEVEL_MICRO: _CompactionLevel.ValueType  # 1
+    """Old outputs are cleared."""
+    COMPACTION_LEVEL_AUTO: _CompactionLevel.ValueType  # 2
+    """The ordinary compaction."""
+    COMPACTION_LEVEL_DEEP: _CompactionLevel.ValueType  # 3
+    """The thorough compaction."""
+
+class CompactionLevel(_CompactionLevel, metaclass=_CompactionLevelEnumTypeWrapper):
+    """A level of the policy. New values may appear."""
+
+COMPACTION_LEVEL_UNSPECIFIED: CompactionLevel.ValueType  # 0
+"""No level: maintenance. In a request: the default level for the kind."""
+COMPACTION_LEVEL_MICRO: CompactionLevel.ValueType  # 1
+"""Old outputs are cleared."""
+COMPACTION_LEVEL_AUTO: CompactionLevel.ValueType  # 2
+"""The ordinary compaction."""
+COMPACTION_LEVEL_DEEP: CompactionLevel.ValueType  # 3
+"""The thorough compaction."""
+global___CompactionLevel = CompactionLevel
+
 class _OverWindowReason:
     ValueType = typing.NewType("ValueType", builtins.int)
     V: typing_extensions.TypeAlias = ValueType
@@ -311,6 +340,42 @@ DURABILITY_PROCESS_CRASH: Durability.ValueType  # 2
 """A crash of the daemon only."""
 global___Durability = Durability
 
+class _SecretAction:
+    ValueType = typing.NewType("ValueType", builtins.int)
+    V: typing_extensions.TypeAlias = ValueType
+
+class _SecretActionEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[_SecretAction.ValueType], builtins.type):
+    DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
+    SECRET_ACTION_UNSPECIFIED: _SecretAction.ValueType  # 0
+    """Not used."""
+    SECRET_ACTION_WARN: _SecretAction.ValueType  # 1
+    """They are stored."""
+    SECRET_ACTION_REDACT: _SecretAction.ValueType  # 2
+    """A placeholder is stored in place of each: `[secret:RULE:HASH]`, with a hash that only this store can compute. Equal
+    secrets have equal ones.
+    """
+    SECRET_ACTION_REFUSE: _SecretAction.ValueType  # 3
+    """The request is refused: SECRET_REFUSED. No answer has it. What a draft acknowledged before it could be known for a
+    secret is redacted.
+    """
+
+class SecretAction(_SecretAction, metaclass=_SecretActionEnumTypeWrapper):
+    """What happens to secrets that a rule finds. New values may appear."""
+
+SECRET_ACTION_UNSPECIFIED: SecretAction.ValueType  # 0
+"""Not used."""
+SECRET_ACTION_WARN: SecretAction.ValueType  # 1
+"""They are stored."""
+SECRET_ACTION_REDACT: SecretAction.ValueType  # 2
+"""A placeholder is stored in place of each: `[secret:RULE:HASH]`, with a hash that only this store can compute. Equal
+secrets have equal ones.
+"""
+SECRET_ACTION_REFUSE: SecretAction.ValueType  # 3
+"""The request is refused: SECRET_REFUSED. No answer has it. What a draft acknowledged before it could be known for a
+secret is redacted.
+"""
+global___SecretAction = SecretAction
+
 @typing.final
 class Session(google.protobuf.message.Message):
     """One conversation: ordered messages, a policy, a model window."""
@@ -340,6 +405,7 @@ class Session(google.protobuf.message.Message):
     ACTOR_FIELD_NUMBER: builtins.int
     LABELS_FIELD_NUMBER: builtins.int
     USAGE_TOTAL_FIELD_NUMBER: builtins.int
+    THRESHOLDS_FIELD_NUMBER: builtins.int
     session_id: builtins.str
     """The server's id: `ses_` and 32 hex digits."""
     client_id: builtins.str
@@ -407,6 +473,12 @@ class Session(google.protobuf.message.Message):
     def usage_total(self) -> global___UsageTotals:
         """The usage of the replies that were written to it, without inherited ones, as their providers reported it."""
 
+    @property
+    def thresholds(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___LevelThreshold]:
+        """The tokens at which each level of its policy is due under its window, lowest level first. Empty if the window is not
+        known or nothing is automatic, and in lists and snapshots.
+        """
+
     def __init__(
         self,
         *,
@@ -433,9 +505,10 @@ class Session(google.protobuf.message.Message):
         actor: builtins.str = ...,
         labels: collections.abc.Iterable[builtins.str] | None = ...,
         usage_total: global___UsageTotals | None = ...,
+        thresholds: collections.abc.Iterable[global___LevelThreshold] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_client_id", b"_client_id", "_context_revision", b"_context_revision", "_context_tokens", b"_context_tokens", "_metadata_json", b"_metadata_json", "_parent_session_id", b"_parent_session_id", "_source_revision", b"_source_revision", "_source_session_id", b"_source_session_id", "client_id", b"client_id", "context_revision", b"context_revision", "context_tokens", b"context_tokens", "create_time", b"create_time", "guard_state", b"guard_state", "metadata_json", b"metadata_json", "parent_session_id", b"parent_session_id", "source_revision", b"source_revision", "source_session_id", b"source_session_id", "update_time", b"update_time", "usage_total", b"usage_total", "window", b"window"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_client_id", b"_client_id", "_context_revision", b"_context_revision", "_context_tokens", b"_context_tokens", "_metadata_json", b"_metadata_json", "_parent_session_id", b"_parent_session_id", "_source_revision", b"_source_revision", "_source_session_id", b"_source_session_id", "actor", b"actor", "client_id", b"client_id", "context_revision", b"context_revision", "context_tokens", b"context_tokens", "create_time", b"create_time", "guard_state", b"guard_state", "history_revision", b"history_revision", "labels", b"labels", "message_count", b"message_count", "metadata_json", b"metadata_json", "parent_session_id", b"parent_session_id", "policy_json", b"policy_json", "preset", b"preset", "revision", b"revision", "session_id", b"session_id", "source_revision", b"source_revision", "source_session_id", b"source_session_id", "state", b"state", "tenant", b"tenant", "title", b"title", "update_time", b"update_time", "usage_total", b"usage_total", "window", b"window"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_client_id", b"_client_id", "_context_revision", b"_context_revision", "_context_tokens", b"_context_tokens", "_metadata_json", b"_metadata_json", "_parent_session_id", b"_parent_session_id", "_source_revision", b"_source_revision", "_source_session_id", b"_source_session_id", "actor", b"actor", "client_id", b"client_id", "context_revision", b"context_revision", "context_tokens", b"context_tokens", "create_time", b"create_time", "guard_state", b"guard_state", "history_revision", b"history_revision", "labels", b"labels", "message_count", b"message_count", "metadata_json", b"metadata_json", "parent_session_id", b"parent_session_id", "policy_json", b"policy_json", "preset", b"preset", "revision", b"revision", "session_id", b"session_id", "source_revision", b"source_revision", "source_session_id", b"source_session_id", "state", b"state", "tenant", b"tenant", "thresholds", b"thresholds", "title", b"title", "update_time", b"update_time", "usage_total", b"usage_total", "window", b"window"]) -> None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_client_id", b"_client_id"]) -> typing.Literal["client_id"] | None: ...
     @typing.overload
@@ -582,6 +655,28 @@ class ModelWindow(google.protobuf.message.Message):
 global___ModelWindow = ModelWindow
 
 @typing.final
+class LevelThreshold(google.protobuf.message.Message):
+    """The threshold of one level of a policy, under a window."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    LEVEL_FIELD_NUMBER: builtins.int
+    DUE_TOKENS_FIELD_NUMBER: builtins.int
+    level: global___CompactionLevel.ValueType
+    """The level."""
+    due_tokens: builtins.int
+    """The smallest number of tokens of a request with the view at which it is due; at least 1."""
+    def __init__(
+        self,
+        *,
+        level: global___CompactionLevel.ValueType = ...,
+        due_tokens: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["due_tokens", b"due_tokens", "level", b"level"]) -> None: ...
+
+global___LevelThreshold = LevelThreshold
+
+@typing.final
 class CreateSessionRequest(google.protobuf.message.Message):
     """A request to create a session."""
 
@@ -651,6 +746,7 @@ class CreateSessionResponse(google.protobuf.message.Message):
     SESSION_FIELD_NUMBER: builtins.int
     EXISTED_FIELD_NUMBER: builtins.int
     DURABILITY_FIELD_NUMBER: builtins.int
+    SECRET_FINDINGS_FIELD_NUMBER: builtins.int
     existed: builtins.bool
     """True if the session existed before this request."""
     durability: global___Durability.ValueType
@@ -659,15 +755,20 @@ class CreateSessionResponse(google.protobuf.message.Message):
     def session(self) -> global___Session:
         """The session."""
 
+    @property
+    def secret_findings(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___SecretFinding]:
+        """What rules for secrets found in the request, in the order of its texts; nothing without rules."""
+
     def __init__(
         self,
         *,
         session: global___Session | None = ...,
         existed: builtins.bool = ...,
         durability: global___Durability.ValueType = ...,
+        secret_findings: collections.abc.Iterable[global___SecretFinding] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["session", b"session"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["durability", b"durability", "existed", b"existed", "session", b"session"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["durability", b"durability", "existed", b"existed", "secret_findings", b"secret_findings", "session", b"session"]) -> None: ...
 
 global___CreateSessionResponse = CreateSessionResponse
 
@@ -1138,6 +1239,7 @@ class UpdateSessionResponse(google.protobuf.message.Message):
     REVISION_FIELD_NUMBER: builtins.int
     SEQ_FIELD_NUMBER: builtins.int
     DURABILITY_FIELD_NUMBER: builtins.int
+    SECRET_FINDINGS_FIELD_NUMBER: builtins.int
     revision: builtins.int
     """Its revision after the change."""
     seq: builtins.int
@@ -1148,6 +1250,10 @@ class UpdateSessionResponse(google.protobuf.message.Message):
     def session(self) -> global___Session:
         """The session when the answer is made. Other writes may be included; a repeated request can be answered much later."""
 
+    @property
+    def secret_findings(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___SecretFinding]:
+        """What rules for secrets found in the request, in the order of its texts; nothing without rules."""
+
     def __init__(
         self,
         *,
@@ -1155,9 +1261,10 @@ class UpdateSessionResponse(google.protobuf.message.Message):
         revision: builtins.int = ...,
         seq: builtins.int = ...,
         durability: global___Durability.ValueType = ...,
+        secret_findings: collections.abc.Iterable[global___SecretFinding] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["session", b"session"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["durability", b"durability", "revision", b"revision", "seq", b"seq", "session", b"session"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["durability", b"durability", "revision", b"revision", "secret_findings", b"secret_findings", "seq", b"seq", "session", b"session"]) -> None: ...
 
 global___UpdateSessionResponse = UpdateSessionResponse
 
@@ -1390,6 +1497,7 @@ class ForkSessionResponse(google.protobuf.message.Message):
     SESSION_FIELD_NUMBER: builtins.int
     EXISTED_FIELD_NUMBER: builtins.int
     DURABILITY_FIELD_NUMBER: builtins.int
+    SECRET_FINDINGS_FIELD_NUMBER: builtins.int
     existed: builtins.bool
     """True if the fork existed before this request."""
     durability: global___Durability.ValueType
@@ -1398,14 +1506,79 @@ class ForkSessionResponse(google.protobuf.message.Message):
     def session(self) -> global___Session:
         """The fork."""
 
+    @property
+    def secret_findings(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___SecretFinding]:
+        """What rules for secrets found in the request, in the order of its texts; nothing without rules."""
+
     def __init__(
         self,
         *,
         session: global___Session | None = ...,
         existed: builtins.bool = ...,
         durability: global___Durability.ValueType = ...,
+        secret_findings: collections.abc.Iterable[global___SecretFinding] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["session", b"session"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["durability", b"durability", "existed", b"existed", "session", b"session"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["durability", b"durability", "existed", b"existed", "secret_findings", b"secret_findings", "session", b"session"]) -> None: ...
 
 global___ForkSessionResponse = ForkSessionResponse
+
+@typing.final
+class SecretFinding(google.protobuf.message.Message):
+    """Secrets that a rule of the operator found in a text of a request (docs/security.md). It never has the secret."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    FIELD_FIELD_NUMBER: builtins.int
+    RULE_FIELD_NUMBER: builtins.int
+    ACTION_FIELD_NUMBER: builtins.int
+    FOUND_COUNT_FIELD_NUMBER: builtins.int
+    field: builtins.str
+    """The text, as errors name fields, such as `messages[0].parts[1].tool_call.input_json`. For text of a draft, the field
+    that brought the end of the secret.
+    """
+    rule: builtins.str
+    """The rule's name."""
+    action: global___SecretAction.ValueType
+    """What happened to them."""
+    found_count: builtins.int
+    """Their number in the text."""
+    def __init__(
+        self,
+        *,
+        field: builtins.str = ...,
+        rule: builtins.str = ...,
+        action: global___SecretAction.ValueType = ...,
+        found_count: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["action", b"action", "field", b"field", "found_count", b"found_count", "rule", b"rule"]) -> None: ...
+
+global___SecretFinding = SecretFinding
+
+@typing.final
+class SecretRule(google.protobuf.message.Message):
+    """A rule for secrets with its use."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    RULE_FIELD_NUMBER: builtins.int
+    ACTION_FIELD_NUMBER: builtins.int
+    FOUND_COUNT_FIELD_NUMBER: builtins.int
+    rule: builtins.str
+    """The rule's name."""
+    action: global___SecretAction.ValueType
+    """What happens to what it finds."""
+    found_count: builtins.int
+    """Secrets that it found since the start of the daemon, in requests that were sent again too; for a rule that refuses,
+    the requests and pieces of drafts that it refused.
+    """
+    def __init__(
+        self,
+        *,
+        rule: builtins.str = ...,
+        action: global___SecretAction.ValueType = ...,
+        found_count: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["action", b"action", "found_count", b"found_count", "rule", b"rule"]) -> None: ...
+
+global___SecretRule = SecretRule

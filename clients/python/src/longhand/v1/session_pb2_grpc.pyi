@@ -25,6 +25,7 @@ Reasons that any call may end with; TOO_MANY_REQUESTS, TOO_MANY_ATTEMPTS, RATE_L
   TOO_MANY_ATTEMPTS        RESOURCE_EXHAUSTED   nothing
   RATE_LIMITED             RESOURCE_EXHAUSTED   nothing  quota, limit
   QUOTA_EXCEEDED           RESOURCE_EXHAUSTED   nothing  quota, limit
+  SECRET_REFUSED           INVALID_ARGUMENT     nothing  rule; field, except of a draft's text
   ACCESS_LOG_FAILED        UNAVAILABLE          unknown
   ORIGIN_REFUSED           PERMISSION_DENIED    nothing  host, origin
   CONSOLE_TOKEN_INVALID    PERMISSION_DENIED    nothing

@@ -14,6 +14,7 @@ import google.protobuf.timestamp_pb2
 import longhand.v1.compaction_pb2
 import longhand.v1.context_pb2
 import longhand.v1.message_pb2
+import longhand.v1.session_pb2
 import sys
 import typing
 
@@ -78,7 +79,7 @@ class SummaryTask(google.protobuf.message.Message):
     """The compaction that it is for; identifies the task."""
     session_id: builtins.str
     """The session."""
-    level: longhand.v1.compaction_pb2.CompactionLevel.ValueType
+    level: longhand.v1.session_pb2.CompactionLevel.ValueType
     """The level whose threshold requested it; unset for none."""
     trigger: longhand.v1.compaction_pb2.CompactionTrigger.ValueType
     """Reason of the compaction's request."""
@@ -119,7 +120,7 @@ class SummaryTask(google.protobuf.message.Message):
         *,
         compaction_id: builtins.str = ...,
         session_id: builtins.str = ...,
-        level: longhand.v1.compaction_pb2.CompactionLevel.ValueType = ...,
+        level: longhand.v1.session_pb2.CompactionLevel.ValueType = ...,
         trigger: longhand.v1.compaction_pb2.CompactionTrigger.ValueType = ...,
         attempt: builtins.int = ...,
         base_revision: builtins.int = ...,
@@ -163,7 +164,7 @@ class LeaseSummaryTaskRequest(google.protobuf.message.Message):
         """Only tasks of these sessions, by id or client id; none for all. At most 100."""
 
     @property
-    def levels(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[longhand.v1.compaction_pb2.CompactionLevel.ValueType]:
+    def levels(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[longhand.v1.session_pb2.CompactionLevel.ValueType]:
         """Only tasks of these levels, none of them unspecified; an empty list for all."""
 
     @property
@@ -178,7 +179,7 @@ class LeaseSummaryTaskRequest(google.protobuf.message.Message):
         self,
         *,
         session_ids: collections.abc.Iterable[builtins.str] | None = ...,
-        levels: collections.abc.Iterable[longhand.v1.compaction_pb2.CompactionLevel.ValueType] | None = ...,
+        levels: collections.abc.Iterable[longhand.v1.session_pb2.CompactionLevel.ValueType] | None = ...,
         wait_timeout: google.protobuf.duration_pb2.Duration | None = ...,
         lease_timeout: google.protobuf.duration_pb2.Duration | None = ...,
         window_tokens: builtins.int = ...,
@@ -357,17 +358,23 @@ class EditSummaryTaskResponse(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     TASK_FIELD_NUMBER: builtins.int
+    SECRET_FINDINGS_FIELD_NUMBER: builtins.int
     @property
     def task(self) -> global___SummaryTask:
         """The changed task."""
+
+    @property
+    def secret_findings(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[longhand.v1.session_pb2.SecretFinding]:
+        """What rules for secrets found in the request, in the order of its texts; nothing without rules."""
 
     def __init__(
         self,
         *,
         task: global___SummaryTask | None = ...,
+        secret_findings: collections.abc.Iterable[longhand.v1.session_pb2.SecretFinding] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["task", b"task"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["task", b"task"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["secret_findings", b"secret_findings", "task", b"task"]) -> None: ...
 
 global___EditSummaryTaskResponse = EditSummaryTaskResponse
 
@@ -489,17 +496,23 @@ class CompleteSummaryTaskResponse(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     COMPACTION_FIELD_NUMBER: builtins.int
+    SECRET_FINDINGS_FIELD_NUMBER: builtins.int
     @property
     def compaction(self) -> longhand.v1.compaction_pb2.Compaction:
         """The compaction, which is committed next."""
+
+    @property
+    def secret_findings(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[longhand.v1.session_pb2.SecretFinding]:
+        """What rules for secrets found in the request, in the order of its texts; nothing without rules."""
 
     def __init__(
         self,
         *,
         compaction: longhand.v1.compaction_pb2.Compaction | None = ...,
+        secret_findings: collections.abc.Iterable[longhand.v1.session_pb2.SecretFinding] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["compaction", b"compaction"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["compaction", b"compaction"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["compaction", b"compaction", "secret_findings", b"secret_findings"]) -> None: ...
 
 global___CompleteSummaryTaskResponse = CompleteSummaryTaskResponse
 

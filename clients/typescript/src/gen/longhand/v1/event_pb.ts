@@ -9,7 +9,7 @@ import type { Duration, Timestamp } from "@bufbuild/protobuf/wkt";
 import { file_google_protobuf_duration, file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
 import type { Approval, ApprovalEndReason } from "./approval_pb.js";
 import { file_longhand_v1_approval } from "./approval_pb.js";
-import type { CompactionFailure, CompactionKind, CompactionLevel, CompactionOutcome, CompactionTrigger, Rewrite } from "./compaction_pb.js";
+import type { CompactionFailure, CompactionKind, CompactionOutcome, CompactionTrigger, Rewrite } from "./compaction_pb.js";
 import { file_longhand_v1_compaction } from "./compaction_pb.js";
 import type { ContextMessage, RevisionRange } from "./context_pb.js";
 import { file_longhand_v1_context } from "./context_pb.js";
@@ -20,7 +20,7 @@ import type { Delivery, Prompt } from "./prompt_pb.js";
 import { file_longhand_v1_prompt } from "./prompt_pb.js";
 import type { Run, RunEndReason } from "./run_pb.js";
 import { file_longhand_v1_run } from "./run_pb.js";
-import type { ModelWindow, Session } from "./session_pb.js";
+import type { CompactionLevel, ModelWindow, Session } from "./session_pb.js";
 import { file_longhand_v1_session } from "./session_pb.js";
 import type { Message } from "@bufbuild/protobuf";
 

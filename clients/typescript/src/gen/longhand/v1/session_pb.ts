@@ -22,6 +22,7 @@
 //   TOO_MANY_ATTEMPTS        RESOURCE_EXHAUSTED   nothing
 //   RATE_LIMITED             RESOURCE_EXHAUSTED   nothing  quota, limit
 //   QUOTA_EXCEEDED           RESOURCE_EXHAUSTED   nothing  quota, limit
+//   SECRET_REFUSED           INVALID_ARGUMENT     nothing  rule; field, except of a draft's text
 //   ACCESS_LOG_FAILED        UNAVAILABLE          unknown
 //   ORIGIN_REFUSED           PERMISSION_DENIED    nothing  host, origin
 //   CONSOLE_TOKEN_INVALID    PERMISSION_DENIED    nothing
@@ -118,7 +119,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file longhand/v1/session.proto.
  */
 export const file_longhand_v1_session: GenFile = /*@__PURE__*/
-  fileDesc("Chlsb25naGFuZC92MS9zZXNzaW9uLnByb3RvEgtsb25naGFuZC52MSKsBgoHU2Vzc2lvbhISCgpzZXNzaW9uX2lkGAEgASgJEhYKCWNsaWVudF9pZBgCIAEoCUgAiAEBEg0KBXRpdGxlGAMgASgJEigKBXN0YXRlGAQgASgOMhkubG9uZ2hhbmQudjEuU2Vzc2lvblN0YXRlEh4KEXBhcmVudF9zZXNzaW9uX2lkGAUgASgJSAGIAQESHgoRc291cmNlX3Nlc3Npb25faWQYBiABKAlIAogBARIcCg9zb3VyY2VfcmV2aXNpb24YByABKANIA4gBARIOCgZwcmVzZXQYCCABKAkSEwoLcG9saWN5X2pzb24YCSABKAkSKAoGd2luZG93GAogASgLMhgubG9uZ2hhbmQudjEuTW9kZWxXaW5kb3cSGgoNbWV0YWRhdGFfanNvbhgLIAEoCUgEiAEBEhAKCHJldmlzaW9uGAwgASgDEhgKEGhpc3RvcnlfcmV2aXNpb24YDSABKAMSFQoNbWVzc2FnZV9jb3VudBgOIAEoAxIbCg5jb250ZXh0X3Rva2VucxgPIAEoA0gFiAEBEh0KEGNvbnRleHRfcmV2aXNpb24YECABKANIBogBARIvCgtjcmVhdGVfdGltZRgRIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLwoLdXBkYXRlX3RpbWUYEiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiwKC2d1YXJkX3N0YXRlGBMgASgLMhcubG9uZ2hhbmQudjEuR3VhcmRTdGF0ZRIOCgZ0ZW5hbnQYFCABKAkSDQoFYWN0b3IYFSABKAkSDgoGbGFiZWxzGBYgAygJEi0KC3VzYWdlX3RvdGFsGBcgASgLMhgubG9uZ2hhbmQudjEuVXNhZ2VUb3RhbHNCDAoKX2NsaWVudF9pZEIUChJfcGFyZW50X3Nlc3Npb25faWRCFAoSX3NvdXJjZV9zZXNzaW9uX2lkQhIKEF9zb3VyY2VfcmV2aXNpb25CEAoOX21ldGFkYXRhX2pzb25CEQoPX2NvbnRleHRfdG9rZW5zQhMKEV9jb250ZXh0X3JldmlzaW9uIqMBCgtVc2FnZVRvdGFscxIUCgxpbnB1dF90b2tlbnMYASABKAMSFQoNb3V0cHV0X3Rva2VucxgCIAEoAxIYChByZWFzb25pbmdfdG9rZW5zGAMgASgDEhkKEWNhY2hlX3JlYWRfdG9rZW5zGAQgASgDEhoKEmNhY2hlX3dyaXRlX3Rva2VucxgFIAEoAxIWCg5jb3N0X21pY3JvX3VzZBgGIAEoAyLTAQoKR3VhcmRTdGF0ZRIVCg1mYWlsdXJlX2NvdW50GAEgASgFEhcKD2hvbGRfdHVybl9jb3VudBgCIAEoBRIsCgtob2xkX3JlYXNvbhgDIAEoDjIXLmxvbmdoYW5kLnYxLkhvbGRSZWFzb24SNQoRY29vbGRvd25fZW5kX3RpbWUYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhwKD292ZXJoZWFkX3Rva2VucxgFIAEoA0gAiAEBQhIKEF9vdmVyaGVhZF90b2tlbnMiuwEKC01vZGVsV2luZG93Eg0KBW1vZGVsGAEgASgJEhoKEm1heF9jb250ZXh0X3Rva2VucxgCIAEoAxIdChBtYXhfaW5wdXRfdG9rZW5zGAMgASgDSACIAQESHgoRbWF4X291dHB1dF90b2tlbnMYBCABKANIAYgBARIXCg9vdmVyaGVhZF90b2tlbnMYBSABKANCEwoRX21heF9pbnB1dF90b2tlbnNCFAoSX21heF9vdXRwdXRfdG9rZW5zIpwCChRDcmVhdGVTZXNzaW9uUmVxdWVzdBIWCgljbGllbnRfaWQYASABKAlIAIgBARINCgV0aXRsZRgCIAEoCRIOCgZwcmVzZXQYAyABKAkSHAoUcG9saWN5X292ZXJyaWRlX2pzb24YBCABKAkSEwoLcG9saWN5X2pzb24YBSABKAkSKAoGd2luZG93GAYgASgLMhgubG9uZ2hhbmQudjEuTW9kZWxXaW5kb3cSGgoNbWV0YWRhdGFfanNvbhgHIAEoCUgBiAEBEh4KEXBhcmVudF9zZXNzaW9uX2lkGAggASgJSAKIAQFCDAoKX2NsaWVudF9pZEIQCg5fbWV0YWRhdGFfanNvbkIUChJfcGFyZW50X3Nlc3Npb25faWQifAoVQ3JlYXRlU2Vzc2lvblJlc3BvbnNlEiUKB3Nlc3Npb24YASABKAsyFC5sb25naGFuZC52MS5TZXNzaW9uEg8KB2V4aXN0ZWQYAiABKAgSKwoKZHVyYWJpbGl0eRgDIAEoDjIXLmxvbmdoYW5kLnYxLkR1cmFiaWxpdHkiJwoRR2V0U2Vzc2lvblJlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCSJ+ChJHZXRTZXNzaW9uUmVzcG9uc2USJQoHc2Vzc2lvbhgBIAEoCzIULmxvbmdoYW5kLnYxLlNlc3Npb24SMQoLb3Zlcl93aW5kb3cYAiABKAsyFy5sb25naGFuZC52MS5PdmVyV2luZG93SACIAQFCDgoMX292ZXJfd2luZG93IpYBCgpPdmVyV2luZG93Ei0KBnJlYXNvbhgBIAEoDjIdLmxvbmdoYW5kLnYxLk92ZXJXaW5kb3dSZWFzb24SDwoHbWVzc2FnZRgCIAEoCRI2Cg13YWl0X2VuZF90aW1lGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEgAiAEBQhAKDl93YWl0X2VuZF90aW1lIooCChNMaXN0U2Vzc2lvbnNSZXF1ZXN0EhEKCXBhZ2Vfc2l6ZRgBIAEoBRISCgpwYWdlX3Rva2VuGAIgASgJEh4KEXBhcmVudF9zZXNzaW9uX2lkGAMgASgJSACIAQESGAoQaW5jbHVkZV9hcmNoaXZlZBgEIAEoCBIqCgZmaWx0ZXIYBSABKAsyGi5sb25naGFuZC52MS5TZXNzaW9uRmlsdGVyEigKBW9yZGVyGAYgASgOMhkubG9uZ2hhbmQudjEuU2Vzc2lvbk9yZGVyEiYKBHZpZXcYByABKA4yGC5sb25naGFuZC52MS5TZXNzaW9uVmlld0IUChJfcGFyZW50X3Nlc3Npb25faWQi/QMKDVNlc3Npb25GaWx0ZXISHAoPcm9vdF9zZXNzaW9uX2lkGAEgASgJSACIAQESFAoHcHJvamVjdBgCIAEoCUgBiAEBEhYKCWRpcmVjdG9yeRgDIAEoCUgCiAEBEhYKDm1ldGFkYXRhX3Rlcm1zGAQgAygJEg4KBmxhYmVscxgFIAMoCRISCgVhY3RvchgGIAEoCUgDiAEBEigKBXN0YXRlGAcgASgOMhkubG9uZ2hhbmQudjEuU2Vzc2lvblN0YXRlEhQKDHRpdGxlX3ByZWZpeBgIIAEoCRIYChBjbGllbnRfaWRfcHJlZml4GAkgASgJEjMKD21pbl9jcmVhdGVfdGltZRgKIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMwoPbWF4X2NyZWF0ZV90aW1lGAsgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIzCg9taW5fdXBkYXRlX3RpbWUYDCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjMKD21heF91cGRhdGVfdGltZRgNIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCEgoQX3Jvb3Rfc2Vzc2lvbl9pZEIKCghfcHJvamVjdEIMCgpfZGlyZWN0b3J5QggKBl9hY3RvciJXChRMaXN0U2Vzc2lvbnNSZXNwb25zZRImCghzZXNzaW9ucxgBIAMoCzIULmxvbmdoYW5kLnYxLlNlc3Npb24SFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIqgBChRXYXRjaFNlc3Npb25zUmVxdWVzdBIeChFwYXJlbnRfc2Vzc2lvbl9pZBgBIAEoCUgAiAEBEhgKEGluY2x1ZGVfYXJjaGl2ZWQYAiABKAgSKgoGZmlsdGVyGAMgASgLMhoubG9uZ2hhbmQudjEuU2Vzc2lvbkZpbHRlchIUCgxhZnRlcl9jdXJzb3IYBCABKAlCFAoSX3BhcmVudF9zZXNzaW9uX2lkIogCChVXYXRjaFNlc3Npb25zUmVzcG9uc2USDgoGY3Vyc29yGAEgASgJEjQKDXNuYXBzaG90X3BhZ2UYAiABKAsyGy5sb25naGFuZC52MS5MaXN0ZWRTZXNzaW9uc0gAEjcKDHNuYXBzaG90X2VuZBgDIAEoCzIfLmxvbmdoYW5kLnYxLlNlc3Npb25TbmFwc2hvdEVuZEgAEjEKBmNoYW5nZRgEIAEoCzIfLmxvbmdoYW5kLnYxLlNlc3Npb25MaXN0Q2hhbmdlc0gAEjQKCHByb2dyZXNzGAUgASgLMiAubG9uZ2hhbmQudjEuU2Vzc2lvbkxpc3RQcm9ncmVzc0gAQgcKBWZyYW1lIjgKDkxpc3RlZFNlc3Npb25zEiYKCHNlc3Npb25zGAEgAygLMhQubG9uZ2hhbmQudjEuU2Vzc2lvbiIUChJTZXNzaW9uU25hcHNob3RFbmQiYQoSU2Vzc2lvbkxpc3RDaGFuZ2VzEi4KEGNoYW5nZWRfc2Vzc2lvbnMYASADKAsyFC5sb25naGFuZC52MS5TZXNzaW9uEhsKE3JlbW92ZWRfc2Vzc2lvbl9pZHMYAiADKAkiFQoTU2Vzc2lvbkxpc3RQcm9ncmVzcyLwAgoUVXBkYXRlU2Vzc2lvblJlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRISCgV0aXRsZRgCIAEoCUgAiAEBEhoKDW1ldGFkYXRhX2pzb24YAyABKAlIAYgBARIoCgZ3aW5kb3cYBCABKAsyGC5sb25naGFuZC52MS5Nb2RlbFdpbmRvdxITCgZwcmVzZXQYBSABKAlIAogBARIhChRwb2xpY3lfb3ZlcnJpZGVfanNvbhgGIAEoCUgDiAEBEhgKC3BvbGljeV9qc29uGAcgASgJSASIAQESHgoRZXhwZWN0ZWRfcmV2aXNpb24YCCABKANIBYgBARISCgpyZXF1ZXN0X2lkGAkgASgJQggKBl90aXRsZUIQCg5fbWV0YWRhdGFfanNvbkIJCgdfcHJlc2V0QhcKFV9wb2xpY3lfb3ZlcnJpZGVfanNvbkIOCgxfcG9saWN5X2pzb25CFAoSX2V4cGVjdGVkX3JldmlzaW9uIooBChVVcGRhdGVTZXNzaW9uUmVzcG9uc2USJQoHc2Vzc2lvbhgBIAEoCzIULmxvbmdoYW5kLnYxLlNlc3Npb24SEAoIcmV2aXNpb24YAiABKAMSCwoDc2VxGAMgASgDEisKCmR1cmFiaWxpdHkYBCABKA4yFy5sb25naGFuZC52MS5EdXJhYmlsaXR5IlAKFUFyY2hpdmVTZXNzaW9uUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEg8KB3Jlc3RvcmUYAiABKAgSEgoKcmVxdWVzdF9pZBgDIAEoCSKLAQoWQXJjaGl2ZVNlc3Npb25SZXNwb25zZRIlCgdzZXNzaW9uGAEgASgLMhQubG9uZ2hhbmQudjEuU2Vzc2lvbhIQCghyZXZpc2lvbhgCIAEoAxILCgNzZXEYAyABKAMSKwoKZHVyYWJpbGl0eRgEIAEoDjIXLmxvbmdoYW5kLnYxLkR1cmFiaWxpdHkiSAoPQWRkTGFiZWxSZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSDQoFbGFiZWwYAiABKAkSEgoKcmVxdWVzdF9pZBgDIAEoCSKFAQoQQWRkTGFiZWxSZXNwb25zZRIlCgdzZXNzaW9uGAEgASgLMhQubG9uZ2hhbmQudjEuU2Vzc2lvbhIQCghyZXZpc2lvbhgCIAEoAxILCgNzZXEYAyABKAMSKwoKZHVyYWJpbGl0eRgEIAEoDjIXLmxvbmdoYW5kLnYxLkR1cmFiaWxpdHkiSwoSUmVtb3ZlTGFiZWxSZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSDQoFbGFiZWwYAiABKAkSEgoKcmVxdWVzdF9pZBgDIAEoCSKIAQoTUmVtb3ZlTGFiZWxSZXNwb25zZRIlCgdzZXNzaW9uGAEgASgLMhQubG9uZ2hhbmQudjEuU2Vzc2lvbhIQCghyZXZpc2lvbhgCIAEoAxILCgNzZXEYAyABKAMSKwoKZHVyYWJpbGl0eRgEIAEoDjIXLmxvbmdoYW5kLnYxLkR1cmFiaWxpdHkilgEKEkZvcmtTZXNzaW9uUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEhQKCm1lc3NhZ2VfaWQYAiABKAlIABIYCg5hc19vZl9yZXZpc2lvbhgDIAEoA0gAEhYKCWNsaWVudF9pZBgEIAEoCUgBiAEBEg0KBXRpdGxlGAUgASgJQgcKBXBvaW50QgwKCl9jbGllbnRfaWQiegoTRm9ya1Nlc3Npb25SZXNwb25zZRIlCgdzZXNzaW9uGAEgASgLMhQubG9uZ2hhbmQudjEuU2Vzc2lvbhIPCgdleGlzdGVkGAIgASgIEisKCmR1cmFiaWxpdHkYAyABKA4yFy5sb25naGFuZC52MS5EdXJhYmlsaXR5Km4KCkhvbGRSZWFzb24SGwoXSE9MRF9SRUFTT05fVU5TUEVDSUZJRUQQABIUChBIT0xEX1JFQVNPTl9OT05FEAESFwoTSE9MRF9SRUFTT05fQlJFQUtFUhACEhQKEEhPTERfUkVBU09OX1VORE8QAyp9CgxTZXNzaW9uU3RhdGUSHQoZU0VTU0lPTl9TVEFURV9VTlNQRUNJRklFRBAAEhgKFFNFU1NJT05fU1RBVEVfQUNUSVZFEAESGgoWU0VTU0lPTl9TVEFURV9BUkNISVZFRBACEhgKFFNFU1NJT05fU1RBVEVfRVJBU0VEEAMq1wIKEE92ZXJXaW5kb3dSZWFzb24SIgoeT1ZFUl9XSU5ET1dfUkVBU09OX1VOU1BFQ0lGSUVEEAASHgoaT1ZFUl9XSU5ET1dfUkVBU09OX1BFTkRJTkcQARIjCh9PVkVSX1dJTkRPV19SRUFTT05fQ09ORklSTUFUSU9OEAISHAoYT1ZFUl9XSU5ET1dfUkVBU09OX1JFVFJZEAMSJAogT1ZFUl9XSU5ET1dfUkVBU09OX0FVVE9NQVRJQ19PRkYQBBIgChxPVkVSX1dJTkRPV19SRUFTT05fVU5ET19IT0xEEAUSJAogT1ZFUl9XSU5ET1dfUkVBU09OX0ZJWEVEX0NPTlRFTlQQBhIpCiVPVkVSX1dJTkRPV19SRUFTT05fTEFTVF9SRVNPUlRfRkFJTEVEEAcSIwofT1ZFUl9XSU5ET1dfUkVBU09OX09USEVSX1dJTkRPVxAIKrgBCgxTZXNzaW9uT3JkZXISHQoZU0VTU0lPTl9PUkRFUl9VTlNQRUNJRklFRBAAEh4KGlNFU1NJT05fT1JERVJfTkVXRVNUX0ZJUlNUEAESHgoaU0VTU0lPTl9PUkRFUl9PTERFU1RfRklSU1QQAhIkCiBTRVNTSU9OX09SREVSX0xBU1RfQ0hBTkdFRF9GSVJTVBADEiMKH1NFU1NJT05fT1JERVJfTEFTVF9DSEFOR0VEX0xBU1QQBCpaCgtTZXNzaW9uVmlldxIcChhTRVNTSU9OX1ZJRVdfVU5TUEVDSUZJRUQQABIWChJTRVNTSU9OX1ZJRVdfQkFTSUMQARIVChFTRVNTSU9OX1ZJRVdfRlVMTBACKlsKCkR1cmFiaWxpdHkSGgoWRFVSQUJJTElUWV9VTlNQRUNJRklFRBAAEhMKD0RVUkFCSUxJVFlfRlVMTBABEhwKGERVUkFCSUxJVFlfUFJPQ0VTU19DUkFTSBACMv8ICg5TZXNzaW9uU2VydmljZRJzCg1DcmVhdGVTZXNzaW9uEiEubG9uZ2hhbmQudjEuQ3JlYXRlU2Vzc2lvblJlcXVlc3QaIi5sb25naGFuZC52MS5DcmVhdGVTZXNzaW9uUmVzcG9uc2UiG4i1GAKC0+STAhE6ASoiDC92MS9zZXNzaW9ucxJ0CgpHZXRTZXNzaW9uEh4ubG9uZ2hhbmQudjEuR2V0U2Vzc2lvblJlcXVlc3QaHy5sb25naGFuZC52MS5HZXRTZXNzaW9uUmVzcG9uc2UiJYi1GAGC0+STAhsSGS92MS9zZXNzaW9ucy97c2Vzc2lvbl9pZH0SbQoMTGlzdFNlc3Npb25zEiAubG9uZ2hhbmQudjEuTGlzdFNlc3Npb25zUmVxdWVzdBohLmxvbmdoYW5kLnYxLkxpc3RTZXNzaW9uc1Jlc3BvbnNlIhiItRgBgtPkkwIOEgwvdjEvc2Vzc2lvbnMSeAoNV2F0Y2hTZXNzaW9ucxIhLmxvbmdoYW5kLnYxLldhdGNoU2Vzc2lvbnNSZXF1ZXN0GiIubG9uZ2hhbmQudjEuV2F0Y2hTZXNzaW9uc1Jlc3BvbnNlIh6ItRgBgtPkkwIUEhIvdjEvc2Vzc2lvbnM6d2F0Y2gwARKAAQoNVXBkYXRlU2Vzc2lvbhIhLmxvbmdoYW5kLnYxLlVwZGF0ZVNlc3Npb25SZXF1ZXN0GiIubG9uZ2hhbmQudjEuVXBkYXRlU2Vzc2lvblJlc3BvbnNlIiiItRgCgtPkkwIeOgEqMhkvdjEvc2Vzc2lvbnMve3Nlc3Npb25faWR9EosBCg5BcmNoaXZlU2Vzc2lvbhIiLmxvbmdoYW5kLnYxLkFyY2hpdmVTZXNzaW9uUmVxdWVzdBojLmxvbmdoYW5kLnYxLkFyY2hpdmVTZXNzaW9uUmVzcG9uc2UiMIi1GAKC0+STAiY6ASoiIS92MS9zZXNzaW9ucy97c2Vzc2lvbl9pZH06YXJjaGl2ZRJ8CghBZGRMYWJlbBIcLmxvbmdoYW5kLnYxLkFkZExhYmVsUmVxdWVzdBodLmxvbmdoYW5kLnYxLkFkZExhYmVsUmVzcG9uc2UiM4i1GAKC0+STAik6ASoiJC92MS9zZXNzaW9ucy97c2Vzc2lvbl9pZH0vbGFiZWxzOmFkZBKIAQoLUmVtb3ZlTGFiZWwSHy5sb25naGFuZC52MS5SZW1vdmVMYWJlbFJlcXVlc3QaIC5sb25naGFuZC52MS5SZW1vdmVMYWJlbFJlc3BvbnNlIjaItRgCgtPkkwIsOgEqIicvdjEvc2Vzc2lvbnMve3Nlc3Npb25faWR9L2xhYmVsczpyZW1vdmUSfwoLRm9ya1Nlc3Npb24SHy5sb25naGFuZC52MS5Gb3JrU2Vzc2lvblJlcXVlc3QaIC5sb25naGFuZC52MS5Gb3JrU2Vzc2lvblJlc3BvbnNlIi2ItRgCgtPkkwIjOgEqIh4vdjEvc2Vzc2lvbnMve3Nlc3Npb25faWR9OmZvcmtiBnByb3RvMw", [file_google_api_annotations, file_google_protobuf_timestamp, file_longhand_v1_options]);
+  fileDesc("Chlsb25naGFuZC92MS9zZXNzaW9uLnByb3RvEgtsb25naGFuZC52MSLdBgoHU2Vzc2lvbhISCgpzZXNzaW9uX2lkGAEgASgJEhYKCWNsaWVudF9pZBgCIAEoCUgAiAEBEg0KBXRpdGxlGAMgASgJEigKBXN0YXRlGAQgASgOMhkubG9uZ2hhbmQudjEuU2Vzc2lvblN0YXRlEh4KEXBhcmVudF9zZXNzaW9uX2lkGAUgASgJSAGIAQESHgoRc291cmNlX3Nlc3Npb25faWQYBiABKAlIAogBARIcCg9zb3VyY2VfcmV2aXNpb24YByABKANIA4gBARIOCgZwcmVzZXQYCCABKAkSEwoLcG9saWN5X2pzb24YCSABKAkSKAoGd2luZG93GAogASgLMhgubG9uZ2hhbmQudjEuTW9kZWxXaW5kb3cSGgoNbWV0YWRhdGFfanNvbhgLIAEoCUgEiAEBEhAKCHJldmlzaW9uGAwgASgDEhgKEGhpc3RvcnlfcmV2aXNpb24YDSABKAMSFQoNbWVzc2FnZV9jb3VudBgOIAEoAxIbCg5jb250ZXh0X3Rva2VucxgPIAEoA0gFiAEBEh0KEGNvbnRleHRfcmV2aXNpb24YECABKANIBogBARIvCgtjcmVhdGVfdGltZRgRIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLwoLdXBkYXRlX3RpbWUYEiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiwKC2d1YXJkX3N0YXRlGBMgASgLMhcubG9uZ2hhbmQudjEuR3VhcmRTdGF0ZRIOCgZ0ZW5hbnQYFCABKAkSDQoFYWN0b3IYFSABKAkSDgoGbGFiZWxzGBYgAygJEi0KC3VzYWdlX3RvdGFsGBcgASgLMhgubG9uZ2hhbmQudjEuVXNhZ2VUb3RhbHMSLwoKdGhyZXNob2xkcxgYIAMoCzIbLmxvbmdoYW5kLnYxLkxldmVsVGhyZXNob2xkQgwKCl9jbGllbnRfaWRCFAoSX3BhcmVudF9zZXNzaW9uX2lkQhQKEl9zb3VyY2Vfc2Vzc2lvbl9pZEISChBfc291cmNlX3JldmlzaW9uQhAKDl9tZXRhZGF0YV9qc29uQhEKD19jb250ZXh0X3Rva2Vuc0ITChFfY29udGV4dF9yZXZpc2lvbiKjAQoLVXNhZ2VUb3RhbHMSFAoMaW5wdXRfdG9rZW5zGAEgASgDEhUKDW91dHB1dF90b2tlbnMYAiABKAMSGAoQcmVhc29uaW5nX3Rva2VucxgDIAEoAxIZChFjYWNoZV9yZWFkX3Rva2VucxgEIAEoAxIaChJjYWNoZV93cml0ZV90b2tlbnMYBSABKAMSFgoOY29zdF9taWNyb191c2QYBiABKAMi0wEKCkd1YXJkU3RhdGUSFQoNZmFpbHVyZV9jb3VudBgBIAEoBRIXCg9ob2xkX3R1cm5fY291bnQYAiABKAUSLAoLaG9sZF9yZWFzb24YAyABKA4yFy5sb25naGFuZC52MS5Ib2xkUmVhc29uEjUKEWNvb2xkb3duX2VuZF90aW1lGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIcCg9vdmVyaGVhZF90b2tlbnMYBSABKANIAIgBAUISChBfb3ZlcmhlYWRfdG9rZW5zIrsBCgtNb2RlbFdpbmRvdxINCgVtb2RlbBgBIAEoCRIaChJtYXhfY29udGV4dF90b2tlbnMYAiABKAMSHQoQbWF4X2lucHV0X3Rva2VucxgDIAEoA0gAiAEBEh4KEW1heF9vdXRwdXRfdG9rZW5zGAQgASgDSAGIAQESFwoPb3ZlcmhlYWRfdG9rZW5zGAUgASgDQhMKEV9tYXhfaW5wdXRfdG9rZW5zQhQKEl9tYXhfb3V0cHV0X3Rva2VucyJRCg5MZXZlbFRocmVzaG9sZBIrCgVsZXZlbBgBIAEoDjIcLmxvbmdoYW5kLnYxLkNvbXBhY3Rpb25MZXZlbBISCgpkdWVfdG9rZW5zGAIgASgDIpwCChRDcmVhdGVTZXNzaW9uUmVxdWVzdBIWCgljbGllbnRfaWQYASABKAlIAIgBARINCgV0aXRsZRgCIAEoCRIOCgZwcmVzZXQYAyABKAkSHAoUcG9saWN5X292ZXJyaWRlX2pzb24YBCABKAkSEwoLcG9saWN5X2pzb24YBSABKAkSKAoGd2luZG93GAYgASgLMhgubG9uZ2hhbmQudjEuTW9kZWxXaW5kb3cSGgoNbWV0YWRhdGFfanNvbhgHIAEoCUgBiAEBEh4KEXBhcmVudF9zZXNzaW9uX2lkGAggASgJSAKIAQFCDAoKX2NsaWVudF9pZEIQCg5fbWV0YWRhdGFfanNvbkIUChJfcGFyZW50X3Nlc3Npb25faWQisQEKFUNyZWF0ZVNlc3Npb25SZXNwb25zZRIlCgdzZXNzaW9uGAEgASgLMhQubG9uZ2hhbmQudjEuU2Vzc2lvbhIPCgdleGlzdGVkGAIgASgIEisKCmR1cmFiaWxpdHkYAyABKA4yFy5sb25naGFuZC52MS5EdXJhYmlsaXR5EjMKD3NlY3JldF9maW5kaW5ncxgEIAMoCzIaLmxvbmdoYW5kLnYxLlNlY3JldEZpbmRpbmciJwoRR2V0U2Vzc2lvblJlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCSJ+ChJHZXRTZXNzaW9uUmVzcG9uc2USJQoHc2Vzc2lvbhgBIAEoCzIULmxvbmdoYW5kLnYxLlNlc3Npb24SMQoLb3Zlcl93aW5kb3cYAiABKAsyFy5sb25naGFuZC52MS5PdmVyV2luZG93SACIAQFCDgoMX292ZXJfd2luZG93IpYBCgpPdmVyV2luZG93Ei0KBnJlYXNvbhgBIAEoDjIdLmxvbmdoYW5kLnYxLk92ZXJXaW5kb3dSZWFzb24SDwoHbWVzc2FnZRgCIAEoCRI2Cg13YWl0X2VuZF90aW1lGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEgAiAEBQhAKDl93YWl0X2VuZF90aW1lIooCChNMaXN0U2Vzc2lvbnNSZXF1ZXN0EhEKCXBhZ2Vfc2l6ZRgBIAEoBRISCgpwYWdlX3Rva2VuGAIgASgJEh4KEXBhcmVudF9zZXNzaW9uX2lkGAMgASgJSACIAQESGAoQaW5jbHVkZV9hcmNoaXZlZBgEIAEoCBIqCgZmaWx0ZXIYBSABKAsyGi5sb25naGFuZC52MS5TZXNzaW9uRmlsdGVyEigKBW9yZGVyGAYgASgOMhkubG9uZ2hhbmQudjEuU2Vzc2lvbk9yZGVyEiYKBHZpZXcYByABKA4yGC5sb25naGFuZC52MS5TZXNzaW9uVmlld0IUChJfcGFyZW50X3Nlc3Npb25faWQi/QMKDVNlc3Npb25GaWx0ZXISHAoPcm9vdF9zZXNzaW9uX2lkGAEgASgJSACIAQESFAoHcHJvamVjdBgCIAEoCUgBiAEBEhYKCWRpcmVjdG9yeRgDIAEoCUgCiAEBEhYKDm1ldGFkYXRhX3Rlcm1zGAQgAygJEg4KBmxhYmVscxgFIAMoCRISCgVhY3RvchgGIAEoCUgDiAEBEigKBXN0YXRlGAcgASgOMhkubG9uZ2hhbmQudjEuU2Vzc2lvblN0YXRlEhQKDHRpdGxlX3ByZWZpeBgIIAEoCRIYChBjbGllbnRfaWRfcHJlZml4GAkgASgJEjMKD21pbl9jcmVhdGVfdGltZRgKIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMwoPbWF4X2NyZWF0ZV90aW1lGAsgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIzCg9taW5fdXBkYXRlX3RpbWUYDCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjMKD21heF91cGRhdGVfdGltZRgNIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCEgoQX3Jvb3Rfc2Vzc2lvbl9pZEIKCghfcHJvamVjdEIMCgpfZGlyZWN0b3J5QggKBl9hY3RvciJXChRMaXN0U2Vzc2lvbnNSZXNwb25zZRImCghzZXNzaW9ucxgBIAMoCzIULmxvbmdoYW5kLnYxLlNlc3Npb24SFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIqgBChRXYXRjaFNlc3Npb25zUmVxdWVzdBIeChFwYXJlbnRfc2Vzc2lvbl9pZBgBIAEoCUgAiAEBEhgKEGluY2x1ZGVfYXJjaGl2ZWQYAiABKAgSKgoGZmlsdGVyGAMgASgLMhoubG9uZ2hhbmQudjEuU2Vzc2lvbkZpbHRlchIUCgxhZnRlcl9jdXJzb3IYBCABKAlCFAoSX3BhcmVudF9zZXNzaW9uX2lkIogCChVXYXRjaFNlc3Npb25zUmVzcG9uc2USDgoGY3Vyc29yGAEgASgJEjQKDXNuYXBzaG90X3BhZ2UYAiABKAsyGy5sb25naGFuZC52MS5MaXN0ZWRTZXNzaW9uc0gAEjcKDHNuYXBzaG90X2VuZBgDIAEoCzIfLmxvbmdoYW5kLnYxLlNlc3Npb25TbmFwc2hvdEVuZEgAEjEKBmNoYW5nZRgEIAEoCzIfLmxvbmdoYW5kLnYxLlNlc3Npb25MaXN0Q2hhbmdlc0gAEjQKCHByb2dyZXNzGAUgASgLMiAubG9uZ2hhbmQudjEuU2Vzc2lvbkxpc3RQcm9ncmVzc0gAQgcKBWZyYW1lIjgKDkxpc3RlZFNlc3Npb25zEiYKCHNlc3Npb25zGAEgAygLMhQubG9uZ2hhbmQudjEuU2Vzc2lvbiIUChJTZXNzaW9uU25hcHNob3RFbmQiYQoSU2Vzc2lvbkxpc3RDaGFuZ2VzEi4KEGNoYW5nZWRfc2Vzc2lvbnMYASADKAsyFC5sb25naGFuZC52MS5TZXNzaW9uEhsKE3JlbW92ZWRfc2Vzc2lvbl9pZHMYAiADKAkiFQoTU2Vzc2lvbkxpc3RQcm9ncmVzcyLwAgoUVXBkYXRlU2Vzc2lvblJlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRISCgV0aXRsZRgCIAEoCUgAiAEBEhoKDW1ldGFkYXRhX2pzb24YAyABKAlIAYgBARIoCgZ3aW5kb3cYBCABKAsyGC5sb25naGFuZC52MS5Nb2RlbFdpbmRvdxITCgZwcmVzZXQYBSABKAlIAogBARIhChRwb2xpY3lfb3ZlcnJpZGVfanNvbhgGIAEoCUgDiAEBEhgKC3BvbGljeV9qc29uGAcgASgJSASIAQESHgoRZXhwZWN0ZWRfcmV2aXNpb24YCCABKANIBYgBARISCgpyZXF1ZXN0X2lkGAkgASgJQggKBl90aXRsZUIQCg5fbWV0YWRhdGFfanNvbkIJCgdfcHJlc2V0QhcKFV9wb2xpY3lfb3ZlcnJpZGVfanNvbkIOCgxfcG9saWN5X2pzb25CFAoSX2V4cGVjdGVkX3JldmlzaW9uIr8BChVVcGRhdGVTZXNzaW9uUmVzcG9uc2USJQoHc2Vzc2lvbhgBIAEoCzIULmxvbmdoYW5kLnYxLlNlc3Npb24SEAoIcmV2aXNpb24YAiABKAMSCwoDc2VxGAMgASgDEisKCmR1cmFiaWxpdHkYBCABKA4yFy5sb25naGFuZC52MS5EdXJhYmlsaXR5EjMKD3NlY3JldF9maW5kaW5ncxgFIAMoCzIaLmxvbmdoYW5kLnYxLlNlY3JldEZpbmRpbmciUAoVQXJjaGl2ZVNlc3Npb25SZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSDwoHcmVzdG9yZRgCIAEoCBISCgpyZXF1ZXN0X2lkGAMgASgJIosBChZBcmNoaXZlU2Vzc2lvblJlc3BvbnNlEiUKB3Nlc3Npb24YASABKAsyFC5sb25naGFuZC52MS5TZXNzaW9uEhAKCHJldmlzaW9uGAIgASgDEgsKA3NlcRgDIAEoAxIrCgpkdXJhYmlsaXR5GAQgASgOMhcubG9uZ2hhbmQudjEuRHVyYWJpbGl0eSJICg9BZGRMYWJlbFJlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRINCgVsYWJlbBgCIAEoCRISCgpyZXF1ZXN0X2lkGAMgASgJIoUBChBBZGRMYWJlbFJlc3BvbnNlEiUKB3Nlc3Npb24YASABKAsyFC5sb25naGFuZC52MS5TZXNzaW9uEhAKCHJldmlzaW9uGAIgASgDEgsKA3NlcRgDIAEoAxIrCgpkdXJhYmlsaXR5GAQgASgOMhcubG9uZ2hhbmQudjEuRHVyYWJpbGl0eSJLChJSZW1vdmVMYWJlbFJlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRINCgVsYWJlbBgCIAEoCRISCgpyZXF1ZXN0X2lkGAMgASgJIogBChNSZW1vdmVMYWJlbFJlc3BvbnNlEiUKB3Nlc3Npb24YASABKAsyFC5sb25naGFuZC52MS5TZXNzaW9uEhAKCHJldmlzaW9uGAIgASgDEgsKA3NlcRgDIAEoAxIrCgpkdXJhYmlsaXR5GAQgASgOMhcubG9uZ2hhbmQudjEuRHVyYWJpbGl0eSKWAQoSRm9ya1Nlc3Npb25SZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSFAoKbWVzc2FnZV9pZBgCIAEoCUgAEhgKDmFzX29mX3JldmlzaW9uGAMgASgDSAASFgoJY2xpZW50X2lkGAQgASgJSAGIAQESDQoFdGl0bGUYBSABKAlCBwoFcG9pbnRCDAoKX2NsaWVudF9pZCKvAQoTRm9ya1Nlc3Npb25SZXNwb25zZRIlCgdzZXNzaW9uGAEgASgLMhQubG9uZ2hhbmQudjEuU2Vzc2lvbhIPCgdleGlzdGVkGAIgASgIEisKCmR1cmFiaWxpdHkYAyABKA4yFy5sb25naGFuZC52MS5EdXJhYmlsaXR5EjMKD3NlY3JldF9maW5kaW5ncxgEIAMoCzIaLmxvbmdoYW5kLnYxLlNlY3JldEZpbmRpbmcibAoNU2VjcmV0RmluZGluZxINCgVmaWVsZBgBIAEoCRIMCgRydWxlGAIgASgJEikKBmFjdGlvbhgDIAEoDjIZLmxvbmdoYW5kLnYxLlNlY3JldEFjdGlvbhITCgtmb3VuZF9jb3VudBgEIAEoBSJaCgpTZWNyZXRSdWxlEgwKBHJ1bGUYASABKAkSKQoGYWN0aW9uGAIgASgOMhkubG9uZ2hhbmQudjEuU2VjcmV0QWN0aW9uEhMKC2ZvdW5kX2NvdW50GAMgASgDKm4KCkhvbGRSZWFzb24SGwoXSE9MRF9SRUFTT05fVU5TUEVDSUZJRUQQABIUChBIT0xEX1JFQVNPTl9OT05FEAESFwoTSE9MRF9SRUFTT05fQlJFQUtFUhACEhQKEEhPTERfUkVBU09OX1VORE8QAyp9CgxTZXNzaW9uU3RhdGUSHQoZU0VTU0lPTl9TVEFURV9VTlNQRUNJRklFRBAAEhgKFFNFU1NJT05fU1RBVEVfQUNUSVZFEAESGgoWU0VTU0lPTl9TVEFURV9BUkNISVZFRBACEhgKFFNFU1NJT05fU1RBVEVfRVJBU0VEEAMqhQEKD0NvbXBhY3Rpb25MZXZlbBIgChxDT01QQUNUSU9OX0xFVkVMX1VOU1BFQ0lGSUVEEAASGgoWQ09NUEFDVElPTl9MRVZFTF9NSUNSTxABEhkKFUNPTVBBQ1RJT05fTEVWRUxfQVVUTxACEhkKFUNPTVBBQ1RJT05fTEVWRUxfREVFUBADKtcCChBPdmVyV2luZG93UmVhc29uEiIKHk9WRVJfV0lORE9XX1JFQVNPTl9VTlNQRUNJRklFRBAAEh4KGk9WRVJfV0lORE9XX1JFQVNPTl9QRU5ESU5HEAESIwofT1ZFUl9XSU5ET1dfUkVBU09OX0NPTkZJUk1BVElPThACEhwKGE9WRVJfV0lORE9XX1JFQVNPTl9SRVRSWRADEiQKIE9WRVJfV0lORE9XX1JFQVNPTl9BVVRPTUFUSUNfT0ZGEAQSIAocT1ZFUl9XSU5ET1dfUkVBU09OX1VORE9fSE9MRBAFEiQKIE9WRVJfV0lORE9XX1JFQVNPTl9GSVhFRF9DT05URU5UEAYSKQolT1ZFUl9XSU5ET1dfUkVBU09OX0xBU1RfUkVTT1JUX0ZBSUxFRBAHEiMKH09WRVJfV0lORE9XX1JFQVNPTl9PVEhFUl9XSU5ET1cQCCq4AQoMU2Vzc2lvbk9yZGVyEh0KGVNFU1NJT05fT1JERVJfVU5TUEVDSUZJRUQQABIeChpTRVNTSU9OX09SREVSX05FV0VTVF9GSVJTVBABEh4KGlNFU1NJT05fT1JERVJfT0xERVNUX0ZJUlNUEAISJAogU0VTU0lPTl9PUkRFUl9MQVNUX0NIQU5HRURfRklSU1QQAxIjCh9TRVNTSU9OX09SREVSX0xBU1RfQ0hBTkdFRF9MQVNUEAQqWgoLU2Vzc2lvblZpZXcSHAoYU0VTU0lPTl9WSUVXX1VOU1BFQ0lGSUVEEAASFgoSU0VTU0lPTl9WSUVXX0JBU0lDEAESFQoRU0VTU0lPTl9WSUVXX0ZVTEwQAipbCgpEdXJhYmlsaXR5EhoKFkRVUkFCSUxJVFlfVU5TUEVDSUZJRUQQABITCg9EVVJBQklMSVRZX0ZVTEwQARIcChhEVVJBQklMSVRZX1BST0NFU1NfQ1JBU0gQAip5CgxTZWNyZXRBY3Rpb24SHQoZU0VDUkVUX0FDVElPTl9VTlNQRUNJRklFRBAAEhYKElNFQ1JFVF9BQ1RJT05fV0FSThABEhgKFFNFQ1JFVF9BQ1RJT05fUkVEQUNUEAISGAoUU0VDUkVUX0FDVElPTl9SRUZVU0UQAzL/CAoOU2Vzc2lvblNlcnZpY2UScwoNQ3JlYXRlU2Vzc2lvbhIhLmxvbmdoYW5kLnYxLkNyZWF0ZVNlc3Npb25SZXF1ZXN0GiIubG9uZ2hhbmQudjEuQ3JlYXRlU2Vzc2lvblJlc3BvbnNlIhuItRgCgtPkkwIROgEqIgwvdjEvc2Vzc2lvbnMSdAoKR2V0U2Vzc2lvbhIeLmxvbmdoYW5kLnYxLkdldFNlc3Npb25SZXF1ZXN0Gh8ubG9uZ2hhbmQudjEuR2V0U2Vzc2lvblJlc3BvbnNlIiWItRgBgtPkkwIbEhkvdjEvc2Vzc2lvbnMve3Nlc3Npb25faWR9Em0KDExpc3RTZXNzaW9ucxIgLmxvbmdoYW5kLnYxLkxpc3RTZXNzaW9uc1JlcXVlc3QaIS5sb25naGFuZC52MS5MaXN0U2Vzc2lvbnNSZXNwb25zZSIYiLUYAYLT5JMCDhIML3YxL3Nlc3Npb25zEngKDVdhdGNoU2Vzc2lvbnMSIS5sb25naGFuZC52MS5XYXRjaFNlc3Npb25zUmVxdWVzdBoiLmxvbmdoYW5kLnYxLldhdGNoU2Vzc2lvbnNSZXNwb25zZSIeiLUYAYLT5JMCFBISL3YxL3Nlc3Npb25zOndhdGNoMAESgAEKDVVwZGF0ZVNlc3Npb24SIS5sb25naGFuZC52MS5VcGRhdGVTZXNzaW9uUmVxdWVzdBoiLmxvbmdoYW5kLnYxLlVwZGF0ZVNlc3Npb25SZXNwb25zZSIoiLUYAoLT5JMCHjoBKjIZL3YxL3Nlc3Npb25zL3tzZXNzaW9uX2lkfRKLAQoOQXJjaGl2ZVNlc3Npb24SIi5sb25naGFuZC52MS5BcmNoaXZlU2Vzc2lvblJlcXVlc3QaIy5sb25naGFuZC52MS5BcmNoaXZlU2Vzc2lvblJlc3BvbnNlIjCItRgCgtPkkwImOgEqIiEvdjEvc2Vzc2lvbnMve3Nlc3Npb25faWR9OmFyY2hpdmUSfAoIQWRkTGFiZWwSHC5sb25naGFuZC52MS5BZGRMYWJlbFJlcXVlc3QaHS5sb25naGFuZC52MS5BZGRMYWJlbFJlc3BvbnNlIjOItRgCgtPkkwIpOgEqIiQvdjEvc2Vzc2lvbnMve3Nlc3Npb25faWR9L2xhYmVsczphZGQSiAEKC1JlbW92ZUxhYmVsEh8ubG9uZ2hhbmQudjEuUmVtb3ZlTGFiZWxSZXF1ZXN0GiAubG9uZ2hhbmQudjEuUmVtb3ZlTGFiZWxSZXNwb25zZSI2iLUYAoLT5JMCLDoBKiInL3YxL3Nlc3Npb25zL3tzZXNzaW9uX2lkfS9sYWJlbHM6cmVtb3ZlEn8KC0ZvcmtTZXNzaW9uEh8ubG9uZ2hhbmQudjEuRm9ya1Nlc3Npb25SZXF1ZXN0GiAubG9uZ2hhbmQudjEuRm9ya1Nlc3Npb25SZXNwb25zZSItiLUYAoLT5JMCIzoBKiIeL3YxL3Nlc3Npb25zL3tzZXNzaW9uX2lkfTpmb3JrYgZwcm90bzM", [file_google_api_annotations, file_google_protobuf_timestamp, file_longhand_v1_options]);
 
 /**
  * One conversation: ordered messages, a policy, a model window.
@@ -291,6 +292,14 @@ export type Session = Message<"longhand.v1.Session"> & {
    * @generated from field: longhand.v1.UsageTotals usage_total = 23;
    */
   usageTotal?: UsageTotals | undefined;
+
+  /**
+   * The tokens at which each level of its policy is due under its window, lowest level first. Empty if the window is not
+   * known or nothing is automatic, and in lists and snapshots.
+   *
+   * @generated from field: repeated longhand.v1.LevelThreshold thresholds = 24;
+   */
+  thresholds: LevelThreshold[];
 };
 
 /**
@@ -462,6 +471,34 @@ export const ModelWindowSchema: GenMessage<ModelWindow> = /*@__PURE__*/
   messageDesc(file_longhand_v1_session, 3);
 
 /**
+ * The threshold of one level of a policy, under a window.
+ *
+ * @generated from message longhand.v1.LevelThreshold
+ */
+export type LevelThreshold = Message<"longhand.v1.LevelThreshold"> & {
+  /**
+   * The level.
+   *
+   * @generated from field: longhand.v1.CompactionLevel level = 1;
+   */
+  level: CompactionLevel;
+
+  /**
+   * The smallest number of tokens of a request with the view at which it is due; at least 1.
+   *
+   * @generated from field: int64 due_tokens = 2;
+   */
+  dueTokens: bigint;
+};
+
+/**
+ * Describes the message longhand.v1.LevelThreshold.
+ * Use `create(LevelThresholdSchema)` to create a new message.
+ */
+export const LevelThresholdSchema: GenMessage<LevelThreshold> = /*@__PURE__*/
+  messageDesc(file_longhand_v1_session, 4);
+
+/**
  * A request to create a session.
  *
  * @generated from message longhand.v1.CreateSessionRequest
@@ -532,7 +569,7 @@ export type CreateSessionRequest = Message<"longhand.v1.CreateSessionRequest"> &
  * Use `create(CreateSessionRequestSchema)` to create a new message.
  */
 export const CreateSessionRequestSchema: GenMessage<CreateSessionRequest> = /*@__PURE__*/
-  messageDesc(file_longhand_v1_session, 4);
+  messageDesc(file_longhand_v1_session, 5);
 
 /**
  * The created or existing session.
@@ -560,6 +597,13 @@ export type CreateSessionResponse = Message<"longhand.v1.CreateSessionResponse">
    * @generated from field: longhand.v1.Durability durability = 3;
    */
   durability: Durability;
+
+  /**
+   * What rules for secrets found in the request, in the order of its texts; nothing without rules.
+   *
+   * @generated from field: repeated longhand.v1.SecretFinding secret_findings = 4;
+   */
+  secretFindings: SecretFinding[];
 };
 
 /**
@@ -567,7 +611,7 @@ export type CreateSessionResponse = Message<"longhand.v1.CreateSessionResponse">
  * Use `create(CreateSessionResponseSchema)` to create a new message.
  */
 export const CreateSessionResponseSchema: GenMessage<CreateSessionResponse> = /*@__PURE__*/
-  messageDesc(file_longhand_v1_session, 5);
+  messageDesc(file_longhand_v1_session, 6);
 
 /**
  * A request for one session.
@@ -588,7 +632,7 @@ export type GetSessionRequest = Message<"longhand.v1.GetSessionRequest"> & {
  * Use `create(GetSessionRequestSchema)` to create a new message.
  */
 export const GetSessionRequestSchema: GenMessage<GetSessionRequest> = /*@__PURE__*/
-  messageDesc(file_longhand_v1_session, 6);
+  messageDesc(file_longhand_v1_session, 7);
 
 /**
  * One session.
@@ -617,7 +661,7 @@ export type GetSessionResponse = Message<"longhand.v1.GetSessionResponse"> & {
  * Use `create(GetSessionResponseSchema)` to create a new message.
  */
 export const GetSessionResponseSchema: GenMessage<GetSessionResponse> = /*@__PURE__*/
-  messageDesc(file_longhand_v1_session, 7);
+  messageDesc(file_longhand_v1_session, 8);
 
 /**
  * Reason why a view leaves no space for a reply in its window.
@@ -652,7 +696,7 @@ export type OverWindow = Message<"longhand.v1.OverWindow"> & {
  * Use `create(OverWindowSchema)` to create a new message.
  */
 export const OverWindowSchema: GenMessage<OverWindow> = /*@__PURE__*/
-  messageDesc(file_longhand_v1_session, 8);
+  messageDesc(file_longhand_v1_session, 9);
 
 /**
  * A request for a page of sessions.
@@ -716,7 +760,7 @@ export type ListSessionsRequest = Message<"longhand.v1.ListSessionsRequest"> & {
  * Use `create(ListSessionsRequestSchema)` to create a new message.
  */
 export const ListSessionsRequestSchema: GenMessage<ListSessionsRequest> = /*@__PURE__*/
-  messageDesc(file_longhand_v1_session, 9);
+  messageDesc(file_longhand_v1_session, 10);
 
 /**
  * Conditions on sessions. All that are set must hold; those of strings and lists are set if they are not empty.
@@ -824,7 +868,7 @@ export type SessionFilter = Message<"longhand.v1.SessionFilter"> & {
  * Use `create(SessionFilterSchema)` to create a new message.
  */
 export const SessionFilterSchema: GenMessage<SessionFilter> = /*@__PURE__*/
-  messageDesc(file_longhand_v1_session, 10);
+  messageDesc(file_longhand_v1_session, 11);
 
 /**
  * A page of sessions.
@@ -852,7 +896,7 @@ export type ListSessionsResponse = Message<"longhand.v1.ListSessionsResponse"> &
  * Use `create(ListSessionsResponseSchema)` to create a new message.
  */
 export const ListSessionsResponseSchema: GenMessage<ListSessionsResponse> = /*@__PURE__*/
-  messageDesc(file_longhand_v1_session, 11);
+  messageDesc(file_longhand_v1_session, 12);
 
 /**
  * A request to follow a list of sessions.
@@ -895,7 +939,7 @@ export type WatchSessionsRequest = Message<"longhand.v1.WatchSessionsRequest"> &
  * Use `create(WatchSessionsRequestSchema)` to create a new message.
  */
 export const WatchSessionsRequestSchema: GenMessage<WatchSessionsRequest> = /*@__PURE__*/
-  messageDesc(file_longhand_v1_session, 12);
+  messageDesc(file_longhand_v1_session, 13);
 
 /**
  * A frame of the stream.
@@ -955,7 +999,7 @@ export type WatchSessionsResponse = Message<"longhand.v1.WatchSessionsResponse">
  * Use `create(WatchSessionsResponseSchema)` to create a new message.
  */
 export const WatchSessionsResponseSchema: GenMessage<WatchSessionsResponse> = /*@__PURE__*/
-  messageDesc(file_longhand_v1_session, 13);
+  messageDesc(file_longhand_v1_session, 14);
 
 /**
  * Sessions of a snapshot, newest first.
@@ -976,7 +1020,7 @@ export type ListedSessions = Message<"longhand.v1.ListedSessions"> & {
  * Use `create(ListedSessionsSchema)` to create a new message.
  */
 export const ListedSessionsSchema: GenMessage<ListedSessions> = /*@__PURE__*/
-  messageDesc(file_longhand_v1_session, 14);
+  messageDesc(file_longhand_v1_session, 15);
 
 /**
  * A snapshot is complete.
@@ -991,7 +1035,7 @@ export type SessionSnapshotEnd = Message<"longhand.v1.SessionSnapshotEnd"> & {
  * Use `create(SessionSnapshotEndSchema)` to create a new message.
  */
 export const SessionSnapshotEndSchema: GenMessage<SessionSnapshotEnd> = /*@__PURE__*/
-  messageDesc(file_longhand_v1_session, 15);
+  messageDesc(file_longhand_v1_session, 16);
 
 /**
  * Changes of a list of sessions.
@@ -1019,7 +1063,7 @@ export type SessionListChanges = Message<"longhand.v1.SessionListChanges"> & {
  * Use `create(SessionListChangesSchema)` to create a new message.
  */
 export const SessionListChangesSchema: GenMessage<SessionListChanges> = /*@__PURE__*/
-  messageDesc(file_longhand_v1_session, 16);
+  messageDesc(file_longhand_v1_session, 17);
 
 /**
  * Nothing changed in a list of sessions.
@@ -1034,7 +1078,7 @@ export type SessionListProgress = Message<"longhand.v1.SessionListProgress"> & {
  * Use `create(SessionListProgressSchema)` to create a new message.
  */
 export const SessionListProgressSchema: GenMessage<SessionListProgress> = /*@__PURE__*/
-  messageDesc(file_longhand_v1_session, 17);
+  messageDesc(file_longhand_v1_session, 18);
 
 /**
  * A request to change a session.
@@ -1111,7 +1155,7 @@ export type UpdateSessionRequest = Message<"longhand.v1.UpdateSessionRequest"> &
  * Use `create(UpdateSessionRequestSchema)` to create a new message.
  */
 export const UpdateSessionRequestSchema: GenMessage<UpdateSessionRequest> = /*@__PURE__*/
-  messageDesc(file_longhand_v1_session, 18);
+  messageDesc(file_longhand_v1_session, 19);
 
 /**
  * The session after the change.
@@ -1146,6 +1190,13 @@ export type UpdateSessionResponse = Message<"longhand.v1.UpdateSessionResponse">
    * @generated from field: longhand.v1.Durability durability = 4;
    */
   durability: Durability;
+
+  /**
+   * What rules for secrets found in the request, in the order of its texts; nothing without rules.
+   *
+   * @generated from field: repeated longhand.v1.SecretFinding secret_findings = 5;
+   */
+  secretFindings: SecretFinding[];
 };
 
 /**
@@ -1153,7 +1204,7 @@ export type UpdateSessionResponse = Message<"longhand.v1.UpdateSessionResponse">
  * Use `create(UpdateSessionResponseSchema)` to create a new message.
  */
 export const UpdateSessionResponseSchema: GenMessage<UpdateSessionResponse> = /*@__PURE__*/
-  messageDesc(file_longhand_v1_session, 19);
+  messageDesc(file_longhand_v1_session, 20);
 
 /**
  * A request to archive or restore a session.
@@ -1188,7 +1239,7 @@ export type ArchiveSessionRequest = Message<"longhand.v1.ArchiveSessionRequest">
  * Use `create(ArchiveSessionRequestSchema)` to create a new message.
  */
 export const ArchiveSessionRequestSchema: GenMessage<ArchiveSessionRequest> = /*@__PURE__*/
-  messageDesc(file_longhand_v1_session, 20);
+  messageDesc(file_longhand_v1_session, 21);
 
 /**
  * The session after the change.
@@ -1230,7 +1281,7 @@ export type ArchiveSessionResponse = Message<"longhand.v1.ArchiveSessionResponse
  * Use `create(ArchiveSessionResponseSchema)` to create a new message.
  */
 export const ArchiveSessionResponseSchema: GenMessage<ArchiveSessionResponse> = /*@__PURE__*/
-  messageDesc(file_longhand_v1_session, 21);
+  messageDesc(file_longhand_v1_session, 22);
 
 /**
  * A request to add a label to a session.
@@ -1265,7 +1316,7 @@ export type AddLabelRequest = Message<"longhand.v1.AddLabelRequest"> & {
  * Use `create(AddLabelRequestSchema)` to create a new message.
  */
 export const AddLabelRequestSchema: GenMessage<AddLabelRequest> = /*@__PURE__*/
-  messageDesc(file_longhand_v1_session, 22);
+  messageDesc(file_longhand_v1_session, 23);
 
 /**
  * The session after the change.
@@ -1307,7 +1358,7 @@ export type AddLabelResponse = Message<"longhand.v1.AddLabelResponse"> & {
  * Use `create(AddLabelResponseSchema)` to create a new message.
  */
 export const AddLabelResponseSchema: GenMessage<AddLabelResponse> = /*@__PURE__*/
-  messageDesc(file_longhand_v1_session, 23);
+  messageDesc(file_longhand_v1_session, 24);
 
 /**
  * A request to remove a label from a session.
@@ -1342,7 +1393,7 @@ export type RemoveLabelRequest = Message<"longhand.v1.RemoveLabelRequest"> & {
  * Use `create(RemoveLabelRequestSchema)` to create a new message.
  */
 export const RemoveLabelRequestSchema: GenMessage<RemoveLabelRequest> = /*@__PURE__*/
-  messageDesc(file_longhand_v1_session, 24);
+  messageDesc(file_longhand_v1_session, 25);
 
 /**
  * The session after the change.
@@ -1384,7 +1435,7 @@ export type RemoveLabelResponse = Message<"longhand.v1.RemoveLabelResponse"> & {
  * Use `create(RemoveLabelResponseSchema)` to create a new message.
  */
 export const RemoveLabelResponseSchema: GenMessage<RemoveLabelResponse> = /*@__PURE__*/
-  messageDesc(file_longhand_v1_session, 25);
+  messageDesc(file_longhand_v1_session, 26);
 
 /**
  * A request to fork a session.
@@ -1445,7 +1496,7 @@ export type ForkSessionRequest = Message<"longhand.v1.ForkSessionRequest"> & {
  * Use `create(ForkSessionRequestSchema)` to create a new message.
  */
 export const ForkSessionRequestSchema: GenMessage<ForkSessionRequest> = /*@__PURE__*/
-  messageDesc(file_longhand_v1_session, 26);
+  messageDesc(file_longhand_v1_session, 27);
 
 /**
  * The created or existing fork.
@@ -1473,6 +1524,13 @@ export type ForkSessionResponse = Message<"longhand.v1.ForkSessionResponse"> & {
    * @generated from field: longhand.v1.Durability durability = 3;
    */
   durability: Durability;
+
+  /**
+   * What rules for secrets found in the request, in the order of its texts; nothing without rules.
+   *
+   * @generated from field: repeated longhand.v1.SecretFinding secret_findings = 4;
+   */
+  secretFindings: SecretFinding[];
 };
 
 /**
@@ -1480,7 +1538,86 @@ export type ForkSessionResponse = Message<"longhand.v1.ForkSessionResponse"> & {
  * Use `create(ForkSessionResponseSchema)` to create a new message.
  */
 export const ForkSessionResponseSchema: GenMessage<ForkSessionResponse> = /*@__PURE__*/
-  messageDesc(file_longhand_v1_session, 27);
+  messageDesc(file_longhand_v1_session, 28);
+
+/**
+ * Secrets that a rule of the operator found in a text of a request (docs/security.md). It never has the secret.
+ *
+ * @generated from message longhand.v1.SecretFinding
+ */
+export type SecretFinding = Message<"longhand.v1.SecretFinding"> & {
+  /**
+   * The text, as errors name fields, such as `messages[0].parts[1].tool_call.input_json`. For text of a draft, the field
+   * that brought the end of the secret.
+   *
+   * @generated from field: string field = 1;
+   */
+  field: string;
+
+  /**
+   * The rule's name.
+   *
+   * @generated from field: string rule = 2;
+   */
+  rule: string;
+
+  /**
+   * What happened to them.
+   *
+   * @generated from field: longhand.v1.SecretAction action = 3;
+   */
+  action: SecretAction;
+
+  /**
+   * Their number in the text.
+   *
+   * @generated from field: int32 found_count = 4;
+   */
+  foundCount: number;
+};
+
+/**
+ * Describes the message longhand.v1.SecretFinding.
+ * Use `create(SecretFindingSchema)` to create a new message.
+ */
+export const SecretFindingSchema: GenMessage<SecretFinding> = /*@__PURE__*/
+  messageDesc(file_longhand_v1_session, 29);
+
+/**
+ * A rule for secrets with its use.
+ *
+ * @generated from message longhand.v1.SecretRule
+ */
+export type SecretRule = Message<"longhand.v1.SecretRule"> & {
+  /**
+   * The rule's name.
+   *
+   * @generated from field: string rule = 1;
+   */
+  rule: string;
+
+  /**
+   * What happens to what it finds.
+   *
+   * @generated from field: longhand.v1.SecretAction action = 2;
+   */
+  action: SecretAction;
+
+  /**
+   * Secrets that it found since the start of the daemon, in requests that were sent again too; for a rule that refuses,
+   * the requests and pieces of drafts that it refused.
+   *
+   * @generated from field: int64 found_count = 3;
+   */
+  foundCount: bigint;
+};
+
+/**
+ * Describes the message longhand.v1.SecretRule.
+ * Use `create(SecretRuleSchema)` to create a new message.
+ */
+export const SecretRuleSchema: GenMessage<SecretRule> = /*@__PURE__*/
+  messageDesc(file_longhand_v1_session, 30);
 
 /**
  * Reason why automatic compactions wait for user messages. New values may appear.
@@ -1565,6 +1702,47 @@ export const SessionStateSchema: GenEnum<SessionState> = /*@__PURE__*/
   enumDesc(file_longhand_v1_session, 1);
 
 /**
+ * A level of the policy. New values may appear.
+ *
+ * @generated from enum longhand.v1.CompactionLevel
+ */
+export enum CompactionLevel {
+  /**
+   * No level: maintenance. In a request: the default level for the kind.
+   *
+   * @generated from enum value: COMPACTION_LEVEL_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * Old outputs are cleared.
+   *
+   * @generated from enum value: COMPACTION_LEVEL_MICRO = 1;
+   */
+  MICRO = 1,
+
+  /**
+   * The ordinary compaction.
+   *
+   * @generated from enum value: COMPACTION_LEVEL_AUTO = 2;
+   */
+  AUTO = 2,
+
+  /**
+   * The thorough compaction.
+   *
+   * @generated from enum value: COMPACTION_LEVEL_DEEP = 3;
+   */
+  DEEP = 3,
+}
+
+/**
+ * Describes the enum longhand.v1.CompactionLevel.
+ */
+export const CompactionLevelSchema: GenEnum<CompactionLevel> = /*@__PURE__*/
+  enumDesc(file_longhand_v1_session, 2);
+
+/**
  * Reason why a view leaves no space for a reply in its window. New values may appear.
  *
  * @generated from enum longhand.v1.OverWindowReason
@@ -1639,7 +1817,7 @@ export enum OverWindowReason {
  * Describes the enum longhand.v1.OverWindowReason.
  */
 export const OverWindowReasonSchema: GenEnum<OverWindowReason> = /*@__PURE__*/
-  enumDesc(file_longhand_v1_session, 2);
+  enumDesc(file_longhand_v1_session, 3);
 
 /**
  * Order of a list of sessions. New values may appear.
@@ -1687,7 +1865,7 @@ export enum SessionOrder {
  * Describes the enum longhand.v1.SessionOrder.
  */
 export const SessionOrderSchema: GenEnum<SessionOrder> = /*@__PURE__*/
-  enumDesc(file_longhand_v1_session, 3);
+  enumDesc(file_longhand_v1_session, 4);
 
 /**
  * What the sessions of a list have. New values may appear.
@@ -1721,7 +1899,7 @@ export enum SessionView {
  * Describes the enum longhand.v1.SessionView.
  */
 export const SessionViewSchema: GenEnum<SessionView> = /*@__PURE__*/
-  enumDesc(file_longhand_v1_session, 4);
+  enumDesc(file_longhand_v1_session, 5);
 
 /**
  * Failures that an acknowledged write survives. New values may appear.
@@ -1755,7 +1933,50 @@ export enum Durability {
  * Describes the enum longhand.v1.Durability.
  */
 export const DurabilitySchema: GenEnum<Durability> = /*@__PURE__*/
-  enumDesc(file_longhand_v1_session, 5);
+  enumDesc(file_longhand_v1_session, 6);
+
+/**
+ * What happens to secrets that a rule finds. New values may appear.
+ *
+ * @generated from enum longhand.v1.SecretAction
+ */
+export enum SecretAction {
+  /**
+   * Not used.
+   *
+   * @generated from enum value: SECRET_ACTION_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * They are stored.
+   *
+   * @generated from enum value: SECRET_ACTION_WARN = 1;
+   */
+  WARN = 1,
+
+  /**
+   * A placeholder is stored in place of each: `[secret:RULE:HASH]`, with a hash that only this store can compute. Equal
+   * secrets have equal ones.
+   *
+   * @generated from enum value: SECRET_ACTION_REDACT = 2;
+   */
+  REDACT = 2,
+
+  /**
+   * The request is refused: SECRET_REFUSED. No answer has it. What a draft acknowledged before it could be known for a
+   * secret is redacted.
+   *
+   * @generated from enum value: SECRET_ACTION_REFUSE = 3;
+   */
+  REFUSE = 3,
+}
+
+/**
+ * Describes the enum longhand.v1.SecretAction.
+ */
+export const SecretActionSchema: GenEnum<SecretAction> = /*@__PURE__*/
+  enumDesc(file_longhand_v1_session, 7);
 
 /**
  * Creates, finds, changes, archives and forks sessions.

@@ -1,8 +1,8 @@
 //! Counts texts and tool results as Qwen-Agent counts a list of messages: without reasoning, and with or without calls.
 //!
 //! The texts of a message are counted as one, without the blanks around them. Media in a request count as the note that
-//! names them. A call counts as its name and its arguments in Python's notation, and the texts beside it count nothing;
-//! releases before 0.0.30 count texts alone.
+//! names them. A call counts as its name and its arguments in Python's notation; releases before 0.0.30 count texts alone.
+//! Text beside a call counts too: in Qwen-Agent's list it is a message of its own.
 
 use super::parameters::{CountedTexts, NoteEnd};
 use crate::model::message::Role;
@@ -21,9 +21,7 @@ pub(in crate::policy) fn units(texts: CountedTexts, counting: &Counting, role: R
         Role::User | Role::System => note(texts.note, &text, &media.collect::<Vec<_>>()),
         Role::Assistant | Role::Tool => String::new(),
     };
-    let has_call = || parts.iter().any(|part| matches!(part, Shown::Call { .. }));
-    let is_passed_over = texts.calls && role == Role::Assistant && has_call();
-    let own = if is_passed_over { 0 } else { text_units(counting, strip(&(note + &text))) };
+    let own = text_units(counting, strip(&(note + &text)));
     let others = parts.iter().map(|part| match part {
         Shown::Call { call, input_json } if texts.calls => text_units(counting, &call_text(call, input_json)),
         Shown::Result { output, .. } => text_units(counting, strip(output)),
@@ -141,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_beside_a_call_count_nothing() {
+    fn texts_beside_a_call_count_as_a_message_of_their_own() {
         let counting = |calls| Counting {
             text: TextUnits::Length,
             per: CountPer::Texts(CountedTexts { calls, note: NoteEnd::Line }),
@@ -153,7 +151,7 @@ mod tests {
             super::units(CountedTexts { calls, note: NoteEnd::Line }, &counting(calls), role, &parts)
         };
         let call = "{'name': 'f', 'arguments': '{}'}".len() as i64;
-        assert_eq!(units(true, Role::Assistant), call);
+        assert_eq!(units(true, Role::Assistant), 5 + call);
         assert_eq!(units(false, Role::Assistant), 5);
     }
 

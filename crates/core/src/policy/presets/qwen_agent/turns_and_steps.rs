@@ -158,11 +158,10 @@ impl<'a> Shortening<'a> {
             return;
         }
         self.treatments[index] = Treatment::Placeholder;
-        // An item that is the placeholder already frees nothing.
+        // An item that is the placeholder already frees nothing until its step is left out.
         if !self.items.is_gone(&self.items.list[index]) {
-            self.exceedance -= self.tokens[index];
+            self.exceedance -= std::mem::take(&mut self.tokens[index]);
         }
-        self.tokens[index] = 0;
     }
 
     fn shorten(&mut self, index: usize) {

@@ -1,3 +1,4 @@
+use crate::model::view::SourceMessage;
 use crate::policy::presets;
 use crate::policy::presets::qwen_agent::items::tests::{conversation, in_short, shortened, shortened_beside};
 
@@ -76,4 +77,17 @@ fn what_is_gone_already_frees_nothing_again() {
     let second = shortened(policy.clone(), 120, &first);
     assert_eq!(in_short(&policy, &second), "U5 C Fomit C Fomit C F74 A5");
     assert_eq!(shortened(policy.clone(), 120, &second), second);
+}
+
+#[test]
+fn what_is_gone_frees_its_words_when_its_step_is_left_out() {
+    let policy = presets::policy("qwen-agent@0.0.34");
+    let whole = conversation("S1 U5 C F30 C F30 C F30 C F100");
+    let estimate = |messages: &[SourceMessage]| crate::policy::tokens::estimate_sources(&policy, messages);
+    let first = shortened(policy.clone(), estimate(&whole) - 90, &whole);
+    assert_eq!(in_short(&policy, &first), "U5 C Fomit C Fomit C Fomit C F100");
+    // A call and the word in place of its result.
+    let step = estimate(&first[2..4]);
+    let second = shortened(policy.clone(), estimate(&first) - step, &first);
+    assert_eq!(in_short(&policy, &second), "U5 C Fomit C Fomit C F100");
 }

@@ -1,0 +1,55 @@
+//! The configuration of rules for secrets.
+
+use crate::secrets::{Action, Rule, Rules};
+use serde::Deserialize;
+use std::path::PathBuf;
+
+/// Rules for secrets in what clients send; none by default.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SecretSettings {
+    /// A file with rules: tables `rule` with `name`, `pattern` and `action`.
+    pub rules: Option<PathBuf>,
+    /// What happens to tokens of well-known shapes.
+    pub known: KnownSecrets,
+}
+
+/// What happens to tokens of well-known shapes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum KnownSecrets {
+    /// Nothing: they are not looked for.
+    #[default]
+    Off,
+    /// They are stored, and answers say so.
+    Warn,
+    /// Placeholders are stored in their place.
+    Redact,
+    /// Requests with them are refused.
+    Refuse,
+}
+
+impl KnownSecrets {
+    /// The rules for them.
+    pub(super) fn rules(self) -> Vec<Rule> {
+        match self {
+            Self::Off => Vec::new(),
+            Self::Warn => Rules::known(Action::Warn),
+            Self::Redact => Rules::known(Action::Redact),
+            Self::Refuse => Rules::known(Action::Refuse),
+        }
+    }
+}
+
+/// A file with rules for secrets.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RulesFile {
+    #[serde(default)]
+    rule: Vec<Rule>,
+}
+
+/// The rules in the text of a file, unchecked.
+pub(super) fn parse(text: &str) -> Result<Vec<Rule>, toml::de::Error> {
+    toml::from_str(text).map(|file: RulesFile| file.rule)
+}

@@ -1,0 +1,251 @@
+//! Texts as a whole: what rules find in them, and the texts without it.
+
+use super::json;
+use super::rules::{Action, Begun, Finding, Rules};
+use crate::limits;
+use std::borrow::Cow;
+use std::fmt::Write as _;
+use std::ops::Range;
+
+/// The secret key of a store's placeholders and digests: equal secrets have equal ones, and nobody else can compute them.
+#[derive(Clone)]
+pub struct Salt(pub [u8; 32]);
+
+impl std::fmt::Debug for Salt {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("Salt")
+    }
+}
+
+/// How every placeholder begins.
+pub const PLACEHOLDER: &str = "[secret:";
+
+/// Hexadecimal digits of a placeholder's hash.
+const HASH_DIGITS: usize = 12;
+
+impl Salt {
+    /// The salted digest of bytes that a client sent.
+    pub fn digest(&self, bytes: &[u8]) -> [u8; 32] {
+        *blake3::keyed_hash(&self.0, bytes).as_bytes()
+    }
+
+    /// What is stored in place of a secret. It has no character that means something in JSON.
+    pub(super) fn placeholder(&self, rule: &str, secret: &str) -> String {
+        let mut placeholder = format!("{PLACEHOLDER}{rule}:");
+        for byte in &self.digest(secret.as_bytes())[..HASH_DIGITS / 2] {
+            // Writing to a text never fails.
+            let _ = write!(placeholder, "{byte:02x}");
+        }
+        placeholder.push(']');
+        placeholder
+    }
+}
+
+/// How a text is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Syntax {
+    /// As it is.
+    Text,
+    /// As JSON if it begins like an object, a list or a string, behind white space that is no longer than a secret can
+    /// be: each string of it, names too, is a text of its own, without its escapes. Numbers are no texts. Otherwise as
+    /// it is.
+    Json,
+}
+
+/// A secret that was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Hit {
+    /// The rule.
+    pub rule: usize,
+    /// Its action.
+    pub action: Action,
+}
+
+/// What became of a text.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Redacted {
+    /// The text to store; none if it is stored as it came.
+    pub text: Option<String>,
+    /// What was found, in order.
+    pub hits: Vec<Hit>,
+}
+
+/// Where a text stands that is read piece by piece.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// How the text goes on.
+    pub reading: Reading,
+    /// The character before, of the same string of JSON.
+    pub before: Option<char>,
+    /// The matches that go on, of rules that differ.
+    pub begun: Vec<Begun>,
+}
+
+/// How a text goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reading {
+    /// By its first character that is no white space.
+    Undecided,
+    /// As it is.
+    Text,
+    /// As JSON, outside of a string.
+    Json,
+    /// As JSON, within a string.
+    JsonString,
+}
+
+impl Place {
+    /// The begin of a text.
+    pub(super) fn begin(syntax: Syntax) -> Self {
+        Self::of(if syntax == Syntax::Json { Reading::Undecided } else { Reading::Text })
+    }
+
+    fn of(reading: Reading) -> Self {
+        Self { reading, before: None, begun: Vec::new() }
+    }
+
+    fn decide(&mut self, text: &str) {
+        if self.reading == Reading::Undecided {
+            let most = limits::SECRET_BYTES_MAX;
+            self.reading = match text.bytes().take(most).find(|byte| !byte.is_ascii_whitespace()) {
+                None if text.len() < most => Reading::Undecided,
+                Some(b'{' | b'[' | b'"') => Reading::Json,
+                None | Some(_) => Reading::Text,
+            };
+        }
+    }
+
+    /// Passes over a text in which nothing is to be found.
+    pub(super) fn pass(&mut self, text: &str) {
+        self.decide(text);
+        self.begun.clear();
+        let mut rest = text;
+        while matches!(self.reading, Reading::Json | Reading::JsonString) {
+            if self.reading == Reading::Json {
+                let Some((_, behind)) = rest.split_once('"') else { return };
+                (*self, rest) = (Self::of(Reading::JsonString), behind);
+            }
+            let string = json::string(rest);
+            if !string.is_closed {
+                self.before = string.text.chars().next_back().or(self.before);
+                return;
+            }
+            (*self, rest) = (Self::of(Reading::Json), &rest[string.length + 1..]);
+        }
+        self.before = text.chars().next_back().or(self.before);
+    }
+}
+
+/// What was found in a text as it was sent.
+pub(super) struct Found {
+    /// The bytes of the text.
+    pub(super) range: Range<usize>,
+    pub(super) rule: usize,
+    /// What matched, without escapes.
+    pub(super) secret: String,
+}
+
+/// The bytes of a placeholder, and those that it stands for.
+pub(super) struct Placeholder {
+    pub(super) shown: Range<usize>,
+    pub(super) received: Range<usize>,
+}
+
+impl Rules {
+    /// Reads a whole text.
+    pub fn redact(&self, salt: &Salt, syntax: Syntax, text: &str) -> Redacted {
+        let (_, found) = self.scan(&mut Place::begin(syntax), text, true);
+        let hits = found.iter().map(|found| self.hit(found.rule)).collect();
+        let is_changed = found.iter().any(|found| self.action(found.rule) != Action::Warn);
+        Redacted { text: is_changed.then(|| self.replace(salt, text, &found).0), hits }
+    }
+
+    /// What the rules find in a text, with its bytes.
+    pub fn positions(&self, syntax: Syntax, text: &str) -> Vec<(Range<usize>, Hit)> {
+        let (_, found) = self.scan(&mut Place::begin(syntax), text, true);
+        found.into_iter().map(|found| (found.range, self.hit(found.rule))).collect()
+    }
+
+    pub(super) fn hit(&self, rule: usize) -> Hit {
+        Hit { rule, action: self.action(rule) }
+    }
+
+    /// A text with placeholders, and where they are.
+    pub(super) fn replace(&self, salt: &Salt, text: &str, found: &[Found]) -> (String, Vec<Placeholder>) {
+        let (mut replaced, mut ranges, mut copied) = (String::with_capacity(text.len()), Vec::new(), 0);
+        for Found { range, rule, secret } in found.iter().filter(|found| self.action(found.rule) != Action::Warn) {
+            replaced.push_str(&text[copied..range.start]);
+            let begin = replaced.len();
+            replaced.push_str(&salt.placeholder(self.name(*rule), secret));
+            ranges.push(Placeholder { shown: begin..replaced.len(), received: range.clone() });
+            copied = range.end;
+        }
+        replaced.push_str(&text[copied..]);
+        (replaced, ranges)
+    }
+
+    /// Reads a text from a place in it on, up to where nothing that comes behind it can change what is found, or to its
+    /// end if nothing comes. Returns how far that is, with what was found before it; the place is then there.
+    pub(super) fn scan(&self, place: &mut Place, text: &str, is_end: bool) -> (usize, Vec<Found>) {
+        place.decide(text);
+        if place.reading == Reading::Undecided {
+            if !is_end {
+                return (0, Vec::new());
+            }
+            place.reading = Reading::Text;
+        }
+        if place.reading == Reading::Text {
+            let mut found = Vec::new();
+            let on_found = |range, rule, secret| found.push(Found { range, rule, secret });
+            let settled = self.scan_text(place, text, is_end, on_found);
+            return (settled, found);
+        }
+        self.scan_json(place, text, is_end)
+    }
+
+    /// Reads text behind the character before it. Returns how far it is settled.
+    fn scan_text(
+        &self,
+        place: &mut Place,
+        text: &str,
+        is_whole: bool,
+        mut on_found: impl FnMut(Range<usize>, usize, String),
+    ) -> usize {
+        let with_before = match place.before {
+            None => Cow::Borrowed(text),
+            Some(before) => Cow::Owned(format!("{before}{text}")),
+        };
+        let from = with_before.len() - text.len();
+        let (settled, findings, begun) = match is_whole {
+            true => (with_before.len(), self.find(&with_before, from, &place.begun), Vec::new()),
+            false => self.settle(&with_before, from, &place.begun),
+        };
+        for Finding { range, rule } in findings {
+            let secret = with_before[range.clone()].to_owned();
+            on_found(range.start - from..range.end - from, rule, secret);
+        }
+        (place.before, place.begun) = (with_before[..settled].chars().next_back(), begun);
+        settled - from
+    }
+
+    fn scan_json(&self, place: &mut Place, text: &str, is_end: bool) -> (usize, Vec<Found>) {
+        let (mut found, mut at) = (Vec::new(), 0);
+        loop {
+            if place.reading == Reading::Json {
+                let Some(quote) = text[at..].find('"') else { return (text.len(), found) };
+                at += quote + 1;
+                *place = Place::of(Reading::JsonString);
+            }
+            let string = json::string(&text[at..]);
+            let settled = self.scan_text(place, &string.text, string.is_closed || is_end, |range, rule, secret| {
+                let range = at + string.sent(range.start)..at + string.sent(range.end);
+                found.push(Found { range, rule, secret });
+            });
+            if !string.is_closed {
+                return (if is_end { text.len() } else { at + string.sent(settled) }, found);
+            }
+            at += string.length + 1;
+            *place = Place::of(Reading::Json);
+        }
+    }
+}

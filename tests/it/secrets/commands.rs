@@ -1,0 +1,83 @@
+//! The configuration of rules, and the command that tries them.
+
+use crate::cli::{Daemon, longhand};
+use std::path::Path;
+
+const RULES: &str = "[[rule]]\nname = \"hush\"\npattern = 'hush-[0-9a-f]{16}'\naction = \"redact\"\n";
+const SECRET: &str = "hush-abcdef0123456789";
+
+fn write(folder: &Path, name: &str, text: &str) -> String {
+    let file = folder.join(name);
+    std::fs::write(&file, text).expect("the file is written");
+    file.to_string_lossy().into_owned()
+}
+
+#[test]
+fn a_daemon_applies_the_rules_of_its_configuration() {
+    let home = tempfile::tempdir().expect("a folder");
+    let rules = write(home.path(), "secrets.toml", RULES);
+    let config = write(home.path(), "longhand.toml", &format!("[secrets]\nrules = {rules:?}\nknown = \"warn\"\n"));
+    let start = || {
+        Daemon::start_as(home.path(), |command| {
+            command.arg("--config").arg(&config);
+        })
+        .0
+    };
+    let daemon = start();
+    daemon.text(&["create", "--client-id", "mine"]);
+    let appended = daemon.run(&["append", "mine", &format!("one {SECRET} two"), "--client-id", "u1"]);
+    let said = String::from_utf8_lossy(&appended.stderr);
+    assert_eq!(said, "longhand: messages[0].parts[0].text has 1 of what the rule hush finds: redacted\n");
+    let shown = daemon.text(&["show", "mine"]);
+    assert!(shown.contains("one [secret:hush:") && !shown.contains(SECRET), "{shown}");
+    let metrics = daemon.text(&["status", "--metrics"]);
+    assert!(metrics.contains("longhand_secrets_total{rule=\"hush\",action=\"redact\"} 1\n"), "{metrics}");
+    assert!(metrics.contains("longhand_secrets_total{rule=\"aws-access-key\",action=\"warn\"} 0\n"), "{metrics}");
+    daemon.kill();
+    let daemon = start();
+    let again = daemon.text(&["append", "mine", &format!("one {SECRET} two"), "--client-id", "u1"]);
+    assert_eq!(daemon.text(&["append", "mine", &format!("one {SECRET} two"), "--client-id", "u1"]), again);
+    assert_eq!(daemon.text(&["show", "mine"]).matches("[secret:hush:").count(), 1, "it is not stored twice");
+}
+
+#[test]
+fn rules_that_cannot_be_used_stop_the_start_and_are_not_quoted() {
+    let home = tempfile::tempdir().expect("a folder");
+    let private = |text: &str, expected: &str| {
+        let rules = write(home.path(), "secrets.toml", text);
+        let config = write(home.path(), "longhand.toml", &format!("secrets = {{ rules = {rules:?} }}"));
+        let mut command = longhand(home.path());
+        let output = command.args(["serve", "--data-dir"]).arg(home.path().join("store")).args(["--config", &config]);
+        let output = output.output().expect("it ends");
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(64), "{error}");
+        assert!(error.contains(expected) && error.contains("secrets.toml") && !error.contains("hush-"), "{error}");
+        assert!(!home.path().join("store").exists(), "nothing is made");
+    };
+    private("[[rule]]\nname = \"a\"\npattern = 'hush-[0-9]+'\naction = \"warn\"", "rule 0 (\"a\") can match more than");
+    private(
+        "[[rule]]\nname = \"a\"\npattern = 'hush-('\naction = \"warn\"",
+        "rule 0 (\"a\") has no regular expression",
+    );
+    private("[[rule]]\nname = \"a\"\npattern = 'hush-[0-9]{4}'\naction = \"erase\"", "line 4");
+    private("[[rules]]\nname = \"a\"", "unknown field `rules`");
+}
+
+#[test]
+fn rules_are_tried_on_files_without_a_daemon() {
+    let home = tempfile::tempdir().expect("a folder");
+    let rules = write(home.path(), "secrets.toml", RULES);
+    let text = write(home.path(), "a.txt", &format!("first\n  é {SECRET}\n"));
+    let lines = write(home.path(), "b.jsonl", &format!("{{}}\n{{\"a\": \"\\u0068{}\"}}\n", &SECRET[1..]));
+    let clean = write(home.path(), "c.txt", "nothing");
+    let run = |arguments: &[&str]| {
+        let output = longhand(home.path()).args(["secrets", "check"]).args(arguments).output().expect("it ends");
+        (output.status.code(), String::from_utf8(output.stdout).expect("UTF-8"))
+    };
+    let (code, printed) = run(&["--rules", &rules, &text, &lines, &clean]);
+    assert_eq!(code, Some(3), "{printed}");
+    assert_eq!(printed, format!("{text}:2:5: hush (redact)\n{lines}:2:8: hush (redact)\n2 findings by 1 rule\n"));
+    assert_eq!(run(&["--rules", &rules, &clean]), (Some(0), "0 findings by 1 rule\n".to_owned()));
+    let (code, printed) = run(&[&text]);
+    assert_eq!((code, printed.starts_with("0 findings by 1")), (Some(0), true), "the well-known shapes: {printed}");
+}
