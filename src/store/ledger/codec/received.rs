@@ -110,7 +110,7 @@ fn check_replaced(all: &[Replaced], text_bytes: usize) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{decode_received, encode_received_part};
+    use super::super::{decode_received, decompress, encode_received_part};
     use super::Received;
     use crate::model::part::PartBody;
     use crate::secrets::{DIGEST_BYTES, Replaced};
@@ -131,7 +131,9 @@ mod tests {
         ] {
             let received = Received::InPieces { replaced: replaced.clone(), metadata: Some([1; 32]) };
             let encoded = encode_received_part(&PartBody::Text("0123456789".to_owned()), None, &received, [0; 16]);
-            let decoded = decode_received(&encoded.body.expect("it is short")).ok();
+            let body = encoded.body.expect("it is short");
+            let plain = decompress("part", encoded.codec, encoded.length, body.to_vec()).expect("it is whole");
+            let decoded = decode_received(&plain).ok();
             assert_eq!(decoded, is_valid.then_some(received), "{replaced:?}");
         }
     }
