@@ -27,7 +27,7 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "URL", env = "LONGHAND_DATABASE", hide_env_values = true)]
     database: Option<String>,
     /// Shard of the database that the daemon owns; default: main
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", env = "LONGHAND_SHARD")]
     shard: Option<String>,
     /// TOML file with further settings; options override it
     #[arg(long, value_name = "FILE")]

@@ -104,7 +104,7 @@ impl Store {
 
     /// The kind of crash that an acknowledged write survives.
     pub fn durability(&self) -> Durability {
-        self.handles.shared.durability
+        self.handles.shared.durability()
     }
 
     /// True for a store in files of this machine, which no other daemon can take.

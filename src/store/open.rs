@@ -4,6 +4,7 @@ use super::engine::files;
 use super::engine::health::Health;
 use super::engine::home::{Home, Ownership};
 use super::engine::postgres::lease::Trust;
+use super::engine::postgres::owner::Taken;
 use super::engine::postgres::shard::{Role, Shard};
 use super::engine::readers::Readers;
 use super::engine::{self, Connection, Durability, connect};
@@ -86,11 +87,14 @@ impl Store {
         let (held, _) = connect::claim(&directory).await?;
         let ownership = Ownership { shard, owner: fresh_id(), ttl, trust: Arc::new(Trust::new()) };
         let mut is_waiting = false;
-        let conn = loop {
+        let taken = loop {
             let taking = ownership.clone();
             match alone(move || taking.set_up_and_take()).await {
-                Ok(Some(conn)) => break conn,
+                Ok(Some(taken)) => break taken,
                 Ok(None) | Err(Error::Busy) => {}
+                Err(Error::ReadOnly) => {
+                    return Err(Error::Open("the database takes no writes: it is a standby, or read-only".to_owned()));
+                }
                 Err(error) => return Err(error),
             }
             if !std::mem::replace(&mut is_waiting, true) {
@@ -98,24 +102,50 @@ impl Store {
             }
             tokio::time::sleep(Duration::from_millis(limits::LEASE_RETRY_MS)).await;
         };
-        let (shard, preparing) = (ownership.shard.clone(), clock.clone());
-        let (conn, identity, durability) = alone(move || {
-            connect::prepare_shard(&conn, shard.name(), &preparing)?;
-            check_head(&conn)?;
-            complete(&conn, &preparing)?;
-            let transaction = conn.transaction()?;
-            let identity = identity::load_or_create(&transaction, &preparing)?;
-            transaction.commit()?;
-            let durability = connect::durability_of_server(&conn)?;
-            Ok((conn, identity, durability))
-        })
-        .await?;
+        let trust = Arc::clone(&ownership.trust);
+        let opened = alone(move || Self::start_shard(taken, ownership, clock, directory, held)).await;
+        if opened.is_err() {
+            trust.lose();
+        }
+        opened
+    }
+
+    /// Prepares a shard that was taken, and starts its writer.
+    fn start_shard(
+        (conn, taken): (Connection, Taken),
+        ownership: Ownership,
+        clock: Clock,
+        directory: PathBuf,
+        held: std::fs::File,
+    ) -> Result<(Self, impl Future<Output = ()> + Send + 'static)> {
         let (shard, trust) = (ownership.shard.clone(), Arc::clone(&ownership.trust));
-        let open = Box::new(move || Ok(Connection::Postgres(Box::new(shard.connect_shared(Role::Reader)?))));
+        connect::prepare_shard(&conn, shard.name(), &clock)?;
+        check_head(&conn)?;
+        complete(&conn, &clock)?;
+        conn.note_server(|conn| match taken.is_moved {
+            true => {
+                tracing::warn!(
+                    "the database was promoted, recovered or restored since its newest event: it may lack what was \
+                     acknowledged, and the store gets a new identity"
+                );
+                identity::begin_anew(conn, &clock)
+            }
+            false => Ok(()),
+        })?;
+        let identity = {
+            let transaction = conn.transaction()?;
+            let identity = identity::load_or_create(&transaction, &clock)?;
+            transaction.commit()?;
+            identity
+        };
+        let durability = connect::durability_of_server(&conn)?;
+        trust.note_durable(durability == Durability::Full);
+        let reading = Arc::clone(&trust);
+        let connect = move || shard.connect_shared(Role::Reader, Some(Arc::clone(&reading)));
+        let open = Box::new(move || Ok(Connection::Postgres(Box::new(connect()?))));
         let readers = Readers::of_shard(limits::SHARD_READERS, clock.clone(), open, Arc::clone(&trust))?;
         let parts = Parts { readers, identity, durability, directory, trust: Some(trust) };
-        let start = move || Self::start(conn, Home::Shard(Box::new(ownership)), clock, parts, held);
-        alone(start).await
+        Self::start(conn, Home::Shard(Box::new(ownership)), clock, parts, held)
     }
 
     /// Starts the writer on a connection to a store that is complete.

@@ -45,6 +45,15 @@ pub(super) struct Shared {
 }
 
 impl Shared {
+    /// What acknowledged writes survive: by the newest settings of a server.
+    pub(super) fn durability(&self) -> Durability {
+        match &self.trust {
+            Some(trust) if trust.is_durable() => Durability::Full,
+            Some(_) => Durability::ProcessCrash,
+            None => self.durability,
+        }
+    }
+
     /// An error if another daemon may own the shard.
     pub(super) fn check_owned(&self) -> Result<()> {
         match &self.trust {

@@ -26,7 +26,7 @@ use crate::store::ledger::ring::Ring;
 use crate::store::ledger::secrets::Secrets;
 use crate::store::ledger::tx::{Counters, Finished, Heads, Rules, Tx};
 use crate::store::ledger::visibility::Memberships;
-use crate::store::ledger::{approvals, open_messages, runs};
+use crate::store::ledger::{approvals, identity, open_messages, runs};
 use crate::telemetry::failpoint;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -365,7 +365,7 @@ impl Writer {
                 }
             }
             if is_checked {
-                self.check_files();
+                self.check_home(self.counters.next_seq - 1);
             }
             if self.is_gone.load(Ordering::Acquire) {
                 break;
@@ -396,7 +396,7 @@ impl Writer {
     /// Closes the connection. Closing the last one makes a checkpoint and removes the log. After a failure of the disk,
     /// or if the log's name belongs to another file, that could lose the content of the log.
     fn close(mut self) {
-        self.check_files();
+        self.check_home(self.counters.next_seq - 1);
         if self.health.writes().is_final() {
             if self.conn.is_sqlite() {
                 tracing::error!("the log is left as it is: the next start reads what it holds");
@@ -415,8 +415,8 @@ impl Writer {
         }
     }
 
-    /// Stops acknowledging if the files are no longer those that a restart would find.
-    fn check_files(&mut self) {
+    /// Stops acknowledging if the store, whose newest event has this number, is no longer where a restart would find it.
+    fn check_home(&mut self, newest: Seq) {
         if self.health.writes().is_final() {
             return;
         }
@@ -426,28 +426,37 @@ impl Writer {
                 tracing::error!(what, "the store is no longer where it was");
                 self.health.set(state);
             }
-            Err(Lost::Connection) => drop(self.connect_again()),
+            Err(Lost::Connection) => drop(self.connect_again(&[newest])),
         }
     }
 
     /// Connects to a database again, and takes the lease again. Then the newest event is known: of a transaction whose
-    /// commit had no answer too.
-    fn connect_again(&mut self) -> Result<Seq> {
+    /// commit had no answer too. Another number than these means that the server has lost what was acknowledged.
+    fn connect_again(&mut self, expected: &[Seq]) -> Result<Seq> {
         let Home::Shard(ownership) = &self.home else {
             return Err(Error::Bug("files have no connection that can be lost"));
         };
         tracing::warn!("the connection to the database is lost");
-        match ownership.take_again() {
-            Ok(conn) => {
-                tracing::info!("connected to the database again");
-                self.conn = conn;
-                Ok(self.conn.leased_head().unwrap_or_default())
+        let (conn, taken) = ownership.take_again().inspect_err(|_| self.health.set(WriteState::LeaseLost))?;
+        self.conn = conn;
+        let head = self.conn.leased_head().unwrap_or_default();
+        if expected.contains(&head) {
+            if taken.is_moved {
+                tracing::warn!(head, "the database is another server, and has what was acknowledged");
+                self.conn.note_server(|_| Ok(()))?;
             }
-            Err(error) => {
-                self.health.set(WriteState::LeaseLost);
-                Err(error)
-            }
+            tracing::info!("connected to the database again");
+            ownership.trust.believe();
+            return Ok(head);
         }
+        tracing::error!(head, ?expected, "the database lacks what was acknowledged: the store gets a new identity");
+        let noted = self.conn.note_server(|conn| identity::begin_anew(conn, &self.clock));
+        if let Err(error) = noted.and_then(|()| self.conn.release()) {
+            tracing::error!(%error, "the new identity is written at the next start");
+        }
+        ownership.trust.lose();
+        self.health.set(WriteState::LeaseLost);
+        Err(Error::Stopped(WriteState::LeaseLost))
     }
 
     /// Gives free pages back to the system: many while nobody waits, else a few. The file ends where the log says once
@@ -468,7 +477,7 @@ impl Writer {
         if !self.is_unclean {
             return;
         }
-        self.check_files();
+        self.check_home(self.counters.next_seq - 1);
         if self.health.writes().is_final() {
             return;
         }
@@ -536,7 +545,7 @@ impl Writer {
         batch.iter().for_each(|envelope| envelope.mutation.reach("committed"));
         self.leaps = leaps;
         // Content in files that can no longer be found is lost after a restart.
-        self.check_files();
+        self.check_home(newest);
         if self.health.writes().is_final() {
             self.forget();
             return Err(Error::Uncertain);
@@ -590,15 +599,10 @@ impl Writer {
         }
         let before = self.counters.next_seq - 1;
         // A transaction without an event has left nothing by which it can be found.
-        match self.connect_again() {
-            Ok(head) if head == newest && newest > before => Ok(true),
-            Ok(head) if head == before && newest > before => Ok(false),
-            outcome => {
+        match self.connect_again(&[before, newest]) {
+            Ok(head) if newest > before => Ok(head == newest),
+            _ => {
                 self.forget();
-                if outcome.is_ok_and(|head| head != before) {
-                    tracing::error!("the database has other events than were acknowledged");
-                    self.health.set(WriteState::LeaseLost);
-                }
                 Err(Error::Uncertain)
             }
         }
@@ -617,7 +621,8 @@ impl Writer {
     fn roll_back(&mut self, error: Error, was_committing: bool) -> Error {
         self.forget();
         if matches!(error, Error::Unreachable(_)) && !was_committing {
-            return self.connect_again().err().unwrap_or(error);
+            let newest = self.counters.next_seq - 1;
+            return self.connect_again(&[newest]).err().unwrap_or(error);
         }
         if let Err(error) = self.conn.roll_back() {
             tracing::debug!(%error, "nothing to roll back");

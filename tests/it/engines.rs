@@ -2,9 +2,9 @@
 
 use longhand::clock::Clock;
 use longhand::store::{self, Durability, Store};
-use sqlx::ConnectOptions as _;
 use std::path::Path;
 use std::pin::Pin;
+use std::process::Command;
 use std::time::Duration;
 
 /// Opens the store of a test: files in its folder, or a shard for it if `LONGHAND_TEST_DATABASE` is `postgres`.
@@ -33,14 +33,19 @@ pub(crate) fn shard_of(directory: &Path) -> Option<(String, String)> {
     Some((server.url(), format!("t{}", &name[..24])))
 }
 
-/// Reads one number from a shard, in a thread without a runtime.
-pub(crate) fn number_in_shard(url: &str, name: &str, sql: &str) -> i64 {
-    let read = async || -> sqlx::Result<i64> {
-        let options: sqlx::postgres::PgConnectOptions = url.parse()?;
-        let mut database = options.options([("search_path", format!("lh_{name}"))]).connect().await?;
-        let sql = sqlx::AssertSqlSafe(format!("select ({sql})::bigint"));
-        sqlx::query_scalar(sql).fetch_one(&mut database).await
-    };
-    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    std::thread::scope(|scope| scope.spawn(|| runtime().block_on(read())).join()).expect("no panic").expect(sql)
+/// True if tests run on SQLite.
+pub(crate) fn is_sqlite() -> bool {
+    std::env::var("LONGHAND_TEST_DATABASE").is_err()
+}
+
+/// Has a daemon keep its store where tests do: in a shard for its data directory if they run on PostgreSQL.
+pub(crate) fn serve_in_shard(command: &mut Command, directory: &Path) {
+    if let Some((url, name)) = shard_of(directory) {
+        command.env("LONGHAND_DATABASE", url).env("LONGHAND_SHARD", name);
+    }
+}
+
+/// The files that may have content of an erasure. What PostgreSQL keeps, it keeps in any case.
+pub(crate) fn pending_files(erased: &longhand::app::erase::Erased) -> Vec<&String> {
+    erased.pending_files.iter().filter(|name| !name.starts_with("PostgreSQL: ")).collect()
 }

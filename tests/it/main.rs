@@ -22,6 +22,7 @@ mod continuation;
 mod contradictions;
 mod cost;
 mod crash;
+mod database;
 mod doctor;
 mod erase;
 mod edits;

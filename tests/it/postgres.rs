@@ -25,6 +25,23 @@ kill -QUIT $server
 wait $server || true
 "#;
 
+/// The folder of PostgreSQL's programs.
+pub(crate) fn programs() -> Option<PathBuf> {
+    let versions = std::fs::read_dir("/usr/lib/postgresql").ok()?;
+    let programs = versions.filter_map(|version| Some(version.ok()?.path().join("bin")));
+    programs.filter(|programs| programs.join("initdb").is_file()).max()
+}
+
+/// A command by somebody else than root: PostgreSQL refuses to run as root.
+pub(crate) fn unprivileged(program: &str) -> Command {
+    if !rustix::process::geteuid().is_root() {
+        return Command::new(program);
+    }
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=nobody", "--regid=nogroup", "--clear-groups", program]);
+    command
+}
+
 /// A server, which ends with its process.
 pub(crate) struct Server {
     folder: String,
@@ -39,18 +56,8 @@ impl Server {
     }
 
     fn start() -> Option<Self> {
-        let versions = std::fs::read_dir("/usr/lib/postgresql").ok()?;
-        let programs = versions.filter_map(|version| Some(version.ok()?.path().join("bin")));
-        let programs: PathBuf = programs.filter(|programs| programs.join("initdb").is_file()).max()?;
-        // It refuses to run as root.
-        let mut command = match rustix::process::geteuid().is_root() {
-            true => {
-                let mut command = Command::new("setpriv");
-                command.args(["--reuid=nobody", "--regid=nogroup", "--clear-groups", "sh"]);
-                command
-            }
-            false => Command::new("sh"),
-        };
+        let programs = programs()?;
+        let mut command = unprivileged("sh");
         command.args(["-c", SCRIPT, "sh"]).arg(programs).current_dir("/tmp");
         let mut running = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("a shell");
         let mut folder = String::new();

@@ -12,6 +12,8 @@ use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
+mod failover;
+
 /// The server, unless there is none.
 fn server() -> Option<&'static Server> {
     let server = Server::shared();
@@ -23,7 +25,7 @@ fn server() -> Option<&'static Server> {
 
 /// Arguments of a daemon on a shard with a short lease.
 fn serve(home: &Path, server: &Server, shard: &str) -> (Daemon, String) {
-    std::fs::write(home.join("settings.toml"), "lease_seconds = 4\nsearch = false\n").expect("a file");
+    std::fs::write(home.join("settings.toml"), "lease_seconds = 4\n").expect("a file");
     Daemon::start_as(home, |command| {
         command.args(["--listen", "off", "--shard", shard, "--database"]).arg(server.url());
         command.arg("--config").arg(home.join("settings.toml"));
@@ -32,7 +34,7 @@ fn serve(home: &Path, server: &Server, shard: &str) -> (Daemon, String) {
 
 /// Starts a daemon that waits for the lease. It prints its address once it has it.
 fn wait(home: &Path, server: &Server, shard: &str) -> Child {
-    std::fs::write(home.join("settings.toml"), "lease_seconds = 4\nsearch = false\n").expect("a file");
+    std::fs::write(home.join("settings.toml"), "lease_seconds = 4\n").expect("a file");
     let mut command = longhand(home);
     command.args(["serve", "--data-dir"]).arg(home.join("store")).stdout(Stdio::piped()).stderr(Stdio::null());
     command.args(["--listen", "off", "--shard", shard, "--database"]).arg(server.url());
@@ -89,6 +91,96 @@ fn a_daemon_that_was_frozen_beyond_its_lease_serves_and_writes_nothing() {
     second.wait().expect("it ends");
 }
 
+/// As README.md shows it.
+#[test]
+fn a_session_survives_the_kill_of_its_daemon_at_another_one() {
+    let Some(server) = server() else { return };
+    let (first_home, second_home) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
+    let (first, _) = serve(first_home.path(), server, "survives");
+    first.text(&["create", "--client-id", "shared", "--preset", "pi@1.5", "--window", "60000"]);
+    first.text(&["append", "shared", "the quokka was here"]);
+    let mut second = wait(second_home.path(), server, "survives");
+    kill_process(first.id(), Signal::KILL).expect("killed");
+    taken(&mut second);
+    let second = Running(second);
+    at(second_home.path(), &["append", "shared", "and stays"]).expect("appended");
+    let shown = at(second_home.path(), &["show", "shared"]).expect("shown");
+    assert!(shown.contains("the quokka was here") && shown.contains("and stays"), "{shown}");
+    // Its own index has nothing yet; a search waits until it has.
+    let found = at(second_home.path(), &["search", "quokka"]).expect("found");
+    assert!(found.contains("quokka"), "{found}");
+    at(second_home.path(), &["audit", "verify"]).expect("no findings");
+    drop(second);
+}
+
+/// A daemon that is killed when the test ends.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        drop((self.0.kill(), self.0.wait()));
+    }
+}
+
+/// A transaction of the writer that lasts longer than the lease keeps it, and what it commits is there.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_transaction_may_last_longer_than_the_lease() {
+    let Some(server) = server() else { return };
+    let (folder, other) = (crate::support::private_folder(), crate::support::private_folder());
+    let open = async |folder: &Path| {
+        let shard = Shard::new(&server.url(), "long").expect("a shard");
+        Store::open_shard(shard, folder.to_owned(), Duration::from_secs(2), Clock::default()).await
+    };
+    let (store, writer) = open(folder.path()).await.expect("the shard opens");
+    let writer = tokio::spawn(writer);
+    let mut waiting = std::pin::pin!(open(other.path()));
+    let options: sqlx::postgres::PgConnectOptions = server.url().parse().expect("an address");
+    let mut database = options.connect().await.expect("connected");
+    for lock in ["begin", "lock table lh_long.session in exclusive mode"] {
+        sqlx::query(lock).execute(&mut database).await.expect(lock);
+    }
+    let creating = tokio::spawn({
+        let store = store.clone();
+        async move { store.sessions().create(new(), store::Requester::default()).await.map(drop) }
+    });
+    let mut observer = options.connect().await.expect("connected");
+    let passed =
+        "select (select lease_until from lh.lease where name = 'long') > $1::timestamptz + interval '7 seconds'";
+    let begin: String =
+        sqlx::query_scalar("select clock_timestamp()::text").fetch_one(&mut observer).await.expect("now");
+    let long = async {
+        // Renewals go on, three leases long.
+        while !sqlx::query_scalar::<_, bool>(passed).bind(&begin).fetch_one(&mut observer).await.expect("asked") {
+            sqlx::query("select pg_sleep(0.05)").execute(&mut observer).await.expect("a pause");
+        }
+    };
+    tokio::select! {
+        _ = &mut waiting => panic!("another daemon has taken the shard"),
+        () = crate::support::soon("three leases", long) => {}
+    }
+    assert!(store.check_owned().is_ok(), "it is trusted");
+    sqlx::query("rollback").execute(&mut database).await.expect("unlocked");
+    creating.await.expect("no panic").expect("created");
+    assert_eq!(store.log().head_seq(), 1);
+    drop(store);
+    writer.await.expect("no panic in the writer");
+    let (store, writer) = crate::support::soon("the other daemon", waiting).await.expect("it has the shard");
+    assert_eq!(store.log().head_seq(), 1);
+    drop((store, writer));
+}
+
+fn new() -> store::CreateSession {
+    store::CreateSession {
+        tenant: "".into(),
+        client_id: None,
+        title: String::new(),
+        policy: store::PolicyText { preset: "pi@1.5".to_owned(), json: "{}".to_owned() },
+        window: longhand::model::usage::ModelWindow::default(),
+        metadata_json: None,
+        parent: None,
+    }
+}
+
 #[test]
 fn an_orderly_stop_hands_the_shard_over() {
     let Some(server) = server() else { return };
@@ -112,16 +204,7 @@ async fn what_was_acknowledged_is_there_although_backends_are_killed_during_comm
     let opened = Store::open_shard(shard, folder.path().to_owned(), Duration::from_secs(30), Clock::default()).await;
     let (store, writer) = opened.expect("the shard opens");
     let writer = tokio::spawn(writer);
-    let new = store::CreateSession {
-        tenant: "".into(),
-        client_id: None,
-        title: String::new(),
-        policy: store::PolicyText { preset: "pi@1.5".to_owned(), json: "{}".to_owned() },
-        window: longhand::model::usage::ModelWindow::default(),
-        metadata_json: None,
-        parent: None,
-    };
-    let (session, _) = store.sessions().create(new, store::Requester::default()).await.expect("a session");
+    let (session, _) = store.sessions().create(new(), store::Requester::default()).await.expect("a session");
     let options: sqlx::postgres::PgConnectOptions = server.url().parse().expect("an address");
     let mut other = options.connect().await.expect("connected");
     let (mut acknowledged, mut killed) = (0_i64, 0);

@@ -11,7 +11,8 @@
 //! a2 open
 //! ```
 
-use crate::engines::{number_in_shard, open_store, shard_of};
+use crate::database::{Database, copy_store};
+use crate::engines::open_store;
 use longhand::app::append::{Appended, ListMessages};
 use longhand::app::context::{Context, ContextRequest};
 use longhand::app::events::{EventStream, Frame, Start, SubscribeRequest};
@@ -128,25 +129,23 @@ impl TestApp {
         Self::open_with(Arc::new(private_folder()), summarizer, options).await
     }
 
-    /// A store on a copy of a closed store's files.
+    /// A store on a copy of a closed store.
     pub(crate) async fn copy_of(directory: &Path) -> Self {
         let copy = private_folder();
-        copy_database(directory, copy.path());
+        copy_store(directory, copy.path()).await;
         Self::open(Arc::new(copy), Arc::new(Extractive)).await
     }
 
-    /// A store on a copy of a closed store's files, altered by SQL as with a database tool.
+    /// A store on a copy of a closed store, altered by SQL as with a database tool.
     pub(crate) async fn altered(directory: &Path, sql: &str) -> Self {
         let copy = private_folder();
-        copy_database(directory, copy.path());
-        let database = connect(copy.path());
-        for trigger in column(&database, "select name from sqlite_master where type = 'trigger'") {
-            database.execute_batch(&format!("drop trigger {trigger}")).expect("dropped");
-        }
-        let before = database.total_changes();
-        database.execute_batch(sql).unwrap_or_else(|error| panic!("{error}: {sql}"));
-        assert!(database.total_changes() > before, "nothing to alter: {sql}");
-        database.close().expect("closed");
+        copy_store(directory, copy.path()).await;
+        let mut database = Database::of(copy.path());
+        database.drop_protection();
+        let altered = database.execute(sql).unwrap_or_else(|error| panic!("{error}: {sql}"));
+        assert!(altered > 0, "nothing to alter: {sql}");
+        database.set_head();
+        drop(database);
         Self::open(Arc::new(copy), Arc::new(Extractive)).await
     }
 
@@ -279,8 +278,8 @@ impl TestApp {
     }
 
     /// A direct connection to the database: it reads the actual rows, and its writes are tampering.
-    pub(crate) fn database(&self) -> Connection {
-        connect(self.directory())
+    pub(crate) fn database(&self) -> Database {
+        Database::of(self.directory())
     }
 
     /// Reads one number from the database.
@@ -440,10 +439,7 @@ pub(crate) fn value<T: rusqlite::types::FromSql>(database: &Connection, sql: &st
 
 /// Reads one number from the database in a folder.
 pub(crate) fn number(directory: &Path, sql: &str) -> i64 {
-    if let Some((url, name)) = shard_of(directory) {
-        return number_in_shard(&url, &name, sql);
-    }
-    value(&connect(directory), sql)
+    Database::of(directory).value(sql)
 }
 
 /// Copies the files of a closed store.

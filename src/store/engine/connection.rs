@@ -88,6 +88,24 @@ impl Connection {
         }
     }
 
+    /// Notes on which server the newest event is, in one transaction with what `change` writes.
+    pub(crate) fn note_server(&self, change: impl FnOnce(&Self) -> Result<()>) -> Result<()> {
+        let transaction = self.transaction()?;
+        change(&transaction)?;
+        if let Self::Postgres(client) = self {
+            client.note_server()?;
+        }
+        transaction.commit()
+    }
+
+    /// Gives the lease of a shard back.
+    pub(crate) fn release(&self) -> Result<()> {
+        match self {
+            Self::Sqlite(_) => Ok(()),
+            Self::Postgres(client) => client.release(),
+        }
+    }
+
     /// The number of the newest event by the row of the shard that a connection owns.
     pub(crate) fn leased_head(&self) -> Option<Seq> {
         match self {

@@ -2,7 +2,9 @@
 
 use super::connection::Connection;
 use super::files::OpenFiles;
+use super::postgres::keeper::Keeper;
 use super::postgres::lease::Trust;
+use super::postgres::owner::{Taken, Taker};
 use super::postgres::shard::{Role, Shard};
 use crate::limits;
 use crate::store::error::{Error, Result};
@@ -30,31 +32,41 @@ pub(crate) struct Ownership {
 }
 
 impl Ownership {
-    /// Makes what the shard needs, and takes the lease, once; none while another daemon has it.
-    pub(crate) fn set_up_and_take(&self) -> Result<Option<Connection>> {
-        let client = self.shard.connect_alone(Role::Writer)?;
+    /// Makes what the shard needs, and takes the lease, once; none while another daemon has it. From then on the lease is
+    /// renewed, until the trust in it ends.
+    pub(crate) fn set_up_and_take(&self) -> Result<Option<(Connection, Taken)>> {
+        let client = self.shard.connect_alone(Role::Writer, None)?;
         client.set_up(self.shard.name(), &self.shard.schema())?;
         client.close()?;
-        self.take(false)
+        let taken = self.take(false)?;
+        if taken.is_some() {
+            let Self { shard, owner, ttl, trust } = self.clone();
+            Keeper { shard, owner: owner.to_string(), ttl, trust }.start()?;
+        }
+        Ok(taken)
     }
 
     /// Connects and takes the lease, once; none while another daemon has it, or had it since. The thread must have no runtime.
-    fn take(&self, again: bool) -> Result<Option<Connection>> {
-        let client = self.shard.connect_alone(Role::Writer)?;
-        let is_taken = client.acquire((self.shard.name(), &self.owner.to_string()), self.ttl, &self.trust, again)?;
-        Ok(is_taken.then(|| Connection::Postgres(Box::new(client))))
+    fn take(&self, again: bool) -> Result<Option<(Connection, Taken)>> {
+        let client = self.shard.connect_alone(Role::Writer, Some(Arc::clone(&self.trust)))?;
+        let (shard, owner) = (self.shard.name(), self.owner.to_string());
+        let taken = client.take(&Taker { shard, owner: &owner, ttl: self.ttl, trust: &self.trust, again })?;
+        Ok(taken.map(|taken| (Connection::Postgres(Box::new(client)), taken)))
     }
 
     /// Takes the lease again after the connection was lost. Only then it is known whether what was committed last is
     /// there: by the number of the newest event. Gives up when another daemon has the shard, or after a time.
-    pub(crate) fn take_again(&self) -> Result<Connection> {
+    pub(crate) fn take_again(&self) -> Result<(Connection, Taken)> {
         let attempts = limits::LEASE_RETAKE_MS / limits::LEASE_RETRY_MS;
         for _ in 0..attempts {
             match self.take(true) {
-                Ok(Some(conn)) => return Ok(conn),
+                Ok(Some(taken)) => return Ok(taken),
                 // Another daemon has it.
                 Ok(None) => break,
-                Err(Error::Unreachable(error)) => tracing::debug!(error, "the database is not there yet"),
+                // A standby that is not promoted yet takes no writes.
+                Err(error @ (Error::Unreachable(_) | Error::ReadOnly)) => {
+                    tracing::debug!(%error, "the database is not there yet");
+                }
                 Err(Error::Busy) => {}
                 Err(error) => return Err(error),
             }
@@ -66,19 +78,19 @@ impl Ownership {
 }
 
 impl Home {
-    /// Checks that the store is still where a restart would find it, and renews a lease. The error says what is wrong.
+    /// Checks that the store is still where a restart would find it, and that its lease is not lost. The error says what is wrong.
     pub(crate) fn check(&mut self, conn: &Connection) -> std::result::Result<(), Lost> {
         match (self, conn) {
             (Self::Files(files), _) => files.check().map_err(|what| Lost::Home(WriteState::FilesReplaced, what)),
-            (Self::Shard(_), Connection::Postgres(client)) => match client.renew_if_due() {
-                Ok(()) => Ok(()),
-                Err(Error::Stopped(state)) => Err(Lost::Home(state, "another daemon has taken the shard".to_owned())),
-                Err(Error::Unreachable(_)) => Err(Lost::Connection),
-                Err(error) => {
-                    tracing::warn!(%error, "the lease is renewed later");
+            (Self::Shard(ownership), Connection::Postgres(client)) => {
+                if ownership.trust.is_lost() {
+                    Err(Lost::Home(WriteState::LeaseLost, "another daemon has taken the shard".to_owned()))
+                } else if client.is_lost() || ownership.trust.is_doubted() {
+                    Err(Lost::Connection)
+                } else {
                     Ok(())
                 }
-            },
+            }
             (Self::Shard(_), Connection::Sqlite(_)) => Ok(()),
         }
     }

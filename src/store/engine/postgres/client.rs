@@ -3,7 +3,7 @@
 use super::super::value::{Parameter, Row};
 use super::dialect;
 use super::encode::{self, Encoded};
-use super::lease::{self, Lease, Trust};
+use super::lease::{Lease, Trust};
 use crate::limits;
 use crate::store::error::{Error, Result};
 use futures::TryStreamExt as _;
@@ -16,6 +16,12 @@ use std::rc::Rc;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
+use tokio::time::timeout;
+
+/// Time for which a connection, and a statement while no lease is trusted, are waited for.
+const PATIENCE: Duration = Duration::from_millis(limits::DATABASE_ANSWER_MS);
+/// Time between two looks at the lease while an answer is waited for.
+const STEP: Duration = Duration::from_secs(1);
 
 /// What waits for the sockets of readers: these are used by threads that have a runtime already.
 static SHARED: LazyLock<std::io::Result<Runtime>> =
@@ -93,8 +99,10 @@ pub(crate) struct Client {
     /// The texts of several statements as one, by their numbers.
     together: RefCell<HashMap<Vec<usize>, Arc<str>>>,
     round_trips: Cell<u64>,
-    /// The lease of a connection that writes, with the trust in it.
-    lease: RefCell<Option<(Lease, Arc<Trust>)>>,
+    /// The right to write of the owner's connection.
+    pub(super) lease: RefCell<Option<Lease>>,
+    /// The trust in the lease of the shard, of a connection that is only of use to the owner.
+    pub(super) trust: Option<Arc<Trust>>,
 }
 
 /// A statement that takes any number of rows, as an array for each column.
@@ -133,20 +141,21 @@ struct Queued {
 
 impl Client {
     /// Connects a thread that has no runtime.
-    pub(crate) fn connect_alone(options: &PgConnectOptions) -> Result<Self> {
+    pub(crate) fn connect_alone(options: &PgConnectOptions, trust: Option<Arc<Trust>>) -> Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| Error::Open(format!("no runtime for the database: {error}")))?;
-        Self::connect(options, Driver::Own(Some(runtime)))
+        Self::connect(options, Driver::Own(Some(runtime)), trust)
     }
 
     /// Connects a thread that may have a runtime.
-    pub(crate) fn connect_shared(options: &PgConnectOptions) -> Result<Self> {
-        Self::connect(options, Driver::shared()?)
+    pub(crate) fn connect_shared(options: &PgConnectOptions, trust: Option<Arc<Trust>>) -> Result<Self> {
+        Self::connect(options, Driver::shared()?, trust)
     }
 
-    fn connect(options: &PgConnectOptions, driver: Driver) -> Result<Self> {
+    fn connect(options: &PgConnectOptions, driver: Driver, trust: Option<Arc<Trust>>) -> Result<Self> {
         let options = options.clone().statement_cache_capacity(limits::STATEMENTS_KEPT).disable_statement_logging();
-        let conn = driver.wait(PgConnection::connect_with(&options))?;
+        let conn = driver.wait(async { timeout(PATIENCE, PgConnection::connect_with(&options)).await });
+        let conn = conn.map_err(|_| Error::Unreachable("the database does not answer".to_owned()))??;
         Ok(Self {
             conn: RefCell::new(conn),
             driver,
@@ -157,6 +166,7 @@ impl Client {
             together: RefCell::default(),
             round_trips: Cell::new(0),
             lease: RefCell::default(),
+            trust,
         })
     }
 
@@ -164,6 +174,11 @@ impl Client {
     #[cfg(test)]
     pub(crate) fn round_trips(&self) -> u64 {
         self.round_trips.get()
+    }
+
+    /// True if nothing more can be done with it.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.state.get() == State::Lost
     }
 
     /// True if it is in no transaction and can be used.
@@ -178,9 +193,12 @@ impl Client {
         }
         let mut conn = self.conn.try_borrow_mut().map_err(|_| Error::Bug("a statement runs within another one"))?;
         self.round_trips.set(self.round_trips.get() + 1);
-        let answer = self.driver.wait(work(&mut conn)).map_err(Error::from);
-        if matches!(answer, Err(Error::Stopped(_))) {
-            self.distrust();
+        let answer = match self.driver.wait(self.patiently(work(&mut conn))) {
+            Some(answer) => answer.map_err(Error::from),
+            None => Err(Error::Unreachable("the database does not answer".to_owned())),
+        };
+        if let (Err(Error::Stopped(_)), Some(trust)) = (&answer, &self.trust) {
+            trust.lose();
         }
         match &answer {
             Err(Error::Unreachable(_)) => self.state.set(State::Lost),
@@ -188,6 +206,25 @@ impl Client {
             _ => {}
         }
         answer
+    }
+
+    /// Waits for an answer, which may take long while the lease is renewed: as long as that goes on, the server can be
+    /// reached. None if it takes too long: no error comes from a network that lets nothing through.
+    async fn patiently<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        let mut work = std::pin::pin!(work);
+        let holds = || self.trust.as_ref().is_some_and(|trust| trust.holds());
+        let (mut waited, mut was_trusted) = (Duration::ZERO, false);
+        loop {
+            if let Ok(answer) = timeout(STEP, &mut work).await {
+                return Some(answer);
+            }
+            waited += STEP;
+            let is_trusted = holds();
+            if !is_trusted && (was_trusted || waited >= PATIENCE) {
+                return None;
+            }
+            was_trusted = is_trusted;
+        }
     }
 
     /// The form of a statement for the server.
@@ -420,13 +457,7 @@ impl Client {
 
     /// Begins a transaction. That of an owner begins with the fence, which fails if another daemon has the shard.
     pub(crate) fn begin(&self) -> Result<()> {
-        let text = match &mut *self.lease.borrow_mut() {
-            Some((lease, _)) => {
-                lease.sent_ms = lease::now_ms();
-                lease.begin()
-            }
-            None => "begin".to_owned(),
-        };
+        let text = self.lease.borrow().as_ref().map_or_else(|| "begin".to_owned(), Lease::begin);
         self.state.set(State::InTransaction);
         self.simple(&text)
     }
@@ -440,14 +471,13 @@ impl Client {
             return Err(Error::Database("a statement of the transaction failed".to_owned()));
         }
         let text = match &*self.lease.borrow() {
-            Some((lease, _)) => lease.commit(head.unwrap_or(lease.head)),
+            Some(lease) => lease.commit(head.unwrap_or(lease.head)),
             None => "commit".to_owned(),
         };
         self.simple(&text)?;
         self.state.set(State::Idle);
-        if let Some((lease, trust)) = &mut *self.lease.borrow_mut() {
+        if let Some(lease) = &mut *self.lease.borrow_mut() {
             lease.head = head.unwrap_or(lease.head);
-            trust.extend(lease.sent_ms, lease.ttl);
         }
         Ok(())
     }
@@ -463,83 +493,11 @@ impl Client {
         Ok(())
     }
 
-    /// Makes what a shard needs, unless it is there.
-    pub(crate) fn set_up(&self, shard: &str, schema: &str) -> Result<()> {
-        self.execute_batch(&lease::setup(shard, schema))
-    }
-
-    /// Takes the lease of a shard for this connection: one that is free, or `again` the owner's own. False if another owner
-    /// has it, or had it since.
-    pub(crate) fn acquire(
-        &self,
-        (shard, owner): (&str, &str),
-        ttl: Duration,
-        trust: &Arc<Trust>,
-        again: bool,
-    ) -> Result<bool> {
-        let acquire = if again { lease::ACQUIRE_AGAIN } else { lease::ACQUIRE };
-        let ttl_ms = i64::try_from(ttl.as_millis()).unwrap_or(i64::MAX);
-        let sent_ms = lease::now_ms();
-        self.execute_batch("set lock_timeout = '1s'")?;
-        let name = || Parameter::Text(shard.into());
-        let me = || Parameter::Text(owner.into());
-        let mut found = None;
-        let taken = self.for_each(acquire, &[name(), me(), Parameter::Integer(ttl_ms)], |row| {
-            found = Some((row.get(0), row.get(1)));
-            true
-        });
-        if matches!(taken, Err(Error::Busy)) {
-            // A transaction of the last owner has the row. It is ended if its lease has run out; then the next attempt
-            // finds what it committed, or did not.
-            self.for_each(lease::END_BACKEND, &[name(), me()], |_| true)?;
-        }
-        taken?;
-        self.execute_batch("set lock_timeout = 0")?;
-        let Some((epoch, head)) = found else { return Ok(false) };
-        let lease = Lease { shard: shard.to_owned(), epoch: epoch?, head: head?, sent_ms, ttl };
-        trust.extend(sent_ms, ttl);
-        *self.lease.borrow_mut() = Some((lease, Arc::clone(trust)));
-        Ok(true)
-    }
-
-    /// The number of the newest event by the row of the shard.
-    pub(crate) fn leased_head(&self) -> Option<i64> {
-        self.lease.borrow().as_ref().map(|(lease, _)| lease.head)
-    }
-
-    /// Renews the lease if a quarter of its time has passed since the last commit.
-    pub(crate) fn renew_if_due(&self) -> Result<()> {
-        let is_due = self.lease.borrow().as_ref().is_some_and(|(lease, _)| {
-            let since = lease::now_ms().saturating_sub(lease.sent_ms);
-            since >= i64::try_from(lease.ttl.as_millis() / 4).unwrap_or(i64::MAX)
-        });
-        if is_due {
-            self.begin()?;
-            self.commit(None)?;
-        }
-        Ok(())
-    }
-
-    /// Gives the lease back, so that another daemon need not wait.
-    pub(crate) fn release(&self) -> Result<()> {
-        let Some((lease, trust)) = self.lease.borrow_mut().take() else { return Ok(()) };
-        trust.lose();
-        self.changed(lease::RELEASE, &[Parameter::Text(lease.shard.into()), Parameter::Integer(lease.epoch)]).map(drop)
-    }
-
-    /// Ends the trust in a lease that is lost.
-    fn distrust(&self) {
-        if let Ok(lease) = self.lease.try_borrow()
-            && let Some((_, trust)) = &*lease
-        {
-            trust.lose();
-        }
-    }
-
     /// Closes the connection.
     pub(crate) fn close(self) -> Result<()> {
         let Self { conn, driver, .. } = self;
-        Ok(driver.wait(conn.into_inner().close())?)
+        let closed = driver.wait(async { timeout(PATIENCE, conn.into_inner().close()).await });
+        Ok(closed.map_err(|_| Error::Unreachable("the database does not answer".to_owned()))??)
     }
 }
 

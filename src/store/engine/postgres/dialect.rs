@@ -5,7 +5,9 @@ use super::super::value::{List, Parameter};
 use std::fmt::Write as _;
 
 const LIST: &str = "rarray(";
-const BYTES: [&str; 2] = ["cast(body as blob)", "convert_to(body, 'UTF8')"];
+/// The bytes of a draft's text, and their number: stored texts have two characters in place of U+0000 and U+FDD0.
+const BYTES: [(&str, &str); 2] =
+    [("octet_length(body)", "octet_length(lh.plain(body))"), ("cast(body as blob)", "lh.plain(body)")];
 
 /// The type of a list's items.
 fn kind(list: &List) -> &'static str {
@@ -30,7 +32,7 @@ pub(super) fn key_with_lists(sql: &str, parameters: &[Parameter<'_>]) -> Option<
 
 /// The text of a statement for PostgreSQL. A list has the type of the value that is bound to it.
 pub(super) fn translate(sql: &str, list_kind: impl Fn(usize) -> &'static str) -> String {
-    let sql = sql.replace(BYTES[0], BYTES[1]);
+    let sql = BYTES.iter().fold(sql.to_owned(), |sql, (ours, theirs)| sql.replace(ours, theirs));
     let mut text = String::with_capacity(sql.len() + 16);
     let mut rest = sql.as_str();
     // Parts of the text between quotes are as they are.

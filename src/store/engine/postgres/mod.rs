@@ -4,6 +4,8 @@ pub(crate) mod client;
 mod dialect;
 mod encode;
 mod error;
+pub(crate) mod keeper;
 pub(crate) mod lease;
+pub(crate) mod owner;
 pub(crate) mod schema;
 pub(crate) mod shard;

@@ -30,8 +30,6 @@ static RULES: LazyLock<Vec<(Regex, &'static str)>> = LazyLock::new(|| {
         (r"(?m)^(\s+)window\b", "$1\"window\""),
         (r"create table window\b", "create table \"window\""),
         (r"( on) window\b", "$1 \"window\""),
-        // Keys are made by the one writer, and a foreign key would cost each of its inserts a look-up.
-        (r" references \w+ \(\w+\)", ""),
     ];
     let rule = |(pattern, replacement)| Regex::new(pattern).ok().map(|pattern| (pattern, replacement));
     rules.into_iter().filter_map(rule).collect()
@@ -51,6 +49,7 @@ pub(crate) fn of(migration: &str) -> String {
     for (pattern, replacement) in &*RULES {
         text = pattern.replace_all(&text, *replacement).into_owned();
     }
+    text = with_keys_behind(&text);
     if let Some(pattern) = &*TRIGGER {
         text = pattern.replace_all(&text, |found: &regex::Captures<'_>| trigger(found)).into_owned();
     }
@@ -59,6 +58,29 @@ pub(crate) fn of(migration: &str) -> String {
         text = pattern.replace_all(&text, "drop function ${1}() cascade;").into_owned();
     }
     text
+}
+
+/// The statements with their foreign keys behind them: a key may name a table that follows.
+fn with_keys_behind(text: &str) -> String {
+    let (mut tables, mut keys, mut table) = (String::with_capacity(text.len()), String::new(), "");
+    for line in text.lines() {
+        if let Some(begun) = line.strip_prefix("create table ") {
+            table = begun.split(' ').next().unwrap_or_default();
+        }
+        match (line.split_once(" references "), line.split_whitespace().next()) {
+            (Some((before, behind)), Some(column)) => {
+                // The key ends with its bracket.
+                let end = behind.find(')').map_or(behind.len(), |end| end + 1);
+                let (target, rest) = behind.split_at(end);
+                let key = format!("alter table {table} add foreign key ({column}) references {target};\n");
+                keys.push_str(&key);
+                tables.extend([before, rest]);
+            }
+            _ => tables.push_str(line),
+        }
+        tables.push('\n');
+    }
+    tables + &keys
 }
 
 /// A trigger with its function.

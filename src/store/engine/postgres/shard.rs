@@ -1,9 +1,11 @@
 //! Where a shard is: a database, and a schema in it.
 
 use super::client::Client;
+use super::lease::Trust;
 use crate::store::error::{Error, Result};
 use sqlx::postgres::PgConnectOptions;
 use std::str::FromStr as _;
+use std::sync::Arc;
 
 /// Bytes of the longest name of a shard.
 const NAME_BYTES_MAX: usize = 32;
@@ -75,12 +77,17 @@ impl Shard {
     }
 
     /// Connects a thread that has no runtime of its own.
-    pub(crate) fn connect_alone(&self, role: Role) -> Result<Client> {
-        Client::connect_alone(&self.options(role))
+    pub(crate) fn connect_alone(&self, role: Role, trust: Option<Arc<Trust>>) -> Result<Client> {
+        Client::connect_alone(&self.options(role), trust)
+    }
+
+    /// Connects what renews the lease, in a thread that has no runtime of its own.
+    pub(super) fn connect_keeper(&self) -> Result<Client> {
+        Client::connect_alone(&self.options(Role::Writer), None)
     }
 
     /// Connects a thread that may have a runtime.
-    pub(crate) fn connect_shared(&self, role: Role) -> Result<Client> {
-        Client::connect_shared(&self.options(role))
+    pub(crate) fn connect_shared(&self, role: Role, trust: Option<Arc<Trust>>) -> Result<Client> {
+        Client::connect_shared(&self.options(role), trust)
     }
 }
