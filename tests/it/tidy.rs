@@ -56,10 +56,11 @@ const LAYERS: [(&str, &str); 29] = [
 ];
 
 /// Files that yield to other tasks, with the reason. Everything else waits for what it needs.
-const YIELDS: [(&str, &str); 5] = [
+const YIELDS: [(&str, &str); 6] = [
     ("src/traffic/memory.rs", "a single yield starts the tasks of a test"),
     ("src/loaded/counts.rs", "other tasks run between the encodings of two texts"),
     ("tests/it/backups.rs", "a backup whose caller is gone has nobody to notify of its end"),
+    ("tests/it/erase.rs", "a write that waits for its commit shows in a figure alone"),
     ("tests/it/interrupted.rs", "the end of an offer to clients is noticed by its absence"),
     ("tests/it/provider/fake.rs", "the reader takes each piece of an answer before the next is sent"),
 ];

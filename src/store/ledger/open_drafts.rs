@@ -148,7 +148,7 @@ impl DraftEnd {
         };
         let is_same = part.body.is_erased()
             || part.metadata_json == self.metadata_json
-            || received::repeats_metadata(tx, part, self)?;
+            || received::repeats_metadata(tx, part, (&self.metadata_json, self.received))?;
         match same_status && is_same {
             true => Ok(NamedDraft::Closed(part.id.0)),
             false => Err(Error::ClientIdReused { client_id: name.clone() }),

@@ -3,7 +3,6 @@
 
 use super::codec::{self, Received};
 use super::messages::{self, NumberedPart};
-use super::open_drafts::DraftEnd;
 use super::secrets::Secrets;
 use super::tx::Tx;
 use crate::model::draft::DraftKind;
@@ -131,15 +130,20 @@ pub(crate) fn repeats_part(tx: &Tx<'_>, stored: &Part, sent: &NewPart) -> Result
     Ok(same_part(tx.secrets.salt(), &of_part(tx.conn, stored.id)?, stored, sent))
 }
 
-/// True if the metadata of a draft that closes again are what was received for its part.
-pub(crate) fn repeats_metadata(tx: &Tx<'_>, stored: &Part, sent: &DraftEnd) -> Result<bool> {
+/// True if the metadata of a draft that closes again are what was received for its part: as they are sent, with the salted
+/// digest of what they were before a rule changed them.
+pub(crate) fn repeats_metadata(
+    tx: &Tx<'_>,
+    stored: &Part,
+    (metadata_json, received): (&Option<String>, Option<[u8; 32]>),
+) -> Result<bool> {
     let digest = |json: &Option<String>| json.as_ref().map(|json| tx.secrets.salt().digest(json.as_bytes()));
     let was = match of_part(tx.conn, stored.id)? {
         Received::Whole(_) => return Ok(false),
         Received::InPieces { metadata: Some(metadata), .. } => Some(metadata),
         Received::InPieces { metadata: None, .. } | Received::AsStored => digest(&stored.metadata_json),
     };
-    Ok(was == sent.received.or_else(|| digest(&sent.metadata_json)))
+    Ok(was == received.or_else(|| digest(metadata_json)))
 }
 
 /// The same for a part that came as a draft, and is sent again as a whole under no rule that changes it.

@@ -21,6 +21,6 @@ pub(crate) use marks::{decode_mark, decode_truncation, encode_mark, encode_trunc
 pub(crate) use messages::{MessageHead, decode_finish, decode_message_head, encode_finish};
 pub(crate) use parts::{
     EncodedBlob, EncodedPart, StoredPart, commitment, decode_part, decode_parts, decompress, digest_of_part,
-    encode_part, encode_parts, encode_received_part, media_blobs,
+    encode_part, encode_parts, media_blobs,
 };
-pub(crate) use received::{Received, decode_received};
+pub(crate) use received::{Received, decode_received, encode_received_part};

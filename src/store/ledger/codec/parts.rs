@@ -1,7 +1,6 @@
 //! Disk format of parts and of their bodies.
 
 use super::columns::{DiskUsage, Number as _, decode, decode_plain, encode};
-use super::received::{DiskReceived, Received};
 use crate::limits;
 use crate::model::part::{
     Answers, Marker, Media, MediaSource, Opaque, PartBody, Record, ResultStatus, Step, ToolCall, ToolResult,
@@ -301,24 +300,19 @@ fn media_to_disk(media: &Media, blobs: &mut Vec<EncodedBlob>) -> DiskMedia {
 
 /// Encodes a part: its body as bytes, compressed if that saves space, with large media and large bodies as blobs.
 pub(crate) fn encode_part(body: &PartBody, metadata_json: Option<&str>, salt: [u8; 16]) -> EncodedPart {
-    encode_received_part(body, metadata_json, &Received::AsStored, salt)
+    encode_part_with(body, metadata_json, &[], salt)
 }
 
-/// The salted digest of a part: all of it but its ids and the call that a result answers.
-pub(crate) fn digest_of_part(salt: &Salt, body: &PartBody, metadata_json: Option<&str>) -> [u8; 32] {
-    salt.digest(&plain_part(body, metadata_json, &mut Vec::new()))
-}
-
-/// The same, of a part of which more is known than its content.
-pub(crate) fn encode_received_part(
+/// The same, with bytes of further fields behind its own.
+pub(super) fn encode_part_with(
     body: &PartBody,
     metadata_json: Option<&str>,
-    received: &Received,
+    further: &[u8],
     salt: [u8; 16],
 ) -> EncodedPart {
     let mut blobs = Vec::new();
     let mut plain = plain_part(body, metadata_json, &mut blobs);
-    plain.extend(DiskReceived::from(received).encode_to_vec());
+    plain.extend(further);
     let commitment = commitment(&salt, &plain);
     let kind = part_kind(body);
     let length = i64::try_from(plain.len()).unwrap_or(i64::MAX);
@@ -330,6 +324,11 @@ pub(crate) fn encode_received_part(
     }
     let (codec, body) = compress(plain);
     EncodedPart { kind, codec, length, salt, commitment, body: Some(body.into()), blob_hash: None, blobs }
+}
+
+/// The salted digest of a part: all of it but its ids and the call that a result answers.
+pub(crate) fn digest_of_part(salt: &Salt, body: &PartBody, metadata_json: Option<&str>) -> [u8; 32] {
+    salt.digest(&plain_part(body, metadata_json, &mut Vec::new()))
 }
 
 /// The bytes of a part before compression, with its large media as blobs.

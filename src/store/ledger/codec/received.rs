@@ -1,10 +1,12 @@
 //! Disk form of what is known of content that a rule for secrets changed.
 
 use super::columns::decode_plain;
-use super::parts::text_bytes;
+use super::parts::{EncodedPart, encode_part_with, text_bytes};
 use crate::limits;
+use crate::model::part::PartBody;
 use crate::secrets::{DIGEST_BYTES, Replaced};
 use crate::store::error::{Error, Result};
+use prost::Message as _;
 
 /// What is known of a part as it was received.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -53,7 +55,7 @@ impl TryFrom<&DiskReplaced> for Replaced {
 
 /// The fields of a part's bytes beside its content.
 #[derive(Clone, PartialEq, prost::Message)]
-pub(super) struct DiskReceived {
+struct DiskReceived {
     #[prost(bytes = "vec", optional, tag = "11")]
     pub(super) digest: Option<Vec<u8>>,
     #[prost(message, repeated, tag = "12")]
@@ -74,6 +76,16 @@ impl From<&Received> for DiskReceived {
             },
         }
     }
+}
+
+/// Encodes a part of which more is known than its content.
+pub(crate) fn encode_received_part(
+    body: &PartBody,
+    metadata_json: Option<&str>,
+    received: &Received,
+    salt: [u8; 16],
+) -> EncodedPart {
+    encode_part_with(body, metadata_json, &DiskReceived::from(received).encode_to_vec(), salt)
 }
 
 /// What a part's bytes say of how it was received. The other fields are skipped.
