@@ -7,8 +7,8 @@ use regex::Regex;
 use sqlx::postgres::{PgConnection, PgRow};
 use sqlx::{Column as _, ConnectOptions as _, Executor as _, Row as _, TypeInfo as _};
 use std::path::Path;
-use std::sync::OnceLock;
-use tokio::runtime::{Builder, Runtime};
+use std::sync::{LazyLock, OnceLock};
+use tokio::runtime::Runtime;
 
 /// A connection of the tool.
 pub(crate) enum Database {
@@ -16,9 +16,11 @@ pub(crate) enum Database {
     Postgres(Box<Remote>),
 }
 
-/// A connection to PostgreSQL, which is used from threads without a runtime: those of tests have one.
+/// What waits for PostgreSQL, in threads without a runtime: those of tests have one.
+static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("a runtime"));
+
+/// A connection to PostgreSQL.
 pub(crate) struct Remote {
-    runtime: Runtime,
     conn: PgConnection,
     shard: String,
 }
@@ -61,8 +63,8 @@ impl Remote {
         &mut self,
         work: impl AsyncFnOnce(&mut PgConnection) -> sqlx::Result<T> + Send,
     ) -> sqlx::Result<T> {
-        let Self { runtime, conn, .. } = self;
-        std::thread::scope(|scope| scope.spawn(|| runtime.block_on(work(conn))).join()).expect("no panic")
+        let conn = &mut self.conn;
+        std::thread::scope(|scope| scope.spawn(|| RUNTIME.block_on(work(conn))).join()).expect("no panic")
     }
 
     fn connect((url, shard): (String, String)) -> Self {
@@ -72,8 +74,7 @@ impl Remote {
             options.options([("search_path", path)]).connect().await
         };
         let make = || {
-            let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
-            let conn = runtime.block_on(async {
+            let conn = RUNTIME.block_on(async {
                 let mut conn = connect(&url, &format!("lh_{shard},tool")).await?;
                 if TOOLS.get().is_none() {
                     // Two of them may come here at once.
@@ -83,10 +84,10 @@ impl Remote {
                 }
                 Ok::<_, sqlx::Error>(conn)
             });
-            (runtime, conn.expect("connected"))
+            conn.expect("connected")
         };
-        let (runtime, conn) = std::thread::scope(|scope| scope.spawn(make).join()).expect("no panic");
-        Self { runtime, conn, shard }
+        let conn = std::thread::scope(|scope| scope.spawn(make).join()).expect("no panic");
+        Self { conn, shard }
     }
 }
 

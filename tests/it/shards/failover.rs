@@ -9,7 +9,7 @@ use sqlx::{ConnectOptions as _, Executor as _};
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::Duration;
 use tokio::task::JoinHandle;
 
