@@ -28,6 +28,7 @@ pub(crate) struct Remote {
 /// Functions that SQLite has, for the tool's statements.
 const FUNCTIONS: &str = "create schema if not exists tool;
 create or replace function tool.hex(bytes bytea) returns text language sql immutable as 'select upper(encode(bytes, ''hex''))';
+create or replace function tool.zeroblob(length integer) returns bytea language sql immutable as 'select decode(repeat(''00'', length), ''hex'')';
 create or replace function tool.randomblob(length integer) returns bytea language sql as 'select uuid_send(gen_random_uuid())';
 create or replace function tool.length(number bigint) returns integer language sql immutable as 'select length(number::text)';";
 
@@ -97,7 +98,7 @@ fn translated(sql: &str) -> String {
     let rules = RULES.get_or_init(|| {
         let rules = [
             (r"\bx'([0-9a-fA-F]*)'", r"'\x$1'::bytea"),
-            (r"\bwindow\b", r#""window""#),
+            (r#""?\bwindow\b"?"#, r#""window""#),
             (r"\bbegin immediate\b", "begin"),
         ];
         rules.map(|(pattern, replacement)| (Regex::new(pattern).expect("a pattern"), replacement)).into()
