@@ -121,7 +121,6 @@ impl Store {
         let (shard, trust) = (ownership.shard.clone(), Arc::clone(&ownership.trust));
         connect::prepare_shard(&conn, shard.name(), &clock)?;
         check_head(&conn)?;
-        complete(&conn, &clock)?;
         conn.note_server(|conn| match taken.is_moved {
             true => {
                 tracing::warn!(
@@ -140,6 +139,8 @@ impl Store {
         };
         let durability = connect::durability_of_server(&conn)?;
         trust.note_durable(durability == Durability::Full);
+        // Time limits begin anew as late as can be.
+        complete(&conn, &clock)?;
         let reading = Arc::clone(&trust);
         let connect = move || shard.connect_shared(Role::Reader, Some(Arc::clone(&reading)));
         let open = Box::new(move || Ok(Connection::Postgres(Box::new(connect()?))));
