@@ -246,7 +246,8 @@ impl Hook {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(try_from = "String")]
 pub enum Listen {
-    /// A free port of the loopback address; `longhand.url` in the data directory has it.
+    /// A free port of the loopback address, that of the last time if it is free; `longhand.url` in the data directory has
+    /// it.
     #[default]
     Free,
     /// Nowhere.

@@ -19,9 +19,11 @@ use crate::search;
 use crate::store::{self, Store, WriteState};
 use crate::summarizer::{self, Levels};
 use crate::transport::{self, Tls, TlsFiles, Transport};
+use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
+use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -59,6 +61,19 @@ fn default_policy(rule: &PolicyRule) -> DefaultPolicy {
     }
 }
 
+/// The listener on TCP. Of the free ports the one of the last time comes first: pages that are open, and programs that
+/// know a URL, go on after a restart.
+async fn listen_tcp(config: &Config) -> Result<Option<TcpListener>, Error> {
+    let Some(address) = config.listen.address() else { return Ok(None) };
+    if address.port() == 0
+        && let Some(port) = owner::last_port(&config.data_dir)
+        && let Ok(listener) = transport::bind_tcp(SocketAddr::new(address.ip(), port)).await
+    {
+        return Ok(Some(listener));
+    }
+    Ok(Some(transport::bind_tcp(address).await?))
+}
+
 /// Runs the daemon with summarizers of the caller.
 pub async fn run_with(
     config: Config,
@@ -72,10 +87,7 @@ pub async fn run_with(
     // An address that cannot be used is found before anything is opened or created.
     transport::check_unix(&path, &config.data_dir).await?;
     let tls = config.tls.clone().map(tls_files).map(Tls::open).transpose()?;
-    let tcp = match config.listen.address() {
-        Some(address) => Some(transport::bind_tcp(address).await?),
-        None => None,
-    };
+    let tcp = listen_tcp(&config).await?;
     let clock = Clock::default();
     let vocabularies = config.read_vocabularies()?;
     let secret_rules = config.read_secret_rules()?;
@@ -115,6 +127,7 @@ pub async fn run_with(
 
     tasks.spawn(store.upkeep().clone().scrub(scrub(config.scrub), clock.clone(), stopping.clone()));
 
+    tasks.spawn(app.clone().finish_erasures());
     app.set_retention(config.retention.iter().map(retention_rule).collect());
     tasks.spawn(app.clone().retain(RetentionTimes::default(), stopping.clone()));
 
@@ -149,8 +162,8 @@ pub async fn run_with(
         transport.listen_tcp(tcp, tls);
     }
     tasks.close();
-    if let Some(url) = &listening.tcp {
-        owner::write_url(&config.data_dir, url);
+    if let (Some(url), Some(address)) = (&listening.tcp, address) {
+        owner::write_url(&config.data_dir, url, address.port());
     }
     tracing::info!(socket = %listening.socket.display(), tcp = ?listening.tcp, "listening");
     ready(&listening);

@@ -53,6 +53,10 @@ pub const SECRET_BYTES_MAX: usize = 16 << 10;
 pub const SECRET_HOLD_STEPS: usize = 256 << 10;
 /// Bytes of the name of a rule of retention.
 pub const RETENTION_NAME_BYTES_MAX: usize = 64;
+/// Revisions of a session that one step of its erasure takes: other writes wait for a step at most.
+pub const ERASE_STEP_REVISIONS: i64 = 200;
+/// Bytes of content of such a step; a message counts whole.
+pub const ERASE_STEP_BYTES: i64 = 2 << 20;
 /// Milliseconds for which the answer to an erasure waits until the files of the store have nothing of it any more.
 pub const ERASE_CLEAN_WAIT_MS: u64 = 3_000;
 /// Milliseconds between two attempts to get there.

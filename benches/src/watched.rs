@@ -3,6 +3,7 @@
 use crate::append::median;
 use crate::events::{Watcher, watchers};
 use crate::fleet::Daemon;
+use crate::pace;
 use crate::process::{Cost, Process};
 use crate::report::{Latencies, Report};
 use crate::target::{self, BODY_BYTES, Texts, connect, message, session};
@@ -20,6 +21,10 @@ pub(crate) struct Options {
     /// Watchers of the session, each with a connection of its own; half of them are silent.
     #[arg(long, default_value_t = 1_000)]
     watchers: usize,
+    /// Appends a second of all writers together, begun at fixed times; without it each writer begins the next when the
+    /// last one is answered.
+    #[arg(long)]
+    rate: Option<f64>,
     /// Seconds of each measurement.
     #[arg(long, default_value_t = 4.0)]
     seconds: f64,
@@ -106,18 +111,24 @@ async fn measure(binary: &str, audience: Audience, options: &Options, figures: &
     let before = Process::new(daemon.pid()).cost();
     let began = Instant::now();
     let time = Duration::from_secs_f64(options.seconds);
+    let paced = options.rate.map(|rate| pace::start(began, rate, time));
     let mut writers = Vec::new();
     for number in 0..options.writers {
         let mut messages = MessageServiceClient::new(connect(&daemon.socket).await);
         let (session, mut texts) = (session.clone(), Texts::new(number as u64, BODY_BYTES));
+        let ticks = paced.as_ref().map(|(ticks, _)| ticks.clone());
+        // The begin of the next append, as it was meant to be.
+        let next = async move || match &ticks {
+            Some(ticks) => ticks.recv().await.ok(),
+            None => (began.elapsed() < time).then(Instant::now),
+        };
         writers.push(tokio::spawn(async move {
             let mut answers = Latencies::default();
             let mut count = 0_u64;
-            while began.elapsed() < time {
+            while let Some(begin) = next().await {
                 let request = target::request(&session, vec![message(texts.text())]);
-                let asked = Instant::now();
                 messages.append_messages(request).await.expect("appended");
-                answers.record(asked.elapsed());
+                answers.record(begin.elapsed());
                 count += 1;
             }
             (answers, count)
@@ -130,6 +141,9 @@ async fn measure(binary: &str, audience: Audience, options: &Options, figures: &
         count += appended;
     }
     let seconds = began.elapsed().as_secs_f64();
+    if let Some((_, pacer)) = paced {
+        pacer.join().expect("all began");
+    }
     let cost: Cost = Process::new(daemon.pid()).cost().since(before);
     let mebibytes = |field| daemon.memory_kib(field).map_or(f64::NAN, |kib| kib as f64 / 1_024.0);
     figures.memory_mib.push(mebibytes("VmRSS:"));

@@ -6,8 +6,10 @@
 //! what a summarizer reads. The window and all limits are small shares of the real ones, so that a life has several
 //! compactions.
 
+mod anthropic;
 mod claude_code;
 mod codex;
+mod goose;
 mod history;
 mod joyagent;
 mod opencode;
@@ -45,6 +47,9 @@ const NO_LONGER_COUNTS: &str = "what is cleared no longer counts";
 
 /// The name of the class of decisions during a cooldown.
 const NO_COOLDOWN: &str = "an exceeded window does not wait";
+
+/// What follows a compaction of ours that was refused.
+const REFUSED: &str = "refused";
 
 /// A model in JavaScript cuts texts where its agent does.
 const WHOLE_CHARACTERS: Class = Class {
@@ -100,6 +105,8 @@ pub(crate) const CLAUDE_CODE: Agent = claude_code::AGENT;
 pub(crate) const CODEX: Agent = codex::AGENT;
 pub(crate) const SUNA: Agent = suna::AGENT;
 pub(crate) const JOYAGENT: Agent = joyagent::AGENT;
+pub(crate) const GOOSE: Agent = goose::AGENT;
+pub(crate) const ANTHROPIC: Agent = anthropic::AGENT;
 
 /// The limits of a life.
 struct Limits {
@@ -216,7 +223,10 @@ impl Difference<'_> {
     fn waits(&self, threshold: i64, frees: i64) -> bool {
         let is_now = self.ours.is_string() && self.what == "moment";
         let earlier = &self.made[..self.made.len() - usize::from(is_now)];
-        let leaves = |made: &&SimulatedCompaction| made.refused || self.context_tokens - frees >= threshold;
+        let leaves = |made: &&SimulatedCompaction| {
+            let left = made.context_tokens - made.before_tokens + made.after_tokens;
+            made.refused || left >= threshold || self.context_tokens - frees >= threshold
+        };
         let Some(last) = earlier.last().filter(leaves) else { return false };
         let since = &self.life.messages[last.message.min(self.position)..=self.position];
         self.tokens(since) < threshold / 4
@@ -378,8 +388,11 @@ impl Course<'_> {
                         if level != "clear" {
                             usage = None;
                         }
-                        times.insert(level, life.millis(position));
-                        places.insert(level, position);
+                        // One that was refused is none, and begins no cooldown.
+                        if level != REFUSED {
+                            times.insert(level, life.millis(position));
+                            places.insert(level, position);
+                        }
                     }
                 }
             }
@@ -434,7 +447,7 @@ impl Course<'_> {
         if made.last().is_some_and(|made| made.refused) {
             let (ours, theirs) = (json!(true), json!(false));
             self.record(&Difference { what: "refusal", ours: &ours, theirs: &theirs, ..difference }, None);
-            return Ok(Next::Decision("refused"));
+            return Ok(Next::Decision(REFUSED));
         }
         if ours == answer["acts"] {
             let cleared: Vec<_> = pruned(&after).difference(&pruned(&before)).cloned().collect();
@@ -462,8 +475,8 @@ impl Course<'_> {
     }
 
     /// The class and the answer if the model decides as we do once it is asked under our conditions: at a message that is
-    /// no reply, by what the context has now, without what was cleared, and without the cooldown that an exceeded window
-    /// does not wait for.
+    /// no reply, by what the context has now, without what was cleared, without the cooldown that an exceeded window does
+    /// not wait for, and without the level that we hold back for a reason of its own.
     fn later(&mut self, difference: &Difference<'_>) -> Result<Option<(&'static Class, Value)>, PeerFailure> {
         let Difference { question, ours, theirs, context_tokens, .. } = *difference;
         if ours.is_null() || ours == theirs {
@@ -475,6 +488,11 @@ impl Course<'_> {
             match name {
                 NO_LONGER_COUNTS => question["whole"] = question["size"].clone(),
                 MOMENT => {
+                    // Without the texts that a view has in place of results that are still to come.
+                    let unseen = question["whole"].as_i64().zip(question["size"].as_i64());
+                    let cleared = unseen.map_or(0, |(whole, size)| whole - size);
+                    question["size"] = json!(context_tokens);
+                    question["whole"] = json!(context_tokens + cleared);
                     question["later"] = json!(true);
                     question["replied"] = json!(true);
                     question["usage"] = json!({ "input": context_tokens, "cacheRead": 0, "output": 0 });
@@ -486,6 +504,15 @@ impl Course<'_> {
             if answer["acts"] == *ours {
                 return Ok(Some((class, answer)));
             }
+            let held = Difference { question: &question, answer: &answer, theirs: &answer["acts"], ..*difference };
+            if let Some(reason) = (self.agent.explain)(&held) {
+                let mut question = question.clone();
+                question["without"] = answer["acts"].clone();
+                let answer = self.ask(&question)?;
+                if answer["acts"] == *ours {
+                    return Ok(Some((if theirs.is_null() { class } else { reason }, answer)));
+                }
+            }
         }
         Ok(None)
     }
@@ -493,10 +520,11 @@ impl Course<'_> {
     fn record(&mut self, difference: &Difference<'_>, moment: Option<&'static Class>) {
         let Difference { what, question, ours, theirs, .. } = *difference;
         let explain = |_: &Value, _: &Value| match what {
-            "refusal" => difference.refusal(self.agent.classes),
+            "refusal" => (self.agent.explain)(difference).or_else(|| difference.refusal(self.agent.classes)),
             _ => moment.or_else(|| (self.agent.explain)(difference)),
         };
-        let input = history::brief(question, difference.answer, difference.context_tokens);
+        let mut input = history::brief(question, difference.answer, difference.context_tokens);
+        input["made"] = difference.made.iter().rev().take(2).map(brief).collect();
         self.report.compare(what, self.life.index, &input, ours, &Ok(theirs.clone()), explain);
     }
 
@@ -560,6 +588,14 @@ impl Course<'_> {
         }
         Ok(())
     }
+}
+
+/// What a report shows of a compaction.
+fn brief(made: &SimulatedCompaction) -> Value {
+    json!({
+        "message": made.message, "acts": name(made), "refused": made.refused, "context": made.context_tokens,
+        "before": made.before_tokens, "after": made.after_tokens,
+    })
 }
 
 /// What follows a decision.

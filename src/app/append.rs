@@ -43,6 +43,8 @@ pub struct Appended {
     pub ids: Vec<uuid::Uuid>,
     /// Number of messages that existed before.
     pub existed_count: i64,
+    /// The messages that lack content, because it was erased before.
+    pub erased: Vec<uuid::Uuid>,
     /// The session's revision after the append.
     pub revision: Revision,
     /// The store's sequence number of the append.
@@ -70,6 +72,9 @@ pub struct AppendRequest<'a> {
     pub title: Option<String>,
     /// The session's new metadata: free JSON.
     pub metadata_json: Option<String>,
+    /// True if what was erased before stays erased: a part that a receipt of an erasure names, by the client id of its
+    /// message and its content, is stored without its content.
+    pub keep_erased: bool,
 }
 
 /// Parameters of a list of messages.
@@ -145,7 +150,7 @@ impl Caller {
         };
         let (tokens, usage_doubt) = self.written(known.key, &receipt, figures).await.unzip();
         let (context_tokens, own_tokens) = tokens.unzip();
-        let Receipt { revision, seq, ids, existed_count, pending, .. } = receipt;
+        let Receipt { revision, seq, ids, existed_count, erased, pending, .. } = receipt;
         let is_over = own_tokens.zip(overflow::due_at(&known.policy, &known.window));
         // If the tokens are unknown, a caller that sees a pending decision can wait for it.
         let is_reached = overflows || own_tokens.is_none() || is_over.is_some_and(|(tokens, due)| tokens >= due);
@@ -157,7 +162,7 @@ impl Caller {
             pending: pending.compaction,
             usage_doubt: usage_doubt.flatten(),
         };
-        Appended { ids, existed_count, revision, seq, context }
+        Appended { ids, existed_count, erased, revision, seq, context }
     }
 
     /// A fact about a session after a write: from memory, or read if that takes no longer than the write. An error here
@@ -235,7 +240,14 @@ impl Caller {
     /// Appends messages with what belongs to the same mutation, all or nothing.
     pub async fn append_with(&self, session: &str, request: AppendRequest<'_>) -> Result<Appended> {
         let AppendRequest {
-            messages, provider_content, window, expected_revision, mut title, mut metadata_json, ..
+            messages,
+            provider_content,
+            window,
+            expected_revision,
+            mut title,
+            mut metadata_json,
+            keep_erased: keeps_erased,
+            ..
         } = request;
         let mut messages = match provider_content {
             None => messages,
@@ -262,9 +274,8 @@ impl Caller {
             described(title.as_ref(), metadata_json.as_deref())?;
         }
         self.require_to_stay(metadata_json.as_deref())?;
-        let rewind = request.rewind.map(RewindTo::message).transpose()?;
         let with = WithAppend {
-            rewind: rewind.map(|message| message.map_or(NewEnd::Start, |id| NewEnd::Message(id.to_owned()))),
+            rewind: request.rewind.map(RewindTo::end).transpose()?,
             expected_last: request.expected_last,
             title,
             metadata_json,
@@ -280,7 +291,8 @@ impl Caller {
             overflowed |= reports_overflow;
             let token = message.finish.as_ref().and_then(|finish| finish.view.as_deref());
             let view = self.given_view(&known, token).await?;
-            entries.push(AppendInput { message: message.checked(view), token_counts, reports_overflow, received });
+            let message = message.checked(view);
+            entries.push(AppendInput { message, token_counts, reports_overflow, received, keeps_erased });
         }
         let history = self.store().history();
         let receipt = history.append_with(known.key, self.requester(), expected_revision, entries, with).await?;
@@ -497,20 +509,37 @@ impl Caller {
         parts: &[NewPart],
         expected_revision: Option<Revision>,
     ) -> Result<Receipt> {
+        self.edit_with(session, message, parts, None, expected_revision).await
+    }
+
+    /// The same with free JSON for the replacement.
+    pub async fn edit_with(
+        &self,
+        session: &str,
+        message: &str,
+        parts: &[NewPart],
+        mut metadata_json: Option<String>,
+        expected_revision: Option<Revision>,
+    ) -> Result<Receipt> {
         if message.parse::<PartId>().is_ok() {
             return Err(Error::field(
                 "message_id",
                 "names a part, and an edit puts another message in place of the whole",
             ));
         }
-        validate::parts("request", MessageKind::Normal, parts)?;
+        if metadata_json.is_some() && parts.is_empty() {
+            return Err(Error::field("metadata_json", "does not go with remove"));
+        }
+        validate::edit(parts, metadata_json.as_deref())?;
         let (mut parts, mut screen) = (parts.to_vec(), self.screen());
         screen.parts_of_request("request", &mut parts)?;
+        screen.optional_json("metadata_json", &mut metadata_json)?;
         if screen.has_changed {
-            validate::parts("request", MessageKind::Normal, &parts)?;
+            validate::edit(&parts, metadata_json.as_deref())?;
         }
         let key = self.session_key(session).await?;
-        Ok(self.store().history().edit(key, self.requester(), expected_revision, message.to_owned(), &parts).await?)
+        let edit = store::NewEdit { message: message.to_owned(), parts, metadata_json };
+        Ok(self.store().history().edit(key, self.requester(), expected_revision, edit).await?)
     }
 
     /// Pins a message, so that every view shows it verbatim. The id of a part stands for the whole message that holds
@@ -545,6 +574,11 @@ impl<'a> RewindTo<'a> {
             Self::Message("") => Err(Error::field("message_id", "is empty; everything is left out with to_start")),
             Self::Message(id) => Ok(Some(id)),
         }
+    }
+
+    /// The same as the end of an append or a prompt.
+    pub(super) fn end(self) -> Result<NewEnd> {
+        Ok(self.message()?.map_or(NewEnd::Start, |id| NewEnd::Message(id.to_owned())))
     }
 }
 

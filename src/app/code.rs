@@ -86,6 +86,7 @@ impl Reason {
             | Self::ArchiveOvertaken
             | Self::RunLost => Code::Aborted,
             Self::CursorForeign
+            | Self::CallAnswered
             | Self::SessionArchived
             | Self::MessageSealed
             | Self::MessageExpired
@@ -95,6 +96,7 @@ impl Reason {
             | Self::NothingToRedo
             | Self::NothingToErase
             | Self::SessionErased
+            | Self::ContentErased
             | Self::RedoOvertaken
             | Self::CompactionEnded
             | Self::AutomaticOff

@@ -91,6 +91,8 @@ pub struct NewSummary {
     pub usage: Option<Usage>,
     /// Refuses the summary if history, marks, policy or window changed after this revision.
     pub expected_revision: Option<Revision>,
+    /// Refuses the summary if its text is that of one that was erased.
+    pub keep_erased: bool,
 }
 
 fn from_receipt(receipt: &Receipt) -> Result<CompactionId> {
@@ -295,6 +297,7 @@ impl Caller {
             measured_at: source.at,
             tokens_before: before.estimated_tokens,
             tokens_after: plan::view(&policy, &after).estimated_tokens,
+            keeps_erased: new.keep_erased,
         };
         let receipt = self.store().compactions().supply(supplied).await?;
         self.supplied(receipt).await

@@ -1,11 +1,12 @@
 //! Erasures for callers.
 
-use super::Caller;
 use super::error::{Error, Result};
+use super::{Caller, Longhand};
 use crate::limits;
 use crate::model::ids::{PartId, SessionId};
 use crate::store::{self, Kind};
 pub use crate::store::{EraseTarget, ErasedSizes};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What a caller wants erased.
@@ -81,12 +82,18 @@ impl Caller {
             let sizes = erasures.preview(key, &target).await?;
             return Ok(Erased { session, event: None, sizes, existed: false, pending_files: Vec::new() });
         }
-        let is_session = target == EraseTarget::Session;
-        let erased = erasures.erase(key, self.requester(), target, reason).await?;
-        if is_session {
-            // Its client id may be another session's from now on.
-            self.forget();
-        }
+        // What has begun goes on without its caller.
+        let (shared, requester) = (Arc::clone(&self.shared), self.requester());
+        let erasing = tokio::spawn(async move {
+            let is_session = target == EraseTarget::Session;
+            let erased = shared.store.erasures().erase(key, requester, (target, reason), &shared.stopping).await;
+            if is_session {
+                // Its client id may be another session's from now on.
+                shared.forget();
+            }
+            erased
+        });
+        let erased = erasing.await.map_err(Error::internal)??;
         let mut pending_files = erasures.clean(&erased).await;
         // The events of sessions that shared it are in the same commit.
         let head = self.store().log().head_seq();
@@ -95,5 +102,23 @@ impl Caller {
         }
         let event = Some((erased.revision, erased.seq));
         Ok(Erased { session, event, sizes: erased.sizes, existed: erased.existed, pending_files })
+    }
+}
+
+impl Longhand {
+    /// Goes on with erasures in which an earlier daemon was stopped.
+    pub async fn finish_erasures(self) {
+        let erasures = self.shared.store.erasures();
+        let begun = match erasures.begun().await {
+            Ok(begun) => begun,
+            Err(error) => return tracing::warn!(%error, "erasures that have begun wait for the next start"),
+        };
+        for session in begun {
+            match erasures.go_on(session, &self.shared.stopping).await {
+                Ok(_) => self.shared.forget(),
+                Err(store::Error::Closed) => return,
+                Err(error) => tracing::warn!(%error, "the erasure of a session waits for the next start"),
+            }
+        }
     }
 }

@@ -17,6 +17,8 @@ pub enum Reason {
     CompactionNotFound,
     /// The message that a result names has no such call.
     CallNotFound,
+    /// The call that a prompt's result answers has a result.
+    CallAnswered,
     /// No preset has this name.
     PresetNotFound,
     /// A field's value cannot be used; the metadata names the field.
@@ -68,6 +70,8 @@ pub enum Reason {
     NothingToErase,
     /// The session is erased.
     SessionErased,
+    /// The same content was erased, and the request keeps it erased.
+    ContentErased,
     /// A compaction, rewind or edit was made since the undo; the metadata has its revision.
     RedoOvertaken,
     /// The compaction has ended.
@@ -205,6 +209,7 @@ impl Reason {
         Self::DraftNotFound,
         Self::CompactionNotFound,
         Self::CallNotFound,
+        Self::CallAnswered,
         Self::PresetNotFound,
         Self::InvalidField,
         Self::SecretRefused,
@@ -230,6 +235,7 @@ impl Reason {
         Self::NothingToRedo,
         Self::NothingToErase,
         Self::SessionErased,
+        Self::ContentErased,
         Self::RedoOvertaken,
         Self::CompactionEnded,
         Self::TooManyCompactions,
@@ -300,6 +306,7 @@ impl Reason {
             Self::DraftNotFound => "DRAFT_NOT_FOUND",
             Self::CompactionNotFound => "COMPACTION_NOT_FOUND",
             Self::CallNotFound => "CALL_NOT_FOUND",
+            Self::CallAnswered => "CALL_ANSWERED",
             Self::PresetNotFound => "PRESET_NOT_FOUND",
             Self::InvalidField => "INVALID_FIELD",
             Self::SecretRefused => "SECRET_REFUSED",
@@ -325,6 +332,7 @@ impl Reason {
             Self::NothingToRedo => "NOTHING_TO_REDO",
             Self::NothingToErase => "NOTHING_TO_ERASE",
             Self::SessionErased => "SESSION_ERASED",
+            Self::ContentErased => "CONTENT_ERASED",
             Self::RedoOvertaken => "REDO_OVERTAKEN",
             Self::CompactionEnded => "COMPACTION_ENDED",
             Self::TooManyCompactions => "TOO_MANY_COMPACTIONS",
@@ -481,6 +489,7 @@ impl From<store::Error> for Error {
             E::ClientIdReused { client_id } | E::ClientIdKept { client_id } => {
                 plain(Reason::ClientIdReused).with("client_id", client_id)
             }
+            E::CallAnswered { call_id } => plain(Reason::CallAnswered).with("call_id", call_id),
             E::LastMessageMismatch { expected, last } => plain(Reason::LastMessageMismatch)
                 .with("expected_last_message_id", expected)
                 .with("last_message_id", last),
@@ -504,6 +513,7 @@ impl From<store::Error> for Error {
             E::NothingToRedo => plain(Reason::NothingToRedo),
             E::NothingToErase => plain(Reason::NothingToErase),
             E::SessionErased => plain(Reason::SessionErased),
+            E::ContentErased => plain(Reason::ContentErased),
             E::RedoOvertaken(revision) => plain(Reason::RedoOvertaken).with("revision", revision),
             E::CompactionEnded => plain(Reason::CompactionEnded),
             E::TooManyCompactions { limit } => plain(Reason::TooManyCompactions).with("limit", limit),

@@ -1,22 +1,35 @@
 //! Prompts for callers: the queue of a session.
 
+use super::append::RewindTo;
 use super::error::{Error, Result};
 use super::{Caller, cursor, page_size, receipt_id, validate};
+use crate::model::Revision;
 use crate::model::ids::PromptId;
 use crate::model::part::{NewPart, PartBody};
 pub use crate::model::prompt::{Delivery, Prompt};
 use crate::model::run::Epoch;
-use crate::store::{QueueChange, Receipt, SessionKey};
+use crate::store::{self, QueueChange, Receipt, SessionKey};
 
 /// A prompt for a session's queue.
 #[derive(Debug, Clone, PartialEq)]
-pub struct NewPrompt {
+pub struct NewPrompt<'a> {
     /// The content.
     pub parts: Vec<NewPart>,
     /// The sender's wish.
     pub delivery: Delivery,
     /// Free JSON.
     pub metadata_json: Option<String>,
+    /// Leaves everything after a message out of the conversation first, or everything, and ends the active run.
+    pub rewind: Option<RewindTo<'a>>,
+    /// Refuses the prompt if history, marks, policy or window changed after this revision.
+    pub expected_revision: Option<Revision>,
+}
+
+impl NewPrompt<'_> {
+    /// A prompt that queues, with nothing beside its content.
+    pub fn of(parts: Vec<NewPart>) -> Self {
+        Self { parts, delivery: Delivery::Queue, metadata_json: None, rewind: None, expected_revision: None }
+    }
 }
 
 /// Which prompt a run takes.
@@ -36,8 +49,8 @@ fn prompt_id(field: &str, id: &str) -> Result<PromptId> {
 
 impl Caller {
     /// Adds a prompt to a session's queue.
-    pub async fn submit_prompt(&self, session: &str, new: NewPrompt) -> Result<(PromptId, Receipt)> {
-        let NewPrompt { mut parts, delivery, mut metadata_json } = new;
+    pub async fn submit_prompt(&self, session: &str, new: NewPrompt<'_>) -> Result<(PromptId, Receipt)> {
+        let NewPrompt { mut parts, delivery, mut metadata_json, rewind, expected_revision } = new;
         validate::prompt(&parts, metadata_json.as_deref())?;
         let mut screen = self.screen();
         screen.parts_of_request("prompt", &mut parts)?;
@@ -45,12 +58,13 @@ impl Caller {
         if screen.has_changed {
             validate::prompt(&parts, metadata_json.as_deref())?;
         }
-        if let Some(index) = parts.iter().position(|part| !matches!(*part.body, PartBody::Text(_) | PartBody::Media(_)))
-        {
-            return Err(Error::field(format_args!("parts[{index}]"), "is neither text nor media"));
+        let rewind = rewind.map(RewindTo::end).transpose()?;
+        if rewind.is_some() && parts.iter().any(|part| matches!(*part.body, PartBody::ToolResult(_))) {
+            return Err(Error::field("rewind", "does not go with results of tools"));
         }
         let key = self.session_key(session).await?;
-        let receipt = self.store().runs().submit_prompt(key, self.requester(), delivery, &parts, metadata_json).await?;
+        let new = store::NewPrompt { parts, delivery, metadata_json, rewind };
+        let receipt = self.store().runs().submit_prompt(key, self.requester(), expected_revision, new).await?;
         Ok((PromptId(receipt_id(&receipt)?), receipt))
     }
 

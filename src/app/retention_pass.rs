@@ -65,7 +65,8 @@ impl Pass<'_> {
         let reason = format!("retention rule {:?}: {}", due.rule.name, due.reason);
         let (key, revision) = (due.candidate.key, due.candidate.revision);
         let began = Instant::now();
-        match self.shared.store.erasures().erase_unchanged((key, revision), requester, reason).await {
+        let erasures = self.shared.store.erasures();
+        match erasures.erase_unchanged((key, revision), requester, reason, &self.shared.stopping).await {
             Ok(_) => {}
             Err(store::Error::RevisionMismatch { .. }) => return Ok(false),
             Err(error) => return Err(error.into()),

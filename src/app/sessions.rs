@@ -44,6 +44,8 @@ pub struct NewSession {
     pub metadata_json: Option<String>,
     /// The parent session.
     pub parent: Option<String>,
+    /// Refuses the session if its metadata name the source of one that was erased.
+    pub keep_erased: bool,
 }
 
 /// A change of a session; fields that are unset stay as they are.
@@ -100,8 +102,18 @@ impl NewSession {
     /// A hash of everything besides the client id, as the client sent it: a repetition gets the same session, although
     /// the session and the defaults of the daemon may have changed.
     fn hash(&self) -> [u8; 32] {
-        let Self { client_id: _, title, preset, policy_json, policy_override_json, window, metadata_json, parent } =
-            self;
+        let Self {
+            client_id: _,
+            title,
+            preset,
+            policy_json,
+            policy_override_json,
+            window,
+            metadata_json,
+            parent,
+            // A condition is no property.
+            keep_erased: _,
+        } = self;
         let ModelWindow { model, context, input, output, overhead } = window;
         let [context, input, output, overhead] =
             [Some(*context), *input, *output, Some(*overhead)].map(|count| count.map(i64::to_le_bytes));
@@ -252,6 +264,7 @@ impl Caller {
             window: new.window,
             metadata_json: new.metadata_json,
             parent,
+            keeps_erased: new.keep_erased,
         };
         let client_id = create.client_id.as_ref().map(|client| client.id.clone());
         let share = self.count_session(client_id.as_deref()).await?.map(Share::last);

@@ -345,7 +345,24 @@ pub(super) fn prompt(given: &[NewPart], metadata_json: Option<&str>) -> Result<(
         return Err(Error::field("parts", "is empty"));
     }
     json("metadata_json", metadata_json, limits::METADATA_BYTES_MAX)?;
+    let has_results = given.iter().any(|part| matches!(*part.body, PartBody::ToolResult(_)));
+    for (index, part) in given.iter().enumerate() {
+        let is_right = match &*part.body {
+            PartBody::Text(_) | PartBody::Media(_) => !has_results,
+            PartBody::ToolResult(_) => true,
+            _ => return Err(Error::field(format_args!("parts[{index}]"), "is no text, medium or result of a tool")),
+        };
+        if !is_right {
+            return Err(Error::field(format_args!("parts[{index}]"), "does not go with results of tools"));
+        }
+    }
     parts("prompt", MessageKind::Normal, given).map(drop)
+}
+
+/// Checks the replacement of a message.
+pub(super) fn edit(given: &[NewPart], metadata_json: Option<&str>) -> Result<()> {
+    json("metadata_json", metadata_json, limits::METADATA_BYTES_MAX)?;
+    parts("request", MessageKind::Normal, given).map(drop)
 }
 
 /// Checks a question.

@@ -2,6 +2,7 @@
 //!
 //! Each prints the ids that it made, one per line, so that a script can use them: `session=$(longhand create)`.
 
+use super::client::Client;
 use super::failure::{self, Usage};
 use super::policy_file::Choice;
 use super::provider_format::ProviderFormat;
@@ -184,6 +185,9 @@ pub(super) struct EditArguments {
     /// Leave the message out of views
     #[arg(long)]
     remove: bool,
+    /// Free JSON of the replacement
+    #[arg(long, value_name = "JSON", conflicts_with = "remove")]
+    metadata: Option<String>,
 }
 
 #[derive(Debug, clap::Args)]
@@ -277,6 +281,7 @@ pub(super) async fn create(globals: &Globals, arguments: CreateArguments) -> any
         window: Some(window),
         metadata_json: arguments.metadata,
         parent_session_id: ids::optional_session(&mut client, arguments.parent).await?,
+        keep_erased: false,
     };
     let created = client.sessions.create_session(request).await?.into_inner();
     failure::note_secrets(&created.secret_findings);
@@ -286,6 +291,18 @@ pub(super) async fn create(globals: &Globals, arguments: CreateArguments) -> any
     }
     output.flush()?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The rewind that comes with an append or a prompt.
+pub(super) async fn rewind_before(
+    client: &mut Client,
+    session: &str,
+    to: Option<String>,
+    all: bool,
+) -> anyhow::Result<Option<pb::Rewind>> {
+    let to = ids::optional_message(client, session, to).await?;
+    let target = to.map(End::MessageId).or(all.then_some(End::ToStart(true)));
+    Ok(target.map(|target| pb::Rewind { target: Some(target) }))
 }
 
 pub(super) async fn append(globals: &Globals, arguments: AppendArguments) -> anyhow::Result<ExitCode> {
@@ -322,9 +339,7 @@ pub(super) async fn append(globals: &Globals, arguments: AppendArguments) -> any
     };
     // Of many messages, only the first request can expect what was there before it.
     if let Some(first) = requests.first_mut() {
-        let rewind_to = ids::optional_message(&mut client, &session, arguments.rewind_to).await?;
-        let target = rewind_to.map(End::MessageId).or(arguments.rewind_all.then_some(End::ToStart(true)));
-        first.rewind = target.map(|target| pb::Rewind { target: Some(target) });
+        first.rewind = rewind_before(&mut client, &session, arguments.rewind_to, arguments.rewind_all).await?;
         let last = ids::optional_message(&mut client, &session, arguments.expect_last).await?;
         first.expected_last_message_id = last.or(arguments.expect_empty.then(String::new));
         (first.title, first.metadata_json) = (arguments.title, arguments.metadata);
@@ -461,6 +476,7 @@ pub(super) async fn edit(globals: &Globals, arguments: EditArguments) -> anyhow:
         message_id,
         parts,
         remove: arguments.remove,
+        metadata_json: arguments.metadata,
         ..pb::EditMessageRequest::default()
     };
     let edited = client.messages.edit_message(request).await?.into_inner();

@@ -111,6 +111,7 @@ pub(super) fn sentence(event: &pb::Event, detail: Detail) -> String {
 /// An erasure, with its reason.
 fn erasure(erased: &pb::Erased) -> String {
     let what = match erased.target() {
+        pb::ErasedTarget::Session if erased.unfinished => "session erased in part".to_owned(),
         pb::ErasedTarget::Session => "session erased".to_owned(),
         pb::ErasedTarget::Part => "part erased".to_owned(),
         pb::ErasedTarget::Message | pb::ErasedTarget::Unspecified => "message erased".to_owned(),

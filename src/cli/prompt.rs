@@ -1,6 +1,6 @@
 //! `longhand prompt`: the queue of a session.
 
-use super::changes::{text_or_input, text_part};
+use super::changes::{rewind_before, text_or_input, text_part};
 use super::failure::note_secrets;
 use super::output::{Output, one_line, shorten, word};
 use super::pages::{self, PAGE_SIZE};
@@ -32,6 +32,15 @@ enum Command {
         /// Ask the active run to stop, and be the next one
         #[arg(long)]
         interrupt: bool,
+        /// The text is the result of this call of a tool, which an agent left to its front end
+        #[arg(long, value_name = "CALL_ID", conflicts_with_all = ["rewind_to", "rewind_all"])]
+        result: Option<String>,
+        /// Leave everything after this message out of views first, by id, client id or revision; ends the active run
+        #[arg(long, value_name = "MESSAGE")]
+        rewind_to: Option<String>,
+        /// Leave all messages out of views first; ends the active run
+        #[arg(long, conflicts_with = "rewind_to")]
+        rewind_all: bool,
     },
     /// List the prompts that wait, in the order of the queue
     List {
@@ -77,16 +86,27 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
     let mut output = globals.output();
     let request_id = String::new();
     match arguments.command {
-        Command::Add { session, text, steer, interrupt } => {
+        Command::Add { session, text, steer, interrupt, result, rewind_to, rewind_all } => {
             let delivery = match (steer, interrupt) {
                 (true, _) => pb::Delivery::Steer,
                 (_, true) => pb::Delivery::Interrupt,
                 (false, false) => pb::Delivery::Queue,
             };
-            let parts = vec![text_part(text_or_input(text)?)];
+            let text = text_or_input(text)?;
+            let part = match result {
+                Some(call_id) => result_part(call_id, text),
+                None => text_part(text),
+            };
             let session_id = ids::session(&mut client, &session).await?;
-            let delivery = delivery.into();
-            let request = pb::SubmitPromptRequest { session_id, parts, delivery, metadata_json: None, request_id };
+            let rewind = rewind_before(&mut client, &session_id, rewind_to, rewind_all).await?;
+            let request = pb::SubmitPromptRequest {
+                session_id,
+                parts: vec![part],
+                delivery: delivery.into(),
+                request_id,
+                rewind,
+                ..pb::SubmitPromptRequest::default()
+            };
             let added = client.prompts.submit_prompt(request).await?.into_inner();
             note_secrets(&added.secret_findings);
             output.answer(&added, &added.prompt_id)?;
@@ -134,11 +154,20 @@ pub(super) fn done(what: &str, revision: i64) -> String {
     format!("{what}, at revision {revision}")
 }
 
+fn result_part(call_id: String, output: String) -> pb::Part {
+    let status = pb::ToolResultStatus::Completed.into();
+    let result = pb::ToolResultPart { call_id, status, output, ..pb::ToolResultPart::default() };
+    pb::Part { body: Some(pb::part::Body::ToolResult(result)), ..pb::Part::default() }
+}
+
 /// The text of a prompt on one line.
 fn words(prompt: &pb::Prompt) -> String {
     let text = |part: &pb::Part| match &part.body {
         Some(pb::part::Body::Text(text)) => one_line(&text.text),
         Some(pb::part::Body::Media(media)) => format!("[{}]", one_line(&media.mime_type)),
+        Some(pb::part::Body::ToolResult(result)) => {
+            format!("[result of {}] {}", one_line(&result.call_id), one_line(&result.output))
+        }
         _ => String::new(),
     };
     shorten(&prompt.parts.iter().map(text).collect::<Vec<_>>().join(" "), WORDS_WIDTH)

@@ -60,6 +60,11 @@ pub(super) fn instant(text: &str, now: Timestamp) -> Result<Timestamp, Usage> {
     Ok(Timestamp(now.0.saturating_sub(micros)))
 }
 
+/// An instant as RFC 3339 has it, in UTC, to the microsecond.
+pub(super) fn rfc_3339(instant: Timestamp) -> String {
+    jiff::Timestamp::from_microsecond(instant.0).map_or_else(|_| instant.0.to_string(), |instant| instant.to_string())
+}
+
 /// True if something happened at an instant or later; true for an unknown time.
 pub(super) fn is_since(happened: Option<&prost_types::Timestamp>, since: Option<Timestamp>) -> bool {
     let micros = |time: &prost_types::Timestamp| time.seconds * MICROS + i64::from(time.nanos) / 1_000;

@@ -1,5 +1,5 @@
 //! The owner's files in the data directory: the secret with which the owner's programs prove themselves on TCP, and the
-//! URL at which they find the daemon.
+//! URL at which they find the daemon; and the port, for the next start.
 
 use super::error::Error;
 use crate::app::access;
@@ -13,6 +13,8 @@ use std::path::{Path, PathBuf};
 const SECRET: &str = "access-token";
 /// The file with the URL.
 const URL: &str = "longhand.url";
+/// The file with the port, which stays when the daemon stops.
+const PORT: &str = "longhand.port";
 /// Mode of a file that its owner alone reads.
 const PRIVATE: u32 = 0o600;
 /// Bits of a mode that let others in.
@@ -83,11 +85,21 @@ fn write(path: &Path, text: &str) -> io::Result<()> {
     std::fs::rename(&new, path)
 }
 
-/// Writes the URL for the owner's programs; a failure is logged, since the daemon works without.
-pub(super) fn write_url(data_dir: &Path, url: &str) {
-    if let Err(error) = write(&url_path(data_dir), url) {
-        tracing::warn!(%error, "the file with the daemon's URL could not be written");
+/// Writes the URL for the owner's programs, and its port; a failure is logged, since the daemon works without.
+pub(super) fn write_url(data_dir: &Path, url: &str, port: u16) {
+    let written = write(&url_path(data_dir), url).and_then(|()| write(&data_dir.join(PORT), &port.to_string()));
+    if let Err(error) = written {
+        tracing::warn!(%error, "the files with the daemon's URL and port could not be written");
     }
+}
+
+/// The port on which a daemon of this data directory listened last, if it is known.
+pub(super) fn last_port(data_dir: &Path) -> Option<u16> {
+    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
+    let file = File::options().read(true).custom_flags(flags).open(data_dir.join(PORT)).ok()?;
+    let mut text = String::new();
+    file.take(SECRET_BYTES_MAX).read_to_string(&mut text).ok()?;
+    text.trim().parse().ok().filter(|port| *port != 0)
 }
 
 /// Removes the URL.

@@ -45,6 +45,7 @@ impl MessageService for Messages {
             rewind: request.rewind.as_ref().map(read_rewind).transpose()?,
             title: request.title,
             metadata_json: request.metadata_json,
+            keep_erased: request.keep_erased,
         };
         let appended = caller.append_with(&request.session_id, append).await?;
         Ok(Response::new(pb::AppendMessagesResponse {
@@ -55,6 +56,7 @@ impl MessageService for Messages {
             seq: appended.seq,
             context_usage: Some(context_usage(&appended.context)),
             durability: durability(caller.durability()).into(),
+            erased_message_ids: appended.erased.into_iter().map(|id| MessageId(id).to_string()).collect(),
         }))
     }
 
@@ -215,10 +217,10 @@ impl MessageService for Messages {
         request: Request<pb::EditMessageRequest>,
     ) -> Result<Response<pb::EditMessageResponse>, Status> {
         let caller = self.door.caller_with_id(&request, &request.get_ref().request_id)?;
-        let pb::EditMessageRequest { session_id, message_id, parts, expected_revision, remove, .. } =
+        let pb::EditMessageRequest { session_id, message_id, parts, expected_revision, remove, metadata_json, .. } =
             request.into_inner();
         let parts = read_replacement(parts, remove)?;
-        let receipt = caller.edit(&session_id, &message_id, &parts, expected_revision).await?;
+        let receipt = caller.edit_with(&session_id, &message_id, &parts, metadata_json, expected_revision).await?;
         Ok(Response::new(pb::EditMessageResponse {
             secret_findings: secret_findings(&caller),
             replacement_message_id: append::message_id(&receipt).map(|edit| edit.to_string()),

@@ -38,9 +38,9 @@ impl PromptService for Prompts {
         request: Request<pb::SubmitPromptRequest>,
     ) -> Result<Response<pb::SubmitPromptResponse>, Status> {
         let caller = self.door.caller_with_id(&request, &request.get_ref().request_id)?;
-        let pb::SubmitPromptRequest { session_id, parts, delivery, metadata_json, .. } = request.into_inner();
-        let new = read_new_prompt(parts, delivery, metadata_json)?;
-        let (prompt_id, receipt) = caller.submit_prompt(&session_id, new).await?;
+        let mut request = request.into_inner();
+        let new = read_new_prompt(std::mem::take(&mut request.parts), &request)?;
+        let (prompt_id, receipt) = caller.submit_prompt(&request.session_id, new).await?;
         Ok(Response::new(pb::SubmitPromptResponse {
             secret_findings: secret_findings(&caller),
             prompt_id: prompt_id.to_string(),

@@ -129,7 +129,8 @@ impl<S: GrpcRoutes> Door<S> {
         let stream = call.streaming(self.grpc.clone()).await?;
         let extensions = stream.extensions().clone();
         let messages = Messages::begin(output, stream).await?;
-        let tag = views::entity_tag(&route.rpc, messages.first.as_ref());
+        let form = StreamForm::accepted(&head.headers);
+        let tag = views::entity_tag(&route.rpc, form, messages.first.as_ref());
         let mut response = match &tag {
             Some(tag) if views::is_held(&head.headers, tag) => {
                 let mut response = Response::new(Body::empty());
@@ -137,13 +138,14 @@ impl<S: GrpcRoutes> Door<S> {
                 response
             }
             _ => {
-                let mut response = messages.into_response(StreamForm::accepted(&head.headers));
+                let mut response = messages.into_response(form);
                 *response.extensions_mut() = extensions;
                 response
             }
         };
+        let headers = response.headers_mut();
+        headers.insert(header::VARY, HeaderValue::from_static("Accept"));
         if let Some(tag) = tag {
-            let headers = response.headers_mut();
             headers.insert(header::ETAG, tag);
             headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
         }

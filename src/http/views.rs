@@ -1,5 +1,8 @@
-//! The entity tag of a view: its hash, as the header of the view has it in JSON.
+//! The entity tag of a view: its hash, as the header of the view has it in JSON, and the form of the answer if it is not
+//! the usual one. A browser's cache asks with the tag of whatever it holds for an address, also when it now accepts another
+//! form, and gives out what it holds when the tag is answered as held.
 
+use super::answers::StreamForm;
 use crate::pb;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -17,13 +20,19 @@ pub(super) fn has_tag(rpc: &MethodDescriptor) -> bool {
     rpc.full_name() == RPC
 }
 
-/// The entity tag of an answer by its first message; none if the RPC serves no view.
-pub(super) fn entity_tag(rpc: &MethodDescriptor, first: Option<&Bytes>) -> Option<HeaderValue> {
+/// The entity tag of an answer in this form by its first message; none if the RPC serves no view.
+pub(super) fn entity_tag(rpc: &MethodDescriptor, form: StreamForm, first: Option<&Bytes>) -> Option<HeaderValue> {
     if !has_tag(rpc) {
         return None;
     }
     match pb::GetContextResponse::decode(first?.clone()).ok()?.frame? {
-        Frame::Header(header) => HeaderValue::from_str(&format!("\"{}\"", STANDARD.encode(header.view_hash))).ok(),
+        Frame::Header(header) => {
+            let form = match form {
+                StreamForm::Array => "",
+                StreamForm::Lines => ";lines",
+            };
+            HeaderValue::from_str(&format!("\"{}{form}\"", STANDARD.encode(header.view_hash))).ok()
+        }
         Frame::Messages(_) | Frame::End(_) => None,
     }
 }

@@ -232,7 +232,13 @@ async fn a_repeated_request_is_answered_with_the_context_usage_of_now() {
     let first = append().await;
     // Nobody has asked for the usage behind this one.
     let words = message(Role::User, vec![PartBody::Text("b".repeat(4_000))]).checked(None);
-    let input = store::AppendInput { message: words, token_counts: None, reports_overflow: false, received: None };
+    let input = store::AppendInput {
+        message: words,
+        token_counts: None,
+        reports_overflow: false,
+        received: None,
+        keeps_erased: false,
+    };
     fixture.store.history().append(fixture.key, Requester::default(), None, vec![input]).await.expect("appended");
     let again = append().await;
     assert_eq!((&again.ids, again.revision), (&first.ids, first.revision));

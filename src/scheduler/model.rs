@@ -162,6 +162,7 @@ impl Fixture {
                 window: ModelWindow::default(),
                 metadata_json: None,
                 parent: None,
+                keeps_erased: false,
             };
             sessions.push(store.sessions().create(create, Requester::default()).await.expect("a session").0);
         }
@@ -234,7 +235,8 @@ impl Fixture {
 
     async fn append(&mut self, session: usize) {
         let message = NewMessage::sealed(Role::User, vec![NewPart::new(PartBody::Text("more".to_owned()))]);
-        let message = AppendInput { message, token_counts: None, reports_overflow: false, received: None };
+        let message =
+            AppendInput { message, token_counts: None, reports_overflow: false, received: None, keeps_erased: false };
         let key = self.sessions[session];
         let receipt =
             self.store.history().append(key, Requester::default(), None, vec![message]).await.expect("appended");

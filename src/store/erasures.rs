@@ -1,11 +1,12 @@
 //! Erasures: previews of what goes, and the erasures themselves.
 
 use super::engine::files::DATABASE;
-use super::erasure::apply::{self, Erase, Erasure};
+use super::erasure::apply::{self, Erase, Erasure, Progress};
 use super::erasure::candidates::{self, RetentionCandidate};
 use super::erasure::plan::EraseTarget;
 use super::erasure::rows::Sizes;
-use super::error::Result;
+use super::erasure::steps;
+use super::error::{Error, Result};
 use super::ledger::head::SessionKey;
 use super::ledger::tx::Requester;
 use super::shared::Shared;
@@ -15,6 +16,8 @@ use crate::model::Revision;
 use crate::model::time::Timestamp;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 /// What of a PostgreSQL server still may have bytes of an erasure; none of it can be emptied from outside.
 const POSTGRESQL_KEEPS: [&str; 2] = ["PostgreSQL: dead rows until they are vacuumed", "PostgreSQL: write-ahead log"];
@@ -34,16 +37,20 @@ impl Erasures {
         self.0.snapshot(|reader| apply::preview(reader, session.0, target)).await
     }
 
-    /// Erases a part, a message or a session. What was erased before is not erased again.
+    /// Erases a part, a message or a session. What was erased before is not erased again. If the daemon stops between two
+    /// steps, the rest is left to its next start.
+    ///
+    /// # Errors
+    ///
+    /// `Closed` for that.
     pub async fn erase(
         &self,
         session: SessionKey,
         caller: Requester,
-        target: EraseTarget,
-        reason: String,
+        (target, reason): (EraseTarget, String),
+        stopping: &CancellationToken,
     ) -> Result<Erasure> {
-        let erase = Erase { session, caller, target, reason, unless_changed_since: None };
-        self.0.write(Mutation::change("erase"), move |tx| erase.apply(tx)).await
+        self.run(Erase { session, caller, target, reason, unless_changed_since: None }, stopping).await
     }
 
     /// Erases a session unless it has changed since a revision, or a fork shares it by now.
@@ -56,10 +63,44 @@ impl Erasures {
         (session, revision): (SessionKey, Revision),
         caller: Requester,
         reason: String,
+        stopping: &CancellationToken,
     ) -> Result<Erasure> {
         let target = EraseTarget::Session;
-        let erase = Erase { session, caller, target, reason, unless_changed_since: Some(revision) };
-        self.0.write(Mutation::change("erase"), move |tx| erase.apply(tx)).await
+        self.run(Erase { session, caller, target, reason, unless_changed_since: Some(revision) }, stopping).await
+    }
+
+    /// The sessions whose erasure has begun and has not ended: the daemon stopped in between, or somebody is at it.
+    pub async fn begun(&self) -> Result<Vec<SessionKey>> {
+        self.0.reading(steps::all).await
+    }
+
+    /// Ends the erasure of a session that has begun.
+    pub async fn go_on(&self, session: SessionKey, stopping: &CancellationToken) -> Result<Erasure> {
+        let (caller, target, reason) = (Requester::default(), EraseTarget::Session, String::new());
+        let erase = Erase { session, caller, target, reason, unless_changed_since: None };
+        self.steps(erase, true, stopping).await
+    }
+
+    async fn run(&self, erase: Erase, stopping: &CancellationToken) -> Result<Erasure> {
+        self.steps(erase, false, stopping).await
+    }
+
+    /// Makes all steps of an erasure. Between two of them, others write for as long as the last one took. One that has
+    /// begun waits while the writer is too busy; whatever else fails leaves the rest to the next start.
+    async fn steps(&self, erase: Erase, mut has_begun: bool, stopping: &CancellationToken) -> Result<Erasure> {
+        loop {
+            let (began, step) = (Instant::now(), erase.clone());
+            match self.0.write(Mutation::change("erase"), move |tx| step.apply(tx)).await {
+                Ok(Progress::Ended(erasure)) => return Ok(erasure),
+                Ok(Progress::Continues) => has_begun = true,
+                Err(Error::Busy) if has_begun => {}
+                Err(error) => return Err(error),
+            }
+            tokio::select! {
+                () = stopping.cancelled() => return Err(Error::Closed),
+                () = tokio::time::sleep(began.elapsed()) => {}
+            }
+        }
     }
 
     /// The next sessions of a tenant behind one, the newest change first, without erased ones.

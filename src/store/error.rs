@@ -63,6 +63,12 @@ pub enum Error {
         /// The id.
         client_id: String,
     },
+    /// A prompt's result answers a call that has a result, or gets one from another prompt.
+    #[error("the call {call_id:?} has a result, or a prompt that waits has one for it")]
+    CallAnswered {
+        /// The id of the call.
+        call_id: String,
+    },
     /// The conversation ends with another message than the caller expects.
     #[error("the conversation ends with {}, and not with {}", or_nothing(last), or_nothing(expected))]
     LastMessageMismatch {
@@ -133,6 +139,9 @@ pub enum Error {
     /// The session is erased.
     #[error("the session is erased")]
     SessionErased,
+    /// A text that was erased is not written again.
+    #[error("the same text was erased")]
+    ContentErased,
     /// The compaction has ended.
     #[error("the compaction has ended")]
     CompactionEnded,

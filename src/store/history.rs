@@ -9,7 +9,7 @@ use super::ledger::messages::{self, PageOf};
 use super::ledger::open_drafts::{DraftEnd, DraftName};
 use super::ledger::position::{self, MessagePosition};
 use super::ledger::replace::{self, WithAppend};
-use super::ledger::rewrites::{self, BranchSummary};
+use super::ledger::rewrites::{self, BranchSummary, NewEdit};
 use super::ledger::tx::{self, Requester};
 use super::ledger::{ancestry, expand, statuses};
 use super::shared::Shared;
@@ -35,7 +35,8 @@ impl History {
         expected_revision: Option<Revision>,
         messages: Vec<AppendInput>,
     ) -> Result<Receipt> {
-        let messages = messages.into_iter().map(|message| append::encode(message, &caller)).collect();
+        let messages =
+            messages.into_iter().map(|message| append::encode(message, &caller, self.0.secrets.salt())).collect();
         let append = append::Append { session, caller, expected_revision, messages };
         self.0.write(Mutation::content("append", append.bytes()), move |tx| append.clone().apply(tx)).await
     }
@@ -52,7 +53,8 @@ impl History {
         if with.is_empty() {
             return self.append(session, caller, expected_revision, messages).await;
         }
-        let messages = messages.into_iter().map(|message| append::encode(message, &caller)).collect();
+        let messages =
+            messages.into_iter().map(|message| append::encode(message, &caller, self.0.secrets.salt())).collect();
         let append = append::Append { session, caller, expected_revision, messages };
         let bytes = append.bytes();
         let replace = replace::Replace { append, with };
@@ -278,11 +280,15 @@ impl History {
         session: SessionKey,
         caller: Requester,
         expected_revision: Option<Revision>,
-        message: String,
-        parts: &[NewPart],
+        edit: NewEdit,
     ) -> Result<Receipt> {
-        let parts = parts.iter().map(|part| (part.clone(), tx::PartInput::from_client(part))).collect();
-        self.rewrite(session, caller, expected_revision, rewrites::Change::Edit { message, parts }).await
+        let NewEdit { message, parts, metadata_json } = edit;
+        let encoded = |part: NewPart| {
+            let input = tx::PartInput::from_client(&part);
+            (part, input)
+        };
+        let replacement = rewrites::Replacement { parts: parts.into_iter().map(encoded).collect(), metadata_json };
+        self.rewrite(session, caller, expected_revision, rewrites::Change::Edit { message, replacement }).await
     }
 
     /// Pins a message, so that every view shows it verbatim.

@@ -81,7 +81,7 @@ pub use ledger::quotas::{ContentQuota, ContentUse};
 pub use ledger::received::{received_part, received_rest};
 pub use ledger::recent::Newest;
 pub use ledger::replace::{NewEnd, WithAppend};
-pub use ledger::rewrites::BranchSummary;
+pub use ledger::rewrites::{BranchSummary, NewEdit};
 pub use ledger::search::{Lookup, Unindexed};
 pub use ledger::secrets::Secrets;
 pub use ledger::session_filter::{MetadataTerm, SessionFilter, TimeRange};
@@ -92,6 +92,7 @@ pub use ledger::sessions::{
 pub use ledger::sources::{NewMessages, Source};
 pub use ledger::spending::Spent;
 pub use ledger::statistics::{CompactionCounter, Statistics};
+pub use ledger::submit::NewPrompt;
 pub use ledger::tx::{RequestKey, Requester};
 pub use ledger::visibility::{Visibility, names_project};
 pub use log::Log;

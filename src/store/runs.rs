@@ -3,16 +3,18 @@
 use super::error::Result;
 use super::ledger::approvals::{self, EndApproval, RequestApproval};
 use super::ledger::head::{Receipt, SessionKey};
-use super::ledger::prompts::{self, ChangeQueue, QueueChange, SubmitPrompt};
+use super::ledger::prompts::{self, ChangeQueue, QueueChange};
 use super::ledger::runs::{self, AcquireRun, CancelRun, ReleaseRun};
+use super::ledger::submit::{NewPrompt, SubmitPrompt};
 use super::ledger::tx::{PartInput, Requester};
 use super::ledger::{ancestry, head};
 use super::shared::Shared;
 use super::writer::Mutation;
+use crate::model::Revision;
 use crate::model::approval::{Answer, Approval, Question};
 use crate::model::ids::{ApprovalId, PromptId, RunId};
 use crate::model::part::NewPart;
-use crate::model::prompt::{Delivery, Prompt};
+use crate::model::prompt::Prompt;
 use crate::model::run::{Epoch, Run, SessionRun};
 use std::sync::Arc;
 
@@ -106,12 +108,16 @@ impl Runs {
         &self,
         session: SessionKey,
         caller: Requester,
-        delivery: Delivery,
-        parts: &[NewPart],
-        metadata_json: Option<String>,
+        expected_revision: Option<Revision>,
+        new: NewPrompt,
     ) -> Result<Receipt> {
-        let parts = parts.iter().map(PartInput::from_client).collect();
-        let submit = SubmitPrompt { session, caller, delivery, metadata_json, parts };
+        let NewPrompt { parts, delivery, metadata_json, rewind } = new;
+        let encoded = |part: NewPart| {
+            let input = PartInput::from_client(&part);
+            (part, input)
+        };
+        let parts = parts.into_iter().map(encoded).collect();
+        let submit = SubmitPrompt { session, caller, expected_revision, rewind, delivery, metadata_json, parts };
         let mutation = Mutation::content("submit_prompt", submit.bytes());
         self.0.write(mutation, move |tx| submit.clone().apply(tx)).await
     }

@@ -1,14 +1,14 @@
 //! Every statement of the store against a migrated database: it can be prepared, and no read of it scans a table.
 
 use super::engine::{self, files};
-use super::erasure::{apply, candidates, plan, rows, session};
+use super::erasure::{apply, candidates, plan, rows, session, steps};
 use super::integrity::{log_check, run_rows, verify};
 use super::ledger::{
     access_tokens, ahead, ancestry, append, approvals, blob_uses, by_hand, calls, cancels, claiming, compactions,
-    conversation, counts, drafts, erased_sessions, events, expand, expiry, head, identity, jobs, labels, layouts,
-    marks, messages, open_drafts, open_messages, pairing, policies, position, prompts, quotas, receipts, received,
-    requests, rewrites, runs, search, session_filter, session_list, sessions, sources, spending, statistics, statuses,
-    tombstones, tx, usage_totals, visibility, windows,
+    conversation, counts, drafts, erased_content, erased_sessions, events, expand, expiry, head, identity, jobs,
+    labels, layouts, marks, messages, open_drafts, open_messages, pairing, policies, position, prompts, quotas,
+    receipts, received, requests, rewrites, runs, search, session_filter, session_list, sessions, sources, spending,
+    statistics, statuses, submit, tombstones, tx, usage_totals, visibility, windows,
 };
 use super::search::{hits, source};
 use super::upkeep::scrub;
@@ -64,6 +64,7 @@ pub(super) fn statements() -> Vec<&'static str> {
         labels::STATEMENTS,
         layouts::STATEMENTS,
         blob_uses::STATEMENTS,
+        erased_content::STATEMENTS,
         erased_sessions::STATEMENTS,
         tombstones::STATEMENTS,
         apply::STATEMENTS,
@@ -71,12 +72,14 @@ pub(super) fn statements() -> Vec<&'static str> {
         plan::STATEMENTS,
         rows::STATEMENTS,
         session::STATEMENTS,
+        steps::STATEMENTS,
         ancestry::STATEMENTS,
         marks::STATEMENTS,
         messages::STATEMENTS,
         open_messages::STATEMENTS,
         position::STATEMENTS,
         prompts::STATEMENTS,
+        submit::STATEMENTS,
         compactions::STATEMENTS,
         conversation::STATEMENTS,
         requests::STATEMENTS,
@@ -220,6 +223,7 @@ pub(crate) fn new_session() -> CreateSession {
         window: ModelWindow::default(),
         metadata_json: None,
         parent: None,
+        keeps_erased: false,
     }
 }
 
@@ -258,7 +262,8 @@ async fn a_full_disk_stops_the_time_of_open_messages() {
     let (key, _) = store.sessions().create(new_session(), Requester::default()).await.expect("a session");
     let open =
         NewMessage { finish: None, open_timeout_ms: Some(1_000), ..NewMessage::sealed(Role::Assistant, Vec::new()) };
-    let entry = AppendInput { message: open, token_counts: None, reports_overflow: false, received: None };
+    let entry =
+        AppendInput { message: open, token_counts: None, reports_overflow: false, received: None, keeps_erased: false };
     store.history().append(key, Requester::default(), None, vec![entry]).await.expect("appended");
     let is_open = async || store.views().source(key, None).await.expect("read").first_open.is_some();
 
@@ -328,6 +333,7 @@ async fn the_newest_events_are_the_same_from_memory_and_from_the_database() {
             token_counts: None,
             reports_overflow: false,
             received: None,
+            keeps_erased: false,
         };
         let entries = (0..messages).map(|_| entry()).collect();
         store.history().append(keys[session], caller(), None, entries).await.expect("appended");
@@ -377,7 +383,13 @@ async fn the_rows_of_layouts_give_what_follows_from_all_marks() {
     for step in 0..600 {
         if step < 20 || choose(4) == 0 {
             let message = NewMessage::sealed(Role::User, vec![part()]);
-            let entry = AppendInput { message, token_counts: None, reports_overflow: false, received: None };
+            let entry = AppendInput {
+                message,
+                token_counts: None,
+                reports_overflow: false,
+                received: None,
+                keeps_erased: false,
+            };
             let appended =
                 store.history().append(session, Requester::default(), None, vec![entry]).await.expect("appended");
             ids.push(MessageId(appended.ids[0]));
@@ -388,8 +400,14 @@ async fn the_rows_of_layouts_give_what_follows_from_all_marks() {
         let change = match choose(10) {
             0 | 1 => rewrites::Change::Pin { message },
             2 => rewrites::Change::Unpin { message },
-            3 | 4 => rewrites::Change::Edit { message, parts: vec![(part(), tx::PartInput::from_client(&part()))] },
-            5 => rewrites::Change::Edit { message, parts: Vec::new() },
+            3 | 4 => {
+                let parts = vec![(part(), tx::PartInput::from_client(&part()))];
+                rewrites::Change::Edit { message, replacement: rewrites::Replacement { parts, metadata_json: None } }
+            }
+            5 => {
+                let replacement = rewrites::Replacement { parts: Vec::new(), metadata_json: None };
+                rewrites::Change::Edit { message, replacement }
+            }
             6 => rewrites::Change::Rewind { message: Some(near), summary: None },
             7 | 8 => rewrites::Change::Undo,
             _ => rewrites::Change::Redo,

@@ -24,7 +24,7 @@ use crate::store::ledger::quotas::Quotas;
 use crate::store::ledger::recent::Recent;
 use crate::store::ledger::ring::Ring;
 use crate::store::ledger::secrets::Secrets;
-use crate::store::ledger::tx::{Counters, Finished, Heads, Rules, Tx};
+use crate::store::ledger::tx::{Counters, Erasing, Finished, Heads, Rules, Tx};
 use crate::store::ledger::visibility::Memberships;
 use crate::store::ledger::{approvals, identity, open_messages, runs};
 use crate::telemetry::failpoint;
@@ -554,16 +554,16 @@ impl Writer {
         if batch.iter().any(|envelope| envelope.mutation.carries_content && envelope.call.is_accepted()) {
             self.health.set(WriteState::Accepted);
         }
-        let Finished { counters, claims, interrupted, sessions, events, uses, has_erased } = finished;
+        let Finished { counters, claims, interrupted, sessions, events, uses, erased } = finished;
         let is_due = sessions.iter().any(|(_, newest, _)| newest.pending.is_due);
         (self.counters, self.claims) = (counters, claims);
         self.committed.recent.committed(sessions);
         self.committed.memberships.committed(&events);
         self.committed.quotas.committed(&uses, now);
-        if has_erased {
+        if erased > Erasing::Nothing {
             self.committed.ring.forget();
-            self.is_unclean = true;
         }
+        self.is_unclean |= erased == Erasing::Ended;
         self.committed.ring.committed(events);
         interrupted.iter().for_each(CancellationToken::cancel);
         self.head_seq.send_replace(newest);

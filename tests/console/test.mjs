@@ -64,7 +64,7 @@ test('a link in an open page is taken from the address, and replaces a session o
   const link = daemon.link('--principal', 'other');
   await paste(link);
   equal(await page.violations(), [], 'accessibility');
-  await page.page.getByRole('button', { name: 'Keep this session' }).click();
+  await page.page.getByRole('button', { name: 'Stay signed in as I am' }).click();
   await page.page.getByRole('dialog').waitFor({ state: 'detached' });
   equal(await session(), mine, 'the session');
   await paste(link);
@@ -77,14 +77,14 @@ test('a link in an open page is taken from the address, and replaces a session o
   await paste(link);
   await page.page.getByRole('button', { name: 'Open the link' }).click();
   await page.page.getByRole('alert').getByText('was used').waitFor();
-  await page.page.getByRole('button', { name: 'Keep this session' }).click();
+  await page.page.getByRole('button', { name: 'Stay signed in as I am' }).click();
   await page.page.locator('.who').getByText('other').waitFor();
   // A page that is loaded with a link asks, too, and one without a session takes a link that is pasted.
   await page.page.goto('about:blank');
   await page.page.goto(daemon.link());
   await page.page.getByRole('dialog', { name: 'Open the link?' }).waitFor();
   check(!page.page.url().includes('login'), `the address is ${page.page.url()}`);
-  await page.page.getByRole('button', { name: 'Keep this session' }).click();
+  await page.page.getByRole('button', { name: 'Stay signed in as I am' }).click();
   await page.page.getByRole('button', { name: 'Leave' }).click();
   await page.page.getByText('longhand console').waitFor();
   await page.page.evaluate((fragment) => (location.hash = fragment), new URL(daemon.link('--principal', 'third')).hash);
@@ -122,7 +122,39 @@ test('the list of sessions is live, and filters', async ({ daemon, browser }) =>
   await daemon.post(`/v1/sessions/${id}/runs`, {}, { 'longhand-actor': 'robot' });
   await page.page.getByRole('searchbox').fill('alpha');
   await page.page.getByText('robot runs').waitFor();
+  // By the id that is printed everywhere, by a word of the title, and what is no condition is said.
+  await page.page.getByRole('searchbox').fill(`id:${id}`);
+  await until('the session of the id', async () => (await page.page.locator('.session').allInnerTexts()).join().includes('Alpha was renamed'));
+  await page.page.getByRole('searchbox').fill('title:renamed');
+  await until('the session of the title', async () => (await page.page.locator('.session').count()) === 1);
+  await page.page.getByRole('searchbox').fill('owner:greek');
+  await page.page.getByText('“owner:” is no condition').waitFor();
   equal(await page.violations(), [], 'accessibility');
+  await page.close();
+});
+
+test('a session is made with what it needs, renamed and archived', async ({ daemon, browser }) => {
+  const page = await Page.open(browser, daemon);
+  await page.page.getByText('No session yet').waitFor();
+  await page.page.keyboard.press('n');
+  const dialog = page.page.getByRole('dialog', { name: 'New session' });
+  await dialog.getByLabel('Title').fill('Made by hand');
+  await dialog.getByLabel('Preset').selectOption('opencode@seed');
+  await dialog.getByLabel('Window in tokens').fill('64000');
+  equal(await page.violations(), [], 'accessibility');
+  await dialog.getByRole('button', { name: 'Create' }).click();
+  await page.page.getByRole('heading', { name: 'Made by hand' }).waitFor();
+  const { sessions } = await daemon.get('/v1/sessions');
+  equal([sessions[0].preset, sessions[0].window.maxContextTokens], ['opencode@seed', '64000'], 'its preset and window');
+  await page.page.keyboard.press('T');
+  await page.page.getByRole('textbox', { name: 'Title' }).fill('Renamed');
+  await page.page.keyboard.press('Enter');
+  await page.page.getByRole('heading', { name: 'Renamed' }).waitFor();
+  await page.page.keyboard.press('T');
+  await page.page.getByRole('button', { name: 'Archive the session' }).click();
+  await page.page.getByText('This session is archived').waitFor();
+  await page.page.locator('.toast').getByRole('button', { name: 'Restore' }).click();
+  await page.page.getByText('This session is archived').waitFor({ state: 'detached' });
   await page.close();
 });
 
@@ -138,6 +170,8 @@ test('history stands beside the view, and what is covered says so', async ({ dae
   await page.page.keyboard.press('Home');
   await page.page.locator('.row.covered').first().waitFor();
   await page.page.getByText('Covered by the summary').first().waitFor();
+  const said = await page.page.locator('.row.covered .cell.right').evaluateAll((cells) => cells.map((cell) => cell.innerText.trim().length > 3 && !cell.querySelector('.hidden')));
+  check(said.length > 3 && said.every(Boolean), `each covered row says so: ${said}`);
   const summary = page.page.locator(`[data-key="own:${view.end.covered.summaryMessageId}"]`);
   await page.page.locator('.row.covered').first().getByRole('button', { name: 'the summary' }).click();
   await summary.waitFor();
@@ -161,6 +195,16 @@ test('messages appear as they are committed', async ({ daemon, browser }) => {
   check(await page.page.getByText('line number 29').first().isVisible(), 'the newest is in sight');
   const keys = await page.page.locator('.row').evaluateAll((rows) => rows.map((row) => row.dataset.key));
   equal(new Set(keys).size, keys.length, 'no row is there twice');
+  // Lines stay lines.
+  await daemon.append(id, [text('USER', 'first line\nsecond line')]);
+  await page.page.locator('.cell.left .prose br').waitFor({ state: 'attached' });
+  // A call without a result runs, until somebody goes on without it.
+  await daemon.append(id, [call('slow', 'bash', { command: 'sleep 60' })]);
+  await page.page.locator('.row.running').getByText('No result yet').waitFor();
+  equal(await page.page.locator('.cell.right .fold.bad').count(), 0, 'results that are shown as interrupted');
+  await daemon.append(id, [text('USER', 'Go on without it.')]);
+  await page.page.getByText('No result came').waitFor();
+  equal(await page.page.locator('.row.running').count(), 0, 'calls that run');
   await page.close();
 });
 
@@ -230,20 +274,25 @@ test('a compaction happens and shows, and undo and redo', async ({ daemon, brows
   const page = await Page.open(browser, daemon);
   await page.session(id, '/compaction');
   const panel = page.page.locator('.panel');
+  await panel.getByRole('button', { name: 'Undo' }).waitFor();
+  check(await panel.getByRole('button', { name: 'Undo' }).isDisabled(), 'nothing is there to undo');
   await panel.getByRole('button', { name: 'Preview' }).click();
-  await panel.locator('[data-plan]').waitFor();
+  await panel.locator('[data-plan]').getByText('at most').waitFor();
   equal((await daemon.get(`/v1/sessions/${id}/compactions`)).compactions ?? [], [], 'a preview writes nothing');
   await panel.getByLabel('Instructions').fill('Keep the names of files');
   await panel.getByRole('button', { name: 'Start' }).click();
   await panel.locator('[data-compaction]').getByText('tokens', { exact: false }).first().waitFor();
   const { end } = await daemon.view(id);
   check(end.covered, 'the daemon has compacted');
+  await panel.getByText('Started.').waitFor({ state: 'detached' });
+  equal(await panel.getByLabel('Instructions').inputValue(), '', 'instructions for the next one');
+  await panel.getByText('follows no instructions').waitFor();
   await page.page.locator('.timeline .mark.compaction').waitFor({ state: 'attached' });
   equal(await page.violations(), [], 'accessibility of the panel');
-  await panel.getByRole('button', { name: 'Undo' }).click();
+  await panel.getByRole('button', { name: 'Undo the compaction' }).click();
   await panel.getByText('undone at').waitFor();
   await until('nothing is covered', async () => (await page.page.locator('.row.covered').count()) === 0);
-  await panel.getByRole('button', { name: 'Redo' }).click();
+  await panel.getByRole('button', { name: 'Redo the compaction' }).click();
   await until('not undone', async () => (await panel.getByText('undone at').count()) === 0);
   await page.page.locator('.scroll').press('Home');
   await page.page.locator('.row.covered').first().waitFor();
@@ -276,10 +325,24 @@ test('the slider shows what the daemon gives for a revision', async ({ daemon, b
   const saw = page.page.getByRole('button', { name: /^saw r/ }).last();
   const given = Number((await saw.innerText()).replace('saw r', ''));
   await saw.click();
-  await page.page.locator('.banner').getByText(`revision ${given}`).waitFor();
-  // The address leads there again.
+  await page.page.locator('.banner').getByText(`revision ${given}:`).waitFor();
+  // Back leads back to now, and Forward there again.
+  await page.page.goBack();
+  await page.page.locator('.banner').waitFor({ state: 'detached' });
+  await page.page.locator('.one .row').first().waitFor();
+  await page.page.goForward();
+  await page.page.locator('.banner').getByText(`revision ${given}:`).waitFor();
+  // The address leads there again, with the slider at its line; and so does another one that is typed.
   await page.page.reload();
-  await page.page.locator('.banner').getByText(`revision ${given}`).waitFor();
+  await page.page.locator('.banner').getByText(`revision ${given}:`).waitFor();
+  equal(await slider.inputValue(), String(given), 'the slider');
+  await page.page.evaluate((hash) => (location.hash = hash), `#/session/${id}?revision=${base}`);
+  await page.page.locator('.banner').getByText(`revision ${base}:`).waitFor();
+  // By the clock, the slider is where the line is, too.
+  await page.page.getByText('window 16k').waitFor();
+  await page.page.keyboard.press('t');
+  const [knob, line] = await page.page.evaluate(() => [Number(document.querySelector('.timeline input').value) / Number(document.querySelector('.timeline input').max), Number(document.querySelector('.timeline .now').getAttribute('x1')) / document.querySelector('.timeline svg').clientWidth]);
+  check(Math.abs(knob - line) < 0.01, `the knob at ${knob}, the line at ${line}`);
   await page.close();
 });
 
@@ -287,14 +350,33 @@ test('prompts, approvals and runs', async ({ daemon, browser }) => {
   const id = await daemon.session('Work', { window });
   const agent = { 'longhand-actor': 'robot' };
   const { run } = await daemon.post(`/v1/sessions/${id}/runs`, { lease_timeout: '60s' }, agent);
-  await daemon.post(`/v1/sessions/${id}/approvals`, { question: { text: 'May I delete target/?', tool: 'bash', choices: [{ id: 'yes', label: 'Yes' }, { id: 'no', label: 'No' }] } }, { ...agent, 'longhand-run-epoch': run.epoch });
-  const page = await Page.open(browser, daemon);
+  const ask = (question) => daemon.post(`/v1/sessions/${id}/approvals`, { question }, { ...agent, 'longhand-run-epoch': run.epoch });
+  await ask({ text: 'May I delete target/?', tool: 'bash', input_json: JSON.stringify({ command: `rm -rf target\n${'# and so on\n'.repeat(40)}` }), choices: [{ id: 'yes', label: 'Yes' }, { id: 'no', label: 'No' }], default_choice: 'no', answer_timeout: '240s' });
+  await ask({ text: 'And the cache?', tool: 'bash', input_json: '{"command":"rm -rf ~/.cache"}', accepts_text: true, choices: [{ id: 'all', label: 'All of it' }] });
+  const page = await Page.open(browser, daemon, { viewport: { width: 1280, height: 800 } });
   await page.session(id);
-  await page.page.getByText('May I delete target/?').waitFor();
+  const first = page.page.locator('.approval', { hasText: 'May I delete target/?' });
+  // What is approved is seen, and what holds if nobody answers.
+  await first.getByText('command: rm -rf target').waitFor();
+  await first.getByText(/“No” holds in 3:\d\d if nobody answers/).waitFor();
   equal(await page.violations(), [], 'accessibility');
-  await page.page.getByRole('button', { name: 'No', exact: true }).click();
-  await until('the answer', async () => (await daemon.get(`/v1/sessions/${id}/approvals?include_ended=true`)).approvals[0].end?.choice === 'no');
-  await page.page.getByText('May I delete target/?').waitFor({ state: 'detached' });
+  // However many questions wait, a prompt can be written, and the run stopped.
+  for (const one of [page.page.getByRole('button', { name: /^Stop/ }), page.page.getByRole('textbox', { name: 'Prompt' })]) {
+    check(await one.evaluate((element) => {
+      const { x, y, width, height } = element.getBoundingClientRect();
+      return document.elementFromPoint(x + width / 2, y + height / 2) === element;
+    }), 'it is within reach');
+  }
+  await page.page.keyboard.press('a');
+  equal(await page.page.evaluate(() => document.activeElement.closest('.approval') !== null), true, 'the key leads to a question');
+  await page.page.keyboard.press('Escape');
+  await first.getByRole('button', { name: 'No', exact: true }).click();
+  await until('the answer', async () => (await daemon.get(`/v1/sessions/${id}/approvals?include_ended=true`)).approvals.find((one) => one.question.text.startsWith('May')).end?.choice === 'no');
+  await first.waitFor({ state: 'detached' });
+  // The history keeps the question and its answer.
+  const asked = page.page.locator('.row', { hasText: 'May I delete target/?' });
+  await asked.getByText('by console').waitFor();
+  equal(await asked.locator('.answer b').innerText(), 'No', 'the answer');
   await page.page.keyboard.press('m');
   await page.page.keyboard.type('Then go on without.');
   await page.page.keyboard.press('Enter');
@@ -305,6 +387,189 @@ test('prompts, approvals and runs', async ({ daemon, browser }) => {
   await page.page.locator('.queue').waitFor({ state: 'detached' });
   await page.page.getByRole('button', { name: /^Stop/ }).click();
   await until('the run is asked to stop', async () => (await daemon.get(`/v1/sessions/${id}/run`)).run.cancelRevision);
+  await page.page.locator('.badge.stopping').waitFor();
+  check(await page.page.getByRole('button', { name: 'Stopping robot…' }).isDisabled(), 'it is asked once');
+  await daemon.post(`/v1/sessions/${id}/runs/${run.epoch}:release`, {}, agent);
+  await page.page.locator('.badge.idle').waitFor();
+  await page.close();
+});
+
+test('a rewind and an edit have their way back, and say what they change', async ({ daemon, browser }) => {
+  const { id } = await compacted(daemon, 'Rewritten');
+  const before = await daemon.view(id);
+  const { messages: newest } = await daemon.get(`/v1/sessions/${id}/messages?reverse=true&page_size=12`);
+  const target = newest.find((one, at) => at > 0 && one.role === 'ROLE_USER');
+  const page = await Page.open(browser, daemon);
+  await page.session(id);
+  await page.page.locator('.one .row').last().waitFor();
+  await page.page.locator(`[data-key="${target.messageId}"] .role`).first().click();
+  await page.page.keyboard.press('r');
+  const toast = page.page.locator('.toast');
+  await toast.getByText('later messages are out').waitFor();
+  await page.page.locator('.row.rewound').first().waitFor();
+  await toast.getByRole('button', { name: 'Undo' }).click();
+  await toast.getByText('is undone').waitFor();
+  await until('the rewind is undone', async () => (await daemon.view(id)).header.viewHash === before.header.viewHash);
+  await page.page.locator('.row.rewound').first().waitFor({ state: 'detached' });
+  // By a key, too.
+  await page.page.locator(`[data-key="${target.messageId}"] .role`).first().click();
+  await page.page.keyboard.press('r');
+  await page.page.locator('.row.rewound').first().waitFor();
+  await page.page.keyboard.press('u');
+  await page.page.locator('.row.rewound').first().waitFor({ state: 'detached' });
+  // The key of a page is none of a row.
+  await page.page.locator(`[data-key="${target.messageId}"] .role`).first().click();
+  await page.page.keyboard.press('g');
+  await page.page.keyboard.press('f');
+  await page.page.getByRole('heading', { name: 'Search' }).waitFor();
+  equal((await daemon.get('/v1/sessions')).sessions.length, 1, 'sessions, of which none is a fork');
+  await page.page.goBack();
+  // Who edits what a summary covers learns before that it ends.
+  await page.page.locator('.one .row').last().waitFor();
+  await page.page.locator('.scroll').press('Home');
+  const covered = page.page.locator('.row.covered.user').first();
+  await covered.locator('.role').first().click();
+  const key = await covered.getAttribute('data-key');
+  const row = page.page.locator(`[data-key="${key}"]`);
+  await page.page.keyboard.press('p');
+  await row.getByText('pinned').waitFor();
+  await page.page.keyboard.press('e');
+  await row.getByText('Saving ends that summary').waitFor();
+  equal(await page.violations(), [], 'accessibility');
+  await row.getByRole('textbox').fill('other words');
+  await row.getByRole('button', { name: 'Save' }).click();
+  await row.locator('.cell.right').getByText('other words').waitFor();
+  await toast.getByRole('button', { name: 'Undo' }).waitFor();
+  check(await row.isVisible(), 'its row stays in sight');
+  // The message that replaces it leads to it.
+  await row.getByRole('button', { name: 'to it' }).click();
+  const replacement = page.page.locator('.row.replacement');
+  await replacement.getByRole('button', { name: 'the original' }).click();
+  await page.page.locator(`.row.chosen[data-key="${key}"]`).waitFor();
+  await page.page.keyboard.press('u');
+  await until('the edit is undone', async () => (await daemon.view(id)).end.covered);
+  // Where a summary falls back to the one before it there can be as many rows as before, and they are others.
+  const more = conversation(9, 70);
+  for (let from = 0; from < more.length; from += 10) await daemon.append(id, more.slice(from, from + 10));
+  const { end } = await until('a second compaction', async () => {
+    const view = await daemon.view(id);
+    return view.end.covered?.coveredRanges.length > 1 && view;
+  }, 20_000);
+  const range = end.covered.coveredRanges.at(-1);
+  const { messages: history } = await daemon.get(`/v1/sessions/${id}/messages?page_size=1000`);
+  const inside = history.findLast((one) => one.role === 'ROLE_ASSISTANT' && Number(one.revision) <= Number(range.lastRevision) - 8);
+  await page.go(`#/session/${id}?message=${inside.messageId}`);
+  await page.page.locator(`.row.chosen[data-key="${inside.messageId}"]`).waitFor();
+  const edited = await daemon.post(`/v1/sessions/${id}/messages/${inside.messageId}:edit`, { parts: [{ text: { text: 'other words' } }] });
+  await until('the page knows', async () => Number((await page.page.locator('.timeline output').innerText()).match(/[\d,]+/)[0].replace(',', '')) >= Number(edited.revision));
+  await page.page.waitForTimeout(300);
+  check(await page.page.locator(`[data-key="${inside.messageId}"]`).isVisible(), 'what is in sight stays there, whoever changes the view');
+  await page.page.mouse.move(400, 500);
+  for (const by of [900, -1500, 1200, -600, 2400, -3000]) {
+    await page.page.mouse.wheel(0, by);
+    await page.page.evaluate(() => new Promise(requestAnimationFrame));
+  }
+  await page.close();
+});
+
+test('a rewound message says so after the page is loaded again', async ({ daemon, browser }) => {
+  const id = await daemon.session('Reload', { window });
+  const { messageIds } = await daemon.append(id, [text('USER', 'one'), text('ASSISTANT', 'two')]);
+  const page = await Page.open(browser, daemon);
+  await page.session(id);
+  await page.page.locator(`[data-key="${messageIds[1]}"]`).waitFor();
+  await daemon.append(id, [text('USER', 'three')]);
+  await daemon.post(`/v1/sessions/${id}:rewind`, { message_id: messageIds[1] });
+  await page.page.locator('.row.rewound').waitFor();
+  // The view is, byte for byte, what the browser has from before.
+  await page.page.reload();
+  await page.page.getByText('Left out by a rewind').waitFor();
+  await page.close();
+  // Whoever may not undo is asked before.
+  const bound = await Page.open(browser, daemon, { link: daemon.link('--scopes', 'read,write') });
+  await bound.session(id);
+  await bound.page.locator(`[data-key="${messageIds[0]}"] .role`).first().click();
+  await bound.page.keyboard.press('r');
+  await bound.page.locator('.toast').getByText('can undo it').waitFor();
+  const { revision } = (await daemon.get(`/v1/sessions/${id}`)).session;
+  await bound.page.locator('.toast').getByRole('button', { name: 'Do it' }).click();
+  await bound.page.locator('.toast').getByText('later messages are out').waitFor();
+  equal(Number((await daemon.get(`/v1/sessions/${id}`)).session.revision), Number(revision) + 1, 'revisions of the rewind');
+  await bound.close();
+});
+
+test('the axis follows a session that is at work', async ({ daemon, browser }) => {
+  const id = await daemon.session('Axis', { window: { ...window, maxContextTokens: 64000 }, preset: 'opencode' });
+  await daemon.append(id, conversation(30, 4));
+  const page = await Page.open(browser, daemon);
+  await page.session(id);
+  const points = () => page.page.locator('.timeline .curve').evaluate((curve) => [...(curve.getAttribute('d') ?? '').matchAll(/[ML]([\d.]+) ([\d.]+)/g)].map(([, x, y]) => [Number(x), Number(y)]));
+  await until('the curve of before', async () => (await points()).length >= 38);
+  const before = (await points()).length;
+  // While messages come, without a pause.
+  for (let number = 0; number < 40 || (number < 120 && (await points()).length < before + 6); number += 1) await daemon.append(id, [text('USER', `word `.repeat(200))]);
+  check((await points()).length >= before + 6, 'the curve grows while messages come');
+  await daemon.post(`/v1/sessions/${id}/compactions`, { kind: 'COMPACTION_KIND_SUMMARY' });
+  await daemon.settled(id);
+  for (let number = 0; number < 5; number += 1) await daemon.append(id, [text('USER', `after ${number}`)]);
+  // It falls with the compaction, and ends at now.
+  await until('the step', async () => {
+    const drawn = await points();
+    const lowest = Math.min(...drawn.slice(0, -6).map(([, y]) => y));
+    const width = await page.page.locator('.timeline svg').evaluate((svg) => svg.clientWidth);
+    return drawn.at(-1)[1] - lowest > 10 && Math.abs(drawn.at(-1)[0] - width) < 2;
+  });
+  await page.close();
+});
+
+test('the middle of a long session has its history, and records stay out of the way', async ({ daemon, browser }) => {
+  const id = await daemon.session('Long', { window: { ...window, maxContextTokens: 1000000 }, preset: 'opencode' });
+  const record = (number) => ({ role: 'ROLE_SYSTEM', kind: 'MESSAGE_KIND_RECORD', parts: [{ record: { kind: 'progress', data: `{"step":${number}}` } }] });
+  const messages = Array.from({ length: 90 }, (_, number) => [...turn(number, 3), ...Array.from({ length: 8 }, (_, at) => record(at))]).flat();
+  for (let from = 0; from < messages.length; from += 500) await daemon.append(id, messages.slice(from, from + 500));
+  const page = await Page.open(browser, daemon);
+  await page.session(id);
+  const last = page.page.locator('.one .row').last();
+  await last.waitFor();
+  // A run of records is one row, and opens.
+  equal(await page.page.locator('.row.record[data-revision]').count(), 0, 'records by themselves');
+  await last.getByRole('button', { name: '8 records' }).click();
+  await page.page.locator('.row.record[data-revision]').nth(5).waitFor();
+  await page.page.keyboard.press('h');
+  await page.page.getByRole('button', { name: 'Records', pressed: true }).waitFor();
+  await page.page.keyboard.press('h');
+  // The first key moves into what is in sight, and takes the focus with it.
+  await page.page.locator('.scroll').press('End');
+  await page.page.evaluate(() => document.activeElement.blur());
+  await page.page.keyboard.press('j');
+  const chosen = page.page.locator('.row.chosen');
+  await until('the focus', () => page.page.evaluate(() => document.activeElement.classList.contains('chosen')));
+  check(Number(await chosen.getAttribute('data-revision') ?? 0) > messages.length - 60, 'a row of those in sight');
+  await page.page.keyboard.press('Tab');
+  check(await page.page.evaluate(() => document.activeElement.closest('.row.chosen') !== null), 'Tab leads to its buttons');
+  // A revision that the newest pages do not reach.
+  const middle = Math.floor(messages.length / 2);
+  // It is asked for while an older page is on its way.
+  await page.page.route(/page_token=/, (route) => setTimeout(() => void route.continue().catch(() => undefined), 500));
+  await page.page.locator('.scroll').evaluate((list) => (list.scrollTop = 0));
+  await page.page.getByText('Reading older messages').waitFor();
+  await page.page.getByRole('slider', { name: 'Revision' }).fill(String(middle));
+  await page.page.locator('.banner').getByText(`revision ${middle}:`).waitFor();
+  await page.page.locator('.scroll').press('End');
+  const near = page.page.locator('.row[data-revision] .cell.left .role');
+  await near.first().waitFor();
+  const revisions = await page.page.locator('.row[data-revision]').evaluateAll((rows) => rows.map((row) => Number(row.dataset.revision)));
+  check(revisions.every((revision) => revision <= middle) && revisions.some((revision) => revision > middle - 40), `revisions ${revisions}`);
+  equal(await page.page.locator('.row.own').count(), 0, 'messages without their history');
+  await page.page.keyboard.press('0');
+  // The first key leads to the first message.
+  await page.page.locator('.scroll').press('Home');
+  const { messages: oldest } = await daemon.get(`/v1/sessions/${id}/messages?page_size=1`);
+  await page.page.locator(`[data-key="${oldest[0].messageId}"]`).waitFor();
+  // The view alone says who speaks.
+  await page.page.keyboard.press('3');
+  await page.page.locator('.one.view .row .cell.right .role').getByText('user').first().waitFor();
+  equal(await page.violations(), [], 'accessibility');
   await page.close();
 });
 
@@ -328,6 +593,12 @@ test('a message is pinned, edited and forked from', async ({ daemon, browser }) 
   await until('the fork', async () => !page.page.url().includes(id) && page.page.url().includes('session/ses_'));
   await page.page.locator('.row').getByText('an answer').first().waitFor();
   equal(await page.page.locator('.cell.right').getByText('second words').count(), 0, 'what came later, in its view');
+  // It says whose fork it is, here and in the list.
+  await page.page.locator('.facts').getByText('fork of').waitFor();
+  await page.page.locator('.facts').getByRole('link', { name: 'Edits' }).click();
+  await until('the original', async () => page.page.url().includes(id));
+  await page.go('#/sessions');
+  await page.page.locator('.session .chip').getByText('fork of Edits').waitFor();
   await page.close();
 });
 
@@ -341,10 +612,17 @@ test('a restart of the daemon is survived without a gap', async ({ daemon, brows
   await page.page.locator('.prose p', { hasText: 'before' }).first().waitFor();
   await daemon.stop('SIGKILL');
   await page.page.locator('.live').getByText(/connecting|daemon away/).waitFor();
+  await page.page.getByRole('textbox', { name: 'Prompt' }).fill('while it is away');
+  await page.page.keyboard.press('Enter');
+  await page.page.getByText('The daemon does not answer.').waitFor();
+  await page.page.evaluate(() => document.activeElement.blur());
   await daemon.start();
   for (let number = 0; number < 20; number += 1) await daemon.append(id, [text('USER', `after ${number}.`)]);
   await page.page.locator('.live').getByText('live', { exact: true }).waitFor({ timeout: 20_000 });
   await page.page.getByText('after 19.').first().waitFor();
+  // What was said of it is no longer true; what was written is still there.
+  await page.page.getByText('The daemon does not answer.').waitFor({ state: 'detached' });
+  equal(await page.page.getByRole('textbox', { name: 'Prompt' }).inputValue(), 'while it is away', 'the draft');
   await page.page.locator('.scroll').press('Home');
   await page.page.getByText('before').first().waitFor();
   const seen = new Set();
@@ -404,9 +682,14 @@ test('the keyboard alone does everything', async ({ daemon, browser }) => {
   await keyboard.type('by keys alone');
   await keyboard.press('Enter');
   await page.page.locator('.queue').getByText('by keys alone').waitFor();
+  await page.page.getByText('No agent is at work here').waitFor();
+  await keyboard.press('Escape');
+  await keyboard.press('o');
+  await page.page.getByRole('heading', { name: 'Policy' }).waitFor();
   await keyboard.press('Escape');
   await keyboard.press('?');
-  await page.page.getByRole('dialog').waitFor();
+  await page.page.getByRole('dialog').getByText('rewind to').waitFor();
+  equal(await page.violations(), [], 'accessibility of the keys');
   await keyboard.press('Escape');
   await keyboard.press('g');
   await keyboard.press('s');
@@ -426,7 +709,7 @@ test('the keyboard alone does everything', async ({ daemon, browser }) => {
 test('a search finds what no view shows, and opens at its message', async ({ daemon, browser }) => {
   const { id } = await compacted(daemon, 'Searched');
   const other = await daemon.session('Elsewhere', { window });
-  const { messageIds } = await daemon.append(other, [text('USER', 'The word heliotrope is here, and <b>there</b>.'), ...conversation(30, 4)]);
+  const { messageIds } = await daemon.append(other, [text('USER', 'The word heliotrope is here, and <b>there</b>.'), ...conversation(30, 4)], { 'longhand-actor': 'editor' });
   const page = await Page.open(browser, daemon);
   await page.page.getByText('Searched').waitFor();
   await page.page.keyboard.press('g');
@@ -435,6 +718,7 @@ test('a search finds what no view shows, and opens at its message', async ({ dae
   await page.page.keyboard.type('heliotrope');
   await page.page.locator('.hit mark').getByText('heliotrope').waitFor();
   await page.page.locator('.hit').getByText('Elsewhere').waitFor();
+  await page.page.locator('.hit .meta').getByText('user · editor · text · ').waitFor();
   equal(await page.violations(), [], 'accessibility');
   await page.page.keyboard.press('Enter');
   await page.page.locator(`.row.chosen[data-key="${messageIds[0]}"]`).waitFor();

@@ -93,6 +93,27 @@ fn a_command_on_tcp_proves_itself_by_a_token_with_scopes() {
 }
 
 #[test]
+fn a_daemon_comes_back_at_the_port_that_it_had_if_it_is_free() {
+    let home = private_folder();
+    // Another program may take the port in between, though hardly every time.
+    let comes_back = (0..5).any(|_| {
+        let daemon = Daemon::start(home.path());
+        let before = url(&daemon);
+        daemon.stop();
+        let daemon = Daemon::start(home.path());
+        let after = url(&daemon);
+        daemon.stop();
+        before == after
+    });
+    assert!(comes_back);
+    let port = fs::read_to_string(home.path().join("store/longhand.port")).expect("a port");
+    let taken = std::net::TcpListener::bind(format!("127.0.0.1:{}", port.trim()));
+    let daemon = Daemon::start(home.path());
+    assert!(taken.is_err() || !url(&daemon).ends_with(&format!(":{}", port.trim())));
+    daemon.stop();
+}
+
+#[test]
 fn a_link_to_the_console_gives_what_its_maker_has() {
     let home = private_folder();
     let daemon = Daemon::start(home.path());

@@ -9,7 +9,7 @@ use longhand::app::append::{NewDraftText, OpenPart};
 use longhand::app::approvals::{Answer, Choice, Question};
 use longhand::app::archives::ImportedArchive;
 use longhand::app::erase::{EraseRequest, EraseTarget};
-use longhand::app::prompts::{Delivery, NewPrompt, Wanted};
+use longhand::app::prompts::{NewPrompt, Wanted};
 use longhand::app::quotas::Quota;
 use longhand::app::sessions::{ForkPoint, NewSession};
 use longhand::app::{Caller, Error, Reason};
@@ -219,7 +219,7 @@ async fn what_waits_goes_on_in_the_copy() {
         delta: delta.to_owned(),
     };
     let draft = source.app.append_draft(&session, "a1", words(0, "gin")).await.expect("drafted");
-    let new = |words: &str| NewPrompt { parts: vec![text(words)], delivery: Delivery::Queue, metadata_json: None };
+    let new = |words: &str| NewPrompt::of(vec![text(words)]);
     for words in ["first", "second"] {
         source.app.submit_prompt(&session, new(words)).await.expect("it waits");
     }

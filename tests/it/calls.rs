@@ -210,16 +210,38 @@ async fn a_result_whose_call_is_covered_answers_no_other_call() {
 }
 
 #[tokio::test]
-async fn a_pinned_call_whose_result_is_covered_takes_no_other_result() {
+async fn a_pinned_call_keeps_its_result_and_takes_no_other() {
     let test = TestApp::start().await;
     let session = test.manual_session().await;
     append(&test, &session, "one", "u1 \"go\"\na1 \"one\" call=c\nt1 result=c:first\na2 \"so\"\nu2 \"on\"").await;
     test.by("one").pin(&session, "a1").await.expect("pinned");
     let new = NewSummary { text: "What was said.".to_owned(), tail_start: "u2".to_owned(), ..NewSummary::default() };
     test.by("one").supply_summary(&session, new).await.expect("supplied");
-    let before = answers_to(&test, &session, "one").await;
+    assert_eq!(answers_to(&test, &session, "one").await, ["first"]);
     append(&test, &session, "one", "t3 result=c:again").await;
-    assert_eq!(answers_to(&test, &session, "one").await, before);
+    assert_eq!(answers_to(&test, &session, "one").await, ["first"]);
+}
+
+#[tokio::test]
+async fn calls_and_results_are_pinned_together_whichever_is_named() {
+    let test = TestApp::start().await;
+    for named in ["a1", "t1", "t2"] {
+        let session = test.manual_session().await;
+        let one = "u1 \"go\"\na1 \"one\" call=c call=d\nt1 result=c:of-c\nt2 result=d:of-d\na2 \"so\"";
+        append(&test, &session, "one", &format!("{one} call=e\nt3 result=e:of-e\nu2 \"on\"")).await;
+        let new =
+            NewSummary { text: "What was said.".to_owned(), tail_start: "u2".to_owned(), ..NewSummary::default() };
+        test.by("one").supply_summary(&session, new).await.expect("supplied");
+        let alone = test.context(&session).await.messages;
+        test.by("one").pin(&session, named).await.expect("pinned");
+        assert_eq!(answers_to(&test, &session, "one").await, ["of-c", "of-d"], "{named}");
+        let pinned = test.revision(&session).await;
+        test.by("one").pin(&session, "t1").await.expect("pinned already");
+        assert_eq!(test.revision(&session).await, pinned, "each is pinned once");
+        test.by("one").unpin(&session, "t2").await.expect("unpinned");
+        assert_eq!(test.context(&session).await.messages, alone, "{named}");
+        assert_eq!(test.findings().await, []);
+    }
 }
 
 #[tokio::test]

@@ -1,11 +1,13 @@
 //! Edits that leave a message out of views, and edits made by an import.
 
 use crate::cli::Daemon;
-use crate::support::{Line, ScriptedSummarizer, TestApp, text, turns, words_of};
+use crate::support::{Line, ScriptedSummarizer, TestApp, conversation, shown, text, turns, words_of};
+use longhand::app::Reason;
 use longhand::app::append::OpenPart;
 use longhand::app::compactions::NewCompaction;
 use longhand::app::context::Context;
 use longhand::app::sessions::ForkPoint;
+use longhand::limits;
 use longhand::model::compaction::CompactionKind;
 use longhand::model::event::{EventBody, EventKind};
 use longhand::model::layout::OmitReason;
@@ -289,4 +291,45 @@ async fn the_newest_messages_are_those_of_the_history_whatever_the_view_shows() 
     check("sealed").await;
     test.append(&session, "u13 \"word\"\na13 \"yes\"").await;
     check("behind an open message").await;
+}
+
+#[tokio::test]
+async fn an_edit_has_metadata_of_its_own() {
+    let test = TestApp::start().await;
+    let session = test.manual_session().await;
+    let mut messages = conversation("u1 \"one\"\na2 \"two\" call=c1");
+    messages[1].metadata_json = Some("{\"first\": 1}".to_owned());
+    test.app.append(&session, messages, None, None).await.expect("appended");
+    let given = |metadata: &str| Some(metadata.to_owned());
+    let metadata = |view: &Context| view.messages[1].original_fields.as_ref().and_then(|of| of.metadata_json.clone());
+    let app = &test.app;
+    let at = test.context(&session).await;
+    assert_eq!(metadata(&at), given("{\"first\": 1}"));
+    let before = test.revision(&session).await;
+    let large = format!("\"{}\"", "x".repeat(limits::METADATA_BYTES_MAX));
+    for (parts, metadata) in [(vec![text("x")], "{"), (vec![text("x")], large.as_str()), (Vec::new(), "{}")] {
+        let refused = app.edit_with(&session, "a2", &parts, given(metadata), None).await.expect_err("refused");
+        assert!(matches!(refused.reason, Reason::InvalidField | Reason::LimitExceeded), "{refused:?}");
+    }
+    assert_eq!(test.revision(&session).await, before, "nothing was written");
+
+    // Byte for byte, and hashed with the view.
+    let second = given("{\"second\":  2.0}");
+    app.edit_with(&session, "a2", &[text("dos")], second.clone(), None).await.expect("edited");
+    let edited = test.context(&session).await;
+    assert_eq!(metadata(&edited), second);
+    app.undo(&session, None).await.expect("undone");
+    let other = given("{\"other\": 2}");
+    app.edit_with(&session, "a2", &[text("dos")], other.clone(), None).await.expect("edited");
+    let again = test.context(&session).await;
+    assert_eq!((metadata(&again), shown(&again)), (other.clone(), shown(&edited)));
+    assert_ne!(again.hash, edited.hash);
+    let fork = app.fork_session(&session, ForkPoint::default(), None, String::new()).await.expect("forked");
+    assert_eq!(metadata(&test.context(&fork.0.session.id.to_string()).await), other);
+    app.edit(&session, "a2", &[text("dos")], None).await.expect("edited");
+    assert_eq!(metadata(&test.context(&session).await), None, "an edit without has none");
+    let test = test.restart().await;
+    let as_of = |revision| test.context_as_of(&session, revision);
+    assert_eq!((as_of(at.revision).await.hash, as_of(edited.revision).await.hash), (at.hash, edited.hash));
+    assert_eq!(test.findings().await, []);
 }

@@ -436,14 +436,11 @@ async fn words_of_erased_messages_are_found_no_more() {
 #[tokio::test]
 async fn prompts_and_questions_lose_what_their_messages_lose() {
     use longhand::app::approvals::Question;
-    use longhand::app::prompts::{Delivery, NewPrompt, Wanted};
+    use longhand::app::prompts::{NewPrompt, Wanted};
     let test = TestApp::start().await;
     let session = test.manual_session().await;
-    let prompt = NewPrompt {
-        parts: vec![text(&noise("prompt", 400))],
-        delivery: Delivery::Queue,
-        metadata_json: Some(format!("{:?}", noise("wish", 60))),
-    };
+    let metadata_json = Some(format!("{:?}", noise("wish", 60)));
+    let prompt = NewPrompt { metadata_json, ..NewPrompt::of(vec![text(&noise("prompt", 400))]) };
     let (prompt, _) = test.app.submit_prompt(&session, prompt).await.expect("submitted");
     let run = test.app.acquire_run(&session, None, false).await.expect("a run").run;
     test.app.take_prompt(&session, run.epoch, Wanted::First).await.expect("taken");
@@ -474,11 +471,11 @@ async fn prompts_and_questions_lose_what_their_messages_lose() {
 #[tokio::test]
 async fn an_erased_session_counts_no_content_of_its_prompts_and_questions() {
     use longhand::app::approvals::Question;
-    use longhand::app::prompts::{Delivery, NewPrompt, Wanted};
+    use longhand::app::prompts::{NewPrompt, Wanted};
     let test = TestApp::start().await;
     let session = test.manual_session().await;
     for name in ["taken", "waits", "waits too"] {
-        let prompt = NewPrompt { parts: vec![text(&noise(name, 400))], delivery: Delivery::Queue, metadata_json: None };
+        let prompt = NewPrompt::of(vec![text(&noise(name, 400))]);
         test.app.submit_prompt(&session, prompt).await.expect("submitted");
     }
     let run = test.app.acquire_run(&session, None, false).await.expect("a run").run;

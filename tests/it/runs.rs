@@ -2,6 +2,7 @@
 
 mod damage;
 mod queue;
+mod submit;
 
 use crate::support::{TestApp, Watch, call, conversation, shown, soon, text};
 use longhand::app::append::{NewDraftText, OpenPart};
@@ -299,8 +300,9 @@ async fn a_tree_is_listed_and_stopped_as_one() {
     assert_eq!(ended(&newest(&test, &other).await), None);
 }
 
-fn prompt(words: &str, delivery: Delivery) -> NewPrompt {
-    NewPrompt { parts: vec![text(words)], delivery, metadata_json: Some("{\"from\":\"here\"}".to_owned()) }
+fn prompt(words: &str, delivery: Delivery) -> NewPrompt<'static> {
+    let metadata_json = Some("{\"from\":\"here\"}".to_owned());
+    NewPrompt { delivery, metadata_json, ..NewPrompt::of(vec![text(words)]) }
 }
 
 async fn submit(caller: &Caller, session: &str, words: &str, delivery: Delivery) -> String {

@@ -11,7 +11,7 @@ use longhand::app::append::AppendRequest;
 use longhand::app::approvals::{Answer, Choice, Question};
 use longhand::app::compactions::{NewCompaction, NewSummary};
 use longhand::app::erase::{EraseRequest, EraseTarget};
-use longhand::app::prompts::{Delivery, NewPrompt};
+use longhand::app::prompts::NewPrompt;
 use longhand::app::secrets::{Action, SecretFinding};
 use longhand::app::sessions::{ForkPoint, NewSession, SessionChange};
 use longhand::model::compaction::CompactionKind;
@@ -290,13 +290,11 @@ async fn what_other_doors_bring_is_redacted_too() {
     };
     let session = test.create(new()).await;
     test.append(&session, &turns(1, 4, 300)).await;
-    test.app.edit(&session, "u1", &[text(SECRET)], None).await.expect("edited");
+    let metadata = Some(format!("[\"{SECRET}\"]"));
+    test.app.edit_with(&session, "u1", &[text(SECRET)], metadata, None).await.expect("edited");
     test.app.fork_session(&session, ForkPoint::default(), Some("f1".to_owned()), title()).await.expect("forked");
-    let prompt = NewPrompt {
-        parts: vec![text(SECRET)],
-        delivery: Delivery::Queue,
-        metadata_json: Some(format!("[\"{SECRET}\"]")),
-    };
+    let metadata_json = Some(format!("[\"{SECRET}\"]"));
+    let prompt = NewPrompt { metadata_json, ..NewPrompt::of(vec![text(SECRET)]) };
     test.app.submit_prompt(&session, prompt).await.expect("submitted");
     let choices = vec![Choice { id: "y".to_owned(), label: SECRET.to_owned() }];
     let asked = Question { choices, input_json: Some(format!("[\"{SECRET}\"]")), ..question(&title()) };

@@ -98,3 +98,42 @@ fn two_agents_and_two_people_share_a_session() {
     assert!(daemon.text(&["replay", "shared"]).contains("asked to stop"));
     daemon.text(&["audit", "verify"]);
 }
+
+#[test]
+fn a_person_sends_again_and_has_the_result_of_a_call() {
+    let home = tempfile::tempdir().expect("a temporary folder");
+    let daemon = Daemon::start(home.path());
+    daemon.text(&["create", "--client-id", "again", "--preset", "pi"]);
+    let first = by(&daemon, "pat", &["append", "again", "Hello"]);
+    let second = by(&daemon, "pat", &["append", "again", "Where?"]);
+    let call = r#"{"role":"ROLE_ASSISTANT","parts":[{"toolCall":{"callId":"c1","tool":"locate","inputJson":"{}"}}]}"#;
+    let lines = home.path().join("reply.jsonl");
+    std::fs::write(&lines, call).expect("written");
+    by(&daemon, "ada", &["append", "again", "--messages", lines.to_str().expect("UTF-8")]);
+    by(&daemon, "pat", &["edit", "again", &first, "Good morning", "--metadata", r#"{"mood": "good"}"#]);
+
+    by(&daemon, "pat", &["prompt", "add", "again", "at home", "--result", "c1"]);
+    let waits = by(&daemon, "pat", &["prompt", "list", "again"]);
+    assert!(waits.contains("[result of c1] at home"), "{waits}");
+    let twice = refused(&daemon, "eve", &["prompt", "add", "again", "elsewhere", "--result", "c1"]);
+    assert!(twice.contains("CALL_ANSWERED"), "{twice}");
+    by(&daemon, "ada", &["run", "acquire", "again", "--take", "--lease", "600"]);
+    let view = daemon.json(&["context", "again"]);
+    let text = serde_json::to_string(&view).expect("JSON");
+    assert!(
+        text.contains(r#""output":"at home""#) && text.contains(r#""metadataJson":"{\"mood\": \"good\"}""#),
+        "{text}"
+    );
+
+    // The run is at work on what the person leaves out.
+    by(&daemon, "pat", &["prompt", "add", "again", "And where else?", "--rewind-to", &first]);
+    assert_eq!(object(&daemon, &["run", "show", "again"])["run"]["end"]["reason"], "RUN_END_REASON_CANCELLED");
+    by(&daemon, "ada", &["run", "acquire", "again", "--take"]);
+    let view = by(&daemon, "pat", &["context", "again"]);
+    assert!(view.contains("Good morning") && view.contains("And where else?"), "{view}");
+    assert!(!view.contains("at home") && !view.contains("Where?\n"), "{view} {second}");
+    by(&daemon, "pat", &["prompt", "add", "again", "Anew", "--rewind-all"]);
+    assert!(!by(&daemon, "pat", &["context", "again"]).contains("Good morning"));
+    // Fails if a chain is not whole.
+    daemon.text(&["audit", "verify"]);
+}

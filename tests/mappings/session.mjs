@@ -118,8 +118,10 @@ async function answered() {
     const output = { kind: "DRAFT_KIND_TOOL_OUTPUT", callId: "call-log", callMessageId: reply };
     await stream(results, output, ["line 1\n", "line 2\n"], epoch);
     const refused = { toolResult: { callId: "call-push", status: "TOOL_RESULT_STATUS_ERROR", output: "not allowed" } };
-    await post(`/messages/${results}/parts`, { parts: [refused] });
     await finish(results, "FINISH_REASON_STOP");
+    // A front end has the other result.
+    await post("/prompts", { parts: [refused], delivery: "DELIVERY_STEER" }, { "longhand-actor": "ann" });
+    await post("/prompts:take", { epoch, steeringOnly: true });
     await submit("And the warnings.", "DELIVERY_STEER");
     await post("/prompts:take", { epoch, steeringOnly: true });
     // A reply in one piece, without a draft.

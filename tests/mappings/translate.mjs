@@ -58,11 +58,12 @@ function value(text) {
     return field(text);
 }
 
-/** A field by its path in the protos, in JSON: an empty list is none. */
+/** A field by its path in the protos, in JSON: an empty list is none, and that of a list the first one in it. */
 function field(path) {
     const names = path.split(".").map((name) => name.replace(/_(.)/g, (_, letter) => letter.toUpperCase()));
     return (step) => {
-        const found = names.reduce((of, name) => of?.[name], step);
+        const member = (of, name) => (Array.isArray(of) ? of.map((one) => one[name]).find((one) => one !== undefined) : of?.[name]);
+        const found = names.reduce(member, step);
         return Array.isArray(found) && found.length === 0 ? undefined : found;
     };
 }

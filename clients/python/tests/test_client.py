@@ -82,8 +82,9 @@ def test_history_pages_edits_pins_and_forks(client: longhand.Client) -> None:
     assert texts(session.history(page_size=3)) == [str(number) for number in range(7)]
     assert texts(session.history(reverse=True, page_size=3))[:2] == ["6", "5"]
     assert texts(session.get_messages(list(ids[2:4]))) == ["2", "3"]
-    session.edit(ids[1], "one")
+    session.edit(ids[1], "one", metadata={"edited": True})
     session.edit(ids[2], None)
+    assert session.view().messages[1].metadata_json == '{"edited":true}'
     session.pin(ids[0])
     assert texts(session.view().messages)[:3] == ["0", "one", "3"]
     assert texts(session.expand(ids[1])) == ["1"]
@@ -195,6 +196,31 @@ def test_prompts_are_queued_moved_and_withdrawn(client: longhand.Client) -> None
         assert any(frame.prompt.parts[0].text.text == "steer" for frame in watched if frame.HasField("prompt"))
         watched.close()
         assert run.take_prompt(steering_only=True).parts[0].text.text == "steer"
+
+
+def test_a_message_is_sent_again_and_results_of_a_front_end_wait(client: longhand.Client) -> None:
+    session = client.create_session()
+    call = longhand.assistant(longhand.tool_call("c1", "pick", {}))
+    first, reply = session.append("hello", call).message_ids
+    result = longhand.tool_result("c1", "b")
+    sent = session.submit(result)
+    with pytest.raises(longhand.Error) as caught:
+        session.submit(result)
+    assert caught.value.reason == "CALL_ANSWERED"
+    with session.run(take_prompt=True) as run:
+        assert run.prompt is not None
+        assert run.prompt.prompt_id == sent
+        answered = session.view().messages[-1]
+        assert (answered.role, answered.parts[0].part.tool_result.call_message_id) == (v1.ROLE_TOOL, reply)
+        with pytest.raises(longhand.Error) as caught:
+            session.submit("again", rewind_to=first, expected_revision=1)
+        assert caught.value.reason == "REVISION_MISMATCH"
+        again = session.submit("again", rewind_to=first)
+        assert session.activity().run.end.reason == v1.RUN_END_REASON_CANCELLED
+    assert texts(session.view().messages) == ["hello"]
+    session.submit("anew", rewind_to=longhand.START)
+    assert next(prompt.prompt_id for prompt in session.list_prompts()) == again
+    assert not session.view().messages
 
 
 def test_a_question_is_answered_once(client: longhand.Client, shared: Daemon) -> None:

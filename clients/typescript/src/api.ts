@@ -43,6 +43,7 @@ export {
   type FormattedView,
   Session,
   START,
+  type SubmitOptions,
   type View,
   type ViewOptions,
 } from "./session.js";

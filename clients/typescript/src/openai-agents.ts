@@ -26,8 +26,8 @@ import { type Session, START, type View } from "./session.js";
 
 /** Who gets the opaque blocks back, and where an item's other fields are. */
 const PROVIDER = "openai-agents-js";
-/** Where a part of an edit has what else a message's metadata has. */
-const EDIT = "openai-agents-js-edit";
+/** Where the metadata of an edit has the position of the message that it replaces. */
+const POSITION = "openai-agents-js-position";
 /** Views are read again when the session changed between a read and a rewind. */
 const ATTEMPTS = 16;
 /** The largest metadata of a message, in bytes. */
@@ -170,6 +170,7 @@ export class LonghandSession {
     for (let attempt = 1; ; attempt++) {
       const view = await session.view();
       const isCall = (item: Item) => item["type"] === "function_call" && item["callId"] === callId;
+      const expectedRevision = view.header.revision;
       const found = inWrittenOrder(view).filter((message) => itemsOf(message).some(isCall));
       const [first, ...others] = found;
       if (!first) return;
@@ -177,11 +178,13 @@ export class LonghandSession {
       try {
         if (last) {
           // Further ones go first, and each is a change of its own.
-          await session.edit(last.messageId, contentWithout(last, callId), { expectedRevision: view.header.revision });
+          const rest = partsOf(last).filter((part) => !hasCall(part, callId));
+          const metadata = rest.length > 0 ? editMetadata(last, view) : undefined;
+          await session.edit(last.messageId, rest.length > 0 ? rest : undefined, { metadata, expectedRevision });
           continue;
         }
-        const content = contentWith(first, callId, replacement);
-        await session.edit(first.messageId, content, { expectedRevision: view.header.revision });
+        const { content, metadata } = replaced(first, view, callId, messageOf(replacement));
+        await session.edit(first.messageId, content, { metadata, expectedRevision });
         return;
       } catch (error) {
         if (!hasReason(error, "REVISION_MISMATCH") || attempt === ATTEMPTS) throw error;
@@ -206,35 +209,57 @@ function inWrittenOrder({ messages }: View): v1.ContextMessage[] {
   const kept = messages.filter(
     ({ kind }) => kind !== kinds.MISSING_RESULT && (summarized || kind !== kinds.POLICY_TEXT),
   );
-  const shown = kept.filter(({ kind }) => kind === kinds.SHOWN).sort((a, b) => Number(positionOf(a) - positionOf(b)));
+  const positions = positionsOf(messages);
+  const position = (message: v1.ContextMessage) => positions.get(message) ?? message.revision;
+  const shown = kept.filter(({ kind }) => kind === kinds.SHOWN).sort((a, b) => Number(position(a) - position(b)));
   let next = 0;
   return kept.map((message) => (message.kind === kinds.SHOWN ? (shown[next++] ?? message) : message));
 }
 
-/** Where a message was written; an edit names the message that it replaces. */
-function positionOf(message: v1.ContextMessage): bigint {
-  const position = editOf(message)?.position;
-  return position === undefined ? message.revision : BigInt(position);
+/**
+ * Where the messages of a view were written. An edit of ours says where; one of others is before everything that the view
+ * has behind it, of which only results are out of their order.
+ */
+function positionsOf(messages: readonly v1.ContextMessage[]): Map<v1.ContextMessage, bigint> {
+  const positions = new Map<v1.ContextMessage, bigint>();
+  let next: bigint | undefined;
+  for (const message of [...messages].reverse()) {
+    if (message.kind !== v1.ContextMessageKind.SHOWN) continue;
+    const known = metadataOf(message)[POSITION];
+    const position = typeof known === "string" ? BigInt(known) : message.revision;
+    next = next === undefined || position < next ? position : next;
+    positions.set(message, message.role === v1.Role.TOOL ? position : next);
+  }
+  return positions;
 }
 
-/** What an edit says of itself, which has no metadata of a message. */
-function editOf(message: v1.ContextMessage): { position: string; metadata: Item } | undefined {
-  const json = message.parts[0]?.part?.metadataJson;
-  return json ? JSON.parse(json)?.[EDIT] : undefined;
+/** The metadata of an edit, which has what the message had that it replaces. */
+function editMetadata(message: v1.ContextMessage, view: View): Item {
+  const position = positionsOf(view.messages).get(message) ?? message.revision;
+  return { ...metadataOf(message), [POSITION]: String(position) };
 }
 
-/** The content of a message with another call in the place of one. */
-function contentWith(message: v1.ContextMessage, callId: string, replacement: Item): v1.Part[] {
-  const made = messageOf(replacement);
-  const edit = { position: String(positionOf(message)), metadata: JSON.parse(made.metadataJson ?? "{}") };
-  const put = made.parts.map((part) => ({ ...part, metadataJson: JSON.stringify({ [EDIT]: edit }) }));
-  return partsOf(message).flatMap((part) => (hasCall(part, callId) ? put : [part]));
+/** What a message becomes with another call in the place of one. */
+function replaced(
+  message: v1.ContextMessage,
+  view: View,
+  callId: string,
+  call: v1.NewMessage,
+): { content: v1.Part[]; metadata: Item } {
+  const metadata = editMetadata(message, view);
+  const before = partsOf(message);
+  const own: Item = JSON.parse(call.metadataJson ?? "{}");
+  // A message that is the call is made anew; in another one the part has what else the call has.
+  if (before.length === 1) {
+    return { content: call.parts, metadata: { ...without(metadata, PROVIDER, "content", "output"), ...own } };
+  }
+  const put = call.parts.map((part) => ({ ...part, metadataJson: JSON.stringify(own) }));
+  return { content: before.flatMap((part) => (hasCall(part, callId) ? put : [part])), metadata };
 }
 
-/** The content of a message without a call; undefined if nothing is left. */
-function contentWithout(message: v1.ContextMessage, callId: string): v1.Part[] | undefined {
-  const rest = partsOf(message).filter((part) => !hasCall(part, callId));
-  return rest.length > 0 ? rest : undefined;
+function metadataOf({ metadataJson }: { metadataJson?: string | undefined }): Item {
+  const metadata: unknown = metadataJson ? JSON.parse(metadataJson) : undefined;
+  return typeof metadata === "object" && metadata !== null && !Array.isArray(metadata) ? (metadata as Item) : {};
 }
 
 function partsOf(message: v1.ContextMessage): v1.Part[] {
@@ -329,14 +354,16 @@ function itemsOf(message: v1.ContextMessage): Item[] {
   const shown = message.parts.flatMap(({ part }) => (part ? [part] : []));
   const restored = message.kind === v1.ContextMessageKind.SHOWN ? restore(message, shown) : undefined;
   if (restored) return [restored];
-  return shown.flatMap(({ body }): Item[] => {
+  return shown.flatMap((part): Item[] => {
+    const { body } = part;
     switch (body.case) {
       case "text":
       case "marker":
         return body.value.text ? [textItem(message.role, body.value.text)] : [];
       case "toolCall": {
         const { callId, tool: name, inputJson } = body.value;
-        return [{ type: "function_call", callId, name, arguments: inputJson, status: "completed" }];
+        const own = metadataOf(part)[PROVIDER] ?? { type: "function_call", status: "completed" };
+        return [{ ...(own as Item), callId, name, arguments: inputJson }];
       }
       case "toolResult": {
         const { callId, output } = body.value;
@@ -361,11 +388,8 @@ function textItem(role: v1.Role, text: string): Item {
 function restore(message: v1.ContextMessage, shown: v1.Part[]): Item | undefined {
   const [first] = shown;
   if (!first) return undefined;
-  const edit = editOf(message)?.metadata;
-  if (!edit && !message.metadataJson) return undefined;
-  // biome-ignore lint/suspicious/noExplicitAny: ours, or another writer's.
-  const metadata: any = edit ?? JSON.parse(message.metadataJson ?? "{}");
-  const item: Item | undefined = metadata?.[PROVIDER];
+  const metadata = metadataOf(message);
+  const item = metadata[PROVIDER] as Item | undefined;
   if (typeof item !== "object" || item === null) return undefined;
   const { body } = first;
   if (body.case === "toolCall") {
@@ -374,12 +398,12 @@ function restore(message: v1.ContextMessage, shown: v1.Part[]): Item | undefined
   }
   if (body.case === "toolResult") {
     const { callId, output: text } = body.value;
-    return { ...item, callId, output: metadata.output ? { type: "text", text } : text };
+    return { ...item, callId, output: metadata["output"] ? { type: "text", text } : text };
   }
   // A result whose call is not in the view any more is a text there.
   if ((item["type"] ?? "message") !== "message") return undefined;
   const texts = shown.flatMap((part) => (part.body.case === "text" ? [part.body.value.text] : []));
-  const pieces = metadata.content;
+  const pieces = metadata["content"];
   if (!Array.isArray(pieces)) return { ...item, content: texts.join("") };
   if (pieces.length !== texts.length) return undefined;
   return { ...item, content: pieces.map((piece, index) => ({ ...piece, text: texts[index] })) };

@@ -61,6 +61,15 @@ export interface AppendOptions {
   window?: Window;
 }
 
+/** What comes with a prompt. */
+export interface SubmitOptions {
+  delivery?: v1.Delivery;
+  metadata?: Json;
+  rewindTo?: string;
+  expectedRevision?: bigint;
+  requestId?: string;
+}
+
 /** A question. */
 export interface AskOptions {
   tool?: string;
@@ -221,14 +230,16 @@ export class Session {
     });
   }
 
-  /** Puts another message in the place of one; undefined leaves it out. */
+  /** Puts another message in the place of one; undefined leaves it out. `metadata` is the other message's. */
   edit(
     messageId: string,
     content: Content | undefined,
-    options: { expectedRevision?: bigint } = {},
+    options: { metadata?: Json; expectedRevision?: bigint } = {},
   ): Promise<v1.EditMessageResponse> {
+    const { metadata, ...rest } = options;
     return this.call(v1.MessageService.method.editMessage, {
-      ...options,
+      ...rest,
+      metadataJson: asJson(metadata),
       sessionId: this.id,
       messageId,
       parts: content === undefined ? [] : partsOf(content),
@@ -431,17 +442,20 @@ export class Session {
     return (await this.call(v1.RunService.method.cancelRun, { ...options, sessionId: this.id })).runs;
   }
 
-  /** Puts a prompt in the queue; the answer is its id. */
-  async submit(
-    content: Content,
-    options: { delivery?: v1.Delivery; metadata?: Json; requestId?: string } = {},
-  ): Promise<string> {
+  /**
+   * Puts a prompt in the queue: what a user says, or results of tools that an agent left to its front end. The answer is
+   * its id. With `rewindTo`, what comes after that message, or everything with `START`, is left out in the same change,
+   * and the active run ends.
+   */
+  async submit(content: Content, options: SubmitOptions = {}): Promise<string> {
+    const { delivery = v1.Delivery.QUEUE, metadata, rewindTo, ...rest } = options;
     const answer = await this.call(v1.PromptService.method.submitPrompt, {
+      ...rest,
       sessionId: this.id,
       parts: partsOf(content),
-      delivery: options.delivery ?? v1.Delivery.QUEUE,
-      metadataJson: asJson(options.metadata),
-      requestId: options.requestId,
+      delivery,
+      metadataJson: asJson(metadata),
+      rewind: rewindTo === undefined ? undefined : { target: rewindTarget(rewindTo) },
     });
     return answer.promptId;
   }

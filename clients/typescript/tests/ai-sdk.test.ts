@@ -631,14 +631,17 @@ test("a reply has the messages of its run, whatever is edited meanwhile and whoe
   assert.deepEqual(await deltas(resumed), ["One. ", "Two. "]);
 });
 
-/** A session whose reply waits for the run that goes on with results of a page. */
-async function waitingForRun(id: string): Promise<longhand.Session> {
+/** A session with a reply whose call a page answers. */
+async function callingPage(id: string): Promise<longhand.Session> {
   const session = await new LonghandChatTransport(client).session(id);
-  await session.append([
-    longhand.user("Ask me"),
-    step("r1", "Pick. ", longhand.toolCall("p1", "pick", {})),
-    longhand.tool(longhand.toolResult("p1", "b"), { metadata: { ai_sdk_ui: { id: "r1" } } }),
-  ]);
+  await session.append([longhand.user("Ask me"), step("r1", "Pick. ", longhand.toolCall("p1", "pick", {}))]);
+  return session;
+}
+
+/** The same, and the result waits for the run that goes on with it. */
+async function waitingForRun(id: string): Promise<longhand.Session> {
+  const session = await callingPage(id);
+  await session.submit([longhand.toolResult("p1", "b")], { metadata: { ai_sdk_ui: { id: "r1" } } });
   return session;
 }
 
@@ -656,12 +659,15 @@ test("a reply that is resumed before its next step has those before it", async (
     }
   };
   let resumed: Promise<string[]> | undefined;
-  await session.run(async (run) => {
-    resumed = deltas(await transport.reconnectToStream({ chatId: "gap" }));
-    // It has read of the run what there is: nothing.
-    await passed;
-    await run.session.append(step("r1", "Done."));
-  });
+  await session.run(
+    async (run) => {
+      resumed = deltas(await transport.reconnectToStream({ chatId: "gap" }));
+      // It has read of the run what there is: the results.
+      await passed;
+      await run.session.append(step("r1", "Done."));
+    },
+    { takePrompt: true },
+  );
   assert.deepEqual(await resumed, ["Pick. ", "Done."]);
 });
 
@@ -675,16 +681,86 @@ test("results of a page are gone on with once, whatever becomes of it", async ()
   await assert.rejects(answerChat(failing, fail), /gone/);
   assert.equal(await answerChat(failing, fail), false);
   assert.equal(asked, 1);
-  // Another agent was a little faster.
+  // Two agents, each of which could.
   const raced = await waitingForRun("raced");
-  const acquire = raced.acquireRun.bind(raced);
-  raced.acquireRun = async (options) => {
-    if (!options?.takePrompt) await (await acquire()).release();
-    return acquire(options);
+  const settled = await Promise.allSettled([answerChat(raced, fail), answerChat(raced, fail)]);
+  assert.deepEqual(settled.map(({ status }) => status).sort(), ["fulfilled", "rejected"]);
+  assert.equal(asked, 2);
+});
+
+/** A model that says which results it got. */
+const repeating: Answer = ({ request }) => {
+  const outputs = [...JSON.stringify(request.messages).matchAll(/"value":"(.*?)"/g)].map(([, value]) => value);
+  const chunks = async function* (): AsyncGenerator<UIMessageChunk> {
+    yield { type: "start-step" };
+    yield { type: "text-start", id: "t" };
+    yield { type: "text-delta", id: "t", delta: `Got ${outputs}.` };
+    yield { type: "text-end", id: "t" };
+    yield { type: "finish-step" };
   };
-  assert.equal(await answerChat(raced, fail), false);
-  assert.equal(asked, 1);
-  assert.equal((await raced.activity()).run?.end?.reason, v1.RunEndReason.COMPLETED);
+  return streamOf(chunks());
+};
+
+test("two pages that have the result of one tool get one reply, and show the result until then", async () => {
+  const session = await callingPage("twice");
+  const transport = new LonghandChatTransport(client);
+  const before = await transport.load("twice");
+  const pages = [1, 2].map(() => page(ai7, "twice", transport, structuredClone(before)));
+  for (const chat of pages) await chat.addToolOutput({ tool: "pick", toolCallId: "p1", output: "b" } as never);
+  const [first, second] = pages;
+  const sent = [first?.sendMessage()];
+  while ((await session.activity()).queuedPromptCount === 0) await new Promise(setImmediate);
+  assert.deepEqual(plain(await transport.load("twice")), plain(first?.messages ?? []));
+  sent.push(second?.sendMessage());
+  while (second?.status !== "submitted") await new Promise(setImmediate);
+  // Somebody's message came meanwhile: the reply goes on before it is answered.
+  await session.submit("And then?");
+  while (!(await answerChat(session, repeating))) await new Promise(setImmediate);
+  await Promise.all(sent);
+  for (const chat of pages) {
+    assert.equal(chat.error, undefined);
+    assert.deepEqual(texts(chat.messages), ["Ask me", "Pick. Got b."]);
+  }
+  assert.deepEqual(texts(await transport.load("twice")), ["Ask me", "Pick. Got b.", "And then?"]);
+  assert.equal((await session.activity()).queuedPromptCount, 1);
+  // No call waits any more.
+  await assert.rejects(session.submit([longhand.toolResult("p1", "c")]), { reason: "CALL_NOT_FOUND" });
+});
+
+test("a reply goes on with results of any client", async () => {
+  const session = await callingPage("plain");
+  await session.submit([longhand.toolResult("p1", "of a person")]);
+  const resumed = await new LonghandChatTransport(client).reconnectToStream({ chatId: "plain" });
+  assert.ok(await answerChat(session, repeating));
+  assert.deepEqual(await deltas(resumed), ["Pick. ", "Got of a person."]);
+  assert.deepEqual(texts(await loadChat(session)), ["Ask me", "Pick. Got of a person."]);
+});
+
+test("a message is sent again in one change, and results for what it leaves out are withdrawn", async () => {
+  const session = await waitingForRun("one change");
+  const chat = page(ai7, "one change", new LonghandChatTransport(client), await loadChat(session));
+  const [asked] = chat.messages;
+  const run = await session.acquireRun();
+  const sent = chat.sendMessage({ text: "Ask better", messageId: asked?.id ?? "" });
+  while (!(await answerChat(session, repeating))) await new Promise(setImmediate);
+  await sent;
+  assert.deepEqual(texts(chat.messages), ["Ask better", "Got ."]);
+  assert.equal(run.stopped, true);
+  const found: v1.Event[] = [];
+  const kinds = [
+    v1.EventKind.PROMPT_WITHDRAWN,
+    v1.EventKind.RUN_ENDED,
+    v1.EventKind.SESSION_REWOUND,
+    v1.EventKind.PROMPT_SUBMITTED,
+  ];
+  for await (const { frame } of session.frames({ kinds, fromBeginning: true })) {
+    if (frame.case === "events") found.push(...frame.value.events);
+    if (found.length >= 6) break;
+  }
+  const names = found.map(({ body }) => body.case);
+  const change = ["runEnded", "promptWithdrawn", "sessionRewound", "promptSubmitted"];
+  assert.deepEqual(names, ["promptSubmitted", ...change, "runEnded"]);
+  assert.equal(new Set(found.slice(1, 5).map(({ requestId }) => requestId)).size, 1);
 });
 
 test("a step whose calls its provider ran has ended", async () => {

@@ -206,3 +206,56 @@ test("other writers are seen and popped", async () => {
   assert.deepEqual(await session.popItem(), call);
   assert.deepEqual(await session.getItems(), begin);
 });
+
+test("a call that is replaced keeps its place and has metadata of its own, also in another's message", async () => {
+  const session = new LonghandSession("replaced", { client });
+  const result = (callId: string) => ({ type: "function_call_result", callId, name: "look", output: "x" }) as const;
+  const status = "completed";
+  const call = (callId: string, made: object) => ({ type: "function_call", callId, name: "look", status, ...made });
+  await session.addItems([
+    call("c1", { arguments: "{}" }),
+    call("c2", { arguments: "{}" }),
+    { ...result("c1"), status },
+    { ...result("c2"), status },
+  ] as AgentInputItem[]);
+  const under = await session.longhand();
+  await under.append([
+    longhand.assistant([longhand.text("I look"), longhand.toolCall("c3", "look", {})], { metadata: { mine: 1 } }),
+    longhand.tool(longhand.toolResult("c3", "seen")),
+  ]);
+  const replacement = { arguments: '{"n": 2}', id: "fc_9", providerData: { a: 1 } };
+  for (const callId of ["c2", "c3"]) {
+    const made = call(callId, replacement) as never;
+    await session.applyHistoryMutations({ mutations: [{ type: "replace_function_call", callId, replacement: made }] });
+  }
+  const items = await session.getItems();
+  const ids = items.map((one) => ("callId" in one ? `${one.type} ${one.callId}` : one.type));
+  const kinds = ["function_call c1", "function_call c2", "function_call_result c1", "function_call_result c2"];
+  assert.deepEqual(ids, [...kinds, "message", "function_call c3", "function_call_result c3"]);
+  assert.deepEqual(items[1], call("c2", replacement));
+  assert.deepEqual(items[5], call("c3", replacement));
+  const edits = (await all(under.history())).filter(({ kind }) => kind === v1.MessageKind.EDIT);
+  const [first, second] = edits.map(({ metadataJson }) => JSON.parse(metadataJson ?? "{}"));
+  assert.deepEqual(first["openai-agents-js"], { type: "function_call", ...without(replacement), status });
+  assert.equal(second.mine, 1, "another's metadata stays");
+});
+
+/** What the types have no place for. */
+function without({ id, providerData }: { id: string; providerData: unknown }) {
+  return { id, providerData };
+}
+
+test("an edit by others keeps its place", async () => {
+  const session = new LonghandSession("edited", { client });
+  await session.addItems([item(0, "one"), item(4, "two"), item(5, "two"), item(2, "three")]);
+  const under = await session.longhand();
+  const [first, second] = await all(under.history());
+  await under.edit(first?.messageId ?? "", "says it better");
+  await under.edit(second?.messageId ?? "", longhand.toolCall("call_two", "shell", {}));
+  const items = await session.getItems();
+  assert.deepEqual(
+    items.map((one) => one.type),
+    ["message", "function_call", "function_call_result", "message"],
+  );
+  assert.deepEqual(items[0], { type: "message", role: "user", content: "says it better" });
+});

@@ -35,7 +35,8 @@ export async function send(method: string, path: string, body?: unknown, signal?
   const headers: Record<string, string> = { accept: 'application/json' };
   if (method !== 'GET') headers['longhand-console-token'] = changeToken();
   if (body !== undefined) headers['content-type'] = 'application/json';
-  const response = await fetch(path, { method, headers, body: body === undefined ? null : JSON.stringify(body), signal: signal ?? null, credentials: 'same-origin' });
+  // What was read before is held by the page itself: no cache of the browser stands between it and the daemon.
+  const response = await fetch(path, { method, headers, body: body === undefined ? null : JSON.stringify(body), signal: signal ?? null, credentials: 'same-origin', cache: 'no-store' });
   if (response.ok) return response;
   const error = await refusal(response);
   if (error.status === 401 && !path.startsWith('/console/')) session.lost();
@@ -71,9 +72,18 @@ export function requestId(): string {
 
 export const sessionPath = (id: string) => `/v1/sessions/${encodeURIComponent(id)}`;
 
+/** Said of a call that got no answer; no longer true once the page is live again. */
+export const AWAY = 'The daemon does not answer.';
+
+const WORDS: Record<string, string> = {
+  NOTHING_TO_UNDO: 'There is nothing to undo: no compaction, rewind or edit is active.',
+  NOTHING_TO_REDO: 'There is nothing to redo.',
+  NOTHING_TO_COMPACT: 'There is nothing to compact yet.',
+};
+
 /** A sentence about a failure, for people. */
 export function sentence(error: unknown): string {
-  if (error instanceof Refusal) return error.reason ? `${error.message} (${error.reason})` : error.message;
-  if (error instanceof TypeError) return 'The daemon does not answer.';
+  if (error instanceof Refusal) return WORDS[error.reason] ?? (error.reason ? `${error.message} (${error.reason})` : error.message);
+  if (error instanceof TypeError) return AWAY;
   return error instanceof Error ? error.message : String(error);
 }

@@ -10,6 +10,9 @@ export function count(value: number): string {
   return `${(value / 1_000_000).toFixed(1)}M`;
 }
 
+/** A number with its noun. */
+export const many = (value: number, noun: string) => `${value.toLocaleString('en-US')} ${noun}${value === 1 ? '' : 's'}`;
+
 export const exact = (value: number) => value.toLocaleString('en-US');
 
 export function bytes(value: number): string {

@@ -7,8 +7,8 @@ const ESCAPES: Record<string, string> = { '&': '&amp;', '<': '&lt;', '>': '&gt;'
 
 const escaped = (text: string) => text.replace(/[&<>"]/g, (mark) => ESCAPES[mark] ?? mark);
 
-// HTML in a text is shown as the text that it is; what is sanitized below has none of others' elements to begin with.
-const marked = new Marked({ gfm: true, breaks: false, renderer: { html: ({ text }) => escaped(text), image: ({ href, text }) => escaped(`${text} (${href})`) } });
+// A line of the text is a line of the page, as it was written. HTML in a text is shown as the text that it is; what is sanitized below has none of others' elements to begin with.
+const marked = new Marked({ gfm: true, breaks: true, renderer: { html: ({ text }) => escaped(text), image: ({ href, text }) => escaped(`${text} (${href})`) } });
 
 const TAGS = [
   'a', 'blockquote', 'br', 'code', 'del', 'em', 'h1', 'h2', 'h3', 'h4', 'h5', 'h6', 'hr', 'li', 'ol', 'p', 'pre', 's', 'strong', 'sub', 'sup',

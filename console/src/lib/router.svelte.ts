@@ -25,11 +25,10 @@ class Router {
     });
   }
 
+  /** Shows a place at once; as a step that Back takes back, unless it replaces the present one. */
   go(hash: string, replace = false): void {
-    if (replace) {
-      history.replaceState(null, '', hash);
-      this.place = read();
-    } else location.hash = hash;
+    if (hash !== location.hash) history[replace ? 'replaceState' : 'pushState'](null, '', hash);
+    this.place = read();
   }
 }
 

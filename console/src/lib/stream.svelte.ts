@@ -6,6 +6,8 @@ import { session } from './login.svelte';
 
 const SILENCE_MS = 25_000;
 const RETRY_MS = [300, 700, 1500, 3000, 5000];
+/** Attempts, of about 15 seconds. */
+const LOST_AFTER = 6;
 
 export interface StreamOptions {
   /** The address with the cursor to resume from; none at first. */
@@ -20,6 +22,8 @@ export interface StreamOptions {
 
 export class Stream {
   state = $state<'connecting' | 'live' | 'away'>('connecting');
+  /** True once more than a restart would explain has passed without an answer. */
+  isLost = $state(false);
   #options: StreamOptions;
   #source: EventSource | null = null;
   #last: string | null = null;
@@ -63,6 +67,7 @@ export class Stream {
     };
     const alive = () => {
       this.state = 'live';
+      this.isLost = false;
       this.#failures = 0;
     };
     source.onopen = () => {
@@ -93,6 +98,7 @@ export class Stream {
     this.#failures += 1;
     if (this.#failures > 2) {
       this.state = 'away';
+      this.isLost = this.#failures > LOST_AFTER;
       // A stream does not tell why it was refused.
       void fetch('/console/session').then((answer) => answer.status === 401 && session.lost(), () => undefined);
     }

@@ -17,11 +17,14 @@ export class VirtualList {
   atEnd = $state(true);
   core: Virtualizer<HTMLElement, HTMLElement>;
   #options: ListOptions;
+  /** Another function whenever the keys are others: places are kept by it, also where the count stays. */
+  #key: (index: number) => string;
   #element: HTMLElement | null = null;
   #cleanup: (() => void) | undefined;
 
   constructor(options: ListOptions) {
     this.#options = options;
+    this.#key = options.key;
     this.core = new Virtualizer<HTMLElement, HTMLElement>(this.#settings());
   }
 
@@ -31,7 +34,7 @@ export class VirtualList {
       count: options.count(),
       getScrollElement: () => this.#element,
       estimateSize: options.estimate,
-      getItemKey: options.key,
+      getItemKey: this.#key,
       overscan: options.overscan ?? 6,
       paddingStart: options.before?.() ?? 0,
       scrollToFn: elementScroll,
@@ -75,25 +78,32 @@ export class VirtualList {
     };
   };
 
-  /** Reads the count again. What is in sight stays where it is when items come before it. */
-  update(): void {
+  /** The indexes of the first and the last item in sight; none without items. */
+  inSight(): [number, number] | null {
+    const element = this.#element;
+    if (!element) return null;
+    const seen = this.core.getVirtualItems().filter((item) => item.end > element.scrollTop + 8 && item.start < element.scrollTop + element.clientHeight - 8);
+    return seen.length ? [seen[0]!.index, seen.at(-1)!.index] : null;
+  }
+
+  /** Reads the items again, which may be others. What is in sight stays where it is, the preferred one first of all. */
+  update(changed = true, preferred = ''): void {
+    if (changed) this.#key = (index) => this.#options.key(index);
     const element = this.#element;
     const offset = element?.scrollTop ?? 0;
-    const first = this.core.getVirtualItems().find((item) => item.end > offset);
-    const key = first?.key;
-    const inside = first ? offset - first.start : 0;
+    const seen = this.core.getVirtualItems().filter((item) => item.end > offset && item.start < offset + (element?.clientHeight ?? 0));
+    const held = seen.find((item) => item.key === preferred) ?? seen[0];
     this.core.setOptions(this.#settings());
     this.core._willUpdate();
     this.#read();
-    if (!element || key === undefined || !first) return;
+    if (!element || !held) return;
     const count = this.#options.count();
-    if (first.index < count && this.#options.key(first.index) === key) return;
-    for (let index = 0; index < count; index += 1) {
-      if (this.#options.key(index) !== key) continue;
-      const start = this.core.getOffsetForIndex(index, 'start')?.[0] ?? 0;
-      this.core.scrollToOffset(start + inside);
-      return;
-    }
+    const isHere = (index: number) => index < count && this.#options.key(index) === held.key;
+    let index = held.index;
+    if (!isHere(index)) for (index = 0; index < count && !isHere(index); ) index += 1;
+    if (index === count) return;
+    const start = this.core.measurementsCache[index]?.start ?? held.start;
+    if (Math.abs(start - held.start) > 1) this.core.scrollToOffset(start + offset - held.start);
   }
 
   toIndex(index: number, align: 'start' | 'center' | 'end' | 'auto' = 'start'): void {

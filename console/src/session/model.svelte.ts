@@ -11,6 +11,7 @@ import type { SessionJson, OverWindowJson } from '../gen/longhand/v1/session_pb'
 import { get, queryText, sentence, sessionPath } from '../lib/api';
 import { num } from '../lib/format';
 import { Stream } from '../lib/stream.svelte';
+import type { Reversals } from './changes';
 import { rows, type Row, type ViewState } from './rows';
 
 export interface DraftText {
@@ -23,6 +24,13 @@ export interface DraftText {
 
 export interface View extends ViewState {
   header: ContextHeaderJson;
+}
+
+/** The newest pages of the history as it was at a revision. */
+interface Pages {
+  revision: number;
+  messages: MessageJson[];
+  olderToken: string;
 }
 
 const KINDS = [
@@ -41,6 +49,9 @@ const CHANGES_COMPACTIONS = /^compact/;
 const CHANGES_WORK = /^(run_|prompt_|approval_|compact)/;
 const PAGE = 200;
 const PAGE_OLDER = 500;
+const PAGE_MOST = 1000;
+/** Messages before a revision that are read with it. */
+const BEFORE = 60;
 
 /** Reads a view as it comes: the frames are an array of JSON. */
 async function readView(id: string, query: Record<string, unknown>, signal?: AbortSignal): Promise<{ header: ContextHeaderJson; messages: ContextMessageJson[]; end: ContextEndJson }> {
@@ -74,18 +85,29 @@ export class SessionModel {
   session = $state.raw<SessionJson | null>(null);
   overWindow = $state.raw<OverWindowJson | null>(null);
   history = $state.raw<MessageJson[]>([]);
-  olderToken = $state('');
+  #olderToken = $state('');
+  /** Pages around a past revision, where those of now do not reach it. */
+  #pages = $state.raw<Pages | null>(null);
   loadingOlder = $state(false);
   view = $state.raw<View | null>(null);
   past = $state.raw<View | null>(null);
+  /** The revision that was asked for; none for now. */
   asOf = $state<number | null>(null);
+  /** The revision that the rows show; what was shown before stays until the past one has come. */
+  at = $derived(this.asOf === null ? null : (this.past?.revision ?? null));
   pastFailure = $state('');
   failure = $state('');
   loaded = $state(false);
   compactions = $state.raw<CompactionJson[]>([]);
   work = $state.raw<GetRunResponseJson>({});
   prompts = $state.raw<PromptJson[]>([]);
+  /** Questions that wait. */
   approvals = $state.raw<ApprovalJson[]>([]);
+  /** The newest questions, with their answers. */
+  questions = $state.raw<ApprovalJson[]>([]);
+  reversals = $state.raw<Reversals>({ undo: '', redo: '' });
+  /** The sessions that it was forked from and that it works for, with their titles. */
+  relatives = $state.raw<{ source: SessionJson | null; parent: SessionJson | null }>({ source: null, parent: null });
   presences = $state.raw<PresenceJson[]>([]);
   drafts = $state.raw<Map<string, Map<string, DraftText>>>(new Map());
   summaryDraft = $state.raw<{ compactionId: string; summarizer: string; text: string } | null>(null);
@@ -95,11 +117,14 @@ export class SessionModel {
   stream: Stream;
   replacements = $state.raw<Map<string, string>>(new Map());
   rows: Row[] = $derived.by(() => {
-    const view = this.asOf === null ? this.view : this.past;
-    return rows(this.history, view, this.replacements, this.asOf);
+    const run = this.work.run;
+    if (this.at === null) return rows({ history: this.history, hasOlder: !!this.#olderToken, view: this.view, replacements: this.replacements, questions: this.questions, upTo: null, runFrom: run && !run.end ? num(run.startRevision) : run ? Infinity : null });
+    return rows({ history: this.#pages?.messages ?? this.history, hasOlder: this.hasOlder, view: this.past, replacements: this.replacements, questions: this.questions, upTo: this.at, runFrom: null });
   });
+  hasOlder = $derived(!!(this.at !== null && this.#pages ? this.#pages.olderToken : this.#olderToken));
   #index = new Map<string, number>();
   #pastAbort: AbortController | null = null;
+  #older: Promise<boolean> | null = null;
   #closed = false;
   #pending: EventJson[] = [];
   #flushing = false;
@@ -107,6 +132,7 @@ export class SessionModel {
   refreshView = single(() => this.#refreshView());
   refreshWork = single(() => this.#refreshWork());
   refreshCompactions = single(() => this.#refreshCompactions());
+  refreshQuestions = single(() => this.#refreshQuestions());
   refreshSession = single(() => this.#refreshSession());
 
   constructor(id: string) {
@@ -132,9 +158,9 @@ export class SessionModel {
       await this.#refreshSession();
       const page = await get<ListMessagesResponseJson>(`${sessionPath(this.id)}/messages`, { reverse: true, page_size: PAGE });
       this.#replaceHistory([...(page.messages ?? [])].reverse());
-      this.olderToken = page.nextPageToken ?? '';
+      this.#olderToken = page.nextPageToken ?? '';
       this.view = null;
-      await Promise.all([this.refreshView(), this.refreshWork(), this.refreshCompactions()]);
+      await Promise.all([this.refreshView(), this.refreshWork(), this.refreshQuestions(), this.refreshCompactions()]);
       await this.#readOpenDrafts();
       this.failure = '';
       this.loaded = true;
@@ -156,31 +182,54 @@ export class SessionModel {
     this.replacements = replaced;
   }
 
-  /** Reads the page before what is there. */
-  async older(size = PAGE_OLDER): Promise<void> {
-    if (!this.olderToken || this.loadingOlder) return;
+  /** Reads the page before what is there; false if there is none, or it did not come. */
+  older(size = PAGE_OLDER): Promise<boolean> {
+    this.#older ??= this.#readOlder(size).finally(() => (this.#older = null));
+    return this.#older;
+  }
+
+  async #readOlder(size: number): Promise<boolean> {
+    const pages = this.at === null ? null : this.#pages;
+    const token = pages ? pages.olderToken : this.#olderToken;
+    if (!token || this.#closed) return false;
     this.loadingOlder = true;
     try {
-      const page = await get<ListMessagesResponseJson>(`${sessionPath(this.id)}/messages`, { reverse: true, page_size: size, page_token: this.olderToken });
-      const known = new Set(this.history.map((message) => message.messageId));
+      const page = await get<ListMessagesResponseJson>(`${sessionPath(this.id)}/messages`, { reverse: true, page_size: size, page_token: token, as_of_revision: pages?.revision });
+      const there = pages?.messages ?? this.history;
+      const known = new Set(there.map((message) => message.messageId));
       const before = [...(page.messages ?? [])].reverse().filter((message) => !known.has(message.messageId));
-      this.#replaceHistory([...before, ...this.history]);
-      this.olderToken = page.nextPageToken ?? '';
+      if (!pages) {
+        this.#replaceHistory([...before, ...this.history]);
+        this.#olderToken = page.nextPageToken ?? '';
+      } else if (this.#pages === pages) this.#pages = { ...pages, messages: [...before, ...there], olderToken: page.nextPageToken ?? '' };
+      return true;
     } catch (error) {
       this.failure = sentence(error);
+      return false;
     } finally {
       this.loadingOlder = false;
     }
   }
 
-  /** Reads pages until a message is there; false if it is not in the history. */
-  async reach(messageId: string): Promise<boolean> {
-    while (!this.#index.has(messageId) && this.olderToken && !this.#closed) await this.older(1000);
-    return this.#index.has(messageId);
+  /** Reads pages until a row is there; false if it is not in the history. */
+  async reach(key: string): Promise<boolean> {
+    while (!this.rows.some((row) => row.key === key)) if (!(await this.older(PAGE_MOST))) return false;
+    return true;
   }
 
-  async reachRevision(revision: number): Promise<void> {
-    while (num(this.history[0]?.revision) > revision && this.olderToken && !this.#closed) await this.older(1000);
+  /** Reads all older pages. */
+  async reachBeginning(): Promise<void> {
+    while (this.hasOlder) if (!(await this.older(PAGE_MOST))) return;
+  }
+
+  /** The pages around a revision: those that are there if they reach it, else its own. */
+  async #pagesOf(revision: number, signal: AbortSignal): Promise<Pages | null> {
+    const reaches = (messages: MessageJson[], token: string) => !token || num(messages[0]?.revision) <= revision - BEFORE;
+    if (reaches(this.history, this.#olderToken)) return null;
+    const held = this.#pages;
+    if (held && held.revision >= revision && reaches(held.messages, held.olderToken)) return held;
+    const page = await get<ListMessagesResponseJson>(`${sessionPath(this.id)}/messages`, { reverse: true, page_size: PAGE, as_of_revision: revision }, signal);
+    return { revision, messages: [...(page.messages ?? [])].reverse(), olderToken: page.nextPageToken ?? '' };
   }
 
   async #refreshSession(): Promise<void> {
@@ -188,6 +237,16 @@ export class SessionModel {
     this.session = answer.session ?? null;
     this.overWindow = answer.overWindow ?? null;
     this.revision = Math.max(this.revision, num(answer.session?.revision));
+    void this.#readRelatives();
+  }
+
+  async #readRelatives(): Promise<void> {
+    const read = async (id: string | undefined, held: SessionJson | null) =>
+      !id ? null : held ?? (await get<{ session?: SessionJson }>(sessionPath(id)).then((answer) => answer.session ?? null, () => ({ sessionId: id })));
+    const { source, parent } = this.relatives;
+    const { sourceSessionId, parentSessionId } = this.session ?? {};
+    if ((!sourceSessionId || source) && (!parentSessionId || parent)) return;
+    this.relatives = { source: await read(sourceSessionId, source), parent: await read(parentSessionId, parent) };
   }
 
   async #refreshView(): Promise<void> {
@@ -209,6 +268,11 @@ export class SessionModel {
     this.approvals = approvals.approvals ?? [];
   }
 
+  async #refreshQuestions(): Promise<void> {
+    const answer = await get<{ approvals?: ApprovalJson[] }>(`${sessionPath(this.id)}/approvals`, { include_ended: true, page_size: 200 });
+    this.questions = answer.approvals ?? [];
+  }
+
   async #refreshCompactions(): Promise<void> {
     const answer = await get<{ compactions?: CompactionJson[] }>(`${sessionPath(this.id)}/compactions`, { page_size: 200 });
     this.compactions = answer.compactions ?? [];
@@ -226,7 +290,10 @@ export class SessionModel {
       const texts = new Map<string, DraftText>();
       for (const draft of answer.drafts ?? []) {
         const text = draft.text ?? '';
-        texts.set(draft.partId ?? '', { kind: draft.kind ?? '', text, bytes: encoder.encode(text).length, tool: draft.tool ?? '', callId: draft.callId ?? '' });
+        const read = { kind: draft.kind ?? '', text, bytes: encoder.encode(text).length, tool: draft.tool ?? '', callId: draft.callId ?? '' };
+        // More of it may have come by the stream meanwhile.
+        const held = this.drafts.get(messageId)?.get(draft.partId ?? '');
+        texts.set(draft.partId ?? '', held && held.bytes > read.bytes ? held : read);
       }
       const drafts = new Map(this.drafts);
       if (texts.size) drafts.set(messageId, texts);
@@ -250,7 +317,7 @@ export class SessionModel {
     }
     if (message.origin === 'ORIGIN_DERIVED' && message.kind !== 'MESSAGE_KIND_BRANCH_SUMMARY') return;
     const revision = num(message.revision);
-    if (history.length && revision < num(history[0]?.revision) && this.olderToken) return;
+    if (history.length && revision < num(history[0]?.revision) && this.#olderToken) return;
     let place = history.length;
     while (place > 0 && num(history[place - 1]?.revision) > revision) place -= 1;
     const next = history.slice();
@@ -282,6 +349,7 @@ export class SessionModel {
     let view = false;
     let work = false;
     let compactions = false;
+    let questions = false;
     for (const event of events) {
       const kind = (event.kind ?? '').replace('EVENT_KIND_', '').toLowerCase();
       this.revision = Math.max(this.revision, num(event.revision));
@@ -301,6 +369,7 @@ export class SessionModel {
       view ||= CHANGES_VIEW.test(kind);
       work ||= CHANGES_WORK.test(kind);
       compactions ||= CHANGES_COMPACTIONS.test(kind);
+      questions ||= kind.startsWith('approval_');
     }
     const ignore = () => undefined;
     if (view) {
@@ -309,6 +378,7 @@ export class SessionModel {
     }
     void this.refreshSession().catch(ignore);
     if (work) void this.refreshWork().catch(ignore);
+    if (questions) void this.refreshQuestions().catch(ignore);
     if (compactions) void this.refreshCompactions().catch(ignore);
   }
 
@@ -372,14 +442,16 @@ export class SessionModel {
     this.pastFailure = '';
     if (revision === null) {
       this.past = null;
+      this.#pages = null;
       return;
     }
     const abort = new AbortController();
     this.#pastAbort = abort;
     try {
-      const { header, messages, end } = await readView(this.id, { as_of_revision: revision }, abort.signal);
-      if (!abort.signal.aborted) this.past = { header, messages, end, revision };
-      await this.reachRevision(Math.max(1, revision - 50));
+      const [{ header, messages, end }, pages] = await Promise.all([readView(this.id, { as_of_revision: revision }, abort.signal), this.#pagesOf(revision, abort.signal)]);
+      if (abort.signal.aborted) return;
+      this.#pages = pages;
+      this.past = { header, messages, end, revision };
     } catch (error) {
       if (!abort.signal.aborted) this.pastFailure = sentence(error);
     }

@@ -1,4 +1,5 @@
 // The rows of a session: its history beside the view. Pure: what the view says of each message decides what a row is.
+import type { ApprovalJson } from '../gen/longhand/v1/approval_pb';
 import type { ContextEndJson, ContextMessageJson, RevisionRangeJson } from '../gen/longhand/v1/context_pb';
 import type { MessageJson } from '../gen/longhand/v1/message_pb';
 import { num } from '../lib/format';
@@ -19,6 +20,29 @@ export interface Row {
   pinned: boolean;
   /** The first of several covered or omitted messages in a row. */
   begins: boolean;
+  /** A question of an agent, which is no message. */
+  question?: ApprovalJson;
+  /** The call of the missing result may still get one. */
+  running?: boolean;
+  /** The compaction whose summary covers it, also where a pin shows it. */
+  coveredBy?: string;
+  /** The message that it replaces, or that replaces it. */
+  counterpart?: string;
+  /** Number of records that the row stands for. */
+  folded?: number;
+}
+
+export interface Source {
+  history: MessageJson[];
+  /** Older pages of the history are not there yet. */
+  hasOlder: boolean;
+  view: ViewState | null;
+  replacements: Map<string, string>;
+  questions: ApprovalJson[];
+  /** The revision of the rows; none for now. */
+  upTo: number | null;
+  /** The revision at which the present run began; infinite if the newest run has ended, none if no run is known. */
+  runFrom: number | null;
 }
 
 export interface ViewState {
@@ -74,11 +98,32 @@ function finder(all: Span[]): (revision: number) => Span | undefined {
 
 const isShortened = (message: ContextMessageJson) => (message.parts ?? []).some((part) => part.shortening && part.shortening !== 'SHORTENING_UNSPECIFIED');
 
+/** Marks the missing results of calls that may still get one: nobody has spoken since, or the run that calls is active. */
+function markRunning(result: Row[], runFrom: number | null): void {
+  if (runFrom === Infinity) return;
+  // From the end to the last message of an assistant: that of the calls which can be open.
+  const missing: Row[] = [];
+  let isLast = true;
+  for (const row of [...result].reverse()) {
+    if (row.shown[0]?.kind === 'CONTEXT_MESSAGE_KIND_MISSING_RESULT') missing.push(row);
+    else if (row.message?.role === 'ROLE_ASSISTANT' && row.fate !== 'record') {
+      // A prompt that steers a run comes while its calls are open.
+      const isOfRun = runFrom !== null && num(row.message.revision) >= runFrom;
+      for (const one of missing) one.running = isLast || isOfRun;
+      return;
+    } else if (row.message?.role === 'ROLE_USER' && row.fate !== 'record') isLast = false;
+  }
+}
+
+function questionRow(question: ApprovalJson): Row {
+  return { key: `question:${question.approvalId}`, message: null, shown: [], fate: 'shown', compactionId: '', markRevision: 0, pinned: false, begins: false, question };
+}
+
 /**
  * The rows: every message of the history up to a revision, in order, with what the view shows of it, and the view's own
  * messages (summaries, markers, texts of the policy) before what follows them there.
  */
-export function rows(history: MessageJson[], view: ViewState | null, replacements: Map<string, string>, upTo: number | null): Row[] {
+export function rows({ history, hasOlder, view, replacements, questions, upTo, runFrom }: Source): Row[] {
   const messages = upTo === null ? history : history.filter((message) => num(message.revision) <= upTo);
   const byId = new Map<string, ContextMessageJson[]>();
   const own = new Map<string, ContextMessageJson[]>();
@@ -93,7 +138,9 @@ export function rows(history: MessageJson[], view: ViewState | null, replacement
     const id = message.messageId ?? '';
     const place = originals.get(id) ?? id;
     if (!known.has(place)) {
-      waiting.push(message);
+      // A message of a page that is not there yet comes with it, and so does what the view has before it.
+      if (hasOlder && message.kind === 'CONTEXT_MESSAGE_KIND_SHOWN') waiting = [];
+      else waiting.push(message);
       continue;
     }
     if (waiting.length) own.set(place, [...(own.get(place) ?? []), ...waiting]);
@@ -102,18 +149,21 @@ export function rows(history: MessageJson[], view: ViewState | null, replacement
   }
   const find = finder(spans(view?.end ?? {}));
   const result: Row[] = [];
-  const extra = (message: ContextMessageJson, near: string, at: number): Row => ({
-    key: `own:${message.messageId || `${near}:${message.kind}:${at}`}`,
-    message: null,
-    shown: [message],
-    fate: 'shown',
-    compactionId: message.provenance?.compactionId ?? '',
-    markRevision: 0,
-    pinned: false,
-    begins: false,
-  });
+  const keys = new Set<string>();
+  const extra = (message: ContextMessageJson, near: string, at: number): Row => {
+    // Pairing splits a message into several with one id.
+    let key = `own:${message.messageId || `${near}:${message.kind}:${at}`}`;
+    while (keys.has(key)) key += '~';
+    keys.add(key);
+    return { key, message: null, shown: [message], fate: 'shown', compactionId: message.provenance?.compactionId ?? '', markRevision: 0, pinned: false, begins: false };
+  };
+  const first = num(messages[0]?.revision);
+  // A question that waits is asked below.
+  const asked = questions.filter((one) => (one.end || upTo !== null) && (!hasOlder || num(one.requestRevision) >= first) && (upTo === null || num(one.requestRevision) <= upTo)).reverse();
+  let answered = 0;
   for (const message of messages) {
     const id = message.messageId ?? '';
+    while (answered < asked.length && num(asked[answered]!.requestRevision) < num(message.revision)) result.push(questionRow(asked[answered++]!));
     (own.get(id) ?? []).forEach((before, at) => result.push(extra(before, id, at)));
     const shown = byId.get(id) ?? [];
     const span = find(num(message.revision));
@@ -134,8 +184,33 @@ export function rows(history: MessageJson[], view: ViewState | null, replacement
       markRevision: reason?.markRevision ?? 0,
       pinned: message.status?.pinned ?? false,
       begins: !before || before.message === null || before.fate !== fate,
+      coveredBy: span?.fate === 'covered' ? span.compactionId : undefined,
+      counterpart: originals.get(id) ?? (known.has(replacements.get(id) ?? '') ? replacements.get(id) : undefined),
     });
   }
+  while (answered < asked.length) result.push(questionRow(asked[answered++]!));
   waiting.forEach((message, at) => result.push(extra(message, 'end', at)));
+  markRunning(result, runFrom);
+  return result;
+}
+
+/** Records in a row from which on one row stands for them. */
+const RECORDS = 4;
+
+/** The rows with one in the place of each longer run of records, except of those that are opened. */
+export function foldRecords(all: Row[], hasOlder: boolean, opened: Set<string>): Row[] {
+  const result: Row[] = [];
+  for (let at = 0; at < all.length; ) {
+    let end = at;
+    while (end < all.length && all[end]!.fate === 'record') end += 1;
+    // Named by its last record: older ones are read later.
+    const key = end > at ? `records:${all[end - 1]!.key}` : '';
+    const isLong = end - at >= RECORDS || (end > at && at === 0 && hasOlder);
+    if (!isLong || opened.has(key)) {
+      end = Math.max(end, at + 1);
+      for (let one = at; one < end; one += 1) result.push(all[one]!);
+    } else result.push({ ...all[at]!, key, message: null, folded: end - at });
+    at = end;
+  }
   return result;
 }

@@ -40,6 +40,7 @@ impl Player {
         for Turn { edit, message } in turns {
             let own = message.client_id.clone().unwrap_or_default();
             if let Some(id) = there.get(&own) {
+                self.report.erased += i64::from(self.erased.contains(&own));
                 ids.insert(own, id.clone());
                 self.report.existed += 1;
                 self.progress.add(1, None);
@@ -75,7 +76,13 @@ impl Player {
             let page = self.client.messages.list_messages(request.clone()).await?.into_inner();
             // Messages that a fork inherited belong to another session; this import does not write them.
             let own = page.messages.into_iter().filter(|message| message.session_id == session_id);
-            known.extend(own.filter_map(|message| Some((message.client_id?, message.message_id))));
+            for message in own {
+                let Some(client_id) = message.client_id else { continue };
+                if message.parts.iter().any(|part| part.erased) {
+                    self.erased.insert(client_id.clone());
+                }
+                known.insert(client_id, message.message_id);
+            }
             if page.next_page_token.is_empty() {
                 return Ok(known);
             }

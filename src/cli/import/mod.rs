@@ -10,6 +10,8 @@ mod source;
 use super::Globals;
 use super::failure::{Usage, note};
 use super::policy_file::Choice;
+use super::times;
+use crate::clock::Clock;
 use crate::model::ids::client_id_defect;
 use anyhow::Context;
 use plan::Combination;
@@ -53,14 +55,17 @@ pub(super) struct Arguments {
     /// File for the view of each reply, as JSON lines
     #[arg(long, value_name = "FILE", requires = "live")]
     views: Option<PathBuf>,
+    /// Bring back what was erased since an earlier import
+    #[arg(long)]
+    again: bool,
 }
 
 impl Arguments {
     /// True if there are options, which are for transcripts.
     fn is_with_options(&self) -> bool {
-        let Self { file: _, live, pace, no_usage, preset, window, max_output, strict, client_id, views } = self;
+        let Self { file: _, live, pace, no_usage, preset, window, max_output, strict, client_id, views, again } = self;
         let has_value = max_output.is_some() || client_id.is_some() || views.is_some() || !preset.is_empty();
-        *live || *no_usage || *strict || *pace > 0 || *window != 0 || has_value
+        *live || *no_usage || *strict || *again || *pace > 0 || *window != 0 || has_value
     }
 }
 
@@ -95,9 +100,13 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
         None => None,
     };
     let report = Report::with_totals(&sources.files, problems);
-    let groups = plan::groups(sources.files, &combination, arguments.client_id);
+    let clock = Clock::default();
+    // The request of an erased session makes no other one, so this one says when it is made.
+    let again = arguments.again.then(|| times::rfc_3339(clock.now()));
+    let groups = plan::groups(sources.files, &combination, arguments.client_id, again.as_deref());
     let client = globals.client().await?;
-    let mut player = Player::new(client, combination, policy, report, views, Duration::from_millis(arguments.pace));
+    let pace = Duration::from_millis(arguments.pace);
+    let mut player = Player::new((client, clock), combination, policy, report, (views, pace), again);
     player.play(groups).await?;
     player.into_report().print(&mut globals.output())?;
     Ok(ExitCode::SUCCESS)

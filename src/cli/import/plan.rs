@@ -64,6 +64,9 @@ struct Metadata<'a> {
     source: MetadataSource<'a>,
     #[serde(flatten)]
     combination: &'a Combination,
+    /// The time of an import that brings back what was erased.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    again: Option<&'a str>,
 }
 
 #[derive(Serialize)]
@@ -74,9 +77,15 @@ struct MetadataSource<'a> {
     branch: &'a str,
 }
 
-/// Plans the sessions of all files; the first file is the main one, the others are its children.
-pub(super) fn groups(sources: Vec<Source>, combination: &Combination, own_id: Option<String>) -> Vec<Group> {
-    let mut planner = Planner { combination, taken: HashSet::new(), groups: Vec::new() };
+/// Plans the sessions of all files; the first file is the main one, the others are its children. An import that brings
+/// back what was erased has its time.
+pub(super) fn groups(
+    sources: Vec<Source>,
+    combination: &Combination,
+    own_id: Option<String>,
+    again: Option<&str>,
+) -> Vec<Group> {
+    let mut planner = Planner { combination, again, taken: HashSet::new(), groups: Vec::new() };
     let mut main: Option<String> = None;
     for source in sources {
         let id = match (&main, &own_id) {
@@ -102,6 +111,7 @@ fn main_id(source: &Source, combination: &Combination) -> String {
 
 struct Planner<'a> {
     combination: &'a Combination,
+    again: Option<&'a str>,
     taken: HashSet<String>,
     groups: Vec<Group>,
 }
@@ -128,7 +138,7 @@ impl Planner<'_> {
                 client_id: id.clone(),
                 title: title.clone(),
                 origin,
-                metadata_json: metadata(&Metadata { source, combination: self.combination }),
+                metadata_json: metadata(&Metadata { source, combination: self.combination, again: self.again }),
                 entries: branch.entries,
             });
             ids.push(id);
@@ -457,7 +467,7 @@ mod tests {
         let child = source("agent", vec![branch("main", 0, None)], Vec::new()).transcript;
         let sources =
             vec![source("s", branches, vec![child]), source("agent", vec![branch("main", 0, None)], Vec::new())];
-        let groups = groups(sources, &combination(true), Some("own".into()));
+        let groups = groups(sources, &combination(true), Some("own".into()), None);
         let planned: Vec<_> = groups.iter().flatten().map(|s| (s.client_id.as_str(), s.origin.clone())).collect();
         let fork = |of: &str, after: &str| SessionOrigin::Fork { of: of.into(), after: after.into() };
         let own = || SessionOrigin::New { parent: None };
@@ -478,8 +488,8 @@ mod tests {
     #[test]
     fn the_same_choice_gives_the_same_id_and_another_choice_another() {
         let id = |source_id: &str, live: bool| {
-            let groups =
-                groups(vec![source(source_id, vec![branch("main", 0, None)], Vec::new())], &combination(live), None);
+            let sources = vec![source(source_id, vec![branch("main", 0, None)], Vec::new())];
+            let groups = groups(sources, &combination(live), None, None);
             groups[0][0].client_id.clone()
         };
         assert_eq!(id("s", true), id("s", true));
@@ -491,12 +501,16 @@ mod tests {
 
     #[test]
     fn metadata_names_the_source() {
-        let groups = groups(vec![source("s", vec![branch("main", 0, None)], Vec::new())], &combination(true), None);
+        let metadata = |again| {
+            let sources = vec![source("s", vec![branch("main", 0, None)], Vec::new())];
+            groups(sources, &combination(true), None, again)[0][0].metadata_json.clone()
+        };
         assert_eq!(
-            groups[0][0].metadata_json,
+            metadata(None),
             "{\"source\":{\"format\":\"pi\",\"id\":\"s\",\"file\":\"file.jsonl\",\"branch\":\"main\"},\
              \"preset\":\"opencode@seed\",\"window\":64000,\"output\":null,\"live\":true,\"no_usage\":false}"
         );
+        assert_eq!(metadata(Some("T")), metadata(None).replace("false}", "false,\"again\":\"T\"}"));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use crate::limits;
 use crate::pb;
 use crate::pb::fork_session_request::Point;
 use anyhow::Context;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::time::Duration;
 use tonic::Status;
@@ -38,20 +38,27 @@ pub(super) struct Player {
     pub(super) pace: Duration,
     combination: Combination,
     policy: Choice,
+    /// The time of an import that brings back what was erased.
+    again: Option<String>,
+    /// Client ids of planned sessions that were erased, and are not written again.
+    erased_sessions: HashSet<String>,
+    /// The entries of the current session that lack content, because it was erased.
+    pub(super) erased: HashSet<String>,
 }
 
 impl Player {
-    /// Creates a player for one import.
+    /// Creates a player for one import; with its time, if it brings back what was erased.
     pub(super) fn new(
-        client: Client,
+        (client, clock): (Client, Clock),
         combination: Combination,
         policy: Choice,
         report: Report,
-        views: Option<File>,
-        pace: Duration,
+        (views, pace): (Option<File>, Duration),
+        again: Option<String>,
     ) -> Self {
         let progress = Progress::new(report.entries());
-        Self { client, clock: Clock::default(), report, progress, views, pace, combination, policy }
+        let (erased_sessions, erased) = (HashSet::new(), HashSet::new());
+        Self { client, clock, report, progress, views, pace, combination, policy, again, erased_sessions, erased }
     }
 
     /// Writes all groups. Existing sessions and entries stay as they are.
@@ -72,8 +79,9 @@ impl Player {
     async fn play_groups(&mut self, groups: Vec<Group>) -> anyhow::Result<()> {
         for group in groups {
             let mut ids = Ids::new();
+            self.erased.clear();
             for planned in group {
-                let session = self.session(&planned, &ids).await?;
+                let Some(session) = self.session(&planned, &ids).await? else { continue };
                 if self.combination.live {
                     let session = self.ensure_window(session).await?;
                     let turns = plan::turns(planned.entries, self.combination.no_usage);
@@ -88,31 +96,62 @@ impl Player {
         Ok(())
     }
 
-    /// The planned session: the existing one with its client id, or a new one.
-    async fn session(&mut self, planned: &PlannedSession, ids: &Ids) -> anyhow::Result<pb::Session> {
+    /// The planned session: the existing one with its client id, or a new one; none if it was erased, or if the session
+    /// that it belongs to was.
+    async fn session(&mut self, planned: &PlannedSession, ids: &Ids) -> anyhow::Result<Option<pb::Session>> {
         let request = pb::GetSessionRequest { session_id: planned.client_id.clone() };
         match self.client.sessions.get_session(request).await {
             Err(status) if failure::reason(&status).as_deref() == Some("SESSION_NOT_FOUND") => {}
-            found => return Ok(found?.into_inner().session.unwrap_or_default()),
+            found => return Ok(found?.into_inner().session),
         }
-        let session = match &planned.origin {
-            SessionOrigin::New { parent } => self.create(planned, parent.clone()).await?,
-            SessionOrigin::Fork { of, after } => {
-                // The fork starts at the revision that sealed the last shared entry: later edits and summaries of the
-                // agent do not belong to the branch.
-                let (session_id, message_id) = (of.clone(), known(ids, after));
-                let request = pb::GetMessageRequest { session_id, message_id };
-                let message = self.client.messages.get_message(request).await?.into_inner().message;
-                let request = pb::ForkSessionRequest {
-                    session_id: of.clone(),
-                    point: message.and_then(|message| message.sealed_revision).map(Point::AsOfRevision),
-                    client_id: Some(planned.client_id.clone()),
-                    title: planned.title.clone(),
-                };
-                self.client.sessions.fork_session(request).await?.into_inner().session
-            }
+        let above = match &planned.origin {
+            SessionOrigin::New { parent } => parent.as_ref(),
+            SessionOrigin::Fork { of, .. } => Some(of),
         };
-        Ok(session.unwrap_or_default())
+        let is_erased = above.is_some_and(|above| self.erased_sessions.contains(above));
+        let made = if is_erased { Ok(None) } else { self.make(planned, ids).await };
+        let erased = match made {
+            Err(status) if failure::reason(&status).as_deref() == Some("SESSION_ERASED") => true,
+            Ok(None) => is_erased,
+            Ok(session) => return Ok(session),
+            Err(status) => return Err(status.into()),
+        };
+        anyhow::ensure!(erased, "the daemon made no session");
+        note(&format!("{}: it was erased, and is left out; --again brings it back", planned.client_id));
+        self.report.erased_sessions += 1;
+        self.progress.add(planned.entries.len(), None);
+        self.erased_sessions.insert(planned.client_id.clone());
+        Ok(None)
+    }
+
+    async fn make(&mut self, planned: &PlannedSession, ids: &Ids) -> Result<Option<pb::Session>, Status> {
+        let (of, after) = match &planned.origin {
+            SessionOrigin::New { parent } => return self.create(planned, parent.clone()).await,
+            SessionOrigin::Fork { of, after } => (of, after),
+        };
+        // The fork starts at the revision that sealed the last shared entry: later edits and summaries of the agent do not
+        // belong to the branch.
+        let (session_id, message_id) = (of.clone(), known(ids, after));
+        let request = pb::GetMessageRequest { session_id, message_id };
+        let message = self.client.messages.get_message(request).await?.into_inner().message;
+        let mut request = pb::ForkSessionRequest {
+            session_id: of.clone(),
+            point: message.and_then(|message| message.sealed_revision).map(Point::AsOfRevision),
+            client_id: Some(planned.client_id.clone()),
+            title: planned.title.clone(),
+        };
+        let mut forked = self.client.sessions.fork_session(request.clone()).await;
+        // The request of an erased fork makes no other one, and nothing but its title can tell this one from it.
+        if let (Err(status), Some(time)) = (&forked, &self.again)
+            && failure::reason(status).as_deref() == Some("SESSION_ERASED")
+        {
+            let suffix = format!(" ({time})");
+            let most = limits::TITLE_BYTES_MAX - suffix.len();
+            request.title.truncate(request.title.floor_char_boundary(most));
+            request.title.push_str(&suffix);
+            forked = self.client.sessions.fork_session(request).await;
+        }
+        Ok(forked?.into_inner().session)
     }
 
     async fn create(
@@ -130,6 +169,7 @@ impl Player {
             window: self.window().filter(|_| window_now),
             metadata_json: Some(planned.metadata_json.clone()),
             parent_session_id: parent,
+            keep_erased: self.again.is_none(),
         };
         Ok(self.client.sessions.create_session(request).await?.into_inner().session)
     }
@@ -211,7 +251,12 @@ impl Player {
         ids: &mut Ids,
     ) -> anyhow::Result<()> {
         let own: Vec<String> = messages.iter().map(|message| message.client_id.clone().unwrap_or_default()).collect();
-        let request = pb::AppendMessagesRequest { session_id: session_id.to_owned(), messages, ..Default::default() };
+        let request = pb::AppendMessagesRequest {
+            session_id: session_id.to_owned(),
+            messages,
+            keep_erased: self.again.is_none(),
+            ..Default::default()
+        };
         let messages = &self.client.messages;
         let response = retry_while_busy(async || messages.clone().append_messages(request.clone()).await).await;
         let response = response.with_context(|| range(&own))?.into_inner();
@@ -219,7 +264,15 @@ impl Player {
         self.report.existed += i64::from(response.existed_count);
         self.report.written += own.len() as i64 - i64::from(response.existed_count);
         self.progress.add(own.len(), response.context_usage.as_ref());
-        ids.extend(own.into_iter().zip(response.message_ids));
+        self.report.erased += response.erased_message_ids.len() as i64;
+        let erased: HashSet<String> = response.erased_message_ids.into_iter().collect();
+        let named = own.into_iter().zip(response.message_ids);
+        for (own, id) in named {
+            if erased.contains(&id) {
+                self.erased.insert(own.clone());
+            }
+            ids.insert(own, id);
+        }
         Ok(())
     }
 
@@ -236,6 +289,10 @@ impl Player {
     /// Applies an edit of the agent, unless it was applied before. An edit that does not match the history is reported,
     /// and kept as a record only.
     pub(super) async fn edit(&mut self, session_id: &str, edit: Edit, ids: &Ids) -> anyhow::Result<()> {
+        // A message is erased with its edits.
+        if self.again.is_none() && self.erased.contains(&edit.target) {
+            return Ok(());
+        }
         let request = pb::EditMessageRequest {
             session_id: session_id.to_owned(),
             message_id: known(ids, &edit.target),
@@ -243,6 +300,7 @@ impl Player {
             parts: edit.parts,
             expected_revision: None,
             request_id: request_id(&edit.client_id),
+            metadata_json: None,
         };
         let messages = &self.client.messages;
         let edited = retry_while_busy(async || messages.clone().edit_message(request.clone()).await).await;
@@ -260,6 +318,12 @@ impl Player {
     /// Applies a summary of the agent. A summary that does not match the history is reported, and kept as a record
     /// only.
     async fn supply(&mut self, session_id: &str, supply: Supply, ids: &Ids) -> anyhow::Result<()> {
+        // A message is erased with the summaries of it. Those of the tail are not counted apart: what the summary says of
+        // them is not known.
+        if self.again.is_none() && !self.erased.is_empty() {
+            note(&format!("line {}: the agent's summary is left out: content before it was erased", supply.line));
+            return Ok(());
+        }
         let request = pb::SupplySummaryRequest {
             session_id: session_id.to_owned(),
             text: supply.text,
@@ -267,6 +331,7 @@ impl Player {
             until_message_id: known(ids, &supply.until),
             summarizer: "imported".to_owned(),
             request_id: request_id(&supply.client_id),
+            keep_erased: self.again.is_none(),
             ..pb::SupplySummaryRequest::default()
         };
         for _ in 0..TRIES_MAX {
@@ -275,7 +340,7 @@ impl Player {
                 Some("COMPACTION_ACTIVE") => self.wait_for_compactions(session_id).await?,
                 Some(
                     "NOTHING_TO_COMPACT" | "BOUNDARY_INVALID" | "MESSAGE_NOT_FOUND" | "LIMIT_EXCEEDED"
-                    | "INVALID_FIELD",
+                    | "INVALID_FIELD" | "CONTENT_ERASED",
                 ) => {
                     let why = failure::sentence(&status);
                     note(&format!("line {}: the agent's summary is kept as a record only: {why}", supply.line));

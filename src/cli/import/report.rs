@@ -31,6 +31,10 @@ pub(super) struct Report {
     pub(super) written: i64,
     /// Messages and records that existed already.
     pub(super) existed: i64,
+    /// Messages and records among both that lack content, because it was erased.
+    pub(super) erased: i64,
+    /// Sessions that were left out, because they were erased.
+    pub(super) erased_sessions: i64,
     compactions: Compactions,
     pub(super) contexts: Contexts,
     seconds: f64,
@@ -193,6 +197,13 @@ impl Report {
                 counted(contexts.unpaired, "call"),
                 contexts.milliseconds_first,
                 contexts.milliseconds_last
+            ));
+        }
+        if self.erased > 0 || self.erased_sessions > 0 {
+            lines.push(format!(
+                "erased before, and not brought back: {}, content of {}",
+                count(self.erased_sessions, "session"),
+                counted(self.erased.unsigned_abs() as usize, "entry"),
             ));
         }
         lines.push(format!(

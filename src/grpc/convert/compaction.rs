@@ -270,5 +270,6 @@ pub(in crate::grpc) fn read_summary(request: pb::SupplySummaryRequest) -> NewSum
         summarizer: request.summarizer,
         usage: request.usage.map(Into::into),
         expected_revision: request.expected_revision,
+        keep_erased: request.keep_erased,
     }
 }

@@ -71,7 +71,7 @@ pub(in crate::grpc) fn retention_item(item: RetentionItem) -> pb::apply_retentio
 
 /// The event of an erasure.
 pub(super) fn event(body: EventBody) -> Body {
-    let EventBody::Erased { target, reason, from, ranges, messages } = body else {
+    let EventBody::Erased { target, reason, from, ranges, messages, unfinished } = body else {
         unreachable!("{body:?} is no erasure")
     };
     let target = match target {
@@ -89,5 +89,6 @@ pub(super) fn event(body: EventBody) -> Body {
         source_session_id: id(from),
         ranges: ranges.into_iter().map(range).collect(),
         messages: messages.into_iter().map(message).collect(),
+        unfinished,
     })
 }

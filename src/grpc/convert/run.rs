@@ -1,6 +1,6 @@
 //! Conversion of runs, prompts and approvals.
 
-use super::message::{part, read_parts};
+use super::message::{part, read_parts, read_rewind};
 use super::{id, read_duration, read_enum};
 use crate::app::Result;
 use crate::app::prompts::NewPrompt;
@@ -117,15 +117,20 @@ fn delivery(delivery: Delivery) -> pb::Delivery {
 /// A prompt to submit.
 pub(in crate::grpc) fn read_new_prompt(
     parts: Vec<pb::Part>,
-    wish: i32,
-    metadata_json: Option<String>,
-) -> Result<NewPrompt> {
-    let delivery = match read_enum("delivery", wish)? {
+    request: &pb::SubmitPromptRequest,
+) -> Result<NewPrompt<'_>> {
+    let delivery = match read_enum("delivery", request.delivery)? {
         pb::Delivery::Unspecified | pb::Delivery::Queue => Delivery::Queue,
         pb::Delivery::Steer => Delivery::Steer,
         pb::Delivery::Interrupt => Delivery::Interrupt,
     };
-    Ok(NewPrompt { parts: read_parts("prompt", parts)?, delivery, metadata_json })
+    Ok(NewPrompt {
+        parts: read_parts("prompt", parts)?,
+        delivery,
+        metadata_json: request.metadata_json.clone(),
+        rewind: request.rewind.as_ref().map(read_rewind).transpose()?,
+        expected_revision: request.expected_revision,
+    })
 }
 
 /// An approval.

@@ -215,6 +215,7 @@ pub(in crate::grpc) fn read_new(request: pb::CreateSessionRequest) -> NewSession
         window: request.window.map(read_window).unwrap_or_default(),
         metadata_json: request.metadata_json,
         parent: request.parent_session_id,
+        keep_erased: request.keep_erased,
     }
 }
 

@@ -7,6 +7,7 @@ use crate::model::Revision;
 use crate::model::ids::SessionId;
 use crate::store::engine::connect;
 use crate::store::engine::{self, Cell, Reader};
+use crate::store::erasure::steps;
 use crate::store::error::{Error, Kind, Result};
 use crate::store::ledger::codec::{self, StoredPart};
 use crate::store::ledger::head::SessionKey;
@@ -63,6 +64,10 @@ pub(super) fn plan(reader: &mut Reader<'_>, key: SessionKey) -> Result<ArchivePl
     for at in keys {
         let row = reader.one(engine::query(HEAD).bind(at))?.ok_or_else(|| Error::not_found(Kind::Session, at))?;
         let id = SessionId(codec::uuid(row.get(0)?)?);
+        // An archive has no session of which a part is gone.
+        if steps::is_begun(reader, at)? {
+            return Err(Error::ArchiveOvertaken { session: id.to_string() });
+        }
         if at == key.0 {
             subject = Some(id);
         }

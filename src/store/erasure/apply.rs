@@ -4,6 +4,7 @@
 use super::plan::{EraseTarget, InSession, Plan, Reached, plan};
 use super::rows::{self, Opened, Sizes};
 use super::session;
+use super::steps::{self, Begun};
 use crate::clock::fresh_id;
 use crate::model::compaction::{CompactionState, Failure, FailureReason};
 use crate::model::event::{ErasedMessage, ErasedTarget, EventBody};
@@ -12,7 +13,7 @@ use crate::model::mark::MarkBody;
 use crate::model::message::MessageKind;
 use crate::model::session::SessionState;
 use crate::model::{Revision, Seq};
-use crate::store::engine::{self, Connection, Reader, Row};
+use crate::store::engine::{self, Reader, Row};
 use crate::store::error::{Error, Result};
 use crate::store::integrity::verify;
 use crate::store::ledger::ancestry;
@@ -20,12 +21,13 @@ use crate::store::ledger::append::FinishMessage;
 use crate::store::ledger::blob_uses;
 use crate::store::ledger::chain::Digest;
 use crate::store::ledger::codec::{self, Number as _};
+use crate::store::ledger::erased_content::Receipts;
 use crate::store::ledger::head::{Receipt, SessionKey};
 use crate::store::ledger::jobs;
 use crate::store::ledger::marks;
 use crate::store::ledger::receipts::answered;
 use crate::store::ledger::tombstones;
-use crate::store::ledger::tx::{Requester, Tx};
+use crate::store::ledger::tx::{Erasing, Requester, Tx};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use uuid::Uuid;
 
@@ -145,44 +147,115 @@ fn measure(reader: &mut Reader<'_>, plan: &Plan) -> Result<Sizes> {
     Ok(sizes)
 }
 
+/// How far an erasure is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// More of a session is to go, and only that.
+    Continues,
+    /// Everything is gone.
+    Ended(Erasure),
+}
+
 impl Erase {
-    /// Finds what goes, then takes it. A repetition, and the erasure of what is erased, get the earlier answer.
-    pub(crate) fn apply(&self, tx: &mut Tx<'_>) -> Result<Erasure> {
+    /// Finds what goes, then takes it, or a step of it. A repetition, and the erasure of what is erased, get the earlier
+    /// answer.
+    pub(crate) fn apply(&self, tx: &mut Tx<'_>) -> Result<Progress> {
         let key = self.session.0;
         tx.head(key)?;
         // What others wrote in the same transaction goes as well.
         tx.flush_with_heads()?;
-        if let Some(receipt) = answered(tx, key, &self.caller)? {
-            let id = receipt.ids.first().copied().unwrap_or_default();
-            let row = engine::query(BY_ID).bind(id.as_bytes().as_slice()).one(tx.conn)?;
-            return Erasure::from_row(&row);
+        match self.target {
+            EraseTarget::Session => match Begun::find(tx.conn, key)? {
+                Some(begun) => self.step(tx, begun),
+                None => self.begin(tx),
+            },
+            EraseTarget::Message(_) | EraseTarget::Part(_) => self.at_once(tx).map(Progress::Ended),
         }
-        if self.target == EraseTarget::Session {
-            if tx.loaded(key)?.state == SessionState::Erased {
-                return self.existing(tx, None);
-            }
-            self.expect(tx)?;
-            session::end_work(tx, key, &self.in_fork())?;
+    }
+
+    /// The answer to an earlier request.
+    fn answered(&self, tx: &mut Tx<'_>) -> Result<Option<Erasure>> {
+        let Some(receipt) = answered(tx, self.session.0, &self.caller)? else { return Ok(None) };
+        let id = receipt.ids.first().copied().unwrap_or_default();
+        let row = engine::query(BY_ID).bind(id.as_bytes().as_slice()).one(tx.conn)?;
+        Erasure::from_row(&row).map(Some)
+    }
+
+    /// Ends what is at work in a session, and makes the first step.
+    fn begin(&self, tx: &mut Tx<'_>) -> Result<Progress> {
+        let key = self.session.0;
+        if let Some(before) = self.answered(tx)? {
+            return Ok(Progress::Ended(before));
+        }
+        if tx.loaded(key)?.state == SessionState::Erased {
+            return self.existing(tx, None).map(Progress::Ended);
+        }
+        self.expect(tx)?;
+        session::end_work(tx, key, &self.in_fork())?;
+        let open: Vec<_> = tx.loaded(key)?.open.iter().map(|(id, open)| (MessageId(*id), open.row)).collect();
+        for (message, row) in open {
+            drop(FinishMessage::aborted(key, message, self.in_fork()).seal(tx, row)?);
+        }
+        tx.flush_with_heads()?;
+        let next = tx.loaded(key)?.fork_revision.unwrap_or(0) + 1;
+        let (caller, reason) = (Requester { epoch: None, ..self.caller.clone() }, self.reason.clone());
+        self.step(tx, Begun { next, caller, reason, sizes: Sizes::default() })
+    }
+
+    /// Makes a step of the erasure of a session on behalf of whoever began it.
+    fn step(&self, tx: &mut Tx<'_>, begun: Begun) -> Result<Progress> {
+        let key = self.session.0;
+        let last = tx.loaded(key)?.revision;
+        let mut reader = Reader::new(tx.conn);
+        let step = begun.step(&mut reader, key, last)?;
+        let plan = super::plan::step(&mut reader, key, step)?;
+        let Begun { caller, reason, sizes, .. } = begun;
+        // The answer is kept at the end.
+        let of_step = if step.is_last { caller.clone() } else { Requester { request: None, ..caller.clone() } };
+        let erase = Self { caller: of_step, reason: reason.clone(), ..self.clone() };
+        let mut erased = erase.take(tx, &plan)?;
+        erased.sizes = Sizes { forks: erased.sizes.forks, ..erased.sizes + sizes };
+        if step.is_last {
+            steps::end(tx.conn, key)?;
+            return insert(tx, &plan, erased).map(Progress::Ended);
+        }
+        Begun { next: step.range.last + 1, caller, reason, sizes: erased.sizes }.save(tx.conn, key)?;
+        Ok(Progress::Continues)
+    }
+
+    fn at_once(&self, tx: &mut Tx<'_>) -> Result<Erasure> {
+        let key = self.session.0;
+        if let Some(before) = self.answered(tx)? {
+            return Ok(before);
         }
         let mut plan = plan(&mut Reader::new(tx.conn), key, &self.target)?;
         if self.seal(tx, &plan)? {
             // What was a draft is a part now.
             plan = super::plan::plan(&mut Reader::new(tx.conn), key, &self.target)?;
         }
-        if self.target != EraseTarget::Session && is_gone(&mut Reader::new(tx.conn), &plan)? {
+        if is_gone(&mut Reader::new(tx.conn), &plan)? {
             return self.existing(tx, Some(&plan));
         }
-        let sizes = measure(&mut Reader::new(tx.conn), &plan)?;
+        let erased = self.take(tx, &plan)?;
+        insert(tx, &plan, erased)
+    }
+
+    /// Takes what a plan reaches, with an event in each session.
+    fn take(&self, tx: &mut Tx<'_>, plan: &Plan) -> Result<Erased> {
+        let key = self.session.0;
+        let sizes = measure(&mut Reader::new(tx.conn), plan)?;
         let mut erasures = HashMap::new();
         for session in plan.sessions.keys() {
             erasures.insert(*session, tx.head(*session)?.revision + 1);
         }
-        let mut opened = Opened::new(tx.conn, erasures);
-        let lost = take(tx, &mut opened, &plan)?;
+        // What it reaches is of one tenant.
+        let receipts = Receipts::new(tx.secrets.salt(), tx.head(key)?.tenant.clone());
+        let mut opened = Opened::new(tx.conn, receipts, erasures);
+        let lost = take(tx, &mut opened, plan)?;
         let id = fresh_id();
         let mut answer = None;
         for (session, reached) in &plan.sessions {
-            let (at, seq) = self.write(tx, &opened, &plan, (*session, reached), &lost)?;
+            let (at, seq) = self.write(tx, &opened, plan, (*session, reached), &lost)?;
             let is_asked = *session == key;
             let caller = if is_asked { self.caller.clone() } else { self.in_fork() };
             tx.end_mutation(*session, &caller, Receipt { ids: vec![id], ..Receipt::default() })?;
@@ -191,9 +264,8 @@ impl Erase {
             }
         }
         let (revision, seq) = answer.ok_or(Error::Bug("an erasure did not reach its session"))?;
-        let row = insert(tx.conn, &plan, (id, revision), tx.now.0, sizes)?;
-        tx.has_erased = true;
-        Ok(Erasure { row, revision, seq, sizes, existed: false })
+        tx.erased = tx.erased.max(if plan.continues() { Erasing::Continues } else { Erasing::Ended });
+        Ok(Erased { id, revision, seq, sizes })
     }
 
     fn expect(&self, tx: &mut Tx<'_>) -> Result<()> {
@@ -272,6 +344,7 @@ impl Erase {
             from: (key != plan.owner).then_some(plan.owner_id),
             ranges: reached.ranges.clone(),
             messages,
+            unfinished: plan.continues(),
         };
         let caller = if key == self.session.0 { self.caller.clone() } else { self.in_fork() };
         let seq = tx.counters.next_seq;
@@ -299,7 +372,7 @@ fn take(tx: &mut Tx<'_>, opened: &mut Opened<'_>, plan: &Plan) -> Result<Lost> {
     let mut owners = BTreeSet::new();
     for (place, reached) in &plan.messages {
         let losing = rows::losing(&mut Reader::new(tx.conn), reached)?;
-        let is_of_session = plan.kind == ErasedTarget::Session && place.0 == plan.owner;
+        let is_of_session = plan.is_of_session(*place);
         if is_of_session {
             opened.open(place.0, place.1)?;
             losing.open_parts(opened, place.0)?;
@@ -311,8 +384,8 @@ fn take(tx: &mut Tx<'_>, opened: &mut Opened<'_>, plan: &Plan) -> Result<Lost> {
         let more = rows::erase_message(opened, *place, reached, (&losing, is_of_session))?;
         tx.count(place.0, -(losing.bytes + more))?;
         lost.push((*place, Reached::named(reached)));
-        // A whole session forgets all its requests.
-        if !is_of_session {
+        // A whole session forgets all its requests at its end.
+        if !(place.0 == plan.owner && plan.step.is_some()) {
             owners.insert(place.0);
         }
     }
@@ -320,10 +393,17 @@ fn take(tx: &mut Tx<'_>, opened: &mut Opened<'_>, plan: &Plan) -> Result<Lost> {
         rows::forget_requests(opened, owner)?;
     }
     opened.merge_words()?;
-    if plan.kind == ErasedTarget::Session {
-        session::erase(tx, opened, plan.owner)?;
+    if let Some(step) = plan.step {
+        session::erase_range(tx, opened, plan.owner, step.range)?;
+        if step.is_last {
+            session::erase(tx, opened, plan.owner)?;
+        }
     }
     for (key, reached) in &plan.sessions {
+        // What compactions have of a session's own goes with its jobs, at the end.
+        if *key == plan.owner && plan.continues() {
+            continue;
+        }
         let fork = tx.loaded(*key)?.fork_revision.unwrap_or(0);
         for mark in reached.void.iter().filter(|mark| **mark > fork) {
             rows::erase_compaction(opened, *key, *mark)?;
@@ -358,22 +438,33 @@ fn end_compaction(tx: &mut Tx<'_>, key: i64, caller: &Requester) -> Result<()> {
     Ok(())
 }
 
-fn insert(conn: &Connection, plan: &Plan, (id, revision): (Uuid, Revision), time: i64, sizes: Sizes) -> Result<i64> {
+/// What was taken, by whose event.
+struct Erased {
+    id: Uuid,
+    revision: Revision,
+    seq: Seq,
+    sizes: Sizes,
+}
+
+/// Notes an erasure that has ended, for whoever asks for it again.
+fn insert(tx: &Tx<'_>, plan: &Plan, erased: Erased) -> Result<Erasure> {
+    let Erased { id, revision, seq, sizes } = erased;
     let message = plan.named.map(|(MessageId(message), _)| message.as_bytes().to_vec());
     let part = plan.named.and_then(|(_, part)| part).map(|part| part.number());
-    engine::scalar(INSERT)
+    let row = engine::scalar(INSERT)
         .bind(id.as_bytes().as_slice())
         .bind(plan.owner)
         .bind(revision)
         .bind(plan.kind.number())
         .bind(message)
         .bind(part)
-        .bind(time)
+        .bind(tx.now.0)
         .bind(sizes.messages)
         .bind(sizes.parts)
         .bind(sizes.bytes)
         .bind(sizes.summaries)
         .bind(sizes.forks)
         .bind(sizes.blobs)
-        .one(conn)
+        .one(tx.conn)?;
+    Ok(Erasure { row, revision, seq, sizes, existed: false })
 }

@@ -6,3 +6,4 @@ pub(crate) mod candidates;
 pub(crate) mod plan;
 pub(crate) mod rows;
 pub(crate) mod session;
+pub(crate) mod steps;

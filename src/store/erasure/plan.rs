@@ -78,6 +78,15 @@ pub(crate) struct InSession {
     pub(crate) void: BTreeSet<Revision>,
 }
 
+/// What one step takes of a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Step {
+    /// Revisions of its own rows.
+    pub(crate) range: RevisionRange,
+    /// True if nothing comes after it: the session itself goes as well.
+    pub(crate) is_last: bool,
+}
+
 /// What an erasure reaches.
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
@@ -87,6 +96,8 @@ pub(crate) struct Plan {
     pub(crate) owner_id: SessionId,
     /// What was named, unless it is the session.
     pub(crate) named: Option<(MessageId, Option<PartId>)>,
+    /// What of a session goes now; none for a message or a part.
+    pub(crate) step: Option<Step>,
     /// Sessions by key: the owner, and those that share rows with it.
     pub(crate) sessions: BTreeMap<i64, InSession>,
     /// Messages by the session that owns their rows and their revision.
@@ -101,11 +112,27 @@ pub(crate) fn plan(reader: &mut Reader<'_>, key: i64, target: &EraseTarget) -> R
         EraseTarget::Message(id) => message(reader, &ancestry, id)?,
         EraseTarget::Part(part) => self::part(reader, &ancestry, *part)?,
     };
+    let step = start.positions.first().filter(|_| *target == EraseTarget::Session);
+    let step = step.map(|range| Step { range: *range, is_last: true });
+    complete(reader, target.kind(), start, step)
+}
+
+/// The same for a step of the erasure of a session. The last one reaches what shares any of the session.
+pub(super) fn step(reader: &mut Reader<'_>, key: i64, step: Step) -> Result<Plan> {
+    let mut start = whole_session(&ancestry::by_key(reader, key)?);
+    if !step.is_last {
+        start.positions = vec![step.range];
+    }
+    complete(reader, ErasedTarget::Session, start, Some(step))
+}
+
+fn complete(reader: &mut Reader<'_>, kind: ErasedTarget, start: Start, step: Option<Step>) -> Result<Plan> {
     let Start { owner, named, positions, parts, replaced } = start;
     let owner_id = ancestry::public_id(reader.conn, owner)?;
-    let mut plan =
-        Plan { kind: target.kind(), owner, owner_id, named, sessions: BTreeMap::new(), messages: BTreeMap::new() };
-    plan.add(reader, owner, &positions, parts.as_ref(), false)?;
+    let (sessions, messages) = (BTreeMap::new(), BTreeMap::new());
+    let mut plan = Plan { kind, owner, owner_id, named, step, sessions, messages };
+    let of_step = step.map(|step| [step.range]);
+    plan.add(reader, owner, of_step.as_ref().map_or(&positions[..], |range| range), parts.as_ref(), false)?;
     let mut waiting = BTreeMap::from([(owner, [positions, replaced].concat())]);
     // Forks are younger than what they share, so each session is complete once it is the first.
     while let Some((key, positions)) = waiting.pop_first() {
@@ -179,6 +206,16 @@ fn meets(ranges: &[RevisionRange], range: RevisionRange) -> bool {
 }
 
 impl Plan {
+    /// True for a message that goes with its whole session in this step.
+    pub(super) fn is_of_session(&self, (owner, revision): (i64, Revision)) -> bool {
+        owner == self.owner && self.step.is_some_and(|step| step.range.contains(revision))
+    }
+
+    /// True if more of a session goes after this.
+    pub(super) fn continues(&self) -> bool {
+        self.step.is_some_and(|step| !step.is_last)
+    }
+
     /// Adds the messages in some ranges of a session's own rows.
     fn add(
         &mut self,

@@ -4,9 +4,10 @@
 use super::plan::Reached;
 use crate::model::Revision;
 use crate::model::approval::{Answer, Question};
+use crate::model::compaction::RevisionRange;
 use crate::model::event::EventBody;
 use crate::model::ids::CompactionId;
-use crate::model::message::Finish;
+use crate::model::message::{Finish, MessageKind};
 use crate::model::part::{ERASED_INPUT, ERASED_TEXT, PartBody};
 use crate::model::truncation::Truncation;
 use crate::store::engine::words;
@@ -14,13 +15,14 @@ use crate::store::engine::{self, Connection, Reader, Row};
 use crate::store::error::{Error, Result};
 use crate::store::ledger::blob_uses::{self, Holder};
 use crate::store::ledger::codec::{self, StoredPart};
+use crate::store::ledger::erased_content::{self, Receipts};
 use crate::store::ledger::messages;
 use crate::store::ledger::tombstones;
 use crate::store::ledger::tx::salt;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-const MESSAGE: &str = "select id, public_id, revision, kind, head, sealed_revision, seal, parts, parts_length \
-     from message where id = ?1";
+const MESSAGE: &str = "select id, public_id, revision, kind, head, sealed_revision, seal, parts, parts_length, \
+     client_id from message where id = ?1";
 const UPDATE_MESSAGE: &str = "update message set head = ?2, seal = ?3, parts = ?4, parts_length = ?5, counting = null, \
      counts = null where id = ?1";
 const PARTS: &str = "select number, revision, client_id, kind, codec, length, salt, body, blob_hash, call_message \
@@ -39,6 +41,8 @@ const UPDATE_PROMPT: &str = "update prompt set parts = ?2, metadata_json = null 
 const UPDATE_PROMPT_PARTS: &str = "update prompt set parts = ?2 where id = ?1";
 const APPROVALS: &str = "select id, request_revision, question, end_revision, answer from approval \
      where session_id = ?1";
+const APPROVALS_IN: &str = "select id, request_revision, question, end_revision, answer from approval \
+     where session_id = ?1 and request_revision between ?2 and ?3";
 const UPDATE_QUESTION: &str = "update approval set question = ?2, salt = ?3 where id = ?1";
 const UPDATE_ANSWER: &str = "update approval set answer = ?2, answer_salt = ?3 where id = ?1";
 const REQUEST_OF: &str = "select request_id from event where session_id = ?1 and revision = ?2";
@@ -65,6 +69,7 @@ pub(crate) const STATEMENTS: &[&str] = &[
     UPDATE_PROMPT,
     UPDATE_PROMPT_PARTS,
     APPROVALS,
+    APPROVALS_IN,
     UPDATE_QUESTION,
     UPDATE_ANSWER,
     REQUEST_OF,
@@ -93,17 +98,35 @@ pub struct Sizes {
     pub blobs: i64,
 }
 
+impl std::ops::Add for Sizes {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            messages: self.messages + other.messages,
+            parts: self.parts + other.parts,
+            bytes: self.bytes + other.bytes,
+            summaries: self.summaries + other.summaries,
+            forks: self.forks + other.forks,
+            blobs: self.blobs + other.blobs,
+        }
+    }
+}
+
 /// The parts of a message that still have content, with what stands for them.
 struct Going {
     number: u16,
     revision: Revision,
     old: StoredPart,
+    /// Its bytes before compression.
+    plain: Vec<u8>,
     body: PartBody,
     blobs: BTreeSet<Vec<u8>>,
 }
 
 /// What a message loses.
 pub(super) struct Losing {
+    client_id: Option<String>,
     parts: Vec<Going>,
     /// Blobs that its other parts use.
     kept_blobs: BTreeSet<Vec<u8>>,
@@ -152,6 +175,7 @@ pub(super) fn losing(reader: &mut Reader<'_>, reached: &Reached) -> Result<Losin
         }
     };
     let mut losing = Losing {
+        client_id: row.get(9)?,
         parts: Vec::new(),
         kept_blobs: BTreeSet::new(),
         in_row,
@@ -174,7 +198,7 @@ pub(super) fn losing(reader: &mut Reader<'_>, reached: &Reached) -> Result<Losin
             continue;
         }
         losing.bytes += counted(reader, &old, &blobs)?;
-        losing.parts.push(Going { number, revision, old, body: body.erased(), blobs });
+        losing.parts.push(Going { number, revision, old, plain, body: body.erased(), blobs });
     }
     Ok(losing)
 }
@@ -201,6 +225,7 @@ fn has_more(row: &Row) -> Result<bool> {
 /// The revisions of a session that lose content, which are open to changes, by session.
 pub(super) struct Opened<'c> {
     conn: &'c Connection,
+    pub(super) receipts: Receipts<'c>,
     /// The revision that the erasure has in each session that it reaches.
     erasures: HashMap<i64, Revision>,
     pub(super) revisions: BTreeMap<i64, BTreeSet<Revision>>,
@@ -210,8 +235,8 @@ pub(super) struct Opened<'c> {
 
 impl<'c> Opened<'c> {
     /// Nothing is open yet.
-    pub(super) fn new(conn: &'c Connection, erasures: HashMap<i64, Revision>) -> Self {
-        Self { conn, erasures, revisions: BTreeMap::new(), has_words: false }
+    pub(super) fn new(conn: &'c Connection, receipts: Receipts<'c>, erasures: HashMap<i64, Revision>) -> Self {
+        Self { conn, receipts, erasures, revisions: BTreeMap::new(), has_words: false }
     }
 
     /// Takes the words of messages out of the files of the index as well.
@@ -244,6 +269,7 @@ pub(super) fn erase_message(
     (losing, is_of_session): (&Losing, bool),
 ) -> Result<i64> {
     let conn = opened.conn;
+    keep_receipts(opened, reached, losing)?;
     opened.open(key, revision)?;
     let row = engine::query(MESSAGE).bind(reached.row).one(conn)?;
     let sealed: Option<Revision> = row.get(5)?;
@@ -280,6 +306,21 @@ pub(super) fn erase_message(
     derived_data(opened, reached)?;
     let of_prompt = prompt(opened, key, reached)?;
     Ok(of_prompt + if is_of_session { 0 } else { approvals(opened, key, &calls(losing))? })
+}
+
+/// Keeps the receipts of what a client wrote under an id of its own, and of summaries.
+fn keep_receipts(opened: &Opened<'_>, reached: &Reached, losing: &Losing) -> Result<()> {
+    let receipts = &opened.receipts;
+    for part in &losing.parts {
+        let digest = || erased_content::digest_of_stored(receipts.salt(), &part.plain);
+        let hash = match (&losing.client_id, reached.kind) {
+            (Some(client_id), _) => receipts.of_part(client_id, &digest()?),
+            (None, MessageKind::Summary) => receipts.of_summary(&digest()?),
+            (None, _) => continue,
+        };
+        erased_content::add(opened.conn, hash)?;
+    }
+    Ok(())
 }
 
 /// What stands for a part, as it is stored.
@@ -347,7 +388,8 @@ pub(super) fn erase_prompt(
             bytes += counted(&mut reader, part, &blobs)?;
         }
         gone.extend(blobs);
-        let going = Going { number, revision: 0, old: part.clone(), body: body.erased(), blobs: BTreeSet::new() };
+        let (old, body, blobs) = (part.clone(), body.erased(), BTreeSet::new());
+        let going = Going { number, revision: 0, old, plain, body, blobs };
         *part = erased(&going);
     }
     if numbers.is_none() {
@@ -387,10 +429,11 @@ fn approvals(opened: &mut Opened<'_>, key: i64, calls: &BTreeSet<String>) -> Res
     Ok(bytes)
 }
 
-/// All questions of a session, with their choices. Returns the bytes for which they counted.
-pub(super) fn erase_approvals(opened: &mut Opened<'_>, key: i64) -> Result<i64> {
+/// All questions that a session asked in a range of revisions, with their choices. Returns the bytes for which they
+/// counted.
+pub(super) fn erase_approvals(opened: &mut Opened<'_>, key: i64, range: RevisionRange) -> Result<i64> {
     let mut bytes = 0;
-    for row in engine::query(APPROVALS).bind(key).all(opened.conn)? {
+    for row in engine::query(APPROVALS_IN).bind(key).bind(range.first).bind(range.last).all(opened.conn)? {
         bytes += erase_approval(opened, key, &row, Question { text: ERASED_TEXT.to_owned(), ..Question::default() })?;
     }
     Ok(bytes)

@@ -3,7 +3,7 @@
 
 use super::rows::{self, Opened};
 use crate::model::Revision;
-use crate::model::compaction::{Failure, FailureReason};
+use crate::model::compaction::{Failure, FailureReason, RevisionRange};
 use crate::model::event::EventBody;
 use crate::model::run::RunEndReason;
 use crate::store::engine::{self, Connection};
@@ -13,20 +13,22 @@ use crate::store::ledger::head::Receipt;
 use crate::store::ledger::jobs::give_up_all;
 use crate::store::ledger::tx::{Requester, Tx};
 use crate::store::ledger::visibility;
-use crate::store::ledger::{approvals, erased_sessions, prompts, runs};
+use crate::store::ledger::{approvals, erased_content, erased_sessions, prompts, runs};
 use std::collections::BTreeSet;
 
-const EVENTS: &str = "select revision, kind, body from event where session_id = ?1 and revision > ?2 \
+const EVENTS: &str = "select revision, kind, body from event where session_id = ?1 and revision between ?2 and ?3 \
      order by revision limit 500";
 const UPDATE_EVENT: &str = "update event set body = ?3 where session_id = ?1 and revision = ?2";
-const PROMPTS: &str = "select id, submit_revision, parts, metadata_json from prompt where session_id = ?1";
-const RUNS: &str = "select epoch, end_revision from run where session_id = ?1 and failure <> ''";
+const PROMPTS: &str = "select id, submit_revision, parts, metadata_json from prompt where session_id = ?1 \
+     and submit_revision between ?2 and ?3";
+const RUNS: &str = "select epoch, end_revision from run where session_id = ?1 and failure <> '' \
+     and end_revision between ?2 and ?3";
 const UPDATE_RUN: &str = "update run set failure = '' where session_id = ?1 and epoch = ?2";
 const JOBS: &str = "select id, failure, outcome from job where session_id = ?1";
 const UPDATE_JOB: &str = "update job set instructions = '', notice = '', failure = ?2, outcome = ?3 where id = ?1";
 const FORGET_MESSAGE: &str = "update message set client_id = null where id = ?1";
 const FORGET_PARTS: &str = "update part set client_id = null where message_id = ?1";
-const FORGET_REQUESTS: &str = "update request set payload_hash = ?2 where session_id = ?1";
+const FORGET_REQUESTS: &str = "update request set payload_hash = ?2 where session_id = ?1 and payload_hash <> ?2";
 const ROW: &str = "select client_id, create_hash, tenant from session where id = ?1";
 const FREE: &str = "update session set client_id = null, create_hash = null where id = ?1";
 
@@ -59,23 +61,28 @@ pub(super) fn end_work(tx: &mut Tx<'_>, key: i64, caller: &Requester) -> Result<
     tx.flush_with_heads()
 }
 
-/// Takes what a session has besides its messages.
+/// Takes what a session has besides its messages in a range of its revisions: the texts of its events, prompts, questions.
+pub(super) fn erase_range(tx: &mut Tx<'_>, opened: &mut Opened<'_>, key: i64, range: RevisionRange) -> Result<()> {
+    let conn = tx.conn;
+    let titles = events(conn, opened, key, range)?;
+    let mut bytes = 0;
+    for row in engine::query(PROMPTS).bind(key).bind(range.first).bind(range.last).all(conn)? {
+        bytes += rows::erase_prompt(opened, key, &row, None)?;
+    }
+    bytes += rows::erase_approvals(opened, key, range)?;
+    for row in engine::query(RUNS).bind(key).bind(range.first).bind(range.last).all(conn)? {
+        let (epoch, end): (i64, Revision) = (row.get(0)?, row.get(1)?);
+        opened.open(key, end)?;
+        engine::query(UPDATE_RUN).bind(key).bind(epoch).run(conn)?;
+    }
+    tx.count(key, -bytes)?;
+    inherited_titles(tx, opened, key, &titles)
+}
+
+/// Takes what a session has for itself: its title, its metadata, its client id, and what its jobs and requests have.
 pub(super) fn erase(tx: &mut Tx<'_>, opened: &mut Opened<'_>, key: i64) -> Result<()> {
     let conn = tx.conn;
     let fork = tx.loaded(key)?.fork_revision.unwrap_or(0);
-    let titles = events(conn, opened, key, fork)?;
-    let mut bytes = 0;
-    for row in engine::query(PROMPTS).bind(key).all(conn)? {
-        bytes += rows::erase_prompt(opened, key, &row, None)?;
-    }
-    bytes += rows::erase_approvals(opened, key)?;
-    for row in engine::query(RUNS).bind(key).all(conn)? {
-        let (epoch, end): (i64, Option<Revision>) = (row.get(0)?, row.get(1)?);
-        if let Some(end) = end {
-            opened.open(key, end)?;
-            engine::query(UPDATE_RUN).bind(key).bind(epoch).run(conn)?;
-        }
-    }
     jobs(conn, key)?;
     engine::query(FORGET_REQUESTS).bind(key).bind(&[0_u8; 0]).run(conn)?;
     let row = engine::query(ROW).bind(key).one(conn)?;
@@ -87,13 +94,15 @@ pub(super) fn erase(tx: &mut Tx<'_>, opened: &mut Opened<'_>, key: i64) -> Resul
     opened.open(key, fork + 1)?;
     engine::query(FREE).bind(key).run(conn)?;
     let head = tx.loaded(key)?;
+    if let Some(receipt) = opened.receipts.of_session(head.metadata_json()) {
+        erased_content::add(conn, receipt)?;
+    }
     let of_head = head.title().len() + head.metadata_json().map_or(0, str::len);
     head.retitle("");
     if let Some(metadata) = head.metadata_json().map(visibility::project_alone) {
         head.set_metadata(&metadata);
     }
-    tx.count(key, -bytes.saturating_add(i64::try_from(of_head).unwrap_or(i64::MAX)))?;
-    inherited_titles(tx, opened, key, &titles)
+    tx.count(key, -i64::try_from(of_head).unwrap_or(i64::MAX))
 }
 
 /// Ids that clients gave to a message and its parts. They are free, since nothing can be appended any more.
@@ -102,14 +111,14 @@ pub(super) fn forget_client_ids(conn: &Connection, message: i64) -> Result<()> {
     engine::query(FORGET_PARTS).bind(message).run(conn)
 }
 
-/// Takes the texts of a session's events. Returns its titles.
-fn events(conn: &Connection, opened: &mut Opened<'_>, key: i64, fork: Revision) -> Result<BTreeSet<String>> {
+/// Takes the texts of a session's events in a range. Returns its titles.
+fn events(conn: &Connection, opened: &mut Opened<'_>, key: i64, range: RevisionRange) -> Result<BTreeSet<String>> {
     let mut titles = BTreeSet::new();
-    let mut after = fork;
+    let mut first = range.first;
     loop {
-        let rows = engine::query(EVENTS).bind(key).bind(after).all(conn)?;
+        let rows = engine::query(EVENTS).bind(key).bind(first).bind(range.last).all(conn)?;
         let Some(last) = rows.last() else { return Ok(titles) };
-        after = last.get(0)?;
+        first = last.get::<Revision>(0)? + 1;
         for row in &rows {
             let body = codec::decode_event(row.get(1)?, row.get(2)?)?;
             let mut without = body.clone();
@@ -200,7 +209,7 @@ fn jobs(conn: &Connection, key: i64) -> Result<()> {
 fn inherited_titles(tx: &mut Tx<'_>, opened: &mut Opened<'_>, key: i64, titles: &BTreeSet<String>) -> Result<()> {
     for fork in opened.sessions().into_iter().filter(|session| *session != key) {
         let Some(at) = tx.head(fork)?.fork_revision else { continue };
-        let row = engine::query(EVENTS).bind(fork).bind(at).all(tx.conn)?.into_iter().next();
+        let row = engine::query(EVENTS).bind(fork).bind(at + 1).bind(at + 1).all(tx.conn)?.into_iter().next();
         let Some(row) = row else { continue };
         let mut body = codec::decode_event(row.get(1)?, row.get(2)?)?;
         let EventBody::SessionForked { title, .. } = &mut body else { continue };

@@ -4,6 +4,7 @@
 use super::chain::{self, Digest};
 use super::codec;
 use super::counts::Counted;
+use super::erased_content::{self, Receipts};
 use super::head::{Head, Receipt, SessionKey};
 use super::open_drafts::{ClosedDraft, DraftEnd, DraftName, NamedDraft, OpenDraft, open_drafts};
 use super::pairing::{self, NamedCalls, TargetMessage, names_calls};
@@ -18,9 +19,10 @@ use crate::model::message::{Finish, FinishReason, GivenView, Message, MessageKin
 use crate::model::part::{Answers, NewPart, Part, PartBody, ResultStatus, are_notes};
 use crate::model::time::Timestamp;
 use crate::model::view::SourceMessage;
-use crate::secrets::Hit;
+use crate::secrets::{Hit, Salt};
 use crate::store::engine::{self, List};
 use crate::store::error::{Error, Result};
+use std::collections::HashSet;
 use std::sync::Arc;
 use uuid::Uuid;
 
@@ -34,6 +36,8 @@ pub struct AppendInput {
     pub reports_overflow: bool,
     /// The salted digest of its metadata and the details of its end as they were received, if they were changed since.
     pub received: Option<[u8; 32]>,
+    /// True if what was erased of it before stays erased.
+    pub keeps_erased: bool,
 }
 
 /// The end of a message.
@@ -64,6 +68,8 @@ pub(crate) struct EncodedMessage {
     pub(crate) received: Option<[u8; 32]>,
     /// True if it reports that a provider refused the view as too large.
     pub(crate) reports_overflow: bool,
+    /// For each part, the digests by which it is known if it was erased; none if an erasure is no matter.
+    pub(crate) digests: Option<Vec<Vec<[u8; 32]>>>,
 }
 
 /// Adds closed parts to an open message.
@@ -237,7 +243,11 @@ impl Append {
 }
 
 /// Messages that may be appended, each with the stored message that it repeats, if there is one.
-pub(crate) struct Checked(Vec<(Option<Message>, EncodedMessage)>);
+pub(crate) struct Checked {
+    messages: Vec<(Option<Message>, EncodedMessage)>,
+    /// The ids of those that lack what was erased before.
+    erased: HashSet<Uuid>,
+}
 
 /// Validates messages. Nothing is written, except for rows of mutations before this one that wait to be.
 pub(crate) fn check(tx: &mut Tx<'_>, key: i64, mut messages: Vec<EncodedMessage>) -> Result<Checked> {
@@ -245,6 +255,8 @@ pub(crate) fn check(tx: &mut Tx<'_>, key: i64, mut messages: Vec<EncodedMessage>
         tx.loaded(key)?.check_view(finish.view.as_ref())?;
     }
     let existing = existing_messages(tx, key, &messages)?;
+    let keeps_erased = messages.iter().any(|message| message.digests.is_some());
+    let mut erased = if keeps_erased { keep_erased(tx, key, &existing, &mut messages)? } else { HashSet::new() };
     resolve_calls(tx, key, &existing, &mut messages)?;
     let mut checked = Vec::with_capacity(messages.len());
     for (existing, message) in existing.into_iter().zip(messages) {
@@ -254,8 +266,10 @@ pub(crate) fn check(tx: &mut Tx<'_>, key: i64, mut messages: Vec<EncodedMessage>
         };
         tx.flush()?;
         let stored = messages::by_public_id(tx.conn, key, MessageId(id))?;
-        if has_erased(&stored)
-            || equals_stored(&stored, &message.original)
+        if has_erased(&stored) {
+            erased.insert(id);
+            checked.push((Some(stored), message));
+        } else if equals_stored(&stored, &message.original)
             || received::repeats(tx, &stored, (&message.original, message.received))?
         {
             checked.push((Some(stored), message));
@@ -266,39 +280,92 @@ pub(crate) fn check(tx: &mut Tx<'_>, key: i64, mut messages: Vec<EncodedMessage>
             return Err(Error::ClientIdReused { client_id });
         }
     }
-    Ok(Checked(checked))
+    Ok(Checked { messages: checked, erased })
+}
+
+/// Leaves out of new messages what was erased before, as an erasure would. Returns the ids of these messages.
+fn keep_erased(
+    tx: &mut Tx<'_>,
+    key: i64,
+    existing: &[Option<Uuid>],
+    messages: &mut [EncodedMessage],
+) -> Result<HashSet<Uuid>> {
+    let mut erased = HashSet::new();
+    let receipts = Receipts::new(tx.secrets.salt(), tx.loaded(key)?.tenant.clone());
+    let mut hashes = Vec::with_capacity(messages.len());
+    for (existing, message) in existing.iter().zip(&mut *messages) {
+        let digests = message.digests.take().filter(|_| existing.is_none()).unwrap_or_default();
+        let client_id = message.original.client_id.as_deref();
+        let hash = |digest: &[u8; 32]| client_id.map(|client_id| receipts.of_part(client_id, digest));
+        hashes.push(digests.iter().map(|part| part.iter().filter_map(hash).collect()).collect::<Vec<Vec<_>>>());
+    }
+    let known = erased_content::known(tx.conn, &hashes.concat().concat())?;
+    if known.is_empty() {
+        return Ok(erased);
+    }
+    for (hashes, message) in hashes.iter().zip(messages) {
+        let is_known = |part: &Vec<erased_content::Hash>| part.iter().any(|hash| known.contains(hash.as_slice()));
+        let parts: Vec<bool> = hashes.iter().map(is_known).collect();
+        if parts.contains(&true) {
+            message.erase(&parts);
+            erased.insert(message.input.id.0);
+        }
+    }
+    Ok(erased)
+}
+
+impl EncodedMessage {
+    /// Puts what stands for erased parts in their place. With all its parts a message loses the rest of its content.
+    fn erase(&mut self, parts: &[bool]) {
+        let Self { original, input, .. } = self;
+        let parts_with_input = original.parts.iter_mut().zip(&mut input.parts).zip(parts);
+        for ((part, input), _) in parts_with_input.filter(|(_, is_erased)| **is_erased) {
+            *part = NewPart { client_id: part.client_id.take(), ..NewPart::new(part.body.erased()) };
+            *input = PartInput::from_client(part);
+        }
+        input.counted = None;
+        if !parts.contains(&false) {
+            (original.metadata_json, input.head.metadata_json, input.head.received) = (None, None, None);
+            let ends = [&mut original.finish, &mut input.finish];
+            ends.into_iter().flatten().for_each(|finish| finish.detail.clear());
+        }
+    }
 }
 
 impl Checked {
     /// Each message as it was sent, with the stored message that it repeats.
     pub(crate) fn messages(&self) -> impl Iterator<Item = (&NewMessage<Option<GivenView>>, Option<&Message>)> {
-        self.0.iter().map(|(stored, message)| (&message.original, stored.as_ref()))
+        self.messages.iter().map(|(stored, message)| (&message.original, stored.as_ref()))
     }
 
     /// Refuses what exceeds the tenant's quota, together with further bytes of the same mutation.
     pub(crate) fn admit(&self, tx: &mut Tx<'_>, key: i64, more_bytes: i64) -> Result<()> {
-        let new = self.0.iter().filter(|(stored, _)| stored.is_none()).flat_map(|(_, new)| &new.input.parts);
+        let new = self.messages.iter().filter(|(stored, _)| stored.is_none()).flat_map(|(_, new)| &new.input.parts);
         tx.admit_in(key, new.map(|part| part.encoded.bytes()).sum::<i64>() + more_bytes)
     }
 
     /// Writes the messages that do not repeat others. The caller ends the mutation.
     pub(crate) fn write(self, tx: &mut Tx<'_>, key: i64, caller: &Requester) -> Result<Receipt> {
         let mut receipt = Receipt::default();
-        for (stored, mut message) in self.0 {
+        let Self { messages, erased } = self;
+        for (stored, mut message) in messages {
             if let Some(stored) = stored {
                 receipt.existed_count += 1;
                 receipt.ids.push(stored.id.0);
+                receipt.erased.extend(erased.get(&stored.id.0));
                 continue;
             }
             pair_calls(tx, key, caller, &mut message)?;
-            receipt.ids.push(append_one(tx, key, caller, message)?);
+            let id = append_one(tx, key, caller, message)?;
+            receipt.ids.push(id);
+            receipt.erased.extend(erased.get(&id));
         }
         Ok(receipt)
     }
 }
 
 /// Records the message's tool calls, and pairs its tool results with the calls that wait for them.
-fn pair_calls(tx: &mut Tx<'_>, key: i64, caller: &Requester, message: &mut EncodedMessage) -> Result<()> {
+pub(crate) fn pair_calls(tx: &mut Tx<'_>, key: i64, caller: &Requester, message: &mut EncodedMessage) -> Result<()> {
     let EncodedMessage { original, input, .. } = message;
     let (id, revision) = (input.id, tx.next_revision(key)?);
     let holder = TargetMessage { message: id, revision, writer: &caller.actor };
@@ -349,7 +416,7 @@ fn as_read_back(
 }
 
 pub(crate) fn append_one(tx: &mut Tx<'_>, key: i64, caller: &Requester, message: EncodedMessage) -> Result<Uuid> {
-    let EncodedMessage { original, input, reports_overflow, received: _ } = message;
+    let EncodedMessage { original, input, reports_overflow, received: _, digests: _ } = message;
     let finish = input.finish.clone();
     // Readers take only sealed messages of the conversation from memory.
     let is_cacheable = original.kind == MessageKind::Normal && finish.is_some();
@@ -699,11 +766,13 @@ impl SealedRow {
 }
 
 /// Encodes an appended message, in the client's task, because the writer is one thread for all.
-pub(crate) fn encode(new: AppendInput, caller: &Requester) -> EncodedMessage {
-    let AppendInput { message, token_counts, reports_overflow, received } = new;
+pub(crate) fn encode(new: AppendInput, caller: &Requester, salt: &Salt) -> EncodedMessage {
+    let AppendInput { message, token_counts, reports_overflow, received, keeps_erased } = new;
+    let digests = |part| erased_content::digests_of_sent(salt, part);
+    let digests = keeps_erased.then(|| message.parts.iter().map(digests).collect());
     let mut input = MessageInput { counted: token_counts, ..MessageInput::from_client(&message, caller) };
     input.head.received = received.map(Vec::from);
-    EncodedMessage { input, original: message, received, reports_overflow }
+    EncodedMessage { input, original: message, received, reports_overflow, digests }
 }
 
 /// Encodes an appended part.

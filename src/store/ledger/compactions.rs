@@ -4,6 +4,7 @@ use super::chain::{self, Digest};
 use super::claiming::{history_changed, recheck};
 use super::claims::Claim;
 use super::codec;
+use super::erased_content::{self, Receipts};
 use super::head::{Receipt, SessionKey};
 use super::jobs::{Finish, finish, holds};
 use super::marks;
@@ -18,6 +19,7 @@ use crate::model::event::EventBody;
 use crate::model::ids::{CompactionId, MessageId, PartId};
 use crate::model::mark::MarkBody;
 use crate::model::message::MessageKind;
+use crate::model::part::PartBody;
 use crate::model::truncation::Truncation;
 use crate::model::usage::ModelWindow;
 use crate::store::engine::{self, Insert, List, values};
@@ -69,6 +71,8 @@ pub struct SuppliedSummary {
     pub tokens_before: i64,
     /// Tokens of the view after, by the same estimate.
     pub tokens_after: i64,
+    /// True to refuse a summary that was erased.
+    pub keeps_erased: bool,
 }
 
 const INSERT_DONE: &str = "insert into job (public_id, session_id, kind, trigger, state, queued, instructions, actor, \
@@ -301,6 +305,17 @@ fn write_prune(
     tx.event(key, caller, &EventBody::PartsPruned { compaction, parts: ids, omitted }, &digest)
 }
 
+/// Refuses the text of a summary that was erased.
+fn refuse_erased(tx: &mut Tx<'_>, key: i64, text: &str) -> Result<()> {
+    let salt = tx.secrets.salt();
+    let receipts = Receipts::new(salt, tx.loaded(key)?.tenant.clone());
+    let digest = codec::digest_of_part(salt, &PartBody::Text(text.to_owned()), None);
+    match erased_content::known(tx.conn, &[receipts.of_summary(&digest)])?.is_empty() {
+        true => Ok(()),
+        false => Err(Error::ContentErased),
+    }
+}
+
 impl SuppliedSummary {
     /// Validates first, then writes: the summary is active when the call returns.
     pub(crate) fn apply(self, tx: &mut Tx<'_>) -> Result<Receipt> {
@@ -321,6 +336,9 @@ impl SuppliedSummary {
         }
         if self.summary.covered.is_empty() {
             return Err(Error::BoundaryInvalid("nothing stands before the tail"));
+        }
+        if self.keeps_erased {
+            refuse_erased(tx, key, &self.summary.text)?;
         }
         let id = CompactionId(fresh_id());
         // The ranges were taken from the newest view, so that is the base of the summary, wherever its range ends.

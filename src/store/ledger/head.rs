@@ -495,6 +495,8 @@ pub struct Receipt {
     pub ids: Vec<Uuid>,
     /// The number of ids that existed before.
     pub existed_count: i64,
+    /// The appended messages among them that lack content, because it was erased before.
+    pub erased: Vec<Uuid>,
     /// The session's newest revision at the time of the answer, which a repeated request gets too. Like the next two
     /// fields, only appends and seals set it.
     pub newest: Revision,
@@ -515,6 +517,7 @@ impl Receipt {
             seq: self.seq,
             ids: self.ids.iter().map(|id| id.as_bytes().to_vec()).collect(),
             existed_count: self.existed_count,
+            erased: self.erased.iter().map(|id| id.as_bytes().to_vec()).collect(),
         }
     }
 
@@ -525,6 +528,7 @@ impl Receipt {
             seq: disk.seq,
             ids: disk.ids.iter().map(|id| codec::uuid(id)).collect::<Result<_>>()?,
             existed_count: disk.existed_count,
+            erased: disk.erased.iter().map(|id| codec::uuid(id)).collect::<Result<_>>()?,
             ..Self::default()
         })
     }

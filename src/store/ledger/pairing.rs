@@ -175,6 +175,27 @@ pub(crate) fn pair(
     if holder.revision == tx.next_revision(key)? { Ok(()) } else { tx.write_calls() }
 }
 
+/// The message of the call that a result of this writer would answer at the end of the history, among the calls of the
+/// message `named`, if there is one. An error if no such call waits.
+pub(crate) fn waiting_call(
+    tx: &mut Tx<'_>,
+    key: i64,
+    writer: &str,
+    call_id: &str,
+    named: Option<Uuid>,
+) -> Result<Uuid> {
+    let revision = tx.next_revision(key)?;
+    let found = match named {
+        Some(message) => waiting(tx, key, call_id, Candidates::Message(message), revision)?,
+        None => nearest(tx, key, call_id, &TargetMessage { message: MessageId(Uuid::nil()), revision, writer })?,
+    };
+    match (found, named) {
+        (Some((_, message)), _) => Ok(message),
+        (None, Some(_)) => Err(Error::CallAnswered { call_id: call_id.to_owned() }),
+        (None, None) => Err(Error::not_found(Kind::Call, call_id)),
+    }
+}
+
 /// The call that is answered by a result which names none.
 fn nearest(tx: &mut Tx<'_>, key: i64, call_id: &str, holder: &TargetMessage<'_>) -> Result<Option<(CallKey, Uuid)>> {
     let own = waiting(tx, key, call_id, Candidates::Writer(holder.writer), holder.revision)?;

@@ -1,28 +1,26 @@
 //! The queue of prompts of a session.
 
-use super::append::{EncodedMessage, append_one};
-use super::blob_uses::{self, Holder};
+use super::append::{EncodedMessage, append_one, pair_calls};
 use super::bounded_page::BoundedPage;
-use super::cancels::request_cancel;
-use super::chain::{self, Digest};
+use super::chain::Digest;
 use super::codec::{self, Number as _, StoredPart};
 use super::head::{Receipt, SessionKey};
 use super::messages;
 use super::receipts::answered;
-use super::tx::{MessageInput, PartInput, Requester, Tx};
-use crate::clock::fresh_message_id;
-use crate::limits;
+use super::tx::{MessageInput, Requester, Tx};
 use crate::model::Revision;
 use crate::model::event::EventBody;
-use crate::model::ids::{PromptId, SessionId};
-use crate::model::message::{Finish, MessageKind, NewMessage, Role};
-use crate::model::part::{NewPart, Part};
+use crate::model::ids::{MessageId, PromptId, SessionId};
+use crate::model::message::{Finish, MessageKind, NewMessage};
+use crate::model::part::{Answers, NewPart, Part, PartBody, ToolResult};
 use crate::model::prompt::{Delivery, Prompt, PromptEnd};
 use crate::model::run::Epoch;
 use crate::model::time::Timestamp;
 use crate::store::engine::{self, Reader, Row};
 use crate::store::error::{Error, Kind, Result};
+use std::collections::HashSet;
 use std::sync::Arc;
+use uuid::Uuid;
 
 macro_rules! select_prompt {
     ($rest:literal) => {
@@ -37,8 +35,9 @@ macro_rules! select_prompt {
 
 const QUEUE: &str =
     "select id, public_id, delivery, rank from prompt where session_id = ?1 and rank is not null order by rank";
-const INSERT: &str = "insert into prompt (session_id, public_id, delivery, actor, metadata_json, parts, create_time, \
-     submit_revision, rank) values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, 0) returning id";
+const PARTS: &str =
+    "select id, public_id, submit_revision, parts from prompt where session_id = ?1 and rank is not null order by rank";
+const CALL_REVISION: &str = "select revision from message where public_id = ?1";
 const RANK: &str = "update prompt set rank = ?2 where id = ?1";
 const END: &str = "update prompt set rank = null, end_epoch = ?2, end_revision = ?3 where id = ?1";
 const BY_ROW: &str = select_prompt!("where p.id = ?1");
@@ -52,7 +51,8 @@ const COUNT: &str = "select count(*) from prompt where session_id = ?1 and rank 
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
-pub(crate) const STATEMENTS: &[&str] = &[QUEUE, INSERT, RANK, END, BY_ROW, BY_ID, WAITING, OF_SESSION, COUNT];
+pub(crate) const STATEMENTS: &[&str] =
+    &[QUEUE, PARTS, CALL_REVISION, RANK, END, BY_ROW, BY_ID, WAITING, OF_SESSION, COUNT];
 
 /// A prompt in the queue.
 #[derive(Debug, Clone, Copy)]
@@ -64,8 +64,15 @@ pub(crate) struct Queued {
     rank: i64,
 }
 
+impl Queued {
+    /// True if it does not wait for its turn behind a run.
+    pub(crate) fn is_urgent(&self) -> bool {
+        self.delivery != Delivery::Queue
+    }
+}
+
 /// The queue of a session, the first one first.
-fn queue(tx: &mut Tx<'_>, key: i64) -> Result<Vec<Queued>> {
+pub(crate) fn queue(tx: &mut Tx<'_>, key: i64) -> Result<Vec<Queued>> {
     let rows = engine::query(QUEUE).bind(key).all(tx.conn)?;
     let queued = |row: &Row| {
         let id = PromptId(codec::uuid(row.get(1)?)?);
@@ -76,7 +83,7 @@ fn queue(tx: &mut Tx<'_>, key: i64) -> Result<Vec<Queued>> {
 
 /// Ranks a prompt at a position of the queue that it is not in. A row has all its content, so only those are written
 /// again that have to make room.
-fn insert(tx: &mut Tx<'_>, queue: &[Queued], row: i64, position: usize) -> Result<()> {
+pub(crate) fn insert(tx: &mut Tx<'_>, queue: &[Queued], row: i64, position: usize) -> Result<()> {
     let (before, behind) = queue.split_at(position.min(queue.len()));
     let mut rank = match (before.last(), behind.first()) {
         (Some(last), _) => last.rank + 1,
@@ -92,77 +99,6 @@ fn insert(tx: &mut Tx<'_>, queue: &[Queued], row: i64, position: usize) -> Resul
         engine::query(RANK).bind(queued.row).bind(rank).run(tx.conn)?;
     }
     Ok(())
-}
-
-/// Adds a prompt to a session's queue.
-#[derive(Clone)]
-pub(crate) struct SubmitPrompt {
-    pub(crate) session: SessionKey,
-    pub(crate) caller: Requester,
-    pub(crate) delivery: Delivery,
-    pub(crate) metadata_json: Option<String>,
-    pub(crate) parts: Vec<PartInput>,
-}
-
-impl SubmitPrompt {
-    /// Bytes of its content.
-    pub(crate) fn bytes(&self) -> usize {
-        self.parts.iter().map(PartInput::bytes).sum()
-    }
-
-    /// Validates first, then writes. The receipt has the prompt's id.
-    pub(crate) fn apply(self, tx: &mut Tx<'_>) -> Result<Receipt> {
-        let Self { session: SessionKey(key), caller, delivery, metadata_json, parts } = self;
-        tx.head(key)?;
-        if let Some(receipt) = answered(tx, key, &caller)? {
-            return Ok(receipt);
-        }
-        tx.loaded(key)?.writable()?;
-        let queue = queue(tx, key)?;
-        let actual = i64::try_from(queue.len() + 1).unwrap_or(i64::MAX);
-        if queue.len() >= limits::QUEUED_PROMPTS_MAX {
-            let limit = i64::try_from(limits::QUEUED_PROMPTS_MAX).unwrap_or(i64::MAX);
-            return Err(Error::LimitExceeded { what: "prompts that wait in one session", limit, actual });
-        }
-        let bytes = parts.iter().map(|part| part.encoded.bytes()).sum();
-        tx.admit_in(key, bytes)?;
-        let id = PromptId(fresh_message_id().0);
-        let mut digest = Digest::default();
-        let columns = chain::PromptColumns {
-            public_id: id.0.as_bytes(),
-            delivery: delivery.number(),
-            actor: &caller.actor,
-            metadata_json: metadata_json.as_deref(),
-            create_time: tx.now,
-        };
-        chain::prompt(&mut digest, &columns);
-        let blobs: Vec<[u8; 32]> = parts.iter().flat_map(|part| &part.encoded.blobs).map(|blob| blob.hash).collect();
-        let parts = tx.whole_parts(&mut digest, id.message(), parts);
-        let revision = tx.event(key, &caller, &EventBody::PromptSubmitted { prompt: id, delivery }, &digest)?;
-        tx.count(key, bytes)?;
-        let row: i64 = engine::scalar(INSERT)
-            .bind(key)
-            .bind(id.0.as_bytes().as_slice())
-            .bind(delivery.number())
-            .bind(&caller.actor)
-            .bind(metadata_json)
-            .bind(codec::encode_parts(parts))
-            .bind(tx.now.0)
-            .bind(revision)
-            .one(tx.conn)?;
-        blob_uses::add(tx.conn, blobs.iter().map(|hash| (Holder::Prompt(row), hash.as_slice())))?;
-        let is_urgent = |queued: &&Queued| queued.delivery != Delivery::Queue;
-        let position = match delivery {
-            Delivery::Queue => queue.len(),
-            Delivery::Steer => queue.iter().take_while(is_urgent).count(),
-            Delivery::Interrupt => 0,
-        };
-        insert(tx, &queue, row, position)?;
-        if delivery == Delivery::Interrupt {
-            request_cancel(tx, key, &caller)?;
-        }
-        tx.end_mutation(key, &caller, Receipt { ids: vec![id.0], ..Receipt::default() })
-    }
 }
 
 /// A change of the queue.
@@ -204,9 +140,7 @@ impl ChangeQueue {
             QueueChange::Move(id, before) => move_prompt(tx, key, &caller, id, before)?,
             QueueChange::Withdraw(id) => {
                 let queued = waiting(tx, key, id)?;
-                let body = EventBody::PromptWithdrawn { prompt: id };
-                let revision = tx.event(key, &caller, &body, &Digest::default())?;
-                engine::query(END).bind(queued.row).bind(None::<Epoch>).bind(revision).run(tx.conn)?;
+                withdraw(tx, key, &caller, queued.row, id)?;
                 id
             }
             QueueChange::Take { epoch, prompt, steering_only } => {
@@ -226,11 +160,30 @@ impl ChangeQueue {
 /// Takes all prompts out of the queue of a session, whatever its state. The caller ends the mutation.
 pub(crate) fn withdraw_all(tx: &mut Tx<'_>, key: i64, caller: &Requester) -> Result<()> {
     for queued in queue(tx, key)? {
-        let body = EventBody::PromptWithdrawn { prompt: queued.id };
-        let revision = tx.event(key, caller, &body, &Digest::default())?;
-        engine::query(END).bind(queued.row).bind(None::<Epoch>).bind(revision).run(tx.conn)?;
+        withdraw(tx, key, caller, queued.row, queued.id)?;
     }
     Ok(())
+}
+
+/// Takes prompts out of the queue whose results answer calls behind a position, which a rewind leaves out. The caller
+/// ends the mutation.
+pub(crate) fn withdraw_answers(tx: &mut Tx<'_>, key: i64, caller: &Requester, after: Revision) -> Result<()> {
+    for row in Reader::new(tx.conn).all(engine::query(PARTS).bind(key))? {
+        let mut is_left_out = false;
+        for message in stored_parts(&row)?.iter().filter_map(|part| part.call_message.as_deref()) {
+            let revision: Option<Revision> = engine::scalar(CALL_REVISION).bind(message).optional(tx.conn)?;
+            is_left_out |= revision.is_some_and(|revision| revision > after);
+        }
+        if is_left_out {
+            withdraw(tx, key, caller, row.get("id")?, PromptId(codec::uuid(row.get("public_id")?)?))?;
+        }
+    }
+    Ok(())
+}
+
+fn withdraw(tx: &mut Tx<'_>, key: i64, caller: &Requester, row: i64, prompt: PromptId) -> Result<()> {
+    let revision = tx.event(key, caller, &EventBody::PromptWithdrawn { prompt }, &Digest::default())?;
+    engine::query(END).bind(row).bind(None::<Epoch>).bind(revision).run(tx.conn)
 }
 
 fn move_prompt(
@@ -288,9 +241,42 @@ pub(crate) fn take(tx: &mut Tx<'_>, key: i64, caller: &Requester, queued: Queued
     engine::query(END).bind(queued.row).bind(Some(epoch)).bind(revision).run(tx.conn)?;
     let sender = Requester { actor: prompt.actor.clone(), ..Requester::default() };
     let message = as_message(&prompt);
-    let input = MessageInput { id: prompt.id.message(), ..MessageInput::from_client(&message, &sender) };
-    append_one(tx, key, caller, EncodedMessage { original: message, input, received: None, reports_overflow: false })?;
+    let mut input = MessageInput { id: prompt.id.message(), ..MessageInput::from_client(&message, &sender) };
+    for (part, input) in message.parts.iter().zip(&mut input.parts) {
+        input.call_message = call_message(&part.body);
+    }
+    let (received, reports_overflow, digests) = (None, false, None);
+    let mut message = EncodedMessage { original: message, input, received, reports_overflow, digests };
+    pair_calls(tx, key, &sender, &mut message)?;
+    append_one(tx, key, caller, message)?;
     Ok(())
+}
+
+/// The message of the call that a stored result answers.
+fn call_message(body: &PartBody) -> Option<Uuid> {
+    match body {
+        PartBody::ToolResult(ToolResult { answers: Answers::In(message), .. }) => {
+            message.parse::<MessageId>().ok().map(|id| id.0)
+        }
+        _ => None,
+    }
+}
+
+/// The calls that results of waiting prompts answer: the message and the id of each.
+pub(crate) fn answered_calls(tx: &mut Tx<'_>, key: i64) -> Result<HashSet<(Uuid, String)>> {
+    let mut calls = HashSet::new();
+    let mut reader = Reader::new(tx.conn);
+    for row in reader.all(engine::query(PARTS).bind(key))? {
+        let id = PromptId(codec::uuid(row.get("public_id")?)?).message();
+        let numbered = messages::whole(stored_parts(&row)?, row.get("submit_revision")?);
+        for part in numbered.into_iter().filter(|part| part.stored.call_message.is_some()) {
+            let part = messages::part(&mut reader, id, part, messages::blob)?;
+            if let (Some(message), PartBody::ToolResult(result)) = (call_message(&part.body), &*part.body) {
+                calls.insert((message, result.call_id.clone()));
+            }
+        }
+    }
+    Ok(calls)
 }
 
 fn as_message(prompt: &Prompt) -> NewMessage<Option<crate::model::message::GivenView>> {
@@ -303,7 +289,7 @@ fn as_message(prompt: &Prompt) -> NewMessage<Option<crate::model::message::Given
     NewMessage {
         client_id: None,
         replace_existing: false,
-        role: Role::User,
+        role: prompt.role(),
         kind: MessageKind::Normal,
         parts: prompt.parts.iter().map(part).collect(),
         finish: Some(Finish::default()),

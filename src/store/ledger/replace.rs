@@ -40,7 +40,7 @@ pub enum NewEnd {
 }
 
 impl NewEnd {
-    fn message(&self) -> Option<&str> {
+    pub(crate) fn message(&self) -> Option<&str> {
         match self {
             Self::Start => None,
             Self::Message(id) => Some(id),

@@ -5,11 +5,13 @@ use super::ancestry::Ancestry;
 use super::chain::Digest;
 use super::claiming;
 use super::codec;
+use super::exchange;
 use super::head::{Receipt, SessionKey};
 use super::marks::{self, ancestry_of, changed, write};
 use super::messages;
 use super::pairing::{self, NamedCalls, names_calls};
 use super::position::{self, Located};
+use super::prompts;
 use super::receipts::admitted;
 use super::reversals;
 use super::tx::{MessageInput, PartInput, Requester, Tx};
@@ -47,16 +49,34 @@ pub struct BranchSummary {
     pub usage: Option<Usage>,
 }
 
+/// An edit of a message.
+#[derive(Debug, Clone)]
+pub struct NewEdit {
+    /// The message, by its id or client id.
+    pub message: String,
+    /// The content of the replacement; without any, the message is only left out.
+    pub parts: Vec<NewPart>,
+    /// The free JSON of the replacement.
+    pub metadata_json: Option<String>,
+}
+
+/// What an edit puts in a message's place.
+#[derive(Clone)]
+pub(crate) struct Replacement {
+    pub(crate) parts: Vec<(NewPart, PartInput)>,
+    pub(crate) metadata_json: Option<String>,
+}
+
 /// The kind of a rewrite.
 #[derive(Clone)]
 pub(crate) enum Change {
     /// Omits everything after a message, or all messages, with an optional summary of the abandoned branch.
     Rewind { message: Option<String>, summary: Option<BranchSummary> },
     /// Replaces a message by another; without parts, omits it from views.
-    Edit { message: String, parts: Vec<(NewPart, PartInput)> },
-    /// Keeps a message verbatim in every view.
+    Edit { message: String, replacement: Replacement },
+    /// Keeps a message verbatim in every view, with the results of its calls and the calls of its results.
     Pin { message: String },
-    /// Removes the pin of a message.
+    /// Removes the pins of these.
     Unpin { message: String },
     /// Undoes the newest active change of the view.
     Undo,
@@ -78,7 +98,7 @@ impl Rewrite {
                 let after = new_end(tx, &ancestry, message.as_deref())?;
                 rewind(tx, &ancestry, caller, after, summary)?
             }
-            Change::Edit { message, parts } => edit(tx, &ancestry, caller, &message, parts)?,
+            Change::Edit { message, replacement } => edit(tx, &ancestry, caller, &message, replacement)?,
             Change::Pin { message } => pin(tx, &ancestry, caller, &message)?,
             Change::Unpin { message } => unpin(tx, &ancestry, caller, &message)?,
             Change::Undo => reversals::undo(tx, &ancestry, caller).map(|()| Ids::new())?,
@@ -110,6 +130,7 @@ pub(crate) fn rewind(
     after: Revision,
     summary: Option<BranchSummary>,
 ) -> Result<Ids> {
+    prompts::withdraw_answers(tx, ancestry.key, caller, after)?;
     let body = MarkBody::Rewound { after, has_summary: summary.is_some(), of_fork: false };
     let mut digest = Digest::default();
     pairing::reopen(tx, ancestry, after)?;
@@ -135,8 +156,9 @@ fn edit(
     ancestry: &Ancestry,
     caller: &Requester,
     message: &str,
-    parts: Vec<(NewPart, PartInput)>,
+    replacement: Replacement,
 ) -> Result<Ids> {
+    let Replacement { parts, metadata_json } = replacement;
     tx.admit_in(ancestry.key, parts.iter().map(|(_, part)| part.encoded.bytes()).sum())?;
     let located = sealed(tx, ancestry, message)?;
     if !matches!(located.message.kind, MessageKind::Normal | MessageKind::Edit | MessageKind::Replay) {
@@ -149,7 +171,8 @@ fn edit(
     }
     let original = original(tx, ancestry, &located)?;
     let parts = settled(tx, ancestry, &original, &located.message, parts)?;
-    let head = codec::MessageHead { actor: caller.actor.clone(), ..codec::MessageHead::replacing(&original) };
+    let head =
+        codec::MessageHead { actor: caller.actor.clone(), metadata_json, ..codec::MessageHead::replacing(&original) };
     let input = MessageInput {
         id: fresh_message_id(),
         client_id: None,
@@ -224,25 +247,28 @@ fn pin(tx: &mut Tx<'_>, ancestry: &Ancestry, caller: &Requester, message: &str) 
     if matches!(located.message.kind, MessageKind::Summary | MessageKind::Marker) {
         return Err(Error::BoundaryInvalid("a summary stands only as long as what it stands for does"));
     }
-    let target = located.position.first;
-    if marks::of(tx, ancestry.key)?.pin(target).is_some() {
-        return Ok(Vec::new());
+    for (target, original) in exchange::of(tx, ancestry, located.position.first)? {
+        if marks::of(tx, ancestry.key)?.pin(target).is_some() {
+            continue;
+        }
+        let message = if target == located.position.first { located.message.id } else { original };
+        let mut digest = Digest::default();
+        write(tx, &mut digest, ancestry.key, MarkBody::Pinned { target })?;
+        let at = tx.event(ancestry.key, caller, &EventBody::MessagePinned { message }, &digest)?;
+        changed(tx, ancestry.key, at)?;
     }
-    let mut digest = Digest::default();
-    let body = MarkBody::Pinned { target };
-    write(tx, &mut digest, ancestry.key, body)?;
-    let at = tx.event(ancestry.key, caller, &EventBody::MessagePinned { message: located.message.id }, &digest)?;
-    changed(tx, ancestry.key, at)?;
     Ok(Vec::new())
 }
 
 fn unpin(tx: &mut Tx<'_>, ancestry: &Ancestry, caller: &Requester, message: &str) -> Result<Ids> {
     let located = sealed(tx, ancestry, message)?;
-    let pin = marks::of(tx, ancestry.key)?.pin(located.position.first);
-    let Some(mark) = pin else { return Ok(Vec::new()) };
-    let mut digest = Digest::default();
-    write(tx, &mut digest, ancestry.key, MarkBody::Undone { mark })?;
-    let at = tx.event(ancestry.key, caller, &EventBody::MessageUnpinned { message: located.message.id }, &digest)?;
-    changed(tx, ancestry.key, at)?;
+    for (target, original) in exchange::of(tx, ancestry, located.position.first)? {
+        let Some(mark) = marks::of(tx, ancestry.key)?.pin(target) else { continue };
+        let message = if target == located.position.first { located.message.id } else { original };
+        let mut digest = Digest::default();
+        write(tx, &mut digest, ancestry.key, MarkBody::Undone { mark })?;
+        let at = tx.event(ancestry.key, caller, &EventBody::MessageUnpinned { message }, &digest)?;
+        changed(tx, ancestry.key, at)?;
+    }
     Ok(Vec::new())
 }

@@ -5,6 +5,7 @@ use super::approvals;
 use super::chain::{self, Digest};
 use super::claiming;
 use super::codec::{self, Number as _};
+use super::erased_content::{self, Receipts};
 use super::erased_sessions;
 use super::head::{Receipt, SessionKey, context, guards, usage_totals};
 use super::jobs::give_up_all;
@@ -64,6 +65,8 @@ pub struct CreateSession {
     pub metadata_json: Option<String>,
     /// The session it works for.
     pub parent: Option<SessionKey>,
+    /// True to refuse a session whose metadata name the source of one that was erased.
+    pub keeps_erased: bool,
 }
 
 /// Changes a session; fields that are not set stay.
@@ -285,6 +288,9 @@ impl CreateSession {
         if let Some(key) = existing(tx, &self.tenant, self.client_id.as_ref())? {
             return Ok((SessionKey(key), true));
         }
+        if self.keeps_erased {
+            self.refuse_erased(tx)?;
+        }
         let bytes = described_bytes(Some(&self.title), self.metadata_json.as_deref());
         tx.admit(&self.tenant, bytes)?;
         let mut digest = Digest::default();
@@ -313,6 +319,16 @@ impl CreateSession {
         tx.count(key, bytes)?;
         tx.end_mutation(key, caller, Receipt::default())?;
         Ok((SessionKey(key), false))
+    }
+
+    /// Refuses a session whose metadata name the source of one that was erased.
+    fn refuse_erased(&self, tx: &Tx<'_>) -> Result<()> {
+        let receipts = Receipts::new(tx.secrets.salt(), self.tenant.clone());
+        let receipt = receipts.of_session(self.metadata_json.as_deref());
+        match erased_content::known(tx.conn, receipt.as_slice())?.is_empty() {
+            true => Ok(()),
+            false => Err(Error::SessionErased),
+        }
     }
 }
 

@@ -54,6 +54,18 @@ pub struct RequestKey {
     pub payload_hash: [u8; 32],
 }
 
+/// How far a transaction takes erasures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub(crate) enum Erasing {
+    /// There is none.
+    #[default]
+    Nothing,
+    /// Content was erased, and more of the same erasure follows.
+    Continues,
+    /// Content was erased, and is to leave the files.
+    Ended,
+}
+
 /// The store's counters, in the writer's memory.
 #[derive(Debug, Clone)]
 pub(crate) struct Counters {
@@ -223,7 +235,7 @@ pub(crate) struct Tx<'a> {
     pub(crate) interrupted: Vec<CancellationToken>,
     pub(crate) now: Timestamp,
     /// True once an erasure has taken content.
-    pub(crate) has_erased: bool,
+    pub(crate) erased: Erasing,
     rows: Rows,
     /// The events whose rows are written.
     written_events: Vec<EventRow>,
@@ -259,7 +271,7 @@ impl<'a> Tx<'a> {
             claims,
             interrupted: Vec::new(),
             now,
-            has_erased: false,
+            erased: Erasing::default(),
             rows: Rows::default(),
             written_events: Vec::new(),
             mutation_start: 0,
@@ -631,7 +643,7 @@ impl<'a> Tx<'a> {
             sessions,
             events: self.written_events,
             uses: self.uses,
-            has_erased: self.has_erased,
+            erased: self.erased,
         })
     }
 }
@@ -648,7 +660,7 @@ pub(crate) struct Finished {
     /// What it took of quotas.
     pub(crate) uses: Uses,
     /// True if content was erased.
-    pub(crate) has_erased: bool,
+    pub(crate) erased: Erasing,
 }
 
 static BLOBS: Insert = Insert::new("blob (hash, codec, length, data)", 4, "on conflict (hash) do nothing");

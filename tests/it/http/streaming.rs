@@ -35,6 +35,13 @@ async fn a_view_that_the_client_holds_is_not_sent_again() {
     assert_eq!((held.status, held.text.as_str()), (StatusCode::NOT_MODIFIED, ""));
     assert_eq!(held.headers["etag"], tag.as_str());
 
+    // What a cache holds in one form is not what is asked for in another, though it asks with the tag that it has.
+    let lines = [("accept", "application/x-ndjson"), ("if-none-match", &tag)];
+    let lines = served.send("GET", "/v1/sessions/s/view", &lines, "").await;
+    assert_eq!(lines.status, StatusCode::OK);
+    assert_ne!(lines.headers["etag"], tag.as_str());
+    assert!([&view, &held, &lines].iter().all(|answer| answer.headers["vary"] == "Accept"));
+
     served.append("s", "more").await;
     let changed = served.send("GET", "/v1/sessions/s/view", &[("if-none-match", &tag)], "").await;
     assert_eq!(changed.status, StatusCode::OK);

@@ -9,6 +9,7 @@ import { newId } from "../requests.js";
 import type { Run } from "../run.js";
 import type { FormattedView, Session, ViewOptions } from "../session.js";
 import { messageFacts } from "./pieces.js";
+import { isResults, readGroups, withCall } from "./store.js";
 import { StepWriter } from "./writer.js";
 
 /** What a prompt is answered with. */
@@ -93,7 +94,7 @@ export async function serveChats(client: Client, answer: Answer, options: ServeO
     }
     return known;
   };
-  const kinds = [v1.EventKind.PROMPT_SUBMITTED, v1.EventKind.RUN_ENDED, v1.EventKind.MESSAGE_APPENDED];
+  const kinds = [v1.EventKind.PROMPT_SUBMITTED, v1.EventKind.RUN_ENDED];
   try {
     for await (const { frame } of client.frames([], { kinds, signal })) {
       if (frame.case === "ready") {
@@ -104,8 +105,7 @@ export async function serveChats(client: Client, answer: Answer, options: ServeO
           if (await isWaiting(session)) wake(session);
         }
       } else if (frame.case === "events") {
-        for (const { sessionId, body } of frame.value.events) {
-          if (body.case === "messageAppended" && body.value.role !== v1.Role.TOOL) continue;
+        for (const { sessionId } of frame.value.events) {
           const session = client.session(sessionId);
           if (await isOurs(session)) wake(session);
         }
@@ -119,38 +119,21 @@ export async function serveChats(client: Client, answer: Answer, options: ServeO
 }
 
 /**
- * Answers the first prompt that waits, or goes on after results of tools that ran in a page; false if there is neither,
- * or another agent is at work. Throws what the answer throws; the chat shows it as an error.
+ * Answers the first prompt that waits: a message, or results of a page's tools, with which the reply that called them
+ * goes on. False if none waits, or another agent is at work. Throws what the answer throws; the chat shows it as an error.
  */
 export async function answerChat(session: Session, answer: Answer, options: AnswerOptions = {}): Promise<boolean> {
   const { leaseMs } = options;
   let run: Run;
-  let id = newId("msg-");
   try {
     run = await session.acquireRun({ takePrompt: true, leaseMs });
   } catch (error) {
-    if (hasReason(error, "RUN_ACTIVE") || hasReason(error, "SESSION_ARCHIVED")) return false;
-    if (!hasReason(error, "NO_PROMPT")) throw error;
-    if ((await unfinishedReply(session)) === undefined) return false;
-    try {
-      run = await session.acquireRun({ leaseMs });
-    } catch (busy) {
-      if (hasReason(busy, "RUN_ACTIVE")) return false;
-      throw busy;
-    }
-    // Another agent may have gone on with it before this run began.
-    const unfinished = await unfinishedReply(session, run.epoch).catch(async (failure) => {
-      await run.release(failure);
-      throw failure;
-    });
-    if (unfinished === undefined) {
-      await run.release();
-      return false;
-    }
-    id = unfinished;
+    const reasons = ["NO_PROMPT", "RUN_ACTIVE", "SESSION_ARCHIVED"];
+    if (reasons.some((reason) => hasReason(error, reason))) return false;
+    throw error;
   }
   try {
-    await write(run, id, answer, options);
+    await write(run, await replyId(run), answer, options);
   } catch (failure) {
     await run.release(failure instanceof Error ? failure.message : failure);
     // Somebody stopped it.
@@ -161,27 +144,17 @@ export async function answerChat(session: Session, answer: Answer, options: Answ
   return true;
 }
 
-/** True if a prompt, or a reply whose tools ran in a page, waits for an agent. */
+/** True if a prompt waits for an agent. */
 async function isWaiting(session: Session): Promise<boolean> {
   const { run, queuedPromptCount } = await session.activity();
-  if (run && !run.end) return false;
-  return queuedPromptCount > 0 || (await unfinishedReply(session)) !== undefined;
+  return queuedPromptCount > 0 && (!run || run.end !== undefined);
 }
 
-/**
- * The reply that goes on with results which a page sent; undefined if the conversation does not end so, or if a run began
- * behind them: one that failed or was stopped before it wrote anything is not repeated. The run `own` does not count.
- */
-async function unfinishedReply(session: Session, own?: bigint): Promise<string | undefined> {
-  for await (const message of session.history({ reverse: true, excludeRecords: true, pageSize: 1 })) {
-    const id = message.role === v1.Role.TOOL ? messageFacts(message.metadataJson)?.id : undefined;
-    if (id === undefined) return undefined;
-    const request = { sessionId: session.id, pageSize: 2 };
-    const { runs } = await session.call(v1.RunService.method.listRuns, request);
-    const last = runs.find(({ epoch }) => epoch !== own);
-    return last === undefined || last.startRevision < message.revision ? id : undefined;
-  }
-  return undefined;
+/** The id of the reply that a run writes: results belong to the reply that made their calls. */
+async function replyId({ session, prompt }: Run): Promise<string> {
+  if (!prompt || !isResults(prompt.parts)) return newId("msg-");
+  const known = messageFacts(prompt.metadataJson)?.id;
+  return known ?? withCall(await readGroups(session), prompt.parts)?.id ?? newId("msg-");
 }
 
 async function write(run: Run, id: string, answer: Answer, options: AnswerOptions): Promise<void> {

@@ -6,13 +6,12 @@ import type { Session } from "../session.js";
 import { messageFacts } from "./pieces.js";
 import { ReplyReader } from "./reader.js";
 
-/** Where a reply begins: with the run that takes a prompt, with a run, or with the next run. */
-export type ReplyBegin = { promptId: string } | { epoch: bigint } | { afterRevision: bigint };
+/** Where a reply begins: with the run that takes a prompt, or with a run. */
+export type ReplyBegin = { promptId: string } | { epoch: bigint };
 
 const KINDS = [
   v1.EventKind.PROMPT_TAKEN,
   v1.EventKind.PROMPT_WITHDRAWN,
-  v1.EventKind.RUN_STARTED,
   v1.EventKind.RUN_ENDED,
   v1.EventKind.MESSAGE_APPENDED,
   v1.EventKind.PARTS_CLOSED,
@@ -65,7 +64,6 @@ class Follower {
   private readonly session: Session;
   private readonly whole: boolean;
   private promptId: string | undefined;
-  private afterRevision: bigint | undefined;
   private epoch: bigint | undefined;
   private run: v1.Run | undefined;
   private reader: ReplyReader | undefined;
@@ -82,8 +80,7 @@ class Follower {
     // It ended while the stream was opened.
     if (!begin) this.withdrawn = true;
     else if ("promptId" in begin) this.promptId = begin.promptId;
-    else if ("epoch" in begin) this.epoch = begin.epoch;
-    else this.afterRevision = begin.afterRevision;
+    else this.epoch = begin.epoch;
     if (this.promptId) await this.find(this.promptId);
   }
 
@@ -122,10 +119,6 @@ class Follower {
       case "promptWithdrawn":
         this.withdrawn ||= body.value.promptId === this.promptId;
         return;
-      case "runStarted":
-        if (this.afterRevision === undefined || revision <= this.afterRevision) return;
-        this.epoch ??= body.value.epoch;
-        return yield* this.synchronize();
       case "messageAppended":
         if (this.epoch === undefined || !isStep(body.value)) return;
         // The first message says which reply it is, of which there may be steps before the run.
@@ -177,8 +170,7 @@ class Follower {
     // Another run may have written since, if this one has ended.
     const bound = (ended ?? (await this.readRun(this.epoch))?.end)?.endRevision;
     const messages = bound === undefined ? written : written.filter(({ revision }) => revision <= bound);
-    const [first] = messages;
-    const id = first && messageFacts(first.metadataJson)?.id;
+    const id = messages.map(({ metadataJson }) => messageFacts(metadataJson)?.id).find((known) => known !== undefined);
     if (id !== undefined && !this.reader) {
       this.reader = new ReplyReader(id);
       const earlier = before.filter(({ metadataJson }) => messageFacts(metadataJson)?.id === id);
@@ -188,6 +180,8 @@ class Follower {
       }
     }
     for (const message of messages) {
+      // Results with which the run goes on; the message behind them says which reply it is.
+      if (!this.reader && message.role === v1.Role.TOOL) continue;
       if (message.sealedRevision === undefined) yield* this.read(message.messageId);
       else yield* this.absorb(message, []);
     }

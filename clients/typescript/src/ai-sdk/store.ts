@@ -1,5 +1,6 @@
 /** UI messages of a session: read from its history, and written to it. */
 
+import { create } from "@bufbuild/protobuf";
 import { readUIMessageStream, type UIMessage, type UIMessageChunk } from "ai";
 import { batches } from "../batches.js";
 import { hasReason } from "../errors.js";
@@ -55,9 +56,13 @@ export interface Group {
  * people wrote, and last the prompts that wait. A reply that is being written is there as far as its parts are closed.
  */
 export async function loadChat<M extends UIMessage = UIMessage>(session: Session): Promise<M[]> {
-  const messages = await Promise.all((await readGroups(session)).map(uiMessage));
-  for await (const prompt of session.listPrompts()) {
-    messages.push(userMessage("user", promptFacts(prompt), prompt.parts));
+  const history = await readHistory(session);
+  const waiting: v1.Prompt[] = [];
+  for await (const prompt of session.listPrompts()) waiting.push(prompt);
+  const results = waiting.filter(({ parts: all }) => isResults(all));
+  const messages = await Promise.all(groupsOf([...history, ...results.map(resultsMessage)]).map(uiMessage));
+  for (const prompt of waiting) {
+    if (!isResults(prompt.parts)) messages.push(userMessage("user", promptFacts(prompt), prompt.parts));
   }
   return messages as M[];
 }
@@ -183,7 +188,8 @@ function groupsOf(all: readonly v1.Message[]): Group[] {
     const facts = messageFacts(message.metadataJson);
     const last = groups.at(-1);
     const same = facts && role === "assistant" ? groups.findLast(({ id }) => id === facts.id) : undefined;
-    const joins = role === "assistant" && last?.role === "assistant" && !facts ? last : same;
+    const called = message.role === v1.Role.TOOL && !facts ? withCall(groups, message.parts) : undefined;
+    const joins = called ?? (role === "assistant" && last?.role === "assistant" && !facts ? last : same);
     if (joins) joins.messages.push(message);
     else groups.push({ id: facts?.id ?? message.messageId, role, messages: [message] });
   }
@@ -241,6 +247,23 @@ export function promptOf(message: UIMessage): { parts: v1.Part[]; metadata: stri
 function promptMessage(message: UIMessage): v1.NewMessage {
   const { parts: content, metadata } = promptOf(message);
   return parts.message(message.role === "system" ? v1.Role.SYSTEM : v1.Role.USER, content, { metadata });
+}
+
+/** True for the content of a prompt that answers calls. */
+export function isResults(content: readonly v1.Part[]): boolean {
+  return content.some(({ body }) => body.case === "toolResult");
+}
+
+/** The group with the call that one of these results answers. */
+export function withCall(groups: readonly Group[], results: readonly v1.Part[]): Group | undefined {
+  const calls = new Set(results.map(({ body }) => (body.case === "toolResult" ? body.value.callMessageId : undefined)));
+  return groups.findLast(({ messages }) => messages.some(({ messageId }) => calls.has(messageId)));
+}
+
+/** Results that wait, as a message. */
+function resultsMessage({ promptId: messageId, parts: content, metadataJson, submitRevision }: v1.Prompt): v1.Message {
+  const shown = { messageId, role: v1.Role.TOOL, kind: v1.MessageKind.NORMAL, sealedRevision: submitRevision };
+  return create(v1.MessageSchema, { ...shown, parts: content, metadataJson });
 }
 
 /** The UI message of a prompt that waits. */
@@ -353,11 +376,11 @@ function resultOf(part: CallPart): ChunkOf<"tool-output-available"> | ChunkOf<"t
   }
 }
 
-/** The results that a reply has, and what is stored of it has not. */
-export function newResults(message: UIMessage, { messages }: Group): v1.Part[] {
+/** The results that a reply has, and what is stored of it has not, nor prompts that wait. */
+export function newResults(message: UIMessage, { messages }: Group, waiting: readonly v1.Prompt[] = []): v1.Part[] {
   const calls = new Map<string, string>();
   const answered = new Set<string>();
-  for (const { messageId, parts: all } of messages) {
+  for (const { messageId, parts: all } of [...messages, ...waiting.map(resultsMessage)]) {
     for (const chunk of all.flatMap((part) => chunksOf(part, undefined))) {
       if (chunk.type === "tool-input-available" || chunk.type === "tool-input-error") {
         calls.set(chunk.toolCallId, messageId);

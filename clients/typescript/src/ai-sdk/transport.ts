@@ -5,13 +5,12 @@ import type { AbstractChat, ChatStatus, ChatTransport, UIMessage, UIMessageChunk
 import type { Client, NewSession } from "../client.js";
 import { hasReason } from "../errors.js";
 import * as v1 from "../gen/v1.js";
-import * as parts from "../parts.js";
 import type { Session } from "../session.js";
 import { START } from "../session.js";
 import { sleep } from "../times.js";
 import { type ReplyBegin, replyChunks } from "./follow.js";
 import { messageFacts } from "./pieces.js";
-import { type Group, loadChat, newResults, promptFacts, promptOf, readGroups } from "./store.js";
+import { type Group, isResults, loadChat, newResults, promptFacts, promptOf, readGroups, withCall } from "./store.js";
 
 /** What changes what a page shows. */
 const CHANGES = [
@@ -140,48 +139,56 @@ export class LonghandChatTransport<M extends UIMessage = UIMessage> implements C
     }
   }
 
-  /** Puts a user's message in the queue; one that the session has already is sent again in its place. */
+  /** Puts a user's message in the queue; one that the session has already is sent again in its place, in one change. */
   private async sendPrompt(session: Session, message: UIMessage): Promise<ReplyBegin> {
     for await (const prompt of session.listPrompts()) {
       if (promptFacts(prompt).id === message.id) return { promptId: prompt.promptId };
     }
     const groups = await readGroups(session);
     const known = groups.findIndex(({ id }) => id === message.id);
-    if (known !== -1) await this.rewindBefore(session, groups, known);
     const { parts: content, metadata } = promptOf(message);
+    if (known !== -1) return this.sendAgain(session, groups, known, content, metadata);
     return { promptId: await session.submit(content, { metadata }) };
   }
 
-  /** Leaves out a reply with the message that it answers, and sends that one again. */
+  /** Leaves out a reply with the message that it answers, and sends that one again, in one change. */
   private async regenerate(session: Session, messageId: string | undefined): Promise<ReplyBegin> {
     const groups = await readGroups(session);
     const reply = messageId === undefined ? groups.length - 1 : groups.findIndex(({ id }) => id === messageId);
     const asked = groups.slice(0, reply + 1).findLastIndex(({ role }) => role === "user");
     const message = groups[asked]?.messages[0];
     if (!message) throw new Error(`the session has no reply ${messageId} to a user's message`);
-    await this.rewindBefore(session, groups, asked);
     const content = message.parts.map(({ body, metadataJson }) => create(v1.PartSchema, { body, metadataJson }));
-    return { promptId: await session.submit(content, { metadata: message.metadataJson }) };
+    return this.sendAgain(session, groups, asked, content, message.metadataJson);
   }
 
-  private async rewindBefore(session: Session, groups: Group[], index: number): Promise<void> {
-    try {
-      await session.cancelRun({ force: true });
-    } catch (error) {
-      if (!hasReason(error, "RUN_NOT_FOUND")) throw error;
-    }
-    await session.rewind(groups[index - 1]?.messages.at(-1)?.messageId ?? START);
+  /** Sends a message in the place of a group, and leaves out what was there and behind it. */
+  private async sendAgain(
+    session: Session,
+    groups: Group[],
+    index: number,
+    content: v1.Part[],
+    metadata: string | undefined,
+  ): Promise<ReplyBegin> {
+    const rewindTo = groups[index - 1]?.messages.at(-1)?.messageId ?? START;
+    return { promptId: await session.submit(content, { metadata, rewindTo }) };
   }
 
-  /** Appends the results of tools that ran in the page. */
+  /** Sends the results of tools that ran in the page, before messages that wait: a run goes on with the reply. */
   private async sendResults(session: Session, message: UIMessage): Promise<ReplyBegin> {
+    const waiting: v1.Prompt[] = [];
+    for await (const prompt of session.listPrompts()) if (isResults(prompt.parts)) waiting.push(prompt);
     const group = (await readGroups(session)).find(({ id }) => id === message.id);
     if (!group) throw new Error(`the session has no message ${message.id}`);
-    const results = newResults(message, group);
-    if (results.length === 0) throw new Error("the last message is a reply without new results of tools");
+    const results = newResults(message, group, waiting);
+    if (results.length === 0) {
+      // Another page was faster.
+      const sent = waiting.find(({ parts: all }) => withCall([group], all));
+      if (sent) return { promptId: sent.promptId };
+      throw new Error("the last message is a reply without new results of tools");
+    }
     const metadata = messageFactsJson(group.messages);
-    const { revision } = await session.append(parts.tool(results, { metadata }));
-    return { afterRevision: revision };
+    return { promptId: await session.submit(results, { metadata, delivery: v1.Delivery.STEER }) };
   }
 }
 

@@ -321,6 +321,8 @@ pub enum EventBody {
         ranges: Vec<RevisionRange>,
         /// These messages, and the summaries that were written from them; empty if a session was erased.
         messages: Vec<ErasedMessage>,
+        /// True if more of the same session goes with a later event.
+        unfinished: bool,
     },
 }
 

@@ -1,12 +1,13 @@
-//! Prompts: messages of users that wait in a session's queue until a run takes them.
+//! Prompts: messages of users, or results of tools, that wait in a session's queue until a run takes them.
 
 use super::Revision;
 use super::ids::{MessageId, PromptId, SessionId};
-use super::part::Part;
+use super::message::Role;
+use super::part::{Part, PartBody};
 use super::run::Epoch;
 use super::time::Timestamp;
 
-/// A message of a user in a session's queue.
+/// A message of a user, or results of tools, in a session's queue.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Prompt {
     /// Its id.
@@ -50,6 +51,12 @@ pub struct PromptEnd {
 }
 
 impl Prompt {
+    /// The role of its message: results of tools are a tool's.
+    pub fn role(&self) -> Role {
+        let is_result = |part: &Part| matches!(*part.body, PartBody::ToolResult(_));
+        if self.parts.iter().any(is_result) { Role::Tool } else { Role::User }
+    }
+
     /// The message that a run made of it.
     pub fn message(&self) -> Option<MessageId> {
         self.end.and_then(|end| end.epoch).map(|_| self.id.message())

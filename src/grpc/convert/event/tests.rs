@@ -408,6 +408,7 @@ fn bodies_of_runs() -> Vec<(EventBody, Body)> {
                 from: Some(SESSION),
                 ranges: vec![RevisionRange { first: 3, last: 4 }],
                 messages: vec![ErasedMessage { message: MESSAGE, parts: vec![PART] }],
+                unfinished: true,
             },
             Body::Erased(pb::Erased {
                 target: pb::ErasedTarget::Part.into(),
@@ -415,6 +416,7 @@ fn bodies_of_runs() -> Vec<(EventBody, Body)> {
                 source_session_id: Some(SESSION.to_string()),
                 ranges: vec![pb::RevisionRange { first_revision: 3, last_revision: 4 }],
                 messages: vec![pb::ErasedMessage { message_id: MESSAGE.to_string(), part_ids: vec![PART.to_string()] }],
+                unfinished: true,
             }),
         ),
     ]

@@ -496,4 +496,6 @@ pub(crate) struct DiskReceipt {
     pub(crate) ids: Vec<Vec<u8>>,
     #[prost(int64, tag = "4")]
     pub(crate) existed_count: i64,
+    #[prost(bytes = "vec", repeated, tag = "5")]
+    pub(crate) erased: Vec<Vec<u8>>,
 }

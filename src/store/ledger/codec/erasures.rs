@@ -19,6 +19,8 @@ struct DiskErased {
     ranges: Vec<DiskRange>,
     #[prost(message, repeated, tag = "5")]
     messages: Vec<DiskErasedMessage>,
+    #[prost(bool, tag = "6")]
+    unfinished: bool,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -32,7 +34,7 @@ struct DiskErasedMessage {
 
 /// The bytes of `event.body`; none for an event of another kind.
 pub(super) fn encode(body: &EventBody) -> Option<Vec<u8>> {
-    let EventBody::Erased { target, reason, from, ranges, messages } = body else { return None };
+    let EventBody::Erased { target, reason, from, ranges, messages, unfinished } = body else { return None };
     let message = |erased: &ErasedMessage| DiskErasedMessage {
         message: id_bytes(erased.message.0),
         parts: erased.parts.iter().map(|part| part.number().into()).collect(),
@@ -43,12 +45,13 @@ pub(super) fn encode(body: &EventBody) -> Option<Vec<u8>> {
         from: from.map(|id| id_bytes(id.0)),
         ranges: ranges_to_disk(ranges),
         messages: messages.iter().map(message).collect(),
+        unfinished: *unfinished,
     }))
 }
 
 /// Decodes the bytes of `event.body`.
 pub(super) fn decode_body(bytes: &[u8]) -> Result<EventBody> {
-    let DiskErased { target, reason, from, ranges, messages } = decode("event", bytes)?;
+    let DiskErased { target, reason, from, ranges, messages, unfinished } = decode("event", bytes)?;
     let message = |erased: DiskErasedMessage| {
         let message = MessageId(uuid(&erased.message)?);
         let part = |number| PartId::of(message, u16::try_from(number).unwrap_or(0));
@@ -60,5 +63,6 @@ pub(super) fn decode_body(bytes: &[u8]) -> Result<EventBody> {
         from: from.map(|id| uuid(&id).map(SessionId)).transpose()?,
         ranges: ranges_from_disk(ranges),
         messages: messages.into_iter().map(message).collect::<Result<_>>()?,
+        unfinished,
     })
 }

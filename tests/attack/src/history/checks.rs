@@ -409,7 +409,8 @@ pub(super) async fn erased(client: &mut Client, log: &Log, from: usize) {
     log.check_erased_answers(record);
     for event in &log.events[from.min(log.events.len())..] {
         let Some(Body::Erased(body)) = &event.body else { continue };
-        if body.target() == pb::ErasedTarget::Session && body.source_session_id.is_none() {
+        let is_session = body.target() == pb::ErasedTarget::Session && !body.unfinished;
+        if is_session && body.source_session_id.is_none() {
             record.markers.session_erased(&event.session_id, record.now());
         }
         for erased in body.messages.iter().filter(|erased| erased.part_ids.is_empty()) {

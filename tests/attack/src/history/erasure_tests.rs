@@ -140,6 +140,21 @@ fn an_erasure_that_took_what_it_names_has_no_fault_and_is_known() {
     assert_eq!(log.lost("m2"), Some(&Lost::Parts(BTreeSet::from(["p2".to_owned()]))));
 }
 
+#[test]
+fn a_session_that_goes_in_steps_is_erased_by_the_last() {
+    let step = pb::Erased { ranges: vec![range(1, 3)], unfinished: true, ..erased(ErasedTarget::Session, &[], &[]) };
+    let mut events = history();
+    events.insert(15, event("a", Body::Erased(step)));
+    assert_eq!(read(events.clone()).0, Vec::<String>::new());
+    events.truncate(16);
+    let (found, log) = read(events.clone());
+    assert_eq!(found, Vec::<String>::new());
+    assert!(!log.erasures.is_erased("a") && log.lost("m2") == Some(&Lost::All));
+    body(&mut events, 15).unfinished = false;
+    let found = read(events).0;
+    assert!(found.iter().any(|fault| fault.contains("the erasure of a left e1")), "{found:?}");
+}
+
 fn edited(message: &str, edit: &str) -> [Event; 2] {
     let edited = pb::MessageEdited { message_id: message.to_owned(), replacement_message_id: Some(edit.to_owned()) };
     [event("b", appended(edit, MessageKind::Edit)), event("b", Body::MessageEdited(edited))]

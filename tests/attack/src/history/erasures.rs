@@ -107,7 +107,8 @@ impl Erasures {
                     self.messages_erased(event, body, &history, &mut faults);
                 }
                 self.touched.insert(session.clone());
-                if is_session && body.source_session_id.is_none() && !self.sessions.insert(session.clone()) {
+                let is_own = is_session && body.source_session_id.is_none() && !body.unfinished;
+                if is_own && !self.sessions.insert(session.clone()) {
                     faults.push(format!("P2: {session} is erased twice, by event {}", event.seq));
                 }
                 return faults;
@@ -149,6 +150,10 @@ impl Erasures {
                 faults.push(format!("P2: the erasure of {owner} took {id} of {} with it", event.session_id));
             }
             self.lost.insert(id.clone(), Lost::All);
+        }
+        // A large session goes in steps.
+        if body.unfinished {
+            return;
         }
         let is_left = |id: &&String| self.messages.get(*id).is_some_and(|message| message.session == *owner);
         let left: Vec<_> = history.iter().filter(|(_, at)| !holds(&body.ranges, *at)).map(|(id, _)| id).collect();

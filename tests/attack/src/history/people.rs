@@ -54,6 +54,7 @@ async fn submit(client: &mut Client, session: &Session) {
         delivery: delivery.into(),
         metadata_json: client.rng.random_bool(0.2).then(|| "{\"from\":  \"a person\"}".to_owned()),
         request_id: client.fresh_id(),
+        ..pb::SubmitPromptRequest::default()
     };
     let sent = request.clone();
     if let Some(answer) = change(client, session, request, Refused::default(), &["LIMIT_EXCEEDED"]).await {

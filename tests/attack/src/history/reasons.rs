@@ -65,6 +65,7 @@ const REASONS: &[(Code, &[&str])] = &[
             "SESSION_ERASED",
             "NO_PROMPT",
             "PROMPT_ENDED",
+            "CALL_ANSWERED",
             "APPROVAL_ENDED",
         ],
     ),

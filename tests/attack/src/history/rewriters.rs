@@ -88,6 +88,7 @@ pub(super) async fn create_for(client: &mut Client, policy: &Policy, parent: Opt
         window: Some(window(client)),
         metadata_json: Some("{\"project\": \"x\"}".to_owned()),
         parent_session_id: parent,
+        keep_erased: false,
     };
     let made = client.ask(&request).await;
     let again = client.ask(&request).await;
@@ -201,6 +202,7 @@ async fn edit(client: &mut Client, session: &Session) {
         parts: parts.clone(),
         remove: parts.is_empty(),
         expected_revision,
+        metadata_json: None,
         request_id: client.fresh_id(),
     };
     match client.apply(session, request, expected_revision).await {

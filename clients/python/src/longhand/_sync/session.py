@@ -101,10 +101,7 @@ class Session:
             metadata_json=optional_json(metadata),
             window=model_window(window),
         )
-        if rewind_to == START:
-            request.rewind.to_start = True
-        elif rewind_to is not None:
-            request.rewind.message_id = rewind_to
+        _rewind_before(request, rewind_to)
         return self._call(self.client.stubs.messages.AppendMessages, request)
 
     def reply(
@@ -208,14 +205,20 @@ class Session:
         return self._call(self.client.stubs.messages.RewindSession, request)
 
     def edit(
-        self, message_id: str, content: Content | None, *, expected_revision: int | None = None
+        self,
+        message_id: str,
+        content: Content | None,
+        *,
+        metadata: object = None,
+        expected_revision: int | None = None,
     ) -> v1.EditMessageResponse:
-        """Puts another message in the place of one; None leaves it out."""
+        """Puts another message in the place of one; None leaves it out. `metadata` is the other message's."""
         request = v1.EditMessageRequest(
             session_id=self.id,
             message_id=message_id,
             parts=[] if content is None else parts_of(content),
             remove=content is None,
+            metadata_json=optional_json(metadata),
             expected_revision=expected_revision,
         )
         return self._call(self.client.stubs.messages.EditMessage, request)
@@ -406,16 +409,24 @@ class Session:
         *,
         delivery: v1.Delivery.ValueType = v1.DELIVERY_QUEUE,
         metadata: object = None,
+        rewind_to: str | None = None,
+        expected_revision: int | None = None,
         request_id: str = "",
     ) -> str:
-        """Puts a prompt in the queue; the answer is its id."""
+        """Puts a prompt in the queue: what a user says, or results of tools that an agent left to its front end.
+
+        The answer is its id. With `rewind_to` what comes after that message, or everything with `START`, is left out in
+        the same change, and the active run ends.
+        """
         request = v1.SubmitPromptRequest(
             session_id=self.id,
             parts=parts_of(content),
             delivery=delivery,
             metadata_json=optional_json(metadata),
+            expected_revision=expected_revision,
             request_id=request_id,
         )
+        _rewind_before(request, rewind_to)
         return (self._call(self.client.stubs.prompts.SubmitPrompt, request)).prompt_id
 
     def list_prompts(self, *, include_ended: bool = False) -> Iterator[v1.Prompt]:
@@ -528,6 +539,13 @@ class Session:
             metadata_json=optional_json(metadata),
             open_timeout=duration(open_seconds),
         )
+
+
+def _rewind_before(request: v1.AppendMessagesRequest | v1.SubmitPromptRequest, rewind_to: str | None) -> None:
+    if rewind_to == START:
+        request.rewind.to_start = True
+    elif rewind_to is not None:
+        request.rewind.message_id = rewind_to
 
 
 def model_window(window: int | v1.ModelWindow | None) -> v1.ModelWindow | None:

@@ -972,6 +972,7 @@ class SupplySummaryRequest(google.protobuf.message.Message):
     USAGE_FIELD_NUMBER: builtins.int
     EXPECTED_REVISION_FIELD_NUMBER: builtins.int
     REQUEST_ID_FIELD_NUMBER: builtins.int
+    KEEP_ERASED_FIELD_NUMBER: builtins.int
     session_id: builtins.str
     """The session's id or client id."""
     text: builtins.str
@@ -988,6 +989,8 @@ class SupplySummaryRequest(google.protobuf.message.Message):
     """Refuses the request if history, marks, policy or window changed after this revision."""
     request_id: builtins.str
     """Makes the request idempotent."""
+    keep_erased: builtins.bool
+    """Refuses the request with CONTENT_ERASED if the text is that of a summary of the tenant that was erased."""
     @property
     def usage(self) -> longhand.v1.message_pb2.Usage:
         """Usage of the summary's requests."""
@@ -1003,9 +1006,10 @@ class SupplySummaryRequest(google.protobuf.message.Message):
         usage: longhand.v1.message_pb2.Usage | None = ...,
         expected_revision: builtins.int | None = ...,
         request_id: builtins.str = ...,
+        keep_erased: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_expected_revision", b"_expected_revision", "expected_revision", b"expected_revision", "usage", b"usage"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_expected_revision", b"_expected_revision", "expected_revision", b"expected_revision", "request_id", b"request_id", "session_id", b"session_id", "summarizer", b"summarizer", "tail_start_message_id", b"tail_start_message_id", "text", b"text", "until_message_id", b"until_message_id", "usage", b"usage"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_expected_revision", b"_expected_revision", "expected_revision", b"expected_revision", "keep_erased", b"keep_erased", "request_id", b"request_id", "session_id", b"session_id", "summarizer", b"summarizer", "tail_start_message_id", b"tail_start_message_id", "text", b"text", "until_message_id", b"until_message_id", "usage", b"usage"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_expected_revision", b"_expected_revision"]) -> typing.Literal["expected_revision"] | None: ...
 
 global___SupplySummaryRequest = SupplySummaryRequest

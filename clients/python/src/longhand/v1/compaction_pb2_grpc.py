@@ -130,7 +130,7 @@ class CompactionServiceServicer(object):
     def SupplySummary(self, request, context):
         """Puts a finished summary in place of a range, for example one from an import or a hook.
         Errors: SESSION_NOT_FOUND, SESSION_ARCHIVED, MESSAGE_NOT_FOUND, BOUNDARY_INVALID, REVISION_MISMATCH, INVALID_FIELD,
-        LIMIT_EXCEEDED, REQUEST_ID_REUSED.
+        LIMIT_EXCEEDED, REQUEST_ID_REUSED, CONTENT_ERASED.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -53,7 +53,7 @@ class CompactionServiceStub:
     ]
     """Puts a finished summary in place of a range, for example one from an import or a hook.
     Errors: SESSION_NOT_FOUND, SESSION_ARCHIVED, MESSAGE_NOT_FOUND, BOUNDARY_INVALID, REVISION_MISMATCH, INVALID_FIELD,
-    LIMIT_EXCEEDED, REQUEST_ID_REUSED.
+    LIMIT_EXCEEDED, REQUEST_ID_REUSED, CONTENT_ERASED.
     """
 
     GetCompaction: grpc.UnaryUnaryMultiCallable[
@@ -180,7 +180,7 @@ class CompactionServiceAsyncStub:
     ]
     """Puts a finished summary in place of a range, for example one from an import or a hook.
     Errors: SESSION_NOT_FOUND, SESSION_ARCHIVED, MESSAGE_NOT_FOUND, BOUNDARY_INVALID, REVISION_MISMATCH, INVALID_FIELD,
-    LIMIT_EXCEEDED, REQUEST_ID_REUSED.
+    LIMIT_EXCEEDED, REQUEST_ID_REUSED, CONTENT_ERASED.
     """
 
     GetCompaction: grpc.aio.UnaryUnaryMultiCallable[
@@ -313,7 +313,7 @@ class CompactionServiceServicer(metaclass=abc.ABCMeta):
     ) -> typing.Union[longhand.v1.compaction_pb2.SupplySummaryResponse, collections.abc.Awaitable[longhand.v1.compaction_pb2.SupplySummaryResponse]]:
         """Puts a finished summary in place of a range, for example one from an import or a hook.
         Errors: SESSION_NOT_FOUND, SESSION_ARCHIVED, MESSAGE_NOT_FOUND, BOUNDARY_INVALID, REVISION_MISMATCH, INVALID_FIELD,
-        LIMIT_EXCEEDED, REQUEST_ID_REUSED.
+        LIMIT_EXCEEDED, REQUEST_ID_REUSED, CONTENT_ERASED.
         """
 
     @abc.abstractmethod

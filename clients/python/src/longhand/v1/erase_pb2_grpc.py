@@ -65,7 +65,9 @@ class EraseServiceServicer(object):
         superseded. What is erased goes from the files of the store before the answer, unless a reader still needs an earlier
         state of them. It stays in backups that were made before.
 
-        The erasure of what is erased already gets the same answer as before.
+        The erasure of what is erased already gets the same answer as before. A large session goes in steps, between which
+        others write; the answer comes after the last one. The session takes no writes from the first one on, and a daemon that
+        stops in between goes on at its next start, also if the caller is gone.
         Errors: SESSION_NOT_FOUND, MESSAGE_NOT_FOUND, NOTHING_TO_ERASE, INVALID_FIELD, REQUEST_ID_REUSED.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

@@ -1482,12 +1482,17 @@ class Erased(google.protobuf.message.Message):
     SOURCE_SESSION_ID_FIELD_NUMBER: builtins.int
     RANGES_FIELD_NUMBER: builtins.int
     MESSAGES_FIELD_NUMBER: builtins.int
+    UNFINISHED_FIELD_NUMBER: builtins.int
     target: global___ErasedTarget.ValueType
     """What was erased."""
     reason: builtins.str
     """The reason that the caller gave; the actor is the event's."""
     source_session_id: builtins.str
     """The session that the content belonged to, if this one is a fork that shared it."""
+    unfinished: builtins.bool
+    """True if more of the same session goes with later events, as far as its last one, for which it is false: a large
+    session goes in steps. It takes no writes from the first one on.
+    """
     @property
     def ranges(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[longhand.v1.context_pb2.RevisionRange]:
         """The positions of the messages that lost content, in the history of this session."""
@@ -1506,9 +1511,10 @@ class Erased(google.protobuf.message.Message):
         source_session_id: builtins.str | None = ...,
         ranges: collections.abc.Iterable[longhand.v1.context_pb2.RevisionRange] | None = ...,
         messages: collections.abc.Iterable[global___ErasedMessage] | None = ...,
+        unfinished: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_source_session_id", b"_source_session_id", "source_session_id", b"source_session_id"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_source_session_id", b"_source_session_id", "messages", b"messages", "ranges", b"ranges", "reason", b"reason", "source_session_id", b"source_session_id", "target", b"target"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_source_session_id", b"_source_session_id", "messages", b"messages", "ranges", b"ranges", "reason", b"reason", "source_session_id", b"source_session_id", "target", b"target", "unfinished", b"unfinished"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_source_session_id", b"_source_session_id"]) -> typing.Literal["source_session_id"] | None: ...
 
 global___Erased = Erased

@@ -1178,6 +1178,7 @@ class AppendMessagesRequest(google.protobuf.message.Message):
     TITLE_FIELD_NUMBER: builtins.int
     METADATA_JSON_FIELD_NUMBER: builtins.int
     PROVIDER_CONTENT_FIELD_NUMBER: builtins.int
+    KEEP_ERASED_FIELD_NUMBER: builtins.int
     session_id: builtins.str
     """The session's id or client id."""
     request_id: builtins.str
@@ -1196,6 +1197,12 @@ class AppendMessagesRequest(google.protobuf.message.Message):
     """The session's new title, as in UpdateSessionRequest; a title that it has already changes nothing."""
     metadata_json: builtins.str
     """The session's new metadata, as in UpdateSessionRequest; metadata that it has already changes nothing."""
+    keep_erased: builtins.bool
+    """Keeps erased what was erased, for whoever writes messages again, such as an import. A part of a message with a
+    `client_id` that was erased before, in whatever session of the tenant, and that comes again under the same `client_id`
+    with the same content, is stored without its content, as an erasure leaves it; a message of which this holds for
+    every part loses its metadata as well. Has no effect on other messages.
+    """
     @property
     def messages(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___NewMessage]:
         """The messages, 1 to 512; together at most 12 MiB. A request has at most 266240 messages inside of each other:
@@ -1234,9 +1241,10 @@ class AppendMessagesRequest(google.protobuf.message.Message):
         title: builtins.str | None = ...,
         metadata_json: builtins.str | None = ...,
         provider_content: global___ProviderContent | None = ...,
+        keep_erased: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_expected_last_message_id", b"_expected_last_message_id", "_expected_revision", b"_expected_revision", "_metadata_json", b"_metadata_json", "_title", b"_title", "expected_last_message_id", b"expected_last_message_id", "expected_revision", b"expected_revision", "metadata_json", b"metadata_json", "provider_content", b"provider_content", "rewind", b"rewind", "title", b"title", "window", b"window"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_expected_last_message_id", b"_expected_last_message_id", "_expected_revision", b"_expected_revision", "_metadata_json", b"_metadata_json", "_title", b"_title", "expected_last_message_id", b"expected_last_message_id", "expected_revision", b"expected_revision", "messages", b"messages", "metadata_json", b"metadata_json", "provider_content", b"provider_content", "request_id", b"request_id", "rewind", b"rewind", "session_id", b"session_id", "title", b"title", "window", b"window"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_expected_last_message_id", b"_expected_last_message_id", "_expected_revision", b"_expected_revision", "_metadata_json", b"_metadata_json", "_title", b"_title", "expected_last_message_id", b"expected_last_message_id", "expected_revision", b"expected_revision", "keep_erased", b"keep_erased", "messages", b"messages", "metadata_json", b"metadata_json", "provider_content", b"provider_content", "request_id", b"request_id", "rewind", b"rewind", "session_id", b"session_id", "title", b"title", "window", b"window"]) -> None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_expected_last_message_id", b"_expected_last_message_id"]) -> typing.Literal["expected_last_message_id"] | None: ...
     @typing.overload
@@ -1327,6 +1335,7 @@ class AppendMessagesResponse(google.protobuf.message.Message):
     CONTEXT_USAGE_FIELD_NUMBER: builtins.int
     DURABILITY_FIELD_NUMBER: builtins.int
     SECRET_FINDINGS_FIELD_NUMBER: builtins.int
+    ERASED_MESSAGE_IDS_FIELD_NUMBER: builtins.int
     existed_count: builtins.int
     """Number of these messages that existed before this request."""
     revision: builtins.int
@@ -1347,6 +1356,10 @@ class AppendMessagesResponse(google.protobuf.message.Message):
     def secret_findings(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[longhand.v1.session_pb2.SecretFinding]:
         """What rules for secrets found in the request, in the order of its texts; nothing without rules."""
 
+    @property
+    def erased_message_ids(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """The ids of these messages that lack content, because it was erased before."""
+
     def __init__(
         self,
         *,
@@ -1357,9 +1370,10 @@ class AppendMessagesResponse(google.protobuf.message.Message):
         context_usage: global___ContextUsage | None = ...,
         durability: longhand.v1.session_pb2.Durability.ValueType = ...,
         secret_findings: collections.abc.Iterable[longhand.v1.session_pb2.SecretFinding] | None = ...,
+        erased_message_ids: collections.abc.Iterable[builtins.str] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["context_usage", b"context_usage"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["context_usage", b"context_usage", "durability", b"durability", "existed_count", b"existed_count", "message_ids", b"message_ids", "revision", b"revision", "secret_findings", b"secret_findings", "seq", b"seq"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["context_usage", b"context_usage", "durability", b"durability", "erased_message_ids", b"erased_message_ids", "existed_count", b"existed_count", "message_ids", b"message_ids", "revision", b"revision", "secret_findings", b"secret_findings", "seq", b"seq"]) -> None: ...
 
 global___AppendMessagesResponse = AppendMessagesResponse
 
@@ -2243,6 +2257,7 @@ class EditMessageRequest(google.protobuf.message.Message):
     EXPECTED_REVISION_FIELD_NUMBER: builtins.int
     REQUEST_ID_FIELD_NUMBER: builtins.int
     REMOVE_FIELD_NUMBER: builtins.int
+    METADATA_JSON_FIELD_NUMBER: builtins.int
     session_id: builtins.str
     """The session's id or client id."""
     message_id: builtins.str
@@ -2254,6 +2269,10 @@ class EditMessageRequest(google.protobuf.message.Message):
     remove: builtins.bool
     """Removes the message from views, without a replacement: they account for it with OMIT_REASON_EDITED. `parts` must be
     empty.
+    """
+    metadata_json: builtins.str
+    """The client's free JSON for the replacement, verbatim, up to 256 KiB; the replacement has none if unset. Not with
+    `remove`.
     """
     @property
     def parts(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Part]:
@@ -2268,10 +2287,14 @@ class EditMessageRequest(google.protobuf.message.Message):
         expected_revision: builtins.int | None = ...,
         request_id: builtins.str = ...,
         remove: builtins.bool = ...,
+        metadata_json: builtins.str | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["_expected_revision", b"_expected_revision", "expected_revision", b"expected_revision"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_expected_revision", b"_expected_revision", "expected_revision", b"expected_revision", "message_id", b"message_id", "parts", b"parts", "remove", b"remove", "request_id", b"request_id", "session_id", b"session_id"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_expected_revision", b"_expected_revision", "_metadata_json", b"_metadata_json", "expected_revision", b"expected_revision", "metadata_json", b"metadata_json"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_expected_revision", b"_expected_revision", "_metadata_json", b"_metadata_json", "expected_revision", b"expected_revision", "message_id", b"message_id", "metadata_json", b"metadata_json", "parts", b"parts", "remove", b"remove", "request_id", b"request_id", "session_id", b"session_id"]) -> None: ...
+    @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_expected_revision", b"_expected_revision"]) -> typing.Literal["expected_revision"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_metadata_json", b"_metadata_json"]) -> typing.Literal["metadata_json"] | None: ...
 
 global___EditMessageRequest = EditMessageRequest
 
@@ -2365,7 +2388,10 @@ global___BatchGetMessagesResponse = BatchGetMessagesResponse
 
 @typing.final
 class PinMessageRequest(google.protobuf.message.Message):
-    """A request to pin."""
+    """A request to pin. What stands together is pinned and unpinned together: with a message the results of its calls that
+    there are, and the calls of its results, each with an event of its own. (A result that comes later is pinned when its
+    call is pinned again.)
+    """
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 

@@ -216,7 +216,7 @@ class MessageServiceServicer(object):
     def RewindSession(self, request, context):
         """Leaves everything after a message out of the conversation. History keeps it. With `branch_summary`, the daemon
         first summarizes the messages that the view showed after that message; the summary becomes a message of its own
-        after the rewind.
+        after the rewind. Prompts with results for calls that it leaves out are withdrawn in the same change.
         Errors: SESSION_NOT_FOUND, SESSION_ARCHIVED, MESSAGE_NOT_FOUND, MESSAGE_OPEN, REVISION_MISMATCH, REQUEST_ID_REUSED,
         BOUNDARY_INVALID, INVALID_FIELD, LIMIT_EXCEEDED, TOO_MANY_VIEWS, TOO_MANY_REQUESTS, SHUTTING_DOWN.
         """

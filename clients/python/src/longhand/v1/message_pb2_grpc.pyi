@@ -137,7 +137,7 @@ class MessageServiceStub:
     ]
     """Leaves everything after a message out of the conversation. History keeps it. With `branch_summary`, the daemon
     first summarizes the messages that the view showed after that message; the summary becomes a message of its own
-    after the rewind.
+    after the rewind. Prompts with results for calls that it leaves out are withdrawn in the same change.
     Errors: SESSION_NOT_FOUND, SESSION_ARCHIVED, MESSAGE_NOT_FOUND, MESSAGE_OPEN, REVISION_MISMATCH, REQUEST_ID_REUSED,
     BOUNDARY_INVALID, INVALID_FIELD, LIMIT_EXCEEDED, TOO_MANY_VIEWS, TOO_MANY_REQUESTS, SHUTTING_DOWN.
     """
@@ -289,7 +289,7 @@ class MessageServiceAsyncStub:
     ]
     """Leaves everything after a message out of the conversation. History keeps it. With `branch_summary`, the daemon
     first summarizes the messages that the view showed after that message; the summary becomes a message of its own
-    after the rewind.
+    after the rewind. Prompts with results for calls that it leaves out are withdrawn in the same change.
     Errors: SESSION_NOT_FOUND, SESSION_ARCHIVED, MESSAGE_NOT_FOUND, MESSAGE_OPEN, REVISION_MISMATCH, REQUEST_ID_REUSED,
     BOUNDARY_INVALID, INVALID_FIELD, LIMIT_EXCEEDED, TOO_MANY_VIEWS, TOO_MANY_REQUESTS, SHUTTING_DOWN.
     """
@@ -459,7 +459,7 @@ class MessageServiceServicer(metaclass=abc.ABCMeta):
     ) -> typing.Union[longhand.v1.message_pb2.RewindSessionResponse, collections.abc.Awaitable[longhand.v1.message_pb2.RewindSessionResponse]]:
         """Leaves everything after a message out of the conversation. History keeps it. With `branch_summary`, the daemon
         first summarizes the messages that the view showed after that message; the summary becomes a message of its own
-        after the rewind.
+        after the rewind. Prompts with results for calls that it leaves out are withdrawn in the same change.
         Errors: SESSION_NOT_FOUND, SESSION_ARCHIVED, MESSAGE_NOT_FOUND, MESSAGE_OPEN, REVISION_MISMATCH, REQUEST_ID_REUSED,
         BOUNDARY_INVALID, INVALID_FIELD, LIMIT_EXCEEDED, TOO_MANY_VIEWS, TOO_MANY_REQUESTS, SHUTTING_DOWN.
         """

@@ -56,7 +56,7 @@ global___Delivery = Delivery
 
 @typing.final
 class Prompt(google.protobuf.message.Message):
-    """A user's message that waits, or waited, in a session's queue."""
+    """A user's message, or results of tools, that wait in a session's queue, or waited."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -83,7 +83,7 @@ class Prompt(google.protobuf.message.Message):
     """The revision at which it came."""
     @property
     def parts(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[longhand.v1.message_pb2.Part]:
-        """The content."""
+        """The content: texts and media, or results of tools. A result has the message of its call."""
 
     @property
     def create_time(self) -> google.protobuf.timestamp_pb2.Timestamp:
@@ -154,6 +154,8 @@ class SubmitPromptRequest(google.protobuf.message.Message):
     DELIVERY_FIELD_NUMBER: builtins.int
     METADATA_JSON_FIELD_NUMBER: builtins.int
     REQUEST_ID_FIELD_NUMBER: builtins.int
+    REWIND_FIELD_NUMBER: builtins.int
+    EXPECTED_REVISION_FIELD_NUMBER: builtins.int
     session_id: builtins.str
     """The session's id or client id."""
     delivery: global___Delivery.ValueType
@@ -162,9 +164,23 @@ class SubmitPromptRequest(google.protobuf.message.Message):
     """Free JSON, up to 256 KiB."""
     request_id: builtins.str
     """Makes the request idempotent."""
+    expected_revision: builtins.int
+    """Refuses the request if history, marks, policy or window changed after this revision."""
     @property
     def parts(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[longhand.v1.message_pb2.Part]:
-        """The content: text and media; not empty. Limits as of a message."""
+        """The content: texts and media of a user, or results of tools; not empty, and not both. Limits as of a message.
+        Results are what a front end has of calls that an agent left to it: each answers a call of the history that has no
+        result, in a view or in another prompt that waits, as ToolResultPart says. The message is one of the role tool then,
+        and the run that takes it goes on with the reply that made the calls.
+        """
+
+    @property
+    def rewind(self) -> longhand.v1.message_pb2.Rewind:
+        """Leaves everything after a message out of the conversation in the same change, as RewindSession does: to edit a
+        message and send it again, or to have it answered again, rewind to the message before it. An active run is at work
+        on what is left out, and ends in the same change, as with `force` of CancelRun. Other prompts stay in the queue, but for
+        results for what is left out. Not with results of tools.
+        """
 
     def __init__(
         self,
@@ -174,9 +190,14 @@ class SubmitPromptRequest(google.protobuf.message.Message):
         delivery: global___Delivery.ValueType = ...,
         metadata_json: builtins.str | None = ...,
         request_id: builtins.str = ...,
+        rewind: longhand.v1.message_pb2.Rewind | None = ...,
+        expected_revision: builtins.int | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["_metadata_json", b"_metadata_json", "metadata_json", b"metadata_json"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_metadata_json", b"_metadata_json", "delivery", b"delivery", "metadata_json", b"metadata_json", "parts", b"parts", "request_id", b"request_id", "session_id", b"session_id"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_expected_revision", b"_expected_revision", "_metadata_json", b"_metadata_json", "expected_revision", b"expected_revision", "metadata_json", b"metadata_json", "rewind", b"rewind"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_expected_revision", b"_expected_revision", "_metadata_json", b"_metadata_json", "delivery", b"delivery", "expected_revision", b"expected_revision", "metadata_json", b"metadata_json", "parts", b"parts", "request_id", b"request_id", "rewind", b"rewind", "session_id", b"session_id"]) -> None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_expected_revision", b"_expected_revision"]) -> typing.Literal["expected_revision"] | None: ...
+    @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_metadata_json", b"_metadata_json"]) -> typing.Literal["metadata_json"] | None: ...
 
 global___SubmitPromptRequest = SubmitPromptRequest

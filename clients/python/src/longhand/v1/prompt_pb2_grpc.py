@@ -26,8 +26,8 @@ if _version_not_supported:
 
 
 class PromptServiceStub(object):
-    """Prompts: messages of users that wait in a session's queue until a run takes them. Exactly one run takes each; taking it
-    appends its message in the same change. A prompt is in no view before.
+    """Prompts: messages of users, or results of tools, that wait in a session's queue until a run takes them. Exactly one run
+    takes each; taking it appends its message in the same change. A prompt is in no view before.
     """
 
     def __init__(self, channel):
@@ -64,13 +64,15 @@ class PromptServiceStub(object):
 
 
 class PromptServiceServicer(object):
-    """Prompts: messages of users that wait in a session's queue until a run takes them. Exactly one run takes each; taking it
-    appends its message in the same change. A prompt is in no view before.
+    """Prompts: messages of users, or results of tools, that wait in a session's queue until a run takes them. Exactly one run
+    takes each; taking it appends its message in the same change. A prompt is in no view before.
     """
 
     def SubmitPrompt(self, request, context):
         """Adds a prompt to a session's queue, at most 100 at a time.
-        Errors: SESSION_NOT_FOUND, SESSION_ARCHIVED, INVALID_FIELD, LIMIT_EXCEEDED, REQUEST_ID_REUSED.
+        Errors: SESSION_NOT_FOUND, SESSION_ARCHIVED, REVISION_MISMATCH, REVISION_OUT_OF_RANGE, INVALID_FIELD, LIMIT_EXCEEDED,
+        REQUEST_ID_REUSED; MESSAGE_NOT_FOUND, MESSAGE_OPEN and BOUNDARY_INVALID for the message that `rewind` names;
+        MESSAGE_NOT_FOUND, CALL_NOT_FOUND and CALL_ANSWERED for the call of a result.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -146,8 +148,8 @@ def add_PromptServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class PromptService(object):
-    """Prompts: messages of users that wait in a session's queue until a run takes them. Exactly one run takes each; taking it
-    appends its message in the same change. A prompt is in no view before.
+    """Prompts: messages of users, or results of tools, that wait in a session's queue until a run takes them. Exactly one run
+    takes each; taking it appends its message in the same change. A prompt is in no view before.
     """
 
     @staticmethod

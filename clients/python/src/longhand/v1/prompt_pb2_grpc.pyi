@@ -18,8 +18,8 @@ class _ServicerContext(grpc.ServicerContext, grpc.aio.ServicerContext):  # type:
     ...
 
 class PromptServiceStub:
-    """Prompts: messages of users that wait in a session's queue until a run takes them. Exactly one run takes each; taking it
-    appends its message in the same change. A prompt is in no view before.
+    """Prompts: messages of users, or results of tools, that wait in a session's queue until a run takes them. Exactly one run
+    takes each; taking it appends its message in the same change. A prompt is in no view before.
     """
 
     def __init__(self, channel: typing.Union[grpc.Channel, grpc.aio.Channel]) -> None: ...
@@ -28,7 +28,9 @@ class PromptServiceStub:
         longhand.v1.prompt_pb2.SubmitPromptResponse,
     ]
     """Adds a prompt to a session's queue, at most 100 at a time.
-    Errors: SESSION_NOT_FOUND, SESSION_ARCHIVED, INVALID_FIELD, LIMIT_EXCEEDED, REQUEST_ID_REUSED.
+    Errors: SESSION_NOT_FOUND, SESSION_ARCHIVED, REVISION_MISMATCH, REVISION_OUT_OF_RANGE, INVALID_FIELD, LIMIT_EXCEEDED,
+    REQUEST_ID_REUSED; MESSAGE_NOT_FOUND, MESSAGE_OPEN and BOUNDARY_INVALID for the message that `rewind` names;
+    MESSAGE_NOT_FOUND, CALL_NOT_FOUND and CALL_ANSWERED for the call of a result.
     """
 
     TakePrompt: grpc.UnaryUnaryMultiCallable[
@@ -65,8 +67,8 @@ class PromptServiceStub:
     """
 
 class PromptServiceAsyncStub:
-    """Prompts: messages of users that wait in a session's queue until a run takes them. Exactly one run takes each; taking it
-    appends its message in the same change. A prompt is in no view before.
+    """Prompts: messages of users, or results of tools, that wait in a session's queue until a run takes them. Exactly one run
+    takes each; taking it appends its message in the same change. A prompt is in no view before.
     """
 
     SubmitPrompt: grpc.aio.UnaryUnaryMultiCallable[
@@ -74,7 +76,9 @@ class PromptServiceAsyncStub:
         longhand.v1.prompt_pb2.SubmitPromptResponse,
     ]
     """Adds a prompt to a session's queue, at most 100 at a time.
-    Errors: SESSION_NOT_FOUND, SESSION_ARCHIVED, INVALID_FIELD, LIMIT_EXCEEDED, REQUEST_ID_REUSED.
+    Errors: SESSION_NOT_FOUND, SESSION_ARCHIVED, REVISION_MISMATCH, REVISION_OUT_OF_RANGE, INVALID_FIELD, LIMIT_EXCEEDED,
+    REQUEST_ID_REUSED; MESSAGE_NOT_FOUND, MESSAGE_OPEN and BOUNDARY_INVALID for the message that `rewind` names;
+    MESSAGE_NOT_FOUND, CALL_NOT_FOUND and CALL_ANSWERED for the call of a result.
     """
 
     TakePrompt: grpc.aio.UnaryUnaryMultiCallable[
@@ -111,8 +115,8 @@ class PromptServiceAsyncStub:
     """
 
 class PromptServiceServicer(metaclass=abc.ABCMeta):
-    """Prompts: messages of users that wait in a session's queue until a run takes them. Exactly one run takes each; taking it
-    appends its message in the same change. A prompt is in no view before.
+    """Prompts: messages of users, or results of tools, that wait in a session's queue until a run takes them. Exactly one run
+    takes each; taking it appends its message in the same change. A prompt is in no view before.
     """
 
     @abc.abstractmethod
@@ -122,7 +126,9 @@ class PromptServiceServicer(metaclass=abc.ABCMeta):
         context: _ServicerContext,
     ) -> typing.Union[longhand.v1.prompt_pb2.SubmitPromptResponse, collections.abc.Awaitable[longhand.v1.prompt_pb2.SubmitPromptResponse]]:
         """Adds a prompt to a session's queue, at most 100 at a time.
-        Errors: SESSION_NOT_FOUND, SESSION_ARCHIVED, INVALID_FIELD, LIMIT_EXCEEDED, REQUEST_ID_REUSED.
+        Errors: SESSION_NOT_FOUND, SESSION_ARCHIVED, REVISION_MISMATCH, REVISION_OUT_OF_RANGE, INVALID_FIELD, LIMIT_EXCEEDED,
+        REQUEST_ID_REUSED; MESSAGE_NOT_FOUND, MESSAGE_OPEN and BOUNDARY_INVALID for the message that `rewind` names;
+        MESSAGE_NOT_FOUND, CALL_NOT_FOUND and CALL_ANSWERED for the call of a result.
         """
 
     @abc.abstractmethod

@@ -46,6 +46,7 @@ Reasons that the comments of the calls name:
   DRAFT_NOT_FOUND          NOT_FOUND            nothing  part_id
   COMPACTION_NOT_FOUND     NOT_FOUND            nothing  compaction_id
   CALL_NOT_FOUND           NOT_FOUND            nothing  call_id
+  CALL_ANSWERED            FAILED_PRECONDITION  nothing  call_id
   PRESET_NOT_FOUND         NOT_FOUND            nothing  preset
   SUMMARY_TASK_NOT_FOUND   NOT_FOUND            nothing  compaction_id
   INVALID_FIELD            INVALID_ARGUMENT     nothing  field
@@ -72,6 +73,7 @@ Reasons that the comments of the calls name:
   NOTHING_TO_REDO          FAILED_PRECONDITION  nothing
   NOTHING_TO_ERASE         FAILED_PRECONDITION  nothing
   SESSION_ERASED           FAILED_PRECONDITION  nothing
+  CONTENT_ERASED           FAILED_PRECONDITION  nothing
   REDO_OVERTAKEN           FAILED_PRECONDITION  nothing  revision
   COMPACTION_ENDED         FAILED_PRECONDITION  nothing
   TOO_MANY_COMPACTIONS     RESOURCE_EXHAUSTED   nothing  limit
@@ -691,6 +693,7 @@ class CreateSessionRequest(google.protobuf.message.Message):
     WINDOW_FIELD_NUMBER: builtins.int
     METADATA_JSON_FIELD_NUMBER: builtins.int
     PARENT_SESSION_ID_FIELD_NUMBER: builtins.int
+    KEEP_ERASED_FIELD_NUMBER: builtins.int
     client_id: builtins.str
     """The client's own id, unique in the tenant, up to 128 bytes. It must not have the form of a server's id (see
     `NewMessage.client_id`).
@@ -711,6 +714,11 @@ class CreateSessionRequest(google.protobuf.message.Message):
     """A JSON object, kept verbatim, up to 64 KiB."""
     parent_session_id: builtins.str
     """The parent session."""
+    keep_erased: builtins.bool
+    """Refuses the request with SESSION_ERASED if the metadata name the source of a session of the tenant that was erased, for
+    whoever writes sessions again, such as an import. The source is an object `source` with texts `format`, `id` (both not
+    empty) and `branch`. A session that exists is found all the same.
+    """
     @property
     def window(self) -> global___ModelWindow:
         """The model window, which alone decides when the session's views are compacted."""
@@ -726,9 +734,10 @@ class CreateSessionRequest(google.protobuf.message.Message):
         window: global___ModelWindow | None = ...,
         metadata_json: builtins.str | None = ...,
         parent_session_id: builtins.str | None = ...,
+        keep_erased: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_client_id", b"_client_id", "_metadata_json", b"_metadata_json", "_parent_session_id", b"_parent_session_id", "client_id", b"client_id", "metadata_json", b"metadata_json", "parent_session_id", b"parent_session_id", "window", b"window"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_client_id", b"_client_id", "_metadata_json", b"_metadata_json", "_parent_session_id", b"_parent_session_id", "client_id", b"client_id", "metadata_json", b"metadata_json", "parent_session_id", b"parent_session_id", "policy_json", b"policy_json", "policy_override_json", b"policy_override_json", "preset", b"preset", "title", b"title", "window", b"window"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_client_id", b"_client_id", "_metadata_json", b"_metadata_json", "_parent_session_id", b"_parent_session_id", "client_id", b"client_id", "keep_erased", b"keep_erased", "metadata_json", b"metadata_json", "parent_session_id", b"parent_session_id", "policy_json", b"policy_json", "policy_override_json", b"policy_override_json", "preset", b"preset", "title", b"title", "window", b"window"]) -> None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_client_id", b"_client_id"]) -> typing.Literal["client_id"] | None: ...
     @typing.overload

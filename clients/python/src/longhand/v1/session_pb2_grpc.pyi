@@ -46,6 +46,7 @@ Reasons that the comments of the calls name:
   DRAFT_NOT_FOUND          NOT_FOUND            nothing  part_id
   COMPACTION_NOT_FOUND     NOT_FOUND            nothing  compaction_id
   CALL_NOT_FOUND           NOT_FOUND            nothing  call_id
+  CALL_ANSWERED            FAILED_PRECONDITION  nothing  call_id
   PRESET_NOT_FOUND         NOT_FOUND            nothing  preset
   SUMMARY_TASK_NOT_FOUND   NOT_FOUND            nothing  compaction_id
   INVALID_FIELD            INVALID_ARGUMENT     nothing  field
@@ -72,6 +73,7 @@ Reasons that the comments of the calls name:
   NOTHING_TO_REDO          FAILED_PRECONDITION  nothing
   NOTHING_TO_ERASE         FAILED_PRECONDITION  nothing
   SESSION_ERASED           FAILED_PRECONDITION  nothing
+  CONTENT_ERASED           FAILED_PRECONDITION  nothing
   REDO_OVERTAKEN           FAILED_PRECONDITION  nothing  revision
   COMPACTION_ENDED         FAILED_PRECONDITION  nothing
   TOO_MANY_COMPACTIONS     RESOURCE_EXHAUSTED   nothing  limit

@@ -7,7 +7,7 @@ import { enumDesc, fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf
 import { file_google_api_annotations } from "../../google/api/annotations_pb.js";
 import type { Timestamp } from "@bufbuild/protobuf/wkt";
 import { file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
-import type { Part } from "./message_pb.js";
+import type { Part, Rewind } from "./message_pb.js";
 import { file_longhand_v1_message } from "./message_pb.js";
 import { file_longhand_v1_options } from "./options_pb.js";
 import type { Durability, SecretFinding } from "./session_pb.js";
@@ -18,10 +18,10 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file longhand/v1/prompt.proto.
  */
 export const file_longhand_v1_prompt: GenFile = /*@__PURE__*/
-  fileDesc("Chhsb25naGFuZC92MS9wcm9tcHQucHJvdG8SC2xvbmdoYW5kLnYxIqYCCgZQcm9tcHQSEQoJcHJvbXB0X2lkGAEgASgJEhIKCnNlc3Npb25faWQYAiABKAkSJwoIZGVsaXZlcnkYAyABKA4yFS5sb25naGFuZC52MS5EZWxpdmVyeRINCgVhY3RvchgEIAEoCRIgCgVwYXJ0cxgFIAMoCzIRLmxvbmdoYW5kLnYxLlBhcnQSGgoNbWV0YWRhdGFfanNvbhgGIAEoCUgAiAEBEi8KC2NyZWF0ZV90aW1lGAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIXCg9zdWJtaXRfcmV2aXNpb24YCCABKAMSIwoDZW5kGAkgASgLMhYubG9uZ2hhbmQudjEuUHJvbXB0RW5kQhAKDl9tZXRhZGF0YV9qc29uImcKCVByb21wdEVuZBISCgVlcG9jaBgBIAEoA0gAiAEBEhcKCm1lc3NhZ2VfaWQYAiABKAlIAYgBARIUCgxlbmRfcmV2aXNpb24YAyABKANCCAoGX2Vwb2NoQg0KC19tZXNzYWdlX2lkIrYBChNTdWJtaXRQcm9tcHRSZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSIAoFcGFydHMYAiADKAsyES5sb25naGFuZC52MS5QYXJ0EicKCGRlbGl2ZXJ5GAMgASgOMhUubG9uZ2hhbmQudjEuRGVsaXZlcnkSGgoNbWV0YWRhdGFfanNvbhgEIAEoCUgAiAEBEhIKCnJlcXVlc3RfaWQYBSABKAlCEAoOX21ldGFkYXRhX2pzb24iqgEKFFN1Ym1pdFByb21wdFJlc3BvbnNlEhEKCXByb21wdF9pZBgBIAEoCRIQCghyZXZpc2lvbhgCIAEoAxILCgNzZXEYAyABKAMSKwoKZHVyYWJpbGl0eRgEIAEoDjIXLmxvbmdoYW5kLnYxLkR1cmFiaWxpdHkSMwoPc2VjcmV0X2ZpbmRpbmdzGAUgAygLMhoubG9uZ2hhbmQudjEuU2VjcmV0RmluZGluZyKHAQoRVGFrZVByb21wdFJlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRINCgVlcG9jaBgCIAEoAxIWCglwcm9tcHRfaWQYAyABKAlIAIgBARIVCg1zdGVlcmluZ19vbmx5GAQgASgIEhIKCnJlcXVlc3RfaWQYBSABKAlCDAoKX3Byb21wdF9pZCKFAQoSVGFrZVByb21wdFJlc3BvbnNlEiMKBnByb21wdBgBIAEoCzITLmxvbmdoYW5kLnYxLlByb21wdBIQCghyZXZpc2lvbhgCIAEoAxILCgNzZXEYAyABKAMSKwoKZHVyYWJpbGl0eRgEIAEoDjIXLmxvbmdoYW5kLnYxLkR1cmFiaWxpdHkiggEKEU1vdmVQcm9tcHRSZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSEQoJcHJvbXB0X2lkGAIgASgJEh0KEGJlZm9yZV9wcm9tcHRfaWQYAyABKAlIAIgBARISCgpyZXF1ZXN0X2lkGAQgASgJQhMKEV9iZWZvcmVfcHJvbXB0X2lkImAKEk1vdmVQcm9tcHRSZXNwb25zZRIQCghyZXZpc2lvbhgBIAEoAxILCgNzZXEYAiABKAMSKwoKZHVyYWJpbGl0eRgDIAEoDjIXLmxvbmdoYW5kLnYxLkR1cmFiaWxpdHkiUgoVV2l0aGRyYXdQcm9tcHRSZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSEQoJcHJvbXB0X2lkGAIgASgJEhIKCnJlcXVlc3RfaWQYAyABKAkiZAoWV2l0aGRyYXdQcm9tcHRSZXNwb25zZRIQCghyZXZpc2lvbhgBIAEoAxILCgNzZXEYAiABKAMSKwoKZHVyYWJpbGl0eRgDIAEoDjIXLmxvbmdoYW5kLnYxLkR1cmFiaWxpdHkiZgoSTGlzdFByb21wdHNSZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSFQoNaW5jbHVkZV9lbmRlZBgCIAEoCBIRCglwYWdlX3NpemUYAyABKAUSEgoKcGFnZV90b2tlbhgEIAEoCSJUChNMaXN0UHJvbXB0c1Jlc3BvbnNlEiQKB3Byb21wdHMYASADKAsyEy5sb25naGFuZC52MS5Qcm9tcHQSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJKmQKCERlbGl2ZXJ5EhgKFERFTElWRVJZX1VOU1BFQ0lGSUVEEAASEgoOREVMSVZFUllfUVVFVUUQARISCg5ERUxJVkVSWV9TVEVFUhACEhYKEkRFTElWRVJZX0lOVEVSUlVQVBADMtUFCg1Qcm9tcHRTZXJ2aWNlEoUBCgxTdWJtaXRQcm9tcHQSIC5sb25naGFuZC52MS5TdWJtaXRQcm9tcHRSZXF1ZXN0GiEubG9uZ2hhbmQudjEuU3VibWl0UHJvbXB0UmVzcG9uc2UiMIi1GAKC0+STAiY6ASoiIS92MS9zZXNzaW9ucy97c2Vzc2lvbl9pZH0vcHJvbXB0cxKEAQoKVGFrZVByb21wdBIeLmxvbmdoYW5kLnYxLlRha2VQcm9tcHRSZXF1ZXN0Gh8ubG9uZ2hhbmQudjEuVGFrZVByb21wdFJlc3BvbnNlIjWItRgCgtPkkwIrOgEqIiYvdjEvc2Vzc2lvbnMve3Nlc3Npb25faWR9L3Byb21wdHM6dGFrZRKQAQoKTW92ZVByb21wdBIeLmxvbmdoYW5kLnYxLk1vdmVQcm9tcHRSZXF1ZXN0Gh8ubG9uZ2hhbmQudjEuTW92ZVByb21wdFJlc3BvbnNlIkGItRgCgtPkkwI3OgEqIjIvdjEvc2Vzc2lvbnMve3Nlc3Npb25faWR9L3Byb21wdHMve3Byb21wdF9pZH06bW92ZRKgAQoOV2l0aGRyYXdQcm9tcHQSIi5sb25naGFuZC52MS5XaXRoZHJhd1Byb21wdFJlcXVlc3QaIy5sb25naGFuZC52MS5XaXRoZHJhd1Byb21wdFJlc3BvbnNlIkWItRgCgtPkkwI7OgEqIjYvdjEvc2Vzc2lvbnMve3Nlc3Npb25faWR9L3Byb21wdHMve3Byb21wdF9pZH06d2l0aGRyYXcSfwoLTGlzdFByb21wdHMSHy5sb25naGFuZC52MS5MaXN0UHJvbXB0c1JlcXVlc3QaIC5sb25naGFuZC52MS5MaXN0UHJvbXB0c1Jlc3BvbnNlIi2ItRgBgtPkkwIjEiEvdjEvc2Vzc2lvbnMve3Nlc3Npb25faWR9L3Byb21wdHNiBnByb3RvMw", [file_google_api_annotations, file_google_protobuf_timestamp, file_longhand_v1_message, file_longhand_v1_options, file_longhand_v1_session]);
+  fileDesc("Chhsb25naGFuZC92MS9wcm9tcHQucHJvdG8SC2xvbmdoYW5kLnYxIqYCCgZQcm9tcHQSEQoJcHJvbXB0X2lkGAEgASgJEhIKCnNlc3Npb25faWQYAiABKAkSJwoIZGVsaXZlcnkYAyABKA4yFS5sb25naGFuZC52MS5EZWxpdmVyeRINCgVhY3RvchgEIAEoCRIgCgVwYXJ0cxgFIAMoCzIRLmxvbmdoYW5kLnYxLlBhcnQSGgoNbWV0YWRhdGFfanNvbhgGIAEoCUgAiAEBEi8KC2NyZWF0ZV90aW1lGAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIXCg9zdWJtaXRfcmV2aXNpb24YCCABKAMSIwoDZW5kGAkgASgLMhYubG9uZ2hhbmQudjEuUHJvbXB0RW5kQhAKDl9tZXRhZGF0YV9qc29uImcKCVByb21wdEVuZBISCgVlcG9jaBgBIAEoA0gAiAEBEhcKCm1lc3NhZ2VfaWQYAiABKAlIAYgBARIUCgxlbmRfcmV2aXNpb24YAyABKANCCAoGX2Vwb2NoQg0KC19tZXNzYWdlX2lkIpECChNTdWJtaXRQcm9tcHRSZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSIAoFcGFydHMYAiADKAsyES5sb25naGFuZC52MS5QYXJ0EicKCGRlbGl2ZXJ5GAMgASgOMhUubG9uZ2hhbmQudjEuRGVsaXZlcnkSGgoNbWV0YWRhdGFfanNvbhgEIAEoCUgAiAEBEhIKCnJlcXVlc3RfaWQYBSABKAkSIwoGcmV3aW5kGAYgASgLMhMubG9uZ2hhbmQudjEuUmV3aW5kEh4KEWV4cGVjdGVkX3JldmlzaW9uGAcgASgDSAGIAQFCEAoOX21ldGFkYXRhX2pzb25CFAoSX2V4cGVjdGVkX3JldmlzaW9uIqoBChRTdWJtaXRQcm9tcHRSZXNwb25zZRIRCglwcm9tcHRfaWQYASABKAkSEAoIcmV2aXNpb24YAiABKAMSCwoDc2VxGAMgASgDEisKCmR1cmFiaWxpdHkYBCABKA4yFy5sb25naGFuZC52MS5EdXJhYmlsaXR5EjMKD3NlY3JldF9maW5kaW5ncxgFIAMoCzIaLmxvbmdoYW5kLnYxLlNlY3JldEZpbmRpbmcihwEKEVRha2VQcm9tcHRSZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSDQoFZXBvY2gYAiABKAMSFgoJcHJvbXB0X2lkGAMgASgJSACIAQESFQoNc3RlZXJpbmdfb25seRgEIAEoCBISCgpyZXF1ZXN0X2lkGAUgASgJQgwKCl9wcm9tcHRfaWQihQEKElRha2VQcm9tcHRSZXNwb25zZRIjCgZwcm9tcHQYASABKAsyEy5sb25naGFuZC52MS5Qcm9tcHQSEAoIcmV2aXNpb24YAiABKAMSCwoDc2VxGAMgASgDEisKCmR1cmFiaWxpdHkYBCABKA4yFy5sb25naGFuZC52MS5EdXJhYmlsaXR5IoIBChFNb3ZlUHJvbXB0UmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEhEKCXByb21wdF9pZBgCIAEoCRIdChBiZWZvcmVfcHJvbXB0X2lkGAMgASgJSACIAQESEgoKcmVxdWVzdF9pZBgEIAEoCUITChFfYmVmb3JlX3Byb21wdF9pZCJgChJNb3ZlUHJvbXB0UmVzcG9uc2USEAoIcmV2aXNpb24YASABKAMSCwoDc2VxGAIgASgDEisKCmR1cmFiaWxpdHkYAyABKA4yFy5sb25naGFuZC52MS5EdXJhYmlsaXR5IlIKFVdpdGhkcmF3UHJvbXB0UmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEhEKCXByb21wdF9pZBgCIAEoCRISCgpyZXF1ZXN0X2lkGAMgASgJImQKFldpdGhkcmF3UHJvbXB0UmVzcG9uc2USEAoIcmV2aXNpb24YASABKAMSCwoDc2VxGAIgASgDEisKCmR1cmFiaWxpdHkYAyABKA4yFy5sb25naGFuZC52MS5EdXJhYmlsaXR5ImYKEkxpc3RQcm9tcHRzUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEhUKDWluY2x1ZGVfZW5kZWQYAiABKAgSEQoJcGFnZV9zaXplGAMgASgFEhIKCnBhZ2VfdG9rZW4YBCABKAkiVAoTTGlzdFByb21wdHNSZXNwb25zZRIkCgdwcm9tcHRzGAEgAygLMhMubG9uZ2hhbmQudjEuUHJvbXB0EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSpkCghEZWxpdmVyeRIYChRERUxJVkVSWV9VTlNQRUNJRklFRBAAEhIKDkRFTElWRVJZX1FVRVVFEAESEgoOREVMSVZFUllfU1RFRVIQAhIWChJERUxJVkVSWV9JTlRFUlJVUFQQAzLVBQoNUHJvbXB0U2VydmljZRKFAQoMU3VibWl0UHJvbXB0EiAubG9uZ2hhbmQudjEuU3VibWl0UHJvbXB0UmVxdWVzdBohLmxvbmdoYW5kLnYxLlN1Ym1pdFByb21wdFJlc3BvbnNlIjCItRgCgtPkkwImOgEqIiEvdjEvc2Vzc2lvbnMve3Nlc3Npb25faWR9L3Byb21wdHMShAEKClRha2VQcm9tcHQSHi5sb25naGFuZC52MS5UYWtlUHJvbXB0UmVxdWVzdBofLmxvbmdoYW5kLnYxLlRha2VQcm9tcHRSZXNwb25zZSI1iLUYAoLT5JMCKzoBKiImL3YxL3Nlc3Npb25zL3tzZXNzaW9uX2lkfS9wcm9tcHRzOnRha2USkAEKCk1vdmVQcm9tcHQSHi5sb25naGFuZC52MS5Nb3ZlUHJvbXB0UmVxdWVzdBofLmxvbmdoYW5kLnYxLk1vdmVQcm9tcHRSZXNwb25zZSJBiLUYAoLT5JMCNzoBKiIyL3YxL3Nlc3Npb25zL3tzZXNzaW9uX2lkfS9wcm9tcHRzL3twcm9tcHRfaWR9Om1vdmUSoAEKDldpdGhkcmF3UHJvbXB0EiIubG9uZ2hhbmQudjEuV2l0aGRyYXdQcm9tcHRSZXF1ZXN0GiMubG9uZ2hhbmQudjEuV2l0aGRyYXdQcm9tcHRSZXNwb25zZSJFiLUYAoLT5JMCOzoBKiI2L3YxL3Nlc3Npb25zL3tzZXNzaW9uX2lkfS9wcm9tcHRzL3twcm9tcHRfaWR9OndpdGhkcmF3En8KC0xpc3RQcm9tcHRzEh8ubG9uZ2hhbmQudjEuTGlzdFByb21wdHNSZXF1ZXN0GiAubG9uZ2hhbmQudjEuTGlzdFByb21wdHNSZXNwb25zZSItiLUYAYLT5JMCIxIhL3YxL3Nlc3Npb25zL3tzZXNzaW9uX2lkfS9wcm9tcHRzYgZwcm90bzM", [file_google_api_annotations, file_google_protobuf_timestamp, file_longhand_v1_message, file_longhand_v1_options, file_longhand_v1_session]);
 
 /**
- * A user's message that waits, or waited, in a session's queue.
+ * A user's message, or results of tools, that wait in a session's queue, or waited.
  *
  * @generated from message longhand.v1.Prompt
  */
@@ -55,7 +55,7 @@ export type Prompt = Message<"longhand.v1.Prompt"> & {
   actor: string;
 
   /**
-   * The content.
+   * The content: texts and media, or results of tools. A result has the message of its call.
    *
    * @generated from field: repeated longhand.v1.Part parts = 5;
    */
@@ -146,7 +146,10 @@ export type SubmitPromptRequest = Message<"longhand.v1.SubmitPromptRequest"> & {
   sessionId: string;
 
   /**
-   * The content: text and media; not empty. Limits as of a message.
+   * The content: texts and media of a user, or results of tools; not empty, and not both. Limits as of a message.
+   * Results are what a front end has of calls that an agent left to it: each answers a call of the history that has no
+   * result, in a view or in another prompt that waits, as ToolResultPart says. The message is one of the role tool then,
+   * and the run that takes it goes on with the reply that made the calls.
    *
    * @generated from field: repeated longhand.v1.Part parts = 2;
    */
@@ -172,6 +175,23 @@ export type SubmitPromptRequest = Message<"longhand.v1.SubmitPromptRequest"> & {
    * @generated from field: string request_id = 5;
    */
   requestId: string;
+
+  /**
+   * Leaves everything after a message out of the conversation in the same change, as RewindSession does: to edit a
+   * message and send it again, or to have it answered again, rewind to the message before it. An active run is at work
+   * on what is left out, and ends in the same change, as with `force` of CancelRun. Other prompts stay in the queue, but for
+   * results for what is left out. Not with results of tools.
+   *
+   * @generated from field: longhand.v1.Rewind rewind = 6;
+   */
+  rewind?: Rewind | undefined;
+
+  /**
+   * Refuses the request if history, marks, policy or window changed after this revision.
+   *
+   * @generated from field: optional int64 expected_revision = 7;
+   */
+  expectedRevision?: bigint | undefined;
 };
 
 /**
@@ -581,15 +601,17 @@ export const DeliverySchema: GenEnum<Delivery> = /*@__PURE__*/
   enumDesc(file_longhand_v1_prompt, 0);
 
 /**
- * Prompts: messages of users that wait in a session's queue until a run takes them. Exactly one run takes each; taking it
- * appends its message in the same change. A prompt is in no view before.
+ * Prompts: messages of users, or results of tools, that wait in a session's queue until a run takes them. Exactly one run
+ * takes each; taking it appends its message in the same change. A prompt is in no view before.
  *
  * @generated from service longhand.v1.PromptService
  */
 export const PromptService: GenService<{
   /**
    * Adds a prompt to a session's queue, at most 100 at a time.
-   * Errors: SESSION_NOT_FOUND, SESSION_ARCHIVED, INVALID_FIELD, LIMIT_EXCEEDED, REQUEST_ID_REUSED.
+   * Errors: SESSION_NOT_FOUND, SESSION_ARCHIVED, REVISION_MISMATCH, REVISION_OUT_OF_RANGE, INVALID_FIELD, LIMIT_EXCEEDED,
+   * REQUEST_ID_REUSED; MESSAGE_NOT_FOUND, MESSAGE_OPEN and BOUNDARY_INVALID for the message that `rewind` names;
+   * MESSAGE_NOT_FOUND, CALL_NOT_FOUND and CALL_ANSWERED for the call of a result.
    *
    * @generated from rpc longhand.v1.PromptService.SubmitPrompt
    */
