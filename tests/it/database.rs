@@ -164,6 +164,14 @@ impl Database {
         self.column(sql).into_iter().next().expect(sql)
     }
 
+    /// The number that a query has. A sum is no integer on PostgreSQL.
+    pub(crate) fn number(&mut self, sql: &str) -> i64 {
+        match self {
+            Self::Sqlite(_) => self.value(sql),
+            Self::Postgres(_) => self.value(&format!("select ({sql})::bigint")),
+        }
+    }
+
     /// Has the writer of the store wait until `unlock`.
     pub(crate) fn lock_writes(&mut self) {
         let lock = match self {

@@ -439,7 +439,7 @@ pub(crate) fn value<T: rusqlite::types::FromSql>(database: &Connection, sql: &st
 
 /// Reads one number from the database in a folder.
 pub(crate) fn number(directory: &Path, sql: &str) -> i64 {
-    Database::of(directory).value(sql)
+    Database::of(directory).number(sql)
 }
 
 /// Copies the files of a closed store.
