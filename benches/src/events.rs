@@ -56,7 +56,7 @@ pub(crate) struct Watcher(Streaming<Frame>);
 
 impl Watcher {
     /// Begins the stream, and waits for its first frame.
-    async fn start(channel: Channel, session: &str) -> Self {
+    pub(crate) async fn start(channel: Channel, session: &str) -> Self {
         let mut client = tonic::client::Grpc::new(channel);
         client.ready().await.expect("it listens");
         let session_ids = vec![session.to_owned()];

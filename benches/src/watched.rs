@@ -11,6 +11,10 @@ use clap::Args;
 use longhand::pb::message_service_client::MessageServiceClient;
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
+use tonic::transport::Endpoint;
+
+/// Bytes that a silent watcher takes.
+const SILENT_WINDOW_BYTES: u32 = 4 * 1024;
 
 /// Watched writers.
 #[derive(Debug, Clone, Args)]
@@ -97,11 +101,23 @@ async fn listen(mut watcher: Watcher, mut stop: watch::Receiver<bool>) {
     }
 }
 
+/// Streams that nobody reads, each on a connection of its own. A usual client takes two megabytes of each before it is
+/// behind, which is more than comes here.
+async fn silent_watchers(address: &str, session: &str, count: usize) -> Vec<Watcher> {
+    let endpoint = Endpoint::from_shared(address.to_owned()).expect("an address");
+    let endpoint = endpoint.initial_stream_window_size(SILENT_WINDOW_BYTES);
+    let mut streams = Vec::new();
+    for _ in 0..count {
+        streams.push(Watcher::start(endpoint.connect().await.expect("it listens"), session).await);
+    }
+    streams
+}
+
 async fn measure(binary: &str, audience: Audience, options: &Options, figures: &mut Figures) {
     let folder = tempfile::tempdir().expect("a folder");
     let daemon = Daemon::start(binary, folder.path(), "");
     let session = session(&connect(&daemon.socket).await).await;
-    let silent = watchers(&daemon.socket, &session, audience.silent, 1).await;
+    let silent = silent_watchers(&daemon.socket, &session, audience.silent).await;
     let (stop, stopped) = watch::channel(false);
     let reading: Vec<_> = watchers(&daemon.socket, &session, audience.reading, 1)
         .await

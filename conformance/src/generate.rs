@@ -79,6 +79,10 @@ impl Profile {
         repeated_requests: true,
         tools: &["bash", "read", "write", "edit", "grep", "glob", "list", "task", "skill", "webfetch"],
     };
+
+    /// Whole conversations of an agent in small windows, which its compaction meets several times.
+    pub(crate) const SMALL_WINDOWS: Self =
+        Self { turns: 4..=14, text_max: 1_500, output_max: 6_000, system: false, media: false, ..Self::FULL };
 }
 
 /// A conversation, in the types of `model`. Revisions are 1, 2, 3 …, and ids follow them.

@@ -6,7 +6,7 @@
 //! several compressions.
 
 use crate::daemon::Daemon;
-use crate::generate::{Conversation, Profile, Results};
+use crate::generate::{Conversation, Profile};
 use crate::harm;
 use crate::harness::{Peer, PeerFailure, Run, System};
 use crate::report::{Class, Reason, Report};
@@ -35,16 +35,8 @@ pub(crate) struct Lives {
 pub(crate) const CODE: Lives = Lives { name: "neovate", preset: "neovate@2026", design: false };
 pub(crate) const DESIGN: Lives = Lives { name: "neovate-fixed", preset: "neovate@2026-fixed", design: true };
 
-const PROFILE: Profile = Profile {
-    turns: 4..=14,
-    text_max: 1_500,
-    output_max: 6_000,
-    system: false,
-    media: false,
-    results: Results::Either,
-    tools: &["bash", "read", "write", "grep", "skill", "task"],
-    ..Profile::FULL
-};
+const PROFILE: Profile =
+    Profile { tools: &["bash", "read", "write", "grep", "skill", "task"], ..Profile::SMALL_WINDOWS };
 
 const MOMENT: Class = Class {
     name: "every message is a moment",

@@ -203,7 +203,7 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason.
-    pub const ALL: [Self; 90] = [
+    pub const ALL: [Self; 91] = [
         Self::SessionNotFound,
         Self::MessageNotFound,
         Self::DraftNotFound,

@@ -34,11 +34,12 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use axum::routing::get;
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use calls::{Call, Origin};
 use failure::Failure;
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, StatusCode, header};
+use http_body::Body as HttpBody;
 use http_body_util::{BodyExt as _, Limited};
 use prost_reflect::prost::Message as _;
 use routes::{Found, Route, RouteTable};
@@ -156,7 +157,7 @@ impl<S: GrpcRoutes> Door<S> {
 /// The bytes of a body.
 async fn read(head: &Parts, body: Body) -> Result<Bytes, Failure> {
     let limit = limits::REQUEST_BYTES_MAX;
-    let body = Limited::new(body, limit).collect().await.map_err(|cause| {
+    let body = gather(Limited::new(body, limit)).await.map_err(|cause| {
         if cause.is::<http_body_util::LengthLimitError>() {
             return Error::new(Reason::RequestTooLarge, format!("the body has more than {limit} bytes"))
                 .with("limit", limit);
@@ -168,7 +169,6 @@ async fn read(head: &Parts, body: Body) -> Result<Bytes, Failure> {
             |refusal| *refusal,
         )
     })?;
-    let body = body.to_bytes();
     let media_type = head.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let media_type = media_type.and_then(|value| value.split(';').next()).unwrap_or_default().trim();
     // A body without a type is what a page of another origin can send without asking.
@@ -177,6 +177,18 @@ async fn read(head: &Parts, body: Body) -> Result<Bytes, Failure> {
         return Err(Failure::from(error).at(StatusCode::UNSUPPORTED_MEDIA_TYPE));
     }
     Ok(body)
+}
+
+/// Reads a body into memory of its announced length. Kept as they came, its pieces would keep the buffers that they were
+/// read into, and be copied once more in the end.
+async fn gather<B: HttpBody<Data = Bytes> + Unpin>(mut body: B) -> Result<Bytes, B::Error> {
+    let mut bytes = BytesMut::with_capacity(usize::try_from(body.size_hint().lower()).unwrap_or(0));
+    while let Some(frame) = body.frame().await {
+        if let Ok(data) = frame?.into_data() {
+            bytes.extend_from_slice(&data);
+        }
+    }
+    Ok(bytes.freeze())
 }
 
 fn idempotency_key(head: &Parts) -> Result<Option<&str>, Failure> {

@@ -1,5 +1,5 @@
-//! The entity tag of a view: its hash, as the header of the view has it in JSON, and the form of the answer if it is not
-//! the usual one. A browser's cache asks with the tag of whatever it holds for an address, also when it now accepts another
+//! The entity tag of a view: its hash, as the header of the view has it in JSON, its revision, since what is not shown
+//! is in the answer too, and the form of the answer if it is not the usual one. A browser's cache asks with the tag of whatever it holds for an address, also when it now accepts another
 //! form, and gives out what it holds when the tag is answered as held.
 
 use super::answers::StreamForm;
@@ -31,7 +31,8 @@ pub(super) fn entity_tag(rpc: &MethodDescriptor, form: StreamForm, first: Option
                 StreamForm::Array => "",
                 StreamForm::Lines => ";lines",
             };
-            HeaderValue::from_str(&format!("\"{}{form}\"", STANDARD.encode(header.view_hash))).ok()
+            let hash = STANDARD.encode(header.view_hash);
+            HeaderValue::from_str(&format!("\"{hash};r{}{form}\"", header.revision)).ok()
         }
         Frame::Messages(_) | Frame::End(_) => None,
     }

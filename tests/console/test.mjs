@@ -166,7 +166,7 @@ test('history stands beside the view, and what is covered says so', async ({ dae
   const last = page.page.locator('.row').last();
   await last.waitFor();
   const { messages: history } = await daemon.get(`/v1/sessions/${id}/messages?reverse=true&page_size=1`);
-  equal(await last.getAttribute('data-key'), history[0].messageId, 'it begins at the newest message');
+  await until('it begins at the newest message', async () => (await last.getAttribute('data-key')) === history[0].messageId);
   await page.page.keyboard.press('Home');
   await page.page.locator('.row.covered').first().waitFor();
   await page.page.getByText('Covered by the summary').first().waitFor();
@@ -460,10 +460,23 @@ test('a rewind and an edit have their way back, and say what they change', async
   const inside = history.findLast((one) => one.role === 'ROLE_ASSISTANT' && Number(one.revision) <= Number(range.lastRevision) - 8);
   await page.go(`#/session/${id}?message=${inside.messageId}`);
   await page.page.locator(`.row.chosen[data-key="${inside.messageId}"]`).waitFor();
+  await page.page.evaluate((key) => {
+    window.lost = [];
+    const look = () => {
+      const rect = document.querySelector(`[data-key="${key}"]`)?.getBoundingClientRect();
+      if (!rect || rect.bottom < 180 || rect.top > innerHeight - 40) window.lost.push(rect ? `${rect.top} to ${rect.bottom}` : 'nowhere');
+      requestAnimationFrame(look);
+    };
+    requestAnimationFrame(look);
+  }, inside.messageId);
   const edited = await daemon.post(`/v1/sessions/${id}/messages/${inside.messageId}:edit`, { parts: [{ text: { text: 'other words' } }] });
   await until('the page knows', async () => Number((await page.page.locator('.timeline output').innerText()).match(/[\d,]+/)[0].replace(',', '')) >= Number(edited.revision));
-  await page.page.waitForTimeout(300);
-  check(await page.page.locator(`[data-key="${inside.messageId}"]`).isVisible(), 'what is in sight stays there, whoever changes the view');
+  // What is in sight stays there, whoever changes the view, and when it is compacted again at once.
+  await until('another summary', async () => ![undefined, end.covered.compactionId].includes((await daemon.view(id)).end.covered?.compactionId), 20_000);
+  await page.page.evaluate(async () => {
+    for (let frames = 0; frames < 9; frames += 1) await new Promise(requestAnimationFrame);
+  });
+  equal(await page.page.evaluate(() => window.lost), [], 'frames without the row in sight');
   await page.page.mouse.move(400, 500);
   for (const by of [900, -1500, 1200, -600, 2400, -3000]) {
     await page.page.mouse.wheel(0, by);
@@ -556,10 +569,11 @@ test('the middle of a long session has its history, and records stay out of the 
   await page.page.getByRole('slider', { name: 'Revision' }).fill(String(middle));
   await page.page.locator('.banner').getByText(`revision ${middle}:`).waitFor();
   await page.page.locator('.scroll').press('End');
-  const near = page.page.locator('.row[data-revision] .cell.left .role');
-  await near.first().waitFor();
-  const revisions = await page.page.locator('.row[data-revision]').evaluateAll((rows) => rows.map((row) => Number(row.dataset.revision)));
-  check(revisions.every((revision) => revision <= middle) && revisions.some((revision) => revision > middle - 40), `revisions ${revisions}`);
+  await page.page.locator('.row[data-revision] .cell.left .role').first().waitFor();
+  const revisions = () => page.page.locator('.row[data-revision]').evaluateAll((rows) => rows.map((row) => Number(row.dataset.revision)));
+  check((await revisions()).every((revision) => revision <= middle), 'nothing that came later');
+  await until('its end', async () => (await revisions()).some((revision) => revision > middle - 40));
+  check((await revisions()).every((revision) => revision <= middle), 'nothing that came later');
   equal(await page.page.locator('.row.own').count(), 0, 'messages without their history');
   await page.page.keyboard.press('0');
   // The first key leads to the first message.

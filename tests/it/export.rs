@@ -126,6 +126,36 @@ async fn damaged_rows_are_named_and_all_others_are_exported() {
 }
 
 #[tokio::test]
+async fn a_session_whose_id_was_altered_is_named_by_the_id_of_its_index() {
+    let closed = tamper::rich().await.stop().await;
+    let whole = export(closed.path());
+    let folder = altered(closed.path(), "pragma wal_checkpoint(truncate)");
+    let path = folder.path().join("longhand.db");
+    let database = fs::read(&path).expect("a file");
+    let mut named = 0;
+    for id in whole.sessions.iter().map(|session| word(session, "sessionId")) {
+        let digits = id.trim_start_matches("ses_");
+        let byte = |at: usize| u8::from_str_radix(&digits[at..at + 2], 16).expect("digits");
+        let bytes: Vec<u8> = (0..digits.len()).step_by(2).map(byte).collect();
+        // In its row, in the index, and wherever else it is.
+        let places = (0..database.len() - bytes.len()).filter(|at| database[*at..].starts_with(&bytes));
+        for at in places {
+            let mut damaged = database.clone();
+            damaged[at + 9] ^= 0xf4;
+            fs::write(&path, &damaged).expect("written");
+            let found = export(folder.path());
+            let is_named = found.lost.iter().any(|line| word(line, "table") == "session" && word(line, "row") == id);
+            let is_whole = |id: &String| found.messages.get(id) == whole.messages.get(id);
+            let is_its = |message: &(String, Value)| word(&message.1, "sessionId") == id;
+            let all = whole.messages.iter().filter(|(_, message)| is_its(message));
+            assert!(is_named || all.map(|(id, _)| id).all(is_whole), "{id} at {at}: {:?}", found.lost);
+            named += usize::from(is_named);
+        }
+    }
+    assert!(named >= whole.sessions.len(), "{named} of {}", whole.sessions.len());
+}
+
+#[tokio::test]
 async fn a_damaged_page_costs_its_own_rows_only() {
     let closed = tamper::rich().await.stop().await;
     let whole = export(closed.path());
@@ -139,12 +169,15 @@ async fn a_damaged_page_costs_its_own_rows_only() {
     };
     let roots = pages("select rootpage from sqlite_master where name in ('message', 'message_class', 'session')");
     let interior = roots.clone();
+    // Without the schema nothing of a database can be read.
+    let of_schema: Vec<usize> = pages("select pageno from dbstat where name = 'sqlite_schema'");
     drop(database);
     let path = folder.path().join("longhand.db");
     let bytes = fs::read(&path).expect("a file");
     let total = bytes.len() / 4_096;
     let mut lost_anything = 0;
-    for page in (20..total).step_by(23).chain(interior.into_iter().map(|root| root - 1)) {
+    let leaves = (20..total).step_by(23).filter(|page| !of_schema.contains(&(page + 1)));
+    for page in leaves.chain(interior.into_iter().map(|root| root - 1)) {
         let mut damaged = bytes.clone();
         damaged[page * 4_096..][..4_096].fill(0xa5);
         fs::write(&path, damaged).expect("a file");

@@ -193,6 +193,8 @@ class Extension {
         ctx.compact({
           onComplete: () => {
             this.recording = false;
+            // Another compaction may have ended meanwhile.
+            if (!this.isRecorded()) this.idle(ctx);
           },
           onError: () => {
             this.recording = false;
@@ -219,14 +221,16 @@ class Extension {
         conversation.map(({ mirrored }) => mirrored),
         { grow: true },
       );
-      const done =
-        this.pending && !customInstructions ? this.pending : await mirror.compact(customInstructions, signal);
+      const waiting = this.pending;
+      const done = waiting && !customInstructions ? waiting : await mirror.compact(customInstructions, signal);
       if (done.summary === undefined) throw new NotCompacted("outputs were shortened, and a summary was not needed");
       const view = await mirror.view();
       const firstKept = view.messages.map((shown) => mirror.keyOf(shown)).find((key) => key !== undefined);
       const entry = conversation.find(({ mirrored }) => mirrored.key === firstKept)?.entryId;
       const { compactionId, sessionId, outcome } = done.compaction;
       this.recorded.add(compactionId);
+      // A summary with instructions stands for the one that waited, too.
+      if (waiting) this.recorded.add(waiting.compaction.compactionId);
       return {
         compaction: {
           summary: done.summary,
@@ -249,8 +253,13 @@ class Extension {
     }
   }
 
+  /** An entry was written: the newest summary may be another one by now, which waits for its own. */
   compacted(): undefined {
-    this.pending = undefined;
+    if (this.isRecorded()) this.pending = undefined;
+  }
+
+  private isRecorded(): boolean {
+    return this.pending === undefined || this.recorded.has(this.pending.compaction.compactionId);
   }
 
   async end(): Promise<undefined> {

@@ -34,14 +34,28 @@ test("a branch that could not be written leaves the mirror as the session is", a
   assert.equal((await all(client.session(name).history())).length, 3);
 });
 
+interface CompactOptions {
+  onComplete: () => void;
+}
+
 /** The extension of pi, with a context of pi's own kind. */
 function fakePi(id: string, connect: () => Promise<longhand.Client>) {
-  const handlers = new Map<string, (event: unknown, ctx: unknown) => Promise<{ messages: unknown[] } | undefined>>();
+  const handlers = new Map<
+    string,
+    (
+      event: unknown,
+      ctx: unknown,
+    ) => Promise<{ messages: unknown[]; compaction?: { details: { longhand: { compactionId: string } } } } | undefined>
+  >();
   longhandExtension({ client: connect, preset: "opencode@seed" })({
     on: (event, handler) => void handlers.set(event, handler),
   });
   const notices: string[] = [];
-  const state = { idle: false, disposed: false };
+  const state: { idle: boolean; disposed: boolean; compact: (options: CompactOptions) => void } = {
+    idle: false,
+    disposed: false,
+    compact: () => {},
+  };
   const active = <T>(value: T): T => {
     if (state.disposed) throw new Error("This extension ctx is stale");
     return value;
@@ -61,7 +75,7 @@ function fakePi(id: string, connect: () => Promise<longhand.Client>) {
     sessionManager: { getSessionId: () => id, getBranch: () => branch },
     model: { contextWindow: 6000, maxTokens: 1000 },
     isIdle: () => active(state.idle),
-    compact: () => active(undefined),
+    compact: (options: CompactOptions) => active(state).compact(options),
   };
   const emit = (event: string, value: object = {}) => handlers.get(event)?.(value, ctx);
   return { emit, ask: () => emit("context", { messages: [] }), notices, branch, state };
@@ -84,6 +98,55 @@ test("pi finds a daemon that starts after its first request", async () => {
   assert.equal((await pi.ask())?.messages.length, pi.branch.length);
   // It follows the session, too.
   await followers(person, 1n);
+  await pi.emit("session_shutdown");
+  person.close();
+  await own.remove();
+});
+
+test("a compaction that ends while pi writes the entry of another has its entry, too", {
+  timeout: 60_000,
+}, async () => {
+  const own = await Daemon.start();
+  const person = await longhand.connect({ address: own.address, actor: "person" });
+  const client = await longhand.connect({ address: own.address, actor: "pi" });
+  const pi = fakePi("twice", async () => client);
+  await pi.emit("session_start");
+  await pi.ask();
+  await followers(person, 1n);
+  const session = person.session("pi:twice");
+  const compacted = () => pi.notices.filter((notice) => notice.includes("compacted the conversation")).length;
+  const compact = async () => {
+    const before = compacted();
+    // In steps after which the daemon is done, so that no further compaction follows.
+    for (let turn = 0; compacted() === before; turn++) {
+      const words = `${turn}: ${"words of a person ".repeat(50)}`;
+      await session.append([words, longhand.assistant(words)]);
+      await session.view({ overflow: v1.OverflowAction.WAIT });
+      while ((await session.activity()).compactionId) await new Promise(setImmediate);
+    }
+    // After the notice the extension asks for the summary on this connection.
+    for (let times = 0; times < 9; times++) await client.serverInfo();
+  };
+  const entries: string[] = [];
+  const both = new Promise<void>((resolve, reject) => {
+    pi.state.compact = async ({ onComplete }) => {
+      try {
+        const signal = new AbortController().signal;
+        const answer = await pi.emit("session_before_compact", { signal, preparation: { tokensBefore: 1 } });
+        entries.push(answer?.compaction?.details.longhand.compactionId ?? "none");
+        if (entries.length === 1) await compact();
+        await pi.emit("session_compact");
+        onComplete();
+        if (entries.length === 2) resolve();
+      } catch (failure) {
+        reject(failure);
+      }
+    };
+  });
+  pi.state.idle = true;
+  await compact();
+  await both;
+  assert.notEqual(entries[0], entries[1]);
   await pi.emit("session_shutdown");
   person.close();
   await own.remove();

@@ -2,7 +2,7 @@
 
 use super::history;
 use super::{Agent, Difference, FITS, Limits, MOMENT, NO_LONGER_COUNTS, WAITS};
-use crate::generate::{Profile, Results};
+use crate::generate::Profile;
 use crate::report::{Class, Reason};
 use longhand::model::part::{Part, PartBody, ToolResult};
 use longhand::model::usage::ModelWindow;
@@ -15,16 +15,7 @@ pub(super) const AGENT: Agent = Agent {
     name: "anthropic",
     preset: "anthropic-context-editing@2025-10",
     packages: "wire-node",
-    profile: Profile {
-        turns: 4..=14,
-        text_max: 1_500,
-        output_max: 6_000,
-        system: false,
-        media: false,
-        results: Results::Either,
-        tools: &["bash", "read", "skill"],
-        ..Profile::FULL
-    },
+    profile: Profile { tools: &["bash", "read", "skill"], ..Profile::SMALL_WINDOWS },
     classes: &CLASSES,
     draw,
     explain,

@@ -1,7 +1,7 @@
 //! `claude-code@seed`: the design of Claude Code's three tiers.
 
 use super::{Agent, Difference, FITS, FREES, Limits, MOMENT, NO_COOLDOWN, WAITS};
-use crate::generate::{Profile, Results};
+use crate::generate::Profile;
 use crate::report::{Class, Reason};
 use longhand::model::usage::ModelWindow;
 use longhand::policy::tokens;
@@ -13,16 +13,7 @@ pub(super) const AGENT: Agent = Agent {
     name: "claude-code-seed",
     preset: "claude-code@seed",
     packages: "wire-node",
-    profile: Profile {
-        turns: 6..=18,
-        text_max: 1_500,
-        output_max: 6_000,
-        system: false,
-        media: false,
-        results: Results::Either,
-        tools: &["read", "read_file"],
-        ..Profile::FULL
-    },
+    profile: Profile { turns: 6..=18, tools: &["read", "read_file"], ..Profile::SMALL_WINDOWS },
     classes: &CLASSES,
     draw,
     explain,

@@ -1,7 +1,7 @@
 //! `codex@2026-08`: Codex CLI's local compaction.
 
 use super::{Agent, Difference, FITS, FREES, Limits, MOMENT, WAITS};
-use crate::generate::{Profile, Results};
+use crate::generate::Profile;
 use crate::report::{Class, Reason};
 use longhand::model::message::Role;
 use longhand::model::part::PartBody;
@@ -14,16 +14,7 @@ pub(super) const AGENT: Agent = Agent {
     name: "codex",
     preset: "codex@2026-08",
     packages: "wire-node",
-    profile: Profile {
-        turns: 4..=14,
-        text_max: 1_500,
-        output_max: 6_000,
-        system: false,
-        media: false,
-        results: Results::Either,
-
-        ..Profile::FULL
-    },
+    profile: Profile::SMALL_WINDOWS,
     classes: &CLASSES,
     draw,
     explain,

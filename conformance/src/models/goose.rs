@@ -1,7 +1,7 @@
 //! `goose@0.8`: goose's compaction and its summaries of tool pairs.
 
 use super::{Agent, Difference, FITS, FREES, Limits, MOMENT, WAITS};
-use crate::generate::{Profile, Results};
+use crate::generate::Profile;
 use crate::report::{Class, Reason};
 use longhand::model::usage::ModelWindow;
 use longhand::policy::{Policy, tokens};
@@ -13,15 +13,7 @@ pub(super) const AGENT: Agent = Agent {
     name: "goose",
     preset: "goose@0.8",
     packages: "neovate",
-    profile: Profile {
-        turns: 4..=14,
-        text_max: 1_500,
-        output_max: 6_000,
-        system: false,
-        media: false,
-        results: Results::Either,
-        ..Profile::FULL
-    },
+    profile: Profile::SMALL_WINDOWS,
     classes: &CLASSES,
     draw,
     explain,

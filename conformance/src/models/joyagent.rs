@@ -14,14 +14,7 @@ pub(super) const AGENT: Agent = Agent {
     name: "joyagent",
     preset: "joyagent",
     packages: "wire-node",
-    profile: Profile {
-        turns: 4..=14,
-        text_max: 1_500,
-        output_max: 6_000,
-        media: false,
-        results: Results::MessageEach,
-        ..Profile::FULL
-    },
+    profile: Profile { system: true, results: Results::MessageEach, ..Profile::SMALL_WINDOWS },
     classes: &CLASSES,
     draw,
     explain,

@@ -13,15 +13,10 @@ pub(super) const AGENT: Agent = Agent {
     preset: "opencode@seed",
     packages: "wire-node",
     profile: Profile {
-        turns: 4..=14,
-        text_max: 1_500,
-        output_max: 6_000,
-        system: false,
-        media: false,
         interruptions: false,
         results: Results::WithCall,
         tools: &["bash", "read", "write", "grep", "skill"],
-        ..Profile::FULL
+        ..Profile::SMALL_WINDOWS
     },
     classes: &CLASSES,
     draw,

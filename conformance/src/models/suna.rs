@@ -12,17 +12,7 @@ pub(super) const AGENT: Agent = Agent {
     name: "suna-2025-04",
     preset: "suna@2025-04",
     packages: "neovate",
-    profile: Profile {
-        turns: 20..=80,
-        text_max: 1_500,
-        output_max: 6_000,
-        system: false,
-        media: false,
-        reasoning: false,
-        calls: false,
-
-        ..Profile::FULL
-    },
+    profile: Profile { turns: 20..=80, reasoning: false, calls: false, ..Profile::SMALL_WINDOWS },
     classes: &CLASSES,
     draw,
     explain,

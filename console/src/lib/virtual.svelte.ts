@@ -10,6 +10,13 @@ export interface ListOptions {
   before?: () => number;
 }
 
+interface Place {
+  key: string;
+  index: number;
+  /** Pixels from the top of what is seen. */
+  distance: number;
+}
+
 export class VirtualList {
   items = $state.raw<VirtualItem[]>([]);
   total = $state(0);
@@ -20,7 +27,10 @@ export class VirtualList {
   /** Another function whenever the keys are others: places are kept by it, also where the count stays. */
   #key: (index: number) => string;
   #element: HTMLElement | null = null;
+  #sheet: HTMLElement | null = null;
   #cleanup: (() => void) | undefined;
+  /** The item that a change was scrolled for, until the page says that it has scrolled. */
+  #held: Place | undefined;
 
   constructor(options: ListOptions) {
     this.#options = options;
@@ -58,6 +68,7 @@ export class VirtualList {
     this.core._willUpdate();
     this.#read();
     const onScroll = () => {
+      this.#held = undefined;
       this.atEnd = element.scrollHeight - element.scrollTop - element.clientHeight < 48;
     };
     element.addEventListener('scroll', onScroll, { passive: true });
@@ -67,6 +78,11 @@ export class VirtualList {
         this.#cleanup?.();
       },
     };
+  };
+
+  /** An action for the element in it that is as high as all items. */
+  sheet = (element: HTMLElement) => {
+    this.#sheet = element;
   };
 
   /** An action for each item, which has its index in `data-index`. */
@@ -86,31 +102,53 @@ export class VirtualList {
     return seen.length ? [seen[0]!.index, seen.at(-1)!.index] : null;
   }
 
+  /** Where the items in sight are, the preferred one first: distances from the top of what is seen. */
+  #places(preferred: string): Place[] {
+    const element = this.#element;
+    if (!element) return [];
+    // What the library has in sight is what it was before.
+    if (this.#held) return [this.#held];
+    const offset = element.scrollTop;
+    const seen = this.core.getVirtualItems().filter((item) => item.end > offset && item.start < offset + element.clientHeight);
+    const places = seen.map((item) => ({ key: String(item.key), index: item.index, distance: item.start - offset }));
+    return [...places.filter((place) => place.key === preferred), ...places];
+  }
+
+  /** The place of an item now, of the first that is still there. */
+  #kept(places: Place[]): Place | undefined {
+    const count = this.#options.count();
+    const first = places[0];
+    if (!first || (first.index < count && this.#options.key(first.index) === first.key)) return first;
+    const indexes = new Map(places.map((place) => [place.key, -1]));
+    for (let index = 0; index < count; index += 1) if (indexes.has(this.#options.key(index))) indexes.set(this.#options.key(index), index);
+    const kept = places.find((place) => indexes.get(place.key) !== -1);
+    return kept && { ...kept, index: indexes.get(kept.key)! };
+  }
+
   /** Reads the items again, which may be others. What is in sight stays where it is, the preferred one first of all. */
   update(changed = true, preferred = ''): void {
     if (changed) this.#key = (index) => this.#options.key(index);
-    const element = this.#element;
-    const offset = element?.scrollTop ?? 0;
-    const seen = this.core.getVirtualItems().filter((item) => item.end > offset && item.start < offset + (element?.clientHeight ?? 0));
-    const held = seen.find((item) => item.key === preferred) ?? seen[0];
+    const places = this.#places(preferred);
     this.core.setOptions(this.#settings());
     this.core._willUpdate();
     this.#read();
-    if (!element || !held) return;
-    const count = this.#options.count();
-    const isHere = (index: number) => index < count && this.#options.key(index) === held.key;
-    let index = held.index;
-    if (!isHere(index)) for (index = 0; index < count && !isHere(index); ) index += 1;
-    if (index === count) return;
-    const start = this.core.measurementsCache[index]?.start ?? held.start;
-    if (Math.abs(start - held.start) > 1) this.core.scrollToOffset(start + offset - held.start);
+    const kept = this.#kept(places);
+    const start = kept && this.core.measurementsCache[kept.index]?.start;
+    const offset = this.#element?.scrollTop ?? 0;
+    if (!kept || start === undefined || Math.abs(start - kept.distance - offset) <= 1) return;
+    // A place beyond the height of before cannot be scrolled to.
+    if (this.#sheet) this.#sheet.style.height = `${this.total}px`;
+    this.core.scrollToOffset(start - kept.distance);
+    this.#held = kept;
   }
 
   toIndex(index: number, align: 'start' | 'center' | 'end' | 'auto' = 'start'): void {
+    this.#held = undefined;
     this.core.scrollToIndex(index, { align });
   }
 
   toEnd(): void {
+    this.#held = undefined;
     const count = this.#options.count();
     if (count) this.core.scrollToIndex(count - 1, { align: 'end' });
   }

@@ -19,7 +19,7 @@ const SAVE: &str = "insert into erasing (session_id, next_revision, actor, reque
      on conflict (session_id) do update set next_revision = excluded.next_revision, messages = excluded.messages, \
      parts = excluded.parts, bytes = excluded.bytes, summaries = excluded.summaries, blobs = excluded.blobs";
 const END: &str = "delete from erasing where session_id = ?1";
-const ALL: &str = "select session_id from erasing order by session_id";
+pub(in crate::store) const ALL: &str = "select session_id from erasing order by session_id";
 const IS_BEGUN: &str = "select exists (select 1 from erasing where session_id = ?1)";
 const BYTES: &str = "select m.revision, coalesce(m.parts_length, \
      (select sum(p.length) from part p where p.message_id = m.id), 0) from message m where m.session_id = ?1 \

@@ -111,6 +111,8 @@ struct Export<'a> {
     each: &'a mut (dyn FnMut(Exported) -> std::io::Result<()> + Send),
     /// The ids of the sessions, by key.
     ids: HashMap<i64, SessionId>,
+    /// The ids by the index, where it has others than the rows.
+    indexed_ids: HashMap<i64, SessionId>,
     /// The last revision before each session's own, and its newest one, for those that were exported.
     heads: BTreeMap<i64, (Revision, Revision)>,
     /// The keys of the sessions that were exported or are named as lost.
@@ -148,6 +150,7 @@ pub async fn export(directory: &Path, each: &mut (dyn FnMut(Exported) -> std::io
         conn: &conn,
         each,
         ids: HashMap::new(),
+        indexed_ids: HashMap::new(),
         heads: BTreeMap::new(),
         sessions: HashSet::new(),
         places: HashMap::new(),
@@ -257,7 +260,10 @@ impl Export<'_> {
     fn session(&mut self, key: i64) -> Result<()> {
         self.sessions.insert(key);
         let id = engine::scalar::<Vec<u8>>(SESSION_ID).bind(key).one(self.conn).and_then(|id| codec::uuid(&id));
-        self.ids.extend(id.ok().map(|id| (key, SessionId(id))));
+        if let Ok(id) = id.map(SessionId) {
+            let indexed = self.ids.insert(key, id).filter(|indexed| *indexed != id);
+            self.indexed_ids.extend(indexed.map(|indexed| (key, indexed)));
+        }
         let mut reader = Reader::new(self.conn);
         let session = match sessions::get(&mut reader, key) {
             Err(error) => match sessions::scanned(&mut reader, key) {
@@ -471,6 +477,11 @@ impl Export<'_> {
                 };
                 has_more = page.has_more;
                 for finding in page.findings {
+                    // Everything of the session was given under the id that its row has.
+                    if let Some(indexed) = self.indexed_ids.remove(&key) {
+                        let reason = "its row has another id than its index, which has this one".to_owned();
+                        self.record_doubt("session", indexed.to_string(), (key, 0), reason)?;
+                    }
                     let place = (key, finding.revision);
                     if !self.is_named(place) {
                         self.record_doubt("event", String::new(), place, finding.message)?;

@@ -28,7 +28,9 @@ async fn a_view_that_the_client_holds_is_not_sent_again() {
     served.append("s", "hello").await;
     let view = served.get("/v1/sessions/s/view").await;
     let tag = view.headers["etag"].to_str().expect("text").to_owned();
-    assert_eq!(tag, format!("\"{}\"", view.json()[0]["header"]["viewHash"].as_str().expect("a hash")));
+    let header = &view.json()[0]["header"];
+    let hash = header["viewHash"].as_str().expect("a hash");
+    assert_eq!(tag, format!("\"{hash};r{}\"", header["revision"].as_str().expect("a revision")));
     assert_eq!(view.headers["cache-control"], "private, no-cache");
 
     let held = served.send("GET", "/v1/sessions/s/view", &[("if-none-match", &tag)], "").await;
@@ -41,6 +43,14 @@ async fn a_view_that_the_client_holds_is_not_sent_again() {
     assert_eq!(lines.status, StatusCode::OK);
     assert_ne!(lines.headers["etag"], tag.as_str());
     assert!([&view, &held, &lines].iter().all(|answer| answer.headers["vary"] == "Accept"));
+
+    // What shows the same may leave out something else.
+    let appended = served.append("s", "gone").await;
+    let id = appended["messageIds"][0].as_str().expect("an id");
+    served.post(&format!("/v1/sessions/s/messages/{id}:edit"), json!({"remove": true})).await;
+    let rewound = served.send("GET", "/v1/sessions/s/view", &[("if-none-match", &tag)], "").await;
+    assert_eq!(rewound.status, StatusCode::OK);
+    assert_eq!(rewound.json()[0]["header"]["viewHash"], hash);
 
     served.append("s", "more").await;
     let changed = served.send("GET", "/v1/sessions/s/view", &[("if-none-match", &tag)], "").await;

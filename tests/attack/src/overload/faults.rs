@@ -112,6 +112,7 @@ impl Fault {
             Self::UnreadStreams | Self::UnreadPlainStreams => 64 + whole(scale.streams, 1 << 19).min(320),
             // The messages of each view, and the view made of them.
             Self::UnreadViews => 64 + whole(scale.views.0, 3 * scale.views.1).min(836),
+            // The two budgets of requests, and half of that again.
             Self::HalfRequests | Self::HalfBodies => 256,
             Self::DeepJson | Self::SlowConnections | Self::NoDescriptors => 128,
         }
