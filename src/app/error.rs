@@ -203,7 +203,7 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason.
-    pub const ALL: [Self; 91] = [
+    pub const ALL: [Self; 92] = [
         Self::SessionNotFound,
         Self::MessageNotFound,
         Self::DraftNotFound,

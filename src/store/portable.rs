@@ -179,7 +179,13 @@ async fn an_append_takes_four_round_trips() {
         let caller = Requester { request: Some(request), ..Requester::default() };
         let words =
             message::NewMessage::sealed(message::Role::User, vec![NewPart::new(PartBody::Text("words".to_owned()))]);
-        let entry = AppendInput { message: words, received: None, token_counts: None, reports_overflow: false };
+        let entry = AppendInput {
+            message: words,
+            received: None,
+            token_counts: None,
+            reports_overflow: false,
+            keeps_erased: false,
+        };
         let before = so_far().await.expect("counted");
         store.history().append(session, caller, None, vec![entry]).await.expect("appended");
         // The count itself has a commit without rows and a beginning.

@@ -178,6 +178,7 @@ fn new() -> store::CreateSession {
         window: longhand::model::usage::ModelWindow::default(),
         metadata_json: None,
         parent: None,
+        keeps_erased: false,
     }
 }
 
@@ -212,7 +213,13 @@ async fn what_was_acknowledged_is_there_although_backends_are_killed_during_comm
         let append = || {
             let message =
                 longhand::model::message::NewMessage::sealed(longhand::model::message::Role::User, Vec::new());
-            let entry = store::AppendInput { message, received: None, token_counts: None, reports_overflow: false };
+            let entry = store::AppendInput {
+                message,
+                received: None,
+                token_counts: None,
+                reports_overflow: false,
+                keeps_erased: false,
+            };
             let store = store.clone();
             async move { store.history().append(session, store::Requester::default(), None, vec![entry]).await }
         };

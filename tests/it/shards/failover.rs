@@ -99,7 +99,13 @@ async fn open(address: &Path, folder: &Path) -> Opened {
 
 async fn append(store: &Store, session: store::SessionKey) -> store::Result<()> {
     let message = NewMessage::sealed(Role::User, Vec::new());
-    let entry = store::AppendInput { message, received: None, token_counts: None, reports_overflow: false };
+    let entry = store::AppendInput {
+        message,
+        received: None,
+        token_counts: None,
+        reports_overflow: false,
+        keeps_erased: false,
+    };
     store.history().append(session, store::Requester::default(), None, vec![entry]).await.map(drop)
 }
 
