@@ -120,6 +120,7 @@ impl Store {
     ) -> Result<(Self, impl Future<Output = ()> + Send + 'static)> {
         let (shard, trust) = (ownership.shard.clone(), Arc::clone(&ownership.trust));
         connect::prepare_shard(&conn, shard.name(), &clock)?;
+        failpoint::reach("migrated");
         check_head(&conn)?;
         conn.note_server(|conn| match taken.is_moved {
             true => {

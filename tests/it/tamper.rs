@@ -277,7 +277,9 @@ fn owner(database: &mut Database, table: &str, row: &str) -> Option<String> {
 /// The findings of a check after an alteration.
 async fn found(directory: &Path, sql: &str) -> Vec<Finding> {
     let test = TestApp::altered(directory, sql).await;
-    test.findings().await
+    let findings = test.findings().await;
+    test.stop().await;
+    findings
 }
 
 fn names(findings: &[Finding], owner: Option<&str>) -> bool {
