@@ -11,8 +11,10 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
+mod retention;
 mod secrets;
 
+pub use retention::RetentionRule;
 pub use secrets::{KnownSecrets, SecretSettings};
 
 /// Error of the configuration. The process exits with code 64 before it changes anything.
@@ -423,6 +425,13 @@ pub struct Config {
     pub hosts: Vec<String>,
     /// Origins whose pages may call the daemon from a browser, such as `https://example.org`; none by default.
     pub origins: Vec<String>,
+    /// The PostgreSQL database with the sessions, as `postgres://…`; absent: a file of SQLite in the data directory. What the
+    /// address leaves out comes from the variables `PG…` and the password file.
+    pub database: Option<String>,
+    /// The shard of the database that this daemon owns: 1 to 32 lower-case letters, digits and `_`.
+    pub shard: String,
+    /// Seconds after which another daemon may take the shard of one that is gone, 2 to 300.
+    pub lease_seconds: u64,
     /// Durability of an acknowledged write.
     pub durability: Durability,
     /// The preset of sessions that name none.
@@ -479,43 +488,6 @@ pub struct TenantQuota {
     pub summary_micro_usd_per_day: Option<u64>,
 }
 
-/// A rule by which sessions are erased: which ones it is about, and when they go. One bound that is exceeded is enough.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct RetentionRule {
-    /// The name, 1 to 64 bytes, which no other rule has: erasures have it with their author.
-    pub name: String,
-    /// The tenant; absent: every tenant.
-    pub tenant: Option<String>,
-    /// The label that a session must have; absent: every session.
-    pub label: Option<String>,
-    /// Days since the creation, 1 to 36500.
-    pub max_age_days: Option<u32>,
-    /// Days since the last change, 1 to 36500.
-    pub max_idle_days: Option<u32>,
-    /// Bytes of content, before compression, of all sessions that it is about, for each tenant: those that changed
-    /// longest ago go.
-    pub max_bytes: Option<u64>,
-}
-
-impl RetentionRule {
-    fn validate(&self) -> Result<(), String> {
-        let most = limits::RETENTION_NAME_BYTES_MAX;
-        if self.name.is_empty() || self.name.len() > most || self.name.chars().any(char::is_control) {
-            return Err(format!("name is {:?}, not a name of up to {most} bytes", self.name));
-        }
-        for (field, days) in [("max_age_days", self.max_age_days), ("max_idle_days", self.max_idle_days)] {
-            if days.is_some_and(|days| !(1..=36_500).contains(&days)) {
-                return Err(format!("{field} is {}, not 1 to 36500", days.unwrap_or_default()));
-            }
-        }
-        if self.max_age_days.is_none() && self.max_idle_days.is_none() && self.max_bytes.is_none() {
-            return Err("has none of max_age_days, max_idle_days and max_bytes".to_owned());
-        }
-        Ok(())
-    }
-}
-
 /// The policy of sessions that name no preset, for a model or a project.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -548,6 +520,9 @@ impl Default for Config {
             tls: None,
             hosts: Vec::new(),
             origins: Vec::new(),
+            database: None,
+            shard: "main".to_owned(),
+            lease_seconds: limits::LEASE_SECONDS_DEFAULT,
             durability: Durability::Full,
             default_preset: "opencode@seed".to_owned(),
             workers: 2,
@@ -590,6 +565,11 @@ impl Config {
         let (days, most) = (self.access_log.retention_days, limits::ACCESS_LOG_DAYS_MAX);
         if days > most {
             return Err(Error::Invalid(format!("access_log.retention_days is {days}, over {most}")));
+        }
+        let lease = self.lease_seconds;
+        if !limits::LEASE_SECONDS.contains(&lease) {
+            let (least, most) = limits::LEASE_SECONDS.into_inner();
+            return Err(Error::Invalid(format!("lease_seconds is {lease}, not {least} to {most}")));
         }
         if self.workers == 0 || self.workers > 64 {
             return Err(Error::Invalid(format!("workers is {}, not 1 to 64", self.workers)));

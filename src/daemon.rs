@@ -16,7 +16,7 @@ use crate::grpc;
 use crate::limits;
 use crate::scheduler::{self, Scheduler};
 use crate::search;
-use crate::store::{self, Store};
+use crate::store::{self, Store, WriteState};
 use crate::summarizer::{self, Levels};
 use crate::transport::{self, Tls, TlsFiles, Transport};
 use std::net::SocketAddr;
@@ -91,8 +91,12 @@ pub async fn run_with(
     let clock = Clock::default();
     let vocabularies = config.read_vocabularies()?;
     let secret_rules = config.read_secret_rules()?;
-    let options = store::Options { directory: config.data_dir.clone(), durability: durability(config.durability) };
-    let (store, writer) = Store::open(options, clock.clone()).await?;
+    let mut shutdown = std::pin::pin!(shutdown);
+    let (store, writer) = tokio::select! {
+        opened = open(&config, &clock) => opened?,
+        // Another daemon may have the shard for long.
+        () = &mut shutdown, if config.database.is_some() => return Ok(()),
+    };
     if let Some(rules) = secret_rules {
         store.apply_secret_rules(rules)?;
     }
@@ -164,7 +168,7 @@ pub async fn run_with(
     tracing::info!(socket = %listening.socket.display(), tcp = ?listening.tcp, "listening");
     ready(&listening);
 
-    shutdown.await;
+    let is_lost = serve_until(shutdown, &store).await;
     tracing::info!("stopping");
     grpc::not_serving(&health).await;
     stopping.cancel();
@@ -174,7 +178,37 @@ pub async fn run_with(
     drain(scheduling, writer, store).await;
     // Its thread ends when the last call is gone.
     drop(access_log);
-    Ok(())
+    if is_lost { Err(Error::LeaseLost) } else { Ok(()) }
+}
+
+/// Waits until the daemon is asked to stop, or has lost its shard; true in the second case.
+async fn serve_until(asked: impl Future<Output = ()>, store: &Store) -> bool {
+    let lost = async {
+        // Behind another reason, reads are served.
+        if store.stopped().await != WriteState::LeaseLost {
+            std::future::pending().await
+        }
+    };
+    tokio::select! {
+        () = asked => false,
+        () = lost => true,
+    }
+}
+
+/// The writer of a store.
+type Writing = std::pin::Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// Opens the store: that of the data directory, or a shard.
+async fn open(config: &Config, clock: &Clock) -> store::Result<(Store, Writing)> {
+    let Some(database) = &config.database else {
+        let options = store::Options { directory: config.data_dir.clone(), durability: durability(config.durability) };
+        let (store, writer) = Store::open(options, clock.clone()).await?;
+        return Ok((store, Box::pin(writer)));
+    };
+    let shard = store::Shard::new(database, &config.shard)?;
+    let lease = Duration::from_secs(config.lease_seconds);
+    let (store, writer) = Store::open_shard(shard, config.data_dir.clone(), lease, clock.clone()).await?;
+    Ok((store, Box::pin(writer)))
 }
 
 fn scrub(scrub: config::Scrub) -> store::ScrubOptions {

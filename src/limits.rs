@@ -236,6 +236,22 @@ pub const STATEMENTS_KEPT: usize = 256;
 pub const LAYOUT_ROWS_MAX: i64 = 256;
 /// Connections of the reader pool.
 pub const READERS: usize = 4;
+/// Connections that read a shard: each read waits for the server.
+pub const SHARD_READERS: usize = 8;
+/// Seconds for which the lease of a shard lasts without a renewal.
+pub const LEASE_SECONDS_DEFAULT: u64 = 5;
+/// The shortest and the longest time that a lease may last.
+pub const LEASE_SECONDS: std::ops::RangeInclusive<u64> = 2..=300;
+/// Milliseconds for which an answer of a database is waited for while no lease is trusted.
+pub const DATABASE_ANSWER_MS: u64 = 10_000;
+/// Milliseconds for which the owner of a shard waits for a transaction of the last one before it ends it.
+pub const FENCE_WAIT_MS: u64 = 1_000;
+/// Attempts to write one's epoch into the row of a shard.
+pub const FENCE_ATTEMPTS: usize = 4;
+/// Milliseconds between two attempts to take a lease.
+pub const LEASE_RETRY_MS: u64 = 200;
+/// Milliseconds for which a daemon that lost its connection tries to take its lease again.
+pub const LEASE_RETAKE_MS: u64 = 10_000;
 /// Milliseconds that a read waits for a free connection.
 pub const READER_WAIT_MS: u64 = 30_000;
 /// Size from which bodies and metadata are compressed if that makes them smaller.

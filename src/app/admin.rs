@@ -197,7 +197,7 @@ impl Caller {
             loaded_count,
             loaded_bytes,
             figures: self.store().upkeep().figures(),
-            database_bytes: self.store().upkeep().bytes_on_disk(),
+            database_bytes: self.store().upkeep().bytes_on_disk().await?,
             writes: self.store().write_state(),
             checkpoints: self.store().upkeep().checkpoints(),
             scrub,

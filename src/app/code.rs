@@ -127,6 +127,7 @@ impl Reason {
             | Self::AccessLogFailed
             | Self::OutcomeUncertain
             | Self::StoreStopped
+            | Self::LeaseLost
             | Self::StorageReadOnly
             | Self::ShuttingDown => Code::Unavailable,
             Self::SocketRequired | Self::ScopeMissing | Self::OriginRefused | Self::ConsoleTokenInvalid => {

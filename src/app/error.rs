@@ -123,6 +123,9 @@ pub enum Reason {
     /// The disk failed, or files of the store were removed: the store serves reads only until the daemon starts again.
     /// The metadata's `cause` has the cause.
     StoreStopped,
+    /// Another daemon owns the shard with the sessions, or may own it: it has the answer. A write may be there or not: send
+    /// it again there, with the same request id.
+    LeaseLost,
     /// The disk is full; nothing was written. Writes succeed again once there is space.
     StorageFull,
     /// The file system is read-only; nothing was written.
@@ -200,7 +203,7 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason.
-    pub const ALL: [Self; 91] = [
+    pub const ALL: [Self; 92] = [
         Self::SessionNotFound,
         Self::MessageNotFound,
         Self::DraftNotFound,
@@ -256,6 +259,7 @@ impl Reason {
         Self::StoreBusy,
         Self::OutcomeUncertain,
         Self::StoreStopped,
+        Self::LeaseLost,
         Self::StorageFull,
         Self::StorageReadOnly,
         Self::AnswerLost,
@@ -352,6 +356,7 @@ impl Reason {
             Self::StoreBusy => "STORE_BUSY",
             Self::OutcomeUncertain => "OUTCOME_UNCERTAIN",
             Self::StoreStopped => "STORE_STOPPED",
+            Self::LeaseLost => "LEASE_LOST",
             Self::StorageFull => "STORAGE_FULL",
             Self::StorageReadOnly => "STORAGE_READ_ONLY",
             Self::AnswerLost => "ANSWER_LOST",
@@ -527,7 +532,8 @@ impl From<store::Error> for Error {
                 let error = plain(Reason::ApprovalEnded).with("actor", actor);
                 choice.map_or(error.clone(), |choice| error.with("choice", choice))
             }
-            E::Busy => plain(Reason::StoreBusy),
+            E::Busy | E::Unreachable(_) => plain(Reason::StoreBusy),
+            E::Stopped(store::WriteState::LeaseLost) => plain(Reason::LeaseLost),
             E::Stopped(cause) => plain(Reason::StoreStopped).with("cause", cause.as_str()),
             E::Uncertain => plain(Reason::OutcomeUncertain),
             E::Full => plain(Reason::StorageFull),

@@ -122,6 +122,7 @@ fn hint(reason: &str) -> Option<&'static str> {
         "SHUTTING_DOWN" => Some("try again after its restart"),
         "SEARCH_UNAVAILABLE" => Some("the daemon keeps none (`search = false`), or makes it anew"),
         "STORE_BUSY" => Some("try again"),
+        "LEASE_LOST" => Some("ask the daemon that owns the sessions now, with the same request id"),
         _ => None,
     }
 }

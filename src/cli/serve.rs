@@ -23,6 +23,12 @@ pub(super) struct Arguments {
     /// Unix socket to listen on; default: longhand.sock in the data directory
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
+    /// PostgreSQL database with the sessions, as postgres://…; default: a file of SQLite in the data directory
+    #[arg(long, value_name = "URL", env = "LONGHAND_DATABASE", hide_env_values = true)]
+    database: Option<String>,
+    /// Shard of the database that the daemon owns; default: main
+    #[arg(long, value_name = "NAME", env = "LONGHAND_SHARD")]
+    shard: Option<String>,
     /// TOML file with further settings; options override it
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -33,6 +39,8 @@ impl Arguments {
         let mut config = Config::load(self.config.as_deref())?;
         config.data_dir = self.data_dir.unwrap_or(config.data_dir);
         config.socket = self.socket.or(config.socket);
+        config.database = self.database.or(config.database);
+        config.shard = self.shard.unwrap_or(config.shard);
         config.listen = self.listen.unwrap_or(config.listen);
         config.validate()?;
         Ok(config)
@@ -105,7 +113,7 @@ mod tests {
     use super::*;
 
     fn arguments() -> Arguments {
-        Arguments { data_dir: None, listen: None, socket: None, config: None }
+        Arguments { data_dir: None, listen: None, socket: None, database: None, shard: None, config: None }
     }
 
     #[test]

@@ -18,6 +18,9 @@ pub enum Error {
     /// The daemon cannot listen on an address.
     #[error(transparent)]
     Listen(#[from] ListenError),
+    /// Another daemon owns the shard, or the database was away for too long.
+    #[error("another daemon may own the shard by now: nothing is served any more")]
+    LeaseLost,
     /// The sessions of tenants cannot be counted.
     #[error("the sessions of tenants cannot be counted: {0}")]
     Quotas(app::Error),

@@ -90,6 +90,8 @@ fn write_state(state: WriteState) -> pb::WriteState {
         WriteState::StorageReadOnly => pb::WriteState::StorageReadOnly,
         WriteState::DiskFailed => pb::WriteState::DiskFailed,
         WriteState::FilesReplaced => pb::WriteState::FilesReplaced,
+        // A daemon that lost its shard answers no call, this one neither.
+        WriteState::LeaseLost => pb::WriteState::Unspecified,
     }
 }
 

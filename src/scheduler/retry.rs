@@ -35,7 +35,7 @@ where
             store::Error::Busy => limits::RETRY_MS_MAX,
             // An operator has to free space, which takes a while.
             store::Error::Full | store::Error::ReadOnly => limits::RETRY_MS_MAX,
-            store::Error::Database(_) => limits::COMMIT_RETRY_MS_MAX,
+            store::Error::Database(_) | store::Error::Unreachable(_) => limits::COMMIT_RETRY_MS_MAX,
             _ => return Err(error),
         };
         failures += 1;
@@ -54,7 +54,13 @@ pub(super) fn is_held(beat: store::Result<()>) -> store::Result<bool> {
     match beat {
         Ok(()) => Ok(true),
         Err(store::Error::LeaseLost) => Ok(false),
-        Err(error @ (store::Error::Busy | store::Error::Full | store::Error::ReadOnly | store::Error::Database(_))) => {
+        Err(
+            error @ (store::Error::Busy
+            | store::Error::Full
+            | store::Error::ReadOnly
+            | store::Error::Database(_)
+            | store::Error::Unreachable(_)),
+        ) => {
             tracing::warn!(%error, "a claim is renewed later");
             Ok(true)
         }

@@ -19,6 +19,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+/// What of a PostgreSQL server still may have bytes of an erasure; none of it can be emptied from outside.
+const POSTGRESQL_KEEPS: [&str; 2] = ["PostgreSQL: dead rows until they are vacuumed", "PostgreSQL: write-ahead log"];
+
 /// Erasures.
 #[derive(Clone)]
 pub struct Erasures(pub(super) Arc<Shared>);
@@ -118,6 +121,9 @@ impl Erasures {
     /// Waits a while until no file has anything of an erasure. Returns the names of the files that still may: the daemon
     /// goes on trying.
     pub async fn clean(&self, erasure: &Erasure) -> Vec<String> {
+        if !self.0.is_sqlite {
+            return POSTGRESQL_KEEPS.map(str::to_owned).to_vec();
+        }
         let mut cleaned = self.0.announced.cleaned.clone();
         let retry = Duration::from_millis(limits::ERASE_CLEAN_RETRY_MS);
         for _ in 0..limits::ERASE_CLEAN_WAIT_MS / limits::ERASE_CLEAN_RETRY_MS {

@@ -213,6 +213,9 @@ pub enum Error {
     /// The disk failed to write or to sync.
     #[error("the disk failed: {0}")]
     Disk(#[source] DiskFailure),
+    /// The database cannot be reached, or ended the connection; nothing of the write is stored.
+    #[error("the database cannot be reached: {0}")]
+    Unreachable(String),
     /// The daemon is stopping.
     #[error("the store is closing")]
     Closed,
@@ -355,6 +358,7 @@ impl Error {
         matches!(
             self,
             Self::Database(_)
+                | Self::Unreachable(_)
                 | Self::Disk(_)
                 | Self::Full
                 | Self::ReadOnly

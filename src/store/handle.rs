@@ -104,7 +104,17 @@ impl Store {
 
     /// The kind of crash that an acknowledged write survives.
     pub fn durability(&self) -> Durability {
-        self.handles.shared.durability
+        self.handles.shared.durability()
+    }
+
+    /// True for a store in files of this machine, which no other daemon can take.
+    pub fn is_sqlite(&self) -> bool {
+        self.handles.shared.is_sqlite
+    }
+
+    /// An error if another daemon may own the store by now: nothing that was read of it since may be served.
+    pub fn check_owned(&self) -> Result<()> {
+        self.handles.shared.check_owned()
     }
 
     /// The state of writes, with the reason if none are taken.

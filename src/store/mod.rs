@@ -41,6 +41,7 @@ pub use engine::Durability;
 pub use engine::figures::{COMMIT_BOUNDS_MICROS, CommitDurations, Figures};
 pub use engine::files::paths;
 pub use engine::health::Checkpoints;
+pub use engine::postgres::shard::Shard;
 pub use erasure::apply::Erasure;
 pub use erasure::candidates::RetentionCandidate;
 pub use erasure::plan::EraseTarget;

@@ -2,21 +2,28 @@
 
 use super::engine::files;
 use super::engine::health::Health;
+use super::engine::home::{Home, Ownership};
+use super::engine::postgres::lease::Trust;
+use super::engine::postgres::owner::Taken;
+use super::engine::postgres::shard::{Role, Shard};
 use super::engine::readers::Readers;
-use super::engine::{Durability, connect};
-use super::error::Result;
+use super::engine::{self, Connection, Durability, connect};
+use super::error::{Error, Result};
 use super::handle::Store;
 use super::integrity::scrub_state::Scrub;
+use super::ledger::identity::Identity;
 use super::ledger::secrets::Secrets;
 use super::ledger::{ahead, blob_uses, identity, usage_totals};
 use super::search::state::SearchState;
 use super::shared::Shared;
 use super::writer::{Committed, Writer, restart_timeouts};
-use crate::clock::Clock;
+use crate::clock::{Clock, fresh_id};
 use crate::limits;
+use crate::model::Seq;
 use crate::telemetry::failpoint;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::oneshot;
 
 /// Options for opening a store.
@@ -44,15 +51,12 @@ impl Store {
         let conn = connect::connect_writer(&directory, durability)?;
         if let Err(refused) = connect::prepare(&conn, &directory, state, &clock) {
             // Closing also removes a log that the connection made.
-            conn.close().map_err(|(_, error)| error)?;
+            conn.close()?;
             return Err(refused);
         }
         failpoint::reach("migrated");
         files::sync_directory(&held, &directory)?;
-        ahead::lower_times(&conn, &clock)?;
-        blob_uses::complete(&conn)?;
-        restart_timeouts(&conn, clock.now())?;
-        usage_totals::count(&conn)?;
+        complete(&conn, &clock)?;
         connect::clear_backup_mark(&conn, |conn| identity::begin_anew(conn, &clock))?;
         let identity = identity::load_or_create(&conn, &clock)?;
         let of_readers = directory.clone();
@@ -61,15 +65,109 @@ impl Store {
             clock.clone(),
             Box::new(move || connect::connect_reader(&of_readers, durability)),
         )?;
+        let home = Home::Files(files::OpenFiles::begin(&directory)?);
+        let parts = Parts { readers, identity, durability, directory, trust: None };
+        // The lock is released when the writer has ended: only then may another daemon open the store.
+        Self::start(conn, home, clock, parts, held)
+    }
+
+    /// Opens a shard of a PostgreSQL database, once this daemon has its lease: waits as long as another one has it. The
+    /// future is the writer, as in `open`, and gives the lease back when it ends. The search index is in the directory.
+    ///
+    /// # Errors
+    ///
+    /// `Error::Unreachable` if the database cannot be reached.
+    pub async fn open_shard(
+        shard: Shard,
+        directory: PathBuf,
+        ttl: Duration,
+        clock: Clock,
+    ) -> Result<(Self, impl Future<Output = ()> + Send + 'static)> {
+        let directory = files::plain(&directory)?;
+        let (held, _) = connect::claim(&directory).await?;
+        let ownership = Ownership { shard, owner: fresh_id(), ttl, trust: Arc::new(Trust::new()) };
+        let mut is_waiting = false;
+        let taken = loop {
+            let taking = ownership.clone();
+            match alone(move || taking.set_up_and_take()).await {
+                Ok(Some(taken)) => break taken,
+                Ok(None) | Err(Error::Busy) => {}
+                Err(Error::ReadOnly) => {
+                    return Err(Error::Open("the database takes no writes: it is a standby, or read-only".to_owned()));
+                }
+                Err(error) => return Err(error),
+            }
+            if !std::mem::replace(&mut is_waiting, true) {
+                tracing::info!(shard = ownership.shard.name(), "another daemon has the shard: waiting for its lease");
+            }
+            tokio::time::sleep(Duration::from_millis(limits::LEASE_RETRY_MS)).await;
+        };
+        let trust = Arc::clone(&ownership.trust);
+        let opened = alone(move || Self::start_shard(taken, ownership, clock, directory, held)).await;
+        if opened.is_err() {
+            trust.lose();
+        }
+        opened
+    }
+
+    /// Prepares a shard that was taken, and starts its writer.
+    fn start_shard(
+        (conn, taken): (Connection, Taken),
+        ownership: Ownership,
+        clock: Clock,
+        directory: PathBuf,
+        held: std::fs::File,
+    ) -> Result<(Self, impl Future<Output = ()> + Send + 'static)> {
+        let (shard, trust) = (ownership.shard.clone(), Arc::clone(&ownership.trust));
+        connect::prepare_shard(&conn, shard.name(), &clock)?;
+        failpoint::reach("migrated");
+        check_head(&conn)?;
+        conn.note_server(|conn| match taken.is_moved {
+            true => {
+                tracing::warn!(
+                    "the database was promoted, recovered or restored since its newest event: it may lack what was \
+                     acknowledged, and the store gets a new identity"
+                );
+                identity::begin_anew(conn, &clock)
+            }
+            false => Ok(()),
+        })?;
+        let identity = {
+            let transaction = conn.transaction()?;
+            let identity = identity::load_or_create(&transaction, &clock)?;
+            transaction.commit()?;
+            identity
+        };
+        let durability = connect::durability_of_server(&conn)?;
+        trust.note_durable(durability == Durability::Full);
+        // Time limits begin anew as late as can be.
+        complete(&conn, &clock)?;
+        let reading = Arc::clone(&trust);
+        let connect = move || shard.connect_shared(Role::Reader, Some(Arc::clone(&reading)));
+        let open = Box::new(move || Ok(Connection::Postgres(Box::new(connect()?))));
+        let readers = Readers::of_shard(limits::SHARD_READERS, clock.clone(), open, Arc::clone(&trust))?;
+        let parts = Parts { readers, identity, durability, directory, trust: Some(trust) };
+        Self::start(conn, Home::Shard(Box::new(ownership)), clock, parts, held)
+    }
+
+    /// Starts the writer on a connection to a store that is complete.
+    fn start(
+        conn: Connection,
+        home: Home,
+        clock: Clock,
+        parts: Parts,
+        held: std::fs::File,
+    ) -> Result<(Self, impl Future<Output = ()> + Send + 'static)> {
+        let Parts { readers, identity, durability, directory, trust } = parts;
         let health = Arc::new(Health::new());
-        let files = files::OpenFiles::begin(&directory)?;
         let secrets = Arc::new(Secrets::new(identity.secrets_salt));
         if let Some(key) = files::read_draft_key(&directory)? {
             secrets.set_draft_key(&key);
         }
         let committed = Committed::new(secrets);
         committed.memberships.load(&conn)?;
-        let (writer, handle, announced, owner) = Writer::new(conn, clock, health.clone(), files, committed.clone())?;
+        let is_sqlite = conn.is_sqlite();
+        let (writer, handle, announced, owner) = Writer::new(conn, clock, health.clone(), home, committed.clone())?;
         let Committed { recent, ring, memberships, quotas, secrets } = committed;
         let shared = Shared {
             writer: handle,
@@ -84,6 +182,8 @@ impl Store {
             quotas,
             secrets,
             directory,
+            is_sqlite,
+            trust,
             scrub: Scrub::new(),
             search: SearchState::new(),
             ending: tokio::sync::Mutex::default(),
@@ -111,4 +211,49 @@ impl Store {
         };
         Ok((Self::new(shared), running))
     }
+}
+
+/// What a store has besides its writer.
+struct Parts {
+    readers: Readers,
+    identity: Identity,
+    durability: Durability,
+    directory: PathBuf,
+    trust: Option<Arc<Trust>>,
+}
+
+/// Completes the content of a store that no longer, or not yet, has all that this version writes.
+fn complete(conn: &Connection, clock: &Clock) -> Result<()> {
+    let transaction = conn.transaction()?;
+    ahead::lower_times(&transaction, clock)?;
+    restart_timeouts(&transaction, clock.now())?;
+    transaction.commit()?;
+    blob_uses::complete(conn)?;
+    usage_totals::count(conn)
+}
+
+/// Compares the newest event with the row of the shard, in a statement of its own: that which took the lease may have
+/// waited for a commit that it does not see.
+fn check_head(conn: &Connection) -> Result<()> {
+    let newest: Seq = engine::scalar(NEWEST).one(conn)?;
+    match conn.leased_head() {
+        Some(head) if head != newest => {
+            Err(Error::Open(format!("the shard has events up to {newest}, and its lease says {head}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+const NEWEST: &str = "select coalesce(max(seq), 0) from event";
+
+/// Runs work that blocks in a thread without a runtime.
+async fn alone<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    let (done, answer) = oneshot::channel();
+    let run = move || {
+        // Nobody may be waiting for it.
+        let _ = done.send(work());
+    };
+    let thread = std::thread::Builder::new().name("shard".to_owned()).spawn(run);
+    thread.map_err(|error| Error::Open(format!("no thread for the database: {error}")))?;
+    answer.await.map_err(|_| Error::Bug("work on a shard ended in a panic"))?
 }

@@ -1,17 +1,28 @@
 //! The statements of the ledger are one text for SQLite and PostgreSQL. What only one engine accepts is named here.
 
-use super::tests::statements;
+use super::Store;
+use super::engine::postgres::schema;
+use super::engine::postgres::shard::{Role, Shard};
+use super::engine::{Connection, List, Parameter, connect, scalar, words};
+use super::ledger::append::AppendInput;
+use super::ledger::tx::{RequestKey, Requester};
+use super::tests::{new_session, statements};
+use super::writer::Mutation;
+use crate::clock::Clock;
+use crate::model::message;
+use crate::model::part::{NewPart, PartBody};
 use regex::Regex;
-use std::io::Write as _;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+
+#[path = "../../tests/it/postgres.rs"]
+mod server;
 
 /// Words that only SQLite accepts, with the reason why a statement has them. A statement of the ledger with another such
 /// word fails the test.
 const OF_SQLITE: [(&str, &str); 2] = [
-    (r"\bsearch\b", "the index of words is FTS5: another engine has an index of its own"),
-    (r"as blob\)", "the bytes of a draft's text"),
+    (SEARCH, "the index of words is FTS5: PostgreSQL has a table of postings"),
+    (r"as blob\)", "the bytes of a draft's text, which the dialect of PostgreSQL has in another form"),
 ];
+const SEARCH: &str = r"\bsearch\b";
 
 /// Words that have a form which both engines accept.
 const HAS_ANOTHER_FORM: [(&str, &str); 9] = [
@@ -53,101 +64,134 @@ fn statements_of_the_ledger_are_portable() {
     assert_eq!(used, [true; OF_SQLITE.len()], "an exception is no longer needed");
 }
 
-/// The schema for PostgreSQL: its names of types, and nothing that only SQLite has.
-fn schema() -> String {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("migrations");
-    let mut files: Vec<PathBuf> =
-        std::fs::read_dir(folder).expect("a folder").map(|file| file.expect("a file").path()).collect();
-    files.retain(|file| file.extension().is_some_and(|extension| extension == "sql"));
-    files.sort();
-    let texts = files.iter().map(|file| std::fs::read_to_string(file).expect("a migration"));
-    let mut schema = texts.collect::<Vec<_>>().join("\n");
-    for (pattern, replacement) in [
-        (r"--[^\n]*", ""),
-        (r"(?s)create virtual table .*?\);", ""),
-        (r"(?s)create trigger .*?\bend;", ""),
-        (r"drop trigger \w+;", ""),
-        (r"\bstrict(, without rowid)?\b", ""),
-        (r"\binteger\b", "bigint"),
-        (r"(?m)^(\s+\w+|alter table \w+ add column \w+) blob\b", "$1 bytea"),
-        (r"(?m)^(\s+)window\b", "$1\"window\""),
-        (r"create table window\b", "create table \"window\""),
-        // A foreign key may name a table that follows.
-        (r" references \w+ \(\w+\)", ""),
-        (r"\n\s*\n+", "\n"),
-    ] {
-        schema = Regex::new(pattern).expect("a pattern").replace_all(&schema, replacement).into_owned();
-    }
-    schema
-}
-
-/// A program of PostgreSQL, if the machine has it.
-fn program(name: &str) -> Option<PathBuf> {
-    let versions = std::fs::read_dir("/usr/lib/postgresql").ok()?;
-    versions.filter_map(|version| Some(version.ok()?.path().join("bin").join(name))).find(|path| path.is_file())
-}
-
-/// A command of PostgreSQL, which refuses to run as root.
-fn command(program: &Path) -> Command {
-    if !rustix::process::geteuid().is_root() {
-        return Command::new(program);
-    }
-    let mut command = Command::new("setpriv");
-    command.args(["--reuid=nobody", "--regid=nogroup", "--clear-groups"]).arg(program);
-    command
-}
-
-#[test]
-fn postgresql_prepares_every_statement_of_the_ledger() {
-    let (Some(initdb), Some(postgres)) = (program("initdb"), program("postgres")) else {
+#[tokio::test]
+async fn postgresql_prepares_every_statement_of_the_ledger() {
+    let Some(server) = server::Server::shared() else {
         println!("skipped: this machine has no PostgreSQL");
         return;
     };
-    // Another user must reach it, so it is not in a folder of the caller's own.
-    let folder = tempfile::tempdir_in("/tmp").expect("a folder");
-    std::fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o777)).expect("permissions");
-    let data = folder.path().join("data");
-    let made = command(&initdb).args(["--no-sync", "--auth=trust", "--locale=C.UTF-8", "-D"]).arg(&data).output();
-    let made = made.expect("initdb runs");
-    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-    // Statements end at a blank line.
-    let mut script: Vec<String> = schema().split_terminator(";").map(|statement| format!("{statement};\n\n")).collect();
-    let parameter = Regex::new(r"\?(\d+)").expect("a pattern");
-    let list = Regex::new(r"rarray\(\?(\d+)\)( (wanted))?").expect("a pattern");
-    let mut ours: Vec<&str> = statements().into_iter().filter(|statement| exception(statement).is_none()).collect();
-    ours.push(REFUSED);
-    for (number, statement) in ours.iter().enumerate() {
-        // The type of a list is that of the value which is bound.
-        let forms = ["bigint", "text", "bytea"].map(|kind| {
-            let lists = list.replace_all(statement, format!("unnest($$$1::{kind}[]) as wanted (value)").as_str());
-            format!("execute $q$prepare p{number}_{kind} as {}$q$;", parameter.replace_all(&lists, "$$$1"))
-        });
-        let forms = if statement.contains("rarray(") { &forms[..] } else { &forms[..1] };
-        let attempts: String =
-            forms.iter().rev().fold("raise warning 'p%: %', NUMBER, sqlerrm;".to_owned(), |otherwise, form| {
-                format!("begin {form} exception when others then {otherwise} end;")
-            });
-        let attempts = attempts.replace("NUMBER", &number.to_string());
-        script.push(format!("do $do$ begin {attempts} end $do$;\n\n"));
+    let shard = Shard::new(&server.url(), "statements").expect("an address");
+    let client = shard.connect_shared(Role::Writer, None).expect("connected");
+    client.set_up("statements", "lh_statements").expect("a schema");
+    for (_, statements) in connect::MIGRATIONS {
+        client.execute_batch(&schema::of(statements)).expect("migrated");
     }
-    let mut server = command(&postgres);
-    server.args(["--single", "-j", "-D"]).arg(&data).arg("postgres");
-    let mut server =
-        server.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it runs");
-    server.stdin.take().expect("a pipe").write_all(script.concat().as_bytes()).expect("the script");
-    let ended = server.wait_with_output().expect("it ends");
-    let words = String::from_utf8_lossy(&ended.stderr);
-    let refused: Vec<String> = words
-        .lines()
-        .filter(|line| line.contains("WARNING") || line.contains("ERROR"))
-        .map(|line| {
-            let number =
-                Regex::new(r"p(\d+):").expect("a pattern").captures(line).and_then(|found| found[1].parse().ok());
-            let statement = number.and_then(|number: usize| ours.get(number));
-            format!("{line}\n    {}", statement.copied().unwrap_or_default())
-        })
-        .collect();
-    // The last one shows that refusals are seen.
-    let as_expected = refused.len() == 1 && refused[0].contains(REFUSED);
-    assert!(as_expected, "PostgreSQL refuses {} of {}:\n{}", refused.len(), ours.len(), refused.join("\n"));
+    let lists = [List::of_integers([1]), List::of_texts(["a"]), List::of_bytes([&b"a"[..]])];
+    let attempt = |statement: &str, list: &List| {
+        let parameters: Vec<Parameter<'_>> = (0..40).map(|_| Parameter::List(list.clone())).collect();
+        client.prepare_for_test(statement, &parameters)
+    };
+    let mut count = 0;
+    let ours = statements().into_iter().filter(|statement| !has(SEARCH, statement));
+    for statement in ours.chain(words::POSTINGS.iter().copied()) {
+        // The type of a list is that of the value which is bound.
+        let outcomes: Vec<_> = lists.iter().map(|list| attempt(statement, list)).collect();
+        assert!(outcomes.iter().any(Result::is_ok), "{statement}\n{outcomes:?}");
+        count += 1;
+    }
+    assert!(count > 200, "of {count} statements");
+    assert!(attempt(REFUSED, &lists[0]).is_err(), "refusals are seen");
+}
+
+/// The tables of both engines have the same columns, and their indexes and triggers the same names.
+#[tokio::test]
+async fn the_schemas_of_both_engines_are_equal() {
+    let Some(server) = server::Server::shared() else {
+        println!("skipped: this machine has no PostgreSQL");
+        return;
+    };
+    let shard = Shard::new(&server.url(), "schemas").expect("an address");
+    let client = shard.connect_shared(Role::Writer, None).expect("connected");
+    client.set_up("schemas", "lh_schemas").expect("a schema");
+    let theirs = Connection::Postgres(Box::new(client));
+    let ours = Connection::open_in_memory().expect("a database");
+    for (_, statements) in connect::MIGRATIONS {
+        ours.execute_batch(statements).expect("migrated");
+        theirs.execute_batch(&schema::of(statements)).expect("migrated");
+    }
+    let lines = |conn: &Connection, sql: &str| -> Vec<String> { scalar(sql).all(conn).expect("lines") };
+    for (of_sqlite, of_postgresql) in SAME {
+        let found = lines(&theirs, of_postgresql);
+        assert_eq!(lines(&ours, of_sqlite), found);
+        assert!(found.len() > 20, "{found:?}");
+    }
+    let refused = theirs.execute_batch(
+        "insert into policy_text (hash, preset, json) values ('\\x00', 'a', '{}'); update policy_text set json = '[]'",
+    );
+    assert!(refused.expect_err("a trigger").to_string().contains("never changes"));
+}
+
+/// Statements whose lines are the same on both engines: of columns, foreign keys, indexes, and triggers.
+const SAME: [(&str, &str); 4] = [
+    (
+        "select m.name || '.' || f.\"from\" || ' ' || f.\"table\" || '.' || f.\"to\" from sqlite_master m \
+         join pragma_foreign_key_list(m.name) f where m.type = 'table' order by 1",
+        "select c.relname || '.' || a.attname || ' ' || t.relname || '.' || b.attname from pg_constraint k \
+         join pg_class c on c.oid = k.conrelid join pg_attribute a on a.attrelid = c.oid and a.attnum = k.conkey[1] \
+         join pg_class t on t.oid = k.confrelid join pg_attribute b on b.attrelid = t.oid and b.attnum = k.confkey[1] \
+         where k.contype = 'f' and c.relnamespace = current_schema()::regnamespace order by 1",
+    ),
+    (
+        "select t.name || '.' || c.name || ' ' || c.type || ' ' || (c.\"notnull\" or c.pk > 0) from sqlite_master t \
+         join pragma_table_info(t.name) c where t.type = 'table' and (t.name = 'search_progress' or t.name not like 'search%') \
+         and t.name not like 'sqlite%' order by 1",
+        "select table_name || '.' || column_name || ' ' || case data_type when 'bigint' then 'INTEGER' \
+         when 'text' then 'TEXT' when 'bytea' then 'BLOB' else data_type end || ' ' || \
+         case is_nullable when 'NO' then 1 else 0 end from information_schema.columns \
+         where table_schema = current_schema() and table_name <> 'search' order by 1",
+    ),
+    (
+        "select name from sqlite_master where type = 'index' and sql is not null order by 1",
+        "select c.relname::text from pg_index i join pg_class c on c.oid = i.indexrelid \
+         left join pg_constraint k on k.conindid = c.oid where c.relnamespace = current_schema()::regnamespace \
+         and k.oid is null and c.relname <> 'search_row' order by 1",
+    ),
+    (
+        "select name || ' ' || tbl_name from sqlite_master where type = 'trigger' order by 1",
+        "select t.tgname || ' ' || c.relname from pg_trigger t join pg_class c on c.oid = t.tgrelid \
+         where not t.tgisinternal and c.relnamespace = current_schema()::regnamespace order by 1",
+    ),
+];
+
+/// The transaction of an append: its beginning with the fence, one look-up for the id of the request, all rows in one
+/// statement, and the commit. More would be waited for by all callers of the store.
+#[tokio::test]
+async fn an_append_takes_four_round_trips() {
+    let Some(server) = server::Server::shared() else {
+        println!("skipped: this machine has no PostgreSQL");
+        return;
+    };
+    let folder = tempfile::Builder::new()
+        .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o700))
+        .tempdir()
+        .expect("a folder");
+    let shard = Shard::new(&server.url(), "round_trips").expect("an address");
+    let lease = std::time::Duration::from_secs(60);
+    let opened = Store::open_shard(shard, folder.path().to_owned(), lease, Clock::default()).await;
+    let (store, writer) = opened.expect("the shard opens");
+    let writer = tokio::spawn(writer);
+    let (session, _) = store.sessions().create(new_session(), Requester::default()).await.expect("a session");
+    let so_far = || store.history().0.write(Mutation::change("test"), |tx| Ok(tx.conn.round_trips()));
+    let mut took = 0;
+    // Statements are prepared at first.
+    for id in ["first", "second", "third"] {
+        let request = RequestKey { id: id.to_owned(), payload_hash: [7; 32] };
+        let caller = Requester { request: Some(request), ..Requester::default() };
+        let words =
+            message::NewMessage::sealed(message::Role::User, vec![NewPart::new(PartBody::Text("words".to_owned()))]);
+        let entry = AppendInput {
+            message: words,
+            received: None,
+            token_counts: None,
+            reports_overflow: false,
+            keeps_erased: false,
+        };
+        let before = so_far().await.expect("counted");
+        store.history().append(session, caller, None, vec![entry]).await.expect("appended");
+        // The count itself has a commit without rows and a beginning.
+        took = so_far().await.expect("counted") - before - 2;
+    }
+    assert_eq!(took, 4);
+    drop(store);
+    writer.await.expect("no panic in the writer");
 }

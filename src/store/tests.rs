@@ -107,6 +107,7 @@ pub(super) fn statements() -> Vec<&'static str> {
         archive::STATEMENTS[0],
         archive::STATEMENTS[1],
         writer::STATEMENTS,
+        engine::words::STATEMENTS,
     ];
     let inserts = [
         blob_uses::INSERTS.as_slice(),
@@ -128,7 +129,7 @@ async fn database() -> (tempfile::TempDir, engine::Connection) {
     writer.await;
     let path = directory.path().join("store").join(files::DATABASE);
     let connection = engine::Connection::open(path).expect("the database opens");
-    engine::add_lists(&connection).expect("the module of lists");
+    connection.add_lists().expect("the module of lists");
     (directory, connection)
 }
 

@@ -3,7 +3,7 @@
 use super::engine::figures::Figures;
 use super::engine::health::Checkpoints;
 use super::engine::{self, connect, files};
-use super::error::Result;
+use super::error::{Error, Result};
 use super::integrity::copies::{CheckedCopy, OnProgress};
 use super::integrity::log_check::Finding;
 use super::integrity::scrub_state::ScrubState;
@@ -49,6 +49,11 @@ impl Upkeep {
     /// Makes a backup in a new file, and verifies it. The path must be absolute and its directory must exist. Nothing
     /// remains of a backup that fails or whose future is dropped.
     pub async fn back_up(&self, path: &Path, progress: OnProgress<'_>) -> Result<CheckedCopy> {
+        if !self.0.is_sqlite {
+            return Err(Error::CopyFailed(
+                "a shard is backed up with PostgreSQL's own tools: pg_basebackup with its log, or pg_dump".to_owned(),
+            ));
+        }
         backup::back_up(&self.0, path, limits::BACKUP_LOG_BYTES_MAX, progress).await
     }
 
@@ -67,9 +72,10 @@ impl Upkeep {
         scrub::run(self.0, options, clock, stopping).await;
     }
 
-    /// SQLite's version.
+    /// SQLite's version; that of a server as `PostgreSQL 15.4`.
     pub async fn sqlite_version(&self) -> Result<String> {
-        self.0.reading(|reader| engine::scalar(connect::VERSION).one(reader.conn)).await
+        let version = if self.0.is_sqlite { connect::VERSION } else { connect::SERVER_VERSION };
+        self.0.reading(|reader| engine::scalar(version).one(reader.conn)).await
     }
 
     /// Rows that reads have fetched since the store was opened.
@@ -78,8 +84,11 @@ impl Upkeep {
     }
 
     /// Bytes of the database and its log on disk.
-    pub fn bytes_on_disk(&self) -> i64 {
-        self.file_bytes(files::DATABASE).saturating_add(self.log_bytes())
+    pub async fn bytes_on_disk(&self) -> Result<i64> {
+        if !self.0.is_sqlite {
+            return self.0.reading(|reader| engine::scalar(connect::SCHEMA_BYTES).one(reader.conn)).await;
+        }
+        Ok(self.file_bytes(files::DATABASE).saturating_add(self.log_bytes()))
     }
 
     /// Figures of the writer, the readers and the log.
@@ -94,6 +103,9 @@ impl Upkeep {
     }
 
     fn log_bytes(&self) -> i64 {
+        if !self.0.is_sqlite {
+            return 0;
+        }
         self.file_bytes(&format!("{}-wal", files::DATABASE))
     }
 

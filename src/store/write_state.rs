@@ -16,6 +16,8 @@ pub enum WriteState {
     /// Files of the store were removed, replaced or truncated while the daemon ran. Writes to the files that it has
     /// open would be lost at its next start.
     FilesReplaced,
+    /// Another daemon owns the shard, or may own it.
+    LeaseLost,
 }
 
 impl WriteState {
@@ -23,7 +25,7 @@ impl WriteState {
     pub fn is_final(self) -> bool {
         match self {
             Self::Accepted | Self::StorageFull | Self::StorageReadOnly => false,
-            Self::DiskFailed | Self::FilesReplaced => true,
+            Self::DiskFailed | Self::FilesReplaced | Self::LeaseLost => true,
         }
     }
 
@@ -35,6 +37,7 @@ impl WriteState {
             Self::StorageReadOnly => "STORAGE_READ_ONLY",
             Self::DiskFailed => "DISK_FAILED",
             Self::FilesReplaced => "FILES_REPLACED",
+            Self::LeaseLost => "LEASE_LOST",
         }
     }
 }
@@ -47,6 +50,7 @@ impl std::fmt::Display for WriteState {
             Self::StorageReadOnly => "the file system takes no writes",
             Self::DiskFailed => "the disk failed to write or to sync",
             Self::FilesReplaced => "files of the store were removed, replaced or cut off",
+            Self::LeaseLost => "another daemon may own the shard",
         })
     }
 }

@@ -14,8 +14,8 @@ use crate::model::Seq;
 use crate::model::time::Timestamp;
 use crate::store::engine::connect::BUSY_TIMEOUT;
 use crate::store::engine::figures::{QueuedMutation, WriterMeter};
-use crate::store::engine::files;
 use crate::store::engine::health::Health;
+use crate::store::engine::home::{Home, Lost};
 use crate::store::engine::{self, Connection};
 use crate::store::engine::{checkpoint, shrink};
 use crate::store::ledger::claims::Claims;
@@ -26,7 +26,7 @@ use crate::store::ledger::ring::Ring;
 use crate::store::ledger::secrets::Secrets;
 use crate::store::ledger::tx::{Counters, Erasing, Finished, Heads, Rules, Tx};
 use crate::store::ledger::visibility::Memberships;
-use crate::store::ledger::{approvals, open_messages, runs};
+use crate::store::ledger::{approvals, identity, open_messages, runs};
 use crate::telemetry::failpoint;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -197,12 +197,13 @@ impl WriterHandle {
 pub(super) struct Owner {
     queue: mpsc::WeakSender<Queued>,
     is_gone: Arc<AtomicBool>,
+    interval: Duration,
 }
 
 impl Owner {
     /// Compares the files at intervals, until the future is dropped.
     pub(super) async fn check_files(&self) {
-        let mut ticks = tokio::time::interval(Duration::from_millis(limits::FILES_CHECK_MS));
+        let mut ticks = tokio::time::interval(self.interval);
         loop {
             ticks.tick().await;
             self.wake();
@@ -242,7 +243,7 @@ pub(crate) struct Writer {
     work: watch::Sender<()>,
     health: Arc<Health>,
     meter: WriterMeter,
-    files: files::OpenFiles,
+    home: Home,
     committed: Committed,
     /// True once the owner is gone: nothing more is committed.
     is_gone: Arc<AtomicBool>,
@@ -288,8 +289,6 @@ pub(super) struct Announced {
     pub(super) cleaned: watch::Receiver<i64>,
 }
 
-const BEGIN: &str = "begin immediate";
-const COMMIT: &str = "commit";
 const COUNTERS: &str = "select (select coalesce(max(seq), 0) + 1 from event), \
      (select coalesce(max(id), 0) + 1 from message)";
 
@@ -307,7 +306,7 @@ impl Writer {
         conn: Connection,
         clock: Clock,
         health: Arc<Health>,
-        files: files::OpenFiles,
+        home: Home,
         committed: Committed,
     ) -> Result<(Self, WriterHandle, Announced, Owner)> {
         let row = engine::query(COUNTERS).one(&conn)?;
@@ -339,13 +338,14 @@ impl Writer {
             work,
             health,
             meter: WriterMeter::default(),
-            files,
+            home,
             committed,
             is_gone: Arc::default(),
             is_unclean,
             cleaned,
         };
-        let owner = Owner { queue: sender.downgrade(), is_gone: Arc::clone(&writer.is_gone) };
+        let interval = writer.home.check_interval();
+        let owner = Owner { queue: sender.downgrade(), is_gone: Arc::clone(&writer.is_gone), interval };
         let capacity = Arc::new(Semaphore::new(limits::WRITER_QUEUE_BYTES_MAX / 1_024));
         let handle = WriterHandle { queue: sender, capacity, meter: writer.meter.clone() };
         Ok((writer, handle, announced, owner))
@@ -365,7 +365,7 @@ impl Writer {
                 }
             }
             if is_checked {
-                self.check_files();
+                self.check_home(self.counters.next_seq - 1);
             }
             if self.is_gone.load(Ordering::Acquire) {
                 break;
@@ -396,30 +396,67 @@ impl Writer {
     /// Closes the connection. Closing the last one makes a checkpoint and removes the log. After a failure of the disk,
     /// or if the log's name belongs to another file, that could lose the content of the log.
     fn close(mut self) {
-        self.check_files();
+        self.check_home(self.counters.next_seq - 1);
         if self.health.writes().is_final() {
-            tracing::error!("the log is left as it is: the next start reads what it holds");
-            std::mem::forget(self.conn);
+            if self.conn.is_sqlite() {
+                tracing::error!("the log is left as it is: the next start reads what it holds");
+                std::mem::forget(self.conn);
+            }
             return;
         }
-        if let Err(error) = self.conn.execute_batch("pragma optimize") {
+        if self.conn.is_sqlite()
+            && let Err(error) = self.conn.execute_batch("pragma optimize")
+        {
             tracing::debug!(%error, "optimize on close");
         }
         failpoint::reach("checkpoint");
-        if let Err((_, error)) = self.conn.close() {
+        if let Err(error) = self.conn.close() {
             tracing::warn!(%error, "closing the database");
         }
     }
 
-    /// Stops acknowledging if the files are no longer those that a restart would find.
-    fn check_files(&mut self) {
+    /// Stops acknowledging if the store, whose newest event has this number, is no longer where a restart would find it.
+    fn check_home(&mut self, newest: Seq) {
         if self.health.writes().is_final() {
             return;
         }
-        if let Err(what) = self.files.check() {
-            tracing::error!(what, "the store's files are no longer what they were");
-            self.health.set(WriteState::FilesReplaced);
+        match self.home.check(&self.conn) {
+            Ok(()) => {}
+            Err(Lost::Home(state, what)) => {
+                tracing::error!(what, "the store is no longer where it was");
+                self.health.set(state);
+            }
+            Err(Lost::Connection) => drop(self.connect_again(&[newest])),
         }
+    }
+
+    /// Connects to a database again, and takes the lease again. Then the newest event is known: of a transaction whose
+    /// commit had no answer too. Another number than these means that the server has lost what was acknowledged.
+    fn connect_again(&mut self, expected: &[Seq]) -> Result<Seq> {
+        let Home::Shard(ownership) = &self.home else {
+            return Err(Error::Bug("files have no connection that can be lost"));
+        };
+        tracing::warn!("the connection to the database is lost");
+        let (conn, taken) = ownership.take_again().inspect_err(|_| self.health.set(WriteState::LeaseLost))?;
+        self.conn = conn;
+        let head = self.conn.leased_head().unwrap_or_default();
+        if expected.contains(&head) {
+            if taken.is_moved {
+                tracing::warn!(head, "the database is another server, and has what was acknowledged");
+                self.conn.note_server(|_| Ok(()))?;
+            }
+            tracing::info!("connected to the database again");
+            ownership.trust.believe();
+            return Ok(head);
+        }
+        tracing::error!(head, ?expected, "the database lacks what was acknowledged: the store gets a new identity");
+        let noted = self.conn.note_server(|conn| identity::begin_anew(conn, &self.clock));
+        if let Err(error) = noted.and_then(|()| self.conn.release()) {
+            tracing::error!(%error, "the new identity is written at the next start");
+        }
+        ownership.trust.lose();
+        self.health.set(WriteState::LeaseLost);
+        Err(Error::Stopped(WriteState::LeaseLost))
     }
 
     /// Gives free pages back to the system: many while nobody waits, else a few. The file ends where the log says once
@@ -440,16 +477,18 @@ impl Writer {
         if !self.is_unclean {
             return;
         }
-        self.check_files();
+        self.check_home(self.counters.next_seq - 1);
         if self.health.writes().is_final() {
             return;
         }
         let wait = Duration::from_millis(limits::ERASE_READERS_WAIT_MS);
         let cleaned = checkpoint::empty_log(&self.conn, wait, BUSY_TIMEOUT).and_then(|is_empty| {
-            self.files.log_was_emptied();
+            self.home.log_was_emptied();
             if is_empty {
                 failpoint::reach("erase.emptied");
-                engine::query(SET_CLEAN).run(&self.conn)?;
+                let transaction = self.conn.transaction()?;
+                engine::query(SET_CLEAN).run(&transaction)?;
+                transaction.commit()?;
                 failpoint::reach("erase.clean");
                 self.is_unclean = false;
                 let row = engine::query(CLEANED).one(&self.conn)?;
@@ -475,7 +514,11 @@ impl Writer {
             }
         }
         for mut envelope in batch {
-            let outcome = self.transact(std::slice::from_mut(&mut envelope));
+            let mut outcome = self.transact(std::slice::from_mut(&mut envelope));
+            // Nothing of it was written, and there is a connection again.
+            if matches!(outcome, Err(Error::Unreachable(_))) && self.conn.is_idle() {
+                outcome = self.transact(std::slice::from_mut(&mut envelope));
+            }
             envelope.answer(outcome.err());
         }
     }
@@ -492,14 +535,17 @@ impl Writer {
             Err(error) => return Err(self.roll_back(error, false)),
         };
         self.committed.recent.begin(finished.sessions.iter().map(|(key, ..)| *key));
-        if let Err((error, was_committing)) = self.commit(batch) {
+        let newest = finished.counters.next_seq - 1;
+        if let Err((error, was_committing)) = self.commit(batch, newest)
+            && !self.is_committed(&error, was_committing, newest)?
+        {
             return Err(self.roll_back(error, was_committing));
         }
         self.meter.committed(now, self.clock.now());
         batch.iter().for_each(|envelope| envelope.mutation.reach("committed"));
         self.leaps = leaps;
         // Content in files that can no longer be found is lost after a restart.
-        self.check_files();
+        self.check_home(newest);
         if self.health.writes().is_final() {
             self.forget();
             return Err(Error::Uncertain);
@@ -520,7 +566,6 @@ impl Writer {
         self.is_unclean |= erased == Erasing::Ended;
         self.committed.ring.committed(events);
         interrupted.iter().for_each(CancellationToken::cancel);
-        let newest = self.counters.next_seq - 1;
         self.head_seq.send_replace(newest);
         self.newest_event.send_if_modified(|before| std::mem::replace(before, newest) != newest);
         if is_due || batch.iter().any(|envelope| envelope.mutation.may_make_work) {
@@ -530,7 +575,7 @@ impl Writer {
     }
 
     /// Commits what was written. The second value of an error is true if the commit itself failed.
-    fn commit(&mut self, batch: &[Envelope]) -> std::result::Result<(), (Error, bool)> {
+    fn commit(&mut self, batch: &[Envelope], newest: Seq) -> std::result::Result<(), (Error, bool)> {
         let fails = |point| batch.iter().any(|envelope| envelope.mutation.fails(point));
         batch.iter().for_each(|envelope| envelope.mutation.reach("uncommitted"));
         if fails("full") {
@@ -539,10 +584,27 @@ impl Writer {
         if fails("refused") {
             return Err((Error::Database("refused".to_owned()), false));
         }
-        engine::query(COMMIT).run(&self.conn).map_err(|error| (error, true))?;
+        self.conn.commit_batch(newest).map_err(|error| (error, true))?;
         match fails("unsynced") {
             true => Err((Error::Disk(DiskFailure { message: "not synced".to_owned(), may_be_of_sync: true }), true)),
             false => Ok(()),
+        }
+    }
+
+    /// True if a transaction is committed although its commit had no answer. It is known once the lease is taken again,
+    /// by the newest event: with this number, or, as before, one with a lower number.
+    fn is_committed(&mut self, error: &Error, was_committing: bool, newest: Seq) -> Result<bool> {
+        if !was_committing || !matches!(error, Error::Unreachable(_)) {
+            return Ok(false);
+        }
+        let before = self.counters.next_seq - 1;
+        // A transaction without an event has left nothing by which it can be found.
+        match self.connect_again(&[before, newest]) {
+            Ok(head) if newest > before => Ok(head == newest),
+            _ => {
+                self.forget();
+                Err(Error::Uncertain)
+            }
         }
     }
 
@@ -558,13 +620,17 @@ impl Writer {
     /// log may contain the commit, and the result of a later sync proves nothing about it.
     fn roll_back(&mut self, error: Error, was_committing: bool) -> Error {
         self.forget();
-        if let Err(error) = self.conn.execute_batch("rollback") {
+        if matches!(error, Error::Unreachable(_)) && !was_committing {
+            let newest = self.counters.next_seq - 1;
+            return self.connect_again(&[newest]).err().unwrap_or(error);
+        }
+        if let Err(error) = self.conn.roll_back() {
             tracing::debug!(%error, "nothing to roll back");
         }
         let (state, reply_error) = match error {
             Error::Full => (WriteState::StorageFull, Error::Full),
             Error::ReadOnly => (WriteState::StorageReadOnly, Error::ReadOnly),
-            Error::Disk(DiskFailure { may_be_of_sync: false, .. }) if self.files.is_read_only() => {
+            Error::Disk(DiskFailure { may_be_of_sync: false, .. }) if self.home.is_read_only() => {
                 (WriteState::StorageReadOnly, Error::ReadOnly)
             }
             Error::Disk(_) => {
@@ -584,7 +650,7 @@ impl Writer {
     ///
     /// If clients could not write for a while, `could_write` is false and open messages get their full timeout again.
     fn apply_all(&mut self, batch: &mut [Envelope], now: Timestamp, could_write: bool) -> Result<Finished> {
-        engine::query(BEGIN).run(&self.conn)?;
+        self.conn.begin_batch()?;
         let kept = (&mut self.heads, &mut self.marks);
         let Committed { quotas, secrets, .. } = &self.committed;
         let rules = Rules { quotas, secrets };

@@ -218,7 +218,7 @@ async fn a_command_that_the_database_refuses_hurts_only_itself() {
     test.append(&spoiled, "u \"fine so far\"").await;
     test.append(&session, "u0 \"fine so far\"").await;
     // Another process took the revision of this session's next message.
-    let database = test.database();
+    let mut database = test.database();
     database
         .execute_batch(
             "insert into event select 1000000, session_id, revision + 1, kind, ends_mutation, time, actor, request_id, \
@@ -227,7 +227,7 @@ async fn a_command_that_the_database_refuses_hurts_only_itself() {
         .expect("inserted");
     // While the writer waits for this transaction with the first command, the others gather behind it: they share one
     // transaction, which fails.
-    database.execute_batch("begin immediate").expect("the database is locked");
+    database.lock_writes();
     let commands = [
         (&session, "u1 \"waits\""),
         (&session, "u2 \"a\""),
@@ -238,7 +238,7 @@ async fn a_command_that_the_database_refuses_hurts_only_itself() {
     let sent = commands.map(|(id, words)| test.app.append(id, conversation(words), None, None));
     let mut answers = std::pin::pin!(futures::future::join_all(sent));
     assert!(answers.as_mut().now_or_never().is_none(), "all of them are sent");
-    database.execute_batch("rollback").expect("the database is unlocked");
+    database.unlock();
     for (index, answer) in answers.await.into_iter().enumerate() {
         match index {
             2 => assert_eq!(answer.expect_err("refused").reason, Reason::Internal),

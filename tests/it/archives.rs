@@ -133,7 +133,7 @@ fn erasure(message: &str) -> EraseRequest {
 }
 
 fn blobs(test: &TestApp) -> i64 {
-    test.database().query_row("select count(*) from blob", (), |row| row.get(0)).expect("a count")
+    test.number("select count(*) from blob")
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -38,7 +38,7 @@ async fn failed_checkpoints_are_reported() {
     let test = TestApp::start().await;
     let session = test.manual_session().await;
     append_much(&test, &session, 0..1).await;
-    let reader = test.database();
+    let mut reader = test.database();
     reader.execute_batch("begin; select count(*) from message").expect("a snapshot");
     append_much(&test, &session, 1..5).await;
     let grown = pending(&test, &session).await;

@@ -1,7 +1,8 @@
 //! A wrong system clock: no wait for an instant lasts until the real time has caught up, neither in a running daemon
 //! nor after a restart.
 
-use crate::support::{Line, ScriptedSummarizer, TestApp, connect, turns};
+use crate::database::Database;
+use crate::support::{Line, ScriptedSummarizer, TestApp, turns};
 use longhand::limits;
 use longhand::model::event::EventKind;
 use longhand::policy;
@@ -21,11 +22,8 @@ fn falters_once() -> std::sync::Arc<ScriptedSummarizer> {
 }
 
 /// Runs a statement on a store that is not open.
-async fn alter(directory: &std::path::Path, sql: &'static str) -> usize {
-    let database = connect(directory);
-    let done = database.execute(sql, ()).expect(sql);
-    database.close().expect("closed");
-    done
+async fn alter(directory: &std::path::Path, sql: &'static str) -> u64 {
+    Database::of(directory).execute(sql).expect(sql)
 }
 
 #[tokio::test]

@@ -1,6 +1,7 @@
 //! Erasures: what is erased is in no view, no list, no event and no file; everything else is as it was, and the chains
 //! are whole.
 
+use crate::database::Database;
 use crate::support::{Line, ScriptedSummarizer, TestApp, conversation, shown, text, turns, window};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -29,7 +30,7 @@ fn message(id: &str) -> EraseRequest {
 
 async fn erase(caller: &Caller, session: &str, request: EraseRequest) -> Erased {
     let erased = caller.erase(session, request).await.expect("erased");
-    assert_eq!(erased.pending_files, Vec::<String>::new(), "nobody reads an earlier state");
+    assert_eq!(crate::engines::pending_files(&erased), Vec::<&String>::new(), "nobody reads an earlier state");
     erased
 }
 
@@ -44,29 +45,16 @@ fn noise(name: &str, bytes: usize) -> String {
     noise
 }
 
-/// All bytes of all files of a store.
-fn files(directory: &Path) -> Vec<(String, Vec<u8>)> {
-    let entries = std::fs::read_dir(directory).expect("the folder");
-    entries
-        .map(|entry| entry.expect("an entry"))
-        .filter(|entry| entry.path().is_file())
-        .map(|entry| (entry.file_name().to_string_lossy().into_owned(), std::fs::read(entry.path()).expect("a file")))
-        .collect()
-}
-
-/// The files that have some of the bytes that these values of the database have: from each of them, pieces of 24 bytes.
+/// The files, and the tables of PostgreSQL, that have some of the bytes that these values of the database have: from each of them, pieces of 24 bytes.
 fn holders(directory: &Path, values: &[Vec<u8>]) -> Vec<String> {
     let pieces: HashSet<&[u8]> = values.iter().flat_map(|value| value.chunks_exact(24)).collect();
     let holds = |bytes: &[u8]| bytes.windows(24).any(|window| pieces.contains(window));
-    files(directory).into_iter().filter(|(_, bytes)| holds(bytes)).map(|(name, _)| name).collect()
+    crate::database::stored(directory).into_iter().filter(|(_, bytes)| holds(bytes)).map(|(name, _)| name).collect()
 }
 
 /// The encoded contents of messages, as the database has them: compressed ones and large ones too.
 fn contents(test: &TestApp, sql: &str) -> Vec<Vec<u8>> {
-    let database = test.database();
-    let mut statement = database.prepare(sql).expect(sql);
-    let values = statement.query_map((), |row| row.get(0)).expect(sql);
-    values.collect::<Result<_, _>>().expect(sql)
+    test.database().column(sql)
 }
 
 #[tokio::test]
@@ -393,7 +381,7 @@ async fn while_a_reader_needs_an_earlier_state_the_answer_names_the_files() {
     let session = test.manual_session().await;
     test.append(&session, &format!("u1 \"hello\"\nu2 \"{}\"", noise("held", 300).replace('"', "'"))).await;
     let stored = contents(&test, "select parts from message where client_id = 'u2'");
-    let reader = test.database();
+    let mut reader = test.database();
     reader.execute_batch("begin; select count(*) from message").expect("a snapshot");
     let erased = test.app.erase(&session, message("u2")).await.expect("erased");
     assert_eq!(erased.pending_files, ["longhand.db", "longhand.db-wal"]);
@@ -429,10 +417,14 @@ async fn words_of_erased_messages_are_found_no_more() {
     };
     assert!(ask("where is the zanzibarkey?").await.contains("quetzalnine"));
     test.settled().await;
-    let indexed = contents(&test, "select block from search_data").concat();
+    let blocks = match test.database() {
+        Database::Sqlite(_) => "select block from search_data",
+        Database::Postgres(_) => "select convert_to(word, 'UTF8') from search",
+    };
+    let indexed = contents(&test, blocks).concat();
     assert!(indexed.windows(10).any(|window| window == b"uetzalnine"));
     erase(&test.app, &session, message("u1")).await;
-    let index = contents(&test, "select block from search_data").concat();
+    let index = contents(&test, blocks).concat();
     let has = |word: &str| index.windows(word.len()).any(|window| window == word.as_bytes());
     assert!(has("quokkaword") && !has("uetzalnine"), "the index has the words of what is left");
     supply(&test, &session, "We talked again.", "u3").await;
@@ -554,9 +546,9 @@ async fn together(test: &TestApp, writes: Vec<BoxFuture<'_, ()>>) {
     let busy = test.manual_session().await;
     test.settled().await;
     let first: BoxFuture<'_, ()> = Box::pin(test.append(&busy, "u \"first\"").map(drop));
-    let database = test.database();
+    let mut database = test.database();
     // The writer waits with the first one, and the others gather behind it.
-    database.execute_batch("begin immediate").expect("the lock of writes");
+    database.lock_writes();
     let mut sent = Vec::new();
     for mut write in std::iter::once(first).chain(writes) {
         let wanted = i64::try_from(sent.len()).expect("a few") + 1;
@@ -566,7 +558,7 @@ async fn together(test: &TestApp, writes: Vec<BoxFuture<'_, ()>>) {
         }
         sent.push(write);
     }
-    database.execute_batch("rollback").expect("rolled back");
+    database.unlock();
     futures::future::join_all(sent).await;
 }
 

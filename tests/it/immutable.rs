@@ -1,6 +1,6 @@
 //! P2: the database itself refuses every change of written rows.
 
-use crate::support::{TestApp, text, value};
+use crate::support::{TestApp, text};
 use longhand::app::compactions::NewCompaction;
 use longhand::model::compaction::CompactionKind;
 use longhand::model::event::EventKind;
@@ -21,8 +21,7 @@ async fn written_rows_can_be_neither_changed_nor_deleted() {
     test.append(&session, "a9 \"still open\" open").await;
     let fork = test.app.fork_session(&session, Default::default(), None, String::new()).await;
     fork.expect("forked");
-    let database = test.database();
-    database.execute_batch("pragma foreign_keys = off").expect("a pragma");
+    let mut database = test.database();
     for statement in [
         "update part set body = x'00'",
         "update part set salt = x'00'",
@@ -61,7 +60,7 @@ async fn written_rows_can_be_neither_changed_nor_deleted() {
         "delete from blob",
     ] {
         let table = statement.split_whitespace().find(|word| !["update", "delete", "from"].contains(word));
-        let rows: i64 = value(&database, &format!("select count(*) from {}", table.expect("one")));
+        let rows: i64 = database.value(&format!("select count(*) from {}", table.expect("one")));
         assert!(rows > 0, "{statement} would touch nothing");
         let refusal = database.execute_batch(statement);
         let error = refusal.expect_err(statement).to_string();

@@ -503,7 +503,7 @@ async fn a_job_that_cannot_be_read_holds_up_none_of_the_others() {
     }
     // No trigger has this number, and the first job's lease ends first.
     let spoil = "update job set trigger = 99 where id = (select min(id) from job)";
-    let spoilt = test.database().execute(spoil, ()).expect("spoilt");
+    let spoilt = test.database().execute(spoil).expect("spoilt");
     assert_eq!(spoilt, 1);
     let test = test.kill().await;
     script.held().await;

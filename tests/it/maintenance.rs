@@ -154,7 +154,7 @@ async fn the_tokens_of_a_message_are_estimated_once_for_each_way_of_counting() {
     append(&test, &session, turns("bash", 1, 4)).await;
     let kept = "select (select count(counts) from message) + (select count(*) from message_token_count)";
     let ways = "select count(*) from (select counting from message where counting is not null \
-         union select counting from message_token_count)";
+         union select counting from message_token_count) ways";
     assert_eq!(test.number(kept), 16, "an append keeps what it counted");
 
     // The first decision under another counting method counts the messages for it.

@@ -65,6 +65,36 @@ async fn a_reply_grows_from_drafts_and_parts_and_is_sealed() {
     assert_eq!(test.findings().await, []);
 }
 
+/// Offsets are those of the text, also where a database has other bytes for it.
+#[tokio::test]
+async fn every_character_of_a_draft_has_its_bytes() {
+    let test = TestApp::start().await;
+    let session = test.manual_session().await;
+    test.append(&session, "u1 \"hello\"\na1 open").await;
+    let DraftReceipt { part, length, .. } = draft(&test, &session, adding(None, 0, "a\0b")).await;
+    assert_eq!(length, 3);
+    let received = draft(&test, &session, adding(Some(part), 3, "\u{FDD0}é\0")).await;
+    assert_eq!((received.length, received.added_at), (9, Some(3)));
+    // What is there already is recognised from any character on, and what differs is refused.
+    let repeated = draft(&test, &session, adding(Some(part), 1, "\0b\u{FDD0}")).await;
+    assert_eq!((repeated.length, repeated.added_at), (6, None));
+    let longer = draft(&test, &session, adding(Some(part), 8, "\0\u{FDD0}0")).await;
+    assert_eq!((longer.length, longer.added_at), (13, Some(9)));
+    for (offset, words) in [(1, "b"), (2, "\0"), (8, "\u{FDD0}"), (14, "x")] {
+        let error =
+            test.app.append_draft(&session, "a1", adding(Some(part), offset, words)).await.expect_err("refused");
+        assert_eq!((error.reason, error.metadata["length_bytes"].as_str()), (Reason::OffsetMismatch, "13"), "{offset}");
+    }
+    let words = "a\0b\u{FDD0}é\0\u{FDD0}0";
+    let (_, drafts, _) = test.app.get_message(&session, "a1").await.expect("the message");
+    assert_eq!(drafts, [written(part, words)]);
+    test.app.append_parts(&session, "a1", vec![OpenPart::draft(part, None)]).await.expect("closed");
+    let test = test.restart().await;
+    let (message, ..) = test.app.get_message(&session, "a1").await.expect("the message");
+    assert_eq!(words_of(&message), words);
+    assert_eq!(test.findings().await, []);
+}
+
 #[tokio::test]
 async fn words_that_do_not_follow_on_are_refused() {
     let test = TestApp::start().await;

@@ -1,6 +1,7 @@
 //! Robustness of the scheduler: no failed read or operation stops it permanently, or delays an unrelated session.
 
-use crate::support::{Line, ScriptedSummarizer, TestApp, connect, soon, turns};
+use crate::database::Database;
+use crate::support::{Line, ScriptedSummarizer, TestApp, soon, turns};
 use longhand::app::Reason;
 use longhand::app::compactions::NewCompaction;
 use longhand::limits;
@@ -16,9 +17,7 @@ use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
 const WORDS: usize = 1_100;
 
 async fn alter(directory: &Path, sql: &'static str) {
-    let database = connect(directory);
-    database.execute(sql, ()).expect(sql);
-    database.close().expect("closed");
+    Database::of(directory).execute(sql).expect(sql);
 }
 
 async fn health(test: &TestApp, what: &str, is_so: impl FnMut(&longhand::scheduler::Health) -> bool) {

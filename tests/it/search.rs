@@ -1,7 +1,8 @@
 //! Search over all history: what is found, what is said of it, and the index that follows the log.
 
 use crate::archives::{export, import};
-use crate::support::{TestApp, conversation, copy_database, private_folder, prunable, soon, text};
+use crate::database::copy_store;
+use crate::support::{TestApp, conversation, private_folder, prunable, soon, text};
 use longhand::app::access::{Access, Credentials};
 use longhand::app::access_tokens::NewAccessToken;
 use longhand::app::append::{AppendRequest, RewindTo};
@@ -404,7 +405,7 @@ async fn a_copy_of_a_store_without_its_index_makes_one() {
     assert_eq!(found(&test, query("vault")).await.len(), 2);
     let directory = test.stop().await;
     let copy = private_folder();
-    copy_database(directory.path(), copy.path());
+    copy_store(directory.path(), copy.path()).await;
     let test = TestApp::copy_of(copy.path()).await;
     assert_eq!(found(&test, query("vault")).await.len(), 2);
 }
@@ -434,7 +435,7 @@ async fn what_is_erased_is_not_found_and_is_in_no_file_of_the_index() {
     let erase = async |target: EraseTarget| {
         let request = EraseRequest { target, reason: "a key".to_owned(), dry_run: false };
         let erased = test.app.erase(&session, request).await.expect("erased");
-        assert_eq!(erased.pending_files, Vec::<String>::new());
+        assert_eq!(crate::engines::pending_files(&erased), Vec::<&String>::new());
     };
     erase(EraseTarget::Message("u1".to_owned())).await;
     assert!(!has_in_index(&test, "uetzalnine") && has_in_index(&test, "anzibarkey"));
@@ -467,7 +468,7 @@ async fn a_summary_of_a_fork_is_forgotten_with_the_session_that_it_was_written_f
     assert!(has_in_index(&test, "uetzalnine"));
     let request = EraseRequest { target: EraseTarget::Session, reason: "a key".to_owned(), dry_run: false };
     let erased = test.app.erase(&session, request).await.expect("erased");
-    assert_eq!(erased.pending_files, Vec::<String>::new());
+    assert_eq!(crate::engines::pending_files(&erased), Vec::<&String>::new());
     assert_eq!(search(&test, derived).await.hits, []);
     assert!(!has_in_index(&test, "uetzalnine"));
     assert_eq!(found(&test, query("numbatword")).await, ["u5"], "the fork keeps what is its own");

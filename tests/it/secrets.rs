@@ -50,11 +50,9 @@ async fn restart(test: TestApp, action: Option<Action>) -> TestApp {
 
 /// The files of a store that have a text.
 fn holders(directory: &Path, text: &str) -> Vec<String> {
-    let files = std::fs::read_dir(directory).expect("the folder").map(|entry| entry.expect("an entry").path());
-    let has = |path: &std::path::PathBuf| {
-        path.is_file() && std::fs::read(path).expect("a file").windows(text.len()).any(|bytes| bytes == text.as_bytes())
-    };
-    files.filter(has).map(|path| path.display().to_string()).collect()
+    let has = |bytes: &[u8]| bytes.windows(text.len()).any(|window| window == text.as_bytes());
+    let stored = crate::database::stored(directory).into_iter();
+    stored.filter(|(_, bytes)| has(bytes)).map(|(name, _)| name).collect()
 }
 
 /// Texts with placeholders, without their hashes.
@@ -229,10 +227,7 @@ async fn a_repetition_is_recognised_by_what_was_received_whatever_the_rules_are_
     once_named(&test, "r2").update_session(&session, change()).await.expect("changed");
     // The hash of a request with a secret would tell whether a guess is right.
     let plain_hash = *blake3::hash(format!("the request with {SECRET}").as_bytes()).as_bytes();
-    let kept: Vec<u8> = test
-        .database()
-        .query_row("select payload_hash from request where request_id = 'r1'", (), |row| row.get(0))
-        .expect("a request");
+    let kept: Vec<u8> = test.database().value("select payload_hash from request where request_id = 'r1'");
     assert_ne!(kept, plain_hash);
     for rules in [Some(Action::Redact), None, Some(Action::Warn), Some(Action::Redact)] {
         test = restart(test, rules).await;

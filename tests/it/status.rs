@@ -263,7 +263,7 @@ async fn requests_for_the_summary_of_a_branch_are_in_the_request_log() {
     assert_eq!((sum(|spent| spent.requests), sum(|spent| spent.cost_micros)), (4, 280));
 
     // The request log cannot be changed, and also contains the requests of compactions.
-    let database = test.database();
+    let mut database = test.database();
     for statement in ["update summary_request set message_id = x'00'", "delete from summary_request"] {
         let refused = database.execute_batch(statement).expect_err(statement).to_string();
         assert!(refused.contains("never"), "{refused}");

@@ -1,6 +1,7 @@
 //! P6: a stream has every event, in order, once, wherever it starts and however often it is resumed.
 
-use crate::support::{TestApp, Watch, block_on, cases, conversation, copy_database, turns, window, words_of};
+use crate::database::copy_store;
+use crate::support::{TestApp, Watch, block_on, cases, conversation, turns, window, words_of};
 use longhand::app::Reason;
 use longhand::app::append::{NewDraftText, OpenPart};
 use longhand::app::compactions::NewSummary;
@@ -247,8 +248,8 @@ async fn a_cursor_of_another_store_or_time_is_refused() {
     let test = TestApp::start().await;
     let session = test.manual_session().await;
     let old = test.stop().await;
-    let kept = tempfile::tempdir().expect("a temporary folder");
-    copy_database(old.path(), kept.path());
+    let kept = crate::support::private_folder();
+    copy_store(old.path(), kept.path()).await;
     let test = TestApp::copy_of(kept.path()).await;
     test.append(&session, "u1 \"one\"\nu2 \"two\"").await;
     let mut watch = stream(&test, from(Start::Beginning)).await;

@@ -11,6 +11,8 @@
 //! a2 open
 //! ```
 
+use crate::database::{Database, copy_store};
+use crate::engines::open_store;
 use longhand::app::append::{Appended, ListMessages};
 use longhand::app::context::{Context, ContextRequest};
 use longhand::app::events::{EventStream, Frame, Start, SubscribeRequest};
@@ -28,7 +30,7 @@ use longhand::model::usage::{ModelWindow, Usage};
 use longhand::policy::summary::{SummaryInput, SummaryOutput};
 use longhand::scheduler::{self, Scheduler, SchedulerHandle};
 use longhand::search;
-use longhand::store::{self, Durability, Finding, ScrubOptions, Store};
+use longhand::store::{Finding, ScrubOptions};
 use longhand::summarizer::{self, Extractive, Levels, Observer, Summarizer};
 use rusqlite::Connection;
 use std::collections::VecDeque;
@@ -127,25 +129,23 @@ impl TestApp {
         Self::open_with(Arc::new(private_folder()), summarizer, options).await
     }
 
-    /// A store on a copy of a closed store's files.
+    /// A store on a copy of a closed store.
     pub(crate) async fn copy_of(directory: &Path) -> Self {
         let copy = private_folder();
-        copy_database(directory, copy.path());
+        copy_store(directory, copy.path()).await;
         Self::open(Arc::new(copy), Arc::new(Extractive)).await
     }
 
-    /// A store on a copy of a closed store's files, altered by SQL as with a database tool.
+    /// A store on a copy of a closed store, altered by SQL as with a database tool.
     pub(crate) async fn altered(directory: &Path, sql: &str) -> Self {
         let copy = private_folder();
-        copy_database(directory, copy.path());
-        let database = connect(copy.path());
-        for trigger in column(&database, "select name from sqlite_master where type = 'trigger'") {
-            database.execute_batch(&format!("drop trigger {trigger}")).expect("dropped");
-        }
-        let before = database.total_changes();
-        database.execute_batch(sql).unwrap_or_else(|error| panic!("{error}: {sql}"));
-        assert!(database.total_changes() > before, "nothing to alter: {sql}");
-        database.close().expect("closed");
+        copy_store(directory, copy.path()).await;
+        let mut database = Database::of(copy.path());
+        database.drop_protection();
+        let altered = database.execute(sql).unwrap_or_else(|error| panic!("{error}: {sql}"));
+        assert!(altered > 0, "nothing to alter: {sql}");
+        database.set_head();
+        drop(database);
         Self::open(Arc::new(copy), Arc::new(Extractive)).await
     }
 
@@ -167,9 +167,7 @@ impl TestApp {
         let kept = options.clone();
         let scheduling = scheduler::Options { loaded_bytes: loaded_bytes(), ..options };
         let clock = Clock::default();
-        // No test cuts the power, and syncing would take most of the tests' time.
-        let options = store::Options { directory: directory.path().to_owned(), durability: Durability::ProcessCrash };
-        let (store, writer) = Store::open(options, clock.clone()).await.expect("the store opens");
+        let (store, writer) = open_store(directory.path(), clock.clone()).await;
         let writer = tokio::spawn(writer);
         let stopping = CancellationToken::new();
         let scheduler = Scheduler::new(store.clone(), clock.clone(), Levels::all(summarizer.clone()), scheduling);
@@ -280,8 +278,8 @@ impl TestApp {
     }
 
     /// A direct connection to the database: it reads the actual rows, and its writes are tampering.
-    pub(crate) fn database(&self) -> Connection {
-        connect(self.directory())
+    pub(crate) fn database(&self) -> Database {
+        Database::of(self.directory())
     }
 
     /// Reads one number from the database.
@@ -441,7 +439,7 @@ pub(crate) fn value<T: rusqlite::types::FromSql>(database: &Connection, sql: &st
 
 /// Reads one number from the database in a folder.
 pub(crate) fn number(directory: &Path, sql: &str) -> i64 {
-    value(&connect(directory), sql)
+    Database::of(directory).number(sql)
 }
 
 /// Copies the files of a closed store.

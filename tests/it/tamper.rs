@@ -1,6 +1,7 @@
 //! P13: everything altered, dropped or inserted without the store is found, with its location.
 
-use crate::support::{Line, ScriptedSummarizer, TestApp, call, connect, filler, result, text, turns, value, window};
+use crate::database::Database;
+use crate::support::{Line, ScriptedSummarizer, TestApp, call, connect, filler, result, text, turns, window};
 use longhand::app::admin::ChainHead;
 use longhand::app::append::{NewDraftText, OpenPart};
 use longhand::app::compactions::{NewCompaction, NewSummary};
@@ -12,7 +13,6 @@ use longhand::model::message::{Finish, FinishReason};
 use longhand::model::part::{Media, MediaSource, NewPart, PartBody};
 use longhand::model::usage::Usage;
 use longhand::store::Finding;
-use rusqlite::Connection;
 use std::path::Path;
 use std::sync::Arc;
 use tempfile::TempDir;
@@ -131,8 +131,12 @@ impl Alter {
             Self::Jump => format!("{column} + 1000"),
             Self::Letter => format!("{column} || 'x'"),
             Self::Byte => {
-                let other = format!("iif(hex(substr({column}, -1)) = 'FE', '01', 'FE')");
-                format!("unhex(hex(substr({column}, 1, length({column}) - 1)) || {other})")
+                if crate::engines::is_sqlite() {
+                    let other = format!("iif(hex(substr({column}, -1)) = 'FE', '01', 'FE')");
+                    return format!("unhex(hex(substr({column}, 1, length({column}) - 1)) || {other})");
+                }
+                let last = format!("octet_length({column}) - 1");
+                format!("set_byte({column}, {last}, 255 - get_byte({column}, {last}))")
             }
             Self::Toggle => "null".to_owned(),
             Self::Flip => format!("1 - {column}"),
@@ -258,7 +262,7 @@ fn pick(table: &str, column: &str, last: bool) -> String {
 }
 
 /// The session of a row, as findings name it; none for rows that sessions share.
-fn owner(database: &Connection, table: &str, row: &str) -> Option<String> {
+fn owner(database: &mut Database, table: &str, row: &str) -> Option<String> {
     let owner = match table {
         "blob" | "policy_text" => return None,
         "session" => "id",
@@ -266,14 +270,16 @@ fn owner(database: &Connection, table: &str, row: &str) -> Option<String> {
         _ => "session_id",
     };
     let sql = format!("select lower(hex(public_id)) from session where id = (select {owner} from {table} where {row})");
-    let id: String = value(database, &sql);
+    let id: String = database.value(&sql);
     Some(format!("ses_{id}"))
 }
 
 /// The findings of a check after an alteration.
 async fn found(directory: &Path, sql: &str) -> Vec<Finding> {
     let test = TestApp::altered(directory, sql).await;
-    test.findings().await
+    let findings = test.findings().await;
+    test.stop().await;
+    findings
 }
 
 fn names(findings: &[Finding], owner: Option<&str>) -> bool {
@@ -288,13 +294,13 @@ fn names(findings: &[Finding], owner: Option<&str>) -> bool {
 #[tokio::test]
 async fn an_alteration_of_any_column_is_found_and_named() {
     let directory = closed().await;
-    let database = connect(directory.path());
+    let mut database = Database::of(directory.path());
     let mut undetected = Vec::new();
     for (table, column, alterations) in COLUMNS {
         for alter in *alterations {
             for last in [false, true] {
                 let row = pick(table, column, last);
-                let mut owner = owner(&database, table, &row);
+                let mut owner = owner(&mut database, table, &row);
                 if (*table, *column) == ("session", "public_id") {
                     // The session can only be reported by its present name.
                     owner = None;
@@ -348,7 +354,7 @@ async fn an_alteration_that_an_index_does_not_have_is_found() {
 #[tokio::test]
 async fn an_alteration_is_found_at_its_revision() {
     let directory = closed().await;
-    let database = connect(directory.path());
+    let mut database = Database::of(directory.path());
     for (table, column) in [
         ("event", "body"),
         ("message", "head"),
@@ -362,7 +368,7 @@ async fn an_alteration_is_found_at_its_revision() {
         for last in [false, true] {
             let row = pick(table, column, last);
             let sql = format!("select revision from {table} where {row}");
-            let revision: i64 = value(&database, &sql);
+            let revision: i64 = database.value(&sql);
             let sql = format!("update {table} set {column} = {} where {row}", Alter::Byte.expression(column));
             let findings = found(directory.path(), &sql).await;
             let at: Vec<i64> = findings.iter().map(|finding| finding.revision).collect();
@@ -374,13 +380,13 @@ async fn an_alteration_is_found_at_its_revision() {
 #[tokio::test]
 async fn a_row_that_is_gone_is_found_and_named() {
     let directory = closed().await;
-    let database = connect(directory.path());
+    let mut database = Database::of(directory.path());
     for table in
         ["event", "message", "part", "blob", "mark", "pruned", "layout", "policy", "policy_text", "window", "segment"]
     {
         for last in [false, true] {
             let row = pick(table, key(table).split(", ").next().expect("a key"), last);
-            let owner = owner(&database, table, &row);
+            let owner = owner(&mut database, table, &row);
             let sql = format!("delete from {table} where {row}");
             let findings = found(directory.path(), &sql).await;
             assert!(names(&findings, owner.as_deref()), "{sql}\nwas not found for {owner:?}: {findings:?}");
@@ -396,7 +402,7 @@ async fn a_row_that_is_gone_is_found_and_named() {
 #[tokio::test]
 async fn a_row_that_nobody_wrote_is_found_and_named() {
     let directory = closed().await;
-    let database = connect(directory.path());
+    let mut database = Database::of(directory.path());
     let id = "randomblob(16)";
     for (table, columns) in [
         (
@@ -427,7 +433,7 @@ async fn a_row_that_nobody_wrote_is_found_and_named() {
         ("segment", "select session_id, owner_id, 5000, 5001, 1".to_owned()),
     ] {
         let row = pick(table, key(table).split(", ").next().expect("a key"), true);
-        let owner = owner(&database, table, &row);
+        let owner = owner(&mut database, table, &row);
         let sql = format!("insert into {table} {columns} from {table} where {row}");
         let findings = found(directory.path(), &sql).await;
         assert!(names(&findings, owner.as_deref()), "{sql}\nwas not found for {owner:?}: {findings:?}");

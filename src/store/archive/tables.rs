@@ -339,6 +339,8 @@ mod tests {
             for is_first in [true, false] {
                 let select = table.select(is_first);
                 let mut plan = conn
+                    .sqlite()
+                    .expect("a file")
                     .prepare(&format!("explain query plan {select}"))
                     .unwrap_or_else(|error| panic!("{error}: {select}"));
                 let mut rows = plan.raw_query();
@@ -347,7 +349,10 @@ mod tests {
                     assert!(!step.starts_with("SCAN"), "{}: {step}", table.name);
                 }
             }
-            conn.prepare(&table.insert()).unwrap_or_else(|error| panic!("{error}: {}", table.insert()));
+            conn.sqlite()
+                .expect("a file")
+                .prepare(&table.insert())
+                .unwrap_or_else(|error| panic!("{error}: {}", table.insert()));
         }
     }
 }

@@ -1,8 +1,10 @@
 //! Checkpoints, which copy the write-ahead log into the database. SQLite's own checkpoints run within a commit and hide
 //! their failures.
 
+use super::connection::Connection;
 use super::health::Health;
-use super::sqlite::{self, Connection, PAGE_BYTES};
+use super::sqlite::PAGE_BYTES;
+use super::statement;
 use crate::limits;
 use crate::store::error::{Error, Result};
 use crate::store::write_state::WriteState;
@@ -36,7 +38,7 @@ impl Schedule {
 
     /// Makes a checkpoint if the log has grown enough, and records the result.
     pub(crate) fn run(&mut self, conn: &Connection, health: &Health) {
-        if !self.is_due() || health.writes().is_final() {
+        if !self.is_due() || health.writes().is_final() || !conn.is_sqlite() {
             return;
         }
         *self = Self::default();
@@ -56,8 +58,11 @@ impl Schedule {
 /// Copies all frames into the database, and empties the log, so that no file has anything that was deleted. False if a
 /// reader still needs an earlier state; it waits for readers no longer than that takes.
 pub(crate) fn empty_log(conn: &Connection, wait: Duration, wait_after: Duration) -> Result<bool> {
+    if !conn.is_sqlite() {
+        return Ok(true);
+    }
     conn.busy_timeout(wait)?;
-    let emptied = sqlite::query(EMPTY).one(conn).and_then(|row| row.get::<i64>(0));
+    let emptied = statement::query(EMPTY).one(conn).and_then(|row| row.get::<i64>(0));
     conn.busy_timeout(wait_after)?;
     match emptied {
         Ok(busy) => Ok(busy == 0),
@@ -68,7 +73,7 @@ pub(crate) fn empty_log(conn: &Connection, wait: Duration, wait_after: Duration)
 
 /// Bytes of the log that are not in the database, by the result of a checkpoint pragma.
 fn pending_bytes(conn: &Connection, pragma: &'static str) -> Result<i64> {
-    let row = sqlite::query(pragma).one(conn)?;
+    let row = statement::query(pragma).one(conn)?;
     let (busy, frames, folded): (i64, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
     if busy != 0 {
         return Err(Error::Busy);

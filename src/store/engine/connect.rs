@@ -1,7 +1,10 @@
 //! Connections: lock, version, pragmas, migrations. All pragmas of a connection are here, each with its reason.
 
+use super::connection::Connection;
 use super::files::{self, DATABASE, DatabaseState};
-use super::sqlite::{self, Connection, PAGE_BYTES};
+use super::postgres::schema;
+use super::sqlite::PAGE_BYTES;
+use super::statement;
 use crate::clock::Clock;
 use crate::limits;
 use crate::store::error::{Error, Result};
@@ -30,7 +33,7 @@ const SQLITE_MIN: (u32, u32, u32) = (3, 51, 3);
 
 /// All migrations, oldest first: the day on which each was written, its number on that day, and its statements. They are
 /// compiled in, so that no files are needed at run time. A kept library for them would be as long as what is below.
-const MIGRATIONS: &[(i64, &str)] = &[
+pub(crate) const MIGRATIONS: &[(i64, &str)] = &[
     (20_261_124_000_000, include_str!("../../../migrations/20261124000000_store.sql")),
     (20_261_125_000_000, include_str!("../../../migrations/20261125000000_over_window.sql")),
     (20_261_126_000_000, include_str!("../../../migrations/20261126000000_access.sql")),
@@ -70,23 +73,23 @@ impl Access {
             Self::Write => OpenFlags::SQLITE_OPEN_READ_WRITE,
             Self::Read => OpenFlags::SQLITE_OPEN_READ_ONLY,
         };
-        Ok(Connection::open_with_flags(directory.join(DATABASE), access | OpenFlags::SQLITE_OPEN_NO_MUTEX)?)
+        Connection::open_file(directory.join(DATABASE), access | OpenFlags::SQLITE_OPEN_NO_MUTEX)
     }
 }
 
 /// Opens a connection of a daemon.
 fn connect(directory: &Path, durability: Durability, access: Access) -> Result<Connection> {
     let conn = access.open(directory)?;
-    conn.set_prepared_statement_cache_capacity(limits::STATEMENTS_KEPT);
+    conn.sqlite()?.set_prepared_statement_cache_capacity(limits::STATEMENTS_KEPT);
     conn.busy_timeout(BUSY_TIMEOUT)?;
-    conn.pragma_update(None, "page_size", PAGE_BYTES)?;
+    conn.pragma_update("page_size", PAGE_BYTES)?;
     // Pages that an erasure frees can be given back to the system. It holds from the first table on; later, the pragma
     // would write to the database.
-    if sqlite::scalar::<i64>(PAGE_COUNT).one(&conn)? == 0 {
-        conn.pragma_update(None, "auto_vacuum", "incremental")?;
+    if statement::scalar::<i64>(PAGE_COUNT).one(&conn)? == 0 {
+        conn.pragma_update("auto_vacuum", "incremental")?;
     }
     // Readers continue while the writer commits. The header is written behind the row with the mode.
-    let mode: String = sqlite::scalar("pragma journal_mode = wal").one(&conn)?;
+    let mode: String = statement::scalar("pragma journal_mode = wal").one(&conn)?;
     if mode != "wal" {
         return Err(Error::Open(format!("the database cannot have a write-ahead log, but only the mode {mode}")));
     }
@@ -95,7 +98,7 @@ fn connect(directory: &Path, durability: Durability, access: Access) -> Result<C
         Durability::Full => "full",
         Durability::ProcessCrash => "normal",
     };
-    conn.pragma_update(None, "synchronous", synchronous)?;
+    conn.pragma_update("synchronous", synchronous)?;
     configure(&conn)?;
     Ok(conn)
 }
@@ -105,7 +108,7 @@ pub(crate) fn connect_existing(directory: &Path, access: Access) -> Result<Conne
     let conn = access.open(directory)?;
     conn.busy_timeout(BUSY_TIMEOUT)?;
     // A repair writes as durably as the daemon.
-    conn.pragma_update(None, "synchronous", "full")?;
+    conn.pragma_update("synchronous", "full")?;
     configure(&conn)?;
     Ok(conn)
 }
@@ -114,26 +117,36 @@ pub(crate) fn connect_existing(directory: &Path, access: Access) -> Result<Conne
 /// it, so that statements on what they describe fail, and no others.
 pub(crate) fn connect_damaged(directory: &Path) -> Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let conn = Connection::open_with_flags(directory.join(DATABASE), flags)?;
+    let conn = Connection::open_file(directory.join(DATABASE), flags)?;
     conn.busy_timeout(BUSY_TIMEOUT)?;
     // The name of the pragma is that of its other effect, which a read-only connection does not have.
-    conn.pragma_update(None, "writable_schema", true)?;
+    conn.pragma_update("writable_schema", true)?;
     configure(&conn)?;
+    Ok(conn)
+}
+
+/// Opens a database that nobody writes, by the path of a URI; no file is made beside it.
+pub(crate) fn connect_immutable(path: &str) -> Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let conn = Connection::open_file(format!("file:{path}?immutable=1"), flags)?;
+    conn.add_lists()?;
+    conn.pragma_update("trusted_schema", false)?;
+    conn.pragma_update("cell_size_check", true)?;
     Ok(conn)
 }
 
 /// The settings of every connection.
 fn configure(conn: &Connection) -> Result<()> {
-    sqlite::add_lists(conn)?;
-    conn.pragma_update(None, "foreign_keys", true)?;
+    conn.add_lists()?;
+    conn.pragma_update("foreign_keys", true)?;
     // What is deleted or replaced is overwritten, so that no page keeps what was erased.
-    conn.pragma_update(None, "secure_delete", true)?;
+    conn.pragma_update("secure_delete", true)?;
     // Sorting and temporary tables never touch the disk.
-    conn.pragma_update(None, "temp_store", "memory")?;
+    conn.pragma_update("temp_store", "memory")?;
     // The schema cannot make SQLite call functions with side effects.
-    conn.pragma_update(None, "trusted_schema", false)?;
+    conn.pragma_update("trusted_schema", false)?;
     // A damaged page is detected when it is read.
-    conn.pragma_update(None, "cell_size_check", true)?;
+    conn.pragma_update("cell_size_check", true)?;
     Ok(())
 }
 
@@ -141,40 +154,48 @@ fn configure(conn: &Connection) -> Result<()> {
 pub(crate) fn connect_writer(directory: &Path, durability: Durability) -> Result<Connection> {
     let conn = connect(directory, durability, Access::Create)?;
     // The writer does the checkpoints itself, because SQLite would hide their failures.
-    conn.pragma_update(None, "wal_autocheckpoint", 0)?;
-    conn.pragma_update(None, "journal_size_limit", i64::try_from(limits::LOG_BYTES_KEPT).unwrap_or(i64::MAX))?;
-    conn.pragma_update(None, "cache_size", WRITER_CACHE)?;
+    conn.pragma_update("wal_autocheckpoint", 0)?;
+    conn.pragma_update("journal_size_limit", i64::try_from(limits::LOG_BYTES_KEPT).unwrap_or(i64::MAX))?;
+    conn.pragma_update("cache_size", WRITER_CACHE)?;
     Ok(conn)
 }
 
 /// Opens a connection of the pool of readers.
 pub(crate) fn connect_reader(directory: &Path, durability: Durability) -> Result<Connection> {
     let conn = connect(directory, durability, Access::Write)?;
-    conn.pragma_update(None, "query_only", true)?;
-    conn.pragma_update(None, "cache_size", READER_CACHE)?;
+    conn.pragma_update("query_only", true)?;
+    conn.pragma_update("cache_size", READER_CACHE)?;
     Ok(conn)
 }
+
+/// The kind of crash that an acknowledged write survives, by the settings of a server.
+pub(crate) fn durability_of_server(conn: &Connection) -> Result<Durability> {
+    let on: bool = statement::scalar(SYNCHRONOUS).one(conn)?;
+    Ok(if on { Durability::Full } else { Durability::ProcessCrash })
+}
+
+const SYNCHRONOUS: &str = "select current_setting('fsync') = 'on' and current_setting('synchronous_commit') <> 'off'";
 
 /// Opens the search index of a store. It follows from the store, so no commit waits for the disk: what a power cut takes
 /// is indexed again.
 fn connect_search(directory: &Path) -> Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let conn = Connection::open_with_flags(directory.join(files::SEARCH), flags)?;
-    conn.set_prepared_statement_cache_capacity(limits::STATEMENTS_KEPT);
+    let conn = Connection::open_file(directory.join(files::SEARCH), flags)?;
+    conn.sqlite()?.set_prepared_statement_cache_capacity(limits::STATEMENTS_KEPT);
     conn.busy_timeout(BUSY_TIMEOUT)?;
-    conn.pragma_update(None, "page_size", PAGE_BYTES)?;
+    conn.pragma_update("page_size", PAGE_BYTES)?;
     Ok(conn)
 }
 
 /// Opens the connection that fills the search index.
 pub(crate) fn connect_search_writer(directory: &Path) -> Result<Connection> {
     let conn = connect_search(directory)?;
-    conn.pragma_update(None, "application_id", files::SEARCH_APPLICATION_ID)?;
-    conn.pragma_update(None, "journal_mode", "wal")?;
-    conn.pragma_update(None, "synchronous", "normal")?;
+    conn.pragma_update("application_id", files::SEARCH_APPLICATION_ID)?;
+    conn.pragma_update("journal_mode", "wal")?;
+    conn.pragma_update("synchronous", "normal")?;
     // Words of what is erased do not stay in free pages.
-    conn.pragma_update(None, "secure_delete", true)?;
-    conn.pragma_update(None, "cache_size", WRITER_CACHE)?;
+    conn.pragma_update("secure_delete", true)?;
+    conn.pragma_update("cache_size", WRITER_CACHE)?;
     configure(&conn)?;
     Ok(conn)
 }
@@ -182,15 +203,15 @@ pub(crate) fn connect_search_writer(directory: &Path) -> Result<Connection> {
 /// Opens a connection that searches the index.
 pub(crate) fn connect_search_reader(directory: &Path) -> Result<Connection> {
     let conn = connect_search(directory)?;
-    conn.pragma_update(None, "cache_size", READER_CACHE)?;
+    conn.pragma_update("cache_size", READER_CACHE)?;
     configure(&conn)?;
-    conn.pragma_update(None, "query_only", true)?;
+    conn.pragma_update("query_only", true)?;
     Ok(conn)
 }
 
 /// Refuses a library that can corrupt the store.
 pub(crate) fn check_version(conn: &Connection) -> Result<()> {
-    let version: String = sqlite::scalar(VERSION).one(conn)?;
+    let version: String = statement::scalar(VERSION).one(conn)?;
     let parts: Vec<u32> = version.split('.').filter_map(|part| part.parse().ok()).collect();
     let (major, minor, patch) = SQLITE_MIN;
     match parts[..] {
@@ -204,15 +225,15 @@ pub(crate) fn check_version(conn: &Connection) -> Result<()> {
 /// The migrations that a store has, newest first. Refuses a store with a schema that this program does not know, because
 /// its content could be misread.
 pub(crate) fn applied(conn: &Connection, directory: &Path) -> Result<Vec<i64>> {
-    let applied: Vec<i64> = match sqlite::scalar(TABLES).bind("migration").one(conn)? {
-        0_i64 if sqlite::scalar::<i64>(TABLES).bind("session").one(conn)? > 0 => {
+    let applied: Vec<i64> = match statement::scalar(TABLES).bind("migration").one(conn)? {
+        0_i64 if statement::scalar::<i64>(TABLES).bind("session").one(conn)? > 0 => {
             return Err(Error::Open(format!(
                 "the store in {} was written by a build before the first release, whose formats are not read",
                 directory.display()
             )));
         }
         0 => Vec::new(),
-        _ => sqlite::scalar(APPLIED).all(conn)?,
+        _ => statement::scalar(APPLIED).all(conn)?,
     };
     let is_known = |applied: &&i64| MIGRATIONS.iter().any(|(version, _)| version == *applied);
     match applied.iter().find(|version| !is_known(version)) {
@@ -227,12 +248,34 @@ pub(crate) fn applied(conn: &Connection, directory: &Path) -> Result<Vec<i64>> {
 /// Applies the migrations that a store does not have.
 fn migrate(conn: &Connection, applied: &[i64], clock: &Clock) -> Result<()> {
     for (version, statements) in MIGRATIONS.iter().filter(|(version, _)| !applied.contains(version)) {
-        let transaction = conn.unchecked_transaction()?;
-        transaction.execute_batch(statements)?;
-        sqlite::query(RECORD).bind(*version).bind(clock.now().0).run(&transaction)?;
+        let transaction = conn.transaction()?;
+        match conn {
+            Connection::Sqlite(_) => transaction.execute_batch(statements)?,
+            Connection::Postgres(_) => transaction.execute_batch(&schema::of(statements))?,
+        }
+        statement::query(RECORD).bind(*version).bind(clock.now().0).run(&transaction)?;
         transaction.commit()?;
     }
     Ok(())
+}
+
+/// The migrations that a shard has, newest first, as `applied`.
+fn applied_in_shard(conn: &Connection, shard: &str) -> Result<Vec<i64>> {
+    let has_table: bool = statement::scalar("select to_regclass('migration') is not null").one(conn)?;
+    let applied: Vec<i64> = if has_table { statement::scalar(APPLIED).all(conn)? } else { Vec::new() };
+    let is_known = |applied: &&i64| MIGRATIONS.iter().any(|(version, _)| version == *applied);
+    match applied.iter().find(|version| !is_known(version)) {
+        Some(version) => Err(Error::Open(format!(
+            "the shard {shard} was written by another version of Longhand: its migration {version} is not known"
+        ))),
+        None => Ok(applied),
+    }
+}
+
+/// Brings the schema of a shard up to date, under its lease.
+pub(crate) fn prepare_shard(conn: &Connection, shard: &str, clock: &Clock) -> Result<()> {
+    let applied = applied_in_shard(conn, shard)?;
+    migrate(conn, &applied, clock).map_err(|error| Error::Open(format!("cannot migrate: {error}")))
 }
 
 /// Checks the content of a database, and brings its schema up to date.
@@ -240,7 +283,7 @@ pub(crate) fn prepare(conn: &Connection, directory: &Path, state: DatabaseState,
     check_version(conn)?;
     let applied = applied(conn, directory)?;
     if state == DatabaseState::Empty {
-        conn.pragma_update(None, "application_id", files::APPLICATION_ID)?;
+        conn.pragma_update("application_id", files::APPLICATION_ID)?;
     }
     migrate(conn, &applied, clock).map_err(|error| Error::Open(format!("cannot migrate: {error}")))
 }
@@ -248,6 +291,11 @@ pub(crate) fn prepare(conn: &Connection, directory: &Path, state: DatabaseState,
 const PAGE_COUNT: &str = "pragma page_count";
 /// SQLite's version.
 pub(crate) const VERSION: &str = "select sqlite_version()";
+/// A server's version.
+pub(crate) const SERVER_VERSION: &str = "select 'PostgreSQL ' || current_setting('server_version')";
+/// Bytes of a shard's tables with their indexes.
+pub(crate) const SCHEMA_BYTES: &str = "select coalesce(sum(pg_total_relation_size(oid)), 0)::bigint from pg_class \
+     where relnamespace = current_schema()::regnamespace and relkind = 'r'";
 const TABLES: &str = "select count(*) from sqlite_master where type = 'table' and name = ?1";
 const APPLIED: &str = "select version from migration order by version desc";
 const RECORD: &str = "insert into migration (version, time) values (?1, ?2)";
@@ -272,14 +320,14 @@ const CLEAR_MARK: &str = "pragma user_version = 0";
 
 /// Marks a database as a backup, which is not the store that it was copied from.
 pub(crate) fn mark_as_backup(conn: &Connection) -> Result<()> {
-    Ok(conn.execute_batch(MARK)?)
+    conn.execute_batch(MARK)
 }
 
 /// Clears the mark of a backup, if there is one, together with what `begin` writes.
 pub(crate) fn clear_backup_mark(conn: &Connection, begin: impl FnOnce(&Connection) -> Result<()>) -> Result<()> {
-    let mark: i64 = sqlite::scalar(IS_BACKUP).one(conn)?;
+    let mark: i64 = statement::scalar(IS_BACKUP).one(conn)?;
     if mark == BACKUP {
-        let transaction = conn.unchecked_transaction()?;
+        let transaction = conn.transaction()?;
         begin(&transaction)?;
         transaction.execute_batch(CLEAR_MARK)?;
         transaction.commit()?;

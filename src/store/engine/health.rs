@@ -58,7 +58,7 @@ impl Health {
             (true, WriteState::StorageFull | WriteState::StorageReadOnly) => {
                 tracing::warn!(state = state.as_str(), "a write was refused: {state}");
             }
-            (true, WriteState::DiskFailed | WriteState::FilesReplaced) => {
+            (true, WriteState::DiskFailed | WriteState::FilesReplaced | WriteState::LeaseLost) => {
                 tracing::error!(
                     state = state.as_str(),
                     "no write is acknowledged until the daemon starts again: {state}"

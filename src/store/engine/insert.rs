@@ -1,6 +1,8 @@
 //! Inserts of many rows, which go to the database in as few statements as its parameters allow.
 
-use super::sqlite::{Connection, Parameter, query};
+use super::connection::Connection;
+use super::statement::query;
+use super::value::Parameter;
 use crate::store::error::Result;
 use std::sync::OnceLock;
 
@@ -40,6 +42,9 @@ impl Insert {
     /// Inserts rows, each with a value for each column.
     pub(crate) fn rows<'v>(&self, conn: &Connection, rows: impl IntoIterator<Item = Vec<Parameter<'v>>>) -> Result<()> {
         let mut rows: Vec<Vec<Parameter<'v>>> = rows.into_iter().collect();
+        if let Connection::Postgres(client) = conn {
+            return client.insert(self.into, self.conflict, &rows);
+        }
         let texts = self.texts.get_or_init(|| SIZES.map(|size| self.text(size)));
         for (text, size) in texts.iter().zip(SIZES) {
             while rows.len() >= size {
@@ -49,6 +54,15 @@ impl Insert {
         }
         Ok(())
     }
+}
+
+/// Runs an update of one row, of the form `update … set … where …`, for each of these values of its parameters. They name
+/// different rows.
+pub(crate) fn run_for_each(conn: &Connection, sql: &'static str, rows: Vec<Vec<Parameter<'_>>>) -> Result<()> {
+    if let Connection::Postgres(client) = conn {
+        return client.update(sql, &rows);
+    }
+    rows.into_iter().try_for_each(|row| query(sql).bind_all(row).run(conn))
 }
 
 /// The values of a row.

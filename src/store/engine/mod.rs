@@ -4,16 +4,24 @@
 
 pub(crate) mod checkpoint;
 pub(crate) mod connect;
+mod connection;
 pub(crate) mod figures;
 pub(crate) mod files;
 pub(crate) mod health;
+pub(crate) mod home;
 mod insert;
+pub(crate) mod postgres;
 mod reader;
 pub(crate) mod shrink;
 pub(crate) mod readers;
 mod sqlite;
+mod statement;
+mod value;
+pub(crate) mod words;
 
 pub use connect::Durability;
-pub(crate) use insert::{Insert, values};
+pub(crate) use connection::Connection;
+pub(crate) use insert::{Insert, run_for_each, values};
 pub(crate) use reader::Reader;
-pub(crate) use sqlite::{Cell, Connection, IntoValue, List, Query, Row, add_lists, below, query, scalar};
+pub(crate) use statement::{Query, below, query, scalar};
+pub(crate) use value::{Cell, IntoValue, List, Parameter, Row};

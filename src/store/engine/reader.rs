@@ -1,6 +1,8 @@
 //! A reader on one connection.
 
-use super::sqlite::{Connection, Query, Row};
+use super::connection::Connection;
+use super::statement::Query;
+use super::value::Row;
 use crate::store::error::Result;
 
 /// A reader on one connection. It counts the fetched rows, because a read must cost what it returns.

@@ -1,14 +1,16 @@
 //! The pool of connections that read. A read is a synchronous function of a connection: it has all its rows before it
 //! returns, so that none holds a connection while something else is waited for.
 
+use super::connection::Connection;
 use super::figures::{ReadMeter, RunningRead};
-use super::sqlite::Connection;
+use super::postgres::lease::Trust;
 use crate::clock::Clock;
 use crate::limits;
 use crate::store::engine::Reader;
 use crate::store::error::{Error, Result};
+use crate::store::write_state::WriteState;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -25,6 +27,8 @@ pub(crate) struct Readers {
     /// Rows that were read.
     rows: AtomicU64,
     meter: ReadMeter,
+    /// The trust in the lease of a shard.
+    trust: Option<Arc<Trust>>,
 }
 
 impl Readers {
@@ -32,7 +36,15 @@ impl Readers {
     pub(crate) fn new(count: usize, clock: Clock, open: Open) -> Result<Self> {
         let free = (0..count).map(|_| open()).collect::<Result<Vec<_>>>()?;
         let meter = ReadMeter::new(clock);
-        Ok(Self { permits: Semaphore::new(count), free: Mutex::new(free), open, rows: AtomicU64::new(0), meter })
+        let (permits, rows) = (Semaphore::new(count), AtomicU64::new(0));
+        Ok(Self { permits, free: Mutex::new(free), open, rows, meter, trust: None })
+    }
+
+    /// A pool for a shard, which reads only while its lease is trusted. It connects when it reads.
+    pub(crate) fn of_shard(count: usize, clock: Clock, open: Open, trust: Arc<Trust>) -> Result<Self> {
+        let pool = Self::new(0, clock, open)?;
+        pool.permits.add_permits(count);
+        Ok(Self { trust: Some(trust), ..pool })
     }
 
     /// Reads with a free connection. Each statement sees the commits until then. Other tasks of the runtime go on
@@ -47,21 +59,30 @@ impl Readers {
 
     /// Reads a few rows that an index leads to, in the task's own thread: to let other tasks go on would take longer.
     pub(crate) async fn brief<T>(&self, read: impl FnOnce(&mut Reader<'_>) -> Result<T>) -> Result<T> {
+        // A round trip to a server would keep the other tasks of the thread waiting.
+        if self.trust.is_some() {
+            return self.reading(read).await;
+        }
         self.acquire().await?.read(read)
     }
 
     /// Reads in one snapshot: later commits are not visible.
     pub(crate) async fn snapshot<T>(&self, read: impl FnOnce(&mut Reader<'_>) -> Result<T>) -> Result<T> {
         self.reading(|reader| {
-            let transaction = reader.conn.unchecked_transaction()?;
+            let transaction = reader.conn.transaction()?;
             let answer = read(reader);
             // A failed transaction may have ended by itself.
-            let ended = transaction.rollback();
+            let ended = transaction.roll_back();
             let answer = answer?;
             ended?;
             Ok(answer)
         })
         .await
+    }
+
+    /// A connection beside the pool.
+    pub(crate) fn connect(&self) -> Result<Connection> {
+        (self.open)()
     }
 
     /// Rows that were read since the pool was opened.
@@ -94,6 +115,13 @@ impl Readers {
         self.free().clear();
     }
 
+    fn check_trust(&self) -> Result<()> {
+        match &self.trust {
+            Some(trust) if !trust.holds() => Err(Error::Stopped(WriteState::LeaseLost)),
+            _ => Ok(()),
+        }
+    }
+
     fn free(&self) -> std::sync::MutexGuard<'_, Vec<Connection>> {
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -114,6 +142,12 @@ impl Borrowed<'_> {
         let mut reader = Reader::new(self.conn.as_ref().ok_or(Error::Closed)?);
         let answer = read(&mut reader);
         self.readers.rows.fetch_add(reader.rows, Ordering::Relaxed);
+        if matches!(answer, Err(Error::Unreachable(_))) {
+            // The others were probably lost with it.
+            self.readers.free().clear();
+        }
+        // What was read while the lease was trusted at its end was the newest state.
+        self.readers.check_trust()?;
         answer
     }
 }
@@ -121,7 +155,7 @@ impl Borrowed<'_> {
 impl Drop for Borrowed<'_> {
     fn drop(&mut self) {
         if let Some(conn) = self.conn.take()
-            && conn.is_autocommit()
+            && conn.is_idle()
             && !self.readers.permits.is_closed()
         {
             self.readers.free().push(conn);

@@ -1,6 +1,7 @@
 //! Gives pages that erasures freed back to the system, in small steps between commits.
 
-use super::sqlite::{self, Connection};
+use super::connection::Connection;
+use super::statement;
 use crate::limits;
 use crate::store::error::Result;
 
@@ -16,13 +17,16 @@ fn step_pages(pages: i64, free: i64) -> Option<i64> {
 /// Gives pages back in a number of steps at most; `goes_on` is asked before each step but the first. Returns the number of
 /// pages. A database that was made without this ability stays as it is.
 pub(crate) fn run(conn: &Connection, mut steps: u32, goes_on: impl Fn() -> bool) -> Result<i64> {
+    if !conn.is_sqlite() {
+        return Ok(0);
+    }
     let mut given = 0;
     loop {
-        let (pages, free) = (sqlite::scalar(PAGES).one(conn)?, sqlite::scalar::<i64>(FREE).one(conn)?);
+        let (pages, free) = (statement::scalar(PAGES).one(conn)?, statement::scalar::<i64>(FREE).one(conn)?);
         let Some(step) = step_pages(pages, free) else { return Ok(given) };
         // The pragma gives back one page for each row that is read.
-        sqlite::query(&format!("pragma incremental_vacuum({step})")).for_each(conn, |_| true)?;
-        let now: i64 = sqlite::scalar(FREE).one(conn)?;
+        statement::query(&format!("pragma incremental_vacuum({step})")).for_each(conn, |_| true)?;
+        let now: i64 = statement::scalar(FREE).one(conn)?;
         given += free - now;
         steps = steps.saturating_sub(1);
         if now == free || steps == 0 || !goes_on() {
@@ -43,13 +47,13 @@ mod tests {
              insert into a select zeroblob(4000) from (with recursive n (i) as \
              (select 1 union all select i + 1 from n where i < 3000) select i from n); delete from a where rowid > 10";
         conn.execute_batch(fill).expect("filled and emptied");
-        let pages = || sqlite::scalar::<i64>(PAGES).one(&conn).expect("a count");
+        let pages = || statement::scalar::<i64>(PAGES).one(&conn).expect("a count");
         let before = pages();
         assert_eq!(run(&conn, 1, || true).expect("a step"), limits::SHRINK_STEP_PAGES);
         assert_eq!(pages(), before - limits::SHRINK_STEP_PAGES);
         assert_eq!(run(&conn, 9, || false).expect("a step"), limits::SHRINK_STEP_PAGES, "it stops when it is told to");
         run(&conn, u32::MAX, || true).expect("all steps");
-        let free: i64 = sqlite::scalar(FREE).one(&conn).expect("a count");
+        let free: i64 = statement::scalar(FREE).one(&conn).expect("a count");
         assert_eq!(free, limits::SHRINK_KEPT_PAGES);
         assert_eq!(run(&conn, u32::MAX, || true).expect("nothing"), 0);
     }

@@ -10,6 +10,7 @@ use crate::model::ids::CompactionId;
 use crate::model::message::{Finish, MessageKind};
 use crate::model::part::{ERASED_INPUT, ERASED_TEXT, PartBody};
 use crate::model::truncation::Truncation;
+use crate::store::engine::words;
 use crate::store::engine::{self, Connection, Reader, Row};
 use crate::store::error::{Error, Result};
 use crate::store::ledger::blob_uses::{self, Holder};
@@ -34,9 +35,6 @@ const UPDATE_PRUNED: &str = "update pruned set truncation = ?5 \
      where message_id = ?1 and number = ?2 and session_id = ?3 and revision = ?4";
 const FORGET_COUNTS: &str = "delete from message_token_count where message_id = ?1";
 
-const FORGET_WORDS: &str = "delete from search where rowid = ?1";
-// A deleted row's words stay in the index until its segments are merged.
-const MERGE_WORDS: &str = "insert into search (search) values ('optimize')";
 const PROMPT: &str = "select id, submit_revision, parts, metadata_json from prompt \
      where session_id = ?1 and public_id = ?2";
 const UPDATE_PROMPT: &str = "update prompt set parts = ?2, metadata_json = null where id = ?1";
@@ -67,8 +65,6 @@ pub(crate) const STATEMENTS: &[&str] = &[
     PRUNED,
     UPDATE_PRUNED,
     FORGET_COUNTS,
-    FORGET_WORDS,
-    MERGE_WORDS,
     PROMPT,
     UPDATE_PROMPT,
     UPDATE_PROMPT_PARTS,
@@ -245,7 +241,7 @@ impl<'c> Opened<'c> {
 
     /// Takes the words of messages out of the files of the index as well.
     pub(super) fn merge_words(&self) -> Result<()> {
-        if self.has_words { engine::query(MERGE_WORDS).run(self.conn) } else { Ok(()) }
+        if self.has_words { words::merge(self.conn) } else { Ok(()) }
     }
 
     /// The sessions that the erasure reaches.
@@ -357,7 +353,7 @@ fn shown_texts(opened: &mut Opened<'_>, message: i64, losing: &Losing) -> Result
 /// Counts and words of a message. The words of its other parts go with those of an erased one.
 fn derived_data(opened: &mut Opened<'_>, reached: &Reached) -> Result<()> {
     engine::query(FORGET_COUNTS).bind(reached.id.0.as_bytes().as_slice()).run(opened.conn)?;
-    opened.has_words |= engine::query(FORGET_WORDS).bind(reached.row).changed(opened.conn)? > 0;
+    opened.has_words |= words::forget(opened.conn, reached.row)?;
     Ok(())
 }
 

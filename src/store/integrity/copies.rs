@@ -6,9 +6,8 @@ use crate::clock::Clock;
 use crate::limits;
 use crate::model::Seq;
 use crate::store::engine::readers::Readers;
-use crate::store::engine::{self, Connection};
+use crate::store::engine::{self, Connection, connect};
 use crate::store::error::{Error, Result};
-use rusqlite::OpenFlags;
 use rustix::fs::RenameFlags;
 use std::fs::File;
 use std::io;
@@ -70,7 +69,7 @@ impl Interrupt {
     pub(crate) fn of(conn: &Connection) -> Result<Self> {
         let ended = Arc::new(AtomicBool::new(false));
         let seen = Arc::clone(&ended);
-        conn.progress_handler(INTERRUPT_STEPS, Some(move || seen.load(Ordering::Relaxed)))?;
+        conn.sqlite()?.progress_handler(INTERRUPT_STEPS, Some(move || seen.load(Ordering::Relaxed)))?;
         Ok(Self(ended))
     }
 }
@@ -91,12 +90,7 @@ fn connect(path: &Path) -> Result<Connection> {
     let path = path.to_str().ok_or_else(|| Error::PathInvalid(format!("{} is not UTF-8", path.display())))?;
     // The characters that end the path of a URI.
     let path = path.replace('%', "%25").replace('?', "%3f").replace('#', "%23");
-    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let conn = Connection::open_with_flags(format!("file:{path}?immutable=1"), flags)?;
-    engine::add_lists(&conn)?;
-    conn.pragma_update(None, "trusted_schema", false)?;
-    conn.pragma_update(None, "cell_size_check", true)?;
-    Ok(conn)
+    connect::connect_immutable(&path)
 }
 
 /// A reader of a database that nobody writes.

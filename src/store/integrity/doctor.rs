@@ -242,7 +242,7 @@ impl Examination<'_> {
         let (conn, lines) = self.pages(conn).await?;
         self.rows(&conn, lines)?;
         let events = engine::scalar(LAST_EVENT).one(&conn).unwrap_or(0);
-        conn.close().map_err(|(_, error)| error)?;
+        conn.close()?;
         let directory = directory.to_owned();
         let readers =
             Readers::new(1, Clock::default(), Box::new(move || connect::connect_existing(&directory, Access::Read)))?;

@@ -79,7 +79,7 @@ pub(crate) fn complete(conn: &Connection) -> Result<()> {
     if engine::scalar::<i64>(MISSING).one(conn)? == 0 {
         return Ok(());
     }
-    let transaction = conn.unchecked_transaction()?;
+    let transaction = conn.transaction()?;
     let unread = read_rows(&transaction, 0, 0)?.len();
     if unread == 0 {
         engine::query(COMPLETE).run(&transaction)?;

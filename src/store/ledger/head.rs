@@ -12,7 +12,7 @@ use crate::model::usage::{ModelWindow, UsageTotals};
 use crate::model::{Revision, Seq};
 use crate::secrets::Hit;
 use crate::store::engine::Reader;
-use crate::store::engine::{self, Connection, Row};
+use crate::store::engine::{self, Connection, Parameter, Row, values};
 use crate::store::error::{Error, Kind, Result};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -160,6 +160,11 @@ const DESCRIBE: &str = "update session set title = ?2, metadata_json = ?3, proje
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[SELECT, SELECT_OPEN, SELECT_CURRENT_JOB, SELECT_RUN, UPDATE, DESCRIBE];
 
+/// Writes heads to their rows.
+pub(crate) fn save<'h>(conn: &Connection, heads: impl Iterator<Item = &'h Head>) -> Result<()> {
+    engine::run_for_each(conn, UPDATE, heads.map(Head::columns).collect())
+}
+
 impl Head {
     /// Reads a head from its row.
     pub(crate) fn load(conn: &Connection, key: i64) -> Result<Self> {
@@ -226,44 +231,48 @@ impl Head {
         })
     }
 
-    /// Writes the head to its row.
-    pub(crate) fn save(&mut self, conn: &Connection) -> Result<()> {
+    /// Writes what is seldom changed to the row.
+    pub(crate) fn describe(&mut self, conn: &Connection) -> Result<()> {
         if std::mem::take(&mut self.is_described_anew) {
             let Location { project, directory } = Location::of(self.metadata_json.as_deref());
             let query = engine::query(DESCRIBE).bind(self.key).bind(&self.title).bind(self.metadata_json.as_deref());
             query.bind(project).bind(directory).run(conn)?;
         }
-        engine::query(UPDATE)
-            .bind(self.key)
-            .bind(codec::encode_usage_totals(&self.usage))
-            .bind(self.state.number())
-            .bind(codec::encode_window(&self.window))
-            .bind(self.revision)
-            .bind(self.history_revision)
-            .bind(self.compaction_revision)
-            .bind(&self.chain_hash)
-            .bind(self.message_count)
-            .bind(self.update_time.0)
-            .bind(self.context.map(|context| context.tokens))
-            .bind(self.context.map(|context| context.revision))
-            .bind(self.appended_bytes)
-            .bind(self.due_revision)
-            .bind(self.due_time.map(|since| since.0))
-            .bind(self.guards.failure_count)
-            .bind(self.guards.hold_turns)
-            .bind(self.guards.breaker_open)
-            .bind(self.guards.cooldown_end.map(|until| until.0))
-            .bind(self.guards.overhead_tokens)
-            .bind(self.guard_revision)
-            .bind(self.undo_revision)
-            .bind(self.wake.bytes)
-            .bind(self.wake.on_reply)
-            .bind(self.wake.on_request)
-            .bind(self.wake.time.map(|time| time.0))
-            .bind(self.over_window.map(OverWindowReason::number))
-            .bind(self.content_bytes)
-            .run(conn)?;
         Ok(())
+    }
+
+    /// The values of `UPDATE`.
+    fn columns(&self) -> Vec<Parameter<'_>> {
+        values![
+            self.key,
+            codec::encode_usage_totals(&self.usage),
+            self.state.number(),
+            codec::encode_window(&self.window),
+            self.revision,
+            self.history_revision,
+            self.compaction_revision,
+            &self.chain_hash,
+            self.message_count,
+            self.update_time.0,
+            self.context.map(|context| context.tokens),
+            self.context.map(|context| context.revision),
+            self.appended_bytes,
+            self.due_revision,
+            self.due_time.map(|since| since.0),
+            self.guards.failure_count,
+            self.guards.hold_turns,
+            self.guards.breaker_open,
+            self.guards.cooldown_end.map(|until| until.0),
+            self.guards.overhead_tokens,
+            self.guard_revision,
+            self.undo_revision,
+            self.wake.bytes,
+            self.wake.on_reply,
+            self.wake.on_request,
+            self.wake.time.map(|time| time.0),
+            self.over_window.map(OverWindowReason::number),
+            self.content_bytes,
+        ]
     }
 
     /// The title.

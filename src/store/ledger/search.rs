@@ -15,6 +15,7 @@ use crate::model::event::EventBody;
 use crate::model::message::Message;
 use crate::store::engine;
 use crate::store::engine::Reader;
+use crate::store::engine::words as words_index;
 use crate::store::error::Result;
 
 const PROGRESS: &str = "select revision from search_progress where session_id = ?1";
@@ -47,10 +48,6 @@ macro_rules! row_of_each_class {
 
 const FIRST_ROW: &str = row_of_each_class!("min", ">= ?2 order by revision limit 1");
 const LAST_ROW: &str = row_of_each_class!("max", "<= ?2 order by revision desc limit 1");
-const MATCHES: &str = "select m.revision, m.id from search cross join message m on m.id = search.rowid \
-     where search match ?1 and search.rowid between ?2 and ?3 and m.sealed_revision <= ?4 \
-     order by search.rowid desc limit +?5";
-const INSERT_WORDS: &str = "insert or replace into search (rowid, words) values (?1, ?2)";
 const HAS_LOST: &str = "select count(*) from message m join tombstone t on t.session_id = m.session_id \
      and t.revision = m.revision where m.id = ?1";
 const SET_PROGRESS: &str = "insert into search_progress (session_id, revision) values (?1, ?2) \
@@ -58,8 +55,7 @@ const SET_PROGRESS: &str = "insert into search_progress (session_id, revision) v
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
-pub(crate) const STATEMENTS: &[&str] =
-    &[PROGRESS, BEHIND, EVENTS, FIRST_ROW, LAST_ROW, MATCHES, INSERT_WORDS, HAS_LOST, SET_PROGRESS];
+pub(crate) const STATEMENTS: &[&str] = &[PROGRESS, BEHIND, EVENTS, FIRST_ROW, LAST_ROW, HAS_LOST, SET_PROGRESS];
 
 /// The next messages of a session that are not in the index yet.
 #[derive(Debug, Clone)]
@@ -131,7 +127,7 @@ impl AddWords {
             if engine::scalar::<i64>(HAS_LOST).bind(row).one(tx.conn)? > 0 {
                 continue;
             }
-            engine::query(INSERT_WORDS).bind(row).bind(words).run(tx.conn)?;
+            words_index::add(tx.conn, row, &words)?;
         }
         engine::query(SET_PROGRESS).bind(self.session).bind(self.upto).run(tx.conn)?;
         Ok(())
@@ -255,8 +251,7 @@ fn of_word(
     let mut examined = 0;
     while found.len() < lookup.matches && examined < lookup.examined && first <= last {
         let limit = i64::try_from(lookup.matches).unwrap_or(i64::MAX);
-        let query =
-            engine::query(MATCHES).bind(format!("\"{word}\"")).bind(first).bind(last).bind(sealed_by).bind(limit);
+        let query = words_index::matching(reader.conn, word).bind(first).bind(last).bind(sealed_by).bind(limit);
         let rows = reader.all(query)?;
         for row in &rows {
             let revision: Revision = row.get(0)?;

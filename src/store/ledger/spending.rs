@@ -42,7 +42,8 @@ const ADD: &str = "insert into summarizer_spending (summarizer, model, requests,
      cost_micros = summarizer_spending.cost_micros + excluded.cost_micros, unpriced = summarizer_spending.unpriced + excluded.unpriced, \
      duration_ms = summarizer_spending.duration_ms + excluded.duration_ms";
 pub(crate) const SPENT: &str = "select summarizer, model, requests, failures, input_tokens, output_tokens, \
-     reasoning_tokens, cache_read_tokens, cache_write_tokens, cost_micros, unpriced, duration_ms from summarizer_spending";
+     reasoning_tokens, cache_read_tokens, cache_write_tokens, cost_micros, unpriced, duration_ms from summarizer_spending \
+     order by summarizer, model";
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]

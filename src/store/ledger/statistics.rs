@@ -55,7 +55,8 @@ const ADD: &str = "insert into compaction_count (kind, level, trigger, state, co
      select kind, coalesce(level, 0), trigger, state, 1, ?2 from job where id = ?1 \
      on conflict (kind, level, trigger, state) do update set count = compaction_count.count + 1, \
      freed_tokens = compaction_count.freed_tokens + excluded.freed_tokens";
-pub(crate) const COUNTERS: &str = "select kind, level, trigger, state, count, freed_tokens from compaction_count";
+pub(crate) const COUNTERS: &str = "select kind, level, trigger, state, count, freed_tokens from compaction_count \
+     order by kind, level, trigger, state";
 const ADD_CONTRADICTION: &str = "insert into contradiction_count (kind, count) values (?1, 1) \
      on conflict (kind) do update set count = contradiction_count.count + 1";
 pub(crate) const CONTRADICTIONS: &str = "select kind, count from contradiction_count order by kind";
@@ -68,7 +69,8 @@ const FILLED: &str =
     "select count(*) from (select 1 from session where overhead_tokens is not null limit +?1) as found";
 const IN_COOLDOWN: &str = "select count(*) from (select 1 from session where cooldown_end > ?2 limit +?1) as found";
 const OVER_WINDOW: &str = "select over_window, count(*) from \
-     (select over_window from session where over_window is not null limit +?1) as found group by over_window";
+     (select over_window from session where over_window is not null limit +?1) as found group by over_window \
+     order by over_window";
 const STOPPED_BY_BREAKER: &str = "select public_id from session where hold_turns > 0 and hold_breaker = 1 limit +?1";
 const STOPPED_BY_OVERHEAD: &str = "select public_id from session where overhead_tokens is not null limit +?1";
 

@@ -6,7 +6,7 @@ use super::chain::{self, Digest};
 use super::claims::Claims;
 use super::codec::{self, EncodedBlob, EncodedPart, Number as _, StoredPart};
 use super::counts::{self, Counted};
-use super::head::{Head, OpenMessage, Receipt};
+use super::head::{self, Head, OpenMessage, Receipt};
 use super::mark_cache::MarkCache;
 use super::open_messages;
 use super::quotas::{ContentUse, Quotas, Uses};
@@ -615,10 +615,10 @@ impl<'a> Tx<'a> {
             if let Some(head) = self.heads.get_mut(key) {
                 let is_due = head.due_revision.is_some() || head.due_during_compaction;
                 head.due_time = is_due.then(|| head.due_time.unwrap_or(self.now));
-                head.save(self.conn)?;
+                head.describe(self.conn)?;
             }
         }
-        Ok(())
+        head::save(self.conn, self.dirty.iter().filter_map(|key| self.heads.get(key)))
     }
 
     /// Notes events whose rows the caller has written, numbered from the counter on, behind all rows so far.

@@ -25,7 +25,7 @@ pub(crate) fn count(conn: &Connection) -> Result<()> {
         if sessions.is_empty() {
             return Ok(());
         }
-        let transaction = conn.unchecked_transaction()?;
+        let transaction = conn.transaction()?;
         for session in sessions {
             let key: i64 = session.get(0)?;
             let Location { project, directory } = Location::of(session.get(1)?);

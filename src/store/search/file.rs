@@ -73,7 +73,7 @@ fn table(tenant: i64) -> String {
 
 /// All of a change or nothing.
 fn transaction<T>(conn: &Connection, change: impl FnOnce(&Connection) -> Result<T>) -> Result<T> {
-    let transaction = conn.unchecked_transaction()?;
+    let transaction = conn.transaction()?;
     let changed = change(&transaction)?;
     transaction.commit()?;
     Ok(changed)
@@ -99,7 +99,7 @@ pub(super) fn prepare(conn: &Connection) -> Result<bool> {
     }
     transaction(conn, |conn| {
         conn.execute_batch(SCHEMA)?;
-        Ok(conn.execute_batch(&format!("pragma user_version = {VERSION}"))?)
+        conn.execute_batch(&format!("pragma user_version = {VERSION}"))
     })?;
     Ok(true)
 }
@@ -301,9 +301,9 @@ pub(super) fn merge(conn: &Connection, tenant: &str) -> Result<()> {
     let words = table(tenant);
     let statement = format!("insert into {words} ({words}, rank) values ('merge', -{MERGED_PAGES})");
     loop {
-        let before = conn.total_changes();
+        let before = conn.total_changes()?;
         engine::query(&statement).run(conn)?;
-        if conn.total_changes() - before < 2 {
+        if conn.total_changes()? - before < 2 {
             return Ok(());
         }
     }

@@ -32,7 +32,7 @@ impl Indexer {
     /// Opens the index, or makes a new one where there is none that fits the store.
     pub(super) fn open(shared: Arc<Shared>, clock: Clock) -> Result<Self> {
         files::make_search(&shared.directory)?;
-        let store = connect::connect_reader(&shared.directory, shared.durability)?;
+        let store = shared.readers.connect()?;
         let (file, progress) = match open_file(&shared, &store) {
             Ok(Some(opened)) => opened,
             Ok(None) | Err(Error::Corrupt { .. }) => {

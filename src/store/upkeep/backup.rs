@@ -61,7 +61,7 @@ async fn copy(
     let name = file.path().to_string_lossy().into_owned();
     let writing = copies::blocking(move || {
         engine::query(COPY).bind(name).run(&conn)?;
-        Ok(conn.close().map_err(|(_, error)| error)?)
+        conn.close()
     });
     let copied = copies::follow(file.path(), total, progress, goes_on, writing).await;
     drop(interrupt);
@@ -72,9 +72,9 @@ async fn copy(
 pub(crate) fn mark(path: &Path) -> Result<()> {
     let conn = Connection::open(path)?;
     // Nobody else knows the file, so it needs no journal.
-    conn.pragma_update(None, "journal_mode", "off")?;
+    conn.pragma_update("journal_mode", "off")?;
     connect::mark_as_backup(&conn)?;
-    Ok(conn.close().map_err(|(_, error)| error)?)
+    conn.close()
 }
 
 /// The path of a backup until it is complete.

@@ -70,7 +70,7 @@ async fn rows_that_do_not_follow_from_their_events_are_found() {
         "update approval set salt = x'00' where id = 1".to_owned(),
         "update approval set end_reason = 2 where id = 1".to_owned(),
         "update approval set end_actor = 'eve' where id = 1".to_owned(),
-        "update approval set answer = (select question from approval) where id = 1".to_owned(),
+        "update approval set answer = (select question from approval limit 1) where id = 1".to_owned(),
         format!("update approval set {ended}, answer_salt = x'00', answer = x'00' where id = 2"),
         "update approval set epoch = 2 where id = 2".to_owned(),
     ] {

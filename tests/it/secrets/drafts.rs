@@ -259,7 +259,7 @@ async fn what_waits_of_a_draft_is_of_no_use_for_another() {
     }
     let copy = "update draft set hidden = (select hidden from draft order by id desc limit 1) \
          where id = (select min(id) from draft)";
-    assert_eq!(test.database().execute(copy, ()), Ok(1));
+    assert_eq!(test.database().execute(copy), Ok(1));
     let error = test.app.append_draft(&session, "a1", piece(8, "def")).await.expect_err("nothing waits");
     assert_eq!((error.reason, error.metadata["length_bytes"].as_str()), (Reason::OffsetMismatch, "0"));
     test.app.append_draft(&session, "a2", piece(8, "def")).await.expect("its own waits");

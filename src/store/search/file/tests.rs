@@ -9,7 +9,7 @@ use std::time::Duration;
 /// An index in memory.
 fn index() -> Connection {
     let conn = Connection::open_in_memory().expect("a database");
-    engine::add_lists(&conn).expect("lists");
+    conn.add_lists().expect("lists");
     assert!(prepare(&conn).expect("tables"));
     conn
 }
@@ -123,6 +123,8 @@ fn a_tenants_ranking_depends_on_its_own_entries_alone() {
     let search = wanted("a", vec![word("common")]);
     let score = |conn: &Connection| {
         let score: f64 = conn
+            .sqlite()
+            .expect("a file")
             .query_row(
                 "select bm25(words_1, 1.0, 0.5, 0.0) from words_1 where words_1 match 'common' limit 1",
                 [],

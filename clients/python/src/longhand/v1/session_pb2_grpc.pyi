@@ -14,6 +14,7 @@ Reasons that any call may end with; TOO_MANY_REQUESTS, TOO_MANY_ATTEMPTS, RATE_L
   STORE_BUSY               UNAVAILABLE          nothing
   OUTCOME_UNCERTAIN        UNAVAILABLE          unknown
   STORE_STOPPED            UNAVAILABLE          nothing  cause
+  LEASE_LOST               UNAVAILABLE          unknown
   STORAGE_FULL             RESOURCE_EXHAUSTED   nothing
   STORAGE_READ_ONLY        UNAVAILABLE          nothing
   ANSWER_LOST              INTERNAL             done     those of the failed read

@@ -11,6 +11,7 @@
 //   STORE_BUSY               UNAVAILABLE          nothing
 //   OUTCOME_UNCERTAIN        UNAVAILABLE          unknown
 //   STORE_STOPPED            UNAVAILABLE          nothing  cause
+//   LEASE_LOST               UNAVAILABLE          unknown
 //   STORAGE_FULL             RESOURCE_EXHAUSTED   nothing
 //   STORAGE_READ_ONLY        UNAVAILABLE          nothing
 //   ANSWER_LOST              INTERNAL             done     those of the failed read

@@ -1,0 +1,505 @@
+//! A connection to PostgreSQL, used by one thread at a time. Its statements are synchronous: the thread waits.
+
+use super::super::value::{Parameter, Row};
+use super::dialect;
+use super::encode::{self, Encoded};
+use super::lease::{Lease, Trust};
+use crate::limits;
+use crate::store::error::{Error, Result};
+use futures::TryStreamExt as _;
+use sqlx::postgres::{PgArguments, PgConnectOptions, PgConnection, PgTypeInfo};
+use sqlx::{Arguments as _, AssertSqlSafe, Column as _, ConnectOptions as _, Connection as _, Executor as _};
+use sqlx::{Row as _, Statement as _};
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+use tokio::runtime::{Builder, Runtime};
+use tokio::time::timeout;
+
+/// Time for which a connection, and a statement while no lease is trusted, are waited for.
+const PATIENCE: Duration = Duration::from_millis(limits::DATABASE_ANSWER_MS);
+/// Time between two looks at the lease while an answer is waited for.
+const STEP: Duration = Duration::from_secs(1);
+
+/// What waits for the sockets of readers: these are used by threads that have a runtime already.
+static SHARED: LazyLock<std::io::Result<Runtime>> =
+    LazyLock::new(|| Builder::new_multi_thread().worker_threads(1).thread_name("postgres").enable_all().build());
+
+/// What waits for a connection's socket.
+enum Driver {
+    /// The thread itself, which has no runtime.
+    Own(Option<Runtime>),
+    /// A thread for all connections.
+    Shared(&'static Runtime),
+}
+
+impl Driver {
+    fn shared() -> Result<Self> {
+        match &*SHARED {
+            Ok(runtime) => Ok(Self::Shared(runtime)),
+            Err(error) => Err(Error::Open(format!("no thread for connections to the database: {error}"))),
+        }
+    }
+
+    fn wait<T>(&self, work: impl Future<Output = T>) -> T {
+        match self {
+            Self::Own(Some(runtime)) => runtime.block_on(work),
+            // Only a driver that is dropped has none.
+            Self::Own(None) => futures::executor::block_on(work),
+            Self::Shared(runtime) => {
+                let _entered = runtime.enter();
+                // The budget of the task that runs this is not for its statements: none of them gives way.
+                futures::executor::block_on(tokio::task::unconstrained(work))
+            }
+        }
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        // A thread with a runtime of its own may not wait for the end of another.
+        if let Self::Own(runtime) = self
+            && let Some(runtime) = runtime.take()
+        {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+/// The state of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Idle,
+    InTransaction,
+    /// A statement of the transaction failed: the server would answer a commit by undoing it.
+    Failed,
+    /// Nothing more can be done with it.
+    Lost,
+}
+
+/// A statement in PostgreSQL's words, with the types of its parameters.
+struct Prepared {
+    text: Arc<str>,
+    kinds: Vec<PgTypeInfo>,
+}
+
+/// A connection to PostgreSQL.
+pub(crate) struct Client {
+    conn: RefCell<PgConnection>,
+    driver: Driver,
+    state: Cell<State>,
+    /// By the statement's own text.
+    prepared: RefCell<HashMap<String, Arc<Prepared>>>,
+    /// The statements that take many rows, by their text or by what stands behind `insert into`.
+    of_many: RefCell<HashMap<&'static str, Arc<OfMany>>>,
+    /// What was not sent yet. It goes out as one statement, before any other one.
+    queue: RefCell<Vec<Queued>>,
+    /// The texts of several statements as one, by their numbers.
+    together: RefCell<HashMap<Vec<usize>, Arc<str>>>,
+    round_trips: Cell<u64>,
+    /// The right to write of the owner's connection.
+    pub(super) lease: RefCell<Option<Lease>>,
+    /// The trust in the lease of the shard, of a connection that is only of use to the owner.
+    pub(super) trust: Option<Arc<Trust>>,
+}
+
+/// A statement that takes any number of rows, as an array for each column.
+struct OfMany {
+    /// Its number among those of the connection.
+    number: usize,
+    form: Form,
+    /// The types of its columns.
+    kinds: Vec<String>,
+}
+
+/// What is done with the rows.
+enum Form {
+    /// They are inserted: the table with its columns, and the clause for a row whose key exists.
+    Insert(&'static str, &'static str),
+    /// Each changes a row.
+    Update(&'static str),
+}
+
+impl OfMany {
+    /// Its text, with parameters from this number on.
+    fn text(&self, first: usize) -> Result<String> {
+        let text = match self.form {
+            Form::Insert(into, conflict) => Some(dialect::insert_of_many(into, conflict, &self.kinds, first)),
+            Form::Update(sql) => dialect::update_of_many(sql, &self.kinds, first),
+        };
+        text.ok_or(Error::Bug("an update has no condition"))
+    }
+}
+
+/// Rows on their way to the server.
+struct Queued {
+    statement: Arc<OfMany>,
+    columns: Vec<Encoded>,
+}
+
+impl Client {
+    /// Connects a thread that has no runtime.
+    pub(crate) fn connect_alone(options: &PgConnectOptions, trust: Option<Arc<Trust>>) -> Result<Self> {
+        let runtime = Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| Error::Open(format!("no runtime for the database: {error}")))?;
+        Self::connect(options, Driver::Own(Some(runtime)), trust)
+    }
+
+    /// Connects a thread that may have a runtime.
+    pub(crate) fn connect_shared(options: &PgConnectOptions, trust: Option<Arc<Trust>>) -> Result<Self> {
+        Self::connect(options, Driver::shared()?, trust)
+    }
+
+    fn connect(options: &PgConnectOptions, driver: Driver, trust: Option<Arc<Trust>>) -> Result<Self> {
+        let options = options.clone().statement_cache_capacity(limits::STATEMENTS_KEPT).disable_statement_logging();
+        let conn = driver.wait(async { timeout(PATIENCE, PgConnection::connect_with(&options)).await });
+        let conn = conn.map_err(|_| Error::Unreachable("the database does not answer".to_owned()))??;
+        Ok(Self {
+            conn: RefCell::new(conn),
+            driver,
+            state: Cell::new(State::Idle),
+            prepared: RefCell::default(),
+            of_many: RefCell::default(),
+            queue: RefCell::default(),
+            together: RefCell::default(),
+            round_trips: Cell::new(0),
+            lease: RefCell::default(),
+            trust,
+        })
+    }
+
+    /// Messages to the server that were answered, each after a wait.
+    #[cfg(test)]
+    pub(crate) fn round_trips(&self) -> u64 {
+        self.round_trips.get()
+    }
+
+    /// True if nothing more can be done with it.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.state.get() == State::Lost
+    }
+
+    /// True if it is in no transaction and can be used.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.state.get() == State::Idle
+    }
+
+    /// Has the server do something, and notes what its answer means for the connection.
+    fn ask<T>(&self, work: impl AsyncFnOnce(&mut PgConnection) -> std::result::Result<T, sqlx::Error>) -> Result<T> {
+        if self.state.get() == State::Lost {
+            return Err(Error::Unreachable("the connection to the database is lost".to_owned()));
+        }
+        let mut conn = self.conn.try_borrow_mut().map_err(|_| Error::Bug("a statement runs within another one"))?;
+        self.round_trips.set(self.round_trips.get() + 1);
+        let answer = match self.driver.wait(self.patiently(work(&mut conn))) {
+            Some(answer) => answer.map_err(Error::from),
+            None => Err(Error::Unreachable("the database does not answer".to_owned())),
+        };
+        if let (Err(Error::Stopped(_)), Some(trust)) = (&answer, &self.trust) {
+            trust.lose();
+        }
+        match &answer {
+            Err(Error::Unreachable(_)) => self.state.set(State::Lost),
+            Err(_) if self.state.get() == State::InTransaction => self.state.set(State::Failed),
+            _ => {}
+        }
+        answer
+    }
+
+    /// Waits for an answer, which may take long while the lease is renewed: as long as that goes on, the server can be
+    /// reached. None if it takes too long: no error comes from a network that lets nothing through.
+    async fn patiently<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        let mut work = std::pin::pin!(work);
+        let holds = || self.trust.as_ref().is_some_and(|trust| trust.holds());
+        let (mut waited, mut was_trusted) = (Duration::ZERO, false);
+        loop {
+            if let Ok(answer) = timeout(STEP, &mut work).await {
+                return Some(answer);
+            }
+            waited += STEP;
+            let is_trusted = holds();
+            if !is_trusted && (was_trusted || waited >= PATIENCE) {
+                return None;
+            }
+            was_trusted = is_trusted;
+        }
+    }
+
+    /// The form of a statement for the server.
+    fn prepare(&self, sql: &str, parameters: &[Parameter<'_>]) -> Result<Arc<Prepared>> {
+        let listed = dialect::key_with_lists(sql, parameters);
+        let key = listed.as_deref().unwrap_or(sql);
+        if let Some(found) = self.prepared.borrow().get(key) {
+            return Ok(Arc::clone(found));
+        }
+        let text: Arc<str> = dialect::of(sql, parameters).into();
+        let kinds = self.kinds(&text)?;
+        let prepared = Arc::new(Prepared { text, kinds });
+        let mut all = self.prepared.borrow_mut();
+        if all.len() >= 2 * limits::STATEMENTS_KEPT {
+            all.clear();
+        }
+        all.insert(key.to_owned(), Arc::clone(&prepared));
+        Ok(prepared)
+    }
+
+    /// The types of the parameters of a text, as the server finds them.
+    fn kinds(&self, text: &Arc<str>) -> Result<Vec<PgTypeInfo>> {
+        let text = AssertSqlSafe(Arc::clone(text));
+        self.ask(async move |conn| {
+            let statement = conn.prepare(sqlx::SqlSafeStr::into_sql_str(text)).await?;
+            Ok(match statement.parameters() {
+                Some(sqlx::Either::Left(kinds)) => kinds.to_vec(),
+                _ => Vec::new(),
+            })
+        })
+    }
+
+    /// Has the server prepare a statement, with lists of the kinds of these.
+    #[cfg(test)]
+    pub(crate) fn prepare_for_test(&self, sql: &str, parameters: &[Parameter<'_>]) -> Result<usize> {
+        Ok(self.prepare(sql, parameters)?.kinds.len())
+    }
+
+    fn arguments(prepared: &Prepared, parameters: &[Parameter<'_>]) -> Result<PgArguments> {
+        if prepared.kinds.len() != parameters.len() {
+            return Err(Error::Bug("a statement has another number of parameters than values"));
+        }
+        let mut arguments = PgArguments::default();
+        for (parameter, kind) in parameters.iter().zip(&prepared.kinds) {
+            let value = encode::encode(parameter, kind)?;
+            arguments.add(value).map_err(|error| Error::Database(error.to_string()))?;
+        }
+        Ok(arguments)
+    }
+
+    /// Calls `each` with the rows of a statement, until it returns false; the statement is run to its end.
+    pub(crate) fn for_each(
+        &self,
+        sql: &str,
+        parameters: &[Parameter<'_>],
+        mut each: impl FnMut(Row) -> bool,
+    ) -> Result<()> {
+        self.flush()?;
+        let prepared = self.prepare(sql, parameters)?;
+        let arguments = Self::arguments(&prepared, parameters)?;
+        let query = sqlx::query_with(AssertSqlSafe(Arc::clone(&prepared.text)), arguments);
+        let mut failure = None;
+        let mut goes_on = true;
+        self.ask(async |conn| {
+            let mut rows = conn.fetch(query);
+            let mut columns: Option<Rc<[String]>> = None;
+            while let Some(row) = rows.try_next().await? {
+                if !goes_on {
+                    continue;
+                }
+                let columns = columns
+                    .get_or_insert_with(|| row.columns().iter().map(|column| column.name().to_owned()).collect());
+                match encode::decode(&row) {
+                    Ok(values) => goes_on = each(Row::new(columns, values)),
+                    Err(error) => (failure, goes_on) = (Some(error), false),
+                }
+            }
+            Ok(())
+        })?;
+        failure.map_or(Ok(()), Err)
+    }
+
+    /// Calls `each` with the first row of a statement.
+    pub(crate) fn first(&self, sql: &str, parameters: &[Parameter<'_>], each: impl FnMut(Row) -> bool) -> Result<()> {
+        match dialect::first_of(sql) {
+            Some(first) => self.for_each(&first, parameters, each),
+            None => self.for_each(sql, parameters, each),
+        }
+    }
+
+    /// Runs a statement without rows. Returns the number of rows that it changed.
+    pub(crate) fn changed(&self, sql: &str, parameters: &[Parameter<'_>]) -> Result<usize> {
+        self.flush()?;
+        let prepared = self.prepare(sql, parameters)?;
+        let arguments = Self::arguments(&prepared, parameters)?;
+        self.execute(&prepared.text, arguments)
+    }
+
+    fn execute(&self, text: &Arc<str>, arguments: PgArguments) -> Result<usize> {
+        let query = sqlx::query_with(AssertSqlSafe(Arc::clone(text)), arguments);
+        let done = self.ask(async |conn| conn.execute(query).await)?;
+        Ok(usize::try_from(done.rows_affected()).unwrap_or(usize::MAX))
+    }
+
+    /// Runs several statements without parameters.
+    pub(crate) fn execute_batch(&self, statements: &str) -> Result<()> {
+        self.flush()?;
+        self.simple(statements)?;
+        // A savepoint undoes the failure with what failed.
+        if statements.starts_with("rollback to") && self.state.get() == State::Failed {
+            self.state.set(State::InTransaction);
+        }
+        Ok(())
+    }
+
+    fn simple(&self, statements: &str) -> Result<()> {
+        let query = sqlx::raw_sql(AssertSqlSafe(statements.to_owned()));
+        self.ask(async |conn| conn.execute(query).await.map(drop))
+    }
+
+    /// Inserts rows. `into` is what stands behind `insert into`, the table with its columns, and `conflict` the clause for a
+    /// row whose key exists. Within a transaction they are sent with what follows.
+    pub(crate) fn insert(&self, into: &'static str, conflict: &'static str, rows: &[Vec<Parameter<'_>>]) -> Result<()> {
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let insert = match self.known(into) {
+            Some(known) => known,
+            None => self.know(into, Form::Insert(into, conflict), self.columns_of(into)?),
+        };
+        // Two rows with the same key cannot be changed by one statement.
+        if conflict.contains("do update") && rows.len() > 1 {
+            return rows.iter().try_for_each(|row| self.send(&insert, std::slice::from_ref(row)));
+        }
+        self.send(&insert, rows)
+    }
+
+    /// Runs an update of one row for each of these values. Within a transaction they are sent with what follows.
+    pub(crate) fn update(&self, sql: &'static str, rows: &[Vec<Parameter<'_>>]) -> Result<()> {
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let update = match self.known(sql) {
+            Some(known) => known,
+            None => {
+                let parameters = rows.first().map(Vec::as_slice).unwrap_or_default();
+                let prepared = self.prepare(sql, parameters)?;
+                let kinds = prepared.kinds.iter().map(encode::kind_name);
+                let kinds = kinds.map(|kind| kind.map(str::to_owned)).collect::<Result<_>>()?;
+                self.know(sql, Form::Update(sql), kinds)
+            }
+        };
+        self.send(&update, rows)
+    }
+
+    fn known(&self, key: &'static str) -> Option<Arc<OfMany>> {
+        self.of_many.borrow().get(key).map(Arc::clone)
+    }
+
+    fn know(&self, key: &'static str, form: Form, kinds: Vec<String>) -> Arc<OfMany> {
+        let mut all = self.of_many.borrow_mut();
+        let known = Arc::new(OfMany { number: all.len(), form, kinds });
+        all.insert(key, Arc::clone(&known));
+        known
+    }
+
+    /// Queues rows. Two statements on the same table are not sent as one: it would not see its own rows.
+    fn send(&self, statement: &Arc<OfMany>, rows: &[Vec<Parameter<'_>>]) -> Result<()> {
+        if self.queue.borrow().iter().any(|queued| queued.statement.number == statement.number) {
+            self.flush()?;
+        }
+        let columns = statement.kinds.iter().enumerate().map(|(index, kind)| {
+            let values = rows.iter().map(|row| row.get(index).unwrap_or(&Parameter::Null));
+            encode::column(kind, values)
+        });
+        let columns = columns.collect::<Result<_>>()?;
+        self.queue.borrow_mut().push(Queued { statement: Arc::clone(statement), columns });
+        if self.state.get() == State::InTransaction { Ok(()) } else { self.flush() }
+    }
+
+    /// Sends what is queued, as one statement.
+    fn flush(&self) -> Result<()> {
+        let queue = std::mem::take(&mut *self.queue.borrow_mut());
+        if queue.is_empty() {
+            return Ok(());
+        }
+        let numbers: Vec<usize> = queue.iter().map(|queued| queued.statement.number).collect();
+        let known = self.together.borrow().get(&numbers).map(Arc::clone);
+        let text = match known {
+            Some(text) => text,
+            None => {
+                let mut first = 1;
+                let mut texts = Vec::with_capacity(queue.len());
+                for Queued { statement, .. } in &queue {
+                    texts.push(statement.text(first)?);
+                    first += statement.kinds.len();
+                }
+                let text: Arc<str> = dialect::together(texts).into();
+                self.together.borrow_mut().insert(numbers, Arc::clone(&text));
+                text
+            }
+        };
+        let mut arguments = PgArguments::default();
+        for column in queue.into_iter().flat_map(|queued| queued.columns) {
+            arguments.add(column).map_err(|error| Error::Database(error.to_string()))?;
+        }
+        self.execute(&text, arguments).map(drop)
+    }
+
+    /// The types of the columns that an insert names.
+    fn columns_of(&self, into: &'static str) -> Result<Vec<String>> {
+        let (table, columns) = into.split_once(" (").ok_or(Error::Bug("an insert names no columns"))?;
+        let mut types: HashMap<String, String> = HashMap::new();
+        let mut failure = None;
+        self.for_each(COLUMNS, &[Parameter::Text(table.into())], |row| {
+            let column = row.get::<String>(0).and_then(|name| Ok((name, row.get::<String>(1)?)));
+            match column {
+                Ok((name, kind)) => drop(types.insert(name, kind)),
+                Err(error) => failure = Some(error),
+            }
+            true
+        })?;
+        if let Some(error) = failure {
+            return Err(error);
+        }
+        let columns = columns.trim_end_matches(')').split(", ");
+        let kinds = columns.map(|column| types.get(column.trim_matches('"')).cloned());
+        kinds.collect::<Option<_>>().ok_or(Error::Bug("an insert names a column that is not there"))
+    }
+
+    /// Begins a transaction. That of an owner begins with the fence, which fails if another daemon has the shard.
+    pub(crate) fn begin(&self) -> Result<()> {
+        let text = self.lease.borrow().as_ref().map_or_else(|| "begin".to_owned(), Lease::begin);
+        self.state.set(State::InTransaction);
+        self.simple(&text)
+    }
+
+    /// Commits the transaction, behind which the newest event is the one with this number; none for the same as before.
+    /// The server would answer the commit of a transaction that failed without an error.
+    pub(crate) fn commit(&self, head: Option<i64>) -> Result<()> {
+        self.flush()?;
+        if self.state.get() == State::Failed {
+            self.roll_back()?;
+            return Err(Error::Database("a statement of the transaction failed".to_owned()));
+        }
+        let text = match &*self.lease.borrow() {
+            Some(lease) => lease.commit(head.unwrap_or(lease.head)),
+            None => "commit".to_owned(),
+        };
+        self.simple(&text)?;
+        self.state.set(State::Idle);
+        if let Some(lease) = &mut *self.lease.borrow_mut() {
+            lease.head = head.unwrap_or(lease.head);
+        }
+        Ok(())
+    }
+
+    /// Undoes the transaction.
+    pub(crate) fn roll_back(&self) -> Result<()> {
+        self.queue.borrow_mut().clear();
+        if self.state.get() == State::Idle {
+            return Ok(());
+        }
+        self.simple("rollback")?;
+        self.state.set(State::Idle);
+        Ok(())
+    }
+
+    /// Closes the connection.
+    pub(crate) fn close(self) -> Result<()> {
+        let Self { conn, driver, .. } = self;
+        let closed = driver.wait(async { timeout(PATIENCE, conn.into_inner().close()).await });
+        Ok(closed.map_err(|_| Error::Unreachable("the database does not answer".to_owned()))??)
+    }
+}
+
+const COLUMNS: &str = "select attname::text, format_type(atttypid, -1) from pg_attribute \
+     where attrelid = ?1::text::regclass and attnum > 0 and not attisdropped";

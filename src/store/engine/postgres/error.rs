@@ -1,0 +1,29 @@
+//! What PostgreSQL's errors mean.
+
+use crate::store::error::Error;
+use crate::store::write_state::WriteState;
+
+impl From<sqlx::Error> for Error {
+    fn from(error: sqlx::Error) -> Self {
+        match &error {
+            sqlx::Error::Database(refused) => match refused.code().as_deref() {
+                Some("LH001") => Self::Stopped(WriteState::LeaseLost),
+                Some("53100") => Self::Full,
+                Some("25006") => Self::ReadOnly,
+                // A damaged page or index.
+                Some("XX001" | "XX002") => Self::corrupt("database", refused),
+                // A deadlock, a lock that was not free in time, or a conflict with another transaction.
+                Some("40P01" | "55P03" | "40001") => Self::Busy,
+                // The server stops, or ended this connection.
+                Some(code) if code.starts_with("57P") || code.starts_with("08") => Self::Unreachable(error.to_string()),
+                // Too many connections.
+                Some("53300") => Self::Unreachable(error.to_string()),
+                _ => Self::Database(error.to_string()),
+            },
+            sqlx::Error::Io(_) | sqlx::Error::Tls(_) | sqlx::Error::Protocol(_) | sqlx::Error::WorkerCrashed => {
+                Self::Unreachable(error.to_string())
+            }
+            _ => Self::Database(error.to_string()),
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! The lease of a shard: who owns it, and until when the owner may trust that it does.
+//!
+//! Two rows say so. That of `lh.lease` has the time: the owner's `keeper` renews it on a connection of its own, whatever
+//! long transaction the writer is in, and only the clock of the database decides when another daemon may take it. That of
+//! `lh.shard` has the fence: the first statement of every transaction that writes locks it, if it still has the owner's
+//! epoch and the number of the newest event that the owner knows, and whoever has taken the lease writes a new epoch into
+//! it before anything else. So a transaction of an owner that lost the lease writes nothing, whatever its clock says.
+//!
+//! The owner trusts its lease from the instant at which it *sent* the renewal, less a margin.
+
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// What all shards of a database share, and what a new one needs. The lock keeps two daemons from making it at once.
+pub(super) fn setup(shard: &str, schema: &str) -> String {
+    format!(
+        "begin; select pg_advisory_xact_lock(5497271503);
+do $do$ begin
+if to_regclass('lh.lease') is null then
+    create schema if not exists lh;
+    create table lh.lease (
+        name text collate \"C\" primary key,            -- of the shard
+        epoch bigint not null,                          -- grows with each owner
+        owner text not null,                            -- of the daemon's process; empty for none
+        lease_until timestamptz not null                -- by the clock of the database
+    ) with (fillfactor = 50);
+    create table lh.shard (
+        name text collate \"C\" primary key,
+        epoch bigint not null,                          -- of the owner that may write
+        pid integer not null,                           -- backend of the owner's writer
+        backend_start timestamptz,                      -- of that backend: numbers of processes are used again
+        head_seq bigint not null,                       -- the newest event
+        server text not null                            -- cluster and timeline on which it was written; empty at first
+    ) with (fillfactor = 50);
+    create function lh.fence(of_shard text, of_epoch bigint, of_head bigint) returns void
+        language plpgsql as $f$
+    begin
+        perform 1 from lh.shard where name = of_shard and epoch = of_epoch and head_seq = of_head for update;
+        if not found then
+            raise exception 'another daemon has the shard %', of_shard using errcode = 'LH001';
+        end if;
+    end $f$;
+    -- The bytes of a text that `encode` stored, which has two characters in place of U+0000 and U+FDD0.
+    create function lh.plain(stored text) returns bytea language sql immutable strict parallel safe as $f$
+        select case when strpos(stored, U&'\\FDD0') = 0 then convert_to(stored, 'UTF8')
+            else decode(replace(replace(encode(convert_to(stored, 'UTF8'), 'hex'), 'efb79030', '00'), 'efb79031', 'efb790'),
+                'hex')
+        end
+    $f$;
+end if;
+end $do$;
+insert into lh.lease (name, epoch, owner, lease_until) values ('{shard}', 0, '', '-infinity') on conflict (name) do nothing;
+insert into lh.shard (name, epoch, pid, head_seq, server) values ('{shard}', 0, 0, 0, '') on conflict (name) do nothing;
+create schema if not exists {schema};
+commit"
+    )
+}
+
+/// Takes a lease that is free.
+pub(super) const TAKE: &str = "update lh.lease set epoch = epoch + 1, owner = ?2, \
+     lease_until = clock_timestamp() + ?3::bigint * interval '1 millisecond' \
+     where name = ?1 and lease_until < clock_timestamp() returning epoch";
+
+/// Takes one's own lease again, whether or not it has run out: nobody had it in between.
+pub(super) const TAKE_AGAIN: &str = "update lh.lease set epoch = epoch + 1, \
+     lease_until = clock_timestamp() + ?3::bigint * interval '1 millisecond' \
+     where name = ?1 and owner = ?2 returning epoch";
+
+/// Renews a lease. The row says whether commits of this server survive its crash.
+pub(super) const RENEW: &str = "update lh.lease set lease_until = clock_timestamp() + ?4::bigint * interval '1 millisecond' \
+     where name = ?1 and owner = ?2 and epoch = ?3 \
+     returning current_setting('fsync') = 'on' and current_setting('synchronous_commit') <> 'off'";
+
+/// Lets only this owner write from now on. It waits for a transaction of the last one.
+pub(super) const FENCE: &str = "update lh.shard set epoch = ?2, pid = pg_backend_pid(), \
+     backend_start = (select backend_start from pg_stat_activity where pid = pg_backend_pid()) \
+     where name = ?1 and epoch < ?2 returning head_seq, server";
+
+/// Ends the backend of the last owner: it may wait in a transaction for a client that will never continue.
+pub(super) const END_BACKEND: &str = "select pg_terminate_backend(a.pid) from lh.shard s \
+     join pg_stat_activity a on a.pid = s.pid and a.backend_start = s.backend_start \
+     where s.name = ?1 and a.pid <> pg_backend_pid()";
+
+/// The cluster, and the timeline on which it writes: another one behind the promotion of a standby, behind a recovery to an
+/// earlier time, and where the database was restored from a dump.
+pub(super) const SERVER: &str = "select (select system_identifier::text from pg_control_system()) || '/' \
+     || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8)";
+
+/// Notes on which server the newest event was written.
+pub(super) const NOTE_SERVER: &str = "update lh.shard set server = ?3 where name = ?1 and epoch = ?2";
+
+/// Gives a lease back.
+pub(super) const RELEASE: &str =
+    "update lh.lease set owner = '', lease_until = clock_timestamp() where name = ?1 and owner = ?2 and epoch = ?3";
+
+/// The right to write of a connection.
+#[derive(Debug, Clone)]
+pub(super) struct Lease {
+    pub(super) shard: String,
+    pub(super) owner: String,
+    pub(super) epoch: i64,
+    /// The newest event, as the shard's row has it.
+    pub(super) head: i64,
+}
+
+impl Lease {
+    /// The statements that begin a transaction.
+    pub(super) fn begin(&self) -> String {
+        let Self { shard, epoch, head, .. } = self;
+        format!("begin; select lh.fence('{shard}', {epoch}, {head})")
+    }
+
+    /// The statements that commit a transaction behind which this is the newest event.
+    pub(super) fn commit(&self, head: i64) -> String {
+        let Self { shard, epoch, .. } = self;
+        if head == self.head {
+            return "commit".to_owned();
+        }
+        format!("update lh.shard set head_seq = {head} where name = '{shard}' and epoch = {epoch}; commit")
+    }
+}
+
+/// The owner's trust in its lease, by a clock that goes on while the machine sleeps. The writer, its keeper and all that
+/// read share it.
+#[derive(Debug)]
+pub(crate) struct Trust {
+    until_ms: AtomicI64,
+    is_lost: AtomicBool,
+    /// The epoch of the lease. Whoever renews it or takes it again holds this meanwhile.
+    epoch: Mutex<i64>,
+    /// True while the lease is not renewed until the writer has compared the newest event: the server may be another one.
+    is_doubted: AtomicBool,
+    /// True if commits survive a crash of the server, by its settings.
+    is_durable: AtomicBool,
+    /// What the keeper sleeps on.
+    sleep: Mutex<()>,
+    woken: Condvar,
+}
+
+impl Trust {
+    /// No trust yet.
+    pub(crate) fn new() -> Self {
+        Self {
+            until_ms: AtomicI64::new(i64::MIN),
+            is_lost: AtomicBool::new(false),
+            epoch: Mutex::new(0),
+            is_doubted: AtomicBool::new(false),
+            is_durable: AtomicBool::new(false),
+            sleep: Mutex::new(()),
+            woken: Condvar::new(),
+        }
+    }
+
+    /// True if nobody else can own the shard.
+    pub(crate) fn holds(&self) -> bool {
+        !self.is_lost() && now_ms() < self.until_ms.load(Ordering::Acquire)
+    }
+
+    /// Extends it after a renewal that was sent at this time.
+    pub(super) fn extend(&self, sent_ms: i64, ttl: Duration) {
+        // The margin is for the different pace of two clocks.
+        let trusted = ttl - ttl / MARGIN_FRACTION;
+        let until = sent_ms.saturating_add(i64::try_from(trusted.as_millis()).unwrap_or(0));
+        self.until_ms.fetch_max(until, Ordering::AcqRel);
+    }
+
+    /// True once it has ended for good.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.is_lost.load(Ordering::Acquire)
+    }
+
+    /// Ends it for good.
+    pub(crate) fn lose(&self) {
+        self.is_lost.store(true, Ordering::Release);
+        let _awake = self.sleep.lock().unwrap_or_else(PoisonError::into_inner);
+        self.woken.notify_all();
+    }
+
+    /// Sleeps for a time, or until the trust has ended.
+    pub(super) fn sleep(&self, time: Duration) {
+        let asleep = self.sleep.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(self.woken.wait_timeout_while(asleep, time, |()| !self.is_lost()));
+    }
+
+    /// The epoch, which nobody else changes or uses meanwhile.
+    pub(crate) fn epoch(&self) -> MutexGuard<'_, i64> {
+        self.epoch.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has the writer compare the newest event before the lease is renewed.
+    pub(super) fn doubt(&self) {
+        self.is_doubted.store(true, Ordering::Release);
+    }
+
+    /// The writer has compared it.
+    pub(crate) fn believe(&self) {
+        self.is_doubted.store(false, Ordering::Release);
+    }
+
+    /// True while the writer is to compare the newest event.
+    pub(crate) fn is_doubted(&self) -> bool {
+        self.is_doubted.load(Ordering::Acquire)
+    }
+
+    /// Notes whether commits survive a crash of the server.
+    pub(crate) fn note_durable(&self, is_durable: bool) {
+        if self.is_durable.swap(is_durable, Ordering::AcqRel) && !is_durable {
+            tracing::warn!("by its settings, a crash of the server loses acknowledged writes from now on");
+        }
+    }
+
+    /// True if acknowledged writes survive a crash of the server, by its newest settings.
+    pub(crate) fn is_durable(&self) -> bool {
+        self.is_durable.load(Ordering::Acquire)
+    }
+}
+
+/// The part of the time to live that is not trusted.
+const MARGIN_FRACTION: u32 = 10;
+
+/// Milliseconds of a clock that nobody sets.
+#[cfg(target_os = "linux")]
+pub(super) fn now_ms() -> i64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    now.tv_sec * 1_000 + now.tv_nsec / 1_000_000
+}
+
+/// Milliseconds of a clock that nobody sets.
+#[cfg(not(target_os = "linux"))]
+pub(super) fn now_ms() -> i64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec * 1_000 + now.tv_nsec / 1_000_000
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lease_is_trusted_from_the_time_at_which_its_renewal_was_sent() {
+        let trust = Trust::new();
+        assert!(!trust.holds(), "nothing was renewed yet");
+        let ttl = Duration::from_secs(60);
+        trust.extend(now_ms() - 55_000, ttl);
+        assert!(!trust.holds(), "the margin is not trusted");
+        trust.extend(now_ms(), ttl);
+        assert!(trust.holds());
+        trust.extend(now_ms() - 55_000, ttl);
+        assert!(trust.holds(), "a late answer shortens nothing");
+        trust.lose();
+        trust.extend(now_ms(), ttl);
+        assert!(!trust.holds(), "what is lost stays lost");
+    }
+}

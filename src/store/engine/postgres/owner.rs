@@ -1,0 +1,126 @@
+//! What makes a connection that of a shard's owner: the lease, and the fence of its transactions.
+
+use super::super::value::{Parameter, Row};
+use super::client::Client;
+use super::lease::{self, Lease, Trust};
+use crate::limits;
+use crate::store::error::{Error, Result};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Who takes a shard.
+pub(crate) struct Taker<'t> {
+    pub(crate) shard: &'t str,
+    /// The daemon's process.
+    pub(crate) owner: &'t str,
+    pub(crate) ttl: Duration,
+    pub(crate) trust: &'t Arc<Trust>,
+    /// True for a lease that the owner had already.
+    pub(crate) again: bool,
+}
+
+/// A shard that was taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Taken {
+    /// True if the newest event was written on another server, or before a recovery to an earlier time: later ones may have
+    /// been acknowledged.
+    pub(crate) is_moved: bool,
+}
+
+impl Client {
+    /// Makes what a shard needs, unless it is there.
+    pub(crate) fn set_up(&self, shard: &str, schema: &str) -> Result<()> {
+        self.execute_batch(&lease::setup(shard, schema))
+    }
+
+    /// Takes the lease of a shard, and the right to write for this connection. None if another owner has it, or had it since.
+    pub(crate) fn take(&self, taker: &Taker<'_>) -> Result<Option<Taken>> {
+        let Taker { shard, owner, ttl, trust, again } = *taker;
+        let (name, me) = (|| Parameter::Text(shard.into()), || Parameter::Text(owner.into()));
+        let mut epoch = trust.epoch();
+        let sent_ms = lease::now_ms();
+        let take = if again { lease::TAKE_AGAIN } else { lease::TAKE };
+        let taken = self.row(take, &[name(), me(), Parameter::Integer(milliseconds(ttl))])?;
+        let Some(taken) = taken else { return Ok(None) };
+        *epoch = taken.get(0)?;
+        trust.extend(sent_ms, ttl);
+        let Some(fenced) = self.fence(shard, *epoch)? else { return Ok(None) };
+        let (head, written_on): (i64, String) = (fenced.get(0)?, fenced.get(1)?);
+        let is_moved = !written_on.is_empty() && written_on != self.server()?;
+        let lease = Lease { shard: shard.to_owned(), owner: owner.to_owned(), epoch: *epoch, head };
+        *self.lease.borrow_mut() = Some(lease);
+        Ok(Some(Taken { is_moved }))
+    }
+
+    /// Writes the epoch into the row of the shard. A transaction of the last owner has that row while it lasts, and is ended
+    /// if it lasts on: then the row says what it committed, or that it did not.
+    fn fence(&self, shard: &str, epoch: i64) -> Result<Option<Row>> {
+        let name = || Parameter::Text(shard.into());
+        self.execute_batch(&format!("set lock_timeout = {}", limits::FENCE_WAIT_MS))?;
+        let mut attempts = 0;
+        let fenced = loop {
+            attempts += 1;
+            match self.row(lease::FENCE, &[name(), Parameter::Integer(epoch)]) {
+                Err(Error::Busy) if attempts < limits::FENCE_ATTEMPTS => {
+                    self.for_each(lease::END_BACKEND, &[name()], |_| true)?;
+                }
+                fenced => break fenced?,
+            }
+        };
+        self.execute_batch("set lock_timeout = 0")?;
+        Ok(fenced)
+    }
+
+    fn row(&self, sql: &str, parameters: &[Parameter<'_>]) -> Result<Option<Row>> {
+        let mut found = None;
+        self.for_each(sql, parameters, |row| {
+            found = Some(row);
+            false
+        })?;
+        Ok(found)
+    }
+
+    /// The server, and the timeline on which it writes.
+    fn server(&self) -> Result<String> {
+        self.row(lease::SERVER, &[])?.ok_or(Error::Bug("a server has no name"))?.get(0)
+    }
+
+    /// Notes in the transaction that the newest event is known to be on this server.
+    pub(crate) fn note_server(&self) -> Result<()> {
+        let Some(Lease { shard, epoch, .. }) = self.lease.borrow().clone() else { return Ok(()) };
+        let server = self.server()?;
+        let values = [Parameter::Text(shard.into()), Parameter::Integer(epoch), Parameter::Text(server.into())];
+        self.changed(lease::NOTE_SERVER, &values).map(drop)
+    }
+
+    /// Renews a lease with an epoch. None if it is not the owner's any more, else whether commits survive a crash of the
+    /// server.
+    pub(super) fn renew(&self, shard: &str, owner: &str, epoch: i64, ttl: Duration) -> Result<Option<bool>> {
+        let values = [
+            Parameter::Text(shard.into()),
+            Parameter::Text(owner.into()),
+            Parameter::Integer(epoch),
+            Parameter::Integer(milliseconds(ttl)),
+        ];
+        self.row(lease::RENEW, &values)?.map(|row| row.get(0)).transpose()
+    }
+
+    /// The number of the newest event by the row of the shard.
+    pub(crate) fn leased_head(&self) -> Option<i64> {
+        self.lease.borrow().as_ref().map(|lease| lease.head)
+    }
+
+    /// Gives the lease back, so that another daemon need not wait.
+    pub(crate) fn release(&self) -> Result<()> {
+        let Some(Lease { shard, owner, epoch, .. }) = self.lease.borrow_mut().take() else { return Ok(()) };
+        if let Some(trust) = &self.trust {
+            trust.lose();
+        }
+        let values = [Parameter::Text(shard.into()), Parameter::Text(owner.into()), Parameter::Integer(epoch)];
+        self.changed(lease::RELEASE, &values).map(drop)
+    }
+}
+
+fn milliseconds(time: Duration) -> i64 {
+    i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
+}

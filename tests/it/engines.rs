@@ -1,0 +1,51 @@
+//! The engine on which the tests run: SQLite, or PostgreSQL by `LONGHAND_TEST_DATABASE=postgres`.
+
+use longhand::clock::Clock;
+use longhand::store::{self, Durability, Store};
+use std::path::Path;
+use std::pin::Pin;
+use std::process::Command;
+use std::time::Duration;
+
+/// Opens the store of a test: files in its folder, or a shard for it if `LONGHAND_TEST_DATABASE` is `postgres`.
+pub(crate) async fn open_store(directory: &Path, clock: Clock) -> (Store, Pin<Box<dyn Future<Output = ()> + Send>>) {
+    if let Some((url, name)) = shard_of(directory) {
+        let shard = store::Shard::new(&url, &name).expect("a shard");
+        let opened = Store::open_shard(shard, directory.to_owned(), LEASE, clock).await;
+        let (store, writer) = opened.expect("the shard opens");
+        return (store, Box::pin(writer));
+    }
+    // No test cuts the power, and syncing would take most of the tests' time.
+    let options = store::Options { directory: directory.to_owned(), durability: Durability::ProcessCrash };
+    let (store, writer) = Store::open(options, clock).await.expect("the store opens");
+    (store, Box::pin(writer))
+}
+
+/// Time for which the lease of a test's shard lasts: a test may wait long for a processor.
+const LEASE: Duration = Duration::from_secs(60);
+
+/// The database and the shard of a folder; none if tests run on SQLite.
+pub(crate) fn shard_of(directory: &Path) -> Option<(String, String)> {
+    let engine = std::env::var("LONGHAND_TEST_DATABASE").ok()?;
+    assert_eq!(engine, "postgres", "LONGHAND_TEST_DATABASE");
+    let server = crate::postgres::Server::shared().expect("PostgreSQL is installed");
+    let name = blake3::hash(directory.as_os_str().as_encoded_bytes()).to_hex();
+    Some((server.url(), format!("t{}", &name[..24])))
+}
+
+/// True if tests run on SQLite.
+pub(crate) fn is_sqlite() -> bool {
+    std::env::var("LONGHAND_TEST_DATABASE").is_err()
+}
+
+/// Has a daemon keep its store where tests do: in a shard for its data directory if they run on PostgreSQL.
+pub(crate) fn serve_in_shard(command: &mut Command, directory: &Path) {
+    if let Some((url, name)) = shard_of(directory) {
+        command.env("LONGHAND_DATABASE", url).env("LONGHAND_SHARD", name);
+    }
+}
+
+/// The files that may have content of an erasure. What PostgreSQL keeps, it keeps in any case.
+pub(crate) fn pending_files(erased: &longhand::app::erase::Erased) -> Vec<&String> {
+    erased.pending_files.iter().filter(|name| !name.starts_with("PostgreSQL: ")).collect()
+}
