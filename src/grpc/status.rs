@@ -112,9 +112,11 @@ mod tests {
         for reason in Reason::ALL {
             let code = format!("{:?}", reason.code());
             let outcome = match reason {
-                Reason::OutcomeUncertain | Reason::ShuttingDown | Reason::ReaderStalled | Reason::AccessLogFailed => {
-                    "unknown"
-                }
+                Reason::OutcomeUncertain
+                | Reason::LeaseLost
+                | Reason::ShuttingDown
+                | Reason::ReaderStalled
+                | Reason::AccessLogFailed => "unknown",
                 Reason::AnswerLost => "done",
                 _ => "nothing",
             };
