@@ -29,17 +29,16 @@ pub use calls::GrpcRoutes;
 use crate::app::{self, Error, Reason};
 use crate::limits;
 use answers::{Messages, StreamForm};
-use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use axum::routing::get;
+use axum::{BoxError, Router};
 use bytes::{Buf as _, Bytes};
 use calls::{Call, Origin};
 use failure::Failure;
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, StatusCode, header};
-use http_body::Body as HttpBody;
 use http_body_util::{BodyExt as _, Limited};
 use prost_reflect::prost::Message as _;
 use routes::{Found, Route, RouteTable};
@@ -181,7 +180,7 @@ async fn read(head: &Parts, body: Body) -> Result<Bytes, Failure> {
 
 /// Reads a body. Kept as they came, its pieces would keep the buffers that they were read into; and memory for all of it
 /// would be kept by the allocator for a while when its client never sends the rest.
-async fn gather<B: HttpBody<Data = Bytes> + Unpin>(mut body: B) -> Result<Bytes, B::Error> {
+async fn gather(mut body: Limited<Body>) -> Result<Bytes, BoxError> {
     const PIECE_BYTES: usize = 256 * 1024;
     let mut pieces: Vec<Vec<u8>> = Vec::new();
     while let Some(frame) = body.frame().await {
