@@ -29,6 +29,8 @@ export class VirtualList {
   #element: HTMLElement | null = null;
   #sheet: HTMLElement | null = null;
   #cleanup: (() => void) | undefined;
+  /** The item of the last change that stays in sight. */
+  #anchor: number | undefined;
   /** The item that a change was scrolled for, until the page says that it has scrolled. */
   #held: Place | undefined;
 
@@ -36,6 +38,13 @@ export class VirtualList {
     this.#options = options;
     this.#key = options.key;
     this.core = new Virtualizer<HTMLElement, HTMLElement>(this.#settings());
+    // Items above what stays in sight may be in sight, too, and have other heights once a change is drawn.
+    this.core.shouldAdjustScrollPositionOnItemSizeChange = (item, _delta, core) => {
+      const offset = core.scrollOffset ?? 0;
+      const anchor = this.#anchor === undefined ? undefined : core.measurementsCache[this.#anchor];
+      const isSeen = anchor && anchor.end > offset && anchor.start < offset + (this.#element?.clientHeight ?? 0);
+      return item.start < offset || (!!isSeen && item.index < anchor.index);
+    };
   }
 
   #settings() {
@@ -133,6 +142,7 @@ export class VirtualList {
     this.core._willUpdate();
     this.#read();
     const kept = this.#kept(places);
+    this.#anchor = kept?.index;
     const start = kept && this.core.measurementsCache[kept.index]?.start;
     const offset = this.#element?.scrollTop ?? 0;
     if (!kept || start === undefined || Math.abs(start - kept.distance - offset) <= 1) return;
@@ -143,7 +153,7 @@ export class VirtualList {
   }
 
   toIndex(index: number, align: 'start' | 'center' | 'end' | 'auto' = 'start'): void {
-    this.#held = undefined;
+    this.#held = this.#anchor = undefined;
     this.core.scrollToIndex(index, { align });
   }
 
