@@ -42,7 +42,7 @@ const fn gauge(name: &'static str, help: &'static str) -> Family {
     Family { name, kind: Kind::Gauge, help }
 }
 
-/// Labels: `version`, `sqlite_version`.
+/// Labels: `version`, `database_version`.
 const BUILD: Family = gauge("longhand_build_info", "Always 1; the labels have the versions.");
 const STARTED: Family = gauge("longhand_start_timestamp_seconds", "Start time of the daemon, since 1970.");
 const WRITABLE: Family = gauge("longhand_writable", "1 if writes are accepted, 0 if they are refused.");
@@ -287,7 +287,7 @@ pub fn text(info: &pb::GetServerInfoResponse) -> String {
 
 fn exposition(info: &pb::GetServerInfoResponse) -> Exposition {
     let mut exposition = Exposition::default();
-    let build = vec![("version", info.version.clone()), ("sqlite_version", info.sqlite_version.clone())];
+    let build = vec![("version", info.version.clone()), ("database_version", info.database_version.clone())];
     exposition.family(BUILD, Scale::Whole, [(build, 1)]);
     exposition.family(STARTED, Scale::Millionths, info.start_time.as_ref().map(|time| (Vec::new(), micros(time))));
     exposition.figure(WRITABLE, i64::from(info.write_state() == pb::WriteState::Accepted));
@@ -576,7 +576,7 @@ mod tests {
             format!(r#"{{kind="{kind}",level="{level}",trigger="threshold",outcome="{outcome}"}}"#)
         };
         for (sample, expected) in [
-            (r#"longhand_build_info{version="0.1.0",sqlite_version=""}"#.to_owned(), 1.0),
+            (r#"longhand_build_info{version="0.1.0",database_version=""}"#.to_owned(), 1.0),
             ("longhand_start_timestamp_seconds".to_owned(), 1_700_000_000.25),
             ("longhand_writable".to_owned(), 1.0),
             (r#"longhand_write_state{state="accepted"}"#.to_owned(), 1.0),

@@ -45,8 +45,8 @@ pub struct ServerInfo {
     pub head_seq: i64,
     /// Durability of an acknowledged write.
     pub durability: Durability,
-    /// SQLite's version.
-    pub sqlite_version: String,
+    /// The database with its version.
+    pub database_version: String,
     /// The daemon's start time.
     pub start_time: Timestamp,
     /// Number of sessions in the store.
@@ -187,7 +187,7 @@ impl Caller {
             store_id: self.store().id(),
             head_seq: self.store().log().head_seq(),
             durability: self.store().durability(),
-            sqlite_version: self.store().upkeep().sqlite_version().await?,
+            database_version: self.store().upkeep().database_version().await?,
             start_time: self.shared.start_time,
             session_count: self.store().sessions().count().await?,
             ready_count,

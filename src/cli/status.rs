@@ -86,10 +86,7 @@ fn lines(info: &pb::GetServerInfoResponse) -> Vec<(&'static str, String)> {
     let (undo, cooling) = (info.undo_session_count, info.cooldown_session_count);
     let writer = info.writer.clone().unwrap_or_default();
     let mut lines = vec![
-        ("version", {
-            let of_server = info.sqlite_version.starts_with("PostgreSQL");
-            format!("{} ({}{})", info.version, if of_server { "" } else { "SQLite " }, info.sqlite_version)
-        }),
+        ("version", format!("{} ({})", info.version, info.database_version)),
         ("running since", time(info.start_time.as_ref())),
         ("writes", writes.to_owned()),
         ("writes survive", durability),

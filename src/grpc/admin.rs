@@ -247,7 +247,7 @@ impl AdminService for Admin {
         let Some(info) = info else { return Ok(Response::new(described)) };
         Ok(Response::new(pb::GetServerInfoResponse {
             head_seq: info.head_seq,
-            sqlite_version: info.sqlite_version,
+            database_version: info.database_version,
             session_count: info.session_count,
             ready_compaction_count: info.ready_count,
             running_compaction_count: info.running_count,

@@ -72,9 +72,9 @@ impl Upkeep {
         scrub::run(self.0, options, clock, stopping).await;
     }
 
-    /// SQLite's version; that of a server as `PostgreSQL 15.4`.
-    pub async fn sqlite_version(&self) -> Result<String> {
-        let version = if self.0.is_sqlite { connect::VERSION } else { connect::SERVER_VERSION };
+    /// The database with its version, such as `SQLite 3.51.3`.
+    pub async fn database_version(&self) -> Result<String> {
+        let version = if self.0.is_sqlite { connect::LIBRARY } else { connect::SERVER };
         self.0.reading(|reader| engine::scalar(version).one(reader.conn)).await
     }
 

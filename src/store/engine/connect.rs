@@ -289,10 +289,11 @@ pub(crate) fn prepare(conn: &Connection, directory: &Path, state: DatabaseState,
 }
 
 const PAGE_COUNT: &str = "pragma page_count";
-/// SQLite's version.
-pub(crate) const VERSION: &str = "select sqlite_version()";
-/// A server's version.
-pub(crate) const SERVER_VERSION: &str = "select 'PostgreSQL ' || current_setting('server_version')";
+const VERSION: &str = "select sqlite_version()";
+/// The library with its version.
+pub(crate) const LIBRARY: &str = "select 'SQLite ' || sqlite_version()";
+/// A server with its version.
+pub(crate) const SERVER: &str = "select 'PostgreSQL ' || current_setting('server_version')";
 /// Bytes of a shard's tables with their indexes.
 pub(crate) const SCHEMA_BYTES: &str = "select coalesce(sum(pg_total_relation_size(oid)), 0)::bigint from pg_class \
      where relnamespace = current_schema()::regnamespace and relkind = 'r'";

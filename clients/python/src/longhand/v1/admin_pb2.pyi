@@ -157,7 +157,7 @@ class GetServerInfoResponse(google.protobuf.message.Message):
     STORE_ID_FIELD_NUMBER: builtins.int
     HEAD_SEQ_FIELD_NUMBER: builtins.int
     DURABILITY_FIELD_NUMBER: builtins.int
-    SQLITE_VERSION_FIELD_NUMBER: builtins.int
+    DATABASE_VERSION_FIELD_NUMBER: builtins.int
     START_TIME_FIELD_NUMBER: builtins.int
     SESSION_COUNT_FIELD_NUMBER: builtins.int
     READY_COMPACTION_COUNT_FIELD_NUMBER: builtins.int
@@ -196,8 +196,8 @@ class GetServerInfoResponse(google.protobuf.message.Message):
     """Sequence number of the newest event."""
     durability: longhand.v1.session_pb2.Durability.ValueType
     """Durability of an acknowledged write."""
-    sqlite_version: builtins.str
-    """SQLite's version."""
+    database_version: builtins.str
+    """The database with its version, such as `SQLite 3.51.3` or `PostgreSQL 15.14`."""
     session_count: builtins.int
     """Number of sessions in the store."""
     ready_compaction_count: builtins.int
@@ -305,7 +305,7 @@ class GetServerInfoResponse(google.protobuf.message.Message):
         store_id: builtins.str = ...,
         head_seq: builtins.int = ...,
         durability: longhand.v1.session_pb2.Durability.ValueType = ...,
-        sqlite_version: builtins.str = ...,
+        database_version: builtins.str = ...,
         start_time: google.protobuf.timestamp_pb2.Timestamp | None = ...,
         session_count: builtins.int = ...,
         ready_compaction_count: builtins.int = ...,
@@ -338,7 +338,7 @@ class GetServerInfoResponse(google.protobuf.message.Message):
         secret_rules: collections.abc.Iterable[longhand.v1.session_pb2.SecretRule] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["checkpoint", b"checkpoint", "scheduler_failure", b"scheduler_failure", "scrub", b"scrub", "start_time", b"start_time", "traffic", b"traffic", "writer", b"writer"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["breaker_session_count", b"breaker_session_count", "checkpoint", b"checkpoint", "compactions", b"compactions", "contradictions", b"contradictions", "cooldown_session_count", b"cooldown_session_count", "database_bytes", b"database_bytes", "due_session_count", b"due_session_count", "durability", b"durability", "failing_session_ids", b"failing_session_ids", "head_seq", b"head_seq", "loaded_session_bytes", b"loaded_session_bytes", "loaded_session_count", b"loaded_session_count", "oldest_read_ms", b"oldest_read_ms", "over_window_counts", b"over_window_counts", "overhead_session_count", b"overhead_session_count", "providers", b"providers", "quota_uses", b"quota_uses", "ready_compaction_count", b"ready_compaction_count", "running_compaction_count", b"running_compaction_count", "scheduler_failure", b"scheduler_failure", "scrub", b"scrub", "secret_rules", b"secret_rules", "session_count", b"session_count", "spendings", b"spendings", "sqlite_version", b"sqlite_version", "start_time", b"start_time", "stopped_session_ids", b"stopped_session_ids", "store_id", b"store_id", "subscriber_count", b"subscriber_count", "subscriber_lag_count", b"subscriber_lag_count", "traffic", b"traffic", "undo_session_count", b"undo_session_count", "version", b"version", "write_state", b"write_state", "writer", b"writer"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["breaker_session_count", b"breaker_session_count", "checkpoint", b"checkpoint", "compactions", b"compactions", "contradictions", b"contradictions", "cooldown_session_count", b"cooldown_session_count", "database_bytes", b"database_bytes", "database_version", b"database_version", "due_session_count", b"due_session_count", "durability", b"durability", "failing_session_ids", b"failing_session_ids", "head_seq", b"head_seq", "loaded_session_bytes", b"loaded_session_bytes", "loaded_session_count", b"loaded_session_count", "oldest_read_ms", b"oldest_read_ms", "over_window_counts", b"over_window_counts", "overhead_session_count", b"overhead_session_count", "providers", b"providers", "quota_uses", b"quota_uses", "ready_compaction_count", b"ready_compaction_count", "running_compaction_count", b"running_compaction_count", "scheduler_failure", b"scheduler_failure", "scrub", b"scrub", "secret_rules", b"secret_rules", "session_count", b"session_count", "spendings", b"spendings", "start_time", b"start_time", "stopped_session_ids", b"stopped_session_ids", "store_id", b"store_id", "subscriber_count", b"subscriber_count", "subscriber_lag_count", b"subscriber_lag_count", "traffic", b"traffic", "undo_session_count", b"undo_session_count", "version", b"version", "write_state", b"write_state", "writer", b"writer"]) -> None: ...
 
 global___GetServerInfoResponse = GetServerInfoResponse
 
