@@ -1,6 +1,7 @@
 //! The statements of the ledger are one text for SQLite and PostgreSQL. What only one engine accepts is named here.
 
 use super::Store;
+use super::engine::postgres::client::Client;
 use super::engine::postgres::schema;
 use super::engine::postgres::shard::{Role, Shard};
 use super::engine::{Connection, List, Parameter, connect, scalar, words};
@@ -64,18 +65,20 @@ fn statements_of_the_ledger_are_portable() {
     assert_eq!(used, [true; OF_SQLITE.len()], "an exception is no longer needed");
 }
 
-#[tokio::test]
-async fn postgresql_prepares_every_statement_of_the_ledger() {
-    let Some(server) = server::Server::shared() else {
-        println!("skipped: this machine has no PostgreSQL");
-        return;
-    };
-    let shard = Shard::new(&server.url(), "statements").expect("an address");
+/// A shard with all tables; none without a server.
+fn migrated(name: &str) -> Option<Client> {
+    let shard = Shard::new(&server::Server::shared()?.url(), name).expect("an address");
     let client = shard.connect_shared(Role::Writer, None).expect("connected");
-    client.set_up("statements", "lh_statements").expect("a schema");
+    client.set_up(name, &shard.schema()).expect("a schema");
     for (_, statements) in connect::MIGRATIONS {
         client.execute_batch(&schema::of(statements)).expect("migrated");
     }
+    Some(client)
+}
+
+#[tokio::test]
+async fn postgresql_prepares_every_statement_of_the_ledger() {
+    let Some(client) = migrated("statements") else { return };
     let lists = [List::of_integers([1]), List::of_texts(["a"]), List::of_bytes([&b"a"[..]])];
     let attempt = |statement: &str, list: &List| {
         let parameters: Vec<Parameter<'_>> = (0..40).map(|_| Parameter::List(list.clone())).collect();
@@ -96,18 +99,11 @@ async fn postgresql_prepares_every_statement_of_the_ledger() {
 /// The tables of both engines have the same columns, and their indexes and triggers the same names.
 #[tokio::test]
 async fn the_schemas_of_both_engines_are_equal() {
-    let Some(server) = server::Server::shared() else {
-        println!("skipped: this machine has no PostgreSQL");
-        return;
-    };
-    let shard = Shard::new(&server.url(), "schemas").expect("an address");
-    let client = shard.connect_shared(Role::Writer, None).expect("connected");
-    client.set_up("schemas", "lh_schemas").expect("a schema");
+    let Some(client) = migrated("schemas") else { return };
     let theirs = Connection::Postgres(Box::new(client));
     let ours = Connection::open_in_memory().expect("a database");
     for (_, statements) in connect::MIGRATIONS {
         ours.execute_batch(statements).expect("migrated");
-        theirs.execute_batch(&schema::of(statements)).expect("migrated");
     }
     let lines = |conn: &Connection, sql: &str| -> Vec<String> { scalar(sql).all(conn).expect("lines") };
     for (of_sqlite, of_postgresql) in SAME {
@@ -157,10 +153,7 @@ const SAME: [(&str, &str); 4] = [
 /// statement, and the commit. More would be waited for by all callers of the store.
 #[tokio::test]
 async fn an_append_takes_four_round_trips() {
-    let Some(server) = server::Server::shared() else {
-        println!("skipped: this machine has no PostgreSQL");
-        return;
-    };
+    let Some(server) = server::Server::shared() else { return };
     let folder = tempfile::Builder::new()
         .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o700))
         .tempdir()

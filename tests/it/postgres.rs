@@ -1,19 +1,26 @@
-//! A server of PostgreSQL for tests, one for each process: the system's own programs, in a temporary folder, on a Unix
+//! Servers of PostgreSQL for tests, most of which share one: the system's own programs, in a temporary folder, on a Unix
 //! socket, without syncing.
 
 use std::io::{BufRead as _, BufReader};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 
-/// Makes a cluster, runs it until the standard input ends, and removes it. It prints the folder once it is ready.
+/// Makes a cluster, or a standby of the one whose sockets are in the folder `$2`, and runs it until the standard input
+/// ends; it stops then without a checkpoint and is removed. It prints its folder once it is ready. The folder's name is
+/// short, because that of a socket has to be.
 const SCRIPT: &str = r#"
 set -e
 folder=$(mktemp -d /tmp/longhand-postgres.XXXXXX)
 trap 'rm -rf "$folder"' EXIT
-"$1/initdb" --no-sync --auth=trust --locale=C.UTF-8 --username=longhand -D "$folder/data" >"$folder/log" 2>&1
-"$1/postgres" -D "$folder/data" -k "$folder" -c listen_addresses= -c fsync=off -c full_page_writes=off \
-    -c max_connections=400 -c autovacuum=off >>"$folder/log" 2>&1 </dev/null &
+if [ -z "$2" ]; then
+    "$1/initdb" --no-sync --auth=trust --locale=C.UTF-8 --username=longhand -D "$folder/data" >"$folder/log" 2>&1
+    printf '%s\n' 'fsync = off' 'full_page_writes = off' 'autovacuum = off' 'max_connections = 400' \
+        >>"$folder/data/postgresql.conf"
+else
+    "$1/pg_basebackup" --no-sync -h "$2" -U longhand -D "$folder/data" -R --checkpoint=fast >"$folder/log" 2>&1
+fi
+"$1/postgres" -D "$folder/data" -k "$folder" -c listen_addresses= >>"$folder/log" 2>&1 </dev/null &
 server=$!
 while ! "$1/pg_isready" -q -h "$folder" -U longhand; do
     kill -0 $server
@@ -26,14 +33,14 @@ wait $server || true
 "#;
 
 /// The folder of PostgreSQL's programs.
-pub(crate) fn programs() -> Option<PathBuf> {
+fn programs() -> Option<PathBuf> {
     let versions = std::fs::read_dir("/usr/lib/postgresql").ok()?;
     let programs = versions.filter_map(|version| Some(version.ok()?.path().join("bin")));
     programs.filter(|programs| programs.join("initdb").is_file()).max()
 }
 
 /// A command by somebody else than root: PostgreSQL refuses to run as root.
-pub(crate) fn unprivileged(program: &str) -> Command {
+fn unprivileged(program: &str) -> Command {
     if !rustix::process::geteuid().is_root() {
         return Command::new(program);
     }
@@ -42,33 +49,50 @@ pub(crate) fn unprivileged(program: &str) -> Command {
     command
 }
 
-/// A server, which ends with its process.
+/// A server, which ends as by a crash when it is dropped, and with its process.
 pub(crate) struct Server {
-    folder: String,
-    _running: Child,
+    /// The folder of its sockets.
+    pub(crate) folder: PathBuf,
+    running: Child,
 }
 
 impl Server {
-    /// The server of this process; none if the machine has no PostgreSQL.
+    /// The server that the tests of this process share; none, with a line that says so, if the machine has no PostgreSQL.
     pub(crate) fn shared() -> Option<&'static Self> {
         static SERVER: OnceLock<Option<Server>> = OnceLock::new();
-        SERVER.get_or_init(Self::start).as_ref()
+        SERVER.get_or_init(|| Self::start(None)).as_ref()
     }
 
-    fn start() -> Option<Self> {
-        let programs = programs()?;
+    /// Starts a server, as a standby of another one if there is one; none if the machine has no PostgreSQL.
+    pub(crate) fn start(primary: Option<&Self>) -> Option<Self> {
+        let Some(programs) = programs() else {
+            println!("skipped: this machine has no PostgreSQL");
+            return None;
+        };
         let mut command = unprivileged("sh");
         command.args(["-c", SCRIPT, "sh"]).arg(programs).current_dir("/tmp");
+        command.arg(primary.map_or(Path::new(""), |primary| &primary.folder));
         let mut running = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("a shell");
         let mut folder = String::new();
         BufReader::new(running.stdout.take().expect("a pipe")).read_line(&mut folder).expect("a line");
-        let folder = folder.trim().to_owned();
-        assert!(!folder.is_empty(), "PostgreSQL does not start");
-        Some(Self { folder, _running: running })
+        assert!(!folder.trim().is_empty(), "PostgreSQL does not start");
+        Some(Self { folder: folder.trim().into(), running })
     }
 
     /// The address of its database.
     pub(crate) fn url(&self) -> String {
-        format!("postgres://longhand@localhost/postgres?host={}", self.folder)
+        url(&self.folder)
     }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        drop(self.running.stdin.take());
+        drop(self.running.wait());
+    }
+}
+
+/// The address of the database of the server whose sockets are in a folder.
+pub(crate) fn url(folder: &Path) -> String {
+    format!("postgres://longhand@localhost/postgres?host={}", folder.display())
 }

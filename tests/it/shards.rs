@@ -14,15 +14,6 @@ use std::time::Duration;
 
 mod failover;
 
-/// The server, unless there is none.
-fn server() -> Option<&'static Server> {
-    let server = Server::shared();
-    if server.is_none() {
-        println!("skipped: this machine has no PostgreSQL");
-    }
-    server
-}
-
 /// Arguments of a daemon on a shard with a short lease.
 fn serve(home: &Path, server: &Server, shard: &str) -> (Daemon, String) {
     std::fs::write(home.join("settings.toml"), "lease_seconds = 4\n").expect("a file");
@@ -61,7 +52,7 @@ fn at(home: &Path, arguments: &[&str]) -> Result<String, String> {
 
 #[test]
 fn a_daemon_that_was_frozen_beyond_its_lease_serves_and_writes_nothing() {
-    let Some(server) = server() else { return };
+    let Some(server) = Server::shared() else { return };
     let (first_home, second_home) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
     let (first, line) = serve(first_home.path(), server, "frozen");
     assert!(line.contains("longhand.sock"), "{line:?}");
@@ -94,7 +85,7 @@ fn a_daemon_that_was_frozen_beyond_its_lease_serves_and_writes_nothing() {
 /// As README.md shows it.
 #[test]
 fn a_session_survives_the_kill_of_its_daemon_at_another_one() {
-    let Some(server) = server() else { return };
+    let Some(server) = Server::shared() else { return };
     let (first_home, second_home) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
     let (first, _) = serve(first_home.path(), server, "survives");
     first.text(&["create", "--client-id", "shared", "--preset", "pi@1.5", "--window", "60000"]);
@@ -125,7 +116,7 @@ impl Drop for Running {
 /// A transaction of the writer that lasts longer than the lease keeps it, and what it commits is there.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_transaction_may_last_longer_than_the_lease() {
-    let Some(server) = server() else { return };
+    let Some(server) = Server::shared() else { return };
     let (folder, other) = (crate::support::private_folder(), crate::support::private_folder());
     let open = async |folder: &Path| {
         let shard = Shard::new(&server.url(), "long").expect("a shard");
@@ -184,7 +175,7 @@ fn new() -> store::CreateSession {
 
 #[test]
 fn an_orderly_stop_hands_the_shard_over() {
-    let Some(server) = server() else { return };
+    let Some(server) = Server::shared() else { return };
     let (first_home, second_home) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
     let (first, _) = serve(first_home.path(), server, "handed");
     first.text(&["create", "--client-id", "shared", "--preset", "pi@1.5", "--window", "60000"]);
@@ -199,7 +190,7 @@ fn an_orderly_stop_hands_the_shard_over() {
 /// Every backend of the writer is ended again and again while it commits: what was acknowledged is there, once, in place.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_acknowledged_is_there_although_backends_are_killed_during_commits() {
-    let Some(server) = server() else { return };
+    let Some(server) = Server::shared() else { return };
     let folder = crate::support::private_folder();
     let shard = Shard::new(&server.url(), "killed").expect("a shard");
     let opened = Store::open_shard(shard, folder.path().to_owned(), Duration::from_secs(30), Clock::default()).await;

@@ -1,80 +1,27 @@
 //! A database that moves to another server: a standby that was promoted, with or without the newest acknowledged writes.
 
+use crate::postgres::{self, Server};
 use crate::support::soon;
 use longhand::clock::Clock;
 use longhand::model::message::{NewMessage, Role};
 use longhand::store::{self, Durability, Shard, Store};
 use sqlx::postgres::{PgConnectOptions, PgConnection};
 use sqlx::{ConnectOptions as _, Executor as _};
-use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::path::Path;
 use std::time::Duration;
 use tokio::task::JoinHandle;
 
 const LEASE: Duration = Duration::from_secs(4);
 
-/// Makes a cluster, or a standby of the one whose sockets are in the folder `$2`, and runs it until the standard input
-/// ends, which it then stops without a checkpoint. It prints its folder once it is ready.
-const SCRIPT: &str = r#"
-set -e
-folder=$(mktemp -d /tmp/longhand-failover.XXXXXX)
-trap 'rm -rf "$folder"' EXIT
-if [ -z "$2" ]; then
-    "$1/initdb" --no-sync --auth=trust --locale=C.UTF-8 --username=longhand -D "$folder/data" >"$folder/log" 2>&1
-    printf 'fsync = off\nfull_page_writes = off\nautovacuum = off\n' >>"$folder/data/postgresql.conf"
-else
-    "$1/pg_basebackup" --no-sync -h "$2" -U longhand -D "$folder/data" -R --checkpoint=fast >"$folder/log" 2>&1
-fi
-"$1/postgres" -D "$folder/data" -k "$folder" -c listen_addresses= >>"$folder/log" 2>&1 </dev/null &
-server=$!
-while ! "$1/pg_isready" -q -h "$folder" -U longhand; do
-    kill -0 $server
-    sleep 0.05
-done
-echo "$folder"
-read -r _ || true
-kill -QUIT $server
-wait $server || true
-"#;
-
-/// A server of this test's own.
-struct Server {
-    folder: PathBuf,
-    running: Child,
-}
-
-impl Server {
-    /// Starts it, as a standby of another one if there is one; none if the machine has no PostgreSQL.
-    fn start(primary: Option<&Self>) -> Option<Self> {
-        let programs = crate::postgres::programs()?;
-        let mut command = crate::postgres::unprivileged("sh");
-        command.args(["-c", SCRIPT, "sh"]).arg(programs).current_dir("/tmp");
-        command.arg(primary.map_or(Path::new(""), |primary| &primary.folder));
-        let mut running = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("a shell");
-        let mut folder = String::new();
-        BufReader::new(running.stdout.take().expect("a pipe")).read_line(&mut folder).expect("a line");
-        assert!(!folder.trim().is_empty(), "PostgreSQL does not start");
-        Some(Self { folder: folder.trim().into(), running })
-    }
-
-    async fn connect(&self) -> PgConnection {
-        let url = format!("postgres://longhand@localhost/postgres?host={}", self.folder.display());
-        let options: PgConnectOptions = url.parse().expect("an address");
-        options.connect().await.expect("connected")
-    }
-
-    /// Ends it as a crash does.
-    fn crash(mut self) {
-        drop(self.running.stdin.take());
-        self.running.wait().expect("it ends");
-    }
+async fn connect(server: &Server) -> PgConnection {
+    let options: PgConnectOptions = server.url().parse().expect("an address");
+    options.connect().await.expect("connected")
 }
 
 /// Waits until a query on a server says so.
 async fn until(server: &Server, query: &'static str) {
-    let mut conn = server.connect().await;
+    let mut conn = connect(server).await;
     let holds = async {
         while !sqlx::query_scalar::<_, bool>(query).fetch_one(&mut conn).await.expect(query) {
             conn.execute("select pg_sleep(0.02)").await.expect("a pause");
@@ -90,8 +37,7 @@ struct Opened {
 }
 
 async fn open(address: &Path, folder: &Path) -> Opened {
-    let url = format!("postgres://longhand@localhost/postgres?host={}", address.display());
-    let shard = Shard::new(&url, "moved").expect("a shard");
+    let shard = Shard::new(&postgres::url(address), "moved").expect("a shard");
     let opened = soon("the lease", Store::open_shard(shard, folder.to_owned(), LEASE, Clock::default())).await;
     let (store, writer) = opened.expect("the shard opens");
     Opened { store, writer: tokio::spawn(writer) }
@@ -116,7 +62,7 @@ fn lead(address: &Path, to: &Server) {
 }
 
 async fn promote(server: &Server) {
-    server.connect().await.execute("select pg_promote()").await.expect("promoted");
+    connect(server).await.execute("select pg_promote()").await.expect("promoted");
 }
 
 /// What the standby has of the shard.
@@ -124,10 +70,7 @@ const HAS_ALL: &str = "select count(*) = 1 from lh.shard where head_seq = 3";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_promoted_standby_goes_on_with_what_it_has_and_never_as_if_it_had_what_it_lacks() {
-    let Some(first) = Server::start(None) else {
-        println!("skipped: this machine has no PostgreSQL");
-        return;
-    };
+    let Some(first) = Server::start(None) else { return };
     let folder = crate::support::private_folder();
     let address = folder.path().join("address");
     lead(&address, &first);
@@ -136,7 +79,7 @@ async fn a_promoted_standby_goes_on_with_what_it_has_and_never_as_if_it_had_what
     let identity = store.id();
     // What acknowledged writes survive is what the server says, at any time.
     assert_eq!(store.durability(), Durability::ProcessCrash);
-    let mut conn = first.connect().await;
+    let mut conn = connect(&first).await;
     conn.execute("alter system set fsync = on").await.expect("set");
     conn.execute("select pg_reload_conf()").await.expect("loaded");
     let said = async {
@@ -153,7 +96,7 @@ async fn a_promoted_standby_goes_on_with_what_it_has_and_never_as_if_it_had_what
     let second = Server::start(Some(&first)).expect("a standby");
     until(&second, HAS_ALL).await;
     drop(conn);
-    first.crash();
+    drop(first);
     promote(&second).await;
     lead(&address, &second);
     append(&store, session).await.expect("appended on the other server");
@@ -162,12 +105,12 @@ async fn a_promoted_standby_goes_on_with_what_it_has_and_never_as_if_it_had_what
     // One that lacks the newest write.
     let third = Server::start(Some(&second)).expect("a standby");
     until(&third, "select count(*) = 1 from lh.shard where head_seq = 4").await;
-    let mut conn = third.connect().await;
+    let mut conn = connect(&third).await;
     conn.execute("alter system set primary_conninfo = ''").await.expect("set");
     conn.execute("select pg_reload_conf()").await.expect("loaded");
     until(&third, "select count(*) = 0 from pg_stat_wal_receiver").await;
     append(&store, session).await.expect("appended");
-    second.crash();
+    drop(second);
     promote(&third).await;
     lead(&address, &third);
     let refused = append(&store, session).await.expect_err("an acknowledged write is missing");
@@ -191,7 +134,7 @@ async fn a_promoted_standby_goes_on_with_what_it_has_and_never_as_if_it_had_what
     let fourth = Server::start(Some(&third)).expect("a standby");
     until(&fourth, "select count(*) = 1 from lh.shard where head_seq = 5").await;
     drop(conn);
-    third.crash();
+    drop(third);
     promote(&fourth).await;
     lead(&address, &fourth);
     let Opened { store, writer } = open(&address, data.path()).await;

@@ -46,8 +46,8 @@ impl Keeper {
         }
     }
 
-    /// Renews once, and returns the time until the next renewal. Behind a lost connection there may be another server, which lacks events that were acknowledged: the
-    /// writer looks first.
+    /// Renews once, and returns the time until the next renewal. Behind a lost connection there may be another server,
+    /// which lacks events that were acknowledged: the writer looks first.
     fn renew(&self, client: &mut Option<Client>, is_first: &mut bool) -> Result<Duration> {
         let client = match client {
             Some(client) => client,
