@@ -331,8 +331,9 @@ pub const SMALL_REQUEST_BYTES: usize = 64 * 1024;
 /// time is refused, if that is at least `IDLE_HOLDER_MS`; above twice this size, in any case.
 pub const SMALL_REQUESTS_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Bytes of all larger requests: those that append, edit or bring a summary until they are answered, others until they
-/// are read. Further ones wait for memory.
-pub const REQUESTS_BYTES_MAX: usize = 128 * 1024 * 1024;
+/// are read. Further ones wait for memory. The process grows by up to twice as much, because the allocator keeps for a
+/// moment what was given up.
+pub const REQUESTS_BYTES_MAX: usize = 96 * 1024 * 1024;
 /// Bytes that a request holds until its length is known, and after it was read if little of it is kept.
 pub const REQUEST_BYTES_MIN: usize = 4 * 1024;
 /// Bytes of one message of a client of health or reflection: a name.
@@ -477,10 +478,16 @@ pub const HEADERS_MS_MAX: u64 = 30_000;
 pub const CERTIFICATE_CHECK_MS: u64 = 2_000;
 /// Maximum time for the first bytes of a new connection, and for its handshake of TLS.
 pub const HANDSHAKE_MS_MAX: u64 = 10_000;
-/// Interval between pings of a connection's client. Who is lost is gone from sessions within 10 seconds.
+/// Interval between pings of a connection's client over HTTP/2. Who is lost is gone from sessions within 10 seconds.
 pub const KEEPALIVE_INTERVAL_MS: u64 = 5_000;
 /// Maximum time for the answer to a ping.
 pub const KEEPALIVE_TIMEOUT_MS: u64 = 4_000;
+/// Time without a word from the system of a client over TCP after which it is probed, in seconds. HTTP/1.1 has no pings.
+pub const PROBE_AFTER_SECONDS: u64 = 3;
+/// Interval between such probes, in seconds.
+pub const PROBE_INTERVAL_SECONDS: u64 = 1;
+/// Time for which the system of a client over TCP may leave bytes or probes unacknowledged, or take no bytes.
+pub const UNACKNOWLEDGED_MS_MAX: u32 = 6_000;
 /// Time that a stopping daemon gives its clients to take their answers and finish their requests.
 pub const STOP_CLIENTS_MS: u64 = 1_000;
 /// Delta frames kept for a slow subscriber; older ones are dropped.

@@ -7,6 +7,7 @@ use super::peer::Peer;
 use super::server::Server;
 use super::tls::Tls;
 use crate::limits;
+use rustix::net::sockopt;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -33,10 +34,21 @@ impl Listener {
             Self::Tcp(listener, tls) => {
                 let (connection, address) = listener.accept().await?;
                 connection.set_nodelay(true)?;
+                find_loss(&connection)?;
                 Ok(Accepted::Tcp(connection, address, tls.as_ref().map(Tls::acceptor)))
             }
         }
     }
+}
+
+/// Lets the system end a connection whose client is lost, by a network that carries nothing any more.
+fn find_loss(connection: &TcpStream) -> io::Result<()> {
+    sockopt::set_socket_keepalive(connection, true)?;
+    sockopt::set_tcp_keepidle(connection, Duration::from_secs(limits::PROBE_AFTER_SECONDS))?;
+    sockopt::set_tcp_keepintvl(connection, Duration::from_secs(limits::PROBE_INTERVAL_SECONDS))?;
+    #[cfg(target_os = "linux")]
+    sockopt::set_tcp_user_timeout(connection, limits::UNACKNOWLEDGED_MS_MAX)?;
+    Ok(())
 }
 
 /// Accepts connections until the daemon stops.
