@@ -44,6 +44,11 @@ export class Page {
     await this.go(`#/session/${id}${query}`);
     await this.page.locator('.one .row, .one .empty p').first().waitFor();
   }
+  /** Chooses a message, for which the next key is. */
+  async choose(key) {
+    await this.page.locator(`[data-key="${key}"] .role`).first().click();
+    await this.page.locator(`.row.chosen[data-key="${key}"]`).waitFor();
+  }
   get rows() {
     return this.page.locator('.one .row');
   }

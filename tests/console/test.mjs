@@ -402,7 +402,7 @@ test('a rewind and an edit have their way back, and say what they change', async
   const page = await Page.open(browser, daemon);
   await page.session(id);
   await page.page.locator('.one .row').last().waitFor();
-  await page.page.locator(`[data-key="${target.messageId}"] .role`).first().click();
+  await page.choose(target.messageId);
   await page.page.keyboard.press('r');
   const toast = page.page.locator('.toast');
   await toast.getByText('later messages are out').waitFor();
@@ -412,13 +412,13 @@ test('a rewind and an edit have their way back, and say what they change', async
   await until('the rewind is undone', async () => (await daemon.view(id)).header.viewHash === before.header.viewHash);
   await page.page.locator('.row.rewound').first().waitFor({ state: 'detached' });
   // By a key, too.
-  await page.page.locator(`[data-key="${target.messageId}"] .role`).first().click();
+  await page.choose(target.messageId);
   await page.page.keyboard.press('r');
   await page.page.locator('.row.rewound').first().waitFor();
   await page.page.keyboard.press('u');
   await page.page.locator('.row.rewound').first().waitFor({ state: 'detached' });
   // The key of a page is none of a row.
-  await page.page.locator(`[data-key="${target.messageId}"] .role`).first().click();
+  await page.choose(target.messageId);
   await page.page.keyboard.press('g');
   await page.page.keyboard.press('f');
   await page.page.getByRole('heading', { name: 'Search' }).waitFor();
@@ -427,9 +427,10 @@ test('a rewind and an edit have their way back, and say what they change', async
   // Who edits what a summary covers learns before that it ends.
   await page.page.locator('.one .row').last().waitFor();
   await page.page.locator('.scroll').press('Home');
-  const covered = page.page.locator('.row.covered.user').first();
-  await covered.locator('.role').first().click();
-  const key = await covered.getAttribute('data-key');
+  const { messages: oldest } = await daemon.get(`/v1/sessions/${id}/messages?page_size=1`);
+  await page.page.locator(`[data-key="${oldest[0].messageId}"]`).waitFor();
+  const key = await page.page.locator('.row.covered.user').first().getAttribute('data-key');
+  await page.choose(key);
   const row = page.page.locator(`[data-key="${key}"]`);
   await page.page.keyboard.press('p');
   await row.getByText('pinned').waitFor();
@@ -501,7 +502,7 @@ test('a rewound message says so after the page is loaded again', async ({ daemon
   // Whoever may not undo is asked before.
   const bound = await Page.open(browser, daemon, { link: daemon.link('--scopes', 'read,write') });
   await bound.session(id);
-  await bound.page.locator(`[data-key="${messageIds[0]}"] .role`).first().click();
+  await bound.choose(messageIds[0]);
   await bound.page.keyboard.press('r');
   await bound.page.locator('.toast').getByText('can undo it').waitFor();
   const { revision } = (await daemon.get(`/v1/sessions/${id}`)).session;
