@@ -1,5 +1,7 @@
 //! The engine on which the tests run: SQLite, or PostgreSQL by `LONGHAND_TEST_DATABASE=postgres`.
 
+use longhand::app::Caller;
+use longhand::app::erase::{EraseRequest, Erased};
 use longhand::clock::Clock;
 use longhand::store::{self, Durability, Store};
 use std::path::Path;
@@ -45,7 +47,18 @@ pub(crate) fn serve_in_shard(command: &mut Command, directory: &Path) {
     }
 }
 
-/// The files that may have content of an erasure. What PostgreSQL keeps, it keeps in any case.
-pub(crate) fn pending_files(erased: &longhand::app::erase::Erased) -> Vec<&String> {
-    erased.pending_files.iter().filter(|name| !name.starts_with("PostgreSQL: ")).collect()
+/// Erases, and sees that nothing is left over for later. What PostgreSQL keeps, it keeps in any case.
+pub(crate) async fn erase_at_once(caller: &Caller, session: &str, request: EraseRequest) -> Erased {
+    let pending = |erased: &Erased| erased.pending_files.iter().any(|name| !name.starts_with("PostgreSQL: "));
+    let erased = caller.erase(session, request.clone()).await.expect("erased");
+    let mut last = erased.clone();
+    // On a busy machine the search index may be far behind: each repetition waits for it again.
+    for _ in 0..20 {
+        if !pending(&last) {
+            break;
+        }
+        last = caller.erase(session, request.clone()).await.expect("erased again");
+    }
+    assert!(!pending(&last), "nobody reads an earlier state: {:?}", last.pending_files);
+    erased
 }

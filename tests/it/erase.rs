@@ -2,6 +2,7 @@
 //! are whole.
 
 use crate::database::Database;
+use crate::engines::erase_at_once as erase;
 use crate::support::{Line, ScriptedSummarizer, TestApp, conversation, shown, text, turns, window};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -9,8 +10,8 @@ use longhand::app::Reason;
 use longhand::app::append::ListMessages;
 use longhand::app::compactions::{NewCompaction, NewSummary};
 use longhand::app::erase::{EraseRequest, EraseTarget, Erased, part_target};
+use longhand::app::error;
 use longhand::app::sessions::{ForkPoint, NewSession, SessionChange};
-use longhand::app::{Caller, error};
 use longhand::model::compaction::CompactionKind;
 use longhand::model::event::{ErasedTarget, EventBody, EventKind};
 use longhand::model::message::{MessageKind, NewMessage, Role};
@@ -26,12 +27,6 @@ fn request(target: EraseTarget) -> EraseRequest {
 
 fn message(id: &str) -> EraseRequest {
     request(EraseTarget::Message(id.to_owned()))
-}
-
-async fn erase(caller: &Caller, session: &str, request: EraseRequest) -> Erased {
-    let erased = caller.erase(session, request).await.expect("erased");
-    assert_eq!(crate::engines::pending_files(&erased), Vec::<&String>::new(), "nobody reads an earlier state");
-    erased
 }
 
 /// Text that no compression makes shorter by much, with a beginning that names it.
