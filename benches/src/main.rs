@@ -19,6 +19,7 @@ mod policies;
 mod process;
 mod reads;
 mod report;
+mod retention;
 mod rewrites;
 mod rpc;
 mod search;
@@ -85,6 +86,8 @@ enum Measure {
     Search(search::Options),
     /// Appends without rules for secrets, with the well-known shapes and with fifty rules, in turn.
     Secrets(secrets::Options),
+    /// A pass of retention over a large store: its time, what the files give back, and appends meanwhile.
+    Retention(retention::Options),
     /// Start of the daemon with a large store.
     Start(start::Options),
     /// Appends to other session stores. `benches/peers` installs them.
@@ -137,6 +140,7 @@ async fn main() {
         Measure::Disk(options) => disk::run(&binary, &options, short, &mut report).await,
         Measure::Search(options) => search::run(&binary, &options, short, &mut report).await,
         Measure::Secrets(options) => secrets::run(&binary, &options, short, &mut report).await,
+        Measure::Retention(options) => retention::run(&binary, &options, short, &mut report).await,
         Measure::Start(options) => start::run(&binary, &options, short, &mut report).await,
         Measure::Peers(options) => peers::run(&binary, &options, short, &mut report).await,
         Measure::Compactions { sessions } => {
