@@ -202,6 +202,7 @@ async fn edit(client: &mut Client, session: &Session) {
         remove: parts.is_empty(),
         expected_revision,
         metadata_json: None,
+        keep_erased: false,
         request_id: client.fresh_id(),
     };
     match client.apply(session, request, expected_revision).await {
