@@ -77,6 +77,22 @@ pub struct AppendRequest<'a> {
     pub keep_erased: bool,
 }
 
+/// An edit of a message.
+#[derive(Debug, Clone, Default)]
+pub struct EditRequest<'a> {
+    /// The message, by its id or client id.
+    pub message: &'a str,
+    /// The content of the replacement; without any, the message is only left out of views.
+    pub parts: Vec<NewPart>,
+    /// The replacement's free JSON.
+    pub metadata_json: Option<String>,
+    /// Refuses the edit if history, marks, policy or window changed after this revision.
+    pub expected_revision: Option<Revision>,
+    /// True if what was erased before stays erased: a part that a receipt of an erasure of such an edit names, by the
+    /// client id of the message and its content, is stored without its content.
+    pub keep_erased: bool,
+}
+
 /// Parameters of a list of messages.
 #[derive(Debug, Clone, Default)]
 pub struct ListMessages {
@@ -509,18 +525,13 @@ impl Caller {
         parts: &[NewPart],
         expected_revision: Option<Revision>,
     ) -> Result<Receipt> {
-        self.edit_with(session, message, parts, None, expected_revision).await
+        let parts = parts.to_vec();
+        self.edit_with(session, EditRequest { message, parts, expected_revision, ..EditRequest::default() }).await
     }
 
-    /// The same with free JSON for the replacement.
-    pub async fn edit_with(
-        &self,
-        session: &str,
-        message: &str,
-        parts: &[NewPart],
-        mut metadata_json: Option<String>,
-        expected_revision: Option<Revision>,
-    ) -> Result<Receipt> {
+    /// The same with everything that an edit can have.
+    pub async fn edit_with(&self, session: &str, edit: EditRequest<'_>) -> Result<Receipt> {
+        let EditRequest { message, mut parts, mut metadata_json, expected_revision, keep_erased } = edit;
         if message.parse::<PartId>().is_ok() {
             return Err(Error::field(
                 "message_id",
@@ -530,15 +541,16 @@ impl Caller {
         if metadata_json.is_some() && parts.is_empty() {
             return Err(Error::field("metadata_json", "does not go with remove"));
         }
-        validate::edit(parts, metadata_json.as_deref())?;
-        let (mut parts, mut screen) = (parts.to_vec(), self.screen());
+        validate::edit(&parts, metadata_json.as_deref())?;
+        let mut screen = self.screen();
         screen.parts_of_request("request", &mut parts)?;
         screen.optional_json("metadata_json", &mut metadata_json)?;
         if screen.has_changed {
             validate::edit(&parts, metadata_json.as_deref())?;
         }
         let key = self.session_key(session).await?;
-        let edit = store::NewEdit { message: message.to_owned(), parts, metadata_json };
+        let (message, keeps_erased) = (message.to_owned(), keep_erased);
+        let edit = store::NewEdit { message, parts, metadata_json, keeps_erased };
         Ok(self.store().history().edit(key, self.requester(), expected_revision, edit).await?)
     }
 

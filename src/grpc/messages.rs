@@ -9,7 +9,7 @@ use super::convert::message::{
 };
 use super::convert::secret::secret_findings;
 use super::convert::session::{context_usage, durability, read_window};
-use crate::app::append::{self, AppendRequest};
+use crate::app::append::{self, AppendRequest, EditRequest};
 use crate::app::writing::WriteFrame;
 use crate::model::ids::{MessageId, PartId};
 use crate::pb;
@@ -217,13 +217,17 @@ impl MessageService for Messages {
         request: Request<pb::EditMessageRequest>,
     ) -> Result<Response<pb::EditMessageResponse>, Status> {
         let caller = self.door.caller_with_id(&request, &request.get_ref().request_id)?;
+        let request = request.into_inner();
+        let keep_erased = request.keep_erased;
         let pb::EditMessageRequest { session_id, message_id, parts, expected_revision, remove, metadata_json, .. } =
-            request.into_inner();
+            request;
         let parts = read_replacement(parts, remove)?;
-        let receipt = caller.edit_with(&session_id, &message_id, &parts, metadata_json, expected_revision).await?;
+        let edit = EditRequest { message: &message_id, parts, metadata_json, expected_revision, keep_erased };
+        let receipt = caller.edit_with(&session_id, edit).await?;
         Ok(Response::new(pb::EditMessageResponse {
             secret_findings: secret_findings(&caller),
             replacement_message_id: append::message_id(&receipt).map(|edit| edit.to_string()),
+            erased: !receipt.erased.is_empty(),
             revision: receipt.revision,
             seq: receipt.seq,
             durability: durability(caller.durability()).into(),

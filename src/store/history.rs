@@ -282,12 +282,13 @@ impl History {
         expected_revision: Option<Revision>,
         edit: NewEdit,
     ) -> Result<Receipt> {
-        let NewEdit { message, parts, metadata_json } = edit;
+        let NewEdit { message, parts, metadata_json, keeps_erased } = edit;
         let encoded = |part: NewPart| {
             let input = tx::PartInput::from_client(&part);
             (part, input)
         };
-        let replacement = rewrites::Replacement { parts: parts.into_iter().map(encoded).collect(), metadata_json };
+        let parts = parts.into_iter().map(encoded).collect();
+        let replacement = rewrites::Replacement { parts, metadata_json, keeps_erased };
         self.rewrite(session, caller, expected_revision, rewrites::Change::Edit { message, replacement }).await
     }
 

@@ -3,7 +3,7 @@
 use crate::cli::Daemon;
 use crate::support::{Line, ScriptedSummarizer, TestApp, conversation, shown, text, turns, words_of};
 use longhand::app::Reason;
-use longhand::app::append::OpenPart;
+use longhand::app::append::{EditRequest, OpenPart};
 use longhand::app::compactions::NewCompaction;
 use longhand::app::context::Context;
 use longhand::app::sessions::ForkPoint;
@@ -12,6 +12,7 @@ use longhand::model::compaction::CompactionKind;
 use longhand::model::event::{EventBody, EventKind};
 use longhand::model::layout::OmitReason;
 use longhand::model::message::Finish;
+use longhand::model::part::NewPart;
 use longhand::policy::pairing;
 use serde_json::{Value, json};
 use std::path::Path;
@@ -302,25 +303,31 @@ async fn an_edit_has_metadata_of_its_own() {
     test.app.append(&session, messages, None, None).await.expect("appended");
     let given = |metadata: &str| Some(metadata.to_owned());
     let metadata = |view: &Context| view.messages[1].original_fields.as_ref().and_then(|of| of.metadata_json.clone());
+    let with = |parts: Vec<NewPart>, metadata_json| EditRequest {
+        message: "a2",
+        parts,
+        metadata_json,
+        ..EditRequest::default()
+    };
     let app = &test.app;
     let at = test.context(&session).await;
     assert_eq!(metadata(&at), given("{\"first\": 1}"));
     let before = test.revision(&session).await;
     let large = format!("\"{}\"", "x".repeat(limits::METADATA_BYTES_MAX));
     for (parts, metadata) in [(vec![text("x")], "{"), (vec![text("x")], large.as_str()), (Vec::new(), "{}")] {
-        let refused = app.edit_with(&session, "a2", &parts, given(metadata), None).await.expect_err("refused");
+        let refused = app.edit_with(&session, with(parts, given(metadata))).await.expect_err("refused");
         assert!(matches!(refused.reason, Reason::InvalidField | Reason::LimitExceeded), "{refused:?}");
     }
     assert_eq!(test.revision(&session).await, before, "nothing was written");
 
     // Byte for byte, and hashed with the view.
     let second = given("{\"second\":  2.0}");
-    app.edit_with(&session, "a2", &[text("dos")], second.clone(), None).await.expect("edited");
+    app.edit_with(&session, with(vec![text("dos")], second.clone())).await.expect("edited");
     let edited = test.context(&session).await;
     assert_eq!(metadata(&edited), second);
     app.undo(&session, None).await.expect("undone");
     let other = given("{\"other\": 2}");
-    app.edit_with(&session, "a2", &[text("dos")], other.clone(), None).await.expect("edited");
+    app.edit_with(&session, with(vec![text("dos")], other.clone())).await.expect("edited");
     let again = test.context(&session).await;
     assert_eq!((metadata(&again), shown(&again)), (other.clone(), shown(&edited)));
     assert_ne!(again.hash, edited.hash);

@@ -3,7 +3,7 @@
 use crate::cli::Daemon;
 use crate::support::{TestApp, conversation, shown, text, turns, window};
 use longhand::app::Reason;
-use longhand::app::append::{AppendRequest, Appended, NewDraftText};
+use longhand::app::append::{AppendRequest, Appended, EditRequest, NewDraftText};
 use longhand::app::compactions::NewSummary;
 use longhand::app::erase::{EraseRequest, EraseTarget, part_target};
 use longhand::app::sessions::NewSession;
@@ -161,6 +161,58 @@ async fn what_came_in_pieces_or_was_redacted_is_known_again() {
 }
 
 #[tokio::test]
+async fn a_part_of_an_edit_that_was_erased_alone_comes_again_without_itself() {
+    let test = TestApp::start().await;
+    let parts = || vec![text("the key is gone"), text("it was hush")];
+    let edit = |message: &'static str, keep_erased| EditRequest {
+        message,
+        parts: parts(),
+        metadata_json: Some("{\"edit\":1}".to_owned()),
+        keep_erased,
+        ..EditRequest::default()
+    };
+    let there = "u1 \"it was hush\" \"the key is gone\"\nu2 \"two\"";
+    let new = async || {
+        let session = test.manual_session().await;
+        append(&test, &session, conversation(there), true).await;
+        session
+    };
+    let last = async |session: &str| {
+        let message = test.history(session).await.pop().expect("the edit");
+        (erased_parts(std::slice::from_ref(&message)).concat(), message.metadata_json.is_some())
+    };
+
+    let first = new().await;
+    test.app.edit_with(&first, edit("u1", true)).await.expect("edited");
+    let edited = test.history(&first).await.pop().expect("the edit");
+    erase(&test, &first, part_target(&edited.parts[1].id.to_string()).expect("an id")).await;
+    let left = shown(&test.context(&first).await);
+
+    let second = new().await;
+    assert_eq!(erased_parts(&test.history(&second).await), [vec![false; 2], vec![false]], "the original has it still");
+    let receipt = test.app.edit_with(&second, edit("u1", true)).await.expect("edited");
+    assert_eq!((last(&second).await, receipt.erased), ((vec![false, true], true), receipt.ids));
+    assert_eq!(shown(&test.context(&second).await), left, "it is what the erasure left");
+    // An edit of an edit is one of the original.
+    let edits = test.history(&second).await.pop().expect("the edit").id.to_string();
+    let again = EditRequest { message: &edits, ..edit("", true) };
+    test.app.edit_with(&second, again).await.expect("edited");
+    assert_eq!(last(&second).await, (vec![false, true], true));
+    for (of, keep_erased) in [("u2", true), ("u1", false)] {
+        let receipt = test.app.edit_with(&second, edit(of, keep_erased)).await.expect("edited");
+        assert_eq!((last(&second).await, receipt.erased.len()), ((vec![false; 2], true), 0), "of {of}");
+    }
+
+    // With its last part the edit loses the rest.
+    erase(&test, &first, part_target(&edited.parts[0].id.to_string()).expect("an id")).await;
+    let third = new().await;
+    test.app.edit_with(&third, edit("u1", true)).await.expect("edited");
+    assert_eq!(last(&third).await, (vec![true; 2], false));
+    test.settled().await;
+    assert_eq!(test.findings().await, []);
+}
+
+#[tokio::test]
 async fn an_erased_session_is_not_made_again_from_its_source() {
     let test = TestApp::start().await;
     let new = |client_id: &str, branch: &str, preset: &str| NewSession {
@@ -234,6 +286,53 @@ fn pi_file(path: &Path) {
     ];
     let lines: Vec<String> = lines.iter().map(Value::to_string).collect();
     std::fs::write(path, lines.join("\n") + "\n").expect("the transcript is written");
+}
+
+#[test]
+fn an_import_brings_back_an_erased_part_of_an_edit_only_with_again() {
+    let home = tempfile::tempdir().expect("a folder");
+    let file = home.path().join("keys.jsonl");
+    pi_file(&file);
+    let mut lines = std::fs::read_to_string(&file).expect("the transcript");
+    let replacement = json!({"content": [{"type": "text", "text": "go on"}, {"type": "text", "text": "with hush"}]});
+    let edit = json!({"type": "context_edit", "id": "h", "parentId": "f", "timestamp": "2026-01-05T10:00:00.000Z",
+        "targetId": "f", "replacement": replacement});
+    lines = lines.replace("the key is hush", "the key is mum");
+    lines.push_str(&format!("{edit}\n"));
+    std::fs::write(&file, lines).expect("the transcript is written");
+    let path = file.display().to_string();
+    let daemon = Daemon::start(home.path());
+    let import = |options: &[&str]| daemon.json(&[&["import", &path], options].concat()).remove(0);
+    let session = |report: &Value| -> String {
+        let sessions = report["sessions"].as_array().expect("a list").iter();
+        let ids = sessions.map(|session| session["session_id"].as_str().expect("an id").to_owned());
+        ids.into_iter().find(|id| daemon.text(&["show", id, "--records"]).contains("and then?")).expect("the branch")
+    };
+    let view = |session: &str| daemon.text(&["context", session]);
+
+    let first = session(&import(&[]));
+    assert!(view(&first).contains("with hush"), "{}", view(&first));
+    let shown = daemon.json(&["show", &first, "--records"]);
+    let found = |of: &dyn Fn(&Value) -> bool| shown.iter().find(|message| of(message)).expect("a message").clone();
+    let edit = found(&|message| message["kind"] == "MESSAGE_KIND_EDIT");
+    // The line of the file is a record of its own.
+    let line = found(&|message| message["clientId"] == "h");
+    for ids in [&[&edit["messageId"], &edit["parts"][1]["partId"]][..], &[&line["messageId"]]] {
+        let ids: Vec<&str> = ids.iter().map(|id| id.as_str().expect("an id")).collect();
+        daemon.text(&[&["erase", &first], &ids[..], &["--yes", "--reason", "somebody asked for it"]].concat());
+    }
+    for options in [&["--preset", "pi"][..], &["--live", "--preset", "claude-code"]] {
+        let other = import(options);
+        assert_eq!(other["erased"], 2, "the part and the record: {other}");
+        let other = session(&other);
+        assert!(!daemon.text(&["show", &other, "--records"]).contains("hush"), "{options:?}");
+        let view = view(&other);
+        assert!(view.contains("[erased from the history]") && !view.contains("and then?"), "the edit is made: {view}");
+    }
+    let again = import(&["--again", "--client-id", "mine"]);
+    assert_eq!(again["erased"], 0, "{again}");
+    assert!(view("mine").contains("with hush"));
+    assert!(daemon.run(&["audit", "verify"]).status.success());
 }
 
 #[test]

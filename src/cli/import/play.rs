@@ -286,7 +286,7 @@ impl Player {
         }
     }
 
-    /// Applies an edit of the agent, unless it was applied before. An edit that does not match the history is reported,
+    /// Applies an edit of the agent, without what was erased of it. An edit that does not match the history is reported,
     /// and kept as a record only.
     pub(super) async fn edit(&mut self, session_id: &str, edit: Edit, ids: &Ids) -> anyhow::Result<()> {
         // A message is erased with its edits.
@@ -301,10 +301,17 @@ impl Player {
             expected_revision: None,
             request_id: request_id(&edit.client_id),
             metadata_json: None,
+            keep_erased: self.again.is_none(),
         };
         let messages = &self.client.messages;
         let edited = retry_while_busy(async || messages.clone().edit_message(request.clone()).await).await;
-        let Err(status) = edited else { return Ok(()) };
+        let status = match edited {
+            Ok(edited) => {
+                self.report.erased += i64::from(edited.into_inner().erased);
+                return Ok(());
+            }
+            Err(status) => status,
+        };
         match failure::reason(&status).as_deref() {
             Some("BOUNDARY_INVALID" | "MESSAGE_NOT_FOUND" | "LIMIT_EXCEEDED" | "INVALID_FIELD") => {
                 let why = failure::sentence(&status);

@@ -31,7 +31,7 @@ pub(super) struct Report {
     pub(super) written: i64,
     /// Messages and records that existed already.
     pub(super) existed: i64,
-    /// Messages and records among both that lack content, because it was erased.
+    /// Messages and records among both, and edits, that lack content, because it was erased.
     pub(super) erased: i64,
     /// Sessions that were left out, because they were erased.
     pub(super) erased_sessions: i64,

@@ -23,6 +23,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 const MESSAGE: &str = "select id, public_id, revision, kind, head, sealed_revision, seal, parts, parts_length, \
      client_id from message where id = ?1";
+const CLIENT_ID: &str = "select client_id from message where public_id = ?1";
 const UPDATE_MESSAGE: &str = "update message set head = ?2, seal = ?3, parts = ?4, parts_length = ?5, counting = null, \
      counts = null where id = ?1";
 const PARTS: &str = "select number, revision, client_id, kind, codec, length, salt, body, blob_hash, call_message \
@@ -59,6 +60,7 @@ const FORGET_TEXTS: &str = "update summary_request set request_text = null, repl
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[
     MESSAGE,
+    CLIENT_ID,
     UPDATE_MESSAGE,
     PARTS,
     UPDATE_PART,
@@ -126,6 +128,7 @@ struct Going {
 
 /// What a message loses.
 pub(super) struct Losing {
+    /// The id that a client gave to it; to the original, if it is an edit.
     client_id: Option<String>,
     parts: Vec<Going>,
     /// Blobs that its other parts use.
@@ -174,8 +177,12 @@ pub(super) fn losing(reader: &mut Reader<'_>, reached: &Reached) -> Result<Losin
             rows.iter().map(messages::part_row).collect::<Result<_>>()?
         }
     };
+    let client_id = match reached.kind {
+        MessageKind::Edit => original_client_id(reader, &row)?,
+        _ => row.get(9)?,
+    };
     let mut losing = Losing {
-        client_id: row.get(9)?,
+        client_id,
         parts: Vec::new(),
         kept_blobs: BTreeSet::new(),
         in_row,
@@ -201,6 +208,14 @@ pub(super) fn losing(reader: &mut Reader<'_>, reached: &Reached) -> Result<Losin
         losing.parts.push(Going { number, revision, old, plain, body: body.erased(), blobs });
     }
     Ok(losing)
+}
+
+/// The id that a client gave to the message that an edit replaces.
+fn original_client_id(reader: &mut Reader<'_>, edit: &Row) -> Result<Option<String>> {
+    let original = codec::decode_message_head(edit.get(4)?)?.replaces()?;
+    let original = original.ok_or_else(|| Error::corrupt("message", "an edit names no original"))?;
+    let row = reader.one(engine::query(CLIENT_ID).bind(original.message.0.as_bytes().as_slice()))?;
+    row.ok_or_else(|| Error::corrupt("message", "the original of an edit is gone"))?.get(0)
 }
 
 /// The bytes for which a part counts: its own, and those of its media.
@@ -308,12 +323,13 @@ pub(super) fn erase_message(
     Ok(of_prompt + if is_of_session { 0 } else { approvals(opened, key, &calls(losing))? })
 }
 
-/// Keeps the receipts of what a client wrote under an id of its own, and of summaries.
+/// Keeps the receipts of what a client wrote under an id of its own, of edits of that, and of summaries.
 fn keep_receipts(opened: &Opened<'_>, reached: &Reached, losing: &Losing) -> Result<()> {
     let receipts = &opened.receipts;
     for part in &losing.parts {
         let digest = || erased_content::digest_of_stored(receipts.salt(), &part.plain);
         let hash = match (&losing.client_id, reached.kind) {
+            (Some(client_id), MessageKind::Edit) => receipts.of_edit(client_id, &digest()?),
             (Some(client_id), _) => receipts.of_part(client_id, &digest()?),
             (None, MessageKind::Summary) => receipts.of_summary(&digest()?),
             (None, _) => continue,

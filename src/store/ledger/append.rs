@@ -320,8 +320,7 @@ impl EncodedMessage {
         let Self { original, input, .. } = self;
         let parts_with_input = original.parts.iter_mut().zip(&mut input.parts).zip(parts);
         for ((part, input), _) in parts_with_input.filter(|(_, is_erased)| **is_erased) {
-            *part = NewPart { client_id: part.client_id.take(), ..NewPart::new(part.body.erased()) };
-            *input = PartInput::from_client(part);
+            erased_content::erase(part, input);
         }
         input.counted = None;
         if !parts.contains(&false) {

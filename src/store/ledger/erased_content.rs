@@ -2,6 +2,7 @@
 //! that only this store can make, because its key follows from the store's secret.
 
 use super::codec;
+use super::tx::PartInput;
 use crate::model::part::NewPart;
 use crate::secrets::Salt;
 use crate::store::engine::{self, Connection, List};
@@ -52,6 +53,11 @@ impl<'s> Receipts<'s> {
         self.hash("erased part", &[client_id.as_bytes(), digest])
     }
 
+    /// That of a part of an edit of a message with this client id, likewise. Edits have no ids of clients.
+    pub(crate) fn of_edit(&self, client_id: &str, digest: &[u8; 32]) -> Hash {
+        self.hash("erased part of an edit", &[client_id.as_bytes(), digest])
+    }
+
     /// That of a summary, which has no id of a client, by the digest of its part.
     pub(crate) fn of_summary(&self, digest: &[u8; 32]) -> Hash {
         self.hash("erased summary", &[digest])
@@ -86,6 +92,12 @@ pub(crate) fn digest_of_stored(salt: &Salt, plain: &[u8]) -> Result<[u8; 32]> {
 pub(crate) fn digests_of_sent(salt: &Salt, part: &NewPart) -> Vec<[u8; 32]> {
     let as_stored = codec::digest_of_part(salt, &part.body, part.metadata_json.as_deref());
     part.received.into_iter().chain([as_stored]).collect()
+}
+
+/// Puts what stands for an erased part in its place.
+pub(crate) fn erase(part: &mut NewPart, input: &mut PartInput) {
+    *part = NewPart { client_id: part.client_id.take(), ..NewPart::new(part.body.erased()) };
+    *input = PartInput::from_client(part);
 }
 
 /// Keeps a receipt for ever.

@@ -495,7 +495,7 @@ pub struct Receipt {
     pub ids: Vec<Uuid>,
     /// The number of ids that existed before.
     pub existed_count: i64,
-    /// The appended messages among them that lack content, because it was erased before.
+    /// The messages among them that lack content, because it was erased before.
     pub erased: Vec<Uuid>,
     /// The session's newest revision at the time of the answer, which a repeated request gets too. Like the next two
     /// fields, only appends and seals set it.

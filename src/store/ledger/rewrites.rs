@@ -5,6 +5,7 @@ use super::ancestry::Ancestry;
 use super::chain::Digest;
 use super::claiming;
 use super::codec;
+use super::erased_content::{self, Receipts};
 use super::exchange;
 use super::head::{Receipt, SessionKey};
 use super::marks::{self, ancestry_of, changed, write};
@@ -58,6 +59,8 @@ pub struct NewEdit {
     pub parts: Vec<NewPart>,
     /// The free JSON of the replacement.
     pub metadata_json: Option<String>,
+    /// True if what was erased of such an edit before stays erased.
+    pub keeps_erased: bool,
 }
 
 /// What an edit puts in a message's place.
@@ -65,6 +68,7 @@ pub struct NewEdit {
 pub(crate) struct Replacement {
     pub(crate) parts: Vec<(NewPart, PartInput)>,
     pub(crate) metadata_json: Option<String>,
+    pub(crate) keeps_erased: bool,
 }
 
 /// The kind of a rewrite.
@@ -93,19 +97,24 @@ impl Rewrite {
         }
         let ancestry = ancestry_of(tx, key)?;
         let caller = &self.caller;
+        let mut erased = Ids::new();
         let ids = match self.change {
             Change::Rewind { message, summary } => {
                 let after = new_end(tx, &ancestry, message.as_deref())?;
                 rewind(tx, &ancestry, caller, after, summary)?
             }
-            Change::Edit { message, replacement } => edit(tx, &ancestry, caller, &message, replacement)?,
+            Change::Edit { message, replacement } => {
+                let (ids, has_erased) = edit(tx, &ancestry, caller, &message, replacement)?;
+                erased.extend(ids.iter().filter(|_| has_erased));
+                ids
+            }
             Change::Pin { message } => pin(tx, &ancestry, caller, &message)?,
             Change::Unpin { message } => unpin(tx, &ancestry, caller, &message)?,
             Change::Undo => reversals::undo(tx, &ancestry, caller).map(|()| Ids::new())?,
             Change::Redo => reversals::redo(tx, &ancestry, caller).map(|()| Ids::new())?,
         };
         claiming::recheck(tx, key, caller, None)?;
-        tx.end_mutation(key, &self.caller, Receipt { ids, ..Receipt::default() })
+        tx.end_mutation(key, &self.caller, Receipt { ids, erased, ..Receipt::default() })
     }
 }
 
@@ -151,14 +160,15 @@ pub(crate) fn rewind(
     Ok(vec![id])
 }
 
+/// Replaces a message. The flag is true if the replacement lacks content that was erased before.
 fn edit(
     tx: &mut Tx<'_>,
     ancestry: &Ancestry,
     caller: &Requester,
     message: &str,
     replacement: Replacement,
-) -> Result<Ids> {
-    let Replacement { parts, metadata_json } = replacement;
+) -> Result<(Ids, bool)> {
+    let Replacement { mut parts, mut metadata_json, keeps_erased } = replacement;
     tx.admit_in(ancestry.key, parts.iter().map(|(_, part)| part.encoded.bytes()).sum())?;
     let located = sealed(tx, ancestry, message)?;
     if !matches!(located.message.kind, MessageKind::Normal | MessageKind::Edit | MessageKind::Replay) {
@@ -167,9 +177,13 @@ fn edit(
     // An edit of an edit or of a replay targets the original, so that the newest always applies.
     let target = located.position.first;
     if parts.is_empty() {
-        return leave_out(tx, ancestry, caller, target, located.message.id);
+        return Ok((leave_out(tx, ancestry, caller, target, located.message.id)?, false));
     }
     let original = original(tx, ancestry, &located)?;
+    let erased = if keeps_erased { keep_erased(tx, ancestry.key, &original, &mut parts)? } else { 0 };
+    if erased == parts.len() {
+        metadata_json = None;
+    }
     let parts = settled(tx, ancestry, &original, &located.message, parts)?;
     let head =
         codec::MessageHead { actor: caller.actor.clone(), metadata_json, ..codec::MessageHead::replacing(&original) };
@@ -190,7 +204,27 @@ fn edit(
     let body = EventBody::MessageEdited { message: located.message.id, replacement: Some(MessageId(id)) };
     let at = tx.event(ancestry.key, caller, &body, &digest)?;
     changed(tx, ancestry.key, at)?;
-    Ok(vec![id])
+    Ok((vec![id], erased > 0))
+}
+
+/// Leaves out of an edit what was erased of such a one before, as an erasure would. Returns the number of these parts.
+fn keep_erased(tx: &mut Tx<'_>, key: i64, original: &Message, parts: &mut [(NewPart, PartInput)]) -> Result<usize> {
+    let Some(client_id) = &original.client_id else { return Ok(0) };
+    let receipts = Receipts::new(tx.secrets.salt(), tx.loaded(key)?.tenant.clone());
+    let hashes = |part: &NewPart| -> Vec<erased_content::Hash> {
+        let digests = erased_content::digests_of_sent(receipts.salt(), part);
+        digests.iter().map(|digest| receipts.of_edit(client_id, digest)).collect()
+    };
+    let hashes: Vec<_> = parts.iter().map(|(part, _)| hashes(part)).collect();
+    let known = erased_content::known(tx.conn, &hashes.concat())?;
+    let mut erased = 0;
+    for ((part, input), hashes) in parts.iter_mut().zip(&hashes) {
+        if hashes.iter().any(|hash| known.contains(hash.as_slice())) {
+            erased_content::erase(part, input);
+            erased += 1;
+        }
+    }
+    Ok(erased)
 }
 
 /// The message that an edit replaces: the original at the position of the edited one.

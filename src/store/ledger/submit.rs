@@ -93,6 +93,8 @@ impl SubmitPrompt {
             }
             None => Vec::new(),
         };
+        // The rewind may have taken results out of it.
+        let queue = if has_rewind { prompts::queue(tx, key)? } else { queue };
         add(tx, key, &caller, id, &queue, Content { delivery, metadata_json, parts })?;
         if delivery == Delivery::Interrupt {
             request_cancel(tx, key, &caller)?;

@@ -239,6 +239,20 @@ async fn results_for_what_a_rewind_leaves_out_are_withdrawn() {
     assert_eq!(test.findings().await, []);
 }
 
+#[tokio::test]
+async fn a_prompt_takes_the_place_of_results_that_its_rewind_withdraws() {
+    let test = TestApp::start().await;
+    let session = test.manual_session().await;
+    test.append(&session, "u1 \"where?\"\na1 call=c1").await;
+    let first = submit(&test.app, &session, "first", Delivery::Steer).await;
+    test.app.submit_prompt(&session, NewPrompt::of(vec![result("c1", "x")])).await.expect("it waits");
+    let last = submit(&test.app, &session, "last", Delivery::Queue).await;
+    let steering = NewPrompt { delivery: Delivery::Steer, ..again("anew", RewindTo::Message("u1")) };
+    let sent = test.app.submit_prompt(&session, steering).await.expect("it waits").0.to_string();
+    assert_eq!(queue(&test, &session).await, [first, sent, last], "behind what steers, before what queues");
+    assert_eq!(test.findings().await, []);
+}
+
 /// The session's run is still there: its prompt waits.
 fn busy(error: Error) -> Result<(), Error> {
     if error.reason == Reason::RunActive { Ok(()) } else { Err(error) }

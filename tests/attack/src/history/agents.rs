@@ -5,7 +5,7 @@ use super::agreement::{Answer, Limit, Refused};
 use super::client::{Client, NO_ANSWER};
 use super::content;
 use super::reasons::{self, Refusal};
-use super::record::{Session, lock};
+use super::record::{FrontCall, Session, lock};
 use super::rpc::Mutation;
 use super::{open, people, run_watches, writers};
 use longhand::pb;
@@ -154,8 +154,8 @@ async fn step(client: &mut Client, held: &Held) {
         kind => {
             client.epoch = Some(held.epoch);
             match kind {
-                56..72 => open::stream(client, &held.session).await,
-                72..80 => draft(client, held).await,
+                56..66 => open::stream(client, &held.session).await,
+                66..72 => draft(client, held).await,
                 _ => append(client, held).await,
             }
             client.epoch = None;
@@ -269,16 +269,22 @@ async fn ask(client: &mut Client, held: &Held) {
     client.epoch = None;
 }
 
-/// Appends a message on behalf of a run, mostly with calls that only the end of the run answers.
+/// Appends a message on behalf of a run, mostly with calls that it leaves to front ends, or to the end of the run.
 async fn append(client: &mut Client, held: &Held) {
     let mut parts = vec![content::text(content::words(&mut client.rng, 60))];
-    if client.rng.random_bool(0.6) {
-        let call_id = client.fresh_id();
-        parts.push(content::call(&mut client.rng, &call_id, &call_id));
+    let mut call_ids = Vec::new();
+    if client.rng.random_bool(0.8) {
+        call_ids.extend((0..client.rng.random_range(1..4)).map(|_| client.fresh_id()));
     }
+    parts.extend(call_ids.iter().map(|call_id| content::call(&mut client.rng, call_id, call_id)));
     let message = writers::message(client, Role::Assistant, parts);
-    if let Err(refusal) = writers::append(client, &held.session, vec![message], None).await {
-        writers::check_plain(client, "append of a run", &refusal);
+    match writers::append(client, &held.session, vec![message], None).await {
+        Ok(ids) => {
+            let message_id = ids.first().cloned().unwrap_or_default();
+            let calls = call_ids.into_iter().map(|call_id| FrontCall { call_id, message_id: message_id.clone() });
+            calls.for_each(|call| held.session.note_call(call));
+        }
+        Err(refusal) => writers::check_plain(client, "append of a run", &refusal),
     }
 }
 

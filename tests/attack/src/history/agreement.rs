@@ -1,7 +1,7 @@
 //! Answers about runs, prompts and approvals, compared with the log: each answer agrees with a state that its session
 //! had between the request and the answer.
 
-use super::content::PartPrints;
+use super::content::{self, PartPrints};
 use super::erasures::Lost;
 use super::reasons::Refusal;
 use super::state::{Approval, Moment, Prompt, Replay, Run, State};
@@ -51,7 +51,7 @@ pub(super) struct Refused {
     pub(super) metadata: HashMap<String, String>,
     /// The run on whose behalf the request was made.
     pub(super) epoch: Option<i64>,
-    /// The prompts or the approval of the request; none where it has none.
+    /// The prompts, the calls or the approval of the request; none where it has none.
     pub(super) subjects: Vec<String>,
     /// True if only a prompt that steers was wanted.
     pub(super) is_steering_only: bool,
@@ -82,8 +82,10 @@ pub(super) struct Limit {
 /// What clients wrote, by the ids that they got for it.
 #[derive(Debug, Default)]
 pub(super) struct Written {
-    /// The prompts as they were submitted, with their senders.
+    /// The prompts as they were submitted, with their senders; each result names the message of its call.
     pub(super) prompts: HashMap<String, pb::Prompt>,
+    /// The calls that prompts answer, by their ids, with the revisions of their messages.
+    pub(super) calls: HashMap<String, i64>,
     /// The questions as they were asked, with their agents.
     pub(super) approvals: HashMap<String, pb::Approval>,
     /// The acknowledged answers: choice, text and actor.
@@ -92,6 +94,51 @@ pub(super) struct Written {
     pub(super) leases: HashMap<(String, i64), Limit>,
     /// The time limits of questions.
     pub(super) limits: HashMap<String, Limit>,
+}
+
+impl Written {
+    /// The calls that a prompt answers, with the revisions of their messages.
+    pub(super) fn answered<'w>(&'w self, prompt_id: &str) -> impl Iterator<Item = (&'w str, i64)> {
+        let parts = self.prompts.get(prompt_id).map(|prompt| prompt.parts.as_slice()).unwrap_or_default();
+        parts.iter().filter_map(|part| match &part.body {
+            Some(pb::part::Body::ToolResult(result)) => Some((&*result.call_id, *self.calls.get(&result.call_id)?)),
+            _ => None,
+        })
+    }
+
+    /// The prompt that has the result of a call, or had it and made a message of it that no rewind left out.
+    fn answer<'s>(&self, state: &'s State, call_id: &str) -> Option<&'s Prompt> {
+        let reopens = |taken: i64, call: i64| {
+            state.rewinds.iter().any(|(at, after)| *at > taken && *after < taken && call <= *after)
+        };
+        state.prompts.iter().find(|prompt| {
+            self.answered(&prompt.id).any(|(id, call)| {
+                id == call_id
+                    && match prompt.end {
+                        None => true,
+                        Some((None, ..)) => false,
+                        Some((Some(_), _, taken)) => !reopens(taken, call),
+                    }
+            })
+        })
+    }
+
+    /// A prompt that comes for a call that another one answers, or stays although its call is left out.
+    fn result_fault(&self, before: &State, event: &pb::Event) -> Option<String> {
+        match &event.body {
+            Some(Body::PromptSubmitted(body)) => {
+                let mut calls = self.answered(&body.prompt_id);
+                let (call, other) = calls.find_map(|(call, _)| Some((call, self.answer(before, call)?)))?;
+                Some(format!("prompt: {} came for {call}, which {other:?} answers", body.prompt_id))
+            }
+            Some(Body::SessionRewound(body)) => {
+                let is_left_out = |id: &&String| self.answered(id).any(|(_, call)| call > body.after_revision);
+                let id = before.queue.iter().find(is_left_out)?;
+                Some(format!("prompt: {id} waits behind a rewind to {}, before its call", body.after_revision))
+            }
+            _ => None,
+        }
+    }
 }
 
 /// Reads the events of a session on, and finds answers that agree with no state of their time. `events` are new, each
@@ -114,7 +161,8 @@ pub(super) fn read_on(
             }
         }
         let Some((event, epoch)) = events.get(position) else { break };
-        let found = replay.apply(event, *epoch).into_iter().chain(too_early(event, written));
+        let of_results = written.result_fault(&replay.state, event);
+        let found = replay.apply(event, *epoch).into_iter().chain(of_results).chain(too_early(event, written));
         faults.extend(found.map(|fault| format!("of {}, event {}: {fault}", event.session_id, event.seq)));
     }
     faults.extend(replay.missing());
@@ -164,7 +212,7 @@ impl Answer {
     /// How the answer differs from a state; none if it does not.
     pub(super) fn differs(&self, state: &State, written: &Written) -> Option<String> {
         match self {
-            Self::Refused(refused) => refused.differs(state),
+            Self::Refused(refused) => refused.differs(state, written),
             Self::InRun(epoch) if state.active() != Some(*epoch) => {
                 Some(format!("run: a write of run {epoch} was taken while {:?} is active", state.active()))
             }
@@ -210,7 +258,7 @@ impl Refused {
     }
 
     /// How the refusal differs from a state; none if the state is a reason for it.
-    fn differs(&self, state: &State) -> Option<String> {
+    fn differs(&self, state: &State, written: &Written) -> Option<String> {
         let fact = |name: &str| self.metadata.get(name).map(String::as_str);
         let active = state.active();
         let is_justified = match self.reason.as_str() {
@@ -240,6 +288,10 @@ impl Refused {
                     fact("actor") == Some(actor.as_str()) && (is_choice || state.is_touched || state.is_erased)
                 }
                 _ => false,
+            }),
+            "CALL_ANSWERED" | "CALL_NOT_FOUND" => self.subjects.iter().any(|call| {
+                let is_named = self.reason == "CALL_NOT_FOUND" || fact("call_id") == Some(call);
+                is_named && written.answer(state, call).is_some()
             }),
             "LIMIT_EXCEEDED" => state.queue.len() >= 100 || state.waiting_approvals().count() >= 100,
             _ => false,
@@ -317,6 +369,7 @@ fn prompt_differs(row: &pb::Prompt, prompt: &Prompt, state: &State, written: &Wr
                 lost => prints.fit(&row.parts, lost),
             };
             let rest = (row.delivery, &row.metadata_json, &row.actor) == (sent.delivery, metadata, &sent.actor);
+            let rest = rest && content::callers(&row.parts) == content::callers(&sent.parts);
             (!fits || !rest).then(|| format!("prompt: {row:?} was submitted as {sent:?}"))
         }
     }

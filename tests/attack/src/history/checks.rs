@@ -109,10 +109,12 @@ async fn known(client: &mut Client, log: &Log, session: &str, at: Option<i64>, m
         }
         Some(Expected::Whole(prints)) => !prints.fit(message, lost),
         Some(Expected::Edit(prints)) => message.kind() != MessageKind::Edit || !prints.fit(&message.parts, lost),
-        Some(Expected::Prompt(prints, metadata)) => {
-            !prints.fit(&message.parts, lost)
-                || message.metadata_json != metadata.filter(|_| lost != Some(&Lost::All))
-                || (message.role(), message.kind()) != (pb::Role::User, MessageKind::Normal)
+        Some(Expected::Prompt(sent)) => {
+            let role = if sent.callers.is_empty() { pb::Role::User } else { pb::Role::Tool };
+            !sent.parts.fit(&message.parts, lost)
+                || content::callers(&message.parts) != sent.callers
+                || message.metadata_json != sent.metadata_json.filter(|_| lost != Some(&Lost::All))
+                || (message.role(), message.kind()) != (role, MessageKind::Normal)
                 || message.sealed_revision != Some(message.revision)
         }
         // As of an earlier revision, an open message has fewer parts.

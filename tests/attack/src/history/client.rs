@@ -228,8 +228,8 @@ impl Client {
         let key = (session.id.clone(), request.request_id().to_owned());
         let after_seq = self.shared.record.newest_seq.load(Ordering::SeqCst);
         let (sent, epoch) = (self.shared.record.now(), self.epoch);
-        let (changes, fate) = (Vec::new(), Fate::Open);
-        let asked = Asked { rpc: M::NAME, after_seq, expected_revision, epoch, sent, changes, fate };
+        let (new_end, changes, fate) = (request.new_end(), Vec::new(), Fate::Open);
+        let asked = Asked { rpc: M::NAME, after_seq, expected_revision, new_end, epoch, sent, changes, fate };
         lock(&self.shared.record.asked).insert(key.clone(), asked);
         self.shared.record.markers.wrote(&session.id, M::NAME, &request.encode_to_vec());
         let twin = if self.rng.random_bool(0.04) {

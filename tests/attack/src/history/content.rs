@@ -136,6 +136,15 @@ pub(super) fn sent(part: &pb::Part) -> pb::Part {
     part
 }
 
+/// The messages of the calls that results among some parts answer, in order.
+pub(super) fn callers(parts: &[pb::Part]) -> Vec<String> {
+    let results = parts.iter().filter_map(|part| match &part.body {
+        Some(Body::ToolResult(result)) => Some(result.call_message_id.clone().unwrap_or_default()),
+        _ => None,
+    });
+    results.collect()
+}
+
 /// What stands for a part once it is erased: calls and results keep their ids, names and states; a marker or a record
 /// stands for anything else, with a text where a model may have read something.
 pub(super) fn erased(part: &pb::Part) -> pb::Part {

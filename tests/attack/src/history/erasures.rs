@@ -70,6 +70,11 @@ impl Erasures {
         self.lost.get(message)
     }
 
+    /// The kind of a message.
+    pub(super) fn kind(&self, message: &str) -> Option<MessageKind> {
+        self.messages.get(message).map(|known| known.kind)
+    }
+
     /// True if a session was erased.
     pub(super) fn is_erased(&self, session: &str) -> bool {
         self.sessions.contains(session)
@@ -218,6 +223,12 @@ impl Erasures {
     fn replaced<'a>(&'a self, id: &'a str) -> impl Iterator<Item = (&'a str, &'a Known)> {
         let known = |id: &'a str| Some((id, self.messages.get(id)?));
         std::iter::successors(known(id), move |(_, message)| known(message.edited.as_deref()?))
+    }
+
+    /// The message that another one replaced, and the one that this replaced, and so on to the first; itself if it
+    /// replaced none.
+    pub(super) fn original<'a>(&'a self, id: &'a str) -> &'a str {
+        self.replaced(id).last().map_or(id, |(first, _)| first)
     }
 
     /// The name of a message with everything that replaced it.

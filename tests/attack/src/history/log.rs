@@ -1,11 +1,13 @@
 //! The log, read from its first event on: dense, never altered, each compaction with one start and one end, each
 //! request carried out once.
 
-use super::agreement::{self, Observation};
+use super::agreement::{self, Observation, Written};
 use super::client::Client;
 use super::content;
 use super::erasures::{Erasures, Lost};
 use super::record::{Asked, Fate, Record, count, lock};
+use super::rewinds;
+use super::rpc::End;
 use super::state::Replay;
 use longhand::pb;
 use pb::EventKind;
@@ -171,12 +173,23 @@ impl Log {
     }
 
     /// The messages of a session with their revisions, inherited ones too.
-    fn positions(&self, session: &str) -> Vec<(String, i64)> {
+    pub(super) fn positions(&self, session: &str) -> Vec<(String, i64)> {
         let appended = |event: &&pb::Event| match &event.body {
             Some(Body::MessageAppended(body)) => Some((body.message_id.clone(), event.revision)),
             _ => None,
         };
         self.history(session, i64::MAX).iter().filter_map(appended).collect()
+    }
+
+    /// The last position of a conversation with this end; none if it is not known.
+    fn position_of_end(&self, session: &str, end: &End) -> Option<i64> {
+        match end {
+            End::ToStart(_) => Some(0),
+            End::MessageId(id) => {
+                let original = self.erasures.original(id);
+                self.positions(session).into_iter().find(|(there, _)| there == original).map(|(_, revision)| revision)
+            }
+        }
     }
 
     /// What a message lost.
@@ -344,14 +357,23 @@ impl Log {
     }
 
     /// Numbers of runs, prompts and approvals, for the report.
-    pub(super) fn runs_text(&self) -> String {
+    pub(super) fn runs_text(&self, written: &Written) -> String {
         let mut ends: BTreeMap<String, u64> = BTreeMap::new();
         let mut note = |what: String| *ends.entry(what).or_default() += 1;
         for event in &self.events {
             match &event.body {
                 Some(Body::RunStarted(_)) => note("runs".to_owned()),
                 Some(Body::RunEnded(body)) => note(format!("runs {}", text(body.reason().as_str_name()))),
-                Some(Body::PromptSubmitted(_)) => note("prompts".to_owned()),
+                Some(Body::PromptSubmitted(body)) => {
+                    note("prompts".to_owned());
+                    let sent = written.prompts.get(&body.prompt_id);
+                    if sent.is_some_and(|sent| !content::callers(&sent.parts).is_empty()) {
+                        note("prompts with results".to_owned());
+                    }
+                    if rewinds::is_behind_own(&self.events, event) {
+                        note("prompts with a rewind".to_owned());
+                    }
+                }
                 Some(Body::PromptTaken(_)) => note("prompts taken".to_owned()),
                 Some(Body::PromptWithdrawn(_)) => note("prompts withdrawn".to_owned()),
                 Some(Body::PromptMoved(_)) => note("prompts moved".to_owned()),
@@ -403,6 +425,11 @@ impl Log {
     }
 
     fn check_group(&self, record: &Record, key: &(String, String), group: &[usize], asked: &Asked) {
+        let events: Vec<&pb::Event> = group.iter().map(|index| &self.events[*index]).collect();
+        let expected = asked.new_end.as_ref().map(|end| self.position_of_end(&key.0, end));
+        for fault in rewinds::faults(asked.rpc, expected, &events, &lock(&record.written)) {
+            record.finding(format!("{fault}, of {} {key:?}", asked.rpc));
+        }
         let (first, last) = (group[0], group[group.len() - 1]);
         let rpc = asked.rpc;
         if last - first + 1 != group.len() {

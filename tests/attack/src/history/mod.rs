@@ -24,6 +24,9 @@ mod people;
 mod readers;
 mod reasons;
 mod record;
+#[cfg(test)]
+mod rewind_tests;
+mod rewinds;
 mod rewriters;
 mod rounds;
 mod rpc;
@@ -77,7 +80,8 @@ pub struct Options {
     /// Agents: they acquire runs, take prompts, ask questions, and write on behalf of their runs, also of past ones.
     #[arg(long, default_value_t = Self::default().agents)]
     pub agents: usize,
-    /// Clients that submit, move and withdraw prompts, answer questions and cancel runs.
+    /// Clients that submit, move and withdraw prompts, also with rewinds and results of tools, answer questions and
+    /// cancel runs.
     #[arg(long, default_value_t = Self::default().people)]
     pub people: usize,
     /// Clients that erase parts, messages and sessions.

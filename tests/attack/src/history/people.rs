@@ -1,16 +1,17 @@
-//! People: they submit prompts, move and withdraw them, answer questions, several at once, and stop runs; and they read
-//! all of it meanwhile.
+//! People: they submit prompts, also with rewinds and with results of tools, move and withdraw them, answer questions,
+//! several at once, and stop runs; and they read all of it meanwhile.
 
-use super::agents::change;
+use super::agents::{change, note_refusal};
 use super::agreement::{Answer, Refused};
 use super::client::Client;
 use super::content;
-use super::record::{Session, lock};
-use super::trees;
+use super::record::{FrontCall, Session, lock};
+use super::rpc::End;
+use super::{rewriters, trees};
 use longhand::pb;
 use pb::Delivery;
 use rand::Rng as _;
-use rand::seq::IndexedRandom as _;
+use rand::seq::{IndexedRandom as _, SliceRandom as _};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -19,10 +20,11 @@ pub(super) async fn run(mut client: Client, mut rival: Client, pause_ms: u64) {
     while !client.shared.is_stopping() {
         let Some(session) = client.some_session() else { return };
         match client.rng.random_range(0..100) {
-            0..30 => submit(&mut client, &session).await,
-            30..40 => move_prompt(&mut client, &session).await,
-            40..48 => withdraw_prompt(&mut client, &session).await,
-            48..68 => answer_both(&mut client, &mut rival, &session).await,
+            0..20 => submit(&mut client, &session).await,
+            20..44 => bring_results(&mut client, &mut rival, &session).await,
+            44..52 => move_prompt(&mut client, &session).await,
+            52..56 => withdraw_prompt(&mut client, &session).await,
+            56..68 => answer_both(&mut client, &mut rival, &session).await,
             68..72 => withdraw_approval(&mut client, &session).await,
             72..80 => cancel(&mut client, &session).await,
             80..96 => read(&mut client, &session).await,
@@ -33,6 +35,8 @@ pub(super) async fn run(mut client: Client, mut rival: Client, pause_ms: u64) {
     }
 }
 
+/// Submits a prompt of words: now and then with a rewind, as a person who sends a message again, or only if nothing
+/// changed meanwhile.
 async fn submit(client: &mut Client, session: &Session) {
     let length = content::length(&mut client.rng);
     let mut parts = vec![content::text(content::words(&mut client.rng, length))];
@@ -42,32 +46,102 @@ async fn submit(client: &mut Client, session: &Session) {
         let (mime_type, name) = ("image/png".to_owned(), "shot.png".to_owned());
         parts.push(content::part(pb::part::Body::Media(pb::MediaPart { mime_type, name, source })));
     }
+    let mut request = pb::SubmitPromptRequest { parts, ..pb::SubmitPromptRequest::default() };
+    let again = client.rng.random_bool(0.25);
+    if let Some(id) = rewriters::target(client, session).filter(|_| again) {
+        let end = if client.rng.random_bool(0.03) { End::ToStart(true) } else { End::MessageId(id) };
+        request.rewind = Some(pb::Rewind { target: Some(end) });
+    }
+    if again || client.rng.random_bool(0.15) {
+        request.expected_revision = rewriters::precondition(client, session).await;
+    }
+    let parts = request.parts.clone();
+    send(client, session, request, parts, &[]).await;
+}
+
+/// Sends a prompt. `parts` are those of the request, each result with the message of its call; `calls` are their ids.
+async fn send(
+    client: &mut Client,
+    session: &Session,
+    request: pb::SubmitPromptRequest,
+    parts: Vec<pb::Part>,
+    calls: &[String],
+) {
     let delivery = match client.rng.random_range(0..20) {
         0..12 => Delivery::Queue,
         12..17 => Delivery::Steer,
         17..19 => Delivery::Interrupt,
         _ => Delivery::Unspecified,
     };
+    let metadata_json = client.rng.random_bool(0.2).then(|| "{\"from\":  \"a person\"}".to_owned());
     let request = pb::SubmitPromptRequest {
         session_id: session.id.clone(),
-        parts,
         delivery: delivery.into(),
-        metadata_json: client.rng.random_bool(0.2).then(|| "{\"from\":  \"a person\"}".to_owned()),
+        metadata_json: metadata_json.clone(),
         request_id: client.fresh_id(),
-        ..pb::SubmitPromptRequest::default()
+        ..request
     };
-    let sent = request.clone();
-    if let Some(answer) = change(client, session, request, Refused::default(), &["LIMIT_EXCEEDED"]).await {
-        let delivery = if delivery == Delivery::Unspecified { Delivery::Queue } else { delivery };
-        let prompt = pb::Prompt {
-            parts: sent.parts,
-            metadata_json: sent.metadata_json,
-            delivery: delivery.into(),
-            actor: client.name.clone(),
-            ..pb::Prompt::default()
-        };
-        lock(&client.shared.record.written).prompts.insert(answer.prompt_id, prompt);
+    let (expected_revision, has_rewind) = (request.expected_revision, request.rewind.is_some());
+    match client.apply(session, request, expected_revision).await {
+        Ok(answer) => {
+            let delivery = if delivery == Delivery::Unspecified { Delivery::Queue } else { delivery };
+            let (delivery, actor) = (delivery.into(), client.name.clone());
+            let prompt = pb::Prompt { parts, metadata_json, delivery, actor, ..pb::Prompt::default() };
+            lock(&client.shared.record.written).prompts.insert(answer.prompt_id, prompt);
+        }
+        // The log shows whether the history changed, and an earlier rewind may have left the message out.
+        Err(refusal) if refusal.reason == "REVISION_MISMATCH" && expected_revision.is_some() => {}
+        Err(refusal) if refusal.reason == "BOUNDARY_INVALID" && has_rewind => {}
+        Err(refusal) => {
+            let more: &[&str] = match calls {
+                [] => &["LIMIT_EXCEEDED"],
+                _ => &["LIMIT_EXCEEDED", "CALL_ANSWERED", "CALL_NOT_FOUND"],
+            };
+            let refused = Refused { subjects: calls.to_vec(), ..Refused::default() };
+            note_refusal(client, session, "SubmitPrompt", refusal, refused, more);
+        }
     }
+}
+
+/// Brings results of calls that an agent left to front ends, often together with another front end that has the same.
+async fn bring_results(client: &mut Client, rival: &mut Client, session: &Session) {
+    let mut calls: Vec<FrontCall> = lock(&session.calls).iter().cloned().collect();
+    if calls.is_empty() {
+        return submit(client, session).await;
+    }
+    calls.shuffle(&mut client.rng);
+    calls.truncate(client.rng.random_range(1..3));
+    for call in &calls {
+        let (session_id, message_id) = (session.id.clone(), call.message_id.clone());
+        let Ok(found) = client.ask(&pb::GetMessageRequest { session_id, message_id }).await else { return };
+        let revision = found.message.map_or(0, |message| message.revision);
+        lock(&client.shared.record.written).calls.insert(call.call_id.clone(), revision);
+    }
+    match client.rng.random_bool(0.4) {
+        true => drop(tokio::join!(results(client, session, &calls), results(rival, session, &calls))),
+        false => results(client, session, &calls).await,
+    }
+}
+
+async fn results(client: &mut Client, session: &Session, calls: &[FrontCall]) {
+    let mut whole = Vec::new();
+    for FrontCall { call_id, message_id } in calls {
+        let length = content::length(&mut client.rng).min(2_000);
+        let mut part = content::result(&mut client.rng, call_id, call_id, length);
+        if let Some(pb::part::Body::ToolResult(result)) = &mut part.body {
+            result.call_message_id = Some(message_id.clone());
+        }
+        whole.push(part);
+    }
+    // Some name the message of a call, and some leave it to the daemon to find it.
+    let as_sent = |part: &pb::Part| if client.rng.random_bool(0.6) { part.clone() } else { content::sent(part) };
+    let parts = whole.iter().map(as_sent).collect();
+    let mut request = pb::SubmitPromptRequest { parts, ..pb::SubmitPromptRequest::default() };
+    if client.rng.random_bool(0.15) {
+        request.expected_revision = rewriters::precondition(client, session).await;
+    }
+    let call_ids: Vec<String> = calls.iter().map(|call| call.call_id.clone()).collect();
+    send(client, session, request, whole, &call_ids).await;
 }
 
 /// The prompts that wait in a session.

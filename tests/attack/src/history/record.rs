@@ -5,7 +5,7 @@ use super::agreement::{Observation, Written};
 use super::content::{self, PartPrints, Prints};
 use super::markers::{self, Marker, Markers};
 use super::reasons::Refusal;
-use super::rpc::{Promised, View};
+use super::rpc::{End, Promised, View};
 use super::run_watches::Followed;
 use super::trees::TreeCancel;
 use longhand::pb;
@@ -21,6 +21,8 @@ const VIEWS_MAX: usize = 4_000;
 const SEARCHABLE_MAX: usize = 200;
 /// Maximum number of messages of a session that rewriters choose from.
 const RECENT_MAX: usize = 300;
+/// Maximum number of calls of a session that front ends choose from.
+const CALLS_MAX: usize = 20;
 
 /// Takes a lock, poisoned or not: a task that panicked ends the attack anyway.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -42,6 +44,8 @@ pub(super) struct Session {
     pub(super) abandoned: Mutex<Vec<Arc<OpenMessage>>>,
     /// Prompts that a list of those that wait showed last.
     pub(super) prompts: Mutex<Vec<String>>,
+    /// Calls that agents left to front ends, whose results come as prompts.
+    pub(super) calls: Mutex<VecDeque<FrontCall>>,
     /// Ids of compactions that clients know of.
     pub(super) compactions: Mutex<VecDeque<String>>,
     /// True if its erasure was acknowledged.
@@ -58,6 +62,15 @@ impl Session {
         }
     }
 
+    /// Adds a call to those that front ends know of.
+    pub(super) fn note_call(&self, call: FrontCall) {
+        let mut calls = lock(&self.calls);
+        calls.push_back(call);
+        if calls.len() > CALLS_MAX {
+            calls.pop_front();
+        }
+    }
+
     /// Adds a compaction to those that rewriters choose from.
     pub(super) fn note_compaction(&self, id: &str) {
         let mut known = lock(&self.compactions);
@@ -68,6 +81,15 @@ impl Session {
             known.pop_front();
         }
     }
+}
+
+/// A call that an agent left to front ends. Nothing but prompts answers it, and no other call has its id.
+#[derive(Debug, Clone)]
+pub(super) struct FrontCall {
+    /// Its id.
+    pub(super) call_id: String,
+    /// The message that made it.
+    pub(super) message_id: String,
 }
 
 /// An open message from its writer's side.
@@ -120,8 +142,27 @@ pub(super) enum Expected {
     Edit(PartPrints),
     /// A message written in several steps.
     Open(Arc<OpenMessage>),
-    /// Fingerprints of the parts of a prompt, and its metadata.
-    Prompt(PartPrints, Option<String>),
+    /// A prompt that a run took.
+    Prompt(SentPrompt),
+}
+
+/// What the message of a prompt must be.
+#[derive(Debug, Clone)]
+pub(super) struct SentPrompt {
+    /// Fingerprints of its parts.
+    pub(super) parts: PartPrints,
+    /// Its metadata.
+    pub(super) metadata_json: Option<String>,
+    /// The messages of the calls that its results answer, in order; none of a user's words.
+    pub(super) callers: Vec<String>,
+}
+
+impl SentPrompt {
+    /// That of a prompt as it was sent.
+    pub(super) fn of(prompt: pb::Prompt) -> Self {
+        let (parts, callers) = (PartPrints::of(&prompt.parts), content::callers(&prompt.parts));
+        Self { parts, metadata_json: prompt.metadata_json, callers }
+    }
 }
 
 /// Outcome of a request.
@@ -144,6 +185,8 @@ pub(super) struct Asked {
     pub(super) after_seq: i64,
     /// The precondition in the request.
     pub(super) expected_revision: Option<i64>,
+    /// The end that the conversation is to have, if the request rewinds.
+    pub(super) new_end: Option<End>,
     /// The run on whose behalf it is made.
     pub(super) epoch: Option<i64>,
     /// The time at which it was first sent, by the record's clock.

@@ -88,7 +88,6 @@ pub(super) async fn create_for(client: &mut Client, policy: &Policy, parent: Opt
         window: Some(window(client)),
         metadata_json: Some("{\"project\": \"x\"}".to_owned()),
         parent_session_id: parent,
-        keep_erased: false,
     };
     let made = client.ask(&request).await;
     let again = client.ask(&request).await;
@@ -118,7 +117,7 @@ pub(super) fn target(client: &mut Client, session: &Session) -> Option<String> {
 }
 
 /// The precondition that a careful client sends with a rewrite: the revision that it read.
-async fn precondition(client: &mut Client, session: &Session) -> Option<i64> {
+pub(super) async fn precondition(client: &mut Client, session: &Session) -> Option<i64> {
     if !client.rng.random_bool(0.3) {
         return None;
     }
@@ -203,6 +202,7 @@ async fn edit(client: &mut Client, session: &Session) {
         remove: parts.is_empty(),
         expected_revision,
         metadata_json: None,
+        keep_erased: false,
         request_id: client.fresh_id(),
     };
     match client.apply(session, request, expected_revision).await {

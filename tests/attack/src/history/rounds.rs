@@ -2,14 +2,13 @@
 
 use super::agreement::{Answer, Observation};
 use super::client::{Client, Shared};
-use super::content::PartPrints;
 use super::log::Log;
-use super::record::{Expected, Record, Session, Snapshot, count, lock};
+use super::record::{Expected, Record, SentPrompt, Session, Snapshot, count, lock};
 use super::rewriters::Policy;
 use super::service::Service;
 use super::{
-    Options, agents, checks, erasers, open, people, readers, rewriters, run_watches, summaries, trees, watchers,
-    writers,
+    Options, agents, checks, erasers, open, people, readers, rewinds, rewriters, run_watches, summaries, trees,
+    watchers, writers,
 };
 use crate::daemon::Daemon;
 use crate::seed;
@@ -365,8 +364,7 @@ impl Attack {
         for taken in self.log.taken_prompts(from) {
             let prompt = lock(&record.written).prompts.get(&taken.prompt_id).cloned();
             if let Some(prompt) = prompt {
-                let expected = Expected::Prompt(PartPrints::of(&prompt.parts), prompt.metadata_json);
-                record.expect(&taken.message_id, expected);
+                record.expect(&taken.message_id, Expected::Prompt(SentPrompt::of(prompt)));
             }
         }
         self.log.check_requests(record);
@@ -386,6 +384,7 @@ impl Attack {
         self.check_streams_of_runs();
         checks::active_runs(&mut client, &self.log, None).await;
         checks::client_summaries(&mut client, &self.log, from).await;
+        rewinds::check_views(&mut client, &self.log, from).await;
         checks::heads(&mut client, &self.log).await;
         for _ in 0..60 {
             readers::again(&mut client).await;
@@ -437,7 +436,7 @@ impl Attack {
         let (erased_sessions, erased_messages, reduced) = self.log.erasures.counts();
         self.report.counts = format!(
             "{}, {erased_sessions} sessions, {erased_messages} messages and parts of {reduced} erased; {}",
-            self.log.runs_text(),
+            self.log.runs_text(&lock(&record.written)),
             counts(record)
         );
         let seen = record.counts.seen_in_files.load(Ordering::Relaxed);

@@ -13,6 +13,7 @@ use pb::event::Body;
 use pb::event_service_client::EventServiceClient;
 use pb::message_service_client::MessageServiceClient;
 use pb::prompt_service_client::PromptServiceClient;
+use pb::rewind_session_request::Target;
 use pb::run_service_client::RunServiceClient;
 use pb::search_service_client::SearchServiceClient;
 use pb::session_service_client::SessionServiceClient;
@@ -239,7 +240,15 @@ pub(super) trait Mutation: Rpc {
     fn changes(&self, _answer: &Self::Answer) -> Vec<Body> {
         Vec::new()
     }
+
+    /// The end that the conversation is to have, if the request leaves something out of it.
+    fn new_end(&self) -> Option<End> {
+        None
+    }
 }
+
+/// The end that a conversation is to have.
+pub(super) type End = pb::rewind::Target;
 
 fn at(revision: i64, seq: i64, ids: Vec<String>) -> Promised {
     Promised { ids, existed_count: 0, revision: Some(revision), seq: Some(seq) }
@@ -252,7 +261,7 @@ fn compaction(compaction: Option<&pb::Compaction>, joined: bool) -> Promised {
 
 macro_rules! mutations {
     ($($request:ident, |$answer:ident| $promised:expr, |$altered:ident| $change:expr
-        $(, |$asked:ident, $got:ident| $changes:expr)?;)*) => {$(
+        $(, |$asked:ident, $got:ident| $changes:expr)? $(, rewind |$whole:ident| $end:expr)?;)*) => {$(
         impl Mutation for pb::$request {
             fn request_id(&self) -> &str {
                 &self.request_id
@@ -272,6 +281,11 @@ macro_rules! mutations {
                 let $asked = self;
                 $changes
             })?
+
+            $(fn new_end(&self) -> Option<End> {
+                let $whole = self;
+                $end
+            })?
         }
     )*};
 }
@@ -280,14 +294,19 @@ mutations! {
     AppendMessagesRequest,
         |answer| Promised { existed_count: answer.existed_count,
             ..at(answer.revision, answer.seq, answer.message_ids.clone()) },
-        |other| other.messages.iter_mut().for_each(|message| message.model.push('x'));
+        |other| other.messages.iter_mut().for_each(|message| message.model.push('x')),
+        rewind |asked| asked.rewind.clone().and_then(|rewind| rewind.target);
     AppendPartsRequest, |answer| at(answer.revision, answer.seq, answer.part_ids.clone()),
         |other| other.parts.iter_mut().for_each(|part| part.metadata_json = Some("{\"other\": 1}".to_owned()));
     FinishMessageRequest, |answer| at(answer.revision, answer.seq, Vec::new()),
         |other| other.finish.get_or_insert_default().detail.push('x');
     RewindSessionRequest,
         |answer| at(answer.revision, answer.seq, answer.summary_message_id.clone().into_iter().collect()),
-        |other| other.expected_revision = Some(other.expected_revision.unwrap_or(0) + 1);
+        |other| other.expected_revision = Some(other.expected_revision.unwrap_or(0) + 1),
+        rewind |asked| asked.target.clone().map(|target| match target {
+            Target::MessageId(id) => End::MessageId(id),
+            Target::ToStart(all) => End::ToStart(all),
+        });
     EditMessageRequest, |answer| at(answer.revision, answer.seq, answer.replacement_message_id.clone().into_iter().collect()),
         |other| other.expected_revision = Some(other.expected_revision.unwrap_or(0) + 1);
     PinMessageRequest, |answer| at(answer.revision, answer.seq, Vec::new()), |other| other.unpin = !other.unpin;
@@ -334,7 +353,8 @@ mutations! {
                 prompt_id: answer.prompt_id.clone(),
                 delivery: delivery.into(),
             })]
-        };
+        },
+        rewind |asked| asked.rewind.clone().and_then(|rewind| rewind.target);
     TakePromptRequest, |answer| at(answer.revision, answer.seq, answer.prompt.iter().flat_map(of_prompt).collect()),
         |other| other.epoch += 1, |_asked, answer| answer.prompt.as_ref().and_then(taken).into_iter().collect();
     MovePromptRequest, |answer| at(answer.revision, answer.seq, Vec::new()),

@@ -85,6 +85,8 @@ pub(super) struct State {
     pub(super) queue: Vec<String>,
     /// All prompts, as they came.
     pub(super) prompts: Vec<Prompt>,
+    /// The rewinds: the revision of each, and the last position that it keeps.
+    pub(super) rewinds: Vec<(i64, i64)>,
     /// All questions, as they were asked.
     pub(super) approvals: Vec<Approval>,
 }
@@ -145,6 +147,7 @@ impl State {
                     run.end = Some((body.reason, body.failure.clone(), start));
                 }
             }
+            Some(Body::SessionRewound(body)) => self.rewinds.push((event.revision, body.after_revision)),
             Some(Body::PromptSubmitted(body)) => self.submitted(event, body),
             Some(Body::PromptMoved(body)) => {
                 self.queue.retain(|id| *id != body.prompt_id);
@@ -217,6 +220,8 @@ pub(super) struct Replay {
     /// Open messages with their runs.
     open: HashMap<String, Option<i64>>,
     next: Option<(Next, String)>,
+    /// The request of the last event, if that was a rewind.
+    rewound: Option<String>,
 }
 
 impl Replay {
@@ -260,6 +265,7 @@ impl Replay {
             Some(Body::ApprovalEnded(body)) => self.approval_ended(event, body, &mut faults),
             _ => {}
         }
+        self.rewound = matches!(&event.body, Some(Body::SessionRewound(_))).then(|| event.request_id.clone());
         self.state.apply(event);
         self.left_behind(event, &mut faults);
         faults
@@ -347,6 +353,9 @@ impl Replay {
             faults.push(format!("prompt: {} came twice", body.prompt_id));
         }
         let active = self.state.active();
+        if let Some(epoch) = active.filter(|_| self.rewound.as_ref() == Some(&event.request_id)) {
+            faults.push(format!("run: {epoch} goes on behind the rewind of {}", body.prompt_id));
+        }
         let run = active.and_then(|epoch| self.state.run(epoch)).filter(|run| run.cancel_revision.is_none());
         if let (Delivery::Interrupt, Some(_), Some(epoch)) = (body.delivery(), run, active) {
             self.next = Some((Next::Cancel(epoch), event.request_id.clone()));

@@ -17,7 +17,7 @@ const SESSION: &str = "ses";
 /// An event with the run on whose behalf it was requested.
 pub(super) type Step = (Event, Option<i64>);
 
-fn step(request_id: &str, epoch: Option<i64>, body: Body) -> Step {
+pub(super) fn step(request_id: &str, epoch: Option<i64>, body: Body) -> Step {
     let actor = if request_id.is_empty() { "" } else { "somebody" };
     let event = Event {
         session_id: SESSION.to_owned(),
@@ -42,7 +42,7 @@ fn kind(body: &Body) -> pb::EventKind {
     }
 }
 
-fn run_started(run_id: &str, epoch: i64) -> Body {
+pub(super) fn run_started(run_id: &str, epoch: i64) -> Body {
     Body::RunStarted(pb::RunStarted { run_id: run_id.to_owned(), epoch })
 }
 
@@ -50,20 +50,20 @@ fn run_ended(run_id: &str, epoch: i64, reason: RunEndReason) -> Body {
     Body::RunEnded(pb::RunEnded { run_id: run_id.to_owned(), epoch, reason: reason.into(), ..Default::default() })
 }
 
-fn submitted(prompt_id: &str, delivery: Delivery) -> Body {
+pub(super) fn submitted(prompt_id: &str, delivery: Delivery) -> Body {
     Body::PromptSubmitted(pb::PromptSubmitted { prompt_id: prompt_id.to_owned(), delivery: delivery.into() })
 }
 
-fn taken(prompt_id: &str, epoch: i64, message_id: &str) -> Body {
+pub(super) fn taken(prompt_id: &str, epoch: i64, message_id: &str) -> Body {
     let (prompt_id, message_id) = (prompt_id.to_owned(), message_id.to_owned());
     Body::PromptTaken(pb::PromptTaken { prompt_id, epoch, message_id })
 }
 
-fn withdrawn(prompt_id: &str) -> Body {
+pub(super) fn withdrawn(prompt_id: &str) -> Body {
     Body::PromptWithdrawn(pb::PromptWithdrawn { prompt_id: prompt_id.to_owned() })
 }
 
-fn appended(message_id: &str, sealed: bool) -> Body {
+pub(super) fn appended(message_id: &str, sealed: bool) -> Body {
     Body::MessageAppended(pb::MessageAppended { message_id: message_id.to_owned(), sealed, ..Default::default() })
 }
 
@@ -113,7 +113,7 @@ pub(super) fn numbered(mut steps: Vec<Step>) -> Vec<Step> {
     steps
 }
 
-fn faults(steps: Vec<Step>, observations: Vec<Observation>, written: &Written) -> Vec<String> {
+pub(super) fn faults(steps: Vec<Step>, observations: Vec<Observation>, written: &Written) -> Vec<String> {
     let steps = numbered(steps);
     let events: Vec<(&Event, Option<i64>)> = steps.iter().map(|(event, epoch)| (event, *epoch)).collect();
     read_on(&mut Replay::default(), &events, observations, written)
@@ -262,11 +262,11 @@ fn every_doctored_history_is_found() {
     }
 }
 
-fn observed(after_seq: i64, to_seq: i64, answer: Answer) -> Observation {
+pub(super) fn observed(after_seq: i64, to_seq: i64, answer: Answer) -> Observation {
     Observation { session: SESSION.to_owned(), after_seq, to_seq, answer }
 }
 
-fn refused(reason: &str, metadata: &[(&str, &str)], subjects: &[&str]) -> Answer {
+pub(super) fn refused(reason: &str, metadata: &[(&str, &str)], subjects: &[&str]) -> Answer {
     let owned = |text: &&str| (*text).to_owned();
     let metadata: HashMap<String, String> = metadata.iter().map(|(name, value)| (owned(name), owned(value))).collect();
     let subjects = subjects.iter().map(owned).collect();

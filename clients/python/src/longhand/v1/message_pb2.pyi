@@ -2258,6 +2258,7 @@ class EditMessageRequest(google.protobuf.message.Message):
     REQUEST_ID_FIELD_NUMBER: builtins.int
     REMOVE_FIELD_NUMBER: builtins.int
     METADATA_JSON_FIELD_NUMBER: builtins.int
+    KEEP_ERASED_FIELD_NUMBER: builtins.int
     session_id: builtins.str
     """The session's id or client id."""
     message_id: builtins.str
@@ -2274,6 +2275,12 @@ class EditMessageRequest(google.protobuf.message.Message):
     """The client's free JSON for the replacement, verbatim, up to 256 KiB; the replacement has none if unset. Not with
     `remove`.
     """
+    keep_erased: builtins.bool
+    """Keeps erased what was erased, for whoever makes edits again, such as an import. A part of an edit that was erased
+    before, and that comes again with the same content in an edit of a message with the same `client_id`, is stored without
+    its content, as an erasure leaves it; with all its parts, the replacement loses its metadata as well. Has no effect on
+    edits of messages without a `client_id`.
+    """
     @property
     def parts(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Part]:
         """Parts of the replacement, which has the original's role; not empty unless `remove` is set."""
@@ -2288,9 +2295,10 @@ class EditMessageRequest(google.protobuf.message.Message):
         request_id: builtins.str = ...,
         remove: builtins.bool = ...,
         metadata_json: builtins.str | None = ...,
+        keep_erased: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_expected_revision", b"_expected_revision", "_metadata_json", b"_metadata_json", "expected_revision", b"expected_revision", "metadata_json", b"metadata_json"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_expected_revision", b"_expected_revision", "_metadata_json", b"_metadata_json", "expected_revision", b"expected_revision", "message_id", b"message_id", "metadata_json", b"metadata_json", "parts", b"parts", "remove", b"remove", "request_id", b"request_id", "session_id", b"session_id"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_expected_revision", b"_expected_revision", "_metadata_json", b"_metadata_json", "expected_revision", b"expected_revision", "keep_erased", b"keep_erased", "message_id", b"message_id", "metadata_json", b"metadata_json", "parts", b"parts", "remove", b"remove", "request_id", b"request_id", "session_id", b"session_id"]) -> None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_expected_revision", b"_expected_revision"]) -> typing.Literal["expected_revision"] | None: ...
     @typing.overload
@@ -2309,6 +2317,7 @@ class EditMessageResponse(google.protobuf.message.Message):
     SEQ_FIELD_NUMBER: builtins.int
     DURABILITY_FIELD_NUMBER: builtins.int
     SECRET_FINDINGS_FIELD_NUMBER: builtins.int
+    ERASED_FIELD_NUMBER: builtins.int
     replacement_message_id: builtins.str
     """The id of the replacement; unset if the message was removed."""
     revision: builtins.int
@@ -2317,6 +2326,8 @@ class EditMessageResponse(google.protobuf.message.Message):
     """The store's sequence number of the edit."""
     durability: longhand.v1.session_pb2.Durability.ValueType
     """Durability of the acknowledged write: fsynced, or safe from a crash of the process only."""
+    erased: builtins.bool
+    """True if the replacement lacks content, because it was erased before."""
     @property
     def secret_findings(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[longhand.v1.session_pb2.SecretFinding]:
         """What rules for secrets found in the request, in the order of its texts; nothing without rules."""
@@ -2329,9 +2340,10 @@ class EditMessageResponse(google.protobuf.message.Message):
         seq: builtins.int = ...,
         durability: longhand.v1.session_pb2.Durability.ValueType = ...,
         secret_findings: collections.abc.Iterable[longhand.v1.session_pb2.SecretFinding] | None = ...,
+        erased: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_replacement_message_id", b"_replacement_message_id", "replacement_message_id", b"replacement_message_id"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_replacement_message_id", b"_replacement_message_id", "durability", b"durability", "replacement_message_id", b"replacement_message_id", "revision", b"revision", "secret_findings", b"secret_findings", "seq", b"seq"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_replacement_message_id", b"_replacement_message_id", "durability", b"durability", "erased", b"erased", "replacement_message_id", b"replacement_message_id", "revision", b"revision", "secret_findings", b"secret_findings", "seq", b"seq"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_replacement_message_id", b"_replacement_message_id"]) -> typing.Literal["replacement_message_id"] | None: ...
 
 global___EditMessageResponse = EditMessageResponse
