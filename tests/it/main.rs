@@ -26,6 +26,7 @@ mod database;
 mod doctor;
 mod erase;
 mod erase_steps;
+mod erase_several;
 mod edits;
 mod engines;
 mod evaluate;

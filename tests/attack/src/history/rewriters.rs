@@ -118,7 +118,7 @@ pub(super) fn target(client: &mut Client, session: &Session) -> Option<String> {
 }
 
 /// The precondition that a careful client sends with a rewrite: the revision that it read.
-async fn precondition(client: &mut Client, session: &Session) -> Option<i64> {
+pub(super) async fn precondition(client: &mut Client, session: &Session) -> Option<i64> {
     if !client.rng.random_bool(0.3) {
         return None;
     }

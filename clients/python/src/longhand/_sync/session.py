@@ -342,13 +342,23 @@ class Session:
         return Session(self.client, answer.session.session_id, answer.session, self.metadata)
 
     def erase(
-        self, reason: str, *, message_id: str | None = None, part_id: str | None = None, dry_run: bool = False
+        self,
+        reason: str,
+        *,
+        message_id: str | None = None,
+        message_ids: Sequence[str] | None = None,
+        part_id: str | None = None,
+        expected_revision: int | None = None,
+        dry_run: bool = False,
     ) -> v1.EraseContentResponse:
-        """Erases content for good: a message, a part, or without either the whole session.
+        """Erases content for good: a message, up to 512 messages, a part, or without these the whole session.
 
-        The reason is kept, and must not have what is erased. Forks lose the same content.
+        The reason is kept, and must not have what is erased. Forks lose the same content. `expected_revision` refuses
+        it if the history changed after that revision.
         """
-        request = v1.EraseContentRequest(session_id=self.id, reason=reason, dry_run=dry_run)
+        request = v1.EraseContentRequest(
+            session_id=self.id, reason=reason, dry_run=dry_run, expected_revision=expected_revision
+        )
         if message_id is not None:
             request.message_id = message_id
         elif part_id is not None:
@@ -356,6 +366,8 @@ class Session:
         else:
             request.whole_session = True
         self._view = None
+        elif message_ids is not None:
+            request.message_set.CopyFrom(v1.MessageSet(message_ids=message_ids))
         return self._call(self.client.stubs.erasures.EraseContent, request)
 
     def events(self, **options: Any) -> Iterator[v1.Event]:
