@@ -116,6 +116,8 @@ pub const PAGE_SIZE_DEFAULT: i64 = 50;
 pub const PAGE_SIZE_MAX: i64 = 1_000;
 /// Keys of sessions that are read at a time for a page.
 pub const PAGE_READ_SESSIONS: i64 = 64;
+/// Messages that a page of those with a prefix of their client ids looks at.
+pub const PREFIX_SCAN_MAX: usize = 2_000;
 /// Messages that are read at a time for a page of history.
 pub const PAGE_READ_MESSAGES: i64 = 64;
 /// Bytes of content in one page of messages, events or sessions; a page ends early instead of exceeding it. With its

@@ -145,15 +145,20 @@ class Session:
         as_of_revision: int | None = None,
         include_derived: bool = False,
         exclude_records: bool = False,
+        client_id_prefix: str = "",
         page_size: int = 0,
     ) -> Iterator[v1.Message]:
-        """Every message as it was written, page by page."""
+        """Every message as it was written, page by page.
+
+        With `client_id_prefix` only those whose client id begins with it, in the order of their client ids.
+        """
         request = v1.ListMessagesRequest(
             session_id=self.id,
             reverse=reverse,
             as_of_revision=as_of_revision,
             include_derived=include_derived,
             exclude_records=exclude_records,
+            client_id_prefix=client_id_prefix,
             page_size=page_size,
         )
         for page in pages(self._call, self.client.stubs.messages.ListMessages, request):
@@ -361,13 +366,13 @@ class Session:
         )
         if message_id is not None:
             request.message_id = message_id
+        elif message_ids is not None:
+            request.message_set.CopyFrom(v1.MessageSet(message_ids=message_ids))
         elif part_id is not None:
             request.part_id = part_id
         else:
             request.whole_session = True
         self._view = None
-        elif message_ids is not None:
-            request.message_set.CopyFrom(v1.MessageSet(message_ids=message_ids))
         return self._call(self.client.stubs.erasures.EraseContent, request)
 
     def events(self, **options: Any) -> Iterator[v1.Event]:
