@@ -10,7 +10,6 @@ graph's state to a session, and gives the model the view instead of them.
 from __future__ import annotations
 
 import asyncio
-import base64
 import hashlib
 import json
 import random
@@ -383,13 +382,11 @@ class LonghandSaver(BaseCheckpointSaver[str]):
         record = parts.record(kind, about, client_id=client_id, replace=True)
         for value in values:
             form, data = self.serde.dumps_typed(value)
-            # Records have texts alone.
-            text = base64.b64encode(data).decode()
-            record.parts.append(v1.Part(record=v1.RecordPart(kind=form, data=text)))
+            record.parts.append(v1.Part(opaque=v1.OpaquePart(provider="langgraph", kind=form, data=data)))
         return record
 
     def _loads(self, part: v1.Part) -> Any:
-        return self.serde.loads_typed((part.record.kind, base64.b64decode(part.record.data)))
+        return self.serde.loads_typed((part.opaque.kind, part.opaque.data))
 
 
 def _hash(*names: str, length: int = 16) -> str:

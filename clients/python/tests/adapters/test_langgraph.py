@@ -70,7 +70,7 @@ def test_another_saver_sees_what_was_put_and_what_was_deleted(shared: Daemon, cl
             assert not any(secret.encode() in file.read_bytes() for file in shared.data_dir.glob("longhand.db*"))
 
 
-def test_a_prune_is_one_erasure(client: longhand.Client) -> None:
+def test_a_prune_is_one_erasure_and_values_are_found_by_no_search(client: longhand.Client) -> None:
     word = f"tidewater{uuid.uuid4().hex}"
     saver = LonghandSaver(client, namespace=word)
     thread: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
@@ -88,6 +88,9 @@ def test_a_prune_is_one_erasure(client: longhand.Client) -> None:
         saver.put_writes(stored, [("a", word), ("b", word)], "task")
     chosen = v1.SessionFilter(client_id_prefix=saver._prefix)
     (info,) = client.list_sessions(filter=chosen)
+    session = client.session(info.session_id)
+    hits = session.search(word, min_seq=session.append("the last word").seq, wait_seconds=20.0)
+    assert not list(hits)
     saver.prune(["t"])
     request = v1.ListEventsRequest(session_id=info.session_id, kinds=[v1.EVENT_KIND_ERASED])
     (event,) = client.call(client.stubs.events.ListEvents, request).events

@@ -836,7 +836,7 @@ global___StepPart = StepPart
 
 @typing.final
 class OpaquePart(google.protobuf.message.Message):
-    """A provider's block that must be returned to it byte for byte."""
+    """A provider's block that must be returned to it byte for byte; in a record, bytes, which no search reads."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -844,7 +844,7 @@ class OpaquePart(google.protobuf.message.Message):
     KIND_FIELD_NUMBER: builtins.int
     DATA_FIELD_NUMBER: builtins.int
     provider: builtins.str
-    """The provider it belongs to."""
+    """The provider it belongs to; in a record, whoever reads it."""
     kind: builtins.str
     """The provider's name for this kind of block."""
     data: builtins.bytes
@@ -862,7 +862,7 @@ global___OpaquePart = OpaquePart
 
 @typing.final
 class RecordPart(google.protobuf.message.Message):
-    """An entry of the history that is never in a view."""
+    """An entry of the history that is never in a view. A record's other parts are of this type, or opaque for bytes."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 

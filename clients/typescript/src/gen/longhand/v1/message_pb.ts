@@ -607,13 +607,13 @@ export const StepPartSchema: GenMessage<StepPart> = /*@__PURE__*/
   messageDesc(file_longhand_v1_message, 9);
 
 /**
- * A provider's block that must be returned to it byte for byte.
+ * A provider's block that must be returned to it byte for byte; in a record, bytes, which no search reads.
  *
  * @generated from message longhand.v1.OpaquePart
  */
 export type OpaquePart = Message$1<"longhand.v1.OpaquePart"> & {
   /**
-   * The provider it belongs to.
+   * The provider it belongs to; in a record, whoever reads it.
    *
    * @generated from field: string provider = 1;
    */
@@ -642,7 +642,7 @@ export const OpaquePartSchema: GenMessage<OpaquePart> = /*@__PURE__*/
   messageDesc(file_longhand_v1_message, 10);
 
 /**
- * An entry of the history that is never in a view.
+ * An entry of the history that is never in a view. A record's other parts are of this type, or opaque for bytes.
  *
  * @generated from message longhand.v1.RecordPart
  */
