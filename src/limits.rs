@@ -57,6 +57,11 @@ pub const RETENTION_NAME_BYTES_MAX: usize = 64;
 pub const ERASE_STEP_REVISIONS: i64 = 200;
 /// Bytes of content of such a step; a message counts whole.
 pub const ERASE_STEP_BYTES: i64 = 2 << 20;
+/// Messages that one erasure names, and bytes of content of all of them if there are several: other writes wait for them
+/// as they do for an append.
+pub const ERASE_MESSAGES_MAX: usize = BATCH_MESSAGES_MAX;
+/// See above.
+pub const ERASE_MESSAGES_BYTES_MAX: i64 = 12 << 20;
 /// Milliseconds for which the answer to an erasure waits until the files of the store have nothing of it any more.
 pub const ERASE_CLEAN_WAIT_MS: u64 = 3_000;
 /// Milliseconds between two attempts to get there.
@@ -111,6 +116,8 @@ pub const PAGE_SIZE_DEFAULT: i64 = 50;
 pub const PAGE_SIZE_MAX: i64 = 1_000;
 /// Keys of sessions that are read at a time for a page.
 pub const PAGE_READ_SESSIONS: i64 = 64;
+/// Messages that a page of those with a prefix of their client ids looks at.
+pub const PREFIX_SCAN_MAX: usize = 2_000;
 /// Messages that are read at a time for a page of history.
 pub const PAGE_READ_MESSAGES: i64 = 64;
 /// Bytes of content in one page of messages, events or sessions; a page ends early instead of exceeding it. With its

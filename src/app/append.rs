@@ -108,6 +108,8 @@ pub struct ListMessages {
     pub derived: bool,
     /// Includes records.
     pub records: bool,
+    /// Only messages whose client id begins with this, in the order of their client ids; empty for all.
+    pub client_id_prefix: String,
 }
 
 /// A page of messages.
@@ -458,9 +460,10 @@ impl Caller {
     /// A page of history.
     pub async fn list_messages(&self, session: &str, list: ListMessages) -> Result<MessagePage> {
         let limit = page_size(list.page_size)?;
-        let ListMessages { reverse, as_of, derived, records, .. } = list;
+        let ListMessages { reverse, as_of, derived, records, client_id_prefix: prefix, .. } = list;
+        validate::name("client_id_prefix", &prefix)?;
         let key = self.session_key(session).await?;
-        let scope = format!("messages {session} {reverse} {as_of:?} {derived} {records}");
+        let scope = format!("messages {session} {reverse} {as_of:?} {derived} {records} {prefix}");
         let start = cursor::page_start(&list.page_token, &scope)?;
         let page = PageOf {
             from: start,
@@ -470,14 +473,18 @@ impl Caller {
             derived,
             records,
         };
-        let (messages, next, revision, statuses) = match self.newest_messages(key, &page).await? {
+        let newest = if prefix.is_empty() { self.newest_messages(key, &page).await? } else { None };
+        let (messages, next, revision, statuses) = match newest {
             Some((messages, next, revision)) => {
                 // No mark came after any of them.
                 let statuses = vec![MessageStatus::of(MessageState::Active); messages.len()];
                 (messages, Some(next), revision, statuses)
             }
             None => {
-                let (messages, next, revision) = self.store().history().page(key, page).await?;
+                let (messages, next, revision) = match prefix.as_str() {
+                    "" => self.store().history().page(key, page).await?,
+                    prefix => self.store().history().page_by_client_id(key, prefix, page).await?,
+                };
                 let statuses = self.statuses(key, Some(revision), &messages).await?;
                 (messages, next, revision, statuses)
             }

@@ -3,6 +3,7 @@
 use super::error::{Error, Result};
 use super::{Caller, Longhand};
 use crate::limits;
+use crate::model::Revision;
 use crate::model::ids::{PartId, SessionId};
 use crate::store::{self, Kind};
 pub use crate::store::{EraseTarget, ErasedSizes};
@@ -12,12 +13,14 @@ use std::time::Duration;
 /// What a caller wants erased.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EraseRequest {
-    /// The part, the message or the session.
+    /// The part, the messages or the session.
     pub target: EraseTarget,
     /// The reason, for the log.
     pub reason: String,
     /// True to change nothing.
     pub dry_run: bool,
+    /// Refuses the erasure if history, marks, policy or window changed after this revision.
+    pub expected_revision: Option<Revision>,
 }
 
 /// The answer to an erasure.
@@ -36,11 +39,11 @@ pub struct Erased {
 }
 
 impl EraseTarget {
-    /// The id that it names; none for a session.
+    /// The id that it names, or the first one; none for a session.
     fn id(&self) -> Option<String> {
         match self {
             Self::Part(part) => Some(part.to_string()),
-            Self::Message(message) => Some(message.clone()),
+            Self::Messages(messages) => messages.first().cloned(),
             Self::Session => None,
         }
     }
@@ -59,7 +62,7 @@ impl Caller {
     /// Erases content, or says what an erasure would take. Content that a fork shares belongs to the session that it was
     /// forked from, which the caller must see as well.
     pub async fn erase(&self, session: &str, request: EraseRequest) -> Result<Erased> {
-        let EraseRequest { target, mut reason, dry_run } = request;
+        let EraseRequest { target, mut reason, dry_run, expected_revision } = request;
         if reason.is_empty() {
             return Err(Error::field("reason", "is empty"));
         }
@@ -67,8 +70,13 @@ impl Caller {
         if reason.len() > limits::ERASE_REASON_BYTES_MAX {
             return Err(Error::field("reason", format_args!("has more than {} bytes", limits::ERASE_REASON_BYTES_MAX)));
         }
-        if matches!(&target, EraseTarget::Message(id) if id.is_empty()) {
-            return Err(Error::field("message_id", "is empty"));
+        if let EraseTarget::Messages(ids) = &target {
+            if ids.is_empty() || ids.iter().any(String::is_empty) {
+                return Err(Error::field("message_ids", "is empty"));
+            }
+            if ids.len() > limits::ERASE_MESSAGES_MAX {
+                return Err(Error::limit("message_ids", limits::ERASE_MESSAGES_MAX, ids.len()));
+            }
         }
         let key = self.session_key(session).await?;
         let erasures = self.store().erasures();
@@ -86,7 +94,8 @@ impl Caller {
         let (shared, requester) = (Arc::clone(&self.shared), self.requester());
         let erasing = tokio::spawn(async move {
             let is_session = target == EraseTarget::Session;
-            let erased = shared.store.erasures().erase(key, requester, (target, reason), &shared.stopping).await;
+            let request = (target, reason, expected_revision);
+            let erased = shared.store.erasures().erase(key, requester, request, &shared.stopping).await;
             if is_session {
                 // Its client id may be another session's from now on.
                 shared.forget();

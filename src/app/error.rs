@@ -512,6 +512,7 @@ impl From<store::Error> for Error {
             E::NothingToUndo => plain(Reason::NothingToUndo),
             E::NothingToRedo => plain(Reason::NothingToRedo),
             E::NothingToErase => plain(Reason::NothingToErase),
+            E::SeveralSessions { .. } => plain(Reason::InvalidField).with("field", "message_set.message_ids"),
             E::SessionErased => plain(Reason::SessionErased),
             E::ContentErased => plain(Reason::ContentErased),
             E::RedoOvertaken(revision) => plain(Reason::RedoOvertaken).with("revision", revision),

@@ -69,14 +69,7 @@ impl Caller {
         let mut bytes = 0;
         let mut page_token = String::new();
         loop {
-            let list = ListMessages {
-                page_size: PAGE,
-                page_token,
-                reverse: false,
-                as_of: None,
-                derived: false,
-                records: false,
-            };
+            let list = ListMessages { page_size: PAGE, page_token, ..ListMessages::default() };
             let page = self.list_messages(session, list).await?;
             for (message, status) in page.messages.into_iter().zip(page.statuses) {
                 let is_played = message.kind == MessageKind::Normal && message.sealed_revision.is_some();

@@ -177,9 +177,14 @@ pub(super) fn draft_kind(kind: &DraftKind) -> Result<()> {
 fn part(field: impl Display + Copy, kind: MessageKind, part: &NewPart) -> Result<usize> {
     client_id(format_args!("{field}.client_id"), part.client_id.as_deref())?;
     json(format_args!("{field}.metadata_json"), part.metadata_json.as_deref(), limits::METADATA_BYTES_MAX)?;
-    let record = matches!(*part.body, PartBody::Record(_));
-    if record != (kind == MessageKind::Record) {
-        return Err(Error::field(field, "records hold record parts, and nothing else does"));
+    let fits = match *part.body {
+        PartBody::Record(_) => kind == MessageKind::Record,
+        // A record's bytes.
+        PartBody::Opaque(_) => true,
+        _ => kind != MessageKind::Record,
+    };
+    if !fits {
+        return Err(Error::field(field, "records hold record and opaque parts, and nothing else holds record parts"));
     }
     let bytes = match &*part.body {
         PartBody::Text(text) | PartBody::Reasoning(text) => text.len(),

@@ -17,12 +17,18 @@ pub(super) struct Arguments {
     /// Part of the message
     #[arg(requires = "message")]
     part: Option<String>,
+    /// Another message that goes in the same erasure; can be repeated
+    #[arg(long, value_name = "MESSAGE", requires = "message", conflicts_with = "part")]
+    also: Vec<String>,
     /// Reason, which stays in the log: write nothing in it of what is to be erased
     #[arg(long, value_name = "TEXT")]
     reason: String,
     /// Say what would be erased, and change nothing
     #[arg(long)]
     dry_run: bool,
+    /// Refuse if history, marks, policy or window changed after this revision
+    #[arg(long, value_name = "REVISION")]
+    expected_revision: Option<i64>,
     /// Do not ask before
     #[arg(long, short)]
     yes: bool,
@@ -31,12 +37,18 @@ pub(super) struct Arguments {
 pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Result<ExitCode> {
     let mut client = globals.client().await?;
     let mut output = globals.output();
-    let Arguments { session, message, part, reason, dry_run, yes } = arguments;
+    let Arguments { session, message, part, also, reason, dry_run, expected_revision, yes } = arguments;
     let session_id = ids::session(&mut client, &session).await?;
     let target = match (message, part) {
         (None, _) => Target::WholeSession(true),
-        (Some(message), None) => Target::MessageId(ids::message(&mut client, &session_id, &message).await?),
         (Some(_), Some(part)) => Target::PartId(part),
+        (Some(message), None) => {
+            let mut message_ids = Vec::new();
+            for message in std::iter::once(&message).chain(&also) {
+                message_ids.push(ids::message(&mut client, &session_id, message).await?);
+            }
+            Target::MessageSet(pb::MessageSet { message_ids })
+        }
     };
     let request = |dry_run| pb::EraseContentRequest {
         session_id: session_id.clone(),
@@ -44,6 +56,7 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
         reason: reason.clone(),
         dry_run,
         request_id: String::new(),
+        expected_revision,
     };
     if dry_run {
         let would = client.erasures.erase_content(request(true)).await?.into_inner();

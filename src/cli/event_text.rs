@@ -114,6 +114,7 @@ fn erasure(erased: &pb::Erased) -> String {
         pb::ErasedTarget::Session if erased.unfinished => "session erased in part".to_owned(),
         pb::ErasedTarget::Session => "session erased".to_owned(),
         pb::ErasedTarget::Part => "part erased".to_owned(),
+        pb::ErasedTarget::Messages => "several messages erased".to_owned(),
         pb::ErasedTarget::Message | pb::ErasedTarget::Unspecified => "message erased".to_owned(),
     };
     let shared = if erased.source_session_id.is_some() { " in the session that this one was forked from" } else { "" };

@@ -23,6 +23,9 @@ pub(super) struct Arguments {
     /// Include summaries and markers
     #[arg(long)]
     derived: bool,
+    /// Only messages whose client id begins with this, in the order of their client ids
+    #[arg(long, value_name = "PREFIX", default_value = "", hide_default_value = true, conflicts_with = "messages")]
+    client_id_prefix: String,
     /// Revision of the history; default: the newest
     #[arg(long, value_name = "REVISION")]
     as_of: Option<i64>,
@@ -43,6 +46,7 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
         as_of_revision: arguments.as_of,
         include_derived: arguments.derived,
         exclude_records: false,
+        client_id_prefix: arguments.client_id_prefix.clone(),
     };
     loop {
         let page = client.messages.list_messages(request.clone()).await?.into_inner();

@@ -1,7 +1,7 @@
 //! Erasures: previews of what goes, and the erasures themselves.
 
 use super::engine::files::DATABASE;
-use super::erasure::apply::{self, Erase, Erasure, Progress};
+use super::erasure::apply::{self, Erase, Erasure, Expected, Progress};
 use super::erasure::candidates::{self, RetentionCandidate};
 use super::erasure::plan::EraseTarget;
 use super::erasure::rows::Sizes;
@@ -37,20 +37,21 @@ impl Erasures {
         self.0.snapshot(|reader| apply::preview(reader, session.0, target)).await
     }
 
-    /// Erases a part, a message or a session. What was erased before is not erased again. If the daemon stops between two
+    /// Erases a part, messages or a session. What was erased before is not erased again. If the daemon stops between two
     /// steps, the rest is left to its next start.
     ///
     /// # Errors
     ///
-    /// `Closed` for that.
+    /// `Closed` for that; `RevisionMismatch` if the history has changed since `expected_revision`.
     pub async fn erase(
         &self,
         session: SessionKey,
         caller: Requester,
-        (target, reason): (EraseTarget, String),
+        (target, reason, expected_revision): (EraseTarget, String, Option<Revision>),
         stopping: &CancellationToken,
     ) -> Result<Erasure> {
-        self.run(Erase { session, caller, target, reason, unless_changed_since: None }, stopping).await
+        let expected = Expected::History(expected_revision);
+        self.run(Erase { session, caller, target, reason, expected }, stopping).await
     }
 
     /// Erases a session unless it has changed since a revision, or a fork shares it by now.
@@ -66,7 +67,8 @@ impl Erasures {
         stopping: &CancellationToken,
     ) -> Result<Erasure> {
         let target = EraseTarget::Session;
-        self.run(Erase { session, caller, target, reason, unless_changed_since: Some(revision) }, stopping).await
+        let expected = Expected::Everything(revision);
+        self.run(Erase { session, caller, target, reason, expected }, stopping).await
     }
 
     /// The sessions whose erasure has begun and has not ended: the daemon stopped in between, or somebody is at it.
@@ -77,7 +79,7 @@ impl Erasures {
     /// Ends the erasure of a session that has begun.
     pub async fn go_on(&self, session: SessionKey, stopping: &CancellationToken) -> Result<Erasure> {
         let (caller, target, reason) = (Requester::default(), EraseTarget::Session, String::new());
-        let erase = Erase { session, caller, target, reason, unless_changed_since: None };
+        let erase = Erase { session, caller, target, reason, expected: Expected::History(None) };
         self.steps(erase, true, stopping).await
     }
 

@@ -136,6 +136,12 @@ pub enum Error {
     /// What was named has no content.
     #[error("there is no content that could be erased")]
     NothingToErase,
+    /// An erasure names messages of several sessions.
+    #[error("{id} is of another session than the first message")]
+    SeveralSessions {
+        /// The first one of another session.
+        id: String,
+    },
     /// The session is erased.
     #[error("the session is erased")]
     SessionErased,

@@ -2,6 +2,7 @@
 
 use super::error::Result;
 use super::ledger::append::{self, AppendInput, Seal};
+use super::ledger::by_client_id;
 use super::ledger::draft_batch::{AppendDrafts, DraftsWritten};
 use super::ledger::drafts::{self, DraftReceipt, NewDraftText};
 use super::ledger::head::{Receipt, SessionKey};
@@ -195,6 +196,21 @@ impl History {
             .reading(|reader| {
                 let ancestry = ancestry::by_key(reader, session.0)?;
                 messages::page(reader, &ancestry, &page)
+            })
+            .await
+    }
+
+    /// The same of the messages whose clients' ids begin with a prefix, in the order of these ids.
+    pub async fn page_by_client_id(
+        &self,
+        session: SessionKey,
+        prefix: &str,
+        page: PageOf,
+    ) -> Result<(Vec<Message>, Option<Revision>, Revision)> {
+        self.0
+            .reading(|reader| {
+                let ancestry = ancestry::by_key(reader, session.0)?;
+                by_client_id::page(reader, &ancestry, prefix, &page)
             })
             .await
     }

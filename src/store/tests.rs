@@ -4,9 +4,9 @@ use super::engine::{self, files};
 use super::erasure::{apply, candidates, plan, rows, session, steps};
 use super::integrity::{log_check, run_rows, verify};
 use super::ledger::{
-    access_tokens, ahead, ancestry, append, approvals, blob_uses, by_hand, calls, cancels, claiming, compactions,
-    conversation, counts, drafts, erased_content, erased_sessions, events, expand, expiry, head, identity, jobs,
-    labels, layouts, marks, messages, open_drafts, open_messages, pairing, policies, position, prompts, quotas,
+    access_tokens, ahead, ancestry, append, approvals, blob_uses, by_client_id, by_hand, calls, cancels, claiming,
+    compactions, conversation, counts, drafts, erased_content, erased_sessions, events, expand, expiry, head, identity,
+    jobs, labels, layouts, marks, messages, open_drafts, open_messages, pairing, policies, position, prompts, quotas,
     receipts, received, requests, rewrites, runs, search, session_filter, session_list, sessions, sources, spending,
     statistics, statuses, submit, tombstones, tx, usage_totals, visibility, windows,
 };
@@ -47,6 +47,7 @@ pub(super) fn statements() -> Vec<&'static str> {
         ahead::STATEMENTS,
         append::STATEMENTS,
         approvals::STATEMENTS,
+        by_client_id::STATEMENTS,
         by_hand::STATEMENTS,
         cancels::STATEMENTS,
         pairing::STATEMENTS,

@@ -129,7 +129,12 @@ async fn large(test: &TestApp) -> String {
 }
 
 fn erasure(message: &str) -> EraseRequest {
-    EraseRequest { target: EraseTarget::Message(message.to_owned()), reason: "a key".to_owned(), dry_run: false }
+    EraseRequest {
+        target: EraseTarget::Messages(vec![message.to_owned()]),
+        reason: "a key".to_owned(),
+        dry_run: false,
+        expected_revision: None,
+    }
 }
 
 fn blobs(test: &TestApp) -> i64 {

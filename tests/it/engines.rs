@@ -57,7 +57,8 @@ pub(crate) async fn erase_at_once(caller: &Caller, session: &str, request: Erase
         if !pending(&last) {
             break;
         }
-        last = caller.erase(session, request.clone()).await.expect("erased again");
+        let again = EraseRequest { expected_revision: None, ..request.clone() };
+        last = caller.erase(session, again).await.expect("erased again");
     }
     assert!(!pending(&last), "nobody reads an earlier state: {:?}", last.pending_files);
     erased

@@ -22,11 +22,11 @@ use std::collections::HashSet;
 use std::path::Path;
 
 fn request(target: EraseTarget) -> EraseRequest {
-    EraseRequest { target, reason: "a key was pasted".to_owned(), dry_run: false }
+    EraseRequest { target, reason: "a key was pasted".to_owned(), dry_run: false, expected_revision: None }
 }
 
 fn message(id: &str) -> EraseRequest {
-    request(EraseTarget::Message(id.to_owned()))
+    request(EraseTarget::Messages(vec![id.to_owned()]))
 }
 
 /// Text that no compression makes shorter by much, with a beginning that names it.
@@ -574,7 +574,8 @@ async fn an_erasure_takes_what_was_written_in_the_same_transaction() {
             "an edit" => drop(test.app.edit(&session, "u1", &[text(&late())], None).await.expect("edited")),
             _ => supply(&test, &session, &late(), "u3").await,
         };
-        let target = if case == "a message" { EraseTarget::Session } else { EraseTarget::Message("u1".to_owned()) };
+        let target =
+            if case == "a message" { EraseTarget::Session } else { EraseTarget::Messages(vec!["u1".to_owned()]) };
         let erasure = async || {
             let erased = erase(&test.app, &session, request(target)).await;
             assert!(!erased.existed);

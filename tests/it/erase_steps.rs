@@ -19,7 +19,12 @@ const SIGABRT: i32 = 6;
 const MESSAGES: i64 = 2 * limits::ERASE_STEP_REVISIONS + 50;
 
 fn request() -> EraseRequest {
-    EraseRequest { target: EraseTarget::Session, reason: "it is over".to_owned(), dry_run: false }
+    EraseRequest {
+        target: EraseTarget::Session,
+        reason: "it is over".to_owned(),
+        dry_run: false,
+        expected_revision: None,
+    }
 }
 
 /// A session with as many messages, with summaries over borders of steps, edits, titles, and a fork of all of it.

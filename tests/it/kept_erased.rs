@@ -16,12 +16,13 @@ use serde_json::{Value, json};
 use std::path::Path;
 
 async fn erase(test: &TestApp, session: &str, target: EraseTarget) {
-    let request = EraseRequest { target, reason: "a key was pasted".to_owned(), dry_run: false };
+    let request =
+        EraseRequest { target, reason: "a key was pasted".to_owned(), dry_run: false, expected_revision: None };
     test.app.erase(session, request).await.expect("erased");
 }
 
 async fn erase_message(test: &TestApp, session: &str, id: &str) {
-    erase(test, session, EraseTarget::Message(id.to_owned())).await;
+    erase(test, session, EraseTarget::Messages(vec![id.to_owned()])).await;
 }
 
 async fn append(test: &TestApp, session: &str, messages: Vec<NewMessage>, keep_erased: bool) -> Appended {

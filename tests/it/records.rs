@@ -2,12 +2,13 @@
 
 use crate::support::{TestApp, conversation, result};
 use longhand::app::append::Appended;
+use longhand::app::erase::{EraseRequest, EraseTarget};
 use longhand::app::sessions::ForkPoint;
 use longhand::app::{Error, Reason};
 use longhand::model::Revision;
 use longhand::model::ids::MessageId;
 use longhand::model::message::{Message, MessageKind, NewMessage, Role};
-use longhand::model::part::{NewPart, PartBody, Record};
+use longhand::model::part::{NewPart, Opaque, Part, PartBody, Record};
 
 fn record(id: &str, data: &str) -> NewMessage {
     let body = PartBody::Record(Record { kind: "state".to_owned(), data: data.to_owned() });
@@ -154,5 +155,42 @@ async fn versions_of_several_writers_at_the_same_time_are_all_kept() {
     assert_eq!(history.iter().map(|message| message.revision).collect::<Vec<_>>(), revisions);
     let last = history.last().map(data).expect("versions");
     assert_eq!(newest(&test, &session, "todo").await, last);
+    assert_eq!(test.findings().await, []);
+}
+
+/// Bytes of a record come back as they were, in its row and as a blob; a search has none of them.
+#[tokio::test]
+async fn a_record_has_bytes_as_opaque_parts() {
+    let test = TestApp::start().await;
+    let session = test.manual_session().await;
+    let small: Vec<u8> = (0..=255).collect();
+    let large = small.repeat(2_000);
+    let opaque = |data: &[u8]| {
+        let (provider, kind, data) = ("graphs".to_owned(), "msgpack".to_owned(), data.to_vec().into());
+        NewPart::new(PartBody::Opaque(Opaque { provider, kind, data }))
+    };
+    let mut state = record("state", "about it");
+    state.parts.extend([opaque(&small), opaque(&large)]);
+    let known = append(&test, &session, vec![state.clone()]).await.expect("appended");
+    let again = append(&test, &session, vec![state]).await.expect("it is there");
+    assert_eq!((again.existed_count, again.ids), (1, known.ids));
+    let bytes = |message: &Message| -> Vec<Vec<u8>> {
+        let opaque = |part: &Part| match &*part.body {
+            PartBody::Opaque(opaque) => Some(opaque.data.to_vec()),
+            _ => None,
+        };
+        message.parts.iter().filter_map(opaque).collect()
+    };
+    let found = test.app.get_message(&session, "state").await.expect("a record").0;
+    assert_eq!((data(&found), bytes(&found)), ("about it", vec![small, large]));
+    assert_eq!(test.context(&session).await.messages, []);
+    let target = EraseTarget::Messages(vec!["state".to_owned()]);
+    let request = EraseRequest { target, reason: "a key".to_owned(), dry_run: false, expected_revision: None };
+    let erased = test.app.erase(&session, request).await.expect("erased");
+    assert_eq!((erased.sizes.parts, erased.sizes.blobs), (3, 1));
+    let found = test.app.get_message(&session, "state").await.expect("a record").0;
+    assert!(found.parts.iter().all(|part| part.body.is_erased()));
+    let alone = NewMessage { parts: vec![NewPart::new(PartBody::Text("x".to_owned()))], ..record("other", "x") };
+    assert_eq!(append(&test, &session, vec![alone]).await.expect_err("refused").reason, Reason::InvalidField);
     assert_eq!(test.findings().await, []);
 }

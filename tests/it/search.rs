@@ -433,10 +433,10 @@ async fn what_is_erased_is_not_found_and_is_in_no_file_of_the_index() {
     assert_eq!(found(&test, query("quetzalnine")).await, ["u1"]);
     assert!(has_in_index(&test, "uetzalnine") && has_in_index(&test, "anzibarkey"));
     let erase = async |target: EraseTarget| {
-        let request = EraseRequest { target, reason: "a key".to_owned(), dry_run: false };
+        let request = EraseRequest { target, reason: "a key".to_owned(), dry_run: false, expected_revision: None };
         crate::engines::erase_at_once(&test.app, &session, request).await;
     };
-    erase(EraseTarget::Message("u1".to_owned())).await;
+    erase(EraseTarget::Messages(vec!["u1".to_owned()])).await;
     assert!(!has_in_index(&test, "uetzalnine") && has_in_index(&test, "anzibarkey"));
     let answer = test.history(&session).await.into_iter().find(|message| message.client_id.as_deref() == Some("a1"));
     erase(EraseTarget::Part(answer.expect("the answer").parts[0].id)).await;
@@ -465,7 +465,12 @@ async fn a_summary_of_a_fork_is_forgotten_with_the_session_that_it_was_written_f
     let derived = SearchRequest { derived: true, ..query("quetzalnine") };
     assert_eq!(search(&test, derived.clone()).await.hits.len(), 1);
     assert!(has_in_index(&test, "uetzalnine"));
-    let request = EraseRequest { target: EraseTarget::Session, reason: "a key".to_owned(), dry_run: false };
+    let request = EraseRequest {
+        target: EraseTarget::Session,
+        reason: "a key".to_owned(),
+        dry_run: false,
+        expected_revision: None,
+    };
     crate::engines::erase_at_once(&test.app, &session, request).await;
     assert_eq!(search(&test, derived).await.hits, []);
     assert!(!has_in_index(&test, "uetzalnine"));
@@ -481,8 +486,12 @@ async fn words_are_taken_out_of_the_index_although_it_was_killed_between_their_r
     let directory = test.stop().await;
     let before = std::fs::read(directory.path().join("longhand-search.db")).expect("an index");
     let test = TestApp::reopen(directory, Arc::new(Extractive)).await;
-    let request =
-        EraseRequest { target: EraseTarget::Message("u1".to_owned()), reason: "a key".to_owned(), dry_run: false };
+    let request = EraseRequest {
+        target: EraseTarget::Messages(vec!["u1".to_owned()]),
+        reason: "a key".to_owned(),
+        dry_run: false,
+        expected_revision: None,
+    };
     test.app.erase(&session, request).await.expect("erased");
     let directory = test.stop().await;
     // As a kill leaves it that comes behind the commit of the removal.

@@ -313,7 +313,12 @@ async fn what_other_doors_bring_is_redacted_too() {
     let summary = NewSummary { text: format!("They said {SECRET}."), ..NewSummary::default() };
     test.app.supply_summary(&session, summary).await.expect("supplied");
     test.append(&session, "u9 \"later\"").await;
-    let request = EraseRequest { target: EraseTarget::Message("u9".to_owned()), reason: title(), dry_run: false };
+    let request = EraseRequest {
+        target: EraseTarget::Messages(vec!["u9".to_owned()]),
+        reason: title(),
+        dry_run: false,
+        expected_revision: None,
+    };
     test.app.erase(&session, request).await.expect("erased");
     assert_eq!(holders(test.directory(), BEGIN), Vec::<String>::new());
     assert_eq!(test.findings().await, []);

@@ -263,7 +263,11 @@ def test_what_was_written_is_found_and_what_is_erased_is_not(client: longhand.Cl
     first.append(longhand.user("more", client_id="m1"), longhand.user("and more", client_id="m2"))
     assert known.read() == {"m1", "m2"}
     first.append(longhand.user("the rest", client_id="m3"))
-    first.erase("a test", message_id="m1")
+    listed = first.history(client_id_prefix="m", reverse=True, page_size=2)
+    assert [message.client_id for message in listed] == ["m3", "m2", "m1"]
+    with pytest.raises(longhand.Error, match="REVISION_MISMATCH"):
+        first.erase("a test", message_ids=["m1", "m2"], expected_revision=1)
+    assert first.erase("a test", message_ids=["m1", "m2"], expected_revision=first.get().revision).message_count == 2
     assert known.read() == {"m1", "m2", "m3"}
     first.erase("a test")
     second = client.open_session("erased")

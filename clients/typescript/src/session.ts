@@ -355,14 +355,21 @@ export class Session {
   }
 
   /**
-   * Erases content for good: a message, a part, or without either the whole session. The reason is kept, and must not
-   * have what is erased. Forks lose the same content.
+   * Erases content for good: a message, up to 512 messages, a part, or without these the whole session. The reason is
+   * kept, and must not have what is erased. Forks lose the same content. `expectedRevision` refuses it if the history
+   * changed after that revision.
    */
   erase(
     reason: string,
-    options: { messageId?: string; partId?: string; dryRun?: boolean } = {},
+    options: {
+      messageId?: string;
+      messageIds?: string[];
+      partId?: string;
+      expectedRevision?: bigint;
+      dryRun?: boolean;
+    } = {},
   ): Promise<v1.EraseContentResponse> {
-    const { messageId, partId, dryRun } = options;
+    const { messageId, messageIds, partId, expectedRevision, dryRun } = options;
     if (!dryRun) {
       this.known = undefined;
       this.knownFormats.clear();
@@ -371,12 +378,15 @@ export class Session {
       sessionId: this.id,
       reason,
       dryRun,
+      expectedRevision,
       target:
         messageId !== undefined
           ? { case: "messageId", value: messageId }
-          : partId !== undefined
-            ? { case: "partId", value: partId }
-            : { case: "wholeSession", value: true },
+          : messageIds !== undefined
+            ? { case: "messageSet", value: { messageIds } }
+            : partId !== undefined
+              ? { case: "partId", value: partId }
+              : { case: "wholeSession", value: true },
     });
   }
 

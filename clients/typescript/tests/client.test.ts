@@ -288,7 +288,8 @@ for (const [transport, connect] of Object.entries(transports)) {
       assert.deepEqual([hit?.messageId, hit?.inView, more.length], [messageIds[0], true, 0]);
       const target = { messageId: messageIds[0] ?? "" };
       assert.equal((await session.erase("a test", { ...target, dryRun: true })).messageCount, 1n);
-      const erased = await session.erase("a test", target);
+      await assert.rejects(session.erase("a test", { ...target, expectedRevision: 1n }), /REVISION_MISMATCH/);
+      const erased = await session.erase("a test", { messageIds: [target.messageId] });
       assert.deepEqual(await all(session.search("tidewater", { minSeq: erased.seq, waitMs: 20_000 })), []);
       const name = `erased ${transport}`;
       await (await client.openSession(name)).append("secret");

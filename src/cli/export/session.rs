@@ -43,6 +43,7 @@ async fn messages(client: &mut Client, session_id: &str, revision: i64) -> anyho
         as_of_revision: Some(revision),
         include_derived: true,
         exclude_records: false,
+        client_id_prefix: String::new(),
     };
     let mut messages = Vec::new();
     loop {

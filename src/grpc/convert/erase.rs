@@ -11,9 +11,10 @@ use crate::pb::event::Body;
 
 /// A request, and its session.
 pub(in crate::grpc) fn read_request(request: pb::EraseContentRequest) -> Result<(String, EraseRequest)> {
-    let pb::EraseContentRequest { session_id, target, reason, dry_run, request_id: _ } = request;
+    let pb::EraseContentRequest { session_id, target, reason, dry_run, request_id: _, expected_revision } = request;
     let target = match target {
-        Some(Target::MessageId(id)) => EraseTarget::Message(id),
+        Some(Target::MessageId(id)) => EraseTarget::Messages(vec![id]),
+        Some(Target::MessageSet(pb::MessageSet { message_ids })) => EraseTarget::Messages(message_ids),
         Some(Target::PartId(id)) => part_target(&id)?,
         Some(Target::WholeSession(true)) => EraseTarget::Session,
         Some(Target::WholeSession(false)) => {
@@ -21,7 +22,7 @@ pub(in crate::grpc) fn read_request(request: pb::EraseContentRequest) -> Result<
         }
         None => return Err(not_given("target")),
     };
-    Ok((session_id, EraseRequest { target, reason, dry_run }))
+    Ok((session_id, EraseRequest { target, reason, dry_run, expected_revision }))
 }
 
 /// The answer, without its durability.
@@ -78,6 +79,7 @@ pub(super) fn event(body: EventBody) -> Body {
         ErasedTarget::Part => pb::ErasedTarget::Part,
         ErasedTarget::Message => pb::ErasedTarget::Message,
         ErasedTarget::Session => pb::ErasedTarget::Session,
+        ErasedTarget::Messages => pb::ErasedTarget::Messages,
     };
     let message = |ErasedMessage { message, parts }| pb::ErasedMessage {
         message_id: message.to_string(),

@@ -354,6 +354,7 @@ pub(in crate::grpc) fn read_list(request: pb::ListMessagesRequest) -> ListMessag
         as_of: request.as_of_revision,
         derived: request.include_derived,
         records: !request.exclude_records,
+        client_id_prefix: request.client_id_prefix,
     }
 }
 

@@ -6,6 +6,7 @@ use super::rows::{self, Opened, Sizes};
 use super::session;
 use super::steps::{self, Begun};
 use crate::clock::fresh_id;
+use crate::limits;
 use crate::model::compaction::{CompactionState, Failure, FailureReason};
 use crate::model::event::{ErasedMessage, ErasedTarget, EventBody};
 use crate::model::ids::MessageId;
@@ -54,15 +55,23 @@ const IS_SHARED: &str = "select exists (select 1 from segment g join session f o
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[INSERT, BY_ID, BY_REVISION, PROMPT_USES, IS_SHARED];
 
-/// Erases a part, a message or a session.
+/// Erases a part, messages or a session.
 #[derive(Debug, Clone)]
 pub(crate) struct Erase {
     pub(crate) session: SessionKey,
     pub(crate) caller: Requester,
     pub(crate) target: EraseTarget,
     pub(crate) reason: String,
-    /// Refuses the erasure of a session that has changed since this revision, or that a fork shares by now.
-    pub(crate) unless_changed_since: Option<Revision>,
+    pub(crate) expected: Expected,
+}
+
+/// What refuses an erasure unless it is as it was at a revision.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Expected {
+    /// History, marks, policy and window.
+    History(Option<Revision>),
+    /// Everything of the session, which no fork shares either.
+    Everything(Revision),
 }
 
 /// What was erased.
@@ -100,13 +109,13 @@ pub(crate) fn preview(reader: &mut Reader<'_>, key: i64, target: &EraseTarget) -
     if *target != EraseTarget::Session && is_gone(reader, &plan)? {
         return Ok(Sizes::default());
     }
+    check_bytes(reader, &plan)?;
     measure(reader, &plan)
 }
 
 /// True if what was named has nothing to lose. What was derived from it since has nothing of it.
 fn is_gone(reader: &mut Reader<'_>, plan: &Plan) -> Result<bool> {
-    let named = plan.named.map(|(id, _)| id);
-    for reached in plan.messages.values().filter(|reached| !reached.is_derived || Some(reached.id) == named) {
+    for (_, reached) in plan.written() {
         if !rows::losing(reader, reached)?.is_empty() {
             return Ok(false);
         }
@@ -169,7 +178,7 @@ impl Erase {
                 Some(begun) => self.step(tx, begun),
                 None => self.begin(tx),
             },
-            EraseTarget::Message(_) | EraseTarget::Part(_) => self.at_once(tx).map(Progress::Ended),
+            EraseTarget::Messages(_) | EraseTarget::Part(_) => self.at_once(tx).map(Progress::Ended),
         }
     }
 
@@ -229,12 +238,19 @@ impl Erase {
             return Ok(before);
         }
         let mut plan = plan(&mut Reader::new(tx.conn), key, &self.target)?;
-        if self.seal(tx, &plan)? {
+        let open = open(tx, &plan)?;
+        if open.is_empty() && is_gone(&mut Reader::new(tx.conn), &plan)? {
+            return self.existing(tx, Some(&plan));
+        }
+        self.expect(tx)?;
+        check_bytes(&mut Reader::new(tx.conn), &plan)?;
+        if !open.is_empty() {
+            self.seal(tx, open)?;
             // What was a draft is a part now.
             plan = super::plan::plan(&mut Reader::new(tx.conn), key, &self.target)?;
-        }
-        if is_gone(&mut Reader::new(tx.conn), &plan)? {
-            return self.existing(tx, Some(&plan));
+            if is_gone(&mut Reader::new(tx.conn), &plan)? {
+                return self.existing(tx, Some(&plan));
+            }
         }
         let erased = self.take(tx, &plan)?;
         insert(tx, &plan, erased)
@@ -269,13 +285,17 @@ impl Erase {
     }
 
     fn expect(&self, tx: &mut Tx<'_>) -> Result<()> {
-        let Some(expected) = self.unless_changed_since else { return Ok(()) };
         let key = self.session.0;
         let current = tx.loaded(key)?.revision;
-        if current != expected || engine::scalar(IS_SHARED).bind(key).one(tx.conn)? {
-            return Err(Error::RevisionMismatch { expected, current });
+        match self.expected {
+            Expected::History(expected) => tx.loaded(key)?.expect(expected),
+            Expected::Everything(expected)
+                if current != expected || engine::scalar(IS_SHARED).bind(key).one(tx.conn)? =>
+            {
+                Err(Error::RevisionMismatch { expected, current })
+            }
+            Expected::Everything(_) => Ok(()),
         }
-        Ok(())
     }
 
     /// The same caller in sessions that it did not name.
@@ -283,17 +303,12 @@ impl Erase {
         Requester { actor: self.caller.actor.clone(), ..Requester::default() }
     }
 
-    /// Seals the messages that are open and reached, each as a mutation of its own. True if there were any.
-    fn seal(&self, tx: &mut Tx<'_>, plan: &Plan) -> Result<bool> {
-        let mut has_sealed = false;
-        for ((key, _), reached) in &plan.messages {
-            if tx.head(*key)?.open.contains_key(&reached.id.0) {
-                drop(FinishMessage::aborted(*key, reached.id, self.in_fork()).seal(tx, reached.row)?);
-                has_sealed = true;
-            }
+    /// Seals open messages, each as a mutation of its own.
+    fn seal(&self, tx: &mut Tx<'_>, open: Vec<(i64, MessageId, i64)>) -> Result<()> {
+        for (key, message, row) in open {
+            drop(FinishMessage::aborted(key, message, self.in_fork()).seal(tx, row)?);
         }
-        tx.flush_with_heads()?;
-        Ok(has_sealed)
+        tx.flush_with_heads()
     }
 
     /// The earlier erasure of what is gone already.
@@ -303,9 +318,11 @@ impl Erase {
             // Nothing comes after the erasure of a session.
             None => (self.session.0, tombstones::newest_of_session(&mut reader, self.session.0)?),
             Some(plan) => {
-                let first = plan.messages.keys().find(|(key, _)| *key == plan.owner).map(|(_, revision)| *revision);
-                let revision = first.ok_or(Error::NothingToErase)?;
-                (plan.owner, tombstones::newest(&mut reader, plan.owner, revision)?)
+                let mut newest = None;
+                for ((_, revision), _) in plan.written().filter(|((key, _), _)| *key == plan.owner) {
+                    newest = newest.max(tombstones::newest(&mut reader, plan.owner, *revision)?);
+                }
+                (plan.owner, newest)
             }
         };
         let Some(newest) = newest else { return Err(Error::NothingToErase) };
@@ -336,7 +353,7 @@ impl Erase {
         }
         let messages = match plan.kind {
             ErasedTarget::Session => Vec::new(),
-            ErasedTarget::Part | ErasedTarget::Message => in_session(tx, key, lost)?,
+            ErasedTarget::Part | ErasedTarget::Message | ErasedTarget::Messages => in_session(tx, key, lost)?,
         };
         let body = EventBody::Erased {
             target: plan.kind,
@@ -361,6 +378,33 @@ impl Erase {
         }
         Ok((at, seq))
     }
+}
+
+/// The messages that a plan reaches and that are open, with their sessions and rows.
+fn open(tx: &mut Tx<'_>, plan: &Plan) -> Result<Vec<(i64, MessageId, i64)>> {
+    let mut open = Vec::new();
+    for ((key, _), reached) in &plan.messages {
+        if tx.head(*key)?.open.contains_key(&reached.id.0) {
+            open.push((*key, reached.id, reached.row));
+        }
+    }
+    Ok(open)
+}
+
+/// Refuses several messages with more content than one change takes.
+fn check_bytes(reader: &mut Reader<'_>, plan: &Plan) -> Result<()> {
+    if plan.kind != ErasedTarget::Messages {
+        return Ok(());
+    }
+    let mut bytes = 0;
+    for reached in plan.messages.values() {
+        bytes += rows::losing(reader, reached)?.bytes;
+    }
+    if bytes > limits::ERASE_MESSAGES_BYTES_MAX {
+        let what = "bytes of message_ids";
+        return Err(Error::LimitExceeded { what, limit: limits::ERASE_MESSAGES_BYTES_MAX, actual: bytes });
+    }
+    Ok(())
 }
 
 /// The messages that lost content, with the sessions that own them.
@@ -449,8 +493,11 @@ struct Erased {
 /// Notes an erasure that has ended, for whoever asks for it again.
 fn insert(tx: &Tx<'_>, plan: &Plan, erased: Erased) -> Result<Erasure> {
     let Erased { id, revision, seq, sizes } = erased;
-    let message = plan.named.map(|(MessageId(message), _)| message.as_bytes().to_vec());
-    let part = plan.named.and_then(|(_, part)| part).map(|part| part.number());
+    let message = match plan.named[..] {
+        [MessageId(message)] => Some(message.as_bytes().to_vec()),
+        _ => None,
+    };
+    let part = plan.part.map(|part| part.number());
     let row = engine::scalar(INSERT)
         .bind(id.as_bytes().as_slice())
         .bind(plan.owner)

@@ -10,7 +10,7 @@ use crate::model::mark::{CompactedMark, Mark, MarkBody};
 use crate::model::message::MessageKind;
 use crate::model::ranges::union;
 use crate::store::engine::{self, Reader};
-use crate::store::error::Result;
+use crate::store::error::{Error, Result};
 use crate::store::ledger::ancestry::{self, Ancestry};
 use crate::store::ledger::codec::{self, Number as _};
 use crate::store::ledger::{layouts, marks, messages};
@@ -31,8 +31,8 @@ pub(crate) const STATEMENTS: &[&str] = &[SHARED, AT, VERSIONS];
 pub enum EraseTarget {
     /// A part, by its id.
     Part(PartId),
-    /// A message, by its id or its client's, with everything that replaced it.
-    Message(String),
+    /// Messages, by their ids or their client's, with everything that replaced them.
+    Messages(Vec<String>),
     /// The whole session.
     Session,
 }
@@ -42,7 +42,8 @@ impl EraseTarget {
     pub(crate) fn kind(&self) -> ErasedTarget {
         match self {
             Self::Part(_) => ErasedTarget::Part,
-            Self::Message(_) => ErasedTarget::Message,
+            Self::Messages(ids) if ids.len() > 1 => ErasedTarget::Messages,
+            Self::Messages(_) => ErasedTarget::Message,
             Self::Session => ErasedTarget::Session,
         }
     }
@@ -94,8 +95,10 @@ pub(crate) struct Plan {
     /// The session that owns what was named.
     pub(crate) owner: i64,
     pub(crate) owner_id: SessionId,
-    /// What was named, unless it is the session.
-    pub(crate) named: Option<(MessageId, Option<PartId>)>,
+    /// The messages that were named; none if it is the session.
+    pub(crate) named: Vec<MessageId>,
+    /// The part that was named.
+    pub(crate) part: Option<PartId>,
     /// What of a session goes now; none for a message or a part.
     pub(crate) step: Option<Step>,
     /// Sessions by key: the owner, and those that share rows with it.
@@ -104,12 +107,12 @@ pub(crate) struct Plan {
     pub(crate) messages: BTreeMap<(i64, Revision), Reached>,
 }
 
-/// Finds what an erasure reaches. An error if there is no such message or part.
+/// Finds what an erasure reaches. An error if there is no such message or part, or if messages are of several sessions.
 pub(crate) fn plan(reader: &mut Reader<'_>, key: i64, target: &EraseTarget) -> Result<Plan> {
     let ancestry = ancestry::by_key(reader, key)?;
     let start = match target {
         EraseTarget::Session => whole_session(&ancestry),
-        EraseTarget::Message(id) => message(reader, &ancestry, id)?,
+        EraseTarget::Messages(ids) => messages(reader, &ancestry, ids)?,
         EraseTarget::Part(part) => self::part(reader, &ancestry, *part)?,
     };
     let step = start.positions.first().filter(|_| *target == EraseTarget::Session);
@@ -127,10 +130,11 @@ pub(super) fn step(reader: &mut Reader<'_>, key: i64, step: Step) -> Result<Plan
 }
 
 fn complete(reader: &mut Reader<'_>, kind: ErasedTarget, start: Start, step: Option<Step>) -> Result<Plan> {
-    let Start { owner, named, positions, parts, replaced } = start;
+    let Start { owner, named, part, positions, replaced } = start;
     let owner_id = ancestry::public_id(reader.conn, owner)?;
     let (sessions, messages) = (BTreeMap::new(), BTreeMap::new());
-    let mut plan = Plan { kind, owner, owner_id, named, step, sessions, messages };
+    let mut plan = Plan { kind, owner, owner_id, named, part, step, sessions, messages };
+    let parts = part.map(|part| BTreeSet::from([part.number()]));
     let of_step = step.map(|step| [step.range]);
     plan.add(reader, owner, of_step.as_ref().map_or(&positions[..], |range| range), parts.as_ref(), false)?;
     let mut waiting = BTreeMap::from([(owner, [positions, replaced].concat())]);
@@ -152,10 +156,10 @@ fn complete(reader: &mut Reader<'_>, kind: ErasedTarget, start: Start, step: Opt
 /// What was named: whose rows it is, and at which revisions.
 struct Start {
     owner: i64,
-    named: Option<(MessageId, Option<PartId>)>,
+    named: Vec<MessageId>,
+    /// Of the message; none for all of it.
+    part: Option<PartId>,
     positions: Vec<RevisionRange>,
-    /// Of the message; none for all.
-    parts: Option<BTreeSet<u16>>,
     /// Positions that it has from a message that it replaces.
     replaced: Vec<RevisionRange>,
 }
@@ -163,22 +167,33 @@ struct Start {
 fn whole_session(ancestry: &Ancestry) -> Start {
     let first = ancestry.fork_revision.unwrap_or(0) + 1;
     let positions = vec![RevisionRange { first, last: ancestry.revision }];
-    Start { owner: ancestry.key, named: None, positions, parts: None, replaced: Vec::new() }
+    Start { owner: ancestry.key, named: Vec::new(), part: None, positions, replaced: Vec::new() }
 }
 
-/// A message with everything that replaced it in its own session; for a record, with its other versions.
-fn message(reader: &mut Reader<'_>, ancestry: &Ancestry, id: &str) -> Result<Start> {
-    let message = messages::named(reader, ancestry, id)?;
+/// Messages with everything that replaced them in their own session; a record with its other versions.
+fn messages(reader: &mut Reader<'_>, ancestry: &Ancestry, ids: &[String]) -> Result<Start> {
     let marks = Marks::new(marks::all(reader, ancestry)?);
-    let is_replaceable = matches!(message.kind, MessageKind::Normal | MessageKind::Edit | MessageKind::Replay);
-    let position = if is_replaceable { marks.position(message.revision).first } else { message.revision };
-    let owner = ancestry.owner_at(reader, position)?.owner;
-    let mut positions = vec![point(position)];
-    if let (MessageKind::Record, Some(client_id)) = (message.kind, &message.client_id) {
-        let rows = reader.all(engine::query(VERSIONS).bind(owner).bind(client_id.clone()))?;
-        positions = rows.iter().map(|row| Ok(point(row.get(0)?))).collect::<Result<_>>()?;
+    let (mut owners, mut named, mut positions) = (Vec::new(), Vec::new(), Vec::new());
+    for id in ids {
+        let message = messages::named(reader, ancestry, id)?;
+        let is_replaceable = matches!(message.kind, MessageKind::Normal | MessageKind::Edit | MessageKind::Replay);
+        let position = if is_replaceable { marks.position(message.revision).first } else { message.revision };
+        let owner = ancestry.owner_at(reader, position)?.owner;
+        if let (MessageKind::Record, Some(client_id)) = (message.kind, &message.client_id) {
+            for row in reader.all(engine::query(VERSIONS).bind(owner).bind(client_id.clone()))? {
+                positions.push(point(row.get(0)?));
+            }
+        } else {
+            positions.push(point(position));
+        }
+        named.push(message.id);
+        owners.push(owner);
     }
-    Ok(Start { owner, named: Some((message.id, None)), positions, parts: None, replaced: Vec::new() })
+    let owner = owners.first().copied().ok_or(Error::Bug("an erasure names nothing"))?;
+    if let Some((_, other)) = owners.iter().zip(ids).find(|(other, _)| **other != owner) {
+        return Err(Error::SeveralSessions { id: other.clone() });
+    }
+    Ok(Start { owner, named, part: None, positions: union(positions), replaced: Vec::new() })
 }
 
 /// A part. What summaries say of it counts by the position of its message.
@@ -186,13 +201,12 @@ fn part(reader: &mut Reader<'_>, ancestry: &Ancestry, part: PartId) -> Result<St
     let id = part.to_string();
     let message = messages::named(reader, ancestry, &id)?;
     let owner = ancestry.owner_at(reader, message.revision)?.owner;
-    let parts = Some(BTreeSet::from([part.number()]));
-    let named = Some((message.id, Some(part)));
     let mut replaced = Vec::new();
     if matches!(message.kind, MessageKind::Edit | MessageKind::Replay) {
         replaced.push(point(Marks::new(marks::all(reader, ancestry)?).position(message.revision).first));
     }
-    Ok(Start { owner, named, positions: vec![point(message.revision)], parts, replaced })
+    let (named, positions) = (vec![message.id], vec![point(message.revision)]);
+    Ok(Start { owner, named, part: Some(part), positions, replaced })
 }
 
 fn point(revision: Revision) -> RevisionRange {
@@ -209,6 +223,11 @@ impl Plan {
     /// True for a message that goes with its whole session in this step.
     pub(super) fn is_of_session(&self, (owner, revision): (i64, Revision)) -> bool {
         owner == self.owner && self.step.is_some_and(|step| step.range.contains(revision))
+    }
+
+    /// The messages that were named or that clients wrote, without what else was derived from them.
+    pub(super) fn written(&self) -> impl Iterator<Item = (&(i64, Revision), &Reached)> {
+        self.messages.iter().filter(|(_, reached)| !reached.is_derived || self.named.contains(&reached.id))
     }
 
     /// True if more of a session goes after this.

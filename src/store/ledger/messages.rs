@@ -210,13 +210,13 @@ pub(crate) fn whole(parts: Vec<StoredPart>, revision: Revision) -> Vec<NumberedP
 pub const VIEW_BYTES: &str = "bytes of a view";
 
 /// The bytes of messages that a read may collect, so that it costs no more than it returns.
-struct Budget {
+pub(super) struct Budget {
     spent: usize,
     most: usize,
 }
 
 impl Budget {
-    fn of(most: usize) -> Self {
+    pub(super) fn of(most: usize) -> Self {
         Self { spent: 0, most }
     }
 
@@ -238,7 +238,7 @@ fn count_within(found: &[Found], bytes_max: usize) -> usize {
 
 /// Reads the parts, closed by `at`, of messages in their order, as long as the budget lasts. Returns the number of
 /// messages that have their parts.
-fn fill_parts(reader: &mut Reader<'_>, found: &mut [Found], at: AsOf, budget: &mut Budget) -> Result<usize> {
+pub(super) fn fill_parts(reader: &mut Reader<'_>, found: &mut [Found], at: AsOf, budget: &mut Budget) -> Result<usize> {
     let mut filled = 0;
     while filled < found.len() {
         let bytes_max = budget.most.saturating_sub(budget.spent).min(limits::PAGE_BYTES_MAX);
@@ -389,7 +389,7 @@ fn by_id(id: MessageId) -> Query<'static> {
 }
 
 /// The message at a revision of a segment, as of `at`.
-fn by_revision(segment: &Segment, revision: Revision, at: AsOf) -> Query<'static> {
+pub(super) fn by_revision(segment: &Segment, revision: Revision, at: AsOf) -> Query<'static> {
     engine::query(BY_REVISION).bind(at.last()).bind(segment.owner).bind(revision)
 }
 
@@ -507,7 +507,7 @@ pub struct PageOf {
 }
 
 /// The message classes that a page reads. Each is an index range of its own, so that no row is read in vain.
-fn classes(page: &PageOf) -> Vec<i32> {
+pub(super) fn classes(page: &PageOf) -> Vec<i32> {
     let mut classes = vec![codec::message_class(MessageKind::Normal), codec::message_class(MessageKind::Edit)];
     if page.derived {
         classes.push(codec::message_class(MessageKind::Summary));

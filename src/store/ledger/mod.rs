@@ -7,6 +7,7 @@ pub(crate) mod append;
 pub(crate) mod approvals;
 pub(crate) mod blob_uses;
 pub(crate) mod bounded_page;
+pub(crate) mod by_client_id;
 pub(crate) mod by_hand;
 pub(crate) mod calls;
 pub(crate) mod cancels;

@@ -88,7 +88,7 @@ fn is_beneath(directory: &str, above: &str) -> bool {
 }
 
 /// The texts that begin with a prefix, as a range; none if there is no text behind all of them.
-fn texts_from(prefix: &str) -> Option<Range<String>> {
+pub(super) fn texts_from(prefix: &str) -> Option<Range<String>> {
     let mut end: Vec<char> = prefix.chars().collect();
     while let Some(last) = end.pop() {
         // Between two characters there may be numbers of none.

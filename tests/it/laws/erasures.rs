@@ -31,9 +31,10 @@ impl Fixture {
         let (id, original) = (target.id.to_string(), target.original);
         let app = self.test.app.clone();
         let request = |dry_run| EraseRequest {
-            target: EraseTarget::Message(id.clone()),
+            target: EraseTarget::Messages(vec![id.clone()]),
             reason: "somebody asked for it".to_owned(),
             dry_run,
+            expected_revision: None,
         };
         let session = self.sessions[at].id.clone();
         let would = app.erase(&session, request(true)).await?;

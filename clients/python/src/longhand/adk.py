@@ -151,10 +151,9 @@ class LonghandSessionService(BaseSessionService):
         """Erases a session for good; the state of its app and its user stays."""
         session = self.longhand(app_name, user_id, session_id.strip())
         try:
-            await session.append(parts.record("adk.deleted", ""))
             await session.erase("deleted through Google ADK")
         except Error as error:
-            if error.reason not in ("SESSION_NOT_FOUND", "SESSION_ERASED", "NOTHING_TO_ERASE"):
+            if error.reason != "SESSION_NOT_FOUND":
                 raise
 
     async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:

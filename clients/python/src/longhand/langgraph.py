@@ -10,13 +10,10 @@ graph's state to a session, and gives the model the view instead of them.
 from __future__ import annotations
 
 import asyncio
-import base64
 import hashlib
 import json
 import random
-import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
 from langchain.agents.middleware import AgentMiddleware
@@ -56,42 +53,8 @@ if TYPE_CHECKING:
 __all__ = ["LonghandMiddleware", "LonghandSaver", "messages_of_view"]
 
 _ATTEMPTS = 16
-
-
-@dataclass
-class _Thread:
-    """What a thread's session has, without contents: the client ids of its records."""
-
-    session_id: str = ""
-    cursor: str = ""
-    #: The checkpoints of each namespace, by their ids.
-    checkpoints: dict[str, dict[str, str]] = field(default_factory=dict)
-    #: The writes of each checkpoint.
-    writes: dict[str, set[str]] = field(default_factory=dict)
-    blobs: set[str] = field(default_factory=set)
-    #: The client id of each message, for those that are erased.
-    client_ids: dict[str, str] = field(default_factory=dict)
-
-    def add(self, message_id: str, client_id: str) -> None:
-        self.client_ids[message_id] = client_id
-        kind, *rest = client_id.split("/")
-        if kind == "c":
-            self.checkpoints.setdefault(rest[0], {})[rest[1]] = client_id
-        elif kind == "w":
-            self.writes.setdefault(f"{rest[0]}/{rest[1]}", set()).add(client_id)
-        elif kind == "b":
-            self.blobs.add(client_id)
-
-    def remove(self, message_id: str) -> None:
-        client_id = self.client_ids.pop(message_id, None)
-        if client_id is None:
-            return
-        kind, *rest = client_id.split("/")
-        if kind == "c":
-            self.checkpoints.get(rest[0], {}).pop(rest[1], None)
-        elif kind == "w":
-            self.writes.get(f"{rest[0]}/{rest[1]}", set()).discard(client_id)
-        self.blobs.discard(client_id)
+#: Messages of one erasure.
+_ERASED_AT_ONCE = 512
 
 
 class LonghandSaver(BaseCheckpointSaver[str]):
@@ -107,8 +70,6 @@ class LonghandSaver(BaseCheckpointSaver[str]):
         self._client = client
         self._namespace = namespace
         self._prefix = f"langgraph-{_hash(namespace)}-"
-        self._threads: dict[str, _Thread] = {}
-        self._lock = threading.RLock()
 
     # -- reading
 
@@ -116,12 +77,12 @@ class LonghandSaver(BaseCheckpointSaver[str]):
         """The checkpoint of a thread, the newest one unless the config names another."""
         where = config["configurable"]
         thread_id, namespace = str(where["thread_id"]), where.get("checkpoint_ns", "")
-        known = self._read(thread_id)
-        checkpoints = known.checkpoints.get(_hash(namespace), {})
-        checkpoint_id = get_checkpoint_id(config) or max(checkpoints, default="")
-        if checkpoint_id not in checkpoints:
-            return None
-        return next(self._tuples(thread_id, known, [checkpoints[checkpoint_id]]), None)
+        prefix, checkpoint_id = f"c/{_hash(namespace)}/", get_checkpoint_id(config)
+        if checkpoint_id:
+            found = self._found(thread_id, [prefix + checkpoint_id]).get(prefix + checkpoint_id)
+        else:
+            found = next(self._listed(thread_id, prefix, reverse=True, page_size=1), None)
+        return None if found is None else self._tuple(thread_id, found)
 
     def list(
         self,
@@ -136,54 +97,34 @@ class LonghandSaver(BaseCheckpointSaver[str]):
         thread_ids = [str(where["thread_id"])] if config else self._thread_ids()
         wanted = get_checkpoint_id(config) if config else None
         until = get_checkpoint_id(before) if before else None
+        prefix = "c/" if where.get("checkpoint_ns") is None else f"c/{_hash(where['checkpoint_ns'])}/"
         for thread_id in thread_ids:
-            known = self._read(thread_id)
-            for hashed in list(known.checkpoints):
-                if where.get("checkpoint_ns") is not None and hashed != _hash(where["checkpoint_ns"]):
+            for found in self._listed(thread_id, prefix, reverse=True, page_size=50):
+                checkpoint_id = found.client_id.split("/")[2]
+                if (wanted and checkpoint_id != wanted) or (until and checkpoint_id >= until):
                     continue
-                ids = sorted(known.checkpoints[hashed], reverse=True)
-                ids = [id for id in ids if (not wanted or id == wanted) and (not until or id < until)]
-                records = [known.checkpoints[hashed][id] for id in ids]
-                for found in self._tuples(thread_id, known, records, filter):
-                    if limit is not None and limit <= 0:
-                        return
-                    if limit is not None:
-                        limit -= 1
-                    yield found
-
-    def _tuples(
-        self, thread_id: str, known: _Thread, records: Sequence[str], filter: dict[str, Any] | None = None
-    ) -> Iterator[CheckpointTuple]:
-        """The checkpoints of these records, whose metadata fit the filter."""
-        session = self._client.session(known.session_id)
-        for start in range(0, len(records), 50):
-            for message in session.get_messages(records[start : start + 50]):
-                about = json.loads(message.parts[0].record.data)
-                metadata = self._loads(message.parts[2])
+                metadata = self._loads(found.parts[2]) if filter else {}
                 if filter and not all(metadata.get(name) == value for name, value in filter.items()):
                     continue
-                yield self._tuple(session, thread_id, known, about, self._loads(message.parts[1]), metadata)
+                if limit is not None and limit <= 0:
+                    return
+                if limit is not None:
+                    limit -= 1
+                yield self._tuple(thread_id, found)
 
-    def _tuple(
-        self,
-        session: Session,
-        thread_id: str,
-        known: _Thread,
-        about: dict[str, Any],
-        checkpoint: Checkpoint,
-        metadata: CheckpointMetadata,
-    ) -> CheckpointTuple:
+    def _tuple(self, thread_id: str, found: v1.Message) -> CheckpointTuple:
+        """The checkpoint of a record, with its channels and its pending writes."""
+        about = json.loads(found.parts[0].record.data)
+        checkpoint, metadata = self._loads(found.parts[1]), self._loads(found.parts[2])
         namespace, checkpoint_id = about["ns"], about["id"]
         names = {_blob(namespace, channel, version): channel for channel, version in about["versions"].items()}
-        blobs = [name for name in names if name in known.blobs]
-        writes = list(known.writes.get(f"{_hash(namespace)}/{checkpoint_id}", ()))
-        found = session.get_messages([*blobs, *writes]) if blobs or writes else []
-        values = {}
-        for name, message in zip(blobs, found[: len(blobs)], strict=True):
-            if message.parts[0].record.kind != "langgraph.empty":
-                values[names[name]] = self._loads(message.parts[1])
+        values = {
+            names[name]: self._loads(message.parts[1])
+            for name, message in self._found(thread_id, names).items()
+            if message.parts[0].record.kind != "langgraph.empty"
+        }
         pending = []
-        for message in found[len(blobs) :]:
+        for message in self._listed(thread_id, f"w/{_hash(namespace)}/{checkpoint_id}/"):
             write = json.loads(message.parts[0].record.data)
             key = (write["path"], write["task"], write["index"])
             pending.append((key, (write["task"], write["channel"], self._loads(message.parts[1]))))
@@ -238,17 +179,17 @@ class LonghandSaver(BaseCheckpointSaver[str]):
         """Appends the writes of a task; those that are there stay, except on channels that are written anew."""
         where = config["configurable"]
         thread_id, namespace = str(where["thread_id"]), where.get("checkpoint_ns", "")
-        parent = f"{_hash(namespace)}/{_checked(where['checkpoint_id'])}"
+        parent = f"w/{_hash(namespace)}/{_checked(where['checkpoint_id'])}"
         records: dict[str, v1.NewMessage] = {}
         for place, (channel, value) in enumerate(writes):
             index = WRITES_IDX_MAP.get(channel, place)
-            name = f"w/{parent}/{_hash(task_id, str(index))}"
+            name = f"{parent}/{_hash(task_id, str(index))}"
             about = json.dumps({"task": task_id, "channel": channel, "index": index, "path": task_path})
             record = self._record("langgraph.write", about, name, value)
             record.replace_existing = index < 0
             records[name] = record
         for _ in range(_ATTEMPTS):
-            known = self._read(thread_id).writes.get(parent, set())
+            known = {message.client_id for message in self._listed(thread_id, f"{parent}/")}
             fresh = [record for name, record in records.items() if record.replace_existing or name not in known]
             try:
                 self._append(thread_id, fresh)
@@ -268,22 +209,13 @@ class LonghandSaver(BaseCheckpointSaver[str]):
         except Error as error:
             if error.reason not in ("SESSION_NOT_FOUND", "NOTHING_TO_ERASE"):
                 raise
-        with self._lock:
-            self._threads.pop(thread_id, None)
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Erases the checkpoints of runs, of every thread, and their writes."""
         for thread_id in self._thread_ids():
-            known = self._read(thread_id)
-            self._erase(
-                thread_id,
-                {
-                    (_hash(found.config["configurable"]["checkpoint_ns"]), found.checkpoint["id"])
-                    for hashed in list(known.checkpoints)
-                    for found in self._tuples(thread_id, known, list(known.checkpoints[hashed].values()))
-                    if found.metadata.get("run_id") in run_ids
-                },
-            )
+            checkpoints = list(self._listed(thread_id, "c/"))
+            gone = [found for found in checkpoints if self._loads(found.parts[2]).get("run_id") in run_ids]
+            self._erase(thread_id, gone, checkpoints)
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """Erases all checkpoints of threads (`delete`), or all but the newest of each namespace (`keep_latest`).
@@ -296,15 +228,15 @@ class LonghandSaver(BaseCheckpointSaver[str]):
             if strategy == "delete":
                 self.delete_thread(thread_id)
                 continue
-            checkpoints = self._read(thread_id).checkpoints
-            newest = {(hashed, max(ids)) for hashed, ids in checkpoints.items() if ids}
-            every = {(hashed, id) for hashed, ids in checkpoints.items() for id in ids}
-            self._erase(thread_id, every - newest)
+            checkpoints = list(self._listed(thread_id, "c/"))
+            # They come in the order of their namespaces and ids.
+            newest = {found.client_id.split("/")[1]: found.client_id for found in checkpoints}
+            gone = [found for found in checkpoints if found.client_id not in newest.values()]
+            self._erase(thread_id, gone, checkpoints)
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copies the checkpoints and writes of a thread to another one."""
         records: list[v1.NewMessage] = []
-        self._read(source_thread_id)
         try:
             for message in self._session(source_thread_id).history(page_size=1000):
                 if message.status.state == v1.MESSAGE_STATE_RECORD and not message.parts[0].erased:
@@ -316,21 +248,30 @@ class LonghandSaver(BaseCheckpointSaver[str]):
                 raise
         self._append(target_thread_id, records)
 
-    def _erase(self, thread_id: str, checkpoints: set[tuple[str, str]]) -> None:
+    def _erase(self, thread_id: str, gone: Sequence[v1.Message], checkpoints: Sequence[v1.Message]) -> None:
         """Erases checkpoints with their writes, and the values of channels that no other checkpoint has."""
-        if not checkpoints:
-            return
-        known, session = self._read(thread_id), self._session(thread_id)
-        needed: set[str] = set()
-        for hashed, ids in known.checkpoints.items():
-            left = [name for id, name in ids.items() if (hashed, id) not in checkpoints]
-            for message in session.get_messages(left):
-                about = json.loads(message.parts[0].record.data)
-                needed.update(_blob(about["ns"], *version) for version in about["versions"].items())
-        gone = [known.checkpoints[hashed][id] for hashed, id in checkpoints]
-        gone += [name for hashed, id in checkpoints for name in known.writes.get(f"{hashed}/{id}", ())]
-        for name in [*gone, *(known.blobs - needed)]:
-            session.erase("deleted through LangGraph", message_id=name)
+        names = {found.client_id for found in gone}
+        needed = {blob for found in checkpoints if found.client_id not in names for blob in _blobs(found)}
+        values = {blob for found in gone for blob in _blobs(found)} - needed
+        writes = [
+            message.client_id
+            for found in gone
+            for message in self._listed(thread_id, f"w/{found.client_id.removeprefix('c/')}/")
+        ]
+        # The checkpoints come last, so that an erasure that ends early can be made again.
+        doomed = [*self._found(thread_id, values), *writes, *names]
+        for start in range(0, len(doomed), _ERASED_AT_ONCE):
+            self._erase_records(self._session(thread_id), doomed[start : start + _ERASED_AT_ONCE])
+
+    def _erase_records(self, session: Session, names: Sequence[str]) -> None:
+        try:
+            session.erase("deleted through LangGraph", message_ids=names)
+        except Error as error:
+            if error.reason != "LIMIT_EXCEEDED" or len(names) == 1:
+                raise
+            # They have more content than one erasure takes.
+            self._erase_records(session, names[: len(names) // 2])
+            self._erase_records(session, names[len(names) // 2 :])
 
     # -- the same for asyncio
 
@@ -391,39 +332,33 @@ class LonghandSaver(BaseCheckpointSaver[str]):
         active = [info for info in infos if info.state == v1.SESSION_STATE_ACTIVE]
         return [json.loads(info.metadata_json)["langgraph_thread"] for info in active]
 
-    def _read(self, thread_id: str) -> _Thread:
-        """What the thread has: what this saver knows, and what came since, by the session's events."""
-        with self._lock:
-            known = self._threads.get(thread_id, _Thread())
-            kinds = [v1.EVENT_KIND_SESSION_CREATED, v1.EVENT_KIND_MESSAGE_APPENDED, v1.EVENT_KIND_ERASED]
-            request = v1.ListEventsRequest(
-                session_id=self._session(thread_id).id, kinds=kinds, after_cursor=known.cursor, page_size=1000
-            )
-            while True:
-                try:
-                    page = self._client.call(self._client.stubs.events.ListEvents, request)
-                except Error as error:
-                    if error.reason not in ("SESSION_NOT_FOUND", "CURSOR_FOREIGN", "CURSOR_OUT_OF_RANGE"):
-                        raise
-                    self._threads.pop(thread_id, None)
-                    if error.reason == "SESSION_NOT_FOUND":
-                        return _Thread()
-                    return self._read(thread_id)
-                for event in page.events:
-                    if event.session_id != known.session_id:
-                        known = _Thread(session_id=event.session_id)
-                    known.cursor = event.cursor
-                    if event.HasField("message_appended"):
-                        known.add(event.message_appended.message_id, event.message_appended.client_id)
-                    elif event.HasField("erased") and event.erased.target == v1.ERASED_TARGET_SESSION:
-                        known = _Thread(session_id=event.session_id, cursor=event.cursor)
-                    elif event.HasField("erased"):
-                        for message in event.erased.messages:
-                            known.remove(message.message_id)
-                if not page.next_cursor:
-                    self._threads[thread_id] = known
-                    return known
-                request.after_cursor = page.next_cursor
+    def _listed(
+        self, thread_id: str, prefix: str, *, reverse: bool = False, page_size: int = 1000
+    ) -> Iterator[v1.Message]:
+        """The records whose client ids begin with a prefix, in the order of these."""
+        history = self._session(thread_id).history(client_id_prefix=prefix, reverse=reverse, page_size=page_size)
+        try:
+            for message in history:
+                if message.status.state == v1.MESSAGE_STATE_RECORD and not message.parts[0].erased:
+                    yield message
+        except Error as error:
+            if error.reason != "SESSION_NOT_FOUND":
+                raise
+
+    def _found(self, thread_id: str, names: Iterable[str]) -> dict[str, v1.Message]:
+        """Those of some records that are there, by their client ids."""
+        wanted = list(names)
+        while wanted:
+            try:
+                found = self._session(thread_id).get_messages(wanted)
+                return {message.client_id: message for message in found if not message.parts[0].erased}
+            except Error as error:
+                if error.reason == "SESSION_NOT_FOUND":
+                    break
+                if error.reason != "MESSAGE_NOT_FOUND":
+                    raise
+                wanted.remove(error.metadata["message_id"])
+        return {}
 
     def _append(self, thread_id: str, records: Sequence[v1.NewMessage]) -> None:
         """Appends records, in one change as long as they fit in one."""
@@ -447,13 +382,11 @@ class LonghandSaver(BaseCheckpointSaver[str]):
         record = parts.record(kind, about, client_id=client_id, replace=True)
         for value in values:
             form, data = self.serde.dumps_typed(value)
-            # Records have texts alone.
-            text = base64.b64encode(data).decode()
-            record.parts.append(v1.Part(record=v1.RecordPart(kind=form, data=text)))
+            record.parts.append(v1.Part(opaque=v1.OpaquePart(provider="langgraph", kind=form, data=data)))
         return record
 
     def _loads(self, part: v1.Part) -> Any:
-        return self.serde.loads_typed((part.record.kind, base64.b64decode(part.record.data)))
+        return self.serde.loads_typed((part.opaque.kind, part.opaque.data))
 
 
 def _hash(*names: str, length: int = 16) -> str:
@@ -462,6 +395,12 @@ def _hash(*names: str, length: int = 16) -> str:
 
 def _blob(namespace: str, channel: str, version: object) -> str:
     return f"b/{_hash(namespace, channel, str(version), length=40)}"
+
+
+def _blobs(checkpoint: v1.Message) -> set[str]:
+    """The records of the channels of a checkpoint."""
+    about = json.loads(checkpoint.parts[0].record.data)
+    return {_blob(about["ns"], *version) for version in about["versions"].items()}
 
 
 def _checked(checkpoint_id: str) -> str:

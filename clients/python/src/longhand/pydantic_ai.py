@@ -156,15 +156,12 @@ class LonghandConversationStore(ConversationStore):
         if info is None or record is None or record.revision != expected_revision:
             raise conflict
         session = self._client.session(info.session_id)
-        gone = parts.record("pydantic-ai.record", "", client_id="deleted")
         try:
-            # From here on no save can come, since it expects another revision.
-            await session.append(gone, expected_revision=info.history_revision, metadata={"agent": "pydantic-ai"})
+            await session.erase("deleted through pydantic-ai", expected_revision=info.history_revision)
         except Error as error:
-            if error.reason in ("REVISION_MISMATCH", "SESSION_ERASED"):
+            if error.reason == "REVISION_MISMATCH":
                 raise conflict from None
             raise
-        await session.erase("deleted through pydantic-ai")
 
     async def read_entry(self, entry_id: str) -> ConversationEntry:
         """An entry by its id; raises `LookupError` if no conversation has it."""

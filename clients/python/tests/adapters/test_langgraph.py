@@ -70,6 +70,38 @@ def test_another_saver_sees_what_was_put_and_what_was_deleted(shared: Daemon, cl
             assert not any(secret.encode() in file.read_bytes() for file in shared.data_dir.glob("longhand.db*"))
 
 
+def test_a_prune_is_one_erasure_and_values_are_found_by_no_search(client: longhand.Client) -> None:
+    word = f"tidewater{uuid.uuid4().hex}"
+    saver = LonghandSaver(client, namespace=word)
+    thread: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
+    for number in range(5):
+        checkpoint: Any = {
+            "v": 1,
+            "id": f"{number:08}",
+            "ts": "",
+            "channel_values": {"a": f"{word} {number}", "b": word},
+            "channel_versions": {"a": str(number), "b": "0"},
+            "versions_seen": {},
+        }
+        versions = checkpoint["channel_versions"] if number == 0 else {"a": str(number)}
+        stored = saver.put(thread, checkpoint, {}, versions)
+        saver.put_writes(stored, [("a", word), ("b", word)], "task")
+    chosen = v1.SessionFilter(client_id_prefix=saver._prefix)
+    (info,) = client.list_sessions(filter=chosen)
+    session = client.session(info.session_id)
+    hits = session.search(word, min_seq=session.append("the last word").seq, wait_seconds=20.0)
+    assert not list(hits)
+    saver.prune(["t"])
+    request = v1.ListEventsRequest(session_id=info.session_id, kinds=[v1.EVENT_KIND_ERASED])
+    (event,) = client.call(client.stubs.events.ListEvents, request).events
+    # Of each of four: the checkpoint, a value, and two writes.
+    assert len(event.erased.messages) == 16
+    (left,) = saver.list(thread)
+    assert left.checkpoint["channel_values"] == {"a": f"{word} 4", "b": word}
+    assert left.pending_writes is not None
+    assert len(left.pending_writes) == 2
+
+
 class Model(BaseChatModel):
     """Calls a tool for every question, and then says what the tool said. Keeps what it was asked."""
 

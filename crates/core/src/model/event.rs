@@ -335,6 +335,8 @@ pub enum ErasedTarget {
     Message,
     /// A session.
     Session,
+    /// Several messages with everything that replaced them.
+    Messages,
 }
 
 /// A message that lost content.

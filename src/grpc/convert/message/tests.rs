@@ -311,6 +311,7 @@ fn a_list_leaves_records_out_only_when_asked() {
         as_of_revision: Some(3),
         include_derived: true,
         exclude_records: false,
+        client_id_prefix: String::new(),
     };
     let all = read_list(request.clone());
     assert!(all.records && all.derived && all.reverse);

@@ -67,7 +67,14 @@ numbers!(
     FinishReason::Aborted = 6
 );
 numbers!(ResultStatus, "part", ResultStatus::Completed = 1, ResultStatus::Error = 2, ResultStatus::Interrupted = 3);
-numbers!(ErasedTarget, "erasure", ErasedTarget::Part = 1, ErasedTarget::Message = 2, ErasedTarget::Session = 3);
+numbers!(
+    ErasedTarget,
+    "erasure",
+    ErasedTarget::Part = 1,
+    ErasedTarget::Message = 2,
+    ErasedTarget::Session = 3,
+    ErasedTarget::Messages = 4
+);
 numbers!(SessionState, "session", SessionState::Active = 1, SessionState::Archived = 2, SessionState::Erased = 3);
 numbers!(
     OverWindowReason,

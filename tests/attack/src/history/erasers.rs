@@ -33,7 +33,8 @@ pub(super) async fn run(mut client: Client, policies: Arc<Vec<Policy>>, pause_ms
     while !client.shared.is_stopping() {
         let Some(session) = client.some_session() else { return };
         let erased = match client.rng.random_range(0..100) {
-            0..40 => message(&mut client, &session).await,
+            0..28 => message(&mut client, &session).await,
+            28..40 => message_set(&mut client, &session).await,
             40..66 => part(&mut client, &session).await,
             66..74 => open_message(&mut client, &session).await,
             74..79 => whole_session(&mut client, &session, &policies).await,
@@ -107,14 +108,34 @@ impl Going {
 async fn message(client: &mut Client, session: &Arc<Session>) -> Option<Past> {
     let message = some_message(client, session).await?;
     let going = Going::of_message(client, &message);
-    erase(client, session, Target::MessageId(message.message_id), going).await
+    erase(client, session, Target::MessageId(message.message_id), going, None).await
+}
+
+/// Erases some messages of a page at once: those that the session owns, as far as it is a fork.
+async fn message_set(client: &mut Client, session: &Arc<Session>) -> Option<Past> {
+    let first = some_message(client, session).await?;
+    let (mut going, mut message_ids) = (Going::of_message(client, &first), vec![first.message_id.clone()]);
+    let mut is_sealed = first.sealed_revision.is_some();
+    for _ in 0..client.rng.random_range(1..4) {
+        let Some(next) = some_message(client, session).await else { continue };
+        if next.session_id == first.session_id && !message_ids.contains(&next.message_id) {
+            let next_going = Going::of_message(client, &next);
+            going.markers.extend(next_going.markers);
+            going.words.extend(next_going.words);
+            is_sealed &= next.sealed_revision.is_some();
+            message_ids.push(next.message_id);
+        }
+    }
+    // The seal of an open message is a change before that of the erasure.
+    let expected = if is_sealed { rewriters::precondition(client, session).await } else { None };
+    erase(client, session, Target::MessageSet(pb::MessageSet { message_ids }), going, expected).await
 }
 
 async fn part(client: &mut Client, session: &Arc<Session>) -> Option<Past> {
     let message = some_message(client, session).await?;
     let part = message.parts.choose(&mut client.rng)?;
     let going = Going::of(&message, &part.encode_to_vec());
-    erase(client, session, Target::PartId(part.part_id.clone()), going).await
+    erase(client, session, Target::PartId(part.part_id.clone()), going, None).await
 }
 
 /// Erases a message, or a part of it, that was left open by its writer and that another one may take over now.
@@ -125,10 +146,10 @@ async fn open_message(client: &mut Client, session: &Arc<Session>) -> Option<Pas
         && let Some(part) = found.parts.choose(&mut client.rng)
     {
         let going = Going::of(&found, &part.encode_to_vec());
-        return erase(client, session, Target::PartId(part.part_id.clone()), going).await;
+        return erase(client, session, Target::PartId(part.part_id.clone()), going, None).await;
     }
     let going = Going::of_message(client, &found);
-    erase(client, session, Target::MessageId(id), going).await
+    erase(client, session, Target::MessageId(id), going, None).await
 }
 
 async fn whole_session(client: &mut Client, session: &Arc<Session>, policies: &[Policy]) -> Option<Past> {
@@ -140,7 +161,7 @@ async fn whole_session(client: &mut Client, session: &Arc<Session>, policies: &[
     let own = all.iter().filter(|message| message.session_id == session.id);
     let words = own.flat_map(|message| markers::words(&message.encode_to_vec())).collect();
     let going = Going { markers: client.shared.record.markers.of_session(&session.id), words };
-    let erased = erase(client, session, Target::WholeSession(true), going).await?;
+    let erased = erase(client, session, Target::WholeSession(true), going, None).await?;
     if let Some(policy) = policies.choose(&mut client.rng) {
         let new = rewriters::create(client, policy).await;
         lock(&client.shared.sessions).extend(new);
@@ -160,7 +181,13 @@ fn in_files(client: &Client, wanted: &HashSet<Marker>) -> Vec<(String, Marker)> 
     }
 }
 
-async fn erase(client: &mut Client, session: &Arc<Session>, target: Target, going: Going) -> Option<Past> {
+async fn erase(
+    client: &mut Client,
+    session: &Arc<Session>,
+    target: Target,
+    going: Going,
+    expected_revision: Option<i64>,
+) -> Option<Past> {
     let wanted: HashSet<Marker> = going.markers.iter().copied().collect();
     // Until something was seen, each time: a short run has few erasures.
     let is_sample =
@@ -174,19 +201,23 @@ async fn erase(client: &mut Client, session: &Arc<Session>, target: Target, goin
         reason: "it was written by mistake".to_owned(),
         dry_run: false,
         request_id: client.fresh_id(),
+        expected_revision,
     };
     let shared = client.shared.clone();
     let record = &shared.record;
     let lost = client.lost;
     record.erasing.fetch_add(1, Ordering::SeqCst);
     record.erasures_begun.fetch_add(1, Ordering::SeqCst);
-    let outcome = client.apply(session, request, None).await;
+    let outcome = client.apply(session, request, expected_revision).await;
     record.erasing.fetch_sub(1, Ordering::SeqCst);
     let answer = match outcome {
         Ok(answer) => answer,
         Err(refusal) => {
             // Some messages have nothing to erase.
-            if ![NO_ANSWER, "NOTHING_TO_ERASE"].contains(&refusal.reason.as_str()) {
+            let is_mismatch = refusal.reason == "REVISION_MISMATCH" && expected_revision.is_some();
+            // An edit belongs to the session of what it replaced.
+            let is_mixed = refusal.reason == "INVALID_FIELD" && matches!(target, Target::MessageSet(_));
+            if !is_mismatch && !is_mixed && ![NO_ANSWER, "NOTHING_TO_ERASE"].contains(&refusal.reason.as_str()) {
                 client.finding(format!("P14: an erasure of {target:?} was refused: {refusal:?}"));
             }
             return None;
@@ -221,11 +252,17 @@ async fn look_for(
             client.finding(format!("P2: {name} was erased by {target:?}, and is in {file}"));
         }
     }
-    if let Target::MessageId(id) = target
-        && let Some(found) = read(client, session, id).await
-        && found.parts.iter().any(|part| !part.erased)
-    {
-        client.finding(format!("P2: {id} was erased, and is {found:?}"));
+    let messages = match target {
+        Target::MessageId(id) => std::slice::from_ref(id),
+        Target::MessageSet(set) => &set.message_ids,
+        Target::PartId(_) | Target::WholeSession(_) => &[],
+    };
+    for id in messages {
+        if let Some(found) = read(client, session, id).await
+            && found.parts.iter().any(|part| !part.erased)
+        {
+            client.finding(format!("P2: {id} was erased, and is {found:?}"));
+        }
     }
     if let Target::PartId(id) = target
         && let Some(message) = read(client, session, id).await
@@ -254,9 +291,11 @@ async fn again(client: &mut Client, past: &Past) {
         reason: "to be sure".to_owned(),
         dry_run: false,
         request_id: client.fresh_id(),
+        expected_revision: None,
     };
     match client.apply(&past.session, request, None).await {
-        Ok(answer) if answer.seq > past.answer.seq && matches!(past.target, Target::MessageId(_)) => {}
+        Ok(answer)
+            if answer.seq > past.answer.seq && matches!(past.target, Target::MessageId(_) | Target::MessageSet(_)) => {}
         Ok(answer) if answer.existed && answer.seq >= past.answer.seq => {}
         other => client.finding(format!("P4: {:?} was erased again: {other:?}", past.target)),
     }

@@ -189,6 +189,18 @@ fn a_summary_that_is_erased_takes_those_that_go_on_from_it() {
     assert!(found.iter().any(|fault| fault.contains("erases s3, a summary of other messages")), "{found:?}");
 }
 
+#[test]
+fn only_an_erasure_of_several_messages_takes_what_does_not_belong_together() {
+    for (target, faults) in [(ErasedTarget::Messages, 0), (ErasedTarget::Message, 1)] {
+        let mut events = history();
+        events.truncate(4);
+        let gone = erased(target, &[("m1", &[]), ("m2", &[])], &[2, 3]);
+        events.push(event("a", Body::Erased(gone)));
+        let found = read(events).0;
+        assert_eq!(found.len(), faults, "{found:?}");
+    }
+}
+
 fn body(events: &mut [Event], index: usize) -> &mut pb::Erased {
     match &mut events[index].body {
         Some(Body::Erased(body)) => body,

@@ -191,7 +191,8 @@ impl Erasures {
                 // One that was named comes first. Others may go on from one that goes.
                 let goes_on = |range| summarized.iter().any(|before| meets(before, range));
                 let is_of_it = |range| meets(&body.ranges, range) || goes_on(range);
-                if message.kind == MessageKind::Summary && index > 0 && !message.covered.iter().any(is_of_it) {
+                let may_be_named = index == 0 || body.target() == ErasedTarget::Messages;
+                if message.kind == MessageKind::Summary && !may_be_named && !message.covered.iter().any(is_of_it) {
                     faults.push(format!("P2: event {} erases {id}, a summary of other messages", event.seq));
                 }
                 summarized.push(&message.covered);
@@ -209,7 +210,8 @@ impl Erasures {
             faults.push(format!("P4: event {} erases nothing", event.seq));
         }
         let is_part = body.target() == ErasedTarget::Part;
-        if families.len() > 1 || (is_part && written > 1) {
+        let is_one = body.target() != ErasedTarget::Messages;
+        if (is_one && families.len() > 1) || (is_part && written > 1) {
             faults.push(format!("P2: event {} erases {families:?}, which do not belong together", event.seq));
         }
     }

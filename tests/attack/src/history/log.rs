@@ -547,7 +547,13 @@ fn is_reported(change: &Body, body: &Body, is_touched: bool, erasures: &Erasures
                 is_part || (is_whole && erasures.are_related(&there.message_id, &named.message_id))
             })
         };
-        return (asked.target, &asked.reason) == (body.target, &body.reason) && asked.messages.iter().all(is_named);
+        // Some of several may have been erased before.
+        let mut named = asked.messages.iter();
+        let is_there = match asked.target() {
+            pb::ErasedTarget::Messages => named.any(is_named),
+            _ => named.all(is_named),
+        };
+        return (asked.target, &asked.reason) == (body.target, &body.reason) && is_there;
     }
     let plain = |body: Body| content::without_texts(&pb::Event { body: Some(body), ..pb::Event::default() });
     let body = without_calls(body);

@@ -409,6 +409,12 @@ fn erased(asked: &pb::EraseContentRequest) -> Body {
         |message_id: &str, part_ids: Vec<String>| pb::ErasedMessage { message_id: message_id.to_owned(), part_ids };
     let (target, messages) = match &asked.target {
         Some(Target::MessageId(id)) => (pb::ErasedTarget::Message, vec![named(id, Vec::new())]),
+        Some(Target::MessageSet(set)) if set.message_ids.len() > 1 => {
+            (pb::ErasedTarget::Messages, set.message_ids.iter().map(|id| named(id, Vec::new())).collect())
+        }
+        Some(Target::MessageSet(set)) => {
+            (pb::ErasedTarget::Message, set.message_ids.iter().map(|id| named(id, Vec::new())).collect())
+        }
         Some(Target::PartId(id)) => (pb::ErasedTarget::Part, vec![named("", vec![id.clone()])]),
         Some(Target::WholeSession(_)) | None => (pb::ErasedTarget::Session, Vec::new()),
     };

@@ -145,15 +145,20 @@ class Session:
         as_of_revision: int | None = None,
         include_derived: bool = False,
         exclude_records: bool = False,
+        client_id_prefix: str = "",
         page_size: int = 0,
     ) -> Iterator[v1.Message]:
-        """Every message as it was written, page by page."""
+        """Every message as it was written, page by page.
+
+        With `client_id_prefix` only those whose client id begins with it, in the order of their client ids.
+        """
         request = v1.ListMessagesRequest(
             session_id=self.id,
             reverse=reverse,
             as_of_revision=as_of_revision,
             include_derived=include_derived,
             exclude_records=exclude_records,
+            client_id_prefix=client_id_prefix,
             page_size=page_size,
         )
         for page in pages(self._call, self.client.stubs.messages.ListMessages, request):
@@ -342,15 +347,27 @@ class Session:
         return Session(self.client, answer.session.session_id, answer.session, self.metadata)
 
     def erase(
-        self, reason: str, *, message_id: str | None = None, part_id: str | None = None, dry_run: bool = False
+        self,
+        reason: str,
+        *,
+        message_id: str | None = None,
+        message_ids: Sequence[str] | None = None,
+        part_id: str | None = None,
+        expected_revision: int | None = None,
+        dry_run: bool = False,
     ) -> v1.EraseContentResponse:
-        """Erases content for good: a message, a part, or without either the whole session.
+        """Erases content for good: a message, up to 512 messages, a part, or without these the whole session.
 
-        The reason is kept, and must not have what is erased. Forks lose the same content.
+        The reason is kept, and must not have what is erased. Forks lose the same content. `expected_revision` refuses
+        it if the history changed after that revision.
         """
-        request = v1.EraseContentRequest(session_id=self.id, reason=reason, dry_run=dry_run)
+        request = v1.EraseContentRequest(
+            session_id=self.id, reason=reason, dry_run=dry_run, expected_revision=expected_revision
+        )
         if message_id is not None:
             request.message_id = message_id
+        elif message_ids is not None:
+            request.message_set.CopyFrom(v1.MessageSet(message_ids=message_ids))
         elif part_id is not None:
             request.part_id = part_id
         else:

@@ -58,9 +58,11 @@ class EraseContentRequest(google.protobuf.message.Message):
     MESSAGE_ID_FIELD_NUMBER: builtins.int
     PART_ID_FIELD_NUMBER: builtins.int
     WHOLE_SESSION_FIELD_NUMBER: builtins.int
+    MESSAGE_SET_FIELD_NUMBER: builtins.int
     REASON_FIELD_NUMBER: builtins.int
     DRY_RUN_FIELD_NUMBER: builtins.int
     REQUEST_ID_FIELD_NUMBER: builtins.int
+    EXPECTED_REVISION_FIELD_NUMBER: builtins.int
     session_id: builtins.str
     """The session, by id or client id."""
     message_id: builtins.str
@@ -75,6 +77,14 @@ class EraseContentRequest(google.protobuf.message.Message):
     """True to learn what would be erased, and change nothing."""
     request_id: builtins.str
     """Makes the request idempotent; at most 128 bytes."""
+    expected_revision: builtins.int
+    """Refuses the request if history, marks, policy or window of the session changed after this revision. Runs, prompts,
+    presence and labels do not count. What is erased already is answered whatever changed. Ignored by a dry run.
+    """
+    @property
+    def message_set(self) -> global___MessageSet:
+        """Several messages, each with everything that replaced it."""
+
     def __init__(
         self,
         *,
@@ -82,15 +92,42 @@ class EraseContentRequest(google.protobuf.message.Message):
         message_id: builtins.str = ...,
         part_id: builtins.str = ...,
         whole_session: builtins.bool = ...,
+        message_set: global___MessageSet | None = ...,
         reason: builtins.str = ...,
         dry_run: builtins.bool = ...,
         request_id: builtins.str = ...,
+        expected_revision: builtins.int | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["message_id", b"message_id", "part_id", b"part_id", "target", b"target", "whole_session", b"whole_session"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["dry_run", b"dry_run", "message_id", b"message_id", "part_id", b"part_id", "reason", b"reason", "request_id", b"request_id", "session_id", b"session_id", "target", b"target", "whole_session", b"whole_session"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["target", b"target"]) -> typing.Literal["message_id", "part_id", "whole_session"] | None: ...
+    def HasField(self, field_name: typing.Literal["_expected_revision", b"_expected_revision", "expected_revision", b"expected_revision", "message_id", b"message_id", "message_set", b"message_set", "part_id", b"part_id", "target", b"target", "whole_session", b"whole_session"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_expected_revision", b"_expected_revision", "dry_run", b"dry_run", "expected_revision", b"expected_revision", "message_id", b"message_id", "message_set", b"message_set", "part_id", b"part_id", "reason", b"reason", "request_id", b"request_id", "session_id", b"session_id", "target", b"target", "whole_session", b"whole_session"]) -> None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_expected_revision", b"_expected_revision"]) -> typing.Literal["expected_revision"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["target", b"target"]) -> typing.Literal["message_id", "part_id", "whole_session", "message_set"] | None: ...
 
 global___EraseContentRequest = EraseContentRequest
+
+@typing.final
+class MessageSet(google.protobuf.message.Message):
+    """Messages of one session."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    MESSAGE_IDS_FIELD_NUMBER: builtins.int
+    @property
+    def message_ids(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """Their ids or client ids: 1 to 512, with at most 12 MiB of content together; more is refused with LIMIT_EXCEEDED, and
+        nothing is erased. Of a fork, they are all its own, or all of one session that it has them from.
+        """
+
+    def __init__(
+        self,
+        *,
+        message_ids: collections.abc.Iterable[builtins.str] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["message_ids", b"message_ids"]) -> None: ...
+
+global___MessageSet = MessageSet
 
 @typing.final
 class EraseContentResponse(google.protobuf.message.Message):

@@ -52,7 +52,7 @@ class EraseServiceServicer(object):
     """
 
     def EraseContent(self, request, context):
-        """Erases a part, a message or a session: its content, what was written from it (every summary that covers it, also
+        """Erases a part, messages or a session: their content, what was written from it (every summary that covers it, also
         through later summaries, summaries of branches, replays), attachments that nothing else uses, drafts, what indexes
         have of it, and the texts of requests to models that can have contained it. Forks share rows with the session that
         they were forked from: they lose the same content and have an event of their own.
@@ -65,10 +65,12 @@ class EraseServiceServicer(object):
         superseded. What is erased goes from the files of the store before the answer, unless a reader still needs an earlier
         state of them. It stays in backups that were made before.
 
-        The erasure of what is erased already gets the same answer as before. A large session goes in steps, between which
-        others write; the answer comes after the last one. The session takes no writes from the first one on, and a daemon that
-        stops in between goes on at its next start, also if the caller is gone.
-        Errors: SESSION_NOT_FOUND, MESSAGE_NOT_FOUND, NOTHING_TO_ERASE, INVALID_FIELD, REQUEST_ID_REUSED.
+        The erasure of what is erased already gets the same answer as before; of several messages, that of the newest of their
+        erasures. Several messages go in one change, or none of them. A large session goes in steps, between which others
+        write; the answer comes after the last one. The session takes no writes from the first one on, and a daemon that stops
+        in between goes on at its next start, also if the caller is gone.
+        Errors: SESSION_NOT_FOUND, MESSAGE_NOT_FOUND, NOTHING_TO_ERASE, REVISION_MISMATCH, REVISION_OUT_OF_RANGE,
+        INVALID_FIELD, LIMIT_EXCEEDED, REQUEST_ID_REUSED.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -25,7 +25,7 @@ class EraseServiceStub:
         longhand.v1.erase_pb2.EraseContentRequest,
         longhand.v1.erase_pb2.EraseContentResponse,
     ]
-    """Erases a part, a message or a session: its content, what was written from it (every summary that covers it, also
+    """Erases a part, messages or a session: their content, what was written from it (every summary that covers it, also
     through later summaries, summaries of branches, replays), attachments that nothing else uses, drafts, what indexes
     have of it, and the texts of requests to models that can have contained it. Forks share rows with the session that
     they were forked from: they lose the same content and have an event of their own.
@@ -38,10 +38,12 @@ class EraseServiceStub:
     superseded. What is erased goes from the files of the store before the answer, unless a reader still needs an earlier
     state of them. It stays in backups that were made before.
 
-    The erasure of what is erased already gets the same answer as before. A large session goes in steps, between which
-    others write; the answer comes after the last one. The session takes no writes from the first one on, and a daemon that
-    stops in between goes on at its next start, also if the caller is gone.
-    Errors: SESSION_NOT_FOUND, MESSAGE_NOT_FOUND, NOTHING_TO_ERASE, INVALID_FIELD, REQUEST_ID_REUSED.
+    The erasure of what is erased already gets the same answer as before; of several messages, that of the newest of their
+    erasures. Several messages go in one change, or none of them. A large session goes in steps, between which others
+    write; the answer comes after the last one. The session takes no writes from the first one on, and a daemon that stops
+    in between goes on at its next start, also if the caller is gone.
+    Errors: SESSION_NOT_FOUND, MESSAGE_NOT_FOUND, NOTHING_TO_ERASE, REVISION_MISMATCH, REVISION_OUT_OF_RANGE,
+    INVALID_FIELD, LIMIT_EXCEEDED, REQUEST_ID_REUSED.
     """
 
     ApplyRetention: grpc.UnaryStreamMultiCallable[
@@ -65,7 +67,7 @@ class EraseServiceAsyncStub:
         longhand.v1.erase_pb2.EraseContentRequest,
         longhand.v1.erase_pb2.EraseContentResponse,
     ]
-    """Erases a part, a message or a session: its content, what was written from it (every summary that covers it, also
+    """Erases a part, messages or a session: their content, what was written from it (every summary that covers it, also
     through later summaries, summaries of branches, replays), attachments that nothing else uses, drafts, what indexes
     have of it, and the texts of requests to models that can have contained it. Forks share rows with the session that
     they were forked from: they lose the same content and have an event of their own.
@@ -78,10 +80,12 @@ class EraseServiceAsyncStub:
     superseded. What is erased goes from the files of the store before the answer, unless a reader still needs an earlier
     state of them. It stays in backups that were made before.
 
-    The erasure of what is erased already gets the same answer as before. A large session goes in steps, between which
-    others write; the answer comes after the last one. The session takes no writes from the first one on, and a daemon that
-    stops in between goes on at its next start, also if the caller is gone.
-    Errors: SESSION_NOT_FOUND, MESSAGE_NOT_FOUND, NOTHING_TO_ERASE, INVALID_FIELD, REQUEST_ID_REUSED.
+    The erasure of what is erased already gets the same answer as before; of several messages, that of the newest of their
+    erasures. Several messages go in one change, or none of them. A large session goes in steps, between which others
+    write; the answer comes after the last one. The session takes no writes from the first one on, and a daemon that stops
+    in between goes on at its next start, also if the caller is gone.
+    Errors: SESSION_NOT_FOUND, MESSAGE_NOT_FOUND, NOTHING_TO_ERASE, REVISION_MISMATCH, REVISION_OUT_OF_RANGE,
+    INVALID_FIELD, LIMIT_EXCEEDED, REQUEST_ID_REUSED.
     """
 
     ApplyRetention: grpc.aio.UnaryStreamMultiCallable[
@@ -107,7 +111,7 @@ class EraseServiceServicer(metaclass=abc.ABCMeta):
         request: longhand.v1.erase_pb2.EraseContentRequest,
         context: _ServicerContext,
     ) -> typing.Union[longhand.v1.erase_pb2.EraseContentResponse, collections.abc.Awaitable[longhand.v1.erase_pb2.EraseContentResponse]]:
-        """Erases a part, a message or a session: its content, what was written from it (every summary that covers it, also
+        """Erases a part, messages or a session: their content, what was written from it (every summary that covers it, also
         through later summaries, summaries of branches, replays), attachments that nothing else uses, drafts, what indexes
         have of it, and the texts of requests to models that can have contained it. Forks share rows with the session that
         they were forked from: they lose the same content and have an event of their own.
@@ -120,10 +124,12 @@ class EraseServiceServicer(metaclass=abc.ABCMeta):
         superseded. What is erased goes from the files of the store before the answer, unless a reader still needs an earlier
         state of them. It stays in backups that were made before.
 
-        The erasure of what is erased already gets the same answer as before. A large session goes in steps, between which
-        others write; the answer comes after the last one. The session takes no writes from the first one on, and a daemon that
-        stops in between goes on at its next start, also if the caller is gone.
-        Errors: SESSION_NOT_FOUND, MESSAGE_NOT_FOUND, NOTHING_TO_ERASE, INVALID_FIELD, REQUEST_ID_REUSED.
+        The erasure of what is erased already gets the same answer as before; of several messages, that of the newest of their
+        erasures. Several messages go in one change, or none of them. A large session goes in steps, between which others
+        write; the answer comes after the last one. The session takes no writes from the first one on, and a daemon that stops
+        in between goes on at its next start, also if the caller is gone.
+        Errors: SESSION_NOT_FOUND, MESSAGE_NOT_FOUND, NOTHING_TO_ERASE, REVISION_MISMATCH, REVISION_OUT_OF_RANGE,
+        INVALID_FIELD, LIMIT_EXCEEDED, REQUEST_ID_REUSED.
         """
 
     @abc.abstractmethod

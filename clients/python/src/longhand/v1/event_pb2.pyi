@@ -206,6 +206,8 @@ class _ErasedTargetEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._E
     """A message."""
     ERASED_TARGET_SESSION: _ErasedTarget.ValueType  # 3
     """A session."""
+    ERASED_TARGET_MESSAGES: _ErasedTarget.ValueType  # 4
+    """Several messages."""
 
 class ErasedTarget(_ErasedTarget, metaclass=_ErasedTargetEnumTypeWrapper):
     """What an erasure was asked for. New values may appear."""
@@ -218,6 +220,8 @@ ERASED_TARGET_MESSAGE: ErasedTarget.ValueType  # 2
 """A message."""
 ERASED_TARGET_SESSION: ErasedTarget.ValueType  # 3
 """A session."""
+ERASED_TARGET_MESSAGES: ErasedTarget.ValueType  # 4
+"""Several messages."""
 global___ErasedTarget = ErasedTarget
 
 class _PresenceKind:

@@ -836,7 +836,7 @@ global___StepPart = StepPart
 
 @typing.final
 class OpaquePart(google.protobuf.message.Message):
-    """A provider's block that must be returned to it byte for byte."""
+    """A provider's block that must be returned to it byte for byte; in a record, bytes, which no search reads."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -844,7 +844,7 @@ class OpaquePart(google.protobuf.message.Message):
     KIND_FIELD_NUMBER: builtins.int
     DATA_FIELD_NUMBER: builtins.int
     provider: builtins.str
-    """The provider it belongs to."""
+    """The provider it belongs to; in a record, whoever reads it."""
     kind: builtins.str
     """The provider's name for this kind of block."""
     data: builtins.bytes
@@ -862,7 +862,7 @@ global___OpaquePart = OpaquePart
 
 @typing.final
 class RecordPart(google.protobuf.message.Message):
-    """An entry of the history that is never in a view."""
+    """An entry of the history that is never in a view. A record's other parts are of this type, or opaque for bytes."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -2080,6 +2080,7 @@ class ListMessagesRequest(google.protobuf.message.Message):
     AS_OF_REVISION_FIELD_NUMBER: builtins.int
     INCLUDE_DERIVED_FIELD_NUMBER: builtins.int
     EXCLUDE_RECORDS_FIELD_NUMBER: builtins.int
+    CLIENT_ID_PREFIX_FIELD_NUMBER: builtins.int
     session_id: builtins.str
     """The session's id or client id."""
     page_size: builtins.int
@@ -2087,13 +2088,17 @@ class ListMessagesRequest(google.protobuf.message.Message):
     page_token: builtins.str
     """The previous page's `next_page_token`; empty for the first page."""
     reverse: builtins.bool
-    """Lists the newest message first."""
+    """Lists the newest message first, or with `client_id_prefix` the last client id."""
     as_of_revision: builtins.int
     """Lists the history as it was at this revision."""
     include_derived: builtins.bool
     """Includes derived messages: summaries, markers, continuations and replays. Branch summaries are always included."""
     exclude_records: builtins.bool
     """Excludes records."""
+    client_id_prefix: builtins.str
+    """Lists only messages whose client id begins with this, in the order of their client ids, byte by byte, and versions of
+    a record by age; empty for all messages. At most 128 bytes. A page can be short, or empty, before the end.
+    """
     def __init__(
         self,
         *,
@@ -2104,9 +2109,10 @@ class ListMessagesRequest(google.protobuf.message.Message):
         as_of_revision: builtins.int | None = ...,
         include_derived: builtins.bool = ...,
         exclude_records: builtins.bool = ...,
+        client_id_prefix: builtins.str = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_as_of_revision", b"_as_of_revision", "as_of_revision", b"as_of_revision"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_as_of_revision", b"_as_of_revision", "as_of_revision", b"as_of_revision", "exclude_records", b"exclude_records", "include_derived", b"include_derived", "page_size", b"page_size", "page_token", b"page_token", "reverse", b"reverse", "session_id", b"session_id"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_as_of_revision", b"_as_of_revision", "as_of_revision", b"as_of_revision", "client_id_prefix", b"client_id_prefix", "exclude_records", b"exclude_records", "include_derived", b"include_derived", "page_size", b"page_size", "page_token", b"page_token", "reverse", b"reverse", "session_id", b"session_id"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_as_of_revision", b"_as_of_revision"]) -> typing.Literal["as_of_revision"] | None: ...
 
 global___ListMessagesRequest = ListMessagesRequest

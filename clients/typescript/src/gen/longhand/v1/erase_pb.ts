@@ -14,7 +14,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file longhand/v1/erase.proto.
  */
 export const file_longhand_v1_erase: GenFile = /*@__PURE__*/
-  fileDesc("Chdsb25naGFuZC92MS9lcmFzZS5wcm90bxILbG9uZ2hhbmQudjEiqgEKE0VyYXNlQ29udGVudFJlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRIUCgptZXNzYWdlX2lkGAIgASgJSAASEQoHcGFydF9pZBgDIAEoCUgAEhcKDXdob2xlX3Nlc3Npb24YBCABKAhIABIOCgZyZWFzb24YBSABKAkSDwoHZHJ5X3J1bhgGIAEoCBISCgpyZXF1ZXN0X2lkGAcgASgJQggKBnRhcmdldCKfAgoURXJhc2VDb250ZW50UmVzcG9uc2USEgoKc2Vzc2lvbl9pZBgBIAEoCRIQCghyZXZpc2lvbhgCIAEoAxILCgNzZXEYAyABKAMSFQoNbWVzc2FnZV9jb3VudBgEIAEoAxISCgpwYXJ0X2NvdW50GAUgASgDEhUKDWNvbnRlbnRfYnl0ZXMYBiABKAMSFQoNZGVyaXZlZF9jb3VudBgHIAEoAxISCgpmb3JrX2NvdW50GAggASgDEhIKCmJsb2JfY291bnQYCSABKAMSDwoHZXhpc3RlZBgKIAEoCBIVCg1wZW5kaW5nX2ZpbGVzGAsgAygJEisKCmR1cmFiaWxpdHkYDCABKA4yFy5sb25naGFuZC52MS5EdXJhYmlsaXR5IigKFUFwcGx5UmV0ZW50aW9uUmVxdWVzdBIPCgdkcnlfcnVuGAEgASgIIq8BChZBcHBseVJldGVudGlvblJlc3BvbnNlEi4KB3Nlc3Npb24YASABKAsyGy5sb25naGFuZC52MS5FeHBpcmVkU2Vzc2lvbkgAEjAKB3N1bW1hcnkYAiABKAsyHS5sb25naGFuZC52MS5SZXRlbnRpb25TdW1tYXJ5SAASKwoKZHVyYWJpbGl0eRgDIAEoDjIXLmxvbmdoYW5kLnYxLkR1cmFiaWxpdHlCBgoEaXRlbSKEAQoORXhwaXJlZFNlc3Npb24SEgoKc2Vzc2lvbl9pZBgBIAEoCRINCgV0aXRsZRgCIAEoCRIMCgRydWxlGAMgASgJEioKBWJvdW5kGAQgASgOMhsubG9uZ2hhbmQudjEuUmV0ZW50aW9uQm91bmQSFQoNY29udGVudF9ieXRlcxgFIAEoAyKHAQoQUmV0ZW50aW9uU3VtbWFyeRIWCg5leGFtaW5lZF9jb3VudBgBIAEoAxIUCgxlcmFzZWRfY291bnQYAiABKAMSFQoNY29udGVudF9ieXRlcxgDIAEoAxIXCg9wcm90ZWN0ZWRfY291bnQYBCABKAMSFQoNY2hhbmdlZF9jb3VudBgFIAEoAyp/Cg5SZXRlbnRpb25Cb3VuZBIfChtSRVRFTlRJT05fQk9VTkRfVU5TUEVDSUZJRUQQABIXChNSRVRFTlRJT05fQk9VTkRfQUdFEAESGAoUUkVURU5USU9OX0JPVU5EX0lETEUQAhIZChVSRVRFTlRJT05fQk9VTkRfQllURVMQAzKVAgoMRXJhc2VTZXJ2aWNlEoMBCgxFcmFzZUNvbnRlbnQSIC5sb25naGFuZC52MS5FcmFzZUNvbnRlbnRSZXF1ZXN0GiEubG9uZ2hhbmQudjEuRXJhc2VDb250ZW50UmVzcG9uc2UiLoi1GASC0+STAiQ6ASoiHy92MS9zZXNzaW9ucy97c2Vzc2lvbl9pZH06ZXJhc2USfwoOQXBwbHlSZXRlbnRpb24SIi5sb25naGFuZC52MS5BcHBseVJldGVudGlvblJlcXVlc3QaIy5sb25naGFuZC52MS5BcHBseVJldGVudGlvblJlc3BvbnNlIiKItRgEgtPkkwIYOgEqIhMvdjEvcmV0ZW50aW9uOmFwcGx5MAFiBnByb3RvMw", [file_google_api_annotations, file_longhand_v1_options, file_longhand_v1_session]);
+  fileDesc("Chdsb25naGFuZC92MS9lcmFzZS5wcm90bxILbG9uZ2hhbmQudjEikAIKE0VyYXNlQ29udGVudFJlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRIUCgptZXNzYWdlX2lkGAIgASgJSAASEQoHcGFydF9pZBgDIAEoCUgAEhcKDXdob2xlX3Nlc3Npb24YBCABKAhIABIuCgttZXNzYWdlX3NldBgIIAEoCzIXLmxvbmdoYW5kLnYxLk1lc3NhZ2VTZXRIABIOCgZyZWFzb24YBSABKAkSDwoHZHJ5X3J1bhgGIAEoCBISCgpyZXF1ZXN0X2lkGAcgASgJEh4KEWV4cGVjdGVkX3JldmlzaW9uGAkgASgDSAGIAQFCCAoGdGFyZ2V0QhQKEl9leHBlY3RlZF9yZXZpc2lvbiIhCgpNZXNzYWdlU2V0EhMKC21lc3NhZ2VfaWRzGAEgAygJIp8CChRFcmFzZUNvbnRlbnRSZXNwb25zZRISCgpzZXNzaW9uX2lkGAEgASgJEhAKCHJldmlzaW9uGAIgASgDEgsKA3NlcRgDIAEoAxIVCg1tZXNzYWdlX2NvdW50GAQgASgDEhIKCnBhcnRfY291bnQYBSABKAMSFQoNY29udGVudF9ieXRlcxgGIAEoAxIVCg1kZXJpdmVkX2NvdW50GAcgASgDEhIKCmZvcmtfY291bnQYCCABKAMSEgoKYmxvYl9jb3VudBgJIAEoAxIPCgdleGlzdGVkGAogASgIEhUKDXBlbmRpbmdfZmlsZXMYCyADKAkSKwoKZHVyYWJpbGl0eRgMIAEoDjIXLmxvbmdoYW5kLnYxLkR1cmFiaWxpdHkiKAoVQXBwbHlSZXRlbnRpb25SZXF1ZXN0Eg8KB2RyeV9ydW4YASABKAgirwEKFkFwcGx5UmV0ZW50aW9uUmVzcG9uc2USLgoHc2Vzc2lvbhgBIAEoCzIbLmxvbmdoYW5kLnYxLkV4cGlyZWRTZXNzaW9uSAASMAoHc3VtbWFyeRgCIAEoCzIdLmxvbmdoYW5kLnYxLlJldGVudGlvblN1bW1hcnlIABIrCgpkdXJhYmlsaXR5GAMgASgOMhcubG9uZ2hhbmQudjEuRHVyYWJpbGl0eUIGCgRpdGVtIoQBCg5FeHBpcmVkU2Vzc2lvbhISCgpzZXNzaW9uX2lkGAEgASgJEg0KBXRpdGxlGAIgASgJEgwKBHJ1bGUYAyABKAkSKgoFYm91bmQYBCABKA4yGy5sb25naGFuZC52MS5SZXRlbnRpb25Cb3VuZBIVCg1jb250ZW50X2J5dGVzGAUgASgDIocBChBSZXRlbnRpb25TdW1tYXJ5EhYKDmV4YW1pbmVkX2NvdW50GAEgASgDEhQKDGVyYXNlZF9jb3VudBgCIAEoAxIVCg1jb250ZW50X2J5dGVzGAMgASgDEhcKD3Byb3RlY3RlZF9jb3VudBgEIAEoAxIVCg1jaGFuZ2VkX2NvdW50GAUgASgDKn8KDlJldGVudGlvbkJvdW5kEh8KG1JFVEVOVElPTl9CT1VORF9VTlNQRUNJRklFRBAAEhcKE1JFVEVOVElPTl9CT1VORF9BR0UQARIYChRSRVRFTlRJT05fQk9VTkRfSURMRRACEhkKFVJFVEVOVElPTl9CT1VORF9CWVRFUxADMpUCCgxFcmFzZVNlcnZpY2USgwEKDEVyYXNlQ29udGVudBIgLmxvbmdoYW5kLnYxLkVyYXNlQ29udGVudFJlcXVlc3QaIS5sb25naGFuZC52MS5FcmFzZUNvbnRlbnRSZXNwb25zZSIuiLUYBILT5JMCJDoBKiIfL3YxL3Nlc3Npb25zL3tzZXNzaW9uX2lkfTplcmFzZRJ/Cg5BcHBseVJldGVudGlvbhIiLmxvbmdoYW5kLnYxLkFwcGx5UmV0ZW50aW9uUmVxdWVzdBojLmxvbmdoYW5kLnYxLkFwcGx5UmV0ZW50aW9uUmVzcG9uc2UiIoi1GASC0+STAhg6ASoiEy92MS9yZXRlbnRpb246YXBwbHkwAWIGcHJvdG8z", [file_google_api_annotations, file_longhand_v1_options, file_longhand_v1_session]);
 
 /**
  * A request to erase something.
@@ -58,6 +58,14 @@ export type EraseContentRequest = Message<"longhand.v1.EraseContentRequest"> & {
      */
     value: boolean;
     case: "wholeSession";
+  } | {
+    /**
+     * Several messages, each with everything that replaced it.
+     *
+     * @generated from field: longhand.v1.MessageSet message_set = 8;
+     */
+    value: MessageSet;
+    case: "messageSet";
   } | { case: undefined; value?: undefined };
 
   /**
@@ -80,6 +88,14 @@ export type EraseContentRequest = Message<"longhand.v1.EraseContentRequest"> & {
    * @generated from field: string request_id = 7;
    */
   requestId: string;
+
+  /**
+   * Refuses the request if history, marks, policy or window of the session changed after this revision. Runs, prompts,
+   * presence and labels do not count. What is erased already is answered whatever changed. Ignored by a dry run.
+   *
+   * @generated from field: optional int64 expected_revision = 9;
+   */
+  expectedRevision?: bigint | undefined;
 };
 
 /**
@@ -88,6 +104,28 @@ export type EraseContentRequest = Message<"longhand.v1.EraseContentRequest"> & {
  */
 export const EraseContentRequestSchema: GenMessage<EraseContentRequest> = /*@__PURE__*/
   messageDesc(file_longhand_v1_erase, 0);
+
+/**
+ * Messages of one session.
+ *
+ * @generated from message longhand.v1.MessageSet
+ */
+export type MessageSet = Message<"longhand.v1.MessageSet"> & {
+  /**
+   * Their ids or client ids: 1 to 512, with at most 12 MiB of content together; more is refused with LIMIT_EXCEEDED, and
+   * nothing is erased. Of a fork, they are all its own, or all of one session that it has them from.
+   *
+   * @generated from field: repeated string message_ids = 1;
+   */
+  messageIds: string[];
+};
+
+/**
+ * Describes the message longhand.v1.MessageSet.
+ * Use `create(MessageSetSchema)` to create a new message.
+ */
+export const MessageSetSchema: GenMessage<MessageSet> = /*@__PURE__*/
+  messageDesc(file_longhand_v1_erase, 1);
 
 /**
  * What was erased, or would be.
@@ -186,7 +224,7 @@ export type EraseContentResponse = Message<"longhand.v1.EraseContentResponse"> &
  * Use `create(EraseContentResponseSchema)` to create a new message.
  */
 export const EraseContentResponseSchema: GenMessage<EraseContentResponse> = /*@__PURE__*/
-  messageDesc(file_longhand_v1_erase, 1);
+  messageDesc(file_longhand_v1_erase, 2);
 
 /**
  * A request to apply the rules of retention.
@@ -207,7 +245,7 @@ export type ApplyRetentionRequest = Message<"longhand.v1.ApplyRetentionRequest">
  * Use `create(ApplyRetentionRequestSchema)` to create a new message.
  */
 export const ApplyRetentionRequestSchema: GenMessage<ApplyRetentionRequest> = /*@__PURE__*/
-  messageDesc(file_longhand_v1_erase, 2);
+  messageDesc(file_longhand_v1_erase, 3);
 
 /**
  * A piece of the report about a pass.
@@ -251,7 +289,7 @@ export type ApplyRetentionResponse = Message<"longhand.v1.ApplyRetentionResponse
  * Use `create(ApplyRetentionResponseSchema)` to create a new message.
  */
 export const ApplyRetentionResponseSchema: GenMessage<ApplyRetentionResponse> = /*@__PURE__*/
-  messageDesc(file_longhand_v1_erase, 3);
+  messageDesc(file_longhand_v1_erase, 4);
 
 /**
  * A session that exceeds a bound of a rule.
@@ -300,7 +338,7 @@ export type ExpiredSession = Message<"longhand.v1.ExpiredSession"> & {
  * Use `create(ExpiredSessionSchema)` to create a new message.
  */
 export const ExpiredSessionSchema: GenMessage<ExpiredSession> = /*@__PURE__*/
-  messageDesc(file_longhand_v1_erase, 4);
+  messageDesc(file_longhand_v1_erase, 5);
 
 /**
  * The totals of a pass.
@@ -349,7 +387,7 @@ export type RetentionSummary = Message<"longhand.v1.RetentionSummary"> & {
  * Use `create(RetentionSummarySchema)` to create a new message.
  */
 export const RetentionSummarySchema: GenMessage<RetentionSummary> = /*@__PURE__*/
-  messageDesc(file_longhand_v1_erase, 5);
+  messageDesc(file_longhand_v1_erase, 6);
 
 /**
  * A bound of a rule of retention. New values may appear.
@@ -399,7 +437,7 @@ export const RetentionBoundSchema: GenEnum<RetentionBound> = /*@__PURE__*/
  */
 export const EraseService: GenService<{
   /**
-   * Erases a part, a message or a session: its content, what was written from it (every summary that covers it, also
+   * Erases a part, messages or a session: their content, what was written from it (every summary that covers it, also
    * through later summaries, summaries of branches, replays), attachments that nothing else uses, drafts, what indexes
    * have of it, and the texts of requests to models that can have contained it. Forks share rows with the session that
    * they were forked from: they lose the same content and have an event of their own.
@@ -412,10 +450,12 @@ export const EraseService: GenService<{
    * superseded. What is erased goes from the files of the store before the answer, unless a reader still needs an earlier
    * state of them. It stays in backups that were made before.
    *
-   * The erasure of what is erased already gets the same answer as before. A large session goes in steps, between which
-   * others write; the answer comes after the last one. The session takes no writes from the first one on, and a daemon that
-   * stops in between goes on at its next start, also if the caller is gone.
-   * Errors: SESSION_NOT_FOUND, MESSAGE_NOT_FOUND, NOTHING_TO_ERASE, INVALID_FIELD, REQUEST_ID_REUSED.
+   * The erasure of what is erased already gets the same answer as before; of several messages, that of the newest of their
+   * erasures. Several messages go in one change, or none of them. A large session goes in steps, between which others
+   * write; the answer comes after the last one. The session takes no writes from the first one on, and a daemon that stops
+   * in between goes on at its next start, also if the caller is gone.
+   * Errors: SESSION_NOT_FOUND, MESSAGE_NOT_FOUND, NOTHING_TO_ERASE, REVISION_MISMATCH, REVISION_OUT_OF_RANGE,
+   * INVALID_FIELD, LIMIT_EXCEEDED, REQUEST_ID_REUSED.
    *
    * @generated from rpc longhand.v1.EraseService.EraseContent
    */
