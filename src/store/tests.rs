@@ -405,10 +405,13 @@ async fn the_rows_of_layouts_give_what_follows_from_all_marks() {
             2 => rewrites::Change::Unpin { message },
             3 | 4 => {
                 let parts = vec![(part(), tx::PartInput::from_client(&part()))];
-                rewrites::Change::Edit { message, replacement: rewrites::Replacement { parts, metadata_json: None } }
+                rewrites::Change::Edit {
+                    message,
+                    replacement: rewrites::Replacement { parts, metadata_json: None, keeps_erased: false },
+                }
             }
             5 => {
-                let replacement = rewrites::Replacement { parts: Vec::new(), metadata_json: None };
+                let replacement = rewrites::Replacement { parts: Vec::new(), metadata_json: None, keeps_erased: false };
                 rewrites::Change::Edit { message, replacement }
             }
             6 => rewrites::Change::Rewind { message: Some(near), summary: None },

@@ -166,7 +166,7 @@ async fn a_record_has_bytes_as_opaque_parts() {
     let small: Vec<u8> = (0..=255).collect();
     let large = small.repeat(2_000);
     let opaque = |data: &[u8]| {
-        let (provider, kind, data) = ("graphs".to_owned(), "msgpack".to_owned(), data.to_vec().into());
+        let (provider, kind, data) = ("graphs".to_owned(), "msgpack".to_owned(), data.to_vec());
         NewPart::new(PartBody::Opaque(Opaque { provider, kind, data }))
     };
     let mut state = record("state", "about it");

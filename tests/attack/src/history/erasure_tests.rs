@@ -332,7 +332,8 @@ fn an_acknowledged_erasure_whose_event_names_something_else_is_found() {
         let record = Record::default();
         let changes = vec![Body::Erased(erased(target, &[named], &[]))];
         let (rpc, fate) = ("EraseContent", Fate::Done(Promised::default()));
-        let asked = Asked { rpc, after_seq: 0, expected_revision: None, epoch: None, sent: 0, changes, fate };
+        let asked =
+            Asked { rpc, after_seq: 0, expected_revision: None, new_end: None, epoch: None, sent: 0, changes, fate };
         lock(&record.asked).insert(("a".to_owned(), "q".to_owned()), asked);
         log.check_requests(&record);
         let found = lock(&record.findings).clone();

@@ -102,11 +102,14 @@ fn a_result_is_refused_only_while_another_one_answers_its_call() {
     }
 }
 
+/// What was sent, the position that it named, what is in the log, and a part of the fault that is found, if one is.
+type RewindCase = (&'static str, &'static str, Option<Option<i64>>, Vec<Body>, Option<&'static str>);
+
 #[test]
 fn a_rewind_is_in_the_mutation_of_its_request_once_and_to_where_it_was_asked() {
     let (prompt, rewind) = (|| submitted("p3", Delivery::Queue), || rewound(4));
     let sent = "SubmitPrompt";
-    let cases: [(&str, &str, Option<Option<i64>>, Vec<Body>, Option<&str>); 14] = [
+    let cases: [RewindCase; 14] = [
         ("as asked", sent, Some(Some(4)), vec![rewind(), prompt()], None),
         ("no rewind", sent, None, vec![prompt()], None),
         ("to a position that is not known", sent, Some(None), vec![rewind(), prompt()], None),

@@ -88,6 +88,7 @@ pub(super) async fn create_for(client: &mut Client, policy: &Policy, parent: Opt
         window: Some(window(client)),
         metadata_json: Some("{\"project\": \"x\"}".to_owned()),
         parent_session_id: parent,
+        keep_erased: false,
     };
     let made = client.ask(&request).await;
     let again = client.ask(&request).await;

@@ -395,7 +395,8 @@ fn a_lease_or_a_time_limit_that_ends_early_is_found() {
 fn asked_for(request_id: &str, rpc: &'static str, changes: Vec<Body>) -> Record {
     let record = Record::default();
     let fate = Fate::Done(Promised::default());
-    let asked = Asked { rpc, after_seq: 0, expected_revision: None, epoch: None, sent: 0, changes, fate };
+    let asked =
+        Asked { rpc, after_seq: 0, expected_revision: None, new_end: None, epoch: None, sent: 0, changes, fate };
     lock(&record.asked).insert((SESSION.to_owned(), request_id.to_owned()), asked);
     record
 }
