@@ -9,7 +9,7 @@ import { asJson, type Json, modelWindow, type Window } from "./parts.js";
 import { afterCursor, identify, newId, pages } from "./requests.js";
 import { Session } from "./session.js";
 import { SummaryTask } from "./summary.js";
-import { Attempts, duration, sleep } from "./times.js";
+import { Attempts, duration, either, sleep, until } from "./times.js";
 import { sameProtocol, VERSION } from "./version.js";
 
 /** Headers of a call. */
@@ -170,12 +170,12 @@ export class Client {
     options: CallOptions = {},
   ): AsyncGenerator<MessageShape<O>> {
     const own = new AbortController();
-    const signal = options.signal ? AbortSignal.any([own.signal, options.signal]) : own.signal;
+    const signal = either(own.signal, options.signal);
     const header = this.headers(options.headers);
     try {
       const requests = only(create(method.input, request));
       const answer = await this.transport.stream(method, signal, options.timeoutMs, header, requests);
-      yield* answer.message;
+      yield* until(answer.message, signal);
     } catch (failure) {
       options.signal?.throwIfAborted();
       throw errorOf(failure);

@@ -32,6 +32,40 @@ export function sleep(ms: number, signal?: AbortSignal): Promise<void> {
   });
 }
 
+/**
+ * A signal that is aborted with the first of these. Each of them holds it, so that it lives as long as they do, whatever
+ * the platform keeps of what listens to it.
+ */
+export function either(one: AbortSignal, other: AbortSignal | undefined): AbortSignal {
+  if (!other) return one;
+  const first = new AbortController();
+  for (const signal of [one, other]) {
+    const abort = () => first.abort(signal.reason);
+    if (signal.aborted) abort();
+    else signal.addEventListener("abort", abort, { once: true, signal: first.signal });
+  }
+  return first.signal;
+}
+
+/** The next answers until the signal is aborted, whatever the transport makes of it. */
+export async function* until<T>(answers: AsyncIterable<T>, signal: AbortSignal): AsyncGenerator<T> {
+  signal.throwIfAborted();
+  let stop = () => {};
+  const aborted = new Promise<never>((_, reject) => (stop = () => reject(signal.reason)));
+  aborted.catch(() => {});
+  signal.addEventListener("abort", stop, { once: true });
+  const iterator = answers[Symbol.asyncIterator]();
+  try {
+    for (;;) {
+      const { value, done } = await Promise.race([iterator.next(), aborted]);
+      if (done) return;
+      yield value;
+    }
+  } finally {
+    signal.removeEventListener("abort", stop);
+  }
+}
+
 /** The times at which a call is tried again. */
 export class Attempts {
   private readonly end: number;

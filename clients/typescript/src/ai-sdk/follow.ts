@@ -3,6 +3,7 @@
 import type { UIMessageChunk } from "ai";
 import * as v1 from "../gen/v1.js";
 import type { Session } from "../session.js";
+import { either } from "../times.js";
 import { messageFacts } from "./pieces.js";
 import { ReplyReader } from "./reader.js";
 
@@ -30,7 +31,7 @@ export async function replyChunks(
   options: { whole?: boolean } = {},
 ): Promise<ReadableStream<UIMessageChunk>> {
   const own = new AbortController();
-  const signal = abort ? AbortSignal.any([own.signal, abort]) : own.signal;
+  const signal = either(own.signal, abort);
   const frames = session.frames({ kinds: KINDS, includeDeltas: true, signal });
   await frames.next();
   const follower = new Follower(session, options.whole ?? false);

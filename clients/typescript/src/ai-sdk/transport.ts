@@ -7,7 +7,7 @@ import { hasReason } from "../errors.js";
 import * as v1 from "../gen/v1.js";
 import type { Session } from "../session.js";
 import { START } from "../session.js";
-import { sleep } from "../times.js";
+import { either, sleep } from "../times.js";
 import { type ReplyBegin, replyChunks } from "./follow.js";
 import { messageFacts } from "./pieces.js";
 import { type Group, isResults, loadChat, newResults, promptFacts, promptOf, readGroups, withCall } from "./store.js";
@@ -102,12 +102,13 @@ export class LonghandChatTransport<M extends UIMessage = UIMessage> implements C
   async follow(chat: AbstractChat<M>, options: { signal?: AbortSignal } = {}): Promise<void> {
     const session = await this.session(chat.id);
     const own = new AbortController();
-    const signal = options.signal ? AbortSignal.any([options.signal, own.signal]) : own.signal;
+    const signal = either(own.signal, options.signal);
     let changed = false;
     let wake = () => {};
     const show = async () => {
       for (;;) {
-        if (!changed) await new Promise<void>((resolve) => (wake = resolve));
+        // It may have ended while the chat was read, when nobody waited.
+        if (!changed && !signal.aborted) await new Promise<void>((resolve) => (wake = resolve));
         if (signal.aborted) return;
         changed = false;
         // The chat's own reply is on its way, and what follows it is shown behind it.
