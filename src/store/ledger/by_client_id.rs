@@ -1,8 +1,8 @@
 //! Messages of a history whose clients' ids begin with a prefix, in the order of these ids.
 
-use super::ancestry::{Ancestry, AsOf, Segment};
+use super::ancestry::{Ancestry, AsOf};
 use super::codec;
-use super::messages::{self, Budget, Found, Order, PageOf};
+use super::messages::{self, Budget, Found, Order, PageOf, select_message};
 use super::session_filter::texts_from;
 use crate::limits;
 use crate::model::Revision;
@@ -10,26 +10,26 @@ use crate::model::message::Message;
 use crate::store::engine::{self, Reader};
 use crate::store::error::Result;
 
-const FORWARD: &str = "select client_id, revision from message where session_id = ?1 \
-     and (client_id, revision) >= (?2, ?3) and client_id < ?4 and revision between ?5 and ?6 \
-     order by client_id, revision limit +?7";
-const BACKWARD: &str = "select client_id, revision from message where session_id = ?1 \
-     and (client_id, revision) <= (?2, ?3) and client_id >= ?4 and revision between ?5 and ?6 \
-     order by client_id desc, revision desc limit +?7";
+const FORWARD: &str = select_message!(
+    "where m.session_id = ?2 and (m.client_id, m.revision) >= (?3, ?4) and m.client_id < ?5 \
+     and m.revision between ?6 and ?7 and (m.sealed_revision <= ?8 or ?8 is null) \
+     order by m.client_id, m.revision limit +?9"
+);
+const BACKWARD: &str = select_message!(
+    "where m.session_id = ?2 and (m.client_id, m.revision) <= (?3, ?4) and m.client_id >= ?5 \
+     and m.revision between ?6 and ?7 and (m.sealed_revision <= ?8 or ?8 is null) \
+     order by m.client_id desc, m.revision desc limit +?9"
+);
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[FORWARD, BACKWARD];
 
-/// Places that are read with one statement from a session's rows.
+/// Messages that are read with one statement from a session's rows.
 const READ_AT_ONCE: usize = 64;
 
 /// Where a message is in the order. Versions of a record share their client id.
-struct Place {
-    client_id: String,
-    revision: Revision,
-    segment: Segment,
-}
+type Place = (String, Revision);
 
 /// A page of these messages, the revision of the first one of the next page, and the revision that was read. It looks at
 /// a bounded number of messages, so that it may be short.
@@ -61,62 +61,75 @@ pub(crate) fn page(
     let limit = usize::try_from(page.limit).unwrap_or(usize::MAX);
     let (mut found, mut looked) = (Vec::new(), 0);
     loop {
-        let places = places(reader, ancestry, &start, border, page.order, at)?;
-        for place in &places {
+        // One more says where the next page begins.
+        let count = (limit - found.len() + 1).min(READ_AT_ONCE);
+        let rows = rows(reader, ancestry, &start, border, (page.order, count), at)?;
+        let is_last = rows.len() < count;
+        for (next, seen) in rows {
+            let revision = next.message.revision;
             if found.len() == limit || looked == limits::PREFIX_SCAN_MAX {
-                return Ok((found, Some(place.revision), at));
+                return Ok((found, Some(revision), at));
             }
             looked += 1;
-            let seen = place.segment.end.min(AsOf::At(at));
-            let Some(message) = read(reader, place, seen)? else { continue };
-            if !classes.contains(&codec::message_class(message.message.kind)) {
+            start = match page.order {
+                Order::OldestFirst => (next.message.client_id.clone().unwrap_or_default(), revision + 1),
+                Order::NewestFirst => (next.message.client_id.clone().unwrap_or_default(), revision - 1),
+            };
+            if !classes.contains(&codec::message_class(next.message.kind)) {
                 continue;
             }
-            let mut message = [message];
-            if messages::fill_parts(reader, &mut message, seen, &mut budget)? == 0 {
-                return Ok((found, Some(place.revision), at));
+            let mut next = [next];
+            if messages::fill_parts(reader, &mut next, seen, &mut budget)? == 0 {
+                return Ok((found, Some(revision), at));
             }
-            found.extend(message.map(|found| found.message));
+            found.extend(next.map(|next| next.message));
         }
-        let Some(last) = places.into_iter().nth(READ_AT_ONCE - 1) else { return Ok((found, None, at)) };
-        start = match page.order {
-            Order::OldestFirst => (last.client_id, last.revision + 1),
-            Order::NewestFirst => (last.client_id, last.revision - 1),
-        };
+        if is_last {
+            return Ok((found, None, at));
+        }
     }
 }
 
-/// The next places from one on, in order, of all segments of a history.
-fn places(
+/// The next messages of a history from a place on, in order and without their parts, and as of when each is seen.
+fn rows(
     reader: &mut Reader<'_>,
     ancestry: &Ancestry,
-    (client_id, revision): &(String, Revision),
+    (client_id, revision): &Place,
     border: &str,
-    order: Order,
+    (order, count): (Order, usize),
     at: Revision,
-) -> Result<Vec<Place>> {
+) -> Result<Vec<(Found, AsOf)>> {
     let statement = match order {
         Order::OldestFirst => FORWARD,
         Order::NewestFirst => BACKWARD,
     };
-    let mut places = Vec::new();
+    let mut found = Vec::new();
     for (segment, has_messages) in ancestry.all(reader)? {
-        let last = segment.last_to(at);
+        let (last, seen) = (segment.last_to(at), segment.end.min(AsOf::At(at)));
         if !has_messages || segment.first > last {
             continue;
         }
-        let query = engine::query(statement).bind(segment.owner).bind(client_id.clone()).bind(*revision);
-        let query = query.bind(border.to_owned()).bind(segment.first).bind(last);
-        for row in reader.all(query.bind(i64::try_from(READ_AT_ONCE).unwrap_or(i64::MAX)))? {
-            places.push(Place { client_id: row.get(0)?, revision: row.get(1)?, segment });
+        let query = engine::query(statement)
+            .bind(seen.last())
+            .bind(segment.owner)
+            .bind(client_id.clone())
+            .bind(*revision)
+            .bind(border.to_owned())
+            .bind(segment.first)
+            .bind(last)
+            .bind(segment.is_inherited().then(|| segment.end.last()))
+            .bind(i64::try_from(count).unwrap_or(i64::MAX));
+        for row in reader.all(query)? {
+            found.push((Found::from_row(&row, seen)?, seen));
         }
     }
-    places.sort_by(|one, other| (&one.client_id, one.revision).cmp(&(&other.client_id, other.revision)));
+    let place = |(found, _): &(Found, AsOf)| (found.message.client_id.clone(), found.message.revision);
+    found.sort_by_cached_key(place);
     if order == Order::NewestFirst {
-        places.reverse();
+        found.reverse();
     }
-    places.truncate(READ_AT_ONCE);
-    Ok(places)
+    found.truncate(count);
+    Ok(found)
 }
 
 /// The client id of the message at a revision.
@@ -124,14 +137,4 @@ fn client_id_at(reader: &mut Reader<'_>, ancestry: &Ancestry, revision: Revision
     let segment = ancestry.owner_at(reader, revision)?;
     let row = reader.one(messages::by_revision(&segment, revision, AsOf::Newest))?;
     Ok(row.map(|row| Found::from_row(&row, AsOf::Newest)).transpose()?.and_then(|found| found.message.client_id))
-}
-
-/// The message of a place, without its parts; none if a fork does not inherit it, because it was open.
-fn read(reader: &mut Reader<'_>, place: &Place, seen: AsOf) -> Result<Option<Found>> {
-    let Some(row) = reader.one(messages::by_revision(&place.segment, place.revision, seen))? else { return Ok(None) };
-    let sealed = Found::from_row(&row, place.segment.end)?.message.sealed_revision;
-    if place.segment.is_inherited() && sealed.is_none() {
-        return Ok(None);
-    }
-    Found::from_row(&row, seen).map(Some)
 }

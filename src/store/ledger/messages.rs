@@ -34,6 +34,8 @@ macro_rules! select_message {
     };
 }
 
+pub(super) use select_message;
+
 const BY_ID: &str = select_message!("where m.public_id = ?2");
 // Of the versions of a record, the newest counts.
 const BY_CLIENT: &str = select_message!(
