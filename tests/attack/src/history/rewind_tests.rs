@@ -3,6 +3,7 @@
 
 use super::agreement::{Answer, Written};
 use super::rewinds;
+use super::rpc::View;
 use super::tests::{
     Step, appended, faults, numbered, observed, refused, run_started, step, submitted, taken, withdrawn,
 };
@@ -135,5 +136,26 @@ fn a_rewind_is_in_the_mutation_of_its_request_once_and_to_where_it_was_asked() {
             None => assert_eq!(found, Vec::<String>::new(), "{name}"),
             Some(expected) => assert!(found.iter().any(|fault| fault.contains(expected)), "{name}: {found:?}"),
         }
+    }
+}
+
+#[test]
+fn a_view_that_shows_what_a_rewind_left_out_is_found() {
+    let view = |ids: &[&str]| {
+        let shown = |id: &&str| pb::ContextMessage {
+            message_id: (*id).to_owned(),
+            kind: pb::ContextMessageKind::Shown.into(),
+            ..pb::ContextMessage::default()
+        };
+        View { messages: ids.iter().map(shown).collect(), ..View::default() }
+    };
+    let position = |id: &str| id.strip_prefix('m').and_then(|position| position.parse().ok());
+    for (ids, expected) in [
+        (&["m2", "m4", "summary"][..], None),
+        (&["m2", "m5"], Some("m5")),
+        (&["m9", "m10"], Some("m9")),
+        (&["m4", "m10"], None),
+    ] {
+        assert_eq!(rewinds::shown_in(&view(ids), 5..=9, position), expected, "{ids:?}");
     }
 }

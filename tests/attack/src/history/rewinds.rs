@@ -5,11 +5,13 @@ use super::agreement::Written;
 use super::client::Client;
 use super::log::Log;
 use super::readers;
+use super::rpc::View;
 use longhand::pb;
 use pb::event::Body;
 use pb::{ContextMessageKind, MessageKind};
 use rand::seq::IndexedRandom as _;
 use std::collections::HashMap;
+use std::ops::RangeInclusive;
 
 /// Maximum number of views that are checked at the end of a round.
 const VIEWS_MAX: usize = 40;
@@ -59,6 +61,17 @@ pub(super) fn is_behind_own(events: &[pb::Event], prompt: &pb::Event) -> bool {
     })
 }
 
+/// A message that a view shows at one of some positions. What clients did not write has none.
+pub(super) fn shown_in(
+    view: &View,
+    positions: RangeInclusive<i64>,
+    position: impl Fn(&str) -> Option<i64>,
+) -> Option<&str> {
+    let shown = view.messages.iter().filter(|message| message.kind() == ContextMessageKind::Shown);
+    let mut ids = shown.map(|message| message.message_id.as_str());
+    ids.find(|id| position(id).is_some_and(|position| positions.contains(&position)))
+}
+
 /// P8: the views at the ends of some mutations that rewound show nothing of what the rewinds left out.
 pub(super) async fn check_views(client: &mut Client, log: &Log, from: usize) {
     let is_rewind = |event: &&pb::Event| {
@@ -74,18 +87,12 @@ pub(super) async fn check_views(client: &mut Client, log: &Log, from: usize) {
         let request = pb::GetContextRequest { session_id, as_of_revision, ..pb::GetContextRequest::default() };
         let Some(view) = readers::view(client, &request).await else { continue };
         let positions: HashMap<String, i64> = log.positions(&event.session_id).into_iter().collect();
-        let position = |id: &str| positions.get(log.erasures.original(id)).copied();
-        let left_out = body.after_revision + 1..=event.revision;
-        let written = |id: &str| matches!(log.erasures.kind(id), Some(MessageKind::Normal | MessageKind::Edit));
-        let shown = view.messages.iter().find(|message| {
-            message.kind() == ContextMessageKind::Shown
-                && written(&message.message_id)
-                && position(&message.message_id).is_some_and(|position| left_out.contains(&position))
-        });
-        if let Some(message) = shown {
+        let is_written = |id: &str| matches!(log.erasures.kind(id), Some(MessageKind::Normal | MessageKind::Edit));
+        let position = |id: &str| positions.get(log.erasures.original(id)).copied().filter(|_| is_written(id));
+        if let Some(id) = shown_in(&view, body.after_revision + 1..=event.revision, position) {
             client.finding(format!(
                 "P8: {} of {} is shown behind the rewind to {} at {}",
-                message.message_id, event.session_id, body.after_revision, event.revision
+                id, event.session_id, body.after_revision, event.revision
             ));
         }
     }
