@@ -11,9 +11,11 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
+mod cluster;
 mod retention;
 mod secrets;
 
+pub use cluster::ClusterSettings;
 pub use retention::RetentionRule;
 pub use secrets::{KnownSecrets, SecretSettings};
 
@@ -428,9 +430,9 @@ pub struct Config {
     /// The PostgreSQL database with the sessions, as `postgres://…`; absent: a file of SQLite in the data directory. What the
     /// address leaves out comes from the variables `PG…` and the password file.
     pub database: Option<String>,
-    /// The shard of the database that this daemon owns: 1 to 32 lower-case letters, digits and `_`.
-    pub shard: String,
-    /// Seconds after which another daemon may take the shard of one that is gone, 2 to 300.
+    /// The daemon as one of several with the database.
+    pub cluster: ClusterSettings,
+    /// Seconds after which another daemon may take the shards of one that is gone, 2 to 300.
     pub lease_seconds: u64,
     /// Durability of an acknowledged write.
     pub durability: Durability,
@@ -521,7 +523,7 @@ impl Default for Config {
             hosts: Vec::new(),
             origins: Vec::new(),
             database: None,
-            shard: "main".to_owned(),
+            cluster: ClusterSettings::default(),
             lease_seconds: limits::LEASE_SECONDS_DEFAULT,
             durability: Durability::Full,
             default_preset: "opencode@seed".to_owned(),
@@ -571,6 +573,7 @@ impl Config {
             let (least, most) = limits::LEASE_SECONDS.into_inner();
             return Err(Error::Invalid(format!("lease_seconds is {lease}, not {least} to {most}")));
         }
+        self.cluster.validate().map_err(|why| Error::Invalid(format!("cluster.{why}")))?;
         if self.workers == 0 || self.workers > 64 {
             return Err(Error::Invalid(format!("workers is {}, not 1 to 64", self.workers)));
         }

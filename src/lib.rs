@@ -49,6 +49,7 @@ pub mod pb;
 pub mod metrics;
 pub mod transport;
 pub mod grpc;
+pub mod cluster;
 pub mod http;
 pub mod daemon;
 pub mod cli;

@@ -251,6 +251,20 @@ pub const LEASE_SECONDS_DEFAULT: u64 = 5;
 pub const LEASE_SECONDS: std::ops::RangeInclusive<u64> = 2..=300;
 /// Milliseconds for which an answer of a database is waited for while no lease is trusted.
 pub const DATABASE_ANSWER_MS: u64 = 10_000;
+/// The most connections that read a shard, and the fewest where a database has many shards.
+pub const SHARD_READERS_RANGE: std::ops::RangeInclusive<usize> = 2..=8;
+/// The largest number of shards of a database.
+pub const SHARDS_MAX: u32 = 64;
+/// Milliseconds for which a call waits for an owner of its shard.
+pub const OWNER_WAIT_MS: u64 = 20_000;
+/// Interval at which another daemon that owes an answer is asked whether it lives, and the time in which it says so.
+pub const PEER_PING_MS: u64 = 2_000;
+/// Events of a page, unless another number is asked for.
+pub const EVENTS_PAGE_DEFAULT: usize = 100;
+/// Interval at which all shards are asked for a summary task.
+pub const SHARDS_ASK_MS: u64 = 500;
+/// Connections of a daemon to the registry of a database.
+pub const REGISTRY_CONNECTIONS: u32 = 2;
 /// Milliseconds for which the owner of a shard waits for a transaction of the last one before it ends it.
 pub const FENCE_WAIT_MS: u64 = 1_000;
 /// Attempts to write one's epoch into the row of a shard.

@@ -10,7 +10,7 @@ use crate::limits;
 use crate::model::access::{Binding, Scope, Scopes};
 use crate::model::ids::AccessTokenId;
 use crate::model::time::Timestamp;
-use crate::store::{Store, StoredToken};
+use crate::store::StoredToken;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use std::collections::HashMap;
@@ -262,13 +262,26 @@ impl AccessTokens {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps the tokens of the store, and trusts a secret of the owner.
-    pub(super) async fn load(&self, store: &Store, owner_secret: &str) -> Result<()> {
-        let stored = store.access_tokens().all().await?;
+    /// Trusts a secret of the owner.
+    pub(super) fn trust_owner(&self, secret: &str) {
+        self.known().owner_hash = Some(blake3::hash(secret.as_bytes()));
+    }
+
+    /// Keeps these tokens, and no others. Of those that were known already, what they opened goes on, unless they are
+    /// revoked now.
+    pub(super) fn keep(&self, stored: Vec<StoredToken>) {
         let mut known = self.known();
-        known.owner_hash = Some(blake3::hash(owner_secret.as_bytes()));
-        known.tokens = stored.into_iter().map(|stored| (stored.token.id, stored.into())).collect();
-        Ok(())
+        let mut before = std::mem::take(&mut known.tokens);
+        for stored in stored {
+            let (id, is_revoked) = (stored.token.id, stored.token.revoke_time.is_some());
+            let entry = before.remove(&id).unwrap_or_else(|| stored.into());
+            if is_revoked {
+                entry.access.revoked.cancel();
+            }
+            known.tokens.insert(id, entry);
+        }
+        // A restored database may lack some.
+        before.values().for_each(|gone| gone.access.revoked.cancel());
     }
 
     pub(super) fn authenticate(&self, credentials: Credentials<'_>, clock: &Clock) -> Result<Arc<Access>> {

@@ -1,5 +1,6 @@
 //! What the access log is to have of calls.
 
+use super::Caller;
 use crate::access_log::AccessLog;
 use crate::limits;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,7 +20,8 @@ pub struct AccessLogging {
 pub struct NamedSessions(Arc<Mutex<Vec<String>>>);
 
 impl NamedSessions {
-    pub(super) fn add(&self, session: &str) {
+    /// Adds a session, as the call named it.
+    pub fn add(&self, session: &str) {
         let mut named = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if named.len() < limits::ACCESS_LOG_SESSIONS_MAX && !named.iter().any(|known| known == session) {
             named.push(session.to_owned());
@@ -28,5 +30,13 @@ impl NamedSessions {
 
     pub(super) fn take(&self) -> Vec<String> {
         std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Caller {
+    /// The same caller, whose call names its sessions there.
+    #[must_use]
+    pub fn naming(self, named: NamedSessions) -> Self {
+        Self { named, ..self }
     }
 }

@@ -2,42 +2,22 @@
 
 pub use super::access::NewAccessToken;
 
-use super::access::{self, Access, Credentials, new_secret};
+use super::access::{self, Access, new_secret};
 use super::error::{Error, Reason, Result};
 use super::{Caller, Longhand, validate};
 use crate::clock;
 use crate::model::access::{AccessToken, Binding, Scope, Scopes};
 use crate::model::ids::AccessTokenId;
 use crate::store::{StoredToken, Visibility};
-use std::sync::Arc;
 
 impl Longhand {
     /// Keeps the store's access tokens in memory, and trusts a secret of the owner. Before that, only the owner's
     /// connection proves anything.
     pub async fn load_access_tokens(&self, owner_secret: &str) -> Result<()> {
-        self.shared.access_tokens.load(self.store(), owner_secret).await
-    }
-
-    /// Who a caller is.
-    ///
-    /// # Errors
-    ///
-    /// `ACCESS_TOKEN_MISSING`, `ACCESS_TOKEN_INVALID`, or `TOO_MANY_ATTEMPTS` for an address with too many of these.
-    pub fn authenticate(&self, credentials: Credentials<'_>) -> Result<Arc<Access>> {
-        self.shared.access_tokens.authenticate(credentials, &self.shared.clock)
-    }
-
-    /// Resolves when an access is revoked or over; never for the owner's.
-    pub async fn access_ended(&self, access: Arc<Access>) {
-        let Some(end) = access.expire_time else { return access.revoked.cancelled().await };
-        while self.shared.clock.now() < end {
-            let left = u64::try_from(end.0 - self.shared.clock.now().0).unwrap_or(0);
-            // The clock may be set meanwhile.
-            let wait = std::time::Duration::from_micros(left).min(std::time::Duration::from_secs(60));
-            if tokio::time::timeout(wait, access.revoked.cancelled()).await.is_ok() {
-                return;
-            }
-        }
+        let stored = self.store().access_tokens().all().await?;
+        self.shared.entrance.trust_owner(owner_secret);
+        self.shared.entrance.keep_access_tokens(stored);
+        Ok(())
     }
 }
 
@@ -70,7 +50,7 @@ impl Caller {
         // A caller that leaves does not part the store from what is in memory.
         let created = tokio::spawn(async move {
             shared.store.access_tokens().create(stored.clone()).await?;
-            shared.access_tokens.add(stored);
+            shared.entrance.access_tokens.add(stored);
             Ok::<_, Error>(())
         });
         created.await.map_err(Error::internal)??;
@@ -156,7 +136,7 @@ impl Caller {
         let shared = self.shared.clone();
         let revoked = tokio::spawn(async move {
             let stored = shared.store.access_tokens().revoke(wanted).await?;
-            shared.access_tokens.revoke(wanted);
+            shared.entrance.access_tokens.revoke(wanted);
             Ok::<_, Error>(stored)
         });
         let stored = revoked.await.map_err(Error::internal)??;
@@ -175,7 +155,7 @@ impl Caller {
         let shared = self.shared.clone();
         let revoked = tokio::spawn(async move {
             shared.store.access_tokens().revoke(id).await?;
-            shared.access_tokens.revoke(id);
+            shared.entrance.access_tokens.revoke(id);
             Ok::<_, Error>(())
         });
         revoked.await.map_err(Error::internal)?

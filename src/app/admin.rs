@@ -206,7 +206,7 @@ impl Caller {
             quota_uses: self.quota_uses(),
             secret_rules: self.secret_rules(),
             providers: gates.into_iter().map(provider).collect(),
-            traffic: self.shared.traffic.state(),
+            traffic: self.shared.entrance.traffic().state(),
             scheduler_failure: scheduler.failure,
             failing,
         })

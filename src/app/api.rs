@@ -1,9 +1,9 @@
 //! The API as a value: what its operations share.
 
-use super::access::{Access, AccessTokens};
-use super::access_record::{AccessLogging, NamedSessions};
-use super::console_links::ConsoleLinks;
+use super::access::Access;
+use super::access_record::NamedSessions;
 use super::deltas::DraftDelta;
+use super::entrance::Entrance;
 use super::error::{Error, Result};
 use super::presence::Presences;
 use super::quotas::Quotas;
@@ -22,7 +22,6 @@ use crate::policy::{Policy, tokens};
 use crate::scheduler::SchedulerHandle;
 use crate::store::{self, Durability, Kind, RequestKey, Requester, SessionKey, Store, Visibility};
 use crate::telemetry::span;
-use crate::traffic::Traffic;
 use std::collections::HashMap;
 use std::sync::atomic::AtomicI64;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
@@ -51,9 +50,7 @@ pub struct Caller {
 }
 
 pub(super) struct Shared {
-    pub(super) access_tokens: AccessTokens,
-    pub(super) console_links: ConsoleLinks,
-    pub(super) access_logging: OnceLock<AccessLogging>,
+    pub(super) entrance: Arc<Entrance>,
     pub(super) quotas: OnceLock<Quotas>,
     pub(super) store: Store,
     pub(super) scheduler: SchedulerHandle,
@@ -75,7 +72,6 @@ pub(super) struct Shared {
     pub(super) writes: Arc<tokio::sync::Semaphore>,
     /// Cursors of the open event streams.
     pub(super) stream_cursors: Mutex<Vec<Weak<AtomicI64>>>,
-    pub(super) traffic: Arc<Traffic>,
     /// Permits for summaries of branches in progress.
     pub(super) branches: tokio::sync::Semaphore,
     /// The permit to play a session under presets.
@@ -151,6 +147,8 @@ pub struct Options {
     pub defaults: Vec<DefaultPolicy>,
     /// Vocabularies that policies may name.
     pub vocabularies: Vec<Arc<Vocabulary>>,
+    /// What calls pass before they reach the API.
+    pub entrance: Arc<Entrance>,
     /// Cancelled when the daemon stops; ends event streams and waits.
     pub stopping: CancellationToken,
 }
@@ -160,9 +158,7 @@ impl Longhand {
     pub fn new(store: Store, scheduler: SchedulerHandle, clock: &Clock, options: Options) -> Self {
         let (live, _) = broadcast::channel(crate::limits::DELTA_FRAMES_MAX);
         let shared = Shared {
-            access_tokens: AccessTokens::default(),
-            console_links: ConsoleLinks::default(),
-            access_logging: OnceLock::new(),
+            entrance: options.entrance,
             quotas: OnceLock::new(),
             loaded: scheduler.loaded().clone(),
             bus: Bus::default(),
@@ -179,7 +175,6 @@ impl Longhand {
             streams: Arc::new(tokio::sync::Semaphore::new(crate::limits::STREAMS_MAX)),
             writes: Arc::new(tokio::sync::Semaphore::new(crate::limits::WRITE_CALLS_MAX)),
             stream_cursors: Mutex::default(),
-            traffic: Arc::default(),
             branches: tokio::sync::Semaphore::new(crate::limits::BRANCH_SUMMARIES_MAX),
             simulations: Arc::new(tokio::sync::Semaphore::new(1)),
             imports: tokio::sync::Semaphore::new(1),
@@ -195,9 +190,9 @@ impl Longhand {
         &self.shared.store
     }
 
-    /// Counters of the resources that clients hold.
-    pub fn traffic(&self) -> &Arc<Traffic> {
-        &self.shared.traffic
+    /// What calls pass before they reach it.
+    pub fn entrance(&self) -> &Arc<Entrance> {
+        &self.shared.entrance
     }
 
     /// The caller of one request, by what it may do, its name for itself and the key that makes the request idempotent: the only way to

@@ -8,7 +8,7 @@ use crate::limits;
 use crate::model::access::Scope;
 use crate::model::ids::SessionId;
 use crate::store::{self, Archive, Imported};
-use std::io::Read as _;
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::sync::Arc;
 use tokio::sync::mpsc;
 
@@ -32,6 +32,14 @@ fn decompressed(data: &[u8]) -> Result<Vec<u8>> {
         return Err(Error::limit("data", limit, lines.len()));
     }
     Ok(lines)
+}
+
+/// The sessions of an archive that was sent compressed, by its first line; none if that cannot be read.
+pub fn sessions_in(data: &[u8]) -> Vec<String> {
+    let Ok(decoder) = zstd::stream::read::Decoder::with_buffer(data) else { return Vec::new() };
+    let mut line = Vec::new();
+    let read = BufReader::new(decoder).take(limits::ARCHIVE_PAGE_BYTES as u64).read_until(b'\n', &mut line);
+    read.map(|_| Archive::sessions(&line)).unwrap_or_default()
 }
 
 impl Caller {

@@ -57,6 +57,8 @@ impl Reason {
             | Self::MessageNotFound
             | Self::DraftNotFound
             | Self::CompactionNotFound
+            | Self::ShardNotFound
+            | Self::DaemonNotFound
             | Self::CallNotFound
             | Self::PresetNotFound
             | Self::SummaryTaskNotFound
@@ -128,6 +130,7 @@ impl Reason {
             | Self::OutcomeUncertain
             | Self::StoreStopped
             | Self::LeaseLost
+            | Self::NoOwner
             | Self::StorageReadOnly
             | Self::ShuttingDown => Code::Unavailable,
             Self::SocketRequired | Self::ScopeMissing | Self::OriginRefused | Self::ConsoleTokenInvalid => {

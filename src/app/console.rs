@@ -56,7 +56,7 @@ impl Caller {
         let expire_time = Timestamp(now.0 + limits::CONSOLE_LINK_SECONDS * MICROS);
         let (secret, hash) = new_secret(LINK);
         let link = Pending { access: self.access.clone(), new, session_micros, expire_time };
-        self.shared.console_links.add(hash, link, now)?;
+        self.shared.entrance.console_links.add(hash, link, now)?;
         Ok((secret, expire_time))
     }
 
@@ -78,11 +78,11 @@ impl Longhand {
     pub async fn open_console(&self, secret: &str, address: Option<SocketAddr>) -> Result<(AccessToken, String)> {
         let now = self.shared.clock.now();
         let hash = *blake3::hash(secret.as_bytes()).as_bytes();
-        let Some(link) = self.shared.console_links.take(&hash, now) else {
+        let Some(link) = self.shared.entrance.console_links.take(&hash, now) else {
             let message = "the link is unknown, was used, or is over: `longhand console` makes another one";
             let invalid = Error::new(Reason::ConsoleLinkInvalid, message);
             return Err(match address {
-                Some(address) => self.shared.access_tokens.count_failure(address.ip(), now, invalid),
+                Some(address) => self.shared.entrance.access_tokens.count_failure(address.ip(), now, invalid),
                 None => invalid,
             });
         };
@@ -114,16 +114,16 @@ impl Longhand {
         method: &'static str,
         act: impl Future<Output = Result<Done>> + Send + 'static,
     ) -> Result<Done> {
-        if !self.logs(&access) {
+        let entrance = self.entrance().clone();
+        if !entrance.logs(&access) {
             return act.await;
         }
-        let app = self.clone();
         let address = address.map(|address| address.to_string()).unwrap_or_default();
         let recorded = tokio::spawn(async move {
-            app.record_intent(&access, address.clone(), method).await?;
+            entrance.record_intent(&access, address.clone(), method).await?;
             let done = act.await;
             let outcome = done.as_ref().map_or_else(|error| error.reason.as_str(), |_| "OK");
-            app.record_access(&access, address, method, &NamedSessions::default(), outcome).await?;
+            entrance.record_access(&access, address, method, &NamedSessions::default(), outcome).await?;
             done
         });
         recorded.await.map_err(Error::internal)?

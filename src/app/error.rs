@@ -126,6 +126,13 @@ pub enum Reason {
     /// Another daemon owns the shard with the sessions, or may own it: it has the answer. A write may be there or not: send
     /// it again there, with the same request id.
     LeaseLost,
+    /// No daemon serves the shard now, and none took it while the call waited: it was not carried out. A stream resumes with
+    /// its last cursor.
+    NoOwner,
+    /// The database has no shard of this name.
+    ShardNotFound,
+    /// No daemon with this id runs with the database.
+    DaemonNotFound,
     /// The disk is full; nothing was written. Writes succeed again once there is space.
     StorageFull,
     /// The file system is read-only; nothing was written.
@@ -203,7 +210,7 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason.
-    pub const ALL: [Self; 92] = [
+    pub const ALL: [Self; 95] = [
         Self::SessionNotFound,
         Self::MessageNotFound,
         Self::DraftNotFound,
@@ -260,6 +267,9 @@ impl Reason {
         Self::OutcomeUncertain,
         Self::StoreStopped,
         Self::LeaseLost,
+        Self::NoOwner,
+        Self::ShardNotFound,
+        Self::DaemonNotFound,
         Self::StorageFull,
         Self::StorageReadOnly,
         Self::AnswerLost,
@@ -357,6 +367,9 @@ impl Reason {
             Self::OutcomeUncertain => "OUTCOME_UNCERTAIN",
             Self::StoreStopped => "STORE_STOPPED",
             Self::LeaseLost => "LEASE_LOST",
+            Self::NoOwner => "NO_OWNER",
+            Self::ShardNotFound => "SHARD_NOT_FOUND",
+            Self::DaemonNotFound => "DAEMON_NOT_FOUND",
             Self::StorageFull => "STORAGE_FULL",
             Self::StorageReadOnly => "STORAGE_READ_ONLY",
             Self::AnswerLost => "ANSWER_LOST",

@@ -641,7 +641,7 @@ impl Caller {
 
     /// A page of past events, oldest first, and the cursor of the next page.
     pub async fn list_events(&self, list: ListEvents) -> Result<(Vec<ServedEvent>, String)> {
-        let limit = page_size(if list.page_size == 0 { 100 } else { list.page_size })?;
+        let limit = page_size(if list.page_size == 0 { limits::EVENTS_PAGE_DEFAULT as i64 } else { list.page_size })?;
         let after = match list.after.as_str() {
             "" => None,
             cursor => Some(cursor::read(self.store(), cursor).await?),

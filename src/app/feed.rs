@@ -44,7 +44,7 @@ impl EventFeed {
 impl EventStream {
     /// Starts a task that reads the stream ahead of a client that may be slow or silent.
     pub fn feed(self) -> EventFeed {
-        let budget = self.app.shared.traffic.answers.clone();
+        let budget = self.app.shared.entrance.traffic().answers.clone();
         EventFeed::new(self, budget)
     }
 }

@@ -47,7 +47,7 @@ impl Caller {
 
     /// Counts the bytes of a finished view until its client has taken them, or has to give up.
     pub(super) fn count_until_taken(&self, held: Option<Arc<Reservation>>, bytes: usize) -> Arc<Reservation> {
-        let held = held.unwrap_or_else(|| Arc::new(self.shared.traffic.views.hold(0)));
+        let held = held.unwrap_or_else(|| Arc::new(self.shared.entrance.traffic().views.hold(0)));
         held.wait_for_client(bytes);
         held
     }
@@ -55,7 +55,7 @@ impl Caller {
     /// Memory for the messages of a view and for the view made from them.
     async fn reservation_for_view(&self, bytes: usize) -> Result<Arc<Reservation>> {
         let wait = Duration::from_millis(limits::VIEW_WAIT_MS_MAX);
-        let held = self.shared.traffic.views.wait_for(bytes.saturating_mul(COPIES), wait).await.ok_or_else(|| {
+        let held = self.shared.entrance.traffic().views.wait_for(bytes.saturating_mul(COPIES), wait).await.ok_or_else(|| {
             Error::new(Reason::TooManyViews, "the memory for large views is taken by others that are being read")
                 .with("limit", limits::VIEWS_BYTES_MAX)
         })?;

@@ -121,6 +121,15 @@ impl Caller {
     /// A page of sessions, and the token of the next page. A page looks at a limited number of sessions, so it may be
     /// short or empty before the end.
     pub async fn list_sessions(&self, request: &ListSessions) -> Result<(Vec<SessionInfo>, String)> {
+        let (sessions, next) = self.list_sessions_with_tokens(request).await?;
+        Ok((sessions.into_iter().map(|(session, _)| session).collect(), next))
+    }
+
+    /// The same page, each session with the token of a page that begins behind it.
+    pub async fn list_sessions_with_tokens(
+        &self,
+        request: &ListSessions,
+    ) -> Result<(Vec<(SessionInfo, String)>, String)> {
         let ListSessions { page_size: size, page_token, conditions, order, has_policies } = request;
         let limit = page_size(*size)?;
         let scope = conditions.scope(*order);
@@ -130,7 +139,11 @@ impl Caller {
         let most = (limit, limits::PAGE_BYTES_MAX);
         let (sessions, next) = self.store().sessions().list(&list, start, most).await?;
         let next = next.map(|place| cursor::list_token(place, &scope)).unwrap_or_default();
-        Ok((sessions.into_iter().map(|listed| self.listed(listed)).collect(), next))
+        let with_token = |listed: ListedSession| {
+            let token = cursor::list_token(order.place(&listed), &scope);
+            (self.listed(listed), token)
+        };
+        Ok((sessions.into_iter().map(with_token).collect(), next))
     }
 
     /// A session of a list, with its context usage of now if it is in memory.

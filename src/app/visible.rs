@@ -81,7 +81,7 @@ impl Caller {
     }
 
     /// Refuses what concerns the store as a whole to everybody but an operator.
-    pub(super) fn require_operator(&self) -> Result<()> {
+    pub fn require_operator(&self) -> Result<()> {
         if self.access().is_operator() {
             return Ok(());
         }

@@ -6,7 +6,7 @@
 use super::append::{Appended, DraftEnd, NewDraftText, OpenPart};
 use super::error::{Error, Reason, Result};
 use super::quotas::Share;
-use super::{Caller, Longhand, validate};
+use super::{Caller, validate};
 use crate::bus::{Next, Subscription};
 use crate::limits;
 use crate::model::draft::DraftKind;
@@ -504,13 +504,12 @@ impl Writing {
 
 /// Resolves when a caller may write no more, because its access or the daemon ends.
 async fn cut_off(caller: &Caller) -> Error {
-    let longhand = Longhand { shared: caller.shared.clone() };
     tokio::select! {
         biased;
         () = caller.shared.stopping.cancelled() => {
             Error::new(Reason::ShuttingDown, "the daemon is stopping; go on at the same offset")
         }
-        () = longhand.access_ended(caller.access.clone()) => Error::new(Reason::AccessTokenInvalid, "the access token was revoked or is over"),
+        () = caller.shared.entrance.access_ended(caller.access.clone()) => Error::new(Reason::AccessTokenInvalid, "the access token was revoked or is over"),
     }
 }
 

@@ -15,6 +15,9 @@ use std::sync::Mutex;
 pub(super) struct BackupArguments {
     /// New file for the backup; an existing one is never replaced
     file: PathBuf,
+    /// The shard of a PostgreSQL database to copy, such as s2; may be left out where there is one
+    #[arg(long, value_name = "SHARD")]
+    shard: Option<String>,
 }
 
 #[derive(Debug, clap::Args)]
@@ -33,7 +36,7 @@ pub(super) async fn backup(globals: &Globals, arguments: BackupArguments) -> any
     let path = path.to_str().with_context(|| format!("{} is not UTF-8", path.display()))?.to_owned();
     let mut output = globals.output();
     let mut client = globals.client().await?;
-    let mut pieces = client.admin.create_backup(pb::CreateBackupRequest { path }).await?.into_inner();
+    let mut pieces = client.admin.create_backup(pb::CreateBackupRequest { path, shard: arguments.shard }).await?.into_inner();
     let mut progress = Progress::new();
     while let Some(piece) = progress.waiting("checks the copy", pieces.message()).await? {
         match piece.item {

@@ -9,6 +9,7 @@ mod audit;
 mod backup;
 mod changes;
 mod client;
+mod cluster;
 mod compactions;
 mod completions;
 mod console;
@@ -167,6 +168,10 @@ enum Command {
     Backup(backup::BackupArguments),
     /// Make a store from a backup, in a new data directory and without a daemon
     Restore(backup::RestoreArguments),
+    /// List the daemons and the shards of a PostgreSQL database
+    Cluster(cluster::ClusterArguments),
+    /// Have a daemon own a shard of a PostgreSQL database
+    Move(cluster::MoveArguments),
     /// Print the state of the daemon, or the guards of a session
     Status(status::Arguments),
     /// Print a script that completes commands and options in a shell
@@ -244,6 +249,8 @@ async fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Backup(arguments) => backup::backup(globals, arguments).await,
         Command::Restore(arguments) => backup::restore(globals, arguments).await,
         Command::Audit(arguments) => audit::run(globals, arguments).await,
+        Command::Cluster(arguments) => cluster::cluster(globals, arguments).await,
+        Command::Move(arguments) => cluster::move_shard(globals, arguments).await,
         Command::Status(arguments) => status::run(globals, arguments).await,
         Command::Completions(arguments) => completions::run(globals, &arguments, &mut Cli::command()),
     }

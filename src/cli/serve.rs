@@ -26,9 +26,9 @@ pub(super) struct Arguments {
     /// PostgreSQL database with the sessions, as postgres://…; default: a file of SQLite in the data directory
     #[arg(long, value_name = "URL", env = "LONGHAND_DATABASE", hide_env_values = true)]
     database: Option<String>,
-    /// Shard of the database that the daemon owns; default: main
-    #[arg(long, value_name = "NAME", env = "LONGHAND_SHARD")]
-    shard: Option<String>,
+    /// Number of shards that the database has at least; default: 1
+    #[arg(long, value_name = "N", env = "LONGHAND_SHARDS")]
+    shards: Option<u32>,
     /// TOML file with further settings; options override it
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -40,7 +40,7 @@ impl Arguments {
         config.data_dir = self.data_dir.unwrap_or(config.data_dir);
         config.socket = self.socket.or(config.socket);
         config.database = self.database.or(config.database);
-        config.shard = self.shard.unwrap_or(config.shard);
+        config.cluster.shards = self.shards.unwrap_or(config.cluster.shards);
         config.listen = self.listen.unwrap_or(config.listen);
         config.validate()?;
         Ok(config)
@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     fn arguments() -> Arguments {
-        Arguments { data_dir: None, listen: None, socket: None, database: None, shard: None, config: None }
+        Arguments { data_dir: None, listen: None, socket: None, database: None, shards: None, config: None }
     }
 
     #[test]

@@ -165,6 +165,7 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
         filter,
         order: order.into(),
         view: view.into(),
+        include_page_tokens: false,
     };
     let limit = limit.map_or(usize::MAX, |limit| limit as usize);
     let (mut sessions, mut listed) = (Vec::new(), 0);

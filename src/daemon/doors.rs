@@ -4,10 +4,12 @@
 //! browser adds none by itself. The checks of the names of host and origin are a second lock: against pages that give
 //! their own name the address of this machine (DNS rebinding), and against pages of other origins.
 
+use crate::app::entrance::Entrance;
 use crate::app::{Error, Longhand, Reason};
+use crate::cluster::Cluster;
 use crate::config::Config;
 use crate::grpc::Guarded;
-use crate::transport::{self, Peer, RequestBody, RequestClass, Service};
+use crate::transport::{Peer, RequestBody, RequestClass, Service};
 use crate::{grpc, http as json};
 use axum::body::Body;
 use futures::FutureExt as _;
@@ -45,19 +47,35 @@ struct Doors {
     services: Guarded,
     json: axum::Router,
     names: Names,
-    app: Longhand,
+}
+
+/// What opens and ends the sessions of the console: the store with the access tokens.
+pub(super) enum Console {
+    /// The daemon's own.
+    Here(Longhand),
+    /// That of the first shard, here or at another daemon.
+    AtHome(Arc<Cluster>),
 }
 
 /// Every door as one service: gRPC and gRPC-Web by their content types, HTTP with JSON and the console for
 /// everything else.
-pub(super) fn service(services: Guarded, app: Longhand, config: &Config) -> Service {
+pub(super) fn service(services: Guarded, console: Console, entrance: Arc<Entrance>, config: &Config) -> Service {
     let names = Names { hosts: config.hosts.clone(), origins: config.origins.clone() };
     let json = json::router(services.clone(), {
         let guard = services.clone();
         move |path, head| guard.check(path, head)
     });
-    let json = json.merge(json::console::router(app.clone()));
-    let doors = Arc::new(Doors { json, services, names, app });
+    let json = json.merge(match console {
+        Console::Here(app) => json::console::router(entrance, move || json::console::Home::Here(app.clone())),
+        Console::AtHome(cluster) => json::console::router(entrance, move || match cluster.home_app() {
+            Some(app) => json::console::Home::Here(app),
+            None => {
+                let cluster = cluster.clone();
+                json::console::Home::There(Box::new(move |request| cluster.clone().send_home(request).boxed()))
+            }
+        }),
+    });
+    let doors = Arc::new(Doors { json, services, names });
     let Some(cors) = cors(&config.origins) else {
         return Box::new(move |request| doors.clone().answer(request).boxed());
     };
@@ -67,28 +85,6 @@ pub(super) fn service(services: Guarded, app: Longhand, config: &Config) -> Serv
 
 impl Doors {
     async fn answer(self: Arc<Self>, request: Request<RequestBody>) -> Response<Body> {
-        // A shard that another daemon may own by now has newer content there.
-        let form = request.headers().get(header::CONTENT_TYPE).cloned();
-        let answer = Arc::clone(&self).answer_as_owner(request).await;
-        match self.app.store().check_owned() {
-            Ok(()) => self.while_owned(answer),
-            Err(error) => {
-                let form = form.into_iter().map(|form| (header::CONTENT_TYPE, form)).collect();
-                refuse(&form, error.into())
-            }
-        }
-    }
-
-    /// Ends an answer before what is produced while another daemon may own the shard.
-    fn while_owned(self: Arc<Self>, answer: Response<Body>) -> Response<Body> {
-        if self.app.store().is_sqlite() {
-            return answer;
-        }
-        let app = self.app.clone();
-        answer.map(|body| transport::while_valid(body, move || app.store().check_owned().map_err(Into::into)))
-    }
-
-    async fn answer_as_owner(self: Arc<Self>, request: Request<RequestBody>) -> Response<Body> {
         let is_grpc = grpc::is_grpc(request.headers());
         if is_grpc {
             return match self.names.check(request.extensions(), request.uri(), request.headers()) {

@@ -18,9 +18,9 @@ pub enum Error {
     /// The daemon cannot listen on an address.
     #[error(transparent)]
     Listen(#[from] ListenError),
-    /// Another daemon owns the shard, or the database was away for too long.
-    #[error("another daemon may own the shard by now: nothing is served any more")]
-    LeaseLost,
+    /// What daemons know of each other cannot be read.
+    #[error("what the daemons of the database know of each other cannot be read: {0}")]
+    Cluster(app::Error),
     /// The sessions of tenants cannot be counted.
     #[error("the sessions of tenants cannot be counted: {0}")]
     Quotas(app::Error),

@@ -332,4 +332,22 @@ impl AdminService for Admin {
         let caller = self.door.caller(&request)?;
         backup::create(&caller, &request)
     }
+
+    /// A store in files has one daemon.
+    async fn get_cluster(
+        &self,
+        request: Request<pb::GetClusterRequest>,
+    ) -> Result<Response<pb::GetClusterResponse>, Status> {
+        self.door.caller(&request)?.require_operator()?;
+        Ok(Response::new(pb::GetClusterResponse::default()))
+    }
+
+    async fn move_shard(
+        &self,
+        request: Request<pb::MoveShardRequest>,
+    ) -> Result<Response<pb::MoveShardResponse>, Status> {
+        self.door.caller(&request)?.require_operator()?;
+        let shard = &request.get_ref().shard;
+        Err(Error::new(Reason::ShardNotFound, "a store in files has no shards").with("shard", shard).into())
+    }
 }

@@ -5,7 +5,8 @@
 
 use crate::app::access::{Access, Credentials};
 use crate::app::access_record::NamedSessions;
-use crate::app::{self, Error, Longhand, Reason};
+use crate::app::entrance::Entrance;
+use crate::app::{self, Error, Reason};
 use crate::model::access::Scope;
 use crate::pb::scopes;
 use crate::transport::Peer;
@@ -39,7 +40,7 @@ type Answering = Box<dyn Fn(Request<Body>) -> BoxFuture<Response<Body>, Infallib
 
 /// The services by their names.
 #[derive(Default)]
-pub(super) struct Services(HashMap<&'static str, Answering>);
+pub struct Services(HashMap<&'static str, Answering>);
 
 impl Services {
     /// The same services and one more.
@@ -58,7 +59,7 @@ impl Services {
         self
     }
 
-    async fn answer(&self, request: Request<Body>) -> Response<Body> {
+    async fn call(&self, request: Request<Body>) -> Response<Body> {
         let service = request.uri().path().split('/').nth(1).and_then(|name| self.0.get(name));
         let Some(service) = service else { return Status::unimplemented("").into_http() };
         let Ok(answer) = service(request).await;
@@ -66,19 +67,45 @@ impl Services {
     }
 }
 
+/// What answers calls that passed the guard, each with its [`Access`] in the extensions.
+pub trait Backend: Send + Sync + 'static {
+    /// The answer to a call.
+    fn answer(self: Arc<Self>, request: Request<Body>) -> BoxFuture<Response<Body>, Infallible>;
+
+    /// The access of a call that another daemon has let in and passed on; none for any other call.
+    ///
+    /// # Errors
+    ///
+    /// Those of a call that only seems to be passed on.
+    fn passed_on(&self, headers: &HeaderMap) -> app::Result<Option<Arc<Access>>>;
+}
+
+/// One store answers for itself, and no daemon passes calls on.
+impl Backend for Services {
+    fn answer(self: Arc<Self>, request: Request<Body>) -> BoxFuture<Response<Body>, Infallible> {
+        Box::pin(async move { Ok(self.call(request).await) })
+    }
+
+    fn passed_on(&self, _: &HeaderMap) -> app::Result<Option<Arc<Access>>> {
+        Ok(None)
+    }
+}
+
 /// The services behind the guard.
 #[derive(Clone)]
 pub struct Guarded {
-    services: Arc<Services>,
-    app: Longhand,
+    /// Health and reflection.
+    own: Arc<Services>,
+    backend: Arc<dyn Backend>,
+    entrance: Arc<Entrance>,
     scopes: Arc<HashMap<String, Scope>>,
     /// The client of requests that come over no connection.
     in_process: Option<Peer>,
 }
 
 impl Guarded {
-    pub(super) fn new(services: Services, app: Longhand) -> Self {
-        Self { services: Arc::new(services), app, scopes: Arc::new(scopes::scopes()), in_process: None }
+    pub(super) fn new(own: Services, backend: Arc<dyn Backend>, entrance: Arc<Entrance>) -> Self {
+        Self { own: Arc::new(own), backend, entrance, scopes: Arc::new(scopes::scopes()), in_process: None }
     }
 
     /// The same services for callers in this process, who are the owner.
@@ -91,7 +118,7 @@ impl Guarded {
     pub(super) async fn answer(&self, mut request: Request<Body>) -> Response<Body> {
         let path = request.uri().path();
         if path == HEALTH_CHECK {
-            return self.services.answer(request).await;
+            return self.own.call(request).await;
         }
         let peer = request.extensions().get::<Peer>().or(self.in_process.as_ref());
         let (access, scope) = match self.admit(path, peer, request.headers()) {
@@ -99,9 +126,10 @@ impl Guarded {
             Err(error) => return Status::from(error).into_http(),
         };
         request.extensions_mut().insert(access.clone());
-        let is_recorded = matches!(scope, Some(Scope::Read | Scope::Erase | Scope::Admin)) && self.app.logs(&access);
+        let is_recorded =
+            matches!(scope, Some(Scope::Read | Scope::Erase | Scope::Admin)) && self.entrance.logs(&access);
         let answer = match is_recorded {
-            false => self.services.answer(request).await,
+            false => self.forward(request, scope).await,
             true => {
                 let acts = matches!(scope, Some(Scope::Erase | Scope::Admin));
                 let record = Record::of(&request, acts);
@@ -114,24 +142,33 @@ impl Guarded {
         if access.is_owners() {
             return answer;
         }
-        let app = self.app.clone();
-        let ended = Box::pin(async move { app.access_ended(access).await });
+        let entrance = self.entrance.clone();
+        let ended = Box::pin(async move { entrance.access_ended(access).await });
         answer.map(|body| Body::new(EndingBody { body, ended: Some(ended) }))
     }
 
     /// Forwards a call, and records it before its answer is given; one that acts also before it is carried out.
     async fn recorded(self, request: Request<Body>, access: Arc<Access>, record: Record) -> Response<Body> {
         if record.acts
-            && let Err(error) = self.app.record_intent(&access, record.address.clone(), &record.method).await
+            && let Err(error) = self.entrance.record_intent(&access, record.address.clone(), &record.method).await
         {
             return Status::from(error).into_http();
         }
-        let answer = self.services.answer(request).await;
+        let answer = self.forward(request, Some(Scope::Read)).await;
         let outcome = outcome(answer.headers());
-        match self.app.record_access(&access, record.address, &record.method, &record.named, &outcome).await {
+        match self.entrance.record_access(&access, record.address, &record.method, &record.named, &outcome).await {
             Ok(()) => answer,
             Err(error) => Status::from(error).into_http(),
         }
+    }
+
+    /// The answer to a call that may be made: by the daemon itself without a scope, else by the backend.
+    async fn forward(&self, request: Request<Body>, scope: Option<Scope>) -> Response<Body> {
+        if scope.is_none() {
+            return self.own.call(request).await;
+        }
+        let Ok(answer) = self.backend.clone().answer(request).await;
+        answer
     }
 
     /// Refuses a request for the method with a path by its head, before anything of its body is read.
@@ -151,12 +188,15 @@ impl Guarded {
     /// Those of [`authenticate`].
     pub fn identify(&self, head: &Parts) -> app::Result<()> {
         let peer = head.extensions.get::<Peer>().or(self.in_process.as_ref());
-        authenticate(&self.app, peer, &head.headers).map(drop)
+        authenticate(&self.entrance, peer, &head.headers).map(drop)
     }
 
     /// The access of a caller that may call the method, and the method's scope.
     fn admit(&self, path: &str, peer: Option<&Peer>, headers: &HeaderMap) -> app::Result<(Arc<Access>, Option<Scope>)> {
-        let access = authenticate(&self.app, peer, headers)?;
+        let access = match self.backend.passed_on(headers)? {
+            Some(access) => access,
+            None => authenticate(&self.entrance, peer, headers)?,
+        };
         let scope = self.scopes.get(path).copied();
         match scope {
             Some(scope) => access.require(scope)?,
@@ -199,7 +239,7 @@ fn outcome(headers: &HeaderMap) -> String {
 /// # Errors
 ///
 /// `ACCESS_TOKEN_MISSING`, `ACCESS_TOKEN_INVALID`, `TOO_MANY_ATTEMPTS`.
-pub fn authenticate(app: &Longhand, peer: Option<&Peer>, headers: &HeaderMap) -> app::Result<Arc<Access>> {
+pub fn authenticate(entrance: &Entrance, peer: Option<&Peer>, headers: &HeaderMap) -> app::Result<Arc<Access>> {
     let credentials = match peer {
         Some(Peer::Owner) => Credentials::Owner,
         Some(Peer::Tcp { address, .. }) => match secret(headers) {
@@ -208,7 +248,7 @@ pub fn authenticate(app: &Longhand, peer: Option<&Peer>, headers: &HeaderMap) ->
         },
         None => Credentials::Nothing,
     };
-    app.authenticate(credentials)
+    entrance.authenticate(credentials)
 }
 
 /// The secret in the header with the credentials.
@@ -219,7 +259,7 @@ fn secret(headers: &HeaderMap) -> Option<&str> {
 }
 
 /// The access that the guard gave a request.
-pub(super) fn access(extensions: &Extensions) -> app::Result<Arc<Access>> {
+pub fn access(extensions: &Extensions) -> app::Result<Arc<Access>> {
     let missing = || Error::new(Reason::AccessTokenMissing, "the call passed no guard");
     extensions.get::<Arc<Access>>().cloned().ok_or_else(missing)
 }

@@ -25,17 +25,18 @@ mod summary_tasks;
 #[cfg(test)]
 mod tests;
 
-pub use guard::{Guarded, authenticate};
+pub use guard::{Backend, Guarded, Services, access, authenticate};
 pub use service::{answer, class, is_grpc, trailers};
 pub use status::refuse;
 
 use crate::app::Longhand;
+use crate::app::entrance::Entrance;
 use crate::app::sessions::SessionInfo;
 use crate::limits;
 use crate::model::message::Message;
 use crate::model::session::Session;
 use crate::pb;
-use guard::Services;
+use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 use tonic::codec::CompressionEncoding;
 use tonic_health::ServingStatus;
@@ -69,13 +70,19 @@ macro_rules! limited {
     };
 }
 
-/// Every service behind the guard, with health and reflection, and the handle that reports to health that the daemon stops.
+/// The services of one store behind the guard, as [`guarded`] has them.
+pub async fn router(app: Longhand) -> (Guarded, HealthReporter) {
+    let entrance = app.entrance().clone();
+    guarded(Arc::new(services(app)), entrance).await
+}
+
+/// What answers calls behind the guard, with health and reflection, and the handle that reports to health that the daemon
+/// stops.
 ///
 /// # Panics
 ///
 /// If the descriptors that were compiled into the program cannot be read, which no input can cause.
-pub async fn router(app: Longhand) -> (Guarded, HealthReporter) {
-    let door = caller::Door::new(app.clone());
+pub async fn guarded(backend: Arc<dyn Backend>, entrance: Arc<Entrance>) -> (Guarded, HealthReporter) {
     let (reporter, health) = tonic_health::server::health_reporter();
     for name in HEALTH_NAMES {
         reporter.set_service_status(name, ServingStatus::Serving).await;
@@ -89,10 +96,17 @@ pub async fn router(app: Longhand) -> (Guarded, HealthReporter) {
     let reflection_v1 = reflection().build_v1().expect("the build wrote these descriptors");
     // Many tools still use the older name.
     let reflection_v1alpha = reflection().build_v1alpha().expect("the build wrote these descriptors");
-    let services = Services::default()
+    let own = Services::default()
         .with(health.max_decoding_message_size(small))
         .with(reflection_v1.max_decoding_message_size(small))
-        .with(reflection_v1alpha.max_decoding_message_size(small))
+        .with(reflection_v1alpha.max_decoding_message_size(small));
+    (Guarded::new(own, backend, entrance), reporter)
+}
+
+/// The services of a store.
+pub fn services(app: Longhand) -> Services {
+    let door = caller::Door::new(app);
+    Services::default()
         .with(limited!(pb::session_service_server::SessionServiceServer<_>, sessions::Sessions::new(door.clone())))
         .with(limited!(pb::message_service_server::MessageServiceServer<_>, messages::Messages::new(door.clone())))
         .with(limited!(pb::context_service_server::ContextServiceServer<_>, contexts::Contexts::new(door.clone())))
@@ -112,8 +126,7 @@ pub async fn router(app: Longhand) -> (Guarded, HealthReporter) {
         .with(limited!(pb::archive_service_server::ArchiveServiceServer<_>, archives::Archives::new(door.clone())))
         .with(limited!(pb::erase_service_server::EraseServiceServer<_>, erase::Erasures::new(door.clone())))
         .with(limited!(pb::access_service_server::AccessServiceServer<_>, access::Access::new(door.clone())))
-        .with(limited!(pb::admin_service_server::AdminServiceServer<_>, admin::Admin::new(door)));
-    (Guarded::new(services, app), reporter)
+        .with(limited!(pb::admin_service_server::AdminServiceServer<_>, admin::Admin::new(door)))
 }
 
 /// The services that write, and the daemon as a whole: only a restart repairs a store that takes no more writes.

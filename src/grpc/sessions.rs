@@ -73,9 +73,12 @@ impl SessionService for Sessions {
         request: Request<pb::ListSessionsRequest>,
     ) -> Result<Response<pb::ListSessionsResponse>, Status> {
         let caller = self.door.caller(&request)?;
-        let (sessions, next_page_token) = caller.list_sessions(&read_list(request.into_inner())?).await?;
-        let sessions = sessions.into_iter().map(session).collect();
-        Ok(Response::new(pb::ListSessionsResponse { sessions, next_page_token }))
+        let has_tokens = request.get_ref().include_page_tokens;
+        let listed = caller.list_sessions_with_tokens(&read_list(request.into_inner())?).await?;
+        let (sessions, next_page_token) = listed;
+        let (sessions, tokens): (_, Vec<_>) = sessions.into_iter().map(|(info, token)| (session(info), token)).unzip();
+        let page_tokens = if has_tokens { tokens } else { Vec::new() };
+        Ok(Response::new(pb::ListSessionsResponse { sessions, next_page_token, page_tokens }))
     }
 
     async fn watch_sessions(

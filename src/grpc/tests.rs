@@ -60,6 +60,7 @@ impl Served {
             default_preset: "opencode@seed".to_owned(),
             defaults: Vec::new(),
             vocabularies: Vec::new(),
+            entrance: app::entrance::Entrance::new(&clock),
             stopping: stopping.clone(),
         };
         let (routes, health) = router(Longhand::new(store, scheduler.handle(), &clock, options)).await;

@@ -42,6 +42,7 @@ impl Fixture {
             default_preset: "opencode@seed".to_owned(),
             defaults: Vec::new(),
             vocabularies: Vec::new(),
+            entrance: app::entrance::Entrance::new(&clock),
             stopping: CancellationToken::new(),
         };
         let longhand = Longhand::new(store.clone(), scheduler.handle(), &clock, options);

@@ -95,10 +95,10 @@ impl Store {
     /// # Errors
     ///
     /// If the file cannot be made, or is not one that only its owner can read.
-    pub fn apply_secret_rules(&self, rules: Rules) -> Result<()> {
+    pub fn apply_secret_rules(&self, rules: impl Into<Arc<Rules>>) -> Result<()> {
         let shared = &self.handles.shared;
-        shared.secrets.set_draft_key(&files::make_draft_key(&shared.directory)?);
-        shared.secrets.apply(rules);
+        shared.secrets.set_draft_key(&files::make_draft_key(&shared.keys)?);
+        shared.secrets.apply(rules.into());
         Ok(())
     }
 

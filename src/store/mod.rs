@@ -22,6 +22,7 @@ mod log;
 mod open;
 #[cfg(test)]
 mod portable;
+mod registry;
 mod restore;
 mod runs;
 mod search;
@@ -41,6 +42,7 @@ pub use engine::Durability;
 pub use engine::figures::{COMMIT_BOUNDS_MICROS, CommitDurations, Figures};
 pub use engine::files::paths;
 pub use engine::health::Checkpoints;
+pub use engine::postgres::registry::{DaemonEntry, Registry, ShardEntry, Survey, shard_name};
 pub use engine::postgres::shard::Shard;
 pub use erasure::apply::Erasure;
 pub use erasure::candidates::RetentionCandidate;
@@ -96,7 +98,7 @@ pub use ledger::submit::NewPrompt;
 pub use ledger::tx::{RequestKey, Requester};
 pub use ledger::visibility::{Visibility, names_project};
 pub use log::Log;
-pub use open::Options;
+pub use open::{Options, ShardPlace, claim_directory};
 pub use restore::{Restored, restore};
 pub use runs::Runs;
 pub use search::{

@@ -35,6 +35,30 @@ pub struct Options {
     pub durability: Durability,
 }
 
+/// A shard, and what a daemon needs to own it.
+#[derive(Debug, Clone)]
+pub struct ShardPlace {
+    /// The shard.
+    pub shard: Shard,
+    /// The directory of the search index.
+    pub directory: PathBuf,
+    /// The directory with the key for drafts, which all daemons have.
+    pub keys: PathBuf,
+    /// Time after which another daemon may take it from one that is gone.
+    pub ttl: Duration,
+    /// Number of connections that read.
+    pub readers: usize,
+}
+
+/// Locks the directory of a daemon whose stores are not in it.
+///
+/// # Errors
+///
+/// `Error::Open` if another daemon has it, or others could write to it.
+pub async fn claim_directory(directory: &std::path::Path) -> Result<std::fs::File> {
+    Ok(connect::claim(&files::plain(directory)?).await?.0)
+}
+
 impl Store {
     /// Opens the store in a directory, which is made if it does not exist. The future is the writer: the caller runs
     /// it, and it ends when the last clone of the store is dropped; only then may another daemon open the store. The
@@ -66,7 +90,8 @@ impl Store {
             Box::new(move || connect::connect_reader(&of_readers, durability)),
         )?;
         let home = Home::Files(files::OpenFiles::begin(&directory)?);
-        let parts = Parts { readers, identity, durability, directory, trust: None };
+        let keys = directory.clone();
+        let parts = Parts { readers, identity, durability, directory, keys, trust: None };
         // The lock is released when the writer has ended: only then may another daemon open the store.
         Self::start(conn, home, clock, parts, held)
     }
@@ -83,31 +108,49 @@ impl Store {
         ttl: Duration,
         clock: Clock,
     ) -> Result<(Self, impl Future<Output = ()> + Send + 'static)> {
-        let directory = files::plain(&directory)?;
-        let (held, _) = connect::claim(&directory).await?;
-        let ownership = Ownership { shard, owner: fresh_id(), ttl, trust: Arc::new(Trust::new()) };
         let mut is_waiting = false;
-        let taken = loop {
-            let taking = ownership.clone();
-            match alone(move || taking.set_up_and_take()).await {
-                Ok(Some(taken)) => break taken,
-                Ok(None) | Err(Error::Busy) => {}
-                Err(Error::ReadOnly) => {
-                    return Err(Error::Open("the database takes no writes: it is a standby, or read-only".to_owned()));
-                }
-                Err(error) => return Err(error),
+        let place = ShardPlace { shard, keys: directory.clone(), directory, ttl, readers: limits::SHARD_READERS };
+        loop {
+            if let Some(opened) = Self::take_shard(&place, "", clock.clone()).await? {
+                return Ok(opened);
             }
             if !std::mem::replace(&mut is_waiting, true) {
-                tracing::info!(shard = ownership.shard.name(), "another daemon has the shard: waiting for its lease");
+                tracing::info!(shard = place.shard.name(), "another daemon has the shard: waiting for its lease");
             }
             tokio::time::sleep(Duration::from_millis(limits::LEASE_RETRY_MS)).await;
+        }
+    }
+
+    /// Opens a shard as `open_shard` does, if its lease is free; none if another daemon has it.
+    ///
+    /// # Errors
+    ///
+    /// As `open_shard`.
+    pub async fn take_shard(
+        place: &ShardPlace,
+        daemon: &str,
+        clock: Clock,
+    ) -> Result<Option<(Self, impl Future<Output = ()> + Send + use<>)>> {
+        let ShardPlace { shard, directory, keys, ttl, readers } = place.clone();
+        let directory = files::plain(&directory)?;
+        let (held, _) = connect::claim(&directory).await?;
+        let owner = format!("{daemon}.{}", fresh_id().simple());
+        let ownership = Ownership { shard, owner, ttl, trust: Arc::new(Trust::new()) };
+        let taking = ownership.clone();
+        let taken = match alone(move || taking.set_up_and_take()).await {
+            Ok(Some(taken)) => taken,
+            Ok(None) | Err(Error::Busy) => return Ok(None),
+            Err(Error::ReadOnly) => {
+                return Err(Error::Open("the database takes no writes: it is a standby, or read-only".to_owned()));
+            }
+            Err(error) => return Err(error),
         };
         let trust = Arc::clone(&ownership.trust);
-        let opened = alone(move || Self::start_shard(taken, ownership, clock, directory, held)).await;
+        let opened = alone(move || Self::start_shard(taken, ownership, clock, [directory, keys], held, readers)).await;
         if opened.is_err() {
             trust.lose();
         }
-        opened
+        opened.map(Some)
     }
 
     /// Prepares a shard that was taken, and starts its writer.
@@ -115,8 +158,9 @@ impl Store {
         (conn, taken): (Connection, Taken),
         ownership: Ownership,
         clock: Clock,
-        directory: PathBuf,
+        [directory, keys]: [PathBuf; 2],
         held: std::fs::File,
+        readers: usize,
     ) -> Result<(Self, impl Future<Output = ()> + Send + 'static)> {
         let (shard, trust) = (ownership.shard.clone(), Arc::clone(&ownership.trust));
         connect::prepare_shard(&conn, shard.name(), &clock)?;
@@ -145,8 +189,8 @@ impl Store {
         let reading = Arc::clone(&trust);
         let connect = move || shard.connect_shared(Role::Reader, Some(Arc::clone(&reading)));
         let open = Box::new(move || Ok(Connection::Postgres(Box::new(connect()?))));
-        let readers = Readers::of_shard(limits::SHARD_READERS, clock.clone(), open, Arc::clone(&trust))?;
-        let parts = Parts { readers, identity, durability, directory, trust: Some(trust) };
+        let readers = Readers::of_shard(readers, clock.clone(), open, Arc::clone(&trust));
+        let parts = Parts { readers, identity, durability, directory, keys, trust: Some(trust) };
         Self::start(conn, Home::Shard(Box::new(ownership)), clock, parts, held)
     }
 
@@ -158,10 +202,10 @@ impl Store {
         parts: Parts,
         held: std::fs::File,
     ) -> Result<(Self, impl Future<Output = ()> + Send + 'static)> {
-        let Parts { readers, identity, durability, directory, trust } = parts;
+        let Parts { readers, identity, durability, directory, keys, trust } = parts;
         let health = Arc::new(Health::new());
         let secrets = Arc::new(Secrets::new(identity.secrets_salt));
-        if let Some(key) = files::read_draft_key(&directory)? {
+        if let Some(key) = files::read_draft_key(&keys)? {
             secrets.set_draft_key(&key);
         }
         let committed = Committed::new(secrets);
@@ -182,6 +226,7 @@ impl Store {
             quotas,
             secrets,
             directory,
+            keys,
             is_sqlite,
             trust,
             scrub: Scrub::new(),
@@ -219,6 +264,7 @@ struct Parts {
     identity: Identity,
     durability: Durability,
     directory: PathBuf,
+    keys: PathBuf,
     trust: Option<Arc<Trust>>,
 }
 

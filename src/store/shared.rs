@@ -32,6 +32,8 @@ pub(super) struct Shared {
     pub(super) quotas: Arc<Quotas>,
     pub(super) secrets: Arc<Secrets>,
     pub(super) directory: std::path::PathBuf,
+    /// The directory with the key for drafts.
+    pub(super) keys: std::path::PathBuf,
     /// False for a shard of PostgreSQL, of which only the search index is in the directory.
     pub(super) is_sqlite: bool,
     /// The trust in the lease of a shard.

@@ -19,7 +19,6 @@ mod request_body;
 mod server;
 mod socket;
 mod tls;
-mod valid;
 
 pub use delivery::{CutOff, Delivery, Trailers};
 pub use error::{ListenError, TlsError};
@@ -29,7 +28,6 @@ pub use request_body::RequestBody;
 pub use server::{Options, Service};
 pub use socket::Socket;
 pub use tls::{Tls, TlsFiles};
-pub use valid::while_valid;
 
 use crate::limits;
 use accept::Listener;

@@ -184,7 +184,7 @@ async fn ten_thousand_wrong_secrets_prove_nothing_and_are_slowed_down() {
     let (_, secret) = served.token(&[Scope::Read]).await;
     let attempt = |text: String, address: u8| {
         let Peer::Tcp { address, .. } = tcp(address) else { panic!("TCP") };
-        served.test.longhand.authenticate(Credentials::Secret(&text, address.ip())).map_err(|error| error.reason)
+        served.test.longhand.entrance().authenticate(Credentials::Secret(&text, address.ip())).map_err(|error| error.reason)
     };
     let mut slowed = 0;
     for number in 0..10_000 {
@@ -314,7 +314,7 @@ async fn who_read_what_is_in_the_access_log_before_the_answer() {
     let directory = folder.path().join("access-log");
     let options = access_log::Options { directory: directory.clone(), retention_days: 0 };
     let (log, _thread) = access_log::AccessLog::open(options, served.test.clock.clone()).expect("a log");
-    served.test.longhand.log_access(AccessLogging { log, owner_too: false, refuses: true });
+    served.test.longhand.entrance().log_access(AccessLogging { log, owner_too: false, refuses: true });
     let session = served.test.manual_session().await;
     let (_, secret) = served.token(&[Scope::Read, Scope::Write]).await;
     let get = |id: &str| pb::GetSessionRequest { session_id: id.to_owned() }.encode_to_vec();
@@ -357,7 +357,7 @@ async fn what_acts_is_in_the_access_log_before_it_is_carried_out() {
         let directory = folder.path().join("access-log");
         let options = access_log::Options { directory: directory.clone(), retention_days: 0 };
         let (log, _thread) = access_log::AccessLog::open(options, served.test.clock.clone()).expect("a log");
-        served.test.longhand.log_access(AccessLogging { log, owner_too: false, refuses });
+        served.test.longhand.entrance().log_access(AccessLogging { log, owner_too: false, refuses });
         let (_, secret) = served.token(&[Scope::Admin, Scope::Read]).await;
         let message = pb::CreateAccessTokenRequest {
             principal: "guest".to_owned(),
@@ -389,14 +389,14 @@ async fn sessions_of_the_console_begin_and_end_in_the_access_log() {
         let directory = folder.path().join("access-log");
         let options = access_log::Options { directory: directory.clone(), retention_days: 0 };
         let (log, _thread) = access_log::AccessLog::open(options, served.test.clock.clone()).expect("a log");
-        served.test.longhand.log_access(AccessLogging { log, owner_too: false, refuses });
+        served.test.longhand.entrance().log_access(AccessLogging { log, owner_too: false, refuses });
         let address = std::net::SocketAddr::from(([127, 0, 0, 1], 4747));
         let open = async || {
             let new = NewAccessToken { principal: "agent".to_owned(), ..NewAccessToken::default() };
             let (link, _) = served.test.app.create_console_link(new, Some(30 * 86_400)).await.expect("a link");
             served.test.longhand.open_console(&link, Some(address)).await.map_err(|error| error.reason)
         };
-        let prove = |secret: &str| served.test.longhand.authenticate(Credentials::Secret(secret, address.ip())).ok();
+        let prove = |secret: &str| served.test.longhand.entrance().authenticate(Credentials::Secret(secret, address.ip())).ok();
         let close = async |secret: &str| {
             let access = prove(secret).expect("a session");
             served.test.longhand.close_console(access, secret, Some(address)).await.map_err(|error| error.reason)

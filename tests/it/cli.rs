@@ -34,7 +34,7 @@ impl Daemon {
         let directory = home.join("store");
         let mut command = longhand(home);
         command.args(["serve", "--data-dir"]).arg(&directory).stdout(Stdio::piped()).stderr(Stdio::null());
-        crate::engines::serve_in_shard(&mut command, &directory);
+        crate::engines::serve_in_database(&mut command, &directory);
         change(&mut command);
         let mut child = command.spawn().expect("the daemon starts");
         let stdout = child.stdout.take().expect("standard output is piped");

@@ -4,9 +4,11 @@ use longhand::app::Caller;
 use longhand::app::erase::{EraseRequest, Erased};
 use longhand::clock::Clock;
 use longhand::store::{self, Durability, Store};
-use std::path::Path;
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::process::Command;
+use std::sync::{LazyLock, Mutex, MutexGuard};
 use std::time::Duration;
 
 /// Opens the store of a test: files in its folder, or a shard for it if `LONGHAND_TEST_DATABASE` is `postgres`.
@@ -31,8 +33,18 @@ pub(crate) fn shard_of(directory: &Path) -> Option<(String, String)> {
     let engine = std::env::var("LONGHAND_TEST_DATABASE").ok()?;
     assert_eq!(engine, "postgres", "LONGHAND_TEST_DATABASE");
     let server = crate::postgres::Server::shared().expect("PostgreSQL is installed");
-    let name = blake3::hash(directory.as_os_str().as_encoded_bytes()).to_hex();
-    Some((server.url(), format!("t{}", &name[..24])))
+    let hash = blake3::hash(directory.as_os_str().as_encoded_bytes()).to_hex();
+    let name = format!("t{}", &hash[..24]);
+    if served().contains(directory) {
+        return Some((server.database(&name), store::shard_name(1)));
+    }
+    Some((server.url(), name))
+}
+
+/// The data directories of daemons, each of which has a database of its own.
+fn served() -> MutexGuard<'static, HashSet<PathBuf>> {
+    static SERVED: LazyLock<Mutex<HashSet<PathBuf>>> = LazyLock::new(Mutex::default);
+    SERVED.lock().expect("no test panics with it")
 }
 
 /// True if tests run on SQLite.
@@ -40,10 +52,11 @@ pub(crate) fn is_sqlite() -> bool {
     std::env::var("LONGHAND_TEST_DATABASE").is_err()
 }
 
-/// Has a daemon keep its store where tests do: in a shard for its data directory if they run on PostgreSQL.
-pub(crate) fn serve_in_shard(command: &mut Command, directory: &Path) {
-    if let Some((url, name)) = shard_of(directory) {
-        command.env("LONGHAND_DATABASE", url).env("LONGHAND_SHARD", name);
+/// Has a daemon keep its store where tests do: in a database for its data directory if they run on PostgreSQL.
+pub(crate) fn serve_in_database(command: &mut Command, directory: &Path) {
+    served().insert(directory.to_owned());
+    if let Some((url, _)) = shard_of(directory) {
+        command.env("LONGHAND_DATABASE", url);
     }
 }
 

@@ -524,7 +524,7 @@ async fn a_bound_caller_erases_what_it_sees_and_nothing_else() {
     };
     let (_, secret) = test.app.create_access_token(new).await.expect("a token");
     let address = std::net::IpAddr::from([127, 0, 0, 1]);
-    let access = test.longhand.authenticate(Credentials::Secret(&secret, address)).expect("it is valid");
+    let access = test.longhand.entrance().authenticate(Credentials::Secret(&secret, address)).expect("it is valid");
     let bound = test.longhand.caller(access, String::new(), None).expect("a caller");
     let refused = |error: error::Error| error.reason;
     let shared = bound.erase(&root.to_string(), message("u1")).await.map_err(refused);

@@ -83,6 +83,16 @@ impl Server {
     pub(crate) fn url(&self) -> String {
         url(&self.folder)
     }
+
+    /// The address of another database of it, which is made if it is not there.
+    pub(crate) fn database(&self, name: &str) -> String {
+        let programs = programs().expect("the server's own programs");
+        let mut command = Command::new(programs.join("createdb"));
+        let made = command.arg("-h").arg(&self.folder).args(["-U", "longhand", name]).output().expect("createdb");
+        let error = String::from_utf8_lossy(&made.stderr).into_owned();
+        assert!(made.status.success() || error.contains("already exists"), "{error}");
+        self.url().replace("/postgres?", &format!("/{name}?"))
+    }
 }
 
 impl Drop for Server {

@@ -330,6 +330,7 @@ async fn appends_do_not_wait_for_the_index() {
         default_preset: "opencode@seed".to_owned(),
         defaults: Vec::new(),
         vocabularies: Vec::new(),
+        entrance: longhand::app::entrance::Entrance::new(&clock),
         stopping: stopping.clone(),
     };
     let longhand = Longhand::new(store, idle.handle(), &clock, options);

@@ -1,85 +1,88 @@
-//! Two daemons on one PostgreSQL database: one owns the shard, and the other waits for its lease. Skipped with a line where
-//! the machine has no PostgreSQL.
+//! Several daemons on one PostgreSQL database: each owns shards, and answers for all. Skipped with a line where the machine
+//! has no PostgreSQL.
 
-use crate::cli::{Daemon, longhand};
+use crate::cli::Daemon;
 use crate::postgres::Server;
 use longhand::clock::Clock;
 use longhand::store::{self, Shard, Store};
 use rustix::process::{Signal, kill_process};
 use sqlx::ConnectOptions as _;
-use std::io::{BufRead as _, BufReader};
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
+mod cluster;
 mod failover;
 
-/// Arguments of a daemon on a shard with a short lease.
-fn serve(home: &Path, server: &Server, shard: &str) -> (Daemon, String) {
-    std::fs::write(home.join("settings.toml"), "lease_seconds = 4\n").expect("a file");
-    Daemon::start_as(home, |command| {
-        command.args(["--listen", "off", "--shard", shard, "--database"]).arg(server.url());
-        command.arg("--config").arg(home.join("settings.toml"));
-    })
+/// Starts a daemon of a database with a short lease. It answers at once, whoever owns the shard.
+fn serve(home: &Path, database: &str) -> Daemon {
+    serve_with(home, database, &[])
 }
 
-/// Starts a daemon that waits for the lease. It prints its address once it has it.
-fn wait(home: &Path, server: &Server, shard: &str) -> Child {
+/// As `serve`, with further arguments.
+fn serve_with(home: &Path, database: &str, arguments: &[&str]) -> Daemon {
     std::fs::write(home.join("settings.toml"), "lease_seconds = 4\n").expect("a file");
-    let mut command = longhand(home);
-    command.args(["serve", "--data-dir"]).arg(home.join("store")).stdout(Stdio::piped()).stderr(Stdio::null());
-    command.args(["--listen", "off", "--shard", shard, "--database"]).arg(server.url());
-    command.arg("--config").arg(home.join("settings.toml"));
-    command.spawn().expect("the daemon starts")
-}
-
-/// Waits until a daemon has the lease.
-fn taken(daemon: &mut Child) {
-    let mut line = String::new();
-    let stdout = daemon.stdout.take().expect("it is piped");
-    BufReader::new(stdout).read_line(&mut line).expect("a line");
+    let (daemon, line) = Daemon::start_as(home, |command| {
+        command.args(["--listen", "off", "--database", database, "--config"]).arg(home.join("settings.toml"));
+        command.args(arguments);
+    });
     assert!(line.contains("longhand.sock"), "{line:?}");
+    daemon
 }
 
-/// Runs a command of the command line at a daemon; its standard output if it succeeds, else its standard error.
-fn at(home: &Path, arguments: &[&str]) -> Result<String, String> {
-    let mut command = longhand(home);
-    let server = format!("unix:{}", home.join("store/longhand.sock").display());
-    let output = command.args(arguments).args(["--server", &server]).output().expect("it runs");
+/// Waits until a daemon owns as many shards.
+fn owns(daemon: &Daemon, count: usize) {
+    for _ in 0..600 {
+        let cluster = &daemon.json(&["cluster"])[0];
+        let own = cluster["daemons"].as_array().expect("daemons").iter().find(|one| one["isAnswering"] == true);
+        let own = own.map(|own| own["daemonId"].clone()).unwrap_or_default();
+        let shards = cluster["shards"].as_array().expect("shards");
+        if shards.iter().filter(|shard| shard["ownerDaemonId"] == own).count() == count {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    panic!("the daemon does not own {count} shards: {:?}", daemon.json(&["cluster"]));
+}
+
+/// Runs a command at a daemon; its standard output if it succeeds, else its standard error.
+fn at(daemon: &Daemon, arguments: &[&str]) -> Result<String, String> {
+    let output = daemon.run(arguments);
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
     if output.status.success() { Ok(text(output.stdout)) } else { Err(text(output.stderr)) }
 }
 
 #[test]
-fn a_daemon_that_was_frozen_beyond_its_lease_serves_and_writes_nothing() {
+fn a_daemon_that_was_frozen_beyond_its_lease_serves_and_writes_nothing_of_its_own() {
     let Some(server) = Server::shared() else { return };
     let (first_home, second_home) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
-    let (first, line) = serve(first_home.path(), server, "frozen");
-    assert!(line.contains("longhand.sock"), "{line:?}");
+    let database = server.database("frozen");
+    let first = serve(first_home.path(), &database);
     first.text(&["create", "--client-id", "shared", "--preset", "pi@1.5", "--window", "60000"]);
     first.text(&["append", "shared", "before"]);
-    let mut second = wait(second_home.path(), server, "frozen");
+    let second = serve(second_home.path(), &database);
+    assert!(at(&second, &["show", "shared"]).expect("passed on").contains("before"));
 
     kill_process(first.id(), Signal::STOP).expect("stopped");
-    taken(&mut second);
-    assert!(at(second_home.path(), &["show", "shared"]).expect("shown").contains("before"));
-    at(second_home.path(), &["append", "shared", "meanwhile"]).expect("appended");
+    owns(&second, 1);
+    assert!(at(&second, &["show", "shared"]).expect("shown").contains("before"));
+    at(&second, &["append", "shared", "meanwhile"]).expect("appended");
 
     // A write and a read wait at the frozen daemon.
     let frozen = |arguments: &[&str]| first.command(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
-    let write = frozen(&["append", "shared", "stale"]).expect("it starts");
+    let write = frozen(&["append", "shared", "late"]).expect("it starts");
     let read = frozen(&["show", "shared"]).expect("it starts");
     kill_process(first.id(), Signal::CONT).expect("continued");
-    for waiting in [write, read] {
-        let output = waiting.wait_with_output().expect("it ends");
-        assert!(!output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
-    }
-    assert!(!first.ended().success(), "it ends by itself");
-    let shown = at(second_home.path(), &["show", "shared"]).expect("shown");
-    assert!(shown.contains("meanwhile") && !shown.contains("stale"), "{shown}");
-    at(second_home.path(), &["audit", "verify"]).expect("no findings");
-    second.kill().expect("killed");
-    second.wait().expect("it ends");
+    let wrote = write.wait_with_output().expect("it ends");
+    let read = read.wait_with_output().expect("it ends");
+    // What it answers, the other one has answered: nothing is older than what that one wrote.
+    let shown = String::from_utf8_lossy(&read.stdout).into_owned();
+    assert!(!read.status.success() || shown.contains("meanwhile"), "{shown}");
+    let shown = at(&second, &["show", "shared"]).expect("shown");
+    assert!(shown.contains("meanwhile"), "{shown}");
+    assert_eq!(wrote.status.success(), shown.contains("late"), "{shown}");
+    assert!(at(&first, &["show", "shared"]).expect("it passes calls on").contains("meanwhile"));
+    at(&second, &["audit", "verify"]).expect("no findings");
 }
 
 /// As README.md shows it.
@@ -87,30 +90,20 @@ fn a_daemon_that_was_frozen_beyond_its_lease_serves_and_writes_nothing() {
 fn a_session_survives_the_kill_of_its_daemon_at_another_one() {
     let Some(server) = Server::shared() else { return };
     let (first_home, second_home) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
-    let (first, _) = serve(first_home.path(), server, "survives");
+    let database = server.database("survives");
+    let first = serve(first_home.path(), &database);
     first.text(&["create", "--client-id", "shared", "--preset", "pi@1.5", "--window", "60000"]);
     first.text(&["append", "shared", "the quokka was here"]);
-    let mut second = wait(second_home.path(), server, "survives");
+    let second = serve(second_home.path(), &database);
     kill_process(first.id(), Signal::KILL).expect("killed");
-    taken(&mut second);
-    let second = Running(second);
-    at(second_home.path(), &["append", "shared", "and stays"]).expect("appended");
-    let shown = at(second_home.path(), &["show", "shared"]).expect("shown");
+    // The call waits for the next owner.
+    at(&second, &["append", "shared", "and stays"]).expect("appended");
+    let shown = at(&second, &["show", "shared"]).expect("shown");
     assert!(shown.contains("the quokka was here") && shown.contains("and stays"), "{shown}");
     // Its own index has nothing yet; a search waits until it has.
-    let found = at(second_home.path(), &["search", "quokka"]).expect("found");
+    let found = at(&second, &["search", "quokka"]).expect("found");
     assert!(found.contains("quokka"), "{found}");
-    at(second_home.path(), &["audit", "verify"]).expect("no findings");
-    drop(second);
-}
-
-/// A daemon that is killed when the test ends.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        drop((self.0.kill(), self.0.wait()));
-    }
+    at(&second, &["audit", "verify"]).expect("no findings");
 }
 
 /// A transaction of the writer that lasts longer than the lease keeps it, and what it commits is there.
@@ -177,14 +170,13 @@ fn new() -> store::CreateSession {
 fn an_orderly_stop_hands_the_shard_over() {
     let Some(server) = Server::shared() else { return };
     let (first_home, second_home) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
-    let (first, _) = serve(first_home.path(), server, "handed");
+    let database = server.database("handed");
+    let first = serve(first_home.path(), &database);
     first.text(&["create", "--client-id", "shared", "--preset", "pi@1.5", "--window", "60000"]);
-    let mut second = wait(second_home.path(), server, "handed");
+    let second = serve(second_home.path(), &database);
     assert!(first.stop().success());
-    taken(&mut second);
-    at(second_home.path(), &["append", "shared", "after"]).expect("appended");
-    second.kill().expect("killed");
-    second.wait().expect("it ends");
+    at(&second, &["append", "shared", "after"]).expect("appended");
+    owns(&second, 1);
 }
 
 /// Every backend of the writer is ended again and again while it commits: what was acknowledged is there, once, in place.

@@ -299,7 +299,7 @@ async fn a_rewind_with_a_summary_reserves_memory_for_a_large_view() {
     for number in 2..=5 {
         test.append(&session, &format!("u{number} 5000000c")).await;
     }
-    let views = &test.longhand.traffic().views;
+    let views = &test.longhand.entrance().traffic().views;
     let others = views.hold(limits::VIEWS_BYTES_MAX);
     others.exempt();
     // The maximum number of waiters for memory, so that one more is refused at once.

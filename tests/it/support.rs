@@ -175,6 +175,7 @@ impl TestApp {
             default_preset: "opencode@seed".to_owned(),
             defaults: Vec::new(),
             vocabularies: Vec::new(),
+            entrance: longhand::app::entrance::Entrance::new(&clock),
             stopping: stopping.clone(),
         };
         let wake = scheduler.handle();

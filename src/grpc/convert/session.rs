@@ -89,8 +89,16 @@ fn usage_totals(totals: UsageTotals) -> pb::UsageTotals {
 
 /// Parameters of a page of sessions.
 pub(in crate::grpc) fn read_list(request: pb::ListSessionsRequest) -> Result<ListSessions> {
-    let pb::ListSessionsRequest { page_size, page_token, parent_session_id, include_archived, filter, order, view } =
-        request;
+    let pb::ListSessionsRequest {
+        page_size,
+        page_token,
+        parent_session_id,
+        include_archived,
+        filter,
+        order,
+        view,
+        include_page_tokens: _,
+    } = request;
     let order = match read_enum("order", order)? {
         pb::SessionOrder::Unspecified | pb::SessionOrder::NewestFirst => SessionOrder::NewestFirst,
         pb::SessionOrder::OldestFirst => SessionOrder::OldestFirst,

@@ -9,6 +9,7 @@ pub use session::prove;
 
 use super::failure::Failure;
 use crate::app::access::{Access, Credentials};
+use crate::app::entrance::Entrance;
 use crate::app::{self, Error, Longhand, Reason};
 use crate::limits;
 use crate::pb;
@@ -17,6 +18,7 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use axum::routing::{get, post};
+use futures::future::BoxFuture;
 use http::request::Parts;
 use http::{HeaderValue, StatusCode, header};
 use http_body_util::{BodyExt as _, Limited};
@@ -47,15 +49,30 @@ pub fn is_open(path: &str) -> bool {
     path == "/" || path.starts_with("/console/")
 }
 
-/// The page with what it is made of, and the begin and the end of its sessions.
-pub fn router(app: Longhand) -> Router {
+/// The store with the access tokens, which sessions of the console are.
+pub enum Home {
+    /// It is this daemon's.
+    Here(Longhand),
+    /// It is another daemon's, to which this brings a request.
+    There(Box<dyn FnOnce(Request) -> BoxFuture<'static, Response> + Send>),
+}
+
+/// What the console is served with.
+#[derive(Clone)]
+struct Console {
+    entrance: Arc<Entrance>,
+    home: Arc<dyn Fn() -> Home + Send + Sync>,
+}
+
+/// The page with what it is made of, and the begin and the end of its sessions, which the store with the access tokens has.
+pub fn router(entrance: Arc<Entrance>, home: impl Fn() -> Home + Send + Sync + 'static) -> Router {
     Router::new()
         .route("/", get(assets::index))
         .route("/console/login", post(login))
         .route("/console/logout", post(logout))
         .route("/console/session", get(who))
         .route("/console/{file}", get(assets::file))
-        .with_state(app)
+        .with_state(Console { entrance, home: Arc::new(home) })
 }
 
 /// The body of a request for a session.
@@ -65,7 +82,11 @@ struct Login {
     link: String,
 }
 
-async fn login(State(app): State<Longhand>, request: Request) -> Response {
+async fn login(State(console): State<Console>, request: Request) -> Response {
+    let app = match (console.home)() {
+        Home::Here(app) => app,
+        Home::There(send) => return send(request).await,
+    };
     let (head, body) = request.into_parts();
     open(&app, &head, body).await.unwrap_or_else(Failure::into_response)
 }
@@ -82,17 +103,21 @@ async fn open(app: &Longhand, head: &Parts, body: Body) -> Result<Response, Fail
     let Login { link } = serde_json::from_slice(&body.to_bytes()).map_err(|_| malformed())?;
     let visitor = visitor(head);
     let (token, secret) = app.open_console(&link, visitor.address).await?;
-    let access = app.authenticate(Credentials::Secret(&secret, visitor.ip()))?;
+    let access = app.entrance().authenticate(Credentials::Secret(&secret, visitor.ip()))?;
     let seconds = token.expire_time.map_or(0, |end| (end.0 - token.create_time.0) / 1_000_000);
     let mut response = described(&access);
     session::grant(response.headers_mut(), &head.headers, &secret, seconds, visitor.is_encrypted);
     Ok(response)
 }
 
-async fn logout(State(app): State<Longhand>, request: Request) -> Response {
+async fn logout(State(console): State<Console>, request: Request) -> Response {
+    let app = match (console.home)() {
+        Home::Here(app) => app,
+        Home::There(send) => return send(request).await,
+    };
     let (head, _) = request.into_parts();
     let ended = async {
-        if let Some((access, secret)) = known(&app, &head)? {
+        if let Some((access, secret)) = known(&console.entrance, &head)? {
             app.close_console(access, &secret, visitor(&head).address).await?;
         }
         app::Result::Ok(())
@@ -109,9 +134,9 @@ async fn logout(State(app): State<Longhand>, request: Request) -> Response {
 }
 
 /// Who the page's user is.
-async fn who(State(app): State<Longhand>, request: Request) -> Response {
+async fn who(State(console): State<Console>, request: Request) -> Response {
     let (head, _) = request.into_parts();
-    match known(&app, &head) {
+    match known(&console.entrance, &head) {
         Ok(Some((access, _))) => described(&access),
         Ok(None) => {
             let message = "no session of the console is open: `longhand console` opens one";
@@ -122,9 +147,9 @@ async fn who(State(app): State<Longhand>, request: Request) -> Response {
 }
 
 /// The access that the session of a request proves, with its secret; none without a session.
-fn known(app: &Longhand, head: &Parts) -> app::Result<Option<(Arc<Access>, String)>> {
+fn known(entrance: &Entrance, head: &Parts) -> app::Result<Option<(Arc<Access>, String)>> {
     let Some(secret) = session::secret(head)? else { return Ok(None) };
-    let access = app.authenticate(Credentials::Secret(&secret, visitor(head).ip()))?;
+    let access = entrance.authenticate(Credentials::Secret(&secret, visitor(head).ip()))?;
     Ok(Some((access, secret)))
 }
 

@@ -161,6 +161,13 @@ impl Header {
 }
 
 impl Archive {
+    /// The ids of the sessions that the first line of an archive names: the one that it is of, and then all; none if it is no
+    /// such line.
+    pub fn sessions(line: &[u8]) -> Vec<String> {
+        let Ok(header) = serde_json::from_slice::<Header>(line) else { return Vec::new() };
+        std::iter::once(header.session_id).chain(header.sessions.into_iter().map(|head| head.session_id)).collect()
+    }
+
     /// Reads an archive. Its lines must be as they were written; what they say is checked when they are imported.
     ///
     /// # Errors

@@ -2,7 +2,7 @@
 
 use super::connection::Connection;
 use super::files::{self, DATABASE, DatabaseState};
-use super::postgres::schema;
+use super::postgres::{registry, schema};
 use super::sqlite::PAGE_BYTES;
 use super::statement;
 use crate::clock::Clock;
@@ -275,7 +275,11 @@ fn applied_in_shard(conn: &Connection, shard: &str) -> Result<Vec<i64>> {
 /// Brings the schema of a shard up to date, under its lease.
 pub(crate) fn prepare_shard(conn: &Connection, shard: &str, clock: &Clock) -> Result<()> {
     let applied = applied_in_shard(conn, shard)?;
-    migrate(conn, &applied, clock).map_err(|error| Error::Open(format!("cannot migrate: {error}")))
+    migrate(conn, &applied, clock).map_err(|error| Error::Open(format!("cannot migrate: {error}")))?;
+    if registry::is_shared(shard) {
+        conn.execute_batch(&registry::directory(shard, &format!("lh_{shard}")))?;
+    }
+    Ok(())
 }
 
 /// Checks the content of a database, and brings its schema up to date.

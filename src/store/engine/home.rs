@@ -11,7 +11,6 @@ use crate::store::error::{Error, Result};
 use crate::store::write_state::WriteState;
 use std::sync::Arc;
 use std::time::Duration;
-use uuid::Uuid;
 
 /// Where a store is kept.
 pub(crate) enum Home {
@@ -25,8 +24,8 @@ pub(crate) enum Home {
 #[derive(Clone)]
 pub(crate) struct Ownership {
     pub(crate) shard: Shard,
-    /// This process.
-    pub(crate) owner: Uuid,
+    /// This process, with a name for this opening of the shard by it.
+    pub(crate) owner: String,
     pub(crate) ttl: Duration,
     pub(crate) trust: Arc<Trust>,
 }
@@ -41,7 +40,7 @@ impl Ownership {
         let taken = self.take(false)?;
         if taken.is_some() {
             let Self { shard, owner, ttl, trust } = self.clone();
-            Keeper { shard, owner: owner.to_string(), ttl, trust }.start()?;
+            Keeper { shard, owner, ttl, trust }.start()?;
         }
         Ok(taken)
     }
@@ -49,8 +48,8 @@ impl Ownership {
     /// Connects and takes the lease, once; none while another daemon has it, or had it since. The thread must have no runtime.
     fn take(&self, again: bool) -> Result<Option<(Connection, Taken)>> {
         let client = self.shard.connect_alone(Role::Writer, Some(Arc::clone(&self.trust)))?;
-        let (shard, owner) = (self.shard.name(), self.owner.to_string());
-        let taken = client.take(&Taker { shard, owner: &owner, ttl: self.ttl, trust: &self.trust, again })?;
+        let (shard, owner) = (self.shard.name(), self.owner.as_str());
+        let taken = client.take(&Taker { shard, owner, ttl: self.ttl, trust: &self.trust, again })?;
         Ok(taken.map(|taken| (Connection::Postgres(Box::new(client)), taken)))
     }
 

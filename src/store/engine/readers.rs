@@ -40,11 +40,15 @@ impl Readers {
         Ok(Self { permits, free: Mutex::new(free), open, rows, meter, trust: None })
     }
 
+    /// A pool that connects when it reads.
+    pub(crate) fn lazy(count: usize, clock: Clock, open: Open) -> Self {
+        let (permits, rows, meter) = (Semaphore::new(count), AtomicU64::new(0), ReadMeter::new(clock));
+        Self { permits, free: Mutex::default(), open, rows, meter, trust: None }
+    }
+
     /// A pool for a shard, which reads only while its lease is trusted. It connects when it reads.
-    pub(crate) fn of_shard(count: usize, clock: Clock, open: Open, trust: Arc<Trust>) -> Result<Self> {
-        let pool = Self::new(0, clock, open)?;
-        pool.permits.add_permits(count);
-        Ok(Self { trust: Some(trust), ..pool })
+    pub(crate) fn of_shard(count: usize, clock: Clock, open: Open, trust: Arc<Trust>) -> Self {
+        Self { trust: Some(trust), ..Self::lazy(count, clock, open) }
     }
 
     /// Reads with a free connection. Each statement sees the commits until then. Other tasks of the runtime go on

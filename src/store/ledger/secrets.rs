@@ -6,13 +6,14 @@ use crate::secrets::{Action, DraftText, Hit, Rules, Salt};
 use crate::store::error::{Error, Result};
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use std::sync::OnceLock;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The rules, and the store's keys for what they find.
 #[derive(Debug)]
 pub struct Secrets {
     salt: Salt,
-    rules: OnceLock<Rules>,
+    rules: OnceLock<Arc<Rules>>,
     /// The key of what waits of drafts; none while there were never any rules.
     draft_key: OnceLock<LessSafeKey>,
     /// For each rule, how often it was applied since the start.
@@ -25,7 +26,7 @@ impl Secrets {
     }
 
     /// Applies rules from now on; called before anything is written. Later calls have no effect.
-    pub(crate) fn apply(&self, rules: Rules) {
+    pub(crate) fn apply(&self, rules: Arc<Rules>) {
         drop(self.counts.set((0..rules.count()).map(|_| AtomicU64::new(0)).collect()));
         drop(self.rules.set(rules));
     }
@@ -39,7 +40,7 @@ impl Secrets {
 
     /// The rules; none if there are none.
     pub fn rules(&self) -> Option<&Rules> {
-        self.rules.get()
+        self.rules.get().map(Arc::as_ref)
     }
 
     /// The key of placeholders and digests.

@@ -32,6 +32,12 @@ impl SessionOrder {
         matches!(self, Self::LastChangedFirst | Self::LastChangedLast)
     }
 
+    /// The place of a session in a list of this order.
+    pub(crate) fn place(self, listed: &ListedSession) -> ListPosition {
+        let time = if self.is_by_change() { listed.session.update_time.0 } else { 0 };
+        ListPosition { time, key: listed.key.0 }
+    }
+
     fn is_descending(self) -> bool {
         matches!(self, Self::NewestFirst | Self::LastChangedFirst)
     }

@@ -305,7 +305,7 @@ impl World {
         };
         let caller = |secret: &str| {
             let credentials = Credentials::Secret(secret, IpAddr::V4(Ipv4Addr::LOCALHOST));
-            let access = test.longhand.authenticate(credentials).expect("it proves its principal");
+            let access = test.longhand.entrance().authenticate(credentials).expect("it proves its principal");
             test.longhand.caller(access, String::new(), None).expect("a caller")
         };
         let (of_one, one) = token("one", None, None).await;

@@ -16,6 +16,10 @@ impl From<sqlx::Error> for Error {
                 Some("40P01" | "55P03" | "40001") => Self::Busy,
                 // The server stops, or ended this connection.
                 Some(code) if code.starts_with("57P") || code.starts_with("08") => Self::Unreachable(error.to_string()),
+                // Another shard of the database has the id or the client's id since a moment: the next attempt finds it there.
+                Some("23505") if refused.table() == Some("directory") || refused.message().contains("another shard") => {
+                    Self::Busy
+                }
                 // Too many connections.
                 Some("53300") => Self::Unreachable(error.to_string()),
                 _ => Self::Database(error.to_string()),

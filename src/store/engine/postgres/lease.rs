@@ -14,6 +14,7 @@ use std::time::Duration;
 
 /// What all shards of a database share, and what a new one needs. The lock keeps two daemons from making it at once.
 pub(super) fn setup(shard: &str, schema: &str) -> String {
+    let secret = blake3::Hash::from_bytes(rand::random()).to_hex();
     format!(
         "begin; select pg_advisory_xact_lock(5497271503);
 do $do$ begin
@@ -23,7 +24,9 @@ if to_regclass('lh.lease') is null then
         name text collate \"C\" primary key,            -- of the shard
         epoch bigint not null,                          -- grows with each owner
         owner text not null,                            -- of the daemon's process; empty for none
-        lease_until timestamptz not null                -- by the clock of the database
+        lease_until timestamptz not null,               -- by the clock of the database
+        destination text not null default '',           -- the daemon that is to own it; empty for any
+        is_pinned boolean not null default false        -- true if an operator chose the destination
     ) with (fillfactor = 50);
     create table lh.shard (
         name text collate \"C\" primary key,
@@ -33,6 +36,22 @@ if to_regclass('lh.lease') is null then
         head_seq bigint not null,                       -- the newest event
         server text not null                            -- cluster and timeline on which it was written; empty at first
     ) with (fillfactor = 50);
+    create table lh.daemon (
+        id text collate \"C\" primary key,              -- of its process
+        address text not null,                          -- at which other daemons reach it
+        seen_until timestamptz not null                 -- by the clock of the database
+    );
+    create table lh.cluster (
+        id integer primary key check (id = 1),
+        secret text not null                            -- by which daemons know each other
+    );
+    create table lh.directory (
+        public_id bytea primary key,                    -- of a session
+        tenant text collate \"C\" not null,
+        client_id text collate \"C\",
+        shard text collate \"C\" not null               -- never changes
+    );
+    create unique index directory_client_id on lh.directory (tenant, client_id) where client_id is not null;
     create function lh.fence(of_shard text, of_epoch bigint, of_head bigint) returns void
         language plpgsql as $f$
     begin
@@ -51,6 +70,7 @@ if to_regclass('lh.lease') is null then
 end if;
 end $do$;
 insert into lh.lease (name, epoch, owner, lease_until) values ('{shard}', 0, '', '-infinity') on conflict (name) do nothing;
+insert into lh.cluster (id, secret) values (1, '{secret}') on conflict (id) do nothing;
 insert into lh.shard (name, epoch, pid, head_seq, server) values ('{shard}', 0, 0, 0, '') on conflict (name) do nothing;
 create schema if not exists {schema};
 commit"

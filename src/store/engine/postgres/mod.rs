@@ -7,5 +7,6 @@ mod error;
 pub(crate) mod keeper;
 pub(crate) mod lease;
 pub(crate) mod owner;
+pub(crate) mod registry;
 pub(crate) mod schema;
 pub(crate) mod shard;

@@ -1,0 +1,128 @@
+//! What calls pass before they reach a store: who may call, links to the console, the access log, and the resources that
+//! clients hold. A daemon has one, whatever the number of its stores.
+
+use super::access::{Access, AccessTokens, Credentials};
+use super::access_record::{AccessLogging, NamedSessions};
+use super::console_links::ConsoleLinks;
+use super::error::{Error, Reason, Result};
+use crate::access_log::Entry;
+use crate::clock::Clock;
+use crate::store::StoredToken;
+use crate::traffic::Traffic;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+/// The outcome of a call that has not been carried out yet.
+const BEGUN: &str = "BEGUN";
+/// The longest wait between two looks at the clock, which may be set meanwhile.
+const CLOCK_WAIT: Duration = Duration::from_secs(60);
+
+/// What calls pass before they reach a store.
+pub struct Entrance {
+    pub(super) access_tokens: AccessTokens,
+    pub(super) console_links: ConsoleLinks,
+    access_logging: OnceLock<AccessLogging>,
+    traffic: Arc<Traffic>,
+    clock: Clock,
+}
+
+impl Entrance {
+    /// One that knows no access tokens yet: only the owner's connection proves anything.
+    pub fn new(clock: &Clock) -> Arc<Self> {
+        Arc::new(Self {
+            access_tokens: AccessTokens::default(),
+            console_links: ConsoleLinks::default(),
+            access_logging: OnceLock::new(),
+            traffic: Arc::default(),
+            clock: clock.clone(),
+        })
+    }
+
+    /// Counters of the resources that clients hold.
+    pub fn traffic(&self) -> &Arc<Traffic> {
+        &self.traffic
+    }
+
+    /// Trusts a secret of the owner.
+    pub fn trust_owner(&self, secret: &str) {
+        self.access_tokens.trust_owner(secret);
+    }
+
+    /// Keeps these access tokens in memory, in place of those from before. What a token opened that is revoked now ends.
+    pub fn keep_access_tokens(&self, stored: Vec<StoredToken>) {
+        self.access_tokens.keep(stored);
+    }
+
+    /// Who a caller is.
+    ///
+    /// # Errors
+    ///
+    /// `ACCESS_TOKEN_MISSING`, `ACCESS_TOKEN_INVALID`, or `TOO_MANY_ATTEMPTS` for an address with too many of these.
+    pub fn authenticate(&self, credentials: Credentials<'_>) -> Result<Arc<Access>> {
+        self.access_tokens.authenticate(credentials, &self.clock)
+    }
+
+    /// Resolves when an access is revoked or over; never for the owner's.
+    pub async fn access_ended(&self, access: Arc<Access>) {
+        let Some(end) = access.expire_time else { return access.revoked.cancelled().await };
+        while self.clock.now() < end {
+            let left = u64::try_from(end.0 - self.clock.now().0).unwrap_or(0);
+            let wait = Duration::from_micros(left).min(CLOCK_WAIT);
+            if tokio::time::timeout(wait, access.revoked.cancelled()).await.is_ok() {
+                return;
+            }
+        }
+    }
+
+    /// Records calls in an access log from now on. Later calls have no effect.
+    pub fn log_access(&self, logging: AccessLogging) {
+        drop(self.access_logging.set(logging));
+    }
+
+    /// True if calls with this access are in the access log.
+    pub fn logs(&self, access: &Access) -> bool {
+        self.access_logging.get().is_some_and(|logging| logging.owner_too || !access.is_owners())
+    }
+
+    /// Records a call that acts, before it is carried out, if calls are refused that cannot be recorded: their effect
+    /// would be there before their line is. Its sessions are in the line of its outcome.
+    ///
+    /// # Errors
+    ///
+    /// `ACCESS_LOG_FAILED` if it cannot be recorded.
+    pub async fn record_intent(&self, access: &Access, address: String, method: &str) -> Result<()> {
+        if self.access_logging.get().is_some_and(|logging| logging.refuses) {
+            self.record_access(access, address, method, &NamedSessions::default(), BEGUN).await?;
+        }
+        Ok(())
+    }
+
+    /// Records a call before its answer is given.
+    ///
+    /// # Errors
+    ///
+    /// `ACCESS_LOG_FAILED` if it cannot be recorded, and such calls are refused.
+    pub async fn record_access(
+        &self,
+        access: &Access,
+        address: String,
+        method: &str,
+        named: &NamedSessions,
+        outcome: &str,
+    ) -> Result<()> {
+        let Some(logging) = self.access_logging.get() else { return Ok(()) };
+        let entry = Entry {
+            principal: access.principal.to_string(),
+            tenant: access.tenant.to_string(),
+            address,
+            method: method.trim_start_matches('/').to_owned(),
+            sessions: named.take(),
+            outcome: outcome.to_owned(),
+        };
+        match logging.log.record(entry).await {
+            Err(error) if logging.refuses => Err(Error::new(Reason::AccessLogFailed, error.to_string())),
+            // Its thread has logged the failure.
+            Ok(()) | Err(_) => Ok(()),
+        }
+    }
+}

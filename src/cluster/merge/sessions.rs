@@ -1,0 +1,216 @@
+//! Lists of sessions over all shards.
+
+use super::cursor::{self, Positions};
+use super::{Shard, client};
+use crate::app::Error;
+use crate::cluster::reply;
+use crate::cluster::route::Call;
+use crate::cluster::Cluster;
+use crate::limits;
+use crate::pb::session_service_client::SessionServiceClient;
+use crate::pb::watch_sessions_response::Frame;
+use crate::pb::{self, SessionOrder};
+use futures::future::try_join_all;
+use futures::stream::{SelectAll, select_all};
+use futures::{StreamExt as _, stream};
+use http::Response;
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use tonic::body::Body;
+use tonic::{Status, Streaming};
+
+type Client = SessionServiceClient<Shard>;
+
+/// Where the list of a shard goes on: behind this token; none at its end.
+type Place = BTreeMap<String, Option<String>>;
+
+/// The session that all sessions of a list hang on, by a condition.
+fn anchor<'a>(parent: &'a Option<String>, filter: &'a Option<pb::SessionFilter>) -> Option<&'a str> {
+    let root = filter.as_ref().and_then(|filter| filter.root_session_id.as_deref());
+    parent.as_deref().or(root)
+}
+
+/// The list of one shard, as far as it was read.
+struct Listed {
+    shard: Shard,
+    /// The token behind what was given out.
+    token: String,
+    /// What was read and not given out, each with the token behind it.
+    ahead: VecDeque<(pb::Session, String)>,
+    /// The token behind what was read; empty at the end.
+    next: String,
+    is_over: bool,
+}
+
+impl Listed {
+    /// Reads on until there is something, the end, or an empty page that says that the list goes on.
+    async fn read(&mut self, request: &pb::ListSessionsRequest) -> Result<(), Status> {
+        if !self.ahead.is_empty() || self.is_over {
+            return Ok(());
+        }
+        let request = pb::ListSessionsRequest {
+            page_token: self.next.clone(),
+            include_page_tokens: true,
+            ..request.clone()
+        };
+        let page = client!(Client, self.shard).list_sessions(request).await?.into_inner();
+        self.ahead = page.sessions.into_iter().zip(page.page_tokens).collect();
+        self.is_over = page.next_page_token.is_empty();
+        self.next = page.next_page_token;
+        if self.ahead.is_empty() {
+            self.token.clone_from(&self.next);
+        }
+        Ok(())
+    }
+}
+
+fn order(left: &pb::Session, right: &pb::Session, order: SessionOrder) -> Ordering {
+    let time = |time: &Option<prost_types::Timestamp>| time.map(|time| (time.seconds, time.nanos));
+    match order {
+        SessionOrder::OldestFirst => time(&left.create_time).cmp(&time(&right.create_time)),
+        SessionOrder::LastChangedFirst => time(&right.update_time).cmp(&time(&left.update_time)),
+        SessionOrder::LastChangedLast => time(&left.update_time).cmp(&time(&right.update_time)),
+        SessionOrder::Unspecified | SessionOrder::NewestFirst => time(&right.create_time).cmp(&time(&left.create_time)),
+    }
+}
+
+/// A page of the lists of all shards, in the order of the request.
+pub(super) async fn list(cluster: Arc<Cluster>, call: Call) -> Result<Response<Body>, Status> {
+    let request: pb::ListSessionsRequest = call.opened.as_message();
+    if let Some(anchor) = anchor(&request.parent_session_id, &request.filter).map(str::to_owned) {
+        return cluster.at_session(&anchor, call).await;
+    }
+    let place: Option<Place> = cursor::place(&request.page_token)?;
+    let start = |shard: Shard| {
+        let token = match &place {
+            None => Some(String::new()),
+            Some(place) => place.get(&shard.name).cloned().unwrap_or(Some(String::new())),
+        };
+        let token = token.map(|token| (token, false)).unwrap_or((String::new(), true));
+        Listed { shard, token: token.0.clone(), ahead: VecDeque::new(), next: token.0, is_over: token.1 }
+    };
+    let mut lists: Vec<Listed> = Shard::all(&cluster, &call).into_iter().map(start).collect();
+    let size = match usize::try_from(request.page_size) {
+        Ok(0) => usize::try_from(limits::PAGE_SIZE_DEFAULT).unwrap_or(usize::MAX),
+        Ok(size) => size.min(usize::try_from(limits::PAGE_SIZE_MAX).unwrap_or(usize::MAX)),
+        // The shards refuse it.
+        Err(_) => 0,
+    };
+    let by = request.order();
+    let mut page = pb::ListSessionsResponse::default();
+    let mut bytes = 0;
+    loop {
+        try_join_all(lists.iter_mut().map(|listed| listed.read(&request))).await?;
+        let is_known = lists.iter().all(|listed| !listed.ahead.is_empty() || listed.is_over);
+        let heads = lists.iter().enumerate().filter_map(|(index, listed)| Some((index, listed.ahead.front()?)));
+        let first = heads.min_by(|(_, left), (_, right)| order(&left.0, &right.0, by)).map(|(index, _)| index);
+        // A shard that has looked at many sessions and found none may have the next one.
+        let Some(index) = first.filter(|_| is_known && page.sessions.len() < size && bytes < limits::PAGE_BYTES_MAX) else {
+            break;
+        };
+        let listed = &mut lists[index];
+        if let Some((session, token)) = listed.ahead.pop_front() {
+            bytes += prost::Message::encoded_len(&session);
+            listed.token = token;
+            page.sessions.push(session);
+        }
+        if request.include_page_tokens {
+            page.page_tokens.push(token(&lists)?);
+        }
+    }
+    if lists.iter().any(|listed| !listed.is_over || !listed.ahead.is_empty()) {
+        page.next_page_token = token(&lists)?;
+    }
+    Ok(reply::one(page))
+}
+
+/// The token behind what was given out of all lists.
+fn token(lists: &[Listed]) -> Result<String, Error> {
+    let rest = |listed: &Listed| (!listed.is_over || !listed.ahead.is_empty()).then(|| listed.token.clone());
+    let place: Place = lists.iter().map(|listed| (listed.shard.name.clone(), rest(listed))).collect();
+    cursor::token(&place)
+}
+
+/// Follows the lists of all shards: their snapshots, one after the other, and then their changes.
+pub(super) async fn watch(cluster: Arc<Cluster>, call: Call) -> Result<Response<Body>, Status> {
+    let request: pb::WatchSessionsRequest = call.opened.as_message();
+    if let Some(anchor) = anchor(&request.parent_session_id, &request.filter).map(str::to_owned) {
+        return cluster.at_session(&anchor, call).await;
+    }
+    let after = match request.after_cursor.is_empty() {
+        true => Positions::default(),
+        false => Positions::read(&request.after_cursor)?,
+    };
+    let is_resumed = !request.after_cursor.is_empty();
+    let open = |shard: Shard| {
+        let after_cursor = after.0.get(&shard.name).cloned().unwrap_or_default();
+        let request = pb::WatchSessionsRequest { after_cursor, ..request.clone() };
+        async move {
+            let frames = client!(Client, shard).watch_sessions(request).await?.into_inner();
+            Ok::<_, Status>((shard.name, frames))
+        }
+    };
+    let streams = try_join_all(Shard::all(&cluster, &call).into_iter().map(open)).await?;
+    let missing = streams.iter().filter(|(name, _)| !after.0.contains_key(name)).count();
+    let watching = Watching {
+        snapshots: if is_resumed && missing == 0 { VecDeque::new() } else { streams.iter().map(|(name, _)| name.clone()).collect() },
+        first: streams.first().map(|(name, _)| name.clone()).unwrap_or_default(),
+        positions: after,
+        streams: streams.into_iter().collect(),
+        live: SelectAll::new(),
+        is_live: false,
+    };
+    Ok(reply::many(stream::try_unfold(watching, |mut watching| async move {
+        Ok(watching.next().await?.map(|frame| (frame, watching)))
+    })))
+}
+
+/// A merged stream of lists.
+struct Watching {
+    /// The shards whose snapshots are to come.
+    snapshots: VecDeque<String>,
+    /// The shard whose progress is that of all.
+    first: String,
+    positions: Positions,
+    streams: BTreeMap<String, Streaming<pb::WatchSessionsResponse>>,
+    live: SelectAll<stream::BoxStream<'static, (String, Result<pb::WatchSessionsResponse, Status>)>>,
+    is_live: bool,
+}
+
+impl Watching {
+    async fn next(&mut self) -> Result<Option<pb::WatchSessionsResponse>, Status> {
+        while let Some(shard) = self.snapshots.front().cloned() {
+            // A shard that is resumed has no snapshot.
+            if self.positions.0.contains_key(&shard) {
+                self.snapshots.pop_front();
+                continue;
+            }
+            let Some(frames) = self.streams.get_mut(&shard) else { return Ok(None) };
+            let Some(mut frame) = frames.message().await? else { return Ok(None) };
+            match &frame.frame {
+                Some(Frame::SnapshotEnd(_)) => {
+                    self.positions.0.insert(shard, std::mem::take(&mut frame.cursor));
+                    self.snapshots.pop_front();
+                    if self.snapshots.is_empty() {
+                        frame.cursor = self.positions.text();
+                        return Ok(Some(frame));
+                    }
+                }
+                _ => return Ok(Some(frame)),
+            }
+        }
+        if !std::mem::replace(&mut self.is_live, true) {
+            let streams = std::mem::take(&mut self.streams).into_iter();
+            self.live = select_all(streams.map(|(name, frames)| frames.map(move |frame| (name.clone(), frame)).boxed()));
+        }
+        while let Some((shard, frame)) = self.live.next().await {
+            let mut frame = frame?;
+            frame.cursor = self.positions.with(&shard, frame.cursor);
+            if !matches!(frame.frame, Some(Frame::Progress(_))) || shard == self.first {
+                return Ok(Some(frame));
+            }
+        }
+        Ok(None)
+    }
+}

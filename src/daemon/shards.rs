@@ -1,0 +1,236 @@
+//! The shards that a daemon owns: it takes those that are free, evenly with the other daemons, and gives up those that
+//! another one is to have.
+
+use super::Error;
+use super::hosted::{Hosted, Setup};
+use crate::cluster::{self, Cluster, Local, Step};
+use crate::limits;
+use crate::store::{DaemonEntry, Registry, Shard, ShardPlace, Store, Survey};
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::task::{JoinHandle, JoinSet};
+use tokio_util::sync::CancellationToken;
+
+/// Parts of a lease in which a daemon says once that it runs.
+const BEATS_A_LEASE: u32 = 5;
+/// Leases for which a daemon counts as running behind its last beat.
+const LEASES_ALIVE: u32 = 1;
+
+/// The shards of a daemon.
+pub(super) struct Shards {
+    pub(super) cluster: Arc<Cluster>,
+    setup: Setup,
+    directory: PathBuf,
+    database: String,
+    lease: Duration,
+    hosted: HashMap<String, Served>,
+    /// Shards that are being given up, or taken.
+    changing: JoinSet<Changed>,
+    busy: HashMap<String, ()>,
+    /// Shards whose stores were lost.
+    lost: (mpsc::UnboundedSender<String>, mpsc::UnboundedReceiver<String>),
+}
+
+/// A shard that is served.
+struct Served {
+    hosted: Hosted,
+    /// Waits for the loss of its store.
+    watch: JoinHandle<()>,
+}
+
+/// The end of a change.
+enum Changed {
+    Taken(String, Result<Option<Hosted>, Error>),
+    Given(String),
+}
+
+impl Shards {
+    /// A daemon that owns no shard yet.
+    pub(super) async fn new(
+        registry: Registry,
+        address: String,
+        setup: Setup,
+        stopping: CancellationToken,
+    ) -> Result<Self, Error> {
+        let config = Arc::clone(&setup.config);
+        let tls = tls(&config)?;
+        let id = crate::clock::fresh_id().simple().to_string();
+        let me = DaemonEntry { id, address };
+        let options = cluster::Options { registry, me, tls, stopping };
+        let cluster = Cluster::new(options).await.map_err(Error::Cluster)?;
+        let lease = Duration::from_secs(config.lease_seconds);
+        // Calls are for shards that are known.
+        cluster.beat(lease * LEASES_ALIVE).await.map_err(Error::Cluster)?;
+        Ok(Self {
+            cluster,
+            directory: config.data_dir.join("shards"),
+            database: config.database.clone().unwrap_or_default(),
+            lease,
+            setup,
+            hosted: HashMap::new(),
+            changing: JoinSet::new(),
+            busy: HashMap::new(),
+            lost: mpsc::unbounded_channel(),
+        })
+    }
+
+    /// Takes and gives up shards until the daemon stops; then gives up all of them.
+    pub(super) async fn run(mut self, stopping: CancellationToken) {
+        let mut beats = tokio::time::interval(self.lease / BEATS_A_LEASE);
+        beats.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                () = stopping.cancelled() => break,
+                _ = beats.tick() => self.beat().await,
+                Some(changed) = self.changing.join_next() => match changed {
+                    Ok(changed) => self.changed(changed),
+                    Err(error) => tracing::error!(%error, "a change of a shard ended in a panic"),
+                },
+                Some(shard) = self.lost.1.recv() => {
+                    tracing::warn!(shard, "another daemon may own the shard by now: it is served here no more");
+                    self.give(&shard);
+                }
+            }
+        }
+        self.stop().await;
+    }
+
+    async fn beat(&mut self) {
+        let survey = match self.cluster.beat(self.lease * LEASES_ALIVE).await {
+            Ok(survey) => survey,
+            Err(error) => {
+                tracing::warn!(%error, "the database with the shards is not reached; what is owned is served while its lease lasts");
+                return;
+            }
+        };
+        if let Err(error) = self.learn_access_tokens(&survey).await {
+            tracing::warn!(%error, "the access tokens cannot be read");
+        }
+        // One at a time.
+        if self.busy.is_empty()
+            && let Some(step) = cluster::next(&survey, &self.cluster.me().id, &self.hosted.keys().cloned().collect())
+        {
+            match step {
+                Step::Take(shard) => self.take(shard, survey.shards.len()),
+                Step::Give(shard) => self.give(&shard),
+                Step::Hand { shard, to } => {
+                    if let Err(error) = self.cluster.registry().destine(&shard, Some(&to), false).await {
+                        tracing::debug!(%error, "a shard is handed over later");
+                    }
+                }
+            }
+        }
+    }
+
+    /// Reads the access tokens, unless the shard that has them is served here: then they are in memory with each change.
+    async fn learn_access_tokens(&self, survey: &Survey) -> Result<(), crate::store::Error> {
+        let home = crate::store::shard_name(1);
+        if self.hosted.contains_key(&home) || self.busy.contains_key(&home) || survey.shards.is_empty() {
+            return Ok(());
+        }
+        if let Some(stored) = self.cluster.registry().access_tokens().await? {
+            self.setup.entrance.keep_access_tokens(stored);
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, shard: String, shards: usize) {
+        let (least, most) = limits::SHARD_READERS_RANGE.into_inner();
+        let readers = (2 * most / shards.max(1)).clamp(least, most);
+        let (directory, database, lease) = (self.directory.join(&shard), self.database.clone(), self.lease);
+        let keys = self.setup.config.data_dir.clone();
+        let mut setup = self.setup.clone();
+        setup.loaded_bytes /= shards.max(1);
+        let daemon = self.cluster.me().id.clone();
+        self.busy.insert(shard.clone(), ());
+        self.changing.spawn(async move {
+            let taken = async {
+                let place = ShardPlace { shard: Shard::new(&database, &shard)?, directory, keys, ttl: lease, readers };
+                let Some(opened) = Store::take_shard(&place, &daemon, setup.clock.clone()).await? else { return Ok(None) };
+                let hosted = Hosted::start(opened, &setup).await?;
+                if shard == crate::store::shard_name(1) {
+                    let stored = hosted.app.store().access_tokens().all().await?;
+                    setup.entrance.keep_access_tokens(stored);
+                }
+                Ok(Some(hosted))
+            };
+            let taken = taken.await;
+            Changed::Taken(shard, taken)
+        });
+    }
+
+    fn give(&mut self, shard: &str) {
+        let Some(Served { hosted, watch }) = self.hosted.remove(shard) else { return };
+        self.cluster.give_up(shard);
+        // It holds the store.
+        watch.abort();
+        self.busy.insert(shard.to_owned(), ());
+        let shard = shard.to_owned();
+        self.changing.spawn(async move {
+            hosted.stop().await;
+            Changed::Given(shard)
+        });
+    }
+
+    fn changed(&mut self, changed: Changed) {
+        match changed {
+            Changed::Given(shard) => {
+                self.busy.remove(&shard);
+                tracing::info!(shard, "given up");
+            }
+            Changed::Taken(shard, taken) => {
+                self.busy.remove(&shard);
+                match taken {
+                    Ok(Some(hosted)) => self.serve(shard, hosted),
+                    Ok(None) => {}
+                    Err(error) => tracing::error!(shard, %error, "a shard cannot be opened; it is tried again"),
+                }
+            }
+        }
+    }
+
+    fn serve(&mut self, shard: String, hosted: Hosted) {
+        let local = Local { app: hosted.app.clone(), services: Arc::clone(&hosted.services) };
+        self.cluster.serve(shard.clone(), local);
+        let (lost, gone, name) = (hosted.lost(), self.lost.0.clone(), shard.clone());
+        let watch = tokio::spawn(async move {
+            lost.await;
+            // Nobody asks once the daemon stops.
+            drop(gone.send(name));
+        });
+        tracing::info!(shard, "taken");
+        self.hosted.insert(shard, Served { hosted, watch });
+    }
+
+    /// Gives up all shards, and says that the daemon runs no more.
+    async fn stop(mut self) {
+        for shard in self.hosted.keys().cloned().collect::<Vec<_>>() {
+            self.give(&shard);
+        }
+        while let Some(changed) = self.changing.join_next().await {
+            // One that was just taken.
+            if let Ok(Changed::Taken(_, Ok(Some(hosted)))) = changed {
+                hosted.stop().await;
+            }
+        }
+        let left = self.cluster.registry().leave(&self.cluster.me().id);
+        if !matches!(tokio::time::timeout(self.lease, left).await, Ok(Ok(()))) {
+            tracing::debug!("the others learn later that the daemon runs no more");
+        }
+    }
+}
+
+/// The certificates for calls to other daemons.
+fn tls(config: &crate::config::Config) -> Result<cluster::Tls, Error> {
+    let read = |path: &PathBuf| {
+        std::fs::read_to_string(path).map_err(|source| crate::config::Error::Read { path: path.clone(), source })
+    };
+    let identity = match &config.tls {
+        Some(tls) if tls.client_authorities.is_some() => Some((read(&tls.certificate)?, read(&tls.key)?)),
+        _ => None,
+    };
+    Ok(cluster::Tls { authorities: config.cluster.authorities.as_ref().map(read).transpose()?, identity })
+}

@@ -1,0 +1,196 @@
+//! What the daemons of a database know of each other: who runs, who owns which shard, and which session is where.
+//!
+//! Nothing here decides who may write: that is the lease. An answer may be older than what happened since.
+
+use super::lease;
+use super::shard::{Role, Shard};
+use crate::clock::Clock;
+use crate::limits;
+use crate::store::engine::Connection;
+use crate::store::engine::readers::Readers;
+use crate::store::error::{Error, Result};
+use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions, PgRow};
+use sqlx::{AssertSqlSafe, ConnectOptions as _, Row as _};
+use std::str::FromStr as _;
+use std::sync::Arc;
+use std::time::Duration;
+use uuid::Uuid;
+
+/// The shards of a database are `s1`, `s2` and so on.
+pub fn shard_name(number: u32) -> String {
+    format!("s{number}")
+}
+
+const BEAT: &str = "insert into lh.daemon (id, address, seen_until) \
+     values ($1, $2, clock_timestamp() + $3::bigint * interval '1 millisecond') \
+     on conflict (id) do update set address = excluded.address, seen_until = excluded.seen_until";
+const FORGET: &str = "delete from lh.daemon where id = $1 or seen_until < clock_timestamp() - interval '1 hour'";
+const DAEMONS: &str = "select id, address from lh.daemon where seen_until > clock_timestamp() order by id";
+/// The owner is a process, and an opening of the shard by it.
+const SHARDS: &str = "select l.name, split_part(l.owner, '.', 1) as daemon, l.lease_until > clock_timestamp() as is_owned, \
+     case when l.lease_until > clock_timestamp() \
+        then (extract(epoch from l.lease_until - clock_timestamp()) * 1000)::bigint else 0 end as left_ms, \
+     l.destination, l.is_pinned, s.head_seq \
+     from lh.lease l join lh.shard s on s.name = l.name where l.name ~ '^s[0-9]+$' \
+     order by length(l.name), l.name";
+const DESTINE: &str = "update lh.lease set destination = $2, is_pinned = $3 where name = $1";
+const FIND: &str = "select shard from lh.directory where public_id = $1";
+const FIND_BY_CLIENT_ID: &str = "select shard from lh.directory where tenant = $1 and client_id = $2";
+const SECRET: &str = "select secret from lh.cluster";
+const HAS_HOME: &str = "select to_regclass('lh_s1.access_token') is not null";
+
+/// The registry of a database.
+#[derive(Clone)]
+pub struct Registry {
+    pool: PgPool,
+    /// A connection that reads the first shard, whoever owns it.
+    pub(crate) home: Arc<Readers>,
+}
+
+/// A daemon that runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DaemonEntry {
+    /// Its process.
+    pub id: String,
+    /// The address at which other daemons reach it.
+    pub address: String,
+}
+
+/// A shard, and who has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ShardEntry {
+    /// Its name.
+    pub name: String,
+    /// The daemon whose lease has not run out; none if another one may take it.
+    pub owner: Option<String>,
+    /// Time until the lease runs out, unless it is renewed.
+    pub lease_left: Duration,
+    /// The daemon that is to own it; none for any.
+    pub destination: Option<String>,
+    /// True if an operator chose the destination.
+    pub is_pinned: bool,
+    /// The number of its newest event.
+    pub head_seq: i64,
+}
+
+/// Who runs, and who has what.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Survey {
+    /// The daemons that run, by their ids.
+    pub daemons: Vec<DaemonEntry>,
+    /// The shards, by their numbers.
+    pub shards: Vec<ShardEntry>,
+}
+
+impl Registry {
+    /// Connects to a database, and makes its shards up to this number, unless they are there.
+    ///
+    /// # Errors
+    ///
+    /// `Error::Open` for an address that is none, `Error::Unreachable` if the database does not answer.
+    pub async fn open(url: &str, shards: u32, clock: Clock) -> Result<Self> {
+        // The error of the parser may have the password.
+        let options = PgConnectOptions::from_str(url)
+            .map_err(|_| Error::Open("the address of the database is not a valid postgres:// URL".to_owned()))?;
+        let pool = PgPoolOptions::new()
+            .max_connections(limits::REGISTRY_CONNECTIONS)
+            .acquire_timeout(Duration::from_millis(limits::DATABASE_ANSWER_MS))
+            .connect_with(options.application_name("longhand").disable_statement_logging())
+            .await?;
+        for number in 1..=shards {
+            let shard = Shard::new(url, &shard_name(number))?;
+            let setup = lease::setup(shard.name(), &shard.schema());
+            sqlx::raw_sql(AssertSqlSafe(setup)).execute(&pool).await?;
+        }
+        let home = Shard::new(url, &shard_name(1))?;
+        let open = move || Ok(Connection::Postgres(Box::new(home.connect_shared(Role::Reader, None)?)));
+        Ok(Self { pool, home: Arc::new(Readers::lazy(1, clock, Box::new(open))) })
+    }
+
+    /// The secret by which the daemons of the database know each other.
+    pub async fn secret(&self) -> Result<String> {
+        Ok(sqlx::query_scalar(SECRET).fetch_one(&self.pool).await?)
+    }
+
+    /// Says that a daemon runs, for a time, and who else does.
+    pub async fn beat(&self, me: &DaemonEntry, lasts: Duration) -> Result<Survey> {
+        let lasts = i64::try_from(lasts.as_millis()).unwrap_or(i64::MAX);
+        sqlx::query(BEAT).bind(&me.id).bind(&me.address).bind(lasts).execute(&self.pool).await?;
+        let daemons = sqlx::query(DAEMONS).fetch_all(&self.pool).await?;
+        let daemon = |row: &PgRow| Ok(DaemonEntry { id: row.try_get(0)?, address: row.try_get(1)? });
+        let shards = sqlx::query(SHARDS).fetch_all(&self.pool).await?;
+        Ok(Survey {
+            daemons: daemons.iter().map(daemon).collect::<Result<_>>()?,
+            shards: shards.iter().map(shard).collect::<Result<_>>()?,
+        })
+    }
+
+    /// Says that a daemon does not run any more.
+    pub async fn leave(&self, daemon: &str) -> Result<()> {
+        sqlx::query(FORGET).bind(daemon).execute(&self.pool).await?;
+        Ok(())
+    }
+
+    /// Has a daemon own a shard from now on: its owner gives it up, and no other one takes it while that daemon runs. False
+    /// if there is no such shard.
+    pub async fn destine(&self, shard: &str, daemon: Option<&str>, is_pinned: bool) -> Result<bool> {
+        let changed = sqlx::query(DESTINE).bind(shard).bind(daemon.unwrap_or_default()).bind(is_pinned);
+        Ok(changed.execute(&self.pool).await?.rows_affected() > 0)
+    }
+
+    /// True once the first shard has its tables.
+    pub(crate) async fn has_home(&self) -> Result<bool> {
+        Ok(sqlx::query_scalar(HAS_HOME).fetch_one(&self.pool).await?)
+    }
+
+    /// The shard of a session, by its id; none if there is no such session.
+    pub async fn shard_of(&self, session: Uuid) -> Result<Option<String>> {
+        Ok(sqlx::query_scalar(FIND).bind(session.as_bytes().as_slice()).fetch_optional(&self.pool).await?)
+    }
+
+    /// The shard of a session, by its client's id in a tenant; none if there is no such session.
+    pub async fn shard_of_client_id(&self, tenant: &str, client_id: &str) -> Result<Option<String>> {
+        Ok(sqlx::query_scalar(FIND_BY_CLIENT_ID).bind(tenant).bind(client_id).fetch_optional(&self.pool).await?)
+    }
+}
+
+fn shard(row: &PgRow) -> Result<ShardEntry> {
+    let text = |text: String| (!text.is_empty()).then_some(text);
+    let is_owned: bool = row.try_get("is_owned")?;
+    Ok(ShardEntry {
+        name: row.try_get("name")?,
+        owner: text(row.try_get("daemon")?).filter(|_| is_owned),
+        lease_left: Duration::from_millis(row.try_get::<i64, _>("left_ms")?.unsigned_abs()),
+        destination: text(row.try_get("destination")?),
+        is_pinned: row.try_get("is_pinned")?,
+        head_seq: row.try_get("head_seq")?,
+    })
+}
+
+/// True for a shard that the daemons of a database have together.
+pub(crate) fn is_shared(shard: &str) -> bool {
+    shard.strip_prefix('s').is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+/// The trigger that keeps the directory, and what it missed: sessions from before it was there, as a migration brings them.
+pub(crate) fn directory(shard: &str, schema: &str) -> String {
+    format!(
+        "create or replace function {schema}.note_session() returns trigger language plpgsql as $$ begin
+    insert into lh.directory as known (public_id, tenant, client_id, shard)
+        values (new.public_id, new.tenant, new.client_id, '{shard}')
+        on conflict (public_id) do update set client_id = excluded.client_id where known.shard = excluded.shard;
+    if not found then
+        raise exception 'another shard has the session' using errcode = 'unique_violation';
+    end if;
+    return null;
+end $$;
+do $do$ begin
+if not exists (select from pg_trigger where tgname = 'note_session' and tgrelid = '{schema}.session'::regclass) then
+    create trigger note_session after insert or update of client_id on {schema}.session
+        for each row execute function {schema}.note_session();
+    insert into lh.directory (public_id, tenant, client_id, shard)
+        select public_id, tenant, client_id, '{shard}' from {schema}.session on conflict (public_id) do nothing;
+end if;
+end $do$"
+    )
+}

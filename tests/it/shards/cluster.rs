@@ -1,0 +1,202 @@
+//! Three daemons with four shards.
+
+use super::{at, owns, serve_with};
+use crate::cli::Daemon;
+use crate::postgres::Server;
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::io::{BufRead as _, BufReader};
+use std::process::Stdio;
+use std::sync::mpsc;
+use std::time::Duration;
+use tempfile::TempDir;
+
+const SHARDS: [&str; 2] = ["--shards", "4"];
+
+/// Daemons, each with its home.
+struct Nodes(Vec<(Daemon, TempDir)>);
+
+impl Nodes {
+    fn start(database: &str, count: usize) -> Self {
+        let node = |_| {
+            let home = tempfile::tempdir().expect("a folder");
+            (serve_with(home.path(), database, &SHARDS), home)
+        };
+        let nodes: Vec<_> = (0..count).map(node).collect();
+        Self(nodes)
+    }
+
+    fn node(&self, number: usize) -> &Daemon {
+        &self.0[number % self.0.len()].0
+    }
+
+    /// Waits until the shards are shared evenly.
+    fn settle(&self) {
+        let (shards, daemons) = (4, self.0.len());
+        for _ in 0..600 {
+            let cluster = &self.node(0).json(&["cluster"])[0];
+            let owners: Vec<&Value> =
+                cluster["shards"].as_array().expect("shards").iter().map(|shard| &shard["ownerDaemonId"]).collect();
+            let count = |id: &Value| owners.iter().filter(|owner| **owner == id).count();
+            let ids = cluster["daemons"].as_array().expect("daemons").iter().map(|one| count(&one["daemonId"]));
+            let counts: Vec<usize> = ids.collect();
+            let (least, most) = (shards / daemons, shards.div_ceil(daemons));
+            if counts.len() == daemons && counts.iter().sum::<usize>() == shards && counts.iter().all(|&own| (least..=most).contains(&own)) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        panic!("the shards are not shared: {:?}", self.node(0).json(&["cluster"]));
+    }
+}
+
+fn create(daemon: &Daemon, client_id: &str) {
+    daemon.text(&["create", "--client-id", client_id, "--preset", "pi@1.5", "--window", "60000"]);
+}
+
+/// The client ids of the sessions that a daemon lists, in their order.
+fn listed(daemon: &Daemon, arguments: &[&str]) -> Vec<String> {
+    let listed = daemon.json(&[&["sessions"], arguments].concat());
+    listed.iter().map(|session| session["clientId"].as_str().unwrap_or_default().to_owned()).collect()
+}
+
+/// The number of events of all shards.
+fn events(daemon: &Daemon) -> usize {
+    let cluster = &daemon.json(&["cluster"])[0];
+    let shards = cluster["shards"].as_array().expect("shards").iter();
+    shards.filter_map(|shard| shard["headSeq"].as_str()?.parse::<usize>().ok()).sum()
+}
+
+/// The shards that have sessions.
+fn used(daemon: &Daemon) -> usize {
+    let cluster = &daemon.json(&["cluster"])[0];
+    let shards = cluster["shards"].as_array().expect("shards").iter();
+    shards.filter(|shard| shard["headSeq"].is_string()).count()
+}
+
+#[test]
+fn any_daemon_answers_for_every_session_and_merges_what_concerns_all() {
+    let Some(server) = Server::shared() else { return };
+    let nodes = Nodes::start(&server.database("together"), 3);
+    nodes.settle();
+    let names: Vec<String> = (0..12).map(|number| format!("session-{number:02}")).collect();
+    for (number, name) in names.iter().enumerate() {
+        create(nodes.node(number), name);
+        nodes.node(number + 1).text(&["append", name, &format!("wombat number {number}")]);
+    }
+    assert!(used(nodes.node(0)) > 1, "the sessions are in one shard");
+    // A repetition finds what was made, at any daemon.
+    create(nodes.node(2), "session-00");
+    let newest_first: Vec<String> = names.iter().rev().cloned().collect();
+    for (daemon, _) in &nodes.0 {
+        for name in &names {
+            assert!(daemon.text(&["show", name]).contains("wombat"), "{name}");
+        }
+        assert_eq!(listed(daemon, &[]), newest_first);
+        let found = daemon.json(&["search", "wombat", "--limit", "100"]);
+        assert_eq!(found.len(), names.len(), "{found:?}");
+        assert_eq!(daemon.json(&["events"]).len(), events(daemon));
+        let status = &daemon.json(&["status"])[0];
+        assert_eq!(status["sessionCount"], "12");
+        daemon.text(&["audit", "verify"]);
+        assert_eq!(daemon.json(&["audit", "head"]).len(), names.len());
+    }
+    // A child and a fork stay with theirs, and a session that nobody has is missed.
+    nodes.node(1).text(&["fork", "session-03", "--client-id", "fork"]);
+    assert!(nodes.node(2).text(&["show", "fork"]).contains("wombat number 3"));
+    let missing = at(nodes.node(1), &["show", "nobody"]).expect_err("there is none");
+    assert!(missing.contains("SESSION_NOT_FOUND") || missing.contains("nobody"), "{missing}");
+}
+
+/// Follows events at a daemon, and sends each line of JSON.
+fn follow(daemon: &Daemon) -> (std::process::Child, mpsc::Receiver<Value>) {
+    let mut child = daemon
+        .command(&["events", "--follow", "--json"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("it starts");
+    let (sender, lines) = mpsc::channel();
+    let stdout = BufReader::new(child.stdout.take().expect("a pipe"));
+    std::thread::spawn(move || {
+        for line in stdout.lines().map_while(Result::ok) {
+            if sender.send(serde_json::from_str(&line).expect("JSON")).is_err() {
+                return;
+            }
+        }
+    });
+    (child, lines)
+}
+
+/// The number of events of all shards, once it stays as it is: appends are followed by decisions.
+fn settled(daemon: &Daemon) -> usize {
+    let mut count = 0;
+    loop {
+        let now = events(daemon);
+        if now == count {
+            return now;
+        }
+        count = now;
+        std::thread::sleep(Duration::from_secs(2));
+    }
+}
+
+#[test]
+fn a_subscriber_misses_nothing_when_an_owner_is_killed_and_when_a_shard_moves() {
+    let Some(server) = Server::shared() else { return };
+    let mut nodes = Nodes::start(&server.database("moving"), 3);
+    nodes.settle();
+    let names: Vec<String> = (0..8).map(|number| format!("session-{number}")).collect();
+    names.iter().for_each(|name| create(nodes.node(0), name));
+    let (mut child, lines) = follow(nodes.node(0));
+    let append = |nodes: &Nodes, round: usize| {
+        for name in &names {
+            at(nodes.node(0), &["append", name, &format!("round {round}")]).expect("appended");
+        }
+    };
+    append(&nodes, 0);
+    // The owner of some shards is gone, without a word.
+    let (killed, _home) = nodes.0.pop().expect("a daemon");
+    killed.kill();
+    append(&nodes, 1);
+    // Each shard moves to the other daemon.
+    let cluster = &nodes.node(0).json(&["cluster"])[0];
+    let other = cluster["daemons"].as_array().expect("daemons").iter().find(|one| one["isAnswering"] != true);
+    let other = other.expect("another daemon")["daemonId"].as_str().expect("an id").to_owned();
+    for shard in ["s1", "s2", "s3", "s4"] {
+        nodes.node(0).text(&["move", shard, &other]);
+    }
+    append(&nodes, 2);
+    owns(nodes.node(1), 4);
+    append(&nodes, 3);
+    let expected = settled(nodes.node(0));
+    let mut seen = BTreeSet::new();
+    let mut count = 0;
+    while count < expected {
+        let event = lines.recv_timeout(Duration::from_secs(60)).expect("an event");
+        let key = (event["sessionId"].as_str().unwrap_or_default().to_owned(), event["revision"].to_string());
+        assert!(seen.insert(key), "it came twice: {event}");
+        count += 1;
+    }
+    drop((child.kill(), child.wait()));
+    nodes.node(0).text(&["audit", "verify"]);
+    let refused = at(nodes.node(0), &["move", "s9", "any"]).expect_err("there is no such shard");
+    assert!(refused.contains("s9"), "{refused}");
+    nodes.node(0).text(&["move", "s1", "any"]);
+}
+
+#[test]
+fn a_daemon_without_a_shard_answers_too() {
+    let Some(server) = Server::shared() else { return };
+    let database = server.database("empty");
+    let (first_home, second_home) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
+    let first = super::serve(first_home.path(), &database);
+    owns(&first, 1);
+    let second = super::serve(second_home.path(), &database);
+    create(&second, "elsewhere");
+    second.text(&["append", "elsewhere", "over there"]);
+    assert!(first.text(&["show", "elsewhere"]).contains("over there"));
+    owns(&second, 0);
+    let child = second.text(&["token", "create", "--principal", "agent", "--scope", "read"]);
+    assert!(child.contains("lh_"), "{child}");
+}
