@@ -93,8 +93,7 @@ pub async fn run_with(
     let stopping = CancellationToken::new();
     let address = tcp.as_ref().and_then(|listener| listener.local_addr().ok());
     let scheme = if tls.is_some() { "https" } else { "http" };
-    let listening =
-        Listening { socket: path.clone(), tcp: address.map(|address| format!("{scheme}://{address}")) };
+    let listening = Listening { socket: path.clone(), tcp: address.map(|address| format!("{scheme}://{address}")) };
     let backing = Backing::open(setup, &listening, &stopping).await?;
     entrance.trust_owner(&owner::secret(&config.data_dir)?);
     let (listener, socket) = transport::bind_unix(&path, &config.data_dir).await?;
@@ -219,7 +218,11 @@ impl Running {
 }
 
 /// The thread of the access log, if there is one.
-fn access_log(config: &Config, entrance: &Entrance, clock: &Clock) -> Result<Option<std::thread::JoinHandle<()>>, Error> {
+fn access_log(
+    config: &Config,
+    entrance: &Entrance,
+    clock: &Clock,
+) -> Result<Option<std::thread::JoinHandle<()>>, Error> {
     let config::AccessLog { callers, retention_days, unlogged_calls } = config.access_log;
     if callers == LoggedCallers::Nobody {
         return Ok(None);

@@ -36,7 +36,8 @@ pub(super) async fn backup(globals: &Globals, arguments: BackupArguments) -> any
     let path = path.to_str().with_context(|| format!("{} is not UTF-8", path.display()))?.to_owned();
     let mut output = globals.output();
     let mut client = globals.client().await?;
-    let mut pieces = client.admin.create_backup(pb::CreateBackupRequest { path, shard: arguments.shard }).await?.into_inner();
+    let mut pieces =
+        client.admin.create_backup(pb::CreateBackupRequest { path, shard: arguments.shard }).await?.into_inner();
     let mut progress = Progress::new();
     while let Some(piece) = progress.waiting("checks the copy", pieces.message()).await? {
         match piece.item {

@@ -75,13 +75,16 @@ pub(super) async fn move_shard(globals: &Globals, arguments: MoveArguments) -> a
         "any" => None,
         named => {
             let cluster = client.admin.get_cluster(pb::GetClusterRequest {}).await?.into_inner();
-            let is_named =
-                |daemon: &&pb::ClusterDaemon| daemon.daemon_id.starts_with(named) || daemon.address == named;
+            let is_named = |daemon: &&pb::ClusterDaemon| daemon.daemon_id.starts_with(named) || daemon.address == named;
             let mut found = cluster.daemons.iter().filter(is_named);
             match (found.next(), found.next()) {
                 (Some(daemon), None) => Some(daemon.daemon_id.clone()),
-                (None, _) => return Err(Usage(format!("no daemon {named:?} runs; `longhand cluster` lists them")).into()),
-                (Some(_), Some(_)) => return Err(Usage(format!("{named:?} is the begin of several daemons' ids")).into()),
+                (None, _) => {
+                    return Err(Usage(format!("no daemon {named:?} runs; `longhand cluster` lists them")).into());
+                }
+                (Some(_), Some(_)) => {
+                    return Err(Usage(format!("{named:?} is the begin of several daemons' ids")).into());
+                }
             }
         }
     };

@@ -101,17 +101,65 @@ mod tests {
         let (a, b, c) = (Some("a"), Some("b"), Some("c"));
         for (name, daemons, shards, me, expected) in [
             ("alone", vec!["a"], vec![("s1", None, None, false), ("s2", a, None, false)], "a", take("s1")),
-            ("the second tries another", vec!["a", "b"], vec![("s1", None, None, false), ("s2", None, None, false)], "b", take("s2")),
+            (
+                "the second tries another",
+                vec!["a", "b"],
+                vec![("s1", None, None, false), ("s2", None, None, false)],
+                "b",
+                take("s2"),
+            ),
             ("it has its share", vec!["a", "b"], vec![("s1", a, None, false), ("s2", None, None, false)], "a", None),
-            ("a new one gets one", vec!["a", "b"], vec![("s1", a, None, false), ("s2", a, None, false)], "a", hand("s1", "b")),
+            (
+                "a new one gets one",
+                vec!["a", "b"],
+                vec![("s1", a, None, false), ("s2", a, None, false)],
+                "a",
+                hand("s1", "b"),
+            ),
             ("by the owner alone", vec!["a", "b"], vec![("s1", a, None, false), ("s2", a, None, false)], "b", None),
-            ("not a pinned one", vec!["a", "b"], vec![("s1", a, a, true), ("s2", a, None, false)], "a", hand("s2", "b")),
-            ("one at a time", vec!["a", "b"], vec![("s1", a, b, false), ("s2", a, None, false), ("s3", a, None, false)], "a", give("s1")),
-            ("to its destination", vec!["a", "b"], vec![("s1", None, b, false), ("s2", a, None, false)], "b", take("s1")),
+            (
+                "not a pinned one",
+                vec!["a", "b"],
+                vec![("s1", a, a, true), ("s2", a, None, false)],
+                "a",
+                hand("s2", "b"),
+            ),
+            (
+                "one at a time",
+                vec!["a", "b"],
+                vec![("s1", a, b, false), ("s2", a, None, false), ("s3", a, None, false)],
+                "a",
+                give("s1"),
+            ),
+            (
+                "to its destination",
+                vec!["a", "b"],
+                vec![("s1", None, b, false), ("s2", a, None, false)],
+                "b",
+                take("s1"),
+            ),
             ("to nobody else", vec!["a", "b", "c"], vec![("s1", None, b, true), ("s2", a, None, false)], "c", None),
-            ("its destination is gone", vec!["a", "c"], vec![("s1", None, b, true), ("s2", a, None, false)], "c", take("s1")),
-            ("enough is enough", vec!["a", "b"], vec![("s1", a, None, false), ("s2", a, None, false), ("s3", b, None, false)], "a", None),
-            ("an owner that is gone has its lease yet", vec!["b"], vec![("s1", c, None, false), ("s2", b, None, false)], "b", None),
+            (
+                "its destination is gone",
+                vec!["a", "c"],
+                vec![("s1", None, b, true), ("s2", a, None, false)],
+                "c",
+                take("s1"),
+            ),
+            (
+                "enough is enough",
+                vec!["a", "b"],
+                vec![("s1", a, None, false), ("s2", a, None, false), ("s3", b, None, false)],
+                "a",
+                None,
+            ),
+            (
+                "an owner that is gone has its lease yet",
+                vec!["b"],
+                vec![("s1", c, None, false), ("s2", b, None, false)],
+                "b",
+                None,
+            ),
         ] {
             assert_eq!(step(&survey(&daemons, &shards), me), expected, "{name}");
         }
@@ -151,7 +199,8 @@ mod tests {
                     }
                 }
                 assert!(!is_moving, "{daemons} daemons with {shards} shards do not come to rest");
-                let counts = ids.iter().map(|id| world.shards.iter().filter(|shard| shard.owner.as_ref() == Some(id)).count());
+                let counts =
+                    ids.iter().map(|id| world.shards.iter().filter(|shard| shard.owner.as_ref() == Some(id)).count());
                 let counts: Vec<usize> = counts.collect();
                 assert!(counts.iter().sum::<usize>() == shards, "{counts:?}");
                 assert!(counts.iter().max() <= counts.iter().min().map(|least| least + 1).as_ref(), "{counts:?}");

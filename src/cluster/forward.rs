@@ -54,7 +54,10 @@ impl Channels {
     /// Closes the connections to others than these.
     pub(super) fn keep<'a>(&self, addresses: impl Iterator<Item = &'a str>) {
         let addresses: BTreeSet<&str> = addresses.collect();
-        self.known.lock().unwrap_or_else(PoisonError::into_inner).retain(|address, _| addresses.contains(address.as_str()));
+        self.known
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .retain(|address, _| addresses.contains(address.as_str()));
     }
 
     fn channel(&self, address: &str) -> Result<Channel, tonic::transport::Error> {

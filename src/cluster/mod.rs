@@ -190,8 +190,12 @@ impl Cluster {
     }
 
     fn place(&self, shard: &str) -> Place {
+        // One that may be another's by now is served here no more, in a moment.
         if let Some(local) = self.local(shard) {
-            return Place::Here(local);
+            return match local.app.store().check_owned() {
+                Ok(()) => Place::Here(local),
+                Err(_) => Place::Nowhere,
+            };
         }
         let survey = self.survey.borrow();
         let owner = survey.shards.iter().find(|entry| entry.name == shard).and_then(|entry| entry.owner.as_ref());
@@ -208,7 +212,13 @@ impl Cluster {
             survey.borrow_and_update();
             let place = self.place(shard);
             let sent = match &place {
-                Place::Here(local) => return here(local, head, opened).await,
+                Place::Here(local) => {
+                    let answer = here(local, head, opened).await;
+                    if !(head.is_repeatable && self.has_moved(&answer)) {
+                        return answer;
+                    }
+                    Sent::Nothing
+                }
                 Place::There(address) => {
                     let call = self.passing(shard, head, opened);
                     match call {
@@ -232,7 +242,9 @@ impl Cluster {
             let is_over = match opened.is_whole() {
                 true => tokio::time::timeout_at(end, survey.changed()).await.is_err(),
                 // What streams cannot be sent again.
-                false => !matches!(place, Place::Nowhere) || tokio::time::timeout_at(end, survey.changed()).await.is_err(),
+                false => {
+                    !matches!(place, Place::Nowhere) || tokio::time::timeout_at(end, survey.changed()).await.is_err()
+                }
             };
             if is_over || self.stopping.is_cancelled() {
                 return Status::from(no_owner(shard)).into_http();
@@ -240,12 +252,21 @@ impl Cluster {
         }
     }
 
+    /// True for the answer of a shard that is given up, or lost, while the daemon goes on.
+    fn has_moved(&self, answer: &Response<Body>) -> bool {
+        let moved = [Reason::LeaseLost, Reason::ShuttingDown].map(Reason::as_str);
+        !self.stopping.is_cancelled()
+            && forward::reason(answer.headers()).is_some_and(|reason| moved.contains(&reason.as_str()))
+    }
+
     /// The call to another daemon.
     fn passing(&self, shard: &str, head: &Head, opened: &mut Opened) -> app::Result<Request<Body>> {
         let mut request = Request::from_parts(head.parts.clone(), opened.body());
         let access = grpc::access(&head.parts.extensions)?;
         let headers = request.headers_mut();
-        for name in [http::header::AUTHORIZATION, http::header::COOKIE, http::header::HOST, http::header::CONTENT_LENGTH] {
+        for name in
+            [http::header::AUTHORIZATION, http::header::COOKIE, http::header::HOST, http::header::CONTENT_LENGTH]
+        {
             headers.remove(name);
         }
         headers.insert(passed_on::PASSED_ON, passed_on::header(&self.secret, &access)?);
@@ -285,7 +306,8 @@ fn no_owner(shard: &str) -> Error {
 impl Backend for Cluster {
     fn answer(self: Arc<Self>, request: Request<Body>) -> BoxFuture<Response<Body>, Infallible> {
         Box::pin(async move {
-            let passed_on = request.headers().get(passed_on::SHARD).and_then(|shard| shard.to_str().ok()).map(str::to_owned);
+            let passed_on =
+                request.headers().get(passed_on::SHARD).and_then(|shard| shard.to_str().ok()).map(str::to_owned);
             Ok(match passed_on.filter(|_| request.headers().contains_key(passed_on::PASSED_ON)) {
                 Some(shard) => self.answer_passed_on(&shard, request).await,
                 None => self.route(request).await.unwrap_or_else(Status::into_http),

@@ -159,8 +159,10 @@ mod tests {
             (vec![], ""),
         ] {
             for size in [1, 3, 1_000] {
-                let pieces: Vec<_> =
-                    bytes.chunks(size).map(|piece| Ok::<_, Status>(Frame::data(Bytes::copy_from_slice(piece)))).collect();
+                let pieces: Vec<_> = bytes
+                    .chunks(size)
+                    .map(|piece| Ok::<_, Status>(Frame::data(Bytes::copy_from_slice(piece))))
+                    .collect();
                 let body = Body::new(StreamBody::new(futures::stream::iter(pieces)));
                 let mut opened = Opened::read(body, false).await.expect("read");
                 assert_eq!(opened.as_message::<Named>().name, expected);
@@ -170,7 +172,8 @@ mod tests {
                 }
             }
         }
-        let mut streamed = Opened::read(Body::new(Full::new(Bytes::from(framed(0, &message)))), true).await.expect("read");
+        let mut streamed =
+            Opened::read(Body::new(Full::new(Bytes::from(framed(0, &message)))), true).await.expect("read");
         assert!(streamed.as_message::<Named>().name == "ses_1" && !streamed.is_whole());
         assert_eq!(streamed.body().collect().await.expect("read").to_bytes(), framed(0, &message));
         let endless = [&[0, 0xff, 0xff, 0xff, 0xff][..], &[0; 100]].concat();

@@ -15,21 +15,20 @@ pub(super) fn one<M: Message + 'static>(message: M) -> Response<Body> {
 }
 
 /// An answer of the messages of a stream, which ends with the first error.
-pub(super) fn many<M: Message + 'static>(messages: impl Stream<Item = Result<M, Status>> + Send + 'static) -> Response<Body> {
+pub(super) fn many<M: Message + 'static>(
+    messages: impl Stream<Item = Result<M, Status>> + Send + 'static,
+) -> Response<Body> {
     let mut is_over = false;
-    let frames = messages
-        .map(Some)
-        .chain(futures::stream::iter([None]))
-        .filter_map(move |next| {
-            let frame = match next {
-                _ if is_over => None,
-                Some(Ok(message)) => Some(Ok(Frame::data(framed(&message)))),
-                Some(Err(status)) => Some(end(&status)),
-                None => Some(end(&Status::new(tonic::Code::Ok, ""))),
-            };
-            is_over |= frame.as_ref().is_none_or(|frame| frame.as_ref().map_or(true, Frame::is_trailers));
-            futures::future::ready(frame)
-        });
+    let frames = messages.map(Some).chain(futures::stream::iter([None])).filter_map(move |next| {
+        let frame = match next {
+            _ if is_over => None,
+            Some(Ok(message)) => Some(Ok(Frame::data(framed(&message)))),
+            Some(Err(status)) => Some(end(&status)),
+            None => Some(end(&Status::new(tonic::Code::Ok, ""))),
+        };
+        is_over |= frame.as_ref().is_none_or(|frame| frame.as_ref().map_or(true, Frame::is_trailers));
+        futures::future::ready(frame)
+    });
     let mut response = Response::new(Body::new(StreamBody::new(frames)));
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
     response

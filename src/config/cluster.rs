@@ -29,7 +29,8 @@ impl ClusterSettings {
         if !(1..=most).contains(&shards) {
             return Err(format!("shards is {shards}, not 1 to {most}"));
         }
-        let is_address = |address: &str| ["https://", "http://", "unix:/"].iter().any(|begin| address.starts_with(begin));
+        let is_address =
+            |address: &str| ["https://", "http://", "unix:/"].iter().any(|begin| address.starts_with(begin));
         match &self.advertise {
             Some(address) if !is_address(address) => {
                 Err(format!("advertise is {address:?}, not https://…, http://… or unix:/…"))

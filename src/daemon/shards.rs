@@ -149,7 +149,9 @@ impl Shards {
         self.changing.spawn(async move {
             let taken = async {
                 let place = ShardPlace { shard: Shard::new(&database, &shard)?, directory, keys, ttl: lease, readers };
-                let Some(opened) = Store::take_shard(&place, &daemon, setup.clock.clone()).await? else { return Ok(None) };
+                let Some(opened) = Store::take_shard(&place, &daemon, setup.clock.clone()).await? else {
+                    return Ok(None);
+                };
                 let hosted = Hosted::start(opened, &setup).await?;
                 if shard == crate::store::shard_name(1) {
                     let stored = hosted.app.store().access_tokens().all().await?;

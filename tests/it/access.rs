@@ -184,7 +184,12 @@ async fn ten_thousand_wrong_secrets_prove_nothing_and_are_slowed_down() {
     let (_, secret) = served.token(&[Scope::Read]).await;
     let attempt = |text: String, address: u8| {
         let Peer::Tcp { address, .. } = tcp(address) else { panic!("TCP") };
-        served.test.longhand.entrance().authenticate(Credentials::Secret(&text, address.ip())).map_err(|error| error.reason)
+        served
+            .test
+            .longhand
+            .entrance()
+            .authenticate(Credentials::Secret(&text, address.ip()))
+            .map_err(|error| error.reason)
     };
     let mut slowed = 0;
     for number in 0..10_000 {
@@ -396,7 +401,8 @@ async fn sessions_of_the_console_begin_and_end_in_the_access_log() {
             let (link, _) = served.test.app.create_console_link(new, Some(30 * 86_400)).await.expect("a link");
             served.test.longhand.open_console(&link, Some(address)).await.map_err(|error| error.reason)
         };
-        let prove = |secret: &str| served.test.longhand.entrance().authenticate(Credentials::Secret(secret, address.ip())).ok();
+        let prove =
+            |secret: &str| served.test.longhand.entrance().authenticate(Credentials::Secret(secret, address.ip())).ok();
         let close = async |secret: &str| {
             let access = prove(secret).expect("a session");
             served.test.longhand.close_console(access, secret, Some(address)).await.map_err(|error| error.reason)

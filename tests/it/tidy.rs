@@ -98,13 +98,21 @@ const ONLY: [Only; 26] = [
     Only { path: "hyper", modules: &["transport"], rule: "HTTP stays at the edge" },
     Only { path: "hyper_util", modules: &["transport", "cli"], rule: "HTTP stays at the edge" },
     Only { path: "axum", modules: &["transport", "grpc", "http", "cluster", "daemon"], rule: "HTTP stays at the edge" },
-    Only { path: "tower", modules: &["transport", "grpc", "http", "cluster", "daemon", "cli"], rule: "HTTP stays at the edge" },
+    Only {
+        path: "tower",
+        modules: &["transport", "grpc", "http", "cluster", "daemon", "cli"],
+        rule: "HTTP stays at the edge",
+    },
     Only {
         path: "prost",
         modules: &["pb", "grpc", "cluster", "cli", "store"],
         rule: "protobuf is for the wire, and for the disk in `store`",
     },
-    Only { path: "prost_types", modules: &["pb", "grpc", "metrics", "cluster", "cli"], rule: "protobuf is for the wire" },
+    Only {
+        path: "prost_types",
+        modules: &["pb", "grpc", "metrics", "cluster", "cli"],
+        rule: "protobuf is for the wire",
+    },
     Only { path: "prost_reflect", modules: &["pb", "http", "cli"], rule: "the JSON mapping is for people" },
     Only { path: "form_urlencoded", modules: &["http"], rule: "HTTP stays at the edge" },
     Only { path: "percent_encoding", modules: &["http"], rule: "HTTP stays at the edge" },

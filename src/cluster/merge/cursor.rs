@@ -103,7 +103,9 @@ mod tests {
             before = text;
         }
         assert_eq!(Positions::read(&cursor(4)).expect_err("of one shard").reason, Reason::CursorForeign);
-        for wrong in ["", "0", "x", "0000000000000000s", "0000000000000000s1", "0000000000000000sxab", "0000000000000000s1xyz"] {
+        for wrong in
+            ["", "0", "x", "0000000000000000s", "0000000000000000s1", "0000000000000000sxab", "0000000000000000s1xyz"]
+        {
             assert_eq!(Positions::read(wrong).expect_err(wrong).reason, Reason::CursorInvalid, "{wrong}");
         }
     }

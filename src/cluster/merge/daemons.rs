@@ -73,7 +73,9 @@ fn with(mut total: pb::GetServerInfoResponse, other: pb::GetServerInfoResponse) 
         }
     }
     for spending in other.spendings {
-        let is_same = |known: &&mut pb::SummarizerSpending| known.summarizer == spending.summarizer && known.model == spending.model;
+        let is_same = |known: &&mut pb::SummarizerSpending| {
+            known.summarizer == spending.summarizer && known.model == spending.model
+        };
         match total.spendings.iter_mut().find(is_same) {
             Some(known) => add_spending(known, spending),
             None => total.spendings.push(spending),

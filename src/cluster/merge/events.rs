@@ -6,14 +6,13 @@ use crate::cluster::Cluster;
 use crate::cluster::reply;
 use crate::cluster::route::Call;
 use crate::limits;
+use crate::pb;
 use crate::pb::event_service_client::EventServiceClient;
 use crate::pb::subscribe_events_request::Start;
 use crate::pb::subscribe_events_response::Frame;
-use crate::pb;
-use futures::future::try_join_all;
-use futures::stream::{self, SelectAll, select_all};
-use std::pin::Pin;
 use futures::StreamExt as _;
+use futures::future::try_join_all;
+use futures::stream::{self, BoxStream, SelectAll, select_all};
 use http::Response;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -23,8 +22,8 @@ use tonic::body::Body;
 use tonic::{Code, Status, Streaming};
 
 type Client = EventServiceClient<Shard>;
-/// The frames of a shard, with its name, and none behind the last one.
-type Frames = Pin<Box<dyn stream::Stream<Item = (String, Option<Result<pb::SubscribeEventsResponse, Status>>)> + Send + Sync>>;
+/// The frames of a shard, with its name.
+type Frames = BoxStream<'static, (String, Result<pb::SubscribeEventsResponse, Status>)>;
 
 /// A page of past events: of each shard in its order, and those of several shards by their times.
 pub(super) async fn list(cluster: Arc<Cluster>, call: Call) -> Result<Response<Body>, Status> {
@@ -94,120 +93,166 @@ pub(super) async fn subscribe(cluster: Arc<Cluster>, call: Call) -> Result<Respo
         Some(Start::AfterCursor(cursor)) => Some(Positions::read(cursor)?),
         _ => None,
     };
-    let shards: Vec<Shard> =
-        Shard::all(&cluster, &call).into_iter().filter(|shard| sessions.is_empty() || sessions.contains_key(&shard.name)).collect();
-    let mut merged = Merged {
-        cluster,
-        first: shards.first().map(|shard| shard.name.clone()).unwrap_or_default(),
-        shards: shards.into_iter().map(|shard| (shard.name.clone(), shard)).collect(),
-        sessions,
-        request,
-        positions: Positions::default(),
-        opened: BTreeMap::new(),
-        snapshots: VecDeque::new(),
-        live: SelectAll::new(),
-        unfinished: None,
-        waiting: VecDeque::new(),
-        is_live: false,
-    };
-    let ready = merged.begin(positions).await?;
-    let frames = stream::try_unfold((merged, Some(ready)), |(mut merged, ready)| async move {
-        let frame = match ready {
-            Some(ready) => Some(ready),
-            None => merged.next().await?,
+    let shards: Vec<Shard> = Shard::all(&cluster, &call)
+        .into_iter()
+        .filter(|shard| sessions.is_empty() || sessions.contains_key(&shard.name))
+        .collect();
+    let follow = |shard: &Shard| {
+        let session_ids = sessions.get(&shard.name).cloned().unwrap_or_default();
+        let start = match &positions {
+            // A shard that is new since has nothing before it.
+            Some(after) => Some(match after.0.get(&shard.name) {
+                Some(cursor) => Start::AfterCursor(cursor.clone()),
+                None => Start::FromBeginning(true),
+            }),
+            None => request.start.clone(),
         };
-        Ok(frame.map(|frame| (frame, (merged, None))))
-    });
-    Ok(reply::many(frames))
+        let request = pb::SubscribeEventsRequest { session_ids, start, ..request.clone() };
+        Following::begin(shard.clone(), request)
+    };
+    let begun = try_join_all(shards.iter().map(follow)).await?;
+    let mut positions = Positions::default();
+    let mut head_seq = 0;
+    for (ready, following) in &begun {
+        head_seq += ready.head_seq;
+        positions.0.insert(following.shard.name.clone(), ready.cursor.clone());
+    }
+    let ready = pb::Ready { cursor: positions.text(), head_seq };
+    let followed: VecDeque<Following> = begun.into_iter().map(|(_, following)| following).collect();
+    let (snapshots, live) = match request.start {
+        Some(Start::Snapshot(_)) => (followed, SelectAll::new()),
+        _ => (VecDeque::new(), select_all(followed.into_iter().map(Following::frames))),
+    };
+    let first = shards.first().map(|shard| shard.name.clone()).unwrap_or_default();
+    let merged = Merged { first, positions, snapshots, live, unfinished: None, waiting: VecDeque::new() };
+    let ready = pb::SubscribeEventsResponse { frame: Some(Frame::Ready(ready)) };
+    let frames =
+        stream::try_unfold(merged, |mut merged| async move { Ok(merged.next().await?.map(|frame| (frame, merged))) });
+    Ok(reply::many(stream::iter([Ok(ready)]).chain(frames)))
+}
+
+/// The stream of one shard, which goes on when the shard has another owner.
+struct Following {
+    shard: Shard,
+    request: pb::SubscribeEventsRequest,
+    /// Behind what came.
+    cursor: String,
+    /// None while there is no owner.
+    frames: Option<Streaming<pb::SubscribeEventsResponse>>,
+}
+
+impl Following {
+    /// Opens the stream, and reads where it begins.
+    async fn begin(shard: Shard, request: pb::SubscribeEventsRequest) -> Result<(pb::Ready, Self), Status> {
+        let mut frames = client!(Client, shard).subscribe_events(request.clone()).await?.into_inner();
+        match frames.message().await?.and_then(|first| first.frame) {
+            Some(Frame::Ready(ready)) => {
+                let cursor = ready.cursor.clone();
+                Ok((ready, Self { shard, request, cursor, frames: Some(frames) }))
+            }
+            _ => Err(Status::unavailable("a stream of events ended before its begin")),
+        }
+    }
+
+    /// The next frame. A stream that its owner ended, or that was lost with it, is opened again behind what came.
+    async fn next(&mut self) -> Result<pb::SubscribeEventsResponse, Status> {
+        let mut end = None;
+        loop {
+            let lost = match &mut self.frames {
+                Some(frames) => match frames.message().await {
+                    Ok(Some(frame)) => {
+                        self.note(&frame);
+                        return Ok(frame);
+                    }
+                    Ok(None) => Status::unavailable("a stream of events ended"),
+                    Err(status) => status,
+                },
+                None => match self.again().await {
+                    Ok(()) => continue,
+                    Err(status) => status,
+                },
+            };
+            // What holds a store that is given up is dropped.
+            self.frames = None;
+            let cluster = &self.shard.cluster;
+            let end = *end.get_or_insert_with(|| Instant::now() + Duration::from_millis(limits::OWNER_WAIT_MS));
+            if lost.code() != Code::Unavailable || Instant::now() >= end || cluster.stopping.is_cancelled() {
+                return Err(lost);
+            }
+            let mut survey = cluster.survey.subscribe();
+            drop(tokio::time::timeout_at(end, survey.changed()).await);
+        }
+    }
+
+    async fn again(&mut self) -> Result<(), Status> {
+        let start = Some(Start::AfterCursor(self.cursor.clone()));
+        let request = pb::SubscribeEventsRequest { start, ..self.request.clone() };
+        let (_, begun) = Self::begin(self.shard.clone(), request).await?;
+        self.frames = begun.frames;
+        Ok(())
+    }
+
+    fn note(&mut self, frame: &pb::SubscribeEventsResponse) {
+        let cursor = match &frame.frame {
+            Some(Frame::Events(batch)) => &batch.cursor,
+            Some(Frame::Progress(progress)) => &progress.cursor,
+            Some(Frame::SnapshotEnd(end)) => &end.cursor,
+            _ => return,
+        };
+        self.cursor.clone_from(cursor);
+    }
+
+    /// Its frames with the name of the shard, up to an error.
+    fn frames(self) -> Frames {
+        Box::pin(stream::unfold(Some(self), |following| async move {
+            let mut following = following?;
+            let name = following.shard.name.clone();
+            let next = following.next().await;
+            let rest = next.is_ok().then_some(following);
+            Some(((name, next), rest))
+        }))
+    }
 }
 
 /// A merged stream of events.
 struct Merged {
-    cluster: Arc<Cluster>,
-    shards: BTreeMap<String, Shard>,
     /// The shard whose progress is that of all.
     first: String,
-    /// The sessions of each shard; none for all.
-    sessions: BTreeMap<String, Vec<String>>,
-    request: pb::SubscribeEventsRequest,
     positions: Positions,
-    opened: BTreeMap<String, Streaming<pb::SubscribeEventsResponse>>,
-    /// The shards whose snapshots are to come.
-    snapshots: VecDeque<String>,
+    /// The shards whose snapshots are to come, and then those behind theirs.
+    snapshots: VecDeque<Following>,
     live: SelectAll<Frames>,
     /// The shard of which the rest of a mutation comes next.
     unfinished: Option<String>,
     /// Frames of other shards that came meanwhile.
     waiting: VecDeque<(String, pb::SubscribeEventsResponse)>,
-    is_live: bool,
 }
 
 impl Merged {
-    /// Opens the streams of all shards, and says where they begin.
-    async fn begin(&mut self, after: Option<Positions>) -> Result<pb::SubscribeEventsResponse, Status> {
-        let names: Vec<String> = self.shards.keys().cloned().collect();
-        let open = names.iter().map(|name| {
-            let start = match &after {
-                // A shard that is new since has nothing before it.
-                Some(after) => Some(after.0.get(name).map_or(Start::FromBeginning(true), |cursor| Start::AfterCursor(cursor.clone()))),
-                None => self.request.start.clone(),
-            };
-            self.open(name, start)
-        });
-        let mut head_seq = 0;
-        for (name, (ready, frames)) in names.iter().zip(try_join_all(open).await?) {
-            head_seq += ready.head_seq;
-            self.positions.0.insert(name.clone(), ready.cursor);
-            self.opened.insert(name.clone(), frames);
-        }
-        if matches!(self.request.start, Some(Start::Snapshot(_))) {
-            self.snapshots = names.into();
-        }
-        let ready = pb::Ready { cursor: self.positions.text(), head_seq };
-        Ok(pb::SubscribeEventsResponse { frame: Some(Frame::Ready(ready)) })
-    }
-
-    /// The stream of a shard, behind its first frame.
-    async fn open(
-        &self,
-        name: &str,
-        start: Option<Start>,
-    ) -> Result<(pb::Ready, Streaming<pb::SubscribeEventsResponse>), Status> {
-        let shard = self.shards.get(name).ok_or_else(|| Status::internal("an unknown shard"))?;
-        let session_ids = self.sessions.get(name).cloned().unwrap_or_default();
-        let request = pb::SubscribeEventsRequest { session_ids, start, ..self.request.clone() };
-        let mut frames = client!(Client, shard).subscribe_events(request).await?.into_inner();
-        match frames.message().await?.and_then(|first| first.frame) {
-            Some(Frame::Ready(ready)) => Ok((ready, frames)),
-            _ => Err(Status::unavailable("a stream of events ended before its begin")),
-        }
-    }
-
     async fn next(&mut self) -> Result<Option<pb::SubscribeEventsResponse>, Status> {
-        while let Some(shard) = self.snapshots.front().cloned() {
-            let Some(frames) = self.opened.get_mut(&shard) else { return Ok(None) };
+        while let Some(following) = self.snapshots.front_mut() {
+            // A snapshot is not continued, but made anew.
+            let Some(frames) = &mut following.frames else { return Ok(None) };
             let Some(frame) = frames.message().await? else { return Ok(None) };
-            let Some(Frame::SnapshotEnd(end)) = frame.frame else { return Ok(Some(frame)) };
-            self.positions.0.insert(shard, end.cursor);
-            self.snapshots.pop_front();
+            following.note(&frame);
+            if !matches!(frame.frame, Some(Frame::SnapshotEnd(_))) {
+                return Ok(Some(frame));
+            }
+            if let Some(following) = self.snapshots.pop_front() {
+                self.positions.0.insert(following.shard.name.clone(), following.cursor.clone());
+                self.live.push(following.frames());
+            }
             if self.snapshots.is_empty() {
                 let end = pb::SnapshotEnd { cursor: self.positions.text() };
                 return Ok(Some(pb::SubscribeEventsResponse { frame: Some(Frame::SnapshotEnd(end)) }));
             }
         }
-        if !std::mem::replace(&mut self.is_live, true) {
-            let opened = std::mem::take(&mut self.opened).into_iter();
-            self.live = select_all(opened.map(|(name, frames)| named(name, frames)));
-        }
-        loop {
-            let (shard, frame) = match self.next_of_any().await? {
-                Some(next) => next,
-                None => return Ok(None),
-            };
+        while let Some((shard, frame)) = self.next_of_any().await? {
             if let Some(frame) = self.merge(&shard, frame) {
                 return Ok(Some(frame));
             }
         }
+        Ok(None)
     }
 
     /// The next frame of any shard. The frames of a mutation stay together.
@@ -218,41 +263,13 @@ impl Merged {
             return Ok(Some(waiting));
         }
         while let Some((shard, frame)) = self.live.next().await {
-            match frame {
-                Some(Ok(frame)) if self.unfinished.as_ref().is_none_or(|only| *only == shard) => {
-                    return Ok(Some((shard, frame)));
-                }
-                Some(Ok(frame)) => self.waiting.push_back((shard, frame)),
-                // The shard has another owner now, or will have one.
-                Some(Err(status)) if status.code() == Code::Unavailable => self.resume(shard, status).await?,
-                Some(Err(status)) => return Err(status),
-                None => self.resume(shard, Status::unavailable("a stream of events ended")).await?,
+            let frame = frame?;
+            if self.unfinished.as_ref().is_none_or(|only| *only == shard) {
+                return Ok(Some((shard, frame)));
             }
+            self.waiting.push_back((shard, frame));
         }
         Ok(None)
-    }
-
-    /// Opens the stream of a shard again, behind what came of it.
-    async fn resume(&mut self, shard: String, mut why: Status) -> Result<(), Status> {
-        let end = Instant::now() + Duration::from_millis(limits::OWNER_WAIT_MS);
-        // What waits is behind the position: it comes again.
-        self.waiting.retain(|(waiting, _)| *waiting != shard);
-        while Instant::now() < end && !self.cluster.stopping.is_cancelled() {
-            let cursor = self.positions.0.get(&shard).cloned().unwrap_or_default();
-            match self.open(&shard, Some(Start::AfterCursor(cursor))).await {
-                Ok((_, frames)) => {
-                    self.live.push(named(shard, frames));
-                    return Ok(());
-                }
-                Err(status) if status.code() == Code::Unavailable => {
-                    why = status;
-                    let mut survey = self.cluster.survey.subscribe();
-                    drop(tokio::time::timeout_at(end, survey.changed()).await);
-                }
-                Err(status) => return Err(status),
-            }
-        }
-        Err(why)
     }
 
     /// A frame of a shard as one of the merged stream; none for one that says nothing of all shards.
@@ -277,10 +294,4 @@ impl Merged {
         };
         Some(pb::SubscribeEventsResponse { frame: Some(frame) })
     }
-}
-
-/// The frames of a shard with its name, and none behind the last.
-fn named(shard: String, frames: Streaming<pb::SubscribeEventsResponse>) -> Frames {
-    let last = shard.clone();
-    Box::pin(frames.map(move |frame| (shard.clone(), Some(frame))).chain(stream::iter([(last, None)])))
 }

@@ -22,7 +22,10 @@ type Place = (String, String);
 fn from(place: Option<Place>, shards: Vec<Shard>) -> impl Iterator<Item = (Shard, String)> {
     let (first, token) = place.unwrap_or_default();
     let mut token = Some(token);
-    shards.into_iter().skip_while(move |shard| !first.is_empty() && shard.name != first).map(move |shard| (shard, token.take().unwrap_or_default()))
+    shards
+        .into_iter()
+        .skip_while(move |shard| !first.is_empty() && shard.name != first)
+        .map(move |shard| (shard, token.take().unwrap_or_default()))
 }
 
 /// The token of the next page, behind one of a shard; empty at the end of the last shard.
@@ -59,7 +62,10 @@ pub(super) async fn heads(cluster: Arc<Cluster>, call: Call) -> Result<Response<
         return cluster.at_session(&session, call).await;
     }
     if !request.at.is_empty() {
-        return Ok(reply::one(pb::ListHeadsResponse { heads: at(&cluster, Shard::all(&cluster, &call), &call.tenant, &request).await?, ..Default::default() }));
+        return Ok(reply::one(pb::ListHeadsResponse {
+            heads: at(&cluster, Shard::all(&cluster, &call), &call.tenant, &request).await?,
+            ..Default::default()
+        }));
     }
     let shards = Shard::all(&cluster, &call);
     for (shard, page_token) in from(cursor::place(&request.page_token)?, shards.clone()) {

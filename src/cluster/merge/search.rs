@@ -40,15 +40,21 @@ pub(super) async fn history(cluster: Arc<Cluster>, call: Call) -> Result<Respons
     // One that is no size is refused by the shards.
     let size = usize::try_from(size).ok().filter(|size| *size > 0).unwrap_or(place.len().max(1));
     let (now, later) = place.split_at(place.len().min(size));
-    let of_each = if request.page_size < 0 { request.page_size } else { i32::try_from(size / now.len().max(1)).unwrap_or(1) };
+    let of_each =
+        if request.page_size < 0 { request.page_size } else { i32::try_from(size / now.len().max(1)).unwrap_or(1) };
     let ask = |(name, page_token): &(String, String)| {
         let shard = shards.iter().find(|shard| shard.name == *name).cloned();
-        let request = pb::SearchHistoryRequest { page_token: page_token.clone(), page_size: of_each, ..request.clone() };
+        let request =
+            pb::SearchHistoryRequest { page_token: page_token.clone(), page_size: of_each, ..request.clone() };
         let name = name.clone();
         async move {
-            let unknown = || Status::from(Error::new(crate::app::Reason::PageTokenInvalid, "the page token names another shard"));
+            let unknown =
+                || Status::from(Error::new(crate::app::Reason::PageTokenInvalid, "the page token names another shard"));
             let shard = shard.ok_or_else(unknown)?;
-            Ok::<_, Status>((name, client!(SearchServiceClient<Shard>, shard).search_history(request).await?.into_inner()))
+            Ok::<_, Status>((
+                name,
+                client!(SearchServiceClient<Shard>, shard).search_history(request).await?.into_inner(),
+            ))
         }
     };
     let mut rest: Place = later.to_vec();

@@ -3,9 +3,9 @@
 use super::cursor::{self, Positions};
 use super::{Shard, client};
 use crate::app::Error;
+use crate::cluster::Cluster;
 use crate::cluster::reply;
 use crate::cluster::route::Call;
-use crate::cluster::Cluster;
 use crate::limits;
 use crate::pb::session_service_client::SessionServiceClient;
 use crate::pb::watch_sessions_response::Frame;
@@ -49,11 +49,8 @@ impl Listed {
         if !self.ahead.is_empty() || self.is_over {
             return Ok(());
         }
-        let request = pb::ListSessionsRequest {
-            page_token: self.next.clone(),
-            include_page_tokens: true,
-            ..request.clone()
-        };
+        let request =
+            pb::ListSessionsRequest { page_token: self.next.clone(), include_page_tokens: true, ..request.clone() };
         let page = client!(Client, self.shard).list_sessions(request).await?.into_inner();
         self.ahead = page.sessions.into_iter().zip(page.page_tokens).collect();
         self.is_over = page.next_page_token.is_empty();
@@ -106,7 +103,8 @@ pub(super) async fn list(cluster: Arc<Cluster>, call: Call) -> Result<Response<B
         let heads = lists.iter().enumerate().filter_map(|(index, listed)| Some((index, listed.ahead.front()?)));
         let first = heads.min_by(|(_, left), (_, right)| order(&left.0, &right.0, by)).map(|(index, _)| index);
         // A shard that has looked at many sessions and found none may have the next one.
-        let Some(index) = first.filter(|_| is_known && page.sessions.len() < size && bytes < limits::PAGE_BYTES_MAX) else {
+        let Some(index) = first.filter(|_| is_known && page.sessions.len() < size && bytes < limits::PAGE_BYTES_MAX)
+        else {
             break;
         };
         let listed = &mut lists[index];
@@ -154,7 +152,11 @@ pub(super) async fn watch(cluster: Arc<Cluster>, call: Call) -> Result<Response<
     let streams = try_join_all(Shard::all(&cluster, &call).into_iter().map(open)).await?;
     let missing = streams.iter().filter(|(name, _)| !after.0.contains_key(name)).count();
     let watching = Watching {
-        snapshots: if is_resumed && missing == 0 { VecDeque::new() } else { streams.iter().map(|(name, _)| name.clone()).collect() },
+        snapshots: if is_resumed && missing == 0 {
+            VecDeque::new()
+        } else {
+            streams.iter().map(|(name, _)| name.clone()).collect()
+        },
         first: streams.first().map(|(name, _)| name.clone()).unwrap_or_default(),
         positions: after,
         streams: streams.into_iter().collect(),
@@ -202,7 +204,8 @@ impl Watching {
         }
         if !std::mem::replace(&mut self.is_live, true) {
             let streams = std::mem::take(&mut self.streams).into_iter();
-            self.live = select_all(streams.map(|(name, frames)| frames.map(move |frame| (name.clone(), frame)).boxed()));
+            self.live =
+                select_all(streams.map(|(name, frames)| frames.map(move |frame| (name.clone(), frame)).boxed()));
         }
         while let Some((shard, frame)) = self.live.next().await {
             let mut frame = frame?;

@@ -5,8 +5,8 @@ use crate::model::ids::PartId;
 use crate::secrets::{Action, DraftText, Hit, Rules, Salt};
 use crate::store::error::{Error, Result};
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
-use std::sync::OnceLock;
 use std::sync::Arc;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The rules, and the store's keys for what they find.

@@ -41,7 +41,10 @@ impl Nodes {
             let ids = cluster["daemons"].as_array().expect("daemons").iter().map(|one| count(&one["daemonId"]));
             let counts: Vec<usize> = ids.collect();
             let (least, most) = (shards / daemons, shards.div_ceil(daemons));
-            if counts.len() == daemons && counts.iter().sum::<usize>() == shards && counts.iter().all(|&own| (least..=most).contains(&own)) {
+            if counts.len() == daemons
+                && counts.iter().sum::<usize>() == shards
+                && counts.iter().all(|&own| (least..=most).contains(&own))
+            {
                 return;
             }
             std::thread::sleep(Duration::from_millis(50));
@@ -110,12 +113,8 @@ fn any_daemon_answers_for_every_session_and_merges_what_concerns_all() {
 
 /// Follows events at a daemon, and sends each line of JSON.
 fn follow(daemon: &Daemon) -> (std::process::Child, mpsc::Receiver<Value>) {
-    let mut child = daemon
-        .command(&["events", "--follow", "--json"])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("it starts");
+    let mut child =
+        daemon.command(&["events", "--follow", "--json"]).stdout(Stdio::piped()).spawn().expect("it starts");
     let (sender, lines) = mpsc::channel();
     let stdout = BufReader::new(child.stdout.take().expect("a pipe"));
     std::thread::spawn(move || {
@@ -197,6 +196,6 @@ fn a_daemon_without_a_shard_answers_too() {
     second.text(&["append", "elsewhere", "over there"]);
     assert!(first.text(&["show", "elsewhere"]).contains("over there"));
     owns(&second, 0);
-    let child = second.text(&["token", "create", "--principal", "agent", "--scope", "read"]);
+    let child = second.text(&["token", "create", "agent", "--scopes", "read"]);
     assert!(child.contains("lh_"), "{child}");
 }

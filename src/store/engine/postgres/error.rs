@@ -17,7 +17,9 @@ impl From<sqlx::Error> for Error {
                 // The server stops, or ended this connection.
                 Some(code) if code.starts_with("57P") || code.starts_with("08") => Self::Unreachable(error.to_string()),
                 // Another shard of the database has the id or the client's id since a moment: the next attempt finds it there.
-                Some("23505") if refused.table() == Some("directory") || refused.message().contains("another shard") => {
+                Some("23505")
+                    if refused.table() == Some("directory") || refused.message().contains("another shard") =>
+                {
                     Self::Busy
                 }
                 // Too many connections.

@@ -95,7 +95,12 @@ impl Registry {
         let pool = PgPoolOptions::new()
             .max_connections(limits::REGISTRY_CONNECTIONS)
             .acquire_timeout(Duration::from_millis(limits::DATABASE_ANSWER_MS))
-            .connect_with(options.application_name("longhand").disable_statement_logging())
+            .connect_with(
+                options
+                    .application_name("longhand")
+                    .options([("client_min_messages", "warning")])
+                    .disable_statement_logging(),
+            )
             .await?;
         for number in 1..=shards {
             let shard = Shard::new(url, &shard_name(number))?;

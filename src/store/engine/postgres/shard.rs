@@ -12,7 +12,8 @@ const NAME_BYTES_MAX: usize = 32;
 
 /// Settings of all connections. A plan that was made while tables were empty would go on to read them whole when they are
 /// not: every read of the ledger has an index, and a test proves it.
-const SETTINGS: [(&str, &str); 5] = [
+const SETTINGS: [(&str, &str); 6] = [
+    ("client_min_messages", "warning"),
     ("plan_cache_mode", "force_generic_plan"),
     ("enable_seqscan", "off"),
     ("enable_hashjoin", "off"),
