@@ -25,6 +25,7 @@
 //! - [`transport`]: listeners, connections and their bounds, for every door.
 //! - [`grpc`]: conversion and streaming.
 //! - [`http`]: the same API as JSON over HTTP.
+//! - [`cluster`]: several daemons with one database as one.
 //! - [`daemon`]: the composition root.
 //! - [`cli`]: thin clients of the daemon.
 
@@ -49,7 +50,7 @@ pub mod pb;
 pub mod metrics;
 pub mod transport;
 pub mod grpc;
-pub mod cluster;
 pub mod http;
+pub mod cluster;
 pub mod daemon;
 pub mod cli;

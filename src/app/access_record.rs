@@ -1,6 +1,5 @@
 //! What the access log is to have of calls.
 
-use super::Caller;
 use crate::access_log::AccessLog;
 use crate::limits;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -30,13 +29,5 @@ impl NamedSessions {
 
     pub(super) fn take(&self) -> Vec<String> {
         std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
-
-impl Caller {
-    /// The same caller, whose call names its sessions there.
-    #[must_use]
-    pub fn naming(self, named: NamedSessions) -> Self {
-        Self { named, ..self }
     }
 }

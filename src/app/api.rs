@@ -240,6 +240,12 @@ impl Caller {
         self
     }
 
+    /// The same caller, whose call names its sessions there.
+    #[must_use]
+    pub fn naming(self, named: NamedSessions) -> Self {
+        Self { named, ..self }
+    }
+
     /// The author of the mutations of this request.
     pub(super) fn requester(&self) -> Requester {
         Requester { keeps_salted_hash: self.found.has_changed(), ..self.requester.clone() }

@@ -40,7 +40,7 @@ pub(super) async fn cluster(globals: &Globals, _: ClusterArguments) -> anyhow::R
     let mut daemons = Table::new(&[Column::word("DAEMON"), Column::number("SHARDS"), Column::text("ADDRESS")]);
     for daemon in &cluster.daemons {
         let owns = |shard: &&pb::ClusterShard| shard.owner_daemon_id.as_ref() == Some(&daemon.daemon_id);
-        let mark = if daemon.is_answering { " (this one)" } else { "" };
+        let mark = if daemon.answering { " (this one)" } else { "" };
         let shards = cluster.shards.iter().filter(owns).count().to_string();
         daemons.row(vec![short(&daemon.daemon_id), shards, format!("{}{mark}", one_line(&daemon.address))]);
     }

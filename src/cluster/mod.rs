@@ -6,6 +6,7 @@
 
 mod balance;
 mod body;
+mod call;
 mod forward;
 mod merge;
 mod opened;
@@ -22,8 +23,8 @@ use crate::grpc::{self, Backend, Services};
 use crate::limits;
 use crate::store::{DaemonEntry, Registry, ShardEntry, Survey};
 use body::Watched;
+use call::Head;
 use forward::{Channels, Sent};
-use http::request::Parts;
 use http::{HeaderMap, Request, Response};
 use opened::Opened;
 use quick_cache::sync::Cache;
@@ -84,14 +85,6 @@ enum Place {
     There(String),
     /// Nobody serves it now.
     Nowhere,
-}
-
-/// A call without its body.
-#[derive(Clone)]
-struct Head {
-    parts: Parts,
-    /// True if it may be made twice.
-    is_repeatable: bool,
 }
 
 impl Cluster {

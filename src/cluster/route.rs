@@ -1,9 +1,9 @@
 //! Which shard a call is for, by the method and by what its first message names.
 
+use super::call::{Call, Head};
 use super::forward::reason;
 use super::opened::Opened;
-use super::{Cluster, Head, merge};
-use crate::app::access::Access;
+use super::{Cluster, merge};
 use crate::app::access_record::NamedSessions;
 use crate::app::archives::sessions_in;
 use crate::app::{Error, Reason};
@@ -29,23 +29,6 @@ static SCOPES: LazyLock<HashMap<String, Scope>> = LazyLock::new(scopes::scopes);
 struct Naming {
     #[prost(string, tag = "1")]
     id: String,
-}
-
-/// A call, before it is known who answers.
-pub(super) struct Call {
-    pub(super) head: Head,
-    pub(super) opened: Opened,
-    pub(super) access: Arc<Access>,
-    /// The tenant in which it acts.
-    pub(super) tenant: String,
-}
-
-impl Call {
-    /// The service and the method.
-    fn method(&self) -> String {
-        let path = self.head.parts.uri.path();
-        path.strip_prefix("/longhand.v1.").unwrap_or(path).to_owned()
-    }
 }
 
 impl Cluster {

@@ -14,6 +14,7 @@ use crate::model::message;
 use crate::model::part::{NewPart, PartBody};
 use regex::Regex;
 
+#[expect(dead_code, reason = "tests of daemons use the rest")]
 #[path = "../../tests/it/postgres.rs"]
 mod server;
 

@@ -32,15 +32,14 @@ fn serve_with(home: &Path, database: &str, arguments: &[&str]) -> Daemon {
 
 /// Waits until a daemon owns as many shards.
 fn owns(daemon: &Daemon, count: usize) {
-    for _ in 0..600 {
+    for _ in 0..3_000 {
         let cluster = &daemon.json(&["cluster"])[0];
-        let own = cluster["daemons"].as_array().expect("daemons").iter().find(|one| one["isAnswering"] == true);
+        let own = cluster["daemons"].as_array().expect("daemons").iter().find(|one| one["answering"] == true);
         let own = own.map(|own| own["daemonId"].clone()).unwrap_or_default();
         let shards = cluster["shards"].as_array().expect("shards");
         if shards.iter().filter(|shard| shard["ownerDaemonId"] == own).count() == count {
             return;
         }
-        std::thread::sleep(Duration::from_millis(50));
     }
     panic!("the daemon does not own {count} shards: {:?}", daemon.json(&["cluster"]));
 }

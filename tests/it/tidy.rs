@@ -50,7 +50,7 @@ const LAYERS: [(&str, &str); 30] = [
     ("cluster", "model limits store app pb grpc http"),
     (
         "daemon",
-        "limits clock config policy secrets access_log store search summarizer scheduler app transport grpc http cluster",
+        "limits clock config policy secrets access_log store search summarizer scheduler app pb transport grpc http cluster",
     ),
     (
         "cli",

@@ -1,10 +1,10 @@
 //! What daemons and shards are as a whole.
 
-use super::{Shard, client};
+use super::shard::{Shard, client};
 use crate::app::{Error, Reason};
 use crate::cluster::Cluster;
+use crate::cluster::call::Call;
 use crate::cluster::reply;
-use crate::cluster::route::Call;
 use crate::pb;
 use crate::pb::admin_service_client::AdminServiceClient;
 use futures::future::try_join_all;
@@ -109,7 +109,7 @@ pub(super) fn cluster(cluster: &Cluster, call: &Call) -> Result<Response<Body>, 
     require_operator(call)?;
     let survey = cluster.survey.borrow().clone();
     let daemons = survey.daemons.into_iter().map(|daemon| pb::ClusterDaemon {
-        is_answering: daemon.id == cluster.me.id,
+        answering: daemon.id == cluster.me.id,
         daemon_id: daemon.id,
         address: daemon.address,
     });

@@ -1,10 +1,10 @@
 //! Events of all shards as one stream. Each shard's events are in their order; between shards there is none.
 
 use super::cursor::Positions;
-use super::{Shard, client};
+use super::shard::{Shard, client};
 use crate::cluster::Cluster;
+use crate::cluster::call::Call;
 use crate::cluster::reply;
-use crate::cluster::route::Call;
 use crate::limits;
 use crate::pb;
 use crate::pb::event_service_client::EventServiceClient;

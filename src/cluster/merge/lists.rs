@@ -1,11 +1,11 @@
 //! Lists whose order is within each shard: one shard after the other.
 
 use super::cursor;
-use super::{Shard, client};
+use super::shard::{Shard, client};
 use crate::app::Error;
 use crate::cluster::Cluster;
+use crate::cluster::call::Call;
 use crate::cluster::reply;
-use crate::cluster::route::Call;
 use crate::pb;
 use crate::pb::admin_service_client::AdminServiceClient;
 use crate::pb::run_service_client::RunServiceClient;

@@ -1,10 +1,10 @@
 //! Passes over all shards: one after the other, with one report.
 
-use super::{Shard, client};
+use super::shard::{Shard, client};
 use crate::app::Error;
 use crate::cluster::Cluster;
+use crate::cluster::call::Call;
 use crate::cluster::reply;
-use crate::cluster::route::Call;
 use crate::pb;
 use crate::pb::admin_service_client::AdminServiceClient;
 use crate::pb::apply_retention_response::Item as Retained;

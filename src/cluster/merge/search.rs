@@ -2,11 +2,11 @@
 //! the second best, and of equal places the newest.
 
 use super::cursor;
-use super::{Shard, client};
+use super::shard::{Shard, client};
 use crate::app::Error;
 use crate::cluster::Cluster;
+use crate::cluster::call::Call;
 use crate::cluster::reply;
-use crate::cluster::route::Call;
 use crate::limits;
 use crate::pb;
 use crate::pb::search_service_client::SearchServiceClient;

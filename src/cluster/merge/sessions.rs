@@ -1,11 +1,11 @@
 //! Lists of sessions over all shards.
 
 use super::cursor::{self, Positions};
-use super::{Shard, client};
+use super::shard::{Shard, client};
 use crate::app::Error;
 use crate::cluster::Cluster;
+use crate::cluster::call::Call;
 use crate::cluster::reply;
-use crate::cluster::route::Call;
 use crate::limits;
 use crate::pb::session_service_client::SessionServiceClient;
 use crate::pb::watch_sessions_response::Frame;

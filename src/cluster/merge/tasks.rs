@@ -1,10 +1,10 @@
 //! Summary tasks of all shards.
 
-use super::{Shard, client};
+use super::shard::{Shard, client};
 use crate::app::Error;
 use crate::cluster::Cluster;
+use crate::cluster::call::Call;
 use crate::cluster::reply;
-use crate::cluster::route::Call;
 use crate::limits;
 use crate::pb;
 use crate::pb::summary_task_service_client::SummaryTaskServiceClient;

@@ -57,6 +57,7 @@ impl Instance {
             default_preset: "opencode@seed".to_owned(),
             defaults: Vec::new(),
             vocabularies: Vec::new(),
+            entrance: longhand::app::entrance::Entrance::new(&clock),
             stopping: stopping.clone(),
         };
         let longhand = Longhand::new(store.clone(), scheduler.handle(), &clock, options);

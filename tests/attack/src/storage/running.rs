@@ -53,6 +53,7 @@ impl Running {
             default_preset: "opencode@seed".to_owned(),
             defaults: Vec::new(),
             vocabularies: Vec::new(),
+            entrance: longhand::app::entrance::Entrance::new(&clock),
             stopping: stopping.clone(),
         };
         let wake = scheduler.handle();
