@@ -114,6 +114,7 @@ pub(crate) async fn run(short: bool, report: &mut Report) {
         default_preset: "opencode@seed".to_owned(),
         defaults: Vec::new(),
         vocabularies: Vec::new(),
+        entrance: longhand::app::entrance::Entrance::new(&clock),
         stopping: stopping.clone(),
     };
     let app = Longhand::new(store.clone(), scheduler.handle(), &clock, options)
