@@ -1140,14 +1140,20 @@ class CreateBackupRequest(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     PATH_FIELD_NUMBER: builtins.int
+    SHARD_FIELD_NUMBER: builtins.int
     path: builtins.str
     """Absolute path of the new file. Its directory must exist, and must not be the data directory."""
+    shard: builtins.str
+    """The shard of a PostgreSQL database to copy, on the machine of its owner; may be unset where there is one."""
     def __init__(
         self,
         *,
         path: builtins.str = ...,
+        shard: builtins.str | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["path", b"path"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_shard", b"_shard", "shard", b"shard"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_shard", b"_shard", "path", b"path", "shard", b"shard"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["_shard", b"_shard"]) -> typing.Literal["shard"] | None: ...
 
 global___CreateBackupRequest = CreateBackupRequest
 
@@ -1246,3 +1252,142 @@ class Backup(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["event_count", b"event_count", "head_seq", b"head_seq", "path", b"path", "session_count", b"session_count", "size_bytes", b"size_bytes"]) -> None: ...
 
 global___Backup = Backup
+
+@typing.final
+class GetClusterRequest(google.protobuf.message.Message):
+    """A request for the daemons and the shards."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+
+global___GetClusterRequest = GetClusterRequest
+
+@typing.final
+class GetClusterResponse(google.protobuf.message.Message):
+    """The daemons and the shards of a database."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    DAEMONS_FIELD_NUMBER: builtins.int
+    SHARDS_FIELD_NUMBER: builtins.int
+    @property
+    def daemons(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___ClusterDaemon]:
+        """The daemons that run, by their ids."""
+
+    @property
+    def shards(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___ClusterShard]:
+        """The shards, by their numbers."""
+
+    def __init__(
+        self,
+        *,
+        daemons: collections.abc.Iterable[global___ClusterDaemon] | None = ...,
+        shards: collections.abc.Iterable[global___ClusterShard] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["daemons", b"daemons", "shards", b"shards"]) -> None: ...
+
+global___GetClusterResponse = GetClusterResponse
+
+@typing.final
+class ClusterDaemon(google.protobuf.message.Message):
+    """A daemon that runs."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    DAEMON_ID_FIELD_NUMBER: builtins.int
+    ADDRESS_FIELD_NUMBER: builtins.int
+    ANSWERING_FIELD_NUMBER: builtins.int
+    daemon_id: builtins.str
+    """The id of its process."""
+    address: builtins.str
+    """The address at which other daemons reach it."""
+    answering: builtins.bool
+    """True for the daemon that answers this call."""
+    def __init__(
+        self,
+        *,
+        daemon_id: builtins.str = ...,
+        address: builtins.str = ...,
+        answering: builtins.bool = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["address", b"address", "answering", b"answering", "daemon_id", b"daemon_id"]) -> None: ...
+
+global___ClusterDaemon = ClusterDaemon
+
+@typing.final
+class ClusterShard(google.protobuf.message.Message):
+    """A shard, and who has it."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: builtins.int
+    OWNER_DAEMON_ID_FIELD_NUMBER: builtins.int
+    LEASE_LEFT_MS_FIELD_NUMBER: builtins.int
+    DESTINATION_DAEMON_ID_FIELD_NUMBER: builtins.int
+    HEAD_SEQ_FIELD_NUMBER: builtins.int
+    name: builtins.str
+    """Its name."""
+    owner_daemon_id: builtins.str
+    """The daemon whose lease has not run out; unset if another one may take it."""
+    lease_left_ms: builtins.int
+    """Milliseconds until the lease runs out, unless it is renewed."""
+    destination_daemon_id: builtins.str
+    """The daemon that is to own it, by MoveShard."""
+    head_seq: builtins.int
+    """Sequence number of its newest event."""
+    def __init__(
+        self,
+        *,
+        name: builtins.str = ...,
+        owner_daemon_id: builtins.str | None = ...,
+        lease_left_ms: builtins.int = ...,
+        destination_daemon_id: builtins.str | None = ...,
+        head_seq: builtins.int = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["_destination_daemon_id", b"_destination_daemon_id", "_owner_daemon_id", b"_owner_daemon_id", "destination_daemon_id", b"destination_daemon_id", "owner_daemon_id", b"owner_daemon_id"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_destination_daemon_id", b"_destination_daemon_id", "_owner_daemon_id", b"_owner_daemon_id", "destination_daemon_id", b"destination_daemon_id", "head_seq", b"head_seq", "lease_left_ms", b"lease_left_ms", "name", b"name", "owner_daemon_id", b"owner_daemon_id"]) -> None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_destination_daemon_id", b"_destination_daemon_id"]) -> typing.Literal["destination_daemon_id"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_owner_daemon_id", b"_owner_daemon_id"]) -> typing.Literal["owner_daemon_id"] | None: ...
+
+global___ClusterShard = ClusterShard
+
+@typing.final
+class MoveShardRequest(google.protobuf.message.Message):
+    """A request to move a shard."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    SHARD_FIELD_NUMBER: builtins.int
+    DAEMON_ID_FIELD_NUMBER: builtins.int
+    shard: builtins.str
+    """The shard."""
+    daemon_id: builtins.str
+    """The daemon, by its id; unset for any."""
+    def __init__(
+        self,
+        *,
+        shard: builtins.str = ...,
+        daemon_id: builtins.str | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["_daemon_id", b"_daemon_id", "daemon_id", b"daemon_id"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_daemon_id", b"_daemon_id", "daemon_id", b"daemon_id", "shard", b"shard"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["_daemon_id", b"_daemon_id"]) -> typing.Literal["daemon_id"] | None: ...
+
+global___MoveShardRequest = MoveShardRequest
+
+@typing.final
+class MoveShardResponse(google.protobuf.message.Message):
+    """A shard will move."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+
+global___MoveShardResponse = MoveShardResponse

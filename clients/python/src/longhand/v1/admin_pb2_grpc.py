@@ -65,6 +65,16 @@ class AdminServiceStub(object):
                 request_serializer=longhand_dot_v1_dot_admin__pb2.CreateBackupRequest.SerializeToString,
                 response_deserializer=longhand_dot_v1_dot_admin__pb2.CreateBackupResponse.FromString,
                 _registered_method=True)
+        self.GetCluster = channel.unary_unary(
+                '/longhand.v1.AdminService/GetCluster',
+                request_serializer=longhand_dot_v1_dot_admin__pb2.GetClusterRequest.SerializeToString,
+                response_deserializer=longhand_dot_v1_dot_admin__pb2.GetClusterResponse.FromString,
+                _registered_method=True)
+        self.MoveShard = channel.unary_unary(
+                '/longhand.v1.AdminService/MoveShard',
+                request_serializer=longhand_dot_v1_dot_admin__pb2.MoveShardRequest.SerializeToString,
+                response_deserializer=longhand_dot_v1_dot_admin__pb2.MoveShardResponse.FromString,
+                _registered_method=True)
 
 
 class AdminServiceServicer(object):
@@ -136,6 +146,25 @@ class AdminServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetCluster(self, request, context):
+        """Lists the daemons and the shards of a PostgreSQL database, as the daemon that answers knows them: no older than a
+        fifth of the time that a lease lasts. Empty for a store in files. For operators alone.
+        Errors: none but those of any call.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def MoveShard(self, request, context):
+        """Has a daemon own a shard from now on, or any daemon again. Its owner gives it up at the end of the calls in progress,
+        and its streams end with SHUTTING_DOWN or NO_OWNER, to be resumed; calls wait meanwhile. The shard stays with that daemon as long
+        as that runs. For operators alone.
+        Errors: SHARD_NOT_FOUND, DAEMON_NOT_FOUND.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdminServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -168,6 +197,16 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.CreateBackup,
                     request_deserializer=longhand_dot_v1_dot_admin__pb2.CreateBackupRequest.FromString,
                     response_serializer=longhand_dot_v1_dot_admin__pb2.CreateBackupResponse.SerializeToString,
+            ),
+            'GetCluster': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetCluster,
+                    request_deserializer=longhand_dot_v1_dot_admin__pb2.GetClusterRequest.FromString,
+                    response_serializer=longhand_dot_v1_dot_admin__pb2.GetClusterResponse.SerializeToString,
+            ),
+            'MoveShard': grpc.unary_unary_rpc_method_handler(
+                    servicer.MoveShard,
+                    request_deserializer=longhand_dot_v1_dot_admin__pb2.MoveShardRequest.FromString,
+                    response_serializer=longhand_dot_v1_dot_admin__pb2.MoveShardResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -333,6 +372,60 @@ class AdminService(object):
             '/longhand.v1.AdminService/CreateBackup',
             longhand_dot_v1_dot_admin__pb2.CreateBackupRequest.SerializeToString,
             longhand_dot_v1_dot_admin__pb2.CreateBackupResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetCluster(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/longhand.v1.AdminService/GetCluster',
+            longhand_dot_v1_dot_admin__pb2.GetClusterRequest.SerializeToString,
+            longhand_dot_v1_dot_admin__pb2.GetClusterResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def MoveShard(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/longhand.v1.AdminService/MoveShard',
+            longhand_dot_v1_dot_admin__pb2.MoveShardRequest.SerializeToString,
+            longhand_dot_v1_dot_admin__pb2.MoveShardResponse.FromString,
             options,
             channel_credentials,
             insecure,

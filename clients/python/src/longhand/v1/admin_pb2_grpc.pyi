@@ -86,6 +86,25 @@ class AdminServiceStub:
     STORAGE_FULL, ROW_CORRUPT, SHUTTING_DOWN.
     """
 
+    GetCluster: grpc.UnaryUnaryMultiCallable[
+        longhand.v1.admin_pb2.GetClusterRequest,
+        longhand.v1.admin_pb2.GetClusterResponse,
+    ]
+    """Lists the daemons and the shards of a PostgreSQL database, as the daemon that answers knows them: no older than a
+    fifth of the time that a lease lasts. Empty for a store in files. For operators alone.
+    Errors: none but those of any call.
+    """
+
+    MoveShard: grpc.UnaryUnaryMultiCallable[
+        longhand.v1.admin_pb2.MoveShardRequest,
+        longhand.v1.admin_pb2.MoveShardResponse,
+    ]
+    """Has a daemon own a shard from now on, or any daemon again. Its owner gives it up at the end of the calls in progress,
+    and its streams end with SHUTTING_DOWN or NO_OWNER, to be resumed; calls wait meanwhile. The shard stays with that daemon as long
+    as that runs. For operators alone.
+    Errors: SHARD_NOT_FOUND, DAEMON_NOT_FOUND.
+    """
+
 class AdminServiceAsyncStub:
     """Describes the daemon and checks its store."""
 
@@ -152,6 +171,25 @@ class AdminServiceAsyncStub:
     CURSOR_FOREIGN. Sessions, revisions, hashes, view tokens and client ids stay valid.
     Errors: INVALID_FIELD, SOCKET_REQUIRED, BACKUP_EXISTS, BACKUP_RUNNING, BACKUP_FAILED, BACKUP_DAMAGED,
     STORAGE_FULL, ROW_CORRUPT, SHUTTING_DOWN.
+    """
+
+    GetCluster: grpc.aio.UnaryUnaryMultiCallable[
+        longhand.v1.admin_pb2.GetClusterRequest,
+        longhand.v1.admin_pb2.GetClusterResponse,
+    ]
+    """Lists the daemons and the shards of a PostgreSQL database, as the daemon that answers knows them: no older than a
+    fifth of the time that a lease lasts. Empty for a store in files. For operators alone.
+    Errors: none but those of any call.
+    """
+
+    MoveShard: grpc.aio.UnaryUnaryMultiCallable[
+        longhand.v1.admin_pb2.MoveShardRequest,
+        longhand.v1.admin_pb2.MoveShardResponse,
+    ]
+    """Has a daemon own a shard from now on, or any daemon again. Its owner gives it up at the end of the calls in progress,
+    and its streams end with SHUTTING_DOWN or NO_OWNER, to be resumed; calls wait meanwhile. The shard stays with that daemon as long
+    as that runs. For operators alone.
+    Errors: SHARD_NOT_FOUND, DAEMON_NOT_FOUND.
     """
 
 class AdminServiceServicer(metaclass=abc.ABCMeta):
@@ -232,6 +270,29 @@ class AdminServiceServicer(metaclass=abc.ABCMeta):
         CURSOR_FOREIGN. Sessions, revisions, hashes, view tokens and client ids stay valid.
         Errors: INVALID_FIELD, SOCKET_REQUIRED, BACKUP_EXISTS, BACKUP_RUNNING, BACKUP_FAILED, BACKUP_DAMAGED,
         STORAGE_FULL, ROW_CORRUPT, SHUTTING_DOWN.
+        """
+
+    @abc.abstractmethod
+    def GetCluster(
+        self,
+        request: longhand.v1.admin_pb2.GetClusterRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[longhand.v1.admin_pb2.GetClusterResponse, collections.abc.Awaitable[longhand.v1.admin_pb2.GetClusterResponse]]:
+        """Lists the daemons and the shards of a PostgreSQL database, as the daemon that answers knows them: no older than a
+        fifth of the time that a lease lasts. Empty for a store in files. For operators alone.
+        Errors: none but those of any call.
+        """
+
+    @abc.abstractmethod
+    def MoveShard(
+        self,
+        request: longhand.v1.admin_pb2.MoveShardRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[longhand.v1.admin_pb2.MoveShardResponse, collections.abc.Awaitable[longhand.v1.admin_pb2.MoveShardResponse]]:
+        """Has a daemon own a shard from now on, or any daemon again. Its owner gives it up at the end of the calls in progress,
+        and its streams end with SHUTTING_DOWN or NO_OWNER, to be resumed; calls wait meanwhile. The shard stays with that daemon as long
+        as that runs. For operators alone.
+        Errors: SHARD_NOT_FOUND, DAEMON_NOT_FOUND.
         """
 
 def add_AdminServiceServicer_to_server(servicer: AdminServiceServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...

@@ -305,8 +305,9 @@ class Event(google.protobuf.message.Message):
     seq: builtins.int
     """Dense sequence number in the store, in commit order."""
     cursor: builtins.str
-    """Position after this event, to resume from. Opaque, up to 256 letters and digits; cursors of one store sort as text in
-    the order of its log.
+    """Position after this event, to resume from. Opaque, up to 256 letters and digits, and in a stream over several shards of
+    a database up to 128 for each; cursors of one store sort as text in the order of its log, and those of one stream in its
+    order.
     """
     session_id: builtins.str
     """The session that changed."""

@@ -15,6 +15,7 @@ Reasons that any call may end with; TOO_MANY_REQUESTS, TOO_MANY_ATTEMPTS, RATE_L
   OUTCOME_UNCERTAIN        UNAVAILABLE          unknown
   STORE_STOPPED            UNAVAILABLE          nothing  cause
   LEASE_LOST               UNAVAILABLE          unknown
+  NO_OWNER                 UNAVAILABLE          nothing  shard
   STORAGE_FULL             RESOURCE_EXHAUSTED   nothing
   STORAGE_READ_ONLY        UNAVAILABLE          nothing
   ANSWER_LOST              INTERNAL             done     those of the failed read
@@ -46,6 +47,8 @@ Reasons that the comments of the calls name:
   DRAFT_NOT_FOUND          NOT_FOUND            nothing  part_id
   COMPACTION_NOT_FOUND     NOT_FOUND            nothing  compaction_id
   CALL_NOT_FOUND           NOT_FOUND            nothing  call_id
+  SHARD_NOT_FOUND          NOT_FOUND            nothing  shard
+  DAEMON_NOT_FOUND         NOT_FOUND            nothing  daemon_id
   CALL_ANSWERED            FAILED_PRECONDITION  nothing  call_id
   PRESET_NOT_FOUND         NOT_FOUND            nothing  preset
   SUMMARY_TASK_NOT_FOUND   NOT_FOUND            nothing  compaction_id
@@ -873,6 +876,7 @@ class ListSessionsRequest(google.protobuf.message.Message):
     FILTER_FIELD_NUMBER: builtins.int
     ORDER_FIELD_NUMBER: builtins.int
     VIEW_FIELD_NUMBER: builtins.int
+    INCLUDE_PAGE_TOKENS_FIELD_NUMBER: builtins.int
     page_size: builtins.int
     """Maximum number of sessions; 0 for 50; values above 1000 count as 1000. Large sessions and policies can make a page
     shorter.
@@ -887,6 +891,8 @@ class ListSessionsRequest(google.protobuf.message.Message):
     """The order; newest first if unset."""
     view: global___SessionView.ValueType
     """What each session has; all but its policy if unset."""
+    include_page_tokens: builtins.bool
+    """Includes, with each session, the token of a page that begins behind it."""
     @property
     def filter(self) -> global___SessionFilter:
         """Further conditions."""
@@ -901,9 +907,10 @@ class ListSessionsRequest(google.protobuf.message.Message):
         filter: global___SessionFilter | None = ...,
         order: global___SessionOrder.ValueType = ...,
         view: global___SessionView.ValueType = ...,
+        include_page_tokens: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_parent_session_id", b"_parent_session_id", "filter", b"filter", "parent_session_id", b"parent_session_id"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_parent_session_id", b"_parent_session_id", "filter", b"filter", "include_archived", b"include_archived", "order", b"order", "page_size", b"page_size", "page_token", b"page_token", "parent_session_id", b"parent_session_id", "view", b"view"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_parent_session_id", b"_parent_session_id", "filter", b"filter", "include_archived", b"include_archived", "include_page_tokens", b"include_page_tokens", "order", b"order", "page_size", b"page_size", "page_token", b"page_token", "parent_session_id", b"parent_session_id", "view", b"view"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_parent_session_id", b"_parent_session_id"]) -> typing.Literal["parent_session_id"] | None: ...
 
 global___ListSessionsRequest = ListSessionsRequest
@@ -1008,19 +1015,25 @@ class ListSessionsResponse(google.protobuf.message.Message):
 
     SESSIONS_FIELD_NUMBER: builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: builtins.int
+    PAGE_TOKENS_FIELD_NUMBER: builtins.int
     next_page_token: builtins.str
     """Token of the next page; empty on the last page."""
     @property
     def sessions(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Session]:
         """The sessions, in order."""
 
+    @property
+    def page_tokens(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """For each session the token of a page that begins behind it, in the same order; empty unless they were asked for."""
+
     def __init__(
         self,
         *,
         sessions: collections.abc.Iterable[global___Session] | None = ...,
         next_page_token: builtins.str = ...,
+        page_tokens: collections.abc.Iterable[builtins.str] | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["next_page_token", b"next_page_token", "sessions", b"sessions"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["next_page_token", b"next_page_token", "page_tokens", b"page_tokens", "sessions", b"sessions"]) -> None: ...
 
 global___ListSessionsResponse = ListSessionsResponse
 

@@ -15,6 +15,7 @@ Reasons that any call may end with; TOO_MANY_REQUESTS, TOO_MANY_ATTEMPTS, RATE_L
   OUTCOME_UNCERTAIN        UNAVAILABLE          unknown
   STORE_STOPPED            UNAVAILABLE          nothing  cause
   LEASE_LOST               UNAVAILABLE          unknown
+  NO_OWNER                 UNAVAILABLE          nothing  shard
   STORAGE_FULL             RESOURCE_EXHAUSTED   nothing
   STORAGE_READ_ONLY        UNAVAILABLE          nothing
   ANSWER_LOST              INTERNAL             done     those of the failed read
@@ -46,6 +47,8 @@ Reasons that the comments of the calls name:
   DRAFT_NOT_FOUND          NOT_FOUND            nothing  part_id
   COMPACTION_NOT_FOUND     NOT_FOUND            nothing  compaction_id
   CALL_NOT_FOUND           NOT_FOUND            nothing  call_id
+  SHARD_NOT_FOUND          NOT_FOUND            nothing  shard
+  DAEMON_NOT_FOUND         NOT_FOUND            nothing  daemon_id
   CALL_ANSWERED            FAILED_PRECONDITION  nothing  call_id
   PRESET_NOT_FOUND         NOT_FOUND            nothing  preset
   SUMMARY_TASK_NOT_FOUND   NOT_FOUND            nothing  compaction_id

@@ -44,8 +44,9 @@ export type Event = Message<"longhand.v1.Event"> & {
   seq: bigint;
 
   /**
-   * Position after this event, to resume from. Opaque, up to 256 letters and digits; cursors of one store sort as text in
-   * the order of its log.
+   * Position after this event, to resume from. Opaque, up to 256 letters and digits, and in a stream over several shards of
+   * a database up to 128 for each; cursors of one store sort as text in the order of its log, and those of one stream in its
+   * order.
    *
    * @generated from field: string cursor = 2;
    */
