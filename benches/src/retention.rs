@@ -19,6 +19,8 @@ const BATCH: usize = 50;
 const FILLERS: usize = 8;
 /// GiB of content of the short form.
 const SHORT_GIB: f64 = 0.1;
+/// Time for which files of the same size have come to rest.
+const REST: Duration = Duration::from_secs(20);
 /// Size of the messages that are appended meanwhile, in bytes.
 const APPEND_BYTES: usize = 1_024;
 
@@ -98,12 +100,13 @@ async fn measure(binary: &str, options: &Options, report: &mut Report) {
     }
     let (last, time) = pass.await.expect("a pass");
     let Some(pb::apply_retention_response::Item::Summary(summary)) = last else { panic!("the pass has no end") };
-    let after = writers.append(options).await;
+    let (after, shrinking) = (writers.append(options).await, settle(&store).await);
     let figures = [
         ("seconds", time.as_secs_f64()),
         ("sessions", summary.erased_count as f64),
         ("content_mib", summary.content_bytes as f64 / f64::from(1 << 20)),
         ("files_mib", mebibytes(&store)),
+        ("smaller_seconds", shrinking.as_secs_f64()),
     ];
     report.figures("the pass", &of, &figures);
     report.row("appends meanwhile", &of, None, &meanwhile, &[]);
@@ -112,6 +115,20 @@ async fn measure(binary: &str, options: &Options, report: &mut Report) {
     report.figures("meanwhile to before", &of, &[("ratio_of_p99", ratio)]);
     let rest = summary.erased_count as f64 / sessions as f64;
     report.target("erased share", &of, ("share", rest), Bound::AtLeast(0.99 * (1.0 - options.keep)));
+}
+
+/// Waits until the files have the same size for a while, and returns the time until then.
+async fn settle(store: &Path) -> Duration {
+    let began = Instant::now();
+    let (mut size, mut since) = (mebibytes(store), Duration::ZERO);
+    while began.elapsed() < since + REST {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let now = mebibytes(store);
+        if (now - size).abs() > 1.0 {
+            (size, since) = (now, began.elapsed());
+        }
+    }
+    since
 }
 
 /// Fills sessions by several callers.

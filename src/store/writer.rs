@@ -370,25 +370,24 @@ impl Writer {
             if self.is_gone.load(Ordering::Acquire) {
                 break;
             }
-            if is_checked && !self.is_unclean {
-                self.shrink(batch.is_empty());
+            if is_checked {
+                match self.is_unclean {
+                    true => self.clean(),
+                    false => self.shrink(batch.is_empty()),
+                }
             }
             if batch.is_empty() {
-                self.clean();
                 continue;
             }
-            let was_unclean = self.is_unclean;
             checkpoints.note(batch.iter().map(|envelope| envelope.mutation.bytes).sum());
             self.transact_all(batch);
             if self.heads.len() > limits::HEADS_MAX {
                 self.heads.clear();
             }
             self.marks.trim();
+            // What an erasure leaves in the files is for the checks, of which one is made at once if somebody waits for it:
+            // to take it out after each of many erasures would keep all writes waiting.
             checkpoints.run(&self.conn, &self.health);
-            // A failed attempt waits for readers: what it leaves is for the checks, not for every batch.
-            if is_checked || !was_unclean {
-                self.clean();
-            }
         }
         self.close();
     }

@@ -84,6 +84,16 @@ impl Server {
         url(&self.folder)
     }
 
+    /// The rows of a statement on one of its databases, as text; else the error.
+    pub(crate) fn sql(&self, database: &str, sql: &str) -> Result<String, String> {
+        let programs = programs().ok_or("no PostgreSQL")?;
+        let mut command = Command::new(programs.join("psql"));
+        command.args(["-X", "-A", "-t", "-U", "longhand", "-d", database, "-c", sql, "-h"]).arg(&self.folder);
+        let output = command.output().map_err(|error| error.to_string())?;
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        if output.status.success() { Ok(text(output.stdout)) } else { Err(text(output.stderr)) }
+    }
+
     /// The address of another database of it, which is made if it is not there.
     pub(crate) fn database(&self, name: &str) -> String {
         let programs = programs().expect("the server's own programs");

@@ -10,6 +10,9 @@ pub mod damage;
 pub mod fuzz;
 pub mod history;
 pub mod overload;
+#[expect(dead_code, reason = "tests of daemons use the rest")]
+#[path = "../../it/postgres.rs"]
+mod postgres;
 pub mod raw;
 pub mod seed;
 pub mod storage;

@@ -101,8 +101,8 @@ fn named<R>(request: R, name: &str, epoch: Option<i64>) -> Request<R> {
 impl Client {
     /// A client of the daemon.
     pub(super) fn new(shared: Arc<Shared>, name: &str, seed: u64) -> Self {
-        let channel = daemon::connect(shared.service.socket());
-        let rng = crate::seed::generator(seed, name);
+        let mut rng = crate::seed::generator(seed, name);
+        let channel = daemon::connect(shared.service.socket(&mut rng));
         let (kept, next_id, asked_after_seq) = (Vec::new(), 0, 0);
         Self { shared, name: name.to_owned(), rng, epoch: None, asked_after_seq, lost: 0, channel, kept, next_id }
     }
@@ -146,8 +146,8 @@ impl Client {
     }
 
     /// A separate connection for a stream.
-    pub(super) fn connection(&self) -> Channel {
-        daemon::connect(self.shared.service.socket())
+    pub(super) fn connection(&mut self) -> Channel {
+        daemon::connect(self.shared.service.socket(&mut self.rng))
     }
 
     /// Sends a request until it is answered or refused.
@@ -164,7 +164,7 @@ impl Client {
                     self.shared.record.check_erased(R::NAME, &R::bytes(&answer), asked);
                     return Ok(answer);
                 }
-                Attempt::Refused(refusal) if reasons::PASSING.contains(&refusal.reason.as_str()) => {}
+                Attempt::Refused(refusal) if reasons::is_passing(&refusal.reason) => {}
                 Attempt::Refused(refusal) => {
                     count(&self.shared.record.counts.refused);
                     let mut reasons = lock(&self.shared.record.counts.reasons);
@@ -172,6 +172,8 @@ impl Client {
                     return Err(refusal);
                 }
                 Attempt::Lost => {
+                    // Another daemon may answer.
+                    self.channel = self.connection();
                     self.lost += 1;
                     count(&self.shared.record.counts.lost);
                 }
@@ -366,7 +368,7 @@ impl Client {
         let sending = (kept.again)(self.channel.clone(), self.name.clone());
         match self.attempt(kept.rpc, sending).await {
             Attempt::Answered(promised) => self.same(kept.rpc, &kept.request_id, &kept.promised, &promised),
-            Attempt::Refused(refusal) if reasons::PASSING.contains(&refusal.reason.as_str()) => {}
+            Attempt::Refused(refusal) if reasons::is_passing(&refusal.reason) => {}
             Attempt::Refused(refusal) => {
                 self.finding(format!("P4: a repeated {} was refused: {refusal:?}", kept.rpc));
             }

@@ -17,6 +17,7 @@ mod erasers;
 #[cfg(test)]
 mod erasure_tests;
 mod erasures;
+mod fleet;
 mod log;
 mod markers;
 mod open;
@@ -100,6 +101,9 @@ pub struct Options {
     /// long.
     #[arg(long, default_value_t = Self::default().answers)]
     pub answers: u64,
+    /// Three daemons with one database of PostgreSQL, which the attack starts, in place of one daemon.
+    #[arg(long)]
+    pub fleet: bool,
     /// Directory of the store; a temporary one if not given.
     #[arg(long)]
     pub directory: Option<PathBuf>,
@@ -124,6 +128,7 @@ impl Default for Options {
             sessions: 6,
             pause_ms: 20,
             answers: 160,
+            fleet: false,
             directory: None,
         }
     }

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::LazyLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
 
@@ -91,6 +92,7 @@ const REASONS: &[(Code, &[&str])] = &[
             "OUTCOME_UNCERTAIN",
             "STORE_STOPPED",
             "LEASE_LOST",
+            "NO_OWNER",
             "STORAGE_READ_ONLY",
             "SHUTTING_DOWN",
         ],
@@ -116,8 +118,26 @@ const FAULTS: &[&str] = &[
 
 /// Reasons that any method may give and after which the same request can be sent again: the daemon stops, or is
 /// overloaded.
-pub(super) const PASSING: &[&str] =
-    &["SHUTTING_DOWN", "STORE_BUSY", "TOO_MANY_VIEWS", "TOO_MANY_REQUESTS", "REQUEST_TIMED_OUT"];
+const PASSING: &[&str] = &["SHUTTING_DOWN", "STORE_BUSY", "TOO_MANY_VIEWS", "TOO_MANY_REQUESTS", "REQUEST_TIMED_OUT"];
+/// Reasons of calls whose daemon is lost, or lost the shard: the next owner has the answer.
+const LOST_OWNER: &[&str] = &["OUTCOME_UNCERTAIN", "LEASE_LOST", "NO_OWNER"];
+
+/// True if several daemons own shards in turn.
+static HAS_OWNERS: AtomicBool = AtomicBool::new(false);
+
+/// Says that daemons own shards in turn, and may lose them.
+pub(super) fn expect_owners() {
+    HAS_OWNERS.store(true, Ordering::SeqCst);
+}
+
+fn is_lost_owner(reason: &str) -> bool {
+    HAS_OWNERS.load(Ordering::SeqCst) && LOST_OWNER.contains(&reason)
+}
+
+/// True for a reason after which the same request can be sent again.
+pub(super) fn is_passing(reason: &str) -> bool {
+    PASSING.contains(&reason) || is_lost_owner(reason)
+}
 
 const PROTOS: [&str; 12] = [
     include_str!("../../../../proto/longhand/v1/session.proto"),
@@ -197,13 +217,13 @@ pub(super) fn refusal(rpc: &str, status: &Status) -> Option<(Refusal, Vec<String
         }
         Some(_) => {}
     }
-    if FAULTS.contains(&reason.as_str()) {
+    if FAULTS.contains(&reason.as_str()) && !is_lost_owner(&reason) {
         wrong.push(format!("P14: {rpc} failed with {reason}: {}", status.message()));
     }
     // A change on behalf of a run may be refused by every method, and so may one of a session that is erased.
     let named = ["RUN_LOST", "SESSION_ERASED"].contains(&reason.as_str())
         || DOCUMENTED.get(rpc).is_some_and(|reasons| reasons.contains(&reason));
-    if !named && !PASSING.contains(&reason.as_str()) {
+    if !named && !is_passing(&reason) {
         wrong.push(format!("P14: {rpc} was refused with {reason}, which its comment does not name"));
     }
     let metadata = info.metadata.clone();

@@ -2,13 +2,14 @@
 
 use super::agreement::{Answer, Observation};
 use super::client::{Client, Shared};
+use super::fleet::{self, Fleet};
 use super::log::Log;
 use super::record::{Expected, Record, SentPrompt, Session, Snapshot, count, lock};
 use super::rewriters::Policy;
 use super::service::Service;
 use super::{
-    Options, agents, checks, erasers, open, people, readers, rewinds, rewriters, run_watches, summaries, trees,
-    watchers, writers,
+    Options, agents, checks, erasers, open, people, readers, reasons, rewinds, rewriters, run_watches, summaries,
+    trees, watchers, writers,
 };
 use crate::daemon::Daemon;
 use crate::seed;
@@ -82,6 +83,8 @@ struct Attack {
     log: Log,
     policies: Arc<Vec<Policy>>,
     daemon: Option<Daemon>,
+    /// The daemons with one database, in place of the one.
+    fleet: Option<Fleet>,
 }
 
 /// Attacks a new daemon. `program` is the `attack` program.
@@ -92,7 +95,7 @@ pub async fn run(program: &Path, options: Options) -> Result<Report> {
     let directory = options.directory.clone().unwrap_or_else(|| temporary.path().join("store"));
     std::fs::create_dir_all(&directory)?;
     let shared = Shared {
-        service: Service::new(program, &directory),
+        service: Service::new(program, &directory, options.fleet.then(|| fleet::sockets(&directory))),
         record: Record::default(),
         sessions: Default::default(),
         stopping: AtomicBool::new(false),
@@ -106,9 +109,16 @@ pub async fn run(program: &Path, options: Options) -> Result<Report> {
         log: Log::default(),
         policies: Arc::default(),
         daemon: None,
+        fleet: None,
     };
     let began = Instant::now();
-    attack.start(0).await?;
+    match attack.options.fleet {
+        true => {
+            reasons::expect_owners();
+            attack.fleet = Some(Fleet::start(program, &directory).await?);
+        }
+        false => attack.start(0).await?,
+    }
     attack.policies = Arc::new(attack.read_policies().await?);
     while attack.report.kills < attack.options.kills && began.elapsed().as_secs() < attack.options.seconds {
         attack.round(began).await?;
@@ -133,6 +143,16 @@ impl Attack {
 
     /// Kills the daemon, or asks it to stop, and starts it again.
     async fn restart(&mut self, client_wait_seconds: u64) -> Result<()> {
+        if let Some(fleet) = &mut self.fleet {
+            self.report.kills += 1;
+            self.shared.service.expect_failures();
+            if let Some(finding) = fleet.disturb(&mut self.rng).await? {
+                self.shared.record.finding(finding);
+            }
+            // Calls that began before it was mended may fail yet.
+            self.shared.service.expect_failures();
+            return Ok(());
+        }
         let mut daemon = self.daemon.take().context("no daemon runs")?;
         if let Some(status) = daemon.try_wait()? {
             bail!("the daemon ended by itself with {status}");
@@ -426,10 +446,12 @@ impl Attack {
         for id in ids.choose_multiple(&mut self.rng, 40) {
             checks::session(&mut client, &self.log, id).await;
         }
-        let daemon = self.daemon.take().context("no daemon runs")?;
-        if let Some(finding) = self.shared.service.stop(daemon).await? {
-            self.shared.record.finding(finding);
-        }
+        let stopped = match (&mut self.fleet, self.daemon.take()) {
+            (Some(fleet), _) => fleet.stop().await?,
+            (None, Some(daemon)) => self.shared.service.stop(daemon).await?,
+            (None, None) => bail!("no daemon runs"),
+        };
+        stopped.into_iter().for_each(|finding| self.shared.record.finding(finding));
         let record = &self.shared.record;
         self.report.events = self.log.events.len();
         self.report.sessions = self.log.sessions.len();
@@ -440,8 +462,11 @@ impl Attack {
             counts(record)
         );
         let seen = record.counts.seen_in_files.load(Ordering::Relaxed);
-        if erased_messages > 50 && seen == 0 {
+        if erased_messages > 50 && seen == 0 && self.fleet.is_none() {
             record.finding("the checker itself failed: it found nothing in the files before it was erased");
+        }
+        if let Some(fleet) = &self.fleet {
+            self.report.counts.push_str(&format!("; {:?}", fleet.faults));
         }
         self.report.findings = std::mem::take(&mut *lock(&record.findings));
         let more = record.more_findings.load(Ordering::Relaxed);

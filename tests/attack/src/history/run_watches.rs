@@ -128,7 +128,8 @@ async fn connect(client: &mut Client, followed: &mut Followed, cursor: &mut Stri
     }
     let asked = client.shared.record.now();
     let many = client.rng.random_range(1..12);
-    let mut frames = RunServiceClient::new(client.connection()).watch_run(request).await?.into_inner();
+    let channel = client.connection();
+    let mut frames = RunServiceClient::new(channel).watch_run(request).await?.into_inner();
     for _ in 0..many {
         let Some(response) = frames.message().await? else {
             followed.is_over = true;
@@ -148,7 +149,7 @@ async fn connect(client: &mut Client, followed: &mut Followed, cursor: &mut Stri
 fn ended(client: &Client, deaths: u64, status: &Status) {
     if let Some((refusal, wrong)) = reasons::refusal("WatchRun", status) {
         wrong.into_iter().for_each(|text| client.finding(text));
-        if !["SHUTTING_DOWN", "STORE_BUSY", "TOO_MANY_REQUESTS"].contains(&refusal.reason.as_str()) {
+        if !reasons::is_passing(&refusal.reason) {
             client.finding(format!("P14: the stream of a run ended with {refusal:?}"));
         }
         return;

@@ -2,6 +2,7 @@
 
 use crate::daemon::Daemon;
 use anyhow::{Context as _, Result, bail};
+use longhand::pb;
 use rand::Rng as _;
 use rand::rngs::StdRng;
 use std::path::{Path, PathBuf};
@@ -15,26 +16,27 @@ const START_TIME_MAX: Duration = Duration::from_secs(60);
 /// Maximum time for which a killed process may hold its lock.
 const LOCK_TIME_MAX: Duration = Duration::from_secs(10);
 /// Maximum time of a stop: the daemon's own limits for calls and for work, one after the other.
-const STOP_TIME_MAX: Duration = Duration::from_secs(30);
+pub(super) const STOP_TIME_MAX: Duration = Duration::from_secs(30);
 
 /// The daemon's location and state.
 #[derive(Debug)]
 pub(super) struct Service {
     program: PathBuf,
     directory: PathBuf,
-    socket: PathBuf,
+    /// The sockets of all daemons, any of which answers.
+    sockets: Vec<PathBuf>,
     up: watch::Sender<bool>,
     deaths: AtomicU64,
 }
 
 impl Service {
-    /// A daemon that has not been started.
-    pub(super) fn new(program: &Path, directory: &Path) -> Self {
+    /// A daemon that has not been started, or several that run always, as a whole.
+    pub(super) fn new(program: &Path, directory: &Path, sockets: Option<Vec<PathBuf>>) -> Self {
         Self {
+            up: watch::Sender::new(sockets.is_some()),
+            sockets: sockets.unwrap_or_else(|| vec![directory.join("longhand.sock")]),
             program: program.to_owned(),
             directory: directory.to_owned(),
-            socket: directory.join("longhand.sock"),
-            up: watch::Sender::new(false),
             deaths: AtomicU64::new(0),
         }
     }
@@ -44,9 +46,19 @@ impl Service {
         &self.directory
     }
 
-    /// Path of the daemon's socket.
-    pub(super) fn socket(&self) -> &Path {
-        &self.socket
+    /// Path of the socket of a daemon.
+    pub(super) fn socket(&self, rng: &mut StdRng) -> &Path {
+        &self.sockets[rng.random_range(0..self.sockets.len())]
+    }
+
+    /// What acknowledged writes survive: the database of several daemons does not sync here.
+    pub(super) fn durability(&self) -> pb::Durability {
+        if self.sockets.len() > 1 { pb::Durability::ProcessCrash } else { pb::Durability::Full }
+    }
+
+    /// Says that something goes wrong from now on, for which calls may fail.
+    pub(super) fn expect_failures(&self) {
+        self.deaths.fetch_add(1, Ordering::SeqCst);
     }
 
     /// Number of times the daemon was made to end. Incremented before the daemon ends.

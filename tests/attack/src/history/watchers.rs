@@ -145,7 +145,7 @@ fn ended(client: &mut Client, stream: &mut Stream, deaths: u64, status: &Status)
         }
         return;
     };
-    if refusal.reason != "SHUTTING_DOWN" {
+    if !reasons::is_passing(&refusal.reason) {
         client.finding(format!("P6: a stream ended with {refusal:?}"));
     } else if let Some(cursor) = refusal.metadata.get("cursor")
         && stream.at.is_some()

@@ -94,7 +94,7 @@ pub(super) async fn send(
     let (session_id, request_id) = (session.id.clone(), client.fresh_id());
     let request = pb::AppendMessagesRequest { session_id, request_id, ..request };
     let answer = client.apply(session, request, expected_revision).await?;
-    if answer.message_ids.len() != messages.len() || answer.durability != pb::Durability::Full as i32 {
+    if answer.message_ids.len() != messages.len() || answer.durability != client.shared.service.durability() as i32 {
         client.finding(format!("P1: {} messages were acknowledged as {answer:?}", messages.len()));
     }
     for (id, message) in answer.message_ids.iter().zip(&messages) {
