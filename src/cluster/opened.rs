@@ -18,8 +18,9 @@ const HEAD_BYTES: usize = 5;
 pub(super) struct Opened {
     /// All that was read, as it came.
     read: Bytes,
-    /// What follows it; none if nothing does.
+    /// What follows it, until an attempt has it; none if nothing does.
     rest: Option<Body>,
+    is_whole: bool,
     /// The first message, decompressed; none if there is none, or it is too large.
     message: Option<Bytes>,
 }
@@ -46,7 +47,7 @@ impl Opened {
             }
         }
         let read = read.freeze();
-        Ok(Self { message: first(&read), read, rest: (!is_over).then_some(body) })
+        Ok(Self { message: first(&read), read, rest: (!is_over).then_some(body), is_whole: is_over })
     }
 
     /// The first message, as far as a type knows its fields; the type's default if it cannot be read: the service says why.
@@ -61,7 +62,7 @@ impl Opened {
 
     /// True if an attempt can be repeated.
     pub(super) fn is_whole(&self) -> bool {
-        self.rest.is_none()
+        self.is_whole
     }
 }
 
@@ -176,6 +177,7 @@ mod tests {
             Opened::read(Body::new(Full::new(Bytes::from(framed(0, &message)))), true).await.expect("read");
         assert!(streamed.as_message::<Named>().name == "ses_1" && !streamed.is_whole());
         assert_eq!(streamed.body().collect().await.expect("read").to_bytes(), framed(0, &message));
+        assert!(!streamed.is_whole(), "what an attempt had is gone");
         let endless = [&[0, 0xff, 0xff, 0xff, 0xff][..], &[0; 100]].concat();
         let opened = Opened::read(Body::new(Full::new(Bytes::from(endless))), false).await.expect("read");
         assert!(opened.message.is_none());

@@ -119,8 +119,8 @@ const FAULTS: &[&str] = &[
 /// Reasons that any method may give and after which the same request can be sent again: the daemon stops, or is
 /// overloaded.
 const PASSING: &[&str] = &["SHUTTING_DOWN", "STORE_BUSY", "TOO_MANY_VIEWS", "TOO_MANY_REQUESTS", "REQUEST_TIMED_OUT"];
-/// Reasons of calls whose daemon is lost, or lost the shard: the next owner has the answer.
-const LOST_OWNER: &[&str] = &["OUTCOME_UNCERTAIN", "LEASE_LOST", "NO_OWNER"];
+/// Reasons of calls whose daemon is lost, or lost the shard or the database: what answers next has the answer.
+const LOST_OWNER: &[&str] = &["OUTCOME_UNCERTAIN", "ANSWER_LOST", "LEASE_LOST", "NO_OWNER"];
 
 /// True if several daemons own shards in turn.
 static HAS_OWNERS: AtomicBool = AtomicBool::new(false);
