@@ -41,6 +41,9 @@ pub(crate) struct Options {
     /// Messages of a call in the loop of batches.
     #[arg(long, default_value_t = 256)]
     pub(crate) batch: usize,
+    /// An empty PostgreSQL database to measure beside files, as postgres://…; `benches/postgres` makes one.
+    #[arg(long)]
+    database: Option<String>,
     /// Neither open loops nor batches.
     #[arg(long)]
     closed_only: bool,
@@ -344,6 +347,9 @@ pub(crate) async fn run(binaries: &[String], options: &Options, short: bool, rep
     }
     let mut targets = Target::floors();
     targets.extend(binaries.iter().map(|binary| Target::daemon(binary)));
+    if let (Some(database), Some(binary)) = (&options.database, binaries.first()) {
+        targets.push(Target::on_postgres(binary, database));
+    }
     let time = Duration::from_secs_f64(seconds) / rounds;
     let texts = Texts::new(SEED, BODY_BYTES);
     for target in &targets {

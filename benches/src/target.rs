@@ -116,10 +116,19 @@ pub(crate) struct Target {
 impl Target {
     /// A daemon.
     pub(crate) fn daemon(binary: &str) -> Self {
+        Self::with(binary, name(binary), "")
+    }
+
+    /// A daemon whose sessions are in a PostgreSQL database, by its address.
+    pub(crate) fn on_postgres(binary: &str, database: &str) -> Self {
+        Self::with(binary, format!("{} on PostgreSQL", name(binary)), &format!("database = {database:?}\n"))
+    }
+
+    fn with(binary: &str, name: String, settings: &str) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
-        let daemon = Daemon::start(binary, folder.path(), "");
+        let daemon = Daemon::start(binary, folder.path(), settings);
         let process = Process::new(daemon.pid());
-        Self { name: name(binary), kind: Kind::Daemon(daemon), process, folder }
+        Self { name, kind: Kind::Daemon(daemon), process, folder }
     }
 
     /// The baselines: raw SQLite, gRPC without a store, gRPC with raw SQLite.

@@ -51,9 +51,14 @@ impl Service {
         &self.sockets[rng.random_range(0..self.sockets.len())]
     }
 
+    /// True for several daemons with one database.
+    pub(super) fn has_several(&self) -> bool {
+        self.sockets.len() > 1
+    }
+
     /// What acknowledged writes survive: the database of several daemons does not sync here.
     pub(super) fn durability(&self) -> pb::Durability {
-        if self.sockets.len() > 1 { pb::Durability::ProcessCrash } else { pb::Durability::Full }
+        if self.has_several() { pb::Durability::ProcessCrash } else { pb::Durability::Full }
     }
 
     /// Says that something goes wrong from now on, for which calls may fail.
