@@ -30,6 +30,7 @@ mod import;
 mod json;
 mod label;
 mod message_text;
+mod migrate;
 mod output;
 mod pages;
 mod plan_text;
@@ -167,6 +168,8 @@ enum Command {
     Backup(backup::BackupArguments),
     /// Make a store from a backup, in a new data directory and without a daemon
     Restore(backup::RestoreArguments),
+    /// Move the store of a stopped daemon between a data directory and a PostgreSQL database
+    Migrate(migrate::Arguments),
     /// Print the state of the daemon, or the guards of a session
     Status(status::Arguments),
     /// Print a script that completes commands and options in a shell
@@ -243,6 +246,7 @@ async fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Doctor(arguments) => doctor::run(globals, arguments).await,
         Command::Backup(arguments) => backup::backup(globals, arguments).await,
         Command::Restore(arguments) => backup::restore(globals, arguments).await,
+        Command::Migrate(arguments) => migrate::run(globals, arguments).await,
         Command::Audit(arguments) => audit::run(globals, arguments).await,
         Command::Status(arguments) => status::run(globals, arguments).await,
         Command::Completions(arguments) => completions::run(globals, &arguments, &mut Cli::command()),
