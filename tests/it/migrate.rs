@@ -24,7 +24,7 @@ use longhand::model::draft::DraftKind;
 use longhand::store::Shard;
 use longhand::summarizer::Extractive;
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tempfile::TempDir;
@@ -370,4 +370,61 @@ async fn what_is_set_aside_is_not_served_and_can_be_taken_back() {
     std::fs::rename(directory.join("longhand.db.migrated"), directory.join("longhand.db")).expect("renamed");
     let daemon = crate::cli::Daemon::start(home.path());
     daemon.text(&["append", &session, "words"]);
+}
+
+/// The backup of a shard is a file like every other backup, of one moment.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_backup_of_a_shard_is_of_one_moment_while_others_write() {
+    let Some(server) = Server::shared() else { return };
+    let full = full().await;
+    migrate(&files(full.directory.path()), &shard(server, "backup")).await.expect("migrated");
+    place(full.directory.path(), Some((server.url(), "backup")));
+    let test = open(&full.directory).await;
+    let id = test.app.server_info().await.expect("the state").store_id;
+    let (before, once) = (read(&test).await, append_once(&test).await);
+    let folder = private_folder();
+    let quiet = folder.path().join("quiet.db");
+    crate::backups::finish(&test, &quiet).await.expect("a backup");
+    let path = folder.path().join("backup.db");
+    let mut items = test.app.create_backup(path.to_str().expect("UTF-8")).expect("it begins");
+    let mut appended = 0;
+    let copy = loop {
+        let messages = conversation("u \"meanwhile\"\na \"yes\" call=c1\nt result=c1:x");
+        test.app.append("retrieval", messages, None, None).await.expect("appended");
+        appended += 1;
+        match items.try_recv() {
+            Ok(Ok(longhand::app::backup::BackupItem::End(copy))) => break copy,
+            Ok(Err(error)) => panic!("{error}"),
+            Ok(Ok(longhand::app::backup::BackupItem::Progress(_))) | Err(_) => {}
+        }
+    };
+    assert!(appended > 1);
+    assert_eq!(copy.checked.events, copy.head_seq, "no event is missing before the newest");
+    assert_eq!(
+        crate::backups::finish(&test, &path).await.expect_err("taken").reason,
+        longhand::app::Reason::BackupExists
+    );
+    assert_eq!(crate::backups::names(&folder).len(), 2, "nothing is beside them");
+    let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&path).expect("a file").permissions());
+    assert_eq!(mode & 0o777, 0o600);
+
+    let restored = |backup: PathBuf, name: &str| {
+        let directory = folder.path().join(name);
+        async move {
+            offline::restore(&backup, &directory, &|_| {}).await.expect("restored");
+            TestApp::copy_of(&directory).await
+        }
+    };
+    let store = restored(path, "restored").await;
+    assert_eq!(store.findings().await, []);
+    assert_eq!(store.number("select max(seq) from event"), copy.head_seq);
+    let store = restored(quiet, "quiet").await;
+    assert_eq!(read(&store).await, before);
+    assert_eq!(append_once(&store).await, once);
+    assert_ne!(store.app.server_info().await.expect("the state").store_id, id, "another store");
+    // And into a shard.
+    let directory = store.stop().await;
+    migrate(&files(directory.path()), &shard(server, "backup_restored")).await.expect("migrated");
+    place(directory.path(), Some((server.url(), "backup_restored")));
+    assert_eq!(read(&open(&directory).await).await, before);
 }

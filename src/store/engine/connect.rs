@@ -161,6 +161,19 @@ pub(crate) fn connect_writer(directory: &Path, durability: Durability) -> Result
     Ok(conn)
 }
 
+/// Opens a connection that fills a new file, which is thrown away if that fails.
+pub(crate) fn connect_copy(path: &Path) -> Result<Connection> {
+    let conn = Connection::open_file(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+    conn.pragma_update("page_size", PAGE_BYTES)?;
+    conn.pragma_update("auto_vacuum", "incremental")?;
+    conn.pragma_update("journal_mode", "off")?;
+    conn.pragma_update("synchronous", "off")?;
+    conn.pragma_update("application_id", files::APPLICATION_ID)?;
+    conn.pragma_update("cache_size", WRITER_CACHE)?;
+    configure(&conn)?;
+    Ok(conn)
+}
+
 /// Opens a connection of the pool of readers.
 pub(crate) fn connect_reader(directory: &Path, durability: Durability) -> Result<Connection> {
     let conn = connect(directory, durability, Access::Write)?;

@@ -60,16 +60,22 @@ pub struct CheckedCopy {
     pub head_seq: Seq,
 }
 
-/// Ends the statement that a connection runs when this is dropped; the connection runs no statement after that.
+/// Ends a long work when this is dropped.
 pub(crate) struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
-    /// The interrupt of the connection's statements.
-    pub(crate) fn of(conn: &Connection) -> Result<Self> {
+    /// An interrupt, and what the work asks between two steps: true once it is to end.
+    pub(crate) fn new() -> (Self, impl Fn() -> bool + Send + 'static) {
         let ended = Arc::new(AtomicBool::new(false));
         let seen = Arc::clone(&ended);
-        conn.sqlite()?.progress_handler(INTERRUPT_STEPS, Some(move || seen.load(Ordering::Relaxed)))?;
-        Ok(Self(ended))
+        (Self(ended), move || seen.load(Ordering::Relaxed))
+    }
+
+    /// The interrupt of the statement that a connection runs; the connection runs no statement after that.
+    pub(crate) fn of(conn: &Connection) -> Result<Self> {
+        let (interrupt, is_ended) = Self::new();
+        conn.sqlite()?.progress_handler(INTERRUPT_STEPS, Some(is_ended))?;
+        Ok(interrupt)
     }
 }
 
