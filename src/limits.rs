@@ -293,6 +293,15 @@ pub const BACKUP_LOG_BYTES_MAX: u64 = 4 * 1024 * 1024 * 1024;
 pub const COPY_ROOM_BYTES: i64 = 64 * 1024 * 1024;
 /// Interval between reports of the progress of a copy.
 pub const COPY_PROGRESS_MS: u64 = 250;
+/// Content of the rows that are copied in one transaction, in bytes; one row more than that ends it.
+pub const COPY_PAGE_BYTES: usize = 4 * 1024 * 1024;
+/// Rows of the first transaction of a copied table.
+pub const COPY_PAGE_ROWS_MIN: i64 = 16;
+/// Rows that are copied in one transaction.
+pub const COPY_PAGE_ROWS_MAX: i64 = 2_048;
+/// Milliseconds for which a migration waits for the lease of a shard: longer than that of an owner which is gone lasts by
+/// default.
+pub const MIGRATION_LEASE_WAIT_MS: u64 = 8_000;
 /// Findings of a check that wait for their reader.
 pub const CHECK_QUEUE_MAX: usize = 64;
 /// Content that a check reads at a time, in bytes; one message more than that ends the read.

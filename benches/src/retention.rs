@@ -121,8 +121,9 @@ async fn measure(binary: &str, options: &Options, report: &mut Report) {
 async fn settle(store: &Path) -> Duration {
     let began = Instant::now();
     let (mut size, mut since) = (mebibytes(store), Duration::ZERO);
+    let mut looks = tokio::time::interval(Duration::from_secs(1));
     while began.elapsed() < since + REST {
-        tokio::time::sleep(Duration::from_secs(1)).await;
+        looks.tick().await;
         let now = mebibytes(store);
         if (now - size).abs() > 1.0 {
             (size, since) = (now, began.elapsed());

@@ -31,6 +31,7 @@ mod import;
 mod json;
 mod label;
 mod message_text;
+mod migrate;
 mod output;
 mod pages;
 mod plan_text;
@@ -168,6 +169,8 @@ enum Command {
     Backup(backup::BackupArguments),
     /// Make a store from a backup, in a new data directory and without a daemon
     Restore(backup::RestoreArguments),
+    /// Move the store of a stopped daemon between a data directory and a PostgreSQL database
+    Migrate(migrate::Arguments),
     /// List the daemons and the shards of a PostgreSQL database
     Cluster(cluster::ClusterArguments),
     /// Have a daemon own a shard of a PostgreSQL database
@@ -248,6 +251,7 @@ async fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Doctor(arguments) => doctor::run(globals, arguments).await,
         Command::Backup(arguments) => backup::backup(globals, arguments).await,
         Command::Restore(arguments) => backup::restore(globals, arguments).await,
+        Command::Migrate(arguments) => migrate::run(globals, arguments).await,
         Command::Audit(arguments) => audit::run(globals, arguments).await,
         Command::Cluster(arguments) => cluster::cluster(globals, arguments).await,
         Command::Move(arguments) => cluster::move_shard(globals, arguments).await,

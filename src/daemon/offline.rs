@@ -1,6 +1,9 @@
 //! Work on a data directory or a backup without a daemon, for the command line.
 
-pub use crate::store::{CopyProgress, Diagnosis, ExaminationMode, Examined, Gap, NamedRow, Restored, examine, restore};
+pub use crate::store::{
+    CopyProgress, Diagnosis, ExaminationMode, Examined, Gap, Migrated, MigrationProgress, NamedRow, Place, Restored,
+    Shard, examine, restore,
+};
 
 use crate::clock::{Clock, fresh_id};
 use crate::grpc;
@@ -42,6 +45,19 @@ pub async fn export(
         })
     };
     store::export(directory, &mut convert).await
+}
+
+/// Moves a store to another place, as `store::migrate`.
+///
+/// # Errors
+///
+/// As those of `store::migrate`.
+pub async fn migrate(
+    from: &Place,
+    to: &Place,
+    progress: &(dyn Fn(MigrationProgress) + Send + Sync),
+) -> Result<Migrated, store::Error> {
+    store::migrate(from, to, &Clock::default(), progress).await
 }
 
 /// An archive whose chains commit to what it says.

@@ -5,13 +5,14 @@ use super::Error;
 use super::hosted::{Hosted, Setup};
 use crate::cluster::{self, Cluster, Local, Step};
 use crate::limits;
-use crate::store::{DaemonEntry, Registry, Shard, ShardPlace, Store, Survey};
+use crate::store::{self, DaemonEntry, Registry, Shard, ShardPlace, Store, Survey};
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 /// Parts of a lease in which a daemon says once that it runs.
@@ -63,8 +64,8 @@ impl Shards {
         let cluster = Cluster::new(options).await.map_err(Error::Cluster)?;
         let lease = Duration::from_secs(config.lease_seconds);
         // Calls are for shards that are known.
-        cluster.beat(lease * LEASES_ALIVE).await.map_err(Error::Cluster)?;
-        Ok(Self {
+        let survey = cluster.beat(lease * LEASES_ALIVE).await.map_err(Error::Cluster)?;
+        let mut shards = Self {
             cluster,
             directory: config.data_dir.join("shards"),
             database: config.database.clone().unwrap_or_default(),
@@ -74,7 +75,18 @@ impl Shards {
             changing: JoinSet::new(),
             busy: HashMap::new(),
             lost: mpsc::unbounded_channel(),
-        })
+        };
+        match &survey.shards[..] {
+            [] => {
+                let why = "the store of the shard s1 was migrated to another place, and is set aside in the schema \
+                     migrated_lh_s1";
+                return Err(Error::Store(store::Error::Open(why.to_owned())));
+            }
+            // What keeps the only one from being opened is said at once.
+            [only] if only.owner.is_none() => shards.open_only(&only.name).await?,
+            _ => {}
+        }
+        Ok(shards)
     }
 
     /// Takes and gives up shards until the daemon stops; then gives up all of them.
@@ -109,6 +121,7 @@ impl Shards {
         if let Err(error) = self.learn_access_tokens(&survey).await {
             tracing::warn!(%error, "the access tokens cannot be read");
         }
+        self.forget_words(&survey).await;
         // One at a time.
         if self.busy.is_empty()
             && let Some(step) = cluster::next(&survey, &self.cluster.me().id, &self.hosted.keys().cloned().collect())
@@ -125,9 +138,22 @@ impl Shards {
         }
     }
 
+    /// Removes the search indexes of shards that other daemons own: they would keep what is erased there.
+    async fn forget_words(&self, survey: &Survey) {
+        let is_away = |name: &String| !self.hosted.contains_key(name) && !self.busy.contains_key(name);
+        let away = survey.shards.iter().filter(|shard| shard.owner.is_some() && is_away(&shard.name));
+        let directories: Vec<PathBuf> = away.map(|shard| self.directory.join(&shard.name)).collect();
+        let removed = tokio::task::spawn_blocking(move || {
+            directories.iter().try_for_each(|directory| store::remove_search_index(directory))
+        });
+        if let Ok(Err(error)) = removed.await {
+            tracing::warn!(%error, "the search index of a shard that another daemon owns cannot be removed");
+        }
+    }
+
     /// Reads the access tokens, unless the shard that has them is served here: then they are in memory with each change.
-    async fn learn_access_tokens(&self, survey: &Survey) -> Result<(), crate::store::Error> {
-        let home = crate::store::shard_name(1);
+    async fn learn_access_tokens(&self, survey: &Survey) -> Result<(), store::Error> {
+        let home = store::shard_name(1);
         if self.hosted.contains_key(&home) || self.busy.contains_key(&home) || survey.shards.is_empty() {
             return Ok(());
         }
@@ -137,7 +163,39 @@ impl Shards {
         Ok(())
     }
 
+    /// Opens the only shard. What copies a store into it, or died while it did, has its lease for a while.
+    async fn open_only(&mut self, shard: &str) -> Result<(), Error> {
+        let end = Instant::now() + Duration::from_millis(limits::MIGRATION_LEASE_WAIT_MS);
+        loop {
+            let changed = self.opening(shard.to_owned(), 1).await;
+            let left = end.saturating_duration_since(Instant::now());
+            match changed {
+                Changed::Taken(_, Err(error @ Error::Store(store::Error::Open(_)))) => return Err(error),
+                Changed::Taken(_, Ok(None)) if !left.is_zero() && self.is_nobodys(shard).await => {
+                    tokio::time::sleep(left.min(Duration::from_millis(limits::LEASE_RETRY_MS))).await;
+                }
+                changed => {
+                    self.changed(changed);
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    /// True if no daemon has a shard.
+    async fn is_nobodys(&self, shard: &str) -> bool {
+        let survey = self.cluster.beat(self.lease * LEASES_ALIVE).await;
+        survey.is_ok_and(|survey| survey.shards.iter().any(|entry| entry.name == *shard && entry.owner.is_none()))
+    }
+
     fn take(&mut self, shard: String, shards: usize) {
+        self.busy.insert(shard.clone(), ());
+        let opening = self.opening(shard, shards);
+        self.changing.spawn(opening);
+    }
+
+    /// Opens a shard, if it is free.
+    fn opening(&self, shard: String, shards: usize) -> impl Future<Output = Changed> + Send + use<> {
         let (least, most) = limits::SHARD_READERS_RANGE.into_inner();
         let readers = (2 * most / shards.max(1)).clamp(least, most);
         let (directory, database, lease) = (self.directory.join(&shard), self.database.clone(), self.lease);
@@ -145,15 +203,14 @@ impl Shards {
         let mut setup = self.setup.clone();
         setup.loaded_bytes /= shards.max(1);
         let daemon = self.cluster.me().id.clone();
-        self.busy.insert(shard.clone(), ());
-        self.changing.spawn(async move {
+        async move {
             let taken = async {
                 let place = ShardPlace { shard: Shard::new(&database, &shard)?, directory, keys, ttl: lease, readers };
                 let Some(opened) = Store::take_shard(&place, &daemon, setup.clock.clone()).await? else {
                     return Ok(None);
                 };
                 let hosted = Hosted::start(opened, &setup).await?;
-                if shard == crate::store::shard_name(1) {
+                if shard == store::shard_name(1) {
                     let stored = hosted.app.store().access_tokens().all().await?;
                     setup.entrance.keep_access_tokens(stored);
                 }
@@ -161,7 +218,7 @@ impl Shards {
             };
             let taken = taken.await;
             Changed::Taken(shard, taken)
-        });
+        }
     }
 
     fn give(&mut self, shard: &str) {

@@ -19,6 +19,7 @@ mod integrity;
 mod jobs;
 mod ledger;
 mod log;
+mod migrate;
 mod open;
 #[cfg(test)]
 mod portable;
@@ -98,7 +99,8 @@ pub use ledger::submit::NewPrompt;
 pub use ledger::tx::{RequestKey, Requester};
 pub use ledger::visibility::{Visibility, names_project};
 pub use log::Log;
-pub use open::{Options, ShardPlace, claim_directory};
+pub use migrate::{Migrated, MigrationProgress, Place, migrate};
+pub use open::{Options, ShardPlace, claim_directory, remove_search_index};
 pub use restore::{Restored, restore};
 pub use runs::Runs;
 pub use search::{

@@ -59,6 +59,18 @@ pub async fn claim_directory(directory: &std::path::Path) -> Result<std::fs::Fil
     Ok(connect::claim(&files::plain(directory)?).await?.0)
 }
 
+/// Removes the search index in the directory of a shard that another daemon owns, which may erase what the index has.
+///
+/// # Errors
+///
+/// The system's.
+pub fn remove_search_index(directory: &std::path::Path) -> Result<()> {
+    match files::has_search(directory) {
+        true => files::remove_search(directory),
+        false => Ok(()),
+    }
+}
+
 impl Store {
     /// Opens the store in a directory, which is made if it does not exist. The future is the writer: the caller runs
     /// it, and it ends when the last clone of the store is dropped; only then may another daemon open the store. The
@@ -71,6 +83,7 @@ impl Store {
         let Options { directory, durability } = options_given;
         let directory = files::plain(&directory)?;
         let (held, state) = connect::claim(&directory).await?;
+        files::check_not_aside(&directory, state)?;
         files::make_database(&directory)?;
         let conn = connect::connect_writer(&directory, durability)?;
         if let Err(refused) = connect::prepare(&conn, &directory, state, &clock) {
@@ -80,9 +93,7 @@ impl Store {
         }
         failpoint::reach("migrated");
         files::sync_directory(&held, &directory)?;
-        complete(&conn, &clock)?;
-        connect::clear_backup_mark(&conn, |conn| identity::begin_anew(conn, &clock))?;
-        let identity = identity::load_or_create(&conn, &clock)?;
+        let identity = bring_up_to_date(&conn, &clock)?;
         let of_readers = directory.clone();
         let readers = Readers::new(
             limits::READERS,
@@ -163,25 +174,7 @@ impl Store {
         readers: usize,
     ) -> Result<(Self, impl Future<Output = ()> + Send + 'static)> {
         let (shard, trust) = (ownership.shard.clone(), Arc::clone(&ownership.trust));
-        connect::prepare_shard(&conn, shard.name(), &clock)?;
-        failpoint::reach("migrated");
-        check_head(&conn)?;
-        conn.note_server(|conn| match taken.is_moved {
-            true => {
-                tracing::warn!(
-                    "the database was promoted, recovered or restored since its newest event: it may lack what was \
-                     acknowledged, and the store gets a new identity"
-                );
-                identity::begin_anew(conn, &clock)
-            }
-            false => Ok(()),
-        })?;
-        let identity = {
-            let transaction = conn.transaction()?;
-            let identity = identity::load_or_create(&transaction, &clock)?;
-            transaction.commit()?;
-            identity
-        };
+        let identity = prepare_shard(&conn, taken, shard.name(), &clock)?;
         let durability = connect::durability_of_server(&conn)?;
         trust.note_durable(durability == Durability::Full);
         // Time limits begin anew as late as can be.
@@ -258,6 +251,34 @@ impl Store {
     }
 }
 
+/// Brings the content of files up to date that have all migrations. Returns their identity.
+pub(super) fn bring_up_to_date(conn: &Connection, clock: &Clock) -> Result<Identity> {
+    complete(conn, clock)?;
+    connect::clear_backup_mark(conn, |conn| identity::begin_anew(conn, clock))?;
+    identity::load_or_create(conn, clock)
+}
+
+/// Brings the schema of a shard that was taken up to date. Returns its identity.
+pub(super) fn prepare_shard(conn: &Connection, taken: Taken, shard: &str, clock: &Clock) -> Result<Identity> {
+    connect::prepare_shard(conn, shard, clock)?;
+    failpoint::reach("migrated");
+    check_head(conn)?;
+    conn.note_server(|conn| match taken.is_moved {
+        true => {
+            tracing::warn!(
+                "the database was promoted, recovered or restored since its newest event: it may lack what was \
+                 acknowledged, and the store gets a new identity"
+            );
+            identity::begin_anew(conn, clock)
+        }
+        false => Ok(()),
+    })?;
+    let transaction = conn.transaction()?;
+    let identity = identity::load_or_create(&transaction, clock)?;
+    transaction.commit()?;
+    Ok(identity)
+}
+
 /// What a store has besides its writer.
 struct Parts {
     readers: Readers,
@@ -269,7 +290,7 @@ struct Parts {
 }
 
 /// Completes the content of a store that no longer, or not yet, has all that this version writes.
-fn complete(conn: &Connection, clock: &Clock) -> Result<()> {
+pub(super) fn complete(conn: &Connection, clock: &Clock) -> Result<()> {
     let transaction = conn.transaction()?;
     ahead::lower_times(&transaction, clock)?;
     restart_timeouts(&transaction, clock.now())?;
@@ -293,7 +314,7 @@ fn check_head(conn: &Connection) -> Result<()> {
 const NEWEST: &str = "select coalesce(max(seq), 0) from event";
 
 /// Runs work that blocks in a thread without a runtime.
-async fn alone<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+pub(super) async fn alone<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
     let (done, answer) = oneshot::channel();
     let run = move || {
         // Nobody may be waiting for it.

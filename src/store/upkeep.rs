@@ -3,7 +3,7 @@
 use super::engine::figures::Figures;
 use super::engine::health::Checkpoints;
 use super::engine::{self, connect, files};
-use super::error::{Error, Result};
+use super::error::Result;
 use super::integrity::copies::{CheckedCopy, OnProgress};
 use super::integrity::log_check::Finding;
 use super::integrity::scrub_state::ScrubState;
@@ -49,11 +49,6 @@ impl Upkeep {
     /// Makes a backup in a new file, and verifies it. The path must be absolute and its directory must exist. Nothing
     /// remains of a backup that fails or whose future is dropped.
     pub async fn back_up(&self, path: &Path, progress: OnProgress<'_>) -> Result<CheckedCopy> {
-        if !self.0.is_sqlite {
-            return Err(Error::CopyFailed(
-                "a shard is backed up with PostgreSQL's own tools: pg_basebackup with its log, or pg_dump".to_owned(),
-            ));
-        }
         backup::back_up(&self.0, path, limits::BACKUP_LOG_BYTES_MAX, progress).await
     }
 

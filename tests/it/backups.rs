@@ -20,7 +20,7 @@ async fn copied(backup: &Path) -> TestApp {
     TestApp::copy_of(folder.path()).await
 }
 
-async fn finish(test: &TestApp, path: &Path) -> Result<CheckedCopy, longhand::app::Error> {
+pub(crate) async fn finish(test: &TestApp, path: &Path) -> Result<CheckedCopy, longhand::app::Error> {
     let mut items = test.app.create_backup(path.to_str().expect("UTF-8"))?;
     loop {
         match soon("the backup", items.recv()).await.expect("an end")? {
@@ -34,7 +34,7 @@ async fn refused(test: &TestApp, path: &Path) -> longhand::app::Error {
     finish(test, path).await.expect_err("refused")
 }
 
-fn names(folder: &TempDir) -> Vec<PathBuf> {
+pub(crate) fn names(folder: &TempDir) -> Vec<PathBuf> {
     fs::read_dir(folder.path()).expect("a folder").map(|entry| entry.expect("an entry").path()).collect()
 }
 

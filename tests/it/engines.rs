@@ -4,7 +4,7 @@ use longhand::app::Caller;
 use longhand::app::erase::{EraseRequest, Erased};
 use longhand::clock::Clock;
 use longhand::store::{self, Durability, Store};
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::process::Command;
@@ -28,8 +28,23 @@ pub(crate) async fn open_store(directory: &Path, clock: Clock) -> (Store, Pin<Bo
 /// Time for which the lease of a test's shard lasts: a test may wait long for a processor.
 const LEASE: Duration = Duration::from_secs(60);
 
-/// The database and the shard of a folder; none if tests run on SQLite.
+/// Folders whose stores are in a shard, whatever the others are in: the address of the database, and the shard.
+static PLACED: Mutex<BTreeMap<PathBuf, (String, String)>> = Mutex::new(BTreeMap::new());
+
+/// Has the store of a folder in a shard of a database from now on, or where those of all tests are.
+pub(crate) fn place(directory: &Path, shard: Option<(String, &str)>) {
+    let mut placed = PLACED.lock().expect("no panic");
+    match shard {
+        Some((url, shard)) => drop(placed.insert(directory.to_owned(), (url, shard.to_owned()))),
+        None => drop(placed.remove(directory)),
+    }
+}
+
+/// The database and the shard of a folder; none if its store is in files.
 pub(crate) fn shard_of(directory: &Path) -> Option<(String, String)> {
+    if let Some(placed) = PLACED.lock().expect("no panic").get(directory) {
+        return Some(placed.clone());
+    }
     let engine = std::env::var("LONGHAND_TEST_DATABASE").ok()?;
     assert_eq!(engine, "postgres", "LONGHAND_TEST_DATABASE");
     let server = crate::postgres::Server::shared().expect("PostgreSQL is installed");

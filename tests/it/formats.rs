@@ -23,7 +23,7 @@ fn short(text: impl AsRef<[u8]>) -> String {
 
 /// All that is read from a store: messages, events, and every view of every session at every revision. Values that a
 /// later version may add to have no place in it.
-async fn content(test: &TestApp) -> String {
+pub(crate) async fn content(test: &TestApp) -> String {
     let mut out = String::new();
     let (mut sessions, _) = test.app.list_sessions(&crate::support::all_sessions(100)).await.expect("the sessions");
     sessions.sort_by_key(|info| info.session.id);

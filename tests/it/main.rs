@@ -67,6 +67,7 @@ mod maintenance;
 mod mappings_page;
 mod runs;
 mod message_states;
+mod migrate;
 mod scheduling;
 mod session_lists;
 mod shards;

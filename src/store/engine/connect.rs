@@ -2,6 +2,7 @@
 
 use super::connection::Connection;
 use super::files::{self, DATABASE, DatabaseState};
+use super::postgres::shard::Shard;
 use super::postgres::{registry, schema};
 use super::sqlite::PAGE_BYTES;
 use super::statement;
@@ -160,6 +161,19 @@ pub(crate) fn connect_writer(directory: &Path, durability: Durability) -> Result
     Ok(conn)
 }
 
+/// Opens a connection that fills a new file, which is thrown away if that fails.
+pub(crate) fn connect_copy(path: &Path) -> Result<Connection> {
+    let conn = Connection::open_file(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+    conn.pragma_update("page_size", PAGE_BYTES)?;
+    conn.pragma_update("auto_vacuum", "incremental")?;
+    conn.pragma_update("journal_mode", "off")?;
+    conn.pragma_update("synchronous", "off")?;
+    conn.pragma_update("application_id", files::APPLICATION_ID)?;
+    conn.pragma_update("cache_size", WRITER_CACHE)?;
+    configure(&conn)?;
+    Ok(conn)
+}
+
 /// Opens a connection of the pool of readers.
 pub(crate) fn connect_reader(directory: &Path, durability: Durability) -> Result<Connection> {
     let conn = connect(directory, durability, Access::Write)?;
@@ -225,15 +239,18 @@ pub(crate) fn check_version(conn: &Connection) -> Result<()> {
 /// The migrations that a store has, newest first. Refuses a store with a schema that this program does not know, because
 /// its content could be misread.
 pub(crate) fn applied(conn: &Connection, directory: &Path) -> Result<Vec<i64>> {
-    let applied: Vec<i64> = match statement::scalar(TABLES).bind("migration").one(conn)? {
-        0_i64 if statement::scalar::<i64>(TABLES).bind("session").one(conn)? > 0 => {
+    if has_table(conn, UNFINISHED)? {
+        return Err(unfinished(format_args!("in {}", directory.display())));
+    }
+    let applied: Vec<i64> = match has_table(conn, "migration")? {
+        false if has_table(conn, "session")? => {
             return Err(Error::Open(format!(
                 "the store in {} was written by a build before the first release, whose formats are not read",
                 directory.display()
             )));
         }
-        0 => Vec::new(),
-        _ => statement::scalar(APPLIED).all(conn)?,
+        false => Vec::new(),
+        true => statement::scalar(APPLIED).all(conn)?,
     };
     let is_known = |applied: &&i64| MIGRATIONS.iter().any(|(version, _)| version == *applied);
     match applied.iter().find(|version| !is_known(version)) {
@@ -243,6 +260,24 @@ pub(crate) fn applied(conn: &Connection, directory: &Path) -> Result<Vec<i64>> {
         ))),
         None => Ok(applied),
     }
+}
+
+/// A table that a store has as long as not all of another one is copied into it.
+pub(crate) const UNFINISHED: &str = "unfinished_copy";
+
+fn unfinished(place: impl std::fmt::Display) -> Error {
+    Error::Open(format!(
+        "the store {place} is not whole: `longhand migrate` was interrupted while it was made. Run the same command again"
+    ))
+}
+
+/// True if the database has a table.
+pub(crate) fn has_table(conn: &Connection, name: &str) -> Result<bool> {
+    let has = match conn {
+        Connection::Sqlite(_) => HAS_TABLE,
+        Connection::Postgres(_) => "select to_regclass(?1) is not null",
+    };
+    statement::scalar(has).bind(name).one(conn)
 }
 
 /// Applies the migrations that a store does not have.
@@ -261,8 +296,19 @@ fn migrate(conn: &Connection, applied: &[i64], clock: &Clock) -> Result<()> {
 
 /// The migrations that a shard has, newest first, as `applied`.
 fn applied_in_shard(conn: &Connection, shard: &str) -> Result<Vec<i64>> {
-    let has_table: bool = statement::scalar("select to_regclass('migration') is not null").one(conn)?;
-    let applied: Vec<i64> = if has_table { statement::scalar(APPLIED).all(conn)? } else { Vec::new() };
+    if has_table(conn, UNFINISHED)? {
+        return Err(unfinished(format_args!("in the shard {shard}")));
+    }
+    let aside = Shard::aside(shard);
+    let applied: Vec<i64> = match has_table(conn, "migration")? {
+        true => statement::scalar(APPLIED).all(conn)?,
+        false if has_table(conn, &format!("{aside}.migration"))? => {
+            return Err(Error::Open(format!(
+                "the store of the shard {shard} was migrated to another place, and is set aside in the schema {aside}"
+            )));
+        }
+        false => Vec::new(),
+    };
     let is_known = |applied: &&i64| MIGRATIONS.iter().any(|(version, _)| version == *applied);
     match applied.iter().find(|version| !is_known(version)) {
         Some(version) => Err(Error::Open(format!(
@@ -301,7 +347,7 @@ pub(crate) const SERVER: &str = "select 'PostgreSQL ' || current_setting('server
 /// Bytes of a shard's tables with their indexes.
 pub(crate) const SCHEMA_BYTES: &str = "select coalesce(sum(pg_total_relation_size(oid)), 0)::bigint from pg_class \
      where relnamespace = current_schema()::regnamespace and relkind = 'r'";
-const TABLES: &str = "select count(*) from sqlite_master where type = 'table' and name = ?1";
+const HAS_TABLE: &str = "select exists (select 1 from sqlite_master where type = 'table' and name = ?1)";
 const APPLIED: &str = "select version from migration order by version desc";
 const RECORD: &str = "insert into migration (version, time) values (?1, ?2)";
 

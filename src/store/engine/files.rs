@@ -147,6 +147,59 @@ pub(crate) fn make_draft_key(directory: &Path) -> Result<[u8; DRAFT_KEY_BYTES]> 
     Ok(key)
 }
 
+/// The name of a database whose store was migrated to another place.
+const ASIDE: &str = "longhand.db.migrated";
+
+/// The path of a database whose store was migrated to another place.
+pub(crate) fn aside(directory: &Path) -> PathBuf {
+    directory.join(ASIDE)
+}
+
+/// Refuses a directory whose store was migrated to another place: a new one in its place would be mistaken for it.
+pub(crate) fn check_not_aside(directory: &Path, state: DatabaseState) -> Result<()> {
+    let aside = aside(directory);
+    if state == DatabaseState::Empty && std::fs::symlink_metadata(&aside).is_ok() {
+        return Err(refused(&aside, "was set aside by `longhand migrate`: its store is in another place now"));
+    }
+    Ok(())
+}
+
+/// Sets the database of a closed store aside, under a name that must be free.
+pub(crate) fn set_aside(directory: &Path) -> Result<()> {
+    let [database, log, ..] = paths(directory);
+    if std::fs::metadata(&log).is_ok_and(|log| log.len() > 0) {
+        return Err(refused(
+            &log,
+            "is still in use: another program, such as Litestream, has the database open. Stop it",
+        ));
+    }
+    let aside = aside(directory);
+    rename_new(&database, &aside).map_err(|error| failed("rename to", &aside, &error))
+}
+
+/// Removes the database of a closed store, which has no log any more.
+pub(crate) fn remove_database(directory: &Path) -> Result<()> {
+    let [database, log, ..] = paths(directory);
+    if std::fs::metadata(&log).is_ok_and(|log| log.len() > 0) {
+        return Err(refused(&log, "is still in use: another program has the database open. Stop it"));
+    }
+    std::fs::remove_file(&database).map_err(|error| failed("remove", &database, &error))
+}
+
+/// Gives a file a name that must be free and in the same directory, and syncs the directory.
+pub(crate) fn rename_new(path: &Path, name: &Path) -> io::Result<()> {
+    use rustix::io::Errno;
+    let cwd = rustix::fs::CWD;
+    match rustix::fs::renameat_with(cwd, path, cwd, name, rustix::fs::RenameFlags::NOREPLACE) {
+        // The file system cannot refuse to replace a file; a second name has the same effect.
+        Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
+            rustix::fs::link(path, name).and_then(|()| rustix::fs::unlink(path))
+        }
+        renamed => renamed,
+    }?;
+    File::open(name.parent().unwrap_or(Path::new("/")))?.sync_all()
+}
+
 fn make_private(path: PathBuf) -> Result<()> {
     match File::options().create_new(true).write(true).mode(PRIVATE).open(&path) {
         Ok(_) => Ok(()),

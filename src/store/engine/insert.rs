@@ -27,6 +27,11 @@ impl Insert {
         Self { into, columns, conflict, texts: OnceLock::new() }
     }
 
+    /// The number of its columns.
+    pub(super) fn columns(&self) -> usize {
+        self.columns
+    }
+
     /// The statement for this number of rows.
     pub(crate) fn text(&self, rows: usize) -> String {
         let Self { into, columns, conflict, .. } = self;

@@ -5,6 +5,7 @@
 pub(crate) mod checkpoint;
 pub(crate) mod connect;
 mod connection;
+pub(crate) mod copy;
 pub(crate) mod figures;
 pub(crate) mod files;
 pub(crate) mod health;

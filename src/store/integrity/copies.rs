@@ -6,9 +6,8 @@ use crate::clock::Clock;
 use crate::limits;
 use crate::model::Seq;
 use crate::store::engine::readers::Readers;
-use crate::store::engine::{self, Connection, connect};
+use crate::store::engine::{self, Connection, connect, files};
 use crate::store::error::{Error, Result};
-use rustix::fs::RenameFlags;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -61,16 +60,22 @@ pub struct CheckedCopy {
     pub head_seq: Seq,
 }
 
-/// Ends the statement that a connection runs when this is dropped; the connection runs no statement after that.
+/// Ends a long work when this is dropped.
 pub(crate) struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
-    /// The interrupt of the connection's statements.
-    pub(crate) fn of(conn: &Connection) -> Result<Self> {
+    /// An interrupt, and what the work asks between two steps: true once it is to end.
+    pub(crate) fn new() -> (Self, impl Fn() -> bool + Send + 'static) {
         let ended = Arc::new(AtomicBool::new(false));
         let seen = Arc::clone(&ended);
-        conn.sqlite()?.progress_handler(INTERRUPT_STEPS, Some(move || seen.load(Ordering::Relaxed)))?;
-        Ok(Self(ended))
+        (Self(ended), move || seen.load(Ordering::Relaxed))
+    }
+
+    /// The interrupt of the statement that a connection runs; the connection runs no statement after that.
+    pub(crate) fn of(conn: &Connection) -> Result<Self> {
+        let (interrupt, is_ended) = Self::new();
+        conn.sqlite()?.progress_handler(INTERRUPT_STEPS, Some(is_ended))?;
+        Ok(interrupt)
     }
 }
 
@@ -86,7 +91,7 @@ pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T>
 }
 
 /// Opens a database that nobody writes; no file is made beside it.
-fn connect(path: &Path) -> Result<Connection> {
+pub(crate) fn connect(path: &Path) -> Result<Connection> {
     let path = path.to_str().ok_or_else(|| Error::PathInvalid(format!("{} is not UTF-8", path.display())))?;
     // The characters that end the path of a URI.
     let path = path.replace('%', "%25").replace('?', "%3f").replace('#', "%23");
@@ -113,13 +118,18 @@ async fn check_all(path: &Path, progress: OnProgress<'_>) -> Result<(Checked, Se
     let interrupt = Interrupt::of(&conn)?;
     let head_seq = blocking(move || check_pages(&conn)).await?;
     drop(interrupt);
-    let readers = readers(path)?;
+    let checked = verify(&readers(path)?, head_seq, progress).await?;
+    Ok((checked, head_seq))
+}
+
+/// Verifies every hash chain of a copy against its rows.
+pub(crate) async fn verify(readers: &Readers, head_seq: Seq, progress: OnProgress<'_>) -> Result<Checked> {
     let (found, mut findings) = mpsc::channel(limits::CHECK_QUEUE_MAX);
     let verifying = |checked: Checked| progress(CopyProgress::Verifying { events: checked.events, total: head_seq });
     let verified = async {
         // The sender is dropped at the end, so that the other side ends too.
         let found = found;
-        verify::run(&readers, None, &found, &verifying).await
+        verify::run(readers, None, &found, &verifying).await
     };
     let first = async {
         let mut first: Option<Finding> = None;
@@ -131,7 +141,7 @@ async fn check_all(path: &Path, progress: OnProgress<'_>) -> Result<(Checked, Se
     let (checked, first) = tokio::join!(verified, first);
     let checked = checked?;
     match first {
-        None => Ok((checked, head_seq)),
+        None => Ok(checked),
         Some(Finding { session, revision, message }) => {
             let subject = session.map_or_else(|| "store".to_owned(), |session| format!("{session} #{revision}"));
             let findings = usize::try_from(checked.findings).unwrap_or(usize::MAX);
@@ -203,22 +213,14 @@ impl NewFile {
 
     /// Gives the file its final name, which must be free and in the same directory, and syncs the directory.
     pub(crate) fn rename(mut self, name: &Path) -> Result<()> {
-        use rustix::io::Errno;
-        let cwd = rustix::fs::CWD;
-        let renamed = match rustix::fs::renameat_with(cwd, &self.path, cwd, name, RenameFlags::NOREPLACE) {
-            // The file system cannot refuse to replace a file; a second name has the same effect.
-            Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
-                rustix::fs::link(&self.path, name).and_then(|()| rustix::fs::unlink(&self.path))
+        match files::rename_new(&self.path, name) {
+            Ok(()) => {
+                self.is_final = true;
+                Ok(())
             }
-            renamed => renamed,
-        };
-        match renamed {
-            Ok(()) => self.is_final = true,
-            Err(Errno::EXIST) => return Err(Error::CopyExists(name.to_owned())),
-            Err(error) => return Err(failed("rename", name, &error.into())),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(Error::CopyExists(name.to_owned())),
+            Err(error) => Err(failed("rename", name, &error)),
         }
-        let parent = name.parent().unwrap_or(Path::new("/"));
-        File::open(parent).and_then(|parent| parent.sync_all()).map_err(|error| failed("sync", parent, &error))
     }
 }
 

@@ -4,14 +4,17 @@
 //! for it: readers and the writer continue. SQLite's backup API would start anew after each commit of the writer, or
 //! hold the same snapshot. While the snapshot lasts, checkpoints cannot reuse the log, which grows by what is written
 //! meanwhile; a backup that lets it grow too long is given up. The chains are verified in the copy, without a snapshot.
+//!
+//! The backup of a shard is the same file: its rows are read in one snapshot, on a connection of its own.
 
 use crate::store::engine::connect::{self, Access};
 use crate::store::engine::files::{DATABASE, paths};
-use crate::store::engine::{self, Connection};
+use crate::store::engine::{self, Connection, copy};
 use crate::store::error::{Error, Result};
 use crate::store::integrity::copies::{self, CheckedCopy, Interrupt, NewFile, OnProgress};
 use crate::store::shared::Shared;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 const COPY: &str = "vacuum into ?1";
 const USED_BYTES: &str = "select (page_count - freelist_count) * page_size \
@@ -19,7 +22,7 @@ const USED_BYTES: &str = "select (page_count - freelist_count) * page_size \
 
 /// Makes a backup, and gives up if the log becomes longer than `log_bytes_max`.
 pub(super) async fn back_up(
-    shared: &Shared,
+    shared: &Arc<Shared>,
     path: &Path,
     log_bytes_max: u64,
     progress: OnProgress<'_>,
@@ -27,7 +30,10 @@ pub(super) async fn back_up(
     let _only = shared.backing_up.try_lock().map_err(|_| Error::BackupRunning)?;
     let directory = destination(path, &shared.directory)?;
     let file = NewFile::make(partial(path))?;
-    copy(shared, &file, &directory, log_bytes_max, progress).await?;
+    match shared.is_sqlite {
+        true => copy_files(shared, &file, &directory, log_bytes_max, progress).await?,
+        false => copy_shard(shared, &file, &directory, progress).await?,
+    }
     mark(file.path())?;
     file.sync()?;
     let checked = copies::check(file.path(), progress).await?;
@@ -36,7 +42,7 @@ pub(super) async fn back_up(
     Ok(CheckedCopy { path: path.to_owned(), ..checked })
 }
 
-async fn copy(
+async fn copy_files(
     shared: &Shared,
     file: &NewFile,
     directory: &Path,
@@ -64,6 +70,31 @@ async fn copy(
         conn.close()
     });
     let copied = copies::follow(file.path(), total, progress, goes_on, writing).await;
+    drop(interrupt);
+    copied
+}
+
+async fn copy_shard(shared: &Arc<Shared>, file: &NewFile, directory: &Path, progress: OnProgress<'_>) -> Result<()> {
+    let total: i64 = shared.reading(|reader| engine::scalar(connect::SCHEMA_BYTES).one(reader.conn)).await?;
+    copies::check_free_space(directory, total)?;
+    let (interrupt, is_ended) = Interrupt::new();
+    let (reading, path) = (Arc::clone(shared), file.path().to_owned());
+    let writing = copies::blocking(move || {
+        let conn = reading.readers.connect()?;
+        let made = connect::connect_copy(&path)?;
+        copy::make(&made)?;
+        copy::begin(&made)?;
+        // All pages are of this snapshot; nobody waits for it.
+        let snapshot = conn.transaction()?;
+        copy::rows(&snapshot, &made, &mut |_| match is_ended() {
+            true => Err(Error::Closed),
+            false => Ok(()),
+        })?;
+        snapshot.roll_back()?;
+        conn.close()?;
+        made.close()
+    });
+    let copied = copies::follow(file.path(), total, progress, || Ok(()), writing).await;
     drop(interrupt);
     copied
 }

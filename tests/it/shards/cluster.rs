@@ -69,6 +69,14 @@ fn events(daemon: &Daemon) -> usize {
     shards.filter_map(|shard| shard["headSeq"].as_str()?.parse::<usize>().ok()).sum()
 }
 
+/// Checks that no number of an event is missing or twice in any shard.
+fn check_numbers(server: &Server, database: &str) {
+    for shard in ["s1", "s2", "s3", "s4"] {
+        let dense = format!("select coalesce(max(seq), 0) = count(*) from lh_{shard}.event");
+        assert_eq!(server.sql(database, &dense).expect("counted").trim(), "t", "{shard}");
+    }
+}
+
 /// The shards that have sessions.
 fn used(daemon: &Daemon) -> usize {
     let cluster = &daemon.json(&["cluster"])[0];
@@ -176,6 +184,11 @@ fn a_subscriber_misses_nothing_when_an_owner_is_killed_and_when_a_shard_moves() 
     }
     drop((child.kill(), child.wait()));
     nodes.node(0).text(&["audit", "verify"]);
+    check_numbers(server, "moving");
+    // Of what this daemon owned it keeps no words.
+    let index = nodes.node(0).directory.join("shards");
+    let kept = ["s1", "s2", "s3", "s4"].map(|shard| index.join(shard).join("longhand-search.db").exists());
+    assert_eq!(kept, [false; 4]);
     let refused = at(nodes.node(0), &["move", "s9", "any"]).expect_err("there is no such shard");
     assert!(refused.contains("s9"), "{refused}");
     nodes.node(0).text(&["move", "s1", "any"]);

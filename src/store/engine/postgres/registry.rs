@@ -26,12 +26,14 @@ const BEAT: &str = "insert into lh.daemon (id, address, seen_until) \
      on conflict (id) do update set address = excluded.address, seen_until = excluded.seen_until";
 const FORGET: &str = "delete from lh.daemon where id = $1 or seen_until < clock_timestamp() - interval '1 hour'";
 const DAEMONS: &str = "select id, address from lh.daemon where seen_until > clock_timestamp() order by id";
-/// The owner is a process, and an opening of the shard by it.
+/// The owner is a process, and an opening of the shard by it. A shard whose store was migrated to another place is none.
 const SHARDS: &str = "select l.name, split_part(l.owner, '.', 1) as daemon, l.lease_until > clock_timestamp() as is_owned, \
      case when l.lease_until > clock_timestamp() \
         then (extract(epoch from l.lease_until - clock_timestamp()) * 1000)::bigint else 0 end as left_ms, \
      l.destination, l.is_pinned, s.head_seq \
      from lh.lease l join lh.shard s on s.name = l.name where l.name ~ '^s[0-9]+$' \
+     and (to_regclass('migrated_lh_' || l.name || '.migration') is null \
+        or to_regclass('lh_' || l.name || '.migration') is not null) \
      order by length(l.name), l.name";
 const DESTINE: &str = "update lh.lease set destination = $2, is_pinned = $3 where name = $1";
 const FIND: &str = "select shard from lh.directory where public_id = $1";
@@ -175,6 +177,11 @@ fn shard(row: &PgRow) -> Result<ShardEntry> {
 /// True for a shard that the daemons of a database have together.
 pub(crate) fn is_shared(shard: &str) -> bool {
     shard.strip_prefix('s').is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+/// Takes the sessions of a shard out of the directory, until the trigger is made again.
+pub(crate) fn leave_directory(shard: &str, schema: &str) -> String {
+    format!("drop trigger if exists note_session on {schema}.session; delete from lh.directory where shard = '{shard}'")
 }
 
 /// The trigger that keeps the directory, and what it missed: sessions from before it was there, as a migration brings them.

@@ -60,6 +60,32 @@ pub(crate) fn of(migration: &str) -> String {
     text
 }
 
+/// Drops the foreign keys of the schema, and disables its triggers: rows come in any order, and are removed again.
+pub(crate) const UNBIND: &str = "do $do$ declare found record; begin
+for found in select conrelid::regclass as of_table, conname from pg_constraint
+        where contype = 'f' and connamespace = current_schema()::regnamespace loop
+    execute format('alter table %s drop constraint %I', found.of_table, found.conname);
+end loop;
+for found in select oid::regclass as of_table from pg_class
+        where relkind = 'r' and relnamespace = current_schema()::regnamespace loop
+    execute format('alter table %s disable trigger user', found.of_table);
+end loop;
+end $do$";
+
+/// Enables the triggers again, and adds the foreign keys of these migrations, which looks at all rows.
+pub(crate) fn bind<'m>(migrations: impl IntoIterator<Item = &'m str>) -> String {
+    let mut text = UNBIND.replace(" disable trigger ", " enable trigger ") + ";\n";
+    for statements in migrations.into_iter().map(of) {
+        for line in
+            statements.lines().filter(|line| line.starts_with("alter table ") && line.contains(" add foreign key "))
+        {
+            text.push_str(line);
+            text.push('\n');
+        }
+    }
+    text
+}
+
 /// The statements with their foreign keys behind them: a key may name a table that follows.
 fn with_keys_behind(text: &str) -> String {
     let (mut tables, mut keys, mut table) = (String::with_capacity(text.len()), String::new(), "");

@@ -67,6 +67,11 @@ impl Shard {
         format!("lh_{}", self.name)
     }
 
+    /// The schema in which a store that was migrated to another place is set aside. No shard has a name that leads to it.
+    pub(crate) fn aside(name: &str) -> String {
+        format!("migrated_lh_{name}")
+    }
+
     fn options(&self, role: Role) -> PgConnectOptions {
         let options = self.options.clone().options(SETTINGS).options([("search_path", self.schema())]);
         match role {
