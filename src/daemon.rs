@@ -191,7 +191,7 @@ impl Backing {
                 tokio::spawn(grpc::report_health(health, hosted.app.clone(), stopping));
                 Running::Files(hosted)
             }
-            Self::Shards(shards, held) => Running::Shards(tokio::spawn(shards.run(stopping)), held),
+            Self::Shards(shards, held) => Running::Shards(tokio::spawn(shards.run(health, stopping)), held),
         }
     }
 }

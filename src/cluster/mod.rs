@@ -262,7 +262,7 @@ impl Cluster {
         {
             headers.remove(name);
         }
-        headers.insert(passed_on::PASSED_ON, passed_on::header(&self.secret, &access)?);
+        headers.insert(grpc::PASSED_ON, passed_on::header(&self.secret, &access)?);
         headers.insert(passed_on::SHARD, shard.parse().map_err(Error::internal)?);
         headers.insert(http::header::TE, http::HeaderValue::from_static("trailers"));
         Ok(request)
@@ -301,7 +301,7 @@ impl Backend for Cluster {
         Box::pin(async move {
             let passed_on =
                 request.headers().get(passed_on::SHARD).and_then(|shard| shard.to_str().ok()).map(str::to_owned);
-            Ok(match passed_on.filter(|_| request.headers().contains_key(passed_on::PASSED_ON)) {
+            Ok(match passed_on.filter(|_| request.headers().contains_key(grpc::PASSED_ON)) {
                 Some(shard) => self.answer_passed_on(&shard, request).await,
                 None => self.route(request).await.unwrap_or_else(Status::into_http),
             })

@@ -1,9 +1,11 @@
 //! Calls that one daemon has let in and passes on to another: who calls, and for which shard.
 //!
-//! Only a daemon of the same database knows the secret in their header. A call is passed on once.
+//! Only a daemon of the same database knows the secret in their header, which has the caller's access, too. A call is passed
+//! on once.
 
 use crate::app::access::Access;
 use crate::app::{self, Error, Reason};
+use crate::grpc::PASSED_ON;
 use crate::model::access::{Binding, Scopes};
 use crate::model::ids::SessionId;
 use crate::model::time::Timestamp;
@@ -14,8 +16,6 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
-/// The header with the secret of the daemons and the caller's access.
-pub(super) const PASSED_ON: HeaderName = HeaderName::from_static("longhand-passed-on");
 /// The header with the shard that answers.
 pub(super) const SHARD: HeaderName = HeaderName::from_static("longhand-shard");
 

@@ -4,6 +4,7 @@
 use super::Error;
 use super::hosted::{Hosted, Setup};
 use crate::cluster::{self, Cluster, Local, Step};
+use crate::grpc;
 use crate::limits;
 use crate::store::{self, DaemonEntry, Registry, Shard, ShardPlace, Store, Survey};
 use std::collections::HashMap;
@@ -14,6 +15,7 @@ use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use tonic_health::server::HealthReporter;
 
 /// Parts of a lease in which a daemon says once that it runs.
 const BEATS_A_LEASE: u32 = 5;
@@ -90,13 +92,24 @@ impl Shards {
     }
 
     /// Takes and gives up shards until the daemon stops; then gives up all of them.
-    pub(super) async fn run(mut self, stopping: CancellationToken) {
+    pub(super) async fn run(mut self, health: HealthReporter, stopping: CancellationToken) {
         let mut beats = tokio::time::interval(self.lease / BEATS_A_LEASE);
         beats.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let (mut reached, mut serves) = (Instant::now(), true);
         loop {
             tokio::select! {
                 () = stopping.cancelled() => break,
-                _ = beats.tick() => self.beat().await,
+                _ = beats.tick() => {
+                    let is_reached = self.beat().await;
+                    if is_reached {
+                        reached = Instant::now();
+                    }
+                    // What is owned was read and written up to here, and nothing else is known.
+                    let now = is_reached || reached.elapsed() < self.lease;
+                    if std::mem::replace(&mut serves, now) != now {
+                        grpc::report_serving(&health, now).await;
+                    }
+                }
                 Some(changed) = self.changing.join_next() => match changed {
                     Ok(changed) => self.changed(changed),
                     Err(error) => tracing::error!(%error, "a change of a shard ended in a panic"),
@@ -110,12 +123,13 @@ impl Shards {
         self.stop().await;
     }
 
-    async fn beat(&mut self) {
+    /// Looks at the registry, and does the next step. False if it is not reached.
+    async fn beat(&mut self) -> bool {
         let survey = match self.cluster.beat(self.lease * LEASES_ALIVE).await {
             Ok(survey) => survey,
             Err(error) => {
                 tracing::warn!(%error, "the database with the shards is not reached; what is owned is served while its lease lasts");
-                return;
+                return false;
             }
         };
         if let Err(error) = self.learn_access_tokens(&survey).await {
@@ -136,6 +150,7 @@ impl Shards {
                 }
             }
         }
+        true
     }
 
     /// Removes the search indexes of shards that other daemons own: they would keep what is erased there.

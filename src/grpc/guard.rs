@@ -13,7 +13,7 @@ use crate::transport::Peer;
 use bytes::Bytes;
 use http::header::AUTHORIZATION;
 use http::request::Parts;
-use http::{Extensions, HeaderMap, Request, Response};
+use http::{Extensions, HeaderMap, HeaderName, Request, Response};
 use http_body::{Frame, SizeHint};
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -28,6 +28,8 @@ use tonic_types::StatusExt as _;
 
 /// The method with the health, which anybody may ask. Watching it takes credentials.
 const HEALTH_CHECK: &str = "/grpc.health.v1.Health/Check";
+/// The header of a call that another daemon has let in and passes on: who calls, which a backend proves.
+pub const PASSED_ON: HeaderName = HeaderName::from_static("longhand-passed-on");
 /// Path prefix of the health service.
 const HEALTH: &str = "/grpc.health.v1.Health/";
 /// Path prefix of reflection, which any caller with credentials may ask.
@@ -86,8 +88,11 @@ impl Backend for Services {
         Box::pin(async move { Ok(self.call(request).await) })
     }
 
-    fn passed_on(&self, _: &HeaderMap) -> app::Result<Option<Arc<Access>>> {
-        Ok(None)
+    fn passed_on(&self, headers: &HeaderMap) -> app::Result<Option<Arc<Access>>> {
+        match headers.contains_key(PASSED_ON) {
+            true => Err(Error::new(Reason::AccessTokenInvalid, "no other daemon passes calls on to a store in files")),
+            false => Ok(None),
+        }
     }
 }
 
@@ -126,8 +131,10 @@ impl Guarded {
             Err(error) => return Status::from(error).into_http(),
         };
         request.extensions_mut().insert(access.clone());
-        let is_recorded =
-            matches!(scope, Some(Scope::Read | Scope::Erase | Scope::Admin)) && self.entrance.logs(&access);
+        // The daemon that let a call in has it in its log.
+        let is_recorded = matches!(scope, Some(Scope::Read | Scope::Erase | Scope::Admin))
+            && !request.headers().contains_key(PASSED_ON)
+            && self.entrance.logs(&access);
         let answer = match is_recorded {
             false => self.forward(request, scope).await,
             true => {

@@ -25,7 +25,7 @@ mod summary_tasks;
 #[cfg(test)]
 mod tests;
 
-pub use guard::{Backend, Guarded, Services, access, authenticate};
+pub use guard::{Backend, Guarded, PASSED_ON, Services, access, authenticate};
 pub use service::{answer, class, is_grpc, trailers};
 pub use status::refuse;
 
@@ -168,6 +168,14 @@ pub async fn report_health(reporter: HealthReporter, app: Longhand, stopping: Ca
             }
             changed = scheduler.changed() => if changed.is_err() { return },
         }
+    }
+}
+
+/// Reports to health whether the daemon serves.
+pub async fn report_serving(reporter: &HealthReporter, serves: bool) {
+    let status = if serves { ServingStatus::Serving } else { ServingStatus::NotServing };
+    for name in HEALTH_NAMES {
+        reporter.set_service_status(name, status).await;
     }
 }
 

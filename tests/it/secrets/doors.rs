@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 use tower::ServiceExt as _;
 
 /// Fields that are names or ids by their own names.
-const NAMES: [&str; 28] = [
+const NAMES: [&str; 29] = [
     "actor",
     "choice",
     "client_id_prefix",
@@ -24,9 +24,11 @@ const NAMES: [&str; 28] = [
     "kind",
     "known_view_hash",
     "labels",
+    "lease_token",
     "metadata_terms",
     "mime_type",
     "model",
+    "page_token",
     "path",
     "preset",
     "presets",
@@ -34,13 +36,12 @@ const NAMES: [&str; 28] = [
     "project",
     "provider",
     "query",
+    "shard",
     "summarizer",
     "tenant",
     "title_prefix",
     "tool",
     "tools",
-    "page_token",
-    "lease_token",
     "view_token",
 ];
 
