@@ -48,6 +48,9 @@ const NO_LONGER_COUNTS: &str = "what is cleared no longer counts";
 /// The name of the class of decisions during a cooldown.
 const NO_COOLDOWN: &str = "an exceeded window does not wait";
 
+/// The name of the class of summaries of ours under an agent that makes none; the life ends there.
+const MAKES_NONE: &str = "what exceeds the window is summarized";
+
 /// What follows a compaction of ours that was refused.
 const REFUSED: &str = "refused";
 
@@ -97,6 +100,14 @@ pub(crate) struct Agent {
     draw: fn(&mut StdRng) -> Limits,
     /// The class of a difference.
     explain: fn(&Difference<'_>) -> Option<&'static Class>,
+}
+
+impl Agent {
+    /// True for a summary of ours under an agent that makes none: nothing says what it would do with one.
+    fn ends_at(&self, difference: &Difference<'_>) -> bool {
+        let is_summary = difference.made.last().is_some_and(|made| made.kind == CompactionKind::Summary);
+        difference.ours.is_string() && is_summary && self.classes.iter().any(|class| class.name == MAKES_NONE)
+    }
 }
 
 /// The agents.
@@ -436,7 +447,7 @@ impl Course<'_> {
         };
         let (moment, later) = self.later(&difference)?.unzip();
         self.record(&difference, moment);
-        if difference.is_last_resort() {
+        if difference.is_last_resort() || self.agent.ends_at(&difference) {
             return Ok(Next::End);
         }
         let answer = later.unwrap_or_else(|| asked.clone());

@@ -1,6 +1,6 @@
 //! `joyagent`: JoyAgent's truncation of messages.
 
-use super::{Agent, Difference, FITS, Limits, WAITS, WHOLE_CHARACTERS};
+use super::{Agent, Difference, FITS, Limits, MAKES_NONE, WAITS, WHOLE_CHARACTERS};
 use crate::generate::{Profile, Results};
 use crate::harm;
 use crate::report::{Class, Reason};
@@ -20,7 +20,7 @@ pub(super) const AGENT: Agent = Agent {
     explain,
 };
 
-static CLASSES: [Class; 6] = [
+static CLASSES: [Class; 7] = [
     WHOLE_CHARACTERS,
     Class {
         name: "together they exceed the limit",
@@ -46,6 +46,16 @@ static CLASSES: [Class; 6] = [
     },
     WAITS,
     FITS,
+    Class {
+        name: MAKES_NONE,
+        reason: Reason::Named("a view that exceeds its window and of which nothing can be left out"),
+        explanation: "A view exceeds its window, and nothing stands before the last request that we could leave out; JoyAgent \
+                      leaves that request out, and makes no summaries; the life ends there.",
+        test: (
+            "crates/core/src/policy/presets/seeds/essay.rs",
+            "joyagent_summarizes_what_exceeds_its_window_only_if_nothing_can_be_left_out",
+        ),
+    },
 ];
 
 fn draw(dice: &mut StdRng) -> Limits {
@@ -82,6 +92,10 @@ fn explain(difference: &Difference<'_>) -> Option<&'static Class> {
                 0 => class(index),
                 tokens => class(4).filter(|_| difference.waits(most, tokens)),
             }
+        }
+        "moment" if difference.theirs == "auto" && difference.ours == "deep" => {
+            let (_, boundary) = boundary(difference)?;
+            class(6).filter(|_| difference.exceeds() && omitted(difference, boundary) == 0)
         }
         "view" => {
             let (index, boundary) = boundary(difference)?;

@@ -225,6 +225,25 @@ fn joyagent_keeps_the_newest_that_fit_from_a_request_on() {
 }
 
 #[test]
+fn joyagent_summarizes_what_exceeds_its_window_only_if_nothing_can_be_left_out() {
+    let limit = r#"{"auto": {"threshold": {"limit": {"tokens": 1000}}}}"#;
+    let stage = Stage::of("joyagent", 2_000).with(ANY_GAIN).with(limit);
+    // Beside its text a request has 8 tokens, a reply 13, and a list 2.
+    let one_turn = |letters: usize| format!("s0 \"sys\"\nu1 100c\na1 {letters}c");
+    let two_turns = |letters: usize| format!("s0 \"sys\"\nu1 500c\na1 100c\nu2 100c\na2 {letters}c");
+    let rows = [
+        row("over the limit the last request stays, and what follows it", [(one_turn(1_864), "")]),
+        row("over the window they are summarized", [(one_turn(1_865), "deep summary")]),
+        row("what can be left out goes instead", [(two_turns(1_864), "auto omission")]),
+        row("as far as that helps", [(two_turns(1_865), "auto omission, deep summary")]),
+    ];
+    check(|talk| stage.play(talk).compactions, &rows);
+    assert_eq!(stage.play(&two_turns(1_864)).shown, "s0 u2 a2");
+    assert_eq!(stage.play(&one_turn(1_865)).shown, "summary");
+    deviates("joyagent", &["That summary also replaces a view"]);
+}
+
+#[test]
 fn joyagent_renders_a_task_with_short_outputs() {
     let stage = Stage::of("joyagent", 200_000);
     let output = |length: usize| format!("u1 \"x\"\na1\n  tool f#c1 out={length}c done\na2 \"y\"");
