@@ -17,6 +17,11 @@ pub enum BackupItem {
 }
 
 impl Caller {
+    /// True for a store in files, which is no shard.
+    pub fn store_is_sqlite(&self) -> bool {
+        self.store().is_sqlite()
+    }
+
     /// Makes a verified backup in a new file of the daemon's machine; the receiver gets its progress, and its end last.
     /// A caller that is gone ends the backup, and nothing of it remains.
     pub fn create_backup(&self, path: &str) -> Result<mpsc::Receiver<Result<BackupItem>>> {

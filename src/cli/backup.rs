@@ -15,7 +15,7 @@ use std::sync::Mutex;
 pub(super) struct BackupArguments {
     /// New file for the backup; an existing one is never replaced
     file: PathBuf,
-    /// The shard of a PostgreSQL database to copy, such as s2; may be left out where there is one
+    /// The shard of a PostgreSQL database to copy, which the daemon owns, such as s2; may be left out where there is one
     #[arg(long, value_name = "SHARD")]
     shard: Option<String>,
 }

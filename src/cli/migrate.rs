@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Mutex;
 
-/// The shard of a daemon that is told none.
+/// The shard, unless another one is named.
 const SHARD: &str = "s1";
 
 #[derive(Debug, clap::Args)]

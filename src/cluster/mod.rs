@@ -21,14 +21,14 @@ use crate::app::access::Access;
 use crate::app::{self, Error, Longhand, Reason};
 use crate::grpc::{self, Backend, Services};
 use crate::limits;
-use crate::store::{DaemonEntry, Registry, ShardEntry, Survey};
+use crate::store::{DaemonEntry, Registry, Survey};
 use body::Watched;
 use call::Head;
 use forward::{Channels, Sent};
 use http::{HeaderMap, Request, Response};
 use opened::Opened;
 use quick_cache::sync::Cache;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
@@ -149,11 +149,6 @@ impl Cluster {
         self.local.read().unwrap_or_else(PoisonError::into_inner).get(shard).cloned()
     }
 
-    /// The shards that this daemon serves.
-    pub fn mine(&self) -> BTreeSet<String> {
-        self.local.read().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect()
-    }
-
     /// The store of the first shard, if this daemon serves it.
     pub fn home_app(&self) -> Option<Longhand> {
         Some(self.local(&self.home())?.app)
@@ -176,10 +171,6 @@ impl Cluster {
     /// The names of all shards, in the order of their numbers.
     fn shards(&self) -> Vec<String> {
         self.survey.borrow().shards.iter().map(|shard| shard.name.clone()).collect()
-    }
-
-    fn entries(&self) -> Vec<ShardEntry> {
-        self.survey.borrow().shards.clone()
     }
 
     fn place(&self, shard: &str) -> Place {
@@ -206,7 +197,7 @@ impl Cluster {
             let place = self.place(shard);
             let sent = match &place {
                 Place::Here(local) => {
-                    let answer = here(local, head, opened).await;
+                    let answer = local.answer(Request::from_parts(head.parts.clone(), opened.body())).await;
                     if !(head.is_repeatable && self.has_moved(&answer)) {
                         return answer;
                     }
@@ -271,24 +262,19 @@ impl Cluster {
     /// The answer to a call that another daemon passed on: of a shard that is served here.
     async fn answer_passed_on(&self, shard: &str, request: Request<Body>) -> Response<Body> {
         let Some(local) = self.local(shard) else { return Status::from(no_owner(shard)).into_http() };
-        let (parts, body) = request.into_parts();
-        let Ok(answer) = local.services.clone().answer(Request::from_parts(parts, body)).await;
-        while_owned(&local, answer)
+        local.answer(request).await
     }
 }
 
-/// The answer of a shard that is served here.
-async fn here(local: &Local, head: &Head, opened: &mut Opened) -> Response<Body> {
-    let Ok(answer) = local.services.clone().answer(Request::from_parts(head.parts.clone(), opened.body())).await;
-    while_owned(local, answer)
-}
-
-/// An answer, as long as nobody else may own the shard: else that one has newer content.
-fn while_owned(local: &Local, answer: Response<Body>) -> Response<Body> {
-    let store = local.app.store();
-    match store.check_owned() {
-        Ok(()) => answer.map(|body| Body::new(Watched::while_owned(body, store.clone()))),
-        Err(error) => Status::from(Error::from(error)).into_http(),
+impl Local {
+    /// The answer to a call, as long as nobody else may own the shard: else that one has newer content.
+    async fn answer(&self, request: Request<Body>) -> Response<Body> {
+        let Ok(answer) = self.services.clone().answer(request).await;
+        let store = self.app.store();
+        match store.check_owned() {
+            Ok(()) => answer.map(|body| Body::new(Watched::while_owned(body, store.clone()))),
+            Err(error) => Status::from(Error::from(error)).into_http(),
+        }
     }
 }
 

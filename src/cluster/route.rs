@@ -26,9 +26,52 @@ static SCOPES: LazyLock<HashMap<String, Scope>> = LazyLock::new(scopes::scopes);
 
 /// The field with which most requests begin: the id of a session or of a compaction.
 #[derive(Clone, PartialEq, prost::Message)]
-struct Naming {
+struct First {
     #[prost(string, tag = "1")]
     id: String,
+}
+
+/// What the first message of a call names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Naming {
+    /// A session, in its first field.
+    Session,
+    /// A session, in the target of what is written.
+    Target,
+    /// A session that is made.
+    NewSession,
+    /// The sessions of an archive.
+    Archive,
+    /// A compaction, in its first field.
+    Compaction,
+    /// Sessions of several shards, or shards.
+    Several,
+    /// Nothing but what the first shard has: access tokens and presets.
+    Nothing,
+}
+
+impl Naming {
+    fn of(method: &str) -> Self {
+        match method {
+            WRITE_MESSAGE => Self::Target,
+            "SessionService/CreateSession" => Self::NewSession,
+            "ArchiveService/ImportSession" => Self::Archive,
+            "CompactionService/GetCompaction"
+            | "CompactionService/ConfirmCompaction"
+            | "CompactionService/RetryCompaction"
+            | "CompactionService/CancelCompaction"
+            | "SummaryTaskService/ExtendSummaryTask"
+            | "SummaryTaskService/EditSummaryTask"
+            | "SummaryTaskService/CheckSummaryTask"
+            | "SummaryTaskService/CompleteSummaryTask"
+            | "SummaryTaskService/FailSummaryTask"
+            | "SummaryTaskService/DelegateSummaryTask" => Self::Compaction,
+            method if merge::merges(method) => Self::Several,
+            "AdminService/ListPresets" => Self::Nothing,
+            method if method.starts_with("AccessService/") => Self::Nothing,
+            _ => Self::Session,
+        }
+    }
 }
 
 impl Cluster {
@@ -44,12 +87,12 @@ impl Cluster {
         let call = Call { head: Head { parts, is_repeatable }, opened, access, tenant };
         let method = call.method();
         // One shard has everything.
-        if self.shards().len() < 2 && !merge::concerns_daemons(&method) {
+        if self.shards().len() < 2 && !merge::names_shards(&method) {
             let home = self.home();
             return self.at(&home, call).await;
         }
-        match method.as_str() {
-            WRITE_MESSAGE => {
+        match Naming::of(&method) {
+            Naming::Target => {
                 let request: pb::WriteMessageRequest = call.opened.as_message();
                 let session = match request.frame {
                     Some(pb::write_message_request::Frame::Target(target)) => target.session_id,
@@ -57,34 +100,24 @@ impl Cluster {
                 };
                 self.at_session(&session, call).await
             }
-            "SessionService/CreateSession" => {
+            Naming::NewSession => {
                 let request: pb::CreateSessionRequest = call.opened.as_message();
                 let shard = self.shard_for_new(&call.tenant, &request).await?;
                 self.at(&shard, call).await
             }
-            "ArchiveService/ImportSession" => {
+            Naming::Archive => {
                 let request: pb::ImportSessionRequest = call.opened.as_message();
                 let shard = self.shard_for_archive(&request.data).await?;
                 self.at(&shard, call).await
             }
-            "CompactionService/GetCompaction"
-            | "CompactionService/ConfirmCompaction"
-            | "CompactionService/RetryCompaction"
-            | "CompactionService/CancelCompaction"
-            | "SummaryTaskService/ExtendSummaryTask"
-            | "SummaryTaskService/EditSummaryTask"
-            | "SummaryTaskService/CheckSummaryTask"
-            | "SummaryTaskService/CompleteSummaryTask"
-            | "SummaryTaskService/FailSummaryTask"
-            | "SummaryTaskService/DelegateSummaryTask" => self.at_compaction(call).await,
-            _ if merge::merges(&method) => merge::answer(self, &method, call).await,
-            // Access tokens and presets are those of the first shard.
-            method if method.starts_with("AccessService/") || method == "AdminService/ListPresets" => {
+            Naming::Compaction => self.at_compaction(call).await,
+            Naming::Several => merge::answer(self, &method, call).await,
+            Naming::Nothing => {
                 let home = self.home();
                 self.at(&home, call).await
             }
-            _ => {
-                let Naming { id } = call.opened.as_message();
+            Naming::Session => {
+                let First { id } = call.opened.as_message();
                 self.at_session(&id, call).await
             }
         }
@@ -170,7 +203,7 @@ impl Cluster {
 
     /// The answer of the shard with a compaction: of the first that knows it. To ask the others changes nothing there.
     async fn at_compaction(&self, mut call: Call) -> Result<Response<Body>, Status> {
-        let Naming { id } = call.opened.as_message();
+        let First { id } = call.opened.as_message();
         let known = self.compactions.get(&id);
         let others = self.shards().into_iter().filter(|shard| Some(shard.as_str()) != known.as_deref());
         let mut missed = None;
@@ -191,4 +224,31 @@ impl Cluster {
 /// True for the reason of a shard that does not know a compaction or its task.
 fn is_missing(reason: &str) -> bool {
     [Reason::CompactionNotFound, Reason::SummaryTaskNotFound].iter().any(|missing| missing.as_str() == reason)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use prost_reflect::{DescriptorPool, Kind};
+
+    /// A new method is either in one of the lists, or says first which session it is about.
+    #[test]
+    fn every_method_names_what_leads_to_its_shard() {
+        let pool = DescriptorPool::decode(pb::DESCRIPTORS).expect("descriptors");
+        let mut seen = 0;
+        for service in pool.services().filter(|service| service.parent_file().package_name() == "longhand.v1") {
+            for method in service.methods() {
+                let name = format!("{}/{}", service.name(), method.name());
+                let first = match Naming::of(&name) {
+                    Naming::Session => "session_id",
+                    Naming::Compaction => "compaction_id",
+                    _ => continue,
+                };
+                let field = method.input().get_field(1).unwrap_or_else(|| panic!("{name} names nothing"));
+                assert!(field.name() == first && field.kind() == Kind::String && !field.is_list(), "{name}");
+                seen += 1;
+            }
+        }
+        assert!(seen > 40, "{seen}");
+    }
 }

@@ -7,7 +7,7 @@ use crate::cluster::{self, Cluster, Local, Step};
 use crate::grpc;
 use crate::limits;
 use crate::store::{self, DaemonEntry, Registry, Shard, ShardPlace, Store, Survey};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,8 +19,6 @@ use tonic_health::server::HealthReporter;
 
 /// Parts of a lease in which a daemon says once that it runs.
 const BEATS_A_LEASE: u32 = 5;
-/// Leases for which a daemon counts as running behind its last beat.
-const LEASES_ALIVE: u32 = 1;
 
 /// The shards of a daemon.
 pub(super) struct Shards {
@@ -32,7 +30,7 @@ pub(super) struct Shards {
     hosted: HashMap<String, Served>,
     /// Shards that are being given up, or taken.
     changing: JoinSet<Changed>,
-    busy: HashMap<String, ()>,
+    busy: HashSet<String>,
     /// Shards whose stores were lost.
     lost: (mpsc::UnboundedSender<String>, mpsc::UnboundedReceiver<String>),
 }
@@ -66,7 +64,7 @@ impl Shards {
         let cluster = Cluster::new(options).await.map_err(Error::Cluster)?;
         let lease = Duration::from_secs(config.lease_seconds);
         // Calls are for shards that are known.
-        let survey = cluster.beat(lease * LEASES_ALIVE).await.map_err(Error::Cluster)?;
+        let survey = cluster.beat(lease).await.map_err(Error::Cluster)?;
         let mut shards = Self {
             cluster,
             directory: config.data_dir.join("shards"),
@@ -75,7 +73,7 @@ impl Shards {
             setup,
             hosted: HashMap::new(),
             changing: JoinSet::new(),
-            busy: HashMap::new(),
+            busy: HashSet::new(),
             lost: mpsc::unbounded_channel(),
         };
         match &survey.shards[..] {
@@ -112,7 +110,13 @@ impl Shards {
                 }
                 Some(changed) = self.changing.join_next() => match changed {
                     Ok(changed) => self.changed(changed),
-                    Err(error) => tracing::error!(%error, "a change of a shard ended in a panic"),
+                    Err(error) => {
+                        tracing::error!(%error, "a change of a shard ended in a panic");
+                        // Changes are made one at a time, but for those at the loss of stores.
+                        if self.changing.is_empty() {
+                            self.busy.clear();
+                        }
+                    }
                 },
                 Some(shard) = self.lost.1.recv() => {
                     tracing::warn!(shard, "another daemon may own the shard by now: it is served here no more");
@@ -125,7 +129,7 @@ impl Shards {
 
     /// Looks at the registry, and does the next step. False if it is not reached.
     async fn beat(&mut self) -> bool {
-        let survey = match self.cluster.beat(self.lease * LEASES_ALIVE).await {
+        let survey = match self.cluster.beat(self.lease).await {
             Ok(survey) => survey,
             Err(error) => {
                 tracing::warn!(%error, "the database with the shards is not reached; what is owned is served while its lease lasts");
@@ -155,7 +159,7 @@ impl Shards {
 
     /// Removes the search indexes of shards that other daemons own: they would keep what is erased there.
     async fn forget_words(&self, survey: &Survey) {
-        let is_away = |name: &String| !self.hosted.contains_key(name) && !self.busy.contains_key(name);
+        let is_away = |name: &String| !self.hosted.contains_key(name) && !self.busy.contains(name);
         let away = survey.shards.iter().filter(|shard| shard.owner.is_some() && is_away(&shard.name));
         let directories: Vec<PathBuf> = away.map(|shard| self.directory.join(&shard.name)).collect();
         let removed = tokio::task::spawn_blocking(move || {
@@ -169,7 +173,7 @@ impl Shards {
     /// Reads the access tokens, unless the shard that has them is served here: then they are in memory with each change.
     async fn learn_access_tokens(&self, survey: &Survey) -> Result<(), store::Error> {
         let home = store::shard_name(1);
-        if self.hosted.contains_key(&home) || self.busy.contains_key(&home) || survey.shards.is_empty() {
+        if self.hosted.contains_key(&home) || self.busy.contains(&home) || survey.shards.is_empty() {
             return Ok(());
         }
         if let Some(stored) = self.cluster.registry().access_tokens().await? {
@@ -199,12 +203,12 @@ impl Shards {
 
     /// True if no daemon has a shard.
     async fn is_nobodys(&self, shard: &str) -> bool {
-        let survey = self.cluster.beat(self.lease * LEASES_ALIVE).await;
+        let survey = self.cluster.beat(self.lease).await;
         survey.is_ok_and(|survey| survey.shards.iter().any(|entry| entry.name == *shard && entry.owner.is_none()))
     }
 
     fn take(&mut self, shard: String, shards: usize) {
-        self.busy.insert(shard.clone(), ());
+        self.busy.insert(shard.clone());
         let opening = self.opening(shard, shards);
         self.changing.spawn(opening);
     }
@@ -241,7 +245,7 @@ impl Shards {
         self.cluster.give_up(shard);
         // It holds the store.
         watch.abort();
-        self.busy.insert(shard.to_owned(), ());
+        self.busy.insert(shard.to_owned());
         let shard = shard.to_owned();
         self.changing.spawn(async move {
             hosted.stop().await;

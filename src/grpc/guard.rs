@@ -131,6 +131,10 @@ impl Guarded {
             Err(error) => return Status::from(error).into_http(),
         };
         request.extensions_mut().insert(access.clone());
+        if request.headers().contains_key(PASSED_ON) {
+            // The connection is that of the daemon which passes the call on, and not the caller's.
+            request.extensions_mut().remove::<Peer>();
+        }
         // The daemon that let a call in has it in its log.
         let is_recorded = matches!(scope, Some(Scope::Read | Scope::Erase | Scope::Admin))
             && !request.headers().contains_key(PASSED_ON)

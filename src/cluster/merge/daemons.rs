@@ -128,7 +128,7 @@ pub(super) fn cluster(cluster: &Cluster, call: &Call) -> Result<Response<Body>, 
 pub(super) async fn move_shard(cluster: &Cluster, call: Call) -> Result<Response<Body>, Status> {
     require_operator(&call)?;
     let request: pb::MoveShardRequest = call.opened.as_message();
-    if !cluster.entries().iter().any(|shard| shard.name == request.shard) {
+    if !cluster.shards().contains(&request.shard) {
         let message = format!("the database has no shard {:?}", request.shard);
         return Err(Error::new(Reason::ShardNotFound, message).with("shard", &request.shard).into());
     }

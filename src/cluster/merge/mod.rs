@@ -12,19 +12,20 @@ mod tasks;
 
 use super::Cluster;
 use super::call::Call;
+use crate::app::Error;
 use http::Response;
 use std::sync::Arc;
 use tonic::Status;
 use tonic::body::Body;
 
-/// True for a method that is about the daemons themselves, however few shards there are.
-pub(super) fn concerns_daemons(method: &str) -> bool {
-    ["AdminService/GetCluster", "AdminService/MoveShard"].contains(&method)
+/// True for a method whose calls name shards or daemons, however few shards there are.
+pub(super) fn names_shards(method: &str) -> bool {
+    ["AdminService/GetCluster", "AdminService/MoveShard", "AdminService/CreateBackup"].contains(&method)
 }
 
 /// True for a method whose calls may concern several shards.
 pub(super) fn merges(method: &str) -> bool {
-    concerns_daemons(method)
+    names_shards(method)
         || [
             "SessionService/ListSessions",
             "SessionService/WatchSessions",
@@ -38,7 +39,6 @@ pub(super) fn merges(method: &str) -> bool {
             "AdminService/CheckIntegrity",
             "AdminService/StartScrub",
             "AdminService/ListHeads",
-            "AdminService/CreateBackup",
         ]
         .contains(&method)
 }
@@ -60,6 +60,7 @@ pub(super) async fn answer(cluster: Arc<Cluster>, method: &str, call: Call) -> R
         "AdminService/ListHeads" => lists::heads(cluster, call).await,
         "AdminService/CreateBackup" => passes::backup(cluster, call).await,
         "AdminService/GetCluster" => daemons::cluster(&cluster, &call),
-        _ => daemons::move_shard(&cluster, call).await,
+        "AdminService/MoveShard" => daemons::move_shard(&cluster, call).await,
+        _ => Err(Error::internal(format_args!("{method} merges nothing")).into()),
     }
 }

@@ -1,7 +1,7 @@
 //! Passes over all shards: one after the other, with one report.
 
 use super::shard::{Shard, client};
-use crate::app::Error;
+use crate::app::{Error, Reason};
 use crate::cluster::Cluster;
 use crate::cluster::call::Call;
 use crate::cluster::reply;
@@ -112,7 +112,7 @@ pub(super) async fn retention(cluster: Arc<Cluster>, call: Call) -> Result<Respo
     Ok(one_by_one(Shard::all(&cluster, &call), ask, sum, end))
 }
 
-/// Copies one shard into a file on its owner's machine.
+/// Copies one shard into a file, which its owner writes: for those who have the rights of that daemon's user.
 pub(super) async fn backup(cluster: Arc<Cluster>, call: Call) -> Result<Response<Body>, Status> {
     let request: pb::CreateBackupRequest = call.opened.as_message();
     let shards = cluster.shards();
@@ -122,5 +122,9 @@ pub(super) async fn backup(cluster: Arc<Cluster>, call: Call) -> Result<Response
         None if shards.len() > 1 => return Err(Error::field("shard", "must be set where there are several").into()),
         None => cluster.home(),
     };
+    if cluster.local(&shard).is_none() {
+        let message = format!("another daemon owns the shard {shard}: ask for its backup on the socket of that one");
+        return Err(Error::new(Reason::SocketRequired, message).with("shard", &shard).into());
+    }
     cluster.at(&shard, call).await
 }

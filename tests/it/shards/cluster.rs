@@ -206,6 +206,13 @@ fn a_daemon_without_a_shard_answers_too() {
     second.text(&["append", "elsewhere", "over there"]);
     assert!(first.text(&["show", "elsewhere"]).contains("over there"));
     owns(&second, 0);
+    // A file is written for those alone who have the rights of the daemon that writes it.
+    let file = first_home.path().join("backup.db");
+    let file = file.to_str().expect("UTF-8");
+    let refused = at(&second, &["backup", file]).expect_err("another daemon owns the shard");
+    assert!(refused.contains("another daemon owns the shard s1"), "{refused}");
+    assert!(at(&first, &["backup", file, "--shard", "s2"]).expect_err("no such shard").contains("s2"));
+    first.text(&["backup", file, "--shard", "s1"]);
     let child = second.text(&["token", "create", "agent", "--scopes", "read"]);
     assert!(child.contains("lh_"), "{child}");
 }
