@@ -1144,7 +1144,7 @@ class CreateBackupRequest(google.protobuf.message.Message):
     path: builtins.str
     """Absolute path of the new file. Its directory must exist, and must not be the data directory."""
     shard: builtins.str
-    """The shard of a PostgreSQL database to copy, on the machine of its owner; may be unset where there is one."""
+    """The shard of a PostgreSQL database to copy, which the daemon has to own; may be unset where there is one."""
     def __init__(
         self,
         *,

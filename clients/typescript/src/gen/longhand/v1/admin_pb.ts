@@ -1349,7 +1349,7 @@ export type CreateBackupRequest = Message<"longhand.v1.CreateBackupRequest"> & {
   path: string;
 
   /**
-   * The shard of a PostgreSQL database to copy, on the machine of its owner; may be unset where there is one.
+   * The shard of a PostgreSQL database to copy, which the daemon has to own; may be unset where there is one.
    *
    * @generated from field: optional string shard = 2;
    */
