@@ -80,12 +80,11 @@ pub(super) async fn list(cluster: Arc<Cluster>, call: Call) -> Result<Response<B
     }
     let place: Option<Place> = cursor::place(&request.page_token)?;
     let start = |shard: Shard| {
-        let token = match &place {
-            None => Some(String::new()),
-            Some(place) => place.get(&shard.name).cloned().unwrap_or(Some(String::new())),
-        };
-        let token = token.map(|token| (token, false)).unwrap_or((String::new(), true));
-        Listed { shard, token: token.0.clone(), ahead: VecDeque::new(), next: token.0, is_over: token.1 }
+        // The list of a shard that the token does not name begins; one that has ended has none.
+        let at = place.as_ref().and_then(|place| place.get(&shard.name)).cloned().unwrap_or(Some(String::new()));
+        let is_over = at.is_none();
+        let token = at.unwrap_or_default();
+        Listed { shard, token: token.clone(), ahead: VecDeque::new(), next: token, is_over }
     };
     let mut lists: Vec<Listed> = Shard::all(&cluster, &call).into_iter().map(start).collect();
     let size = match usize::try_from(request.page_size) {
@@ -140,7 +139,6 @@ pub(super) async fn watch(cluster: Arc<Cluster>, call: Call) -> Result<Response<
         true => Positions::default(),
         false => Positions::read(&request.after_cursor)?,
     };
-    let is_resumed = !request.after_cursor.is_empty();
     let open = |shard: Shard| {
         let after_cursor = after.0.get(&shard.name).cloned().unwrap_or_default();
         let request = pb::WatchSessionsRequest { after_cursor, ..request.clone() };
@@ -150,13 +148,8 @@ pub(super) async fn watch(cluster: Arc<Cluster>, call: Call) -> Result<Response<
         }
     };
     let streams = try_join_all(Shard::all(&cluster, &call).into_iter().map(open)).await?;
-    let missing = streams.iter().filter(|(name, _)| !after.0.contains_key(name)).count();
     let watching = Watching {
-        snapshots: if is_resumed && missing == 0 {
-            VecDeque::new()
-        } else {
-            streams.iter().map(|(name, _)| name.clone()).collect()
-        },
+        snapshots: streams.iter().map(|(name, _)| name.clone()).filter(|name| !after.0.contains_key(name)).collect(),
         first: streams.first().map(|(name, _)| name.clone()).unwrap_or_default(),
         positions: after,
         streams: streams.into_iter().collect(),
@@ -170,7 +163,7 @@ pub(super) async fn watch(cluster: Arc<Cluster>, call: Call) -> Result<Response<
 
 /// A merged stream of lists.
 struct Watching {
-    /// The shards whose snapshots are to come.
+    /// The shards whose snapshots are to come: those that are not resumed.
     snapshots: VecDeque<String>,
     /// The shard whose progress is that of all.
     first: String,
@@ -183,11 +176,6 @@ struct Watching {
 impl Watching {
     async fn next(&mut self) -> Result<Option<pb::WatchSessionsResponse>, Status> {
         while let Some(shard) = self.snapshots.front().cloned() {
-            // A shard that is resumed has no snapshot.
-            if self.positions.0.contains_key(&shard) {
-                self.snapshots.pop_front();
-                continue;
-            }
             let Some(frames) = self.streams.get_mut(&shard) else { return Ok(None) };
             let Some(mut frame) = frames.message().await? else { return Ok(None) };
             match &frame.frame {

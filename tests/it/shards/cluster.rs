@@ -3,6 +3,10 @@
 use super::{at, owns, serve_with};
 use crate::cli::Daemon;
 use crate::postgres::Server;
+use longhand::pb;
+use longhand::pb::event_service_client::EventServiceClient;
+use longhand::pb::session_service_client::SessionServiceClient;
+use longhand::pb::watch_sessions_response::Frame;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader};
@@ -10,6 +14,7 @@ use std::process::Stdio;
 use std::sync::mpsc;
 use std::time::Duration;
 use tempfile::TempDir;
+use tonic::transport::{Channel, Endpoint};
 
 const SHARDS: [&str; 2] = ["--shards", "4"];
 
@@ -215,4 +220,107 @@ fn a_daemon_without_a_shard_answers_too() {
     first.text(&["backup", file, "--shard", "s1"]);
     let child = second.text(&["token", "create", "agent", "--scopes", "read"]);
     assert!(child.contains("lh_"), "{child}");
+}
+
+/// A daemon's connection.
+async fn connect(daemon: &Daemon) -> Channel {
+    Endpoint::from_shared(daemon.server()).expect("an address").connect().await.expect("connected")
+}
+
+fn client_ids(sessions: &[pb::Session]) -> Vec<String> {
+    sessions.iter().map(|session| session.client_id().to_owned()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lists_of_several_shards_come_in_pages_and_go_on_behind_any_entry() {
+    let Some(server) = Server::shared() else { return };
+    let nodes = Nodes::start(&server.database("paged"), 2);
+    nodes.settle();
+    let names: Vec<String> = (0..10).map(|number| format!("session-{number:02}")).collect();
+    names.iter().for_each(|name| create(nodes.node(0), name));
+    assert!(used(nodes.node(0)) > 1, "the sessions are in one shard");
+    let newest_first: Vec<String> = names.iter().rev().cloned().collect();
+    let mut sessions = SessionServiceClient::new(connect(nodes.node(1)).await);
+    let mut request = pb::ListSessionsRequest { page_size: 3, include_page_tokens: true, ..Default::default() };
+    let mut found = Vec::new();
+    loop {
+        let page = sessions.list_sessions(request.clone()).await.expect("a page").into_inner();
+        assert_eq!(page.page_tokens.len(), page.sessions.len());
+        // The token with an entry leads behind it.
+        let behind = pb::ListSessionsRequest { page_token: page.page_tokens[0].clone(), ..request.clone() };
+        let behind = sessions.list_sessions(behind).await.expect("a page").into_inner();
+        let at = found.len();
+        assert_eq!(client_ids(&behind.sessions), newest_first[at + 1..newest_first.len().min(at + 4)]);
+        found.extend(client_ids(&page.sessions));
+        if page.next_page_token.is_empty() {
+            break;
+        }
+        request.page_token = page.next_page_token;
+    }
+    assert_eq!(found, newest_first);
+    let other = pb::ListSessionsRequest { page_token: "e30".to_owned(), order: 2, ..Default::default() };
+    assert_eq!(client_ids(&sessions.list_sessions(other).await.expect("a page").into_inner().sessions), names);
+    let wrong = pb::ListSessionsRequest { page_token: "?".to_owned(), ..Default::default() };
+    assert!(sessions.list_sessions(wrong).await.is_err());
+
+    let mut log = EventServiceClient::new(connect(nodes.node(0)).await);
+    let (mut request, mut seen) = (pb::ListEventsRequest { page_size: 7, ..Default::default() }, BTreeSet::new());
+    let mut last = String::new();
+    loop {
+        let page = log.list_events(request.clone()).await.expect("a page").into_inner();
+        for event in page.events {
+            assert!(event.cursor > last, "cursors sort");
+            last.clone_from(&event.cursor);
+            assert!(seen.insert((event.session_id, event.revision)), "it comes once");
+        }
+        if page.next_cursor.is_empty() {
+            break;
+        }
+        request.after_cursor = page.next_cursor;
+    }
+    assert_eq!(seen.len(), events(nodes.node(0)));
+    // A cursor of one session is none of all.
+    let first = log.list_events(pb::ListEventsRequest { session_id: Some(names[0].clone()), ..Default::default() });
+    let cursor = first.await.expect("a page").into_inner().events[0].cursor.clone();
+    let foreign = log.list_events(pb::ListEventsRequest { after_cursor: cursor, ..Default::default() }).await;
+    assert!(foreign.expect_err("refused").message().contains("of one shard"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_watched_list_of_several_shards_has_all_and_then_what_changes() {
+    let Some(server) = Server::shared() else { return };
+    let nodes = Nodes::start(&server.database("watched"), 2);
+    nodes.settle();
+    let names: Vec<String> = (0..8).map(|number| format!("session-{number}")).collect();
+    names.iter().for_each(|name| create(nodes.node(0), name));
+    let mut sessions = SessionServiceClient::new(connect(nodes.node(1)).await);
+    let mut frames = sessions.watch_sessions(pb::WatchSessionsRequest::default()).await.expect("a stream").into_inner();
+    let (mut listed, mut cursor) = (BTreeSet::new(), String::new());
+    while cursor.is_empty() {
+        let frame = frames.message().await.expect("a frame").expect("a frame");
+        cursor.clone_from(&frame.cursor);
+        match frame.frame {
+            Some(Frame::SnapshotPage(page)) => listed.extend(client_ids(&page.sessions)),
+            other => assert!(matches!(other, Some(Frame::SnapshotEnd(_))), "{other:?}"),
+        }
+    }
+    assert_eq!(listed, names.iter().cloned().collect());
+    create(nodes.node(0), "later");
+    let changed = |frame: pb::WatchSessionsResponse| match frame.frame {
+        Some(Frame::Change(change)) => client_ids(&change.changed_sessions),
+        _ => Vec::new(),
+    };
+    let mut live = Vec::new();
+    while !live.contains(&"later".to_owned()) {
+        live.extend(changed(frames.message().await.expect("a frame").expect("a frame")));
+    }
+    // Behind the snapshot there is no other one.
+    let resumed = pb::WatchSessionsRequest { after_cursor: cursor, ..Default::default() };
+    let mut frames = sessions.watch_sessions(resumed).await.expect("a stream").into_inner();
+    let mut again = Vec::new();
+    while !again.contains(&"later".to_owned()) {
+        let frame = frames.message().await.expect("a frame").expect("a frame");
+        assert!(!matches!(frame.frame, Some(Frame::SnapshotPage(_) | Frame::SnapshotEnd(_))), "{frame:?}");
+        again.extend(changed(frame));
+    }
 }
