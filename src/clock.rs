@@ -2,7 +2,7 @@
 
 use crate::model::ids::MessageId;
 use crate::model::time::Timestamp;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use uuid::Uuid;
@@ -26,8 +26,10 @@ struct Shared {
     is_fixed: bool,
     /// Number of leaps of the system's clock over the monotonic one: the machine slept, or its clock was set ahead.
     leaps: AtomicU64,
-    /// Microseconds by which a test has set the system's clock ahead; negative for back.
+    /// Microseconds by which the clock that this one follows is ahead of the system's; negative for behind.
     system_shift: AtomicI64,
+    /// True once another clock is followed in place of the system's.
+    is_led: AtomicBool,
 }
 
 /// A known time, in microseconds since 1970, and the monotonic instant at which it was that time.
@@ -83,17 +85,26 @@ impl Clock {
         self.shared.leaps.load(Ordering::Relaxed)
     }
 
-    /// The time of the system's clock, right or wrong.
+    /// The time of the system's clock, or of the one that is followed, right or wrong.
     pub fn system(&self) -> Timestamp {
-        let system = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros());
-        let system = i64::try_from(system).unwrap_or(i64::MAX);
-        Timestamp(system.saturating_add(self.shared.system_shift.load(Ordering::Relaxed)))
+        Timestamp(machine_micros().saturating_add(self.shared.system_shift.load(Ordering::Relaxed)))
     }
 
     /// Shifts the system's clock, as this clock and its clones see it, by this number of milliseconds; negative for
     /// back. For tests: the machine's own clock is not changed.
     pub fn shift_system(&self, millis: i64) {
         self.shared.system_shift.fetch_add(millis.saturating_mul(1_000), Ordering::Relaxed);
+    }
+
+    /// Follows another clock from now on, which says this, in place of the system's. The first time it may set this one
+    /// back, since nothing has its time yet.
+    pub fn follow(&self, other: Timestamp) {
+        let mut anchor = self.anchor();
+        let shift = other.0.saturating_sub(machine_micros());
+        self.shared.system_shift.store(shift, Ordering::Relaxed);
+        if !self.shared.is_led.swap(true, Ordering::Relaxed) && !self.shared.is_fixed {
+            *anchor = Anchor { time: other.0, at: Instant::now() };
+        }
     }
 
     fn read(&self, anchor: &mut Anchor) -> Timestamp {
@@ -117,6 +128,12 @@ impl Clock {
     fn anchor(&self) -> MutexGuard<'_, Anchor> {
         self.shared.anchor.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The machine's clock.
+fn machine_micros() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros());
+    i64::try_from(since).unwrap_or(i64::MAX)
 }
 
 /// A new id. Ids of one process rise with time; nothing may rely on it.
@@ -171,6 +188,24 @@ mod tests {
         clock.shift_system(-YEAR_MS);
         a_moment();
         assert!(clock.now() > ahead);
+    }
+
+    #[test]
+    fn a_clock_that_is_followed_sets_it_once_and_then_only_ahead() {
+        let clock = Clock::default();
+        let before = clock.now();
+        clock.follow(before.plus_millis(-YEAR_MS));
+        let behind = clock.now();
+        assert!(behind < before.plus_millis(60_000 - YEAR_MS), "{behind:?}");
+        clock.follow(behind.plus_millis(YEAR_MS));
+        let ahead = clock.now();
+        assert!(ahead >= behind.plus_millis(YEAR_MS) && ahead < behind.plus_millis(YEAR_MS + 60_000), "{ahead:?}");
+        clock.follow(behind);
+        assert!(clock.now() >= ahead, "never back");
+        assert!(clock.system() < ahead);
+        let fixed = Clock::fixed_at(Timestamp(7));
+        fixed.follow(behind);
+        assert_eq!(fixed.now(), Timestamp(7));
     }
 
     #[test]

@@ -41,12 +41,12 @@ pub(crate) struct Options {
     /// Messages of a call in the loop of batches.
     #[arg(long, default_value_t = 256)]
     pub(crate) batch: usize,
-    /// An empty PostgreSQL database to measure beside files, as postgres://…; `benches/postgres` makes one.
-    #[arg(long)]
-    database: Option<String>,
     /// Neither open loops nor batches.
     #[arg(long)]
     closed_only: bool,
+    /// Only the loops of `--callers`, without baselines: for several of these programs at once.
+    #[arg(long)]
+    bare: bool,
     /// Callers that share a connection.
     #[arg(long, default_value_t = 1)]
     pub(crate) per_connection: usize,
@@ -340,16 +340,14 @@ pub(crate) async fn run(binaries: &[String], options: &Options, short: bool, rep
     let closed = |callers: &usize| Loop::Closed { callers: *callers, batch: 1 };
     // The loops of a group take turns.
     let mut groups: Vec<Vec<Loop>> = options.callers.iter().map(|callers| vec![closed(callers)]).collect();
-    groups.extend(options.shared.iter().map(|callers| vec![closed(callers), Loop::Shared { callers: *callers }]));
-    if !options.closed_only {
+    let shared = options.shared.iter().filter(|_| !options.bare);
+    groups.extend(shared.map(|callers| vec![closed(callers), Loop::Shared { callers: *callers }]));
+    if !options.closed_only && !options.bare {
         groups.push(vec![Loop::Closed { callers: 1, batch: options.batch }]);
         groups.extend(rates.iter().map(|rate| vec![Loop::Open { rate: *rate }]));
     }
-    let mut targets = Target::floors();
+    let mut targets = if options.bare { Vec::new() } else { Target::floors() };
     targets.extend(binaries.iter().map(|binary| Target::daemon(binary)));
-    if let (Some(database), Some(binary)) = (&options.database, binaries.first()) {
-        targets.push(Target::on_postgres(binary, database));
-    }
     let time = Duration::from_secs_f64(seconds) / rounds;
     let texts = Texts::new(SEED, BODY_BYTES);
     for target in &targets {

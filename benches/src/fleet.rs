@@ -87,6 +87,14 @@ impl Provider {
     }
 }
 
+/// The program of a daemon to measure, and the database that it is to use in place of a file.
+pub(crate) fn program(binary: &str) -> (&str, Option<&str>) {
+    match binary.split_once("@postgres:") {
+        Some((program, _)) => (program, Some(&binary[program.len() + 1..])),
+        None => (binary, None),
+    }
+}
+
 /// A daemon, killed when it is dropped.
 pub(crate) struct Daemon {
     child: Child,
@@ -102,11 +110,13 @@ impl Drop for Daemon {
 }
 
 impl Daemon {
-    /// Starts the daemon with settings.
+    /// Starts the daemon with settings. Behind its path, `@` and the address of a PostgreSQL database may follow.
     pub(crate) fn start(binary: &str, folder: &Path, settings: &str) -> Self {
         let file = folder.join("longhand.toml");
-        std::fs::write(&file, settings).expect("settings are written");
-        let mut child = Command::new(binary)
+        let (program, database) = program(binary);
+        let database = database.map(|address| format!("database = {address:?}\n")).unwrap_or_default();
+        std::fs::write(&file, database + settings).expect("settings are written");
+        let mut child = Command::new(program)
             .args(["serve", "--json", "--data-dir"])
             .arg(folder.join("store"))
             .arg("--config")

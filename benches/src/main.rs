@@ -122,7 +122,7 @@ async fn main() {
     if binary.is_empty() {
         binary.push(own_binary());
     }
-    for binary in &binary {
+    for (binary, _) in binary.iter().map(|binary| fleet::program(binary)) {
         assert!(PathBuf::from(binary).exists(), "{binary} is not there; `benches/run` builds Longhand's");
     }
     let mut report = Report::default();

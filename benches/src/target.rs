@@ -1,7 +1,7 @@
 //! Servers that take appends, and their callers: the daemon, raw SQLite, and the two baselines over gRPC.
 
 use crate::client::{self, Client};
-use crate::fleet::Daemon;
+use crate::fleet::{self, Daemon};
 use crate::floor::Floor;
 use crate::process::{Cost, Process};
 use crate::rpc;
@@ -116,19 +116,10 @@ pub(crate) struct Target {
 impl Target {
     /// A daemon.
     pub(crate) fn daemon(binary: &str) -> Self {
-        Self::with(binary, name(binary), "")
-    }
-
-    /// A daemon whose sessions are in a PostgreSQL database, by its address.
-    pub(crate) fn on_postgres(binary: &str, database: &str) -> Self {
-        Self::with(binary, format!("{} on PostgreSQL", name(binary)), &format!("database = {database:?}\n"))
-    }
-
-    fn with(binary: &str, name: String, settings: &str) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
-        let daemon = Daemon::start(binary, folder.path(), settings);
+        let daemon = Daemon::start(binary, folder.path(), "");
         let process = Process::new(daemon.pid());
-        Self { name, kind: Kind::Daemon(daemon), process, folder }
+        Self { name: name(binary), kind: Kind::Daemon(daemon), process, folder }
     }
 
     /// The baselines: raw SQLite, gRPC without a store, gRPC with raw SQLite.
@@ -239,7 +230,9 @@ impl Target {
 
 /// The name of a build in the report.
 pub(crate) fn name(binary: &str) -> String {
-    if binary == crate::own_binary() { "Longhand".to_owned() } else { binary.to_owned() }
+    let (program, database) = fleet::program(binary);
+    let name = if program == crate::own_binary() { "Longhand" } else { program };
+    if database.is_some() { format!("{name} on PostgreSQL") } else { name.to_owned() }
 }
 
 /// The write-ahead log in a folder.

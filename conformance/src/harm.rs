@@ -32,13 +32,18 @@ pub(crate) fn harms(messages: &[SourceMessage], cut: usize) -> bool {
         match answer {
             // The result would lose its call, or no reply has followed it yet.
             Some(answer) => at < cut && (answer >= cut || last_word.is_none_or(|word| word < answer)),
-            // The call still runs: the model has not continued after any later message.
-            None => {
-                let is_heard = |event: usize| is_event(messages, event) && last_word.is_some_and(|word| event < word);
-                at < cut && !(at..messages.len()).any(is_heard)
-            }
+            None => at < cut && runs(messages, at, id),
         }
     })
+}
+
+/// True if the call with this id in a message still runs: it has no result, and the model has not continued after any
+/// later message.
+pub(crate) fn runs(messages: &[SourceMessage], at: usize, id: &str) -> bool {
+    let last_word = (at..messages.len()).rev().find(|&word| role(messages, word) == Role::Assistant);
+    let is_heard = |event: usize| is_event(messages, event) && last_word.is_some_and(|word| event < word);
+    let has_result = messages[at..].iter().flat_map(results).any(|result| result == id);
+    !has_result && !(at..messages.len()).any(is_heard)
 }
 
 fn role(messages: &[SourceMessage], at: usize) -> Role {

@@ -453,6 +453,17 @@ impl Case {
         })
     }
 
+    /// Indexes of the running calls.
+    fn running(&self) -> impl Iterator<Item = usize> {
+        let runs = |piece: &Piece| {
+            self.bodies(piece).any(|body| match body {
+                PartBody::ToolCall(call) => harm::runs(self.messages(), piece.message, &call.call_id),
+                _ => false,
+            })
+        };
+        (0..self.pieces.len()).filter(move |&index| runs(&self.pieces[index]))
+    }
+
     fn has_requests_in_a_row(&self) -> bool {
         self.pieces.windows(2).any(|pair| pair.iter().all(|piece| piece.kind == Kind::Request))
     }

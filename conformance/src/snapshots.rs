@@ -95,8 +95,9 @@ static CLASSES: [Class; 7] = [
     Class {
         name: "a summary frees something",
         reason: Reason::P12,
-        explanation: "By the later version's own estimate the history has no fewer tokens behind the summary, but for the \
-                      rounding of its parts, and the agent takes it; we refuse it, and the scenario ends.",
+        explanation: "By the later version's own estimate the history has no fewer tokens behind a summary of what is \
+                      answered, but for the rounding of its parts, and the agent takes it; we refuse it, and halve the \
+                      tail, or the scenario ends.",
         test: ("tests/it/guards.rs", "an_open_breaker_names_its_reason_and_the_kinds_it_allows"),
     },
     Class {
@@ -361,9 +362,14 @@ impl Course<'_> {
         let ours = first - self.first;
         let cut = theirs.cut.unwrap_or_default();
         let forced = harm::nearest(self.messages(end), cut);
-        let why = match cut == 0 {
-            true => (self.behind_summary(end)? == Some(ours)).then_some(ALONE),
-            false => (forced != cut && forced == ours).then_some(UNANSWERED),
+        let why = if cut == 0 {
+            (self.first_behind(0, end)? == Some(ours)).then_some(ALONE)
+        } else if forced != cut && forced == ours {
+            Some(UNANSWERED)
+        } else if forced < ours && self.frees_nothing(&theirs, end)? {
+            (self.first_behind(forced, end)? == Some(ours)).then_some(FREES)
+        } else {
+            None
         };
         self.record("boundary", &input, json!(ours), json!(theirs.cut), why);
         if theirs.cut == Some(ours) {
@@ -398,8 +404,9 @@ impl Course<'_> {
         self.record("view", input, json!(ours), json!(history), why);
     }
 
-    /// The boundary of their own function with the first smaller tail that has more in front of it than the summary.
-    fn behind_summary(&mut self, end: usize) -> Result<Option<usize>, PeerFailure> {
+    /// The boundary of their own function with the first smaller tail that has more in front of it than a boundary; 0 is
+    /// that behind the summary.
+    fn first_behind(&mut self, boundary: usize, end: usize) -> Result<Option<usize>, PeerFailure> {
         for halvings in 1..=HALVINGS {
             let fraction = 1.0 - KEPT_SHARE / f64::from(1_u32 << halvings);
             let contents = self.history(end);
@@ -421,7 +428,7 @@ impl Course<'_> {
             let at = summarized.as_u64().and_then(|at| (at as usize).checked_sub(self.front.len()));
             let cut = at.map_or(0, |at| Contents::of(messages).message(at, messages.len()));
             let harmless = harm::nearest(messages, cut);
-            if harmless > 0 {
+            if harmless > boundary {
                 return Ok(Some(harmless));
             }
         }
@@ -474,25 +481,34 @@ impl Course<'_> {
     /// Reports a compression that we refuse: theirs frees nothing.
     fn refused(&mut self, position: usize, end: usize, number: usize) -> Result<(), PeerFailure> {
         let theirs = self.compress(end, LIMIT, number)?;
+        let why = self.frees_nothing(&theirs, end)?.then_some(FREES);
+        let input = self.input(position, end);
+        self.record("refusal", &input, json!(true), json!(theirs.cut.is_none()), why);
+        Ok(())
+    }
+
+    /// True if their compression frees nothing when what nobody has answered stays.
+    fn frees_nothing(&mut self, theirs: &Theirs, end: usize) -> Result<bool, PeerFailure> {
         let parts = |contents: &[Value]| -> Vec<Value> {
             contents.iter().flat_map(|content| content["parts"].as_array().cloned().unwrap_or_default()).collect()
         };
         let before = self.history(end);
+        let messages = self.messages(end);
+        let cut = theirs.cut.unwrap_or_default();
+        let harmless = harm::nearest(messages, cut);
+        let stays = if (1..cut).contains(&harmless) { harmless..cut } else { cut..cut };
+        let after = [theirs.history.clone(), Contents::of(&messages[stays]).json()].concat();
+        // Each part of ours is rounded up, and the sum of theirs down.
+        let rounding = parts(&after).len() as i64;
         let (function, before, after) = match self.scenario.is_qwen {
-            true => ("estimateContentTokens", json!({ "contents": before }), json!({ "contents": theirs.history })),
+            true => ("estimateContentTokens", json!({ "contents": before }), json!({ "contents": after })),
             false => {
                 let of = |contents: &[Value]| json!({ "parts": parts(contents) });
-                ("estimateTokenCountSync", of(&before), of(&theirs.history))
+                ("estimateTokenCountSync", of(&before), of(&after))
             }
         };
-        // Each part of ours is rounded up, and the sum of theirs down.
-        let rounding = parts(&theirs.history).len() as i64;
         let (before, after) = (self.ask(function, before)?.as_i64(), self.ask(function, after)?.as_i64());
-        let frees_nothing = before.zip(after).is_some_and(|(before, after)| after + rounding >= before);
-        let why = frees_nothing.then_some(FREES);
-        let input = self.input(position, end);
-        self.record("refusal", &input, json!(true), json!(theirs.cut.is_none()), why);
-        Ok(())
+        Ok(before.zip(after).is_some_and(|(before, after)| after + rounding >= before))
     }
 }
 

@@ -198,7 +198,7 @@ impl Cluster {
             let sent = match &place {
                 Place::Here(local) => {
                     let answer = local.answer(Request::from_parts(head.parts.clone(), opened.body())).await;
-                    if !(head.is_repeatable && self.has_moved(&answer)) {
+                    if !(head.is_repeatable && self.passes(&answer)) {
                         return answer;
                     }
                     Sent::Nothing
@@ -213,6 +213,7 @@ impl Cluster {
                 Place::Nowhere => Sent::Nothing,
             };
             match sent {
+                Sent::Answer(answer) if head.is_repeatable && self.passes(&answer) => {}
                 Sent::Answer(answer) => {
                     let lost = if head.is_repeatable { Reason::NoOwner } else { Reason::OutcomeUncertain };
                     return answer.map(|body| Body::new(Watched::of_another(body, lost)));
@@ -236,11 +237,12 @@ impl Cluster {
         }
     }
 
-    /// True for the answer of a shard that is given up, or lost, while the daemon goes on.
-    fn has_moved(&self, answer: &Response<Body>) -> bool {
-        let moved = [Reason::LeaseLost, Reason::ShuttingDown].map(Reason::as_str);
+    /// True for an answer that another one may follow while the daemon goes on: of a shard that is given up, or lost, or
+    /// whose connections to the database were lost.
+    fn passes(&self, answer: &Response<Body>) -> bool {
+        let passing = [Reason::LeaseLost, Reason::ShuttingDown, Reason::StoreBusy].map(Reason::as_str);
         !self.stopping.is_cancelled()
-            && forward::reason(answer.headers()).is_some_and(|reason| moved.contains(&reason.as_str()))
+            && forward::reason(answer.headers()).is_some_and(|reason| passing.contains(&reason.as_str()))
     }
 
     /// The call to another daemon.

@@ -8,6 +8,10 @@ use http_body_util::StreamBody;
 use prost::Message;
 use tonic::Status;
 use tonic::body::Body;
+use tonic_types::StatusExt as _;
+
+/// The fact of an error that says where a stream can go on.
+const CURSOR: &str = "cursor";
 
 /// An answer of one message.
 pub(super) fn one<M: Message + 'static>(message: M) -> Response<Body> {
@@ -34,6 +38,18 @@ pub(super) fn many<M: Message + 'static>(
     response
 }
 
+/// The error of one shard as the end of a merged stream: the position in it, if it has one, becomes that of all.
+pub(super) fn ended_at(status: Status, cursor: Option<String>) -> Status {
+    let mut details = status.get_error_details();
+    let Some(mut info) = details.error_info().cloned() else { return status };
+    if info.metadata.remove(CURSOR).is_none() {
+        return status;
+    }
+    info.metadata.extend(cursor.map(|cursor| (CURSOR.to_owned(), cursor)));
+    details.set_error_info(info.reason, info.domain, info.metadata);
+    Status::with_error_details(status.code(), status.message(), details)
+}
+
 fn framed(message: &impl Message) -> Bytes {
     let length = message.encoded_len();
     let mut bytes = BytesMut::with_capacity(5 + length);
@@ -47,4 +63,25 @@ fn end(status: &Status) -> Result<Frame<Bytes>, Status> {
     let mut trailers = HeaderMap::new();
     status.add_header(&mut trailers)?;
     Ok(Frame::trailers(trailers))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::app::{Error, Reason};
+
+    #[test]
+    fn the_end_of_a_stream_of_several_shards_says_where_all_go_on() {
+        let of_shard = || Status::from(Error::new(Reason::ShuttingDown, "too slow").with("cursor", "a"));
+        let cursor =
+            |status: Status| status.get_details_error_info().and_then(|info| info.metadata.get(CURSOR).cloned());
+        let ended = ended_at(of_shard(), Some("all".to_owned()));
+        assert_eq!((ended.code(), ended.message()), (of_shard().code(), of_shard().message()));
+        assert_eq!(ended.get_details_error_info().expect("a reason").reason, Reason::ShuttingDown.as_str());
+        assert_eq!(cursor(ended).as_deref(), Some("all"));
+        assert_eq!(cursor(ended_at(of_shard(), None)), None);
+        let without = Status::from(Error::new(Reason::SessionNotFound, "no"));
+        assert_eq!(cursor(ended_at(without, Some("all".to_owned()))), None);
+        assert_eq!(ended_at(Status::internal("no reason"), None).message(), "no reason");
+    }
 }

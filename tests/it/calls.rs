@@ -1,14 +1,15 @@
-//! P9: equal call ids of several writers are not mixed up, and a result may name its call's message.
+//! P9: equal call ids of several writers are not mixed up, a result may name its call's message, and a call that runs
+//! keeps its input.
 
-use crate::support::{TestApp, block_on, call, cases, conversation, result, text};
+use crate::support::{TestApp, block_on, call, cases, conversation, result, text, window};
 use longhand::app::append::OpenPart;
 use longhand::app::compactions::NewSummary;
 use longhand::app::context::Context;
-use longhand::app::sessions::ForkPoint;
+use longhand::app::sessions::{ForkPoint, NewSession};
 use longhand::app::{Error, Reason};
 use longhand::model::message::{Message, NewMessage, Role};
 use longhand::model::part::{Answers, NewPart, PartBody};
-use longhand::model::view::SourceMessage;
+use longhand::model::view::{SourceMessage, ViewPart};
 use longhand::policy::calls::Calls;
 use longhand::policy::pairing;
 use proptest::prelude::*;
@@ -320,6 +321,49 @@ fn found_and_expected(history: &[Message]) -> (Vec<Option<String>>, Vec<Option<S
     let results = parts.filter(|part| matches!(*part.body, PartBody::ToolResult(_)));
     let expected = results.map(|part| answered.get(&part.id).map(|called| called.source.message.id.to_string()));
     (found, expected.collect())
+}
+
+/// The inputs of the calls in the view, in its order.
+async fn inputs(test: &TestApp, session: &str) -> Vec<String> {
+    let view = test.context(session).await;
+    let parts = view.messages.iter().flat_map(|message| &message.parts);
+    let input = |part: &ViewPart| match &*part.body {
+        PartBody::ToolCall(call) => Some(call.input_json.clone()),
+        _ => None,
+    };
+    parts.filter_map(input).collect()
+}
+
+#[tokio::test]
+async fn a_call_that_runs_keeps_its_input_and_no_other() {
+    let long = format!("{{\"query\": \"{}\"}}", "word ".repeat(200));
+    let test = TestApp::start().await;
+    // Qwen-Agent truncates the first call that is larger than the excess.
+    for (more, expected) in [
+        ("t1 result=c:ok", ["{}", &long]),
+        ("t1 result=d:ok", [&long, &long]),
+        // The model has gone on without the results.
+        ("u2 \"go on\"\na2 \"z\"", ["{}", &long]),
+    ] {
+        let limit = r#"{"auto": {"threshold": {"limit": {"tokens": 300}}}, "guards": {"minimum_gain_tokens": 1}}"#;
+        let new = NewSession {
+            preset: "qwen-agent@0.0.34".to_owned(),
+            policy_override_json: limit.to_owned(),
+            window: window(10_000, 1_000),
+            ..NewSession::default()
+        };
+        let session = test.create(new).await;
+        let mut messages = conversation("u1 \"x\"\na1 \"y\" call=c call=d");
+        for part in &mut messages[1].parts {
+            if let PartBody::ToolCall(call) = std::sync::Arc::make_mut(&mut part.body) {
+                call.input_json.clone_from(&long);
+            }
+        }
+        write(&test, &session, "one", messages).await.expect("appended");
+        append(&test, &session, "one", more).await;
+        test.settled().await;
+        assert_eq!(inputs(&test, &session).await, expected, "{more}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

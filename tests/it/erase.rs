@@ -630,6 +630,8 @@ async fn no_page_of_the_files_keeps_what_was_erased_among_others() {
     let mut stored = contents(&test, parts);
     stored.extend((0..150).map(|number| noise(&format!("text {number}"), size(number)).into_bytes()));
     stored.extend((0..150).step_by(10).map(|number| noise(&format!("draft {number}"), 900).into_bytes()));
+    let used = "select page_count - freelist_count from pragma_page_count, pragma_freelist_count";
+    let before = test.number(used);
     for number in (0..150).rev() {
         erase(&test.app, &session, message(&format!("u{number}"))).await;
     }
@@ -638,6 +640,9 @@ async fn no_page_of_the_files_keeps_what_was_erased_among_others() {
     }
     assert_eq!(holders(test.directory(), &stored), Vec::<String>::new());
     assert_eq!(test.findings().await, []);
+    // Nor does a page stay for what is left of a message.
+    let after = test.number(used);
+    assert!(after < before * 9 / 10, "{before} pages were used, and are {after}");
 }
 
 #[tokio::test]

@@ -1,14 +1,14 @@
 //! Servers of PostgreSQL for tests, most of which share one: the system's own programs, in a temporary folder, on a Unix
 //! socket, without syncing.
 
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::OnceLock;
 
 /// Makes a cluster, or a standby of the one whose sockets are in the folder `$2`, and runs it until the standard input
-/// ends; it stops then without a checkpoint and is removed. It prints its folder once it is ready. The folder's name is
-/// short, because that of a socket has to be.
+/// ends; it stops then without a checkpoint and is removed. Each line of the input restarts it. It prints its folder once
+/// it is ready. The folder's name is short, because that of a socket has to be.
 const SCRIPT: &str = r#"
 set -e
 folder=$(mktemp -d /tmp/longhand-postgres.XXXXXX)
@@ -20,14 +20,19 @@ if [ -z "$2" ]; then
 else
     "$1/pg_basebackup" --no-sync -h "$2" -U longhand -D "$folder/data" -R --checkpoint=fast >"$folder/log" 2>&1
 fi
-"$1/postgres" -D "$folder/data" -k "$folder" -c listen_addresses= >>"$folder/log" 2>&1 </dev/null &
-server=$!
-while ! "$1/pg_isready" -q -h "$folder" -U longhand; do
-    kill -0 $server
-    sleep 0.05
+while
+    "$1/postgres" -D "$folder/data" -k "$folder" -c listen_addresses= >>"$folder/log" 2>&1 </dev/null &
+    server=$!
+    while ! "$1/pg_isready" -q -h "$folder" -U longhand; do
+        kill -0 $server
+        sleep 0.05
+    done
+    echo "$folder"
+    read -r _
+do
+    kill -INT $server
+    wait $server || true
 done
-echo "$folder"
-read -r _ || true
 kill -QUIT $server
 wait $server || true
 "#;
@@ -54,6 +59,8 @@ pub(crate) struct Server {
     /// The folder of its sockets.
     pub(crate) folder: PathBuf,
     running: Child,
+    /// A line comes whenever it is ready.
+    ready: BufReader<ChildStdout>,
 }
 
 impl Server {
@@ -73,10 +80,23 @@ impl Server {
         command.args(["-c", SCRIPT, "sh"]).arg(programs).current_dir("/tmp");
         command.arg(primary.map_or(Path::new(""), |primary| &primary.folder));
         let mut running = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("a shell");
+        let ready = BufReader::new(running.stdout.take().expect("a pipe"));
+        let mut server = Self { folder: PathBuf::new(), running, ready };
+        server.folder = server.is_ready().into();
+        Some(server)
+    }
+
+    fn is_ready(&mut self) -> String {
         let mut folder = String::new();
-        BufReader::new(running.stdout.take().expect("a pipe")).read_line(&mut folder).expect("a line");
+        self.ready.read_line(&mut folder).expect("a line");
         assert!(!folder.trim().is_empty(), "PostgreSQL does not start");
-        Some(Self { folder: folder.trim().into(), running })
+        folder.trim().to_owned()
+    }
+
+    /// Restarts it as an operator does: connections end, and nothing is lost.
+    pub(crate) fn restart(&mut self) {
+        self.running.stdin.as_mut().expect("a pipe").write_all(b"\n").expect("a line");
+        self.is_ready();
     }
 
     /// The address of its database.

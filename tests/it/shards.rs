@@ -52,6 +52,25 @@ fn at(daemon: &Daemon, arguments: &[&str]) -> Result<String, String> {
 }
 
 #[test]
+fn calls_wait_while_the_database_restarts() {
+    let Some(mut server) = Server::start(None) else { return };
+    let home = tempfile::tempdir().expect("a folder");
+    let daemon = serve(home.path(), &server.database("restarted"));
+    owns(&daemon, 1);
+    daemon.text(&["create", "--client-id", "kept", "--preset", "pi@1.5", "--window", "60000"]);
+    for number in 0..3 {
+        daemon.text(&["append", "kept", &format!("before restart {number}")]);
+        server.restart();
+        let shown = daemon.text(&["show", "kept"]);
+        assert!((0..=number).all(|number| shown.contains(&format!("before restart {number}"))), "{shown}");
+    }
+    // The index goes on, on another connection.
+    daemon.text(&["append", "kept", "behind restarts"]);
+    let is_found = |_| daemon.json(&["search", "behind"]).len() == 1;
+    assert!((0..2_000).any(is_found), "{:?}", daemon.json(&["status"]));
+}
+
+#[test]
 fn a_daemon_that_was_frozen_beyond_its_lease_serves_and_writes_nothing_of_its_own() {
     let Some(server) = Server::shared() else { return };
     let (first_home, second_home) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));

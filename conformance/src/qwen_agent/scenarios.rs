@@ -40,7 +40,7 @@ const LITTLE: Class = Class {
     name: "a little again waits",
     reason: Reason::P12,
     explanation: "The truncation before this one freed less than a twentieth of the window, no request came since, and this \
-                  one would free as little; Qwen-Agent truncates before every request.",
+                  one would free as little without running calls; Qwen-Agent truncates before every request.",
     test: ("tests/it/usage.rs", "a_small_threshold_in_a_large_window_is_applied_again_and_again"),
 };
 
@@ -58,8 +58,8 @@ const NOTHING: Class = Class {
     name: "a truncation frees something new",
     reason: Reason::P12,
     explanation: "Nothing that counts was written since the truncation before, or what goes has no more tokens than the \
-                  words in its place, such as those before a reply at the beginning of a view; Qwen-Agent truncates \
-                  before every request.",
+                  words in its place, such as those before a reply at the beginning of a view, or is a running call; \
+                  Qwen-Agent truncates before every request.",
     test: ("tests/it/guards.rs", "levels_that_have_helped_cool_down_as_the_policy_says"),
 };
 
@@ -214,9 +214,14 @@ impl Course<'_> {
             }
             let case = scenario.case(&session);
             let tokens = session.context_tokens();
+            let made = session.simulated().len();
             let compacted = session.compact_once()?;
             let input = json!({ "place": position, "limit": scenario.max_tokens, "tokens": tokens });
-            let is_last_resort = session.simulated().last().is_some_and(|made| made.level.is_none());
+            // A last resort that finds nothing is not among the compactions.
+            let is_by_level = |session: &Session<'_>, made: usize| {
+                session.simulated().get(made).is_some_and(|made| made.level.is_some())
+            };
+            let is_last_resort = !is_by_level(&session, made);
             if compacted && is_last_resort {
                 let index = scenario.conversation.index;
                 let why = self.class("a view fits").filter(|_| tokens > window.context);
@@ -228,10 +233,10 @@ impl Course<'_> {
             let exceeds = compacted && session.context_tokens() > window.context;
             let mut again = 0;
             while compacted && session.compact_once()? {
-                if session.simulated().last().is_some_and(|made| made.level.is_none()) {
+                again += 1;
+                if !is_by_level(&session, made + again) {
                     return Ok(());
                 }
-                again += 1;
             }
             if compacted {
                 let index = scenario.conversation.index;
@@ -252,7 +257,8 @@ impl Course<'_> {
     ) -> Result<(), PeerFailure> {
         let question = case.question("truncate");
         let answer = self.peer.call_all(vec![("truncate", question.clone())])?.pop();
-        let theirs = case.aligned(answer.unwrap_or_else(|| Err("no answer".to_owned())));
+        let answer = answer.unwrap_or_else(|| Err("no answer".to_owned()));
+        let theirs = case.aligned(answer.clone());
         let is_refused = theirs.as_ref().is_err_and(|words| words == REFUSED);
         let untouched: Vec<Value> = (0..case.pieces.len()).map(|index| case.original(index)).collect();
         let ours = match is_refused && !compacted {
@@ -264,7 +270,13 @@ impl Course<'_> {
         let why = |ours: &Value, theirs: &Value| explain(classes, case, "truncate", ours, theirs);
         let states = theirs.as_ref().ok().filter(|states| **states != ours && !is_refused);
         let waits = match states {
-            Some(states) if !compacted => self.waits(case, session, states, input)?,
+            Some(states) if !compacted => {
+                let before = self.counted(&question["messages"])?;
+                let running = case.running().filter(|&index| states[index].is_null());
+                let running: Vec<&Value> = running.map(|index| &question["messages"][index]).collect();
+                let freed = before - self.counted(&answer.unwrap_or_default())? - self.counted(&json!(running))?;
+                self.waits(case, session, states, freed, input)?
+            }
             _ => None,
         };
         let is_twice = match states {
@@ -322,17 +334,16 @@ impl Course<'_> {
     }
 
     /// The class if only they truncate: nothing that counts was written since our newest truncation, or that freed little
-    /// and no request came since, and theirs would free little now, or nothing in a view.
+    /// and no request came since, and theirs would free little now, or nothing in a view. Nothing frees a running call.
     fn waits(
         &mut self,
         case: &Case,
         session: &Session<'_>,
         theirs: &Value,
+        freed: i64,
         input: &Value,
     ) -> Result<Option<&'static Class>, PeerFailure> {
         let position = input["place"].as_u64().unwrap_or_default() as usize;
-        let untouched: Vec<Value> = (0..case.pieces.len()).map(|index| case.original(index)).collect();
-        let freed = self.counted(&json!(untouched)) - self.counted(theirs);
         let nothing = self.class(NOTHING.name);
         let stays = |index: &usize| case.pieces[*index].kind != Kind::System && !theirs[*index].is_null();
         let begins_with_reply =
@@ -355,13 +366,17 @@ impl Course<'_> {
         Ok(nothing.filter(|_| counted.as_array().is_some_and(|counted| counted.iter().all(is_silent))))
     }
 
-    /// Tokens of the texts and calls of some pieces.
-    fn counted(&self, states: &Value) -> i64 {
-        let text = |state: &Value| {
-            let call = state["call"].as_str().filter(|_| !self.ignores_calls());
-            state["text"].as_str().into_iter().chain(call).map(|text| bpe::count(Encoding::Qwen, text)).sum::<i64>()
+    /// Tokens of some messages as Qwen-Agent counts them: a call in place of the text beside it.
+    fn counted(&mut self, messages: &Value) -> Result<i64, PeerFailure> {
+        let left: Vec<&Value> =
+            messages.as_array().into_iter().flatten().filter(|message| !message.is_null()).collect();
+        let answer = self.peer.call_all(vec![("messageTokens", json!({ "messages": left }))])?.pop();
+        let counts = answer.unwrap_or_else(|| Err("no answer".to_owned())).map_err(|words| PeerFailure::new(&words))?;
+        let tokens = |counts: &Value| {
+            let call = counts["call"].as_i64().filter(|_| !self.ignores_calls());
+            call.or(counts["text"].as_i64()).unwrap_or_default()
         };
-        states.as_array().into_iter().flatten().map(text).sum()
+        Ok(counts.as_array().into_iter().flatten().map(tokens).sum())
     }
 
     /// True for the releases that count texts alone.

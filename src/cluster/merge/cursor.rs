@@ -46,11 +46,15 @@ impl Positions {
         Ok(Self(positions))
     }
 
+    /// The number of events up to these positions.
+    pub(super) fn sum(&self) -> i64 {
+        let seq = |cursor: &String| cursor.get(..SEQ_DIGITS).and_then(|digits| i64::from_str_radix(digits, 16).ok());
+        self.0.values().filter_map(seq).sum()
+    }
+
     /// Its text.
     pub(super) fn text(&self) -> String {
-        let seq = |cursor: &String| cursor.get(..SEQ_DIGITS).and_then(|digits| u64::from_str_radix(digits, 16).ok());
-        let sum: u64 = self.0.values().filter_map(seq).sum();
-        let mut text = format!("{sum:016x}");
+        let mut text = format!("{:016x}", self.sum());
         for (shard, cursor) in &self.0 {
             text.extend([shard.as_str(), "x", cursor]);
         }
@@ -99,6 +103,7 @@ mod tests {
         for (shard, seq) in [("s1", 0), ("s2", 3), ("s10", 1), ("s1", 255), ("s2", 4), ("s10", 4_096)] {
             let text = positions.with(shard, cursor(seq));
             assert_eq!(Positions::read(&text).expect("a cursor"), positions);
+            assert_eq!(i64::from_str_radix(&text[..SEQ_DIGITS], 16), Ok(positions.sum()));
             assert!(text >= before && text.bytes().all(|byte| byte.is_ascii_alphanumeric()), "{before} {text}");
             before = text;
         }

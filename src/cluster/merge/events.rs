@@ -1,6 +1,7 @@
 //! Events of all shards as one stream. Each shard's events are in their order; between shards there is none.
 
 use super::cursor::Positions;
+use super::following::{Following, Frames, Resumable};
 use super::shard::{Shard, client};
 use crate::cluster::Cluster;
 use crate::cluster::call::Call;
@@ -12,18 +13,15 @@ use crate::pb::subscribe_events_request::Start;
 use crate::pb::subscribe_events_response::Frame;
 use futures::StreamExt as _;
 use futures::future::try_join_all;
-use futures::stream::{self, BoxStream, SelectAll, select_all};
+use futures::stream::{self, SelectAll, select_all};
 use http::Response;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use std::time::Duration;
-use tokio::time::Instant;
 use tonic::body::Body;
-use tonic::{Code, Status, Streaming};
+use tonic::{Status, Streaming};
 
 type Client = EventServiceClient<Shard>;
-/// The frames of a shard, with its name.
-type Frames = BoxStream<'static, (String, Result<pb::SubscribeEventsResponse, Status>)>;
+type Followed = Following<pb::SubscribeEventsRequest>;
 
 /// A page of past events: of each shard in its order, and those of several shards by their times.
 pub(super) async fn list(cluster: Arc<Cluster>, call: Call) -> Result<Response<Body>, Status> {
@@ -108,7 +106,14 @@ pub(super) async fn subscribe(cluster: Arc<Cluster>, call: Call) -> Result<Respo
             None => request.start.clone(),
         };
         let request = pb::SubscribeEventsRequest { session_ids, start, ..request.clone() };
-        Following::begin(shard.clone(), request)
+        let is_snapshot = matches!(request.start, Some(Start::Snapshot(_)));
+        let shard = shard.clone();
+        async move {
+            let (ready, mut following) = Following::begin(shard, request).await?;
+            // A snapshot is not continued, but made anew.
+            following.cursor = Some(ready.cursor.clone()).filter(|_| !is_snapshot);
+            Ok::<_, Status>((ready, following))
+        }
     };
     let begun = try_join_all(shards.iter().map(follow)).await?;
     let mut positions = Positions::default();
@@ -118,99 +123,43 @@ pub(super) async fn subscribe(cluster: Arc<Cluster>, call: Call) -> Result<Respo
         positions.0.insert(following.shard.name.clone(), ready.cursor.clone());
     }
     let ready = pb::Ready { cursor: positions.text(), head_seq };
-    let followed: VecDeque<Following> = begun.into_iter().map(|(_, following)| following).collect();
+    let followed: VecDeque<Followed> = begun.into_iter().map(|(_, following)| following).collect();
     let (snapshots, live) = match request.start {
         Some(Start::Snapshot(_)) => (followed, SelectAll::new()),
-        _ => (VecDeque::new(), select_all(followed.into_iter().map(Following::frames))),
+        _ => (VecDeque::new(), select_all(followed.into_iter().map(Followed::frames))),
     };
     let first = shards.first().map(|shard| shard.name.clone()).unwrap_or_default();
     let merged = Merged { first, positions, snapshots, live, unfinished: None, waiting: VecDeque::new() };
     let ready = pb::SubscribeEventsResponse { frame: Some(Frame::Ready(ready)) };
-    let frames =
-        stream::try_unfold(merged, |mut merged| async move { Ok(merged.next().await?.map(|frame| (frame, merged))) });
+    let frames = stream::try_unfold(merged, |mut merged| async move {
+        let next = merged.next().await;
+        let cursor = merged.snapshots.is_empty().then(|| merged.positions.text());
+        Ok(next.map_err(|status| reply::ended_at(status, cursor))?.map(|frame| (frame, merged)))
+    });
     Ok(reply::many(stream::iter([Ok(ready)]).chain(frames)))
 }
 
-/// The stream of one shard, which goes on when the shard has another owner.
-struct Following {
-    shard: Shard,
-    request: pb::SubscribeEventsRequest,
-    /// Behind what came.
-    cursor: String,
-    /// None while there is no owner.
-    frames: Option<Streaming<pb::SubscribeEventsResponse>>,
-}
+impl Resumable for pb::SubscribeEventsRequest {
+    type Frame = pb::SubscribeEventsResponse;
+    type Begin = pb::Ready;
 
-impl Following {
-    /// Opens the stream, and reads where it begins.
-    async fn begin(shard: Shard, request: pb::SubscribeEventsRequest) -> Result<(pb::Ready, Self), Status> {
-        let mut frames = client!(Client, shard).subscribe_events(request.clone()).await?.into_inner();
+    async fn open(&self, shard: &Shard, after: Option<&str>) -> Result<(pb::Ready, Streaming<Self::Frame>), Status> {
+        let start = after.map(|cursor| Start::AfterCursor(cursor.to_owned())).or_else(|| self.start.clone());
+        let request = Self { start, ..self.clone() };
+        let mut frames = client!(Client, shard).subscribe_events(request).await?.into_inner();
         match frames.message().await?.and_then(|first| first.frame) {
-            Some(Frame::Ready(ready)) => {
-                let cursor = ready.cursor.clone();
-                Ok((ready, Self { shard, request, cursor, frames: Some(frames) }))
-            }
+            Some(Frame::Ready(ready)) => Ok((ready, frames)),
             _ => Err(Status::unavailable("a stream of events ended before its begin")),
         }
     }
 
-    /// The next frame. A stream that its owner ended, or that was lost with it, is opened again behind what came.
-    async fn next(&mut self) -> Result<pb::SubscribeEventsResponse, Status> {
-        let mut end = None;
-        loop {
-            let lost = match &mut self.frames {
-                Some(frames) => match frames.message().await {
-                    Ok(Some(frame)) => {
-                        self.note(&frame);
-                        return Ok(frame);
-                    }
-                    Ok(None) => Status::unavailable("a stream of events ended"),
-                    Err(status) => status,
-                },
-                None => match self.again().await {
-                    Ok(()) => continue,
-                    Err(status) => status,
-                },
-            };
-            // What holds a store that is given up is dropped.
-            self.frames = None;
-            let cluster = &self.shard.cluster;
-            let end = *end.get_or_insert_with(|| Instant::now() + Duration::from_millis(limits::OWNER_WAIT_MS));
-            if lost.code() != Code::Unavailable || Instant::now() >= end || cluster.stopping.is_cancelled() {
-                return Err(lost);
-            }
-            let mut survey = cluster.survey.subscribe();
-            drop(tokio::time::timeout_at(end, survey.changed()).await);
+    fn cursor(frame: &Self::Frame) -> Option<&str> {
+        match frame.frame.as_ref()? {
+            Frame::Events(batch) => Some(&batch.cursor),
+            Frame::Progress(progress) => Some(&progress.cursor),
+            Frame::SnapshotEnd(end) => Some(&end.cursor),
+            _ => None,
         }
-    }
-
-    async fn again(&mut self) -> Result<(), Status> {
-        let start = Some(Start::AfterCursor(self.cursor.clone()));
-        let request = pb::SubscribeEventsRequest { start, ..self.request.clone() };
-        let (_, begun) = Self::begin(self.shard.clone(), request).await?;
-        self.frames = begun.frames;
-        Ok(())
-    }
-
-    fn note(&mut self, frame: &pb::SubscribeEventsResponse) {
-        let cursor = match &frame.frame {
-            Some(Frame::Events(batch)) => &batch.cursor,
-            Some(Frame::Progress(progress)) => &progress.cursor,
-            Some(Frame::SnapshotEnd(end)) => &end.cursor,
-            _ => return,
-        };
-        self.cursor.clone_from(cursor);
-    }
-
-    /// Its frames with the name of the shard, up to an error.
-    fn frames(self) -> Frames {
-        Box::pin(stream::unfold(Some(self), |following| async move {
-            let mut following = following?;
-            let name = following.shard.name.clone();
-            let next = following.next().await;
-            let rest = next.is_ok().then_some(following);
-            Some(((name, next), rest))
-        }))
     }
 }
 
@@ -220,8 +169,8 @@ struct Merged {
     first: String,
     positions: Positions,
     /// The shards whose snapshots are to come, and then those behind theirs.
-    snapshots: VecDeque<Following>,
-    live: SelectAll<Frames>,
+    snapshots: VecDeque<Followed>,
+    live: SelectAll<Frames<pb::SubscribeEventsResponse>>,
     /// The shard of which the rest of a mutation comes next.
     unfinished: Option<String>,
     /// Frames of other shards that came meanwhile.
@@ -231,15 +180,12 @@ struct Merged {
 impl Merged {
     async fn next(&mut self) -> Result<Option<pb::SubscribeEventsResponse>, Status> {
         while let Some(following) = self.snapshots.front_mut() {
-            // A snapshot is not continued, but made anew.
-            let Some(frames) = &mut following.frames else { return Ok(None) };
-            let Some(frame) = frames.message().await? else { return Ok(None) };
-            following.note(&frame);
+            let Some(frame) = following.next_of_this().await? else { return Ok(None) };
             if !matches!(frame.frame, Some(Frame::SnapshotEnd(_))) {
                 return Ok(Some(frame));
             }
             if let Some(following) = self.snapshots.pop_front() {
-                self.positions.0.insert(following.shard.name.clone(), following.cursor.clone());
+                self.positions.0.insert(following.shard.name.clone(), following.cursor.clone().unwrap_or_default());
                 self.live.push(following.frames());
             }
             if self.snapshots.is_empty() {
@@ -288,6 +234,7 @@ impl Merged {
                 if shard != self.first {
                     return None;
                 }
+                progress.seq = self.positions.sum();
                 Frame::Progress(progress)
             }
             other => other,

@@ -3,6 +3,7 @@
 mod cursor;
 mod daemons;
 mod events;
+mod following;
 mod lists;
 mod passes;
 mod search;

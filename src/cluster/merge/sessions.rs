@@ -1,6 +1,7 @@
 //! Lists of sessions over all shards.
 
 use super::cursor::{self, Positions};
+use super::following::{Following, Frames, Resumable};
 use super::shard::{Shard, client};
 use crate::app::Error;
 use crate::cluster::Cluster;
@@ -143,57 +144,64 @@ pub(super) async fn watch(cluster: Arc<Cluster>, call: Call) -> Result<Response<
         let after_cursor = after.0.get(&shard.name).cloned().unwrap_or_default();
         let request = pb::WatchSessionsRequest { after_cursor, ..request.clone() };
         async move {
-            let frames = client!(Client, shard).watch_sessions(request).await?.into_inner();
-            Ok::<_, Status>((shard.name, frames))
+            let ((), mut following) = Following::begin(shard, request.clone()).await?;
+            following.cursor = Some(request.after_cursor).filter(|cursor| !cursor.is_empty());
+            Ok::<_, Status>(following)
         }
     };
-    let streams = try_join_all(Shard::all(&cluster, &call).into_iter().map(open)).await?;
-    let watching = Watching {
-        snapshots: streams.iter().map(|(name, _)| name.clone()).filter(|name| !after.0.contains_key(name)).collect(),
-        first: streams.first().map(|(name, _)| name.clone()).unwrap_or_default(),
-        positions: after,
-        streams: streams.into_iter().collect(),
-        live: SelectAll::new(),
-        is_live: false,
-    };
+    let lists = try_join_all(Shard::all(&cluster, &call).into_iter().map(open)).await?;
+    let first = lists.first().map(|list| list.shard.name.clone()).unwrap_or_default();
+    // Those that are not resumed begin with a snapshot.
+    let (live, snapshots): (Vec<_>, Vec<_>) = lists.into_iter().partition(|list| list.cursor.is_some());
+    let live = select_all(live.into_iter().map(Following::frames));
+    let watching = Watching { snapshots: snapshots.into(), first, positions: after, live };
     Ok(reply::many(stream::try_unfold(watching, |mut watching| async move {
-        Ok(watching.next().await?.map(|frame| (frame, watching)))
+        let next = watching.next().await;
+        let cursor = watching.snapshots.is_empty().then(|| watching.positions.text());
+        Ok(next.map_err(|status| reply::ended_at(status, cursor))?.map(|frame| (frame, watching)))
     })))
+}
+
+impl Resumable for pb::WatchSessionsRequest {
+    type Frame = pb::WatchSessionsResponse;
+    type Begin = ();
+
+    async fn open(&self, shard: &Shard, after: Option<&str>) -> Result<((), Streaming<Self::Frame>), Status> {
+        let after_cursor = after.map_or_else(|| self.after_cursor.clone(), str::to_owned);
+        let request = Self { after_cursor, ..self.clone() };
+        Ok(((), client!(Client, shard).watch_sessions(request).await?.into_inner()))
+    }
+
+    fn cursor(frame: &Self::Frame) -> Option<&str> {
+        Some(frame.cursor.as_str()).filter(|cursor| !cursor.is_empty())
+    }
 }
 
 /// A merged stream of lists.
 struct Watching {
-    /// The shards whose snapshots are to come: those that are not resumed.
-    snapshots: VecDeque<String>,
+    /// The shards whose snapshots are to come.
+    snapshots: VecDeque<Following<pb::WatchSessionsRequest>>,
     /// The shard whose progress is that of all.
     first: String,
     positions: Positions,
-    streams: BTreeMap<String, Streaming<pb::WatchSessionsResponse>>,
-    live: SelectAll<stream::BoxStream<'static, (String, Result<pb::WatchSessionsResponse, Status>)>>,
-    is_live: bool,
+    live: SelectAll<Frames<pb::WatchSessionsResponse>>,
 }
 
 impl Watching {
     async fn next(&mut self) -> Result<Option<pb::WatchSessionsResponse>, Status> {
-        while let Some(shard) = self.snapshots.front().cloned() {
-            let Some(frames) = self.streams.get_mut(&shard) else { return Ok(None) };
-            let Some(mut frame) = frames.message().await? else { return Ok(None) };
-            match &frame.frame {
-                Some(Frame::SnapshotEnd(_)) => {
-                    self.positions.0.insert(shard, std::mem::take(&mut frame.cursor));
-                    self.snapshots.pop_front();
-                    if self.snapshots.is_empty() {
-                        frame.cursor = self.positions.text();
-                        return Ok(Some(frame));
-                    }
-                }
-                _ => return Ok(Some(frame)),
+        while let Some(list) = self.snapshots.front_mut() {
+            let Some(mut frame) = list.next_of_this().await? else { return Ok(None) };
+            if !matches!(frame.frame, Some(Frame::SnapshotEnd(_))) {
+                return Ok(Some(frame));
             }
-        }
-        if !std::mem::replace(&mut self.is_live, true) {
-            let streams = std::mem::take(&mut self.streams).into_iter();
-            self.live =
-                select_all(streams.map(|(name, frames)| frames.map(move |frame| (name.clone(), frame)).boxed()));
+            if let Some(list) = self.snapshots.pop_front() {
+                self.positions.0.insert(list.shard.name.clone(), std::mem::take(&mut frame.cursor));
+                self.live.push(list.frames());
+            }
+            if self.snapshots.is_empty() {
+                frame.cursor = self.positions.text();
+                return Ok(Some(frame));
+            }
         }
         while let Some((shard, frame)) = self.live.next().await {
             let mut frame = frame?;

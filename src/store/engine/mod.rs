@@ -11,6 +11,7 @@ pub(crate) mod files;
 pub(crate) mod health;
 pub(crate) mod home;
 mod insert;
+pub(crate) mod pack;
 pub(crate) mod postgres;
 mod reader;
 pub(crate) mod shrink;

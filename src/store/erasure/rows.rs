@@ -314,6 +314,7 @@ pub(super) fn erase_message(
     let length = stored.as_ref().map(|parts| parts.iter().map(|part| part.length).sum::<i64>());
     let query = engine::query(UPDATE_MESSAGE).bind(reached.row).bind(head.encode_packed()).bind(seal);
     query.bind(stored.map(codec::encode_parts)).bind(length).run(conn)?;
+    engine::pack::message(conn, reached.row)?;
     for hash in losing.blobs() {
         blob_uses::remove(conn, Holder::Message(reached.row), &hash)?;
     }

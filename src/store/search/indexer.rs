@@ -59,7 +59,12 @@ impl Indexer {
 
     /// The next page of the log; none at its end.
     pub fn next_page(&mut self) -> Result<Option<Page>> {
-        source::next(&mut Reader::new(&self.store), &mut self.sessions, self.progress.seq)
+        let page = source::next(&mut Reader::new(&self.store), &mut self.sessions, self.progress.seq);
+        if matches!(page, Err(Error::Unreachable(_))) {
+            // The next attempt is made on another connection.
+            self.store = self.shared.readers.connect()?;
+        }
+        page
     }
 
     /// Adds the parts of a page, with the words of each: whole words and pieces of names, separated by blanks. Parts

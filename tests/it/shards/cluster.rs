@@ -7,6 +7,7 @@ use crate::support::soon;
 use longhand::pb;
 use longhand::pb::event_service_client::EventServiceClient;
 use longhand::pb::session_service_client::SessionServiceClient;
+use longhand::pb::subscribe_events_response::Frame as Subscribed;
 use longhand::pb::watch_sessions_response::Frame;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -274,6 +275,19 @@ async fn lists_of_several_shards_come_in_pages_and_go_on_behind_any_entry() {
         request.after_cursor = page.next_cursor;
     }
     assert_eq!(seen.len(), total);
+    // A stream that has caught up says so in the numbers with which it began.
+    let interval = Some(prost_types::Duration { seconds: 1, nanos: 0 });
+    let request = pb::SubscribeEventsRequest { progress_interval: interval, ..Default::default() };
+    let mut frames = log.subscribe_events(request).await.expect("a stream").into_inner();
+    let mut positions = Vec::new();
+    while positions.len() < 2 {
+        match soon("a frame", frames.message()).await.expect("a frame").and_then(|frame| frame.frame) {
+            Some(Subscribed::Ready(ready)) => positions.push(ready.head_seq),
+            Some(Subscribed::Progress(progress)) => positions.push(progress.seq),
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(positions, [i64::try_from(total).expect("few"); 2]);
     // A cursor of one session is none of all.
     let first = log.list_events(pb::ListEventsRequest { session_id: Some(names[0].clone()), ..Default::default() });
     let cursor = first.await.expect("a page").into_inner().events[0].cursor.clone();
@@ -289,7 +303,7 @@ async fn next(frames: &mut Streaming<pb::WatchSessionsResponse>) -> pb::WatchSes
 #[tokio::test(flavor = "multi_thread")]
 async fn a_watched_list_of_several_shards_has_all_and_then_what_changes() {
     let Some(server) = Server::shared() else { return };
-    let nodes = Nodes::start(&server.database("watched"), 2);
+    let mut nodes = Nodes::start(&server.database("watched"), 2);
     nodes.settle();
     let names: Vec<String> = (0..8).map(|number| format!("session-{number}")).collect();
     names.iter().for_each(|name| create(nodes.node(0), name));
@@ -322,5 +336,14 @@ async fn a_watched_list_of_several_shards_has_all_and_then_what_changes() {
         let frame = next(&mut frames).await;
         assert!(!matches!(frame.frame, Some(Frame::SnapshotPage(_) | Frame::SnapshotEnd(_))), "{frame:?}");
         again.extend(changed(frame));
+    }
+    // The owner of some shards is gone: the list goes on with those that took them.
+    let (killed, _home) = nodes.0.remove(0);
+    killed.kill();
+    let mut missing: BTreeSet<String> = names.into_iter().collect();
+    missing.iter().for_each(|name| drop(nodes.node(0).text(&["append", name, "anybody"])));
+    while !missing.is_empty() {
+        let changed = changed(next(&mut frames).await);
+        missing.retain(|name| !changed.contains(name));
     }
 }

@@ -6,6 +6,7 @@ use super::lease;
 use super::shard::{Role, Shard};
 use crate::clock::Clock;
 use crate::limits;
+use crate::model::time::Timestamp;
 use crate::store::engine::Connection;
 use crate::store::engine::readers::Readers;
 use crate::store::error::{Error, Result};
@@ -13,7 +14,7 @@ use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions, PgRow};
 use sqlx::{AssertSqlSafe, ConnectOptions as _, Row as _};
 use std::str::FromStr as _;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use uuid::Uuid;
 
 /// The shards of a database are `s1`, `s2` and so on.
@@ -38,6 +39,8 @@ const SHARDS: &str = "select l.name, split_part(l.owner, '.', 1) as daemon, l.le
 const DESTINE: &str = "update lh.lease set destination = $2, is_pinned = $3 where name = $1";
 const FIND: &str = "select shard from lh.directory where public_id = $1";
 const FIND_BY_CLIENT_ID: &str = "select shard from lh.directory where tenant = $1 and client_id = $2";
+/// Microseconds since 1970.
+const NOW: &str = "select (extract(epoch from clock_timestamp()) * 1000000)::bigint";
 const SECRET: &str = "select secret from lh.cluster";
 const HAS_HOME: &str = "select to_regclass('lh_s1.access_token') is not null";
 
@@ -45,6 +48,7 @@ const HAS_HOME: &str = "select to_regclass('lh_s1.access_token') is not null";
 #[derive(Clone)]
 pub struct Registry {
     pool: PgPool,
+    clock: Clock,
     /// A connection that reads the first shard, whoever owns it.
     pub(crate) home: Arc<Readers>,
 }
@@ -85,7 +89,8 @@ pub struct Survey {
 }
 
 impl Registry {
-    /// Connects to a database, and makes its shards up to this number, unless they are there.
+    /// Connects to a database, and makes its shards up to this number, unless they are there. From now on the clock follows
+    /// the database's: a shard that has another owner goes on with the same time, however wrong the machines' clocks are.
     ///
     /// # Errors
     ///
@@ -109,9 +114,10 @@ impl Registry {
             let setup = lease::setup(shard.name(), &shard.schema());
             sqlx::raw_sql(AssertSqlSafe(setup)).execute(&pool).await?;
         }
+        follow(&clock, &pool).await?;
         let home = Shard::new(url, &shard_name(1))?;
         let open = move || Ok(Connection::Postgres(Box::new(home.connect_shared(Role::Reader, None)?)));
-        Ok(Self { pool, home: Arc::new(Readers::lazy(1, clock, Box::new(open))) })
+        Ok(Self { pool, home: Arc::new(Readers::lazy(1, clock.clone(), Box::new(open))), clock })
     }
 
     /// The secret by which the daemons of the database know each other.
@@ -123,6 +129,7 @@ impl Registry {
     pub async fn beat(&self, me: &DaemonEntry, lasts: Duration) -> Result<Survey> {
         let lasts = i64::try_from(lasts.as_millis()).unwrap_or(i64::MAX);
         sqlx::query(BEAT).bind(&me.id).bind(&me.address).bind(lasts).execute(&self.pool).await?;
+        follow(&self.clock, &self.pool).await?;
         let daemons = sqlx::query(DAEMONS).fetch_all(&self.pool).await?;
         let daemon = |row: &PgRow| Ok(DaemonEntry { id: row.try_get(0)?, address: row.try_get(1)? });
         let shards = sqlx::query(SHARDS).fetch_all(&self.pool).await?;
@@ -159,6 +166,17 @@ impl Registry {
     pub async fn shard_of_client_id(&self, tenant: &str, client_id: &str) -> Result<Option<String>> {
         Ok(sqlx::query_scalar(FIND_BY_CLIENT_ID).bind(tenant).bind(client_id).fetch_optional(&self.pool).await?)
     }
+}
+
+/// Has a clock follow the database's. An answer that took long says too little about when it was true.
+async fn follow(clock: &Clock, pool: &PgPool) -> Result<()> {
+    let began = Instant::now();
+    let now: i64 = sqlx::query_scalar(NOW).fetch_one(pool).await?;
+    let took = began.elapsed();
+    if took < Duration::from_millis(limits::DATABASE_CLOCK_MS) {
+        clock.follow(Timestamp(now + i64::try_from(took.as_micros() / 2).unwrap_or_default()));
+    }
+    Ok(())
 }
 
 fn shard(row: &PgRow) -> Result<ShardEntry> {

@@ -7,6 +7,7 @@ use super::content::{self, PartPrints, Prints};
 use super::erasures::Lost;
 use super::log::Log;
 use super::record::{Expected, OpenState, Snapshot, Watched, count, lock};
+use super::stores::store_of;
 use super::{markers, open, readers, trees};
 use longhand::pb;
 use pb::event::Body;
@@ -250,7 +251,8 @@ async fn events(client: &mut Client, log: &Log, id: &str) {
     };
     let mut found: Vec<(i64, u64)> = Vec::new();
     while let Ok(page) = client.ask(&request).await {
-        found.extend(page.events.iter().map(|event| log.print(event.seq, content::event(event))));
+        let number = |event: &pb::Event| client.shared.record.number(&event.session_id, event.seq);
+        found.extend(page.events.iter().map(|event| log.print(number(event), content::event(event))));
         if page.next_cursor.is_empty() {
             break;
         }
@@ -300,11 +302,13 @@ pub(super) async fn heads(client: &mut Client, log: &Log) {
 
 /// P6: the joined stream of a watcher equals the log under its filter, in order, each event once.
 pub(super) fn watched(client: &Client, log: &Log, watched: &Watched) {
-    if watched.after_seq < 0 {
-        return;
-    }
+    let Some(after) = &watched.after else { return };
     let kinds: HashSet<i32> = watched.kinds.iter().copied().collect();
-    let range = log.events.iter().filter(|event| (watched.after_seq + 1..=watched.to_seq).contains(&event.seq));
+    let is_between = |event: &&pb::Event| {
+        let store = store_of(event.seq);
+        after.has(store) && event.seq > after.of(store) && event.seq <= watched.to.of(store)
+    };
+    let range = log.events.iter().filter(is_between);
     let tree = (!watched.root.is_empty()).then(|| trees::members(&log.events, &watched.root, true));
     let matches = |event: &&pb::Event| {
         tree.as_ref().is_none_or(|tree| tree.contains(&event.session_id))
@@ -312,18 +316,21 @@ pub(super) fn watched(client: &Client, log: &Log, watched: &Watched) {
             && (kinds.is_empty() || kinds.contains(&event.kind))
     };
     let print = |event: &pb::Event| log.print(event.seq, content::event(event));
-    let expected: Vec<(i64, u64)> = range.filter(matches).map(print).collect();
-    let there: Vec<(i64, u64)> = watched.events.iter().map(|(seq, prints)| log.print(*seq, *prints)).collect();
+    // Those of each store came in their order; between stores there is none.
+    let mut expected: Vec<(i64, u64)> = range.filter(matches).map(print).collect();
+    let mut there: Vec<(i64, u64)> = watched.events.iter().map(|(seq, prints)| log.print(*seq, *prints)).collect();
+    expected.sort_unstable();
+    there.sort_unstable();
     if there != expected {
         let found: BTreeSet<i64> = watched.events.iter().map(|(seq, _)| *seq).collect();
         let wanted: BTreeSet<i64> = expected.iter().map(|(seq, _)| *seq).collect();
         let missing: Vec<_> = wanted.difference(&found).take(10).collect();
         let surplus: Vec<_> = found.difference(&wanted).take(10).collect();
         client.finding(format!(
-            "P6: the stream of {} from {} to {} over {} connections: {missing:?} are missing, {surplus:?} too many, of {} events",
+            "P6: the stream of {} from {:?} to {:?} over {} connections: {missing:?} are missing, {surplus:?} too many, of {} events",
             watched.name,
-            watched.after_seq,
-            watched.to_seq,
+            after,
+            watched.to,
             watched.connections,
             expected.len()
         ));
@@ -339,9 +346,8 @@ pub(super) fn watched(client: &Client, log: &Log, watched: &Watched) {
 /// The next event of the same mutation within a stream, if there is one. Events of a client's mutation share its
 /// request id; a compaction ends with its `Compacted` event.
 fn mutation_goes_on(log: &Log, seq: i64, shown: &HashSet<i64>) -> Option<i64> {
-    let index = usize::try_from(seq - 1).ok()?;
-    let event = log.events.get(index)?;
-    let behind = log.events[index + 1..].iter().take_while(|next| next.session_id == event.session_id);
+    let event = log.at(seq)?;
+    let behind = (seq + 1..).map_while(|seq| log.at(seq)).take_while(|next| next.session_id == event.session_id);
     let of_request = |next: &&pb::Event| !event.request_id.is_empty() && next.request_id == event.request_id;
     if let Some(next) = behind.clone().take_while(of_request).find(|next| shown.contains(&next.seq)) {
         return Some(next.seq);

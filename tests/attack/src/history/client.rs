@@ -5,6 +5,7 @@ use super::reasons::{self, Refusal};
 use super::record::{Asked, Fate, Record, Session, count, lock};
 use super::rpc::{Mutation, Promised, Rpc};
 use super::service::Service;
+use super::stores::{Heads, store_of};
 use crate::daemon;
 use longhand::pb;
 use rand::Rng as _;
@@ -38,8 +39,8 @@ pub(super) struct Shared {
     pub(super) sessions: std::sync::Mutex<Vec<Arc<Session>>>,
     /// Set when the clients must finish.
     pub(super) stopping: std::sync::atomic::AtomicBool,
-    /// The event up to which watchers read: the last event of the log, once nothing more happens.
-    pub(super) final_seq: std::sync::atomic::AtomicI64,
+    /// The events up to which watchers read: the last ones of the log, once nothing more happens.
+    pub(super) end: std::sync::Mutex<Option<Heads>>,
 }
 
 impl Shared {
@@ -77,8 +78,8 @@ pub(super) struct Client {
     pub(super) rng: StdRng,
     /// The run on whose behalf the client's requests are made.
     pub(super) epoch: Option<i64>,
-    /// The newest event that any client knew of when the last request was first sent.
-    pub(super) asked_after_seq: i64,
+    /// The newest events that any client knew of when the last request was first sent.
+    asked_after: Heads,
     /// Number of attempts that got no answer.
     pub(super) lost: u64,
     channel: Channel,
@@ -103,14 +104,35 @@ impl Client {
     pub(super) fn new(shared: Arc<Shared>, name: &str, seed: u64) -> Self {
         let mut rng = crate::seed::generator(seed, name);
         let channel = daemon::connect(shared.service.socket(&mut rng));
-        let (kept, next_id, asked_after_seq) = (Vec::new(), 0, 0);
-        Self { shared, name: name.to_owned(), rng, epoch: None, asked_after_seq, lost: 0, channel, kept, next_id }
+        let (kept, next_id, asked_after) = (Vec::new(), 0, Heads::default());
+        Self { shared, name: name.to_owned(), rng, epoch: None, asked_after, lost: 0, channel, kept, next_id }
     }
 
     /// A new id, unique among requests and messages.
     pub(super) fn fresh_id(&mut self) -> String {
         self.next_id += 1;
         format!("{}-{}", self.name, self.next_id)
+    }
+
+    /// The newest event of a session's store that any client knew of when the last request was first sent.
+    pub(super) fn asked_after(&self, session: &str) -> i64 {
+        self.asked_after.of(self.shared.record.stores.of(session))
+    }
+
+    /// Finds out which store a new session is in.
+    pub(super) async fn learn_store(&mut self, session: &str) {
+        let request =
+            pb::ListEventsRequest { session_id: Some(session.to_owned()), page_size: 1, ..Default::default() };
+        let Ok(page) = self.ask(&request).await else { return };
+        let stores = &self.shared.record.stores;
+        let first = page.events.first().and_then(|event| {
+            let number = stores.number_of(&Heads::default(), (&event.cursor, event.seq))?;
+            Some(store_of(number))
+        });
+        match first {
+            Some(store) => stores.learn(session, store),
+            None => self.finding(format!("P6: {session} has no first event: {page:?}")),
+        }
     }
 
     /// A random session, now and then an erased one.
@@ -126,7 +148,7 @@ impl Client {
 
     /// True if a session lost content by an event behind this one. What was compared meanwhile may differ.
     pub(super) async fn is_erased_since(&mut self, session: &str, after_seq: i64) -> bool {
-        let asked_after_seq = self.asked_after_seq;
+        let asked_after = self.asked_after.clone();
         let request = pb::ListEventsRequest {
             session_id: Some(session.to_owned()),
             kinds: vec![pb::EventKind::Erased.into()],
@@ -134,8 +156,9 @@ impl Client {
             ..pb::ListEventsRequest::default()
         };
         let found = self.ask(&request).await;
-        self.asked_after_seq = asked_after_seq;
-        found.is_ok_and(|page| page.events.iter().any(|event| event.seq > after_seq))
+        self.asked_after = asked_after;
+        let record = &self.shared.record;
+        found.is_ok_and(|page| page.events.iter().any(|event| record.number(session, event.seq) > after_seq))
     }
 
     /// Another client of the same daemon, with a name of its own.
@@ -153,7 +176,7 @@ impl Client {
     /// Sends a request until it is answered or refused.
     pub(super) async fn ask<R: Rpc>(&mut self, request: &R) -> Result<R::Answer, Refusal> {
         let began = Instant::now();
-        self.asked_after_seq = self.shared.record.newest_seq.load(Ordering::SeqCst);
+        self.asked_after.clone_from(&lock(&self.shared.record.newest));
         let asked = self.shared.record.now();
         loop {
             self.shared.service.wait_until_up().await;
@@ -228,7 +251,7 @@ impl Client {
         expected_revision: Option<i64>,
     ) -> Result<M::Answer, Refusal> {
         let key = (session.id.clone(), request.request_id().to_owned());
-        let after_seq = self.shared.record.newest_seq.load(Ordering::SeqCst);
+        let after_seq = self.shared.record.newest_of(&session.id);
         let (sent, epoch) = (self.shared.record.now(), self.epoch);
         let (new_end, changes, fate) = (request.new_end(), Vec::new(), Fate::Open);
         let asked = Asked { rpc: M::NAME, after_seq, expected_revision, new_end, epoch, sent, changes, fate };
@@ -254,7 +277,9 @@ impl Client {
             Ok(answer) => {
                 let mut asked = lock(&self.shared.record.asked);
                 asked.entry(key.clone()).and_modify(|asked| asked.changes = request.changes(answer));
-                Fate::Done(M::promised(answer))
+                let promised = M::promised(answer);
+                let seq = promised.seq.map(|seq| self.shared.record.number(&session.id, seq));
+                Fate::Done(Promised { seq, ..promised })
             }
             Err(refusal) => Fate::Refused(refusal.clone()),
         };
@@ -289,7 +314,7 @@ impl Client {
     /// Records an answer to the client's last request, to be compared with the log.
     pub(super) fn observe(&self, session: &str, answer: Answer) {
         let record = &self.shared.record;
-        let (session, after_seq) = (session.to_owned(), self.asked_after_seq);
+        let (session, after_seq) = (session.to_owned(), self.asked_after(session));
         let observation = Observation { session, after_seq, to_seq: i64::MAX, answer };
         lock(&record.observations).push((record.now(), observation));
     }
@@ -310,7 +335,7 @@ impl Client {
                 asked.fate = fate.clone();
             }
             drop(asked);
-            record.note_seq(seq.unwrap_or(0));
+            seq.iter().for_each(|seq| lock(&record.newest).note(*seq));
             session.revision.fetch_max(revision.unwrap_or(0), Ordering::SeqCst);
         } else if let Some(asked) = lock(&record.asked).get_mut(&key) {
             asked.fate = fate;
@@ -347,7 +372,7 @@ impl Client {
     }
 
     async fn send_altered<M: Mutation>(&mut self, session: &Session, request: &M, promised: &Promised) {
-        let after_seq = self.shared.record.newest_seq.load(Ordering::SeqCst);
+        let after_seq = self.shared.record.newest_of(&session.id);
         match self.ask(&request.altered()).await {
             Err(refusal) if refusal.reason == "REQUEST_ID_REUSED" || refusal.reason == NO_ANSWER => {}
             // An erasure takes what a request can be compared with.

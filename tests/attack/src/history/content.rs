@@ -306,10 +306,11 @@ pub(super) fn without_texts(event: &pb::Event) -> pb::Event {
     event
 }
 
-/// The fingerprints of an event without its message: with its texts, and without them.
+/// The fingerprints of an event: with its texts, and without them. Its message comes only if it is asked for, and its number
+/// and cursor depend on the store of which it is read.
 pub(super) fn event(event: &pb::Event) -> (u64, u64) {
-    let whole = hash(&pb::Event { message: None, ..event.clone() }.encode_to_vec());
-    (whole, hash(&without_texts(event).encode_to_vec()))
+    let event = pb::Event { message: None, seq: 0, cursor: String::new(), ..event.clone() };
+    (hash(&event.encode_to_vec()), hash(&without_texts(&event).encode_to_vec()))
 }
 
 /// The fingerprint of a view's bytes.

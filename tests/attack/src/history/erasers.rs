@@ -233,7 +233,8 @@ async fn erase(
         record.markers.session_erased(&session.id, record.now());
     }
     record.markers.erased(going.markers, record.now());
-    lock(&record.erased_answers).push((answer.session_id.clone(), answer.revision, answer.seq));
+    let number = record.number(&answer.session_id, answer.seq);
+    lock(&record.erased_answers).push((answer.session_id.clone(), answer.revision, number));
     look_for(client, session, &target, &answer, (&wanted, &going.words)).await;
     Some(Past { session: session.clone(), target, answer })
 }
@@ -275,7 +276,7 @@ async fn look_for(
         drop(client.messages(&session.id, None, true).await);
     }
     if let Some(word) = words.choose(&mut client.rng)
-        && let Some(found) = searches::hits(client, word, answer.seq).await
+        && let Some(found) = searches::hits(client, word, (&session.id, answer.seq)).await
         && !found.hits.is_empty()
     {
         client.finding(format!("P2: {word} was erased by {target:?}, and is found in {:?}", found.hits));

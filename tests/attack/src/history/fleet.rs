@@ -1,19 +1,26 @@
-//! Several daemons with one database, and what happens to them: kills, freezes, lost connections, a database that crashes,
-//! shards that move.
+//! Several daemons with one database, and what happens to them: kills, freezes, networks that lose everything, lost replies,
+//! a database that crashes, restarts and moves to its standby, and shards that move. Their clocks are minutes apart.
 
 use super::service::STOP_TIME_MAX;
+use super::stores::Stores;
+use super::wire::{Held, Target, Wire};
 use crate::daemon::{Daemon, connect};
-use crate::postgres::Server;
+use crate::postgres::{self, Server};
 use anyhow::{Context as _, Result, bail};
+use futures::future::join_all;
 use longhand::pb;
 use longhand::pb::admin_service_client::AdminServiceClient;
+use longhand::pb::session_service_client::SessionServiceClient;
 use rand::Rng as _;
 use rand::rngs::StdRng;
-use rand::seq::IndexedRandom as _;
+use rand::seq::{IndexedRandom as _, SliceRandom as _};
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+use tokio::task::block_in_place;
+use tonic::Code;
 
 /// Number of daemons.
 const DAEMONS: usize = 3;
@@ -21,8 +28,14 @@ const DAEMONS: usize = 3;
 const LEASE_SECONDS: u64 = 2;
 /// Maximum time of a start.
 const START_TIME_MAX: Duration = Duration::from_secs(60);
+/// Maximum time until a session is answered for again.
+const PAUSE_TIME_MAX: Duration = Duration::from_secs(60);
+/// Maximum time in which a standby has what its primary has.
+const STANDBY_TIME_MAX: Duration = Duration::from_secs(60);
 /// The database of the attack.
 const DATABASE: &str = "history";
+/// How far the clock of each daemon is from the system's, where there is a library that shifts it.
+const CLOCKS: [&str; DAEMONS] = ["+0s", "+180s", "-120s"];
 
 /// What happened, by its name.
 pub(super) type Fault = &'static str;
@@ -31,11 +44,24 @@ pub(super) type Fault = &'static str;
 pub(super) struct Fleet {
     program: PathBuf,
     directory: PathBuf,
+    shards: u32,
     server: Server,
-    address: String,
+    target: Target,
+    wires: Vec<Wire>,
+    /// The library that shifts clocks.
+    clocks: Option<PathBuf>,
     daemons: Vec<Option<Daemon>>,
     /// How often each fault happened.
-    pub(super) faults: BTreeMap<Fault, u64>,
+    faults: BTreeMap<Fault, u64>,
+    /// Times from faults of daemons until every shard was answered for again.
+    pauses: BTreeMap<Fault, Vec<Duration>>,
+}
+
+/// The library that shifts clocks: Debian's `libfaketime`.
+fn clocks() -> Option<PathBuf> {
+    let folders = std::fs::read_dir("/usr/lib").ok()?;
+    let libraries = folders.filter_map(|folder| Some(folder.ok()?.path().join("faketime/libfaketimeMT.so.1")));
+    libraries.into_iter().find(|library| library.is_file())
 }
 
 /// The directory of a daemon.
@@ -50,12 +76,28 @@ pub(super) fn sockets(directory: &Path) -> Vec<PathBuf> {
 
 impl Fleet {
     /// A database and its daemons.
-    pub(super) async fn start(program: &Path, directory: &Path) -> Result<Self> {
-        let server = Server::start(None).context("this machine has no PostgreSQL")?;
-        let address = server.database(DATABASE);
-        let daemons = (0..DAEMONS).map(|_| None).collect();
-        let (program, directory) = (program.to_owned(), directory.to_owned());
-        let mut fleet = Self { program, directory, server, address, daemons, faults: BTreeMap::new() };
+    pub(super) async fn start(program: &Path, directory: &Path, shards: u32) -> Result<Self> {
+        let server = block_in_place(|| Server::start(None)).context("this machine has no PostgreSQL")?;
+        block_in_place(|| server.database(DATABASE));
+        let target: Target = Arc::new(Mutex::new(server.folder.clone()));
+        let wire = |index| Wire::start(&home(directory, index).join("wire"), &target);
+        let wires = (0..DAEMONS).map(wire).collect::<Result<_>>()?;
+        let clocks = clocks();
+        if clocks.is_none() {
+            println!("the clocks of the daemons are the same: this machine has no libfaketime");
+        }
+        let mut fleet = Self {
+            program: program.to_owned(),
+            directory: directory.to_owned(),
+            shards,
+            server,
+            target,
+            wires,
+            clocks,
+            daemons: (0..DAEMONS).map(|_| None).collect(),
+            faults: BTreeMap::new(),
+            pauses: BTreeMap::new(),
+        };
         for index in 0..DAEMONS {
             fleet.run(index).await?;
         }
@@ -64,7 +106,7 @@ impl Fleet {
 
     async fn run(&mut self, index: usize) -> Result<()> {
         let home = home(&self.directory, index);
-        std::fs::create_dir_all(&home)?;
+        let address = postgres::url(&self.wires[index].folder).replace("/postgres?", &format!("/{DATABASE}?"));
         let config = home.join("history.toml");
         let client_wait = index % 2;
         let text = format!(
@@ -74,7 +116,12 @@ impl Fleet {
         let began = Instant::now();
         loop {
             let starting = Daemon::start(&self.program, &home, |command| {
-                command.arg("--config").arg(&config).args(["--listen", "off", "--database", &self.address]);
+                command.arg("--config").arg(&config).args(["--listen", "off", "--database", &address]);
+                command.args(["--shards", &self.shards.to_string()]);
+                if let Some(library) = &self.clocks {
+                    command.env("LD_PRELOAD", library).env("FAKETIME", CLOCKS[index]);
+                    command.env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
+                }
             });
             match tokio::time::timeout(START_TIME_MAX, starting).await {
                 Ok(Ok(daemon)) => {
@@ -89,23 +136,55 @@ impl Fleet {
         }
     }
 
-    /// The daemon that owns the shard, as far as it knows itself, else any.
+    /// What a daemon knows of all, if it answers.
+    async fn cluster(&self, index: usize) -> Option<pb::GetClusterResponse> {
+        let mut admin = AdminServiceClient::new(connect(&sockets(&self.directory)[index]));
+        let asked = tokio::time::timeout(Duration::from_secs(2), admin.get_cluster(pb::GetClusterRequest {}));
+        Some(asked.await.ok()?.ok()?.into_inner())
+    }
+
+    /// A daemon that owns a shard as far as it knows itself, else any.
     async fn owner(&self, rng: &mut StdRng) -> usize {
-        for (index, socket) in sockets(&self.directory).iter().enumerate() {
-            let mut admin = AdminServiceClient::new(connect(socket));
-            let asked = tokio::time::timeout(Duration::from_secs(2), admin.get_cluster(pb::GetClusterRequest {}));
-            let Ok(Ok(cluster)) = asked.await else { continue };
-            let cluster = cluster.into_inner();
+        let mut indexes: Vec<usize> = (0..DAEMONS).collect();
+        indexes.shuffle(rng);
+        for index in &indexes {
+            let Some(cluster) = self.cluster(*index).await else { continue };
             let own = cluster.daemons.iter().find(|daemon| daemon.answering).map(|daemon| &daemon.daemon_id);
             if own.is_some() && cluster.shards.iter().any(|shard| shard.owner_daemon_id.as_ref() == own) {
-                return index;
+                return *index;
             }
         }
-        rng.random_range(0..DAEMONS)
+        indexes[0]
+    }
+
+    /// The time until the daemons beside one answer for sessions of all shards.
+    fn pause(&self, index: usize, stores: &Stores) -> impl Future<Output = Duration> + use<> {
+        let sockets = sockets(&self.directory);
+        let others = sockets.into_iter().enumerate().filter(|(other, _)| *other != index).map(|(_, socket)| socket);
+        let channels: Vec<_> = others.map(|socket| connect(&socket)).collect();
+        let probes = stores.one_session_of_each().into_iter().enumerate().map(|(number, session_id)| {
+            let mut sessions = SessionServiceClient::new(channels[number % channels.len()].clone());
+            async move {
+                loop {
+                    let asked = sessions.get_session(pb::GetSessionRequest { session_id: session_id.clone() });
+                    match tokio::time::timeout(PAUSE_TIME_MAX, asked).await {
+                        Ok(Err(status)) if status.code() == Code::Unavailable => {
+                            tokio::time::sleep(Duration::from_millis(5)).await;
+                        }
+                        _ => return,
+                    }
+                }
+            }
+        });
+        let (probes, began) = (join_all(probes.collect::<Vec<_>>()), Instant::now());
+        async move {
+            probes.await;
+            began.elapsed()
+        }
     }
 
     /// Has one thing go wrong, and mends it. Returns a finding if a daemon ended by itself, or badly.
-    pub(super) async fn disturb(&mut self, rng: &mut StdRng) -> Result<Option<String>> {
+    pub(super) async fn disturb(&mut self, rng: &mut StdRng, stores: &Stores) -> Result<Option<String>> {
         for daemon in self.daemons.iter_mut().flatten() {
             if let Some(status) = daemon.try_wait()? {
                 bail!("a daemon ended by itself with {status}");
@@ -113,56 +192,104 @@ impl Fleet {
         }
         let owner = self.owner(rng).await;
         let index = if rng.random_bool(0.75) { owner } else { rng.random_range(0..DAEMONS) };
-        let pause = Duration::from_millis(rng.random_range(0..LEASE_SECONDS * 2_000));
+        // Half of what lasts a while ends before the lease does.
+        let while_ms = rng.random_range(0..LEASE_SECONDS * 2_000);
+        let pause = Duration::from_millis(while_ms);
+        let is_beyond = while_ms > LEASE_SECONDS * 1_000;
         let mut finding = None;
         let fault = match rng.random_range(0..100) {
-            0..40 => {
+            0..30 => {
                 let daemon = self.daemons[index].take().context("a daemon that runs")?;
+                let answered = self.pause(index, stores);
                 daemon.kill().await?;
-                tokio::time::sleep(pause).await;
-                self.run(index).await?;
+                let again = async {
+                    tokio::time::sleep(pause).await;
+                    self.run(index).await
+                };
+                let (answered, again) = tokio::join!(answered, again);
+                again?;
+                self.pauses.entry("kills").or_default().push(answered);
                 "kills"
             }
-            40..55 => {
+            30..42 => {
                 let id = self.daemons[index].as_ref().context("a daemon that runs")?.id()?;
+                let answered = self.pause(index, stores);
                 kill_process(id, Signal::STOP)?;
-                // Some freezes end before the lease does.
-                tokio::time::sleep(pause).await;
-                kill_process(id, Signal::CONT)?;
-                "freezes"
+                let again = async {
+                    tokio::time::sleep(pause).await;
+                    kill_process(id, Signal::CONT)
+                };
+                let (answered, again) = tokio::join!(answered, again);
+                again?;
+                let fault = if is_beyond { "freezes beyond the lease" } else { "freezes within the lease" };
+                self.pauses.entry(fault).or_default().push(answered);
+                fault
             }
-            55..63 => {
+            42..48 => {
                 let daemon = self.daemons[index].take().context("a daemon that runs")?;
                 let began = Instant::now();
-                let status = daemon.stop().await?;
+                let answered = self.pause(index, stores);
+                let (answered, status) = tokio::join!(answered, daemon.stop());
+                let status = status?;
                 if !status.success() {
                     finding = Some(format!("a daemon that was asked to stop ended with {status}"));
                 } else if began.elapsed() > STOP_TIME_MAX {
                     finding = Some(format!("a daemon that was asked to stop took {:?}", began.elapsed()));
                 }
+                self.pauses.entry("stops").or_default().push(answered);
                 self.run(index).await?;
                 "stops"
             }
-            63..83 => {
+            48..60 => {
                 let chance = [0.1, 0.5, 1.0].choose(rng).copied().unwrap_or(1.0);
-                let ended = format!(
+                self.sql(&format!(
                     "select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'longhand' and random() < {chance}"
-                );
-                drop(self.server.sql(DATABASE, &ended));
+                ));
                 "backends ended"
             }
-            83..91 => {
+            60..66 => {
                 // A backend that dies takes all others with it, and the database recovers.
-                let one = "select pid from pg_stat_activity where application_name = 'longhand' limit 1";
-                let found =
-                    self.server.sql(DATABASE, one).ok().and_then(|text| Pid::from_raw(text.trim().parse().ok()?));
-                if let Some(backend) = found {
+                let one = self.sql("select pid from pg_stat_activity where application_name = 'longhand' limit 1");
+                if let Some(backend) = one.and_then(|text| Pid::from_raw(text.trim().parse().ok()?)) {
                     kill_process(backend, Signal::KILL)?;
                 }
                 "crashes of the database"
             }
+            66..70 => {
+                block_in_place(|| self.server.restart());
+                "restarts of the database"
+            }
+            70..74 => {
+                self.fail_over(pause).await?;
+                "failovers of the database"
+            }
+            74..88 => {
+                let held = Held { requests: rng.random_bool(0.67), replies: rng.random_bool(0.67) };
+                let held = if held == Held::default() { Held { requests: true, replies: true } } else { held };
+                let is_cut = rng.random_bool(0.5);
+                self.wires[index].hold(held);
+                tokio::time::sleep(pause).await;
+                if is_cut {
+                    self.wires[index].cut();
+                }
+                self.wires[index].hold(Held::default());
+                match held {
+                    Held { requests: true, replies: true } => "networks that lost everything",
+                    Held { requests: true, .. } => "networks that lost requests",
+                    Held { .. } => "networks that lost replies",
+                }
+            }
+            88..94 => {
+                // What was committed is not known to have been.
+                self.wires[index].hold(Held { requests: false, replies: true });
+                tokio::time::sleep(pause / 20).await;
+                self.wires[index].cut();
+                self.wires[index].hold(Held::default());
+                "replies lost"
+            }
             _ => {
-                self.move_shard(index).await;
+                let shard = format!("s{}", rng.random_range(1..=self.shards));
+                self.move_shard(index, shard).await;
                 "moves"
             }
         };
@@ -170,14 +297,61 @@ impl Fleet {
         Ok(finding)
     }
 
-    async fn move_shard(&self, index: usize) {
-        let mut admin = AdminServiceClient::new(connect(&sockets(&self.directory)[index]));
-        let Ok(cluster) = admin.get_cluster(pb::GetClusterRequest {}).await else { return };
-        let own = cluster.into_inner().daemons.into_iter().find(|daemon| daemon.answering);
+    /// The rows of a statement; none while the database is not there.
+    fn sql(&self, sql: &str) -> Option<String> {
+        block_in_place(|| self.server.sql(DATABASE, sql)).ok()
+    }
+
+    /// Has the database get a standby that has every acknowledged commit, and loses the primary.
+    async fn fail_over(&mut self, pause: Duration) -> Result<()> {
+        let standby = block_in_place(|| Server::start(Some(&self.server))).context("a standby")?;
+        self.sql("alter system set synchronous_standby_names = '*'");
+        self.sql("select pg_reload_conf()");
+        self.until("select count(*) > 0 from pg_stat_replication where sync_state = 'sync'").await?;
+        let head = self.sql("select pg_current_wal_lsn()").context("a position")?;
+        let has = format!("select count(*) > 0 from pg_stat_replication where flush_lsn >= '{}'", head.trim());
+        self.until(&has).await?;
+        tokio::time::sleep(pause / 4).await;
+        *super::record::lock(&self.target) = standby.folder.clone();
+        block_in_place(|| self.server = standby);
+        self.sql("alter system reset synchronous_standby_names");
+        self.sql("select pg_reload_conf()");
+        self.sql("select pg_promote()").context("a promotion")?;
+        Ok(())
+    }
+
+    /// Waits until a query says that it is so.
+    async fn until(&self, query: &str) -> Result<()> {
+        let began = Instant::now();
+        while self.sql(query).is_none_or(|answer| answer.trim() != "t") {
+            if began.elapsed() > STANDBY_TIME_MAX {
+                bail!("this did not come true: {query}");
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        Ok(())
+    }
+
+    async fn move_shard(&self, index: usize, shard: String) {
+        let Some(cluster) = self.cluster(index).await else { return };
+        let own = cluster.daemons.into_iter().find(|daemon| daemon.answering);
         let daemon_id = own.map(|daemon| daemon.daemon_id);
+        let mut admin = AdminServiceClient::new(connect(&sockets(&self.directory)[index]));
         // It may be refused by a daemon that loses the database meanwhile.
-        drop(admin.move_shard(pb::MoveShardRequest { shard: "s1".to_owned(), daemon_id }).await);
-        drop(admin.move_shard(pb::MoveShardRequest { shard: "s1".to_owned(), daemon_id: None }).await);
+        drop(admin.move_shard(pb::MoveShardRequest { shard: shard.clone(), daemon_id }).await);
+        drop(admin.move_shard(pb::MoveShardRequest { shard, daemon_id: None }).await);
+    }
+
+    /// What happened, and for how long sessions waited: the median and the longest time.
+    pub(super) fn report(&mut self) -> String {
+        let faults: Vec<String> = self.faults.iter().map(|(fault, many)| format!("{many} {fault}")).collect();
+        let mut text = format!("faults: {}", faults.join(", "));
+        for (fault, times) in &mut self.pauses {
+            times.sort_unstable();
+            let (median, longest) = (times[times.len() / 2].as_secs_f64(), times[times.len() - 1].as_secs_f64());
+            text.push_str(&format!("; until all shards answered, {fault}: p50 {median:.2} s, at most {longest:.2} s"));
+        }
+        text
     }
 
     /// Stops all daemons. Returns a finding if one ends badly.

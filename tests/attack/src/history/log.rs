@@ -9,6 +9,7 @@ use super::record::{Asked, Fate, Record, count, lock};
 use super::rewinds;
 use super::rpc::End;
 use super::state::Replay;
+use super::stores::{Heads, store_of};
 use longhand::pb;
 use pb::EventKind;
 use pb::event::Body;
@@ -48,6 +49,10 @@ pub(super) struct Log {
     compactions: HashMap<String, Phase>,
     /// What was erased.
     pub(super) erasures: Erasures,
+    /// Where each event is in `events`, by its number.
+    places: HashMap<i64, usize>,
+    /// The newest event of each store.
+    pub(super) heads: Heads,
     /// Cursor of the next page.
     cursor: String,
     /// Number of events that have been compared with the clients' record.
@@ -104,11 +109,13 @@ impl Log {
                 page_size: 1_000,
                 ..pb::ListEventsRequest::default()
             };
-            let page = match client.ask(&request).await {
+            let mut page = match client.ask(&request).await {
                 Ok(page) => page,
                 Err(refusal) => return client.finding(format!("P6: the log was refused: {refusal:?}")),
             };
             let is_end = page.next_cursor.is_empty();
+            let mut before = client.shared.record.stores.heads(&self.cursor);
+            client.shared.record.number_events(&mut before, &mut page.events);
             if let Some(last) = page.events.last() {
                 self.cursor.clone_from(&last.cursor);
             }
@@ -129,37 +136,50 @@ impl Log {
             page_size: 1_000,
             ..pb::ListEventsRequest::default()
         };
-        let mut index = from;
+        let mut heads = client.shared.record.stores.heads(&request.after_cursor);
         let mut differing = Vec::new();
-        let end = self.events.len().min(from + many);
-        while index < end {
-            let Ok(page) = client.ask(&request).await else { return };
+        let (mut count, many) = (0, many.min(self.events.len() - from.min(self.events.len())));
+        while count < many {
+            let Ok(mut page) = client.ask(&request).await else { return };
+            let mut before = heads.clone();
+            client.shared.record.number_events(&mut before, &mut page.events);
             for event in page.events {
-                if self.events.get(index).is_some_and(|before| !self.is_same(before, &event)) {
-                    differing.push((index, event));
+                if event.seq != heads.of(store_of(event.seq)) + 1 {
+                    client.finding(format!("P2: event {} is read behind {heads:?}", event.seq));
                 }
-                index += 1;
+                heads.note(event.seq);
+                count += 1;
+                if self.at(event.seq).is_some_and(|before| !self.is_same(before, &event)) {
+                    differing.push(event);
+                }
             }
             if page.next_cursor.is_empty() {
                 break;
             }
             request.after_cursor = page.next_cursor;
         }
-        if index < end {
-            client.finding(format!("P2: the log ended at {index}, and had {end} events before"));
+        if count < many {
+            client.finding(format!("P2: the log ends {count} events behind {from}, and there were {many} before"));
         }
         if differing.is_empty() {
             return;
         }
         // The erasure that took their texts may have come meanwhile.
         self.follow(client).await;
-        for (_, now) in differing.iter().filter(|(index, now)| !self.is_same(&self.events[*index], now)) {
+        let is_other = |now: &&pb::Event| self.at(now.seq).is_some_and(|before| !self.is_same(before, now));
+        for now in differing.iter().filter(is_other) {
             client.finding(format!("P2: event {} is another one now", now.seq));
         }
     }
 
     /// True if an event reads as it did before, less what an erasure took.
     fn is_same(&self, before: &pb::Event, now: &pb::Event) -> bool {
+        // A cursor of several stores has what was read of the others before it.
+        let of_one = |event: &pb::Event| {
+            let cursor = if event.cursor.contains('s') { String::new() } else { event.cursor.clone() };
+            pb::Event { cursor, ..event.clone() }
+        };
+        let (before, now) = (&of_one(before), &of_one(now));
         before == now
             || self.erasures.is_touched(&now.session_id)
                 && content::without_texts(before) == content::without_texts(now)
@@ -167,9 +187,14 @@ impl Log {
 
     /// The fingerprint of an event that was read at some time, to be compared with that of another time.
     pub(super) fn print(&self, seq: i64, (whole, without): (u64, u64)) -> (i64, u64) {
-        let event = usize::try_from(seq - 1).ok().and_then(|index| self.events.get(index));
+        let event = self.at(seq);
         let is_touched = event.is_some_and(|event| self.erasures.is_touched(&event.session_id));
         (seq, if is_touched { without } else { whole })
+    }
+
+    /// The event with a number.
+    pub(super) fn at(&self, number: i64) -> Option<&pb::Event> {
+        self.places.get(&number).and_then(|index| self.events.get(*index))
     }
 
     /// The messages of a session with their revisions, inherited ones too.
@@ -201,9 +226,12 @@ impl Log {
     pub(super) fn add(&mut self, record: &Record, event: pb::Event) {
         let index = self.events.len();
         let (seq, id, revision) = (event.seq, event.session_id.clone(), event.revision);
-        if seq != i64::try_from(index).unwrap_or(i64::MAX) + 1 {
-            record.finding(format!("P3: event {seq} follows {index}"));
+        let head = self.heads.of(store_of(seq));
+        if seq != head + 1 {
+            record.finding(format!("P3: event {seq} follows {head}"));
         }
+        self.heads.note(seq);
+        self.places.insert(seq, index);
         let fork = match &event.body {
             Some(Body::SessionForked(body)) => Some((body.source_session_id.clone(), body.source_revision)),
             _ => None,
@@ -260,7 +288,7 @@ impl Log {
     /// P1: every erasure that was acknowledged is in the log where its answer says.
     pub(super) fn check_erased_answers(&self, record: &Record) {
         for (session, revision, seq) in std::mem::take(&mut *lock(&record.erased_answers)) {
-            let event = usize::try_from(seq - 1).ok().and_then(|index| self.events.get(index));
+            let event = self.at(seq);
             let fits = event.is_some_and(|event| {
                 (event.kind(), &event.session_id, event.revision) == (EventKind::Erased, &session, revision)
             });
@@ -294,22 +322,26 @@ impl Log {
         let asked = lock(&record.asked);
         let request = |event: &pb::Event| asked.get(&(event.session_id.clone(), event.request_id.clone()));
         // What was sent after an answer had come is in the log behind everything that the answer was made from.
-        let mut sent: Vec<(u64, i64)> = Vec::new();
+        let mut sent: HashMap<i64, Vec<(u64, i64)>> = HashMap::new();
         let mut events: HashMap<&str, Vec<(&pb::Event, Option<i64>)>> = HashMap::new();
         for event in &self.events[self.matched..] {
             let asked = if event.request_id.is_empty() { None } else { request(event) };
-            sent.extend(asked.map(|asked| (asked.sent, event.seq)));
+            let of_store = sent.entry(store_of(event.seq)).or_default();
+            of_store.extend(asked.map(|asked| (asked.sent, event.seq)));
             events.entry(&event.session_id).or_default().push((event, asked.and_then(|asked| asked.epoch)));
         }
-        sent.sort_unstable();
-        let mut least = i64::MAX;
-        for (_, seq) in sent.iter_mut().rev() {
-            least = least.min(*seq);
-            *seq = least;
+        for sent in sent.values_mut() {
+            sent.sort_unstable();
+            let mut least = i64::MAX;
+            for (_, seq) in sent.iter_mut().rev() {
+                least = least.min(*seq);
+                *seq = least;
+            }
         }
         let mut observed: HashMap<String, Vec<Observation>> = HashMap::new();
         for (answered, observation) in std::mem::take(&mut *lock(&record.observations)) {
             count(&record.counts.observations);
+            let sent = sent.get(&record.stores.of(&observation.session)).map(Vec::as_slice).unwrap_or_default();
             let behind = sent.get(sent.partition_point(|(sent, _)| *sent < answered)).map_or(i64::MAX, |(_, seq)| *seq);
             let to_seq = observation.to_seq.min(behind.saturating_sub(1));
             observed.entry(observation.session.clone()).or_default().push(Observation { to_seq, ..observation });
@@ -370,7 +402,7 @@ impl Log {
                     if sent.is_some_and(|sent| !content::callers(&sent.parts).is_empty()) {
                         note("prompts with results".to_owned());
                     }
-                    if rewinds::is_behind_own(&self.events, event) {
+                    if rewinds::is_behind_own(self, event) {
                         note("prompts with a rewind".to_owned());
                     }
                 }
@@ -430,12 +462,11 @@ impl Log {
         for fault in rewinds::faults(asked.rpc, expected, &events, &lock(&record.written)) {
             record.finding(format!("{fault}, of {} {key:?}", asked.rpc));
         }
-        let (first, last) = (group[0], group[group.len() - 1]);
+        let (first, last) = (events[0], events[events.len() - 1]);
         let rpc = asked.rpc;
-        if last - first + 1 != group.len() {
+        if usize::try_from(last.seq - first.seq + 1) != Ok(group.len()) {
             record.finding(format!("P4: {rpc} {key:?} is in the log at {group:?}: done twice, or torn"));
         }
-        let (first, last) = (&self.events[first], &self.events[last]);
         match &asked.fate {
             Fate::Done(promised) => {
                 let answered = (promised.revision.unwrap_or(last.revision), promised.seq.unwrap_or(last.seq));

@@ -80,7 +80,7 @@ pub(super) fn in_files(directory: &Path, wanted: &HashSet<Marker>) -> std::io::R
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
             Err(error) => return Err(error),
         };
-        let name = entry.file_name().to_string_lossy().into_owned();
+        let name = entry.path().display().to_string();
         found.extend(scan(&bytes).into_iter().find(|marker| wanted.contains(marker)).map(|marker| (name, marker)));
     }
     Ok(found)

@@ -37,12 +37,14 @@ mod run_watches;
 mod searches;
 mod service;
 mod state;
+mod stores;
 mod summaries;
 #[cfg(test)]
 mod tests;
 mod trees;
 mod views;
 mod watchers;
+mod wire;
 mod writers;
 
 pub use rounds::{Report, run};
@@ -104,6 +106,9 @@ pub struct Options {
     /// Three daemons with one database of PostgreSQL, which the attack starts, in place of one daemon.
     #[arg(long)]
     pub fleet: bool,
+    /// Shards of the database of several daemons.
+    #[arg(long, default_value_t = Self::default().shards)]
+    pub shards: u32,
     /// Directory of the store; a temporary one if not given.
     #[arg(long)]
     pub directory: Option<PathBuf>,
@@ -129,6 +134,7 @@ impl Default for Options {
             pause_ms: 20,
             answers: 160,
             fleet: false,
+            shards: 8,
             directory: None,
         }
     }

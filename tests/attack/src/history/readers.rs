@@ -67,7 +67,7 @@ pub(super) async fn view(client: &mut Client, request: &pb::GetContextRequest) -
 
 /// Compares a whole view with the history at its revision.
 pub(super) async fn check(client: &mut Client, session: &str, view: &View) {
-    let after_seq = client.asked_after_seq;
+    let after_seq = client.asked_after(session);
     let at = view.header.revision;
     let about = |text: String| format!("{text} in {session} at {at}");
     views::pairing(view).into_iter().chain(views::answers(view)).for_each(|text| client.finding(about(text)));
@@ -131,7 +131,7 @@ async fn now(client: &mut Client, session: &Session) {
         request.wait_timeout = Some(prost_types::Duration { seconds: 0, nanos: 300_000_000 });
     }
     let Some(view) = view(client, &request).await else { return };
-    let after_seq = client.asked_after_seq;
+    let after_seq = client.asked_after(&session.id);
     if view.header.revision < acknowledged {
         client.finding(format!(
             "P1: a view of {} is of {}, after the answer {acknowledged}",
@@ -151,7 +151,7 @@ async fn then(client: &mut Client, session: &Session) {
         ..pb::GetContextRequest::default()
     };
     let Some(view) = view(client, &request).await else { return };
-    let after_seq = client.asked_after_seq;
+    let after_seq = client.asked_after(&session.id);
     check(client, &session.id, &view).await;
     saw(client, &session.id, &view, "then", after_seq);
 }
@@ -174,7 +174,7 @@ async fn difference(client: &mut Client, session: &Session, held: &mut HashMap<S
     view.messages.splice(0..0, prefix.iter().cloned());
     view.header.known_message_count = 0;
     let pb::ContextHeader { revision, view_hash: hash, .. } = view.header.clone();
-    saw(client, &session.id, &view, "put together", client.asked_after_seq);
+    saw(client, &session.id, &view, "put together", client.asked_after(&session.id));
     held.insert(session.id.clone(), Held { revision, hash, messages: view.messages });
 }
 
@@ -210,7 +210,7 @@ pub(super) async fn ask_again(client: &mut Client, seen: &Seen) -> bool {
     };
     let Some(view) = view(client, &request).await else { return false };
     count(&client.shared.record.counts.views_again);
-    let again = Seen::of(&seen.session, &view, seen.origin, client.asked_after_seq);
+    let again = Seen::of(&seen.session, &view, seen.origin, client.asked_after(&seen.session));
     let is_same = again.hash == seen.hash
         && again.fingerprint == seen.fingerprint
         && again.estimated_tokens == seen.estimated_tokens;
@@ -269,7 +269,7 @@ async fn expanded(client: &mut Client, session: &str, id: &str) -> Option<Vec<pb
 async fn expand(client: &mut Client, session: &Session) {
     let request = pb::GetContextRequest { session_id: session.id.clone(), ..pb::GetContextRequest::default() };
     let Some(view) = view(client, &request).await else { return };
-    let after_seq = client.asked_after_seq;
+    let after_seq = client.asked_after(&session.id);
     let Ok(history) = client.messages(&session.id, Some(view.header.revision), false).await else { return };
     let mut found = Vec::new();
     if let Some(covered) = &view.end.covered {

@@ -7,6 +7,7 @@ use super::markers::{self, Marker, Markers};
 use super::reasons::Refusal;
 use super::rpc::{End, Promised, View};
 use super::run_watches::Followed;
+use super::stores::{self, Heads, Stores, store_of};
 use super::trees::TreeCancel;
 use longhand::pb;
 use std::collections::{HashMap, VecDeque};
@@ -236,7 +237,7 @@ impl Seen {
 pub(super) struct Snapshot {
     /// The session's id.
     pub(super) session: String,
-    /// The newest event included in the snapshot.
+    /// The newest event of its store included in the snapshot.
     pub(super) head_seq: i64,
     /// Its messages.
     pub(super) messages: Vec<pb::ContextMessage>,
@@ -259,10 +260,10 @@ pub(super) struct Watched {
     pub(super) root: String,
     /// Filter of event kinds; empty for all kinds.
     pub(super) kinds: Vec<i32>,
-    /// Events after this one belong to the stream.
-    pub(super) after_seq: i64,
-    /// Events up to and including this one were received.
-    pub(super) to_seq: i64,
+    /// Events after these belong to the stream; none before its first frame.
+    pub(super) after: Option<Heads>,
+    /// Events up to and including these were received.
+    pub(super) to: Heads,
     /// The events in the order received: number and fingerprints.
     pub(super) events: Vec<(i64, (u64, u64))>,
     /// The last event of each frame that stated that its mutation was complete.
@@ -322,8 +323,10 @@ pub(super) struct Record {
     pub(super) findings: Mutex<Vec<String>>,
     /// Number of findings beyond the maximum.
     pub(super) more_findings: AtomicU64,
-    /// The newest event in any answer.
-    pub(super) newest_seq: AtomicI64,
+    /// The stores, and which of them each session is in.
+    pub(super) stores: Stores,
+    /// The newest events in any answer.
+    pub(super) newest: Mutex<Heads>,
     /// Requests, by session and request id.
     pub(super) asked: Mutex<HashMap<(String, String), Asked>>,
     /// Messages, by their ids.
@@ -393,9 +396,30 @@ impl Record {
         self.clock.fetch_add(1, Ordering::SeqCst)
     }
 
-    /// Records the newest event of an answer.
-    pub(super) fn note_seq(&self, seq: i64) {
-        self.newest_seq.fetch_max(seq, Ordering::SeqCst);
+    /// The newest event of a session's store in any answer.
+    pub(super) fn newest_of(&self, session: &str) -> i64 {
+        lock(&self.newest).of(self.stores.of(session))
+    }
+
+    /// The number of an event of a session.
+    pub(super) fn number(&self, session: &str, seq: i64) -> i64 {
+        stores::number(self.stores.of(session), seq)
+    }
+
+    /// Numbers the events of a list or stream that goes on behind these positions, and moves them behind the last one.
+    pub(super) fn number_events<'a>(&self, before: &mut Heads, events: impl IntoIterator<Item = &'a mut pb::Event>) {
+        for event in events {
+            match self.stores.number_of(before, (&event.cursor, event.seq)) {
+                Some(number) => {
+                    self.stores.learn(&event.session_id, store_of(number));
+                    event.seq = number;
+                    before.join(&self.stores.heads(&event.cursor));
+                }
+                None => {
+                    self.finding(format!("P6: the cursor of event {} is not behind it: {}", event.seq, event.cursor))
+                }
+            }
+        }
     }
 
     /// Finds what was erased before a time in what came after it.

@@ -53,8 +53,8 @@ pub(super) fn faults(rpc: &str, asked: Option<Option<i64>>, events: &[&pb::Event
 }
 
 /// True if the event before one of a prompt is the rewind of the same request.
-pub(super) fn is_behind_own(events: &[pb::Event], prompt: &pb::Event) -> bool {
-    let before = usize::try_from(prompt.seq - 2).ok().and_then(|index| events.get(index));
+pub(super) fn is_behind_own(log: &Log, prompt: &pb::Event) -> bool {
+    let before = log.at(prompt.seq - 1);
     before.is_some_and(|before| {
         matches!(before.body, Some(Body::SessionRewound(_)))
             && (&before.session_id, &before.request_id) == (&prompt.session_id, &prompt.request_id)

@@ -100,6 +100,7 @@ pub(super) async fn create_for(client: &mut Client, policy: &Policy, parent: Opt
                 client.finding("P4: a session was made twice");
             }
             let id = made.session_id;
+            client.learn_store(&id).await;
             Some(Arc::new(Session { id, policy: policy.name.clone(), ..Session::default() }))
         }
         (made, again) => {
@@ -278,6 +279,7 @@ async fn fork(client: &mut Client, session: &Session) {
         other => client.finding(format!("P4: a repeated fork came to {other:?} instead of {}", made.session_id)),
     }
     let id = made.session_id.clone();
+    client.learn_store(&id).await;
     let fork = Session { id, policy: format!("fork of {}", session.policy), ..Session::default() };
     fork.revision.store(made.revision, Ordering::SeqCst);
     // Inherited messages can be rewound and edited in the fork, too.

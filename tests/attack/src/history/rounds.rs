@@ -21,7 +21,7 @@ use rand::seq::{IndexedRandom as _, SliceRandom as _};
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
@@ -99,7 +99,7 @@ pub async fn run(program: &Path, options: Options) -> Result<Report> {
         record: Record::default(),
         sessions: Default::default(),
         stopping: AtomicBool::new(false),
-        final_seq: AtomicI64::new(i64::MAX),
+        end: Default::default(),
     };
     let mut attack = Attack {
         shared: Arc::new(shared),
@@ -115,7 +115,7 @@ pub async fn run(program: &Path, options: Options) -> Result<Report> {
     match attack.options.fleet {
         true => {
             reasons::expect_owners();
-            attack.fleet = Some(Fleet::start(program, &directory).await?);
+            attack.fleet = Some(Fleet::start(program, &directory, attack.options.shards).await?);
         }
         false => attack.start(0).await?,
     }
@@ -146,7 +146,7 @@ impl Attack {
         if let Some(fleet) = &mut self.fleet {
             self.report.kills += 1;
             self.shared.service.expect_failures();
-            if let Some(finding) = fleet.disturb(&mut self.rng).await? {
+            if let Some(finding) = fleet.disturb(&mut self.rng, &self.shared.record.stores).await? {
                 self.shared.record.finding(finding);
             }
             // Calls that began before it was mended may fail yet.
@@ -220,7 +220,7 @@ impl Attack {
 
     async fn round(&mut self, began: Instant) -> Result<()> {
         self.shared.stopping.store(false, Ordering::SeqCst);
-        self.shared.final_seq.store(i64::MAX, Ordering::SeqCst);
+        *lock(&self.shared.end) = None;
         self.make_sessions().await;
         let from = self.log.events.len();
         let (mut clients, mut followers) = self.send_clients();
@@ -235,8 +235,7 @@ impl Attack {
         join(&self.shared.record, "clients", &mut clients).await;
         self.settle().await;
         self.log.follow(&mut auditor).await;
-        let final_seq = i64::try_from(self.log.events.len())?;
-        self.shared.final_seq.store(final_seq, Ordering::SeqCst);
+        *lock(&self.shared.end) = Some(self.log.heads.clone());
         join(&self.shared.record, "watchers: an idle stream does not reach the end of the log", &mut followers).await;
         self.check(from).await;
         Ok(())
@@ -465,8 +464,8 @@ impl Attack {
         if erased_messages > 50 && seen == 0 && self.fleet.is_none() {
             record.finding("the checker itself failed: it found nothing in the files before it was erased");
         }
-        if let Some(fleet) = &self.fleet {
-            self.report.counts.push_str(&format!("; {:?}", fleet.faults));
+        if let Some(fleet) = &mut self.fleet {
+            self.report.counts.push_str(&format!("; {}", fleet.report()));
         }
         self.report.findings = std::mem::take(&mut *lock(&record.findings));
         let more = record.more_findings.load(Ordering::Relaxed);

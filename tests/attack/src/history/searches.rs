@@ -8,12 +8,18 @@ use longhand::pb;
 const WAIT_SECONDS: i64 = 20;
 
 /// The answer to a search for a word, once the index has an event; none if there is no index now.
-pub(super) async fn hits(client: &mut Client, query: &str, min_seq: i64) -> Option<pb::SearchHistoryResponse> {
+pub(super) async fn hits(
+    client: &mut Client,
+    query: &str,
+    (session, min_seq): (&str, i64),
+) -> Option<pb::SearchHistoryResponse> {
     let request = pb::SearchHistoryRequest {
         query: query.to_owned(),
         include_derived: true,
         page_size: 100,
         min_seq,
+        // Events of several stores have no common numbers.
+        session_id: client.shared.service.has_several().then(|| session.to_owned()),
         wait_timeout: Some(prost_types::Duration { seconds: WAIT_SECONDS, nanos: 0 }),
         ..pb::SearchHistoryRequest::default()
     };
@@ -44,7 +50,7 @@ pub(super) fn fault(answer: &pb::SearchHistoryResponse, wanted: &Searchable) -> 
 
 /// Searches for the word of a message that was acknowledged.
 pub(super) async fn find(client: &mut Client, wanted: &Searchable) {
-    let Some(answer) = hits(client, &wanted.word, wanted.seq).await else { return };
+    let Some(answer) = hits(client, &wanted.word, (&wanted.session, wanted.seq)).await else { return };
     // A daemon that took the shard fills an index of its own, behind all other work.
     if answer.indexed_seq < wanted.seq && client.shared.service.has_several() {
         return;

@@ -13,7 +13,7 @@ pub(super) struct TreeCancel {
     pub(super) root: String,
     /// The newest event that any client knew of when the request was sent.
     pub(super) after_seq: i64,
-    /// The newest event a moment after the answer.
+    /// The newest event of its store a moment after the answer, or one behind it.
     pub(super) to_seq: i64,
     /// The runs of the answer.
     pub(super) runs: Vec<pb::Run>,
@@ -74,13 +74,14 @@ pub(super) async fn cancel(client: &mut Client, session: &Session, force: bool) 
     let request = pb::CancelRunRequest { session_id, force, tree: true, ..pb::CancelRunRequest::default() };
     let lost = client.lost;
     let answer = client.ask(&request).await;
-    let after_seq = client.asked_after_seq;
+    let after_seq = client.asked_after(&session.id);
     match answer {
         // Whatever an attempt without an answer stopped is not in the answer to the next one, and is stopped.
         Ok(answer) => {
             let Ok(info) = client.ask(&pb::GetServerInfoRequest {}).await else { return };
             let runs = if client.lost > lost { Vec::new() } else { answer.runs };
-            let (root, to_seq) = (session.id.clone(), info.head_seq);
+            // Of several stores only the sum is known, which is beyond the end of each.
+            let (root, to_seq) = (session.id.clone(), client.shared.record.number(&session.id, info.head_seq));
             lock(&client.shared.record.tree_cancels).push(TreeCancel { root, after_seq, to_seq, runs });
         }
         Err(refusal) => super::agents::note_refusal(

@@ -4,6 +4,7 @@ use super::client::Client;
 use super::content;
 use super::reasons;
 use super::record::{Snapshot, Watched, count, lock};
+use super::stores::store_of;
 use longhand::pb;
 use pb::event_service_client::EventServiceClient;
 use pb::subscribe_events_request::Start;
@@ -11,7 +12,6 @@ use pb::subscribe_events_response::Frame;
 use prost::Message as _;
 use rand::Rng as _;
 use rand::seq::IndexedRandom as _;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tonic::Status;
 
@@ -48,7 +48,9 @@ pub(super) async fn run(mut client: Client) {
 
 /// True if the stream has reached the end of the log.
 fn is_done(client: &Client, stream: &Stream) -> bool {
-    stream.is_begun && stream.watched.to_seq >= client.shared.final_seq.load(Ordering::SeqCst)
+    let end = lock(&client.shared.end);
+    let has_begun = stream.is_begun && stream.watched.after.is_some();
+    has_begun && end.as_ref().is_some_and(|end| stream.watched.to.behind(end).is_none())
 }
 
 fn begin(client: &mut Client) -> Option<Stream> {
@@ -90,7 +92,7 @@ fn begin(client: &mut Client) -> Option<Stream> {
     }
     let is_begun = start != Start::Snapshot(true);
     Some(Stream {
-        watched: Watched { sessions, root, kinds, after_seq: -1, ..Watched::default() },
+        watched: Watched { sessions, root, kinds, ..Watched::default() },
         at: None,
         start,
         include_content: client.rng.random_bool(0.3),
@@ -170,15 +172,16 @@ async fn read(client: &mut Client, stream: &mut Stream, request: pb::SubscribeEv
         };
         client.shared.record.check_erased("SubscribeEvents", &response.encode_to_vec(), asked);
         match response.frame {
-            Some(Frame::Ready(ready)) if index == 0 => ready_at(stream, &ready),
+            Some(Frame::Ready(ready)) if index == 0 => ready_at(client, stream, &ready),
             Some(_) if index == 0 => client.finding("P6: a stream does not begin with Ready"),
             Some(Frame::Ready(_)) => client.finding("P6: a stream has two Ready frames"),
             Some(Frame::Events(batch)) => take(client, stream, batch),
             Some(Frame::Progress(progress)) => {
-                if progress.seq < stream.watched.to_seq {
-                    client.finding(format!("P6: progress goes back to {}", progress.seq));
+                let heads = client.shared.record.stores.heads(&progress.cursor);
+                if let Some(store) = heads.behind(&stream.watched.to) {
+                    client.finding(format!("P6: progress of store {store} goes back to {}", progress.cursor));
                 }
-                stream.watched.to_seq = progress.seq;
+                stream.watched.to.join(&heads);
                 stream.at = Some(progress.cursor);
             }
             Some(Frame::SnapshotItem(item)) => snapshot_item(client, stream, item),
@@ -196,14 +199,14 @@ async fn read(client: &mut Client, stream: &mut Stream, request: pb::SubscribeEv
     Ok(())
 }
 
-fn ready_at(stream: &mut Stream, ready: &pb::Ready) {
+fn ready_at(client: &Client, stream: &mut Stream, ready: &pb::Ready) {
     let snapshot = stream.start == Start::Snapshot(true);
     if stream.at.is_some() {
         return;
     }
-    let after = if stream.start == Start::FromBeginning(true) { 0 } else { ready.head_seq };
-    stream.watched.after_seq = after;
-    stream.watched.to_seq = after;
+    let heads = client.shared.record.stores.heads(&ready.cursor);
+    stream.watched.to = if stream.start == Start::FromBeginning(true) { heads.begins() } else { heads };
+    stream.watched.after = Some(stream.watched.to.clone());
     if !snapshot {
         // An interrupted snapshot begins anew.
         stream.at = Some(ready.cursor.clone());
@@ -219,8 +222,8 @@ fn snapshot_item(client: &Client, stream: &mut Stream, item: pb::SnapshotItem) {
         Some(Item::Session(state)) => {
             let whole = stream.snapshot.take();
             lock(&client.shared.record.snapshots).extend(whole);
-            let head_seq = stream.watched.after_seq;
             let session = state.session_id;
+            let head_seq = stream.watched.to.of(client.shared.record.stores.of(&session));
             stream.snapshot = Some(Snapshot { session, head_seq, ..Snapshot::default() });
         }
         Some(Item::Run(run)) => stream.snapshot.iter_mut().for_each(|snapshot| snapshot.run = Some(run.run_id.clone())),
@@ -242,14 +245,17 @@ fn take(client: &mut Client, stream: &mut Stream, batch: pb::EventBatch) {
     if !stream.is_begun {
         client.finding("P6: events come before the end of the snapshot");
     }
-    let pb::EventBatch { events, cursor, more } = batch;
+    let pb::EventBatch { mut events, cursor, more } = batch;
+    let record = &client.shared.record;
+    let mut before = stream.at.as_ref().map(|at| record.stores.heads(at)).unwrap_or_default();
+    record.number_events(&mut before, &mut events);
     // A client that stops in the middle of a frame resumes after the event that it handled last.
     let whole = events.len() < 2 || client.rng.random_bool(0.8);
     let handled = if whole { events.len() } else { client.rng.random_range(1..events.len()) };
     let watched = &mut stream.watched;
     for event in &events[..handled] {
-        if event.seq <= watched.to_seq {
-            client.finding(format!("P6: event {} comes again or late, behind {}", event.seq, watched.to_seq));
+        if event.seq <= watched.to.of(store_of(event.seq)) {
+            client.finding(format!("P6: event {} comes again or late, behind {:?}", event.seq, watched.to));
         }
         if !watched.sessions.is_empty() && !watched.sessions.contains(&event.session_id) {
             client.finding(format!("P6: event {} of a session that nobody asked for", event.seq));
@@ -259,7 +265,7 @@ fn take(client: &mut Client, stream: &mut Stream, batch: pb::EventBatch) {
         {
             client.finding(format!("P6: event {} comes with another event's message", event.seq));
         }
-        watched.to_seq = event.seq;
+        watched.to.note(event.seq);
         watched.events.push((event.seq, content::event(event)));
     }
     if whole && !more {

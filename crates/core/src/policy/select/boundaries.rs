@@ -33,7 +33,7 @@ impl SafeBoundaries {
 /// For each boundary from 0 to `count`, true if it leaves every result with its call.
 pub(super) fn safe_boundaries(calls: &Calls<'_>, count: usize) -> Vec<bool> {
     let mut change = vec![0_i64; count + 2];
-    for (call, result) in answered(calls) {
+    for (call, result) in answered_calls(calls) {
         change[call + 1] += 1;
         change[result + 1] -= 1;
     }
@@ -48,7 +48,7 @@ pub(super) fn safe_boundaries(calls: &Calls<'_>, count: usize) -> Vec<bool> {
 }
 
 /// The indexes of each answered call's message and of its result's message.
-fn answered(calls: &Calls<'_>) -> impl Iterator<Item = (usize, usize)> {
+pub(in crate::policy) fn answered_calls(calls: &Calls<'_>) -> impl Iterator<Item = (usize, usize)> {
     calls.iter().filter_map(|called| Some((called.index, called.answer?.index)))
 }
 
@@ -73,11 +73,6 @@ pub fn groups(messages: &[SourceMessage]) -> Vec<Group> {
     let ends = (1..=messages.len()).filter(|&end| boundaries.safe[end]);
     ends.map(|end| Group { messages: std::mem::replace(&mut start, end)..end, may_go: end <= boundaries.last })
         .collect()
-}
-
-/// The indexes of each answered call's message and of its result's message.
-pub(in crate::policy) fn answered_calls(messages: &[SourceMessage]) -> Vec<(usize, usize)> {
-    answered(&Calls::of(messages)).collect()
 }
 
 /// The last boundary that summarizes no open message and no running call: the limit for a summary supplied by a client.

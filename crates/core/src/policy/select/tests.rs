@@ -148,14 +148,14 @@ proptest! {
 fn a_result_in_the_same_message_parts_from_nothing() {
     let messages = dsl::parse("u1 \"x\"\na2\n  tool bash#c1 out=4c done\nu3 \"x\"\na4 \"y\"");
     assert_eq!(safe_boundaries(&Calls::of(&messages), messages.len()), [true; 5]);
-    assert_eq!(answered_calls(&messages), [(1, 1)]);
+    assert_eq!(answered_calls(&Calls::of(&messages)).collect::<Vec<_>>(), [(1, 1)]);
 }
 
 #[test]
 fn a_call_id_that_is_used_twice_belongs_to_the_nearest_call() {
     let text = "a0\n  call bash#c\nt1\n  result c out=\"1\" done\na2\n  call bash#c\nt3\n  result c out=\"2\" done";
     let messages = dsl::parse(text);
-    assert_eq!(answered_calls(&messages), [(0, 1), (2, 3)]);
+    assert_eq!(answered_calls(&Calls::of(&messages)).collect::<Vec<_>>(), [(0, 1), (2, 3)]);
     assert_eq!(safe_boundaries(&Calls::of(&messages), 4), [true, false, true, false, true]);
 }
 

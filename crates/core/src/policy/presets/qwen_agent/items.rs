@@ -8,6 +8,7 @@ use crate::model::message::{MessageKind, Role};
 use crate::model::part::{Part, PartBody};
 use crate::model::truncation::{Removals, Truncation};
 use crate::model::view::SourceMessage;
+use crate::policy::calls::Calls;
 use crate::policy::omission::text::text_of;
 use crate::policy::tokens;
 use crate::policy::{Counting, Policy, select, truncate, turns};
@@ -68,15 +69,14 @@ pub(super) struct Items<'a> {
     pub(super) list: Vec<Item>,
     /// Estimate of the system messages, which are not items: they always stay.
     pub(super) instructions: i64,
-    /// Pairs of message indexes, ascending: the message with a call, and the message with its result.
-    pairs: Vec<(usize, usize)>,
+    /// The calls of the messages, with their results.
+    calls: Calls<'a>,
 }
 
 impl<'a> Items<'a> {
     pub(super) fn of(policy: &'a Policy, messages: &'a [SourceMessage]) -> Self {
-        let mut pairs = select::answered_calls(messages);
-        pairs.sort_unstable();
-        let mut items = Self { policy, messages, list: Vec::new(), instructions: 0, pairs };
+        let calls = Calls::of(messages);
+        let mut items = Self { policy, messages, list: Vec::new(), instructions: 0, calls };
         for (index, source) in messages.iter().enumerate() {
             match (source.message.kind, source.message.role) {
                 (MessageKind::Record, _) => {}
@@ -132,6 +132,13 @@ impl<'a> Items<'a> {
         own.iter().take_while(|item| item.message == message).any(|item| item.kind == Kind::Call)
     }
 
+    /// True if the call may still run: it has no result, and the first call that runs is not after it.
+    fn may_run(&self, call: &Part) -> bool {
+        let first = self.calls.unfinished(self.messages).running;
+        let mut waiting = self.calls.iter().filter(|called| called.answer.is_none());
+        waiting.any(|called| called.part.id == call.id && first.is_some_and(|first| called.index >= first))
+    }
+
     /// True if the item has media, which cannot be truncated.
     pub(super) fn has_media(&self, item: &Item) -> bool {
         let parts = &self.messages[item.message].message.parts;
@@ -181,11 +188,11 @@ impl<'a> Items<'a> {
         let mut is_settled = false;
         while !is_settled {
             is_settled = true;
-            for (call, result) in &self.pairs {
-                if omitted[*call] != omitted[*result] {
+            for (call, result) in select::answered_calls(&self.calls) {
+                if omitted[call] != omitted[result] {
                     is_settled = false;
-                    omitted[*call] = false;
-                    omitted[*result] = false;
+                    omitted[call] = false;
+                    omitted[result] = false;
                 }
             }
         }
@@ -200,13 +207,10 @@ impl<'a> Items<'a> {
             (Treatment::BothSides(_) | Treatment::Beginning(_), Kind::Call) => {
                 // The model need not read the input of the call again, so `{}` replaces it. The call itself stays: its
                 // result needs it.
-                let parts = &source.message.parts;
-                let calls = parts.iter().filter(|part| matches!(*part.body, PartBody::ToolCall(_))).count();
-                let answered = self.pairs.partition_point(|(call, _)| *call <= item.message)
-                    - self.pairs.partition_point(|(call, _)| *call < item.message);
-                // A call without a result stays as it is.
-                let part = item.parts.first().map(|&part| &parts[part]).filter(|_| calls == answered);
-                part.into_iter()
+                let parts = item.parts.iter().map(|&part| &source.message.parts[part]);
+                // A call that runs stays as it is, and those beside it need not wait for it.
+                parts
+                    .filter(|part| !self.may_run(part))
                     .for_each(|part| self.push_truncation(source, part, Truncation::placeholder("{}"), removals));
             }
             // Text beside calls is removed without a placeholder.

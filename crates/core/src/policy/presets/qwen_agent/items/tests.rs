@@ -206,6 +206,10 @@ fn a_call_keeps_an_input_and_one_that_runs_keeps_its_own() {
     for (text, expected) in [
         ("u1 \"x\"\na2\n  call f#c in={\"a\": 1}\nt3\n  result c out=\"ok\" done\na4 \"y\"", "{}"),
         ("u1 \"x\"\na2\n  call f#c in={\"a\": 1}", "{\"a\": 1}"),
+        ("u1 \"x\"\na2\n  call f#c in={\"a\": 1}\nu3 \"x\"\na4 \"y\"", "{}"),
+        // A call beside it may run.
+        ("u1 \"x\"\na2\n  call f#c in={\"a\": 1}\n  call f#d\nt3\n  result c out=\"ok\" done", "{}"),
+        ("u1 \"x\"\na2\n  call f#c in={\"a\": 1}\n  call f#d\nt3\n  result d out=\"ok\" done", "{\"a\": 1}"),
     ] {
         let messages = dsl::parse(text);
         let items = Items::of(&policy, &messages);
