@@ -8,7 +8,8 @@ use std::sync::OnceLock;
 
 /// Makes a cluster, or a standby of the one whose sockets are in the folder `$2`, and runs it until the standard input
 /// ends; it stops then without a checkpoint and is removed. Each line of the input restarts it. It prints its folder once
-/// it is ready. The folder's name is short, because that of a socket has to be.
+/// it is ready. The folder's name is short, because that of a socket has to be. A connection on which a client says nothing, as
+/// a frozen one, keeps it from stopping until its time for that is over.
 const SCRIPT: &str = r#"
 set -e
 folder=$(mktemp -d /tmp/longhand-postgres.XXXXXX)
@@ -16,6 +17,7 @@ trap 'rm -rf "$folder"' EXIT
 if [ -z "$2" ]; then
     "$1/initdb" --no-sync --auth=trust --locale=C.UTF-8 --username=longhand -D "$folder/data" >"$folder/log" 2>&1
     printf '%s\n' 'fsync = off' 'full_page_writes = off' 'autovacuum = off' 'max_connections = 400' \
+        'authentication_timeout = 5s' \
         >>"$folder/data/postgresql.conf"
 else
     "$1/pg_basebackup" --no-sync -h "$2" -U longhand -D "$folder/data" -R --checkpoint=fast >"$folder/log" 2>&1

@@ -95,6 +95,19 @@ async fn a_promoted_standby_goes_on_with_what_it_has_and_never_as_if_it_had_what
     // A standby that has everything: the owner goes on, as the same store.
     let second = Server::start(Some(&first)).expect("a standby");
     until(&second, HAS_ALL).await;
+    // It is asked for nothing, although it would answer: what it has may be old.
+    lead(&address, &second);
+    conn.execute("select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'longhand'")
+        .await
+        .expect("ended");
+    let mut refused = 0;
+    while refused < 3 {
+        match store.log().at(session, 1).await {
+            Err(store::Error::Unreachable(_)) => refused += 1,
+            // The connection ends in a moment.
+            answered => assert!(answered.is_ok() && refused == 0, "{answered:?} behind {refused} refusals"),
+        }
+    }
     drop(conn);
     drop(first);
     promote(&second).await;

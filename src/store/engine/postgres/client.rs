@@ -4,6 +4,7 @@ use super::super::value::{Parameter, Row};
 use super::dialect;
 use super::encode::{self, Encoded};
 use super::lease::{Lease, Trust};
+use super::primary;
 use crate::limits;
 use crate::store::error::{Error, Result};
 use futures::TryStreamExt as _;
@@ -154,7 +155,12 @@ impl Client {
 
     fn connect(options: &PgConnectOptions, driver: Driver, trust: Option<Arc<Trust>>) -> Result<Self> {
         let options = options.clone().statement_cache_capacity(limits::STATEMENTS_KEPT).disable_statement_logging();
-        let conn = driver.wait(async { timeout(PATIENCE, PgConnection::connect_with(&options)).await });
+        let connecting = async {
+            let mut conn = PgConnection::connect_with(&options).await?;
+            primary::check(&mut conn).await?;
+            Ok::<_, sqlx::Error>(conn)
+        };
+        let conn = driver.wait(async { timeout(PATIENCE, connecting).await });
         let conn = conn.map_err(|_| Error::Unreachable("the database does not answer".to_owned()))??;
         Ok(Self {
             conn: RefCell::new(conn),

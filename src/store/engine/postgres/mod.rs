@@ -7,6 +7,7 @@ mod error;
 pub(crate) mod keeper;
 pub(crate) mod lease;
 pub(crate) mod owner;
+mod primary;
 pub(crate) mod registry;
 pub(crate) mod schema;
 pub(crate) mod shard;

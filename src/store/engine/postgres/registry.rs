@@ -2,8 +2,8 @@
 //!
 //! Nothing here decides who may write: that is the lease. An answer may be older than what happened since.
 
-use super::lease;
 use super::shard::{Role, Shard};
+use super::{lease, primary};
 use crate::clock::Clock;
 use crate::limits;
 use crate::model::time::Timestamp;
@@ -102,6 +102,7 @@ impl Registry {
         let pool = PgPoolOptions::new()
             .max_connections(limits::REGISTRY_CONNECTIONS)
             .acquire_timeout(Duration::from_millis(limits::DATABASE_ANSWER_MS))
+            .after_connect(|conn, _| Box::pin(primary::check(conn)))
             .connect_with(
                 options
                     .application_name("longhand")

@@ -294,6 +294,7 @@ impl Fleet {
             }
         };
         *self.faults.entry(fault).or_default() += 1;
+        println!("fault {}: {fault}, daemon {index}, {while_ms} ms", self.faults.values().sum::<u64>());
         Ok(finding)
     }
 
@@ -308,6 +309,8 @@ impl Fleet {
         self.sql("alter system set synchronous_standby_names = '*'");
         self.sql("select pg_reload_conf()");
         self.until("select count(*) > 0 from pg_stat_replication where sync_state = 'sync'").await?;
+        // The process that makes checkpoints is the one that has commits wait from then on.
+        self.sql("checkpoint");
         let head = self.sql("select pg_current_wal_lsn()").context("a position")?;
         let has = format!("select count(*) > 0 from pg_stat_replication where flush_lsn >= '{}'", head.trim());
         self.until(&has).await?;
