@@ -371,10 +371,8 @@ impl Writer {
                 break;
             }
             if is_checked {
-                match self.is_unclean {
-                    true => self.clean(),
-                    false => self.shrink(batch.is_empty()),
-                }
+                self.clean();
+                self.shrink(batch.is_empty());
             }
             if batch.is_empty() {
                 continue;
@@ -459,13 +457,13 @@ impl Writer {
     }
 
     /// Gives free pages back to the system: many while nobody waits, else a few. The file ends where the log says once
-    /// the log is emptied.
+    /// the log is emptied, which the next check does.
     fn shrink(&mut self, is_idle: bool) {
         if self.health.writes().is_final() {
             return;
         }
         match shrink::run(&self.conn, limits::SHRINK_IDLE_STEPS, || is_idle && self.queue.is_empty()) {
-            Ok(given) => self.is_unclean = given > 0,
+            Ok(given) => self.is_unclean |= given > 0,
             Err(error) => tracing::debug!(%error, "pages are not given back now"),
         }
     }

@@ -26,10 +26,28 @@ impl From<sqlx::Error> for Error {
                 Some("53300") => Self::Unreachable(error.to_string()),
                 _ => Self::Database(error.to_string()),
             },
-            sqlx::Error::Io(_) | sqlx::Error::Tls(_) | sqlx::Error::Protocol(_) | sqlx::Error::WorkerCrashed => {
-                Self::Unreachable(error.to_string())
-            }
+            // A pool waits for a server that does not answer, and says only that it waited.
+            sqlx::Error::Io(_)
+            | sqlx::Error::Tls(_)
+            | sqlx::Error::Protocol(_)
+            | sqlx::Error::WorkerCrashed
+            | sqlx::Error::PoolTimedOut => Self::Unreachable(error.to_string()),
             _ => Self::Database(error.to_string()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_does_not_answer_is_asked_again() {
+        let ended = || std::io::Error::from(std::io::ErrorKind::UnexpectedEof);
+        for error in [sqlx::Error::PoolTimedOut, sqlx::Error::WorkerCrashed, ended().into()] {
+            let text = error.to_string();
+            assert!(matches!(Error::from(error), Error::Unreachable(_)), "{text}");
+        }
+        assert!(matches!(Error::from(sqlx::Error::RowNotFound), Error::Database(_)));
     }
 }

@@ -487,7 +487,7 @@ fn an_erased_marker_is_found_in_files_also_behind_a_beginning_that_an_index_shar
     assert_eq!(markers::in_files(folder.path(), &wanted).expect("read"), []);
     std::fs::write(below.join("index"), [&[0, 255], &erased.as_bytes()[6..], &[7]].concat()).expect("a file");
     let found = markers::in_files(folder.path(), &wanted).expect("read");
-    assert_eq!(found.into_iter().map(|(name, _)| name).collect::<Vec<_>>(), ["index"]);
+    assert_eq!(found.into_iter().map(|(name, _)| name).collect::<Vec<_>>(), ["below/index"]);
 }
 
 #[test]

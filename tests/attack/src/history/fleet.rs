@@ -266,14 +266,16 @@ impl Fleet {
             74..88 => {
                 let held = Held { requests: rng.random_bool(0.67), replies: rng.random_bool(0.67) };
                 let held = if held == Held::default() { Held { requests: true, replies: true } } else { held };
-                let is_cut = rng.random_bool(0.5);
-                self.wires[index].hold(held);
+                let (is_cut, is_of_all) = (rng.random_bool(0.5), rng.random_bool(0.2));
+                let wires = if is_of_all { &self.wires[..] } else { &self.wires[index..=index] };
+                wires.iter().for_each(|wire| wire.hold(held));
                 tokio::time::sleep(pause).await;
                 if is_cut {
-                    self.wires[index].cut();
+                    wires.iter().for_each(Wire::cut);
                 }
-                self.wires[index].hold(Held::default());
+                wires.iter().for_each(|wire| wire.hold(Held::default()));
                 match held {
+                    _ if is_of_all => "databases that did not answer",
                     Held { requests: true, replies: true } => "networks that lost everything",
                     Held { requests: true, .. } => "networks that lost requests",
                     Held { .. } => "networks that lost replies",

@@ -65,11 +65,14 @@ pub(super) fn around(bytes: &[u8], marker: &Marker) -> String {
 /// The files of a folder and those below it that have one of some markers, with one of these.
 pub(super) fn in_files(directory: &Path, wanted: &HashSet<Marker>) -> std::io::Result<Vec<(String, Marker)>> {
     let mut found = Vec::new();
+    let name = |path: &Path| path.strip_prefix(directory).unwrap_or(path).display().to_string();
     for entry in std::fs::read_dir(directory)? {
         let entry = entry?;
         let kind = entry.file_type()?;
         if kind.is_dir() {
-            found.extend(in_files(&entry.path(), wanted)?);
+            let folder = name(&entry.path());
+            let below = in_files(&entry.path(), wanted)?;
+            found.extend(below.into_iter().map(|(file, marker)| (format!("{folder}/{file}"), marker)));
         }
         if !kind.is_file() {
             continue;
@@ -80,8 +83,8 @@ pub(super) fn in_files(directory: &Path, wanted: &HashSet<Marker>) -> std::io::R
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
             Err(error) => return Err(error),
         };
-        let name = entry.path().display().to_string();
-        found.extend(scan(&bytes).into_iter().find(|marker| wanted.contains(marker)).map(|marker| (name, marker)));
+        let there = scan(&bytes).into_iter().find(|marker| wanted.contains(marker));
+        found.extend(there.map(|marker| (name(&entry.path()), marker)));
     }
     Ok(found)
 }
