@@ -222,7 +222,7 @@ pub const SHRINK_KEPT_PAGES: i64 = 1_024;
 /// Free pages that are given back at once.
 pub const SHRINK_STEP_PAGES: i64 = 128;
 /// Steps of an idle writer, once in the interval below.
-pub const SHRINK_IDLE_STEPS: u32 = 96;
+pub const SHRINK_IDLE_STEPS: u32 = 32;
 /// Interval at which an idle writer checks that its files still exist.
 pub const FILES_CHECK_MS: u64 = 1_000;
 /// Session heads that the writer keeps in memory.

@@ -371,8 +371,11 @@ impl Writer {
                 break;
             }
             if is_checked {
-                self.clean();
-                self.shrink(batch.is_empty());
+                match self.is_unclean {
+                    true => self.clean(),
+                    // To give pages of a large file back takes as long as many appends: it waits until erasures are over.
+                    false => self.shrink(batch.is_empty()),
+                }
             }
             if batch.is_empty() {
                 continue;
@@ -463,7 +466,7 @@ impl Writer {
             return;
         }
         match shrink::run(&self.conn, limits::SHRINK_IDLE_STEPS, || is_idle && self.queue.is_empty()) {
-            Ok(given) => self.is_unclean |= given > 0,
+            Ok(given) => self.is_unclean = given > 0,
             Err(error) => tracing::debug!(%error, "pages are not given back now"),
         }
     }

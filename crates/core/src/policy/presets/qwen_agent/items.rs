@@ -4,15 +4,17 @@
 //! A strategy decides about each item. This module turns its decisions into truncations of parts and omissions of
 //! messages, so that results stay with their calls, and messages without a reply stay.
 
+use crate::model::ids::PartId;
 use crate::model::message::{MessageKind, Role};
 use crate::model::part::{Part, PartBody};
 use crate::model::truncation::{Removals, Truncation};
 use crate::model::view::SourceMessage;
-use crate::policy::calls::Calls;
+use crate::policy::calls::{Called, Calls};
 use crate::policy::omission::text::text_of;
 use crate::policy::tokens;
 use crate::policy::{Counting, Policy, select, truncate, turns};
 use std::borrow::Cow;
+use std::collections::HashSet;
 
 /// Kind of an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,12 +73,18 @@ pub(super) struct Items<'a> {
     pub(super) instructions: i64,
     /// The calls of the messages, with their results.
     calls: Calls<'a>,
+    /// The calls that may still run: those without a result, from the first that runs on.
+    running: HashSet<PartId>,
 }
 
 impl<'a> Items<'a> {
     pub(super) fn of(policy: &'a Policy, messages: &'a [SourceMessage]) -> Self {
         let calls = Calls::of(messages);
-        let mut items = Self { policy, messages, list: Vec::new(), instructions: 0, calls };
+        let first = calls.unfinished(messages).running;
+        let may_run =
+            |called: &&Called<'_>| called.answer.is_none() && first.is_some_and(|first| called.index >= first);
+        let running = calls.iter().filter(may_run).map(|called| called.part.id).collect();
+        let mut items = Self { policy, messages, list: Vec::new(), instructions: 0, calls, running };
         for (index, source) in messages.iter().enumerate() {
             match (source.message.kind, source.message.role) {
                 (MessageKind::Record, _) => {}
@@ -130,13 +138,6 @@ impl<'a> Items<'a> {
     fn has_calls(&self, message: usize) -> bool {
         let own = &self.list[self.list.partition_point(|item| item.message < message)..];
         own.iter().take_while(|item| item.message == message).any(|item| item.kind == Kind::Call)
-    }
-
-    /// True if the call may still run: it has no result, and the first call that runs is not after it.
-    fn may_run(&self, call: &Part) -> bool {
-        let first = self.calls.unfinished(self.messages).running;
-        let mut waiting = self.calls.iter().filter(|called| called.answer.is_none());
-        waiting.any(|called| called.part.id == call.id && first.is_some_and(|first| called.index >= first))
     }
 
     /// True if the item has media, which cannot be truncated.
@@ -210,7 +211,7 @@ impl<'a> Items<'a> {
                 let parts = item.parts.iter().map(|&part| &source.message.parts[part]);
                 // A call that runs stays as it is, and those beside it need not wait for it.
                 parts
-                    .filter(|part| !self.may_run(part))
+                    .filter(|part| !self.running.contains(&part.id))
                     .for_each(|part| self.push_truncation(source, part, Truncation::placeholder("{}"), removals));
             }
             // Text beside calls is removed without a placeholder.
