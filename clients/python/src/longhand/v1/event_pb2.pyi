@@ -1753,7 +1753,7 @@ class Ready(google.protobuf.message.Message):
     cursor: builtins.str
     """Position at which it begins."""
     head_seq: builtins.int
-    """The newest event of the store."""
+    """The newest event of the store; over several shards, the number of events of all."""
     def __init__(
         self,
         *,
@@ -1803,7 +1803,7 @@ class Progress(google.protobuf.message.Message):
     cursor: builtins.str
     """Position to resume from."""
     seq: builtins.int
-    """Sequence number of the newest event that was read."""
+    """Sequence number of the newest event that was read; over several shards, the number of events of all that were read."""
     def __init__(
         self,
         *,

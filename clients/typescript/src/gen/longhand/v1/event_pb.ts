@@ -1928,7 +1928,7 @@ export type Ready = Message<"longhand.v1.Ready"> & {
   cursor: string;
 
   /**
-   * The newest event of the store.
+   * The newest event of the store; over several shards, the number of events of all.
    *
    * @generated from field: int64 head_seq = 2;
    */
@@ -1991,7 +1991,7 @@ export type Progress = Message<"longhand.v1.Progress"> & {
   cursor: string;
 
   /**
-   * Sequence number of the newest event that was read.
+   * Sequence number of the newest event that was read; over several shards, the number of events of all that were read.
    *
    * @generated from field: int64 seq = 2;
    */
