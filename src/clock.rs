@@ -4,7 +4,7 @@ use crate::model::ids::MessageId;
 use crate::model::time::Timestamp;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use uuid::Uuid;
 
 /// Minimum difference that counts as a leap, in microseconds. The slewing of a clock stays far below it.
@@ -96,9 +96,21 @@ impl Clock {
         self.shared.system_shift.fetch_add(millis.saturating_mul(1_000), Ordering::Relaxed);
     }
 
+    /// Asks another clock, and follows it from now on. An answer that took longer says too little about when it was true.
+    pub async fn ask<E>(&self, other: impl Future<Output = Result<Timestamp, E>>, longest: Duration) -> Result<(), E> {
+        let began = Instant::now();
+        let said = other.await?;
+        let took = began.elapsed();
+        if took < longest {
+            let since = i64::try_from(took.as_micros() / 2).unwrap_or_default();
+            self.follow(Timestamp(said.0.saturating_add(since)));
+        }
+        Ok(())
+    }
+
     /// Follows another clock from now on, which says this, in place of the system's. The first time it may set this one
     /// back, since nothing has its time yet.
-    pub fn follow(&self, other: Timestamp) {
+    fn follow(&self, other: Timestamp) {
         let mut anchor = self.anchor();
         let shift = other.0.saturating_sub(machine_micros());
         self.shared.system_shift.store(shift, Ordering::Relaxed);
@@ -149,8 +161,6 @@ pub fn fresh_message_id() -> MessageId {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    use std::time::Duration;
 
     const YEAR_MS: i64 = 365 * 24 * 3_600 * 1_000;
 

@@ -14,7 +14,7 @@ use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions, PgRow};
 use sqlx::{AssertSqlSafe, ConnectOptions as _, Row as _};
 use std::str::FromStr as _;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use uuid::Uuid;
 
 /// The shards of a database are `s1`, `s2` and so on.
@@ -169,15 +169,10 @@ impl Registry {
     }
 }
 
-/// Has a clock follow the database's. An answer that took long says too little about when it was true.
+/// Has a clock follow the database's.
 async fn follow(clock: &Clock, pool: &PgPool) -> Result<()> {
-    let began = Instant::now();
-    let now: i64 = sqlx::query_scalar(NOW).fetch_one(pool).await?;
-    let took = began.elapsed();
-    if took < Duration::from_millis(limits::DATABASE_CLOCK_MS) {
-        clock.follow(Timestamp(now + i64::try_from(took.as_micros() / 2).unwrap_or_default()));
-    }
-    Ok(())
+    let now = async { Ok::<_, Error>(Timestamp(sqlx::query_scalar(NOW).fetch_one(pool).await?)) };
+    clock.ask(now, Duration::from_millis(limits::DATABASE_CLOCK_MS)).await
 }
 
 fn shard(row: &PgRow) -> Result<ShardEntry> {
