@@ -213,7 +213,7 @@ pub const CHECKPOINT_BYTES_MIN: i64 = 16 * 1024 * 1024;
 pub const CHECKPOINT_BEHIND_BYTES: i64 = 128 * 1024 * 1024;
 /// Length to which the log's file is truncated when it starts again; a file that need not grow is written faster.
 pub const LOG_BYTES_KEPT: u64 = 64 * 1024 * 1024;
-/// Maximum time of an answer of a PostgreSQL database by which a clock is set.
+/// Maximum time of an answer of a PostgreSQL database by which a clock that runs is set.
 pub const DATABASE_CLOCK_MS: u64 = 200;
 /// One free page of the database in this many is kept for new content.
 pub const SHRINK_KEPT_FRACTION: i64 = 16;

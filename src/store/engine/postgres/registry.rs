@@ -115,7 +115,8 @@ impl Registry {
             let setup = lease::setup(shard.name(), &shard.schema());
             sqlx::raw_sql(AssertSqlSafe(setup)).execute(&pool).await?;
         }
-        follow(&clock, &pool).await?;
+        // Nothing has a time of this clock yet.
+        follow(&clock, &pool, Duration::MAX).await?;
         let home = Shard::new(url, &shard_name(1))?;
         let open = move || Ok(Connection::Postgres(Box::new(home.connect_shared(Role::Reader, None)?)));
         Ok(Self { pool, home: Arc::new(Readers::lazy(1, clock.clone(), Box::new(open))), clock })
@@ -130,7 +131,7 @@ impl Registry {
     pub async fn beat(&self, me: &DaemonEntry, lasts: Duration) -> Result<Survey> {
         let lasts = i64::try_from(lasts.as_millis()).unwrap_or(i64::MAX);
         sqlx::query(BEAT).bind(&me.id).bind(&me.address).bind(lasts).execute(&self.pool).await?;
-        follow(&self.clock, &self.pool).await?;
+        follow(&self.clock, &self.pool, Duration::from_millis(limits::DATABASE_CLOCK_MS)).await?;
         let daemons = sqlx::query(DAEMONS).fetch_all(&self.pool).await?;
         let daemon = |row: &PgRow| Ok(DaemonEntry { id: row.try_get(0)?, address: row.try_get(1)? });
         let shards = sqlx::query(SHARDS).fetch_all(&self.pool).await?;
@@ -169,10 +170,10 @@ impl Registry {
     }
 }
 
-/// Has a clock follow the database's.
-async fn follow(clock: &Clock, pool: &PgPool) -> Result<()> {
+/// Has a clock follow the database's, unless the answer takes longer.
+async fn follow(clock: &Clock, pool: &PgPool, longest: Duration) -> Result<()> {
     let now = async { Ok::<_, Error>(Timestamp(sqlx::query_scalar(NOW).fetch_one(pool).await?)) };
-    clock.ask(now, Duration::from_millis(limits::DATABASE_CLOCK_MS)).await
+    clock.ask(now, longest).await
 }
 
 fn shard(row: &PgRow) -> Result<ShardEntry> {
