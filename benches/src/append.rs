@@ -44,9 +44,6 @@ pub(crate) struct Options {
     /// Neither open loops nor batches.
     #[arg(long)]
     closed_only: bool,
-    /// Only the loops of `--callers`, without baselines: for several of these programs at once.
-    #[arg(long)]
-    bare: bool,
     /// Callers that share a connection.
     #[arg(long, default_value_t = 1)]
     pub(crate) per_connection: usize,
@@ -340,13 +337,12 @@ pub(crate) async fn run(binaries: &[String], options: &Options, short: bool, rep
     let closed = |callers: &usize| Loop::Closed { callers: *callers, batch: 1 };
     // The loops of a group take turns.
     let mut groups: Vec<Vec<Loop>> = options.callers.iter().map(|callers| vec![closed(callers)]).collect();
-    let shared = options.shared.iter().filter(|_| !options.bare);
-    groups.extend(shared.map(|callers| vec![closed(callers), Loop::Shared { callers: *callers }]));
-    if !options.closed_only && !options.bare {
+    groups.extend(options.shared.iter().map(|callers| vec![closed(callers), Loop::Shared { callers: *callers }]));
+    if !options.closed_only {
         groups.push(vec![Loop::Closed { callers: 1, batch: options.batch }]);
         groups.extend(rates.iter().map(|rate| vec![Loop::Open { rate: *rate }]));
     }
-    let mut targets = if options.bare { Vec::new() } else { Target::floors() };
+    let mut targets = Target::floors();
     targets.extend(binaries.iter().map(|binary| Target::daemon(binary)));
     let time = Duration::from_secs_f64(seconds) / rounds;
     let texts = Texts::new(SEED, BODY_BYTES);
