@@ -232,9 +232,8 @@ impl Loop {
                 (calls, rate, 1)
             }
         };
-        let add = |sum: Cost, more: Cost| Cost { cpu: sum.cpu + more.cpu, written: sum.written + more.written };
-        sum.cost = add(sum.cost, target.cost().since(before.0));
-        sum.cost_of_callers = add(sum.cost_of_callers, target.cost_of_callers().since(before.1));
+        sum.cost = sum.cost.plus(target.cost().since(before.0));
+        sum.cost_of_callers = sum.cost_of_callers.plus(target.cost_of_callers().since(before.1));
         sum.rates.push(rate);
         sum.latencies.add(&calls.latencies);
         sum.calls += calls.all;
@@ -343,7 +342,9 @@ pub(crate) async fn run(binaries: &[String], options: &Options, short: bool, rep
         groups.extend(rates.iter().map(|rate| vec![Loop::Open { rate: *rate }]));
     }
     let mut targets = Target::floors();
-    targets.extend(binaries.iter().map(|binary| Target::daemon(binary)));
+    for binary in binaries {
+        targets.push(Target::daemon(binary).await);
+    }
     let time = Duration::from_secs_f64(seconds) / rounds;
     let texts = Texts::new(SEED, BODY_BYTES);
     for target in &targets {

@@ -64,7 +64,7 @@ fn ratios(what: &str, figure: &str, pairs: &[(f64, f64)], report: &mut Report) {
 pub(crate) async fn run(options: &Options, short: bool, report: &mut Report) {
     let (rounds, seconds) = if short { (5, 0.4) } else { (options.rounds, options.seconds) };
     println!("{} (first) and {} (second), {rounds} rounds; ratios are second to first", options.first, options.second);
-    let builds = [Target::daemon(&options.first), Target::daemon(&options.second)];
+    let builds = [Target::daemon(&options.first).await, Target::daemon(&options.second).await];
     let mut loops: Vec<Loop> =
         options.callers.iter().map(|callers| Loop::Closed { callers: *callers, batch: 1 }).collect();
     loops.push(Loop::Shared { callers: options.shared });

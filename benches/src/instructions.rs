@@ -104,7 +104,7 @@ pub(crate) async fn run(options: &Options, report: &mut Report) {
             let sum = counted.sum(&format!("{build}, {what}"), options.keep.as_deref());
             report.figures(what, binary, &[("instructions_each", sum / calls as f64)]);
         };
-        let target = Target::daemon(&counted.program);
+        let target = Target::daemon(&counted.program).await;
         let texts = Texts::new(1, BODY_BYTES);
         for callers in [1, 8] {
             let of = target.callers(callers, 1, Sessions::Own, &texts).await;

@@ -18,6 +18,7 @@ mod peers;
 mod policies;
 mod process;
 mod reads;
+mod relay;
 mod report;
 mod retention;
 mod rewrites;
@@ -108,6 +109,9 @@ enum Measure {
     /// The server of the baselines over gRPC.
     #[command(hide = true)]
     ServeFloor(rpc::Options),
+    /// A network with a delay.
+    #[command(hide = true)]
+    Relay(relay::Options),
 }
 
 /// The daemon that was built beside this program.
@@ -159,6 +163,7 @@ async fn main() {
         Measure::History => history::run(short, &mut report).await,
         Measure::Policies { names } => policies::run(&names, short, &mut report),
         Measure::ServeFloor(options) => rpc::serve(&options).await,
+        Measure::Relay(options) => relay::run(&options),
     }
     if let Some(path) = json {
         report.write(&path);

@@ -113,7 +113,9 @@ pub(crate) async fn run(binaries: &[String], options: &Options, short: bool, rep
         println!("  {:<22} {}", store.name, store.durability);
     }
     let mut targets = vec![Target::floors().remove(0)];
-    targets.extend(binaries.iter().map(|binary| Target::daemon(binary)));
+    for binary in binaries {
+        targets.push(Target::daemon(binary).await);
+    }
     let texts = Texts::new(1, BODY_BYTES);
     for &count in &options.callers {
         let measured = Loop::Closed { callers: count, batch: 1 };

@@ -21,6 +21,10 @@ impl Cost {
         Self { cpu: self.cpu.saturating_sub(earlier.cpu), written: self.written.saturating_sub(earlier.written) }
     }
 
+    pub(crate) fn plus(self, other: Self) -> Self {
+        Self { cpu: self.cpu + other.cpu, written: self.written + other.written }
+    }
+
     /// Microseconds of processor time for each of `count`.
     pub(crate) fn micros_each(self, count: u64) -> f64 {
         self.cpu.as_secs_f64() * 1e6 / count.max(1) as f64

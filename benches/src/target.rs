@@ -7,12 +7,14 @@ use crate::process::{Cost, Process};
 use crate::rpc;
 use bytes::Bytes;
 use longhand::pb;
+use longhand::pb::admin_service_client::AdminServiceClient;
 use longhand::pb::session_service_client::SessionServiceClient;
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 use tempfile::TempDir;
 use tokio::sync::Mutex;
 use tonic::transport::{Channel, Endpoint};
@@ -26,6 +28,8 @@ const SESSION_MESSAGES: usize = 500;
 const TEXTS: usize = 512;
 /// Digits of the number at the beginning of a text.
 const NUMBER_DIGITS: usize = 12;
+/// Shards of several daemons.
+const SHARDS: usize = 8;
 pub(crate) const RAW: &str = "raw SQLite";
 pub(crate) const RPC: &str = "RPC alone";
 pub(crate) const RPC_RAW: &str = "RPC and raw SQLite";
@@ -102,76 +106,92 @@ pub(crate) async fn session(channel: &Channel) -> String {
 enum Kind {
     Floor(Floor),
     Rpc(rpc::Server),
-    Daemon(Daemon),
+    /// One daemon, or several of one database.
+    Daemons(Vec<Daemon>),
 }
 
 /// A server that takes appends, with its store in a folder of its own.
 pub(crate) struct Target {
     pub(crate) name: String,
     kind: Kind,
-    process: Process,
+    processes: Vec<Process>,
     folder: TempDir,
 }
 
 impl Target {
-    /// A daemon.
-    pub(crate) fn daemon(binary: &str) -> Self {
+    /// A daemon; or as many as the number behind the address of its database and `#`, which share some shards evenly.
+    pub(crate) async fn daemon(binary: &str) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
-        let daemon = Daemon::start(binary, folder.path(), "");
-        let process = Process::new(daemon.pid());
-        Self { name: name(binary), kind: Kind::Daemon(daemon), process, folder }
+        let (one, count) = several(binary);
+        let settings = if count > 1 { format!("cluster = {{ shards = {SHARDS} }}\n") } else { String::new() };
+        let start = |number: usize| {
+            let own = if number == 0 { folder.path().to_owned() } else { folder.path().join(number.to_string()) };
+            std::fs::create_dir_all(&own).expect("a folder");
+            Daemon::start(one, &own, &settings)
+        };
+        let daemons: Vec<Daemon> = (0..count).map(start).collect();
+        if count > 1 {
+            settle(&daemons).await;
+        }
+        let processes = daemons.iter().map(|daemon| Process::new(daemon.pid())).collect();
+        Self { name: name(binary), kind: Kind::Daemons(daemons), processes, folder }
     }
 
     /// The baselines: raw SQLite, gRPC without a store, gRPC with raw SQLite.
     pub(crate) fn floors() -> Vec<Self> {
         let folder = tempfile::tempdir().expect("a folder");
         let floor = Floor::start(folder.path());
-        let process = floor.thread.clone();
-        let mut floors = vec![Self { name: RAW.to_owned(), kind: Kind::Floor(floor), process, folder }];
+        let processes = vec![floor.thread.clone()];
+        let mut floors = vec![Self { name: RAW.to_owned(), kind: Kind::Floor(floor), processes, folder }];
         for (name, commits) in [(RPC, false), (RPC_RAW, true)] {
             let folder = tempfile::tempdir().expect("a folder");
             let server = rpc::Server::start(folder.path(), commits);
-            let process = Process::new(server.pid());
-            floors.push(Self { name: name.to_owned(), kind: Kind::Rpc(server), process, folder });
+            let processes = vec![Process::new(server.pid())];
+            floors.push(Self { name: name.to_owned(), kind: Kind::Rpc(server), processes, folder });
         }
         floors
     }
 
-    /// The address of a daemon's or a baseline's socket.
+    /// The address of the socket of a baseline, or of a daemon.
     pub(crate) fn address(&self) -> &str {
+        self.address_of(0)
+    }
+
+    /// The address for the caller with this number.
+    fn address_of(&self, caller: usize) -> &str {
         match &self.kind {
             Kind::Floor(_) => "",
             Kind::Rpc(server) => &server.address,
-            Kind::Daemon(daemon) => &daemon.socket,
+            Kind::Daemons(daemons) => &daemons[caller % daemons.len()].socket,
         }
     }
 
     pub(crate) fn is_baseline(&self) -> bool {
-        !matches!(self.kind, Kind::Daemon(_))
+        !matches!(self.kind, Kind::Daemons(_))
     }
 
     /// Cost of the server so far.
     pub(crate) fn cost(&self) -> Cost {
-        let cost = self.process.cost();
+        let cost = self.processes.iter().map(Process::cost).fold(Cost::default(), Cost::plus);
         match self.kind {
             // Nothing else in this process writes.
             Kind::Floor(_) => Cost { written: Process::own().cost().written, ..cost },
-            Kind::Rpc(_) | Kind::Daemon(_) => cost,
+            Kind::Rpc(_) | Kind::Daemons(_) => cost,
         }
     }
 
     /// Processor time of the callers so far.
     pub(crate) fn cost_of_callers(&self) -> Cost {
         match self.kind {
-            Kind::Floor(_) => Process::own().cost().since(Cost { written: 0, ..self.process.cost() }),
-            Kind::Rpc(_) | Kind::Daemon(_) => Process::own().cost(),
+            Kind::Floor(_) => Process::own().cost().since(Cost { written: 0, ..self.processes[0].cost() }),
+            Kind::Rpc(_) | Kind::Daemons(_) => Process::own().cost(),
         }
     }
 
     /// The process of a daemon.
     pub(crate) fn pid(&self) -> u32 {
         match &self.kind {
-            Kind::Daemon(daemon) => daemon.pid(),
+            Kind::Daemons(daemons) => daemons[0].pid(),
             Kind::Rpc(server) => server.pid(),
             Kind::Floor(_) => std::process::id(),
         }
@@ -181,7 +201,7 @@ impl Target {
     pub(crate) fn log(&self) -> Option<PathBuf> {
         let folder = match self.kind {
             Kind::Floor(_) | Kind::Rpc(_) => self.folder.path().to_owned(),
-            Kind::Daemon(_) => self.folder.path().join("store"),
+            Kind::Daemons(_) => self.folder.path().join("store"),
         };
         log_in(&folder)
     }
@@ -194,10 +214,12 @@ impl Target {
         sessions: Sessions,
         texts: &Texts,
     ) -> Vec<Caller> {
-        let channel = match &self.kind {
-            Kind::Floor(_) | Kind::Rpc(_) => None,
-            Kind::Daemon(daemon) => Some(connect(&daemon.socket).await),
-        };
+        let mut channels = Vec::new();
+        if let Kind::Daemons(daemons) = &self.kind {
+            for daemon in daemons {
+                channels.push(connect(&daemon.socket).await);
+            }
+        }
         let writers = match sessions {
             Sessions::Own => 1,
             Sessions::Shared => count,
@@ -208,15 +230,18 @@ impl Target {
         for index in 0..count {
             let to = match &self.kind {
                 Kind::Floor(floor) => To::Floor(floor.clone(), index as i64),
-                Kind::Rpc(_) | Kind::Daemon(_) => {
+                Kind::Rpc(_) | Kind::Daemons(_) => {
                     let client = match &shared {
                         Some(client) if index % per_connection != 0 => client.clone(),
-                        _ => Client::connect(self.address()).await,
+                        _ => Client::connect(self.address_of(index)).await,
                     };
                     shared = Some(client.clone());
                     let own = match &session {
                         Some(session) if index % writers != 0 => session.clone(),
-                        _ => Arc::new(Mutex::new(Session::begin(channel.clone(), writers).await)),
+                        _ => {
+                            let channel = channels.get(index % channels.len().max(1)).cloned();
+                            Arc::new(Mutex::new(Session::begin(channel, writers).await))
+                        }
                     };
                     session = Some(own.clone());
                     To::Remote(client, own)
@@ -228,11 +253,38 @@ impl Target {
     }
 }
 
+/// A program with its database, and the number of daemons.
+fn several(binary: &str) -> (&str, usize) {
+    let (one, count) = binary.rsplit_once('#').unwrap_or((binary, ""));
+    count.parse().map_or((binary, 1), |count| (one, count))
+}
+
+/// Waits until daemons share their shards evenly.
+async fn settle(daemons: &[Daemon]) {
+    let mut admin = AdminServiceClient::new(connect(&daemons[0].socket).await);
+    loop {
+        let cluster = admin.get_cluster(pb::GetClusterRequest {}).await.expect("the cluster").into_inner();
+        let owned = |id: &str| cluster.shards.iter().filter(|shard| shard.owner_daemon_id() == id).count();
+        let counts: Vec<usize> = cluster.daemons.iter().map(|daemon| owned(&daemon.daemon_id)).collect();
+        if counts.len() == daemons.len()
+            && counts.iter().sum::<usize>() == SHARDS
+            && counts.iter().max() <= counts.iter().map(|own| own + 1).min().as_ref()
+        {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
 /// The name of a build in the report.
 pub(crate) fn name(binary: &str) -> String {
     let (program, database) = fleet::program(binary);
     let name = if program == crate::own_binary() { "Longhand" } else { program };
-    if database.is_some() { format!("{name} on PostgreSQL") } else { name.to_owned() }
+    match (database, several(binary).1) {
+        (None, _) => name.to_owned(),
+        (Some(_), 1) => format!("{name} on PostgreSQL"),
+        (Some(_), count) => format!("{name} on PostgreSQL, {count} daemons"),
+    }
 }
 
 /// The write-ahead log in a folder.

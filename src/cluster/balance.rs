@@ -1,6 +1,6 @@
 //! Which shard a daemon takes, gives up or hands to another one: evenly, and one at a time.
 
-use crate::store::Survey;
+use crate::store::{ShardEntry, Survey};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What a daemon does next.
@@ -24,7 +24,10 @@ pub enum Step {
 /// A shard goes to its destination while that daemon runs, and else to a daemon that has less than its share. A daemon with
 /// two shards more than another one hands it one: of the daemons with the most that with the first id, so that one moves at
 /// a time.
-pub fn next(survey: &Survey, me: &str, mine: &BTreeSet<String>) -> Option<Step> {
+///
+/// While it `waits` for the last owners of shards that are on another server now, nobody else takes what is theirs: they alone
+/// know what they acknowledged last.
+pub fn next(survey: &Survey, me: &str, mine: &BTreeSet<String>, waits: bool) -> Option<Step> {
     let runs = |id: &str| survey.daemons.iter().any(|daemon| daemon.id == id);
     let destination = |name: &str| {
         let shard = survey.shards.iter().find(|shard| shard.name == name)?;
@@ -34,12 +37,15 @@ pub fn next(survey: &Survey, me: &str, mine: &BTreeSet<String>) -> Option<Step> 
         return Some(Step::Give(shard.clone()));
     }
     let free = survey.shards.iter().filter(|shard| shard.owner.is_none() && !mine.contains(&shard.name));
-    let free: Vec<&str> = free.map(|shard| shard.name.as_str()).collect();
-    if let Some(shard) = free.iter().find(|shard| destination(shard) == Some(me)) {
-        return Some(Step::Take((*shard).to_owned()));
+    let is_anothers =
+        |shard: &&&ShardEntry| waits && shard.is_moved && shard.last_owner.as_deref().is_some_and(|last| last != me);
+    let free: Vec<&ShardEntry> = free.collect();
+    let takeable = free.iter().filter(|shard| !is_anothers(shard)).map(|shard| shard.name.as_str());
+    let (destined, takeable): (Vec<&str>, Vec<&str>) = takeable.partition(|shard| destination(shard).is_some());
+    if let Some(shard) = destined.into_iter().find(|shard| destination(shard) == Some(me)) {
+        return Some(Step::Take(shard.to_owned()));
     }
     let daemons = survey.daemons.len().max(1);
-    let takeable: Vec<&str> = free.iter().copied().filter(|shard| destination(shard).is_none()).collect();
     if !takeable.is_empty() && mine.len() < survey.shards.len().div_ceil(daemons) {
         // Daemons that look at once try different ones.
         let rank = survey.daemons.iter().position(|daemon| daemon.id == me).unwrap_or(0);
@@ -68,6 +74,13 @@ pub fn next(survey: &Survey, me: &str, mine: &BTreeSet<String>) -> Option<Step> 
     Some(Step::Hand { shard: shard.clone(), to: to.to_owned() })
 }
 
+/// The shards on another server that nobody has and this daemon had last: it takes them again at once.
+pub fn returning(survey: &Survey, me: &str) -> Vec<String> {
+    let is_own =
+        |shard: &&ShardEntry| shard.is_moved && shard.owner.is_none() && shard.last_owner.as_deref() == Some(me);
+    survey.shards.iter().filter(is_own).map(|shard| shard.name.clone()).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -80,17 +93,46 @@ mod tests {
         let shard = |&(name, owner, destination, is_pinned): &(&str, Option<&str>, Option<&str>, bool)| ShardEntry {
             name: name.to_owned(),
             owner: owner.map(str::to_owned),
+            last_owner: owner.map(str::to_owned),
+            is_moved: false,
             lease_left: Duration::ZERO,
             destination: destination.map(str::to_owned),
             is_pinned,
             head_seq: 0,
         };
-        Survey { daemons: daemons.iter().map(daemon).collect(), shards: shards.iter().map(shard).collect() }
+        Survey {
+            server: String::new(),
+            daemons: daemons.iter().map(daemon).collect(),
+            shards: shards.iter().map(shard).collect(),
+        }
     }
 
     fn step(survey: &Survey, me: &str) -> Option<Step> {
         let mine = survey.shards.iter().filter(|shard| shard.owner.as_deref() == Some(me));
-        next(survey, me, &mine.map(|shard| shard.name.clone()).collect())
+        next(survey, me, &mine.map(|shard| shard.name.clone()).collect(), false)
+    }
+
+    #[test]
+    fn on_another_server_the_last_owners_come_first() {
+        let mut survey = survey(&["a", "b"], &[("s1", None, None, false), ("s2", None, Some("a"), true)]);
+        for (last, me, waits, expected) in [
+            ([None, None], "b", true, Some("s1")),
+            ([Some("a"), None], "b", true, None),
+            ([Some("a"), None], "b", false, Some("s1")),
+            ([Some("a"), None], "a", true, Some("s2")),
+            ([Some("a"), Some("b")], "a", true, Some("s1")),
+            ([Some("b"), Some("b")], "a", true, None),
+            ([Some("b"), Some("b")], "a", false, Some("s2")),
+            ([Some("b"), Some("b")], "b", true, Some("s1")),
+        ] {
+            for (shard, last) in survey.shards.iter_mut().zip(last) {
+                (shard.last_owner, shard.is_moved) = (last.map(str::to_owned), true);
+            }
+            let expected = expected.map(|shard| Step::Take(shard.to_owned()));
+            assert_eq!(next(&survey, me, &BTreeSet::new(), waits), expected, "{last:?}, {me}, {waits}");
+            let own = last.iter().zip(["s1", "s2"]).filter(|(last, _)| **last == Some(me));
+            assert_eq!(returning(&survey, me), own.map(|(_, shard)| shard).collect::<Vec<_>>());
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use super::hosted::{Hosted, Setup};
 use crate::cluster::{self, Cluster, Local, Step};
 use crate::grpc;
 use crate::limits;
-use crate::store::{self, DaemonEntry, Registry, Shard, ShardPlace, Store, Survey};
+use crate::store::{self, Acknowledged, DaemonEntry, Registry, Shard, ShardPlace, Store, Survey};
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -31,6 +31,10 @@ pub(super) struct Shards {
     /// Shards that are being given up, or taken.
     changing: JoinSet<Changed>,
     busy: HashSet<String>,
+    /// What was acknowledged last of each shard that was ever owned.
+    acknowledged: HashMap<String, Arc<Acknowledged>>,
+    /// The server of the database, and since when.
+    server: (String, Instant),
     /// Shards whose stores were lost.
     lost: (mpsc::UnboundedSender<String>, mpsc::UnboundedReceiver<String>),
 }
@@ -74,6 +78,8 @@ impl Shards {
             hosted: HashMap::new(),
             changing: JoinSet::new(),
             busy: HashSet::new(),
+            acknowledged: HashMap::new(),
+            server: (survey.server.clone(), Instant::now()),
             lost: mpsc::unbounded_channel(),
         };
         match &survey.shards[..] {
@@ -83,7 +89,9 @@ impl Shards {
                 return Err(Error::Store(store::Error::Open(why.to_owned())));
             }
             // What keeps the only one from being opened is said at once.
-            [only] if only.owner.is_none() => shards.open_only(&only.name).await?,
+            [only] if only.owner.is_none() && !(only.is_moved && only.last_owner.is_some()) => {
+                shards.open_only(&only.name).await?
+            }
             _ => {}
         }
         Ok(shards)
@@ -99,10 +107,10 @@ impl Shards {
                 () = stopping.cancelled() => break,
                 _ = beats.tick() => {
                     let is_reached = self.beat().await;
+                    // What is owned was read and written up to here, and nothing else is known.
                     if is_reached {
                         reached = Instant::now();
                     }
-                    // What is owned was read and written up to here, and nothing else is known.
                     let now = is_reached || reached.elapsed() < self.lease;
                     if std::mem::replace(&mut serves, now) != now {
                         grpc::report_serving(&health, now).await;
@@ -136,13 +144,19 @@ impl Shards {
                 return false;
             }
         };
+        self.remember(&survey);
+        for shard in cluster::returning(&survey, &self.cluster.me().id) {
+            if !self.hosted.contains_key(&shard) && !self.busy.contains(&shard) {
+                self.take(shard, survey.shards.len());
+            }
+        }
         if let Err(error) = self.learn_access_tokens(&survey).await {
             tracing::warn!(%error, "the access tokens cannot be read");
         }
         self.forget_words(&survey).await;
         // One at a time.
         if self.busy.is_empty()
-            && let Some(step) = cluster::next(&survey, &self.cluster.me().id, &self.hosted.keys().cloned().collect())
+            && let Some(step) = self.next(&survey)
         {
             match step {
                 Step::Take(shard) => self.take(shard, survey.shards.len()),
@@ -155,6 +169,27 @@ impl Shards {
             }
         }
         true
+    }
+
+    /// Notes a server that was not there before, and forgets what was acknowledged of shards that others had since.
+    fn remember(&mut self, survey: &Survey) {
+        if survey.server != self.server.0 {
+            self.server = (survey.server.clone(), Instant::now());
+        }
+        let me = Some(self.cluster.me().id.as_str());
+        for shard in
+            survey.shards.iter().filter(|shard| shard.last_owner.is_some() && shard.last_owner.as_deref() != me)
+        {
+            if let Some(acknowledged) = self.acknowledged.get(&shard.name) {
+                acknowledged.forget();
+            }
+        }
+    }
+
+    /// The next step. The last owners of shards that are on another server now have the time of a lease to come back.
+    fn next(&self, survey: &Survey) -> Option<Step> {
+        let (mine, waits) = (self.hosted.keys().cloned().collect(), self.server.1.elapsed() < self.lease);
+        cluster::next(survey, &self.cluster.me().id, &mine, waits)
     }
 
     /// Removes the search indexes of shards that other daemons own: they would keep what is erased there.
@@ -214,7 +249,7 @@ impl Shards {
     }
 
     /// Opens a shard, if it is free.
-    fn opening(&self, shard: String, shards: usize) -> impl Future<Output = Changed> + Send + use<> {
+    fn opening(&mut self, shard: String, shards: usize) -> impl Future<Output = Changed> + Send + use<> {
         let (least, most) = limits::SHARD_READERS_RANGE.into_inner();
         let readers = (2 * most / shards.max(1)).clamp(least, most);
         let (directory, database, lease) = (self.directory.join(&shard), self.database.clone(), self.lease);
@@ -222,9 +257,11 @@ impl Shards {
         let mut setup = self.setup.clone();
         setup.loaded_bytes /= shards.max(1);
         let daemon = self.cluster.me().id.clone();
+        let acknowledged = Arc::clone(self.acknowledged.entry(shard.clone()).or_default());
         async move {
             let taken = async {
-                let place = ShardPlace { shard: Shard::new(&database, &shard)?, directory, keys, ttl: lease, readers };
+                let of = Shard::new(&database, &shard)?;
+                let place = ShardPlace { shard: of, directory, keys, ttl: lease, readers, acknowledged };
                 let Some(opened) = Store::take_shard(&place, &daemon, setup.clock.clone()).await? else {
                     return Ok(None);
                 };

@@ -3,7 +3,7 @@
 use super::engine::files;
 use super::engine::health::Health;
 use super::engine::home::{Home, Ownership};
-use super::engine::postgres::lease::Trust;
+use super::engine::postgres::lease::{Acknowledged, Trust};
 use super::engine::postgres::owner::Taken;
 use super::engine::postgres::shard::{Role, Shard};
 use super::engine::readers::Readers;
@@ -48,6 +48,8 @@ pub struct ShardPlace {
     pub ttl: Duration,
     /// Number of connections that read.
     pub readers: usize,
+    /// What this daemon acknowledged when it owned the shard before.
+    pub acknowledged: Arc<Acknowledged>,
 }
 
 /// Locks the directory of a daemon whose stores are not in it.
@@ -120,7 +122,8 @@ impl Store {
         clock: Clock,
     ) -> Result<(Self, impl Future<Output = ()> + Send + 'static)> {
         let mut is_waiting = false;
-        let place = ShardPlace { shard, keys: directory.clone(), directory, ttl, readers: limits::SHARD_READERS };
+        let (keys, readers) = (directory.clone(), limits::SHARD_READERS);
+        let place = ShardPlace { shard, keys, directory, ttl, readers, acknowledged: Arc::default() };
         loop {
             if let Some(opened) = Self::take_shard(&place, "", clock.clone()).await? {
                 return Ok(opened);
@@ -142,11 +145,11 @@ impl Store {
         daemon: &str,
         clock: Clock,
     ) -> Result<Option<(Self, impl Future<Output = ()> + Send + use<>)>> {
-        let ShardPlace { shard, directory, keys, ttl, readers } = place.clone();
+        let ShardPlace { shard, directory, keys, ttl, readers, acknowledged } = place.clone();
         let directory = files::plain(&directory)?;
         let (held, _) = connect::claim(&directory).await?;
         let owner = format!("{daemon}.{}", fresh_id().simple());
-        let ownership = Ownership { shard, owner, ttl, trust: Arc::new(Trust::new()) };
+        let ownership = Ownership { shard, owner, ttl, trust: Arc::new(Trust::new(acknowledged)) };
         let taking = ownership.clone();
         let taken = match alone(move || taking.set_up_and_take()).await {
             Ok(Some(taken)) => taken,
@@ -263,15 +266,19 @@ pub(super) fn prepare_shard(conn: &Connection, taken: Taken, shard: &str, clock:
     connect::prepare_shard(conn, shard, clock)?;
     failpoint::reach("migrated");
     check_head(conn)?;
-    conn.note_server(|conn| match taken.is_moved {
-        true => {
+    conn.note_server(|conn| match taken {
+        Taken { may_lack: true, .. } => {
             tracing::warn!(
                 "the database was promoted, recovered or restored since its newest event: it may lack what was \
                  acknowledged, and the store gets a new identity"
             );
             identity::begin_anew(conn, clock)
         }
-        false => Ok(()),
+        Taken { is_moved: true, .. } => {
+            tracing::info!("the database is another server, and has what was acknowledged");
+            Ok(())
+        }
+        Taken { .. } => Ok(()),
     })?;
     let transaction = conn.transaction()?;
     let identity = identity::load_or_create(&transaction, clock)?;

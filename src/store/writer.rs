@@ -431,7 +431,8 @@ impl Writer {
     }
 
     /// Connects to a database again, and takes the lease again. Then the newest event is known: of a transaction whose
-    /// commit had no answer too. Another number than these means that the server has lost what was acknowledged.
+    /// commit had no answer too. Another number than these means that the server has lost what was acknowledged; another server
+    /// than before may have.
     fn connect_again(&mut self, expected: &[Seq]) -> Result<Seq> {
         let Home::Shard(ownership) = &self.home else {
             return Err(Error::Bug("files have no connection that can be lost"));
@@ -440,7 +441,7 @@ impl Writer {
         let (conn, taken) = ownership.take_again().inspect_err(|_| self.health.set(WriteState::LeaseLost))?;
         self.conn = conn;
         let head = self.conn.leased_head().unwrap_or_default();
-        if expected.contains(&head) {
+        if expected.contains(&head) && !taken.may_lack {
             if taken.is_moved {
                 tracing::warn!(head, "the database is another server, and has what was acknowledged");
                 self.conn.note_server(|_| Ok(()))?;
@@ -449,7 +450,11 @@ impl Writer {
             ownership.trust.believe();
             return Ok(head);
         }
-        tracing::error!(head, ?expected, "the database lacks what was acknowledged: the store gets a new identity");
+        tracing::error!(
+            head,
+            ?expected,
+            "the database lacks what was acknowledged, or may lack it: the store gets a new identity"
+        );
         let noted = self.conn.note_server(|conn| identity::begin_anew(conn, &self.clock));
         if let Err(error) = noted.and_then(|()| self.conn.release()) {
             tracing::error!(%error, "the new identity is written at the next start");

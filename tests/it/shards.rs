@@ -5,7 +5,7 @@ use crate::cli::Daemon;
 use crate::postgres::Server;
 use longhand::clock::Clock;
 use longhand::store::{self, Shard, Store};
-use rustix::process::{Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process};
 use sqlx::ConnectOptions as _;
 use std::path::Path;
 use std::process::Stdio;
@@ -21,10 +21,14 @@ fn serve(home: &Path, database: &str) -> Daemon {
 
 /// As `serve`, with further arguments.
 fn serve_with(home: &Path, database: &str, arguments: &[&str]) -> Daemon {
-    std::fs::write(home.join("settings.toml"), "lease_seconds = 4\n").expect("a file");
+    serve_as(home, database, "", &[&["--listen", "off"], arguments].concat())
+}
+
+/// As `serve`, with settings.
+fn serve_as(home: &Path, database: &str, settings: &str, arguments: &[&str]) -> Daemon {
+    std::fs::write(home.join("settings.toml"), format!("lease_seconds = 4\n{settings}")).expect("a file");
     let (daemon, line) = Daemon::start_as(home, |command| {
-        command.args(["--listen", "off", "--database", database, "--config"]).arg(home.join("settings.toml"));
-        command.args(arguments);
+        command.args(["--database", database, "--config"]).arg(home.join("settings.toml")).args(arguments);
     });
     assert!(line.contains("longhand.sock"), "{line:?}");
     daemon
@@ -122,6 +126,65 @@ fn a_session_survives_the_kill_of_its_daemon_at_another_one() {
     let found = at(&second, &["search", "quokka"]).expect("found");
     assert!(found.contains("quokka"), "{found}");
     at(&second, &["audit", "verify"]).expect("no findings");
+}
+
+/// Connections on which nothing comes any more, as when a network loses everything without a word, are replaced.
+#[test]
+fn connections_that_do_not_answer_are_replaced() {
+    let Some(server) = Server::start(None) else { return };
+    let home = tempfile::tempdir().expect("a folder");
+    let daemon = serve_with(home.path(), &server.url(), &["--shards", "2"]);
+    owns(&daemon, 2);
+    let create = ["create", "--preset", "pi@1.5", "--window", "60000", "--client-id"];
+    daemon.text(&[&create[..], &["silent"]].concat());
+    let backends = server.sql("postgres", "select pid from pg_stat_activity where application_name = 'longhand'");
+    let backends = backends.expect("backends");
+    let backends: Vec<Pid> = backends.lines().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)).collect();
+    assert!(!backends.is_empty());
+    backends.iter().for_each(|backend| kill_process(*backend, Signal::STOP).expect("stopped"));
+    // The second one asks where the session is.
+    let attempt = || {
+        at(&daemon, &["append", "silent", "the quokka was here"])
+            .and_then(|_| at(&daemon, &[&create[..], &["other"]].concat()))
+    };
+    let answered = (0..4).find_map(|_| attempt().ok());
+    backends.iter().for_each(|backend| kill_process(*backend, Signal::CONT).unwrap_or_default());
+    answered.expect("an answer");
+    assert!(at(&daemon, &["show", "silent"]).expect("shown").contains("quokka"));
+}
+
+#[test]
+fn daemons_of_a_plain_role_reach_each_other_over_tls() {
+    let Some(server) = Server::shared() else { return };
+    let database = server.database("plain").replace("longhand@", "plain@");
+    server.sql("plain", "create role plain login; alter database plain owner to plain").expect("a role");
+    let homes = [0, 1].map(|_| tempfile::tempdir().expect("a folder"));
+    let rcgen::CertifiedKey { cert, signing_key } =
+        rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).expect("a certificate");
+    let file = |name: &str| homes[0].path().join(name).display().to_string();
+    std::fs::write(file("key.pem"), signing_key.serialize_pem()).expect("written");
+    std::fs::write(file("server.pem"), cert.pem()).expect("written");
+    let (key, certificate) = (file("key.pem"), file("server.pem"));
+    let settings = format!(
+        "tls = {{ certificate = {certificate:?}, key = {key:?} }}\ncluster = {{ shards = 2, authorities = {certificate:?} }}\n"
+    );
+    let [first, second] =
+        [0, 1].map(|number| serve_as(homes[number].path(), &database, &settings, &["--listen", "127.0.0.1:0"]));
+    owns(&second, 1);
+    owns(&first, 1);
+    let names: Vec<String> = (0..8).map(|number| format!("session-{number}")).collect();
+    for name in &names {
+        first.text(&["create", "--client-id", name, "--preset", "pi@1.5", "--window", "60000"]);
+        second.text(&["append", name, "the quokka was here"]);
+    }
+    let cluster = &first.json(&["cluster"])[0];
+    let addresses: Vec<&str> =
+        cluster["daemons"].as_array().expect("daemons").iter().filter_map(|one| one["address"].as_str()).collect();
+    assert!(addresses.len() == 2 && addresses.iter().all(|address| address.starts_with("https://")), "{cluster}");
+    kill_process(first.id(), Signal::KILL).expect("killed");
+    for name in &names {
+        assert!(at(&second, &["show", name]).expect("shown").contains("quokka"), "{name}");
+    }
 }
 
 /// A transaction of the writer that lasts longer than the lease keeps it, and what it commits is there.

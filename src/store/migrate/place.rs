@@ -74,7 +74,7 @@ fn no_store(place: impl std::fmt::Display) -> Error {
 
 /// Waits for the lease of a shard as long as that of an owner lasts that is gone.
 async fn take(shard: &Shard) -> Result<(Connection, Hold)> {
-    let trust = Arc::new(Trust::new());
+    let trust = Arc::new(Trust::new(Arc::default()));
     let ttl = Duration::from_secs(limits::LEASE_SECONDS_DEFAULT);
     let ownership = Ownership { shard: shard.clone(), owner: format!(".{}", fresh_id().simple()), ttl, trust };
     for _ in 0..limits::MIGRATION_LEASE_WAIT_MS / limits::LEASE_RETRY_MS {

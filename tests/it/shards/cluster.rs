@@ -22,10 +22,10 @@ use tonic::transport::{Channel, Endpoint};
 const SHARDS: [&str; 2] = ["--shards", "4"];
 
 /// Daemons, each with its home.
-struct Nodes(Vec<(Daemon, TempDir)>);
+pub(super) struct Nodes(Vec<(Daemon, TempDir)>);
 
 impl Nodes {
-    fn start(database: &str, count: usize) -> Self {
+    pub(super) fn start(database: &str, count: usize) -> Self {
         let node = |_| {
             let home = tempfile::tempdir().expect("a folder");
             (serve_with(home.path(), database, &SHARDS), home)
@@ -34,12 +34,12 @@ impl Nodes {
         Self(nodes)
     }
 
-    fn node(&self, number: usize) -> &Daemon {
+    pub(super) fn node(&self, number: usize) -> &Daemon {
         &self.0[number % self.0.len()].0
     }
 
     /// Waits until the shards are shared evenly.
-    fn settle(&self) {
+    pub(super) fn settle(&self) {
         let (shards, daemons) = (4, self.0.len());
         for _ in 0..3_000 {
             let cluster = &self.node(0).json(&["cluster"])[0];
@@ -60,7 +60,7 @@ impl Nodes {
     }
 }
 
-fn create(daemon: &Daemon, client_id: &str) {
+pub(super) fn create(daemon: &Daemon, client_id: &str) {
     daemon.text(&["create", "--client-id", client_id, "--preset", "pi@1.5", "--window", "60000"]);
 }
 
@@ -79,14 +79,14 @@ fn events(server: &Server, database: &str) -> [usize; 4] {
 }
 
 /// Checks that the sessions are not in one shard, and gives the number of events of all.
-fn spread(server: &Server, database: &str) -> usize {
+pub(super) fn spread(server: &Server, database: &str) -> usize {
     let events = events(server, database);
     assert!(events.iter().filter(|&&events| events > 0).count() > 1, "the sessions are in one shard: {events:?}");
     events.iter().sum()
 }
 
 /// Checks that no number of an event is missing or twice in any shard.
-fn check_numbers(server: &Server, database: &str) {
+pub(super) fn check_numbers(server: &Server, database: &str) {
     for shard in ["s1", "s2", "s3", "s4"] {
         let dense = format!("select coalesce(max(seq), 0) = count(*) from lh_{shard}.event");
         assert_eq!(server.sql(database, &dense).expect("counted").trim(), "t", "{shard}");
@@ -131,7 +131,7 @@ fn any_daemon_answers_for_every_session_and_merges_what_concerns_all() {
 }
 
 /// Follows events at a daemon, and sends each line of JSON.
-fn follow(daemon: &Daemon) -> (std::process::Child, mpsc::Receiver<Value>) {
+pub(super) fn follow(daemon: &Daemon) -> (std::process::Child, mpsc::Receiver<Value>) {
     let mut child =
         daemon.command(&["events", "--follow", "--json"]).stdout(Stdio::piped()).spawn().expect("it starts");
     let (sender, lines) = mpsc::channel();
@@ -144,6 +144,16 @@ fn follow(daemon: &Daemon) -> (std::process::Child, mpsc::Receiver<Value>) {
         }
     });
     (child, lines)
+}
+
+/// Waits for as many events, none of them twice.
+pub(super) fn all(lines: &mpsc::Receiver<Value>, expected: usize) {
+    let mut seen = BTreeSet::new();
+    while seen.len() < expected {
+        let event = lines.recv_timeout(Duration::from_secs(60)).expect("an event");
+        let key = (event["sessionId"].as_str().unwrap_or_default().to_owned(), event["revision"].to_string());
+        assert!(seen.insert(key), "it came twice: {event}");
+    }
 }
 
 #[test]
@@ -175,14 +185,7 @@ fn a_subscriber_misses_nothing_when_an_owner_is_killed_and_when_a_shard_moves() 
     owns(nodes.node(1), 4);
     append(&nodes, 3);
     let expected = spread(server, "moving");
-    let mut seen = BTreeSet::new();
-    let mut count = 0;
-    while count < expected {
-        let event = lines.recv_timeout(Duration::from_secs(60)).expect("an event");
-        let key = (event["sessionId"].as_str().unwrap_or_default().to_owned(), event["revision"].to_string());
-        assert!(seen.insert(key), "it came twice: {event}");
-        count += 1;
-    }
+    all(&lines, expected);
     drop((child.kill(), child.wait()));
     nodes.node(0).text(&["audit", "verify"]);
     check_numbers(server, "moving");

@@ -1,5 +1,7 @@
 //! A database that moves to another server: a standby that was promoted, with or without the newest acknowledged writes.
 
+use super::at;
+use super::cluster::{Nodes, all, check_numbers, create, follow, spread};
 use crate::postgres::{self, Server};
 use crate::support::soon;
 use longhand::clock::Clock;
@@ -12,7 +14,8 @@ use std::path::Path;
 use std::time::Duration;
 use tokio::task::JoinHandle;
 
-const LEASE: Duration = Duration::from_secs(4);
+/// Longer than a failover takes here: a standby that is not synchronous has all for sure within the lease alone.
+const LEASE: Duration = Duration::from_secs(30);
 
 async fn connect(server: &Server) -> PgConnection {
     let options: PgConnectOptions = server.url().parse().expect("an address");
@@ -154,4 +157,49 @@ async fn a_promoted_standby_goes_on_with_what_it_has_and_never_as_if_it_had_what
     assert_ne!(store.id(), identity);
     drop(store);
     writer.await.expect("no panic in the writer");
+}
+
+/// Waits until a query on a server says so.
+fn wait(server: &Server, query: &str) {
+    let holds = || server.sql("postgres", query).expect(query).trim() == "t";
+    assert!((0..10_000).any(|_| holds()), "{query}");
+}
+
+#[test]
+fn a_failover_longer_than_the_leases_costs_no_subscriber_anything() {
+    let Some(first) = Server::start(None) else { return };
+    let folder = crate::support::private_folder();
+    let address = folder.path().join("address");
+    lead(&address, &first);
+    let nodes = Nodes::start(&postgres::url(&address), 2);
+    nodes.settle();
+    let names: Vec<String> = (0..8).map(|number| format!("session-{number}")).collect();
+    names.iter().for_each(|name| create(nodes.node(0), name));
+    let (mut child, lines) = follow(nodes.node(0));
+    names.iter().for_each(|name| drop(at(nodes.node(1), &["append", name, "before"]).expect("appended")));
+    let second = Server::start(Some(&first)).expect("a standby");
+    first.sql("postgres", "alter system set synchronous_standby_names = '*'").expect("set");
+    first.sql("postgres", "select pg_reload_conf()").expect("loaded");
+    wait(&first, "select count(*) = 1 from pg_stat_replication where sync_state = 'sync'");
+    // Commits wait for it from now on.
+    first.sql("postgres", "checkpoint").expect("written");
+    let head = first.sql("postgres", "select pg_current_wal_lsn()").expect("a position");
+    // Every owner learns of it with the next renewal.
+    let now = first.sql("postgres", "select clock_timestamp()").expect("a time");
+    wait(&first, &format!("select min(lease_until) > '{}'::timestamptz + interval '4 s' from lh.lease", now.trim()));
+    wait(&second, &format!("select pg_last_wal_replay_lsn() >= '{}'", head.trim()));
+    drop(first);
+    // By then all have given up their shards.
+    wait(&second, "select bool_and(lease_until < clock_timestamp() - interval '12 s') from lh.lease");
+    second.sql("postgres", "select pg_promote()").expect("promoted");
+    lead(&address, &second);
+    names.iter().for_each(|name| drop(at(nodes.node(1), &["append", name, "behind"]).expect("appended")));
+    all(&lines, spread(&second, "postgres"));
+    drop((child.kill(), child.wait()));
+    check_numbers(&second, "postgres");
+    // Each owner came back, and knew that nothing is missing.
+    for shard in ["s1", "s2", "s3", "s4"] {
+        let identities = second.sql("postgres", &format!("select count(*) from lh_{shard}.store")).expect("counted");
+        assert_eq!(identities.trim(), "1", "{shard} has another identity");
+    }
 }

@@ -484,6 +484,9 @@ impl Client {
         self.state.set(State::Idle);
         if let Some(lease) = &mut *self.lease.borrow_mut() {
             lease.head = head.unwrap_or(lease.head);
+            if let Some(trust) = &self.trust {
+                trust.acknowledged().note(lease);
+            }
         }
         Ok(())
     }

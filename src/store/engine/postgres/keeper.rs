@@ -3,6 +3,7 @@
 
 use super::client::Client;
 use super::lease::{self, Trust};
+use super::owner::Renewed;
 use super::shard::Shard;
 use crate::limits;
 use crate::store::error::{Error, Result};
@@ -65,8 +66,9 @@ impl Keeper {
         let epoch = self.trust.epoch();
         let sent_ms = lease::now_ms();
         match client.renew(self.shard.name(), &self.owner, *epoch, self.ttl)? {
-            Some(is_durable) => {
+            Some(Renewed { is_durable, is_replicated }) => {
                 self.trust.note_durable(is_durable);
+                self.trust.note_replicated(is_replicated);
                 self.trust.extend(sent_ms, self.ttl);
             }
             None => self.trust.lose(),

@@ -9,7 +9,7 @@
 //! The owner trusts its lease from the instant at which it *sent* the renewal, less a margin.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// What all shards of a database share, and what a new one needs. The lock keeps two daemons from making it at once.
@@ -87,15 +87,20 @@ pub(super) const TAKE_AGAIN: &str = "update lh.lease set epoch = epoch + 1, \
      lease_until = clock_timestamp() + ?3::bigint * interval '1 millisecond' \
      where name = ?1 and owner = ?2 returning epoch";
 
-/// Renews a lease. The row says whether commits of this server survive its crash.
+/// Renews a lease. The row says whether commits of this server survive its crash, and whether they wait for a standby.
 pub(super) const RENEW: &str = "update lh.lease set lease_until = clock_timestamp() + ?4::bigint * interval '1 millisecond' \
      where name = ?1 and owner = ?2 and epoch = ?3 \
-     returning current_setting('fsync') = 'on' and current_setting('synchronous_commit') <> 'off'";
+     returning current_setting('fsync') = 'on' and current_setting('synchronous_commit') <> 'off', \
+     current_setting('synchronous_commit') not in ('off', 'local') and current_setting('synchronous_standby_names') <> ''";
 
-/// Lets only this owner write from now on. It waits for a transaction of the last one.
-pub(super) const FENCE: &str = "update lh.shard set epoch = ?2, pid = pg_backend_pid(), \
-     backend_start = (select backend_start from pg_stat_activity where pid = pg_backend_pid()) \
-     where name = ?1 and epoch < ?2 returning head_seq, server";
+/// Lets only this owner write from now on, and says who could until then. It waits for a transaction of the last one. What
+/// contradicts the owner's memory, an epoch and the newest event, is on no server that anybody knows, until a new identity is
+/// written: the verdict outlives the attempt.
+pub(super) const FENCE: &str = "update lh.shard s set epoch = ?2, pid = pg_backend_pid(), \
+     backend_start = (select backend_start from pg_stat_activity where pid = pg_backend_pid()), \
+     server = case when last.epoch < ?3 or last.epoch = ?3 and last.head_seq < ?4 then 'lost' else s.server end \
+     from (select name, epoch, head_seq from lh.shard where name = ?1 for update) last \
+     where s.name = last.name and last.epoch < ?2 returning s.head_seq, s.server, last.epoch";
 
 /// Ends the backend of the last owner: it may wait in a transaction for a client that will never continue.
 pub(super) const END_BACKEND: &str = "select pg_terminate_backend(a.pid) from lh.shard s \
@@ -122,6 +127,8 @@ pub(super) struct Lease {
     pub(super) epoch: i64,
     /// The newest event, as the shard's row has it.
     pub(super) head: i64,
+    /// True once it is known that nothing is missing, or the store has a new identity.
+    pub(super) is_whole: bool,
 }
 
 impl Lease {
@@ -141,6 +148,56 @@ impl Lease {
     }
 }
 
+/// What a daemon acknowledged last of a shard that it owned. It stays when the daemon owns the shard no more: if nobody owned
+/// it since, the daemon knows whether another server has all of it.
+#[derive(Debug, Default)]
+pub struct Acknowledged {
+    newest: Mutex<Option<Newest>>,
+    /// True if commits waited for a standby, by the last renewal of the lease.
+    is_replicated: AtomicBool,
+}
+
+/// An event that was acknowledged by the owner with this epoch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Newest {
+    epoch: i64,
+    head: i64,
+}
+
+impl Acknowledged {
+    fn newest(&self) -> MutexGuard<'_, Option<Newest>> {
+        self.newest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes what is there, of a store that lacks nothing.
+    pub(super) fn note(&self, lease: &Lease) {
+        if lease.is_whole {
+            *self.newest() = Some(Newest { epoch: lease.epoch, head: lease.head });
+        }
+    }
+
+    /// Forgets it, because another daemon owned the shard since, or may from now on.
+    pub fn forget(&self) {
+        *self.newest() = None;
+    }
+
+    /// The epoch and the newest event; zeros if nothing is known.
+    pub(super) fn known(&self) -> (i64, i64) {
+        self.newest().map_or((0, 0), |newest| (newest.epoch, newest.head))
+    }
+
+    /// True if a shard on another server, whose last owner had this epoch there and whose newest event has this number, has
+    /// all that was acknowledged.
+    ///
+    /// A standby may lack the end of what was committed, and with it a later owner. There was none while the lease was
+    /// trusted; and what a synchronous standby lacks was not acknowledged.
+    pub(super) fn is_all_of(&self, last_epoch: i64, head: i64, is_trusted: bool) -> bool {
+        let newest = *self.newest();
+        (is_trusted || self.is_replicated.load(Ordering::Acquire))
+            && newest.is_some_and(|newest| newest.epoch == last_epoch && newest.head <= head)
+    }
+}
+
 /// The owner's trust in its lease, by a clock that goes on while the machine sleeps. The writer, its keeper and all that
 /// read share it.
 #[derive(Debug)]
@@ -153,6 +210,7 @@ pub(crate) struct Trust {
     is_doubted: AtomicBool,
     /// True if commits survive a crash of the server, by its settings.
     is_durable: AtomicBool,
+    acknowledged: Arc<Acknowledged>,
     /// What the keeper sleeps on.
     sleep: Mutex<()>,
     woken: Condvar,
@@ -160,13 +218,14 @@ pub(crate) struct Trust {
 
 impl Trust {
     /// No trust yet.
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(acknowledged: Arc<Acknowledged>) -> Self {
         Self {
             until_ms: AtomicI64::new(i64::MIN),
             is_lost: AtomicBool::new(false),
             epoch: Mutex::new(0),
             is_doubted: AtomicBool::new(false),
             is_durable: AtomicBool::new(false),
+            acknowledged,
             sleep: Mutex::new(()),
             woken: Condvar::new(),
         }
@@ -208,6 +267,11 @@ impl Trust {
         self.epoch.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// What was acknowledged last.
+    pub(super) fn acknowledged(&self) -> &Acknowledged {
+        &self.acknowledged
+    }
+
     /// Has the writer compare the newest event before the lease is renewed.
     pub(super) fn doubt(&self) {
         self.is_doubted.store(true, Ordering::Release);
@@ -221,6 +285,11 @@ impl Trust {
     /// True while the writer is to compare the newest event.
     pub(crate) fn is_doubted(&self) -> bool {
         self.is_doubted.load(Ordering::Acquire)
+    }
+
+    /// Notes whether commits wait for a standby.
+    pub(super) fn note_replicated(&self, is_replicated: bool) {
+        self.acknowledged.is_replicated.store(is_replicated, Ordering::Release);
     }
 
     /// Notes whether commits survive a crash of the server.
@@ -259,7 +328,7 @@ mod tests {
 
     #[test]
     fn a_lease_is_trusted_from_the_time_at_which_its_renewal_was_sent() {
-        let trust = Trust::new();
+        let trust = Trust::new(Arc::default());
         assert!(!trust.holds(), "nothing was renewed yet");
         let ttl = Duration::from_secs(60);
         trust.extend(now_ms() - 55_000, ttl);
@@ -271,5 +340,34 @@ mod tests {
         trust.lose();
         trust.extend(now_ms(), ttl);
         assert!(!trust.holds(), "what is lost stays lost");
+    }
+
+    #[test]
+    fn another_server_has_all_if_its_last_owner_knows() {
+        let lease = Lease { shard: String::new(), owner: String::new(), epoch: 7, head: 50, is_whole: true };
+        let nobody = Acknowledged::default();
+        let [local, replicated, doubting, forgetful] = [false, true, true, true].map(|is_replicated| Acknowledged {
+            is_replicated: AtomicBool::new(is_replicated),
+            ..Acknowledged::default()
+        });
+        local.note(&lease);
+        replicated.note(&lease);
+        doubting.note(&Lease { is_whole: false, ..lease.clone() });
+        forgetful.note(&lease);
+        forgetful.forget();
+        for (name, acknowledged, (epoch, head, is_trusted), expected) in [
+            ("no memory", &nobody, (7, 50, true), false),
+            ("within the lease", &local, (7, 50, true), true),
+            ("behind the lease", &local, (7, 50, false), false),
+            ("behind the lease, with standbys", &replicated, (7, 50, false), true),
+            ("and what had no answer", &replicated, (7, 52, false), true),
+            ("one is missing", &replicated, (7, 49, true), false),
+            ("somebody else was the last", &replicated, (8, 60, true), false),
+            ("its own lease is missing", &replicated, (6, 50, true), false),
+            ("a store that was not known to be whole", &doubting, (7, 50, true), false),
+            ("another daemon owned it since", &forgetful, (7, 50, true), false),
+        ] {
+            assert_eq!(acknowledged.is_all_of(epoch, head, is_trusted), expected, "{name}");
+        }
     }
 }

@@ -22,9 +22,19 @@ pub(crate) struct Taker<'t> {
 /// A shard that was taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Taken {
-    /// True if the newest event was written on another server, or before a recovery to an earlier time: later ones may have
-    /// been acknowledged.
+    /// True on another server than that of the newest event, or behind a recovery to an earlier time.
     pub(crate) is_moved: bool,
+    /// True if later events may have been acknowledged.
+    pub(crate) may_lack: bool,
+}
+
+/// What a renewal says of the server's settings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Renewed {
+    /// True if commits survive a crash of the server.
+    pub(super) is_durable: bool,
+    /// True if commits wait for a standby.
+    pub(super) is_replicated: bool,
 }
 
 impl Client {
@@ -38,29 +48,37 @@ impl Client {
         let Taker { shard, owner, ttl, trust, again } = *taker;
         let (name, me) = (|| Parameter::Text(shard.into()), || Parameter::Text(owner.into()));
         let mut epoch = trust.epoch();
+        let was_trusted = trust.holds();
         let sent_ms = lease::now_ms();
         let take = if again { lease::TAKE_AGAIN } else { lease::TAKE };
         let taken = self.row(take, &[name(), me(), Parameter::Integer(milliseconds(ttl))])?;
         let Some(taken) = taken else { return Ok(None) };
         *epoch = taken.get(0)?;
         trust.extend(sent_ms, ttl);
-        let Some(fenced) = self.fence(shard, *epoch)? else { return Ok(None) };
-        let (head, written_on): (i64, String) = (fenced.get(0)?, fenced.get(1)?);
+        let Some(fenced) = self.fence(shard, *epoch, trust.acknowledged().known())? else { return Ok(None) };
+        let (head, written_on, last_epoch): (i64, String, i64) = (fenced.get(0)?, fenced.get(1)?, fenced.get(2)?);
         let is_moved = !written_on.is_empty() && written_on != self.server()?;
-        let lease = Lease { shard: shard.to_owned(), owner: owner.to_owned(), epoch: *epoch, head };
+        let may_lack = is_moved && !trust.acknowledged().is_all_of(last_epoch, head, was_trusted);
+        let lease =
+            Lease { shard: shard.to_owned(), owner: owner.to_owned(), epoch: *epoch, head, is_whole: !may_lack };
+        trust.acknowledged().note(&lease);
         *self.lease.borrow_mut() = Some(lease);
-        Ok(Some(Taken { is_moved }))
+        Ok(Some(Taken { is_moved, may_lack }))
     }
 
     /// Writes the epoch into the row of the shard. A transaction of the last owner has that row while it lasts, and is ended
     /// if it lasts on: then the row says what it committed, or that it did not.
-    fn fence(&self, shard: &str, epoch: i64) -> Result<Option<Row>> {
+    fn fence(&self, shard: &str, epoch: i64, known: (i64, i64)) -> Result<Option<Row>> {
+        let values = || {
+            let numbers = [epoch, known.0, known.1].map(Parameter::Integer);
+            [Parameter::Text(shard.into())].into_iter().chain(numbers).collect::<Vec<_>>()
+        };
         let name = || Parameter::Text(shard.into());
         self.execute_batch(&format!("set lock_timeout = {}", limits::FENCE_WAIT_MS))?;
         let mut attempts = 0;
         let fenced = loop {
             attempts += 1;
-            match self.row(lease::FENCE, &[name(), Parameter::Integer(epoch)]) {
+            match self.row(lease::FENCE, &values()) {
                 Err(Error::Busy) if attempts < limits::FENCE_ATTEMPTS => {
                     self.for_each(lease::END_BACKEND, &[name()], |_| true)?;
                 }
@@ -85,24 +103,27 @@ impl Client {
         self.row(lease::SERVER, &[])?.ok_or(Error::Bug("a server has no name"))?.get(0)
     }
 
-    /// Notes in the transaction that the newest event is known to be on this server.
+    /// Notes in the transaction that the newest event is known to be on this server. The store lacks nothing from its commit
+    /// on, or has a new identity.
     pub(crate) fn note_server(&self) -> Result<()> {
         let Some(Lease { shard, epoch, .. }) = self.lease.borrow().clone() else { return Ok(()) };
         let server = self.server()?;
         let values = [Parameter::Text(shard.into()), Parameter::Integer(epoch), Parameter::Text(server.into())];
-        self.changed(lease::NOTE_SERVER, &values).map(drop)
+        self.changed(lease::NOTE_SERVER, &values)?;
+        self.lease.borrow_mut().iter_mut().for_each(|lease| lease.is_whole = true);
+        Ok(())
     }
 
-    /// Renews a lease with an epoch. None if it is not the owner's any more, else whether commits survive a crash of the
-    /// server.
-    pub(super) fn renew(&self, shard: &str, owner: &str, epoch: i64, ttl: Duration) -> Result<Option<bool>> {
+    /// Renews a lease with an epoch. None if it is not the owner's any more.
+    pub(super) fn renew(&self, shard: &str, owner: &str, epoch: i64, ttl: Duration) -> Result<Option<Renewed>> {
         let values = [
             Parameter::Text(shard.into()),
             Parameter::Text(owner.into()),
             Parameter::Integer(epoch),
             Parameter::Integer(milliseconds(ttl)),
         ];
-        self.row(lease::RENEW, &values)?.map(|row| row.get(0)).transpose()
+        let Some(row) = self.row(lease::RENEW, &values)? else { return Ok(None) };
+        Ok(Some(Renewed { is_durable: row.get(0)?, is_replicated: row.get(1)? }))
     }
 
     /// The number of the newest event by the row of the shard.
@@ -115,6 +136,7 @@ impl Client {
         let Some(Lease { shard, owner, epoch, .. }) = self.lease.borrow_mut().take() else { return Ok(()) };
         if let Some(trust) = &self.trust {
             trust.lose();
+            trust.acknowledged().forget();
         }
         let values = [Parameter::Text(shard.into()), Parameter::Text(owner.into()), Parameter::Integer(epoch)];
         self.changed(lease::RELEASE, &values).map(drop)

@@ -13,7 +13,7 @@ use crate::store::error::{Error, Result};
 use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions, PgRow};
 use sqlx::{AssertSqlSafe, ConnectOptions as _, Row as _};
 use std::str::FromStr as _;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use uuid::Uuid;
 
@@ -31,7 +31,7 @@ const DAEMONS: &str = "select id, address from lh.daemon where seen_until > cloc
 const SHARDS: &str = "select l.name, split_part(l.owner, '.', 1) as daemon, l.lease_until > clock_timestamp() as is_owned, \
      case when l.lease_until > clock_timestamp() \
         then (extract(epoch from l.lease_until - clock_timestamp()) * 1000)::bigint else 0 end as left_ms, \
-     l.destination, l.is_pinned, s.head_seq \
+     l.destination, l.is_pinned, s.head_seq, s.server \
      from lh.lease l join lh.shard s on s.name = l.name where l.name ~ '^s[0-9]+$' \
      and (to_regclass('migrated_lh_' || l.name || '.migration') is null \
         or to_regclass('lh_' || l.name || '.migration') is not null) \
@@ -44,10 +44,15 @@ const NOW: &str = "select (extract(epoch from clock_timestamp()) * 1000000)::big
 const SECRET: &str = "select secret from lh.cluster";
 const HAS_HOME: &str = "select to_regclass('lh_s1.access_token') is not null";
 
+/// Time for which an answer is waited for.
+const ANSWER: Duration = Duration::from_millis(limits::DATABASE_ANSWER_MS);
+
 /// The registry of a database.
 #[derive(Clone)]
 pub struct Registry {
-    pool: PgPool,
+    options: PgConnectOptions,
+    /// The connections, and the number of pools before this one.
+    pool: Arc<Mutex<(u64, PgPool)>>,
     clock: Clock,
     /// A connection that reads the first shard, whoever owns it.
     pub(crate) home: Arc<Readers>,
@@ -69,6 +74,10 @@ pub struct ShardEntry {
     pub name: String,
     /// The daemon whose lease has not run out; none if another one may take it.
     pub owner: Option<String>,
+    /// The daemon that had it last, and did not give it up in order; the owner if there is one.
+    pub last_owner: Option<String>,
+    /// True if the newest event was written on another server: nobody but the last owner knows whether it is the newest.
+    pub is_moved: bool,
     /// Time until the lease runs out, unless it is renewed.
     pub lease_left: Duration,
     /// The daemon that is to own it; none for any.
@@ -82,6 +91,8 @@ pub struct ShardEntry {
 /// Who runs, and who has what.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Survey {
+    /// The server, and the timeline on which it writes.
+    pub server: String,
     /// The daemons that run, by their ids.
     pub daemons: Vec<DaemonEntry>,
     /// The shards, by their numbers.
@@ -99,17 +110,11 @@ impl Registry {
         // The error of the parser may have the password.
         let options = PgConnectOptions::from_str(url)
             .map_err(|_| Error::Open("the address of the database is not a valid postgres:// URL".to_owned()))?;
-        let pool = PgPoolOptions::new()
-            .max_connections(limits::REGISTRY_CONNECTIONS)
-            .acquire_timeout(Duration::from_millis(limits::DATABASE_ANSWER_MS))
-            .after_connect(|conn, _| Box::pin(primary::check(conn)))
-            .connect_with(
-                options
-                    .application_name("longhand")
-                    .options([("client_min_messages", "warning")])
-                    .disable_statement_logging(),
-            )
-            .await?;
+        let options = options
+            .application_name("longhand")
+            .options([("client_min_messages", "warning")])
+            .disable_statement_logging();
+        let pool = pool_options().connect_with(options.clone()).await?;
         for number in 1..=shards {
             let shard = Shard::new(url, &shard_name(number))?;
             let setup = lease::setup(shard.name(), &shard.schema());
@@ -119,55 +124,87 @@ impl Registry {
         follow(&clock, &pool, Duration::MAX).await?;
         let home = Shard::new(url, &shard_name(1))?;
         let open = move || Ok(Connection::Postgres(Box::new(home.connect_shared(Role::Reader, None)?)));
-        Ok(Self { pool, home: Arc::new(Readers::lazy(1, clock.clone(), Box::new(open))), clock })
+        let home = Arc::new(Readers::lazy(1, clock.clone(), Box::new(open)));
+        Ok(Self { options, pool: Arc::new(Mutex::new((0, pool))), home, clock })
+    }
+
+    fn pool(&self) -> MutexGuard<'_, (u64, PgPool)> {
+        self.pool.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks the database. A network that loses everything says nothing of its connections for a quarter of an hour: if there
+    /// is no answer in time, they are left alone, and others are made.
+    async fn ask<T, F: Future<Output = Result<T>>>(&self, question: impl FnOnce(PgPool) -> F) -> Result<T> {
+        let (number, pool) = self.pool().clone();
+        if let Ok(answer) = tokio::time::timeout(ANSWER, question(pool)).await {
+            return answer;
+        }
+        let mut now = self.pool();
+        if now.0 == number {
+            *now = (number + 1, pool_options().connect_lazy_with(self.options.clone()));
+        }
+        Err(Error::Unreachable("the database does not answer".to_owned()))
     }
 
     /// The secret by which the daemons of the database know each other.
     pub async fn secret(&self) -> Result<String> {
-        Ok(sqlx::query_scalar(SECRET).fetch_one(&self.pool).await?)
+        self.ask(|pool| async move { Ok(sqlx::query_scalar(SECRET).fetch_one(&pool).await?) }).await
     }
 
     /// Says that a daemon runs, for a time, and who else does.
     pub async fn beat(&self, me: &DaemonEntry, lasts: Duration) -> Result<Survey> {
         let lasts = i64::try_from(lasts.as_millis()).unwrap_or(i64::MAX);
-        sqlx::query(BEAT).bind(&me.id).bind(&me.address).bind(lasts).execute(&self.pool).await?;
-        follow(&self.clock, &self.pool, Duration::from_millis(limits::DATABASE_CLOCK_MS)).await?;
-        let daemons = sqlx::query(DAEMONS).fetch_all(&self.pool).await?;
-        let daemon = |row: &PgRow| Ok(DaemonEntry { id: row.try_get(0)?, address: row.try_get(1)? });
-        let shards = sqlx::query(SHARDS).fetch_all(&self.pool).await?;
-        Ok(Survey {
-            daemons: daemons.iter().map(daemon).collect::<Result<_>>()?,
-            shards: shards.iter().map(shard).collect::<Result<_>>()?,
+        self.ask(|pool| async move {
+            sqlx::query(BEAT).bind(&me.id).bind(&me.address).bind(lasts).execute(&pool).await?;
+            follow(&self.clock, &pool, Duration::from_millis(limits::DATABASE_CLOCK_MS)).await?;
+            let daemons = sqlx::query(DAEMONS).fetch_all(&pool).await?;
+            let daemon = |row: &PgRow| Ok(DaemonEntry { id: row.try_get(0)?, address: row.try_get(1)? });
+            let shards = sqlx::query(SHARDS).fetch_all(&pool).await?;
+            let server: String = sqlx::query_scalar(lease::SERVER).fetch_one(&pool).await?;
+            Ok(Survey {
+                daemons: daemons.iter().map(daemon).collect::<Result<_>>()?,
+                shards: shards.iter().map(|row| shard(row, &server)).collect::<Result<_>>()?,
+                server,
+            })
         })
+        .await
     }
 
     /// Says that a daemon does not run any more.
     pub async fn leave(&self, daemon: &str) -> Result<()> {
-        sqlx::query(FORGET).bind(daemon).execute(&self.pool).await?;
-        Ok(())
+        self.ask(|pool| async move { Ok(sqlx::query(FORGET).bind(daemon).execute(&pool).await.map(drop)?) }).await
     }
 
     /// Has a daemon own a shard from now on: its owner gives it up, and no other one takes it while that daemon runs. False
     /// if there is no such shard.
     pub async fn destine(&self, shard: &str, daemon: Option<&str>, is_pinned: bool) -> Result<bool> {
         let changed = sqlx::query(DESTINE).bind(shard).bind(daemon.unwrap_or_default()).bind(is_pinned);
-        Ok(changed.execute(&self.pool).await?.rows_affected() > 0)
+        self.ask(|pool| async move { Ok(changed.execute(&pool).await?.rows_affected() > 0) }).await
     }
 
     /// True once the first shard has its tables.
     pub(crate) async fn has_home(&self) -> Result<bool> {
-        Ok(sqlx::query_scalar(HAS_HOME).fetch_one(&self.pool).await?)
+        self.ask(|pool| async move { Ok(sqlx::query_scalar(HAS_HOME).fetch_one(&pool).await?) }).await
     }
 
     /// The shard of a session, by its id; none if there is no such session.
     pub async fn shard_of(&self, session: Uuid) -> Result<Option<String>> {
-        Ok(sqlx::query_scalar(FIND).bind(session.as_bytes().as_slice()).fetch_optional(&self.pool).await?)
+        let find = sqlx::query_scalar(FIND).bind(session.as_bytes().as_slice());
+        self.ask(|pool| async move { Ok(find.fetch_optional(&pool).await?) }).await
     }
 
     /// The shard of a session, by its client's id in a tenant; none if there is no such session.
     pub async fn shard_of_client_id(&self, tenant: &str, client_id: &str) -> Result<Option<String>> {
-        Ok(sqlx::query_scalar(FIND_BY_CLIENT_ID).bind(tenant).bind(client_id).fetch_optional(&self.pool).await?)
+        let find = sqlx::query_scalar(FIND_BY_CLIENT_ID).bind(tenant).bind(client_id);
+        self.ask(|pool| async move { Ok(find.fetch_optional(&pool).await?) }).await
     }
+}
+
+fn pool_options() -> PgPoolOptions {
+    PgPoolOptions::new()
+        .max_connections(limits::REGISTRY_CONNECTIONS)
+        .acquire_timeout(ANSWER)
+        .after_connect(|conn, _| Box::pin(primary::check(conn)))
 }
 
 /// Has a clock follow the database's, unless the answer takes longer.
@@ -176,12 +213,16 @@ async fn follow(clock: &Clock, pool: &PgPool, longest: Duration) -> Result<()> {
     clock.ask(now, longest).await
 }
 
-fn shard(row: &PgRow) -> Result<ShardEntry> {
+fn shard(row: &PgRow, server: &str) -> Result<ShardEntry> {
     let text = |text: String| (!text.is_empty()).then_some(text);
     let is_owned: bool = row.try_get("is_owned")?;
+    let last_owner = text(row.try_get("daemon")?);
+    let written_on: String = row.try_get("server")?;
     Ok(ShardEntry {
         name: row.try_get("name")?,
-        owner: text(row.try_get("daemon")?).filter(|_| is_owned),
+        owner: last_owner.clone().filter(|_| is_owned),
+        last_owner,
+        is_moved: !written_on.is_empty() && written_on != server,
         lease_left: Duration::from_millis(row.try_get::<i64, _>("left_ms")?.unsigned_abs()),
         destination: text(row.try_get("destination")?),
         is_pinned: row.try_get("is_pinned")?,

@@ -1,5 +1,6 @@
-//! Several daemons with one database, and what happens to them: kills, freezes, networks that lose everything, lost replies,
-//! a database that crashes, restarts and moves to its standby, and shards that move. Their clocks are minutes apart.
+//! Several daemons with one database, and what happens to them: kills, freezes, networks that lose everything, to the database
+//! and to each other, lost replies, a database that crashes, restarts and moves to its standby, and shards that move. Their
+//! clocks are minutes apart.
 
 use super::service::STOP_TIME_MAX;
 use super::stores::Stores;
@@ -34,6 +35,22 @@ const PAUSE_TIME_MAX: Duration = Duration::from_secs(60);
 const STANDBY_TIME_MAX: Duration = Duration::from_secs(60);
 /// The database of the attack.
 const DATABASE: &str = "history";
+/// True once every shard has an owner that writes, all on one server, and none is about to move. What nobody owns gets a new
+/// identity on another server, since nobody can say that nothing is missing.
+const SETTLED: &str = "select sum(shards) = (select count(*) from lh.lease) and max(shards) - min(shards) < 2 \
+     and count(*) = (select count(*) from lh.daemon where seen_until > clock_timestamp()) \
+     from (select count(*) as shards from lh.lease l join lh.shard s using (name, epoch) \
+        where lease_until > clock_timestamp() \
+        and s.server like '%/' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) \
+        and not exists (select from lh.daemon \
+            where id = destination and seen_until > clock_timestamp() and id <> split_part(owner, '.', 1)) \
+        group by split_part(owner, '.', 1)) as daemons";
+/// The name of the database's socket in its folder.
+const DATABASE_SOCKET: &str = ".s.PGSQL.5432";
+/// Maximum time for which nothing comes through between daemons, in milliseconds: longer than they wait for a sign of life.
+const SILENCE_MS_MAX: u64 = 8_000;
+/// Seconds after which a daemon takes a connection to the database for lost on which nothing comes.
+const ANSWER_SECONDS: u64 = 10;
 /// How far the clock of each daemon is from the system's, where there is a library that shifts it.
 const CLOCKS: [&str; DAEMONS] = ["+0s", "+180s", "-120s"];
 
@@ -47,7 +64,10 @@ pub(super) struct Fleet {
     shards: u32,
     server: Server,
     target: Target,
+    /// Between each daemon and the database.
     wires: Vec<Wire>,
+    /// Between the other daemons and each.
+    between: Vec<Wire>,
     /// The library that shifts clocks.
     clocks: Option<PathBuf>,
     daemons: Vec<Option<Daemon>>,
@@ -74,14 +94,31 @@ pub(super) fn sockets(directory: &Path) -> Vec<PathBuf> {
     (0..DAEMONS).map(|index| home(directory, index).join("longhand.sock")).collect()
 }
 
+/// Lets nothing through for a while, one way or both. What was held back comes then, or the connections end.
+async fn silence(wires: &[Wire], pause: Duration, rng: &mut StdRng) -> Held {
+    let held = Held { requests: rng.random_bool(0.67), replies: rng.random_bool(0.67) };
+    let held = if held == Held::default() { Held { requests: true, replies: true } } else { held };
+    let is_cut = rng.random_bool(0.5);
+    wires.iter().for_each(|wire| wire.hold(held));
+    tokio::time::sleep(pause).await;
+    if is_cut {
+        wires.iter().for_each(Wire::cut);
+    }
+    wires.iter().for_each(|wire| wire.hold(Held::default()));
+    held
+}
+
 impl Fleet {
     /// A database and its daemons.
     pub(super) async fn start(program: &Path, directory: &Path, shards: u32) -> Result<Self> {
         let server = block_in_place(|| Server::start(None)).context("this machine has no PostgreSQL")?;
         block_in_place(|| server.database(DATABASE));
-        let target: Target = Arc::new(Mutex::new(server.folder.clone()));
-        let wire = |index| Wire::start(&home(directory, index).join("wire"), &target);
+        let target: Target = Arc::new(Mutex::new(server.folder.join(DATABASE_SOCKET)));
+        let wire = |index| Wire::start(home(directory, index).join("wire").join(DATABASE_SOCKET), &target);
         let wires = (0..DAEMONS).map(wire).collect::<Result<_>>()?;
+        let wire =
+            |(index, socket)| Wire::start(home(directory, index).join("between.sock"), &Arc::new(Mutex::new(socket)));
+        let between = sockets(directory).into_iter().enumerate().map(wire).collect::<Result<_>>()?;
         let clocks = clocks();
         if clocks.is_none() {
             println!("the clocks of the daemons are the same: this machine has no libfaketime");
@@ -93,6 +130,7 @@ impl Fleet {
             server,
             target,
             wires,
+            between,
             clocks,
             daemons: (0..DAEMONS).map(|_| None).collect(),
             faults: BTreeMap::new(),
@@ -106,11 +144,14 @@ impl Fleet {
 
     async fn run(&mut self, index: usize) -> Result<()> {
         let home = home(&self.directory, index);
-        let address = postgres::url(&self.wires[index].folder).replace("/postgres?", &format!("/{DATABASE}?"));
+        let folder = self.wires[index].socket.parent().context("a folder")?;
+        let address = postgres::url(folder).replace("/postgres?", &format!("/{DATABASE}?"));
+        let advertise = format!("unix:{}", self.between[index].socket.display());
         let config = home.join("history.toml");
         let client_wait = index % 2;
         let text = format!(
-            "workers = 3\nlease_seconds = {LEASE_SECONDS}\nsummarizer = {{ client_wait_seconds = {client_wait} }}\n"
+            "workers = 3\nlease_seconds = {LEASE_SECONDS}\nsummarizer = {{ client_wait_seconds = {client_wait} }}\n\
+             cluster = {{ advertise = {advertise:?} }}\n"
         );
         std::fs::write(&config, text)?;
         let began = Instant::now();
@@ -196,7 +237,7 @@ impl Fleet {
         let while_ms = rng.random_range(0..LEASE_SECONDS * 2_000);
         let pause = Duration::from_millis(while_ms);
         let is_beyond = while_ms > LEASE_SECONDS * 1_000;
-        let mut finding = None;
+        let (mut finding, began) = (None, Instant::now());
         let fault = match rng.random_range(0..100) {
             0..30 => {
                 let daemon = self.daemons[index].take().context("a daemon that runs")?;
@@ -263,25 +304,25 @@ impl Fleet {
                 self.fail_over(pause).await?;
                 "failovers of the database"
             }
-            74..88 => {
-                let held = Held { requests: rng.random_bool(0.67), replies: rng.random_bool(0.67) };
-                let held = if held == Held::default() { Held { requests: true, replies: true } } else { held };
-                let (is_cut, is_of_all) = (rng.random_bool(0.5), rng.random_bool(0.2));
+            74..84 => {
+                let is_long = rng.random_bool(0.2);
+                let pause =
+                    if is_long { pause + Duration::from_secs(rng.random_range(0..ANSWER_SECONDS)) } else { pause };
+                let is_of_all = rng.random_bool(0.2);
                 let wires = if is_of_all { &self.wires[..] } else { &self.wires[index..=index] };
-                wires.iter().for_each(|wire| wire.hold(held));
-                tokio::time::sleep(pause).await;
-                if is_cut {
-                    wires.iter().for_each(Wire::cut);
-                }
-                wires.iter().for_each(|wire| wire.hold(Held::default()));
-                match held {
+                match silence(wires, pause, rng).await {
                     _ if is_of_all => "databases that did not answer",
                     Held { requests: true, replies: true } => "networks that lost everything",
                     Held { requests: true, .. } => "networks that lost requests",
                     Held { .. } => "networks that lost replies",
                 }
             }
-            88..94 => {
+            84..90 => {
+                let pause = Duration::from_millis(rng.random_range(0..SILENCE_MS_MAX));
+                silence(&self.between[index..=index], pause, rng).await;
+                "networks between daemons that lost something"
+            }
+            90..95 => {
                 // What was committed is not known to have been.
                 self.wires[index].hold(Held { requests: false, replies: true });
                 tokio::time::sleep(pause / 20).await;
@@ -296,7 +337,11 @@ impl Fleet {
             }
         };
         *self.faults.entry(fault).or_default() += 1;
-        println!("fault {}: {fault}, daemon {index}, {while_ms} ms", self.faults.values().sum::<u64>());
+        println!(
+            "fault {}: {fault}, daemon {index}, {} ms",
+            self.faults.values().sum::<u64>(),
+            began.elapsed().as_millis()
+        );
         Ok(finding)
     }
 
@@ -316,12 +361,16 @@ impl Fleet {
         let head = self.sql("select pg_current_wal_lsn()").context("a position")?;
         let has = format!("select count(*) > 0 from pg_stat_replication where flush_lsn >= '{}'", head.trim());
         self.until(&has).await?;
-        tokio::time::sleep(pause / 4).await;
-        *super::record::lock(&self.target) = standby.folder.clone();
+        // Every owner learns of the standby when it renews its lease.
+        tokio::time::sleep(Duration::from_secs(LEASE_SECONDS) / 2 + pause / 4).await;
+        self.until(SETTLED).await?;
+        *super::record::lock(&self.target) = standby.folder.join(DATABASE_SOCKET);
         block_in_place(|| self.server = standby);
         self.sql("alter system reset synchronous_standby_names");
         self.sql("select pg_reload_conf()");
         self.sql("select pg_promote()").context("a promotion")?;
+        // A daemon that was killed before it is back would cost its shards their identity.
+        self.until(SETTLED).await?;
         Ok(())
     }
 

@@ -1,57 +1,56 @@
-//! What lies between a daemon and its database: a socket that passes everything on, until it holds back what goes one way,
-//! or both, without a word to either side, as a network does that loses everything; and that ends connections.
+//! What lies between a daemon and its database, or the other daemons: a socket that passes everything on, until it holds back
+//! what goes one way, or both, without a word to either side, as a network does that loses everything; and that ends
+//! connections.
 
 use super::record::lock;
 use anyhow::{Context as _, Result};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-/// The name of the database's socket in its folder.
-const SOCKET: &str = ".s.PGSQL.5432";
 /// Maximum number of bytes that are passed on at once.
 const PIECE_BYTES: usize = 64 * 1024;
 
 /// What a wire holds back.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Held {
-    /// What goes to the database.
+    /// What goes to whoever listens.
     pub(super) requests: bool,
-    /// What comes from it.
+    /// What comes from there.
     pub(super) replies: bool,
 }
 
-/// The connections of one daemon.
+/// The connections to a socket.
 #[derive(Debug)]
 pub(super) struct Wire {
-    /// The folder of the socket.
-    pub(super) folder: PathBuf,
+    /// The socket in its place.
+    pub(super) socket: PathBuf,
     held: watch::Sender<Held>,
     /// Incremented to end all connections.
     cuts: watch::Sender<u64>,
     accepting: JoinHandle<()>,
 }
 
-/// The folder of the database's own socket, which is another one after a failover.
+/// The socket itself. That of the database is another one after a failover.
 pub(super) type Target = Arc<Mutex<PathBuf>>;
 
 impl Wire {
-    /// Listens in a folder.
-    pub(super) fn start(folder: &Path, target: &Target) -> Result<Self> {
-        std::fs::create_dir_all(folder)?;
-        let listener = UnixListener::bind(folder.join(SOCKET)).context("a wire")?;
+    /// Listens on a socket.
+    pub(super) fn start(socket: PathBuf, target: &Target) -> Result<Self> {
+        std::fs::create_dir_all(socket.parent().context("a folder")?)?;
+        let listener = UnixListener::bind(&socket).context("a wire")?;
         let (held, cuts) = (watch::Sender::default(), watch::Sender::default());
         let (of_all, ends, target) = (held.clone(), cuts.clone(), target.clone());
         let accepting = tokio::spawn(async move {
             while let Ok((from, _)) = listener.accept().await {
-                let to = lock(&target).join(SOCKET);
+                let to = lock(&target).clone();
                 tokio::spawn(connection(from, to, of_all.subscribe(), ends.subscribe()));
             }
         });
-        Ok(Self { folder: folder.to_owned(), held, cuts, accepting })
+        Ok(Self { socket, held, cuts, accepting })
     }
 
     /// Holds back what goes these ways, from now on.
@@ -77,9 +76,10 @@ async fn connection(from: UnixStream, to: PathBuf, held: watch::Receiver<Held>, 
     let Ok(to) = UnixStream::connect(to).await else { return };
     let ((from_read, from_write), (to_read, to_write)) = (from.into_split(), to.into_split());
     tokio::select! {
+        biased;
+        _ = cuts.changed() => {}
         () = pass(from_read, to_write, held.clone(), |held| held.requests) => {}
         () = pass(to_read, from_write, held, |held| held.replies) => {}
-        _ = cuts.changed() => {}
     }
 }
 
