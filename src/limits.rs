@@ -267,6 +267,9 @@ pub const EVENTS_PAGE_DEFAULT: usize = 100;
 pub const SHARDS_ASK_MS: u64 = 500;
 /// Connections of a daemon to the registry of a database.
 pub const REGISTRY_CONNECTIONS: u32 = 2;
+/// Milliseconds that a daemon that runs has, beside a lease, to take shards again that it had on another server: the database
+/// may have been lost to it without a word.
+pub const OWNER_RETURN_MS: u64 = 2 * DATABASE_ANSWER_MS;
 /// Milliseconds for which the owner of a shard waits for a transaction of the last one before it ends it.
 pub const FENCE_WAIT_MS: u64 = 1_000;
 /// Attempts to write one's epoch into the row of a shard.

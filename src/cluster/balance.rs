@@ -19,6 +19,17 @@ pub enum Step {
     },
 }
 
+/// Which daemons are waited for that had shards before the database was on another server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Waits {
+    /// All: those that are cut off are on their way back.
+    ForAll,
+    /// Those that are there.
+    ForRunning,
+    /// None.
+    ForNone,
+}
+
 /// The next step of a daemon that has these shards; none if all is as it should be.
 ///
 /// A shard goes to its destination while that daemon runs, and else to a daemon that has less than its share. A daemon with
@@ -27,7 +38,7 @@ pub enum Step {
 ///
 /// While it `waits` for the last owners of shards that are on another server now, nobody else takes what is theirs: they alone
 /// know what they acknowledged last.
-pub fn next(survey: &Survey, me: &str, mine: &BTreeSet<String>, waits: bool) -> Option<Step> {
+pub fn next(survey: &Survey, me: &str, mine: &BTreeSet<String>, waits: Waits) -> Option<Step> {
     let runs = |id: &str| survey.daemons.iter().any(|daemon| daemon.id == id);
     let destination = |name: &str| {
         let shard = survey.shards.iter().find(|shard| shard.name == name)?;
@@ -37,8 +48,8 @@ pub fn next(survey: &Survey, me: &str, mine: &BTreeSet<String>, waits: bool) -> 
         return Some(Step::Give(shard.clone()));
     }
     let free = survey.shards.iter().filter(|shard| shard.owner.is_none() && !mine.contains(&shard.name));
-    let is_anothers =
-        |shard: &&&ShardEntry| waits && shard.is_moved && shard.last_owner.as_deref().is_some_and(|last| last != me);
+    let is_waited_for = |last: &str| last != me && (waits == Waits::ForAll || waits == Waits::ForRunning && runs(last));
+    let is_anothers = |shard: &&&ShardEntry| shard.is_moved && shard.last_owner.as_deref().is_some_and(is_waited_for);
     let free: Vec<&ShardEntry> = free.collect();
     let takeable = free.iter().filter(|shard| !is_anothers(shard)).map(|shard| shard.name.as_str());
     let (destined, takeable): (Vec<&str>, Vec<&str>) = takeable.partition(|shard| destination(shard).is_some());
@@ -109,27 +120,30 @@ mod tests {
 
     fn step(survey: &Survey, me: &str) -> Option<Step> {
         let mine = survey.shards.iter().filter(|shard| shard.owner.as_deref() == Some(me));
-        next(survey, me, &mine.map(|shard| shard.name.clone()).collect(), false)
+        next(survey, me, &mine.map(|shard| shard.name.clone()).collect(), Waits::ForNone)
     }
 
     #[test]
     fn on_another_server_the_last_owners_come_first() {
         let mut survey = survey(&["a", "b"], &[("s1", None, None, false), ("s2", None, Some("a"), true)]);
         for (last, me, waits, expected) in [
-            ([None, None], "b", true, Some("s1")),
-            ([Some("a"), None], "b", true, None),
-            ([Some("a"), None], "b", false, Some("s1")),
-            ([Some("a"), None], "a", true, Some("s2")),
-            ([Some("a"), Some("b")], "a", true, Some("s1")),
-            ([Some("b"), Some("b")], "a", true, None),
-            ([Some("b"), Some("b")], "a", false, Some("s2")),
-            ([Some("b"), Some("b")], "b", true, Some("s1")),
+            ([None, None], "b", Waits::ForAll, Some("s1")),
+            ([Some("a"), None], "b", Waits::ForAll, None),
+            ([Some("a"), None], "b", Waits::ForRunning, None),
+            ([Some("a"), None], "b", Waits::ForNone, Some("s1")),
+            ([Some("c"), None], "b", Waits::ForAll, None),
+            ([Some("c"), None], "b", Waits::ForRunning, Some("s1")),
+            ([Some("a"), None], "a", Waits::ForAll, Some("s2")),
+            ([Some("a"), Some("b")], "a", Waits::ForAll, Some("s1")),
+            ([Some("b"), Some("b")], "a", Waits::ForAll, None),
+            ([Some("b"), Some("b")], "a", Waits::ForNone, Some("s2")),
+            ([Some("b"), Some("b")], "b", Waits::ForAll, Some("s1")),
         ] {
             for (shard, last) in survey.shards.iter_mut().zip(last) {
                 (shard.last_owner, shard.is_moved) = (last.map(str::to_owned), true);
             }
             let expected = expected.map(|shard| Step::Take(shard.to_owned()));
-            assert_eq!(next(&survey, me, &BTreeSet::new(), waits), expected, "{last:?}, {me}, {waits}");
+            assert_eq!(next(&survey, me, &BTreeSet::new(), waits), expected, "{last:?}, {me}, {waits:?}");
             let own = last.iter().zip(["s1", "s2"]).filter(|(last, _)| **last == Some(me));
             assert_eq!(returning(&survey, me), own.map(|(_, shard)| shard).collect::<Vec<_>>());
         }

@@ -14,7 +14,7 @@ mod passed_on;
 mod reply;
 mod route;
 
-pub use balance::{Step, next, returning};
+pub use balance::{Step, Waits, next, returning};
 pub use forward::Tls;
 
 use crate::app::access::Access;

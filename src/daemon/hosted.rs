@@ -44,7 +44,8 @@ pub(super) struct Hosted {
 }
 
 impl Hosted {
-    /// Runs a store that was opened, with its writer.
+    /// Runs a store that was opened, with its writer. If that fails, nothing of it runs on: a writer that goes on would keep
+    /// a shard from everybody.
     pub(super) async fn start(
         (store, writer): (Store, impl Future<Output = ()> + Send + 'static),
         setup: &Setup,
@@ -75,17 +76,30 @@ impl Hosted {
             stopping: stopping.clone(),
         };
         let app = Longhand::new(store.clone(), scheduler.handle(), &clock, options);
-        app.hold_to_quotas(config.tenants.iter().map(quota).collect()).await.map_err(Error::Quotas)?;
+        let quotas = config.tenants.iter().map(quota).collect();
+        let prepared = async {
+            app.hold_to_quotas(quotas).await.map_err(Error::Quotas)?;
+            if config.search {
+                return Ok(Some(search::Service::open(store.clone(), clock.clone(), search::Options::default())?));
+            }
+            store.search().remove()?;
+            Ok(None)
+        };
+        let searching = match prepared.await {
+            Ok(searching) => searching,
+            Err(error) => {
+                drop((app, scheduler));
+                end(store, writer).await;
+                return Err(error);
+            }
+        };
         tokio::spawn(store.upkeep().clone().scrub(scrub(config.scrub), clock.clone(), stopping.clone()));
         tokio::spawn(app.clone().finish_erasures());
         app.set_retention(config.retention.iter().map(retention_rule).collect());
         tokio::spawn(app.clone().retain(RetentionTimes::default(), stopping.clone()));
         let scheduling = tokio::spawn(scheduler.run(stopping.clone()));
-        if config.search {
-            let searching = search::Service::open(store.clone(), clock, search::Options::default())?;
+        if let Some(searching) = searching {
             tokio::spawn(searching.run(stopping.clone()));
-        } else {
-            store.search().remove()?;
         }
         let services = Arc::new(grpc::services(app.clone()));
         Ok(Self { app, services, stopping, scheduling, writer })
@@ -118,11 +132,15 @@ impl Hosted {
         }
         let store = app.store().clone();
         drop((app, services));
-        // The writer ends when all senders are gone; as the last connection it copies the log into the database.
-        store.close().await;
-        if tokio::time::timeout(limit, writer).await.is_err() {
-            tracing::warn!("somebody still holds the store");
-        }
+        end(store, writer).await;
+    }
+}
+
+/// Ends a store. Its writer ends when all senders are gone; as the last connection it copies the log into the database.
+async fn end(store: Store, writer: JoinHandle<()>) {
+    store.close().await;
+    if tokio::time::timeout(Duration::from_millis(limits::DRAIN_MS_MAX), writer).await.is_err() {
+        tracing::warn!("somebody still holds the store");
     }
 }
 

@@ -3,7 +3,7 @@
 
 use super::Error;
 use super::hosted::{Hosted, Setup};
-use crate::cluster::{self, Cluster, Local, Step};
+use crate::cluster::{self, Cluster, Local, Step, Waits};
 use crate::grpc;
 use crate::limits;
 use crate::store::{self, Acknowledged, DaemonEntry, Registry, Shard, ShardPlace, Store, Survey};
@@ -145,18 +145,26 @@ impl Shards {
             }
         };
         self.remember(&survey);
-        for shard in cluster::returning(&survey, &self.cluster.me().id) {
+        self.step(&survey).await;
+        match tokio::time::timeout(self.lease, self.learn_access_tokens(&survey)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::warn!(%error, "the access tokens cannot be read"),
+            Err(_) => tracing::warn!("the access tokens are read later"),
+        }
+        self.forget_words(&survey).await;
+        true
+    }
+
+    /// Takes what is its own, and does one step more.
+    async fn step(&mut self, survey: &Survey) {
+        for shard in cluster::returning(survey, &self.cluster.me().id) {
             if !self.hosted.contains_key(&shard) && !self.busy.contains(&shard) {
                 self.take(shard, survey.shards.len());
             }
         }
-        if let Err(error) = self.learn_access_tokens(&survey).await {
-            tracing::warn!(%error, "the access tokens cannot be read");
-        }
-        self.forget_words(&survey).await;
         // One at a time.
         if self.busy.is_empty()
-            && let Some(step) = self.next(&survey)
+            && let Some(step) = self.next(survey)
         {
             match step {
                 Step::Take(shard) => self.take(shard, survey.shards.len()),
@@ -168,7 +176,6 @@ impl Shards {
                 }
             }
         }
-        true
     }
 
     /// Notes a server that was not there before, and forgets what was acknowledged of shards that others had since.
@@ -180,16 +187,25 @@ impl Shards {
         for shard in
             survey.shards.iter().filter(|shard| shard.last_owner.is_some() && shard.last_owner.as_deref() != me)
         {
-            if let Some(acknowledged) = self.acknowledged.get(&shard.name) {
+            // What is served here was taken since then.
+            if !self.hosted.contains_key(&shard.name)
+                && !self.busy.contains(&shard.name)
+                && let Some(acknowledged) = self.acknowledged.get(&shard.name)
+            {
                 acknowledged.forget();
             }
         }
     }
 
-    /// The next step. The last owners of shards that are on another server now have the time of a lease to come back.
+    /// The next step. The last owners of shards that are on another server now have the time of a lease to come back, and
+    /// then, if they run, that in which they lose what they had.
     fn next(&self, survey: &Survey) -> Option<Step> {
-        let (mine, waits) = (self.hosted.keys().cloned().collect(), self.server.1.elapsed() < self.lease);
-        cluster::next(survey, &self.cluster.me().id, &mine, waits)
+        let waits = match self.server.1.elapsed() {
+            age if age < self.lease => Waits::ForAll,
+            age if age < self.lease + Duration::from_millis(limits::OWNER_RETURN_MS) => Waits::ForRunning,
+            _ => Waits::ForNone,
+        };
+        cluster::next(survey, &self.cluster.me().id, &self.hosted.keys().cloned().collect(), waits)
     }
 
     /// Removes the search indexes of shards that other daemons own: they would keep what is erased there.
@@ -267,8 +283,13 @@ impl Shards {
                 };
                 let hosted = Hosted::start(opened, &setup).await?;
                 if shard == store::shard_name(1) {
-                    let stored = hosted.app.store().access_tokens().all().await?;
-                    setup.entrance.keep_access_tokens(stored);
+                    match hosted.app.store().access_tokens().all().await {
+                        Ok(stored) => setup.entrance.keep_access_tokens(stored),
+                        Err(error) => {
+                            hosted.stop().await;
+                            return Err(error.into());
+                        }
+                    }
                 }
                 Ok(Some(hosted))
             };

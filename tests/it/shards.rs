@@ -6,7 +6,8 @@ use crate::postgres::Server;
 use longhand::clock::Clock;
 use longhand::store::{self, Shard, Store};
 use rustix::process::{Pid, Signal, kill_process};
-use sqlx::ConnectOptions as _;
+use sqlx::postgres::PgConnectOptions;
+use sqlx::{ConnectOptions as _, Executor as _};
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
@@ -129,19 +130,26 @@ fn a_session_survives_the_kill_of_its_daemon_at_another_one() {
 }
 
 /// Connections on which nothing comes any more, as when a network loses everything without a word, are replaced.
-#[test]
-fn connections_that_do_not_answer_are_replaced() {
+#[tokio::test(flavor = "multi_thread")]
+async fn connections_that_do_not_answer_are_replaced() {
     let Some(server) = Server::start(None) else { return };
     let home = tempfile::tempdir().expect("a folder");
     let daemon = serve_with(home.path(), &server.url(), &["--shards", "2"]);
     owns(&daemon, 2);
     let create = ["create", "--preset", "pi@1.5", "--window", "60000", "--client-id"];
     daemon.text(&[&create[..], &["silent"]].concat());
+    // One waits for an answer when it comes to that.
+    let mut blocking =
+        server.url().parse::<PgConnectOptions>().expect("an address").connect().await.expect("connected");
+    blocking.execute("begin; lock table lh.daemon in exclusive mode").await.expect("locked");
+    let waiting = "select count(*) > 0 from pg_stat_activity where wait_event_type = 'Lock' and query like 'insert into lh.daemon%'";
+    assert!((0..1_000).any(|_| server.sql("postgres", waiting).expect("asked").trim() == "t"), "nobody waits");
     let backends = server.sql("postgres", "select pid from pg_stat_activity where application_name = 'longhand'");
     let backends = backends.expect("backends");
     let backends: Vec<Pid> = backends.lines().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)).collect();
     assert!(!backends.is_empty());
     backends.iter().for_each(|backend| kill_process(*backend, Signal::STOP).expect("stopped"));
+    blocking.execute("commit").await.expect("committed");
     // The second one asks where the session is.
     let attempt = || {
         at(&daemon, &["append", "silent", "the quokka was here"])
@@ -151,6 +159,25 @@ fn connections_that_do_not_answer_are_replaced() {
     backends.iter().for_each(|backend| kill_process(*backend, Signal::CONT).unwrap_or_default());
     answered.expect("an answer");
     assert!(at(&daemon, &["show", "silent"]).expect("shown").contains("quokka"));
+}
+
+/// A shard that was taken, and cannot be opened to the end, is given back and taken again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shard_whose_opening_fails_is_not_kept_from_everybody() {
+    let Some(server) = Server::start(None) else { return };
+    let home = tempfile::tempdir().expect("a folder");
+    let daemon = serve_with(home.path(), &server.url(), &["--shards", "2"]);
+    owns(&daemon, 2);
+    daemon.stop();
+    let mut blocking =
+        server.url().parse::<PgConnectOptions>().expect("an address").connect().await.expect("connected");
+    blocking.execute("begin; lock table lh_s1.access_token in access exclusive mode").await.expect("locked");
+    let daemon = serve_with(home.path(), &server.url(), &["--shards", "2"]);
+    let end = "select count(pg_terminate_backend(pid)) > 0 from pg_stat_activity \
+        where wait_event_type = 'Lock' and query like '%access_token%'";
+    assert!((0..1_000).any(|_| server.sql("postgres", end).expect("asked").trim() == "t"), "nobody reads the tokens");
+    blocking.execute("commit").await.expect("committed");
+    at(&daemon, &["sessions"]).expect("both shards answer");
 }
 
 #[test]

@@ -54,10 +54,14 @@ impl Ownership {
     }
 
     /// Takes the lease again after the connection was lost. Only then it is known whether what was committed last is
-    /// there: by the number of the newest event. Gives up when another daemon has the shard, or after a time.
+    /// there: by the number of the newest event. Gives up when another daemon has the shard, or after a time in which the
+    /// lease has run out.
     pub(crate) fn take_again(&self) -> Result<(Connection, Taken)> {
         let attempts = limits::LEASE_RETAKE_MS / limits::LEASE_RETRY_MS;
-        for _ in 0..attempts {
+        for attempt in 0.. {
+            if attempt >= attempts && !self.trust.holds() {
+                break;
+            }
             match self.take(true) {
                 Ok(Some(taken)) => return Ok(taken),
                 // Another daemon has it.

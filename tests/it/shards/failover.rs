@@ -176,7 +176,10 @@ fn a_failover_longer_than_the_leases_costs_no_subscriber_anything() {
     let names: Vec<String> = (0..8).map(|number| format!("session-{number}")).collect();
     names.iter().for_each(|name| create(nodes.node(0), name));
     let (mut child, lines) = follow(nodes.node(0));
-    names.iter().for_each(|name| drop(at(nodes.node(1), &["append", name, "before"]).expect("appended")));
+    // Where a session is, a daemon knows by its own id.
+    let sessions = nodes.node(0).json(&["sessions"]);
+    let ids: Vec<&str> = sessions.iter().map(|session| session["sessionId"].as_str().expect("an id")).collect();
+    ids.iter().for_each(|id| drop(at(nodes.node(0), &["append", id, "before"]).expect("appended")));
     let second = Server::start(Some(&first)).expect("a standby");
     first.sql("postgres", "alter system set synchronous_standby_names = '*'").expect("set");
     first.sql("postgres", "select pg_reload_conf()").expect("loaded");
@@ -188,12 +191,20 @@ fn a_failover_longer_than_the_leases_costs_no_subscriber_anything() {
     let now = first.sql("postgres", "select clock_timestamp()").expect("a time");
     wait(&first, &format!("select min(lease_until) > '{}'::timestamptz + interval '4 s' from lh.lease", now.trim()));
     wait(&second, &format!("select pg_last_wal_replay_lsn() >= '{}'", head.trim()));
+    let owners = "select string_agg(split_part(owner, '.', 1), ' ' order by name), string_agg(owner, ' ' order by name) from lh.lease";
+    let before = first.sql("postgres", owners).expect("owners");
     drop(first);
+    // Each owner learns of the loss.
+    let lost: Vec<_> = ids.iter().map(|id| nodes.node(0).command(&["append", id, "lost"]).spawn()).collect();
     // By then all have given up their shards.
     wait(&second, "select bool_and(lease_until < clock_timestamp() - interval '12 s') from lh.lease");
     second.sql("postgres", "select pg_promote()").expect("promoted");
     lead(&address, &second);
     names.iter().for_each(|name| drop(at(nodes.node(1), &["append", name, "behind"]).expect("appended")));
+    lost.into_iter().for_each(|append| drop(append.expect("it starts").wait()));
+    let after = second.sql("postgres", owners).expect("owners");
+    let (before, after) = (before.split_once('|').expect("two"), after.split_once('|').expect("two"));
+    assert!(before.0 == after.0 && before.1 != after.1, "not given up, or not taken again: {before:?} {after:?}");
     all(&lines, spread(&second, "postgres"));
     drop((child.kill(), child.wait()));
     check_numbers(&second, "postgres");

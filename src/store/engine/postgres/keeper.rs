@@ -53,8 +53,9 @@ impl Keeper {
         let client = match client {
             Some(client) => client,
             none => {
+                let is_other = !std::mem::take(is_first);
                 let connected = self.shard.connect_keeper()?;
-                if !std::mem::take(is_first) {
+                if is_other {
                     self.trust.doubt();
                 }
                 none.insert(connected)
@@ -68,7 +69,7 @@ impl Keeper {
         match client.renew(self.shard.name(), &self.owner, *epoch, self.ttl)? {
             Some(Renewed { is_durable, is_replicated }) => {
                 self.trust.note_durable(is_durable);
-                self.trust.note_replicated(is_replicated);
+                self.trust.acknowledged().note_replicated(is_replicated);
                 self.trust.extend(sent_ms, self.ttl);
             }
             None => self.trust.lose(),

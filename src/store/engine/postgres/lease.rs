@@ -77,28 +77,30 @@ commit"
     )
 }
 
-/// Takes a lease that is free.
+/// Takes a lease that is free. The row says whether commits wait for a standby.
 pub(super) const TAKE: &str = "update lh.lease set epoch = epoch + 1, owner = ?2, \
      lease_until = clock_timestamp() + ?3::bigint * interval '1 millisecond' \
-     where name = ?1 and lease_until < clock_timestamp() returning epoch";
+     where name = ?1 and lease_until < clock_timestamp() returning epoch, \
+     current_setting('synchronous_commit') in ('on', 'remote_apply') and current_setting('synchronous_standby_names') <> ''";
 
 /// Takes one's own lease again, whether or not it has run out: nobody had it in between.
 pub(super) const TAKE_AGAIN: &str = "update lh.lease set epoch = epoch + 1, \
      lease_until = clock_timestamp() + ?3::bigint * interval '1 millisecond' \
-     where name = ?1 and owner = ?2 returning epoch";
+     where name = ?1 and owner = ?2 returning epoch, \
+     current_setting('synchronous_commit') in ('on', 'remote_apply') and current_setting('synchronous_standby_names') <> ''";
 
 /// Renews a lease. The row says whether commits of this server survive its crash, and whether they wait for a standby.
 pub(super) const RENEW: &str = "update lh.lease set lease_until = clock_timestamp() + ?4::bigint * interval '1 millisecond' \
      where name = ?1 and owner = ?2 and epoch = ?3 \
      returning current_setting('fsync') = 'on' and current_setting('synchronous_commit') <> 'off', \
-     current_setting('synchronous_commit') not in ('off', 'local') and current_setting('synchronous_standby_names') <> ''";
+     current_setting('synchronous_commit') in ('on', 'remote_apply') and current_setting('synchronous_standby_names') <> ''";
 
 /// Lets only this owner write from now on, and says who could until then. It waits for a transaction of the last one. What
 /// contradicts the owner's memory, an epoch and the newest event, is on no server that anybody knows, until a new identity is
 /// written: the verdict outlives the attempt.
 pub(super) const FENCE: &str = "update lh.shard s set epoch = ?2, pid = pg_backend_pid(), \
      backend_start = (select backend_start from pg_stat_activity where pid = pg_backend_pid()), \
-     server = case when last.epoch < ?3 or last.epoch = ?3 and last.head_seq < ?4 then 'lost' else s.server end \
+     server = case when last.epoch < ?3 or last.head_seq < ?4 then 'lost' else s.server end \
      from (select name, epoch, head_seq from lh.shard where name = ?1 for update) last \
      where s.name = last.name and last.epoch < ?2 returning s.head_seq, s.server, last.epoch";
 
@@ -157,11 +159,12 @@ pub struct Acknowledged {
     is_replicated: AtomicBool,
 }
 
-/// An event that was acknowledged by the owner with this epoch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// An event that was acknowledged.
+#[derive(Debug, Clone, PartialEq, Eq)]
 struct Newest {
-    epoch: i64,
     head: i64,
+    /// The epoch of the owner, and those of its attempts to own the shard again, which may have had no answer.
+    epochs: Vec<i64>,
 }
 
 impl Acknowledged {
@@ -172,8 +175,22 @@ impl Acknowledged {
     /// Notes what is there, of a store that lacks nothing.
     pub(super) fn note(&self, lease: &Lease) {
         if lease.is_whole {
-            *self.newest() = Some(Newest { epoch: lease.epoch, head: lease.head });
+            let Lease { epoch, head, .. } = *lease;
+            match &mut *self.newest() {
+                Some(newest) if newest.epochs == [epoch] => newest.head = head,
+                newest => *newest = Some(Newest { head, epochs: vec![epoch] }),
+            }
         }
+    }
+
+    /// Notes an attempt to own the shard again.
+    pub(super) fn attempt(&self, epoch: i64) {
+        self.newest().iter_mut().for_each(|newest| newest.epochs.push(epoch));
+    }
+
+    /// Notes whether commits wait for a standby.
+    pub(super) fn note_replicated(&self, is_replicated: bool) {
+        self.is_replicated.store(is_replicated, Ordering::Release);
     }
 
     /// Forgets it, because another daemon owned the shard since, or may from now on.
@@ -183,7 +200,7 @@ impl Acknowledged {
 
     /// The epoch and the newest event; zeros if nothing is known.
     pub(super) fn known(&self) -> (i64, i64) {
-        self.newest().map_or((0, 0), |newest| (newest.epoch, newest.head))
+        self.newest().as_ref().map_or((0, 0), |newest| (newest.epochs[0], newest.head))
     }
 
     /// True if a shard on another server, whose last owner had this epoch there and whose newest event has this number, has
@@ -192,9 +209,8 @@ impl Acknowledged {
     /// A standby may lack the end of what was committed, and with it a later owner. There was none while the lease was
     /// trusted; and what a synchronous standby lacks was not acknowledged.
     pub(super) fn is_all_of(&self, last_epoch: i64, head: i64, is_trusted: bool) -> bool {
-        let newest = *self.newest();
-        (is_trusted || self.is_replicated.load(Ordering::Acquire))
-            && newest.is_some_and(|newest| newest.epoch == last_epoch && newest.head <= head)
+        let is_all = |newest: &Newest| newest.epochs.contains(&last_epoch) && newest.head <= head;
+        (is_trusted || self.is_replicated.load(Ordering::Acquire)) && self.newest().as_ref().is_some_and(is_all)
     }
 }
 
@@ -287,11 +303,6 @@ impl Trust {
         self.is_doubted.load(Ordering::Acquire)
     }
 
-    /// Notes whether commits wait for a standby.
-    pub(super) fn note_replicated(&self, is_replicated: bool) {
-        self.acknowledged.is_replicated.store(is_replicated, Ordering::Release);
-    }
-
     /// Notes whether commits survive a crash of the server.
     pub(crate) fn note_durable(&self, is_durable: bool) {
         if self.is_durable.swap(is_durable, Ordering::AcqRel) && !is_durable {
@@ -355,6 +366,11 @@ mod tests {
         doubting.note(&Lease { is_whole: false, ..lease.clone() });
         forgetful.note(&lease);
         forgetful.forget();
+        let unanswered = Acknowledged::default();
+        unanswered.note(&lease);
+        unanswered.attempt(8);
+        unanswered.attempt(10);
+        assert_eq!(unanswered.known(), (7, 50));
         for (name, acknowledged, (epoch, head, is_trusted), expected) in [
             ("no memory", &nobody, (7, 50, true), false),
             ("within the lease", &local, (7, 50, true), true),
@@ -366,6 +382,8 @@ mod tests {
             ("its own lease is missing", &replicated, (6, 50, true), false),
             ("a store that was not known to be whole", &doubting, (7, 50, true), false),
             ("another daemon owned it since", &forgetful, (7, 50, true), false),
+            ("an attempt had no answer", &unanswered, (8, 50, true), true),
+            ("none of the attempts was the last", &unanswered, (9, 50, true), false),
         ] {
             assert_eq!(acknowledged.is_all_of(epoch, head, is_trusted), expected, "{name}");
         }

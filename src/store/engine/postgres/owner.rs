@@ -54,7 +54,7 @@ impl Client {
         let taken = self.row(take, &[name(), me(), Parameter::Integer(milliseconds(ttl))])?;
         let Some(taken) = taken else { return Ok(None) };
         *epoch = taken.get(0)?;
-        trust.extend(sent_ms, ttl);
+        trust.acknowledged().attempt(*epoch);
         let Some(fenced) = self.fence(shard, *epoch, trust.acknowledged().known())? else { return Ok(None) };
         let (head, written_on, last_epoch): (i64, String, i64) = (fenced.get(0)?, fenced.get(1)?, fenced.get(2)?);
         let is_moved = !written_on.is_empty() && written_on != self.server()?;
@@ -62,6 +62,11 @@ impl Client {
         let lease =
             Lease { shard: shard.to_owned(), owner: owner.to_owned(), epoch: *epoch, head, is_whole: !may_lack };
         trust.acknowledged().note(&lease);
+        trust.acknowledged().note_replicated(taken.get(1)?);
+        // What may lack something is not answered from.
+        if !may_lack {
+            trust.extend(sent_ms, ttl);
+        }
         *self.lease.borrow_mut() = Some(lease);
         Ok(Some(Taken { is_moved, may_lack }))
     }

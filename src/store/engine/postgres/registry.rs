@@ -112,7 +112,11 @@ impl Registry {
             .map_err(|_| Error::Open("the address of the database is not a valid postgres:// URL".to_owned()))?;
         let options = options
             .application_name("longhand")
-            .options([("client_min_messages", "warning")])
+            // The server ends what nobody waits for any more: a commit may wait for a standby for ever.
+            .options([
+                ("client_min_messages", "warning".to_owned()),
+                ("statement_timeout", ANSWER.as_millis().to_string()),
+            ])
             .disable_statement_logging();
         let pool = pool_options().connect_with(options.clone()).await?;
         for number in 1..=shards {

@@ -203,13 +203,14 @@ impl Fleet {
         let sockets = sockets(&self.directory);
         let others = sockets.into_iter().enumerate().filter(|(other, _)| *other != index).map(|(_, socket)| socket);
         let channels: Vec<_> = others.map(|socket| connect(&socket)).collect();
+        let began = Instant::now();
         let probes = stores.one_session_of_each().into_iter().enumerate().map(|(number, session_id)| {
             let mut sessions = SessionServiceClient::new(channels[number % channels.len()].clone());
             async move {
                 loop {
                     let asked = sessions.get_session(pb::GetSessionRequest { session_id: session_id.clone() });
                     match tokio::time::timeout(PAUSE_TIME_MAX, asked).await {
-                        Ok(Err(status)) if status.code() == Code::Unavailable => {
+                        Ok(Err(status)) if status.code() == Code::Unavailable && began.elapsed() < PAUSE_TIME_MAX => {
                             tokio::time::sleep(Duration::from_millis(5)).await;
                         }
                         _ => return,
@@ -217,11 +218,17 @@ impl Fleet {
                 }
             }
         });
-        let (probes, began) = (join_all(probes.collect::<Vec<_>>()), Instant::now());
+        let probes = join_all(probes.collect::<Vec<_>>());
         async move {
             probes.await;
             began.elapsed()
         }
+    }
+
+    /// Notes a pause. Returns a finding if a session of some shard was not answered for at all.
+    fn note_pause(&mut self, fault: Fault, answered: Duration) -> Option<String> {
+        self.pauses.entry(fault).or_default().push(answered);
+        (answered >= PAUSE_TIME_MAX).then(|| format!("{fault}: a shard was not answered for within {answered:?}"))
     }
 
     /// Has one thing go wrong, and mends it. Returns a finding if a daemon ended by itself, or badly.
@@ -249,7 +256,7 @@ impl Fleet {
                 };
                 let (answered, again) = tokio::join!(answered, again);
                 again?;
-                self.pauses.entry("kills").or_default().push(answered);
+                finding = self.note_pause("kills", answered);
                 "kills"
             }
             30..42 => {
@@ -263,7 +270,7 @@ impl Fleet {
                 let (answered, again) = tokio::join!(answered, again);
                 again?;
                 let fault = if is_beyond { "freezes beyond the lease" } else { "freezes within the lease" };
-                self.pauses.entry(fault).or_default().push(answered);
+                finding = self.note_pause(fault, answered);
                 fault
             }
             42..48 => {
@@ -277,7 +284,7 @@ impl Fleet {
                 } else if began.elapsed() > STOP_TIME_MAX {
                     finding = Some(format!("a daemon that was asked to stop took {:?}", began.elapsed()));
                 }
-                self.pauses.entry("stops").or_default().push(answered);
+                finding = self.note_pause("stops", answered).or(finding);
                 self.run(index).await?;
                 "stops"
             }
