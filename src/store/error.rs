@@ -207,8 +207,9 @@ pub enum Error {
     /// No write is tried until the daemon starts again; nothing of this write is stored.
     #[error("the store serves reads only until the daemon starts again: {0}")]
     Stopped(WriteState),
-    /// The disk failed during this write: after the next start of the daemon it may be stored or not.
-    #[error("the disk failed while this was written: once the daemon has started again it may be there or not")]
+    /// The disk failed during this write, or the connection to the database: after the next start of the daemon, or the next
+    /// connection, it may be stored or not.
+    #[error("the disk failed while this was written, or the connection to the database: it may be there or not")]
     Uncertain,
     /// The disk is full; nothing of the write is stored.
     #[error("the disk is full; nothing was written")]

@@ -126,7 +126,16 @@ async fn a_large_session_is_erased_in_steps_and_nothing_is_left_of_it() {
 async fn a_session_whose_erasure_has_begun_takes_nothing_and_goes_on_without_its_caller() {
     let test = TestApp::start().await;
     let (session, _) = large(&test).await;
+    let history = test.history(&session).await;
+    let with = |id: &str| history.iter().find(|message| message.client_id.as_deref() == Some(id)).expect(id).id;
+    let [erased, other] = ["u1", "a2"].map(|id| with(id).to_string());
+    let of = |id: &str| EraseRequest { target: EraseTarget::Messages(vec![id.to_owned()]), ..request() };
     let mut watch = test.watch().await;
+    let before = test.app.erase(&session, of(&erased)).await.expect("erased");
+    // In the session, and in its fork.
+    for _ in 0..2 {
+        watch.wait_for(longhand::model::event::EventKind::Erased).await;
+    }
     let mut erasing = Box::pin(test.app.erase(&session, request()));
     let first = tokio::select! {
         _ = &mut erasing => panic!("it takes several steps"),
@@ -138,6 +147,10 @@ async fn a_session_whose_erasure_has_begun_takes_nothing_and_goes_on_without_its
     assert_eq!(appended.expect_err("it is going").reason, Reason::SessionErased);
     let restored = test.app.restore_session(&session).await;
     assert_eq!(restored.expect_err("it is going").reason, Reason::SessionErased);
+    // What a step took has no erasure of its own until the last one: that of before counts.
+    let again = test.app.erase(&session, of(&erased)).await.expect("the same answer");
+    assert_eq!((again.event, again.existed), (before.event, true));
+    assert_eq!(test.app.erase(&session, of(&other)).await.expect_err("it is going").reason, Reason::SessionErased);
     loop {
         let event = watch.wait_for(longhand::model::event::EventKind::Erased).await;
         if matches!(event.body, EventBody::Erased { unfinished: false, from: None, .. }) {
@@ -146,6 +159,10 @@ async fn a_session_whose_erasure_has_begun_takes_nothing_and_goes_on_without_its
     }
     let again = test.app.erase(&session, request()).await.expect("the same answer");
     assert!(again.existed);
+    for id in [&erased, &other] {
+        let of_message = test.app.erase(&session, of(id)).await.expect("the same answer");
+        assert_eq!((of_message.event, of_message.existed), (again.event, true), "{id}");
+    }
     assert_eq!(test.findings().await, []);
 }
 

@@ -45,7 +45,12 @@ macro_rules! select_erasure {
     };
 }
 const BY_ID: &str = select_erasure!("where e.public_id = ?1");
-const BY_REVISION: &str = select_erasure!("where e.session_id = ?1 and e.revision = ?2");
+// A step of an erasure belongs to that which ends next.
+const BY_REVISION: &str = select_erasure!("where e.session_id = ?1 and e.revision >= ?2 order by e.revision limit 1");
+const NEWEST_ENDED: &str = select_erasure!(
+    "where e.session_id = ?1 and e.revision in (select erase_revision from tombstone where session_id = ?1 and revision = ?2) \
+     order by e.revision desc limit 1"
+);
 const PROMPT_USES: &str = "select count(*) from prompt p join blob_use u on u.kind = 2 and u.row_id = p.id \
      where p.session_id = ?1 and p.public_id = ?2 and u.hash = ?3";
 const IS_SHARED: &str = "select exists (select 1 from segment g join session f on f.id = g.session_id \
@@ -53,7 +58,7 @@ const IS_SHARED: &str = "select exists (select 1 from segment g join session f o
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
-pub(crate) const STATEMENTS: &[&str] = &[INSERT, BY_ID, BY_REVISION, PROMPT_USES, IS_SHARED];
+pub(crate) const STATEMENTS: &[&str] = &[INSERT, BY_ID, BY_REVISION, NEWEST_ENDED, PROMPT_USES, IS_SHARED];
 
 /// Erases a part, messages or a session.
 #[derive(Debug, Clone)]
@@ -314,20 +319,26 @@ impl Erase {
     /// The earlier erasure of what is gone already.
     fn existing(&self, tx: &mut Tx<'_>, plan: Option<&Plan>) -> Result<Erasure> {
         let mut reader = Reader::new(tx.conn);
+        // The revision that lost its content last, with that of the erasure.
         let (owner, newest) = match plan {
             // Nothing comes after the erasure of a session.
-            None => (self.session.0, tombstones::newest_of_session(&mut reader, self.session.0)?),
+            None => (self.session.0, tombstones::newest_of_session(&mut reader, self.session.0)?.map(|at| (at, at))),
             Some(plan) => {
                 let mut newest = None;
                 for ((_, revision), _) in plan.written().filter(|((key, _), _)| *key == plan.owner) {
-                    newest = newest.max(tombstones::newest(&mut reader, plan.owner, *revision)?);
+                    let at = tombstones::newest(&mut reader, plan.owner, *revision)?;
+                    newest = newest.max(at.map(|at| (at, *revision)));
                 }
                 (plan.owner, newest)
             }
         };
-        let Some(newest) = newest else { return Err(Error::NothingToErase) };
-        let row = reader.one(engine::query(BY_REVISION).bind(owner).bind(newest))?;
-        let row = row.ok_or(Error::NothingToErase)?;
+        let Some((newest, revision)) = newest else { return Err(Error::NothingToErase) };
+        let mut row = reader.one(engine::query(BY_REVISION).bind(owner).bind(newest))?;
+        if row.is_none() {
+            row = reader.one(engine::query(NEWEST_ENDED).bind(owner).bind(revision))?;
+        }
+        // Only the erasure of a session has steps.
+        let row = row.ok_or(Error::SessionErased)?;
         let id: Uuid = codec::uuid(row.get(1)?)?;
         let erasure = Erasure::from_row(&row)?;
         tx.end_mutation(self.session.0, &self.caller, Receipt { ids: vec![id], ..Receipt::default() })?;

@@ -3,7 +3,7 @@
 use super::super::value::{Parameter, Row};
 use super::dialect;
 use super::encode::{self, Encoded};
-use super::lease::{Lease, Trust};
+use super::lease::{self, Lease, Trust};
 use super::primary;
 use crate::limits;
 use crate::store::error::{Error, Result};
@@ -73,6 +73,8 @@ impl Drop for Driver {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Idle,
+    /// An owner is in a transaction of which the server knows nothing yet: it has only read, and nobody else writes.
+    Begun,
     InTransaction,
     /// A statement of the transaction failed: the server would answer a commit by undoing it.
     Failed,
@@ -97,8 +99,8 @@ pub(crate) struct Client {
     of_many: RefCell<HashMap<&'static str, Arc<OfMany>>>,
     /// What was not sent yet. It goes out as one statement, before any other one.
     queue: RefCell<Vec<Queued>>,
-    /// The texts of several statements as one, by their numbers.
-    together: RefCell<HashMap<Vec<usize>, Arc<str>>>,
+    /// The texts of several statements as one, by their numbers; and whether that is a whole transaction.
+    together: RefCell<HashMap<(bool, Vec<usize>), Arc<str>>>,
     round_trips: Cell<u64>,
     /// The right to write of the owner's connection.
     pub(super) lease: RefCell<Option<Lease>>,
@@ -289,6 +291,9 @@ impl Client {
         mut each: impl FnMut(Row) -> bool,
     ) -> Result<()> {
         self.flush()?;
+        if !dialect::only_reads(sql) {
+            self.enter()?;
+        }
         let prepared = self.prepare(sql, parameters)?;
         let arguments = Self::arguments(&prepared, parameters)?;
         let query = sqlx::query_with(AssertSqlSafe(Arc::clone(&prepared.text)), arguments);
@@ -324,6 +329,7 @@ impl Client {
     /// Runs a statement without rows. Returns the number of rows that it changed.
     pub(crate) fn changed(&self, sql: &str, parameters: &[Parameter<'_>]) -> Result<usize> {
         self.flush()?;
+        self.enter()?;
         let prepared = self.prepare(sql, parameters)?;
         let arguments = Self::arguments(&prepared, parameters)?;
         self.execute(&prepared.text, arguments)
@@ -338,6 +344,7 @@ impl Client {
     /// Runs several statements without parameters.
     pub(crate) fn execute_batch(&self, statements: &str) -> Result<()> {
         self.flush()?;
+        self.enter()?;
         self.simple(statements)?;
         // A savepoint undoes the failure with what failed.
         if statements.starts_with("rollback to") && self.state.get() == State::Failed {
@@ -408,16 +415,24 @@ impl Client {
         });
         let columns = columns.collect::<Result<_>>()?;
         self.queue.borrow_mut().push(Queued { statement: Arc::clone(statement), columns });
-        if self.state.get() == State::InTransaction { Ok(()) } else { self.flush() }
+        if matches!(self.state.get(), State::Begun | State::InTransaction) { Ok(()) } else { self.flush() }
     }
 
     /// Sends what is queued, as one statement.
     fn flush(&self) -> Result<()> {
-        let queue = std::mem::take(&mut *self.queue.borrow_mut());
-        if queue.is_empty() {
+        if self.queue.borrow().is_empty() {
             return Ok(());
         }
+        self.enter()?;
+        self.send_queue(None)
+    }
+
+    /// Sends what is queued, as one statement; with a lease, all that a transaction does: the statement fails unless the
+    /// connection has the right to write.
+    fn send_queue(&self, all: Option<(&Lease, i64)>) -> Result<()> {
+        let queue = std::mem::take(&mut *self.queue.borrow_mut());
         let numbers: Vec<usize> = queue.iter().map(|queued| queued.statement.number).collect();
+        let numbers = (all.is_some(), numbers);
         let known = self.together.borrow().get(&numbers).map(Arc::clone);
         let text = match known {
             Some(text) => text,
@@ -428,7 +443,10 @@ impl Client {
                     texts.push(statement.text(first)?);
                     first += statement.kinds.len();
                 }
-                let text: Arc<str> = dialect::together(texts).into();
+                let text: Arc<str> = match all {
+                    Some(_) => dialect::transaction(&texts, lease::OWNED, first).into(),
+                    None => dialect::together(texts).into(),
+                };
                 self.together.borrow_mut().insert(numbers, Arc::clone(&text));
                 text
             }
@@ -436,6 +454,9 @@ impl Client {
         let mut arguments = PgArguments::default();
         for column in queue.into_iter().flat_map(|queued| queued.columns) {
             arguments.add(column).map_err(|error| Error::Database(error.to_string()))?;
+        }
+        if let Some((lease, head)) = all {
+            lease.bind(head, &mut arguments).map_err(|error| Error::Database(error.to_string()))?;
         }
         self.execute(&text, arguments).map(drop)
     }
@@ -461,16 +482,42 @@ impl Client {
         kinds.collect::<Option<_>>().ok_or(Error::Bug("an insert names a column that is not there"))
     }
 
-    /// Begins a transaction. That of an owner begins with the fence, which fails if another daemon has the shard.
+    /// Begins a transaction. The server learns of that of an owner with the first statement that is more than a read.
     pub(crate) fn begin(&self) -> Result<()> {
+        if self.lease.borrow().is_some() {
+            self.state.set(State::Begun);
+            return Ok(());
+        }
+        self.state.set(State::InTransaction);
+        self.simple("begin")
+    }
+
+    /// Begins a transaction on the server, if this one is begun: with the fence, which fails if another daemon has the shard.
+    fn enter(&self) -> Result<()> {
+        if self.state.get() != State::Begun {
+            return Ok(());
+        }
         let text = self.lease.borrow().as_ref().map_or_else(|| "begin".to_owned(), Lease::begin);
         self.state.set(State::InTransaction);
         self.simple(&text)
     }
 
-    /// Commits the transaction, behind which the newest event is the one with this number; none for the same as before.
+    /// Commits the transaction, behind which the newest event is the one with this number; none for the same as before. What
+    /// was not begun on the server is one statement, if it has an event by which it is found should the answer be lost.
     /// The server would answer the commit of a transaction that failed without an error.
     pub(crate) fn commit(&self, head: Option<i64>) -> Result<()> {
+        if self.state.get() == State::Begun && self.queue.borrow().is_empty() {
+            self.state.set(State::Idle);
+            return Ok(());
+        }
+        let lease = self.lease.borrow().clone();
+        if let (State::Begun, Some(lease)) = (self.state.get(), lease)
+            && let Some(newest) = head.filter(|head| *head > lease.head)
+        {
+            self.send_queue(Some((&lease, newest)))?;
+            self.committed(head);
+            return Ok(());
+        }
         self.flush()?;
         if self.state.get() == State::Failed {
             self.roll_back()?;
@@ -481,6 +528,11 @@ impl Client {
             None => "commit".to_owned(),
         };
         self.simple(&text)?;
+        self.committed(head);
+        Ok(())
+    }
+
+    fn committed(&self, head: Option<i64>) {
         self.state.set(State::Idle);
         if let Some(lease) = &mut *self.lease.borrow_mut() {
             lease.head = head.unwrap_or(lease.head);
@@ -488,16 +540,16 @@ impl Client {
                 trust.acknowledged().note(lease);
             }
         }
-        Ok(())
     }
 
     /// Undoes the transaction.
     pub(crate) fn roll_back(&self) -> Result<()> {
         self.queue.borrow_mut().clear();
-        if self.state.get() == State::Idle {
-            return Ok(());
+        match self.state.get() {
+            State::Idle => return Ok(()),
+            State::Begun => {}
+            _ => self.simple("rollback")?,
         }
-        self.simple("rollback")?;
         self.state.set(State::Idle);
         Ok(())
     }

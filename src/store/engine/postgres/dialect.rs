@@ -97,6 +97,24 @@ pub(super) fn together(mut texts: Vec<String>) -> String {
     format!("with {} select 1", named.join(", "))
 }
 
+/// Several statements as a whole transaction of an owner: `owned` has a condition that finds the right to write, and what fails
+/// without it. Its parameters begin at this number.
+pub(super) fn transaction(texts: &[String], [owned, or_fail]: [&str; 2], first: usize) -> String {
+    let named: Vec<String> = texts.iter().zip(1..).map(|(text, number)| format!("q{number} as ({text}), ")).collect();
+    let numbered = |text: &str| {
+        let kinds = ["text", "bigint", "bigint", "bigint"];
+        kinds.iter().zip(1..).fold(text.to_owned(), |text, (kind, number)| {
+            text.replace(&format!("?{number}"), &format!("${}::{kind}", first + number - 1))
+        })
+    };
+    format!("with {}owned as ({}) select {}", named.concat(), numbered(owned), numbered(or_fail))
+}
+
+/// True for a statement that reads, and neither writes nor locks.
+pub(super) fn only_reads(sql: &str) -> bool {
+    sql.trim_start().starts_with("select") && !sql.contains(" for update")
+}
+
 /// An update of one row, as one of all rows that come as arrays with these types.
 pub(super) fn update_of_many(sql: &str, kinds: &[String], first: usize) -> Option<String> {
     let (change, condition) = sql.rsplit_once(" where ")?;

@@ -8,6 +8,9 @@
 //!
 //! The owner trusts its lease from the instant at which it *sent* the renewal, less a margin.
 
+use sqlx::Arguments as _;
+use sqlx::error::BoxDynError;
+use sqlx::postgres::PgArguments;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -68,6 +71,15 @@ if to_regclass('lh.lease') is null then
         end
     $f$;
 end if;
+-- Part of what commits as one statement.
+if to_regprocedure('lh.own(bigint, text)') is null then
+    create function lh.own(owned bigint, shard text) returns void language plpgsql as $f$
+    begin
+        if owned <> 1 then
+            raise exception 'another daemon has the shard %', shard using errcode = 'LH001';
+        end if;
+    end $f$;
+end if;
 end $do$;
 insert into lh.lease (name, epoch, owner, lease_until) values ('{shard}', 0, '', '-infinity') on conflict (name) do nothing;
 insert into lh.cluster (id, secret) values (1, '{secret}') on conflict (id) do nothing;
@@ -117,6 +129,13 @@ pub(super) const SERVER: &str = "select (select system_identifier::text from pg_
 /// Notes on which server the newest event was written.
 pub(super) const NOTE_SERVER: &str = "update lh.shard set server = ?3 where name = ?1 and epoch = ?2";
 
+/// What makes a statement a whole transaction of an owner, which does nothing if it is the owner no more: the fence and the
+/// newest event in one, and what fails without them. The parameters are those of `Lease::bind`.
+pub(super) const OWNED: [&str; 2] = [
+    "update lh.shard set head_seq = ?4 where name = ?1 and epoch = ?2 and head_seq = ?3 returning name",
+    "lh.own((select count(*) from owned), ?1)",
+];
+
 /// Gives a lease back.
 pub(super) const RELEASE: &str =
     "update lh.lease set owner = '', lease_until = clock_timestamp() where name = ?1 and owner = ?2 and epoch = ?3";
@@ -138,6 +157,12 @@ impl Lease {
     pub(super) fn begin(&self) -> String {
         let Self { shard, epoch, head, .. } = self;
         format!("begin; select lh.fence('{shard}', {epoch}, {head})")
+    }
+
+    /// Adds the parameters of `OWNED`, of a transaction behind which the newest event is this one.
+    pub(super) fn bind(&self, head: i64, arguments: &mut PgArguments) -> std::result::Result<(), BoxDynError> {
+        arguments.add(self.shard.as_str())?;
+        [self.epoch, self.head, head].into_iter().try_for_each(|number| arguments.add(number))
     }
 
     /// The statements that commit a transaction behind which this is the newest event.
