@@ -51,9 +51,6 @@ impl Hosted {
         setup: &Setup,
     ) -> Result<Self, Error> {
         let Setup { config, clock, summarizers, vocabularies, secret_rules, entrance, loaded_bytes } = setup.clone();
-        if let Some(rules) = secret_rules {
-            store.apply_secret_rules(rules)?;
-        }
         let writer = tokio::spawn(writer);
         let stopping = CancellationToken::new();
         let scheduler = Scheduler::new(
@@ -78,6 +75,9 @@ impl Hosted {
         let app = Longhand::new(store.clone(), scheduler.handle(), &clock, options);
         let quotas = config.tenants.iter().map(quota).collect();
         let prepared = async {
+            if let Some(rules) = secret_rules {
+                store.apply_secret_rules(rules)?;
+            }
             app.hold_to_quotas(quotas).await.map_err(Error::Quotas)?;
             if config.search {
                 return Ok(Some(search::Service::open(store.clone(), clock.clone(), search::Options::default())?));
@@ -137,10 +137,11 @@ impl Hosted {
 }
 
 /// Ends a store. Its writer ends when all senders are gone; as the last connection it copies the log into the database.
-async fn end(store: Store, writer: JoinHandle<()>) {
+async fn end(store: Store, mut writer: JoinHandle<()>) {
     store.close().await;
-    if tokio::time::timeout(Duration::from_millis(limits::DRAIN_MS_MAX), writer).await.is_err() {
+    if tokio::time::timeout(Duration::from_millis(limits::DRAIN_MS_MAX), &mut writer).await.is_err() {
         tracing::warn!("somebody still holds the store");
+        writer.abort();
     }
 }
 

@@ -116,16 +116,15 @@ impl Shards {
                         grpc::report_serving(&health, now).await;
                     }
                 }
-                Some(changed) = self.changing.join_next() => match changed {
-                    Ok(changed) => self.changed(changed),
-                    Err(error) => {
-                        tracing::error!(%error, "a change of a shard ended in a panic");
-                        // Changes are made one at a time, but for those at the loss of stores.
-                        if self.changing.is_empty() {
-                            self.busy.clear();
-                        }
+                Some(changed) = self.changing.join_next() => {
+                    match changed {
+                        Ok(changed) => self.changed(changed),
+                        Err(error) => tracing::error!(%error, "a change of a shard ended in a panic"),
                     }
-                },
+                    if self.changing.is_empty() {
+                        self.busy.clear();
+                    }
+                }
                 Some(shard) = self.lost.1.recv() => {
                     tracing::warn!(shard, "another daemon may own the shard by now: it is served here no more");
                     self.give(&shard);

@@ -16,6 +16,7 @@ use super::ledger::secrets::Secrets;
 use super::ledger::{ahead, blob_uses, identity, usage_totals};
 use super::search::state::SearchState;
 use super::shared::Shared;
+use super::write_state::WriteState;
 use super::writer::{Committed, Writer, restart_timeouts};
 use crate::clock::{Clock, fresh_id};
 use crate::limits;
@@ -200,6 +201,7 @@ impl Store {
     ) -> Result<(Self, impl Future<Output = ()> + Send + 'static)> {
         let Parts { readers, identity, durability, directory, keys, trust } = parts;
         let health = Arc::new(Health::new());
+        let state = Arc::clone(&health);
         let secrets = Arc::new(Secrets::new(identity.secrets_salt));
         if let Some(key) = files::read_draft_key(&keys)? {
             secrets.set_draft_key(&key);
@@ -246,6 +248,10 @@ impl Store {
             tokio::select! {
                 ended = end => if ended.is_err() {
                     tracing::error!("the writer ended in a panic: writes are refused until the daemon starts again");
+                    // Another daemon takes a shard.
+                    if !is_sqlite {
+                        state.set(WriteState::LeaseLost);
+                    }
                 },
                 () = owner.check_files() => {}
             }

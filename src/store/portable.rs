@@ -1,7 +1,9 @@
 //! The statements of the ledger are one text for SQLite and PostgreSQL. What only one engine accepts is named here.
 
 use super::Store;
+use super::engine::home::Ownership;
 use super::engine::postgres::client::Client;
+use super::engine::postgres::lease::Trust;
 use super::engine::postgres::schema;
 use super::engine::postgres::shard::{Role, Shard};
 use super::engine::{Connection, List, Parameter, connect, scalar, words};
@@ -188,4 +190,24 @@ async fn an_append_takes_two_round_trips() {
     assert_eq!(took, 2);
     drop(store);
     writer.await.expect("no panic in the writer");
+}
+
+/// What follows a transaction that was given up, after an error say, is no part of it.
+#[test]
+fn a_transaction_that_was_given_up_is_over_when_the_next_one_begins() {
+    let Some(server) = server::Server::shared() else { return };
+    let shard = Shard::new(&server.url(), "given_up").expect("an address");
+    let (owner, ttl) = ("somebody".to_owned(), std::time::Duration::from_secs(60));
+    let trust = std::sync::Arc::new(Trust::new(std::sync::Arc::default()));
+    let ownership = Ownership { shard, owner, ttl, trust };
+    let (conn, _) = ownership.set_up_and_take().expect("reached").expect("taken");
+    conn.execute_batch("create table given (number bigint)").expect("made");
+    for number in [1, 2] {
+        conn.begin_batch().expect("begun");
+        conn.execute_batch(&format!("insert into given values ({number})")).expect("inserted");
+    }
+    conn.commit_batch(0).expect("committed");
+    let numbers = scalar::<i64>("select number from given").all(&conn).expect("read");
+    assert_eq!(numbers, [2]);
+    conn.close().expect("closed");
 }

@@ -589,6 +589,7 @@ impl Writer {
         if fails("refused") {
             return Err((Error::Database("refused".to_owned()), false));
         }
+        self.conn.before_commit(newest).map_err(|error| (error, false))?;
         self.conn.commit_batch(newest).map_err(|error| (error, true))?;
         match fails("unsynced") {
             true => Err((Error::Disk(DiskFailure { message: "not synced".to_owned(), may_be_of_sync: true }), true)),

@@ -80,6 +80,14 @@ impl Connection {
         }
     }
 
+    /// Does what can be done before the commit of a batch, behind which the newest event is the one with this number.
+    pub(crate) fn before_commit(&self, head: Seq) -> Result<()> {
+        match self {
+            Self::Sqlite(_) => Ok(()),
+            Self::Postgres(client) => client.before_commit(head),
+        }
+    }
+
     /// Commits the transaction of a batch, behind which the newest event is the one with this number.
     pub(crate) fn commit_batch(&self, head: Seq) -> Result<()> {
         match self {

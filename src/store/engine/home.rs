@@ -58,6 +58,8 @@ impl Ownership {
     /// lease has run out.
     pub(crate) fn take_again(&self) -> Result<(Connection, Taken)> {
         let attempts = limits::LEASE_RETAKE_MS / limits::LEASE_RETRY_MS;
+        // Until it is taken again, it is not renewed either.
+        self.trust.doubt();
         for attempt in 0.. {
             if attempt >= attempts && !self.trust.holds() {
                 break;
@@ -71,12 +73,24 @@ impl Ownership {
                     tracing::debug!(%error, "the database is not there yet");
                 }
                 Err(Error::Busy) => {}
-                Err(error) => return Err(error),
+                Err(error) => {
+                    self.trust.lose();
+                    return Err(error);
+                }
             }
             std::thread::park_timeout(Duration::from_millis(limits::LEASE_RETRY_MS));
         }
         self.trust.lose();
         Err(Error::Stopped(WriteState::LeaseLost))
+    }
+}
+
+/// Without a writer the lease is renewed no more: nobody would serve the shard.
+impl Drop for Home {
+    fn drop(&mut self) {
+        if let Self::Shard(ownership) = self {
+            ownership.trust.lose();
+        }
     }
 }
 

@@ -45,8 +45,10 @@ macro_rules! select_erasure {
     };
 }
 const BY_ID: &str = select_erasure!("where e.public_id = ?1");
-// A step of an erasure belongs to that which ends next.
-const BY_REVISION: &str = select_erasure!("where e.session_id = ?1 and e.revision >= ?2 order by e.revision limit 1");
+// A step of the erasure of a session belongs to that which ends it.
+const BY_REVISION: &str = select_erasure!(
+    "where e.session_id = ?1 and (e.revision = ?2 or e.revision > ?2 and e.target = 3) order by e.revision limit 1"
+);
 const NEWEST_ENDED: &str = select_erasure!(
     "where e.session_id = ?1 and e.revision in (select erase_revision from tombstone where session_id = ?1 and revision = ?2) \
      order by e.revision desc limit 1"
@@ -337,8 +339,10 @@ impl Erase {
         if row.is_none() {
             row = reader.one(engine::query(NEWEST_ENDED).bind(owner).bind(revision))?;
         }
-        // Only the erasure of a session has steps.
-        let row = row.ok_or(Error::SessionErased)?;
+        let Some(row) = row else {
+            let is_begun = steps::is_begun(&mut reader, owner)?;
+            return Err(if is_begun { Error::SessionErased } else { Error::NothingToErase });
+        };
         let id: Uuid = codec::uuid(row.get(1)?)?;
         let erasure = Erasure::from_row(&row)?;
         tx.end_mutation(self.session.0, &self.caller, Receipt { ids: vec![id], ..Receipt::default() })?;

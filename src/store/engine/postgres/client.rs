@@ -197,7 +197,7 @@ impl Client {
     /// Has the server do something, and notes what its answer means for the connection.
     fn ask<T>(&self, work: impl AsyncFnOnce(&mut PgConnection) -> std::result::Result<T, sqlx::Error>) -> Result<T> {
         if self.state.get() == State::Lost {
-            return Err(Error::Unreachable("the connection to the database is lost".to_owned()));
+            return Err(lost());
         }
         let mut conn = self.conn.try_borrow_mut().map_err(|_| Error::Bug("a statement runs within another one"))?;
         self.round_trips.set(self.round_trips.get() + 1);
@@ -484,6 +484,12 @@ impl Client {
 
     /// Begins a transaction. The server learns of that of an owner with the first statement that is more than a read.
     pub(crate) fn begin(&self) -> Result<()> {
+        match self.state.get() {
+            State::Idle => {}
+            State::Lost => return Err(lost()),
+            // What was given up may have left one: what follows would be part of it.
+            State::Begun | State::InTransaction | State::Failed => self.roll_back()?,
+        }
         if self.lease.borrow().is_some() {
             self.state.set(State::Begun);
             return Ok(());
@@ -506,17 +512,21 @@ impl Client {
     /// was not begun on the server is one statement, if it has an event by which it is found should the answer be lost.
     /// The server would answer the commit of a transaction that failed without an error.
     pub(crate) fn commit(&self, head: Option<i64>) -> Result<()> {
-        if self.state.get() == State::Begun && self.queue.borrow().is_empty() {
-            self.state.set(State::Idle);
-            return Ok(());
-        }
-        let lease = self.lease.borrow().clone();
-        if let (State::Begun, Some(lease)) = (self.state.get(), lease)
-            && let Some(newest) = head.filter(|head| *head > lease.head)
-        {
-            self.send_queue(Some((&lease, newest)))?;
-            self.committed(head);
-            return Ok(());
+        if self.state.get() == State::Begun {
+            let lease = self.lease.borrow().clone().ok_or(Error::Bug("a transaction of nobody"))?;
+            match (self.queue.borrow().is_empty(), head.filter(|head| *head > lease.head)) {
+                (true, None) => {
+                    self.state.set(State::Idle);
+                    return Ok(());
+                }
+                (true, Some(_)) => return Err(Error::Bug("an event was not written")),
+                (false, _) => {}
+            }
+            if let Some(newest) = head.filter(|head| *head > lease.head) {
+                self.send_queue(Some((&lease, newest)))?;
+                self.committed(head);
+                return Ok(());
+            }
         }
         self.flush()?;
         if self.state.get() == State::Failed {
@@ -530,6 +540,12 @@ impl Client {
         self.simple(&text)?;
         self.committed(head);
         Ok(())
+    }
+
+    /// Sends what is queued of a transaction without an event, so that a lost connection is noticed before the commit.
+    pub(crate) fn before_commit(&self, head: i64) -> Result<()> {
+        let is_new = self.lease.borrow().as_ref().is_some_and(|lease| head > lease.head);
+        if is_new { Ok(()) } else { self.flush() }
     }
 
     fn committed(&self, head: Option<i64>) {
@@ -560,6 +576,10 @@ impl Client {
         let closed = driver.wait(async { timeout(PATIENCE, conn.into_inner().close()).await });
         Ok(closed.map_err(|_| Error::Unreachable("the database does not answer".to_owned()))??)
     }
+}
+
+fn lost() -> Error {
+    Error::Unreachable("the connection to the database is lost".to_owned())
 }
 
 const COLUMNS: &str = "select attname::text, format_type(atttypid, -1) from pg_attribute \

@@ -19,7 +19,7 @@ use std::time::Duration;
 pub(super) fn setup(shard: &str, schema: &str) -> String {
     let secret = blake3::Hash::from_bytes(rand::random()).to_hex();
     format!(
-        "begin; select pg_advisory_xact_lock(5497271503);
+        "begin; set local synchronous_commit = on; select pg_advisory_xact_lock(5497271503);
 do $do$ begin
 if to_regclass('lh.lease') is null then
     create schema if not exists lh;
@@ -314,7 +314,7 @@ impl Trust {
     }
 
     /// Has the writer compare the newest event before the lease is renewed.
-    pub(super) fn doubt(&self) {
+    pub(crate) fn doubt(&self) {
         self.is_doubted.store(true, Ordering::Release);
     }
 

@@ -112,9 +112,10 @@ impl Registry {
             .map_err(|_| Error::Open("the address of the database is not a valid postgres:// URL".to_owned()))?;
         let options = options
             .application_name("longhand")
-            // The server ends what nobody waits for any more: a commit may wait for a standby for ever.
+            // Nothing of it waits for a standby, which may be gone, and the server ends what nobody waits for any more.
             .options([
                 ("client_min_messages", "warning".to_owned()),
+                ("synchronous_commit", "local".to_owned()),
                 ("statement_timeout", ANSWER.as_millis().to_string()),
             ])
             .disable_statement_logging();
