@@ -150,6 +150,8 @@ pub(super) struct Lease {
     pub(super) head: i64,
     /// True once it is known that nothing is missing, or the store has a new identity.
     pub(super) is_whole: bool,
+    /// The server, and the timeline on which it writes.
+    pub(super) server: String,
 }
 
 impl Lease {
@@ -190,6 +192,8 @@ struct Newest {
     head: i64,
     /// The epoch of the owner, and those of its attempts to own the shard again, which may have had no answer.
     epochs: Vec<i64>,
+    /// Where it is.
+    server: String,
 }
 
 impl Acknowledged {
@@ -203,7 +207,7 @@ impl Acknowledged {
             let Lease { epoch, head, .. } = *lease;
             match &mut *self.newest() {
                 Some(newest) if newest.epochs == [epoch] => newest.head = head,
-                newest => *newest = Some(Newest { head, epochs: vec![epoch] }),
+                newest => *newest = Some(Newest { head, epochs: vec![epoch], server: lease.server.clone() }),
             }
         }
     }
@@ -233,9 +237,13 @@ impl Acknowledged {
     ///
     /// A standby may lack the end of what was committed, and with it a later owner. There was none while the lease was
     /// trusted; and what a synchronous standby lacks was not acknowledged.
-    pub(super) fn is_all_of(&self, last_epoch: i64, head: i64, is_trusted: bool) -> bool {
-        let is_all = |newest: &Newest| newest.epochs.contains(&last_epoch) && newest.head <= head;
-        (is_trusted || self.is_replicated.load(Ordering::Acquire)) && self.newest().as_ref().is_some_and(is_all)
+    pub(super) fn is_all_of(&self, last_epoch: i64, head: i64, server: &str, is_trusted: bool) -> bool {
+        let is_safe = is_trusted || self.is_replicated.load(Ordering::Acquire);
+        // What is on this server was found to be all before.
+        let is_all = |newest: &Newest| {
+            newest.epochs.contains(&last_epoch) && newest.head <= head && (is_safe || newest.server == server)
+        };
+        self.newest().as_ref().is_some_and(is_all)
     }
 }
 
@@ -380,7 +388,14 @@ mod tests {
 
     #[test]
     fn another_server_has_all_if_its_last_owner_knows() {
-        let lease = Lease { shard: String::new(), owner: String::new(), epoch: 7, head: 50, is_whole: true };
+        let lease = Lease {
+            shard: String::new(),
+            owner: String::new(),
+            epoch: 7,
+            head: 50,
+            is_whole: true,
+            server: "a".to_owned(),
+        };
         let nobody = Acknowledged::default();
         let [local, replicated, doubting, forgetful] = [false, true, true, true].map(|is_replicated| Acknowledged {
             is_replicated: AtomicBool::new(is_replicated),
@@ -396,6 +411,7 @@ mod tests {
         unanswered.attempt(8);
         unanswered.attempt(10);
         assert_eq!(unanswered.known(), (7, 50));
+        assert!(local.is_all_of(7, 50, "a", false), "it is the server of before");
         for (name, acknowledged, (epoch, head, is_trusted), expected) in [
             ("no memory", &nobody, (7, 50, true), false),
             ("within the lease", &local, (7, 50, true), true),
@@ -410,7 +426,7 @@ mod tests {
             ("an attempt had no answer", &unanswered, (8, 50, true), true),
             ("none of the attempts was the last", &unanswered, (9, 50, true), false),
         ] {
-            assert_eq!(acknowledged.is_all_of(epoch, head, is_trusted), expected, "{name}");
+            assert_eq!(acknowledged.is_all_of(epoch, head, "b", is_trusted), expected, "{name}");
         }
     }
 }

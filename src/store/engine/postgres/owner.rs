@@ -57,10 +57,17 @@ impl Client {
         trust.acknowledged().attempt(*epoch);
         let Some(fenced) = self.fence(shard, *epoch, trust.acknowledged().known())? else { return Ok(None) };
         let (head, written_on, last_epoch): (i64, String, i64) = (fenced.get(0)?, fenced.get(1)?, fenced.get(2)?);
-        let is_moved = !written_on.is_empty() && written_on != self.server()?;
-        let may_lack = is_moved && !trust.acknowledged().is_all_of(last_epoch, head, was_trusted);
-        let lease =
-            Lease { shard: shard.to_owned(), owner: owner.to_owned(), epoch: *epoch, head, is_whole: !may_lack };
+        let server = self.server()?;
+        let is_moved = !written_on.is_empty() && written_on != server;
+        let may_lack = is_moved && !trust.acknowledged().is_all_of(last_epoch, head, &server, was_trusted);
+        let lease = Lease {
+            shard: shard.to_owned(),
+            owner: owner.to_owned(),
+            epoch: *epoch,
+            head,
+            is_whole: !may_lack,
+            server,
+        };
         trust.acknowledged().note(&lease);
         trust.acknowledged().note_replicated(taken.get(1)?);
         // What may lack something is not answered from.

@@ -369,7 +369,13 @@ impl Fleet {
         let has = format!("select count(*) > 0 from pg_stat_replication where flush_lsn >= '{}'", head.trim());
         self.until(&has).await?;
         // Every owner learns of the standby when it renews its lease.
-        tokio::time::sleep(Duration::from_secs(LEASE_SECONDS) / 2 + pause / 4).await;
+        let now = self.sql("select clock_timestamp()").context("a time")?;
+        let renewed = format!(
+            "select min(lease_until) > '{}'::timestamptz + interval '{LEASE_SECONDS} s' from lh.lease",
+            now.trim()
+        );
+        self.until(&renewed).await?;
+        tokio::time::sleep(pause / 4).await;
         self.until(SETTLED).await?;
         *super::record::lock(&self.target) = standby.folder.join(DATABASE_SOCKET);
         block_in_place(|| self.server = standby);
