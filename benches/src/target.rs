@@ -262,7 +262,9 @@ fn several(binary: &str) -> (&str, usize) {
 /// Waits until daemons share their shards evenly.
 async fn settle(daemons: &[Daemon]) {
     let mut admin = AdminServiceClient::new(connect(&daemons[0].socket).await);
+    let mut looks = tokio::time::interval(Duration::from_millis(100));
     loop {
+        looks.tick().await;
         let cluster = admin.get_cluster(pb::GetClusterRequest {}).await.expect("the cluster").into_inner();
         let owned = |id: &str| cluster.shards.iter().filter(|shard| shard.owner_daemon_id() == id).count();
         let counts: Vec<usize> = cluster.daemons.iter().map(|daemon| owned(&daemon.daemon_id)).collect();
@@ -272,7 +274,6 @@ async fn settle(daemons: &[Daemon]) {
         {
             return;
         }
-        tokio::time::sleep(Duration::from_millis(100)).await;
     }
 }
 
