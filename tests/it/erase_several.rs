@@ -7,7 +7,7 @@ use longhand::app::{Caller, Error, Reason};
 use longhand::limits;
 use longhand::model::Revision;
 use longhand::model::event::{ErasedTarget, EventBody, EventKind};
-use longhand::model::message::Message;
+use longhand::model::message::{Message, NewMessage, Role};
 
 fn several(ids: &[&str]) -> EraseRequest {
     let target = EraseTarget::Messages(ids.iter().map(|id| (*id).to_owned()).collect());
@@ -172,5 +172,26 @@ async fn an_open_message_that_went_on_refuses_its_erasure_and_stays_open() {
     let now = test.revision(&session).await;
     erase(&test.app, &session, expecting(request(), now)).await.expect("erased");
     assert_eq!(gone(&test, &session).await, ["u1", "a1"]);
+    assert_eq!(test.findings().await, []);
+}
+
+/// Who erases what is gone, and a message that nothing was written to yet, does not end that message.
+#[tokio::test]
+async fn an_open_message_without_content_stays_open() {
+    let test = TestApp::start().await;
+    let session = test.manual_session().await;
+    test.append(&session, "u1 \"a\"").await;
+    let begun = NewMessage {
+        client_id: Some("a1".to_owned()),
+        finish: None,
+        ..NewMessage::sealed(Role::Assistant, Vec::new())
+    };
+    test.app.append(&session, vec![begun], None, None).await.expect("begun");
+    let erased = erase(&test.app, &session, several(&["u1"])).await.expect("erased");
+    let again = erase(&test.app, &session, several(&["u1", "a1"])).await.expect("the same answer");
+    assert_eq!((again.event, again.existed), (erased.event, true));
+    assert_eq!(refused(&test.app, &session, several(&["a1"])).await, Reason::NothingToErase);
+    assert_eq!(test.history(&session).await[1].sealed_revision, None);
+    assert_eq!(test.revision(&session).await, erased.event.expect("an event").0);
     assert_eq!(test.findings().await, []);
 }

@@ -203,9 +203,10 @@ impl Merged {
 
     /// The next frame of any shard. The frames of a mutation stay together.
     async fn next_of_any(&mut self) -> Result<Option<(String, pb::SubscribeEventsResponse)>, Status> {
-        if self.unfinished.is_none()
-            && let Some(waiting) = self.waiting.pop_front()
-        {
+        // What waits came before what is still to come.
+        let is_next = |(shard, _): &(String, _)| self.unfinished.as_ref().is_none_or(|only| only == shard);
+        let first = self.waiting.iter().position(is_next);
+        if let Some(waiting) = first.and_then(|first| self.waiting.remove(first)) {
             return Ok(Some(waiting));
         }
         while let Some((shard, frame)) = self.live.next().await {
@@ -240,5 +241,40 @@ impl Merged {
             other => other,
         };
         Some(pb::SubscribeEventsResponse { frame: Some(frame) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whatever the shards send while a mutation of another one comes in pieces, each of them has its frames in order.
+    #[tokio::test]
+    async fn frames_that_waited_come_before_those_that_follow_them() {
+        let sent =
+            [("s1", 1, true), ("s2", 1, true), ("s2", 2, true), ("s1", 2, false), ("s2", 3, false), ("s1", 3, false)];
+        let frame = |(shard, number, more): (&str, i64, bool)| {
+            let event = pb::Event { seq: number, ..pb::Event::default() };
+            let batch = pb::EventBatch { events: vec![event], more, ..pb::EventBatch::default() };
+            (shard.to_owned(), Ok(pb::SubscribeEventsResponse { frame: Some(Frame::Events(batch)) }))
+        };
+        let frames: Frames<_> = Box::pin(stream::iter(sent.map(frame)));
+        let mut merged = Merged {
+            first: "s1".to_owned(),
+            positions: Positions::default(),
+            snapshots: VecDeque::new(),
+            live: select_all([frames]),
+            unfinished: None,
+            waiting: VecDeque::new(),
+        };
+        let mut came = Vec::new();
+        while let Some((shard, frame)) = merged.next_of_any().await.expect("a frame") {
+            let Some(Frame::Events(batch)) = merged.merge(&shard, frame).and_then(|frame| frame.frame) else {
+                panic!("no events")
+            };
+            came.push((shard, batch.events[0].seq));
+        }
+        let expected = [("s1", 1), ("s1", 2), ("s2", 1), ("s2", 2), ("s2", 3), ("s1", 3)];
+        assert_eq!(came, expected.map(|(shard, number)| (shard.to_owned(), number)));
     }
 }

@@ -55,12 +55,13 @@ const NEWEST_ENDED: &str = select_erasure!(
 );
 const PROMPT_USES: &str = "select count(*) from prompt p join blob_use u on u.kind = 2 and u.row_id = p.id \
      where p.session_id = ?1 and p.public_id = ?2 and u.hash = ?3";
+const HAS_DRAFTS: &str = "select exists (select 1 from draft where message_id = ?1)";
 const IS_SHARED: &str = "select exists (select 1 from segment g join session f on f.id = g.session_id \
      where g.owner_id = ?1 and g.session_id <> ?1 and f.state <> 3)";
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
-pub(crate) const STATEMENTS: &[&str] = &[INSERT, BY_ID, BY_REVISION, NEWEST_ENDED, PROMPT_USES, IS_SHARED];
+pub(crate) const STATEMENTS: &[&str] = &[INSERT, BY_ID, BY_REVISION, NEWEST_ENDED, PROMPT_USES, IS_SHARED, HAS_DRAFTS];
 
 /// Erases a part, messages or a session.
 #[derive(Debug, Clone)]
@@ -246,7 +247,8 @@ impl Erase {
         }
         let mut plan = plan(&mut Reader::new(tx.conn), key, &self.target)?;
         let open = open(tx, &plan)?;
-        if open.is_empty() && is_gone(&mut Reader::new(tx.conn), &plan)? {
+        // An open message that has nothing stays open.
+        if is_gone(&mut Reader::new(tx.conn), &plan)? && !has_drafts(tx, &open)? {
             return self.existing(tx, Some(&plan));
         }
         self.expect(tx)?;
@@ -404,6 +406,15 @@ fn open(tx: &mut Tx<'_>, plan: &Plan) -> Result<Vec<(i64, MessageId, i64)>> {
         }
     }
     Ok(open)
+}
+
+fn has_drafts(tx: &Tx<'_>, open: &[(i64, MessageId, i64)]) -> Result<bool> {
+    for (.., row) in open {
+        if engine::scalar(HAS_DRAFTS).bind(*row).one(tx.conn)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Refuses several messages with more content than one change takes.
