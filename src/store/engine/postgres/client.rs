@@ -82,6 +82,9 @@ enum State {
     Lost,
 }
 
+/// The texts of several statements as one, by their numbers, and whether that is a whole transaction.
+type Together = HashMap<(bool, Vec<usize>), Arc<str>>;
+
 /// A statement in PostgreSQL's words, with the types of its parameters.
 struct Prepared {
     text: Arc<str>,
@@ -99,8 +102,7 @@ pub(crate) struct Client {
     of_many: RefCell<HashMap<&'static str, Arc<OfMany>>>,
     /// What was not sent yet. It goes out as one statement, before any other one.
     queue: RefCell<Vec<Queued>>,
-    /// The texts of several statements as one, by their numbers; and whether that is a whole transaction.
-    together: RefCell<HashMap<(bool, Vec<usize>), Arc<str>>>,
+    together: RefCell<Together>,
     round_trips: Cell<u64>,
     /// The right to write of the owner's connection.
     pub(super) lease: RefCell<Option<Lease>>,
