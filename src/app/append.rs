@@ -416,11 +416,7 @@ impl Caller {
     /// A message as it was written, with its drafts while it is open, and its status.
     pub async fn get_message(&self, session: &str, message: &str) -> Result<(Message, Vec<Draft>, MessageStatus)> {
         let key = self.session_key(session).await?;
-        let found = self.store().history().get(key, message).await?;
-        let drafts = match found.sealed_revision {
-            Some(_) => Vec::new(),
-            None => self.store().history().drafts(found.id).await?,
-        };
+        let (found, drafts) = self.store().history().with_drafts(key, message).await?;
         let statuses = self.statuses(key, None, std::slice::from_ref(&found)).await?;
         let status = statuses.into_iter().next().unwrap_or(MessageStatus::of(MessageState::Unknown));
         Ok((found, drafts, status))

@@ -131,9 +131,24 @@ impl History {
     /// A message by its id or its client's id, as it was written.
     pub async fn get(&self, session: SessionKey, id: &str) -> Result<Message> {
         self.0
-            .reading(|reader| {
+            .snapshot(|reader| {
                 let ancestry = ancestry::by_key(reader, session.0)?;
                 messages::get(reader, &ancestry, id)
+            })
+            .await
+    }
+
+    /// A message by its id or its client's id, as it was written, with its drafts while it is open.
+    pub async fn with_drafts(&self, session: SessionKey, id: &str) -> Result<(Message, Vec<Draft>)> {
+        self.0
+            .snapshot(|reader| {
+                let ancestry = ancestry::by_key(reader, session.0)?;
+                let message = messages::get(reader, &ancestry, id)?;
+                let drafts = match message.sealed_revision {
+                    Some(_) => Vec::new(),
+                    None => messages::drafts(reader, message.id)?,
+                };
+                Ok((message, drafts))
             })
             .await
     }
@@ -142,7 +157,7 @@ impl History {
     /// page has. An error if one of them does not exist.
     pub async fn batch(&self, session: SessionKey, ids: &[String]) -> Result<Vec<Message>> {
         self.0
-            .reading(|reader| {
+            .snapshot(|reader| {
                 let ancestry = ancestry::by_key(reader, session.0)?;
                 messages::batch(reader, &ancestry, ids)
             })
@@ -168,7 +183,7 @@ impl History {
     pub async fn of_event(&self, event: &Event) -> Result<Option<Message>> {
         let Some(id) = event.body.message() else { return Ok(None) };
         self.0
-            .reading(|reader| {
+            .snapshot(|reader| {
                 let ancestry = ancestry::by_id(reader, event.session_id)?;
                 messages::get(reader, &ancestry, &id.to_string()).map(Some)
             })
@@ -193,7 +208,7 @@ impl History {
     /// A page of history, the beginning of the next one, and the revision that was read.
     pub async fn page(&self, session: SessionKey, page: PageOf) -> Result<(Vec<Message>, Option<Revision>, Revision)> {
         self.0
-            .reading(|reader| {
+            .snapshot(|reader| {
                 let ancestry = ancestry::by_key(reader, session.0)?;
                 messages::page(reader, &ancestry, &page)
             })
@@ -208,7 +223,7 @@ impl History {
         page: PageOf,
     ) -> Result<(Vec<Message>, Option<Revision>, Revision)> {
         self.0
-            .reading(|reader| {
+            .snapshot(|reader| {
                 let ancestry = ancestry::by_key(reader, session.0)?;
                 by_client_id::page(reader, &ancestry, prefix, &page)
             })
@@ -230,7 +245,7 @@ impl History {
         bytes: usize,
     ) -> Result<Vec<Message>> {
         self.0
-            .reading(|reader| {
+            .snapshot(|reader| {
                 let ancestry = ancestry::by_key(reader, session.0)?;
                 messages::at_revisions(reader, &ancestry, revisions, at, bytes)
             })
@@ -250,7 +265,7 @@ impl History {
     /// The message of a history that contains a part, with that part alone; none if no message of it has the part.
     pub async fn part(&self, session: SessionKey, id: PartId) -> Result<Option<Message>> {
         self.0
-            .reading(|reader| {
+            .snapshot(|reader| {
                 let ancestry = ancestry::by_key(reader, session.0)?;
                 expand::part(reader, &ancestry, id)
             })
@@ -260,7 +275,7 @@ impl History {
     /// The message that an edit or a replay replaces; none for any other message.
     pub async fn replaced(&self, session: SessionKey, derived: Revision) -> Result<Option<Message>> {
         self.0
-            .reading(|reader| {
+            .snapshot(|reader| {
                 let ancestry = ancestry::by_key(reader, session.0)?;
                 expand::replaced(reader, &ancestry, derived)
             })

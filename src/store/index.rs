@@ -17,7 +17,7 @@ pub struct Index(pub(super) Arc<Shared>);
 impl Index {
     /// The next of a session's own messages that are not in the index; none if all are.
     pub async fn unindexed(&self, session: SessionKey) -> Result<Option<Unindexed>> {
-        self.0.reading(|reader| search::unindexed(reader, session.0)).await
+        self.0.snapshot(|reader| search::unindexed(reader, session.0)).await
     }
 
     /// Adds messages to the index, with the words of each; does nothing if they were indexed meanwhile.

@@ -70,7 +70,8 @@ impl Readers {
         self.acquire().await?.read(read)
     }
 
-    /// Reads in one snapshot: later commits are not visible.
+    /// Reads in one snapshot: later commits are not visible. A read of content takes a row and then its blob, which an erasure
+    /// may have taken meanwhile.
     pub(crate) async fn snapshot<T>(&self, read: impl FnOnce(&mut Reader<'_>) -> Result<T>) -> Result<T> {
         self.reading(|reader| {
             let transaction = reader.conn.transaction()?;

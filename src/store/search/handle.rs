@@ -32,7 +32,7 @@ impl Search {
     /// The messages of the first of some entries with the reasons of their states, in the order of the entries: none for
     /// one that is no longer there. Reads no more entries after this number of bytes.
     pub async fn hits(&self, entries: &[HitOf], bytes_max: usize) -> Result<Vec<Option<Hit>>> {
-        self.0.reading(|reader| hits::read(reader, entries, bytes_max)).await
+        self.0.snapshot(|reader| hits::read(reader, entries, bytes_max)).await
     }
 
     /// The ranges of a session's history, and of its owners' rows.
