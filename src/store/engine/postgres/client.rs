@@ -516,7 +516,8 @@ impl Client {
     pub(crate) fn commit(&self, head: Option<i64>) -> Result<()> {
         if self.state.get() == State::Begun {
             let lease = self.lease.borrow().clone().ok_or(Error::Bug("a transaction of nobody"))?;
-            match (self.queue.borrow().is_empty(), head.filter(|head| *head > lease.head)) {
+            let newest = head.filter(|head| *head > lease.head);
+            match (self.queue.borrow().is_empty(), newest) {
                 (true, None) => {
                     self.state.set(State::Idle);
                     return Ok(());
@@ -524,7 +525,7 @@ impl Client {
                 (true, Some(_)) => return Err(Error::Bug("an event was not written")),
                 (false, _) => {}
             }
-            if let Some(newest) = head.filter(|head| *head > lease.head) {
+            if let Some(newest) = newest {
                 self.send_queue(Some((&lease, newest)))?;
                 self.committed(head);
                 return Ok(());
