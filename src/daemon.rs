@@ -108,7 +108,8 @@ pub async fn run_with(
         stall: Duration::from_secs(config.stall_seconds),
         stopping: stopping.clone(),
     });
-    let running = backing.run(health.clone(), stopping.clone());
+    let answered = CancellationToken::new();
+    let running = backing.run(health.clone(), stopping.clone(), answered.clone());
     transport.listen_unix(listener);
     if let Some(tcp) = tcp {
         transport.listen_tcp(tcp, tls);
@@ -125,6 +126,7 @@ pub async fn run_with(
     stopping.cancel();
     running.begin_stop();
     transport.close().await;
+    answered.cancel();
     socket.remove();
     owner::remove_url(&config.data_dir);
     running.stop().await;
@@ -185,13 +187,14 @@ impl Backing {
         }
     }
 
-    fn run(self, health: HealthReporter, stopping: CancellationToken) -> Running {
+    /// Runs them until `stopping`, and then until calls are `answered`.
+    fn run(self, health: HealthReporter, stopping: CancellationToken, answered: CancellationToken) -> Running {
         match self {
             Self::Files(hosted) => {
                 tokio::spawn(grpc::report_health(health, hosted.app.clone(), stopping));
                 Running::Files(hosted)
             }
-            Self::Shards(shards, held) => Running::Shards(tokio::spawn(shards.run(health, stopping)), held),
+            Self::Shards(shards, held) => Running::Shards(tokio::spawn(shards.run(health, stopping, answered)), held),
         }
     }
 }

@@ -525,6 +525,9 @@ pub const PROBE_INTERVAL_SECONDS: u64 = 1;
 pub const UNACKNOWLEDGED_MS_MAX: u32 = 6_000;
 /// Time that a stopping daemon gives its clients to take their answers and finish their requests.
 pub const STOP_CLIENTS_MS: u64 = 1_000;
+/// Time that a stopping daemon gives other daemons to answer the calls that it passed on: shorter than that for its clients,
+/// who learn what became of a call.
+pub const STOP_OTHERS_MS: u64 = STOP_CLIENTS_MS / 2;
 /// Delta frames kept for a slow subscriber; older ones are dropped.
 pub const DELTA_FRAMES_MAX: usize = 1_024;
 /// Default interval of progress frames on an idle stream.

@@ -7,6 +7,7 @@
 mod balance;
 mod body;
 mod call;
+mod ending;
 mod forward;
 mod merge;
 mod opened;
@@ -24,6 +25,7 @@ use crate::limits;
 use crate::store::{DaemonEntry, Registry, Survey};
 use body::Watched;
 use call::Head;
+use ending::{ending, stopping};
 use forward::{Channels, Sent};
 use http::{HeaderMap, Request, Response};
 use opened::Opened;
@@ -192,10 +194,13 @@ impl Cluster {
     async fn answer_at(&self, shard: &str, head: &Head, opened: &mut Opened) -> Response<Body> {
         let end = Instant::now() + Duration::from_millis(limits::OWNER_WAIT_MS);
         let mut survey = self.survey.subscribe();
+        let lost = if head.is_repeatable { Reason::NoOwner } else { Reason::OutcomeUncertain };
         loop {
             survey.borrow_and_update();
             let place = self.place(shard);
-            let sent = match &place {
+            let is_nowhere = matches!(place, Place::Nowhere);
+            // A store is not held while the call waits.
+            let sent = match place {
                 Place::Here(local) => {
                     let answer = local.answer(Request::from_parts(head.parts.clone(), opened.body())).await;
                     if !(head.is_repeatable && self.passes(&answer)) {
@@ -206,7 +211,10 @@ impl Cluster {
                 Place::There(address) => {
                     let call = self.passing(shard, head, opened);
                     match call {
-                        Ok(call) => self.channels.send(address, call).await,
+                        Ok(call) => tokio::select! {
+                            sent = self.channels.send(&address, call) => sent,
+                            () = ending(self.stopping.clone()) => Sent::Lost("this daemon is stopping".to_owned()),
+                        },
                         Err(error) => return Status::from(error).into_http(),
                     }
                 }
@@ -215,8 +223,8 @@ impl Cluster {
             match sent {
                 Sent::Answer(answer) if head.is_repeatable && self.passes(&answer) => {}
                 Sent::Answer(answer) => {
-                    let lost = if head.is_repeatable { Reason::NoOwner } else { Reason::OutcomeUncertain };
-                    return answer.map(|body| Body::new(Watched::of_another(body, lost)));
+                    let stopping = self.stopping.clone();
+                    return answer.map(|body| Body::new(Watched::of_another(body, lost, ending(stopping))));
                 }
                 Sent::Lost(why) if !head.is_repeatable => {
                     let message = format!("the daemon with the session was lost meanwhile: {why}");
@@ -224,16 +232,21 @@ impl Cluster {
                 }
                 Sent::Nothing | Sent::Lost(_) => {}
             }
-            let is_over = match opened.is_whole() {
-                true => tokio::time::timeout_at(end, survey.changed()).await.is_err(),
-                // What streams cannot be sent again.
-                false => {
-                    !matches!(place, Place::Nowhere) || tokio::time::timeout_at(end, survey.changed()).await.is_err()
-                }
-            };
-            if is_over || self.stopping.is_cancelled() {
-                return Status::from(no_owner(shard)).into_http();
+            // What streams cannot be sent again.
+            let is_over = !(opened.is_whole() || is_nowhere) || !self.learns(&mut survey, end).await;
+            if is_over {
+                let error = if self.stopping.is_cancelled() { stopping() } else { no_owner(shard) };
+                return Status::from(error).into_http();
             }
+        }
+    }
+
+    /// Waits for news of the shards. False if there are none until the time is over, or the daemon stops.
+    async fn learns(&self, survey: &mut watch::Receiver<Survey>, end: Instant) -> bool {
+        tokio::select! {
+            biased;
+            () = self.stopping.cancelled() => false,
+            changed = tokio::time::timeout_at(end, survey.changed()) => changed.is_ok(),
         }
     }
 

@@ -136,11 +136,16 @@ impl Hosted {
     }
 }
 
-/// Ends a store. Its writer ends when all senders are gone; as the last connection it copies the log into the database.
+/// Ends a store. As the last connection, its writer copies the log into the database.
 async fn end(store: Store, mut writer: JoinHandle<()>) {
-    store.close().await;
+    let ending = store.close();
+    if tokio::time::timeout(Duration::from_millis(limits::STOP_CLIENTS_MS), &mut writer).await.is_ok() {
+        return;
+    }
+    // What still holds the store, such as an answer that its client does not take, does not keep a shard from others.
+    ending.end();
     if tokio::time::timeout(Duration::from_millis(limits::DRAIN_MS_MAX), &mut writer).await.is_err() {
-        tracing::warn!("somebody still holds the store");
+        tracing::warn!("what was to be written is not written in time");
         writer.abort();
     }
 }

@@ -97,8 +97,13 @@ impl Shards {
         Ok(shards)
     }
 
-    /// Takes and gives up shards until the daemon stops; then gives up all of them.
-    pub(super) async fn run(mut self, health: HealthReporter, stopping: CancellationToken) {
+    /// Takes and gives up shards until the daemon stops; then, when its calls are answered, gives up all of them.
+    pub(super) async fn run(
+        mut self,
+        health: HealthReporter,
+        stopping: CancellationToken,
+        answered: CancellationToken,
+    ) {
         let mut beats = tokio::time::interval(self.lease / BEATS_A_LEASE);
         beats.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let (mut reached, mut serves) = (Instant::now(), true);
@@ -131,6 +136,12 @@ impl Shards {
                 }
             }
         }
+        for served in self.hosted.values() {
+            served.hosted.begin_stop();
+        }
+        // A client that takes no answers does not keep its shards from others.
+        let clients = Duration::from_millis(limits::STOP_CLIENTS_MS);
+        drop(tokio::time::timeout(clients, answered.cancelled()).await);
         self.stop().await;
     }
 

@@ -18,6 +18,7 @@ use super::shared::Shared;
 use super::upkeep::Upkeep;
 use super::views::Views;
 use super::write_state::WriteState;
+use super::writer::Ending;
 use crate::secrets::Rules;
 use std::sync::Arc;
 use uuid::Uuid;
@@ -130,10 +131,12 @@ impl Store {
         state.unwrap_or_default()
     }
 
-    /// Drops this clone of the store, and closes the readers of all clones.
-    pub async fn close(self) {
+    /// Drops this clone of the store, and closes the readers of all clones. The writer ends when all clones are gone, or is
+    /// ended.
+    pub fn close(self) -> Ending {
         self.handles.shared.readers.close();
         self.handles.shared.search.close();
+        self.handles.shared.writer.ending()
     }
 
     /// Sessions.

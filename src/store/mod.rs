@@ -111,3 +111,4 @@ pub use sessions::Sessions;
 pub use upkeep::{ScrubOptions, Upkeep};
 pub use views::Views;
 pub use write_state::WriteState;
+pub use writer::Ending;

@@ -50,7 +50,7 @@ pub async fn restore(backup: &Path, directory: &Path, progress: OnProgress<'_>) 
     let options = Options { directory: directory.clone(), durability: Durability::Full };
     let (store, writer) = Store::open(options, Clock::default()).await?;
     let store_id = store.id();
-    store.close().await;
+    store.close();
     writer.await;
     Ok(Restored { store_id, copy: CheckedCopy { path: directory, ..copy } })
 }

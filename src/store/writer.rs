@@ -159,6 +159,7 @@ pub(crate) struct WriterHandle {
     /// Kibibytes of content that may still be queued.
     capacity: Arc<Semaphore>,
     meter: WriterMeter,
+    is_ending: Arc<AtomicBool>,
 }
 
 impl WriterHandle {
@@ -186,6 +187,11 @@ impl WriterHandle {
         drop(self.queue.try_send(Queued::Check));
     }
 
+    /// What ends the writer while handles are left.
+    pub(super) fn ending(&self) -> Ending {
+        Ending { queue: self.queue.downgrade(), is_ending: Arc::clone(&self.is_ending) }
+    }
+
     /// The counts of queued mutations and of commits.
     pub(super) fn meter(&self) -> &WriterMeter {
         &self.meter
@@ -210,11 +216,8 @@ impl Owner {
         }
     }
 
-    /// Wakes the writer. One with a full queue is awake.
     fn wake(&self) {
-        if let Some(queue) = self.queue.upgrade() {
-            drop(queue.try_send(Queued::Check));
-        }
+        wake(&self.queue);
     }
 }
 
@@ -225,7 +228,28 @@ impl Drop for Owner {
     }
 }
 
-/// The writer. It ends once the last handle is dropped and all mutations are done, or when its owner is gone.
+/// Wakes the writer. One with a full queue is awake.
+fn wake(queue: &mpsc::WeakSender<Queued>) {
+    if let Some(queue) = queue.upgrade() {
+        drop(queue.try_send(Queued::Check));
+    }
+}
+
+/// Ends the writer while handles are left.
+pub struct Ending {
+    queue: mpsc::WeakSender<Queued>,
+    is_ending: Arc<AtomicBool>,
+}
+
+impl Ending {
+    /// Has the writer end as soon as what is queued is done. Nothing more is queued.
+    pub fn end(&self) {
+        self.is_ending.store(true, Ordering::Release);
+        wake(&self.queue);
+    }
+}
+
+/// The writer. It ends once the last handle is dropped, or is told to, and all mutations are done, or when its owner is gone.
 pub(crate) struct Writer {
     conn: Connection,
     clock: Clock,
@@ -247,6 +271,8 @@ pub(crate) struct Writer {
     committed: Committed,
     /// True once the owner is gone: nothing more is committed.
     is_gone: Arc<AtomicBool>,
+    /// True once nothing more is queued.
+    is_ending: Arc<AtomicBool>,
     /// True while files may have bytes of erased content.
     is_unclean: bool,
     /// The number of the newest erasure of which no file has anything.
@@ -341,13 +367,15 @@ impl Writer {
             home,
             committed,
             is_gone: Arc::default(),
+            is_ending: Arc::default(),
             is_unclean,
             cleaned,
         };
         let interval = writer.home.check_interval();
         let owner = Owner { queue: sender.downgrade(), is_gone: Arc::clone(&writer.is_gone), interval };
         let capacity = Arc::new(Semaphore::new(limits::WRITER_QUEUE_BYTES_MAX / 1_024));
-        let handle = WriterHandle { queue: sender, capacity, meter: writer.meter.clone() };
+        let is_ending = Arc::clone(&writer.is_ending);
+        let handle = WriterHandle { queue: sender, capacity, meter: writer.meter.clone(), is_ending };
         Ok((writer, handle, announced, owner))
     }
 
@@ -369,6 +397,10 @@ impl Writer {
             }
             if self.is_gone.load(Ordering::Acquire) {
                 break;
+            }
+            if self.is_ending.load(Ordering::Acquire) {
+                // What is in the queue is still received.
+                self.queue.close();
             }
             if is_checked {
                 match self.is_unclean {
@@ -692,7 +724,12 @@ mod tests {
     #[tokio::test]
     async fn queued_content_counts_until_the_writer_has_taken_it_even_without_its_sender() {
         let (queue, mut waiting) = mpsc::channel(4);
-        let handle = WriterHandle { queue, capacity: Arc::new(Semaphore::new(2)), meter: WriterMeter::default() };
+        let handle = WriterHandle {
+            queue,
+            capacity: Arc::new(Semaphore::new(2)),
+            meter: WriterMeter::default(),
+            is_ending: Arc::default(),
+        };
         let write = || handle.write(Mutation::content("append", 2_048), |_| Ok(()));
         assert!(write().now_or_never().is_none(), "it waits, and its sender goes");
         assert!(matches!(write().now_or_never(), Some(Err(Error::Busy))));

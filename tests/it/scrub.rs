@@ -112,7 +112,7 @@ impl Scrubbing {
     async fn stop(self) {
         let Self { store, stopping, tasks } = self;
         stopping.cancel();
-        store.close().await;
+        store.close();
         for task in tasks {
             soon("the end", task).await.expect("no panic");
         }

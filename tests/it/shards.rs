@@ -3,6 +3,7 @@
 
 use crate::cli::Daemon;
 use crate::postgres::Server;
+use futures::FutureExt as _;
 use longhand::clock::Clock;
 use longhand::store::{self, Shard, Store};
 use rustix::process::{Pid, Signal, kill_process};
@@ -259,6 +260,29 @@ async fn a_transaction_may_last_longer_than_the_lease() {
     let (store, writer) = crate::support::soon("the other daemon", waiting).await.expect("it has the shard");
     assert_eq!(store.log().head_seq(), 1);
     drop((store, writer));
+}
+
+/// A store that somebody still holds writes what waits, ends, and takes nothing more.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shard_is_given_up_although_somebody_holds_it() {
+    let Some(server) = Server::shared() else { return };
+    let (folder, other) = (crate::support::private_folder(), crate::support::private_folder());
+    let open = async |folder: &Path| {
+        let shard = Shard::new(&server.url(), "held").expect("a shard");
+        Store::open_shard(shard, folder.to_owned(), Duration::from_secs(60), Clock::default()).await
+    };
+    let (store, writer) = open(folder.path()).await.expect("the shard opens");
+    let writer = tokio::spawn(writer);
+    let held = store.clone();
+    let create = || held.sessions().create(new(), store::Requester::default());
+    let mut waiting = std::pin::pin!(create());
+    assert!(waiting.as_mut().now_or_never().is_none());
+    store.close().end();
+    crate::support::soon("what waited", waiting).await.expect("created");
+    crate::support::soon("the end", writer).await.expect("no panic in the writer");
+    assert!(matches!(create().await, Err(store::Error::Closed)));
+    let (next, _writer) = crate::support::soon("the next owner", open(other.path())).await.expect("it has the shard");
+    assert_eq!(next.log().head_seq(), 1);
 }
 
 fn new() -> store::CreateSession {

@@ -76,12 +76,10 @@ impl<R: Resumable> Following<R> {
             self.frames = None;
             let cluster = &self.shard.cluster;
             let end = *end.get_or_insert_with(|| Instant::now() + Duration::from_millis(limits::OWNER_WAIT_MS));
-            let is_over = Instant::now() >= end || cluster.stopping.is_cancelled() || self.cursor.is_none();
-            if lost.code() != Code::Unavailable || is_over {
+            let mut survey = cluster.survey.subscribe();
+            if lost.code() != Code::Unavailable || self.cursor.is_none() || !cluster.learns(&mut survey, end).await {
                 return Err(lost);
             }
-            let mut survey = cluster.survey.subscribe();
-            drop(tokio::time::timeout_at(end, survey.changed()).await);
         }
     }
 

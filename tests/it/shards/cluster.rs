@@ -18,6 +18,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tonic::Streaming;
 use tonic::transport::{Channel, Endpoint};
+use tonic_types::StatusExt as _;
 
 const SHARDS: [&str; 2] = ["--shards", "4"];
 
@@ -296,6 +297,29 @@ async fn lists_of_several_shards_come_in_pages_and_go_on_behind_any_entry() {
     let cursor = first.await.expect("a page").into_inner().events[0].cursor.clone();
     let foreign = log.list_events(pb::ListEventsRequest { after_cursor: cursor, ..Default::default() }).await;
     assert!(foreign.expect_err("refused").message().contains("of one shard"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_of_another_daemon_ends_with_the_daemon_that_passes_it_on() {
+    let Some(server) = Server::shared() else { return };
+    let database = server.database("stopped");
+    let (owner_home, passing_home) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
+    let owner = super::serve(owner_home.path(), &database);
+    owns(&owner, 1);
+    create(&owner, "followed");
+    let passing = super::serve(passing_home.path(), &database);
+    let mut events = EventServiceClient::new(connect(&passing).await);
+    let request = pb::SubscribeEventsRequest { session_ids: vec!["followed".to_owned()], ..Default::default() };
+    let mut followed = events.subscribe_events(request).await.expect("a stream").into_inner();
+    let passing = tokio::task::spawn_blocking(move || passing.stop());
+    let end = loop {
+        match soon("the end", followed.message()).await {
+            Ok(frame) => assert!(frame.is_some(), "the stream ended without a reason"),
+            Err(status) => break status,
+        }
+    };
+    assert_eq!(end.get_details_error_info().map(|info| info.reason).as_deref(), Some("SHUTTING_DOWN"), "{end:?}");
+    assert!(passing.await.expect("no panic").success());
 }
 
 /// The next frame of a watched list.

@@ -89,23 +89,36 @@ commit"
     )
 }
 
+/// Whether commits wait for a standby.
+macro_rules! waits {
+    () => {
+        "current_setting('synchronous_commit') in ('on', 'remote_apply') and current_setting('synchronous_standby_names') <> ''"
+    };
+}
+
 /// Takes a lease that is free. The row says whether commits wait for a standby.
-pub(super) const TAKE: &str = "update lh.lease set epoch = epoch + 1, owner = ?2, \
+pub(super) const TAKE: &str = concat!(
+    "update lh.lease set epoch = epoch + 1, owner = ?2, \
      lease_until = clock_timestamp() + ?3::bigint * interval '1 millisecond' \
-     where name = ?1 and lease_until < clock_timestamp() returning epoch, \
-     current_setting('synchronous_commit') in ('on', 'remote_apply') and current_setting('synchronous_standby_names') <> ''";
+     where name = ?1 and lease_until < clock_timestamp() returning epoch, ",
+    waits!()
+);
 
 /// Takes one's own lease again, whether or not it has run out: nobody had it in between.
-pub(super) const TAKE_AGAIN: &str = "update lh.lease set epoch = epoch + 1, \
+pub(super) const TAKE_AGAIN: &str = concat!(
+    "update lh.lease set epoch = epoch + 1, \
      lease_until = clock_timestamp() + ?3::bigint * interval '1 millisecond' \
-     where name = ?1 and owner = ?2 returning epoch, \
-     current_setting('synchronous_commit') in ('on', 'remote_apply') and current_setting('synchronous_standby_names') <> ''";
+     where name = ?1 and owner = ?2 returning epoch, ",
+    waits!()
+);
 
 /// Renews a lease. The row says whether commits of this server survive its crash, and whether they wait for a standby.
-pub(super) const RENEW: &str = "update lh.lease set lease_until = clock_timestamp() + ?4::bigint * interval '1 millisecond' \
+pub(super) const RENEW: &str = concat!(
+    "update lh.lease set lease_until = clock_timestamp() + ?4::bigint * interval '1 millisecond' \
      where name = ?1 and owner = ?2 and epoch = ?3 \
-     returning current_setting('fsync') = 'on' and current_setting('synchronous_commit') <> 'off', \
-     current_setting('synchronous_commit') in ('on', 'remote_apply') and current_setting('synchronous_standby_names') <> ''";
+     returning current_setting('fsync') = 'on' and current_setting('synchronous_commit') <> 'off', ",
+    waits!()
+);
 
 /// Lets only this owner write from now on, and says who could until then. It waits for a transaction of the last one. What
 /// contradicts the owner's memory, an epoch and the newest event, is on no server that anybody knows, until a new identity is

@@ -78,7 +78,7 @@ impl Instance {
         drop(routes);
         tokio::time::timeout(DEADLINE, scheduler).await.context("the scheduler does not stop")??;
         tokio::time::timeout(DEADLINE, scrub).await.context("the scrub does not stop")??;
-        longhand.store().clone().close().await;
+        longhand.store().clone().close();
         drop((longhand, app));
         tokio::time::timeout(DEADLINE, writer).await.context("the writer does not end")??;
         Ok(())
