@@ -123,7 +123,10 @@ impl Shards {
                 }
                 Some(changed) = self.changing.join_next() => {
                     match changed {
-                        Ok(changed) => self.changed(changed),
+                        // One that was free is often not the only one.
+                        Ok(changed) => if self.changed(changed) {
+                            beats.reset_immediately();
+                        },
                         Err(error) => tracing::error!(%error, "a change of a shard ended in a panic"),
                     }
                     if self.changing.is_empty() {
@@ -321,21 +324,22 @@ impl Shards {
         });
     }
 
-    fn changed(&mut self, changed: Changed) {
+    /// Notes the end of a change. True for a shard that was taken.
+    fn changed(&mut self, changed: Changed) -> bool {
+        let (Changed::Given(shard) | Changed::Taken(shard, _)) = &changed;
+        self.busy.remove(shard);
         match changed {
-            Changed::Given(shard) => {
-                self.busy.remove(&shard);
-                tracing::info!(shard, "given up");
+            Changed::Given(shard) => tracing::info!(shard, "given up"),
+            Changed::Taken(shard, Ok(Some(hosted))) => {
+                self.serve(shard, hosted);
+                return true;
             }
-            Changed::Taken(shard, taken) => {
-                self.busy.remove(&shard);
-                match taken {
-                    Ok(Some(hosted)) => self.serve(shard, hosted),
-                    Ok(None) => {}
-                    Err(error) => tracing::error!(shard, %error, "a shard cannot be opened; it is tried again"),
-                }
+            Changed::Taken(_, Ok(None)) => {}
+            Changed::Taken(shard, Err(error)) => {
+                tracing::error!(shard, %error, "a shard cannot be opened; it is tried again");
             }
         }
+        false
     }
 
     fn serve(&mut self, shard: String, hosted: Hosted) {
