@@ -1,6 +1,5 @@
 //! The body of an answer that may lose the one who gives it.
 
-use super::ending::stopping;
 use crate::app::{Error, Reason};
 use crate::store::Store;
 use bytes::Bytes;
@@ -15,8 +14,8 @@ use tonic::body::Body;
 enum Giver {
     /// A store, while this daemon owns it.
     Store(Store),
-    /// Another daemon, with what it means if that is lost, and the end of the time for it.
-    Another { lost: Reason, end: Pin<Box<dyn Future<Output = ()> + Send>> },
+    /// Another daemon, with what it means if that is lost.
+    Another(Reason),
 }
 
 /// A body that ends with the reason when whoever gives it is lost.
@@ -32,9 +31,9 @@ impl Watched {
         Self { body, giver: Giver::Store(store), is_over: false }
     }
 
-    /// A body that another daemon gives, until an end.
-    pub(super) fn of_another(body: Body, lost: Reason, end: impl Future<Output = ()> + Send + 'static) -> Self {
-        Self { body, giver: Giver::Another { lost, end: Box::pin(end) }, is_over: false }
+    /// A body that another daemon gives.
+    pub(super) fn of_another(body: Body, lost: Reason) -> Self {
+        Self { body, giver: Giver::Another(lost), is_over: false }
     }
 }
 
@@ -46,24 +45,16 @@ impl http_body::Body for Watched {
         if self.is_over {
             return Poll::Ready(None);
         }
-        let frame = Pin::new(&mut self.body).poll_frame(context);
-        let lost = match (&mut self.giver, frame) {
-            (Giver::Store(_), Poll::Pending) => return Poll::Pending,
-            (Giver::Store(store), Poll::Ready(frame)) => match store.check_owned() {
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
+        let lost = match (&self.giver, frame) {
+            (Giver::Store(store), frame) => match store.check_owned() {
                 Ok(()) => return Poll::Ready(frame),
                 Err(error) => Error::from(error),
             },
-            (Giver::Another { lost, .. }, Poll::Ready(Some(Err(why)))) => {
+            (Giver::Another(lost), Some(Err(why))) => {
                 Error::new(*lost, format!("the daemon that answered was lost: {}", why.message()))
             }
-            (Giver::Another { .. }, Poll::Ready(frame)) => return Poll::Ready(frame),
-            (Giver::Another { lost, end }, Poll::Pending) => {
-                ready!(end.as_mut().poll(context));
-                match lost {
-                    Reason::OutcomeUncertain => Error::new(*lost, "the daemon is stopping, and another one answers"),
-                    _ => stopping(),
-                }
-            }
+            (Giver::Another(_), frame) => return Poll::Ready(frame),
         };
         self.is_over = true;
         let mut trailers = HeaderMap::new();

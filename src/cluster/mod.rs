@@ -7,7 +7,6 @@
 mod balance;
 mod body;
 mod call;
-mod ending;
 mod forward;
 mod merge;
 mod opened;
@@ -25,7 +24,6 @@ use crate::limits;
 use crate::store::{DaemonEntry, Registry, Survey};
 use body::Watched;
 use call::Head;
-use ending::{ending, stopping};
 use forward::{Channels, Sent};
 use http::{HeaderMap, Request, Response};
 use opened::Opened;
@@ -194,7 +192,6 @@ impl Cluster {
     async fn answer_at(&self, shard: &str, head: &Head, opened: &mut Opened) -> Response<Body> {
         let end = Instant::now() + Duration::from_millis(limits::OWNER_WAIT_MS);
         let mut survey = self.survey.subscribe();
-        let lost = if head.is_repeatable { Reason::NoOwner } else { Reason::OutcomeUncertain };
         loop {
             survey.borrow_and_update();
             let place = self.place(shard);
@@ -213,7 +210,7 @@ impl Cluster {
                     match call {
                         Ok(call) => tokio::select! {
                             sent = self.channels.send(&address, call) => sent,
-                            () = ending(self.stopping.clone()) => Sent::Lost("this daemon is stopping".to_owned()),
+                            () = self.ending() => Sent::Lost("this daemon is stopping".to_owned()),
                         },
                         Err(error) => return Status::from(error).into_http(),
                     }
@@ -223,8 +220,8 @@ impl Cluster {
             match sent {
                 Sent::Answer(answer) if head.is_repeatable && self.passes(&answer) => {}
                 Sent::Answer(answer) => {
-                    let stopping = self.stopping.clone();
-                    return answer.map(|body| Body::new(Watched::of_another(body, lost, ending(stopping))));
+                    let lost = if head.is_repeatable { Reason::NoOwner } else { Reason::OutcomeUncertain };
+                    return answer.map(|body| Body::new(Watched::of_another(body, lost)));
                 }
                 Sent::Lost(why) if !head.is_repeatable => {
                     let message = format!("the daemon with the session was lost meanwhile: {why}");
@@ -235,7 +232,10 @@ impl Cluster {
             // What streams cannot be sent again.
             let is_over = !(opened.is_whole() || is_nowhere) || !self.learns(&mut survey, end).await;
             if is_over {
-                let error = if self.stopping.is_cancelled() { stopping() } else { no_owner(shard) };
+                let error = match self.stopping.is_cancelled() {
+                    true => Error::new(Reason::ShuttingDown, "the daemon is stopping"),
+                    false => no_owner(shard),
+                };
                 return Status::from(error).into_http();
             }
         }
@@ -248,6 +248,12 @@ impl Cluster {
             () = self.stopping.cancelled() => false,
             changed = tokio::time::timeout_at(end, survey.changed()) => changed.is_ok(),
         }
+    }
+
+    /// Resolves when the daemon stops and waits for others no more.
+    async fn ending(&self) {
+        self.stopping.cancelled().await;
+        tokio::time::sleep(Duration::from_millis(limits::STOP_OTHERS_MS)).await;
     }
 
     /// True for an answer that another one may follow while the daemon goes on: of a shard that is given up, or lost, or

@@ -26,10 +26,12 @@ fn serve_with(home: &Path, database: &str, arguments: &[&str]) -> Daemon {
     serve_as(home, database, "", &[&["--listen", "off"], arguments].concat())
 }
 
-/// As `serve`, with settings.
+/// As `serve`, with settings. It logs to a file in its home.
 fn serve_as(home: &Path, database: &str, settings: &str, arguments: &[&str]) -> Daemon {
     std::fs::write(home.join("settings.toml"), format!("lease_seconds = 4\n{settings}")).expect("a file");
+    let log = std::fs::File::create(home.join("log")).expect("a file");
     let (daemon, line) = Daemon::start_as(home, |command| {
+        command.stderr(log);
         command.args(["--database", database, "--config"]).arg(home.join("settings.toml")).args(arguments);
     });
     assert!(line.contains("longhand.sock"), "{line:?}");

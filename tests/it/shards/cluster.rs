@@ -8,6 +8,7 @@ use longhand::pb;
 use longhand::pb::event_service_client::EventServiceClient;
 use longhand::pb::session_service_client::SessionServiceClient;
 use longhand::pb::subscribe_events_response::Frame as Subscribed;
+use longhand::pb::summary_task_service_client::SummaryTaskServiceClient;
 use longhand::pb::watch_sessions_response::Frame;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -16,8 +17,8 @@ use std::process::Stdio;
 use std::sync::mpsc;
 use std::time::Duration;
 use tempfile::TempDir;
-use tonic::Streaming;
 use tonic::transport::{Channel, Endpoint};
+use tonic::{Status, Streaming};
 use tonic_types::StatusExt as _;
 
 const SHARDS: [&str; 2] = ["--shards", "4"];
@@ -300,15 +301,21 @@ async fn lists_of_several_shards_come_in_pages_and_go_on_behind_any_entry() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stream_of_another_daemon_ends_with_the_daemon_that_passes_it_on() {
+async fn what_another_daemon_answers_does_not_hold_up_a_stop() {
     let Some(server) = Server::shared() else { return };
     let database = server.database("stopped");
     let (owner_home, passing_home) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
-    let owner = super::serve(owner_home.path(), &database);
+    let settings = "[summarizer]\nclient_wait_seconds = 60\n";
+    let owner = super::serve_as(owner_home.path(), &database, settings, &["--listen", "off"]);
     owns(&owner, 1);
     create(&owner, "followed");
     let passing = super::serve(passing_home.path(), &database);
-    let mut events = EventServiceClient::new(connect(&passing).await);
+    let channel = connect(&passing).await;
+    let mut tasks = SummaryTaskServiceClient::new(channel.clone());
+    let wait_timeout = Some(prost_types::Duration { seconds: 30, nanos: 0 });
+    let request = pb::LeaseSummaryTaskRequest { wait_timeout, ..Default::default() };
+    let waiting = tokio::spawn(async move { tasks.lease_summary_task(request).await });
+    let mut events = EventServiceClient::new(channel);
     let request = pb::SubscribeEventsRequest { session_ids: vec!["followed".to_owned()], ..Default::default() };
     let mut followed = events.subscribe_events(request).await.expect("a stream").into_inner();
     let passing = tokio::task::spawn_blocking(move || passing.stop());
@@ -318,8 +325,13 @@ async fn a_stream_of_another_daemon_ends_with_the_daemon_that_passes_it_on() {
             Err(status) => break status,
         }
     };
-    assert_eq!(end.get_details_error_info().map(|info| info.reason).as_deref(), Some("SHUTTING_DOWN"), "{end:?}");
+    let waited = waiting.await.expect("no panic").expect_err("nothing came");
+    let reason = |status: &Status| status.get_details_error_info().map(|info| info.reason);
+    assert_eq!(reason(&end).as_deref(), Some("SHUTTING_DOWN"), "{end:?}");
+    assert_eq!(reason(&waited).as_deref(), Some("OUTCOME_UNCERTAIN"), "{waited:?}");
     assert!(passing.await.expect("no panic").success());
+    let log = std::fs::read_to_string(passing_home.path().join("log")).expect("a log");
+    assert!(log.contains("stopping") && !log.contains("WARN"), "{log}");
 }
 
 /// The next frame of a watched list.
