@@ -139,28 +139,25 @@ async fn connections_that_do_not_answer_are_replaced() {
     let home = tempfile::tempdir().expect("a folder");
     let daemon = serve_with(home.path(), &server.url(), &["--shards", "2"]);
     owns(&daemon, 2);
-    let create = ["create", "--preset", "pi@1.5", "--window", "60000", "--client-id"];
-    daemon.text(&[&create[..], &["silent"]].concat());
-    // One waits for an answer when it comes to that.
+    cluster::create(&daemon, "silent");
+    // Both wait for an answer when it comes to that.
     let mut blocking =
         server.url().parse::<PgConnectOptions>().expect("an address").connect().await.expect("connected");
-    blocking.execute("begin; lock table lh.daemon in exclusive mode").await.expect("locked");
-    let waiting = "select count(*) > 0 from pg_stat_activity where wait_event_type = 'Lock' and query like 'insert into lh.daemon%'";
-    assert!((0..1_000).any(|_| server.sql("postgres", waiting).expect("asked").trim() == "t"), "nobody waits");
+    blocking.execute("begin; lock table lh.daemon, lh.directory in access exclusive mode").await.expect("locked");
+    let mut asking = daemon.spawn(&["append", "silent", "asked for"]);
+    let waiting =
+        "select count(*) = 2 from pg_stat_activity where wait_event_type = 'Lock' and application_name = 'longhand'";
+    assert!((0..1_000).any(|_| server.sql("postgres", waiting).expect("asked").trim() == "t"), "they do not wait");
     let backends = server.sql("postgres", "select pid from pg_stat_activity where application_name = 'longhand'");
     let backends = backends.expect("backends");
     let backends: Vec<Pid> = backends.lines().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)).collect();
     assert!(!backends.is_empty());
     backends.iter().for_each(|backend| kill_process(*backend, Signal::STOP).expect("stopped"));
     blocking.execute("commit").await.expect("committed");
-    // The second one asks where the session is.
-    let attempt = || {
-        at(&daemon, &["append", "silent", "the quokka was here"])
-            .and_then(|_| at(&daemon, &[&create[..], &["other"]].concat()))
-    };
-    let answered = (0..4).find_map(|_| attempt().ok());
+    asking.wait().expect("it ends");
+    let answer = at(&daemon, &["append", "silent", "the quokka was here"]);
     backends.iter().for_each(|backend| kill_process(*backend, Signal::CONT).unwrap_or_default());
-    answered.expect("an answer");
+    answer.expect("an answer");
     assert!(at(&daemon, &["show", "silent"]).expect("shown").contains("quokka"));
 }
 
