@@ -377,6 +377,23 @@ impl Fleet {
         self.until(&renewed).await?;
         tokio::time::sleep(pause / 4).await;
         self.until(SETTLED).await?;
+        self.promote(standby).await
+    }
+
+    /// Makes a standby that gets what was committed up to now, and nothing more.
+    pub(super) async fn leave_behind(&self) -> Result<Server> {
+        self.until(SETTLED).await?;
+        let standby = block_in_place(|| Server::start(Some(&self.server))).context("a standby")?;
+        self.until("select count(*) > 0 from pg_stat_replication where state = 'streaming'").await?;
+        for setting in ["alter system set primary_conninfo = ''", "select pg_reload_conf()"] {
+            block_in_place(|| standby.sql("postgres", setting)).map_err(anyhow::Error::msg)?;
+        }
+        self.until("select count(*) = 0 from pg_stat_replication").await?;
+        Ok(standby)
+    }
+
+    /// Loses the server, and has a standby take its place.
+    pub(super) async fn promote(&mut self, standby: Server) -> Result<()> {
         *super::record::lock(&self.target) = standby.folder.join(DATABASE_SOCKET);
         block_in_place(|| self.server = standby);
         self.sql("alter system reset synchronous_standby_names");

@@ -173,7 +173,7 @@ impl Log {
     }
 
     /// True if an event reads as it did before, less what an erasure took.
-    fn is_same(&self, before: &pb::Event, now: &pb::Event) -> bool {
+    pub(super) fn is_same(&self, before: &pb::Event, now: &pb::Event) -> bool {
         // A cursor of several stores has what was read of the others before it.
         let of_one = |event: &pb::Event| {
             let cursor = if event.cursor.contains('s') { String::new() } else { event.cursor.clone() };

@@ -19,6 +19,7 @@ mod erasure_tests;
 mod erasures;
 mod fleet;
 mod log;
+mod lost_commits;
 mod markers;
 mod open;
 mod people;

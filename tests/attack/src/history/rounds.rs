@@ -75,16 +75,16 @@ impl fmt::Display for Report {
 }
 
 /// The attack.
-struct Attack {
-    shared: Arc<Shared>,
-    options: Options,
-    report: Report,
-    rng: StdRng,
-    log: Log,
+pub(super) struct Attack {
+    pub(super) shared: Arc<Shared>,
+    pub(super) options: Options,
+    pub(super) report: Report,
+    pub(super) rng: StdRng,
+    pub(super) log: Log,
     policies: Arc<Vec<Policy>>,
     daemon: Option<Daemon>,
     /// The daemons with one database, in place of the one.
-    fleet: Option<Fleet>,
+    pub(super) fleet: Option<Fleet>,
 }
 
 /// Attacks a new daemon. `program` is the `attack` program.
@@ -131,7 +131,7 @@ pub async fn run(program: &Path, options: Options) -> Result<Report> {
 }
 
 impl Attack {
-    fn client(&self, name: &str) -> Client {
+    pub(super) fn client(&self, name: &str) -> Client {
         Client::new(self.shared.clone(), &format!("{name}-{}", self.report.rounds), self.report.seed)
     }
 
@@ -205,7 +205,7 @@ impl Attack {
     }
 
     /// Makes the sessions of a new round: most of them compact early.
-    async fn make_sessions(&mut self) {
+    pub(super) async fn make_sessions(&mut self) {
         let mut client = self.client("sessions");
         let mut sessions: Vec<Arc<Session>> = Vec::new();
         let small: Vec<Policy> = self.policies.iter().filter(|policy| policy.preset.is_empty()).cloned().collect();
@@ -322,7 +322,7 @@ impl Attack {
     }
 
     /// Ends what can be ended, and waits until the store is idle.
-    async fn settle(&mut self) {
+    pub(super) async fn settle(&mut self) {
         let mut client = self.client("settler");
         let sessions = lock(&self.shared.sessions).clone();
         for session in &sessions {
@@ -445,6 +445,7 @@ impl Attack {
         for id in ids.choose_multiple(&mut self.rng, 40) {
             checks::session(&mut client, &self.log, id).await;
         }
+        self.lose_commits().await?;
         let stopped = match (&mut self.fleet, self.daemon.take()) {
             (Some(fleet), _) => fleet.stop().await?,
             (None, Some(daemon)) => self.shared.service.stop(daemon).await?,
@@ -510,7 +511,7 @@ fn counts(record: &Record) -> String {
 }
 
 /// Waits until all have come to an end.
-async fn join(record: &Record, what: &str, tasks: &mut JoinSet<()>) {
+pub(super) async fn join(record: &Record, what: &str, tasks: &mut JoinSet<()>) {
     let ended = tokio::time::timeout(END_TIME_MAX, async {
         while let Some(ended) = tasks.join_next().await {
             if let Err(error) = ended {
