@@ -81,6 +81,7 @@ pub async fn run_with(
     let tcp = listen_tcp(&config).await?;
     let clock = Clock::default();
     let entrance = Entrance::new(&clock);
+    let stopping = CancellationToken::new();
     let setup = Setup {
         summarizers,
         vocabularies: config.read_vocabularies()?,
@@ -89,12 +90,12 @@ pub async fn run_with(
         loaded_bytes: config.loaded_mib << 20,
         config: Arc::clone(&config),
         clock: clock.clone(),
+        stopping: stopping.clone(),
     };
-    let stopping = CancellationToken::new();
     let address = tcp.as_ref().and_then(|listener| listener.local_addr().ok());
     let scheme = if tls.is_some() { "https" } else { "http" };
     let listening = Listening { socket: path.clone(), tcp: address.map(|address| format!("{scheme}://{address}")) };
-    let backing = Backing::open(setup, &listening, &stopping).await?;
+    let backing = Backing::open(setup, &listening).await?;
     entrance.trust_owner(&owner::secret(&config.data_dir)?);
     let (listener, socket) = transport::bind_unix(&path, &config.data_dir).await?;
     let access_log = access_log(&config, &entrance, &clock)?;
@@ -124,7 +125,6 @@ pub async fn run_with(
     tracing::info!("stopping");
     grpc::not_serving(&health).await;
     stopping.cancel();
-    running.begin_stop();
     transport.close().await;
     answered.cancel();
     socket.remove();
@@ -150,7 +150,7 @@ enum Running {
 }
 
 impl Backing {
-    async fn open(setup: Setup, listening: &Listening, stopping: &CancellationToken) -> Result<Self, Error> {
+    async fn open(setup: Setup, listening: &Listening) -> Result<Self, Error> {
         let config = Arc::clone(&setup.config);
         let Some(database) = &config.database else {
             let options =
@@ -168,7 +168,7 @@ impl Backing {
             listening.tcp.clone().unwrap_or_else(|| format!("unix:{}", socket.display()))
         };
         let address = config.cluster.advertise.clone().unwrap_or_else(own);
-        Ok(Self::Shards(Box::new(Shards::new(registry, address, setup, stopping.clone()).await?), held))
+        Ok(Self::Shards(Box::new(Shards::new(registry, address, setup).await?), held))
     }
 
     /// What answers calls.
@@ -194,19 +194,12 @@ impl Backing {
                 tokio::spawn(grpc::report_health(health, hosted.app.clone(), stopping));
                 Running::Files(hosted)
             }
-            Self::Shards(shards, held) => Running::Shards(tokio::spawn(shards.run(health, stopping, answered)), held),
+            Self::Shards(shards, held) => Running::Shards(tokio::spawn(shards.run(health, answered)), held),
         }
     }
 }
 
 impl Running {
-    /// Ends streams and waits.
-    fn begin_stop(&self) {
-        if let Self::Files(hosted) = self {
-            hosted.begin_stop();
-        }
-    }
-
     async fn stop(self) {
         match self {
             Self::Files(hosted) => hosted.stop().await,

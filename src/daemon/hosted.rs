@@ -15,6 +15,7 @@ use crate::search;
 use crate::secrets::Rules;
 use crate::store::{self, Store, WriteState};
 use crate::summarizer::Levels;
+use futures::future::join_all;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,6 +31,8 @@ pub(super) struct Setup {
     pub(super) vocabularies: Vec<Arc<Vocabulary>>,
     pub(super) secret_rules: Option<Arc<Rules>>,
     pub(super) entrance: Arc<Entrance>,
+    /// Cancelled when the daemon stops.
+    pub(super) stopping: CancellationToken,
     /// The part of the memory for loaded sessions that one store has.
     pub(super) loaded_bytes: usize,
 }
@@ -39,7 +42,8 @@ pub(super) struct Hosted {
     pub(super) app: Longhand,
     pub(super) services: Arc<grpc::Services>,
     stopping: CancellationToken,
-    scheduling: JoinHandle<()>,
+    /// The scheduler, and what brings the search index up to date.
+    working: Vec<JoinHandle<()>>,
     writer: JoinHandle<()>,
 }
 
@@ -50,9 +54,10 @@ impl Hosted {
         (store, writer): (Store, impl Future<Output = ()> + Send + 'static),
         setup: &Setup,
     ) -> Result<Self, Error> {
-        let Setup { config, clock, summarizers, vocabularies, secret_rules, entrance, loaded_bytes } = setup.clone();
+        let Setup { config, clock, summarizers, vocabularies, secret_rules, entrance, stopping, loaded_bytes } =
+            setup.clone();
         let writer = tokio::spawn(writer);
-        let stopping = CancellationToken::new();
+        let stopping = stopping.child_token();
         let scheduler = Scheduler::new(
             store.clone(),
             clock.clone(),
@@ -97,12 +102,10 @@ impl Hosted {
         tokio::spawn(app.clone().finish_erasures());
         app.set_retention(config.retention.iter().map(retention_rule).collect());
         tokio::spawn(app.clone().retain(RetentionTimes::default(), stopping.clone()));
-        let scheduling = tokio::spawn(scheduler.run(stopping.clone()));
-        if let Some(searching) = searching {
-            tokio::spawn(searching.run(stopping.clone()));
-        }
+        let mut working = vec![tokio::spawn(scheduler.run(stopping.clone()))];
+        working.extend(searching.map(|searching| tokio::spawn(searching.run(stopping.clone()))));
         let services = Arc::new(grpc::services(app.clone()));
-        Ok(Self { app, services, stopping, scheduling, writer })
+        Ok(Self { app, services, stopping, working, writer })
     }
 
     /// Resolves when the store is this daemon's no more; never for one in files, which is read then.
@@ -117,18 +120,15 @@ impl Hosted {
         }
     }
 
-    /// Ends streams and waits.
-    pub(super) fn begin_stop(&self) {
-        self.stopping.cancel();
-    }
-
-    /// Waits, for a bounded time, until the scheduler has stopped and the writer has written everything in its queue.
+    /// Waits, for a bounded time, until the work has stopped and the writer has written everything in its queue.
     pub(super) async fn stop(self) {
-        let Self { app, services, stopping, scheduling, writer } = self;
+        let Self { app, services, stopping, working, writer } = self;
         stopping.cancel();
         let limit = Duration::from_millis(limits::DRAIN_MS_MAX);
-        if tokio::time::timeout(limit, scheduling).await.is_err() {
-            tracing::warn!("a compaction did not stop in time; it is taken up again at the next start");
+        if tokio::time::timeout(limit, join_all(working)).await.is_err() {
+            tracing::warn!(
+                "a compaction or the search index did not stop in time; it is taken up again at the next start"
+            );
         }
         let store = app.store().clone();
         drop((app, services));
@@ -136,15 +136,17 @@ impl Hosted {
     }
 }
 
-/// Ends a store. As the last connection, its writer copies the log into the database.
+/// Ends a store. The writer of files closes the last connection, which copies the log into the database; that of a shard does
+/// not wait for what still holds the store, such as an answer that its client does not take.
 async fn end(store: Store, mut writer: JoinHandle<()>) {
+    let drain = Duration::from_millis(limits::DRAIN_MS_MAX);
+    let grace = if store.is_sqlite() { drain } else { Duration::from_millis(limits::STOP_CLIENTS_MS) };
     let ending = store.close();
-    if tokio::time::timeout(Duration::from_millis(limits::STOP_CLIENTS_MS), &mut writer).await.is_ok() {
+    if tokio::time::timeout(grace, &mut writer).await.is_ok() {
         return;
     }
-    // What still holds the store, such as an answer that its client does not take, does not keep a shard from others.
     ending.end();
-    if tokio::time::timeout(Duration::from_millis(limits::DRAIN_MS_MAX), &mut writer).await.is_err() {
+    if tokio::time::timeout(drain, &mut writer).await.is_err() {
         tracing::warn!("what was to be written is not written in time");
         writer.abort();
     }

@@ -54,17 +54,12 @@ enum Changed {
 
 impl Shards {
     /// A daemon that owns no shard yet.
-    pub(super) async fn new(
-        registry: Registry,
-        address: String,
-        setup: Setup,
-        stopping: CancellationToken,
-    ) -> Result<Self, Error> {
+    pub(super) async fn new(registry: Registry, address: String, setup: Setup) -> Result<Self, Error> {
         let config = Arc::clone(&setup.config);
         let tls = tls(&config)?;
         let id = crate::clock::fresh_id().simple().to_string();
         let me = DaemonEntry { id, address };
-        let options = cluster::Options { registry, me, tls, stopping };
+        let options = cluster::Options { registry, me, tls, stopping: setup.stopping.clone() };
         let cluster = Cluster::new(options).await.map_err(Error::Cluster)?;
         let lease = Duration::from_secs(config.lease_seconds);
         // Calls are for shards that are known.
@@ -98,12 +93,8 @@ impl Shards {
     }
 
     /// Takes and gives up shards until the daemon stops; then, when its calls are answered, gives up all of them.
-    pub(super) async fn run(
-        mut self,
-        health: HealthReporter,
-        stopping: CancellationToken,
-        answered: CancellationToken,
-    ) {
+    pub(super) async fn run(mut self, health: HealthReporter, answered: CancellationToken) {
+        let stopping = self.setup.stopping.clone();
         let mut beats = tokio::time::interval(self.lease / BEATS_A_LEASE);
         beats.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let (mut reached, mut serves) = (Instant::now(), true);
@@ -111,7 +102,11 @@ impl Shards {
             tokio::select! {
                 () = stopping.cancelled() => break,
                 _ = beats.tick() => {
-                    let is_reached = self.beat().await;
+                    // An answer of the database may be long in coming.
+                    let is_reached = tokio::select! {
+                        () = stopping.cancelled() => break,
+                        is_reached = self.beat() => is_reached,
+                    };
                     // What is owned was read and written up to here, and nothing else is known.
                     if is_reached {
                         reached = Instant::now();
@@ -138,9 +133,6 @@ impl Shards {
                     self.give(&shard);
                 }
             }
-        }
-        for served in self.hosted.values() {
-            served.hosted.begin_stop();
         }
         // A client that takes no answers does not keep its shards from others.
         let clients = Duration::from_millis(limits::STOP_CLIENTS_MS);
@@ -355,20 +347,21 @@ impl Shards {
         self.hosted.insert(shard, Served { hosted, watch });
     }
 
-    /// Gives up all shards, and says that the daemon runs no more.
+    /// Says that the daemon runs no more, and gives up all shards.
     async fn stop(mut self) {
         for shard in self.hosted.keys().cloned().collect::<Vec<_>>() {
             self.give(&shard);
+        }
+        // Others take each of them as soon as it is free.
+        let left = self.cluster.registry().leave(&self.cluster.me().id);
+        if !matches!(tokio::time::timeout(self.lease, left).await, Ok(Ok(()))) {
+            tracing::debug!("the others learn later that the daemon runs no more");
         }
         while let Some(changed) = self.changing.join_next().await {
             // One that was just taken.
             if let Ok(Changed::Taken(_, Ok(Some(hosted)))) = changed {
                 hosted.stop().await;
             }
-        }
-        let left = self.cluster.registry().leave(&self.cluster.me().id);
-        if !matches!(tokio::time::timeout(self.lease, left).await, Ok(Ok(()))) {
-            tracing::debug!("the others learn later that the daemon runs no more");
         }
     }
 }

@@ -105,7 +105,7 @@ impl Compactions {
         limit: i64,
     ) -> Result<(Vec<Message>, Option<Revision>)> {
         self.0
-            .reading(|reader| {
+            .snapshot(|reader| {
                 let ancestry = ancestry::by_key(reader, session.0)?;
                 let ranges = expand::taken_by(reader, &ancestry, id)?;
                 messages::page_of_ranges(reader, &ancestry, &ranges, from, limit)

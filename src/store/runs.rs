@@ -130,7 +130,7 @@ impl Runs {
 
     /// A prompt of a session.
     pub async fn prompt(&self, session: SessionKey, id: PromptId) -> Result<Prompt> {
-        self.0.reading(|reader| prompts::by_id(reader, session.0, id)).await
+        self.0.snapshot(|reader| prompts::by_id(reader, session.0, id)).await
     }
 
     /// A page of the prompts of a session: all, newest first, or those that wait, in the order of the queue. With the

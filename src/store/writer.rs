@@ -242,7 +242,7 @@ pub struct Ending {
 }
 
 impl Ending {
-    /// Has the writer end as soon as what is queued is done. Nothing more is queued.
+    /// Has the writer close its queue, and end as soon as what is queued is done.
     pub fn end(&self) {
         self.is_ending.store(true, Ordering::Release);
         wake(&self.queue);
@@ -271,7 +271,7 @@ pub(crate) struct Writer {
     committed: Committed,
     /// True once the owner is gone: nothing more is committed.
     is_gone: Arc<AtomicBool>,
-    /// True once nothing more is queued.
+    /// True once the queue is to be closed.
     is_ending: Arc<AtomicBool>,
     /// True while files may have bytes of erased content.
     is_unclean: bool,
@@ -379,7 +379,7 @@ impl Writer {
         Ok((writer, handle, announced, owner))
     }
 
-    /// Commits waiting mutations, batch by batch, until all senders or the owner are gone. It blocks its thread.
+    /// Commits waiting mutations, batch by batch, until it is ended, or all senders or the owner are gone. It blocks its thread.
     pub(crate) fn run(mut self) {
         let mut queued = Vec::with_capacity(limits::WRITER_BATCH_MAX);
         let mut checkpoints = checkpoint::Schedule::default();

@@ -193,5 +193,9 @@ async fn an_open_message_without_content_stays_open() {
     assert_eq!(refused(&test.app, &session, several(&["a1"])).await, Reason::NothingToErase);
     assert_eq!(test.history(&session).await[1].sealed_revision, None);
     assert_eq!(test.revision(&session).await, erased.event.expect("an event").0);
+    // Nor does who erases something else with it.
+    test.append(&session, "u2 \"b\"").await;
+    erase(&test.app, &session, several(&["u2", "a1"])).await.expect("erased");
+    assert_eq!(test.history(&session).await[1].sealed_revision, None);
     assert_eq!(test.findings().await, []);
 }

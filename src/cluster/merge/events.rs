@@ -13,10 +13,12 @@ use crate::pb::subscribe_events_request::Start;
 use crate::pb::subscribe_events_response::Frame;
 use futures::StreamExt as _;
 use futures::future::try_join_all;
-use futures::stream::{self, SelectAll, select_all};
+use futures::stream;
 use http::Response;
 use std::collections::{BTreeMap, VecDeque};
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::Poll;
 use tonic::body::Body;
 use tonic::{Status, Streaming};
 
@@ -125,11 +127,11 @@ pub(super) async fn subscribe(cluster: Arc<Cluster>, call: Call) -> Result<Respo
     let ready = pb::Ready { cursor: positions.text(), head_seq };
     let followed: VecDeque<Followed> = begun.into_iter().map(|(_, following)| following).collect();
     let (snapshots, live) = match request.start {
-        Some(Start::Snapshot(_)) => (followed, SelectAll::new()),
-        _ => (VecDeque::new(), select_all(followed.into_iter().map(Followed::frames))),
+        Some(Start::Snapshot(_)) => (followed, Vec::new()),
+        _ => (VecDeque::new(), followed.into_iter().map(live).collect()),
     };
     let first = shards.first().map(|shard| shard.name.clone()).unwrap_or_default();
-    let merged = Merged { first, positions, snapshots, live, unfinished: None, waiting: VecDeque::new() };
+    let merged = Merged { first, positions, snapshots, live, unfinished: None, turn: 0 };
     let ready = pb::SubscribeEventsResponse { frame: Some(Frame::Ready(ready)) };
     let frames = stream::try_unfold(merged, |mut merged| async move {
         let next = merged.next().await;
@@ -170,11 +172,19 @@ struct Merged {
     positions: Positions,
     /// The shards whose snapshots are to come, and then those behind theirs.
     snapshots: VecDeque<Followed>,
-    live: SelectAll<Frames<pb::SubscribeEventsResponse>>,
+    /// The shards behind their snapshots.
+    live: Vec<Live>,
     /// The shard of which the rest of a mutation comes next.
     unfinished: Option<String>,
-    /// Frames of other shards that came meanwhile.
-    waiting: VecDeque<(String, pb::SubscribeEventsResponse)>,
+    /// The one of `live` that is asked first, so that each has its turn.
+    turn: usize,
+}
+
+/// A shard with its frames.
+type Live = (String, Frames<pb::SubscribeEventsResponse>);
+
+fn live(following: Followed) -> Live {
+    (following.shard.name.clone(), following.frames())
 }
 
 impl Merged {
@@ -186,7 +196,7 @@ impl Merged {
             }
             if let Some(following) = self.snapshots.pop_front() {
                 self.positions.0.insert(following.shard.name.clone(), following.cursor.clone().unwrap_or_default());
-                self.live.push(following.frames());
+                self.live.push(live(following));
             }
             if self.snapshots.is_empty() {
                 let end = pb::SnapshotEnd { cursor: self.positions.text() };
@@ -201,22 +211,26 @@ impl Merged {
         Ok(None)
     }
 
-    /// The next frame of any shard. The frames of a mutation stay together.
+    /// The next frame of any shard. The frames of a mutation stay together: until all of them came, other shards are not asked.
     async fn next_of_any(&mut self) -> Result<Option<(String, pb::SubscribeEventsResponse)>, Status> {
-        // What waits came before what is still to come.
-        let is_next = |(shard, _): &(String, _)| self.unfinished.as_ref().is_none_or(|only| only == shard);
-        let first = self.waiting.iter().position(is_next);
-        if let Some(waiting) = first.and_then(|first| self.waiting.remove(first)) {
-            return Ok(Some(waiting));
+        let Self { live, unfinished, turn, .. } = self;
+        let many = live.len();
+        if many == 0 {
+            return Ok(None);
         }
-        while let Some((shard, frame)) = self.live.next().await {
-            let frame = frame?;
-            if self.unfinished.as_ref().is_none_or(|only| *only == shard) {
-                return Ok(Some((shard, frame)));
+        let next = poll_fn(|context| {
+            for at in (*turn..*turn + many).map(|at| at % many) {
+                let (shard, frames) = &mut live[at];
+                if unfinished.as_ref().is_none_or(|only| only == shard)
+                    && let Poll::Ready(next) = frames.poll_next_unpin(context)
+                {
+                    *turn = at + 1;
+                    return Poll::Ready(next);
+                }
             }
-            self.waiting.push_back((shard, frame));
-        }
-        Ok(None)
+            Poll::Pending
+        });
+        next.await.map(|(shard, frame)| Ok((shard, frame?))).transpose()
     }
 
     /// A frame of a shard as one of the merged stream; none for one that says nothing of all shards.
@@ -248,33 +262,33 @@ impl Merged {
 mod tests {
     use super::*;
 
-    /// Whatever the shards send while a mutation of another one comes in pieces, each of them has its frames in order.
+    /// Whatever the shards send, each of them has its frames in order, and those of a mutation stay together.
     #[tokio::test]
-    async fn frames_that_waited_come_before_those_that_follow_them() {
-        let sent =
-            [("s1", 1, true), ("s2", 1, true), ("s2", 2, true), ("s1", 2, false), ("s2", 3, false), ("s1", 3, false)];
-        let frame = |(shard, number, more): (&str, i64, bool)| {
-            let event = pb::Event { seq: number, ..pb::Event::default() };
-            let batch = pb::EventBatch { events: vec![event], more, ..pb::EventBatch::default() };
-            (shard.to_owned(), Ok(pb::SubscribeEventsResponse { frame: Some(Frame::Events(batch)) }))
+    async fn frames_of_a_mutation_stay_together_and_those_of_a_shard_in_order() {
+        let shard = |name: &str, pieces: &[bool]| {
+            let frames = pieces.iter().zip(1..).map(|(&more, seq)| {
+                let event = pb::Event { seq, ..pb::Event::default() };
+                let batch = pb::EventBatch { events: vec![event], more, ..pb::EventBatch::default() };
+                (name.to_owned(), Ok(pb::SubscribeEventsResponse { frame: Some(Frame::Events(batch)) }))
+            });
+            let frames: Frames<_> = Box::pin(stream::iter(frames.collect::<Vec<_>>()));
+            (name.to_owned(), frames)
         };
-        let frames: Frames<_> = Box::pin(stream::iter(sent.map(frame)));
         let mut merged = Merged {
             first: "s1".to_owned(),
             positions: Positions::default(),
             snapshots: VecDeque::new(),
-            live: select_all([frames]),
+            live: vec![shard("s1", &[true, false, false]), shard("s2", &[true, true, false])],
             unfinished: None,
-            waiting: VecDeque::new(),
+            turn: 0,
         };
-        let mut came = Vec::new();
-        while let Some((shard, frame)) = merged.next_of_any().await.expect("a frame") {
+        let expected = [("s1", 1), ("s1", 2), ("s2", 1), ("s2", 2), ("s2", 3), ("s1", 3)];
+        for (name, seq) in expected {
+            let (shard, frame) = merged.next_of_any().await.expect("no error").expect("a frame");
             let Some(Frame::Events(batch)) = merged.merge(&shard, frame).and_then(|frame| frame.frame) else {
                 panic!("no events")
             };
-            came.push((shard, batch.events[0].seq));
+            assert_eq!((shard.as_str(), batch.events[0].seq), (name, seq));
         }
-        let expected = [("s1", 1), ("s1", 2), ("s2", 1), ("s2", 2), ("s2", 3), ("s1", 3)];
-        assert_eq!(came, expected.map(|(shard, number)| (shard.to_owned(), number)));
     }
 }

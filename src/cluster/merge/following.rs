@@ -76,10 +76,12 @@ impl<R: Resumable> Following<R> {
             self.frames = None;
             let cluster = &self.shard.cluster;
             let end = *end.get_or_insert_with(|| Instant::now() + Duration::from_millis(limits::OWNER_WAIT_MS));
-            let mut survey = cluster.survey.subscribe();
-            if lost.code() != Code::Unavailable || self.cursor.is_none() || !cluster.learns(&mut survey, end).await {
+            let is_over = Instant::now() >= end || cluster.stopping.is_cancelled() || self.cursor.is_none();
+            if lost.code() != Code::Unavailable || is_over {
                 return Err(lost);
             }
+            // The last attempt is made at the end, news or not.
+            cluster.learns(&mut cluster.survey.subscribe(), end).await;
         }
     }
 

@@ -247,8 +247,7 @@ impl Erase {
         }
         let mut plan = plan(&mut Reader::new(tx.conn), key, &self.target)?;
         let open = open(tx, &plan)?;
-        // An open message that has nothing stays open.
-        if is_gone(&mut Reader::new(tx.conn), &plan)? && !has_drafts(tx, &open)? {
+        if open.is_empty() && is_gone(&mut Reader::new(tx.conn), &plan)? {
             return self.existing(tx, Some(&plan));
         }
         self.expect(tx)?;
@@ -397,24 +396,19 @@ impl Erase {
     }
 }
 
-/// The messages that a plan reaches and that are open, with their sessions and rows.
+/// The messages that a plan reaches, that are open and that have something to lose, with their sessions and rows. Others stay
+/// open.
 fn open(tx: &mut Tx<'_>, plan: &Plan) -> Result<Vec<(i64, MessageId, i64)>> {
     let mut open = Vec::new();
     for ((key, _), reached) in &plan.messages {
-        if tx.head(*key)?.open.contains_key(&reached.id.0) {
+        if tx.head(*key)?.open.contains_key(&reached.id.0)
+            && (engine::scalar(HAS_DRAFTS).bind(reached.row).one(tx.conn)?
+                || !rows::losing(&mut Reader::new(tx.conn), reached)?.is_empty())
+        {
             open.push((*key, reached.id, reached.row));
         }
     }
     Ok(open)
-}
-
-fn has_drafts(tx: &Tx<'_>, open: &[(i64, MessageId, i64)]) -> Result<bool> {
-    for (.., row) in open {
-        if engine::scalar(HAS_DRAFTS).bind(*row).one(tx.conn)? {
-            return Ok(true);
-        }
-    }
-    Ok(false)
 }
 
 /// Refuses several messages with more content than one change takes.
