@@ -1,8 +1,8 @@
 //! P2, P4: newer versions of records, where a client asks for them.
 
 use crate::support::{TestApp, conversation, result};
-use longhand::app::append::Appended;
-use longhand::app::erase::{EraseRequest, EraseTarget};
+use longhand::app::append::{AppendRequest, Appended};
+use longhand::app::erase::{EraseRequest, EraseTarget, Erased};
 use longhand::app::sessions::ForkPoint;
 use longhand::app::{Error, Reason};
 use longhand::model::Revision;
@@ -68,6 +68,51 @@ async fn a_newer_version_of_a_record_is_what_its_client_id_names() {
     let test = test.kill().await;
     assert_eq!(newest(&test, &session, "todo").await, "1");
     assert_eq!(test.history(&session).await.iter().map(data).collect::<Vec<_>>(), ["1", "2", "x", "1"]);
+    assert_eq!(test.findings().await, []);
+}
+
+async fn erase(test: &TestApp, session: &str, target: EraseTarget) -> Erased {
+    let request = EraseRequest { target, reason: "a key".to_owned(), dry_run: false, expected_revision: None };
+    test.app.erase(session, request).await.expect("erased")
+}
+
+/// The erasure of a version ends no record; and what was erased is no newer version.
+#[tokio::test]
+async fn an_erased_version_has_newer_ones_with_other_content() {
+    let test = TestApp::start().await;
+    let session = test.manual_session().await;
+    append(&test, &session, vec![version("todo", "1")]).await.expect("appended");
+    for (number, other) in [("1", "2"), ("2", "3")] {
+        // As a message, and as a part, which leaves the rest of its message.
+        let target = match number {
+            "1" => EraseTarget::Messages(vec!["todo".to_owned()]),
+            _ => {
+                let (found, ..) = test.app.get_message(&session, "todo").await.expect("a record");
+                EraseTarget::Part(found.parts[0].id)
+            }
+        };
+        erase(&test, &session, target).await;
+        for keep_erased in [false, true] {
+            let request =
+                AppendRequest { messages: vec![version("todo", number)], keep_erased, ..AppendRequest::default() };
+            let same = test.app.append_with(&session, request).await.expect("it is there");
+            assert_eq!((same.existed_count, &same.erased), (1, &same.ids), "{number}");
+        }
+        let newer = append(&test, &session, vec![version("todo", other)]).await.expect("a version");
+        assert_eq!((newer.existed_count, newer.erased.len()), (0, 0), "{other}");
+        assert_eq!(newest(&test, &session, "todo").await, other);
+    }
+    // What an older version had is erased only where it is to stay so.
+    let request = |keep_erased| {
+        let messages = vec![version("todo", "1")];
+        test.app.append_with(&session, AppendRequest { messages, keep_erased, ..AppendRequest::default() })
+    };
+    let kept = request(true).await.expect("a version");
+    assert_eq!((kept.existed_count, &kept.erased), (0, &kept.ids));
+    append(&test, &session, vec![version("todo", "4")]).await.expect("a version");
+    let back = request(false).await.expect("a version");
+    assert_eq!((back.existed_count, back.erased.len()), (0, 0));
+    assert_eq!(newest(&test, &session, "todo").await, "1");
     assert_eq!(test.findings().await, []);
 }
 
@@ -184,9 +229,7 @@ async fn a_record_has_bytes_as_opaque_parts() {
     let found = test.app.get_message(&session, "state").await.expect("a record").0;
     assert_eq!((data(&found), bytes(&found)), ("about it", vec![small, large]));
     assert_eq!(test.context(&session).await.messages, []);
-    let target = EraseTarget::Messages(vec!["state".to_owned()]);
-    let request = EraseRequest { target, reason: "a key".to_owned(), dry_run: false, expected_revision: None };
-    let erased = test.app.erase(&session, request).await.expect("erased");
+    let erased = erase(&test, &session, EraseTarget::Messages(vec!["state".to_owned()])).await;
     assert_eq!((erased.sizes.parts, erased.sizes.blobs), (3, 1));
     let found = test.app.get_message(&session, "state").await.expect("a record").0;
     assert!(found.parts.iter().all(|part| part.body.is_erased()));

@@ -68,8 +68,10 @@ pub(crate) struct EncodedMessage {
     pub(crate) received: Option<[u8; 32]>,
     /// True if it reports that a provider refused the view as too large.
     pub(crate) reports_overflow: bool,
-    /// For each part, the digests by which it is known if it was erased; none if an erasure is no matter.
-    pub(crate) digests: Option<Vec<Vec<[u8; 32]>>>,
+    /// True if what was erased of it before stays erased.
+    pub(crate) keeps_erased: bool,
+    /// For each part, the digests by which it is known if it was erased; nothing if an erasure is no matter.
+    pub(crate) digests: Vec<Vec<[u8; 32]>>,
 }
 
 /// Adds closed parts to an open message.
@@ -255,8 +257,7 @@ pub(crate) fn check(tx: &mut Tx<'_>, key: i64, mut messages: Vec<EncodedMessage>
         tx.loaded(key)?.check_view(finish.view.as_ref())?;
     }
     let existing = existing_messages(tx, key, &messages)?;
-    let keeps_erased = messages.iter().any(|message| message.digests.is_some());
-    let mut erased = if keeps_erased { keep_erased(tx, key, &existing, &mut messages)? } else { HashSet::new() };
+    let mut erased = keep_erased(tx, key, &existing, &mut messages)?;
     resolve_calls(tx, key, &existing, &mut messages)?;
     let mut checked = Vec::with_capacity(messages.len());
     for (existing, message) in existing.into_iter().zip(messages) {
@@ -266,14 +267,15 @@ pub(crate) fn check(tx: &mut Tx<'_>, key: i64, mut messages: Vec<EncodedMessage>
         };
         tx.flush()?;
         let stored = messages::by_public_id(tx.conn, key, MessageId(id))?;
-        if has_erased(&stored) {
+        let is_version = message.original.replace_existing && stored.kind == MessageKind::Record;
+        if has_erased(&stored) && !(is_version && has_other_content(tx, key, &message)?) {
             erased.insert(id);
             checked.push((Some(stored), message));
         } else if equals_stored(&stored, &message.original)
             || received::repeats(tx, &stored, (&message.original, message.received))?
         {
             checked.push((Some(stored), message));
-        } else if message.original.replace_existing && stored.kind == MessageKind::Record {
+        } else if is_version {
             checked.push((None, message));
         } else {
             let client_id = message.original.client_id.unwrap_or_default();
@@ -283,33 +285,43 @@ pub(crate) fn check(tx: &mut Tx<'_>, key: i64, mut messages: Vec<EncodedMessage>
     Ok(Checked { messages: checked, erased })
 }
 
-/// Leaves out of new messages what was erased before, as an erasure would. Returns the ids of these messages.
+/// True if a version of a record has anything that was not erased of the record before.
+fn has_other_content(tx: &mut Tx<'_>, key: i64, message: &EncodedMessage) -> Result<bool> {
+    Ok(erased_parts(tx, key, &[message])?.concat().contains(&false))
+}
+
+/// For each message, which of its parts were erased before.
+fn erased_parts(tx: &mut Tx<'_>, key: i64, messages: &[&EncodedMessage]) -> Result<Vec<Vec<bool>>> {
+    let receipts = Receipts::new(tx.secrets.salt(), tx.loaded(key)?.tenant.clone());
+    let hashes = messages.iter().map(|message| {
+        let client_id = message.original.client_id.as_deref();
+        let hash = |digest: &[u8; 32]| client_id.map(|client_id| receipts.of_part(client_id, digest));
+        message.digests.iter().map(|part| part.iter().filter_map(hash).collect()).collect()
+    });
+    let hashes: Vec<Vec<Vec<_>>> = hashes.collect();
+    let known = erased_content::known(tx.conn, &hashes.concat().concat())?;
+    let is_known = |part: &Vec<erased_content::Hash>| part.iter().any(|hash| known.contains(hash.as_slice()));
+    Ok(hashes.iter().map(|parts| parts.iter().map(is_known).collect()).collect())
+}
+
+/// Leaves out of new messages that keep it what was erased before, as an erasure would. Returns the ids of these messages.
 fn keep_erased(
     tx: &mut Tx<'_>,
     key: i64,
     existing: &[Option<Uuid>],
     messages: &mut [EncodedMessage],
 ) -> Result<HashSet<Uuid>> {
+    let mut keeping: Vec<&mut EncodedMessage> = existing
+        .iter()
+        .zip(messages)
+        .filter(|(existing, message)| message.keeps_erased && (existing.is_none() || message.original.replace_existing))
+        .map(|(_, message)| message)
+        .collect();
+    let parts = erased_parts(tx, key, &keeping.iter().map(|message| &**message).collect::<Vec<_>>())?;
     let mut erased = HashSet::new();
-    let receipts = Receipts::new(tx.secrets.salt(), tx.loaded(key)?.tenant.clone());
-    let mut hashes = Vec::with_capacity(messages.len());
-    for (existing, message) in existing.iter().zip(&mut *messages) {
-        let digests = message.digests.take().filter(|_| existing.is_none()).unwrap_or_default();
-        let client_id = message.original.client_id.as_deref();
-        let hash = |digest: &[u8; 32]| client_id.map(|client_id| receipts.of_part(client_id, digest));
-        hashes.push(digests.iter().map(|part| part.iter().filter_map(hash).collect()).collect::<Vec<Vec<_>>>());
-    }
-    let known = erased_content::known(tx.conn, &hashes.concat().concat())?;
-    if known.is_empty() {
-        return Ok(erased);
-    }
-    for (hashes, message) in hashes.iter().zip(messages) {
-        let is_known = |part: &Vec<erased_content::Hash>| part.iter().any(|hash| known.contains(hash.as_slice()));
-        let parts: Vec<bool> = hashes.iter().map(is_known).collect();
-        if parts.contains(&true) {
-            message.erase(&parts);
-            erased.insert(message.input.id.0);
-        }
+    for (message, parts) in keeping.iter_mut().zip(parts).filter(|(_, parts)| parts.contains(&true)) {
+        message.erase(&parts);
+        erased.insert(message.input.id.0);
     }
     Ok(erased)
 }
@@ -415,7 +427,7 @@ fn as_read_back(
 }
 
 pub(crate) fn append_one(tx: &mut Tx<'_>, key: i64, caller: &Requester, message: EncodedMessage) -> Result<Uuid> {
-    let EncodedMessage { original, input, reports_overflow, received: _, digests: _ } = message;
+    let EncodedMessage { original, input, reports_overflow, received: _, keeps_erased: _, digests: _ } = message;
     let finish = input.finish.clone();
     // Readers take only sealed messages of the conversation from memory.
     let is_cacheable = original.kind == MessageKind::Normal && finish.is_some();
@@ -768,10 +780,11 @@ impl SealedRow {
 pub(crate) fn encode(new: AppendInput, caller: &Requester, salt: &Salt) -> EncodedMessage {
     let AppendInput { message, token_counts, reports_overflow, received, keeps_erased } = new;
     let digests = |part| erased_content::digests_of_sent(salt, part);
-    let digests = keeps_erased.then(|| message.parts.iter().map(digests).collect());
+    let are_asked_for = keeps_erased || message.replace_existing;
+    let digests = message.parts.iter().filter(|_| are_asked_for).map(digests).collect();
     let mut input = MessageInput { counted: token_counts, ..MessageInput::from_client(&message, caller) };
     input.head.received = received.map(Vec::from);
-    EncodedMessage { input, original: message, received, reports_overflow, digests }
+    EncodedMessage { input, original: message, received, reports_overflow, keeps_erased, digests }
 }
 
 /// Encodes an appended part.

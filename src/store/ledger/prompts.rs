@@ -245,8 +245,14 @@ pub(crate) fn take(tx: &mut Tx<'_>, key: i64, caller: &Requester, queued: Queued
     for (part, input) in message.parts.iter().zip(&mut input.parts) {
         input.call_message = call_message(&part.body);
     }
-    let (received, reports_overflow, digests) = (None, false, None);
-    let mut message = EncodedMessage { original: message, input, received, reports_overflow, digests };
+    let mut message = EncodedMessage {
+        original: message,
+        input,
+        received: None,
+        reports_overflow: false,
+        keeps_erased: false,
+        digests: Vec::new(),
+    };
     pair_calls(tx, key, &sender, &mut message)?;
     append_one(tx, key, caller, message)?;
     Ok(())

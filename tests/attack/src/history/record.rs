@@ -455,6 +455,14 @@ impl Record {
 
     /// Records the content that a message must have from now on.
     pub(super) fn expect(&self, message_id: &str, expected: Expected) {
+        // No two messages of clients are the same.
+        let is_other = match (lock(&self.messages).get(message_id), &expected) {
+            (Some(Expected::Whole(before)), Expected::Whole(now)) => before != now,
+            _ => false,
+        };
+        if is_other {
+            self.finding(format!("P1: two messages were acknowledged as {message_id}"));
+        }
         lock(&self.messages).insert(message_id.to_owned(), expected);
     }
 
