@@ -62,7 +62,8 @@ impl Attack {
         self.write("later").await;
         self.settle().await;
         left.follow(&mut client).await;
-        for session in lock(&self.shared.sessions).clone() {
+        let sessions = lock(&self.shared.sessions).clone();
+        for session in sessions {
             checks::session(&mut client, &left, &session.id).await;
         }
         checks::chain(&mut client, None).await;
