@@ -606,7 +606,8 @@ pub const SCHEDULER_RETRY_MS_MAX: i64 = 15_000;
 pub const PAUSED_SESSIONS_MAX: usize = 1_024;
 /// Interval at which the scheduler looks for ready jobs, in addition to its wake-ups.
 pub const SCHEDULER_TICK_MS: u64 = 1_000;
-/// Maximum time that a stopping daemon waits for its work to end; it waits `STOP_CLIENTS_MS` for its clients.
+/// Maximum time that a stopping daemon waits for its work to end, and then for each store; it waits `STOP_CLIENTS_MS` for its
+/// clients.
 pub const DRAIN_MS_MAX: u64 = 10_000;
 
 /// Newest compactions of a session among which an earlier answer to the same overflow is searched.

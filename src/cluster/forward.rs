@@ -18,8 +18,10 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// Interval at which a daemon is asked whether it lives, and the time in which it answers: one that is frozen, or behind a
 /// network that loses everything, is lost then.
 const PING: Duration = Duration::from_millis(limits::PEER_PING_MS);
-/// Flow-control windows, in bytes: a page is one round trip.
-const WINDOW_BYTES: u32 = 4 * 1024 * 1024;
+/// Bytes of one answer that are on their way, or wait for a client that takes them slowly.
+const WINDOW_BYTES: u32 = 1024 * 1024;
+/// The same of all answers of a daemon: as many as there can be, for answers that nobody takes would hold up all others.
+const CONNECTION_WINDOW_BYTES: u32 = i32::MAX as u32;
 
 /// Certificates for calls to daemons with TLS.
 #[derive(Debug, Clone, Default)]
@@ -70,7 +72,7 @@ impl Channels {
             .http2_keep_alive_interval(PING)
             .keep_alive_timeout(PING)
             .initial_stream_window_size(WINDOW_BYTES)
-            .initial_connection_window_size(4 * WINDOW_BYTES);
+            .initial_connection_window_size(CONNECTION_WINDOW_BYTES);
         if address.starts_with("https:") {
             let tls = match &self.tls.authorities {
                 Some(pem) => ClientTlsConfig::new().ca_certificate(Certificate::from_pem(pem)),

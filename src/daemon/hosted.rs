@@ -136,18 +136,19 @@ impl Hosted {
     }
 }
 
-/// Ends a store. The writer of files closes the last connection, which copies the log into the database; that of a shard does
-/// not wait for what still holds the store, such as an answer that its client does not take.
+/// Ends a store. Its writer ends when nobody holds it any more; as the last connection to files it copies the log into the
+/// database. What still holds a shard, such as an answer that its client does not take, keeps it from others for a moment only.
 async fn end(store: Store, mut writer: JoinHandle<()>) {
-    let drain = Duration::from_millis(limits::DRAIN_MS_MAX);
-    let grace = if store.is_sqlite() { drain } else { Duration::from_millis(limits::STOP_CLIENTS_MS) };
+    let is_sqlite = store.is_sqlite();
     let ending = store.close();
-    if tokio::time::timeout(grace, &mut writer).await.is_ok() {
-        return;
+    if !is_sqlite {
+        if tokio::time::timeout(Duration::from_millis(limits::STOP_CLIENTS_MS), &mut writer).await.is_ok() {
+            return;
+        }
+        ending.end();
     }
-    ending.end();
-    if tokio::time::timeout(drain, &mut writer).await.is_err() {
-        tracing::warn!("what was to be written is not written in time");
+    if tokio::time::timeout(Duration::from_millis(limits::DRAIN_MS_MAX), &mut writer).await.is_err() {
+        tracing::warn!("somebody still holds the store, or it is not written in time");
         writer.abort();
     }
 }

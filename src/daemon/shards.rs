@@ -347,21 +347,26 @@ impl Shards {
         self.hosted.insert(shard, Served { hosted, watch });
     }
 
-    /// Says that the daemon runs no more, and gives up all shards.
+    /// Says that the daemon runs no more, so that others take its shards as soon as they are free, and gives up all of them.
     async fn stop(mut self) {
+        self.leave(Duration::from_millis(limits::STOP_OTHERS_MS)).await;
         for shard in self.hosted.keys().cloned().collect::<Vec<_>>() {
             self.give(&shard);
-        }
-        // Others take each of them as soon as it is free.
-        let left = self.cluster.registry().leave(&self.cluster.me().id);
-        if !matches!(tokio::time::timeout(self.lease, left).await, Ok(Ok(()))) {
-            tracing::debug!("the others learn later that the daemon runs no more");
         }
         while let Some(changed) = self.changing.join_next().await {
             // One that was just taken.
             if let Ok(Changed::Taken(_, Ok(Some(hosted)))) = changed {
                 hosted.stop().await;
             }
+        }
+        // A beat that was cut off may have come behind the first time.
+        self.leave(self.lease).await;
+    }
+
+    async fn leave(&self, limit: Duration) {
+        let left = self.cluster.registry().leave(&self.cluster.me().id);
+        if !matches!(tokio::time::timeout(limit, left).await, Ok(Ok(()))) {
+            tracing::debug!("the others learn later that the daemon runs no more");
         }
     }
 }

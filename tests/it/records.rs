@@ -113,6 +113,41 @@ async fn an_erased_version_has_newer_ones_with_other_content() {
     let back = request(false).await.expect("a version");
     assert_eq!((back.existed_count, back.erased.len()), (0, 0));
     assert_eq!(newest(&test, &session, "todo").await, "1");
+
+    // What an older version had is newer again, although both were erased.
+    append(&test, &session, vec![version("list", "none")]).await.expect("appended");
+    append(&test, &session, vec![version("list", "a key")]).await.expect("a version");
+    erase(&test, &session, EraseTarget::Messages(vec!["list".to_owned()])).await;
+    let same = append(&test, &session, vec![version("list", "a key")]).await.expect("it is there");
+    assert_eq!(same.existed_count, 1);
+    let cleared = append(&test, &session, vec![version("list", "none")]).await.expect("a version");
+    assert_eq!((cleared.existed_count, newest(&test, &session, "list").await.as_str()), (0, "none"));
+    assert_eq!(test.findings().await, []);
+}
+
+/// A version of which a part was erased is repeated by the same content, and by nothing else.
+#[tokio::test]
+async fn a_partly_erased_version_is_known_again() {
+    let test = TestApp::start().await;
+    let session = test.manual_session().await;
+    let sent = |bytes: &[u8], metadata: &str| {
+        let opaque = Opaque { provider: "graphs".to_owned(), kind: "msgpack".to_owned(), data: bytes.to_vec() };
+        let mut state = version("state", "about it");
+        state.metadata_json = Some(metadata.to_owned());
+        state.parts.push(NewPart::new(PartBody::Opaque(opaque)));
+        state
+    };
+    append(&test, &session, vec![sent(b"hush", "{}")]).await.expect("appended");
+    let (found, ..) = test.app.get_message(&session, "state").await.expect("a record");
+    erase(&test, &session, EraseTarget::Part(found.parts[1].id)).await;
+    for keep_erased in [false, true] {
+        let request = AppendRequest { messages: vec![sent(b"hush", "{}")], keep_erased, ..AppendRequest::default() };
+        let same = test.app.append_with(&session, request).await.expect("it is there");
+        assert_eq!((same.existed_count, &same.erased), (1, &same.ids));
+    }
+    for other in [sent(b"hush", "{\"a\":1}"), sent(b"else", "{\"a\":1}"), version("state", "about it")] {
+        assert_eq!(append(&test, &session, vec![other]).await.expect("a version").existed_count, 0);
+    }
     assert_eq!(test.findings().await, []);
 }
 

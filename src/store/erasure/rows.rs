@@ -6,7 +6,7 @@ use crate::model::Revision;
 use crate::model::approval::{Answer, Question};
 use crate::model::compaction::RevisionRange;
 use crate::model::event::EventBody;
-use crate::model::ids::CompactionId;
+use crate::model::ids::{CompactionId, PartId};
 use crate::model::message::{Finish, MessageKind};
 use crate::model::part::{ERASED_INPUT, ERASED_TEXT, PartBody};
 use crate::model::truncation::Truncation;
@@ -324,7 +324,7 @@ pub(super) fn erase_message(
     Ok(of_prompt + if is_of_session { 0 } else { approvals(opened, key, &calls(losing))? })
 }
 
-/// Keeps the receipts of what a client wrote under an id of its own, of edits of that, and of summaries.
+/// Keeps the receipts of what a client wrote under an id of its own, of versions and edits of that, and of summaries.
 fn keep_receipts(opened: &Opened<'_>, reached: &Reached, losing: &Losing) -> Result<()> {
     let receipts = &opened.receipts;
     for part in &losing.parts {
@@ -336,6 +336,10 @@ fn keep_receipts(opened: &Opened<'_>, reached: &Reached, losing: &Losing) -> Res
             (None, _) => continue,
         };
         erased_content::add(opened.conn, hash)?;
+        if reached.kind == MessageKind::Record {
+            let version = receipts.of_version(PartId::of(reached.id, part.number), &digest()?);
+            erased_content::add(opened.conn, version)?;
+        }
     }
     Ok(())
 }

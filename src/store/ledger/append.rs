@@ -257,10 +257,12 @@ pub(crate) fn check(tx: &mut Tx<'_>, key: i64, mut messages: Vec<EncodedMessage>
         tx.loaded(key)?.check_view(finish.view.as_ref())?;
     }
     let existing = existing_messages(tx, key, &messages)?;
-    let mut erased = keep_erased(tx, key, &existing, &mut messages)?;
+    let new = existing.iter().zip(&mut messages).filter(|(existing, _)| existing.is_none()).map(|(_, message)| message);
+    let mut erased = keep_erased(tx, key, new.collect())?;
     resolve_calls(tx, key, &existing, &mut messages)?;
+    let receipts = Receipts::new(tx.secrets.salt(), tx.loaded(key)?.tenant.clone());
     let mut checked = Vec::with_capacity(messages.len());
-    for (existing, message) in existing.into_iter().zip(messages) {
+    for (existing, mut message) in existing.into_iter().zip(messages) {
         let Some(id) = existing else {
             checked.push((None, message));
             continue;
@@ -268,14 +270,22 @@ pub(crate) fn check(tx: &mut Tx<'_>, key: i64, mut messages: Vec<EncodedMessage>
         tx.flush()?;
         let stored = messages::by_public_id(tx.conn, key, MessageId(id))?;
         let is_version = message.original.replace_existing && stored.kind == MessageKind::Record;
-        if has_erased(&stored) && !(is_version && has_other_content(tx, key, &message)?) {
-            erased.insert(id);
-            checked.push((Some(stored), message));
-        } else if equals_stored(&stored, &message.original)
-            || received::repeats(tx, &stored, (&message.original, message.received))?
-        {
+        let is_erased = has_erased(&stored);
+        let is_same = match is_erased {
+            true => {
+                !is_version
+                    || erased_content::repeats(tx.conn, &receipts, &stored, (&message.original, &message.digests))?
+            }
+            false => {
+                equals_stored(&stored, &message.original)
+                    || received::repeats(tx, &stored, (&message.original, message.received))?
+            }
+        };
+        if is_same {
+            erased.extend(is_erased.then_some(id));
             checked.push((Some(stored), message));
         } else if is_version {
+            erased.extend(keep_erased(tx, key, vec![&mut message])?);
             checked.push((None, message));
         } else {
             let client_id = message.original.client_id.unwrap_or_default();
@@ -285,43 +295,28 @@ pub(crate) fn check(tx: &mut Tx<'_>, key: i64, mut messages: Vec<EncodedMessage>
     Ok(Checked { messages: checked, erased })
 }
 
-/// True if a version of a record has anything that was not erased of the record before.
-fn has_other_content(tx: &mut Tx<'_>, key: i64, message: &EncodedMessage) -> Result<bool> {
-    Ok(erased_parts(tx, key, &[message])?.concat().contains(&false))
-}
-
-/// For each message, which of its parts were erased before.
-fn erased_parts(tx: &mut Tx<'_>, key: i64, messages: &[&EncodedMessage]) -> Result<Vec<Vec<bool>>> {
+/// Leaves out of messages that keep it what was erased before, as an erasure would. Returns the ids of these messages.
+fn keep_erased(tx: &mut Tx<'_>, key: i64, messages: Vec<&mut EncodedMessage>) -> Result<HashSet<Uuid>> {
+    let mut erased = HashSet::new();
     let receipts = Receipts::new(tx.secrets.salt(), tx.loaded(key)?.tenant.clone());
-    let hashes = messages.iter().map(|message| {
+    let keeping: Vec<_> = messages.into_iter().filter(|message| message.keeps_erased).collect();
+    let mut hashes = Vec::with_capacity(keeping.len());
+    for message in &keeping {
         let client_id = message.original.client_id.as_deref();
         let hash = |digest: &[u8; 32]| client_id.map(|client_id| receipts.of_part(client_id, digest));
-        message.digests.iter().map(|part| part.iter().filter_map(hash).collect()).collect()
-    });
-    let hashes: Vec<Vec<Vec<_>>> = hashes.collect();
+        hashes.push(message.digests.iter().map(|part| part.iter().filter_map(hash).collect()).collect::<Vec<Vec<_>>>());
+    }
     let known = erased_content::known(tx.conn, &hashes.concat().concat())?;
-    let is_known = |part: &Vec<erased_content::Hash>| part.iter().any(|hash| known.contains(hash.as_slice()));
-    Ok(hashes.iter().map(|parts| parts.iter().map(is_known).collect()).collect())
-}
-
-/// Leaves out of new messages that keep it what was erased before, as an erasure would. Returns the ids of these messages.
-fn keep_erased(
-    tx: &mut Tx<'_>,
-    key: i64,
-    existing: &[Option<Uuid>],
-    messages: &mut [EncodedMessage],
-) -> Result<HashSet<Uuid>> {
-    let mut keeping: Vec<&mut EncodedMessage> = existing
-        .iter()
-        .zip(messages)
-        .filter(|(existing, message)| message.keeps_erased && (existing.is_none() || message.original.replace_existing))
-        .map(|(_, message)| message)
-        .collect();
-    let parts = erased_parts(tx, key, &keeping.iter().map(|message| &**message).collect::<Vec<_>>())?;
-    let mut erased = HashSet::new();
-    for (message, parts) in keeping.iter_mut().zip(parts).filter(|(_, parts)| parts.contains(&true)) {
-        message.erase(&parts);
-        erased.insert(message.input.id.0);
+    if known.is_empty() {
+        return Ok(erased);
+    }
+    for (hashes, message) in hashes.iter().zip(keeping) {
+        let is_known = |part: &Vec<erased_content::Hash>| part.iter().any(|hash| known.contains(hash.as_slice()));
+        let parts: Vec<bool> = hashes.iter().map(is_known).collect();
+        if parts.contains(&true) {
+            message.erase(&parts);
+            erased.insert(message.input.id.0);
+        }
     }
     Ok(erased)
 }

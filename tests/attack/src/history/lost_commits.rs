@@ -6,15 +6,12 @@ use super::record::lock;
 use super::rounds::{Attack, join};
 use super::stores::store_of;
 use super::{checks, writers};
-use crate::daemon::connect;
 use anyhow::{Result, bail};
 use longhand::pb;
-use longhand::pb::event_service_client::EventServiceClient;
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
-use tonic_types::StatusExt as _;
 
 /// Answers to writers whose commits the standby lacks, and answers behind the loss.
 const ANSWERS: u64 = 400;
@@ -25,6 +22,11 @@ impl Attack {
     /// A store that lacks acknowledged events has another identity, in which what is left is as it was and cursors from before
     /// are refused; under its own identity a store lacks nothing.
     pub(super) async fn lose_commits(&mut self) -> Result<()> {
+        if self.fleet.is_none() {
+            return Ok(());
+        }
+        self.make_sessions().await;
+        self.write("early").await;
         let Some(fleet) = &self.fleet else { return Ok(()) };
         let standby = fleet.leave_behind().await?;
         self.write("last").await;
@@ -50,18 +52,20 @@ impl Attack {
         if missing == 0 || renewed.is_empty() {
             client.finding("the checker itself failed: the standby lacked nothing");
         }
-        let mut events = EventServiceClient::new(connect(self.shared.service.socket(&mut self.rng)));
         let request = pb::ListEventsRequest { after_cursor: cursor, ..Default::default() };
-        let refused = events.list_events(request).await.err();
-        let reason = refused.as_ref().and_then(|status| Some(status.get_details_error_info()?.reason));
-        if !matches!(reason.as_deref(), Some("CURSOR_FOREIGN" | "CURSOR_OUT_OF_RANGE")) {
-            client.finding(format!("P6: a cursor of stores that are lost is answered with {refused:?}"));
+        match client.ask(&request).await {
+            Err(refusal) if ["CURSOR_FOREIGN", "CURSOR_OUT_OF_RANGE"].contains(&refusal.reason.as_str()) => {}
+            answer => client.finding(format!("P6: a cursor of stores that are lost is answered with {answer:?}")),
         }
 
         // They are stores as any others.
+        left.skip(&self.shared.record);
+        self.report.rounds += 1;
+        self.make_sessions().await;
         self.write("later").await;
         self.settle().await;
         left.follow(&mut client).await;
+        left.check_requests(&self.shared.record);
         let sessions = lock(&self.shared.sessions).clone();
         for session in sessions {
             checks::session(&mut client, &left, &session.id).await;
@@ -91,10 +95,9 @@ impl Attack {
         }
     }
 
-    /// Has writers write to new sessions for a while.
+    /// Has writers write for a while.
     async fn write(&mut self, name: &str) {
         self.shared.stopping.store(false, Ordering::SeqCst);
-        self.make_sessions().await;
         let mut clients = JoinSet::new();
         for index in 0..self.options.writers {
             clients.spawn(writers::run(self.client(&format!("{name}{index}")), self.options.pause_ms));

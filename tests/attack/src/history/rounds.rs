@@ -445,7 +445,9 @@ impl Attack {
         for id in ids.choose_multiple(&mut self.rng, 40) {
             checks::session(&mut client, &self.log, id).await;
         }
-        self.lose_commits().await?;
+        if let Err(error) = self.lose_commits().await {
+            self.shared.record.finding(format!("the loss of a server could not be tried: {error:?}"));
+        }
         let stopped = match (&mut self.fleet, self.daemon.take()) {
             (Some(fleet), _) => fleet.stop().await?,
             (None, Some(daemon)) => self.shared.service.stop(daemon).await?,

@@ -34,7 +34,7 @@ class EraseServiceStub:
     results of calls with theirs. In views, lists, replays and expansions an erased part is marked as erased. Every
     event stays in its chain, which commits to what was there by a hash over a salt that is erased too.
 
-    A message that is open is sealed as aborted before, and a compaction that runs in a session that loses content is
+    An open message that has content is sealed as aborted first, and a compaction that runs in a session that loses content is
     superseded. What is erased goes from the files of the store before the answer, unless a reader still needs an earlier
     state of them. It stays in backups that were made before.
 
@@ -76,7 +76,7 @@ class EraseServiceAsyncStub:
     results of calls with theirs. In views, lists, replays and expansions an erased part is marked as erased. Every
     event stays in its chain, which commits to what was there by a hash over a salt that is erased too.
 
-    A message that is open is sealed as aborted before, and a compaction that runs in a session that loses content is
+    An open message that has content is sealed as aborted first, and a compaction that runs in a session that loses content is
     superseded. What is erased goes from the files of the store before the answer, unless a reader still needs an earlier
     state of them. It stays in backups that were made before.
 
@@ -120,7 +120,7 @@ class EraseServiceServicer(metaclass=abc.ABCMeta):
         results of calls with theirs. In views, lists, replays and expansions an erased part is marked as erased. Every
         event stays in its chain, which commits to what was there by a hash over a salt that is erased too.
 
-        A message that is open is sealed as aborted before, and a compaction that runs in a session that loses content is
+        An open message that has content is sealed as aborted first, and a compaction that runs in a session that loses content is
         superseded. What is erased goes from the files of the store before the answer, unless a reader still needs an earlier
         state of them. It stays in backups that were made before.
 
