@@ -15,7 +15,6 @@ use crate::search;
 use crate::secrets::Rules;
 use crate::store::{self, Store, WriteState};
 use crate::summarizer::Levels;
-use futures::future::join_all;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,8 +41,7 @@ pub(super) struct Hosted {
     pub(super) app: Longhand,
     pub(super) services: Arc<grpc::Services>,
     stopping: CancellationToken,
-    /// The scheduler, and what brings the search index up to date.
-    working: Vec<JoinHandle<()>>,
+    scheduling: JoinHandle<()>,
     writer: JoinHandle<()>,
 }
 
@@ -102,10 +100,12 @@ impl Hosted {
         tokio::spawn(app.clone().finish_erasures());
         app.set_retention(config.retention.iter().map(retention_rule).collect());
         tokio::spawn(app.clone().retain(RetentionTimes::default(), stopping.clone()));
-        let mut working = vec![tokio::spawn(scheduler.run(stopping.clone()))];
-        working.extend(searching.map(|searching| tokio::spawn(searching.run(stopping.clone()))));
+        let scheduling = tokio::spawn(scheduler.run(stopping.clone()));
+        if let Some(searching) = searching {
+            tokio::spawn(searching.run(stopping.clone()));
+        }
         let services = Arc::new(grpc::services(app.clone()));
-        Ok(Self { app, services, stopping, working, writer })
+        Ok(Self { app, services, stopping, scheduling, writer })
     }
 
     /// Resolves when the store is this daemon's no more; never for one in files, which is read then.
@@ -120,15 +120,13 @@ impl Hosted {
         }
     }
 
-    /// Waits, for a bounded time, until the work has stopped and the writer has written everything in its queue.
+    /// Waits, for a bounded time, until the scheduler has stopped and the writer has written everything in its queue.
     pub(super) async fn stop(self) {
-        let Self { app, services, stopping, working, writer } = self;
+        let Self { app, services, stopping, scheduling, writer } = self;
         stopping.cancel();
         let limit = Duration::from_millis(limits::DRAIN_MS_MAX);
-        if tokio::time::timeout(limit, join_all(working)).await.is_err() {
-            tracing::warn!(
-                "a compaction or the search index did not stop in time; it is taken up again at the next start"
-            );
+        if tokio::time::timeout(limit, scheduling).await.is_err() {
+            tracing::warn!("a compaction did not stop in time; it is taken up again at the next start");
         }
         let store = app.store().clone();
         drop((app, services));
@@ -137,7 +135,8 @@ impl Hosted {
 }
 
 /// Ends a store. Its writer ends when nobody holds it any more; as the last connection to files it copies the log into the
-/// database. What still holds a shard, such as an answer that its client does not take, keeps it from others for a moment only.
+/// database. What still holds a shard, such as an answer that its client does not take, or the search index, which lets all
+/// other threads go first, keeps it from others for a moment only.
 async fn end(store: Store, mut writer: JoinHandle<()>) {
     let is_sqlite = store.is_sqlite();
     let ending = store.close();
