@@ -75,10 +75,10 @@ pub fn remove_search_index(directory: &std::path::Path) -> Result<()> {
 }
 
 impl Store {
-    /// Opens the store in a directory, which is made if it does not exist. The future is the writer: the caller runs
-    /// it, and it ends when the last clone of the store is dropped, or when it is ended (`Store::close`); only then may another daemon open the store. The
-    /// writer also ends if the future is dropped. Files that are not a store of Longhand, or are accessible to others,
-    /// are refused before anything is made or changed.
+    /// Opens the store in a directory, which is made if it does not exist. The future is the writer: the caller runs it, and
+    /// it ends when the last clone of the store is dropped, or when it is ended (`Store::close`); only then may another daemon
+    /// open the store. The writer also ends if the future is dropped. Files that are not a store of Longhand, or are accessible
+    /// to others, are refused before anything is made or changed.
     pub async fn open(
         options_given: Options,
         clock: Clock,

@@ -212,19 +212,15 @@ impl Owner {
         let mut ticks = tokio::time::interval(self.interval);
         loop {
             ticks.tick().await;
-            self.wake();
+            wake(&self.queue);
         }
-    }
-
-    fn wake(&self) {
-        wake(&self.queue);
     }
 }
 
 impl Drop for Owner {
     fn drop(&mut self) {
         self.is_gone.store(true, Ordering::Release);
-        self.wake();
+        wake(&self.queue);
     }
 }
 
@@ -249,7 +245,8 @@ impl Ending {
     }
 }
 
-/// The writer. It ends once the last handle is dropped, or is told to, and all mutations are done, or when its owner is gone.
+/// The writer. Once the last handle is dropped, or it is ended, it ends behind all mutations that wait; and when its owner is
+/// gone.
 pub(crate) struct Writer {
     conn: Connection,
     clock: Clock,

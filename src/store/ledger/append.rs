@@ -20,7 +20,7 @@ use crate::model::part::{Answers, NewPart, Part, PartBody, ResultStatus, are_not
 use crate::model::time::Timestamp;
 use crate::model::view::SourceMessage;
 use crate::secrets::{Hit, Salt};
-use crate::store::engine::{self, List};
+use crate::store::engine::{self, Connection, List};
 use crate::store::error::{Error, Result};
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -198,7 +198,8 @@ fn equals_stored(stored: &Message, sent: &NewMessage<Option<GivenView>>) -> bool
     same_header && same_parts && same_finish
 }
 
-/// True if a stored message lost content by an erasure: what is sent again is neither compared nor stored again.
+/// True if a stored message lost content by an erasure: what is sent again is not stored again, but for another version of a
+/// record.
 fn has_erased(stored: &Message) -> bool {
     stored.parts.iter().any(|part| part.body.is_erased())
 }
@@ -258,9 +259,9 @@ pub(crate) fn check(tx: &mut Tx<'_>, key: i64, mut messages: Vec<EncodedMessage>
     }
     let existing = existing_messages(tx, key, &messages)?;
     let new = existing.iter().zip(&mut messages).filter(|(existing, _)| existing.is_none()).map(|(_, message)| message);
-    let mut erased = keep_erased(tx, key, new.collect())?;
-    resolve_calls(tx, key, &existing, &mut messages)?;
     let receipts = Receipts::new(tx.secrets.salt(), tx.loaded(key)?.tenant.clone());
+    let mut erased = keep_erased(tx.conn, &receipts, new.collect())?;
+    resolve_calls(tx, key, &existing, &mut messages)?;
     let mut checked = Vec::with_capacity(messages.len());
     for (existing, mut message) in existing.into_iter().zip(messages) {
         let Some(id) = existing else {
@@ -285,7 +286,7 @@ pub(crate) fn check(tx: &mut Tx<'_>, key: i64, mut messages: Vec<EncodedMessage>
             erased.extend(is_erased.then_some(id));
             checked.push((Some(stored), message));
         } else if is_version {
-            erased.extend(keep_erased(tx, key, vec![&mut message])?);
+            erased.extend(keep_erased(tx.conn, &receipts, vec![&mut message])?);
             checked.push((None, message));
         } else {
             let client_id = message.original.client_id.unwrap_or_default();
@@ -296,9 +297,12 @@ pub(crate) fn check(tx: &mut Tx<'_>, key: i64, mut messages: Vec<EncodedMessage>
 }
 
 /// Leaves out of messages that keep it what was erased before, as an erasure would. Returns the ids of these messages.
-fn keep_erased(tx: &mut Tx<'_>, key: i64, messages: Vec<&mut EncodedMessage>) -> Result<HashSet<Uuid>> {
+fn keep_erased(
+    conn: &Connection,
+    receipts: &Receipts<'_>,
+    messages: Vec<&mut EncodedMessage>,
+) -> Result<HashSet<Uuid>> {
     let mut erased = HashSet::new();
-    let receipts = Receipts::new(tx.secrets.salt(), tx.loaded(key)?.tenant.clone());
     let keeping: Vec<_> = messages.into_iter().filter(|message| message.keeps_erased).collect();
     let mut hashes = Vec::with_capacity(keeping.len());
     for message in &keeping {
@@ -306,7 +310,7 @@ fn keep_erased(tx: &mut Tx<'_>, key: i64, messages: Vec<&mut EncodedMessage>) ->
         let hash = |digest: &[u8; 32]| client_id.map(|client_id| receipts.of_part(client_id, digest));
         hashes.push(message.digests.iter().map(|part| part.iter().filter_map(hash).collect()).collect::<Vec<Vec<_>>>());
     }
-    let known = erased_content::known(tx.conn, &hashes.concat().concat())?;
+    let known = erased_content::known(conn, &hashes.concat().concat())?;
     if known.is_empty() {
         return Ok(erased);
     }
