@@ -115,19 +115,32 @@ impl Caller {
 }
 
 impl Longhand {
-    /// Goes on with erasures in which an earlier daemon was stopped.
-    pub async fn finish_erasures(self) {
-        let erasures = self.shared.store.erasures();
-        let begun = match erasures.begun().await {
-            Ok(begun) => begun,
-            Err(error) => return tracing::warn!(%error, "erasures that have begun wait for the next start"),
-        };
-        for session in begun {
-            match erasures.go_on(session, &self.shared.stopping).await {
-                Ok(_) => self.shared.forget(),
-                Err(store::Error::Closed) => return,
-                Err(error) => tracing::warn!(%error, "the erasure of a session waits for the next start"),
+    /// Goes on with erasures that have begun, until the daemon stops: an earlier one was stopped in between, or a step
+    /// failed. Looks for them at once, and then again and again; one that somebody is at ends sooner.
+    pub async fn finish_erasures(self, interval: Duration) {
+        let mut looks = tokio::time::interval(interval);
+        looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                () = self.shared.stopping.cancelled() => return,
+                _ = looks.tick() => {}
+            }
+            if let Err(error) = self.finish_begun().await {
+                tracing::warn!(%error, "an erasure that has begun goes on later");
             }
         }
+    }
+
+    async fn finish_begun(&self) -> store::Result<()> {
+        let erasures = self.shared.store.erasures();
+        for session in erasures.begun().await? {
+            match erasures.go_on(session, &self.shared.stopping).await {
+                Ok(_) => self.shared.forget(),
+                // The daemon stops.
+                Err(store::Error::Closed) => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
     }
 }

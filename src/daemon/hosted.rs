@@ -97,7 +97,7 @@ impl Hosted {
             }
         };
         tokio::spawn(store.upkeep().clone().scrub(scrub(config.scrub), clock.clone(), stopping.clone()));
-        tokio::spawn(app.clone().finish_erasures());
+        tokio::spawn(app.clone().finish_erasures(Duration::from_millis(limits::ERASE_LOOK_MS)));
         app.set_retention(config.retention.iter().map(retention_rule).collect());
         tokio::spawn(app.clone().retain(RetentionTimes::default(), stopping.clone()));
         let scheduling = tokio::spawn(scheduler.run(stopping.clone()));

@@ -71,7 +71,8 @@ impl Erasures {
         self.run(Erase { session, caller, target, reason, expected }, stopping).await
     }
 
-    /// The sessions whose erasure has begun and has not ended: the daemon stopped in between, or somebody is at it.
+    /// The sessions whose erasure has begun and has not ended: the daemon stopped in between, a step failed, or somebody is
+    /// at it.
     pub async fn begun(&self) -> Result<Vec<SessionKey>> {
         self.0.reading(steps::all).await
     }
@@ -88,7 +89,7 @@ impl Erasures {
     }
 
     /// Makes all steps of an erasure. Between two of them, others write for as long as the last one took. One that has
-    /// begun waits while the writer is too busy; whatever else fails leaves the rest to the next start.
+    /// begun waits while the writer is too busy; whatever else fails leaves the rest to the next look for such erasures.
     async fn steps(&self, erase: Erase, mut has_begun: bool, stopping: &CancellationToken) -> Result<Erasure> {
         loop {
             let (began, step) = (Instant::now(), erase.clone());

@@ -72,7 +72,7 @@ pub fn record(field: &'static str, value: impl Display) {
 }
 
 /// The method of a path; a path that cannot be that of a method is up to its client, and is not recorded.
-fn method(path: &str) -> &str {
+pub fn method(path: &str) -> &str {
     let is_plain = path.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'/'));
     let is_known = path.starts_with("/longhand.v1.") || path.starts_with("/grpc.");
     let method = path.strip_prefix('/').filter(|_| is_plain && is_known && path.len() <= METHOD_BYTES_MAX);

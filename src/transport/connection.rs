@@ -13,7 +13,7 @@ use futures::FutureExt as _;
 use futures::StreamExt as _;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
-use http::{Request, Response};
+use http::{Request, Response, Uri};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -122,6 +122,21 @@ pub(super) async fn serve(io: impl Io, peer: Peer, connection: Arc<Connection>, 
     drop(tokio::time::timeout(millis(limits::ACCEPT_RETRY_MS), serving).await);
 }
 
+/// A request without an answer. If the daemon stops before there is one, the log names it.
+struct Unanswered<'a> {
+    /// None once it is answered.
+    uri: Option<Uri>,
+    server: &'a Server,
+}
+
+impl Drop for Unanswered<'_> {
+    fn drop(&mut self) {
+        if let Some(uri) = self.uri.take().filter(|_| self.server.aborting.is_cancelled()) {
+            tracing::warn!(method = span::method(uri.path()), "a call did not end in time and is cut off");
+        }
+    }
+}
+
 /// Answers a request.
 async fn call(
     request: Request<Incoming>,
@@ -131,7 +146,9 @@ async fn call(
 ) -> Response<AnswerBody> {
     let working = connection.begin();
     let (span, begun) = (span::call(request.uri().path()), Instant::now());
+    let mut unanswered = Unanswered { uri: Some(request.uri().clone()), server };
     let answer = answer(request, peer, server).instrument(span.clone()).await;
+    unanswered.uri = None;
     let (mut head, body) = answer.into_parts();
     span.in_scope(|| record_status(&head.headers));
     let delivery = head.extensions.remove::<Delivery>().unwrap_or_default();

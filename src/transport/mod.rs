@@ -82,7 +82,7 @@ impl Transport {
         if tokio::time::timeout(work, server.tasks.wait()).await.is_ok() {
             return;
         }
-        tracing::warn!("some calls did not end in time and are cut off");
+        tracing::warn!("some connections did not end in time and are cut off");
         server.aborting.cancel();
         server.tasks.wait().await;
     }

@@ -7,11 +7,14 @@ use longhand::app::compactions::NewSummary;
 use longhand::app::erase::{EraseRequest, EraseTarget};
 use longhand::app::sessions::{ForkPoint, NewSession, SessionChange};
 use longhand::limits;
-use longhand::model::event::EventBody;
+use longhand::model::event::{EventBody, EventKind};
 use longhand::model::session::SessionState;
+use longhand::store::{self, Requester, Visibility};
 use longhand::telemetry::failpoint;
 use serde_json::{Value, json};
 use std::os::unix::process::ExitStatusExt as _;
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
 
 const SIGABRT: i32 = 6;
 
@@ -134,12 +137,12 @@ async fn a_session_whose_erasure_has_begun_takes_nothing_and_goes_on_without_its
     let before = test.app.erase(&session, of(&erased)).await.expect("erased");
     // In the session, and in its fork.
     for _ in 0..2 {
-        watch.wait_for(longhand::model::event::EventKind::Erased).await;
+        watch.wait_for(EventKind::Erased).await;
     }
     let mut erasing = Box::pin(test.app.erase(&session, request()));
     let first = tokio::select! {
         _ = &mut erasing => panic!("it takes several steps"),
-        event = watch.wait_for(longhand::model::event::EventKind::Erased) => event,
+        event = watch.wait_for(EventKind::Erased) => event,
     };
     assert!(matches!(first.body, EventBody::Erased { unfinished: true, .. }), "{first:?}");
     drop(erasing);
@@ -152,7 +155,7 @@ async fn a_session_whose_erasure_has_begun_takes_nothing_and_goes_on_without_its
     assert_eq!((again.event, again.existed), (before.event, true));
     assert_eq!(test.app.erase(&session, of(&other)).await.expect_err("it is going").reason, Reason::SessionErased);
     loop {
-        let event = watch.wait_for(longhand::model::event::EventKind::Erased).await;
+        let event = watch.wait_for(EventKind::Erased).await;
         if matches!(event.body, EventBody::Erased { unfinished: false, from: None, .. }) {
             break;
         }
@@ -164,6 +167,31 @@ async fn a_session_whose_erasure_has_begun_takes_nothing_and_goes_on_without_its
         assert_eq!((of_message.event, of_message.existed), (again.event, true), "{id}");
     }
     assert_eq!(test.findings().await, []);
+}
+
+#[tokio::test]
+async fn an_erasure_whose_step_failed_goes_on_while_the_daemon_runs() {
+    let test = TestApp::start().await;
+    let (session, _) = large(&test).await;
+    let (store, mut watch) = (test.longhand.store().clone(), test.watch().await);
+    let finishing = tokio::spawn(test.longhand.clone().finish_erasures(Duration::from_millis(1)));
+    // After the first look nothing is there to go on with.
+    assert_eq!(test.findings().await, []);
+    // As if the next step had failed: nobody goes on after the first one.
+    let stopping = CancellationToken::new();
+    stopping.cancel();
+    let key = store.sessions().find(&Visibility::default(), &session).await.expect("a session");
+    let request = (store::EraseTarget::Session, "it is over".to_owned(), None);
+    let erased = store.erasures().erase(key, Requester::default(), request, &stopping).await;
+    assert!(matches!(erased, Err(store::Error::Closed)), "it takes several steps: {erased:?}");
+    loop {
+        let event = watch.wait_for(EventKind::Erased).await;
+        if matches!(event.body, EventBody::Erased { unfinished: false, from: None, .. }) {
+            break;
+        }
+    }
+    assert!(test.app.erase(&session, self::request()).await.expect("the same answer").existed);
+    finishing.abort();
 }
 
 #[test]

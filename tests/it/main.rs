@@ -51,6 +51,7 @@ mod lock;
 mod open_messages;
 mod policies_page;
 mod postgres;
+mod postgres_access;
 mod policy_files;
 mod positions;
 mod preview;

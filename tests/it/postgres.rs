@@ -7,7 +7,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::OnceLock;
 
 /// Makes a cluster, or a standby of the one whose sockets are in the folder `$2`, and runs it until the standard input
-/// ends; it stops then without a checkpoint and is removed. Each line of the input restarts it. It prints its folder once
+/// ends, on the TCP port `$3` as well if there is one; it stops then without a checkpoint and is removed. Each line of the input restarts it. It prints its folder once
 /// it is ready. The folder's name is short, because that of a socket has to be. A connection on which a client says nothing, as
 /// a frozen one, keeps it from stopping until its time for that is over.
 const SCRIPT: &str = r#"
@@ -23,9 +23,10 @@ else
     "$1/pg_basebackup" --no-sync -h "$2" -U longhand -D "$folder/data" -R --checkpoint=fast >"$folder/log" 2>&1
 fi
 while
-    "$1/postgres" -D "$folder/data" -k "$folder" -c listen_addresses= >>"$folder/log" 2>&1 </dev/null &
+    "$1/postgres" -D "$folder/data" -k "$folder" -p "${3:-5432}" -c listen_addresses="${3:+127.0.0.1}" \
+        >>"$folder/log" 2>&1 </dev/null &
     server=$!
-    while ! "$1/pg_isready" -q -h "$folder" -U longhand; do
+    while ! "$1/pg_isready" -q -h "$folder" -p "${3:-5432}" -U longhand; do
         kill -0 $server
         sleep 0.05
     done
@@ -60,6 +61,8 @@ fn unprivileged(program: &str) -> Command {
 pub(crate) struct Server {
     /// The folder of its sockets.
     pub(crate) folder: PathBuf,
+    /// Its port, if it has TCP.
+    port: Option<u16>,
     running: Child,
     /// A line comes whenever it is ready.
     ready: BufReader<ChildStdout>,
@@ -74,6 +77,15 @@ impl Server {
 
     /// Starts a server, as a standby of another one if there is one; none if the machine has no PostgreSQL.
     pub(crate) fn start(primary: Option<&Self>) -> Option<Self> {
+        Self::start_as(primary, None)
+    }
+
+    /// Starts a server that has a port of TCP as well.
+    pub(crate) fn start_on_tcp(port: u16) -> Option<Self> {
+        Self::start_as(None, Some(port))
+    }
+
+    fn start_as(primary: Option<&Self>, port: Option<u16>) -> Option<Self> {
         let Some(programs) = programs() else {
             println!("skipped: this machine has no PostgreSQL");
             return None;
@@ -81,9 +93,10 @@ impl Server {
         let mut command = unprivileged("sh");
         command.args(["-c", SCRIPT, "sh"]).arg(programs).current_dir("/tmp");
         command.arg(primary.map_or(Path::new(""), |primary| &primary.folder));
+        command.args(port.map(|port| port.to_string()));
         let mut running = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("a shell");
         let ready = BufReader::new(running.stdout.take().expect("a pipe"));
-        let mut server = Self { folder: PathBuf::new(), running, ready };
+        let mut server = Self { folder: PathBuf::new(), port, running, ready };
         server.folder = server.is_ready().into();
         Some(server)
     }
@@ -111,6 +124,7 @@ impl Server {
         let programs = programs().ok_or("no PostgreSQL")?;
         let mut command = Command::new(programs.join("psql"));
         command.args(["-X", "-A", "-t", "-U", "longhand", "-d", database, "-c", sql, "-h"]).arg(&self.folder);
+        command.args(self.port.map(|port| format!("--port={port}")));
         let output = command.output().map_err(|error| error.to_string())?;
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
         if output.status.success() { Ok(text(output.stdout)) } else { Err(text(output.stderr)) }

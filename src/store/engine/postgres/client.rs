@@ -44,6 +44,23 @@ impl Driver {
         }
     }
 
+    /// Makes a connection. It may give way while it proves a password, for which the thread's own runtime would have to go
+    /// on, so that a shared one makes it.
+    fn connect(&self, options: PgConnectOptions) -> Result<PgConnection> {
+        let connecting = async move {
+            let mut conn = PgConnection::connect_with(&options).await?;
+            primary::check(&mut conn).await?;
+            Ok::<_, sqlx::Error>(conn)
+        };
+        let connecting = async { timeout(PATIENCE, connecting).await };
+        let made = match self {
+            Self::Own(_) => self.wait(connecting),
+            Self::Shared(runtime) => futures::executor::block_on(runtime.spawn(connecting))
+                .map_err(|error| Error::Open(format!("a connection to the database ended in a panic: {error}")))?,
+        };
+        Ok(made.map_err(|_| Error::Unreachable("the database does not answer".to_owned()))??)
+    }
+
     fn wait<T>(&self, work: impl Future<Output = T>) -> T {
         match self {
             Self::Own(Some(runtime)) => runtime.block_on(work),
@@ -159,15 +176,8 @@ impl Client {
 
     fn connect(options: &PgConnectOptions, driver: Driver, trust: Option<Arc<Trust>>) -> Result<Self> {
         let options = options.clone().statement_cache_capacity(limits::STATEMENTS_KEPT).disable_statement_logging();
-        let connecting = async {
-            let mut conn = PgConnection::connect_with(&options).await?;
-            primary::check(&mut conn).await?;
-            Ok::<_, sqlx::Error>(conn)
-        };
-        let conn = driver.wait(async { timeout(PATIENCE, connecting).await });
-        let conn = conn.map_err(|_| Error::Unreachable("the database does not answer".to_owned()))??;
         Ok(Self {
-            conn: RefCell::new(conn),
+            conn: RefCell::new(driver.connect(options)?),
             driver,
             state: Cell::new(State::Idle),
             prepared: RefCell::default(),

@@ -323,9 +323,9 @@ fn rows<'a, R, M: 'a + std::fmt::Debug>(
 fn run_differs(row: &pb::Run, run: &Run, state: &State) -> Option<String> {
     let mut run = run.clone();
     let words = row.end.as_ref().map(|end| end.failure.clone());
-    if let (true, Some((_, failure, _)), Some(words)) = (state.is_touched, &mut run.end, words) {
+    if let (true, Some((_, failure, end)), Some(words)) = (state.is_touched, &mut run.end, words) {
         // The words of an agent go with its session: the log may have been read later than the row.
-        *failure = if state.is_erased { String::new() } else { words };
+        *failure = if state.is_gone(end.revision) { String::new() } else { words };
     }
     let end = row.end.as_ref().map(|end| (end.reason, end.failure.clone(), moment(end.end_revision, end.end_time)));
     let there = Run {
@@ -360,7 +360,8 @@ fn prompt_differs(row: &pb::Prompt, prompt: &Prompt, state: &State, written: &Wr
         Some(sent) => {
             // A prompt loses what its message loses, and everything with its session.
             let message = prompt.end.as_ref().and_then(|(_, message, _)| message.as_ref());
-            let lost = if state.is_erased { Some(&Lost::All) } else { message.and_then(|id| state.erased.get(id)) };
+            let is_gone = state.is_gone(prompt.start.revision);
+            let lost = if is_gone { Some(&Lost::All) } else { message.and_then(|id| state.erased.get(id)) };
             let metadata = if lost == Some(&Lost::All) { &None } else { &sent.metadata_json };
             let prints = PartPrints::of(&sent.parts);
             let is_left = |parts: usize| row.parts.iter().filter(|part| part.erased).count() == parts;
@@ -398,7 +399,8 @@ fn approval_differs(row: &pb::Approval, approval: &Approval, state: &State, writ
     let Some(asked) = written.approvals.get(&row.approval_id) else {
         return Some(format!("approval: nobody asked {row:?}"));
     };
-    let question = asked.question.as_ref().map(|asked| question_left(asked, state.is_erased));
+    let is_gone = state.is_gone(approval.start.revision);
+    let question = asked.question.as_ref().map(|asked| question_left(asked, is_gone));
     if (&row.question, row.epoch, &row.actor) != (&question, asked.epoch, &asked.actor) {
         return Some(format!("approval: {row:?} was asked as {asked:?}"));
     }
@@ -407,11 +409,11 @@ fn approval_differs(row: &pb::Approval, approval: &Approval, state: &State, writ
     let question = row.question.as_ref();
     let fits = match (end.reason(), written.answers.get(&row.approval_id)) {
         (ApprovalEndReason::Answered, Some((choice, text, actor))) => {
-            let (choice, text) = if state.is_erased { (None, "") } else { (choice.clone(), text.as_str()) };
+            let (choice, text) = if is_gone { (None, "") } else { (choice.clone(), text.as_str()) };
             answered == (choice, text.to_owned(), actor.clone())
         }
         (ApprovalEndReason::Expired, None) => {
-            state.is_erased || answered.0.as_deref() == question.and_then(|question| question.default_choice.as_deref())
+            is_gone || answered.0.as_deref() == question.and_then(|question| question.default_choice.as_deref())
         }
         (ApprovalEndReason::Withdrawn, None) => answered.0.is_none(),
         _ => false,
@@ -423,8 +425,8 @@ fn approval_differs(row: &pb::Approval, approval: &Approval, state: &State, writ
 }
 
 /// A question as it was asked, less what goes with its session.
-fn question_left(asked: &pb::Question, is_erased: bool) -> pb::Question {
-    match is_erased {
+fn question_left(asked: &pb::Question, is_gone: bool) -> pb::Question {
+    match is_gone {
         true => pb::Question { text: "[erased from the history]".to_owned(), ..pb::Question::default() },
         false => asked.clone(),
     }

@@ -242,7 +242,8 @@ impl Erasures {
     }
 }
 
-fn holds(ranges: &[pb::RevisionRange], revision: i64) -> bool {
+/// True if a revision is in one of some ranges.
+pub(super) fn holds(ranges: &[pb::RevisionRange], revision: i64) -> bool {
     ranges.iter().any(|range| (range.first_revision..=range.last_revision).contains(&revision))
 }
 

@@ -75,6 +75,8 @@ pub(super) struct Fleet {
     faults: BTreeMap<Fault, u64>,
     /// Times from faults of daemons until every shard was answered for again.
     pauses: BTreeMap<Fault, Vec<Duration>>,
+    /// For how long daemons that were asked to stop went on.
+    stops: Vec<Duration>,
 }
 
 /// The library that shifts clocks: Debian's `libfaketime`.
@@ -135,6 +137,7 @@ impl Fleet {
             daemons: (0..DAEMONS).map(|_| None).collect(),
             faults: BTreeMap::new(),
             pauses: BTreeMap::new(),
+            stops: Vec::new(),
         };
         for index in 0..DAEMONS {
             fleet.run(index).await?;
@@ -154,9 +157,13 @@ impl Fleet {
              cluster = {{ advertise = {advertise:?} }}\n"
         );
         std::fs::write(&config, text)?;
+        // What it says is kept for whoever looks into a finding.
+        let log = std::fs::File::options().create(true).append(true).open(home.join("daemon.log"))?;
         let began = Instant::now();
         loop {
+            let log = log.try_clone()?;
             let starting = Daemon::start(&self.program, &home, |command| {
+                command.stderr(log);
                 command.arg("--config").arg(&config).args(["--listen", "off", "--database", &address]);
                 command.args(["--shards", &self.shards.to_string()]);
                 if let Some(library) = &self.clocks {
@@ -277,12 +284,17 @@ impl Fleet {
                 let daemon = self.daemons[index].take().context("a daemon that runs")?;
                 let began = Instant::now();
                 let answered = self.pause(index, stores);
-                let (answered, status) = tokio::join!(answered, daemon.stop());
+                let stopped = async {
+                    let status = daemon.stop().await;
+                    (status, began.elapsed())
+                };
+                let (answered, (status, took)) = tokio::join!(answered, stopped);
                 let status = status?;
+                self.stops.push(took);
                 if !status.success() {
                     finding = Some(format!("a daemon that was asked to stop ended with {status}"));
-                } else if began.elapsed() > STOP_TIME_MAX {
-                    finding = Some(format!("a daemon that was asked to stop took {:?}", began.elapsed()));
+                } else if took > STOP_TIME_MAX {
+                    finding = Some(format!("a daemon that was asked to stop took {took:?}"));
                 }
                 finding = self.note_pause("stops", answered).or(finding);
                 self.run(index).await?;
@@ -430,11 +442,16 @@ impl Fleet {
     pub(super) fn report(&mut self) -> String {
         let faults: Vec<String> = self.faults.iter().map(|(fault, many)| format!("{many} {fault}")).collect();
         let mut text = format!("faults: {}", faults.join(", "));
-        for (fault, times) in &mut self.pauses {
+        let mut note = |of: &str, times: &mut Vec<Duration>| {
             times.sort_unstable();
-            let (median, longest) = (times[times.len() / 2].as_secs_f64(), times[times.len() - 1].as_secs_f64());
-            text.push_str(&format!("; until all shards answered, {fault}: p50 {median:.2} s, at most {longest:.2} s"));
+            let Some(longest) = times.last() else { return };
+            let (median, longest) = (times[times.len() / 2].as_secs_f64(), longest.as_secs_f64());
+            text.push_str(&format!("; until {of}: p50 {median:.2} s, at most {longest:.2} s"));
+        };
+        for (fault, times) in &mut self.pauses {
+            note(&format!("all shards answered, {fault}"), times);
         }
+        note("the processes ended, stops", &mut self.stops);
         text
     }
 

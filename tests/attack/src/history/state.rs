@@ -73,8 +73,10 @@ impl Moment {
 pub(super) struct State {
     /// True while the session is archived.
     pub(super) is_archived: bool,
-    /// True once the session is erased.
+    /// True once the session is erased, or a first step of that is done.
     pub(super) is_erased: bool,
+    /// The revisions whose questions, prompts and words went with the session. A large one goes in steps.
+    gone: Vec<pb::RevisionRange>,
     /// True if a later erasure took texts of the events, the choices of answers and the words of agents among them.
     pub(super) is_touched: bool,
     /// The messages that lost content otherwise.
@@ -116,6 +118,11 @@ impl State {
     /// The ids of the questions that wait, oldest first.
     pub(super) fn waiting_approvals(&self) -> impl DoubleEndedIterator<Item = &Approval> {
         self.approvals.iter().filter(|approval| approval.end.is_none())
+    }
+
+    /// True if what a revision brought went with the session.
+    pub(super) fn is_gone(&self, revision: i64) -> bool {
+        erasures::holds(&self.gone, revision)
     }
 
     fn run_mut(&mut self, epoch: i64) -> Option<&mut Run> {
@@ -175,8 +182,10 @@ impl State {
     }
 
     fn content_erased(&mut self, body: &pb::Erased) {
-        let is_session = body.target() == pb::ErasedTarget::Session;
-        self.is_erased |= is_session && body.source_session_id.is_none();
+        if body.target() == pb::ErasedTarget::Session && body.source_session_id.is_none() {
+            self.is_erased = true;
+            self.gone.extend_from_slice(&body.ranges);
+        }
         for erased in &body.messages {
             erasures::lose(&mut self.erased, erased);
         }

@@ -367,6 +367,39 @@ fn an_answer_agrees_with_a_state_of_its_time_or_is_found() {
 }
 
 #[test]
+fn what_a_step_of_the_erasure_of_a_session_left_is_what_was_written() {
+    let erased = |first_revision, last_revision, unfinished| {
+        let ranges = vec![pb::RevisionRange { first_revision, last_revision }];
+        let target = pb::ErasedTarget::Session.into();
+        step("", None, Body::Erased(pb::Erased { target, ranges, unfinished, ..pb::Erased::default() }))
+    };
+    let mut steps = history();
+    steps.extend([erased(1, 5, true), erased(6, 21, false)]);
+    let mut written = written();
+    let question = pb::Question { text: "may I?".to_owned(), ..pb::Question::default() };
+    written.approvals.get_mut("a1").expect("the first question").question = Some(question.clone());
+    let whole = pb::Approval { question: Some(question), ..approval(Some("yes")) };
+    let mut nothing = whole.clone();
+    nothing.question.as_mut().expect("its question").text = "[erased from the history]".to_owned();
+    let end = nothing.end.as_mut().expect("its end");
+    (end.choice, end.text) = (None, String::new());
+    // An event, an answer behind it, and whether it is as it should be.
+    let cases = [
+        (20, whole.clone(), true),
+        (20, nothing.clone(), false),
+        (21, whole.clone(), true),
+        (21, nothing.clone(), false),
+        (22, whole, false),
+        (22, nothing, true),
+    ];
+    for (at, row, fits) in cases {
+        let row = Answer::Approval(Box::new(row));
+        let found = faults(steps.clone(), vec![observed(at, at, row)], &written);
+        assert_eq!(found.is_empty(), fits, "behind {at}: {found:?}");
+    }
+}
+
+#[test]
 fn an_acknowledged_answer_that_is_another_one_in_the_row_is_found() {
     let mut written = written();
     written.answers.insert("a1".to_owned(), (Some("yes".to_owned()), "other".to_owned(), "somebody".to_owned()));
