@@ -291,6 +291,15 @@ impl Caller {
 }
 
 impl Shared {
+    /// What a call waits for, unless the daemon stops before it comes.
+    pub(super) async fn unless_stopping<T>(&self, waiting: impl Future<Output = T>) -> Result<T> {
+        tokio::select! {
+            biased;
+            came = waiting => Ok(came),
+            () = self.stopping.cancelled() => Err(Error::stopping()),
+        }
+    }
+
     /// Drops all remembered sessions, because one of them has a new policy, window or client id, under any of its ids.
     pub(super) fn forget(&self) {
         let mut all = self.session_cache();

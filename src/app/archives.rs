@@ -73,7 +73,7 @@ impl Caller {
                 Ok::<(), store::Error>(())
             };
             let end = tokio::select! {
-                () = stopping.cancelled() => Err(Error::new(Reason::ShuttingDown, "the daemon is stopping")),
+                () = stopping.cancelled() => Err(Error::stopping()),
                 end = write => end.map_err(Error::from),
             };
             if let Err(error) = end {
@@ -95,7 +95,8 @@ impl Caller {
             return Err(Error::new(Reason::ScopeMissing, message).with("scope", Scope::Admin));
         }
         // The lines of an archive are in memory until it is written.
-        let _permit = self.shared.imports.acquire().await.map_err(Error::internal)?;
+        let permit = self.shared.unless_stopping(self.shared.imports.acquire()).await?;
+        let _permit = permit.map_err(Error::internal)?;
         let (archives, bytes) = (self.store().archives().clone(), data.len());
         let read = move || Ok::<Archive, Error>(archives.read(&decompressed(&data)?)?);
         let archive = Arc::new(tokio::task::spawn_blocking(read).await.map_err(Error::internal)??);

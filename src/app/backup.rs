@@ -37,7 +37,7 @@ impl Caller {
             let end = tokio::select! {
                 // No backup begins, or is completed, for a caller that is gone.
                 biased;
-                () = stopping.cancelled() => Err(Error::new(super::Reason::ShuttingDown, "the daemon is stopping")),
+                () = stopping.cancelled() => Err(Error::stopping()),
                 () = items.closed() => return tracing::info!("a backup ends: its caller is gone"),
                 end = store.upkeep().back_up(Path::new(&path), &report) => end.map(BackupItem::End).map_err(Error::from),
             };

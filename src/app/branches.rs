@@ -94,10 +94,7 @@ impl Caller {
     /// A permit to write a summary of a branch, of a limited number. The view is read only after it was granted.
     async fn branch_slot(&self, deadline: Instant) -> Result<SemaphorePermit<'_>> {
         let slot = tokio::time::timeout_at(deadline, self.shared.branches.acquire());
-        let slot = tokio::select! {
-            slot = slot => slot,
-            () = self.shared.stopping.cancelled() => return Err(stopping()),
-        };
+        let slot = self.shared.unless_stopping(slot).await?;
         slot.ok().and_then(std::result::Result::ok).ok_or_else(|| {
             Error::new(Reason::TooManyRequests, "as many summaries of branches are being written as may be")
                 .with("limit", limits::BRANCH_SUMMARIES_MAX)
@@ -126,14 +123,6 @@ impl Caller {
             }
             Extractive.summarize(input, request_log).await.map_err(Error::internal)
         };
-        tokio::select! {
-            biased;
-            () = self.shared.stopping.cancelled() => Err(stopping()),
-            output = asking => output,
-        }
+        self.shared.unless_stopping(asking).await?
     }
-}
-
-fn stopping() -> Error {
-    Error::new(Reason::ShuttingDown, "the daemon is stopping")
 }

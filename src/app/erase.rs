@@ -116,7 +116,7 @@ impl Caller {
 
 impl Longhand {
     /// Goes on with erasures that have begun, until the daemon stops: an earlier one was stopped in between, or a step
-    /// failed. Looks for them at once, and then again and again; one that somebody is at ends sooner.
+    /// failed. Looks for them at once, and then again and again.
     pub async fn finish_erasures(self, interval: Duration) {
         let mut looks = tokio::time::interval(interval);
         looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -125,22 +125,21 @@ impl Longhand {
                 () = self.shared.stopping.cancelled() => return,
                 _ = looks.tick() => {}
             }
-            if let Err(error) = self.finish_begun().await {
-                tracing::warn!(%error, "an erasure that has begun goes on later");
+            let left = match self.shared.store.erasures().left().await {
+                Ok(left) => left,
+                Err(error) => {
+                    tracing::warn!(%error, "erasures that have begun cannot be looked for");
+                    continue;
+                }
+            };
+            for session in left {
+                match self.shared.store.erasures().go_on(session, &self.shared.stopping).await {
+                    Ok(_) => self.shared.forget(),
+                    // The daemon stops.
+                    Err(store::Error::Closed) => return,
+                    Err(error) => tracing::warn!(session = session.0, %error, "the erasure of a session goes on later"),
+                }
             }
         }
-    }
-
-    async fn finish_begun(&self) -> store::Result<()> {
-        let erasures = self.shared.store.erasures();
-        for session in erasures.begun().await? {
-            match erasures.go_on(session, &self.shared.stopping).await {
-                Ok(_) => self.shared.forget(),
-                // The daemon stops.
-                Err(store::Error::Closed) => break,
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
     }
 }

@@ -443,6 +443,11 @@ impl Error {
         Self::new(Reason::InvalidField, format!("{field}: {message}")).with("field", field)
     }
 
+    /// What waits or goes on is ended, because the daemon stops.
+    pub fn stopping() -> Self {
+        Self::new(Reason::ShuttingDown, "the daemon is stopping")
+    }
+
     /// A bound that was exceeded.
     pub fn limit(what: impl std::fmt::Display, limit: usize, actual: usize) -> Self {
         Self::new(Reason::LimitExceeded, format!("{what}: {actual} is more than {limit}"))

@@ -55,12 +55,11 @@ impl Caller {
     /// Memory for the messages of a view and for the view made from them.
     async fn reservation_for_view(&self, bytes: usize) -> Result<Arc<Reservation>> {
         let wait = Duration::from_millis(limits::VIEW_WAIT_MS_MAX);
-        let held = self.shared.entrance.traffic().views.wait_for(bytes.saturating_mul(COPIES), wait).await.ok_or_else(
-            || {
-                Error::new(Reason::TooManyViews, "the memory for large views is taken by others that are being read")
-                    .with("limit", limits::VIEWS_BYTES_MAX)
-            },
-        )?;
+        let held = self.shared.entrance.traffic().views.wait_for(bytes.saturating_mul(COPIES), wait);
+        let held = self.shared.unless_stopping(held).await?.ok_or_else(|| {
+            Error::new(Reason::TooManyViews, "the memory for large views is taken by others that are being read")
+                .with("limit", limits::VIEWS_BYTES_MAX)
+        })?;
         held.exempt();
         Ok(Arc::new(held))
     }

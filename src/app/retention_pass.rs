@@ -142,7 +142,7 @@ impl Caller {
         tokio::spawn(async move {
             let pass = Pass { shared: &shared, tenant: &tenant, is_dry, items: Some(&items) };
             let end = tokio::select! {
-                () = shared.stopping.cancelled() => Err(Error::new(Reason::ShuttingDown, "the daemon is stopping")),
+                () = shared.stopping.cancelled() => Err(Error::stopping()),
                 end = pass.run() => end.map(RetentionItem::End),
             };
             drop(items.send(end).await);

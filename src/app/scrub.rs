@@ -1,7 +1,7 @@
 //! The scrub, at the request of an operator.
 
 use super::Caller;
-use super::error::{Error, Reason, Result};
+use super::error::{Error, Result};
 use crate::limits;
 use crate::store::{Checked, Finding, Store};
 pub use crate::store::{ScrubOptions, ScrubState};
@@ -32,7 +32,7 @@ impl Caller {
         let (store, stopping) = (self.store().clone(), self.shared.stopping.clone());
         tokio::spawn(async move {
             let followed = tokio::select! {
-                () = stopping.cancelled() => Err(Error::new(Reason::ShuttingDown, "the daemon is stopping")),
+                () = stopping.cancelled() => Err(Error::stopping()),
                 () = items.closed() => return,
                 followed = follow(&store, &items) => followed,
             };

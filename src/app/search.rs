@@ -169,7 +169,11 @@ impl Caller {
         let indexed_seq = match request.min_seq {
             0 if start.is_none() => self.caught_up().await,
             0 => *search.progress().borrow(),
-            seq => search.wait(seq, request.wait.min(Duration::from_millis(limits::SEARCH_WAIT_MS_MAX))).await,
+            seq => {
+                let wait = request.wait.min(Duration::from_millis(limits::SEARCH_WAIT_MS_MAX));
+                // Nothing is indexed any more once the daemon stops.
+                self.shared.unless_stopping(search.wait(seq, wait)).await?
+            }
         };
         let mut page = SearchPage { indexed_seq, ..SearchPage::default() };
         if let Some(view) = compared.view {

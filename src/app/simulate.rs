@@ -48,18 +48,24 @@ impl Caller {
         });
         let policies = policies.collect::<Result<Vec<(String, Policy)>>>()?;
         // One at a time: each has a conversation in memory and takes a processor.
-        let permit = self.shared.simulations.clone().acquire_owned().await.map_err(Error::internal)?;
+        let permit = self.shared.unless_stopping(self.shared.simulations.clone().acquire_owned()).await?;
+        let permit = permit.map_err(Error::internal)?;
         let entries = self.conversation(session).await?;
         let window = known.window.clone();
         let message_count = entries.len();
         let window_tokens = window.context;
+        let stopping = self.shared.stopping.clone();
         let outcomes = aside(permit, move || {
             let play = |(name, policy): (String, Policy)| {
                 (name, simulate(&policy, &window, &entries, &longhand_extractive::extract))
             };
-            policies.into_iter().map(play).collect()
+            // The process waits for the one that is played.
+            policies.into_iter().take_while(|_| !stopping.is_cancelled()).map(play).collect()
         });
-        let outcomes = outcomes.await?;
+        let outcomes = self.shared.unless_stopping(outcomes).await??;
+        if self.shared.stopping.is_cancelled() {
+            return Err(Error::stopping());
+        }
         Ok(Simulations { outcomes, message_count, window_tokens })
     }
 

@@ -165,9 +165,7 @@ impl Caller {
         let _slot = tasks.caller_slot()?;
         let leased = tokio::select! {
             biased;
-            () = self.shared.stopping.cancelled() => {
-                return Err(Error::new(Reason::ShuttingDown, "the daemon is stopping"));
-            }
+            () = self.shared.stopping.cancelled() => return Err(Error::stopping()),
             leased = tasks.lease(&filter, lease, |session| self.sees_task(session)) => leased,
             () = tokio::time::sleep(wait) => return Ok(None),
         };

@@ -489,7 +489,7 @@ impl Writing {
             let events = match next {
                 Ok(Next::Events { events }) => events,
                 Ok(Next::Idle) => continue,
-                Ok(Next::Closed) => return Error::new(Reason::ShuttingDown, "the daemon is stopping"),
+                Ok(Next::Closed) => return Error::stopping(),
                 Err(error) => return error.into(),
             };
             let concerns = |body: &EventBody| match body {

@@ -233,7 +233,7 @@ impl Cluster {
             let is_over = !(opened.is_whole() || is_nowhere) || !self.learns(&mut survey, end).await;
             if is_over {
                 let error = match self.stopping.is_cancelled() {
-                    true => Error::new(Reason::ShuttingDown, "the daemon is stopping"),
+                    true => Error::stopping(),
                     false => no_owner(shard),
                 };
                 return Status::from(error).into_http();

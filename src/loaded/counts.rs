@@ -26,7 +26,7 @@ pub async fn fill(store: &Store, policy: &Policy, sources: &mut [SourceMessage])
     for source in sources.iter_mut().filter(|source| source.counts.is_none()) {
         let message = &source.message;
         let counts = match kept.remove(&message.id) {
-            Some(counts) if counts.parts.len() == message.parts.len() => counts,
+            Some(counts) if counts.are_of(&message.parts) => counts,
             _ => {
                 // Encoding takes processor time, so the task yields to others on this thread.
                 tokio::task::yield_now().await;

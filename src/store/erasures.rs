@@ -5,7 +5,7 @@ use super::erasure::apply::{self, Erase, Erasure, Expected, Progress};
 use super::erasure::candidates::{self, RetentionCandidate};
 use super::erasure::plan::EraseTarget;
 use super::erasure::rows::Sizes;
-use super::erasure::steps;
+use super::erasure::steps::{self, AtWork};
 use super::error::{Error, Result};
 use super::ledger::head::SessionKey;
 use super::ledger::tx::Requester;
@@ -14,7 +14,7 @@ use super::writer::Mutation;
 use crate::limits;
 use crate::model::Revision;
 use crate::model::time::Timestamp;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -71,10 +71,12 @@ impl Erasures {
         self.run(Erase { session, caller, target, reason, expected }, stopping).await
     }
 
-    /// The sessions whose erasure has begun and has not ended: the daemon stopped in between, a step failed, or somebody is
-    /// at it.
-    pub async fn begun(&self) -> Result<Vec<SessionKey>> {
-        self.0.reading(steps::all).await
+    /// The sessions whose erasure has begun and has not ended, and that nobody is at here: a daemon stopped in between, or a
+    /// step failed.
+    pub async fn left(&self) -> Result<Vec<SessionKey>> {
+        let begun = self.0.reading(steps::all).await?;
+        let at_work = self.0.erasing.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(begun.into_iter().filter(|session| !at_work.contains(session)).collect())
     }
 
     /// Ends the erasure of a session that has begun.
@@ -91,6 +93,7 @@ impl Erasures {
     /// Makes all steps of an erasure. Between two of them, others write for as long as the last one took. One that has
     /// begun waits while the writer is too busy; whatever else fails leaves the rest to the next look for such erasures.
     async fn steps(&self, erase: Erase, mut has_begun: bool, stopping: &CancellationToken) -> Result<Erasure> {
+        let _at_work = AtWork::new(&self.0.erasing, erase.session);
         loop {
             let (began, step) = (Instant::now(), erase.clone());
             match self.0.write(Mutation::change("erase"), move |tx| step.apply(tx)).await {

@@ -230,6 +230,7 @@ impl Store {
             scrub: Scrub::new(),
             search: SearchState::new(),
             ending: tokio::sync::Mutex::default(),
+            erasing: Default::default(),
             backing_up: tokio::sync::Mutex::default(),
         };
         // A thread of its own: a task would have two changes of threads more in each commit.

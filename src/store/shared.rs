@@ -4,6 +4,7 @@ use super::engine::health::Health;
 use super::engine::postgres::lease::Trust;
 use super::engine::readers::Readers;
 use super::engine::{Durability, Reader};
+use super::erasure::steps::Erasing;
 use super::error::{Error, Result};
 use super::integrity::scrub_state::Scrub;
 use super::ledger::identity::Identity;
@@ -42,6 +43,8 @@ pub(super) struct Shared {
     pub(super) search: SearchState,
     /// Held while what has expired is ended: two at once would put off what the other one is about to end.
     pub(super) ending: tokio::sync::Mutex<()>,
+    /// Sessions in which something is being erased.
+    pub(super) erasing: Erasing,
     /// Held while a backup is made.
     pub(super) backing_up: tokio::sync::Mutex<()>,
 }

@@ -237,7 +237,7 @@ fn broken(
         tokio::select! {
             () = held.revoked() => stood_still(),
             () = large_revoked => stood_still(),
-            () = closing.cancelled() => Error::new(Reason::ShuttingDown, "the daemon is stopping"),
+            () = closing.cancelled() => Error::stopping(),
         }
     })
 }

@@ -84,7 +84,7 @@ async fn broken(held: Arc<Reservation>, deadline: Option<Instant>, closing: Arc<
         () = held.revoked() => {
             Error::new(Reason::TooManyRequests, "the request stood still while others needed its memory")
         }
-        () = closing.cancelled() => Error::new(Reason::ShuttingDown, "the daemon is stopping"),
+        () = closing.cancelled() => Error::stopping(),
     }
 }
 
@@ -137,7 +137,7 @@ pub(super) async fn large(
     let wait = Duration::from_millis(limits::REQUEST_WAIT_MS_MAX);
     let large = tokio::select! {
         large = requests.wait_for(length, wait) => large,
-        () = closing.cancelled() => return Err(Error::new(Reason::ShuttingDown, "the daemon is stopping")),
+        () = closing.cancelled() => return Err(Error::stopping()),
     };
     large.ok_or_else(|| {
         Error::new(Reason::TooManyRequests, "the memory for requests is taken by others that are not complete")

@@ -81,6 +81,7 @@ mod silent_overflow;
 mod simulate;
 mod spans;
 mod status;
+mod stopping;
 mod subscriptions;
 mod summaries;
 mod summary_tasks;

@@ -2,6 +2,7 @@
 
 use crate::support::{TestApp, conversation, window};
 use longhand::app::compactions::NewCompaction;
+use longhand::app::erase::{EraseRequest, EraseTarget};
 use longhand::app::sessions::SessionChange;
 use longhand::model::compaction::{CompactionKind, Trigger};
 use longhand::model::event::{EventBody, EventKind};
@@ -170,4 +171,39 @@ async fn the_tokens_of_a_message_are_estimated_once_for_each_way_of_counting() {
     test.settled().await;
     // The decision after the summary counts the summary.
     assert_eq!((test.number(kept), test.number(ways)), (33, 2));
+}
+
+#[tokio::test]
+async fn tokens_that_were_counted_before_an_erasure_count_no_more() {
+    let test = TestApp::start().await;
+    let session = test.session("suna@2026", ROOMY, 0).await;
+    append(
+        &test,
+        &session,
+        conversation("u1 \"The deploy key is stored in vault seven.\"\na1 \"Noted.\"\nu2 \"go on\""),
+    )
+    .await;
+    test.settled().await;
+    let counting = test.number("select max(counting) from message");
+    let message = test.history(&session).await[0].id.0.simple().to_string();
+    let target = EraseTarget::Messages(vec!["u1".to_owned()]);
+    let erase = EraseRequest { target, reason: "private".to_owned(), dry_run: false, expected_revision: None };
+    test.app.erase(&session, erase).await.expect("erased");
+    test.settled().await;
+    let at = test.revision(&session).await;
+    let estimate = async || test.context_as_of(&session, at).await.estimated_tokens;
+    let erased = estimate().await;
+    // A decision that read the message before keeps what it counted behind the erasure: 9999 tokens.
+    let late = format!(
+        "delete from message_token_count where message_id = x'{message}'; \
+         insert into message_token_count (counting, message_id, body) \
+         values ({counting}, x'{message}', x'088f4e12028f4e1a0100')"
+    );
+    test.database().execute_batch(&late).expect("a row");
+    assert_eq!(estimate().await, erased);
+    // A decision that reads the rows counts what is there now.
+    let test = test.restart().await;
+    append(&test, &session, conversation("a2 \"done\"")).await;
+    test.settled().await;
+    assert_eq!(test.number("select count(*) from message_token_count where body = x'088f4e12028f4e1a0100'"), 0);
 }

@@ -54,7 +54,7 @@ impl Readers {
     /// Reads with a free connection. Each statement sees the commits until then. Other tasks of the runtime go on
     /// meanwhile, if it has several threads.
     pub(crate) async fn reading<T>(&self, read: impl FnOnce(&mut Reader<'_>) -> Result<T>) -> Result<T> {
-        let borrowed = self.acquire().await?;
+        let mut borrowed = self.acquire().await?;
         match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
             Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(|| borrowed.read(read)),
             _ => borrowed.read(read),
@@ -100,18 +100,14 @@ impl Readers {
         self.meter.oldest_ms()
     }
 
-    /// Borrows a connection, when one is free.
+    /// Borrows a connection, when one is free, or the right to open one.
     async fn acquire(&self) -> Result<Borrowed<'_>> {
         let wait = Duration::from_millis(limits::READER_WAIT_MS);
         let permit = tokio::time::timeout(wait, self.permits.acquire()).await.map_err(|_| Error::Busy)?;
         // The pool is closed when the daemon stops, before its last calls have ended.
         let permit = permit.map_err(|_| Error::Closed)?;
-        let free = self.free().pop();
-        let conn = match free {
-            Some(conn) => conn,
-            None => (self.open)()?,
-        };
-        Ok(Borrowed { readers: self, conn: Some(conn), _running: self.meter.begin(), _permit: permit })
+        let conn = self.free().pop();
+        Ok(Borrowed { readers: self, conn, _running: self.meter.begin(), _permit: permit })
     }
 
     /// Closes the pool and its connections; a borrowed one is closed when it returns.
@@ -136,6 +132,8 @@ impl Readers {
 /// the same old snapshot.
 struct Borrowed<'p> {
     readers: &'p Readers,
+    /// None before the first read if none was free: a server may be long in answering, for which the read waits as for its
+    /// rows.
     conn: Option<Connection>,
     _running: RunningRead<'p>,
     _permit: SemaphorePermit<'p>,
@@ -143,7 +141,11 @@ struct Borrowed<'p> {
 
 impl Borrowed<'_> {
     /// Reads on this connection.
-    fn read<T>(&self, read: impl FnOnce(&mut Reader<'_>) -> Result<T>) -> Result<T> {
+    fn read<T>(&mut self, read: impl FnOnce(&mut Reader<'_>) -> Result<T>) -> Result<T> {
+        if self.conn.is_none() {
+            self.readers.check_trust()?;
+            self.conn = Some((self.readers.open)()?);
+        }
         let mut reader = Reader::new(self.conn.as_ref().ok_or(Error::Closed)?);
         let answer = read(&mut reader);
         self.readers.rows.fetch_add(reader.rows, Ordering::Relaxed);

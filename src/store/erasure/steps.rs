@@ -11,6 +11,7 @@ use crate::store::engine::{self, Connection, Reader};
 use crate::store::error::Result;
 use crate::store::ledger::head::SessionKey;
 use crate::store::ledger::tx::{RequestKey, Requester};
+use std::sync::{Mutex, PoisonError};
 
 const BEGUN: &str = "select next_revision, actor, request_id, payload_hash, reason, messages, parts, bytes, summaries, \
      blobs from erasing where session_id = ?1";
@@ -113,4 +114,26 @@ pub(crate) fn is_begun(reader: &mut Reader<'_>, key: i64) -> Result<bool> {
 /// The sessions whose erasure has begun and has not ended.
 pub(crate) fn all(reader: &mut Reader<'_>) -> Result<Vec<SessionKey>> {
     reader.all(engine::query(ALL))?.iter().map(|row| row.get(0).map(SessionKey)).collect()
+}
+
+/// Sessions in which something is being erased, each as often as somebody is at it.
+pub(in crate::store) type Erasing = Mutex<Vec<SessionKey>>;
+
+/// Somebody is at an erasure in a session.
+pub(in crate::store) struct AtWork<'e>(&'e Erasing, SessionKey);
+
+impl<'e> AtWork<'e> {
+    pub(in crate::store) fn new(erasing: &'e Erasing, session: SessionKey) -> Self {
+        erasing.lock().unwrap_or_else(PoisonError::into_inner).push(session);
+        Self(erasing, session)
+    }
+}
+
+impl Drop for AtWork<'_> {
+    fn drop(&mut self) {
+        let mut erasing = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(position) = erasing.iter().position(|session| *session == self.1) {
+            erasing.swap_remove(position);
+        }
+    }
 }

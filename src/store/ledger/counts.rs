@@ -1,7 +1,8 @@
 //! Stored token counts of messages, so that no decision counts the same text twice.
 //!
-//! Counts are derived: missing ones are counted again, and no chain protects them. A sealed message never changes, so
-//! its counts are valid for ever, in forks as well.
+//! Counts are derived: missing ones are counted again, and no chain protects them. A sealed message changes by erasures
+//! alone, so its counts are valid until then, in forks as well. Counts of content that was erased meanwhile may be stored
+//! after the erasure, so that they say how many parts were erased when they were made.
 
 use crate::model::ids::MessageId;
 use crate::model::view::{Counts, PartCounts};
@@ -16,8 +17,8 @@ const OF_APPEND: &str = "select m.public_id, m.counts from rarray(?2) wanted joi
      on m.public_id = wanted.value where m.counting = ?1";
 const KEPT: &str = "select c.message_id, c.body from rarray(?2) wanted join message_token_count c \
      on c.counting = ?1 and c.message_id = wanted.value";
-const KEEP: &str =
-    "insert into message_token_count (counting, message_id, body) values (?1, ?2, ?3) on conflict do nothing";
+const KEEP: &str = "insert into message_token_count (counting, message_id, body) values (?1, ?2, ?3) \
+     on conflict (counting, message_id) do update set body = excluded.body";
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
@@ -42,18 +43,21 @@ struct DiskCounts {
     /// One value for each part.
     #[prost(int64, repeated, tag = "3")]
     words: Vec<i64>,
+    #[prost(uint64, tag = "4")]
+    erased: u64,
 }
 
 fn to_disk(counts: &Counts) -> Vec<u8> {
     let of = |value: fn(&PartCounts) -> i64| counts.parts.iter().map(value).collect();
-    DiskCounts { whole: counts.whole, alone: of(|part| part.alone), words: of(|part| part.words) }.encode_to_vec()
+    let (alone, words) = (of(|part| part.alone), of(|part| part.words));
+    DiskCounts { whole: counts.whole, alone, words, erased: counts.erased as u64 }.encode_to_vec()
 }
 
 fn from_disk(body: &[u8]) -> Result<Counts> {
-    let DiskCounts { whole, alone, words } =
+    let DiskCounts { whole, alone, words, erased } =
         DiskCounts::decode(body).map_err(|error| Error::corrupt("message_token_count", error))?;
     let parts = alone.into_iter().zip(words).map(|(alone, words)| PartCounts { alone, words }).collect();
-    Ok(Counts { whole, parts })
+    Ok(Counts { whole, parts, erased: usize::try_from(erased).unwrap_or(usize::MAX) })
 }
 
 /// The number of a counting on disk: the beginning of its name's hash, as only equality matters.
@@ -67,7 +71,8 @@ pub(crate) fn columns(counted: &Counted) -> (i64, Vec<u8>) {
     (number(&counted.counting), to_disk(&counted.counts))
 }
 
-/// The stored counts of these messages. Those of an append are in the message's row, and later ones in a table.
+/// The stored counts of these messages. Those of an append are in the message's row, and later ones in a table. They may
+/// be those of content that is erased by now, or was not then.
 pub(crate) fn kept(
     reader: &mut Reader<'_>,
     counting: &str,
@@ -89,7 +94,7 @@ pub(crate) fn kept(
     Ok(found)
 }
 
-/// Stores the counts of sealed messages.
+/// Stores the counts of sealed messages, in place of earlier ones, which are void.
 pub(crate) fn keep(conn: &Connection, counts: &[(MessageId, Counted)]) -> Result<()> {
     for (message, counted) in counts {
         let (counting, body) = columns(counted);

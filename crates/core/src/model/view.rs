@@ -4,7 +4,7 @@ use super::Revision;
 use super::ids::{CompactionId, MessageId, PartId};
 use super::layout::Placement;
 use super::message::{FinishReason, Message, Role};
-use super::part::PartBody;
+use super::part::{Part, PartBody};
 use super::time::Timestamp;
 use super::truncation::Truncation;
 use std::ops::{Deref, DerefMut};
@@ -31,6 +31,15 @@ pub struct Counts {
     pub whole: i64,
     /// The estimates of its parts, in their order.
     pub parts: Vec<PartCounts>,
+    /// The number of its parts that were erased.
+    pub erased: usize,
+}
+
+impl Counts {
+    /// True if they are those of parts as these are. Between the count of a message and its use, parts may be erased.
+    pub fn are_of(&self, parts: &[Part]) -> bool {
+        self.parts.len() == parts.len() && self.erased == parts.iter().filter(|part| part.body.is_erased()).count()
+    }
 }
 
 /// The estimate of a part as it was written, in the units of one way of counting.

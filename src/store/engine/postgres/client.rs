@@ -44,8 +44,8 @@ impl Driver {
         }
     }
 
-    /// Makes a connection. It may give way while it proves a password, for which the thread's own runtime would have to go
-    /// on, so that a shared one makes it.
+    /// Makes a connection. It gives way while it proves a password, and then the runtime of the thread would have to go on,
+    /// which waits: so the shared one makes it.
     fn connect(&self, options: PgConnectOptions) -> Result<PgConnection> {
         let connecting = async move {
             let mut conn = PgConnection::connect_with(&options).await?;
@@ -55,7 +55,8 @@ impl Driver {
         let connecting = async { timeout(PATIENCE, connecting).await };
         let made = match self {
             Self::Own(_) => self.wait(connecting),
-            Self::Shared(runtime) => futures::executor::block_on(runtime.spawn(connecting))
+            Self::Shared(runtime) => self
+                .wait(runtime.spawn(connecting))
                 .map_err(|error| Error::Open(format!("a connection to the database ended in a panic: {error}")))?,
         };
         Ok(made.map_err(|_| Error::Unreachable("the database does not answer".to_owned()))??)

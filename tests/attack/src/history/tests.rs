@@ -373,8 +373,11 @@ fn what_a_step_of_the_erasure_of_a_session_left_is_what_was_written() {
         let target = pb::ErasedTarget::Session.into();
         step("", None, Body::Erased(pb::Erased { target, ranges, unfinished, ..pb::Erased::default() }))
     };
-    let mut steps = history();
-    steps.extend([erased(1, 5, true), erased(6, 21, false)]);
+    let history = |first_step: i64| {
+        let mut steps = history();
+        steps.extend([erased(1, first_step, true), erased(1, 21, false)]);
+        steps
+    };
     let mut written = written();
     let question = pb::Question { text: "may I?".to_owned(), ..pb::Question::default() };
     written.approvals.get_mut("a1").expect("the first question").question = Some(question.clone());
@@ -383,19 +386,13 @@ fn what_a_step_of_the_erasure_of_a_session_left_is_what_was_written() {
     nothing.question.as_mut().expect("its question").text = "[erased from the history]".to_owned();
     let end = nothing.end.as_mut().expect("its end");
     (end.choice, end.text) = (None, String::new());
-    // An event, an answer behind it, and whether it is as it should be.
-    let cases = [
-        (20, whole.clone(), true),
-        (20, nothing.clone(), false),
-        (21, whole.clone(), true),
-        (21, nothing.clone(), false),
-        (22, whole, false),
-        (22, nothing, true),
-    ];
-    for (at, row, fits) in cases {
-        let row = Answer::Approval(Box::new(row));
-        let found = faults(steps.clone(), vec![observed(at, at, row)], &written);
-        assert_eq!(found.is_empty(), fits, "behind {at}: {found:?}");
+    // The last revision of the first step, an event, and whether the question of revision 6 is still there behind it.
+    for (first_step, at, is_there) in [(5, 20, true), (5, 21, true), (6, 21, false), (5, 22, false), (6, 22, false)] {
+        for (row, fits) in [(&whole, is_there), (&nothing, !is_there)] {
+            let row = Answer::Approval(Box::new(row.clone()));
+            let found = faults(history(first_step), vec![observed(at, at, row)], &written);
+            assert_eq!(found.is_empty(), fits, "a step up to {first_step}, behind {at}: {found:?}");
+        }
     }
 }
 

@@ -51,7 +51,7 @@ pub fn count(policy: &Policy, role: Role, bodies: &[&PartBody]) -> Counts {
             units(counting, role, &parts.collect::<Vec<_>>())
         }
     };
-    Counts { whole, parts }
+    Counts { whole, parts, erased: bodies.iter().filter(|body| body.is_erased()).count() }
 }
 
 /// The counts of a part, if they are known and no mark changes the part.
