@@ -83,7 +83,11 @@ impl Hosted {
             }
             app.hold_to_quotas(quotas).await.map_err(Error::Quotas)?;
             if config.search {
-                return Ok(Some(search::Service::open(store.clone(), clock.clone(), search::Options::default())?));
+                // It reads files, and asks a database that may be long in answering.
+                let (of, clock) = (store.clone(), clock.clone());
+                let open = move || search::Service::open(of, clock, search::Options::default());
+                let opened = tokio::task::spawn_blocking(open).await;
+                return Ok(Some(opened.map_err(|error| store::Error::Open(error.to_string()))??));
             }
             store.search().remove()?;
             Ok(None)

@@ -70,7 +70,8 @@ class EraseServiceServicer(object):
         write; the answer comes after the last one. The session takes no writes from the first one on, and a daemon that stops
         in between goes on at its next start, also if the caller is gone.
         Errors: SESSION_NOT_FOUND, MESSAGE_NOT_FOUND, NOTHING_TO_ERASE, REVISION_MISMATCH, REVISION_OUT_OF_RANGE,
-        INVALID_FIELD, LIMIT_EXCEEDED, REQUEST_ID_REUSED.
+        INVALID_FIELD, LIMIT_EXCEEDED, REQUEST_ID_REUSED; SESSION_ERASED for what a step of the erasure of its session took, until
+        the last one.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
