@@ -106,7 +106,10 @@ impl Caller {
         let mut pending_files = erasures.clean(&erased).await;
         // The events of sessions that shared it are in the same commit.
         let head = self.store().log().head_seq();
-        if !self.store().search().has_forgotten(head, Duration::from_millis(limits::ERASE_CLEAN_WAIT_MS)).await {
+        let search = self.store().search();
+        let forgetting = search.has_forgotten(head, Duration::from_millis(limits::ERASE_CLEAN_WAIT_MS));
+        // Once the daemon stops, the index forgets nothing before its next start.
+        if !self.shared.unless_stopping(forgetting).await.unwrap_or(false) {
             pending_files.extend(store::Search::files());
         }
         let event = Some((erased.revision, erased.seq));

@@ -94,7 +94,7 @@ pub(crate) fn kept(
     Ok(found)
 }
 
-/// Stores the counts of sealed messages, in place of earlier ones, which are void.
+/// Stores the counts of sealed messages, in place of earlier ones.
 pub(crate) fn keep(conn: &Connection, counts: &[(MessageId, Counted)]) -> Result<()> {
     for (message, counted) in counts {
         let (counting, body) = columns(counted);

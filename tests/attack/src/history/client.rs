@@ -290,8 +290,10 @@ impl Client {
             let refused = Refused { epoch: Some(epoch), ..Refused::of(M::NAME, refusal) };
             self.observe(&session.id, Answer::Refused(refused));
         }
+        // What a fork shares may be of a session that is being erased.
         if let Err(refusal) = &outcome
             && refusal.reason == "SESSION_ERASED"
+            && M::NAME != "EraseContent"
         {
             self.observe(&session.id, Answer::Refused(Refused::of(M::NAME, refusal)));
         }

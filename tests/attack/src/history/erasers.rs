@@ -217,7 +217,7 @@ async fn erase(
             let is_mismatch = refusal.reason == "REVISION_MISMATCH" && expected_revision.is_some();
             // An edit belongs to the session of what it replaced.
             let is_mixed = refusal.reason == "INVALID_FIELD" && matches!(target, Target::MessageSet(_));
-            // A step of the erasure of its session took it, and that goes on; the log shows whether it did.
+            // A step of the erasure of its session, or of the one that a fork has it from, took it, and that goes on.
             let is_going = refusal.reason == "SESSION_ERASED" && !matches!(target, Target::WholeSession(_));
             let is_known = is_mismatch || is_mixed || is_going;
             if !is_known && ![NO_ANSWER, "NOTHING_TO_ERASE"].contains(&refusal.reason.as_str()) {

@@ -35,8 +35,9 @@ const PAUSE_TIME_MAX: Duration = Duration::from_secs(60);
 const STANDBY_TIME_MAX: Duration = Duration::from_secs(60);
 /// The database of the attack.
 const DATABASE: &str = "history";
-/// True once every shard has an owner that writes, all on one server, and none is about to move. What nobody owns gets a new
-/// identity on another server, since nobody can say that nothing is missing.
+/// True once every shard has an owner that writes, all on one server, and none is about to move as far as the database
+/// knows. What nobody owns, or what is moving, gets a new identity on another server, since nobody can say that nothing is
+/// missing.
 const SETTLED: &str = "select sum(shards) = (select count(*) from lh.lease) and max(shards) - min(shards) < 2 \
      and count(*) = (select count(*) from lh.daemon where seen_until > clock_timestamp()) \
      from (select count(*) as shards from lh.lease l join lh.shard s using (name, epoch) \
@@ -45,6 +46,10 @@ const SETTLED: &str = "select sum(shards) = (select count(*) from lh.lease) and 
         and not exists (select from lh.daemon \
             where id = destination and seen_until > clock_timestamp() and id <> split_part(owner, '.', 1)) \
         group by split_part(owner, '.', 1)) as daemons";
+/// The owners of all shards. One that was asked to give a shard up goes on for a while, although nobody can see that.
+const OWNERS: &str = "select string_agg(name || epoch, ',' order by name) from lh.lease";
+/// Time in which a shard is given up.
+const GIVE_TIME_MAX: Duration = Duration::from_secs(3);
 /// The name of the database's socket in its folder.
 const DATABASE_SOCKET: &str = ".s.PGSQL.5432";
 /// Maximum time for which nothing comes through between daemons, in milliseconds: longer than they wait for a sign of life.
@@ -388,7 +393,15 @@ impl Fleet {
         );
         self.until(&renewed).await?;
         tokio::time::sleep(pause / 4).await;
-        self.until(SETTLED).await?;
+        loop {
+            self.until(SETTLED).await?;
+            let owners = self.sql(OWNERS);
+            tokio::time::sleep(GIVE_TIME_MAX).await;
+            self.until(SETTLED).await?;
+            if owners.is_some() && owners == self.sql(OWNERS) {
+                break;
+            }
+        }
         self.promote(standby).await
     }
 
