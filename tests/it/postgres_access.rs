@@ -26,9 +26,9 @@ impl Guarded {
     fn start(home: &Path) -> Option<Self> {
         // Below those that the system gives to others meanwhile.
         static NEXT: AtomicU16 = AtomicU16::new(0);
-        let numbers =
+        let mut numbers =
             (0..100).map(|_| 20_000 + (std::process::id() % 10_000) as u16 + NEXT.fetch_add(1, Ordering::Relaxed));
-        let port = numbers.into_iter().find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok()).expect("a port");
+        let port = numbers.find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok()).expect("a port");
         let server = Server::start_on_tcp(port)?;
         let key = KeyPair::generate().expect("a key");
         let mut params = CertificateParams::default();
@@ -94,21 +94,21 @@ fn a_role_with_two_rights_serves_and_moves_a_store_over_tls_with_a_password_file
     let Some(guarded) = Guarded::start(home) else { return };
     write_password(home, guarded.port, PASSWORD);
     let address = guarded.address("localhost");
-    let serve = |more: &[(&str, &str)]| {
+    let serve = |address: &str, variables: &[(&str, &str)]| {
         let (daemon, line) = Daemon::start_as(home, |command| {
-            with_password(command, home).args(["--database", &address]).envs(more.iter().copied());
+            with_password(command, home).args(["--database", address]).envs(variables.iter().copied());
         });
         assert!(line.contains("longhand.sock"), "{line:?}");
         daemon
     };
-    let daemon = serve(&[]);
+    let daemon = serve(&address, &[]);
     daemon.text(&["create", "--client-id", "talk"]);
     daemon.text(&["append", "talk", "kept beyond a kill"]);
     let encrypted = "select count(*) > 0, bool_and(s.ssl) from pg_stat_activity a join pg_stat_ssl s using (pid) \
          where a.usename = 'notes'";
     assert_eq!(guarded.server.sql("postgres", encrypted).expect("asked").trim(), "t|t");
     daemon.kill();
-    let daemon = serve(&[]);
+    let daemon = serve(&address, &[]);
     assert!(daemon.text(&["show", "talk"]).contains("kept beyond a kill"));
     assert!(daemon.stop().success());
 
@@ -121,17 +121,13 @@ fn a_role_with_two_rights_serves_and_moves_a_store_over_tls_with_a_password_file
         let set_aside = guarded.server.sql("notes", "drop schema if exists migrated_lh_s1 cascade");
         set_aside.expect("what was set aside is dropped");
     }
-    let daemon = serve(&[]);
+    let daemon = serve(&address, &[]);
     assert!(daemon.text(&["show", "talk"]).contains("kept beyond a kill"));
     assert!(daemon.stop().success());
 
     // Variables say the rest of an address.
     let short = format!("postgres://notes@localhost:{}/notes", guarded.port);
-    let (daemon, line) = Daemon::start_as(home, |command| {
-        with_password(command, home).args(["--database", &short]);
-        command.env("PGSSLMODE", "verify-full").env("PGSSLROOTCERT", &guarded.authority);
-    });
-    assert!(line.contains("longhand.sock"), "{line:?}");
+    let daemon = serve(&short, &[("PGSSLMODE", "verify-full"), ("PGSSLROOTCERT", &guarded.authority)]);
     assert!(daemon.stop().success());
 }
 
