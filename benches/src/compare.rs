@@ -1,20 +1,23 @@
-//! Two builds, measured in turn: ratios of the second one to the first, with their spread over the rounds.
+//! Two builds, measured in turn: ratios of the second one to the first, with their spread over the rounds. Every round
+//! starts both anew: one process may be slower than the next one of the same build by a tenth, in all that it does.
 
 use crate::append::{Figures, Loop};
 use crate::events::Audience;
 use crate::reads::{Build, Read};
-use crate::report::Report;
+use crate::report::{Latencies, Report};
 use crate::target::{BODY_BYTES, Target, Texts};
 use clap::Args;
 use std::time::Duration;
 
 /// Messages of the session that is read.
 const READ_MESSAGES: usize = 1_000;
-/// Reads of a round.
-const READS: usize = 20;
+/// Reads of a round; the builds take turns at each.
+const READS: usize = 40;
 
-/// Watchers of the session whose events are delivered, and appends of a round.
-const WATCHERS: [(usize, usize); 2] = [(8, 200), (64, 50)];
+/// Watchers of the session whose events are delivered, and appends of a turn.
+const WATCHERS: [(usize, usize); 2] = [(8, 100), (64, 25)];
+/// Turns of a round.
+const TURNS: usize = 4;
 
 /// Two builds.
 #[derive(Debug, Clone, Args)]
@@ -24,7 +27,7 @@ pub(crate) struct Options {
     /// The second build's binary.
     second: String,
     /// Rounds; the builds take turns in each, and every other round begins with the second one.
-    #[arg(long, default_value_t = 9)]
+    #[arg(long, default_value_t = 15)]
     rounds: usize,
     /// Seconds of a loop in a round.
     #[arg(long, default_value_t = 1.0)]
@@ -40,104 +43,123 @@ pub(crate) struct Options {
     batch: usize,
 }
 
-/// Prints the ratio of the second build to the first: the median of the rounds, the middle half of them, and in how
-/// many of them the second one had less.
-fn ratios(what: &str, figure: &str, pairs: &[(f64, f64)], report: &mut Report) {
-    let sorted = |mut values: Vec<f64>| {
-        values.sort_unstable_by(f64::total_cmp);
-        values
-    };
-    let at = |values: &[f64], part: f64| values[((values.len() - 1) as f64 * part).round() as usize];
-    let ratios = sorted(pairs.iter().map(|(first, second)| second / first).collect());
-    let figures = [
-        ("first_median", at(&sorted(pairs.iter().map(|pair| pair.0).collect()), 0.5)),
-        ("second_median", at(&sorted(pairs.iter().map(|pair| pair.1).collect()), 0.5)),
-        ("ratio", at(&ratios, 0.5)),
-        ("ratio_quarter", at(&ratios, 0.25)),
-        ("ratio_three_quarters", at(&ratios, 0.75)),
-        ("rounds_with_less", ratios.iter().filter(|ratio| **ratio < 1.0).count() as f64),
-    ];
-    report.figures(what, figure, &figures);
+/// A figure of both builds in each round.
+struct Pairs {
+    what: String,
+    figure: &'static str,
+    values: Vec<[f64; 2]>,
+}
+
+impl Pairs {
+    /// Prints the ratio of the second build to the first: the median of the rounds, the middle half of them, and in how
+    /// many of them the second one had less.
+    fn report(&self, report: &mut Report) {
+        let sorted = |of: fn(&[f64; 2]) -> f64| {
+            let mut values: Vec<f64> = self.values.iter().map(of).collect();
+            values.sort_unstable_by(f64::total_cmp);
+            values
+        };
+        let at = |values: &[f64], part: f64| values[((values.len() - 1) as f64 * part).round() as usize];
+        let ratios = sorted(|[first, second]| second / first);
+        let figures = [
+            ("first_median", at(&sorted(|pair| pair[0]), 0.5)),
+            ("second_median", at(&sorted(|pair| pair[1]), 0.5)),
+            ("ratio", at(&ratios, 0.5)),
+            ("ratio_quarter", at(&ratios, 0.25)),
+            ("ratio_three_quarters", at(&ratios, 0.75)),
+            ("rounds_with_less", ratios.iter().filter(|ratio| **ratio < 1.0).count() as f64),
+        ];
+        report.figures(&self.what, self.figure, &figures);
+    }
+}
+
+/// The figures of all rounds, in the order in which they are measured.
+#[derive(Default)]
+struct Rounds(Vec<Pairs>);
+
+impl Rounds {
+    fn add(&mut self, what: &str, figure: &'static str, pair: [f64; 2]) {
+        match self.0.iter_mut().find(|pairs| pairs.what == what && pairs.figure == figure) {
+            Some(pairs) => pairs.values.push(pair),
+            None => self.0.push(Pairs { what: what.to_owned(), figure, values: vec![pair] }),
+        }
+    }
 }
 
 /// Measures both builds.
 pub(crate) async fn run(options: &Options, short: bool, report: &mut Report) {
     let (rounds, seconds) = if short { (5, 0.4) } else { (options.rounds, options.seconds) };
     println!("{} (first) and {} (second), {rounds} rounds; ratios are second to first", options.first, options.second);
-    let builds = [Target::daemon(&options.first).await, Target::daemon(&options.second).await];
+    let binaries = [options.first.as_str(), options.second.as_str()];
+    let mut measured = Rounds::default();
+    for round in 0..rounds {
+        let turns = [round % 2, 1 - round % 2];
+        appends(options, binaries, turns, Duration::from_secs_f64(seconds), &mut measured).await;
+        let mut builds = [Build::start(binaries[0]).await, Build::start(binaries[1]).await];
+        reads(&mut builds, turns, &mut measured).await;
+        events(&builds, turns, &mut measured).await;
+    }
+    for pairs in &measured.0 {
+        pairs.report(report);
+    }
+}
+
+/// Appends in a second.
+async fn appends(options: &Options, binaries: [&str; 2], turns: [usize; 2], time: Duration, measured: &mut Rounds) {
+    let builds = [Target::daemon(binaries[0]).await, Target::daemon(binaries[1]).await];
     let mut loops: Vec<Loop> =
         options.callers.iter().map(|callers| Loop::Closed { callers: *callers, batch: 1 }).collect();
     loops.push(Loop::Shared { callers: options.shared });
     loops.push(Loop::Closed { callers: 1, batch: options.batch });
     let texts = Texts::new(1, BODY_BYTES);
-    for measured in loops {
-        let mut callers = Vec::new();
-        for build in &builds {
-            callers.push(build.callers(measured.callers(), 1, measured.sessions(), &texts).await);
+    for kind in loops {
+        let mut figures = [Figures::default(), Figures::default()];
+        for turn in turns {
+            let mut callers = builds[turn].callers(kind.callers(), 1, kind.sessions(), &texts).await;
+            kind.round(&builds[turn], &mut callers, time, &mut figures[turn]).await;
         }
-        let mut of_rounds = Vec::new();
-        for round in 0..rounds {
-            let mut figures = [Figures::default(), Figures::default()];
-            for turn in [round % 2, 1 - round % 2] {
-                let time = Duration::from_secs_f64(seconds);
-                measured.round(&builds[turn], &mut callers[turn], time, &mut figures[turn]).await;
-            }
-            of_rounds.push(figures);
-        }
-        let mut pairs = |figure: &str, of: fn(&Figures) -> f64| {
-            let pairs: Vec<(f64, f64)> = of_rounds.iter().map(|[first, second]| (of(first), of(second))).collect();
-            ratios(&measured.name(), figure, &pairs, report);
+        let mut pair = |figure: &'static str, of: fn(&Figures) -> f64| {
+            measured.add(&kind.name(), figure, [of(&figures[0]), of(&figures[1])]);
         };
-        pairs("rate", Figures::rate);
-        pairs("p50_ms", |figures| figures.latencies.millis(0.5));
-        pairs("p99_ms", |figures| figures.latencies.millis(0.99));
-        pairs("cpu_us", |figures| figures.cpu_us());
-    }
-    drop(builds);
-    let mut builds = [Build::start(&options.first).await, Build::start(&options.second).await];
-    reads(&mut builds, rounds, report).await;
-    events(&builds, rounds, report).await;
-}
-
-/// Events in a second, to all watchers together.
-async fn events(builds: &[Build; 2], rounds: usize, report: &mut Report) {
-    for (watchers, appends) in WATCHERS {
-        let mut audiences = Vec::new();
-        for build in builds {
-            audiences.push(Audience::start(&build.daemon.socket, watchers).await);
-        }
-        let mut pairs = Vec::new();
-        for round in 0..rounds {
-            let mut rates = [0.0; 2];
-            for turn in [round % 2, 1 - round % 2] {
-                let time = audiences[turn].deliver(appends).await;
-                rates[turn] = (watchers * appends) as f64 / time.as_secs_f64();
-            }
-            pairs.push((rates[0], rates[1]));
-        }
-        ratios(&format!("events to {watchers} watchers"), "rate", &pairs, report);
+        pair("rate", Figures::rate);
+        pair("p50_ms", |figures| figures.latencies.millis(0.5));
+        pair("p99_ms", |figures| figures.latencies.millis(0.99));
+        pair("cpu_us", Figures::cpu_us);
     }
 }
 
-async fn reads(builds: &mut [Build; 2], rounds: usize, report: &mut Report) {
+/// Median times of reads.
+async fn reads(builds: &mut [Build; 2], turns: [usize; 2], measured: &mut Rounds) {
     let mut ids = Vec::new();
     for build in &mut *builds {
         ids.push(build.session(READ_MESSAGES, BODY_BYTES).await);
     }
     for (read, what) in [(Read::Whole, "view of 1 000 messages, whole"), (Read::Newest, "the newest 50 messages")] {
-        let mut pairs = Vec::new();
-        for round in 0..rounds {
-            let mut medians = [0.0; 2];
-            for turn in [round % 2, 1 - round % 2] {
-                let mut times = Vec::new();
-                for at in 0..READS {
-                    times.push(builds[turn].read(&ids[turn], read, READ_MESSAGES, at).await);
-                }
-                times.sort_unstable();
-                medians[turn] = times[READS / 2].as_secs_f64() * 1e3;
+        let mut times = [Latencies::default(), Latencies::default()];
+        for at in 0..READS {
+            for turn in turns {
+                times[turn].record(builds[turn].read(&ids[turn], read, READ_MESSAGES, at).await);
             }
-            pairs.push((medians[0], medians[1]));
         }
-        ratios(what, "p50_ms", &pairs, report);
+        measured.add(what, "p50_ms", times.map(|times| times.millis(0.5)));
+    }
+}
+
+/// Events in a second, to all watchers together.
+async fn events(builds: &[Build; 2], turns: [usize; 2], measured: &mut Rounds) {
+    for (watchers, appends) in WATCHERS {
+        let mut audiences = Vec::new();
+        for build in builds {
+            audiences.push(Audience::start(&build.daemon.socket, watchers).await);
+        }
+        let mut times = [Duration::ZERO; 2];
+        for _ in 0..TURNS {
+            for turn in turns {
+                times[turn] += audiences[turn].deliver(appends).await;
+            }
+        }
+        let events = (watchers * appends * TURNS) as f64;
+        let rates = times.map(|time| events / time.as_secs_f64());
+        measured.add(&format!("events to {watchers} watchers"), "rate", rates);
     }
 }

@@ -96,6 +96,9 @@ async fn appends(callers: Vec<Caller>, calls: usize) -> Vec<Caller> {
 
 /// Counts each kind of call of each build.
 pub(crate) async fn run(options: &Options, report: &mut Report) {
+    if let Some(keep) = &options.keep {
+        std::fs::create_dir_all(keep).expect("the folder of the profiles");
+    }
     for binary in &options.binaries {
         let counted = Counted::new(binary);
         let mut count = |what: &str, pid: u32, calls: usize| {
