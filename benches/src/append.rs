@@ -215,7 +215,7 @@ impl Loop {
         }
     }
 
-    /// Runs the loop once, and adds its figures.
+    /// Runs the loop once, and adds its figures. The server rests when it returns.
     pub(crate) async fn round(self, target: &Target, callers: &mut Vec<Caller>, time: Duration, sum: &mut Figures) {
         let before = (target.cost(), target.cost_of_callers());
         let (calls, rate, batch) = match self {
@@ -238,6 +238,7 @@ impl Loop {
         sum.latencies.add(&calls.latencies);
         sum.calls += calls.all;
         sum.messages += calls.all * batch as u64;
+        target.rest().await;
     }
 
     /// Targets of the loop: the ratio to raw SQLite, the median latency in milliseconds, and the rate.
@@ -343,7 +344,7 @@ pub(crate) async fn run(binaries: &[String], options: &Options, short: bool, rep
     }
     let mut targets = Target::floors();
     for binary in binaries {
-        targets.push(Target::daemon(binary).await);
+        targets.push(Target::daemon(binary, "").await);
     }
     let time = Duration::from_secs_f64(seconds) / rounds;
     let texts = Texts::new(SEED, BODY_BYTES);

@@ -1,22 +1,22 @@
 //! Two builds, measured in turn: ratios of the second one to the first, with their spread over the rounds. Every round
-//! starts both anew: one process may be slower than the next one of the same build by a tenth, in all that it does.
+//! starts both anew: one process may be slower than the next one of the same build by a tenth, in all that it does. Neither
+//! is measured while the other one works, and neither has a search index.
 
 use crate::append::{Figures, Loop};
 use crate::events::Audience;
 use crate::reads::{Build, Read};
 use crate::report::{Latencies, Report};
-use crate::target::{BODY_BYTES, Target, Texts};
+use crate::target::{BODY_BYTES, NO_SEARCH, Target, Texts};
 use clap::Args;
 use std::time::Duration;
 
 /// Messages of the session that is read.
 const READ_MESSAGES: usize = 1_000;
-/// Reads of a round; the builds take turns at each.
-const READS: usize = 40;
-
+/// Reads of a turn.
+const READS: usize = 10;
 /// Watchers of the session whose events are delivered, and appends of a turn.
 const WATCHERS: [(usize, usize); 2] = [(8, 100), (64, 25)];
-/// Turns of a round.
+/// Turns of each build in a round. Short ones: a machine is faster in one second than in the next.
 const TURNS: usize = 4;
 
 /// Two builds.
@@ -26,11 +26,11 @@ pub(crate) struct Options {
     first: String,
     /// The second build's binary.
     second: String,
-    /// Rounds; the builds take turns in each, and every other round begins with the second one.
-    #[arg(long, default_value_t = 15)]
+    /// Rounds; the builds take turns in each.
+    #[arg(long, default_value_t = 9)]
     rounds: usize,
-    /// Seconds of a loop in a round.
-    #[arg(long, default_value_t = 1.0)]
+    /// Seconds of a turn of appends.
+    #[arg(long, default_value_t = 0.4)]
     seconds: f64,
     /// Only these numbers of callers.
     #[arg(long, value_delimiter = ',', default_values_t = [1, 8, 64])]
@@ -86,18 +86,22 @@ impl Rounds {
     }
 }
 
+/// The builds in the order of their turns, of which neither is always the first.
+fn turns(round: usize) -> impl Iterator<Item = usize> {
+    (round..round + TURNS).flat_map(|turn| [turn % 2, 1 - turn % 2])
+}
+
 /// Measures both builds.
 pub(crate) async fn run(options: &Options, short: bool, report: &mut Report) {
-    let (rounds, seconds) = if short { (5, 0.4) } else { (options.rounds, options.seconds) };
+    let (rounds, seconds) = if short { (3, 0.2) } else { (options.rounds, options.seconds) };
     println!("{} (first) and {} (second), {rounds} rounds; ratios are second to first", options.first, options.second);
     let binaries = [options.first.as_str(), options.second.as_str()];
     let mut measured = Rounds::default();
     for round in 0..rounds {
-        let turns = [round % 2, 1 - round % 2];
-        appends(options, binaries, turns, Duration::from_secs_f64(seconds), &mut measured).await;
-        let mut builds = [Build::start(binaries[0]).await, Build::start(binaries[1]).await];
-        reads(&mut builds, turns, &mut measured).await;
-        events(&builds, turns, &mut measured).await;
+        appends(options, binaries, round, Duration::from_secs_f64(seconds), &mut measured).await;
+        let mut builds = [Build::start(binaries[0], NO_SEARCH).await, Build::start(binaries[1], NO_SEARCH).await];
+        reads(&mut builds, round, &mut measured).await;
+        events(&builds, round, &mut measured).await;
     }
     for pairs in &measured.0 {
         pairs.report(report);
@@ -105,8 +109,8 @@ pub(crate) async fn run(options: &Options, short: bool, report: &mut Report) {
 }
 
 /// Appends in a second.
-async fn appends(options: &Options, binaries: [&str; 2], turns: [usize; 2], time: Duration, measured: &mut Rounds) {
-    let builds = [Target::daemon(binaries[0]).await, Target::daemon(binaries[1]).await];
+async fn appends(options: &Options, binaries: [&str; 2], round: usize, time: Duration, measured: &mut Rounds) {
+    let builds = [Target::daemon(binaries[0], NO_SEARCH).await, Target::daemon(binaries[1], NO_SEARCH).await];
     let mut loops: Vec<Loop> =
         options.callers.iter().map(|callers| Loop::Closed { callers: *callers, batch: 1 }).collect();
     loops.push(Loop::Shared { callers: options.shared });
@@ -114,9 +118,12 @@ async fn appends(options: &Options, binaries: [&str; 2], turns: [usize; 2], time
     let texts = Texts::new(1, BODY_BYTES);
     for kind in loops {
         let mut figures = [Figures::default(), Figures::default()];
-        for turn in turns {
-            let mut callers = builds[turn].callers(kind.callers(), 1, kind.sessions(), &texts).await;
-            kind.round(&builds[turn], &mut callers, time, &mut figures[turn]).await;
+        let mut callers = Vec::new();
+        for build in &builds {
+            callers.push(build.callers(kind.callers(), 1, kind.sessions(), &texts).await);
+        }
+        for turn in turns(round) {
+            kind.round(&builds[turn], &mut callers[turn], time, &mut figures[turn]).await;
         }
         let mut pair = |figure: &'static str, of: fn(&Figures) -> f64| {
             measured.add(&kind.name(), figure, [of(&figures[0]), of(&figures[1])]);
@@ -129,15 +136,15 @@ async fn appends(options: &Options, binaries: [&str; 2], turns: [usize; 2], time
 }
 
 /// Median times of reads.
-async fn reads(builds: &mut [Build; 2], turns: [usize; 2], measured: &mut Rounds) {
+async fn reads(builds: &mut [Build; 2], round: usize, measured: &mut Rounds) {
     let mut ids = Vec::new();
     for build in &mut *builds {
         ids.push(build.session(READ_MESSAGES, BODY_BYTES).await);
     }
     for (read, what) in [(Read::Whole, "view of 1 000 messages, whole"), (Read::Newest, "the newest 50 messages")] {
         let mut times = [Latencies::default(), Latencies::default()];
-        for at in 0..READS {
-            for turn in turns {
+        for turn in turns(round) {
+            for at in 0..READS {
                 times[turn].record(builds[turn].read(&ids[turn], read, READ_MESSAGES, at).await);
             }
         }
@@ -146,17 +153,16 @@ async fn reads(builds: &mut [Build; 2], turns: [usize; 2], measured: &mut Rounds
 }
 
 /// Events in a second, to all watchers together.
-async fn events(builds: &[Build; 2], turns: [usize; 2], measured: &mut Rounds) {
+async fn events(builds: &[Build; 2], round: usize, measured: &mut Rounds) {
     for (watchers, appends) in WATCHERS {
         let mut audiences = Vec::new();
         for build in builds {
             audiences.push(Audience::start(&build.daemon.socket, watchers).await);
         }
         let mut times = [Duration::ZERO; 2];
-        for _ in 0..TURNS {
-            for turn in turns {
-                times[turn] += audiences[turn].deliver(appends).await;
-            }
+        for turn in turns(round) {
+            times[turn] += audiences[turn].deliver(appends).await;
+            builds[turn].rest().await;
         }
         let events = (watchers * appends * TURNS) as f64;
         let rates = times.map(|time| events / time.as_secs_f64());

@@ -58,7 +58,7 @@ pub(crate) async fn run(binaries: &[String], options: &Options, short: bool, rep
     let messages = if short { options.messages.min(SHORT_MESSAGES) } else { options.messages };
     println!("{messages} messages of {} bytes to one session, {} in an append", options.bytes, options.batch);
     for binary in binaries {
-        let target = Target::daemon(binary).await;
+        let target = Target::daemon(binary, "").await;
         let fifths = measure(&target, messages, options).await;
         for (index, fifth) in fifths.iter().enumerate() {
             let figures = [

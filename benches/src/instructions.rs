@@ -4,7 +4,7 @@
 use crate::events::Audience;
 use crate::reads::{Build, Read};
 use crate::report::Report;
-use crate::target::{BODY_BYTES, Caller, Sessions, Target, Texts};
+use crate::target::{BODY_BYTES, Caller, NO_SEARCH, Sessions, Target, Texts};
 use clap::Args;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -107,7 +107,7 @@ pub(crate) async fn run(options: &Options, report: &mut Report) {
             let sum = counted.sum(&format!("{build}, {what}"), options.keep.as_deref());
             report.figures(what, binary, &[("instructions_each", sum / calls as f64)]);
         };
-        let target = Target::daemon(&counted.program).await;
+        let target = Target::daemon(&counted.program, NO_SEARCH).await;
         let texts = Texts::new(1, BODY_BYTES);
         for callers in [1, 8] {
             let of = target.callers(callers, 1, Sessions::Own, &texts).await;
@@ -118,7 +118,7 @@ pub(crate) async fn run(options: &Options, report: &mut Report) {
             drop(of);
         }
         drop(target);
-        let mut build = Build::start(&counted.program).await;
+        let mut build = Build::start(&counted.program, NO_SEARCH).await;
         let session = build.session(READ_MESSAGES, BODY_BYTES).await;
         for (read, what, calls) in
             [(Read::Newest, "the newest 50 messages", options.calls), (Read::Whole, "view, whole", options.calls / 10)]

@@ -66,7 +66,7 @@ async fn streams(binary: &str, name: &str, count: usize, report: &mut Report) {
 }
 
 async fn sessions(binary: &str, name: &str, counts: &[usize], report: &mut Report) {
-    let mut build = Build::start(binary).await;
+    let mut build = Build::start(binary, "").await;
     let mut ids = Vec::new();
     for &count in counts {
         while ids.len() < count {

@@ -114,7 +114,7 @@ pub(crate) async fn run(binaries: &[String], options: &Options, short: bool, rep
     }
     let mut targets = vec![Target::floors().remove(0)];
     for binary in binaries {
-        targets.push(Target::daemon(binary).await);
+        targets.push(Target::daemon(binary, "").await);
     }
     let texts = Texts::new(1, BODY_BYTES);
     for &count in &options.callers {

@@ -7,6 +7,11 @@ use std::time::Duration;
 /// Length of the units of `/proc/PID/stat`, which are the same on every Linux.
 const TICK: Duration = Duration::from_millis(10);
 
+/// Time in which a process that rests spends less than two ticks.
+const REST: Duration = Duration::from_millis(200);
+/// Most times that a rest is waited for.
+const RESTS_MAX: usize = 100;
+
 /// Cost since the start of a process or of a thread.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Cost {
@@ -53,6 +58,19 @@ impl Process {
     /// The cost so far; zero where the system does not report it.
     pub(crate) fn cost(&self) -> Cost {
         Cost { cpu: self.cpu().unwrap_or_default(), written: self.written().unwrap_or_default() }
+    }
+
+    /// Waits until the process has nothing left to do: what a daemon does behind its answers, as for its index, would take
+    /// processors from what is measured next.
+    pub(crate) async fn rest(&self) {
+        for _ in 0..RESTS_MAX {
+            let before = self.cost();
+            tokio::time::sleep(REST).await;
+            if self.cost().since(before).cpu < 2 * TICK {
+                return;
+            }
+        }
+        println!("  a process did not rest; what follows was measured beside it");
     }
 
     fn cpu(&self) -> Option<Duration> {

@@ -2,6 +2,7 @@
 //! the newest messages. Several builds are measured in turn, so that their figures are of one run.
 
 use crate::fleet::Daemon;
+use crate::process::Process;
 use crate::report::{Bound, Latencies, Report};
 use crate::target;
 use longhand::pb;
@@ -55,9 +56,9 @@ impl Read {
 }
 
 impl Build {
-    pub(crate) async fn start(binary: &str) -> Self {
+    pub(crate) async fn start(binary: &str, settings: &str) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let daemon = Daemon::start(binary, folder.path(), "");
+        let daemon = Daemon::start(binary, folder.path(), settings);
         let channel = target::connect(&daemon.socket).await;
         Self {
             name: target::name(binary),
@@ -69,7 +70,7 @@ impl Build {
         }
     }
 
-    /// Creates a session of `count` messages of `bytes` bytes each. Returns its id.
+    /// Creates a session of `count` messages of `bytes` bytes each. Returns its id when the daemon has nothing left to do.
     pub(crate) async fn session(&mut self, count: usize, bytes: usize) -> String {
         let request = pb::CreateSessionRequest::default();
         let created = self.sessions.create_session(request).await.expect("a session").into_inner();
@@ -77,7 +78,13 @@ impl Build {
         for from in (0..count).step_by(100) {
             self.append(&id, from..count.min(from + 100), bytes).await;
         }
+        self.rest().await;
         id
+    }
+
+    /// Waits until the daemon has nothing left to do.
+    pub(crate) async fn rest(&self) {
+        Process::new(self.daemon.pid()).rest().await;
     }
 
     async fn append(&mut self, session: &str, range: Range<usize>, bytes: usize) {
@@ -160,7 +167,7 @@ impl Build {
 pub(crate) async fn run(binaries: &[String], short: bool, report: &mut Report) {
     let mut builds = Vec::new();
     for binary in binaries {
-        builds.push(Build::start(binary).await);
+        builds.push(Build::start(binary, "").await);
     }
     let lengths: &[usize] = if short { &[100, 1_000] } else { &[100, 1_000, 10_000] };
     for &length in lengths {

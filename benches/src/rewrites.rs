@@ -46,7 +46,7 @@ pub(crate) async fn run(binaries: &[String], options: &Options, short: bool, rep
         ("edits of 20 messages", Kind::Edit, FEW),
     ] {
         for binary in binaries {
-            let target = Target::daemon(binary).await;
+            let target = Target::daemon(binary, "").await;
             let mut session = Session::new(connect(target.address()).await, messages, options.bytes).await;
             let mut latencies = [Latencies::default(), Latencies::default(), Latencies::default()];
             for index in 0..rewrites {

@@ -75,6 +75,10 @@ impl Texts {
     }
 }
 
+/// Settings of a daemon without a search index, whose work behind the answers would be counted or not as it comes.
+/// `search` and `append` measure with it.
+pub(crate) const NO_SEARCH: &str = "search = false\n";
+
 /// A sealed message of the user.
 pub(crate) fn message(text: String) -> pb::NewMessage {
     pb::NewMessage {
@@ -120,10 +124,11 @@ pub(crate) struct Target {
 
 impl Target {
     /// A daemon; or as many as the number behind the address of its database and `#`, which share some shards evenly.
-    pub(crate) async fn daemon(binary: &str) -> Self {
+    pub(crate) async fn daemon(binary: &str, settings: &str) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let (one, count) = several(binary);
-        let settings = if count > 1 { format!("cluster = {{ shards = {SHARDS} }}\n") } else { String::new() };
+        let cluster = if count > 1 { format!("cluster = {{ shards = {SHARDS} }}\n") } else { String::new() };
+        let settings = cluster + settings;
         let start = |number: usize| {
             let own = if number == 0 { folder.path().to_owned() } else { folder.path().join(number.to_string()) };
             std::fs::create_dir_all(&own).expect("a folder");
@@ -177,6 +182,13 @@ impl Target {
             // Nothing else in this process writes.
             Kind::Floor(_) => Cost { written: Process::own().cost().written, ..cost },
             Kind::Rpc(_) | Kind::Daemons(_) => cost,
+        }
+    }
+
+    /// Waits until the server has nothing left to do.
+    pub(crate) async fn rest(&self) {
+        for process in &self.processes {
+            process.rest().await;
         }
     }
 
