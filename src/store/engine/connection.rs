@@ -139,7 +139,7 @@ impl Connection {
     /// Undoes the transaction.
     pub(crate) fn roll_back(&self) -> Result<()> {
         match self {
-            Self::Sqlite(conn) => Ok(conn.execute_batch("rollback")?),
+            Self::Sqlite(conn) => sqlite::changed(conn, "rollback", &[]).map(drop),
             Self::Postgres(client) => client.roll_back(),
         }
     }
@@ -147,7 +147,7 @@ impl Connection {
     /// Begins a transaction, which is undone unless it is committed.
     pub(crate) fn transaction(&self) -> Result<Transaction<'_>> {
         match self {
-            Self::Sqlite(conn) => conn.execute_batch("begin")?,
+            Self::Sqlite(conn) => sqlite::changed(conn, "begin", &[]).map(drop)?,
             Self::Postgres(client) => client.begin()?,
         }
         Ok(Transaction { conn: self, is_open: true })
