@@ -52,7 +52,7 @@ pub(crate) struct Options {
 /// Figures of one loop.
 #[derive(Default)]
 pub(crate) struct Figures {
-    /// Messages in a second of each round.
+    /// Messages in a second of each turn.
     rates: Vec<f64>,
     pub(crate) latencies: Latencies,
     /// Messages, those of the warm-up included.
@@ -215,8 +215,9 @@ impl Loop {
         }
     }
 
-    /// Runs the loop once, and adds its figures. The server rests when it returns.
-    pub(crate) async fn round(self, target: &Target, callers: &mut Vec<Caller>, time: Duration, sum: &mut Figures) {
+    /// Runs the loop once, and adds its figures; the costs include what the server does behind its answers, which the rates do
+    /// not. The server rests when it returns.
+    pub(crate) async fn turn(self, target: &Target, callers: &mut Vec<Caller>, time: Duration, sum: &mut Figures) {
         let before = (target.cost(), target.cost_of_callers());
         let (calls, rate, batch) = match self {
             Self::Closed { batch, .. } => {
@@ -232,13 +233,13 @@ impl Loop {
                 (calls, rate, 1)
             }
         };
-        sum.cost = sum.cost.plus(target.cost().since(before.0));
         sum.cost_of_callers = sum.cost_of_callers.plus(target.cost_of_callers().since(before.1));
+        target.rest().await;
+        sum.cost = sum.cost.plus(target.cost().since(before.0));
         sum.rates.push(rate);
         sum.latencies.add(&calls.latencies);
         sum.calls += calls.all;
         sum.messages += calls.all * batch as u64;
-        target.rest().await;
     }
 
     /// Targets of the loop: the ratio to raw SQLite, the median latency in milliseconds, and the rate.
@@ -365,7 +366,7 @@ pub(crate) async fn run(binaries: &[String], options: &Options, short: bool, rep
         for _ in 0..rounds {
             for (index, target) in targets.iter().enumerate() {
                 for (measured, callers, figures) in &mut of_loops {
-                    measured.round(target, &mut callers[index], time, &mut figures[index]).await;
+                    measured.turn(target, &mut callers[index], time, &mut figures[index]).await;
                 }
             }
         }

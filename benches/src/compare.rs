@@ -1,6 +1,6 @@
 //! Two builds, measured in turn: ratios of the second one to the first, with their spread over the rounds. Every round
 //! starts both anew: one process may be slower than the next one of the same build by a tenth, in all that it does. Neither
-//! is measured while the other one works, and neither has a search index.
+//! is measured while the other one still works behind its answers, and neither has a search index.
 
 use crate::append::{Figures, Loop};
 use crate::events::Audience;
@@ -91,15 +91,22 @@ fn turns(round: usize) -> impl Iterator<Item = usize> {
     (round..round + TURNS).flat_map(|turn| [turn % 2, 1 - turn % 2])
 }
 
+/// Starts something of both builds, of which neither is always the first.
+async fn of_both<T>(round: usize, start: impl AsyncFn(usize) -> T) -> [T; 2] {
+    let mut both = [start(round % 2).await, start(1 - round % 2).await];
+    both.rotate_left(round % 2);
+    both
+}
+
 /// Measures both builds.
 pub(crate) async fn run(options: &Options, short: bool, report: &mut Report) {
-    let (rounds, seconds) = if short { (3, 0.2) } else { (options.rounds, options.seconds) };
+    let (rounds, seconds) = if short { (5, 0.2) } else { (options.rounds, options.seconds) };
     println!("{} (first) and {} (second), {rounds} rounds; ratios are second to first", options.first, options.second);
     let binaries = [options.first.as_str(), options.second.as_str()];
     let mut measured = Rounds::default();
     for round in 0..rounds {
         appends(options, binaries, round, Duration::from_secs_f64(seconds), &mut measured).await;
-        let mut builds = [Build::start(binaries[0], NO_SEARCH).await, Build::start(binaries[1], NO_SEARCH).await];
+        let mut builds = of_both(round, async |build| Build::start(binaries[build], NO_SEARCH).await).await;
         reads(&mut builds, round, &mut measured).await;
         events(&builds, round, &mut measured).await;
     }
@@ -110,7 +117,7 @@ pub(crate) async fn run(options: &Options, short: bool, report: &mut Report) {
 
 /// Appends in a second.
 async fn appends(options: &Options, binaries: [&str; 2], round: usize, time: Duration, measured: &mut Rounds) {
-    let builds = [Target::daemon(binaries[0], NO_SEARCH).await, Target::daemon(binaries[1], NO_SEARCH).await];
+    let builds = of_both(round, async |build| Target::daemon(binaries[build], NO_SEARCH).await).await;
     let mut loops: Vec<Loop> =
         options.callers.iter().map(|callers| Loop::Closed { callers: *callers, batch: 1 }).collect();
     loops.push(Loop::Shared { callers: options.shared });
@@ -118,12 +125,13 @@ async fn appends(options: &Options, binaries: [&str; 2], round: usize, time: Dur
     let texts = Texts::new(1, BODY_BYTES);
     for kind in loops {
         let mut figures = [Figures::default(), Figures::default()];
-        let mut callers = Vec::new();
+        let start = async |build: usize| builds[build].callers(kind.callers(), 1, kind.sessions(), &texts).await;
+        let mut callers = of_both(round, start).await;
         for build in &builds {
-            callers.push(build.callers(kind.callers(), 1, kind.sessions(), &texts).await);
+            build.rest().await;
         }
         for turn in turns(round) {
-            kind.round(&builds[turn], &mut callers[turn], time, &mut figures[turn]).await;
+            kind.turn(&builds[turn], &mut callers[turn], time, &mut figures[turn]).await;
         }
         let mut pair = |figure: &'static str, of: fn(&Figures) -> f64| {
             measured.add(&kind.name(), figure, [of(&figures[0]), of(&figures[1])]);
@@ -141,6 +149,9 @@ async fn reads(builds: &mut [Build; 2], round: usize, measured: &mut Rounds) {
     for build in &mut *builds {
         ids.push(build.session(READ_MESSAGES, BODY_BYTES).await);
     }
+    for build in &*builds {
+        build.rest().await;
+    }
     for (read, what) in [(Read::Whole, "view of 1 000 messages, whole"), (Read::Newest, "the newest 50 messages")] {
         let mut times = [Latencies::default(), Latencies::default()];
         for turn in turns(round) {
@@ -155,9 +166,10 @@ async fn reads(builds: &mut [Build; 2], round: usize, measured: &mut Rounds) {
 /// Events in a second, to all watchers together.
 async fn events(builds: &[Build; 2], round: usize, measured: &mut Rounds) {
     for (watchers, appends) in WATCHERS {
-        let mut audiences = Vec::new();
+        let start = async |build: usize| Audience::start(&builds[build].daemon.socket, watchers).await;
+        let mut audiences = of_both(round, start).await;
         for build in builds {
-            audiences.push(Audience::start(&build.daemon.socket, watchers).await);
+            build.rest().await;
         }
         let mut times = [Duration::ZERO; 2];
         for turn in turns(round) {

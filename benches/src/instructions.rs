@@ -112,8 +112,10 @@ pub(crate) async fn run(options: &Options, report: &mut Report) {
         for callers in [1, 8] {
             let of = target.callers(callers, 1, Sessions::Own, &texts).await;
             let of = appends(of, 20).await;
+            target.rest().await;
             Counted::control("--zero", target.pid());
             let of = appends(of, options.calls / callers).await;
+            target.rest().await;
             count(&format!("append, {callers} callers"), target.pid(), options.calls / callers * callers);
             drop(of);
         }
@@ -124,6 +126,7 @@ pub(crate) async fn run(options: &Options, report: &mut Report) {
             [(Read::Newest, "the newest 50 messages", options.calls), (Read::Whole, "view, whole", options.calls / 10)]
         {
             build.read(&session, read, READ_MESSAGES, 0).await;
+            build.rest().await;
             Counted::control("--zero", build.daemon.pid());
             for at in 0..calls {
                 build.read(&session, read, READ_MESSAGES, at).await;
@@ -132,8 +135,10 @@ pub(crate) async fn run(options: &Options, report: &mut Report) {
         }
         let mut audience = Audience::start(&build.daemon.socket, WATCHERS).await;
         audience.deliver(20).await;
+        build.rest().await;
         Counted::control("--zero", build.daemon.pid());
         audience.deliver(options.calls).await;
+        build.rest().await;
         count(&format!("append to {WATCHERS} watchers"), build.daemon.pid(), options.calls);
     }
 }

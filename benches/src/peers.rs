@@ -127,7 +127,7 @@ pub(crate) async fn run(binaries: &[String], options: &Options, short: bool, rep
         let mut theirs: Vec<(Vec<f64>, Latencies)> = stores.iter().map(|_| Default::default()).collect();
         for _ in 0..rounds {
             for ((target, callers), figures) in targets.iter().zip(&mut callers).zip(&mut ours) {
-                measured.round(target, callers, Duration::from_secs_f64(seconds), figures).await;
+                measured.turn(target, callers, Duration::from_secs_f64(seconds), figures).await;
             }
             for (store, (rates, latencies)) in stores.iter_mut().zip(&mut theirs) {
                 rates.push(store.closed(count, seconds, latencies));

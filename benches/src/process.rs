@@ -60,8 +60,8 @@ impl Process {
         Cost { cpu: self.cpu().unwrap_or_default(), written: self.written().unwrap_or_default() }
     }
 
-    /// Waits until the process has nothing left to do: what a daemon does behind its answers, as for its index, would take
-    /// processors from what is measured next.
+    /// Waits until the process needs no processor: what a daemon does behind its answers, as for its index, would slow down
+    /// what is measured next.
     pub(crate) async fn rest(&self) {
         for _ in 0..RESTS_MAX {
             let before = self.cost();

@@ -70,7 +70,7 @@ impl Build {
         }
     }
 
-    /// Creates a session of `count` messages of `bytes` bytes each. Returns its id when the daemon has nothing left to do.
+    /// Creates a session of `count` messages of `bytes` bytes each. Returns its id.
     pub(crate) async fn session(&mut self, count: usize, bytes: usize) -> String {
         let request = pb::CreateSessionRequest::default();
         let created = self.sessions.create_session(request).await.expect("a session").into_inner();
@@ -78,11 +78,10 @@ impl Build {
         for from in (0..count).step_by(100) {
             self.append(&id, from..count.min(from + 100), bytes).await;
         }
-        self.rest().await;
         id
     }
 
-    /// Waits until the daemon has nothing left to do.
+    /// Waits until the daemon needs no processor.
     pub(crate) async fn rest(&self) {
         Process::new(self.daemon.pid()).rest().await;
     }
@@ -174,6 +173,9 @@ pub(crate) async fn run(binaries: &[String], short: bool, report: &mut Report) {
         let mut ids = Vec::new();
         for build in &mut builds {
             ids.push(build.session(length, BODY_BYTES).await);
+        }
+        for build in &builds {
+            build.rest().await;
         }
         println!("a session of {length} messages of {BODY_BYTES} bytes");
         for (read, what) in KINDS {

@@ -76,7 +76,6 @@ impl Texts {
 }
 
 /// Settings of a daemon without a search index, whose work behind the answers would be counted or not as it comes.
-/// `search` and `append` measure with it.
 pub(crate) const NO_SEARCH: &str = "search = false\n";
 
 /// A sealed message of the user.
@@ -185,7 +184,7 @@ impl Target {
         }
     }
 
-    /// Waits until the server has nothing left to do.
+    /// Waits until the server needs no processor.
     pub(crate) async fn rest(&self) {
         for process in &self.processes {
             process.rest().await;
