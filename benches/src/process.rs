@@ -63,9 +63,12 @@ impl Process {
     /// Waits until the process needs no processor: what a daemon does behind its answers, as for its index, would slow down
     /// what is measured next.
     pub(crate) async fn rest(&self) {
+        let mut looks = tokio::time::interval(REST);
+        looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        looks.tick().await;
         for _ in 0..RESTS_MAX {
             let before = self.cost();
-            tokio::time::sleep(REST).await;
+            looks.tick().await;
             if self.cost().since(before).cpu < 2 * TICK {
                 return;
             }
