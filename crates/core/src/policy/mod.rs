@@ -31,6 +31,7 @@ pub mod render;
 pub mod replay;
 pub mod retrieval;
 pub mod maintenance;
+pub mod models;
 pub mod select;
 pub mod summary;
 pub mod tokens;
