@@ -106,6 +106,7 @@ pub(super) fn statements() -> Vec<&'static str> {
         windows::STATEMENTS,
         archive::STATEMENTS[0],
         archive::STATEMENTS[1],
+        archive::STATEMENTS[2],
         writer::STATEMENTS,
         engine::words::STATEMENTS,
     ];

@@ -550,6 +550,79 @@ async fn an_import_is_of_the_caller_s_tenant_and_within_its_quotas() {
     assert_eq!(sessions(&full).await, Vec::<String>::new());
 }
 
+/// What no chain commits to is compared with what one commits to, or has the bounds that it has for callers.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_archive_with_rows_that_contradict_its_events_writes_nothing() {
+    let source = tamper::rich().await;
+    let target = TestApp::start().await;
+    let more = |by: i64| move |value: &Value| Some(Value::from(value.as_i64()? + by));
+    let set = |number: i64| move |value: &Value| (*value != Value::from(number)).then(|| Value::from(number));
+    type Forge = Box<dyn Fn(&Value) -> Option<Value>>;
+    let of_ended = |row: &Value| !row["ended_revision"].is_null() && !row["started_revision"].is_null();
+    let forgeries: Vec<(&str, &str, Forge)> = vec![
+        ("job", "kind", Box::new(set(9))),
+        ("job", "state", Box::new(set(4))),
+        ("job", "state", Box::new(set(1))),
+        ("job", "trigger", Box::new(set(9))),
+        ("job", "tokens_at_request", Box::new(more(1))),
+        ("job", "ended_revision", Box::new(more(1))),
+        ("job", "ended_revision", Box::new(|_| Some(Value::Null))),
+        ("job", "undone_revision", Box::new(|value| value.is_null().then(|| Value::from(1)))),
+        ("job", "end_time", Box::new(|_| Some(Value::Null))),
+        ("job", "attempt", Box::new(set(-1))),
+        ("open_message", "timeout_ms", Box::new(set(-1))),
+        ("open_message", "timeout_ms", Box::new(set(i64::MAX))),
+        ("draft", "kind", Box::new(set(9))),
+        ("draft", "number", Box::new(set(0))),
+        ("run", "lease_ms", Box::new(set(i64::MAX))),
+        ("approval", "timeout_ms", Box::new(set(-1))),
+        ("tool_call", "revision", Box::new(more(1_000))),
+        ("tool_call", "answered_revision", Box::new(set(1 << 40))),
+        ("session", "compaction_revision", Box::new(set(1 << 40))),
+        ("session", "guard_revision", Box::new(set(-1))),
+        ("session", "appended_bytes", Box::new(set(-1))),
+        ("session", "content_bytes", Box::new(set(-1))),
+        ("request", "receipt", Box::new(|value| Some(altered(value, 0)))),
+    ];
+    let (mut accepted, mut refused) = (Vec::new(), 0);
+    for session in sessions(&source).await {
+        let lines = unsealed(&export(&source.app, &session).await.expect("exported"));
+        for (index, line) in lines.iter().enumerate().skip(1) {
+            let row: Value = serde_json::from_str(line).expect("a row");
+            let table = row["table"].as_str().expect("a table");
+            let mut forged: Vec<(String, Option<Value>)> = Vec::new();
+            for (_, column, forge) in forgeries.iter().filter(|(of, ..)| *of == table) {
+                let new = forge(&row["row"][column]).filter(|_| table != "job" || of_ended(&row["row"]));
+                let Some(new) = new else { continue };
+                let mut row = row.clone();
+                row["row"][column] = new;
+                forged.push((format!("{table}.{column}"), Some(row)));
+            }
+            // A compaction of the log without its row.
+            forged.extend((table == "job" && of_ended(&row["row"])).then(|| ("no job".to_owned(), None)));
+            for (what, row) in forged {
+                let mut lines = lines.clone();
+                match row {
+                    Some(row) => lines[index] = row.to_string(),
+                    None => drop(lines.remove(index)),
+                }
+                match import(&target.app, &sealed(&lines)).await {
+                    Err(error) => {
+                        assert_eq!(error.reason, Reason::ArchiveInvalid, "{what}: {error}");
+                        refused += 1;
+                    }
+                    Ok(_) => accepted.push(format!("{what} of {line}")),
+                }
+            }
+            if !accepted.is_empty() {
+                break;
+            }
+        }
+    }
+    assert!(accepted.is_empty() && refused > 100, "{refused} were refused, and these not: {accepted:#?}");
+    assert_eq!(target.number("select count(*) from session"), 0);
+}
+
 /// Whether an archive can be written tells which ids are there, whosever they are.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_import_tells_no_tenant_which_ids_another_one_has() {

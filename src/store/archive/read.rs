@@ -1,5 +1,6 @@
 //! Reading an archive into a store: in one transaction, checked against the chains before it is committed.
 
+use super::derived;
 use super::lines::{Archive, ArchivedHead};
 use super::tables::{Column, Shared, TABLES, Table};
 use crate::limits;
@@ -488,6 +489,7 @@ impl Import<'_, '_> {
                     break;
                 }
             }
+            derived::check(&mut Reader::new(self.tx.conn), key)?;
         }
         Ok(())
     }
