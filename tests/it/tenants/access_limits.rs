@@ -63,10 +63,10 @@ async fn a_tenant_s_tokens_take_no_room_of_others() {
 async fn tokens_that_ended_do_not_count_and_do_not_stay_for_ever() {
     let test = TestApp::start().await;
     let acme = of(&test, "acme");
-    let soon = Timestamp(test.clock.now().0 + 1_000_000);
+    let soon = Timestamp(test.clock.now().0 + 3_600_000_000);
     let expired = fill(&acme, Some(soon)).await;
     assert_eq!(limit_of(create(&acme, None).await), "access tokens");
-    test.clock.advance(2_000);
+    test.clock.advance(3_601_000);
     let revoked = fill(&acme, None).await;
     revoke(&acme, &revoked).await;
     let current = create(&acme, None).await.expect("all others ended");
