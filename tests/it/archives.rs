@@ -581,7 +581,6 @@ async fn an_archive_with_rows_that_contradict_its_events_writes_nothing() {
         ("session", "compaction_revision", Box::new(set(1 << 40))),
         ("session", "guard_revision", Box::new(set(-1))),
         ("session", "appended_bytes", Box::new(set(-1))),
-        ("session", "content_bytes", Box::new(set(-1))),
         ("request", "receipt", Box::new(|value| Some(altered(value, 0)))),
     ];
     let (mut accepted, mut refused) = (Vec::new(), 0);
