@@ -476,9 +476,10 @@ pub const DEFAULT_TENANT: &str = "default";
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TenantQuota {
-    /// Sessions, archived ones too.
+    /// Sessions, archived ones too; erased ones do not count.
     pub sessions: Option<u64>,
-    /// Appends in a second: of messages, parts and drafts. As many may come at once.
+    /// Messages, parts of open messages, pieces of drafts, edits, prompts and supplied summaries in a second. As many may
+    /// come at once.
     pub appends_per_second: Option<u32>,
     /// Event streams, and messages that are written as streams, that are open at the same time.
     pub streams: Option<u64>,

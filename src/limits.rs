@@ -16,6 +16,11 @@ pub const SESSION_METADATA_BYTES_MAX: usize = 64 * 1024;
 pub const HEADS_NAMED_MAX: usize = 1_000;
 /// Bytes of an archive that is imported, as JSON lines.
 pub const ARCHIVE_BYTES_MAX: usize = 256 * 1024 * 1024;
+/// Bytes of an archive, as JSON lines, to which any compressed form may grow.
+pub const ARCHIVE_BYTES_FREE: usize = 16 * 1024 * 1024;
+/// Beyond those, bytes of its lines for a byte of the compressed form. Every row of an event or a part has a hash or a salt,
+/// which no compression makes shorter: archives that were exported are some ten times as long as their compressed form.
+pub const ARCHIVE_BYTES_RATIO_MAX: usize = 64;
 /// Bytes after which a page of an archive ends, and with it the read of the store.
 pub const ARCHIVE_PAGE_BYTES: usize = 1024 * 1024;
 /// Bytes of a piece of an archive that is exported.
@@ -458,8 +463,16 @@ pub const ACCESS_LOG_DAYS_DEFAULT: u32 = 90;
 pub const ACCESS_LOG_DAYS_MAX: u32 = 36_500;
 /// Sessions that a line of the access log names.
 pub const ACCESS_LOG_SESSIONS_MAX: usize = 64;
-/// Access tokens of a store, with those that are revoked or over.
-pub const ACCESS_TOKENS_MAX: i64 = 10_000;
+/// Access tokens that a tenant may make and that are neither revoked nor over, without sessions of the console. Operators
+/// may make as many more in each tenant.
+pub const ACCESS_TOKENS_MAX: i64 = 1_000;
+/// Sessions of the console of a tenant that have not ended.
+pub const CONSOLE_SESSIONS_MAX: i64 = 200;
+/// Access tokens and sessions of the console of a tenant that ended and are kept, so that what names them can be read:
+/// those that ended last.
+pub const ACCESS_TOKENS_ENDED_MAX: i64 = 1_000;
+/// Calls of health and reflection, which may stay open for ever, of a tenant at the same time.
+pub const SIDE_CALLS_MAX: usize = 100;
 /// Messages of a session that is played under presets.
 pub const SIMULATED_MESSAGES_MAX: usize = 2_000;
 /// Bytes of their content.

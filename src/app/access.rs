@@ -185,8 +185,15 @@ struct Entry {
     hash: blake3::Hash,
 }
 
+impl Entry {
+    /// True once it proves nothing any more.
+    fn is_over(&self, now: Timestamp) -> bool {
+        self.access.revoked.is_cancelled() || self.access.expire_time.is_some_and(|end| end <= now)
+    }
+}
+
 impl From<StoredToken> for Entry {
-    fn from(StoredToken { token, secret_hash }: StoredToken) -> Self {
+    fn from(StoredToken { token, secret_hash, .. }: StoredToken) -> Self {
         let revoked = CancellationToken::new();
         if token.revoke_time.is_some() {
             revoked.cancel();
@@ -214,9 +221,9 @@ impl Known {
             return self.owner_hash.is_some_and(|owner| owner == hash).then(owner);
         }
         let id = token_id(secret)?;
-        let Entry { access, hash: known } = self.tokens.get(&id)?;
-        let is_over = access.revoked.is_cancelled() || access.expire_time.is_some_and(|end| end <= now);
-        (*known == hash && !is_over).then(|| Arc::clone(access))
+        let entry = self.tokens.get(&id)?;
+        let Entry { access, hash: known } = entry;
+        (*known == hash && !entry.is_over(now)).then(|| Arc::clone(access))
     }
 
     /// Counts a failed attempt; false if the address had too many.
@@ -246,9 +253,11 @@ impl Known {
 }
 
 impl AccessTokens {
-    /// Keeps a token that was added to the store.
-    pub(super) fn add(&self, stored: StoredToken) {
-        self.known().tokens.insert(stored.token.id, stored.into());
+    /// Keeps a token that was added to the store, and no longer those that ended.
+    pub(super) fn add(&self, stored: StoredToken, now: Timestamp) {
+        let mut known = self.known();
+        known.tokens.retain(|_, entry| !entry.is_over(now));
+        known.tokens.insert(stored.token.id, stored.into());
     }
 
     /// Ends what a token opened, which is revoked in the store.
@@ -356,7 +365,7 @@ mod tests {
                 expire_time,
                 revoke_time: None,
             };
-            (id, secret, StoredToken { token, secret_hash })
+            (id, secret, StoredToken { token, secret_hash, is_console: false })
         };
         let (id, secret, stored) = entry(Some(at(10)));
         let (other_id, other_secret, other) = entry(None);

@@ -43,14 +43,23 @@ impl Caller {
     ///
     /// `SCOPE_MISSING`, `INVALID_FIELD`, `LIMIT_EXCEEDED`, `SESSION_NOT_FOUND`.
     pub async fn create_access_token(&self, new: NewAccessToken) -> Result<(AccessToken, String)> {
+        self.add_access_token(new, false).await
+    }
+
+    /// The same for a session of the console, which counts apart.
+    pub(super) async fn create_console_session(&self, new: NewAccessToken) -> Result<(AccessToken, String)> {
+        self.add_access_token(new, true).await
+    }
+
+    async fn add_access_token(&self, new: NewAccessToken, is_console: bool) -> Result<(AccessToken, String)> {
         let token = self.new_access_token(new).await?;
         let (secret, secret_hash) = new_secret(&token.id.0.simple().to_string());
-        let stored = StoredToken { token: token.clone(), secret_hash };
-        let shared = self.shared.clone();
+        let stored = StoredToken { token: token.clone(), secret_hash, is_console };
+        let (shared, by_operator) = (self.shared.clone(), self.access.is_operator());
         // A caller that leaves does not part the store from what is in memory.
         let created = tokio::spawn(async move {
-            shared.store.access_tokens().create(stored.clone()).await?;
-            shared.entrance.access_tokens.add(stored);
+            shared.store.access_tokens().create(stored.clone(), by_operator).await?;
+            shared.entrance.access_tokens.add(stored, shared.clock.now());
             Ok::<_, Error>(())
         });
         created.await.map_err(Error::internal)??;

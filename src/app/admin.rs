@@ -1,6 +1,5 @@
 //! The daemon's description of itself: state, presets, checks.
 
-use super::cursor;
 use super::error::{Error, Result};
 use super::page_size;
 use super::quotas::QuotaUse;
@@ -294,11 +293,11 @@ impl Caller {
             return Ok((vec![self.head(id, None).await?], String::new()));
         }
         self.require_operator()?;
-        let start = cursor::list_start(token, "heads")?;
+        let start = self.list_start(token, "heads")?;
         let filter = SessionFilter { visibility: self.visibility.clone(), ..SessionFilter::default() };
         let list = SessionList { filter, ..SessionList::default() };
         let (sessions, next) = self.store().sessions().list(&list, start, (limit, limits::PAGE_BYTES_MAX)).await?;
-        let next = next.map(|place| cursor::list_token(place, "heads"));
+        let next = next.map(|place| self.list_token(place, "heads"));
         let mut heads = Vec::with_capacity(sessions.len());
         for listed in sessions {
             heads.push(self.head(&listed.session.id.to_string(), None).await?);

@@ -3,7 +3,7 @@
 use super::deltas::DraftDelta;
 use super::error::{Error, Reason, Result};
 use super::formatted::{self, ProviderContent};
-use super::{CachedSession, Caller, cursor, page_size, validate, view_token, window_of_call};
+use super::{CachedSession, Caller, page_size, validate, view_token, window_of_call};
 use crate::limits;
 use crate::loaded::{self, LoadedSession};
 use crate::model::draft::{Draft, DraftKind};
@@ -299,7 +299,7 @@ impl Caller {
             metadata_json,
         };
         let known = self.known(session).await?;
-        self.count_append()?;
+        self.count_append(messages.len())?;
         let mut entries = Vec::with_capacity(messages.len());
         let mut overflowed = false;
         for (message, received) in messages.into_iter().zip(received) {
@@ -323,7 +323,7 @@ impl Caller {
     pub async fn append_parts(&self, session: &str, message: &str, parts: Vec<OpenPart>) -> Result<Appended> {
         let parts = self.checked_parts(parts)?;
         let known = self.known(session).await?;
-        self.count_append()?;
+        self.count_append(parts.len())?;
         let message = self.store().history().id(known.key, message).await?;
         self.append_checked_parts(&known, message, parts).await
     }
@@ -359,7 +359,7 @@ impl Caller {
             validate::draft_kind(&words.kind)?;
         }
         let known = self.known(session).await?;
-        self.count_append()?;
+        self.count_append(1)?;
         let message = self.store().history().id(known.key, message).await?;
         let kind = words.kind.clone();
         // Begins anew what is found.
@@ -460,7 +460,7 @@ impl Caller {
         validate::name("client_id_prefix", &prefix)?;
         let key = self.session_key(session).await?;
         let scope = format!("messages {session} {reverse} {as_of:?} {derived} {records} {prefix}");
-        let start = cursor::page_start(&list.page_token, &scope)?;
+        let start = self.page_start(&list.page_token, &scope)?;
         let page = PageOf {
             from: start,
             at: as_of,
@@ -485,7 +485,7 @@ impl Caller {
                 (messages, next, revision, statuses)
             }
         };
-        let next_page_token = next.map(|next| cursor::page_token(next, &scope)).unwrap_or_default();
+        let next_page_token = next.map(|next| self.page_token(next, &scope)).unwrap_or_default();
         Ok(MessagePage { messages, statuses, next_page_token, revision })
     }
 
@@ -552,6 +552,7 @@ impl Caller {
             validate::edit(&parts, metadata_json.as_deref())?;
         }
         let key = self.session_key(session).await?;
+        self.count_append(1)?;
         let (message, keeps_erased) = (message.to_owned(), keep_erased);
         let edit = store::NewEdit { message, parts, metadata_json, keeps_erased };
         Ok(self.store().history().edit(key, self.requester(), expected_revision, edit).await?)

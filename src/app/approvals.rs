@@ -1,7 +1,7 @@
 //! Approvals for callers: questions of agents, and their answers.
 
 use super::error::{Error, Result};
-use super::{Caller, cursor, page_size, receipt_id, validate};
+use super::{Caller, page_size, receipt_id, validate};
 pub use crate::model::approval::{Answer, Approval, Choice, Question};
 use crate::model::ids::ApprovalId;
 use crate::store::Receipt;
@@ -71,9 +71,9 @@ impl Caller {
     ) -> Result<(Vec<Approval>, String)> {
         let limit = page_size(size)?;
         let scope = format!("approvals {session} {ended}");
-        let below = cursor::page_start(token, &scope)?;
+        let below = self.page_start(token, &scope)?;
         let key = self.session_key(session).await?;
         let (approvals, next) = self.store().runs().approvals(key, below, limit, ended).await?;
-        Ok((approvals, next.map(|next| cursor::page_token(next, &scope)).unwrap_or_default()))
+        Ok((approvals, next.map(|next| self.page_token(next, &scope)).unwrap_or_default()))
     }
 }

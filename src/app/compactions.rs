@@ -1,7 +1,7 @@
 //! Compactions: requesting, supplying, listing and stopping them.
 
 use super::error::{Error, Reason, Result};
-use super::{Caller, cursor, page_size, validate, window_of_call};
+use super::{Caller, page_size, validate, window_of_call};
 use crate::limits;
 use crate::loaded;
 use crate::model::Revision;
@@ -246,6 +246,7 @@ impl Caller {
         if let Some(receipt) = self.store().sessions().kept_answer(key, &self.requester).await? {
             return self.supplied(receipt).await;
         }
+        self.count_append(1)?;
         let (source, _held) = self.reserved_source(key, None).await?;
         let policy = self.parse_policy(&source.policy)?;
         let until = match new.until.as_str() {
@@ -332,14 +333,14 @@ impl Caller {
     pub async fn list_compactions(&self, session: &str, size: i64, token: &str) -> Result<(Vec<Compaction>, String)> {
         let limit = page_size(size)?;
         let scope = format!("compactions {session}");
-        let below = cursor::page_start(token, &scope)?;
+        let below = self.page_start(token, &scope)?;
         let key = self.session_key(session).await?;
         let mut rows = self.store().compactions().list(key, below, limit + 1).await?;
         let more = rows.len() > usize::try_from(limit).unwrap_or(usize::MAX);
         if more {
             rows.pop();
         }
-        let next = rows.last().filter(|_| more).map(|(row, _)| cursor::page_token(*row, &scope));
+        let next = rows.last().filter(|_| more).map(|(row, _)| self.page_token(*row, &scope));
         Ok((rows.into_iter().map(|(_, compaction)| compaction).collect(), next.unwrap_or_default()))
     }
 
@@ -354,14 +355,14 @@ impl Caller {
     ) -> Result<(Vec<(Purpose, SummaryRequest)>, String)> {
         let limit = if with_texts { page_size(size)?.min(1) } else { page_size(size)? };
         let scope = format!("summary requests {session}");
-        let below = cursor::page_start(token, &scope)?;
+        let below = self.page_start(token, &scope)?;
         let key = self.session_key(session).await?;
         let mut rows = self.store().compactions().requests(key, below, limit + 1, with_texts).await?;
         let more = rows.len() > usize::try_from(limit).unwrap_or(usize::MAX);
         if more {
             rows.pop();
         }
-        let next = rows.last().filter(|_| more).map(|(row, ..)| cursor::page_token(*row, &scope));
+        let next = rows.last().filter(|_| more).map(|(row, ..)| self.page_token(*row, &scope));
         let found = rows.into_iter().map(|(_, purpose, request)| (purpose, request)).collect();
         Ok((found, next.unwrap_or_default()))
     }

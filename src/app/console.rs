@@ -91,7 +91,7 @@ impl Longhand {
         let caller = self.caller(link.access, String::new(), None)?;
         let expire_time = Some(caller.session_end(link.session_micros));
         let new = NewAccessToken { expire_time, ..link.new };
-        self.recorded(session, address, LOGIN, async move { caller.create_access_token(new).await }).await
+        self.recorded(session, address, LOGIN, async move { caller.create_console_session(new).await }).await
     }
 
     /// Ends a session of the console: revokes its access token, whose secret this is, for every copy of its cookie.

@@ -1,5 +1,6 @@
 //! Opaque tokens: cursors of the log and page tokens of lists.
 
+use super::Caller;
 use super::error::{Error, Reason, Result};
 use crate::model::Seq;
 use crate::store::{ListPosition, Store};
@@ -87,47 +88,77 @@ pub(super) async fn read(store: &Store, text: &str) -> Result<Seq> {
     }
 }
 
-/// The token of a list's next page. It is tied to the parameters of the list.
-pub(super) fn page_token(position: i64, scope: &str) -> String {
-    token(&[position], scope)
-}
-
-/// The position at which a page begins; none for the first page.
-pub(super) fn page_start(token: &str, scope: &str) -> Result<Option<i64>> {
-    Ok(start(token, scope)?.map(|[position]| position))
-}
-
-/// The token of the next page of a list of sessions.
-pub(super) fn list_token(position: ListPosition, scope: &str) -> String {
-    token(&[position.time, position.key], scope)
-}
-
-/// The place behind which a page of sessions begins; none for the first page.
-pub(super) fn list_start(token: &str, scope: &str) -> Result<Option<ListPosition>> {
-    Ok(start(token, scope)?.map(|[time, key]| ListPosition { time, key }))
-}
-
-fn token(positions: &[i64], scope: &str) -> String {
-    let mut bytes: Vec<u8> = positions.iter().flat_map(|position| position.to_le_bytes()).collect();
-    bytes.extend_from_slice(&blake3::hash(scope.as_bytes()).as_bytes()[..HASH_BYTES]);
-    URL_SAFE_NO_PAD.encode(bytes)
-}
-
-fn start<const COUNT: usize>(token: &str, scope: &str) -> Result<Option<[i64; COUNT]>> {
-    if token.is_empty() {
-        return Ok(None);
+impl Caller {
+    /// The token of a list's next page. It is tied to the parameters of the list and to the caller's tenant.
+    pub(super) fn page_token(&self, position: i64, scope: &str) -> String {
+        self.token(&[position], scope)
     }
-    let invalid = || Error::new(Reason::PageTokenInvalid, "the page token belongs to no list like this one");
-    let bytes = URL_SAFE_NO_PAD.decode(token).map_err(|_| invalid())?;
-    let (positions, hash) = bytes.split_at_checked(8 * COUNT).ok_or_else(invalid)?;
-    if *hash != blake3::hash(scope.as_bytes()).as_bytes()[..HASH_BYTES] {
-        return Err(invalid());
+
+    /// The position at which a page begins; none for the first page.
+    pub(super) fn page_start(&self, token: &str, scope: &str) -> Result<Option<i64>> {
+        Ok(self.start(token, scope)?.map(|[position]| position))
     }
-    let mut found = [0; COUNT];
-    for (position, bytes) in found.iter_mut().zip(positions.chunks_exact(8)) {
-        *position = i64::from_le_bytes(bytes.try_into().map_err(|_| invalid())?);
+
+    /// The token of the next page of a list of sessions.
+    pub(super) fn list_token(&self, position: ListPosition, scope: &str) -> String {
+        self.token(&[position.time, position.key], scope)
     }
-    Ok(Some(found))
+
+    /// The place behind which a page of sessions begins; none for the first page.
+    pub(super) fn list_start(&self, token: &str, scope: &str) -> Result<Option<ListPosition>> {
+        Ok(self.start(token, scope)?.map(|[time, key]| ListPosition { time, key }))
+    }
+
+    fn token(&self, positions: &[i64], scope: &str) -> String {
+        let bytes: Vec<u8> = positions.iter().flat_map(|position| position.to_le_bytes()).collect();
+        seal(self.store().page_key(), &self.page_scope(scope), bytes)
+    }
+
+    fn start<const COUNT: usize>(&self, token: &str, scope: &str) -> Result<Option<[i64; COUNT]>> {
+        if token.is_empty() {
+            return Ok(None);
+        }
+        let invalid = || Error::new(Reason::PageTokenInvalid, "the page token belongs to no list like this one");
+        let bytes = open(self.store().page_key(), &self.page_scope(scope), token).ok_or_else(invalid)?;
+        let (positions, rest) = bytes.as_chunks::<8>();
+        let positions: Vec<i64> = positions.iter().copied().map(i64::from_le_bytes).collect();
+        positions.try_into().ok().filter(|_| rest.is_empty()).map(Some).ok_or_else(invalid)
+    }
+
+    fn page_scope(&self, scope: &str) -> String {
+        format!("{:?} {scope}", self.visibility.tenant)
+    }
+}
+
+/// Seals bytes for a scope, so that they tell nothing and nobody else can make such a token. The mask follows from the
+/// hash of what it hides, and so the same place has the same token: pages that are read again are equal.
+fn seal(key: &[u8; 32], scope: &str, mut bytes: Vec<u8>) -> String {
+    let hash = sealing_hash(key, scope, &bytes);
+    mask(key, &hash, &mut bytes);
+    URL_SAFE_NO_PAD.encode([hash.as_bytes().as_slice(), &bytes].concat())
+}
+
+/// The bytes that were sealed; none if this key never sealed them for the scope.
+fn open(key: &[u8; 32], scope: &str, token: &str) -> Option<Vec<u8>> {
+    let sealed = URL_SAFE_NO_PAD.decode(token).ok()?;
+    let (hash, bytes) = sealed.split_first_chunk::<32>()?;
+    let (hash, mut bytes) = (blake3::Hash::from_bytes(*hash), bytes.to_vec());
+    mask(key, &hash, &mut bytes);
+    // Hashes compare in constant time.
+    (sealing_hash(key, scope, &bytes) == hash).then_some(bytes)
+}
+
+fn sealing_hash(key: &[u8; 32], scope: &str, bytes: &[u8]) -> blake3::Hash {
+    let mut hasher = blake3::Hasher::new_keyed(key);
+    hasher.update(b"hash").update(&(scope.len() as u64).to_le_bytes()).update(scope.as_bytes()).update(bytes);
+    hasher.finalize()
+}
+
+/// Hides bytes, or shows them again.
+fn mask(key: &[u8; 32], hash: &blake3::Hash, bytes: &mut [u8]) {
+    let mut stream = vec![0; bytes.len()];
+    blake3::Hasher::new_keyed(key).update(b"mask").update(hash.as_bytes()).finalize_xof().fill(&mut stream);
+    bytes.iter_mut().zip(stream).for_each(|(byte, mask)| *byte ^= mask);
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The originals behind the ids in a view.
 
 use super::error::{Error, Reason, Result};
-use super::{Caller, cursor, page_size};
+use super::{Caller, page_size};
 use crate::model::Revision;
 use crate::model::ids::{CompactionId, PartId};
 use crate::model::message::{Message, MessageKind, MessageStatus};
@@ -26,11 +26,11 @@ impl Caller {
     pub async fn expand(&self, session: &str, id: &str, size: i64, token: &str) -> Result<Expanded> {
         let limit = page_size(size)?;
         let scope = format!("expand {session} {id}");
-        let from = cursor::page_start(token, &scope)?.unwrap_or(0);
+        let from = self.page_start(token, &scope)?.unwrap_or(0);
         let key = self.session_key(session).await?;
         let (messages, next) = self.originals(key, id, from, limit).await?;
         let statuses = self.statuses(key, None, &messages).await?;
-        let next_page_token = next.map(|next| cursor::page_token(next, &scope)).unwrap_or_default();
+        let next_page_token = next.map(|next| self.page_token(next, &scope)).unwrap_or_default();
         Ok(Expanded { messages, statuses, next_page_token })
     }
 

@@ -2,7 +2,7 @@
 
 use super::append::RewindTo;
 use super::error::{Error, Result};
-use super::{Caller, cursor, page_size, receipt_id, validate};
+use super::{Caller, page_size, receipt_id, validate};
 use crate::model::Revision;
 use crate::model::ids::PromptId;
 use crate::model::part::{NewPart, PartBody};
@@ -63,6 +63,7 @@ impl Caller {
             return Err(Error::field("rewind", "does not go with results of tools"));
         }
         let key = self.session_key(session).await?;
+        self.count_append(1)?;
         let new = store::NewPrompt { parts, delivery, metadata_json, rewind };
         let receipt = self.store().runs().submit_prompt(key, self.requester(), expected_revision, new).await?;
         Ok((PromptId(receipt_id(&receipt)?), receipt))
@@ -112,9 +113,9 @@ impl Caller {
     ) -> Result<(Vec<Prompt>, String)> {
         let limit = page_size(size)?;
         let scope = format!("prompts {session} {ended}");
-        let start = cursor::page_start(token, &scope)?;
+        let start = self.page_start(token, &scope)?;
         let key = self.session_key(session).await?;
         let (prompts, next) = self.store().runs().prompts(key, start, limit, ended).await?;
-        Ok((prompts, next.map(|next| cursor::page_token(next, &scope)).unwrap_or_default()))
+        Ok((prompts, next.map(|next| self.page_token(next, &scope)).unwrap_or_default()))
     }
 }

@@ -17,7 +17,6 @@ impl Longhand {
         if quotas.is_empty() {
             return Ok(());
         }
-        let sessions = self.store().sessions().counts().await?;
         let content: HashMap<Arc<str>, ContentQuota> = quotas
             .iter()
             .filter(|(_, quota)| quota.content != ContentQuota::default())
@@ -26,7 +25,7 @@ impl Longhand {
         if !content.is_empty() {
             self.store().sessions().hold(content, self.shared.clock.now()).await?;
         }
-        drop(self.shared.quotas.set(Quotas::new(quotas, &sessions, self.shared.clock.now())));
+        drop(self.shared.quotas.set(Quotas::new(quotas, self.shared.clock.now())));
         Ok(())
     }
 }
@@ -37,6 +36,7 @@ impl Caller {
         let mut uses = self.quotas().map(Quotas::uses).unwrap_or_default();
         for (tenant, quota, used) in self.store().sessions().content_uses(self.shared.clock.now()) {
             let of = [
+                ("sessions", used.sessions, quota.sessions),
                 ("bytes", used.bytes, quota.bytes),
                 ("summary_tokens_per_day", used.summary_tokens, quota.summary_tokens),
                 ("summary_micro_usd_per_day", used.summary_cost_micros, quota.summary_cost_micros),
@@ -52,15 +52,16 @@ impl Caller {
         self.shared.quotas.get()
     }
 
-    /// Counts an append, and refuses one that comes too soon.
-    pub(super) fn count_append(&self) -> Result<()> {
-        self.quotas().map_or(Ok(()), |quotas| quotas.append(&self.visibility.tenant, self.shared.clock.now()))
+    /// Counts an append of this many messages, parts or pieces, and refuses one that comes too soon.
+    pub(super) fn count_append(&self, count: usize) -> Result<()> {
+        let now = self.shared.clock.now();
+        self.quotas().map_or(Ok(()), |quotas| quotas.append(&self.visibility.tenant, count, now))
     }
 
     /// Counts an append as soon as the tenant may make it: a stream that is too fast is held back instead of refused.
-    pub(super) async fn wait_for_append(&self) -> Result<()> {
+    pub(super) async fn wait_for_append(&self, count: usize) -> Result<()> {
         loop {
-            match self.count_append() {
+            match self.count_append(count) {
                 Err(Error { reason: Reason::RateLimited, .. }) => tokio::time::sleep(RATE_WAIT).await,
                 counted => return counted,
             }
@@ -70,23 +71,5 @@ impl Caller {
     /// Counts an event stream, or a message that is written as one, for as long as the share is kept.
     pub(super) fn count_stream(&self) -> Result<Option<Share>> {
         self.quotas().map(|quotas| quotas.stream(&self.visibility.tenant)).transpose()
-    }
-
-    /// Counts a session that is to be made; none if it exists, by its client id.
-    pub(super) async fn count_session(&self, client_id: Option<&str>) -> Result<Option<Share>> {
-        let Some(quotas) = self.quotas() else { return Ok(None) };
-        match (quotas.session(&self.visibility.tenant), client_id) {
-            // A request that is sent again gets its answer.
-            (Err(_), Some(id)) if self.exists(id).await? => Ok(None),
-            (share, _) => share.map(Some),
-        }
-    }
-
-    async fn exists(&self, id: &str) -> Result<bool> {
-        match self.session_key(id).await {
-            Ok(_) => Ok(true),
-            Err(Error { reason: Reason::SessionNotFound, .. }) => Ok(false),
-            Err(error) => Err(error),
-        }
     }
 }

@@ -1,4 +1,4 @@
-//! Quotas of tenants: how many sessions and event streams a tenant has, and how fast it appends. Those of content and of
+//! Quotas of tenants: how many event streams a tenant has, and how fast it appends. Those of sessions, of content and of
 //! requests to models are kept by the store.
 
 use super::error::{Error, Reason, Result};
@@ -13,13 +13,12 @@ const SECOND: i64 = 1_000_000;
 /// Quotas of a tenant; none of a kind for no bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Quota {
-    /// Sessions, archived ones too.
-    pub sessions: Option<u64>,
-    /// Appends in a second: of messages, parts and drafts. As many may come at once.
+    /// Appends in a second: messages and parts of them, edits, supplied summaries and prompts each count as one, and so
+    /// does every piece of a draft. As many may come at once.
     pub appends_per_second: Option<u32>,
     /// Event streams, and messages that are written as streams, that are open at the same time.
     pub streams: Option<u64>,
-    /// Bytes of content and, by the day, of what requests to models use; the store keeps these figures.
+    /// Sessions, bytes of content and, by the day, what requests to models use; the store keeps these figures.
     pub content: ContentQuota,
 }
 
@@ -44,44 +43,19 @@ pub(super) struct Quotas {
 
 struct Used {
     quota: Quota,
-    sessions: u64,
     streams: u64,
     /// Appends that may come at once, in millionths, and the time of this figure.
     appends: (i64, Timestamp),
 }
 
-/// What a tenant uses one of, until it is dropped.
+/// An event stream that a tenant uses, until it is dropped.
 #[must_use]
-pub(super) struct Share {
-    of: Option<Arc<Mutex<Used>>>,
-    release: fn(&mut Used),
-}
-
-/// What a tenant uses one of, until it is released: a caller that leaves may have made it.
-#[must_use]
-pub(super) struct LastingShare {
-    of: Option<Arc<Mutex<Used>>>,
-    release: fn(&mut Used),
-}
-
-impl Share {
-    /// Keeps it used until it is released.
-    pub(super) fn last(mut self) -> LastingShare {
-        LastingShare { of: self.of.take(), release: self.release }
-    }
-}
-
-impl LastingShare {
-    /// Gives it back, because it was not made.
-    pub(super) fn release(self) {
-        drop(Share { of: self.of, release: self.release });
-    }
-}
+pub(super) struct Share(Option<Arc<Mutex<Used>>>);
 
 impl Drop for Share {
     fn drop(&mut self) {
-        if let Some(used) = &self.of {
-            (self.release)(&mut locked(used));
+        if let Some(used) = &self.0 {
+            locked(used).streams -= 1;
         }
     }
 }
@@ -90,73 +64,44 @@ fn locked(used: &Mutex<Used>) -> MutexGuard<'_, Used> {
     used.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn exceeded(quota: &str, limit: u64) -> Error {
-    let message = format!("the tenant has a quota of {limit} {quota}");
-    Error::new(Reason::QuotaExceeded, message).with("quota", quota).with("limit", limit)
-}
-
 impl Quotas {
-    /// The tenants with their quotas and the sessions that they have.
-    pub(super) fn new(quotas: HashMap<String, Quota>, sessions: &HashMap<String, u64>, now: Timestamp) -> Self {
+    /// The tenants with their quotas.
+    pub(super) fn new(quotas: HashMap<String, Quota>, now: Timestamp) -> Self {
         let tenants = quotas.into_iter().map(|(tenant, quota)| {
-            let used = Used {
-                quota,
-                sessions: sessions.get(&tenant).copied().unwrap_or(0),
-                streams: 0,
-                appends: (i64::from(quota.appends_per_second.unwrap_or(0)) * SECOND, now),
-            };
-            (tenant, Arc::new(Mutex::new(used)))
+            let appends = (i64::from(quota.appends_per_second.unwrap_or(0)) * SECOND, now);
+            (tenant, Arc::new(Mutex::new(Used { quota, streams: 0, appends })))
         });
         Self { tenants: tenants.collect() }
     }
 
-    /// One more session.
-    pub(super) fn session(&self, tenant: &str) -> Result<Share> {
-        self.share(tenant, "sessions", |used| (used.quota.sessions, &mut used.sessions), |used| used.sessions -= 1)
-    }
-
     /// One more event stream.
     pub(super) fn stream(&self, tenant: &str) -> Result<Share> {
-        self.share(tenant, "streams", |used| (used.quota.streams, &mut used.streams), |used| used.streams -= 1)
-    }
-
-    fn share(
-        &self,
-        tenant: &str,
-        name: &str,
-        figure: impl FnOnce(&mut Used) -> (Option<u64>, &mut u64),
-        release: fn(&mut Used),
-    ) -> Result<Share> {
-        let Some(of) = self.tenants.get(tenant) else { return Ok(Share { of: None, release }) };
+        let Some(of) = self.tenants.get(tenant) else { return Ok(Share(None)) };
         {
             let mut used = locked(of);
-            let (quota, count) = figure(&mut used);
-            if let Some(limit) = quota.filter(|limit| *count >= *limit) {
-                return Err(exceeded(name, limit));
+            if let Some(limit) = used.quota.streams.filter(|limit| used.streams >= *limit) {
+                let message = format!("the tenant has a quota of {limit} streams");
+                return Err(Error::new(Reason::QuotaExceeded, message).with("quota", "streams").with("limit", limit));
             }
-            *count += 1;
+            used.streams += 1;
         }
-        Ok(Share { of: Some(of.clone()), release })
+        Ok(Share(Some(of.clone())))
     }
 
-    /// What tenants use of their quotas of sessions and streams: the name of the quota, the use and the limit.
+    /// What tenants use of their quotas of streams.
     pub(super) fn uses(&self) -> Vec<QuotaUse> {
-        let mut uses = Vec::new();
-        for (tenant, used) in &self.tenants {
+        let of = |(tenant, used): (&String, &Arc<Mutex<Used>>)| {
             let used = locked(used);
-            let mut add = |quota: &'static str, count: u64, limit: Option<u64>| {
-                let limit = limit.map(|limit| i64::try_from(limit).unwrap_or(i64::MAX));
-                let used = i64::try_from(count).unwrap_or(i64::MAX);
-                uses.extend(limit.map(|limit| QuotaUse { tenant: tenant.clone(), quota, used, limit }));
-            };
-            add("sessions", used.sessions, used.quota.sessions);
-            add("streams", used.streams, used.quota.streams);
-        }
-        uses
+            let number = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
+            let (limit, used) = (number(used.quota.streams?), number(used.streams));
+            Some(QuotaUse { tenant: tenant.clone(), quota: "streams", used, limit })
+        };
+        self.tenants.iter().filter_map(of).collect()
     }
 
-    /// One append.
-    pub(super) fn append(&self, tenant: &str, now: Timestamp) -> Result<()> {
+    /// An append of this many messages, parts or pieces. One that comes in time is made whole, and what it takes beyond
+    /// the rate is waited for by the next one.
+    pub(super) fn append(&self, tenant: &str, count: usize, now: Timestamp) -> Result<()> {
         let Some(used) = self.tenants.get(tenant) else { return Ok(()) };
         let mut used = locked(used);
         let Some(rate) = used.quota.appends_per_second else { return Ok(()) };
@@ -166,7 +111,8 @@ impl Quotas {
         let most = i64::from(rate) * SECOND;
         let left = left.saturating_add(passed.saturating_mul(i64::from(rate))).min(most);
         let is_enough = left >= SECOND;
-        used.appends = (if is_enough { left - SECOND } else { left }, now);
+        let taken = i64::try_from(count.max(1)).unwrap_or(i64::MAX).saturating_mul(SECOND);
+        used.appends = (if is_enough { left.saturating_sub(taken) } else { left }, now);
         if is_enough {
             return Ok(());
         }
@@ -180,30 +126,32 @@ mod tests {
     use super::*;
 
     fn quotas(quota: Quota) -> Quotas {
-        let sessions = HashMap::from([("acme".to_owned(), 1)]);
-        Quotas::new(HashMap::from([("acme".to_owned(), quota)]), &sessions, Timestamp(0))
+        Quotas::new(HashMap::from([("acme".to_owned(), quota)]), Timestamp(0))
     }
 
     #[test]
     fn a_share_is_counted_until_it_is_given_back() {
-        let quotas = quotas(Quota { sessions: Some(3), streams: Some(1), ..Quota::default() });
-        let made = quotas.session("acme").expect("the second");
-        drop(quotas.session("acme").expect("the third, which is not made"));
-        let _made = made.last();
-        quotas.session("acme").expect("the third, which is not made either").last().release();
-        let _third = quotas.session("acme").expect("the third").last();
-        let refused = quotas.session("acme").err().expect("the fourth");
-        assert_eq!((refused.reason, refused.metadata["limit"].as_str()), (Reason::QuotaExceeded, "3"));
+        let quotas = quotas(Quota { streams: Some(1), ..Quota::default() });
         let stream = quotas.stream("acme").expect("one");
-        assert!(quotas.stream("acme").is_err());
+        let refused = quotas.stream("acme").err().expect("the second");
+        assert_eq!((refused.reason, refused.metadata["limit"].as_str()), (Reason::QuotaExceeded, "1"));
         drop(stream);
-        assert!(quotas.stream("acme").is_ok() && quotas.session("other").is_ok());
+        assert!(quotas.stream("acme").is_ok() && quotas.stream("other").is_ok());
+    }
+
+    #[test]
+    fn an_append_counts_as_what_it_has() {
+        let quotas = quotas(Quota { appends_per_second: Some(4), ..Quota::default() });
+        let at = |count, micros| quotas.append("acme", count, Timestamp(micros)).is_ok();
+        // The first is made whole, and is paid for before the next one.
+        assert_eq!([at(10, 0), at(1, SECOND), at(1, 3 * SECOND / 2)], [true, false, false]);
+        assert_eq!([at(1, 7 * SECOND / 4), at(0, 7 * SECOND / 4)], [true, false]);
     }
 
     #[test]
     fn appends_come_at_once_up_to_the_rate_and_then_by_it() {
         let quotas = quotas(Quota { appends_per_second: Some(4), ..Quota::default() });
-        let at = |micros: i64| quotas.append("acme", Timestamp(micros)).is_ok();
+        let at = |micros: i64| quotas.append("acme", 1, Timestamp(micros)).is_ok();
         let first: Vec<bool> = (0..6).map(|_| at(0)).collect();
         assert_eq!(first, [true, true, true, true, false, false]);
         assert_eq!([at(249_999), at(250_000), at(250_000)], [false, true, false]);
@@ -211,6 +159,6 @@ mod tests {
         assert_eq!([at(0), at(250_000)], [false, true]);
         let after: Vec<bool> = (0..6).map(|_| at(60 * SECOND)).collect();
         assert_eq!(after, first);
-        assert!(quotas.append("other", Timestamp(0)).is_ok());
+        assert!(quotas.append("other", 1, Timestamp(0)).is_ok());
     }
 }

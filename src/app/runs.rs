@@ -1,7 +1,7 @@
 //! Runs for callers: acquiring, renewing, stopping and ending them, and what happens in a session.
 
 use super::error::{Error, Result};
-use super::{Caller, cursor, page_size, receipt_id, validate};
+use super::{Caller, page_size, receipt_id, validate};
 use crate::limits;
 use crate::model::ids::{PromptId, RunId};
 use crate::model::prompt::Prompt;
@@ -155,7 +155,7 @@ impl Caller {
         let ListRuns { session, tree, page_size: size, page_token } = list;
         let limit = page_size(size)?;
         let scope = format!("runs {} {tree}", session.as_deref().unwrap_or_default());
-        let mut below = cursor::page_start(&page_token, &scope)?;
+        let mut below = self.page_start(&page_token, &scope)?;
         let root = match &session {
             Some(session) => Some(self.session_key(session).await?),
             None if tree => return Err(Error::field("tree", "needs session_id")),
@@ -165,7 +165,7 @@ impl Caller {
             let mut runs = self.store().runs().list(key, below, limit + 1).await?;
             let more = i64::try_from(runs.len()).is_ok_and(|count| count > limit);
             runs.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
-            let next = runs.last().filter(|_| more).map(|run| cursor::page_token(run.epoch, &scope));
+            let next = runs.last().filter(|_| more).map(|run| self.page_token(run.epoch, &scope));
             return Ok((runs, next.unwrap_or_default()));
         }
         let mut page = Vec::new();
@@ -177,7 +177,7 @@ impl Caller {
             }
             for (key, run) in active {
                 if i64::try_from(page.len()).is_ok_and(|count| count == limit) {
-                    return Ok((page, below.map(|below| cursor::page_token(below, &scope)).unwrap_or_default()));
+                    return Ok((page, below.map(|below| self.page_token(below, &scope)).unwrap_or_default()));
                 }
                 below = Some(key.number());
                 if self.sees(key).await? {
@@ -185,6 +185,6 @@ impl Caller {
                 }
             }
         }
-        Ok((page, below.map(|below| cursor::page_token(below, &scope)).unwrap_or_default()))
+        Ok((page, below.map(|below| self.page_token(below, &scope)).unwrap_or_default()))
     }
 }

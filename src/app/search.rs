@@ -1,8 +1,8 @@
 //! Full-text search over the history of the sessions that a caller sees.
 
+use super::Caller;
 use super::error::{Error, Result};
 use super::validate::bound;
-use super::{Caller, cursor};
 use crate::limits;
 use crate::model::access::Binding;
 use crate::model::message::{MessageState, Role};
@@ -94,13 +94,12 @@ struct Position {
 const OFFSET_BITS: u32 = 20;
 
 impl Position {
-    fn read(token: &str, scope: &str) -> Result<Option<Self>> {
-        let packed = cursor::page_start(token, scope)?;
-        Ok(packed.map(|packed| Self { upto: packed >> OFFSET_BITS, offset: packed & ((1 << OFFSET_BITS) - 1) }))
+    fn unpacked(packed: i64) -> Self {
+        Self { upto: packed >> OFFSET_BITS, offset: packed & ((1 << OFFSET_BITS) - 1) }
     }
 
-    fn token(self, scope: &str) -> String {
-        cursor::page_token(self.upto << OFFSET_BITS | self.offset, scope)
+    fn packed(self) -> i64 {
+        self.upto << OFFSET_BITS | self.offset
     }
 }
 
@@ -134,10 +133,10 @@ impl SearchRequest {
     }
 
     /// What a page token is tied to: everything but the page and the wait.
-    fn scope(&self, tenant: &str) -> String {
+    fn scope(&self) -> String {
         let Self { query, session, tree, project, roles, tools, kinds, since, until, derived, records, .. } = self;
         format!(
-            "search {tenant:?} {query:?} {session:?} {tree:?} {project:?} {roles:?} {tools:?} {kinds:?} {since:?} \
+            "search {query:?} {session:?} {tree:?} {project:?} {roles:?} {tools:?} {kinds:?} {since:?} \
              {until:?} {derived} {records}"
         )
     }
@@ -158,8 +157,8 @@ impl Caller {
     /// `INVALID_FIELD` for a query without a word; `SEARCH_UNAVAILABLE` while the index is not open.
     pub async fn search(&self, request: &SearchRequest) -> Result<SearchPage> {
         let query = request.check()?;
-        let scope = request.scope(&self.visibility.tenant);
-        let start = Position::read(&request.page_token, &scope)?;
+        let scope = request.scope();
+        let start = self.page_start(&request.page_token, &scope)?.map(Position::unpacked);
         let size = match request.page_size {
             0 => limits::SEARCH_PAGE_DEFAULT,
             size => size.min(limits::SEARCH_PAGE_MAX),
@@ -198,7 +197,7 @@ impl Caller {
             }
             if page.hits.len() >= size || read < entries.len() || read > 0 {
                 let next = Position { upto: found.upto, offset: wanted.offset };
-                page.next_page_token = next.token(&scope);
+                page.next_page_token = self.page_token(next.packed(), &scope);
                 return Ok(page);
             }
         }

@@ -2,7 +2,7 @@
 
 use super::error::{Error, Result};
 use super::sessions::SessionInfo;
-use super::{Caller, cursor, page_size, validate};
+use super::{Caller, page_size, validate};
 use crate::limits;
 use crate::model::session::SessionState;
 use crate::store::{ListedSession, SessionFilter, SessionList, Visibility};
@@ -133,14 +133,14 @@ impl Caller {
         let ListSessions { page_size: size, page_token, conditions, order, has_policies } = request;
         let limit = page_size(*size)?;
         let scope = conditions.scope(*order);
-        let start = cursor::list_start(page_token, &scope)?;
+        let start = self.list_start(page_token, &scope)?;
         let filter = self.session_filter(conditions).await?;
         let list = SessionList { filter, order: *order, has_policies: *has_policies };
         let most = (limit, limits::PAGE_BYTES_MAX);
         let (sessions, next) = self.store().sessions().list(&list, start, most).await?;
-        let next = next.map(|place| cursor::list_token(place, &scope)).unwrap_or_default();
+        let next = next.map(|place| self.list_token(place, &scope)).unwrap_or_default();
         let with_token = |listed: ListedSession| {
-            let token = cursor::list_token(order.place(&listed), &scope);
+            let token = self.list_token(order.place(&listed), &scope);
             (self.listed(listed), token)
         };
         Ok((sessions.into_iter().map(with_token).collect(), next))

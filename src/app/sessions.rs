@@ -1,7 +1,6 @@
 //! Sessions: creating, finding, changing, archiving and forking them.
 
 use super::error::{Error, Reason, Result};
-use super::quotas::{LastingShare, Share};
 use super::{Caller, DefaultPolicy, validate};
 use crate::limits;
 use crate::model::Revision;
@@ -221,14 +220,6 @@ fn fits(policy: &Policy, start: Option<&Policy>, window: &ModelWindow) -> Result
     }
 }
 
-/// A session that was made or found; one that was not made is not counted.
-fn settled(made: store::Result<(SessionKey, bool)>, share: Option<LastingShare>) -> Result<(SessionKey, bool)> {
-    if !matches!(made, Ok((_, false))) {
-        share.into_iter().for_each(LastingShare::release);
-    }
-    Ok(made?)
-}
-
 fn policy_text(policy: &Policy) -> Result<PolicyText> {
     let json = serde_json::to_string(policy).map_err(Error::internal)?;
     Ok(PolicyText { preset: policy.preset.clone(), json })
@@ -267,9 +258,7 @@ impl Caller {
             keeps_erased: new.keep_erased,
         };
         let client_id = create.client_id.as_ref().map(|client| client.id.clone());
-        let share = self.count_session(client_id.as_deref()).await?.map(Share::last);
-        let made = self.store().sessions().create(create, self.requester()).await;
-        let (key, existed) = settled(made, share)?;
+        let (key, existed) = self.store().sessions().create(create, self.requester()).await?;
         self.require_made(key, existed, client_id).await?;
         Ok((Error::answer(self.info(key).await)?, existed))
     }
@@ -492,9 +481,7 @@ impl Caller {
         let client_id = client_id.map(|id| self.new_client_id(id, request_hash));
         let named = client_id.as_ref().map(|client| client.id.clone());
         let fork = store::ForkSession { client_id, at, title };
-        let share = self.count_session(named.as_deref()).await?.map(Share::last);
-        let made = self.store().sessions().fork(key, fork, self.requester()).await;
-        let (fork, existed) = settled(made, share)?;
+        let (fork, existed) = self.store().sessions().fork(key, fork, self.requester()).await?;
         self.require_made(fork, existed, named).await?;
         Ok((Error::answer(self.info(fork).await)?, existed))
     }

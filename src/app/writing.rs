@@ -373,19 +373,19 @@ impl Writing {
         Ok(NewDraftText { part: None, client_id: Some(client_id), kind: known.kind.clone(), offset, delta })
     }
 
-    /// Waits until the tenant may make an append. Refuses a writer whose access has ended meanwhile, or at the daemon's
-    /// end: it may have much to write that came before.
-    async fn may_write(&self) -> Result<()> {
+    /// Waits until the tenant may make an append of this many parts or pieces. Refuses a writer whose access has ended
+    /// meanwhile, or at the daemon's end: it may have much to write that came before.
+    async fn may_write(&self, count: usize) -> Result<()> {
         tokio::select! {
             biased;
             error = cut_off(&self.caller) => Err(error),
-            counted = self.caller.wait_for_append() => counted,
+            counted = self.caller.wait_for_append(count) => counted,
         }
     }
 
     /// Commits text, and then sends it to subscribers.
     async fn write_words(&mut self, words: Vec<NewDraftText>) -> Result<()> {
-        self.may_write().await.map_err(|error| self.placed(error, None))?;
+        self.may_write(words.len()).await.map_err(|error| self.placed(error, None))?;
         self.caller.known(&self.session).await.map_err(|error| self.placed(error, None))?;
         let names: Vec<String> = words.iter().filter_map(|words| words.client_id.clone()).collect();
         let (caller, key, message) = (self.caller.clone(), self.key, self.message);
@@ -415,7 +415,7 @@ impl Writing {
         let parts: Vec<OpenPart> = part.into_iter().collect();
         let appended = async {
             let parts = self.caller.checked_parts(parts)?;
-            self.may_write().await?;
+            self.may_write(parts.len()).await?;
             let known = self.caller.known(&self.session).await?;
             self.caller.append_checked_parts(&known, self.message, parts).await
         };

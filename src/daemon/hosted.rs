@@ -190,11 +190,12 @@ fn retention_rule(rule: &config::RetentionRule) -> RetentionRule {
 fn quota((name, quota): (&String, &config::TenantQuota)) -> (String, Quota) {
     let bound = |limit: Option<u64>| limit.map(|limit| i64::try_from(limit).unwrap_or(i64::MAX));
     let content = store::ContentQuota {
+        sessions: bound(quota.sessions),
         bytes: bound(quota.bytes),
         summary_tokens: bound(quota.summary_tokens_per_day),
         summary_cost_micros: bound(quota.summary_micro_usd_per_day),
     };
-    let config::TenantQuota { sessions, appends_per_second, streams, .. } = *quota;
+    let config::TenantQuota { appends_per_second, streams, .. } = *quota;
     let tenant = if name == config::DEFAULT_TENANT { "" } else { name };
-    (tenant.to_owned(), Quota { sessions, appends_per_second, streams, content })
+    (tenant.to_owned(), Quota { appends_per_second, streams, content })
 }

@@ -3,6 +3,7 @@
 //! Every door that reaches a service passes it, JSON over HTTP too. The scope of a method comes from its declaration in
 //! the protos; a method without one is refused.
 
+use super::side_calls::SideCalls;
 use crate::app::access::{Access, Credentials};
 use crate::app::access_record::NamedSessions;
 use crate::app::entrance::Entrance;
@@ -104,13 +105,16 @@ pub struct Guarded {
     backend: Arc<dyn Backend>,
     entrance: Arc<Entrance>,
     scopes: Arc<HashMap<String, Scope>>,
+    /// Calls of health and reflection that are open.
+    side_calls: Arc<SideCalls>,
     /// The client of requests that come over no connection.
     in_process: Option<Peer>,
 }
 
 impl Guarded {
     pub(super) fn new(own: Services, backend: Arc<dyn Backend>, entrance: Arc<Entrance>) -> Self {
-        Self { own: Arc::new(own), backend, entrance, scopes: Arc::new(scopes::scopes()), in_process: None }
+        let (own, scopes, side_calls) = (Arc::new(own), Arc::new(scopes::scopes()), Arc::default());
+        Self { own, backend, entrance, scopes, side_calls, in_process: None }
     }
 
     /// The same services for callers in this process, who are the owner.
@@ -128,6 +132,10 @@ impl Guarded {
         let peer = request.extensions().get::<Peer>().or(self.in_process.as_ref());
         let (access, scope) = match self.admit(path, peer, request.headers()) {
             Ok(admitted) => admitted,
+            Err(error) => return Status::from(error).into_http(),
+        };
+        let side_call = match scope.is_none().then(|| self.side_calls.begin(&access.tenant)).transpose() {
+            Ok(side_call) => side_call,
             Err(error) => return Status::from(error).into_http(),
         };
         request.extensions_mut().insert(access.clone());
@@ -149,6 +157,10 @@ impl Guarded {
                 let call = tokio::spawn(self.clone().recorded(request, access.clone(), record));
                 call.await.unwrap_or_else(|error| Status::from(Error::internal(error)).into_http())
             }
+        };
+        let answer = match side_call {
+            Some(side_call) => side_call.held_by(answer),
+            None => answer,
         };
         if access.is_owners() {
             return answer;

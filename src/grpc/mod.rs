@@ -20,6 +20,7 @@ mod runs;
 mod search;
 mod service;
 mod sessions;
+mod side_calls;
 mod status;
 mod summary_tasks;
 #[cfg(test)]

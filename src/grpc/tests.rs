@@ -606,6 +606,21 @@ async fn health_follows_the_daemon_to_its_end() {
 }
 
 #[tokio::test]
+async fn watches_of_health_have_a_bound() {
+    let served = Served::start().await;
+    let mut client = HealthClient::new(served.routes.clone());
+    let mut watches = Vec::new();
+    for _ in 0..crate::limits::SIDE_CALLS_MAX {
+        watches.push(client.watch(HealthCheckRequest::default()).await.expect("a watch").into_inner());
+    }
+    let refused = client.watch(HealthCheckRequest::default()).await.expect_err("one too many");
+    assert_eq!((refused.code(), reason(&refused).as_str()), (Code::InvalidArgument, "LIMIT_EXCEEDED"));
+    client.check(HealthCheckRequest::default()).await.expect("a check is no watch");
+    drop(watches.pop());
+    client.watch(HealthCheckRequest::default()).await.expect("there is room again");
+}
+
+#[tokio::test]
 async fn reflection_lists_every_service() {
     let served = Served::start().await;
     let message_request = Some(MessageRequest::ListServices(String::new()));

@@ -17,9 +17,14 @@ impl AccessTokens {
         self.0.reading(access_tokens::all).await
     }
 
-    /// Adds a token.
-    pub async fn create(&self, stored: StoredToken) -> Result<()> {
-        self.0.write(Mutation::derived("create_access_token", 0), move |tx| access_tokens::insert(tx, &stored)).await
+    /// Adds a token, if its tenant has room for it.
+    ///
+    /// # Errors
+    ///
+    /// `LimitExceeded`.
+    pub async fn create(&self, stored: StoredToken, by_operator: bool) -> Result<()> {
+        let mutation = Mutation::derived("create_access_token", 0);
+        self.0.write(mutation, move |tx| access_tokens::insert(tx, &stored, by_operator)).await
     }
 
     /// Revokes a token, unless it is revoked. Returns it as it is then.

@@ -85,6 +85,11 @@ impl Store {
         &self.handles.shared.identity.view_key
     }
 
+    /// The secret key of the store's page tokens.
+    pub fn page_key(&self) -> &[u8; 32] {
+        &self.handles.shared.identity.page_key
+    }
+
     /// The rules for secrets, and the keys for what they find.
     pub fn secrets(&self) -> &Secrets {
         &self.handles.shared.secrets

@@ -12,7 +12,7 @@ use super::ledger::session_filter::{self, SessionFilter};
 use super::ledger::session_list::{self, ListPosition, ListedSession, SessionList, SessionPage};
 use super::ledger::sessions::{self, CreateSession, ForkSession, UpdateSession};
 use super::ledger::tx::Requester;
-use super::ledger::visibility::{self, Visibility};
+use super::ledger::visibility::Visibility;
 use super::shared::Shared;
 use super::writer::Mutation;
 use crate::model::Revision;
@@ -55,11 +55,6 @@ impl Sessions {
             Some(known) => Ok(known),
             None => self.0.brief(|reader| self.0.memberships.admits(reader, visibility, key.0)).await,
         }
-    }
-
-    /// The number of sessions of each tenant that has any.
-    pub async fn counts(&self) -> Result<HashMap<String, u64>> {
-        self.0.reading(visibility::counts).await
     }
 
     /// Holds tenants to quotas of content from now on; called before anything is written. Later calls have no effect.

@@ -2,18 +2,20 @@
 
 mod command;
 
-use crate::support::{TestApp, all_sessions, cases, conversation, shown, text, turns};
+use crate::support::{Line, ScriptedSummarizer, TestApp, all_sessions, cases, conversation, shown, text, turns};
 use crate::tamper;
 use longhand::app::access::Access;
 use longhand::app::append::{NewDraftText, OpenPart};
 use longhand::app::approvals::{Answer, Choice, Question};
 use longhand::app::archives::ImportedArchive;
+use longhand::app::compactions::NewCompaction;
 use longhand::app::erase::{EraseRequest, EraseTarget};
 use longhand::app::prompts::{NewPrompt, Wanted};
 use longhand::app::quotas::Quota;
 use longhand::app::sessions::{ForkPoint, NewSession};
 use longhand::app::{Caller, Error, Reason};
 use longhand::model::access::Binding;
+use longhand::model::compaction::CompactionKind;
 use longhand::model::draft::DraftKind;
 use longhand::model::event::{Event, EventKind};
 use longhand::model::message::{Finish, FinishReason};
@@ -254,15 +256,53 @@ async fn what_waits_goes_on_in_the_copy() {
     assert_eq!(target.restart().await.findings().await, []);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_archive_has_the_end_of_a_compaction_that_never_began() {
+    let script = ScriptedSummarizer::new([Line::Hold("a summary".to_owned())]);
+    let source = TestApp::with_one_worker(script.clone()).await;
+    let (busy, session) = (source.manual_session().await, source.manual_session().await);
+    let start = async |session: &str| {
+        source.append(session, &turns(1, 8, 400)).await;
+        let wanted = NewCompaction::of(CompactionKind::Summary);
+        source.app.start_compaction(session, wanted).await.expect("there is something to compact").0
+    };
+    start(&busy).await;
+    script.held().await;
+    // The only worker is busy.
+    let waiting = start(&session).await.id.to_string();
+    source.app.cancel_compaction(&waiting).await.expect("cancelled");
+    let ended = source.app.get_compaction(&waiting).await.expect("the compaction");
+    assert!(ended.failure.is_some() && ended.end_time.is_some() && ended.end_revision.is_none(), "{ended:?}");
+    let lines = export(&source.app, &session).await.expect("exported");
+    script.release();
+    let target = TestApp::start().await;
+    import(&target.app, &lines).await.expect("imported");
+    assert_eq!(target.app.get_compaction(&waiting).await.expect("the compaction"), ended);
+}
+
+#[tokio::test]
+async fn a_few_bytes_do_not_become_a_large_archive() {
+    let test = TestApp::start().await;
+    let session = test.manual_session().await;
+    let mut lines = unsealed(&export(&test.app, &session).await.expect("exported"));
+    let row = lines.iter().find(|line| line.starts_with(r#"{"table":"event""#)).expect("an event").clone();
+    lines.extend(std::iter::repeat_n(row, 200_000));
+    let bomb = zstd::stream::encode_all(sealed(&lines).as_slice(), 3).expect("compressed");
+    assert!(bomb.len() < 100_000, "{}", bomb.len());
+    let target = TestApp::start().await;
+    let refused = target.app.import_session(bomb).await.expect_err("it says too much");
+    assert_eq!((refused.reason, refused.metadata["what"].as_str()), (Reason::LimitExceeded, "data"));
+}
+
 /// Lines with the last one as it belongs to them.
-fn sealed(lines: &[String]) -> Vec<u8> {
+pub(crate) fn sealed(lines: &[String]) -> Vec<u8> {
     let body = lines.iter().map(|line| format!("{line}\n")).collect::<String>();
     let hash = blake3::hash(body.as_bytes()).to_hex();
     format!("{body}{{\"rows\":{},\"hash\":\"{hash}\"}}\n", lines.len() - 1).into_bytes()
 }
 
 /// The lines of an archive without the last one.
-fn unsealed(archive: &[u8]) -> Vec<String> {
+pub(crate) fn unsealed(archive: &[u8]) -> Vec<String> {
     let text = String::from_utf8(archive.to_vec()).expect("UTF-8");
     let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
     lines.pop();
@@ -443,17 +483,23 @@ fn caller(test: &TestApp, tenant: &str, binding: Binding) -> Caller {
     test.longhand.caller(access, String::new(), None).expect("a caller")
 }
 
+/// The operator, who acts in a tenant.
+pub(crate) fn acting(test: &TestApp, tenant: &str) -> Caller {
+    let access = Access::owner().acting_in(tenant).expect("an operator");
+    test.longhand.caller(access, String::new(), None).expect("a caller")
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_import_is_of_the_caller_s_tenant_and_within_its_quotas() {
     let source = TestApp::start().await;
-    let acme = caller(&source, "acme", Binding::default());
+    let acme = acting(&source, "acme");
     let session = acme.create_session(NewSession::default()).await.expect("a session").0.session.id.to_string();
     acme.append(&session, conversation("u1 \"hello\""), None, None).await.expect("appended");
     assert_eq!(export(&source.app, &session).await.expect_err("another tenant's").reason, Reason::SessionNotFound);
     let lines = export(&acme, &session).await.expect("exported");
     // In another tenant, and from there in a third one, the chain is still the one of the first.
     let target = TestApp::start().await;
-    let other = caller(&target, "other", Binding::default());
+    let other = acting(&target, "other");
     import(&other, &lines).await.expect("imported");
     assert_eq!(target.app.get_session(&session).await.expect_err("another tenant's").reason, Reason::SessionNotFound);
     other.append(&session, conversation("u2 \"more\""), None, None).await.expect("appended");
@@ -477,9 +523,10 @@ async fn an_import_is_of_the_caller_s_tenant_and_within_its_quotas() {
     }
     // Quotas hold for imports, and a refused one uses nothing.
     let small = TestApp::start().await;
-    let quota = Quota { sessions: Some(1), ..Quota::default() };
+    let content = ContentQuota { sessions: Some(1), ..ContentQuota::default() };
+    let quota = Quota { content, ..Quota::default() };
     small.longhand.hold_to_quotas(HashMap::from([("acme".to_owned(), quota)])).await.expect("quotas");
-    let within = caller(&small, "acme", Binding::default());
+    let within = acting(&small, "acme");
     let broken = [&lines[..lines.len() - 3], b"7}\n"].concat();
     assert_eq!(import(&within, &broken).await.expect_err("broken").reason, Reason::ArchiveInvalid);
     import(&within, &lines).await.expect("the first");
@@ -498,9 +545,101 @@ async fn an_import_is_of_the_caller_s_tenant_and_within_its_quotas() {
     let content = ContentQuota { bytes: Some(4_000), ..ContentQuota::default() };
     let quota = Quota { content, ..Quota::default() };
     full.longhand.hold_to_quotas(HashMap::from([("acme".to_owned(), quota)])).await.expect("quotas");
-    let within = caller(&full, "acme", Binding::default());
+    let within = acting(&full, "acme");
     assert_eq!(import(&within, &sealed(&lines)).await.expect_err("too much").reason, Reason::QuotaExceeded);
     assert_eq!(sessions(&full).await, Vec::<String>::new());
+}
+
+/// What no chain commits to is compared with what one commits to, or has the bounds that it has for callers.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_archive_with_rows_that_contradict_its_events_writes_nothing() {
+    let source = tamper::rich().await;
+    let target = TestApp::start().await;
+    let more = |by: i64| move |value: &Value| Some(Value::from(value.as_i64()? + by));
+    let set = |number: i64| move |value: &Value| (*value != Value::from(number)).then(|| Value::from(number));
+    type Forge = Box<dyn Fn(&Value) -> Option<Value>>;
+    let of_ended = |row: &Value| !row["ended_revision"].is_null() && !row["started_revision"].is_null();
+    let forgeries: Vec<(&str, &str, Forge)> = vec![
+        ("job", "kind", Box::new(set(9))),
+        ("job", "state", Box::new(set(4))),
+        ("job", "state", Box::new(set(1))),
+        ("job", "trigger", Box::new(set(9))),
+        ("job", "tokens_at_request", Box::new(more(1))),
+        ("job", "ended_revision", Box::new(more(1))),
+        ("job", "ended_revision", Box::new(|_| Some(Value::Null))),
+        ("job", "undone_revision", Box::new(|value| value.is_null().then(|| Value::from(1)))),
+        ("job", "end_time", Box::new(|_| Some(Value::Null))),
+        ("job", "attempt", Box::new(set(-1))),
+        ("open_message", "timeout_ms", Box::new(set(-1))),
+        ("open_message", "timeout_ms", Box::new(set(i64::MAX))),
+        ("draft", "kind", Box::new(set(9))),
+        ("draft", "number", Box::new(set(0))),
+        ("run", "lease_ms", Box::new(set(i64::MAX))),
+        ("approval", "timeout_ms", Box::new(set(-1))),
+        ("tool_call", "revision", Box::new(more(1_000))),
+        ("tool_call", "answered_revision", Box::new(set(1 << 40))),
+        ("session", "compaction_revision", Box::new(set(1 << 40))),
+        ("session", "guard_revision", Box::new(set(-1))),
+        ("session", "appended_bytes", Box::new(set(-1))),
+        ("request", "receipt", Box::new(|value| Some(altered(value, 0)))),
+    ];
+    let (mut accepted, mut refused) = (Vec::new(), 0);
+    for session in sessions(&source).await {
+        let lines = unsealed(&export(&source.app, &session).await.expect("exported"));
+        for (index, line) in lines.iter().enumerate().skip(1) {
+            let row: Value = serde_json::from_str(line).expect("a row");
+            let table = row["table"].as_str().expect("a table");
+            let mut forged: Vec<(String, Option<Value>)> = Vec::new();
+            for (_, column, forge) in forgeries.iter().filter(|(of, ..)| *of == table) {
+                let new = forge(&row["row"][column]).filter(|_| table != "job" || of_ended(&row["row"]));
+                let Some(new) = new else { continue };
+                let mut row = row.clone();
+                row["row"][column] = new;
+                forged.push((format!("{table}.{column}"), Some(row)));
+            }
+            // A compaction of the log without its row.
+            forged.extend((table == "job" && of_ended(&row["row"])).then(|| ("no job".to_owned(), None)));
+            for (what, row) in forged {
+                let mut lines = lines.clone();
+                match row {
+                    Some(row) => lines[index] = row.to_string(),
+                    None => drop(lines.remove(index)),
+                }
+                match import(&target.app, &sealed(&lines)).await {
+                    Err(error) => {
+                        assert_eq!(error.reason, Reason::ArchiveInvalid, "{what}: {error}");
+                        refused += 1;
+                    }
+                    Ok(_) => accepted.push(format!("{what} of {line}")),
+                }
+            }
+            if !accepted.is_empty() {
+                break;
+            }
+        }
+    }
+    assert!(accepted.is_empty() && refused > 100, "{refused} were refused, and these not: {accepted:#?}");
+    assert_eq!(target.number("select count(*) from session"), 0);
+}
+
+/// Whether an archive can be written tells which ids are there, whosever they are.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_import_tells_no_tenant_which_ids_another_one_has() {
+    let source = TestApp::start().await;
+    let session = source.manual_session().await;
+    source.append(&session, "u1 \"hello\"").await;
+    let archive = export(&source.app, &session).await.expect("exported");
+    let probe = async |target: &TestApp| {
+        let refused = import(&caller(target, "other", Binding::default()), &archive).await.expect_err("no operator");
+        (refused.reason, refused.message.clone(), refused.metadata.clone())
+    };
+    let target = TestApp::start().await;
+    let nobodys = probe(&target).await;
+    import(&acting(&target, "acme"), &archive).await.expect("the operator imports");
+    assert_eq!(probe(&target).await, nobodys);
+    assert_eq!(nobodys.0, Reason::ScopeMissing);
+    let own = caller(&target, "acme", Binding::default());
+    own.get_session(&session).await.expect("it is the tenant's");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

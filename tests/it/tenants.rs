@@ -5,9 +5,13 @@
 //! A call with such an id gets exactly what it gets with an id that nobody ever had. A page token, a cursor, a view token
 //! or a lease that was given to somebody else shows nothing of whom it was given to.
 
+mod access_limits;
 mod bindings;
+mod blobs;
 mod calls;
 mod content;
+mod counted;
+mod places;
 mod quotas;
 mod requests;
 mod tokens;
@@ -112,7 +116,16 @@ fn nothing_of_one_tenant_or_binding_reaches_another() {
 fn every_kind_of_id_has_a_field() {
     let names: Vec<String> =
         calls::methods().iter().flat_map(|method| Slot::all(&method.input())).map(|slot| slot.to_string()).collect();
-    for name in ["session_id", "message_id", "compaction_id", "parent_session_id", "at.session_id", "access_token_id"] {
+    for name in [
+        "session_id",
+        "message_id",
+        "compaction_id",
+        "parent_session_id",
+        "at.session_id",
+        "prompt_id",
+        "approval_id",
+        "access_token_id",
+    ] {
         assert!(names.iter().any(|found| found == name), "{name} is in no request: {names:?}");
     }
 }

@@ -1,5 +1,6 @@
 //! Archives: whole sessions as JSON lines, which another store reads with every revision, mark and hash.
 
+mod derived;
 mod lines;
 mod read;
 mod tables;
@@ -18,7 +19,7 @@ use std::sync::Arc;
 
 /// The statements of this folder, for the test that prepares them all.
 #[cfg(test)]
-pub(crate) const STATEMENTS: [&[&str]; 2] = [read::STATEMENTS, write::STATEMENTS];
+pub(crate) const STATEMENTS: [&[&str]; 3] = [read::STATEMENTS, write::STATEMENTS, derived::STATEMENTS];
 
 /// Archives of sessions: written and read.
 #[derive(Clone)]

@@ -1,7 +1,8 @@
 //! Reading an archive into a store: in one transaction, checked against the chains before it is committed.
 
+use super::derived;
 use super::lines::{Archive, ArchivedHead};
-use super::tables::{Column, TABLES, Table};
+use super::tables::{Column, Shared, TABLES, Table};
 use crate::limits;
 use crate::model::Revision;
 use crate::model::event::EventKind;
@@ -36,7 +37,8 @@ const PARTS: &str = "select cast(coalesce((select sum(parts_length) from message
      as bigint)";
 const CONTENT: &str = "update session set content_bytes = ?2 where id = ?1 and content_bytes < ?2";
 const NEWEST_PROMPT: &str = "select coalesce(max(id), 0) from prompt";
-const UNUSED: &str = "delete from blob where hash = ?1 and not exists (select 1 from blob_use u where u.hash = ?1) \
+const UNUSED: &str = "delete from blob where tenant = ?1 and hash = ?2 \
+     and not exists (select 1 from blob_use u where u.tenant = ?1 and u.hash = ?2) \
      and not exists (select 1 from blob_use_missing where id = 1)";
 const CONTENT_BYTES: &str = "select content_bytes from session where id = ?1";
 
@@ -102,7 +104,7 @@ fn bytes<'a>(table: &Table, row: &'a [Cell], name: &str) -> Result<&'a [u8]> {
     }
 }
 
-/// Checks a row that others refer to by its hash. It would be theirs too if they came later, whatever their tenant.
+/// Checks a row that others refer to by its hash. It would be theirs too if they came later.
 fn check_shared(table: &Table, row: &[Cell]) -> Result<()> {
     let hash = bytes(table, row, "hash")?;
     let is_same = match table.name {
@@ -146,7 +148,7 @@ impl Places {
 
     /// True for the rows of a session or a message that is new.
     fn is_new(&self, table: &Table, row: &[Cell]) -> Result<bool> {
-        if table.is_shared {
+        if table.shared != Shared::No {
             return Ok(true);
         }
         match table.column("session_id") {
@@ -184,8 +186,8 @@ impl Import<'_, '_> {
         for placed in places.sessions.values().filter(|placed| placed.is_new) {
             let head = self.tx.head(placed.key)?;
             head.mark_due();
-            let bytes = head.content_bytes;
-            self.tx.use_more(placed.key, ContentUse { bytes, ..ContentUse::default() })?;
+            let (sessions, bytes) = (i64::from(head.state != SessionState::Erased), head.content_bytes);
+            self.tx.use_more(placed.key, ContentUse { sessions, bytes, ..ContentUse::default() })?;
         }
         Ok(imported)
     }
@@ -199,7 +201,7 @@ impl Import<'_, '_> {
         for (table, of_table) in TABLES.iter().zip(&self.archive.rows).skip(1) {
             let insert = table.insert();
             for row in of_table {
-                if table.is_shared {
+                if table.shared != Shared::No {
                     check_shared(table, row)?;
                 }
                 if places.is_new(table, row)? {
@@ -230,7 +232,7 @@ impl Import<'_, '_> {
     fn drop_unused_blobs(&self) -> Result<()> {
         let (table, rows) = rows_of(self.archive, "blob")?;
         for row in rows {
-            engine::query(UNUSED).bind(bytes(table, row, "hash")?).run(self.tx.conn)?;
+            engine::query(UNUSED).bind(&**self.tenant).bind(bytes(table, row, "hash")?).run(self.tx.conn)?;
         }
         Ok(())
     }
@@ -242,7 +244,7 @@ impl Import<'_, '_> {
             return Err(invalid("its header does not name its sessions"));
         }
         let mut written = Vec::new();
-        let mut total = 0_i64;
+        let (mut total, mut count) = (0_i64, 0);
         for (head, row) in self.archive.header.sessions.iter().zip(rows) {
             let id = SessionId(codec::uuid(bytes(table, row, "public_id")?)?);
             let hash = blake3::Hash::from_slice(bytes(table, row, "chain_hash")?).map_err(invalid)?;
@@ -258,6 +260,10 @@ impl Import<'_, '_> {
                 None => {
                     total = total.saturating_add(integer(table, row, "content_bytes")?.max(0));
                     self.tx.admit(self.tenant, total)?;
+                    if integer(table, row, "state")? != i64::from(SessionState::Erased.number()) {
+                        count += 1;
+                        self.tx.admit_sessions(self.tenant, count)?;
+                    }
                     written.push(id);
                     Placed { key: self.session(places, table, row)?, is_new: true }
                 }
@@ -377,7 +383,8 @@ impl Import<'_, '_> {
             }
             (Column::Same | Column::Until(_) | Column::As(_) | Column::Origin(_), value) => Ok(value.clone()),
         };
-        table.inserted().map(of).collect()
+        let tenant = (table.shared == Shared::InTenant).then(|| Ok(Cell::Text(self.tenant.to_string())));
+        table.inserted().map(of).chain(tenant).collect()
     }
 
     /// The key of a message here.
@@ -482,6 +489,7 @@ impl Import<'_, '_> {
                     break;
                 }
             }
+            derived::check(&mut Reader::new(self.tx.conn), key)?;
         }
         Ok(())
     }

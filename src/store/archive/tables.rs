@@ -35,16 +35,27 @@ pub(super) struct Table {
     /// Columns that are made anew where an archive is read, or never needed.
     #[cfg(test)]
     left_out: &'static [&'static str],
-    /// True if a row that is there already is the same one: its key is a hash of it.
-    pub(super) is_shared: bool,
+    /// Whose rows they are.
+    pub(super) shared: Shared,
+}
+
+/// Whose rows a table has. A row that is there already is the same one if its key is a hash of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Shared {
+    /// Each is of one session.
+    No,
+    /// Each is of all sessions of a tenant, by its hash.
+    InTenant,
+    /// Each is of all sessions of the store, by its hash.
+    InStore,
 }
 
 macro_rules! table {
     ($name:literal from $from:literal, rows $rows:literal, order $order:expr, columns $columns:expr, without $without:expr) => {
-        table!($name from $from, rows $rows, order $order, columns $columns, without $without, shared false)
+        table!($name from $from, rows $rows, order $order, columns $columns, without $without, shared Shared::No)
     };
     ($name:literal from $from:literal, rows $rows:literal, order $order:expr, columns $columns:expr, without $without:expr,
-        shared $shared:literal) => {
+        shared $shared:expr) => {
         Table {
             name: $name,
             from: $from,
@@ -53,7 +64,7 @@ macro_rules! table {
             columns: &$columns,
             #[cfg(test)]
             left_out: &$without,
-            is_shared: $shared,
+            shared: $shared,
         }
     };
 }
@@ -78,9 +89,11 @@ pub(super) static TABLES: &[Table] = &[
         "context_revision", "failures", "hold_turns", "hold_breaker", "cooldown_end", "overhead_tokens", "over_window"
     ]),
     table!("policy_text" from "policy_text t", rows "t.hash = ?1 and ?2 >= 0", order ["t.hash"],
-        columns [("hash", Same), ("preset", Same), ("json", Same)], without [], shared true),
-    table!("blob" from "blob t", rows "t.hash = ?1 and ?2 >= 0", order ["t.hash"],
-        columns [("hash", Same), ("codec", Same), ("length", Same), ("data", Same)], without [], shared true),
+        columns [("hash", Same), ("preset", Same), ("json", Same)], without [], shared Shared::InStore),
+    table!("blob" from "blob t",
+        rows "t.hash = ?1 and t.tenant = (select tenant from session where id = ?2)", order ["t.hash"],
+        columns [("hash", Same), ("codec", Same), ("length", Same), ("data", Same)], without ["tenant"],
+        shared Shared::InTenant),
     table!("segment" from "segment t", rows "t.session_id = ?1 and ?2 >= 0", order ["t.first_revision"],
         columns [
             ("session_id", Session), ("owner_id", Session), ("first_revision", Same), ("last_revision", Same),
@@ -158,8 +171,11 @@ pub(super) static TABLES: &[Table] = &[
             ("tokens_at_request", Same), ("window", Same), ("attempt", Same), ("lost_attempts", Same),
             ("lease_epoch", Same), ("run_at", Same), ("started_revision", Until("started_revision")),
             ("ended_revision", Until("ended_revision")), ("undone_revision", Until("undone_revision")),
-            ("outcome", Until("ended_revision")), ("failure", Until("ended_revision")), ("create_time", Same),
-            ("start_time", Until("started_revision")), ("end_time", Until("ended_revision"))
+            ("outcome", Until("ended_revision")),
+            // One that never began has an end without a revision.
+            ("failure", As("case when t.ended_revision > ?2 then null else t.failure end")), ("create_time", Same),
+            ("start_time", Until("started_revision")),
+            ("end_time", As("case when t.ended_revision > ?2 then null else t.end_time end"))
         ],
         without ["id", "lease_owner", "lease_until"]),
     // The lease of an active run begins anew, as after a restart.
@@ -276,11 +292,16 @@ impl Table {
         columns.filter(|(_, _, column)| !matches!(column, Column::Origin(_)))
     }
 
-    /// The statement that inserts a row.
+    /// The statement that inserts a row. The tenant is behind the columns of those that only a tenant shares.
     pub(super) fn insert(&self) -> String {
-        let names: Vec<String> = self.inserted().map(|(_, name, _)| format!("\"{name}\"")).collect();
+        let mut names: Vec<String> = self.inserted().map(|(_, name, _)| format!("\"{name}\"")).collect();
+        let conflict = match self.shared {
+            Shared::No => "",
+            Shared::InTenant => " on conflict (tenant, hash) do nothing",
+            Shared::InStore => " on conflict (hash) do nothing",
+        };
+        names.extend((self.shared == Shared::InTenant).then(|| "tenant".to_owned()));
         let values: Vec<String> = (1..=names.len()).map(|number| format!("?{number}")).collect();
-        let conflict = if self.is_shared { " on conflict (hash) do nothing" } else { "" };
         format!("insert into \"{}\" ({}) values ({}){conflict}", self.name, names.join(", "), values.join(", "))
     }
 }

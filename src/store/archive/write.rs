@@ -1,7 +1,7 @@
 //! Writing an archive: which sessions it has, and their rows, page by page.
 
 use super::lines::{ArchivedHead, Header, Lines};
-use super::tables::{TABLES, Table};
+use super::tables::{Shared, TABLES, Table};
 use crate::limits;
 use crate::model::Revision;
 use crate::model::ids::SessionId;
@@ -162,7 +162,7 @@ impl Writing {
             });
         };
         let following = Next::Rows { session, table: table + 1, behind: None };
-        if of.is_shared {
+        if of.shared != Shared::No {
             return Ok(following);
         }
         let (key, revision) = (key.0, head.revision);
@@ -192,7 +192,7 @@ impl Writing {
             if of.name == "request" && is_later(of, row, revision)? {
                 continue;
             }
-            self.refer(reader, of, row)?;
+            self.refer(reader, key, of, row)?;
             self.lines.row(of, row)?;
         }
         Ok(match last {
@@ -201,8 +201,8 @@ impl Writing {
         })
     }
 
-    /// Notes what a row refers to by hashes.
-    fn refer(&mut self, reader: &mut Reader<'_>, table: &Table, row: &[Cell]) -> Result<()> {
+    /// Notes what a row of a session refers to by hashes.
+    fn refer(&mut self, reader: &mut Reader<'_>, session: i64, table: &Table, row: &[Cell]) -> Result<()> {
         let value = |name: &str| table.column(name).and_then(|index| row.get(index));
         match table.name {
             "policy" => {
@@ -213,7 +213,7 @@ impl Writing {
             "message" | "prompt" => {
                 if let Some(Cell::Bytes(parts)) = value("parts") {
                     for part in codec::decode_parts(parts)? {
-                        self.refer_of(reader, part)?;
+                        self.refer_of(reader, session, part)?;
                     }
                 }
             }
@@ -233,7 +233,8 @@ impl Writing {
                 };
                 let narrow = |number: i64| i32::try_from(number).map_err(|error| Error::corrupt("part", error));
                 let (kind, codec, length) = (narrow(*kind)?, narrow(*codec)?, *length);
-                self.refer_of(reader, StoredPart { kind, codec, length, body, blob_hash, ..StoredPart::default() })?;
+                let part = StoredPart { kind, codec, length, body, blob_hash, ..StoredPart::default() };
+                self.refer_of(reader, session, part)?;
             }
             _ => {}
         }
@@ -241,10 +242,10 @@ impl Writing {
     }
 
     /// Notes the blobs of a part: its body, and its media.
-    fn refer_of(&mut self, reader: &mut Reader<'_>, mut part: StoredPart) -> Result<()> {
+    fn refer_of(&mut self, reader: &mut Reader<'_>, session: i64, mut part: StoredPart) -> Result<()> {
         let mut found: Vec<Vec<u8>> = part.blob_hash.iter().cloned().collect();
         if WITH_MEDIA.contains(&part.kind) {
-            found.extend(codec::media_blobs(&messages::plain_body(reader, &mut part)?)?);
+            found.extend(codec::media_blobs(&messages::plain_body(reader, session, &mut part)?)?);
         }
         self.wanted.entry("blob").or_default().extend(found);
         Ok(())
@@ -261,7 +262,9 @@ impl Writing {
         };
         let table = Table::index(name).map(|index| &TABLES[index]).ok_or(Error::Bug("a table is not in the list"))?;
         let select = table.select(true);
-        let row = reader.one(engine::query(&select).bind(&hash).bind(0_i64))?;
+        // All sessions of an archive are of one tenant.
+        let any = self.plan.sessions.first().map_or(0, |(key, ..)| key.0);
+        let row = reader.one(engine::query(&select).bind(&hash).bind(any))?;
         let row = row.ok_or_else(|| Error::corrupt(table.name, "a row that others refer to is missing"))?;
         self.lines.row(table, &cells(&row, table.columns.len())?)?;
         Ok(Next::Shared(name))

@@ -26,6 +26,7 @@ use crate::store::ledger::erased_content::Receipts;
 use crate::store::ledger::head::{Receipt, SessionKey};
 use crate::store::ledger::jobs;
 use crate::store::ledger::marks;
+use crate::store::ledger::quotas::ContentUse;
 use crate::store::ledger::receipts::answered;
 use crate::store::ledger::tombstones;
 use crate::store::ledger::tx::{Erasing, Requester, Tx};
@@ -159,7 +160,7 @@ fn measure(reader: &mut Reader<'_>, plan: &Plan) -> Result<Sizes> {
         }
     }
     for (hash, count) in uses {
-        sizes.blobs += i64::from(blob_uses::count(reader, &hash)? <= count);
+        sizes.blobs += i64::from(blob_uses::count(reader, plan.owner, &hash)? <= count);
     }
     Ok(sizes)
 }
@@ -387,7 +388,9 @@ impl Erase {
         if plan.kind == ErasedTarget::Session && key == plan.owner {
             head.state = SessionState::Erased;
             head.clear_due();
+            tx.use_more(key, ContentUse { sessions: -1, ..ContentUse::default() })?;
         }
+        let head = tx.loaded(key)?;
         match head.state {
             SessionState::Active => head.changed(at),
             SessionState::Archived | SessionState::Erased => (head.compaction_revision, head.guard_revision) = (at, at),

@@ -22,7 +22,7 @@ use crate::store::ledger::tx::salt;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 const MESSAGE: &str = "select id, public_id, revision, kind, head, sealed_revision, seal, parts, parts_length, \
-     client_id from message where id = ?1";
+     client_id, session_id from message where id = ?1";
 const CLIENT_ID: &str = "select client_id from message where public_id = ?1";
 const UPDATE_MESSAGE: &str = "update message set head = ?2, seal = ?3, parts = ?4, parts_length = ?5, counting = null, \
      counts = null where id = ?1";
@@ -190,21 +190,22 @@ pub(super) fn losing(reader: &mut Reader<'_>, reached: &Reached) -> Result<Losin
         revisions: numbered.iter().map(|part| part.revision).collect(),
         bytes: 0,
     };
+    let session = row.get(10)?;
     for part in numbered {
-        let blobs = blob_uses::of_part(reader, &part.stored)?;
+        let blobs = blob_uses::of_part(reader, session, &part.stored)?;
         if reached.parts.as_ref().is_some_and(|numbers| !numbers.contains(&part.number)) {
             losing.kept_blobs.extend(blobs);
             continue;
         }
         let messages::NumberedPart { number, revision, stored } = part;
         let (old, mut plain) = (stored.clone(), stored);
-        let plain = messages::plain_body(reader, &mut plain)?;
+        let plain = messages::plain_body(reader, session, &mut plain)?;
         // What stands for a part does not need its media.
         let (body, metadata) = codec::decode_part(&plain, &|_| Some(Vec::new()))?;
         if body.is_erased() && metadata.is_none() && blobs.is_empty() {
             continue;
         }
-        losing.bytes += counted(reader, &old, &blobs)?;
+        losing.bytes += counted(reader, session, &old, &blobs)?;
         losing.parts.push(Going { number, revision, old, plain, body: body.erased(), blobs });
     }
     Ok(losing)
@@ -218,11 +219,11 @@ fn original_client_id(reader: &mut Reader<'_>, edit: &Row) -> Result<Option<Stri
     row.ok_or_else(|| Error::corrupt("message", "the original of an edit is gone"))?.get(0)
 }
 
-/// The bytes for which a part counts: its own, and those of its media.
-fn counted(reader: &mut Reader<'_>, part: &StoredPart, blobs: &BTreeSet<Vec<u8>>) -> Result<i64> {
+/// The bytes for which a part of a session counts: its own, and those of its media.
+fn counted(reader: &mut Reader<'_>, session: i64, part: &StoredPart, blobs: &BTreeSet<Vec<u8>>) -> Result<i64> {
     let mut bytes = part.length;
     for hash in blobs.iter().filter(|hash| Some(*hash) != part.blob_hash.as_ref()) {
-        bytes += i64::try_from(messages::blob(reader, hash)?.len()).unwrap_or(i64::MAX);
+        bytes += i64::try_from(messages::blob(reader, session, hash)?.len()).unwrap_or(i64::MAX);
     }
     Ok(bytes)
 }
@@ -316,7 +317,7 @@ pub(super) fn erase_message(
     query.bind(stored.map(codec::encode_parts)).bind(length).run(conn)?;
     engine::pack::message(conn, reached.row)?;
     for hash in losing.blobs() {
-        blob_uses::remove(conn, Holder::Message(reached.row), &hash)?;
+        blob_uses::remove(conn, key, Holder::Message(reached.row), &hash)?;
     }
     shown_texts(opened, reached.row, losing)?;
     derived_data(opened, reached)?;
@@ -398,15 +399,15 @@ pub(super) fn erase_prompt(
     let (mut kept, mut gone, mut bytes) = (BTreeSet::new(), BTreeSet::new(), 0);
     for (number, part) in (1..).zip(&mut parts) {
         let mut reader = Reader::new(opened.conn);
-        let blobs = blob_uses::of_part(&mut reader, part)?;
+        let blobs = blob_uses::of_part(&mut reader, key, part)?;
         if numbers.is_some_and(|numbers| !numbers.contains(&number)) {
             kept.extend(blobs);
             continue;
         }
-        let plain = messages::plain_body(&mut reader, &mut part.clone())?;
+        let plain = messages::plain_body(&mut reader, key, &mut part.clone())?;
         let (body, metadata) = codec::decode_part(&plain, &|_| Some(Vec::new()))?;
         if !body.is_erased() || metadata.is_some() || !blobs.is_empty() {
-            bytes += counted(&mut reader, part, &blobs)?;
+            bytes += counted(&mut reader, key, part, &blobs)?;
         }
         gone.extend(blobs);
         let (old, body, blobs) = (part.clone(), body.erased(), BTreeSet::new());
@@ -420,7 +421,7 @@ pub(super) fn erase_prompt(
         engine::query(UPDATE_PROMPT_PARTS).bind(id).bind(codec::encode_parts(parts)).run(opened.conn)?;
     }
     for hash in gone.difference(&kept) {
-        blob_uses::remove(opened.conn, Holder::Prompt(id), hash)?;
+        blob_uses::remove(opened.conn, key, Holder::Prompt(id), hash)?;
     }
     Ok(bytes)
 }

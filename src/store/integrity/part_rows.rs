@@ -7,18 +7,18 @@ use crate::store::ledger::chain::{self, Digest};
 use crate::store::ledger::codec;
 use crate::store::ledger::messages::{self, NumberedPart};
 
-/// Adds a part at a position of a message. Returns the bytes of its content.
+/// Adds a part at a position of a message of a session. Returns the bytes of its content.
 pub(super) fn part(
     reader: &mut Reader<'_>,
     digest: &mut Digest,
-    (message, position): (MessageId, i64),
+    (session, message, position): (i64, MessageId, i64),
     numbered: NumberedPart,
 ) -> Result<u64> {
     let NumberedPart { number, mut stored, .. } = numbered;
-    let plain = messages::plain_body(reader, &mut stored)?;
+    let plain = messages::plain_body(reader, session, &mut stored)?;
     let mut bytes = plain.len() as u64;
     for hash in codec::media_blobs(&plain)? {
-        bytes += messages::blob(reader, &hash)?.len() as u64;
+        bytes += messages::blob(reader, session, &hash)?.len() as u64;
     }
     chain::part(
         digest,

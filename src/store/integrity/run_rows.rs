@@ -163,7 +163,7 @@ impl Check<'_, '_> {
         chain::prompt(digest, &columns);
         let parts = messages::whole(prompts::stored_parts(&row)?, self.revision);
         for (position, numbered) in (0..).zip(parts) {
-            part(self.reader, digest, (id.message(), position), numbered)?;
+            part(self.reader, digest, (self.key, id.message(), position), numbered)?;
         }
         Ok(())
     }

@@ -576,7 +576,7 @@ impl SessionCheck {
             return Err(Error::corrupt("message", "its parts have another length"));
         }
         for (position, numbered) in (0..).zip(messages::whole(parts, revision)) {
-            self.bytes += part(reader, digest, (id, position), numbered)?;
+            self.bytes += part(reader, digest, (self.key, id, position), numbered)?;
         }
         Ok(())
     }
@@ -606,7 +606,7 @@ impl SessionCheck {
         // A part that cannot be read counts nevertheless: that is one finding, not two.
         self.accounted.parts += i64::try_from(rows.len()).unwrap_or(i64::MAX);
         for row in rows {
-            self.bytes += part(reader, digest, (id, row.get(10)?), messages::part_row(&row)?)?;
+            self.bytes += part(reader, digest, (self.key, id, row.get(10)?), messages::part_row(&row)?)?;
         }
         Ok(())
     }

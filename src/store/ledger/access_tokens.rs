@@ -10,17 +10,22 @@ use crate::store::ledger::tx::Tx;
 use uuid::Uuid;
 
 const INSERT: &str = "insert into access_token (public_id, secret_hash, principal, tenant, scopes, project, root, \
-     create_time, expire_time) values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
-const COUNT: &str = "select count(*) from access_token";
+     create_time, expire_time, is_console) values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
+const CURRENT: &str = "select count(*) from access_token where tenant = ?1 and is_console = ?2 \
+     and revoke_time is null and (expire_time is null or expire_time > ?3)";
+// Those that ended last stay.
+const FORGET: &str = "delete from access_token where tenant = ?1 and (revoke_time is not null or expire_time <= ?2) \
+     and id not in (select id from access_token where tenant = ?1 and (revoke_time is not null or expire_time <= ?2) \
+     order by coalesce(revoke_time, expire_time) desc, id desc limit +?3)";
 pub(crate) const ALL: &str = "select public_id, secret_hash, principal, tenant, scopes, project, root, create_time, \
-     expire_time, revoke_time from access_token order by id";
+     expire_time, revoke_time, is_console from access_token order by id";
 const ONE: &str = "select public_id, secret_hash, principal, tenant, scopes, project, root, create_time, expire_time, \
-     revoke_time from access_token where public_id = ?1";
+     revoke_time, is_console from access_token where public_id = ?1";
 const REVOKE: &str = "update access_token set revoke_time = ?2 where public_id = ?1 and revoke_time is null";
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
-pub(crate) const STATEMENTS: &[&str] = &[INSERT, COUNT, ALL, ONE, REVOKE];
+pub(crate) const STATEMENTS: &[&str] = &[INSERT, CURRENT, FORGET, ALL, ONE, REVOKE];
 
 /// An access token with the hash of its secret.
 #[derive(Debug, Clone)]
@@ -29,16 +34,26 @@ pub struct StoredToken {
     pub token: AccessToken,
     /// BLAKE3 of the secret.
     pub secret_hash: [u8; 32],
+    /// True for a session of the console.
+    pub is_console: bool,
 }
 
-/// Adds a token.
-pub(crate) fn insert(tx: &mut Tx<'_>, stored: &StoredToken) -> Result<()> {
-    let StoredToken { token, secret_hash } = stored;
-    let count: i64 = engine::scalar(COUNT).one(tx.conn)?;
-    if count >= limits::ACCESS_TOKENS_MAX {
-        let limit = limits::ACCESS_TOKENS_MAX;
-        return Err(Error::LimitExceeded { what: "access tokens", limit, actual: count + 1 });
+/// Adds a token, if its tenant has room for one more that is current; twice as much if an operator makes it, so that no
+/// tenant keeps the operator from making one. Of those of the tenant that ended, a bounded number stays.
+pub(crate) fn insert(tx: &mut Tx<'_>, stored: &StoredToken, by_operator: bool) -> Result<()> {
+    let StoredToken { token, secret_hash, is_console } = stored;
+    let current = engine::scalar(CURRENT).bind(&token.tenant).bind(i64::from(*is_console)).bind(tx.now.0);
+    let count: i64 = current.one(tx.conn)?;
+    let (what, limit) = match is_console {
+        true => ("console sessions", limits::CONSOLE_SESSIONS_MAX),
+        false => ("access tokens", limits::ACCESS_TOKENS_MAX),
+    };
+    let limit = if by_operator { 2 * limit } else { limit };
+    if count >= limit {
+        return Err(Error::LimitExceeded { what, limit, actual: count + 1 });
     }
+    let forget = engine::query(FORGET).bind(&token.tenant).bind(tx.now.0);
+    forget.bind(limits::ACCESS_TOKENS_ENDED_MAX).run(tx.conn)?;
     engine::query(INSERT)
         .bind(token.id.0.as_bytes().as_slice())
         .bind(secret_hash.as_slice())
@@ -49,6 +64,7 @@ pub(crate) fn insert(tx: &mut Tx<'_>, stored: &StoredToken) -> Result<()> {
         .bind(token.binding.root.as_ref().map(|root| root.0.as_bytes().as_slice()))
         .bind(token.create_time.0)
         .bind(token.expire_time.map(|time| time.0))
+        .bind(i64::from(*is_console))
         .run(tx.conn)?;
     Ok(())
 }
@@ -60,7 +76,7 @@ pub(crate) fn revoke(tx: &mut Tx<'_>, id: AccessTokenId) -> Result<StoredToken> 
     row.as_ref().map(read).transpose()?.ok_or_else(|| Error::NotFound { kind: Kind::AccessToken, id: id.to_string() })
 }
 
-/// Every token, oldest first. There are few: a bounded number of rows.
+/// Every token, oldest first. Each tenant has a bounded number of them.
 pub(crate) fn all(reader: &mut Reader<'_>) -> Result<Vec<StoredToken>> {
     reader.all(engine::query(ALL))?.iter().map(read).collect()
 }
@@ -88,5 +104,6 @@ fn read(row: &Row) -> Result<StoredToken> {
         secret_hash: secret_hash
             .try_into()
             .map_err(|_| Error::corrupt("access_token", "the hash of a secret has another length"))?,
+        is_console: row.get("is_console")?,
     })
 }

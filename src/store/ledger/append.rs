@@ -519,6 +519,7 @@ fn insert_closed_parts(
 ) -> Result<()> {
     let revision = tx.next_revision(key)?;
     let head = tx.loaded(key)?;
+    let tenant = head.tenant.clone();
     let open = head.open.get_mut(&message.0).ok_or(Error::MessageSealed)?;
     let (row, first) = (open.row, open.next_position);
     open.next_position += i64::try_from(parts.len()).unwrap_or(i64::MAX);
@@ -527,7 +528,7 @@ fn insert_closed_parts(
     let mut digest = Digest::default();
     let ids = parts.iter().map(|part| part.id).collect();
     for (position, part) in (first..).zip(parts) {
-        tx.part_row(&mut digest, part.id, (row, position, revision), part.input);
+        tx.part_row(&tenant, &mut digest, part.id, (row, position, revision), part.input);
     }
     tx.event(key, caller, &EventBody::PartsClosed { message, parts: ids }, &digest)?;
     Ok(())

@@ -6,18 +6,24 @@ use crate::store::engine::{self, Connection, Insert, Reader, Row, values};
 use crate::store::error::{Error, Result};
 use std::collections::BTreeSet;
 
-static USES: Insert = Insert::new("blob_use (hash, kind, row_id)", 3, "on conflict (hash, kind, row_id) do nothing");
+static USES: Insert =
+    Insert::new("blob_use (tenant, hash, kind, row_id)", 4, "on conflict (tenant, hash, kind, row_id) do nothing");
 const MISSING: &str = "select count(*) from blob_use_missing where id = 1";
 const COMPLETE: &str = "delete from blob_use_missing where id = 1";
-const MESSAGES: &str = "select id, parts from message where id > ?1 order by id limit 500";
-const PROMPTS: &str = "select id, parts from prompt where id > ?1 order by id limit 500";
+pub(crate) const UNUSED: &str = "delete from blob where not exists \
+     (select 1 from blob_use u where u.tenant = blob.tenant and u.hash = blob.hash)";
+const MESSAGES: &str = "select m.id, m.parts, m.session_id, s.tenant from message m \
+     join session s on s.id = m.session_id where m.id > ?1 order by m.id limit 500";
+const PROMPTS: &str = "select p.id, p.parts, p.session_id, s.tenant from prompt p \
+     join session s on s.id = p.session_id where p.id > ?1 order by p.id limit 500";
 const REMOVE: &str = "delete from blob_use where kind = ?1 and row_id = ?2 and hash = ?3";
-const OTHERS: &str = "select count(*) from blob_use where hash = ?1";
-const DELETE: &str = "delete from blob where hash = ?1";
+const OTHERS: &str =
+    "select count(*) from blob_use where hash = ?1 and tenant = (select tenant from session where id = ?2)";
+const DELETE: &str = "delete from blob where hash = ?1 and tenant = (select tenant from session where id = ?2)";
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
-pub(crate) const STATEMENTS: &[&str] = &[MISSING, COMPLETE, MESSAGES, PROMPTS, REMOVE, OTHERS, DELETE];
+pub(crate) const STATEMENTS: &[&str] = &[MISSING, COMPLETE, UNUSED, MESSAGES, PROMPTS, REMOVE, OTHERS, DELETE];
 
 /// The inserts of this file, for the test that prepares them all.
 #[cfg(test)]
@@ -41,40 +47,40 @@ impl Holder {
     }
 }
 
-/// Records uses of blobs.
-pub(crate) fn add<'u>(conn: &Connection, uses: impl IntoIterator<Item = (Holder, &'u [u8])>) -> Result<()> {
-    let rows = uses.into_iter().map(|(holder, hash)| {
+/// Records uses of blobs of tenants.
+pub(crate) fn add<'u>(conn: &Connection, uses: impl IntoIterator<Item = (&'u str, Holder, &'u [u8])>) -> Result<()> {
+    let rows = uses.into_iter().map(|(tenant, holder, hash)| {
         let (kind, row) = holder.columns();
-        values![hash, kind, row]
+        values![tenant, hash, kind, row]
     });
     USES.rows(conn, rows)
 }
 
-/// The hashes of the blobs that a stored part uses: that of its body, and those of its media.
-pub(crate) fn of_part(reader: &mut Reader<'_>, part: &StoredPart) -> Result<BTreeSet<Vec<u8>>> {
+/// The hashes of the blobs that a stored part of a session uses: that of its body, and those of its media.
+pub(crate) fn of_part(reader: &mut Reader<'_>, session: i64, part: &StoredPart) -> Result<BTreeSet<Vec<u8>>> {
     let mut hashes: BTreeSet<Vec<u8>> = part.blob_hash.iter().cloned().collect();
-    hashes.extend(codec::media_blobs(&messages::plain_body(reader, &mut part.clone())?)?);
+    hashes.extend(codec::media_blobs(&messages::plain_body(reader, session, &mut part.clone())?)?);
     Ok(hashes)
 }
 
-/// The number of rows that use a blob.
-pub(crate) fn count(reader: &mut Reader<'_>, hash: &[u8]) -> Result<i64> {
-    reader.one(engine::query(OTHERS).bind(hash.to_vec()))?.map_or(Ok(0), |row| row.get(0))
+/// The number of rows that use a blob of a session's tenant.
+pub(crate) fn count(reader: &mut Reader<'_>, session: i64, hash: &[u8]) -> Result<i64> {
+    reader.one(engine::query(OTHERS).bind(hash.to_vec()).bind(session))?.map_or(Ok(0), |row| row.get(0))
 }
 
-/// Ends a use of a blob, and deletes the blob with its last use. A tombstone must be open.
-pub(crate) fn remove(conn: &Connection, holder: Holder, hash: &[u8]) -> Result<()> {
+/// Ends a session's use of a blob, and deletes the blob with the last use in its tenant. A tombstone must be open.
+pub(crate) fn remove(conn: &Connection, session: i64, holder: Holder, hash: &[u8]) -> Result<()> {
     let (kind, row) = holder.columns();
     engine::query(REMOVE).bind(kind).bind(row).bind(hash).run(conn)?;
     let is_known = engine::scalar::<i64>(MISSING).one(conn)? == 0;
-    if !is_known || engine::scalar::<i64>(OTHERS).bind(hash).one(conn)? > 0 {
+    if !is_known || engine::scalar::<i64>(OTHERS).bind(hash).bind(session).one(conn)? > 0 {
         return Ok(());
     }
-    engine::query(DELETE).bind(hash).run(conn)
+    engine::query(DELETE).bind(hash).bind(session).run(conn)
 }
 
-/// Adds the uses of blobs that are older than their record, once. As long as a row cannot be read, it is not known what it
-/// uses, and no blob is deleted.
+/// Adds the uses of blobs that are older than their record, once, and deletes what nothing uses then: copies of blobs for
+/// tenants that do not have them. As long as a row cannot be read, it is not known what it uses, and no blob is deleted.
 pub(crate) fn complete(conn: &Connection) -> Result<()> {
     if engine::scalar::<i64>(MISSING).one(conn)? == 0 {
         return Ok(());
@@ -83,6 +89,7 @@ pub(crate) fn complete(conn: &Connection) -> Result<()> {
     let unread = read_rows(&transaction, 0, 0)?.len();
     if unread == 0 {
         engine::query(COMPLETE).run(&transaction)?;
+        engine::query(UNUSED).run(&transaction)?;
     } else {
         tracing::warn!(unread, "rows cannot be read: erasures delete no large bodies and media as long as that is so");
     }
@@ -103,10 +110,10 @@ fn read_rows(conn: &Connection, message: i64, prompt: i64) -> Result<Vec<Error>>
             Some(parts) => codec::decode_parts(parts)?,
             None => part_rows(reader, id)?,
         };
-        of_parts(reader, Holder::Message(id), &parts)
+        of_parts(reader, row.get(2)?, Holder::Message(id), &parts)
     };
     let of_prompt = |reader: &mut Reader<'_>, row: &Row| {
-        of_parts(reader, Holder::Prompt(row.get(0)?), &codec::decode_parts(row.get(1)?)?)
+        of_parts(reader, row.get(2)?, Holder::Prompt(row.get(0)?), &codec::decode_parts(row.get(1)?)?)
     };
     let mut unread = of_rows(conn, MESSAGES, message, of_message)?;
     unread.extend(of_rows(conn, PROMPTS, prompt, of_prompt)?);
@@ -120,10 +127,10 @@ fn part_rows(reader: &mut Reader<'_>, message: i64) -> Result<Vec<StoredPart>> {
     rows.iter().map(|row| Ok(messages::part_row(row)?.stored)).collect()
 }
 
-fn of_parts(reader: &mut Reader<'_>, holder: Holder, parts: &[StoredPart]) -> Result<Found> {
+fn of_parts(reader: &mut Reader<'_>, session: i64, holder: Holder, parts: &[StoredPart]) -> Result<Found> {
     let mut found = Vec::new();
     for part in parts {
-        found.extend(of_part(reader, part)?.into_iter().map(|hash| (holder, hash)));
+        found.extend(of_part(reader, session, part)?.into_iter().map(|hash| (holder, hash)));
     }
     Ok(found)
 }
@@ -143,7 +150,10 @@ fn of_rows(
         after = last.get(0)?;
         for row in &rows {
             match read(&mut Reader::new(conn), row) {
-                Ok(found) => add(conn, found.iter().map(|(holder, hash)| (*holder, hash.as_slice())))?,
+                Ok(found) => {
+                    let tenant: &str = row.get(3)?;
+                    add(conn, found.iter().map(|(holder, hash)| (tenant, *holder, hash.as_slice())))?;
+                }
                 Err(error) => unread.push(error),
             }
         }

@@ -340,6 +340,7 @@ impl SuppliedSummary {
         if self.keeps_erased {
             refuse_erased(tx, key, &self.summary.text)?;
         }
+        tx.admit_in(key, i64::try_from(self.summary.text.len()).unwrap_or(i64::MAX))?;
         let id = CompactionId(fresh_id());
         // The ranges were taken from the newest view, so that is the base of the summary, wherever its range ends.
         let base = tx.loaded(key)?.revision;

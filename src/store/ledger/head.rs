@@ -174,7 +174,7 @@ impl Head {
         let mut open = HashMap::new();
         for row in engine::query(SELECT_OPEN).bind(key).all(conn)? {
             let message = row.get(0)?;
-            let bytes = super::messages::bytes_of(&mut Reader::new(conn), message)?;
+            let bytes = super::messages::bytes_of(&mut Reader::new(conn), key, message)?;
             let columns = codec::decode_message_head(row.get(3)?)?;
             let message = OpenMessage {
                 row: message,

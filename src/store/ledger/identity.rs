@@ -24,6 +24,8 @@ pub(crate) struct Identity {
     pub(crate) earlier: Vec<Uuid>,
     /// The key of view tokens.
     pub(crate) view_key: [u8; 32],
+    /// The key of page tokens.
+    pub(crate) page_key: [u8; 32],
     /// The key of placeholders for secrets, and of digests of what was received.
     pub(crate) secrets_salt: [u8; 32],
 }
@@ -43,7 +45,8 @@ pub(crate) fn load_or_create(conn: &Connection, clock: &Clock) -> Result<Identit
     let ids = rows.iter().map(|row| codec::uuid(row.get(0)?)).collect::<Result<Vec<_>>>()?;
     let secret = rows.last().map(|row| row.get::<&[u8]>(1)).transpose()?.unwrap_or_default();
     let view_key = blake3::derive_key("longhand 2026-12-06 view tokens", secret);
+    let page_key = blake3::derive_key("longhand 2026-12-01 page tokens", secret);
     let secrets_salt = blake3::derive_key("longhand 2026-11-30 secrets", secret);
     let (id, earlier) = ids.split_first().ok_or_else(|| Error::corrupt("store", "it has no identity"))?;
-    Ok(Identity { id: *id, earlier: earlier.to_vec(), view_key, secrets_salt })
+    Ok(Identity { id: *id, earlier: earlier.to_vec(), view_key, page_key, secrets_salt })
 }

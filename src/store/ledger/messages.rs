@@ -37,6 +37,9 @@ macro_rules! select_message {
 pub(super) use select_message;
 
 const BY_ID: &str = select_message!("where m.public_id = ?2");
+// Nothing is read of a message of another tenant.
+const IN_TENANT: &str =
+    select_message!("where m.public_id = ?2 and s.tenant = (select tenant from session where id = ?3)");
 // Of the versions of a record, the newest counts.
 const BY_CLIENT: &str = select_message!(
     "where m.session_id = ?2 and m.client_id = ?3 and m.revision between ?4 and ?5 order by m.revision desc limit 1"
@@ -58,8 +61,10 @@ const PRUNED: &str = "select q.message_id, q.number, q.session_id, q.revision, q
      from rarray(?1) wanted join pruned q on q.message_id = wanted.value";
 pub(super) const OF_MESSAGE: &str = "select number, revision, client_id, kind, codec, length, salt, body, blob_hash, call_message \
      from part where message_id = ?1";
-const BLOB_LENGTH: &str = "select length from blob where hash = ?1";
-const BLOB: &str = "select codec, length, data from blob where hash = ?1";
+const BLOB_LENGTH: &str =
+    "select length from blob where hash = ?1 and tenant = (select tenant from session where id = ?2)";
+const BLOB: &str =
+    "select codec, length, data from blob where hash = ?1 and tenant = (select tenant from session where id = ?2)";
 const NEWEST_RECORD: &str = "select max(revision) from message where session_id = ?1 and class = 2";
 const DRAFTS: &str = "select d.number, d.client_id, d.body, d.kind, d.call_id, d.tool, d.call_message \
      from message m join draft d on d.message_id = m.id where m.public_id = ?1 order by d.number";
@@ -68,6 +73,7 @@ const DRAFTS: &str = "select d.number, d.client_id, d.body, d.kind, d.call_id, d
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[
     BY_ID,
+    IN_TENANT,
     BY_CLIENT,
     BY_REVISION,
     CLASS_FORWARD,
@@ -148,9 +154,9 @@ impl Found {
     }
 }
 
-/// The bytes of a blob before compression.
-pub(crate) fn blob(reader: &mut Reader<'_>, hash: &[u8]) -> Result<Vec<u8>> {
-    let row = reader.one(engine::query(BLOB).bind(hash.to_vec()))?;
+/// The bytes of a blob of a session's tenant before compression.
+pub(crate) fn blob(reader: &mut Reader<'_>, session: i64, hash: &[u8]) -> Result<Vec<u8>> {
+    let row = reader.one(engine::query(BLOB).bind(hash.to_vec()).bind(session))?;
     blob_row(&row.ok_or_else(|| Error::corrupt("blob", "a blob is missing"))?, hash)
 }
 
@@ -164,17 +170,17 @@ pub(super) fn blob_row(row: &Row, hash: &[u8]) -> Result<Vec<u8>> {
     }
 }
 
-/// A read of a blob by its hash.
-pub(super) type Blobs = fn(&mut Reader<'_>, &[u8]) -> Result<Vec<u8>>;
+/// A read of a blob by a session of its tenant and its hash.
+pub(super) type Blobs = fn(&mut Reader<'_>, i64, &[u8]) -> Result<Vec<u8>>;
 
-/// The bytes of a part before compression, from its stored form or a blob.
-pub(crate) fn plain_body(reader: &mut Reader<'_>, part: &mut StoredPart) -> Result<Vec<u8>> {
-    plain_body_by(reader, part, blob)
+/// The bytes of a part of a session before compression, from its stored form or a blob.
+pub(crate) fn plain_body(reader: &mut Reader<'_>, session: i64, part: &mut StoredPart) -> Result<Vec<u8>> {
+    plain_body_by(reader, session, part, blob)
 }
 
-fn plain_body_by(reader: &mut Reader<'_>, part: &mut StoredPart, blobs: Blobs) -> Result<Vec<u8>> {
+fn plain_body_by(reader: &mut Reader<'_>, session: i64, part: &mut StoredPart, blobs: Blobs) -> Result<Vec<u8>> {
     if let Some(hash) = &part.blob_hash {
-        return blobs(reader, hash);
+        return blobs(reader, session, hash);
     }
     let body = part.body.take().ok_or_else(|| Error::corrupt("part", "a part has no body"))?;
     codec::decompress("part", part.codec, part.length, body)
@@ -256,7 +262,7 @@ pub(super) fn fill_parts(reader: &mut Reader<'_>, found: &mut [Found], at: AsOf,
                 Parts::Rows => rows.remove(&found.row).unwrap_or_default(),
             };
             for numbered in parts.into_iter().filter(|numbered| at.includes(numbered.revision)) {
-                let part = part(reader, found.message.id, numbered, blob)?;
+                let part = part(reader, (found.owner, found.message.id), numbered, blob)?;
                 found.message.parts.push(part);
             }
             let bytes = message_bytes(&found.message);
@@ -296,11 +302,16 @@ fn parts_in_row(reader: &mut Reader<'_>, found: &Found) -> Result<Vec<StoredPart
     codec::decode_parts(parts).map_err(|error| error.in_row(found.message.id))
 }
 
-/// A part of a message from its stored form, and from blobs.
-pub(super) fn part(reader: &mut Reader<'_>, message: MessageId, numbered: NumberedPart, blobs: Blobs) -> Result<Part> {
+/// A part of a message of a session from its stored form, and from blobs.
+pub(super) fn part(
+    reader: &mut Reader<'_>,
+    (session, message): (i64, MessageId),
+    numbered: NumberedPart,
+    blobs: Blobs,
+) -> Result<Part> {
     let NumberedPart { number, revision, mut stored } = numbered;
     let id = PartId::of(message, number);
-    let (mut body, metadata_json) = content(reader, &mut stored, blobs).map_err(|error| error.in_row(id))?;
+    let (mut body, metadata_json) = content(reader, session, &mut stored, blobs).map_err(|error| error.in_row(id))?;
     if let PartBody::ToolResult(result) = &mut body {
         let call_message = stored.call_message.as_deref().map(codec::uuid).transpose();
         let call_message = call_message.map_err(|error| error.in_row(id))?;
@@ -310,11 +321,16 @@ pub(super) fn part(reader: &mut Reader<'_>, message: MessageId, numbered: Number
 }
 
 /// The content of a part, including blobs.
-fn content(reader: &mut Reader<'_>, stored: &mut StoredPart, blobs: Blobs) -> Result<(PartBody, Option<String>)> {
-    let plain = plain_body_by(reader, stored, blobs)?;
+fn content(
+    reader: &mut Reader<'_>,
+    session: i64,
+    stored: &mut StoredPart,
+    blobs: Blobs,
+) -> Result<(PartBody, Option<String>)> {
+    let plain = plain_body_by(reader, session, stored, blobs)?;
     let mut media = HashMap::new();
     for hash in codec::media_blobs(&plain)? {
-        let bytes = blobs(reader, &hash)?;
+        let bytes = blobs(reader, session, &hash)?;
         media.insert(hash, bytes);
     }
     codec::decode_part(&plain, &|hash| media.get(hash).cloned())
@@ -335,7 +351,9 @@ fn locate(reader: &mut Reader<'_>, ancestry: &Ancestry, id: &str) -> Result<(Fou
         if segment.is_inherited() && !is_sealed { Err(not_found()) } else { Ok((found, segment.end)) }
     };
     if let Ok(id) = id.parse::<MessageId>() {
-        let found = Found::from_row(&reader.one(by_id(id))?.ok_or_else(not_found)?, AsOf::Newest)?;
+        let query = engine::query(IN_TENANT).bind(AsOf::Newest.last()).bind(id.0.as_bytes().to_vec());
+        let row = reader.one(query.bind(ancestry.key))?.ok_or_else(not_found)?;
+        let found = Found::from_row(&row, AsOf::Newest)?;
         let segment = ancestry.contains(reader, found.owner, found.message.revision)?.ok_or_else(not_found)?;
         return visible(found, segment);
     }
@@ -378,16 +396,12 @@ pub(crate) fn batch(reader: &mut Reader<'_>, ancestry: &Ancestry, ids: &[String]
 
 /// A message by its id with its row, as it was written.
 pub(crate) fn with_row(reader: &mut Reader<'_>, id: MessageId) -> Result<(i64, Message)> {
-    let row = reader.one(by_id(id))?.ok_or_else(|| Error::not_found(Kind::Message, id))?;
+    let query = engine::query(BY_ID).bind(AsOf::Newest.last()).bind(id.0.as_bytes().to_vec());
+    let row = reader.one(query)?.ok_or_else(|| Error::not_found(Kind::Message, id))?;
     let mut found = [Found::from_row(&row, AsOf::Newest)?];
     fill_parts(reader, &mut found, AsOf::Newest, &mut Budget::of(usize::MAX))?;
     let [found] = found;
     Ok((found.row, found.message))
-}
-
-/// The message with an id, in any history.
-fn by_id(id: MessageId) -> Query<'static> {
-    engine::query(BY_ID).bind(AsOf::Newest.last()).bind(id.0.as_bytes().to_vec())
 }
 
 /// The message at a revision of a segment, as of `at`.
@@ -425,14 +439,14 @@ pub(crate) fn at_revisions(
     Ok(messages)
 }
 
-/// The bytes of the parts of a message that was opened first, before compression, including their media.
-pub(crate) fn bytes_of(reader: &mut Reader<'_>, message: i64) -> Result<i64> {
+/// The bytes of the parts of a session's message that was opened first, before compression, including their media.
+pub(crate) fn bytes_of(reader: &mut Reader<'_>, session: i64, message: i64) -> Result<i64> {
     let mut bytes = 0;
     for row in reader.all(engine::query(OF_MESSAGE).bind(message))? {
         let mut stored = part_row(&row)?.stored;
         bytes += stored.length;
-        for hash in codec::media_blobs(&plain_body(reader, &mut stored)?)? {
-            let row = reader.one(engine::query(BLOB_LENGTH).bind(hash))?;
+        for hash in codec::media_blobs(&plain_body(reader, session, &mut stored)?)? {
+            let row = reader.one(engine::query(BLOB_LENGTH).bind(hash).bind(session))?;
             bytes += row.map_or(Ok(0), |row| row.get::<i64>(0))?;
         }
     }

@@ -25,8 +25,8 @@ use uuid::Uuid;
 macro_rules! select_prompt {
     ($rest:literal) => {
         concat!(
-            "select p.id, p.public_id, s.public_id as session, p.delivery, p.actor, p.metadata_json, p.parts, \
-             p.create_time, p.submit_revision, p.rank, p.end_epoch, p.end_revision from prompt p \
+            "select p.id, p.public_id, p.session_id, s.public_id as session, p.delivery, p.actor, p.metadata_json, \
+             p.parts, p.create_time, p.submit_revision, p.rank, p.end_epoch, p.end_revision from prompt p \
              join session s on s.id = p.session_id ",
             $rest
         )
@@ -276,7 +276,7 @@ pub(crate) fn answered_calls(tx: &mut Tx<'_>, key: i64) -> Result<HashSet<(Uuid,
         let id = PromptId(codec::uuid(row.get("public_id")?)?).message();
         let numbered = messages::whole(stored_parts(&row)?, row.get("submit_revision")?);
         for part in numbered.into_iter().filter(|part| part.stored.call_message.is_some()) {
-            let part = messages::part(&mut reader, id, part, messages::blob)?;
+            let part = messages::part(&mut reader, (key, id), part, messages::blob)?;
             if let (Some(message), PartBody::ToolResult(result)) = (call_message(&part.body), &*part.body) {
                 calls.insert((message, result.call_id.clone()));
             }
@@ -320,7 +320,8 @@ fn from_row(reader: &mut Reader<'_>, row: &Row) -> Result<Prompt> {
 fn read(reader: &mut Reader<'_>, row: &Row, id: PromptId) -> Result<Prompt> {
     let submit_revision: Revision = row.get("submit_revision")?;
     let numbered = messages::whole(stored_parts(row)?, submit_revision);
-    let parts = numbered.into_iter().map(|part| messages::part(reader, id.message(), part, messages::blob));
+    let key = row.get("session_id")?;
+    let parts = numbered.into_iter().map(|part| messages::part(reader, (key, id.message()), part, messages::blob));
     let end_epoch: Option<Epoch> = row.get("end_epoch")?;
     let end_revision: Option<Revision> = row.get("end_revision")?;
     Ok(Prompt {

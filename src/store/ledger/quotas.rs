@@ -1,4 +1,4 @@
-//! Quotas of tenants that hold for what is written: bytes of content, and what requests to models use in a day.
+//! Quotas of tenants that hold for what is written: sessions, bytes of content, and what requests to models use in a day.
 //!
 //! The figures are in memory. They are read once from rows that the store has anyway, before anything is written, and
 //! follow each commit.
@@ -21,6 +21,8 @@ const PAGE: i64 = 1_000;
 /// Quotas of a tenant; none of a kind for no bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ContentQuota {
+    /// Sessions, archived ones too. Those that are erased do not count.
+    pub sessions: Option<i64>,
     /// Bytes of content.
     pub bytes: Option<i64>,
     /// Tokens of requests to models, in a day.
@@ -32,6 +34,8 @@ pub struct ContentQuota {
 /// What a tenant has of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ContentUse {
+    /// Sessions that are not erased.
+    pub sessions: i64,
     /// Bytes of content.
     pub bytes: i64,
     /// Tokens of the requests that ended today, as far as providers reported them.
@@ -46,12 +50,14 @@ impl ContentUse {
         // A provider may report any number.
         let figure = |reported: i64| reported.clamp(0, limits::SPENDING_FIGURE_MAX);
         let tokens = usage.prompt_tokens().saturating_add(usage.output).saturating_add(usage.reasoning);
-        Self { bytes: 0, summary_tokens: figure(tokens), summary_cost_micros: figure(cost_micros.unwrap_or(0)) }
+        let (summary_tokens, summary_cost_micros) = (figure(tokens), figure(cost_micros.unwrap_or(0)));
+        Self { summary_tokens, summary_cost_micros, ..Self::default() }
     }
 }
 
 impl AddAssign for ContentUse {
     fn add_assign(&mut self, more: Self) {
+        self.sessions = self.sessions.saturating_add(more.sessions);
         self.bytes = self.bytes.saturating_add(more.bytes);
         self.summary_tokens = self.summary_tokens.saturating_add(more.summary_tokens);
         self.summary_cost_micros = self.summary_cost_micros.saturating_add(more.summary_cost_micros);
@@ -80,7 +86,8 @@ impl Held {
     fn at(&self, now: Timestamp) -> MutexGuard<'_, (ContentUse, i64)> {
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         if used.1 != day(now) {
-            *used = (ContentUse { bytes: used.0.bytes, ..ContentUse::default() }, day(now));
+            let ContentUse { sessions, bytes, .. } = used.0;
+            *used = (ContentUse { sessions, bytes, ..ContentUse::default() }, day(now));
         }
         used
     }
@@ -116,6 +123,17 @@ impl Quotas {
         }
     }
 
+    /// Refuses more sessions than the tenant's quota has left.
+    pub(crate) fn admit_sessions(&self, tenant: &str, count: i64, now: Timestamp) -> Result<()> {
+        let Some(held) = self.held(tenant) else { return Ok(()) };
+        match held.quota.sessions {
+            Some(limit) if held.at(now).0.sessions.saturating_add(count) > limit => {
+                Err(Error::QuotaExceeded { quota: "sessions", limit })
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// True if requests to models may be sent for the tenant's sessions.
     pub(crate) fn may_ask(&self, tenant: &str, now: Timestamp) -> bool {
         let Some(held) = self.held(tenant) else { return true };
@@ -140,8 +158,8 @@ impl Quotas {
     }
 }
 
-pub(crate) const CONTENT: &str =
-    "select tenant, cast(sum(content_bytes) as bigint) as content_bytes from session group by tenant";
+pub(crate) const CONTENT: &str = "select tenant, cast(sum(content_bytes) as bigint) as content_bytes, \
+     cast(sum(case when state <> 3 then 1 else 0 end) as bigint) as sessions from session group by tenant";
 const TENANT: &str = "select tenant from session where id = ?1";
 const NEWEST_REQUESTS: &str = "select r.id, s.tenant, r.usage, r.cost_micros, r.end_time from summary_request r \
      join session s on s.id = r.session_id where r.id < ?1 order by r.id desc limit +?2";
@@ -159,8 +177,8 @@ pub(crate) fn tenant(reader: &mut Reader<'_>, session: i64) -> Result<String> {
 pub(crate) fn uses(reader: &mut Reader<'_>, now: Timestamp) -> Result<Uses> {
     let mut uses = Uses::new();
     for row in reader.all(engine::query(CONTENT))? {
-        let bytes = row.get("content_bytes")?;
-        uses.insert(row.get::<&str>("tenant")?.into(), ContentUse { bytes, ..ContentUse::default() });
+        let (sessions, bytes) = (row.get("sessions")?, row.get("content_bytes")?);
+        uses.insert(row.get::<&str>("tenant")?.into(), ContentUse { sessions, bytes, ..ContentUse::default() });
     }
     let mut below = None;
     loop {

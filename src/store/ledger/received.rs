@@ -14,11 +14,11 @@ use crate::store::engine::{self, Connection, Reader};
 use crate::store::error::{Error, Result};
 use std::collections::HashMap;
 
-const MESSAGE: &str = "select id, head, parts, revision from message where public_id = ?1";
+const MESSAGE: &str = "select id, head, parts, revision, session_id from message where public_id = ?1";
 const PARTS: &str = "select number, revision, client_id, kind, codec, length, salt, body, blob_hash, call_message \
      from part where message_id = ?1 order by position";
 const PART: &str = "select p.number, p.revision, p.client_id, p.kind, p.codec, p.length, p.salt, p.body, p.blob_hash, \
-     p.call_message from message m join part p on p.message_id = m.id where m.public_id = ?1 and p.number = ?2";
+     p.call_message, m.session_id from message m join part p on p.message_id = m.id where m.public_id = ?1 and p.number = ?2";
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
@@ -50,10 +50,11 @@ pub(crate) fn of_message(conn: &Connection, id: MessageId) -> Result<ReceivedMes
             rows.iter().map(messages::part_row).collect::<Result<_>>()?
         }
     };
+    let session = row.get(4)?;
     let mut parts = HashMap::with_capacity(numbered.len());
     for NumberedPart { number, mut stored, .. } in numbered {
         let part = PartId::of(id, number);
-        let plain = messages::plain_body(&mut reader, &mut stored).map_err(|error| error.in_row(part))?;
+        let plain = messages::plain_body(&mut reader, session, &mut stored).map_err(|error| error.in_row(part))?;
         parts.insert(part, codec::decode_received(&plain).map_err(|error| error.in_row(part))?);
     }
     Ok(ReceivedMessage { digest: head.received, parts })
@@ -67,7 +68,7 @@ pub(crate) fn of_part(conn: &Connection, part: PartId) -> Result<Received> {
         return Err(Error::corrupt("part", "the part is gone").in_row(part));
     };
     let mut stored = messages::part_row(&row)?.stored;
-    let plain = messages::plain_body(&mut reader, &mut stored).map_err(|error| error.in_row(part))?;
+    let plain = messages::plain_body(&mut reader, row.get(10)?, &mut stored).map_err(|error| error.in_row(part))?;
     codec::decode_received(&plain).map_err(|error| error.in_row(part))
 }
 

@@ -66,7 +66,8 @@ impl Rescued {
         };
         let mut lost = Vec::new();
         for numbered in stored {
-            match numbered.and_then(|numbered| messages::part(reader, message.id, numbered, blob_by_any_path)) {
+            match numbered.and_then(|numbered| messages::part(reader, (owner, message.id), numbered, blob_by_any_path))
+            {
                 Ok(part) => message.parts.push(part),
                 Err(error) => lost.push(error),
             }
@@ -148,8 +149,8 @@ fn parts_by_any_path(reader: &mut Reader<'_>, message: i64, expected: Option<usi
 }
 
 /// The bytes of a blob by the index, else by a scan of the table.
-fn blob_by_any_path(reader: &mut Reader<'_>, hash: &[u8]) -> Result<Vec<u8>> {
-    messages::blob(reader, hash).or_else(|error| {
+fn blob_by_any_path(reader: &mut Reader<'_>, session: i64, hash: &[u8]) -> Result<Vec<u8>> {
+    messages::blob(reader, session, hash).or_else(|error| {
         let scanned = reader.one(engine::query(SCANNED_BLOB).bind(hash.to_vec()));
         scanned.ok().flatten().and_then(|row| messages::blob_row(&row, hash).ok()).ok_or(error)
     })

@@ -17,6 +17,7 @@ use super::pairing;
 use super::policies::{PolicyText, policy_at, policy_in};
 use super::position::{self, ForkPoint};
 use super::prompts;
+use super::quotas::ContentUse;
 use super::receipts::answered;
 use super::runs;
 use super::tx::{Requester, Tx};
@@ -218,6 +219,7 @@ struct NewRow<'a> {
 
 /// Inserts a session's row and adds it to the digest.
 fn insert(tx: &mut Tx<'_>, digest: &mut Digest, row: NewRow<'_>) -> Result<i64> {
+    tx.admit_sessions(row.tenant, 1)?;
     let id = SessionId(fresh_id());
     let window = codec::encode_window(row.window);
     let location = Location::of(row.metadata_json);
@@ -260,6 +262,7 @@ fn insert(tx: &mut Tx<'_>, digest: &mut Digest, row: NewRow<'_>) -> Result<i64> 
         },
     );
     tx.head(key)?;
+    tx.use_more(key, ContentUse { sessions: 1, ..ContentUse::default() })?;
     Ok(key)
 }
 

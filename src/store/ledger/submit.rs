@@ -165,7 +165,8 @@ fn add(tx: &mut Tx<'_>, key: i64, caller: &Requester, id: PromptId, queue: &[Que
     chain::prompt(&mut digest, &columns);
     let bytes = parts.iter().map(|part| part.encoded.bytes()).sum();
     let blobs: Vec<[u8; 32]> = parts.iter().flat_map(|part| &part.encoded.blobs).map(|blob| blob.hash).collect();
-    let parts = tx.whole_parts(&mut digest, id.message(), parts);
+    let tenant = tx.read_head(key)?.tenant.clone();
+    let parts = tx.whole_parts(&tenant, &mut digest, id.message(), parts);
     let revision = tx.event(key, caller, &EventBody::PromptSubmitted { prompt: id, delivery }, &digest)?;
     tx.count(key, bytes)?;
     let row: i64 = engine::scalar(INSERT)
@@ -178,7 +179,7 @@ fn add(tx: &mut Tx<'_>, key: i64, caller: &Requester, id: PromptId, queue: &[Que
         .bind(tx.now.0)
         .bind(revision)
         .one(tx.conn)?;
-    blob_uses::add(tx.conn, blobs.iter().map(|hash| (Holder::Prompt(row), hash.as_slice())))?;
+    blob_uses::add(tx.conn, blobs.iter().map(|hash| (&*tenant, Holder::Prompt(row), hash.as_slice())))?;
     let position = match delivery {
         Delivery::Queue => queue.len(),
         Delivery::Steer => queue.iter().take_while(|queued| queued.is_urgent()).count(),

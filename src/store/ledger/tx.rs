@@ -26,6 +26,7 @@ use crate::model::{Revision, Seq};
 use crate::store::engine::{Connection, Insert, values};
 use crate::store::error::{Error, Result};
 use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
@@ -109,9 +110,10 @@ struct Rows {
     events: Vec<EventRow>,
     messages: Vec<MessageRow>,
     parts: Vec<PartRow>,
-    blobs: Vec<EncodedBlob>,
-    /// Uses of blobs by messages.
-    blob_uses: Vec<(Holder, [u8; 32])>,
+    /// Blobs of tenants.
+    blobs: Vec<(Arc<str>, EncodedBlob)>,
+    /// Uses of them by messages.
+    blob_uses: Vec<(Arc<str>, Holder, [u8; 32])>,
     requests: Vec<(i64, RequestKey, Vec<u8>)>,
     calls: CallRows,
     /// Open messages that were written to, by their rows.
@@ -291,6 +293,12 @@ impl<'a> Tx<'a> {
         if bytes > 0 { self.quotas.admit(tenant, taken.saturating_add(bytes), self.now) } else { Ok(()) }
     }
 
+    /// Refuses this many more sessions for which the tenant's quota has no room.
+    pub(crate) fn admit_sessions(&self, tenant: &str, count: i64) -> Result<()> {
+        let taken = self.uses.get(tenant).map_or(0, |taken| taken.sessions);
+        self.quotas.admit_sessions(tenant, taken.saturating_add(count), self.now)
+    }
+
     /// Refuses content of this many bytes for a session, whose head is loaded.
     pub(crate) fn admit_in(&mut self, key: i64, bytes: i64) -> Result<()> {
         let tenant = self.loaded(key)?.tenant.clone();
@@ -422,10 +430,11 @@ impl<'a> Tx<'a> {
         let part_count = u16::try_from(parts.len()).unwrap_or(u16::MAX);
         let bytes = parts.iter().map(|part| part.encoded.bytes()).sum();
         let mut stored = Vec::with_capacity(parts.len());
+        let tenant = self.loaded(key)?.tenant.clone();
         for (position, part) in (0..).zip(parts) {
             let number = position + 1;
-            self.use_blobs(Holder::Message(row), &part);
-            let part = self.part(&mut digest, PartId::of(id, number), position.into(), part);
+            self.use_blobs(&tenant, Holder::Message(row), &part);
+            let part = self.part(&tenant, &mut digest, PartId::of(id, number), position.into(), part);
             if seal.is_some() {
                 stored.push(part);
             } else {
@@ -481,28 +490,36 @@ impl<'a> Tx<'a> {
         Ok((public_id, revision))
     }
 
-    /// Adds a part of an open message, given by its row, at a position and a revision; the caller adds its event.
+    /// Adds a part of an open message of a tenant, given by its row, at a position and a revision; the caller adds its
+    /// event.
     pub(crate) fn part_row(
         &mut self,
+        tenant: &Arc<str>,
         digest: &mut Digest,
         id: PartId,
         (message, position, revision): (i64, i64, Revision),
         part: PartInput,
     ) {
-        self.use_blobs(Holder::Message(message), &part);
-        let stored = self.part(digest, id, position, part);
+        self.use_blobs(tenant, Holder::Message(message), &part);
+        let stored = self.part(tenant, digest, id, position, part);
         self.rows.parts.push(PartRow { message, position, number: id.number(), revision, stored });
     }
 
-    /// Adds the parts of what comes whole to a digest, and their blobs to the rows; returns their stored form.
-    pub(crate) fn whole_parts(&mut self, digest: &mut Digest, id: MessageId, parts: Vec<PartInput>) -> Vec<StoredPart> {
-        let numbered = (1..).zip(parts);
-        numbered.map(|(number, part)| self.part(digest, PartId::of(id, number), i64::from(number) - 1, part)).collect()
+    /// Adds the parts of what comes whole to a digest, and their blobs to the rows of a tenant; returns their stored form.
+    pub(crate) fn whole_parts(
+        &mut self,
+        tenant: &Arc<str>,
+        digest: &mut Digest,
+        id: MessageId,
+        parts: Vec<PartInput>,
+    ) -> Vec<StoredPart> {
+        let part = |(number, part)| self.part(tenant, digest, PartId::of(id, number), i64::from(number) - 1, part);
+        (1..).zip(parts).map(part).collect()
     }
 
     /// Records that a row uses the blobs of a part.
-    fn use_blobs(&mut self, holder: Holder, part: &PartInput) {
-        self.rows.blob_uses.extend(part.encoded.blobs.iter().map(|blob| (holder, blob.hash)));
+    fn use_blobs(&mut self, tenant: &Arc<str>, holder: Holder, part: &PartInput) {
+        self.rows.blob_uses.extend(part.encoded.blobs.iter().map(|blob| (tenant.clone(), holder, blob.hash)));
     }
 
     /// Writes the blobs so far, so that reads on this connection see them.
@@ -510,8 +527,15 @@ impl<'a> Tx<'a> {
         insert_blobs(self.conn, &std::mem::take(&mut self.rows.blobs))
     }
 
-    /// Adds a part to a digest, and its blobs to the rows; returns its stored form.
-    fn part(&mut self, digest: &mut Digest, id: PartId, position: i64, mut part: PartInput) -> StoredPart {
+    /// Adds a part to a digest, and its blobs to the rows of a tenant; returns its stored form.
+    fn part(
+        &mut self,
+        tenant: &Arc<str>,
+        digest: &mut Digest,
+        id: PartId,
+        position: i64,
+        mut part: PartInput,
+    ) -> StoredPart {
         chain::part(
             digest,
             &chain::PartColumns {
@@ -523,7 +547,7 @@ impl<'a> Tx<'a> {
                 call_message: part.call_message.as_ref().map(Uuid::as_bytes).map(<[u8; 16]>::as_slice),
             },
         );
-        self.rows.blobs.append(&mut part.encoded.blobs);
+        self.rows.blobs.extend(part.encoded.blobs.drain(..).map(|blob| (tenant.clone(), blob)));
         part.encoded.into_stored(part.client_id, part.call_message)
     }
 
@@ -593,7 +617,8 @@ impl<'a> Tx<'a> {
         let rows = std::mem::take(&mut self.rows);
         self.mutation_start = 0;
         insert_blobs(self.conn, &rows.blobs)?;
-        blob_uses::add(self.conn, rows.blob_uses.iter().map(|(holder, hash)| (*holder, hash.as_slice())))?;
+        let uses = rows.blob_uses.iter().map(|(tenant, holder, hash)| (&**tenant, *holder, hash.as_slice()));
+        blob_uses::add(self.conn, uses)?;
         insert_messages(self.conn, &rows.messages)?;
         insert_parts(self.conn, rows.parts)?;
         insert_events(self.conn, &rows.events)?;
@@ -663,7 +688,8 @@ pub(crate) struct Finished {
     pub(crate) erased: Erasing,
 }
 
-static BLOBS: Insert = Insert::new("blob (hash, codec, length, data)", 4, "on conflict (hash) do nothing");
+static BLOBS: Insert =
+    Insert::new("blob (tenant, hash, codec, length, data)", 5, "on conflict (tenant, hash) do nothing");
 static MESSAGES: Insert = Insert::new(
     "message (id, session_id, revision, public_id, client_id, role, kind, class, create_time, head, sealed_revision, \
      seal, parts, parts_length, counting, counts)",
@@ -686,8 +712,9 @@ static REQUESTS: Insert = Insert::new("request (session_id, request_id, payload_
 #[cfg(test)]
 pub(crate) static INSERTS: [&Insert; 5] = [&BLOBS, &MESSAGES, &PARTS, &EVENTS, &REQUESTS];
 
-fn insert_blobs(conn: &Connection, blobs: &[EncodedBlob]) -> Result<()> {
-    BLOBS.rows(conn, blobs.iter().map(|blob| values![&blob.hash, blob.codec, blob.length, &blob.data]))
+fn insert_blobs(conn: &Connection, blobs: &[(Arc<str>, EncodedBlob)]) -> Result<()> {
+    let rows = blobs.iter().map(|(tenant, blob)| values![&**tenant, &blob.hash, blob.codec, blob.length, &blob.data]);
+    BLOBS.rows(conn, rows)
 }
 
 fn insert_messages(conn: &Connection, rows: &[MessageRow]) -> Result<()> {

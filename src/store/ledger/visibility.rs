@@ -17,19 +17,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 const MEMBERSHIP: &str = "select public_id, tenant, metadata_json, parent_id, fork_id from session where id = ?1";
-pub(crate) const COUNTS: &str = "select tenant, count(*) as sessions from session group by tenant";
 const HAS_TENANTS: &str = "select exists (select 1 from session where tenant > '')";
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
-pub(crate) const STATEMENTS: &[&str] = &[MEMBERSHIP, COUNTS, HAS_TENANTS];
-
-/// The number of sessions of each tenant that has any. Reads an index whole, once when the daemon starts.
-pub(crate) fn counts(reader: &mut Reader<'_>) -> Result<HashMap<String, u64>> {
-    let rows = reader.all(engine::query(COUNTS))?;
-    let count = |row: &engine::Row| Ok((row.get("tenant")?, u64::try_from(row.get::<i64>("sessions")?).unwrap_or(0)));
-    rows.iter().map(count).collect()
-}
+pub(crate) const STATEMENTS: &[&str] = &[MEMBERSHIP, HAS_TENANTS];
 
 /// The sessions that a reader sees.
 #[derive(Debug, Clone, Default)]

@@ -6,6 +6,7 @@ use longhand::app::events::SubscribeRequest;
 use longhand::app::quotas::Quota;
 use longhand::app::sessions::{ForkPoint, NewSession};
 use longhand::app::{Caller, Error, Reason};
+use longhand::store::ContentQuota;
 use std::collections::HashMap;
 
 pub(super) fn of(test: &TestApp, tenant: &str) -> Caller {
@@ -33,7 +34,8 @@ async fn a_tenant_has_as_much_as_its_quotas_and_others_have_more() {
     let (acme, other) = (of(&test, "acme"), of(&test, "other"));
     // A session from before the quotas counts.
     let (first, _) = create(&acme, "first").await.expect("a session");
-    let quota = Quota { sessions: Some(3), appends_per_second: Some(2), streams: Some(1), ..Quota::default() };
+    let content = ContentQuota { sessions: Some(3), ..ContentQuota::default() };
+    let quota = Quota { appends_per_second: Some(2), streams: Some(1), content };
     test.longhand.hold_to_quotas(HashMap::from([("acme".to_owned(), quota)])).await.expect("quotas");
     create(&acme, "second").await.expect("a session");
     let fork = acme.fork_session(&first, ForkPoint::default(), Some("third".to_owned()), String::new()).await;

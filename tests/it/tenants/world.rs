@@ -7,7 +7,9 @@ use http::Method;
 use longhand::app::Caller;
 use longhand::app::access::Credentials;
 use longhand::app::access_tokens::NewAccessToken;
+use longhand::app::approvals::{Choice, Question};
 use longhand::app::compactions::NewSummary;
+use longhand::app::prompts::NewPrompt;
 use longhand::app::sessions::{ForkPoint, NewSession, SessionChange};
 use longhand::app::summary_tasks::LeaseRequest;
 use longhand::grpc::{self, Guarded};
@@ -31,13 +33,23 @@ pub(super) enum Kind {
     Message,
     Part,
     Compaction,
+    Prompt,
+    Approval,
     Token,
     Client,
 }
 
 impl Kind {
-    pub(super) const ALL: [Self; 6] =
-        [Self::Session, Self::Message, Self::Part, Self::Compaction, Self::Token, Self::Client];
+    pub(super) const ALL: [Self; 8] = [
+        Self::Session,
+        Self::Message,
+        Self::Part,
+        Self::Compaction,
+        Self::Prompt,
+        Self::Approval,
+        Self::Token,
+        Self::Client,
+    ];
 
     /// The word of it in the names of fields.
     pub(super) fn word(self) -> &'static str {
@@ -46,6 +58,8 @@ impl Kind {
             Self::Message => "message",
             Self::Part => "part",
             Self::Compaction => "compaction",
+            Self::Prompt => "prompt",
+            Self::Approval => "approval",
             Self::Token => "access_token",
             Self::Client => "client",
         }
@@ -224,6 +238,7 @@ impl Writer {
         let new = NewSummary { text: words, tail_start, ..NewSummary::default() };
         let (compaction, _) = self.app.supply_summary(&first, new).await.expect("a summary");
         self.add(Kind::Compaction, compaction.id);
+        self.ask(&first).await;
         for step in steps {
             let pick = |of: &usize| self.sessions[of % self.sessions.len()].clone();
             match step {
@@ -261,6 +276,18 @@ impl Writer {
                 Step::Archive(of) => drop(self.app.archive_session(&pick(&(of + 1))).await),
             }
         }
+    }
+
+    /// Gives a session a prompt, a question and a label.
+    async fn ask(&mut self, session: &str) {
+        let words = format!("a question of {}", self.written.marker);
+        let prompt = self.app.submit_prompt(session, NewPrompt::of(vec![text(&words)])).await.expect("a prompt").0;
+        self.add(Kind::Prompt, prompt);
+        let choices = ["yes", "no"].map(|id| Choice { id: id.to_owned(), label: String::new() }).to_vec();
+        let question = Question { text: words, choices, ..Question::default() };
+        let approval = self.app.request_approval(session, question).await.expect("a question").0;
+        self.add(Kind::Approval, approval.id);
+        self.app.add_label(session, self.written.marker.clone()).await.expect("a label");
     }
 
     /// A session whose compaction waits for the summary that a client has leased.

@@ -74,16 +74,20 @@ end $do$";
 
 /// Enables the triggers again, and adds the foreign keys of these migrations, which looks at all rows.
 pub(crate) fn bind<'m>(migrations: impl IntoIterator<Item = &'m str>) -> String {
-    let mut text = UNBIND.replace(" disable trigger ", " enable trigger ") + ";\n";
+    let text = UNBIND.replace(" disable trigger ", " enable trigger ") + ";\n";
+    let mut keys: Vec<String> = Vec::new();
     for statements in migrations.into_iter().map(of) {
-        for line in
-            statements.lines().filter(|line| line.starts_with("alter table ") && line.contains(" add foreign key "))
-        {
-            text.push_str(line);
-            text.push('\n');
+        for line in statements.lines() {
+            // A table that is made anew has none of its earlier keys.
+            if let Some(table) = line.strip_prefix("create table ").and_then(|rest| rest.split(' ').next()) {
+                keys.retain(|key| !key.starts_with(&format!("alter table {table} ")));
+            }
+            if line.starts_with("alter table ") && line.contains(" add foreign key ") {
+                keys.push(line.to_owned());
+            }
         }
     }
-    text
+    text + &keys.join("\n")
 }
 
 /// The statements with their foreign keys behind them: a key may name a table that follows.
