@@ -62,6 +62,8 @@ pub const RETENTION_NAME_BYTES_MAX: usize = 64;
 pub const ERASE_STEP_REVISIONS: i64 = 200;
 /// Bytes of content of such a step; a message counts whole.
 pub const ERASE_STEP_BYTES: i64 = 2 << 20;
+/// Sessions of sub-agents that an erasure names, or takes with the session that they work for.
+pub const ERASE_TREE_MAX: usize = 1_000;
 /// Milliseconds between two looks for erasures of sessions that have begun and have not ended.
 pub const ERASE_LOOK_MS: u64 = 60_000;
 /// Messages that one erasure names, and bytes of content of all of them if there are several: other writes wait for them

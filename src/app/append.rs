@@ -10,6 +10,7 @@ use crate::model::draft::{Draft, DraftKind};
 use crate::model::ids::{CompactionId, MessageId, PartId};
 use crate::model::message::{GivenView, Message, MessageKind, MessageState, MessageStatus, NewFinish, NewMessage};
 use crate::model::part::{NewPart, PartBody};
+use crate::model::session::SessionState;
 use crate::model::usage::{ModelWindow, UsageDoubt};
 use crate::model::{Revision, Seq};
 use crate::policy::{overflow, replay, tokens};
@@ -324,8 +325,28 @@ impl Caller {
         let parts = self.checked_parts(parts)?;
         let known = self.known(session).await?;
         self.count_append(parts.len())?;
-        let message = self.store().history().id(known.key, message).await?;
+        let message = self.written_message(known.key, message).await?;
         self.append_checked_parts(&known, message, parts).await
+    }
+
+    /// The message that a write is for.
+    async fn written_message(&self, key: SessionKey, id: &str) -> Result<MessageId> {
+        match self.store().history().id(key, id).await {
+            // The request is answered whatever message it is for.
+            Err(error) => self.require_repeated(key, error).await.map(|()| MessageId(uuid::Uuid::nil())),
+            found => Ok(found?),
+        }
+    }
+
+    /// Refuses a request that names a message which is not found, unless its session is erased and had the request before:
+    /// an erased session has forgotten the ids of clients.
+    pub(super) async fn require_repeated(&self, key: SessionKey, error: store::Error) -> Result<()> {
+        let is_lost = matches!(error, store::Error::NotFound { .. });
+        if !is_lost || self.store().sessions().get(key).await?.0.state != SessionState::Erased {
+            return Err(error.into());
+        }
+        let answer = self.store().sessions().kept_answer(key, &self.requester).await?;
+        answer.map(drop).ok_or_else(|| store::Error::SessionErased.into())
     }
 
     /// The parts as they are stored, if they may be.
@@ -360,7 +381,7 @@ impl Caller {
         }
         let known = self.known(session).await?;
         self.count_append(1)?;
-        let message = self.store().history().id(known.key, message).await?;
+        let message = self.written_message(known.key, message).await?;
         let kind = words.kind.clone();
         // Begins anew what is found.
         let _ = self.screen();
@@ -403,7 +424,7 @@ impl Caller {
             validate::window("window", window)?;
         }
         let known = self.known(session).await?;
-        let message = self.store().history().id(known.key, message).await?;
+        let message = self.written_message(known.key, message).await?;
         let reports_overflow = replay::overflow(&known.policy, &known.window, &finish).is_some();
         let view = self.given_view(&known, finish.view.as_deref()).await?;
         let seal = Seal { finish: finish.with_view(view), reports_overflow };

@@ -75,6 +75,61 @@ pub struct SessionWatch {
     is_over: bool,
 }
 
+/// What an event changes of what the conditions of a list are about, beside the time of the last change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Changes {
+    Nothing,
+    /// The session's state, title, client id or labels.
+    Session,
+    /// Its metadata as well, which forks may have from it.
+    Metadata,
+}
+
+impl Changes {
+    /// A new event has to decide.
+    fn of(body: &EventBody) -> Self {
+        match body {
+            EventBody::SessionUpdated { metadata_json: Some(_), .. } | EventBody::Erased { .. } => Self::Metadata,
+            EventBody::SessionUpdated { metadata_json: None, .. }
+            | EventBody::SessionArchived
+            | EventBody::SessionRestored
+            | EventBody::LabelAdded { .. }
+            | EventBody::LabelRemoved { .. } => Self::Session,
+            EventBody::SessionCreated { .. }
+            | EventBody::SessionForked { .. }
+            | EventBody::PolicyChanged { .. }
+            | EventBody::MessageAppended { .. }
+            | EventBody::PartsClosed { .. }
+            | EventBody::MessageFinished { .. }
+            | EventBody::UsageRecorded { .. }
+            | EventBody::SessionRewound { .. }
+            | EventBody::MessageEdited { .. }
+            | EventBody::MessagePinned { .. }
+            | EventBody::MessageUnpinned { .. }
+            | EventBody::CompactionStarted { .. }
+            | EventBody::CompactionProposed { .. }
+            | EventBody::CompactionRetried { .. }
+            | EventBody::CompactionFailed { .. }
+            | EventBody::CompactionCancelled { .. }
+            | EventBody::Compacted { .. }
+            | EventBody::PartsPruned { .. }
+            | EventBody::CompactionUndone { .. }
+            | EventBody::CompactionRedone { .. }
+            | EventBody::RewriteUndone(_)
+            | EventBody::RewriteRedone(_)
+            | EventBody::RunStarted { .. }
+            | EventBody::RunEnded { .. }
+            | EventBody::RunCancelRequested { .. }
+            | EventBody::PromptSubmitted { .. }
+            | EventBody::PromptMoved { .. }
+            | EventBody::PromptTaken { .. }
+            | EventBody::PromptWithdrawn { .. }
+            | EventBody::ApprovalRequested { .. }
+            | EventBody::ApprovalEnded { .. } => Self::Nothing,
+        }
+    }
+}
+
 /// Sessions that are read at a time.
 const CHUNK: usize = 16;
 
@@ -148,17 +203,9 @@ impl SessionWatch {
 
     /// Notes a session with a new event.
     fn note(&mut self, id: SessionId, body: &EventBody) {
-        let may_leave = self.list.filter.ends()
-            || matches!(
-                body,
-                EventBody::SessionUpdated { .. }
-                    | EventBody::SessionArchived
-                    | EventBody::SessionRestored
-                    | EventBody::LabelAdded { .. }
-                    | EventBody::LabelRemoved { .. }
-            );
-        let spreads = self.list.filter.reads_metadata()
-            && matches!(body, EventBody::SessionUpdated { metadata_json: Some(_), .. });
+        let changes = Changes::of(body);
+        let may_leave = self.list.filter.ends() || changes > Changes::Nothing;
+        let spreads = self.list.filter.reads_metadata() && changes == Changes::Metadata;
         match self.changed.iter_mut().find(|changed| changed.id == id) {
             Some(changed) => {
                 changed.may_leave |= may_leave;

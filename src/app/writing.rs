@@ -257,7 +257,14 @@ impl Caller {
 
 /// True for reasons after which a message takes nothing more, but a repeated end has its answer.
 fn closes(reason: Reason) -> bool {
-    matches!(reason, Reason::MessageSealed | Reason::MessageExpired | Reason::RunLost | Reason::SessionArchived)
+    matches!(
+        reason,
+        Reason::MessageSealed
+            | Reason::MessageExpired
+            | Reason::RunLost
+            | Reason::SessionArchived
+            | Reason::SessionErased
+    )
 }
 
 /// What comes behind the frames that waited.
@@ -298,8 +305,12 @@ impl Writing {
     async fn write_all(&mut self, frames: Vec<WriteFrame>) -> Result<Option<Written>> {
         let mut frames = frames;
         if self.closed.is_some() {
-            // They were written before, or are refused with the end.
-            frames.retain(|frame| matches!(frame, WriteFrame::End(_) | WriteFrame::Refused(_)));
+            // Text is compared with what was written before; parts and ends of drafts were written, or are refused with the
+            // end.
+            let is_compared = |frame: &WriteFrame| {
+                matches!(frame, WriteFrame::Words(_) | WriteFrame::End(_) | WriteFrame::Refused(_))
+            };
+            frames.retain(is_compared);
         }
         let (steps, refusal) = self.steps(frames);
         for step in steps {
@@ -463,6 +474,8 @@ impl Writing {
         let Some(known) = known else { return error };
         let error = error.with("client_id", &known.client_id);
         match &known.written {
+            // Nothing is left of the draft.
+            _ if error.reason == Reason::SecretRefused => error,
             Some(receipt) if !error.metadata.contains_key("length_bytes") => error.with("length_bytes", receipt.length),
             _ => error,
         }

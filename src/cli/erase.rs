@@ -20,6 +20,9 @@ pub(super) struct Arguments {
     /// Another message that goes in the same erasure; can be repeated
     #[arg(long, value_name = "MESSAGE", requires = "message", conflicts_with = "part")]
     also: Vec<String>,
+    /// Erase the sessions of sub-agents with the session, at any depth
+    #[arg(long, conflicts_with = "message")]
+    tree: bool,
     /// Reason, which stays in the log: write nothing in it of what is to be erased
     #[arg(long, value_name = "TEXT")]
     reason: String,
@@ -37,7 +40,7 @@ pub(super) struct Arguments {
 pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Result<ExitCode> {
     let mut client = globals.client().await?;
     let mut output = globals.output();
-    let Arguments { session, message, part, also, reason, dry_run, expected_revision, yes } = arguments;
+    let Arguments { session, message, part, also, tree, reason, dry_run, expected_revision, yes } = arguments;
     let session_id = ids::session(&mut client, &session).await?;
     let target = match (message, part) {
         (None, _) => Target::WholeSession(true),
@@ -57,16 +60,18 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
         dry_run,
         request_id: String::new(),
         expected_revision,
+        tree,
     };
     if dry_run {
         let would = client.erasures.erase_content(request(true)).await?.into_inner();
-        output.answer(&would, &format!("would erase {}", what(&would)))?;
+        let again = if would.existed { "was erased before: " } else { "would erase " };
+        output.answer(&would, &format!("{again}{}{}", what(&would), staying(&would, tree)))?;
         output.flush()?;
         return Ok(ExitCode::SUCCESS);
     }
     if !yes {
         let would = client.erasures.erase_content(request(true)).await?.into_inner();
-        confirm(&format!("erase {} for good?", what(&would)))?;
+        confirm(&format!("erase {} for good{}?", what(&would), staying(&would, tree)))?;
     }
     let erased = client.erasures.erase_content(request(false)).await?.into_inner();
     let again = if erased.existed { " before" } else { "" };
@@ -75,9 +80,20 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
         let files = erased.pending_files.join(", ");
         line.push_str(&format!("; until a reader of earlier states has ended, bytes of it may be in {files}"));
     }
+    line.push_str(&staying(&erased, tree));
     output.answer(&erased, &line)?;
     output.flush()?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The sessions of sub-agents that stay, as the end of a line.
+fn staying(erased: &pb::EraseContentResponse, tree: bool) -> String {
+    let ids = &erased.sub_agent_session_ids;
+    if tree || ids.is_empty() {
+        return String::new();
+    }
+    let many = count(i64::try_from(ids.len()).unwrap_or(i64::MAX), "session");
+    format!("; {many} of sub-agents stay, unless --tree erases them as well: {}", ids.join(", "))
 }
 
 /// What is erased, in one line.

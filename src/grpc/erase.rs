@@ -27,8 +27,12 @@ impl EraseService for Erasures {
         request: Request<pb::EraseContentRequest>,
     ) -> Result<Response<pb::EraseContentResponse>, Status> {
         let caller = self.door.caller_with_id(&request, &request.get_ref().request_id)?;
+        let tree = request.get_ref().tree;
         let (session_id, request) = read_request(request.into_inner())?;
-        let erased = caller.erase(&session_id, request).await?;
+        let erased = match tree {
+            true => caller.erase_tree(&session_id, request).await?,
+            false => caller.erase(&session_id, request).await?,
+        };
         let durability = durability(caller.durability()).into();
         Ok(Response::new(pb::EraseContentResponse { durability, ..answer(erased) }))
     }

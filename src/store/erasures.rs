@@ -2,7 +2,7 @@
 
 use super::engine::files::DATABASE;
 use super::erasure::apply::{self, Erase, Erasure, Expected, Progress};
-use super::erasure::candidates::{self, RetentionCandidate};
+use super::erasure::candidates::{self, RetentionCandidate, SubAgent};
 use super::erasure::plan::EraseTarget;
 use super::erasure::rows::Sizes;
 use super::erasure::steps::{self, AtWork};
@@ -32,9 +32,14 @@ impl Erasures {
         self.0.snapshot(|reader| apply::owner(reader, session.0, target)).await
     }
 
-    /// What an erasure would take.
-    pub async fn preview(&self, session: SessionKey, target: &EraseTarget) -> Result<Sizes> {
-        self.0.snapshot(|reader| apply::preview(reader, session.0, target)).await
+    /// What an erasure would take, and whether it was erased before.
+    pub async fn preview(&self, session: SessionKey, target: &EraseTarget) -> Result<(Sizes, bool)> {
+        self.0.snapshot(|reader| apply::preview(reader, &self.0.secrets, session.0, target)).await
+    }
+
+    /// The sessions that work for one, at any depth, oldest first and at most so many, each with whether it is erased.
+    pub async fn sub_agents(&self, session: SessionKey, most: usize) -> Result<Vec<SubAgent>> {
+        self.0.reading(|reader| candidates::sub_agents(reader, session, most)).await
     }
 
     /// Erases a part, messages or a session. What was erased before is not erased again. If the daemon stops between two

@@ -47,7 +47,7 @@ pub use engine::postgres::lease::Acknowledged;
 pub use engine::postgres::registry::{DaemonEntry, Registry, ShardEntry, Survey, shard_name};
 pub use engine::postgres::shard::Shard;
 pub use erasure::apply::Erasure;
-pub use erasure::candidates::RetentionCandidate;
+pub use erasure::candidates::{RetentionCandidate, SubAgent};
 pub use erasure::plan::EraseTarget;
 pub use erasure::rows::Sizes as ErasedSizes;
 pub use erasures::Erasures;

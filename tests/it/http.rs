@@ -4,6 +4,7 @@ mod errors;
 mod json;
 mod openapi;
 mod operations;
+mod reused_ids;
 mod streaming;
 mod streams;
 

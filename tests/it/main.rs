@@ -26,6 +26,7 @@ mod crash;
 mod database;
 mod doctor;
 mod erase;
+mod erase_preview;
 mod erase_several;
 mod erase_steps;
 mod edits;

@@ -3,11 +3,12 @@
 use crate::support::{TestApp, body_text, call, conversation, shown, text, words_of};
 use longhand::app::Reason;
 use longhand::app::append::{NewDraftText, OpenPart};
+use longhand::app::runs::CancelRun;
 use longhand::limits;
 use longhand::model::draft::{Draft, DraftKind};
 use longhand::model::event::{EventBody, EventKind};
 use longhand::model::ids::PartId;
-use longhand::model::message::{Finish, FinishReason};
+use longhand::model::message::{Finish, FinishReason, NewFinish};
 use longhand::model::part::{Media, MediaSource, NewPart, PartBody};
 use longhand::model::usage::Usage;
 use longhand::store::DraftReceipt;
@@ -522,5 +523,57 @@ async fn an_open_timeout_that_makes_no_sense_is_refused() {
         messages[0].open_timeout_ms = Some(timeout_ms);
         let refused = test.app.append(&session, messages, None, None).await.expect_err("refused");
         assert_eq!(refused.metadata["field"], "messages[0].open_timeout");
+    }
+}
+
+/// Text that comes once its message takes no more is refused for that, whatever names its draft.
+#[tokio::test]
+async fn late_text_is_refused_for_the_reason_why_its_message_is_closed() {
+    let test = TestApp::start().await;
+    let words = |client_id: Option<&str>, part, offset, delta: &str| NewDraftText {
+        client_id: client_id.map(str::to_owned),
+        ..adding(part, offset, delta)
+    };
+    for end in ["sealed", "expired", "lost"] {
+        let session = test.manual_session().await;
+        let caller = match end {
+            "lost" => {
+                test.app.clone().in_run(test.app.acquire_run(&session, None, false).await.expect("a run").run.epoch)
+            }
+            _ => test.app.clone(),
+        };
+        caller.append(&session, conversation("a1 open"), None, None).await.expect("opened");
+        let begun = caller.append_draft(&session, "a1", words(Some("d"), None, 0, "some words")).await.expect("begun");
+        let reason = match end {
+            "sealed" => {
+                test.app.finish_message(&session, "a1", NewFinish::default(), None).await.expect("sealed");
+                Reason::MessageSealed
+            }
+            "expired" => {
+                pass(&test, 3_600_000).await;
+                Reason::MessageExpired
+            }
+            _ => {
+                test.app
+                    .cancel_run(&session, CancelRun { epoch: None, force: true, tree: false })
+                    .await
+                    .expect("ended");
+                Reason::RunLost
+            }
+        };
+        let late = [
+            ("more words", words(Some("d"), None, 10, " and more")),
+            ("other words", words(Some("d"), None, 0, "other words")),
+            ("a gap", words(Some("d"), None, 99, "far behind")),
+            ("another kind", NewDraftText { kind: DraftKind::Reasoning, ..words(Some("d"), None, 0, "some words") }),
+            ("by the part's id", words(None, Some(begun.part), 10, " and more")),
+            ("a new draft", words(Some("e"), None, 0, "new")),
+        ];
+        for (what, late) in late {
+            let error = caller.append_draft(&session, "a1", late).await.expect_err("it takes no more");
+            assert_eq!(error.reason, reason, "{end}: {what}");
+        }
+        let again = caller.append_draft(&session, "a1", words(Some("d"), None, 0, "some words")).await;
+        assert_eq!(again.expect("it is there").part, begun.part, "{end}");
     }
 }

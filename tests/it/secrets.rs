@@ -3,6 +3,7 @@
 mod commands;
 mod doors;
 mod drafts;
+mod refused;
 
 use crate::support::{TestApp, result, text, turns, window};
 use longhand::app::Caller;

@@ -2,6 +2,7 @@
 
 use crate::support::{TestApp, soon};
 use longhand::app::Reason;
+use longhand::app::erase::{EraseRequest, EraseTarget};
 use longhand::app::session_list::{ListSessions, SessionConditions, SessionOrder, TimeRange};
 use longhand::app::session_watch::{ListFrame, SessionWatch};
 use longhand::app::sessions::{ForkPoint, NewSession, SessionChange};
@@ -54,6 +55,12 @@ async fn family() -> TestApp {
         test.app.add_label(session, label.to_owned()).await.expect("a label");
     }
     test
+}
+
+async fn erase(test: &TestApp, session: &str) {
+    let (target, reason) = (EraseTarget::Session, "it is over".to_owned());
+    let request = EraseRequest { target, reason, dry_run: false, expected_revision: None };
+    test.app.erase(session, request).await.expect("erased");
 }
 
 #[tokio::test]
@@ -396,6 +403,50 @@ async fn forks_that_have_the_metadata_of_another_session_leave_with_it() {
     until(&test, &mut client, &mut watch, "").await;
     test.app.update_session("a", moved("p")).await.expect("moved back");
     until(&test, &mut client, &mut watch, "af").await;
+}
+
+/// Every condition that an erasure can make a session fail.
+#[tokio::test]
+async fn an_erased_session_leaves_every_list_that_it_was_in() {
+    let any = || SessionConditions { archived: true, ..SessionConditions::default() };
+    let lists = [
+        ("what is there", SessionConditions::default(), true),
+        ("active ones", SessionConditions { state: Some(SessionState::Active), ..any() }, true),
+        ("a title", SessionConditions { title_prefix: "title of a".to_owned(), ..any() }, false),
+        ("a client id", SessionConditions { client_id_prefix: "a".to_owned(), ..any() }, false),
+        ("a directory", SessionConditions { directory: Some("/w/one".to_owned()), ..any() }, false),
+        ("metadata", SessionConditions { metadata: vec!["issue=42".to_owned()], ..any() }, false),
+    ];
+    for (what, conditions, fork_stays) in lists {
+        let test = family().await;
+        for other in ["b", "c", "d"] {
+            erase(&test, other).await;
+        }
+        let id = async |name: &str| test.app.get_session(name).await.expect("found").session.id;
+        let (a, f) = (id("a").await, id("f").await);
+        let mut watch = test.app.watch_sessions(&conditions, None).await.expect("a stream");
+        let (mut known, mut is_complete) = (BTreeSet::new(), false);
+        while !is_complete {
+            match soon("a frame", watch.next()).await.expect("it goes on").expect("a frame") {
+                ListFrame::Snapshot { sessions } => known.extend(sessions.iter().map(|info| info.session.id)),
+                ListFrame::SnapshotEnd { .. } => is_complete = true,
+                ListFrame::Changes { .. } | ListFrame::Progress { .. } => {}
+            }
+        }
+        assert!(known.contains(&a), "{what}");
+        erase(&test, "a").await;
+        let expected = if fork_stays { BTreeSet::from([f]) } else { BTreeSet::new() };
+        while known != expected {
+            match soon(what, watch.next()).await.expect("it goes on").expect("a frame") {
+                ListFrame::Changes { sessions, removed, .. } => {
+                    known.extend(sessions.iter().map(|info| info.session.id));
+                    known.retain(|id| !removed.contains(id));
+                }
+                ListFrame::Progress { .. } => panic!("{what}: {known:?} are not known to have left"),
+                ListFrame::Snapshot { .. } | ListFrame::SnapshotEnd { .. } => {}
+            }
+        }
+    }
 }
 
 #[tokio::test]

@@ -11,7 +11,7 @@ use crate::pb::event::Body;
 
 /// A request, and its session.
 pub(in crate::grpc) fn read_request(request: pb::EraseContentRequest) -> Result<(String, EraseRequest)> {
-    let pb::EraseContentRequest { session_id, target, reason, dry_run, request_id: _, expected_revision } = request;
+    let pb::EraseContentRequest { session_id, target, reason, dry_run, request_id: _, expected_revision, .. } = request;
     let target = match target {
         Some(Target::MessageId(id)) => EraseTarget::Messages(vec![id]),
         Some(Target::MessageSet(pb::MessageSet { message_ids })) => EraseTarget::Messages(message_ids),
@@ -27,7 +27,7 @@ pub(in crate::grpc) fn read_request(request: pb::EraseContentRequest) -> Result<
 
 /// The answer, without its durability.
 pub(in crate::grpc) fn answer(erased: Erased) -> pb::EraseContentResponse {
-    let Erased { session, event, sizes, existed, pending_files } = erased;
+    let Erased { session, event, sizes, existed, pending_files, sub_agents } = erased;
     let (revision, seq) = event.unwrap_or_default();
     pb::EraseContentResponse {
         session_id: session.to_string(),
@@ -41,6 +41,7 @@ pub(in crate::grpc) fn answer(erased: Erased) -> pb::EraseContentResponse {
         blob_count: sizes.blobs,
         existed,
         pending_files,
+        sub_agent_session_ids: sub_agents.iter().map(ToString::to_string).collect(),
         durability: pb::Durability::Unspecified.into(),
     }
 }

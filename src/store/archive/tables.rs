@@ -151,7 +151,7 @@ pub(super) static TABLES: &[Table] = &[
         rows "m.session_id = ?1 and ?2 >= 0", order ["t.id"],
         columns [
             ("message_id", Message), ("number", Same), ("client_id", Same), ("kind", Same), ("body", Same),
-            ("call_id", Same), ("tool", Same), ("call_message", Same), ("hidden", Same)
+            ("call_id", Same), ("tool", Same), ("call_message", Same), ("hidden", Same), ("refused", Same)
         ],
         without ["id"]),
     table!("tool_call" from "tool_call t", rows "t.session_id = ?1 and t.revision <= ?2",

@@ -2,7 +2,7 @@
 //! lost something has an event.
 
 use super::plan::{EraseTarget, InSession, Plan, Reached, plan};
-use super::rows::{self, Opened, Sizes};
+use super::rows::{self, Losing, Opened, Sizes};
 use super::session;
 use super::steps::{self, Begun};
 use crate::clock::fresh_id;
@@ -12,6 +12,7 @@ use crate::model::event::{ErasedMessage, ErasedTarget, EventBody};
 use crate::model::ids::MessageId;
 use crate::model::mark::MarkBody;
 use crate::model::message::MessageKind;
+use crate::model::part::ResultStatus;
 use crate::model::session::SessionState;
 use crate::model::{Revision, Seq};
 use crate::store::engine::{self, Reader, Row};
@@ -21,13 +22,15 @@ use crate::store::ledger::ancestry;
 use crate::store::ledger::append::FinishMessage;
 use crate::store::ledger::blob_uses;
 use crate::store::ledger::chain::Digest;
-use crate::store::ledger::codec::{self, Number as _};
+use crate::store::ledger::codec::{self, EncodedPart, Number as _};
 use crate::store::ledger::erased_content::Receipts;
-use crate::store::ledger::head::{Receipt, SessionKey};
+use crate::store::ledger::head::{Head, Receipt, SessionKey};
 use crate::store::ledger::jobs;
 use crate::store::ledger::marks;
+use crate::store::ledger::open_drafts::{OpenDraft, open_drafts};
 use crate::store::ledger::quotas::ContentUse;
 use crate::store::ledger::receipts::answered;
+use crate::store::ledger::secrets::Secrets;
 use crate::store::ledger::tombstones;
 use crate::store::ledger::tx::{Erasing, Requester, Tx};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -56,13 +59,16 @@ const NEWEST_ENDED: &str = select_erasure!(
 );
 const PROMPT_USES: &str = "select count(*) from prompt p join blob_use u on u.kind = 2 and u.row_id = p.id \
      where p.session_id = ?1 and p.public_id = ?2 and u.hash = ?3";
-const HAS_DRAFTS: &str = "select exists (select 1 from draft where message_id = ?1)";
+const HAS_DRAFTS: &str = "select exists (select 1 from draft where message_id = ?1 and refused is null)";
+const WITH_DRAFTS: &str = "select distinct m.id from draft d join message m on m.id = d.message_id \
+     where m.session_id = ?1";
 const IS_SHARED: &str = "select exists (select 1 from segment g join session f on f.id = g.session_id \
      where g.owner_id = ?1 and g.session_id <> ?1 and f.state <> 3)";
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
-pub(crate) const STATEMENTS: &[&str] = &[INSERT, BY_ID, BY_REVISION, NEWEST_ENDED, PROMPT_USES, IS_SHARED, HAS_DRAFTS];
+pub(crate) const STATEMENTS: &[&str] =
+    &[INSERT, BY_ID, BY_REVISION, NEWEST_ENDED, PROMPT_USES, IS_SHARED, HAS_DRAFTS, WITH_DRAFTS];
 
 /// Erases a part, messages or a session.
 #[derive(Debug, Clone)]
@@ -99,6 +105,13 @@ pub struct Erasure {
 }
 
 impl Erasure {
+    /// Adds that of another session, made later.
+    pub fn add(&mut self, other: &Self) {
+        self.row = self.row.max(other.row);
+        self.sizes = self.sizes.with(other.sizes);
+        self.existed &= other.existed;
+    }
+
     fn from_row(row: &Row) -> Result<Self> {
         let sizes = Sizes {
             messages: row.get(3)?,
@@ -112,20 +125,73 @@ impl Erasure {
     }
 }
 
-/// The number and the bytes of what an erasure would take; nothing is changed.
-pub(crate) fn preview(reader: &mut Reader<'_>, key: i64, target: &EraseTarget) -> Result<Sizes> {
+/// What an erasure would say, but for its event; nothing is changed. The flag is true for what was erased before.
+///
+/// # Errors
+///
+/// Those of the erasure.
+pub(crate) fn preview(
+    reader: &mut Reader<'_>,
+    secrets: &Secrets,
+    key: i64,
+    target: &EraseTarget,
+) -> Result<(Sizes, bool)> {
     let plan = plan(reader, key, target)?;
-    if *target != EraseTarget::Session && is_gone(reader, &plan)? {
-        return Ok(Sizes::default());
+    let is_session = *target == EraseTarget::Session;
+    let begun = if is_session { Begun::find(reader.conn, key)? } else { None };
+    let drafts = Drafts::of(reader, secrets, &plan)?;
+    let is_over = match is_session {
+        true => begun.is_none() && Head::load(reader.conn, key)?.state == SessionState::Erased,
+        false => is_gone(reader, &plan, &drafts)?,
+    };
+    if is_over {
+        return Ok((earlier(reader, key, (!is_session).then_some(&plan))?.1.sizes, true));
     }
     check_bytes(reader, &plan)?;
-    measure(reader, &plan)
+    let sizes = measure(reader, &plan, &drafts)?;
+    let before = begun.map(|begun| begun.sizes).unwrap_or_default();
+    Ok((Sizes { forks: sizes.forks, ..sizes + before }, false))
+}
+
+/// The drafts that an erasure closes before it takes them, as the parts that they would be, by the rows of their messages;
+/// none for an erasure that has closed them.
+#[derive(Default)]
+struct Drafts(HashMap<i64, Vec<EncodedPart>>);
+
+impl Drafts {
+    fn of(reader: &mut Reader<'_>, secrets: &Secrets, plan: &Plan) -> Result<Self> {
+        let mut drafts = HashMap::new();
+        let owners: BTreeSet<i64> = plan.messages.keys().map(|(owner, _)| *owner).collect();
+        let mut open = BTreeSet::new();
+        for owner in owners {
+            for row in reader.all(engine::query(WITH_DRAFTS).bind(owner))? {
+                open.insert(row.get::<i64>(0)?);
+            }
+        }
+        for reached in plan.messages.values().filter(|reached| open.contains(&reached.row)) {
+            let all = open_drafts(reader.conn, secrets, reached.row, reached.id)?;
+            let going = all.iter().filter(|draft| {
+                let number = draft.id.number();
+                draft.refused.is_none() && reached.parts.as_ref().is_none_or(|parts| parts.contains(&number))
+            });
+            let closed = |draft: &OpenDraft| draft.closed(secrets, ResultStatus::Interrupted, None).input.encoded;
+            drafts.insert(reached.row, going.map(closed).collect());
+        }
+        Ok(Self(drafts))
+    }
+
+    /// What a message would lose.
+    fn losing(&self, reader: &mut Reader<'_>, reached: &Reached) -> Result<Losing> {
+        let mut losing = rows::losing(reader, reached)?;
+        self.0.get(&reached.row).into_iter().flatten().for_each(|part| losing.add_draft(part));
+        Ok(losing)
+    }
 }
 
 /// True if what was named has nothing to lose. What was derived from it since has nothing of it.
-fn is_gone(reader: &mut Reader<'_>, plan: &Plan) -> Result<bool> {
+fn is_gone(reader: &mut Reader<'_>, plan: &Plan, drafts: &Drafts) -> Result<bool> {
     for (_, reached) in plan.written() {
-        if !rows::losing(reader, reached)?.is_empty() {
+        if !drafts.losing(reader, reached)?.is_empty() {
             return Ok(false);
         }
     }
@@ -137,11 +203,12 @@ pub(crate) fn owner(reader: &mut Reader<'_>, key: i64, target: &EraseTarget) -> 
     Ok(SessionKey(plan(reader, key, target)?.owner))
 }
 
-fn measure(reader: &mut Reader<'_>, plan: &Plan) -> Result<Sizes> {
+fn measure(reader: &mut Reader<'_>, plan: &Plan, drafts: &Drafts) -> Result<Sizes> {
     let mut sizes = Sizes { forks: i64::try_from(plan.sessions.len()).unwrap_or(i64::MAX) - 1, ..Sizes::default() };
     let mut uses: BTreeMap<Vec<u8>, i64> = BTreeMap::new();
+    let mut new_uses: BTreeMap<Vec<u8>, i64> = BTreeMap::new();
     for ((key, _), reached) in &plan.messages {
-        let losing = rows::losing(reader, reached)?;
+        let losing = drafts.losing(reader, reached)?;
         if losing.is_empty() {
             continue;
         }
@@ -153,6 +220,7 @@ fn measure(reader: &mut Reader<'_>, plan: &Plan) -> Result<Sizes> {
             sizes.messages += 1;
             sizes.parts += losing.part_count();
         }
+        losing.new_blobs().into_iter().for_each(|hash| *new_uses.entry(hash).or_default() += 1);
         for hash in losing.blobs() {
             let query = engine::query(PROMPT_USES).bind(*key).bind(reached.id.0.as_bytes().as_slice());
             let of_prompt = reader.one(query.bind(hash.clone()))?.map_or(Ok(0), |row| row.get::<i64>(0))?;
@@ -160,7 +228,8 @@ fn measure(reader: &mut Reader<'_>, plan: &Plan) -> Result<Sizes> {
         }
     }
     for (hash, count) in uses {
-        sizes.blobs += i64::from(blob_uses::count(reader, plan.owner, &hash)? <= count);
+        let new = new_uses.get(&hash).copied().unwrap_or_default();
+        sizes.blobs += i64::from(blob_uses::count(reader, plan.owner, &hash)? + new <= count);
     }
     Ok(sizes)
 }
@@ -248,7 +317,7 @@ impl Erase {
         }
         let mut plan = plan(&mut Reader::new(tx.conn), key, &self.target)?;
         let open = open(tx, &plan)?;
-        if open.is_empty() && is_gone(&mut Reader::new(tx.conn), &plan)? {
+        if open.is_empty() && is_gone(&mut Reader::new(tx.conn), &plan, &Drafts::default())? {
             return self.existing(tx, Some(&plan));
         }
         self.expect(tx)?;
@@ -257,7 +326,7 @@ impl Erase {
             self.seal(tx, open)?;
             // What was a draft is a part now.
             plan = super::plan::plan(&mut Reader::new(tx.conn), key, &self.target)?;
-            if is_gone(&mut Reader::new(tx.conn), &plan)? {
+            if is_gone(&mut Reader::new(tx.conn), &plan, &Drafts::default())? {
                 return self.existing(tx, Some(&plan));
             }
         }
@@ -268,7 +337,7 @@ impl Erase {
     /// Takes what a plan reaches, with an event in each session.
     fn take(&self, tx: &mut Tx<'_>, plan: &Plan) -> Result<Erased> {
         let key = self.session.0;
-        let sizes = measure(&mut Reader::new(tx.conn), plan)?;
+        let sizes = measure(&mut Reader::new(tx.conn), plan, &Drafts::default())?;
         let mut erasures = HashMap::new();
         for session in plan.sessions.keys() {
             erasures.insert(*session, tx.head(*session)?.revision + 1);
@@ -322,31 +391,7 @@ impl Erase {
 
     /// The earlier erasure of what is gone already.
     fn existing(&self, tx: &mut Tx<'_>, plan: Option<&Plan>) -> Result<Erasure> {
-        let mut reader = Reader::new(tx.conn);
-        // The revision that lost its content last, with that of the erasure.
-        let (owner, newest) = match plan {
-            // Nothing comes after the erasure of a session.
-            None => (self.session.0, tombstones::newest_of_session(&mut reader, self.session.0)?.map(|at| (at, at))),
-            Some(plan) => {
-                let mut newest = None;
-                for ((_, revision), _) in plan.written().filter(|((key, _), _)| *key == plan.owner) {
-                    let at = tombstones::newest(&mut reader, plan.owner, *revision)?;
-                    newest = newest.max(at.map(|at| (at, *revision)));
-                }
-                (plan.owner, newest)
-            }
-        };
-        let Some((newest, revision)) = newest else { return Err(Error::NothingToErase) };
-        let mut row = reader.one(engine::query(BY_REVISION).bind(owner).bind(newest))?;
-        if row.is_none() {
-            row = reader.one(engine::query(NEWEST_ENDED).bind(owner).bind(revision))?;
-        }
-        let Some(row) = row else {
-            let is_begun = steps::is_begun(&mut reader, owner)?;
-            return Err(if is_begun { Error::SessionErased } else { Error::NothingToErase });
-        };
-        let id: Uuid = codec::uuid(row.get(1)?)?;
-        let erasure = Erasure::from_row(&row)?;
+        let (id, erasure) = earlier(&mut Reader::new(tx.conn), self.session.0, plan)?;
         tx.end_mutation(self.session.0, &self.caller, Receipt { ids: vec![id], ..Receipt::default() })?;
         Ok(erasure)
     }
@@ -397,6 +442,33 @@ impl Erase {
         }
         Ok((at, seq))
     }
+}
+
+/// The earlier erasure of what is gone already, with its id; without a plan that of a session.
+fn earlier(reader: &mut Reader<'_>, session: i64, plan: Option<&Plan>) -> Result<(Uuid, Erasure)> {
+    // The revision that lost its content last, with that of the erasure.
+    let (owner, newest) = match plan {
+        // Nothing comes after the erasure of a session.
+        None => (session, tombstones::newest_of_session(reader, session)?.map(|at| (at, at))),
+        Some(plan) => {
+            let mut newest = None;
+            for ((_, revision), _) in plan.written().filter(|((key, _), _)| *key == plan.owner) {
+                let at = tombstones::newest(reader, plan.owner, *revision)?;
+                newest = newest.max(at.map(|at| (at, *revision)));
+            }
+            (plan.owner, newest)
+        }
+    };
+    let Some((newest, revision)) = newest else { return Err(Error::NothingToErase) };
+    let mut row = reader.one(engine::query(BY_REVISION).bind(owner).bind(newest))?;
+    if row.is_none() {
+        row = reader.one(engine::query(NEWEST_ENDED).bind(owner).bind(revision))?;
+    }
+    let Some(row) = row else {
+        let is_begun = steps::is_begun(reader, owner)?;
+        return Err(if is_begun { Error::SessionErased } else { Error::NothingToErase });
+    };
+    Ok((codec::uuid(row.get(1)?)?, Erasure::from_row(&row)?))
 }
 
 /// The messages that a plan reaches, that are open and that have something to lose, with their sessions and rows. Others stay
@@ -451,13 +523,10 @@ fn take(tx: &mut Tx<'_>, opened: &mut Opened<'_>, plan: &Plan) -> Result<Lost> {
         let more = rows::erase_message(opened, *place, reached, (&losing, is_of_session))?;
         tx.count(place.0, -(losing.bytes + more))?;
         lost.push((*place, Reached::named(reached)));
-        // A whole session forgets all its requests at its end.
-        if !(place.0 == plan.owner && plan.step.is_some()) {
-            owners.insert(place.0);
-        }
+        owners.insert(place.0);
     }
     for owner in owners {
-        rows::forget_requests(opened, owner)?;
+        rows::salt_requests_of(opened, owner)?;
     }
     opened.merge_words()?;
     if let Some(step) = plan.step {

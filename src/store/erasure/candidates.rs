@@ -1,12 +1,15 @@
-//! Sessions as retention looks at them: how old and how large they are, and what keeps them.
+//! Sessions as retention looks at them: how old and how large they are, and what keeps them; and those that agents began
+//! for others.
 
 use crate::model::Revision;
 use crate::model::ids::SessionId;
+use crate::model::session::SessionState;
 use crate::model::time::Timestamp;
-use crate::store::engine::{self, Reader};
+use crate::store::engine::{self, Reader, Row};
 use crate::store::error::Result;
+use crate::store::ledger::codec::{self, Number as _};
 use crate::store::ledger::head::SessionKey;
-use crate::store::ledger::{codec, labels};
+use crate::store::ledger::labels;
 
 // A fork shares the rows of the session that it was forked from, and would lose them with it.
 const PAGE: &str = "select s.id, s.public_id, s.revision, s.create_time, s.update_time, s.content_bytes, \
@@ -17,10 +20,13 @@ const PAGE: &str = "select s.id, s.public_id, s.revision, s.create_time, s.updat
      order by s.update_time desc, s.id desc limit +?4";
 const TENANTS: &str = "select min(tenant) from session where tenant > ?1";
 const HAS_DEFAULT: &str = "select exists (select 1 from session where tenant = '')";
+const SUB_AGENTS: &str = "with recursive tree(id) as (select id from session where parent_id = ?1 \
+     union all select c.id from tree join session c on c.parent_id = tree.id) \
+     select s.id, s.public_id, s.state from tree join session s on s.id = tree.id order by s.id limit +?2";
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
-pub(crate) const STATEMENTS: &[&str] = &[PAGE, TENANTS, HAS_DEFAULT];
+pub(crate) const STATEMENTS: &[&str] = &[PAGE, TENANTS, HAS_DEFAULT, SUB_AGENTS];
 
 /// A session that is not erased.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,6 +80,28 @@ pub(crate) fn page(
         });
     }
     Ok(candidates)
+}
+
+/// A session that works for another one, or for one that does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SubAgent {
+    /// Its key.
+    pub key: SessionKey,
+    /// Its id.
+    pub id: SessionId,
+    /// True if it is erased, or its erasure has begun.
+    pub is_erased: bool,
+}
+
+/// The sessions that work for one, at any depth, oldest first.
+pub(crate) fn sub_agents(reader: &mut Reader<'_>, session: SessionKey, most: usize) -> Result<Vec<SubAgent>> {
+    let most = i64::try_from(most).unwrap_or(i64::MAX);
+    let rows = reader.all(engine::query(SUB_AGENTS).bind(session.0).bind(most))?;
+    let sub_agent = |row: &Row| {
+        let is_erased = SessionState::from_number(row.get(2)?)? == SessionState::Erased;
+        Ok(SubAgent { key: SessionKey(row.get(0)?), id: SessionId(codec::uuid(row.get(1)?)?), is_erased })
+    };
+    rows.iter().map(sub_agent).collect()
 }
 
 /// The tenants that have sessions.

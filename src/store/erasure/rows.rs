@@ -14,9 +14,11 @@ use crate::store::engine::words;
 use crate::store::engine::{self, Connection, Reader, Row};
 use crate::store::error::{Error, Result};
 use crate::store::ledger::blob_uses::{self, Holder};
-use crate::store::ledger::codec::{self, StoredPart};
+use crate::store::ledger::codec::{self, EncodedPart, StoredPart};
 use crate::store::ledger::erased_content::{self, Receipts};
 use crate::store::ledger::messages;
+use crate::store::ledger::received;
+use crate::store::ledger::requester::kept_salted;
 use crate::store::ledger::tombstones;
 use crate::store::ledger::tx::salt;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -47,7 +49,12 @@ const APPROVALS_IN: &str = "select id, request_revision, question, end_revision,
 const UPDATE_QUESTION: &str = "update approval set question = ?2, salt = ?3 where id = ?1";
 const UPDATE_ANSWER: &str = "update approval set answer = ?2, answer_salt = ?3 where id = ?1";
 const REQUEST_OF: &str = "select request_id from event where session_id = ?1 and revision = ?2";
-const FORGET_REQUEST: &str = "update request set payload_hash = ?3 where session_id = ?1 and request_id = ?2";
+// A hash with a first byte more is keyed.
+const PLAIN_REQUEST: &str = "select request_id, payload_hash from request where session_id = ?1 and request_id = ?2 \
+     and octet_length(payload_hash) = 32";
+const PLAIN_REQUESTS: &str = "select request_id, payload_hash from request where session_id = ?1 \
+     and octet_length(payload_hash) = 32 limit 500";
+const SALT_REQUEST: &str = "update request set payload_hash = ?3 where session_id = ?1 and request_id = ?2";
 const EVENT: &str = "select kind, body from event where session_id = ?1 and revision = ?2";
 const UPDATE_EVENT: &str = "update event set body = ?3 where session_id = ?1 and revision = ?2";
 const JOB: &str = "select id, outcome from job where session_id = ?1 and public_id = ?2";
@@ -75,7 +82,9 @@ pub(crate) const STATEMENTS: &[&str] = &[
     UPDATE_QUESTION,
     UPDATE_ANSWER,
     REQUEST_OF,
-    FORGET_REQUEST,
+    PLAIN_REQUEST,
+    PLAIN_REQUESTS,
+    SALT_REQUEST,
     EVENT,
     UPDATE_EVENT,
     JOB,
@@ -98,6 +107,14 @@ pub struct Sizes {
     pub forks: i64,
     /// Large bodies and media that nothing else uses.
     pub blobs: i64,
+}
+
+impl Sizes {
+    /// With those of another session.
+    #[must_use]
+    pub fn with(self, other: Self) -> Self {
+        Self { forks: self.forks + other.forks, ..self + other }
+    }
 }
 
 impl std::ops::Add for Sizes {
@@ -140,12 +157,29 @@ pub(super) struct Losing {
     /// Those at which its parts closed.
     revisions: BTreeSet<Revision>,
     pub(super) bytes: i64,
+    /// The number of drafts that close before, with their blobs; only for a dry run, which closes none.
+    drafts: i64,
+    draft_blobs: BTreeSet<Vec<u8>>,
 }
 
 impl Losing {
     /// True if everything that it could lose is gone.
     pub(super) fn is_empty(&self) -> bool {
-        self.parts.is_empty() && !self.has_more
+        self.parts.is_empty() && !self.has_more && self.drafts == 0
+    }
+
+    /// Adds a draft that would be a part by then.
+    pub(super) fn add_draft(&mut self, part: &EncodedPart) {
+        self.drafts += 1;
+        self.bytes += part.length;
+        self.draft_blobs.extend(part.blobs.iter().map(|blob| blob.hash.to_vec()));
+    }
+
+    /// The blobs of its drafts that its parts do not use.
+    pub(super) fn new_blobs(&self) -> BTreeSet<Vec<u8>> {
+        let used =
+            |hash: &Vec<u8>| self.kept_blobs.contains(hash) || self.parts.iter().any(|part| part.blobs.contains(hash));
+        self.draft_blobs.iter().filter(|hash| !used(hash)).cloned().collect()
     }
 
     /// Opens the revisions of all parts that are rows, those without content too.
@@ -155,12 +189,13 @@ impl Losing {
 
     /// The number of parts.
     pub(super) fn part_count(&self) -> i64 {
-        i64::try_from(self.parts.len()).unwrap_or(i64::MAX)
+        i64::try_from(self.parts.len()).unwrap_or(i64::MAX).saturating_add(self.drafts)
     }
 
     /// The blobs that it will not use any more.
     pub(super) fn blobs(&self) -> BTreeSet<Vec<u8>> {
-        let blobs: BTreeSet<Vec<u8>> = self.parts.iter().flat_map(|part| part.blobs.iter().cloned()).collect();
+        let of_parts = self.parts.iter().flat_map(|part| part.blobs.iter().cloned());
+        let blobs: BTreeSet<Vec<u8>> = of_parts.chain(self.draft_blobs.iter().cloned()).collect();
         blobs.difference(&self.kept_blobs).cloned().collect()
     }
 }
@@ -189,6 +224,8 @@ pub(super) fn losing(reader: &mut Reader<'_>, reached: &Reached) -> Result<Losin
         has_more: reached.parts.is_none() && has_more(&row)?,
         revisions: numbered.iter().map(|part| part.revision).collect(),
         bytes: 0,
+        drafts: 0,
+        draft_blobs: BTreeSet::new(),
     };
     let session = row.get(10)?;
     for part in numbered {
@@ -285,13 +322,16 @@ pub(super) fn erase_message(
     (losing, is_of_session): (&Losing, bool),
 ) -> Result<i64> {
     let conn = opened.conn;
-    keep_receipts(opened, reached, losing)?;
+    keep_receipts(opened, reached, losing, is_of_session)?;
     opened.open(key, revision)?;
     let row = engine::query(MESSAGE).bind(reached.row).one(conn)?;
     let sealed: Option<Revision> = row.get(5)?;
     let mut head = codec::decode_message_head(row.get(4)?)?;
     let mut seal: Option<Vec<u8>> = row.get(6)?;
     if reached.parts.is_none() {
+        if losing.client_id.is_some() && reached.kind != MessageKind::Edit && !is_of_session {
+            keep_rest(opened, reached, &head, seal.as_deref())?;
+        }
         head.metadata_json = None;
         head.received = None;
         if let (Some(bytes), Some(sealed)) = (&mut seal, sealed) {
@@ -325,8 +365,9 @@ pub(super) fn erase_message(
     Ok(of_prompt + if is_of_session { 0 } else { approvals(opened, key, &calls(losing))? })
 }
 
-/// Keeps the receipts of what a client wrote under an id of its own, of versions and edits of that, and of summaries.
-fn keep_receipts(opened: &Opened<'_>, reached: &Reached, losing: &Losing) -> Result<()> {
+/// Keeps the receipts of what a client wrote under an id of its own, of edits of that, and of summaries. That of a part
+/// of one message tells what is sent again from what is not; with its session a message loses its client id.
+fn keep_receipts(opened: &Opened<'_>, reached: &Reached, losing: &Losing, is_of_session: bool) -> Result<()> {
     let receipts = &opened.receipts;
     for part in &losing.parts {
         let digest = || erased_content::digest_of_stored(receipts.salt(), &part.plain);
@@ -337,10 +378,23 @@ fn keep_receipts(opened: &Opened<'_>, reached: &Reached, losing: &Losing) -> Res
             (None, _) => continue,
         };
         erased_content::add(opened.conn, hash)?;
-        if reached.kind == MessageKind::Record {
-            let version = receipts.of_version(PartId::of(reached.id, part.number), &digest()?);
-            erased_content::add(opened.conn, version)?;
+        if losing.client_id.is_some() && reached.kind != MessageKind::Edit && !is_of_session {
+            let one = receipts.of_part_of(PartId::of(reached.id, part.number), &digest()?);
+            erased_content::add(opened.conn, one)?;
         }
+    }
+    Ok(())
+}
+
+/// Keeps the receipts of what a message has beside its parts, as it was sent: with the details of its end, or without any,
+/// if it was left open.
+fn keep_rest(opened: &Opened<'_>, reached: &Reached, head: &codec::MessageHead, seal: Option<&[u8]>) -> Result<()> {
+    let receipts = &opened.receipts;
+    let detail = seal.map(codec::decode_finish).transpose()?.map(|finish| finish.detail).unwrap_or_default();
+    let digest = |detail: &str| received::digest_of_rest(receipts.salt(), head.metadata_json.as_deref(), detail);
+    let received = head.received.as_deref().and_then(|digest| digest.try_into().ok());
+    for digest in [received.unwrap_or_else(|| digest(&detail)), digest("")] {
+        erased_content::add(opened.conn, receipts.of_rest(reached.id, &digest))?;
     }
     Ok(())
 }
@@ -491,16 +545,33 @@ fn erase_approval(opened: &mut Opened<'_>, key: i64, row: &Row, question: Questi
     Ok(bytes)
 }
 
-/// The hashes of requests that brought what goes at the opened revisions of a session, which are hashes of its content without a salt. A repetition of such a
-/// request gets its answer whatever it brings.
-pub(super) fn forget_requests(opened: &Opened<'_>, key: i64) -> Result<()> {
+/// Keys the hashes of requests that brought what goes at the opened revisions of a session: they are hashes of its content,
+/// by which a guess at it could be tested. By a keyed one the store knows a repetition as well.
+pub(super) fn salt_requests_of(opened: &Opened<'_>, key: i64) -> Result<()> {
     for revision in opened.revisions.get(&key).into_iter().flatten() {
         let request: Option<String> = engine::scalar(REQUEST_OF).bind(key).bind(*revision).optional(opened.conn)?;
         if let Some(request) = request.filter(|request| !request.is_empty()) {
-            engine::query(FORGET_REQUEST).bind(key).bind(request).bind(&[0_u8; 0]).run(opened.conn)?;
+            let row = engine::query(PLAIN_REQUEST).bind(key).bind(request).optional(opened.conn)?;
+            row.map_or(Ok(()), |row| salt_request(opened, key, &row))?;
         }
     }
     Ok(())
+}
+
+/// The same for all requests of a session.
+pub(super) fn salt_requests(opened: &Opened<'_>, key: i64) -> Result<()> {
+    loop {
+        let rows = engine::query(PLAIN_REQUESTS).bind(key).all(opened.conn)?;
+        if rows.is_empty() {
+            return Ok(());
+        }
+        rows.iter().try_for_each(|row| salt_request(opened, key, row))?;
+    }
+}
+
+fn salt_request(opened: &Opened<'_>, key: i64, row: &Row) -> Result<()> {
+    let salted = kept_salted(&opened.receipts.salt().digest(row.get(1)?));
+    engine::query(SALT_REQUEST).bind(key).bind(row.get::<String>(0)?).bind(salted).run(opened.conn)
 }
 
 /// Takes the texts of requests to models that can have contained a message at a revision or later ones of a session.

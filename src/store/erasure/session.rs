@@ -28,26 +28,13 @@ const JOBS: &str = "select id, failure, outcome from job where session_id = ?1";
 const UPDATE_JOB: &str = "update job set instructions = '', notice = '', failure = ?2, outcome = ?3 where id = ?1";
 const FORGET_MESSAGE: &str = "update message set client_id = null where id = ?1";
 const FORGET_PARTS: &str = "update part set client_id = null where message_id = ?1";
-const FORGET_REQUESTS: &str = "update request set payload_hash = ?2 where session_id = ?1 and payload_hash <> ?2";
 const ROW: &str = "select client_id, create_hash, tenant from session where id = ?1";
 const FREE: &str = "update session set client_id = null, create_hash = null where id = ?1";
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
-pub(crate) const STATEMENTS: &[&str] = &[
-    EVENTS,
-    UPDATE_EVENT,
-    PROMPTS,
-    RUNS,
-    UPDATE_RUN,
-    JOBS,
-    UPDATE_JOB,
-    FORGET_MESSAGE,
-    FORGET_PARTS,
-    FORGET_REQUESTS,
-    ROW,
-    FREE,
-];
+pub(crate) const STATEMENTS: &[&str] =
+    &[EVENTS, UPDATE_EVENT, PROMPTS, RUNS, UPDATE_RUN, JOBS, UPDATE_JOB, FORGET_MESSAGE, FORGET_PARTS, ROW, FREE];
 
 /// Ends what is at work in a session, as a mutation of its own: its run, compactions, prompts and questions.
 pub(super) fn end_work(tx: &mut Tx<'_>, key: i64, caller: &Requester) -> Result<()> {
@@ -84,7 +71,7 @@ pub(super) fn erase(tx: &mut Tx<'_>, opened: &mut Opened<'_>, key: i64) -> Resul
     let conn = tx.conn;
     let fork = tx.loaded(key)?.fork_revision.unwrap_or(0);
     jobs(conn, key)?;
-    engine::query(FORGET_REQUESTS).bind(key).bind(&[0_u8; 0]).run(conn)?;
+    rows::salt_requests(opened, key)?;
     let row = engine::query(ROW).bind(key).one(conn)?;
     let (client_id, request, tenant): (Option<String>, Option<Vec<u8>>, String) =
         (row.get(0)?, row.get(1)?, row.get(2)?);

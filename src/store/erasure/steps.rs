@@ -10,7 +10,7 @@ use crate::model::compaction::RevisionRange;
 use crate::store::engine::{self, Connection, Reader};
 use crate::store::error::Result;
 use crate::store::ledger::head::SessionKey;
-use crate::store::ledger::tx::{RequestKey, Requester};
+use crate::store::ledger::tx::Requester;
 use std::sync::{Mutex, PoisonError};
 
 const BEGUN: &str = "select next_revision, actor, request_id, payload_hash, reason, messages, parts, bytes, summaries, \
@@ -46,9 +46,10 @@ impl Begun {
     /// The erasure that has begun in a session.
     pub(super) fn find(conn: &Connection, key: i64) -> Result<Option<Self>> {
         let Some(row) = Reader::new(conn).one(engine::query(BEGUN).bind(key))? else { return Ok(None) };
-        let request = match (row.get::<Option<String>>(2)?, row.get::<Option<&[u8]>>(3)?) {
-            (Some(id), Some(hash)) => hash.try_into().ok().map(|payload_hash| RequestKey { id, payload_hash }),
-            (None, _) | (_, None) => None,
+        let actor = row.get(1)?;
+        let caller = match (row.get::<Option<String>>(2)?, row.get::<Option<&[u8]>>(3)?) {
+            (Some(id), Some(kept)) => Requester::of_kept(actor, id, kept),
+            (None, _) | (_, None) => Requester { actor, ..Requester::default() },
         };
         let sizes = Sizes {
             messages: row.get(5)?,
@@ -58,7 +59,6 @@ impl Begun {
             forks: 0,
             blobs: row.get(9)?,
         };
-        let caller = Requester { actor: row.get(1)?, request, ..Requester::default() };
         Ok(Some(Self { next: row.get(0)?, caller, reason: row.get(4)?, sizes }))
     }
 
@@ -66,16 +66,12 @@ impl Begun {
     pub(super) fn save(&self, conn: &Connection, key: i64) -> Result<()> {
         let Self { next, caller, reason, sizes } = self;
         let request = caller.request.as_ref();
-        let kept = |request: &RequestKey| {
-            let salted = caller.salted_hash.filter(|_| caller.keeps_salted_hash);
-            salted.unwrap_or(request.payload_hash).to_vec()
-        };
         engine::query(SAVE)
             .bind(key)
             .bind(*next)
             .bind(&caller.actor)
             .bind(request.map(|request| &request.id))
-            .bind(request.map(kept))
+            .bind(caller.kept_hash(false))
             .bind(reason)
             .bind(sizes.messages)
             .bind(sizes.parts)

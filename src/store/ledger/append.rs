@@ -4,6 +4,7 @@
 use super::chain::{self, Digest};
 use super::codec;
 use super::counts::Counted;
+use super::encoded::{EncodedMessage, keep_erased};
 use super::erased_content::{self, Receipts};
 use super::head::{Head, Receipt, SessionKey};
 use super::open_drafts::{ClosedDraft, DraftEnd, DraftName, NamedDraft, OpenDraft, open_drafts};
@@ -20,7 +21,7 @@ use crate::model::part::{Answers, NewPart, Part, PartBody, ResultStatus, are_not
 use crate::model::time::Timestamp;
 use crate::model::view::SourceMessage;
 use crate::secrets::{Hit, Salt};
-use crate::store::engine::{self, Connection, List};
+use crate::store::engine::{self, List};
 use crate::store::error::{Error, Result};
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -56,22 +57,6 @@ pub(crate) struct Append {
     pub(crate) caller: Requester,
     pub(crate) expected_revision: Option<Revision>,
     pub(crate) messages: Vec<EncodedMessage>,
-}
-
-/// One encoded message of an append.
-#[derive(Clone)]
-pub(crate) struct EncodedMessage {
-    /// The message as the client sent it, for comparison with an existing one.
-    pub(crate) original: NewMessage<Option<GivenView>>,
-    pub(crate) input: MessageInput,
-    /// The salted digest of its metadata and the details of its end, if they were received otherwise.
-    pub(crate) received: Option<[u8; 32]>,
-    /// True if it reports that a provider refused the view as too large.
-    pub(crate) reports_overflow: bool,
-    /// True if what was erased of it before stays erased.
-    pub(crate) keeps_erased: bool,
-    /// For each part, the digests by which it is known if it was erased; nothing if an erasure is no matter.
-    pub(crate) digests: Vec<Vec<[u8; 32]>>,
 }
 
 /// Adds closed parts to an open message.
@@ -198,8 +183,7 @@ fn equals_stored(stored: &Message, sent: &NewMessage<Option<GivenView>>) -> bool
     same_header && same_parts && same_finish
 }
 
-/// True if a stored message lost content by an erasure: what is sent again is not stored again, but for another version of a
-/// record.
+/// True if a stored message lost content by an erasure: what is sent again is not stored again, and is known by receipts.
 fn has_erased(stored: &Message) -> bool {
     stored.parts.iter().any(|part| part.body.is_erased())
 }
@@ -273,10 +257,7 @@ pub(crate) fn check(tx: &mut Tx<'_>, key: i64, mut messages: Vec<EncodedMessage>
         let is_version = message.original.replace_existing && stored.kind == MessageKind::Record;
         let is_erased = has_erased(&stored);
         let is_same = match is_erased {
-            true => {
-                !is_version
-                    || erased_content::repeats(tx.conn, &receipts, &stored, (&message.original, &message.digests))?
-            }
+            true => received::repeats_erased(tx, &receipts, &stored, (&message.original, message.received))?,
             false => {
                 equals_stored(&stored, &message.original)
                     || received::repeats(tx, &stored, (&message.original, message.received))?
@@ -294,52 +275,6 @@ pub(crate) fn check(tx: &mut Tx<'_>, key: i64, mut messages: Vec<EncodedMessage>
         }
     }
     Ok(Checked { messages: checked, erased })
-}
-
-/// Leaves out of messages that keep it what was erased before, as an erasure would. Returns the ids of these messages.
-fn keep_erased(
-    conn: &Connection,
-    receipts: &Receipts<'_>,
-    messages: Vec<&mut EncodedMessage>,
-) -> Result<HashSet<Uuid>> {
-    let mut erased = HashSet::new();
-    let keeping: Vec<_> = messages.into_iter().filter(|message| message.keeps_erased).collect();
-    let mut hashes = Vec::with_capacity(keeping.len());
-    for message in &keeping {
-        let client_id = message.original.client_id.as_deref();
-        let hash = |digest: &[u8; 32]| client_id.map(|client_id| receipts.of_part(client_id, digest));
-        hashes.push(message.digests.iter().map(|part| part.iter().filter_map(hash).collect()).collect::<Vec<Vec<_>>>());
-    }
-    let known = erased_content::known(conn, &hashes.concat().concat())?;
-    if known.is_empty() {
-        return Ok(erased);
-    }
-    for (hashes, message) in hashes.iter().zip(keeping) {
-        let is_known = |part: &Vec<erased_content::Hash>| part.iter().any(|hash| known.contains(hash.as_slice()));
-        let parts: Vec<bool> = hashes.iter().map(is_known).collect();
-        if parts.contains(&true) {
-            message.erase(&parts);
-            erased.insert(message.input.id.0);
-        }
-    }
-    Ok(erased)
-}
-
-impl EncodedMessage {
-    /// Puts what stands for erased parts in their place. With all its parts a message loses the rest of its content.
-    fn erase(&mut self, parts: &[bool]) {
-        let Self { original, input, .. } = self;
-        let parts_with_input = original.parts.iter_mut().zip(&mut input.parts).zip(parts);
-        for ((part, input), _) in parts_with_input.filter(|(_, is_erased)| **is_erased) {
-            erased_content::erase(part, input);
-        }
-        input.counted = None;
-        if !parts.contains(&false) {
-            (original.metadata_json, input.head.metadata_json, input.head.received) = (None, None, None);
-            let ends = [&mut original.finish, &mut input.finish];
-            ends.into_iter().flatten().for_each(|finish| finish.detail.clear());
-        }
-    }
 }
 
 impl Checked {
@@ -365,6 +300,7 @@ impl Checked {
                 receipt.erased.extend(erased.get(&stored.id.0));
                 continue;
             }
+            message.keep_receipts(tx, key)?;
             pair_calls(tx, key, caller, &mut message)?;
             let id = append_one(tx, key, caller, message)?;
             receipt.ids.push(id);
@@ -426,7 +362,7 @@ fn as_read_back(
 }
 
 pub(crate) fn append_one(tx: &mut Tx<'_>, key: i64, caller: &Requester, message: EncodedMessage) -> Result<Uuid> {
-    let EncodedMessage { original, input, reports_overflow, received: _, keeps_erased: _, digests: _ } = message;
+    let EncodedMessage { original, input, reports_overflow, .. } = message;
     let finish = input.finish.clone();
     // Readers take only sealed messages of the conversation from memory.
     let is_cacheable = original.kind == MessageKind::Normal && finish.is_some();
@@ -554,7 +490,8 @@ impl AppendParts {
         let row = open_message(tx, key, self.message)?;
         self.resolve_calls(tx)?;
         let existing_parts = self.existing_parts(tx)?;
-        let drafts = open_drafts(tx, row, self.message)?;
+        let receipts = Receipts::new(tx.secrets.salt(), tx.loaded(key)?.tenant.clone());
+        let drafts = open_drafts(tx.conn, tx.secrets, row, self.message)?;
         let mut next_number = tx.loaded(key)?.next_number(self.message)?;
         let mut receipt = Receipt::default();
         let mut parts = Vec::with_capacity(self.parts.len());
@@ -566,7 +503,7 @@ impl AppendParts {
             let (id, input, body) = match part {
                 AppendPart::Whole(whole) => {
                     let WholePart { original, input } = *whole;
-                    if let Some(id) = existing_part(tx, &existing_parts, &original)? {
+                    if let Some(id) = existing_part(tx, &receipts, &existing_parts, &original)? {
                         receipt.existed_count += 1;
                         receipt.ids.push(id);
                         continue;
@@ -598,7 +535,7 @@ impl AppendParts {
             parts.push((ClosingPart { id, input, growth_bytes: body.growth_bytes() }, body));
         }
         // A draft that stays open becomes a part in the end.
-        let drafts_left = drafts.len() - closed.len();
+        let drafts_left = drafts.iter().filter(|draft| draft.refused.is_none()).count() - closed.len();
         check_message_limits(tx.loaded(key)?, self.message, parts.len() + drafts_left, bytes)?;
         tx.admit_in(key, bytes - draft_bytes)?;
         tx.count(key, bytes - draft_bytes)?;
@@ -650,10 +587,17 @@ impl AppendParts {
 }
 
 /// The existing part with the client id of the sent one, if both are equal; an error if they differ.
-fn existing_part(tx: &Tx<'_>, existing_parts: &[Part], sent: &NewPart) -> Result<Option<Uuid>> {
+fn existing_part(
+    tx: &Tx<'_>,
+    receipts: &Receipts<'_>,
+    existing_parts: &[Part],
+    sent: &NewPart,
+) -> Result<Option<Uuid>> {
     let Some(client_id) = &sent.client_id else { return Ok(None) };
     match existing_parts.iter().find(|part| part.client_id.as_ref() == Some(client_id)) {
-        Some(part) if part.body.is_erased() => Ok(Some(part.id.0)),
+        Some(part) if part.body.is_erased() && received::repeats_erased_part(tx, receipts, part, sent)? => {
+            Ok(Some(part.id.0))
+        }
         Some(part) if part.body.is_as_sent(&sent.body) && part.metadata_json == sent.metadata_json => {
             Ok(Some(part.id.0))
         }
@@ -726,9 +670,12 @@ impl FinishMessage {
     /// Adds the events of the seal of the message in this row. Drafts that are still open close with their text so far.
     pub(crate) fn add_seal(&self, tx: &mut Tx<'_>, row: i64) -> Result<SealedRow> {
         let key = self.session.0;
-        let (drafts, mut hits) = (open_drafts(tx, row, self.message)?, Vec::new());
+        let (mut drafts, mut hits) = (open_drafts(tx.conn, tx.secrets, row, self.message)?, Vec::new());
         if !drafts.is_empty() {
             engine::query(DELETE_DRAFTS).bind(row).run(tx.conn)?;
+        }
+        drafts.retain(|draft| draft.refused.is_none());
+        if !drafts.is_empty() {
             // A tool whose output nobody closed did not end.
             let secrets = tx.secrets;
             let close = |draft: &OpenDraft| {
@@ -780,11 +727,10 @@ impl SealedRow {
 pub(crate) fn encode(new: AppendInput, caller: &Requester, salt: &Salt) -> EncodedMessage {
     let AppendInput { message, token_counts, reports_overflow, received, keeps_erased } = new;
     let digests = |part| erased_content::digests_of_sent(salt, part);
-    let are_asked_for = keeps_erased || message.replace_existing;
-    let digests = message.parts.iter().filter(|_| are_asked_for).map(digests).collect();
+    let digests = message.parts.iter().filter(|_| keeps_erased).map(digests).collect();
     let mut input = MessageInput { counted: token_counts, ..MessageInput::from_client(&message, caller) };
     input.head.received = received.map(Vec::from);
-    EncodedMessage { input, original: message, received, reports_overflow, keeps_erased, digests }
+    EncodedMessage { input, original: message, received, reports_overflow, keeps_erased, digests, lacking: None }
 }
 
 /// Encodes an appended part.

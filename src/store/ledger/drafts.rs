@@ -93,7 +93,7 @@ macro_rules! select_draft {
     ($which:literal) => {
         concat!(
             "select id, number, octet_length(body), case when octet_length(body) > ?3 then ",
-            "substr(cast(body as blob), ?3 + 1, ?4) end, kind, call_id, tool, call_message, hidden from draft ",
+            "substr(cast(body as blob), ?3 + 1, ?4) end, kind, call_id, tool, call_message, hidden, refused from draft ",
             "where message_id = ?1 and ",
             $which,
             " = ?2"
@@ -115,11 +115,12 @@ const INSERT: &str = "insert into draft (message_id, number, client_id, kind, bo
      values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
 const EXTEND: &str = "update draft set body = body || ?2 where id = ?1";
 const EXTEND_HIDDEN: &str = "update draft set body = body || ?2, hidden = ?3 where id = ?1";
+const REFUSE: &str = "update draft set body = '', hidden = null, refused = ?2 where id = ?1";
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] =
-    &[SELECT, SELECT_NAMED, COUNT, BODY, HAS_PART, HAS_NAMED_PART, INSERT, EXTEND, EXTEND_HIDDEN];
+    &[SELECT, SELECT_NAMED, COUNT, BODY, HAS_PART, HAS_NAMED_PART, INSERT, EXTEND, EXTEND_HIDDEN, REFUSE];
 
 /// An existing draft.
 struct Found {
@@ -134,6 +135,8 @@ struct Found {
     overlap: Option<usize>,
     /// What it has beside the text that readers see.
     hidden: Option<DraftText>,
+    /// The rule that refused text of it.
+    refused: Option<String>,
 }
 
 /// A stored message, and what placeholders in texts of its parts stand for, as far as they were read.
@@ -161,7 +164,8 @@ fn body(tx: &Tx<'_>, row: i64) -> Result<String> {
 
 impl AppendDraft {
     /// Validates first, then writes. The stored message is read if the text may be in a closed part, and kept for further
-    /// texts of the same mutation, which closes no part.
+    /// texts of the same mutation, which closes no part. Text that a rule refuses takes its draft with it: that is written
+    /// although the answer is an error.
     pub(crate) fn apply(self, tx: &mut Tx<'_>, stored: &mut Stored) -> Result<DraftReceipt> {
         tx.head(self.session.0)?;
         tx.flush()?;
@@ -171,7 +175,11 @@ impl AppendDraft {
             None => None,
         };
         if let Some(found) = &found {
-            self.follows_on(found)?;
+            if let Err(refusal) = self.follows_on(found) {
+                // That the message takes no more text is the better reason.
+                self.open(tx)?;
+                return Err(refusal);
+            }
             if self.words.end() <= found.length {
                 return Ok(DraftReceipt::existing(found.part, &self.words));
             }
@@ -207,11 +215,12 @@ impl AppendDraft {
         let Some(row) = query.optional(tx.conn)? else { return Ok(None) };
         let (id, part, shown): (i64, PartId, i64) = (row.get(0)?, PartId::of(self.message, row.get(1)?), row.get(2)?);
         let kind = codec::decode_draft_kind(&row, 4)?;
+        let refused: Option<String> = row.get(9)?;
         let Some(hidden) = row.get::<Option<&[u8]>>(8)? else {
             let there = row.get::<Option<Vec<u8>>>(3)?.unwrap_or_default();
             let fits = (0..=shown).contains(offset) && delta.as_bytes().starts_with(&there);
             let overlap = fits.then_some(there.len());
-            return Ok(Some(Found { row: id, part, kind, length: shown, shown, overlap, hidden: None }));
+            return Ok(Some(Found { row: id, part, kind, length: shown, shown, overlap, hidden: None, refused }));
         };
         let hidden = match tx.secrets.reveal(part, hidden).map_err(|error| error.in_row(part))? {
             Some(hidden) => hidden,
@@ -224,11 +233,14 @@ impl AppendDraft {
             Err(_) => None,
         };
         let length = i64::try_from(length).unwrap_or(i64::MAX);
-        Ok(Some(Found { row: id, part, kind, length, shown, overlap, hidden: Some(hidden) }))
+        Ok(Some(Found { row: id, part, kind, length, shown, overlap, hidden: Some(hidden), refused }))
     }
 
-    /// Refuses text that leaves a gap or differs from the existing text.
+    /// Refuses text that leaves a gap or differs from the existing text, and any text of a draft that was refused.
     fn follows_on(&self, found: &Found) -> Result<()> {
+        if let Some(rule) = &found.refused {
+            return Err(Error::SecretRefused { rule: rule.clone() });
+        }
         let NewDraftText { part, client_id, kind, offset, delta: _ } = &self.words;
         let fits = found.overlap.is_some();
         match (part, client_id) {
@@ -289,7 +301,10 @@ impl AppendDraft {
                 self.open(tx)?;
                 Err(Error::OffsetMismatch { offset: *offset, length })
             }
-            (_, None, Some(client_id)) => Err(Error::ClientIdReused { client_id: client_id.clone() }),
+            (_, None, Some(client_id)) => {
+                self.open(tx)?;
+                Err(Error::ClientIdReused { client_id: client_id.clone() })
+            }
             _ => Ok(None),
         }
     }
@@ -313,7 +328,12 @@ impl AppendDraft {
             (None, Some(_)) => DraftText::resumed(syntax(&found.kind), &body(tx, found.row)?),
         };
         let at = (row, found.part, found.shown);
-        let (Settled { text, hits }, hidden) = self.settle(tx, text, at, (new, length - was))?;
+        let settled = self.settle(tx, text, at, (new, length - was));
+        if let Err(Error::SecretRefused { rule }) = &settled {
+            engine::query(REFUSE).bind(found.row).bind(rule).run(tx.conn)?;
+            tx.count(self.session.0, -was)?;
+        }
+        let (Settled { text, hits }, hidden) = settled?;
         self.take(tx, length - was)?;
         engine::query(EXTEND_HIDDEN).bind(found.row).bind(&text).bind(hidden).run(tx.conn)?;
         Ok(DraftReceipt { part: found.part, length, added_at: Some(found.shown), shown: text, hits })

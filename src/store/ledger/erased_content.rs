@@ -3,8 +3,7 @@
 
 use super::codec;
 use super::tx::PartInput;
-use crate::model::ids::PartId;
-use crate::model::message::{Message, NewMessage};
+use crate::model::ids::{MessageId, PartId};
 use crate::model::part::NewPart;
 use crate::secrets::Salt;
 use crate::store::engine::{self, Connection, List};
@@ -55,9 +54,14 @@ impl<'s> Receipts<'s> {
         self.hash("erased part", &[client_id.as_bytes(), digest])
     }
 
-    /// That of a part of a version of a record: of this one alone.
-    pub(crate) fn of_version(&self, part: PartId, digest: &[u8; 32]) -> Hash {
+    /// That of a part of this message alone.
+    pub(crate) fn of_part_of(&self, part: PartId, digest: &[u8; 32]) -> Hash {
         self.hash("erased part of a version", &[part.0.as_bytes(), digest])
+    }
+
+    /// That of what a message has beside its parts: of this message alone.
+    pub(crate) fn of_rest(&self, message: MessageId, digest: &[u8; 32]) -> Hash {
+        self.hash("erased rest of a message", &[message.0.as_bytes(), digest])
     }
 
     /// That of a part of an edit of a message with this client id, likewise. Edits have no ids of clients.
@@ -99,31 +103,6 @@ pub(crate) fn digest_of_stored(salt: &Salt, plain: &[u8]) -> Result<[u8; 32]> {
 pub(crate) fn digests_of_sent(salt: &Salt, part: &NewPart) -> Vec<[u8; 32]> {
     let as_stored = codec::digest_of_part(salt, &part.body, part.metadata_json.as_deref());
     part.received.into_iter().chain([as_stored]).collect()
-}
-
-/// True if a version of a record has what the stored one has, and what was erased of that one. With all its parts a version
-/// loses its metadata, which are not compared then.
-pub(crate) fn repeats<View>(
-    conn: &Connection,
-    receipts: &Receipts<'_>,
-    stored: &Message,
-    (sent, digests): (&NewMessage<View>, &[Vec<[u8; 32]>]),
-) -> Result<bool> {
-    if stored.parts.len() != sent.parts.len()
-        || stored.metadata_json.is_some() && stored.metadata_json != sent.metadata_json
-    {
-        return Ok(false);
-    }
-    let mut hashes = Vec::new();
-    for (stored, (sent, digests)) in stored.parts.iter().zip(sent.parts.iter().zip(digests)) {
-        if stored.body.is_erased() {
-            hashes.push(digests.iter().map(|digest| receipts.of_version(stored.id, digest)).collect::<Vec<_>>());
-        } else if !stored.body.is_as_sent(&sent.body) || stored.metadata_json != sent.metadata_json {
-            return Ok(false);
-        }
-    }
-    let known = known(conn, &hashes.concat())?;
-    Ok(hashes.iter().all(|part| part.iter().any(|hash| known.contains(hash.as_slice()))))
 }
 
 /// Puts what stands for an erased part in its place.

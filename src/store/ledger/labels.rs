@@ -7,6 +7,7 @@ use super::receipts::answered;
 use super::tx::{Requester, Tx};
 use crate::limits;
 use crate::model::event::{EventBody, EventKind};
+use crate::model::session::SessionState;
 use crate::store::engine::{self, Connection, Reader};
 use crate::store::error::{Error, Result};
 
@@ -57,6 +58,9 @@ pub(crate) fn change(tx: &mut Tx<'_>, key: SessionKey, change: LabelChange, call
     tx.head(key)?;
     if let Some(receipt) = answered(tx, key, caller)? {
         return Ok(receipt);
+    }
+    if tx.loaded(key)?.state == SessionState::Erased {
+        return Err(Error::SessionErased);
     }
     let labels = labels(tx.conn, key)?;
     match change {

@@ -67,7 +67,7 @@ const BLOB: &str =
     "select codec, length, data from blob where hash = ?1 and tenant = (select tenant from session where id = ?2)";
 const NEWEST_RECORD: &str = "select max(revision) from message where session_id = ?1 and class = 2";
 const DRAFTS: &str = "select d.number, d.client_id, d.body, d.kind, d.call_id, d.tool, d.call_message \
-     from message m join draft d on d.message_id = m.id where m.public_id = ?1 order by d.number";
+     from message m join draft d on d.message_id = m.id where m.public_id = ?1 and d.refused is null order by d.number";
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]

@@ -8,12 +8,12 @@ use crate::model::draft::DraftKind;
 use crate::model::ids::{MessageId, PartId};
 use crate::model::part::{Part, PartBody, ResultStatus};
 use crate::secrets::{DraftText, Hit};
-use crate::store::engine::{self, Row};
+use crate::store::engine::{self, Connection, Row};
 use crate::store::error::{Error, Kind, Result};
 use std::sync::Arc;
 use uuid::Uuid;
 
-const SELECT: &str = "select number, body, client_id, kind, call_id, tool, call_message, hidden from draft \
+const SELECT: &str = "select number, body, client_id, kind, call_id, tool, call_message, hidden, refused from draft \
      where message_id = ?1 order by number";
 
 /// The statements of this file, for the test that prepares them all.
@@ -52,6 +52,8 @@ pub(crate) struct OpenDraft {
     text: String,
     /// What it has beside the text.
     hidden: Option<DraftText>,
+    /// The rule that refused text of it: it becomes no part.
+    pub(crate) refused: Option<String>,
 }
 
 /// What a name of a draft means.
@@ -74,10 +76,16 @@ impl OpenDraft {
     /// The part that the draft becomes, with the metadata of its end. What waits of its text joins it: it was
     /// acknowledged, so no rule refuses it now.
     pub(crate) fn close(&self, secrets: &Secrets, status: ResultStatus, end: Option<&DraftEnd>) -> ClosedDraft {
+        let closed = self.closed(secrets, status, end);
+        secrets.count(&closed.hits);
+        closed
+    }
+
+    /// The same, if it closed.
+    pub(crate) fn closed(&self, secrets: &Secrets, status: ResultStatus, end: Option<&DraftEnd>) -> ClosedDraft {
         let (mut text, mut replaced, mut hits) = (self.text.clone(), Vec::new(), Vec::new());
         if let Some(mut hidden) = self.hidden.clone() {
             let rest = hidden.add(secrets.rules(), secrets.salt(), text.len(), "", true).unwrap_or_default();
-            secrets.count(&rest.hits);
             text.push_str(&rest.text);
             (replaced, hits) = (hidden.replaced, rest.hits);
         }
@@ -99,18 +107,23 @@ impl OpenDraft {
 }
 
 /// The drafts of a message, given by its row and its id.
-pub(crate) fn open_drafts(tx: &mut Tx<'_>, row: i64, message: MessageId) -> Result<Vec<OpenDraft>> {
-    let rows = engine::query(SELECT).bind(row).all(tx.conn)?;
+pub(crate) fn open_drafts(
+    conn: &Connection,
+    secrets: &Secrets,
+    row: i64,
+    message: MessageId,
+) -> Result<Vec<OpenDraft>> {
+    let rows = engine::query(SELECT).bind(row).all(conn)?;
     let draft = |row: Row| {
         let text: String = row.get(1)?;
         let (id, kind) = (PartId::of(message, row.get(0)?), codec::decode_draft_kind(&row, 3)?);
         let hidden = match row.get::<Option<&[u8]>>(7)? {
-            Some(hidden) => tx.secrets.reveal(id, hidden).map_err(|error| error.in_row(id))?,
+            Some(hidden) => secrets.reveal(id, hidden).map_err(|error| error.in_row(id))?,
             None => None,
         };
         let waiting = hidden.as_ref().map_or(0, |hidden| hidden.waiting.len());
         let length = i64::try_from(text.len() + waiting).unwrap_or(i64::MAX);
-        Ok(OpenDraft { id, client_id: row.get(2)?, length, kind, text, hidden })
+        Ok(OpenDraft { id, client_id: row.get(2)?, length, kind, text, hidden, refused: row.get(8)? })
     };
     rows.into_iter().map(draft).collect()
 }
@@ -121,7 +134,7 @@ impl DraftEnd {
     /// # Errors
     ///
     /// `NotFound` if no draft and no part has the name, or the draft is among those that close already; `ClientIdReused`
-    /// if the part differs.
+    /// if the part differs; `SecretRefused` if a rule refused text of the draft.
     pub(crate) fn find<'a>(
         &self,
         tx: &Tx<'_>,
@@ -134,7 +147,8 @@ impl DraftEnd {
             DraftName::Client(name) => draft.client_id.as_ref() == Some(name),
         };
         if let Some(draft) = drafts.iter().find(is_meant).filter(|draft| !closing.contains(&draft.id)) {
-            return Ok(NamedDraft::Open(draft));
+            let refused = draft.refused.clone().map(|rule| Error::SecretRefused { rule });
+            return refused.map_or(Ok(NamedDraft::Open(draft)), Err);
         }
         let name = match &self.draft {
             DraftName::Id(id) => return Err(Error::not_found(Kind::Draft, id)),
@@ -146,8 +160,7 @@ impl DraftEnd {
             PartBody::ToolResult(result) => result.status == self.status(),
             _ => true,
         };
-        let is_same = part.body.is_erased()
-            || part.metadata_json == self.metadata_json
+        let is_same = part.metadata_json == self.metadata_json
             || received::repeats_metadata(tx, part, (&self.metadata_json, self.received))?;
         match same_status && is_same {
             true => Ok(NamedDraft::Closed(part.id.0)),

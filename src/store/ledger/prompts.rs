@@ -1,9 +1,10 @@
 //! The queue of prompts of a session.
 
-use super::append::{EncodedMessage, append_one, pair_calls};
+use super::append::{append_one, pair_calls};
 use super::bounded_page::BoundedPage;
 use super::chain::Digest;
 use super::codec::{self, Number as _, StoredPart};
+use super::encoded::EncodedMessage;
 use super::head::{Receipt, SessionKey};
 use super::messages;
 use super::receipts::answered;
@@ -252,6 +253,7 @@ pub(crate) fn take(tx: &mut Tx<'_>, key: i64, caller: &Requester, queued: Queued
         reports_overflow: false,
         keeps_erased: false,
         digests: Vec::new(),
+        lacking: None,
     };
     pair_calls(tx, key, &sender, &mut message)?;
     append_one(tx, key, caller, message)?;

@@ -29,13 +29,11 @@ pub(crate) fn answered(tx: &mut Tx<'_>, key: i64, caller: &Requester) -> Result<
 
 /// The answer to an earlier committed request with the same id, if there was one.
 pub(crate) fn kept_answer(reader: &mut Reader<'_>, key: i64, caller: &Requester) -> Result<Option<Receipt>> {
-    let Some(RequestKey { id, payload_hash }) = &caller.request else { return Ok(None) };
+    let Some(RequestKey { id, .. }) = &caller.request else { return Ok(None) };
     let row = reader.one(engine::query(SELECT_REQUEST).bind(key).bind(id))?;
     let Some(row) = row else { return Ok(None) };
-    let kept: Vec<u8> = row.get(0)?;
-    // That of a request whose content is erased is gone.
-    let is_same = kept == payload_hash || caller.salted_hash.is_some_and(|salted| kept == salted);
-    if !kept.is_empty() && !is_same {
+    // Without the hash, nothing proves that it is the same request.
+    if !caller.repeats(row.get(0)?) {
         return Err(Error::RequestIdReused { request_id: id.clone() });
     }
     let receipt: &[u8] = row.get(1)?;

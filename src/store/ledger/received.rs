@@ -2,6 +2,7 @@
 //! was received, whatever the rules are meanwhile.
 
 use super::codec::{self, Received};
+use super::erased_content::{self, Hash, Receipts};
 use super::messages::{self, NumberedPart};
 use super::secrets::Secrets;
 use super::tx::Tx;
@@ -82,7 +83,8 @@ pub fn received_rest(secrets: &Secrets, metadata_json: Option<&str>, detail: &st
     digest_of_rest(secrets.salt(), metadata_json, detail)
 }
 
-fn digest_of_rest(salt: &Salt, metadata_json: Option<&str>, detail: &str) -> [u8; 32] {
+/// The same for a message in the store.
+pub(crate) fn digest_of_rest(salt: &Salt, metadata_json: Option<&str>, detail: &str) -> [u8; 32] {
     let mut bytes = Vec::new();
     for text in [metadata_json, Some(detail)] {
         let length = text.map_or(u64::MAX, |text| u64::try_from(text.len()).unwrap_or(u64::MAX));
@@ -98,32 +100,92 @@ pub(crate) fn repeats(
     stored: &Message,
     (original, received): (&NewMessage<Option<GivenView>>, Option<[u8; 32]>),
 ) -> Result<bool> {
-    let same_header = stored.role == original.role
-        && stored.kind == original.kind
-        && stored.model == original.model
-        && stored.provider == original.provider;
-    let same_finish = match &original.finish {
-        Some(finish) => {
-            finish.reason == stored.finish.reason
-                && finish.usage == stored.finish.usage
-                && finish.view == stored.finish.view
-                && stored.parts.len() == original.parts.len()
-        }
-        None => stored.parts.len() >= original.parts.len(),
-    };
-    if !same_header || !same_finish {
+    if !has_same_frame(stored, original) {
         return Ok(false);
     }
     let known = of_message(tx.conn, stored.id)?;
     let salt = tx.secrets.salt();
-    let detail = |detail: &'_ str| original.finish.as_ref().map_or(String::new(), |_| detail.to_owned());
-    let was = known.digest.clone().unwrap_or_else(|| {
-        digest_of_rest(salt, stored.metadata_json.as_deref(), &detail(&stored.finish.detail)).to_vec()
-    });
-    let sent_detail = original.finish.as_ref().map_or("", |finish| finish.detail.as_str());
-    let is = received.unwrap_or_else(|| digest_of_rest(salt, original.metadata_json.as_deref(), sent_detail));
+    let (was, is) = rests(salt, &known, stored, (original, received));
     let parts = || stored.parts.iter().zip(&original.parts);
     Ok(was == is && parts().all(|(stored, sent)| same_part(salt, known.part(stored.id), stored, sent)))
+}
+
+/// True if a message that is sent again has what the stored one has, and what was erased of that one.
+pub(crate) fn repeats_erased(
+    tx: &Tx<'_>,
+    receipts: &Receipts<'_>,
+    stored: &Message,
+    (original, received): (&NewMessage<Option<GivenView>>, Option<[u8; 32]>),
+) -> Result<bool> {
+    if !has_same_frame(stored, original) {
+        return Ok(false);
+    }
+    let known = of_message(tx.conn, stored.id)?;
+    let salt = tx.secrets.salt();
+    let mut erased = Vec::new();
+    for (stored, sent) in stored.parts.iter().zip(&original.parts) {
+        if stored.body.is_erased() && stored.client_id == sent.client_id {
+            erased.push(receipts_of_part(receipts, stored.id, sent));
+        } else if !same_part(salt, known.part(stored.id), stored, sent) {
+            return Ok(false);
+        }
+    }
+    let (was, is) = rests(salt, &known, stored, (original, received));
+    if was != is {
+        erased.push(vec![receipts.of_rest(stored.id, &is)]);
+    }
+    are_known(tx, &erased)
+}
+
+/// The same for an erased part of an open message.
+pub(crate) fn repeats_erased_part(tx: &Tx<'_>, receipts: &Receipts<'_>, stored: &Part, sent: &NewPart) -> Result<bool> {
+    are_known(tx, &[receipts_of_part(receipts, stored.id, sent)])
+}
+
+/// The receipts by which what is sent is known as an erased part of a message.
+fn receipts_of_part(receipts: &Receipts<'_>, part: PartId, sent: &NewPart) -> Vec<Hash> {
+    let digests = erased_content::digests_of_sent(receipts.salt(), sent);
+    digests.iter().map(|digest| receipts.of_part_of(part, digest)).collect()
+}
+
+/// True if there is a receipt among each of these.
+fn are_known(tx: &Tx<'_>, wanted: &[Vec<Hash>]) -> Result<bool> {
+    let known = erased_content::known(tx.conn, &wanted.concat())?;
+    Ok(wanted.iter().all(|any| any.iter().any(|hash| known.contains(hash.as_slice()))))
+}
+
+/// True if a message that is sent again equals a stored one in what no rule changes and no erasure takes.
+fn has_same_frame(stored: &Message, sent: &NewMessage<Option<GivenView>>) -> bool {
+    let same_finish = match &sent.finish {
+        Some(finish) => {
+            finish.reason == stored.finish.reason
+                && finish.usage == stored.finish.usage
+                && finish.view == stored.finish.view
+                && stored.parts.len() == sent.parts.len()
+        }
+        // A message that was left open may have grown since.
+        None => stored.parts.len() >= sent.parts.len(),
+    };
+    stored.role == sent.role
+        && stored.kind == sent.kind
+        && stored.model == sent.model
+        && stored.provider == sent.provider
+        && same_finish
+}
+
+/// The digests of what a stored message has beside its parts, and of what is sent again.
+fn rests(
+    salt: &Salt,
+    known: &ReceivedMessage,
+    stored: &Message,
+    (sent, received): (&NewMessage<Option<GivenView>>, Option<[u8; 32]>),
+) -> ([u8; 32], [u8; 32]) {
+    let detail = sent.finish.as_ref().map_or("", |_| stored.finish.detail.as_str());
+    let was = known.digest.as_deref().and_then(|digest| digest.try_into().ok());
+    let was = was.unwrap_or_else(|| digest_of_rest(salt, stored.metadata_json.as_deref(), detail));
+    let sent_detail = sent.finish.as_ref().map_or("", |finish| finish.detail.as_str());
+    let is = received.unwrap_or_else(|| digest_of_rest(salt, sent.metadata_json.as_deref(), sent_detail));
+    (was, is)
 }
 
 /// The same for a part of an open message.

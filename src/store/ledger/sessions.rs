@@ -294,6 +294,12 @@ impl CreateSession {
         if self.keeps_erased {
             self.refuse_erased(tx)?;
         }
+        // Nothing works for a session that is erased: an erasure takes or names all that do.
+        if let Some(parent) = self.parent
+            && tx.read_head(parent.0)?.state == SessionState::Erased
+        {
+            return Err(Error::SessionErased);
+        }
         let bytes = described_bytes(Some(&self.title), self.metadata_json.as_deref());
         tx.admit(&self.tenant, bytes)?;
         let mut digest = Digest::default();

@@ -11,6 +11,7 @@ use super::mark_cache::MarkCache;
 use super::open_messages;
 use super::quotas::{ContentUse, Quotas, Uses};
 use super::recent::{Changes, Newest};
+pub use super::requester::{RequestKey, Requester};
 use super::ring::EventRow;
 use super::secrets::Secrets;
 use crate::clock::fresh_message_id;
@@ -19,7 +20,6 @@ use crate::model::event::EventBody;
 use crate::model::ids::{MessageId, PartId};
 use crate::model::message::{Finish, GivenView, MessageKind, NewMessage, Role};
 use crate::model::part::PartBody;
-use crate::model::run::Epoch;
 use crate::model::time::Timestamp;
 use crate::model::view::SourceMessage;
 use crate::model::{Revision, Seq};
@@ -29,31 +29,6 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
-
-/// The author of a mutation, and the key that makes it idempotent.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Requester {
-    /// The author's name for itself, or empty.
-    pub actor: String,
-    /// Makes the mutation idempotent.
-    pub request: Option<RequestKey>,
-    /// The run on whose behalf it is: refused if the run is not the session's active one.
-    pub epoch: Option<Epoch>,
-    /// A salted hash of the request's, which is as good.
-    pub salted_hash: Option<[u8; 32]>,
-    /// True if the salted hash is kept: the request had what a rule for secrets removed, and its own hash would tell
-    /// whether a guess of that is right.
-    pub keeps_salted_hash: bool,
-}
-
-/// The key that makes a mutation idempotent.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RequestKey {
-    /// The caller's id for the request, unique in its session.
-    pub id: String,
-    /// A hash of all other fields of the request.
-    pub payload_hash: [u8; 32],
-}
 
 /// How far a transaction takes erasures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -114,7 +89,8 @@ struct Rows {
     blobs: Vec<(Arc<str>, EncodedBlob)>,
     /// Uses of them by messages.
     blob_uses: Vec<(Arc<str>, Holder, [u8; 32])>,
-    requests: Vec<(i64, RequestKey, Vec<u8>)>,
+    /// Of each request its session, its id, the hash to keep, and the answer.
+    requests: Vec<(i64, String, Vec<u8>, Vec<u8>)>,
     calls: CallRows,
     /// Open messages that were written to, by their rows.
     open: HashMap<i64, open_messages::Written>,
@@ -605,9 +581,8 @@ impl<'a> Tx<'a> {
         receipt.seq = self.rows.events[start..].last().map_or(self.counters.next_seq - 1, |row| row.seq);
         if let Some(request) = &caller.request {
             self.fresh_requests.insert((key, request.id.clone()), (request.payload_hash, receipt.clone()));
-            let salted = caller.salted_hash.filter(|_| caller.keeps_salted_hash);
-            let kept = RequestKey { payload_hash: salted.unwrap_or(request.payload_hash), ..request.clone() };
-            self.rows.requests.push((key, kept, codec::encode(&receipt.to_disk())));
+            let kept = caller.kept_hash(receipt.existed_count > 0).unwrap_or_default();
+            self.rows.requests.push((key, request.id.clone(), kept, codec::encode(&receipt.to_disk())));
         }
         Ok(receipt)
     }
@@ -782,8 +757,7 @@ fn insert_events(conn: &Connection, rows: &[EventRow]) -> Result<()> {
     EVENTS.rows(conn, values)
 }
 
-fn insert_requests(conn: &Connection, rows: &[(i64, RequestKey, Vec<u8>)]) -> Result<()> {
-    let values =
-        rows.iter().map(|(session, request, receipt)| values![*session, &request.id, &request.payload_hash, receipt]);
+fn insert_requests(conn: &Connection, rows: &[(i64, String, Vec<u8>, Vec<u8>)]) -> Result<()> {
+    let values = rows.iter().map(|(session, id, hash, receipt)| values![*session, id, hash, receipt]);
     REQUESTS.rows(conn, values)
 }

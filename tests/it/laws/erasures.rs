@@ -2,7 +2,7 @@
 
 use super::{Fixture, Written};
 use longhand::app::Error;
-use longhand::app::erase::{EraseRequest, EraseTarget};
+use longhand::app::erase::{EraseRequest, EraseTarget, Erased};
 use longhand::model::message::MessageKind;
 use longhand::model::part::NewPart;
 
@@ -39,11 +39,12 @@ impl Fixture {
         let session = self.sessions[at].id.clone();
         let would = app.erase(&session, request(true)).await?;
         let erased = app.erase(&session, request(false)).await?;
+        // A compaction may have written a summary of it meanwhile.
+        let said = |of: &Erased| (of.session, of.sizes.messages, of.sizes.parts, of.sizes.forks, of.existed);
+        assert_eq!(said(&would), said(&erased));
         if erased.existed {
             return Ok(());
         }
-        // A draft that becomes a part is none of the dry run's.
-        assert_eq!((would.session, would.sizes.forks), (erased.session, erased.sizes.forks));
         for session in &mut self.sessions {
             let mut has_lost = false;
             for written in session.written.iter_mut().filter(|written| written.original == original) {

@@ -154,7 +154,7 @@ async fn what_readers_see_is_what_is_sent_to_them() {
 }
 
 #[tokio::test]
-async fn a_refused_piece_leaves_the_draft_as_it_was() {
+async fn a_refused_piece_takes_its_draft_with_it() {
     let test = start(Action::Refuse).await;
     let session = test.manual_session().await;
     test.append(&session, "a1 open").await;
@@ -162,13 +162,16 @@ async fn a_refused_piece_leaves_the_draft_as_it_was() {
     assert_eq!(shown(&test, &session).await, "a ");
     let error = test.app.append_draft(&session, "a1", piece(10, "def0123456789 more")).await.expect_err("refused");
     assert_eq!((error.reason, error.metadata["rule"].as_str()), (Reason::SecretRefused, "hush"));
-    let receipt = test.app.append_draft(&session, "a1", piece(10, "xyz and more")).await.expect("it goes on");
-    assert_eq!((receipt.length, shown(&test, &session).await.as_str()), (22, "a hush-abcxyz and more"));
-    // What was acknowledged cannot be refused when the draft closes.
-    test.app.append_draft(&session, "a1", piece(22, &format!(" {SECRET}"))).await.expect("it may go on");
-    test.app.append_parts(&session, "a1", ended()).await.expect("closed");
+    let error = test.app.append_draft(&session, "a1", piece(10, "xyz and more")).await.expect_err("it is gone");
+    assert_eq!((error.reason, shown(&test, &session).await.as_str()), (Reason::SecretRefused, ""));
+    // What was acknowledged whole cannot be refused when a draft closes.
+    let other = |offset, delta: &str| NewDraftText { client_id: Some("e".to_owned()), ..piece(offset, delta) };
+    test.app.append_draft(&session, "a1", other(0, &format!("more {SECRET}"))).await.expect("it may go on");
+    let draft = DraftName::Client("e".to_owned());
+    let ended = DraftEnd { draft, status: None, metadata_json: None, received: None };
+    test.app.append_parts(&session, "a1", vec![OpenPart::Ended(ended)]).await.expect("closed");
     assert_eq!(test.app.secrets_found(), [finding("drafts", 1, Action::Refuse)], "the answer has it");
-    assert_eq!(plain(&stored(&test, &session).await), "a hush-abcxyz and more <hush>");
+    assert_eq!(plain(&stored(&test, &session).await), "more <hush>");
     assert_eq!(holders(test.directory(), BEGIN), Vec::<String>::new());
 }
 

@@ -66,6 +66,9 @@ struct Kept {
     request_id: String,
     promised: Promised,
     again: Again,
+    /// Other requests with its id, or with other content under the ids that it gave: none of them is acknowledged, whatever
+    /// was erased since.
+    others: Vec<Again>,
 }
 
 /// A client with a name and a connection of its own.
@@ -85,6 +88,23 @@ pub(super) struct Client {
     channel: Channel,
     kept: Vec<Kept>,
     next_id: u64,
+}
+
+/// A request that can be sent by a client with a name and a connection.
+fn sendable<M: Mutation>(request: M, epoch: Option<i64>) -> Again {
+    Box::new(move |channel, name| {
+        let request = named(request.clone(), &name, epoch);
+        Box::pin(async move { M::send(channel, request).await.map(|answer| M::promised(&answer)) })
+    })
+}
+
+/// An append of other content under the ids of a client's messages; none if it gave none, or appends versions.
+fn under_client_ids(request: &pb::AppendMessagesRequest, request_id: String) -> Option<pb::AppendMessagesRequest> {
+    let mut other = pb::AppendMessagesRequest { request_id, expected_revision: None, ..request.clone() };
+    let is_version = |message: &pb::NewMessage| message.replace_existing;
+    let message = other.messages.iter_mut().find(|message| message.client_id.is_some() && !is_version(message))?;
+    message.parts.push(super::content::text("words that nobody wrote before".to_owned()));
+    Some(other)
 }
 
 /// A request from a named client, on behalf of a run if there is one.
@@ -305,7 +325,7 @@ impl Client {
             self.keep(request.clone(), promised.clone());
             match self.rng.random_range(0..40) {
                 0..3 => self.send_again(&request, &promised).await,
-                3 => self.send_altered(session, &request, &promised).await,
+                3 => self.send_altered(&request).await,
                 4..8 => self.send_kept().await,
                 _ => {}
             }
@@ -346,11 +366,19 @@ impl Client {
 
     fn keep<M: Mutation>(&mut self, request: M, promised: Promised) {
         let (rpc, request_id, epoch) = (M::NAME, request.request_id().to_owned(), self.epoch);
-        let again: Again = Box::new(move |channel, name| {
-            let request = named(request.clone(), &name, epoch);
-            Box::pin(async move { M::send(channel, request).await.map(|answer| M::promised(&answer)) })
-        });
-        let kept = Kept { rpc, request_id, promised, again };
+        let mut others = vec![sendable(request.altered(), epoch)];
+        let appended = (&request as &dyn std::any::Any).downcast_ref::<pb::AppendMessagesRequest>();
+        if let Some(appended) = appended {
+            let label = pb::AddLabelRequest {
+                session_id: appended.session_id.clone(),
+                label: "a label".to_owned(),
+                request_id: request_id.clone(),
+            };
+            others.push(sendable(label, epoch));
+            others.extend(under_client_ids(appended, self.fresh_id()).map(|other| sendable(other, epoch)));
+        }
+        let again = sendable(request, epoch);
+        let kept = Kept { rpc, request_id, promised, again, others };
         if self.kept.len() < KEPT_MAX {
             self.kept.push(kept);
         } else {
@@ -373,25 +401,30 @@ impl Client {
         }
     }
 
-    async fn send_altered<M: Mutation>(&mut self, session: &Session, request: &M, promised: &Promised) {
-        let after_seq = self.shared.record.newest_of(&session.id);
+    async fn send_altered<M: Mutation>(&mut self, request: &M) {
         match self.ask(&request.altered()).await {
             Err(refusal) if refusal.reason == "REQUEST_ID_REUSED" || refusal.reason == NO_ANSWER => {}
-            // An erasure takes what a request can be compared with.
-            Ok(answer)
-                if M::promised(&answer) == *promised && self.is_erased_since(&session.id, after_seq - 50).await => {}
             other => self.finding(format!("P4: {} with the id of another request came to {other:?}", M::NAME)),
         }
     }
 
-    /// Sends a request again that was answered some time ago.
+    /// Sends a request again that was answered some time ago, or another one in its place.
     pub(super) async fn send_kept(&mut self) {
         if self.kept.is_empty() {
             return;
         }
         let index = self.rng.random_range(0..self.kept.len());
+        let other = self.rng.random_bool(0.3).then(|| self.rng.random_range(0..self.kept[index].others.len()));
         let kept = &self.kept[index];
         self.shared.service.wait_until_up().await;
+        if let Some(other) = other {
+            let sending = (kept.others[other])(self.channel.clone(), self.name.clone());
+            if let Attempt::Answered(promised) = self.attempt(kept.rpc, sending).await {
+                let (rpc, id) = (kept.rpc, &kept.request_id);
+                self.finding(format!("P4: another request in place of {rpc} {id} was acknowledged: {promised:?}"));
+            }
+            return;
+        }
         let sending = (kept.again)(self.channel.clone(), self.name.clone());
         match self.attempt(kept.rpc, sending).await {
             Attempt::Answered(promised) => self.same(kept.rpc, &kept.request_id, &kept.promised, &promised),

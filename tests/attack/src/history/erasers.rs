@@ -202,6 +202,7 @@ async fn erase(
         dry_run: false,
         request_id: client.fresh_id(),
         expected_revision,
+        tree: false,
     };
     let shared = client.shared.clone();
     let record = &shared.record;
@@ -296,6 +297,7 @@ async fn again(client: &mut Client, past: &Past) {
         dry_run: false,
         request_id: client.fresh_id(),
         expected_revision: None,
+        tree: false,
     };
     match client.apply(&past.session, request, None).await {
         Ok(answer)
