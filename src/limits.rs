@@ -32,6 +32,11 @@ pub const ERASE_REASON_BYTES_MAX: usize = 1_000;
 pub const RETENTION_DELAY_SECONDS: u64 = 600;
 /// Seconds between the end of a pass of retention and the begin of the next one.
 pub const RETENTION_INTERVAL_SECONDS: u64 = 3_600;
+/// Milliseconds for which the system's clock has to go on with the monotonic one, after a start or a leap, until something
+/// is erased by it.
+pub const CLOCK_CONFIRMED_MS: i64 = 3_600 * 1_000;
+/// Milliseconds after which a leap of the system's clock is believed by everything else: times of events follow it.
+pub const CLOCK_BELIEVED_MS: i64 = 60 * 1_000;
 /// Sessions that a pass of retention reads at once.
 pub const RETENTION_PAGE_SESSIONS: usize = 200;
 /// Rules for secrets, well-known shapes included.

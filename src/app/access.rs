@@ -222,7 +222,7 @@ impl Known {
     /// Counts a failed attempt; false if the address had too many.
     fn may_fail(&mut self, address: IpAddr, now: Timestamp) -> bool {
         if self.failed.len() >= limits::FAILING_ADDRESSES_MAX && !self.failed.contains_key(&address) {
-            self.failed.retain(|_, (since, _)| now.0 - *since < MINUTE_MICROS);
+            self.failed.retain(|_, (since, _)| (0..MINUTE_MICROS).contains(&(now.0 - *since)));
             if self.failed.len() >= limits::FAILING_ADDRESSES_MAX {
                 return false;
             }
@@ -293,7 +293,7 @@ impl AccessTokens {
             }
             Credentials::Secret(secret, address) => (secret, address),
         };
-        let now = clock.now();
+        let now = clock.present();
         let mut known = self.known();
         if let Some(access) = known.find(secret, now) {
             return Ok(access);

@@ -65,8 +65,8 @@ impl Entrance {
     /// Resolves when an access is revoked or over; never for the owner's.
     pub async fn access_ended(&self, access: Arc<Access>) {
         let Some(end) = access.expire_time else { return access.revoked.cancelled().await };
-        while self.clock.now() < end {
-            let left = u64::try_from(end.0 - self.clock.now().0).unwrap_or(0);
+        while self.clock.present() < end {
+            let left = u64::try_from(end.0 - self.clock.present().0).unwrap_or(0);
             let wait = Duration::from_micros(left).min(CLOCK_WAIT);
             if tokio::time::timeout(wait, access.revoked.cancelled()).await.is_ok() {
                 return;

@@ -5,10 +5,10 @@ use super::erasure::{apply, candidates, plan, rows, session, steps};
 use super::integrity::{log_check, run_rows, verify};
 use super::ledger::{
     access_tokens, ahead, ancestry, append, approvals, blob_uses, by_client_id, by_hand, calls, cancels, claiming,
-    compactions, conversation, counts, drafts, erased_content, erased_sessions, events, expand, expiry, head, identity,
-    jobs, labels, layouts, marks, messages, open_drafts, open_messages, pairing, policies, position, prompts, quotas,
-    receipts, received, requests, rewrites, runs, search, session_filter, session_list, sessions, sources, spending,
-    statistics, statuses, submit, tombstones, tx, usage_totals, visibility, windows,
+    clock_segments, compactions, conversation, counts, drafts, erased_content, erased_sessions, events, expand, expiry,
+    head, identity, jobs, labels, layouts, marks, messages, open_drafts, open_messages, pairing, policies, position,
+    prompts, quotas, receipts, received, requests, rewrites, runs, search, session_filter, session_list, sessions,
+    sources, spending, statistics, statuses, submit, tombstones, tx, usage_totals, visibility, windows,
 };
 use super::search::{hits, source};
 use super::upkeep::scrub;
@@ -67,6 +67,7 @@ pub(super) fn statements() -> Vec<&'static str> {
         labels::STATEMENTS,
         layouts::STATEMENTS,
         blob_uses::STATEMENTS,
+        clock_segments::STATEMENTS,
         erased_content::STATEMENTS,
         erased_sessions::STATEMENTS,
         tombstones::STATEMENTS,

@@ -48,6 +48,7 @@ pub(crate) const MIGRATIONS: &[(i64, &str)] = &[
     (20_261_130_000_000, include_str!("../../../migrations/20261130000000_secrets.sql")),
     (20_261_201_000_000, include_str!("../../../migrations/20261201000000_erased_content.sql")),
     (20_261_201_000_001, include_str!("../../../migrations/20261201000001_erasing.sql")),
+    (20_261_201_000_005, include_str!("../../../migrations/20261201000005_clock.sql")),
 ];
 
 /// The version of the schema: the newest migration.
