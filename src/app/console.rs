@@ -82,7 +82,11 @@ impl Longhand {
             let message = "the link is unknown, was used, or is over: `longhand console` makes another one";
             let invalid = Error::new(Reason::ConsoleLinkInvalid, message);
             return Err(match address {
-                Some(address) => self.shared.entrance.access_tokens.count_failure(address.ip(), now, invalid),
+                Some(address) => {
+                    let entrance = &self.shared.entrance;
+                    entrance.count_refusal(None, Some(address.ip()), LOGIN, invalid.reason);
+                    entrance.access_tokens.count_failure(address.ip(), now, invalid)
+                }
                 None => invalid,
             });
         };
