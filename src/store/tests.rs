@@ -27,7 +27,8 @@ use crate::model::usage::ModelWindow;
 /// There is one counter for each way in which a compaction can end, one for each model up to a limit, and one for each
 /// subject of a claim; a store has one identity for each time that it was restored, and the scrub has one row.
 /// There are a few sessions that are being erased in steps.
-const WHOLE: [&str; 11] = [
+const WHOLE: [&str; 12] = [
+    clock_segments::ALL,
     quotas::CONTENT,
     visibility::COUNTS,
     access_tokens::ALL,

@@ -6,7 +6,8 @@ use crate::model::time::Timestamp;
 use crate::store::engine::{self, Reader};
 use crate::store::error::Result;
 
-const ALL: &str = "select event_time, confirmed_time, micros from clock_segment order by event_time";
+/// A bounded number of rows.
+pub(crate) const ALL: &str = "select event_time, confirmed_time, micros from clock_segment order by event_time";
 const WRITE: &str = "insert into clock_segment (event_time, confirmed_time, micros) values (?1, ?2, ?3) \
      on conflict (event_time) do update set confirmed_time = excluded.confirmed_time, micros = excluded.micros";
 const FORGET: &str = "delete from clock_segment where event_time < ?1";
