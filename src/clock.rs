@@ -1,19 +1,29 @@
 //! The clock and the source of ids. No other module reads the time or creates ids.
 
+#[cfg(test)]
+mod laws;
+mod times;
+
+use crate::model::dating::Dating;
 use crate::model::ids::MessageId;
 use crate::model::time::Timestamp;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use times::{Anchor, Times};
 use uuid::Uuid;
 
-/// Minimum difference that counts as a leap, in microseconds. The slewing of a clock stays far below it.
-const LEAP_MICROS: i64 = 1_000_000;
+/// Attempts to read both clocks at the same instant: the process may be interrupted in between.
+const READINGS_MAX: u32 = 4;
+/// The longest time between two readings that are at the same instant, in microseconds.
+const INSTANT_MICROS: i64 = 1_000;
 
-/// A clock that never goes backwards and never stands still.
+/// A clock whose times of events never go back and never stand still, whatever the system's clock does, and which knows how
+/// much of the time the machine confirms.
 ///
-/// It advances with the machine's monotonic clock. The system's clock only moves it forward: setting the system's clock
-/// back has no effect, so that a wait for an instant never has to wait until real time has caught up.
+/// It advances with the machine's monotonic clock, which goes on while the machine sleeps. Times of events follow a system
+/// clock that is set ahead once that has lasted. One that is set back has no effect on them, so that a wait for an instant
+/// never has to wait until real time has caught up.
 #[derive(Debug, Clone, Default)]
 pub struct Clock {
     shared: Arc<Shared>,
@@ -21,89 +31,130 @@ pub struct Clock {
 
 #[derive(Debug, Default)]
 struct Shared {
-    anchor: Mutex<Anchor>,
-    /// True for a test's clock, which moves only when it is advanced.
-    is_fixed: bool,
-    /// Number of leaps of the system's clock over the monotonic one: the machine slept, or its clock was set ahead.
-    leaps: AtomicU64,
-    /// Microseconds by which the clock that this one follows is ahead of the system's; negative for behind.
-    system_shift: AtomicI64,
-    /// True once another clock is followed in place of the system's.
-    is_led: AtomicBool,
+    state: Mutex<State>,
+    /// The begin of a test's clock, which moves only when it is advanced.
+    fixed: Option<i64>,
+    /// Microseconds that passed besides, in a test.
+    passed: AtomicI64,
+    /// Microseconds for which the machine slept besides, in a test.
+    slept: AtomicI64,
+    /// Microseconds by which the system's clock is shifted, in a test.
+    shift: AtomicI64,
 }
 
-/// A known time, in microseconds since 1970, and the monotonic instant at which it was that time.
-#[derive(Debug)]
-struct Anchor {
-    time: i64,
-    at: Instant,
+#[derive(Debug, Default)]
+struct State {
+    times: Times,
+    /// The newest word of the clock that is followed in place of the system's.
+    led: Option<Anchor>,
 }
 
-impl Default for Anchor {
-    /// The first reading of the system's clock replaces it.
-    fn default() -> Self {
-        Self { time: 0, at: Instant::now() }
-    }
-}
-
-impl Anchor {
-    /// The time at a monotonic instant that is not before the anchor's.
-    fn time_at(&self, instant: Instant) -> i64 {
-        let passed = instant.saturating_duration_since(self.at).as_micros();
-        self.time.saturating_add(i64::try_from(passed).unwrap_or(i64::MAX))
-    }
+/// The state of a clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ClockState {
+    /// The present, as far as it is believed.
+    pub present: Timestamp,
+    /// The time that the next event gets: ahead of the present for as long as the system's clock was.
+    pub event_time: Timestamp,
+    /// The time that is certain to have come, by which things are erased.
+    pub certain: Timestamp,
+    /// What the system's clock says, or the one that is followed.
+    pub system: Timestamp,
+    /// True if the system's clock is confirmed.
+    pub is_confirmed: bool,
 }
 
 impl Clock {
     /// A clock for tests that stands at this instant until it is advanced, so that tests do not depend on their speed.
     pub fn fixed_at(start: Timestamp) -> Self {
-        let anchor = Mutex::new(Anchor { time: start.0, ..Anchor::default() });
-        Self { shared: Arc::new(Shared { anchor, is_fixed: true, ..Shared::default() }) }
+        Self { shared: Arc::new(Shared { fixed: Some(start.0), ..Shared::default() }) }
     }
 
-    /// The current time.
+    /// The time of events: never earlier than before.
     pub fn now(&self) -> Timestamp {
-        self.read(&mut self.anchor())
+        let (state, at) = self.read();
+        state.times.event_time(at)
     }
 
-    /// Continues from an instant, unless the clock is later already. A daemon continues from the newest instant in its
-    /// store, and tests skip long waits.
-    pub fn skip_to(&self, instant: Timestamp) {
-        let mut anchor = self.anchor();
-        if instant > self.read(&mut anchor) {
-            *anchor = Anchor { time: instant.0, at: Instant::now() };
+    /// The present, for what people and other programs have named an instant for. It goes back with a system clock that was
+    /// wrong.
+    pub fn present(&self) -> Timestamp {
+        let (state, at) = self.read();
+        state.times.present(at)
+    }
+
+    /// The time that is certain to have come, by which what is too old is erased.
+    pub fn certain(&self) -> Timestamp {
+        let (state, at) = self.read();
+        state.times.certain(at)
+    }
+
+    /// The same time, with the times of events as this process has seen them confirmed, and true if the clock is confirmed.
+    pub fn dated(&self) -> (Timestamp, Dating, bool) {
+        let (state, at) = self.read();
+        (state.times.certain(at), state.times.dating().clone(), state.times.is_confirmed(at))
+    }
+
+    /// The state of the clock.
+    pub fn state(&self) -> ClockState {
+        let (state, at) = self.read();
+        ClockState {
+            present: state.times.present(at),
+            event_time: state.times.event_time(at),
+            certain: state.times.certain(at),
+            system: Timestamp(self.system_at(&state, at)),
+            is_confirmed: state.times.is_confirmed(at),
         }
     }
 
-    /// Moves the clock and all its clones ahead by this number of milliseconds.
-    pub fn advance(&self, millis: i64) {
-        self.skip_to(self.now().plus_millis(millis));
+    /// Has times of events go on from an instant, unless they are later already. A daemon continues from the newest instant
+    /// in its store, and tests skip long waits.
+    pub fn skip_to(&self, instant: Timestamp) {
+        let (mut state, at) = self.read();
+        state.times.skip_to(instant, at);
     }
 
-    /// Number of leaps so far: times of a second or more in which nothing of this process ran.
+    /// Believes that an instant has come, which an earlier process has confirmed.
+    pub fn believe(&self, instant: Timestamp) {
+        let (mut state, at) = self.read();
+        state.times.believe(instant, at);
+    }
+
+    /// Has this number of milliseconds pass for the clock and all its clones. For tests.
+    pub fn advance(&self, millis: i64) {
+        self.shared.passed.fetch_add(millis.saturating_mul(1_000), Ordering::Relaxed);
+    }
+
+    /// Has this number of milliseconds pass in which the machine slept. For tests.
+    pub fn sleep(&self, millis: i64) {
+        self.shared.slept.fetch_add(millis.saturating_mul(1_000), Ordering::Relaxed);
+        self.advance(millis);
+    }
+
+    /// Number of times of a second or more in which nothing of this process ran, or seemed to run.
     pub fn leaps(&self) -> u64 {
-        self.shared.leaps.load(Ordering::Relaxed)
+        self.read().0.times.gaps()
     }
 
     /// The time of the system's clock, or of the one that is followed, right or wrong.
     pub fn system(&self) -> Timestamp {
-        Timestamp(machine_micros().saturating_add(self.shared.system_shift.load(Ordering::Relaxed)))
+        let state = self.state_lock();
+        Timestamp(self.system_at(&state, self.instant()))
     }
 
     /// Shifts the system's clock, as this clock and its clones see it, by this number of milliseconds; negative for
     /// back. For tests: the machine's own clock is not changed.
     pub fn shift_system(&self, millis: i64) {
-        self.shared.system_shift.fetch_add(millis.saturating_mul(1_000), Ordering::Relaxed);
+        self.shared.shift.fetch_add(millis.saturating_mul(1_000), Ordering::Relaxed);
     }
 
     /// Asks another clock, and follows it from now on. An answer that took longer says too little about when it was true.
     pub async fn ask<E>(&self, other: impl Future<Output = Result<Timestamp, E>>, longest: Duration) -> Result<(), E> {
-        let began = Instant::now();
+        let began = self.instant();
         let said = other.await?;
-        let took = began.elapsed();
-        if took < longest {
-            let since = i64::try_from(took.as_micros() / 2).unwrap_or_default();
-            self.follow(Timestamp(said.0.saturating_add(since)));
+        let took = self.instant() - began;
+        if took < i64::try_from(longest.as_micros()).unwrap_or(i64::MAX) {
+            self.follow(Timestamp(said.0.saturating_add(took / 2)));
         }
         Ok(())
     }
@@ -111,41 +162,100 @@ impl Clock {
     /// Follows another clock from now on, which says this, in place of the system's. The first time it may set this one
     /// back, since nothing has its time yet.
     fn follow(&self, other: Timestamp) {
-        let mut anchor = self.anchor();
-        let shift = other.0.saturating_sub(machine_micros());
-        self.shared.system_shift.store(shift, Ordering::Relaxed);
-        if !self.shared.is_led.swap(true, Ordering::Relaxed) && !self.shared.is_fixed {
-            *anchor = Anchor { time: other.0, at: Instant::now() };
+        if self.shared.fixed.is_some() {
+            return;
         }
+        let mut state = self.state_lock();
+        if state.led.is_none() {
+            state.times = Times::default();
+        }
+        state.led = Some(Anchor { time: other.0, at: self.instant() });
     }
 
-    fn read(&self, anchor: &mut Anchor) -> Timestamp {
-        if self.shared.is_fixed {
-            return Timestamp(anchor.time);
-        }
-        let at = Instant::now();
-        let (own, system) = (anchor.time_at(at), self.system().0);
-        // The anchor moves only if the system's clock is ahead: moving it with each reading would lose the fractions of
-        // microseconds.
-        if system > own {
-            if anchor.time > 0 && system - own >= LEAP_MICROS {
-                self.shared.leaps.fetch_add(1, Ordering::Relaxed);
+    /// Reads both clocks.
+    fn read(&self) -> (MutexGuard<'_, State>, i64) {
+        let mut state = self.state_lock();
+        let mut at = self.instant();
+        let mut system = self.system_at(&state, at);
+        for _ in 1..READINGS_MAX {
+            let behind = self.instant();
+            if behind - at < INSTANT_MICROS {
+                break;
             }
-            *anchor = Anchor { time: system, at };
+            at = behind;
+            system = self.system_at(&state, at);
         }
-        Timestamp(system.max(own))
+        let slept = self.shared.slept.load(Ordering::Relaxed).saturating_add(match self.shared.fixed {
+            Some(_) => 0,
+            None => machine::slept(),
+        });
+        state.times.read(at, system, slept);
+        (state, at)
     }
 
-    /// The anchor is consistent at any time, so a poisoned lock does no harm.
-    fn anchor(&self) -> MutexGuard<'_, Anchor> {
-        self.shared.anchor.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The instant of the monotonic clock.
+    fn instant(&self) -> i64 {
+        let passed = self.shared.passed.load(Ordering::Relaxed);
+        passed.saturating_add(self.shared.fixed.map_or_else(machine::instant, |_| 0))
+    }
+
+    /// The time of the system's clock at an instant, or of the one that is followed.
+    fn system_at(&self, state: &State, at: i64) -> i64 {
+        let passed = self.shared.passed.load(Ordering::Relaxed);
+        let own = match (state.led, self.shared.fixed) {
+            (Some(led), _) => led.time_at(at),
+            (None, Some(start)) => start.saturating_add(passed),
+            (None, None) => machine::system().saturating_add(passed),
+        };
+        own.saturating_add(self.shared.shift.load(Ordering::Relaxed))
+    }
+
+    /// The state is consistent at any time, so a poisoned lock does no harm.
+    fn state_lock(&self) -> MutexGuard<'_, State> {
+        self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The machine's clock.
-fn machine_micros() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros());
-    i64::try_from(since).unwrap_or(i64::MAX)
+/// The machine's clocks, in microseconds.
+mod machine {
+    use super::{SystemTime, UNIX_EPOCH};
+    use rustix::time::{ClockId, clock_gettime};
+
+    /// The clock that people and servers set.
+    pub(super) fn system() -> i64 {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros());
+        i64::try_from(since).unwrap_or(i64::MAX)
+    }
+
+    fn micros(clock: ClockId) -> i64 {
+        let now = clock_gettime(clock);
+        now.tv_sec * 1_000_000 + now.tv_nsec / 1_000
+    }
+
+    /// A clock that nobody sets, and that goes on while the machine sleeps.
+    #[cfg(target_os = "linux")]
+    pub(super) fn instant() -> i64 {
+        micros(ClockId::Boottime)
+    }
+
+    /// Microseconds for which the machine has slept.
+    #[cfg(target_os = "linux")]
+    pub(super) fn slept() -> i64 {
+        let awake = micros(ClockId::Monotonic);
+        instant() - awake
+    }
+
+    /// A clock that nobody sets.
+    #[cfg(not(target_os = "linux"))]
+    pub(super) fn instant() -> i64 {
+        micros(ClockId::Monotonic)
+    }
+
+    /// A sleep looks like a leap of the system's clock here.
+    #[cfg(not(target_os = "linux"))]
+    pub(super) fn slept() -> i64 {
+        0
+    }
 }
 
 /// A new id. Ids of one process rise with time; nothing may rely on it.
@@ -161,6 +271,8 @@ pub fn fresh_message_id() -> MessageId {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits;
+    use std::time::Instant;
 
     const YEAR_MS: i64 = 365 * 24 * 3_600 * 1_000;
 
@@ -189,15 +301,33 @@ mod tests {
     }
 
     #[test]
-    fn a_system_clock_that_is_set_ahead_takes_it_along_and_does_not_bring_it_back() {
+    fn a_system_clock_that_is_set_ahead_takes_it_along_once_that_has_lasted() {
         let clock = Clock::default();
         let start = clock.now();
         clock.shift_system(YEAR_MS);
+        clock.now();
+        clock.advance(limits::CLOCK_BELIEVED_MS - 1_000);
+        assert!(clock.now() < start.plus_millis(YEAR_MS) && clock.present() < start.plus_millis(YEAR_MS));
+        assert_eq!(clock.leaps(), 0);
+        clock.advance(1_000);
         let ahead = clock.now();
-        assert!(ahead >= start.plus_millis(YEAR_MS));
+        assert!(ahead >= start.plus_millis(YEAR_MS) && clock.present() >= start.plus_millis(YEAR_MS));
+        assert_eq!(clock.leaps(), 1, "who waits for clients gives them their time again");
         clock.shift_system(-YEAR_MS);
-        a_moment();
-        assert!(clock.now() > ahead);
+        clock.now();
+        clock.advance(limits::CLOCK_BELIEVED_MS);
+        assert!(clock.now() > ahead, "never back");
+        assert!(clock.present() < start.plus_millis(YEAR_MS), "the present is");
+    }
+
+    #[test]
+    fn a_sleep_of_the_machine_is_time_in_which_nothing_ran_and_no_leap() {
+        let clock = Clock::default();
+        let start = clock.now();
+        clock.sleep(YEAR_MS);
+        assert!(clock.now() >= start.plus_millis(YEAR_MS) && clock.present() >= start.plus_millis(YEAR_MS));
+        assert_eq!(clock.leaps(), 1);
+        assert!(clock.certain() >= start.plus_millis(YEAR_MS) && clock.state().is_confirmed);
     }
 
     #[test]
@@ -208,8 +338,10 @@ mod tests {
         let behind = clock.now();
         assert!(behind < before.plus_millis(60_000 - YEAR_MS), "{behind:?}");
         clock.follow(behind.plus_millis(YEAR_MS));
+        clock.now();
+        clock.advance(limits::CLOCK_BELIEVED_MS);
         let ahead = clock.now();
-        assert!(ahead >= behind.plus_millis(YEAR_MS) && ahead < behind.plus_millis(YEAR_MS + 60_000), "{ahead:?}");
+        assert!(ahead >= behind.plus_millis(YEAR_MS) && ahead < behind.plus_millis(YEAR_MS + 120_000), "{ahead:?}");
         clock.follow(behind);
         assert!(clock.now() >= ahead, "never back");
         assert!(clock.system() < ahead);
@@ -237,6 +369,7 @@ mod tests {
     #[test]
     fn repeated_readings_lose_no_time() {
         let clock = Clock::default();
+        clock.now();
         clock.shift_system(-YEAR_MS);
         let (first, began) = (clock.now(), Instant::now());
         let (mut last, mut passed) = (first, Duration::ZERO);

@@ -99,6 +99,7 @@ pub async fn run_with(
     entrance.trust_owner(&owner::secret(&config.data_dir)?);
     let (listener, socket) = transport::bind_unix(&path, &config.data_dir).await?;
     let access_log = access_log(&config, &entrance, &clock)?;
+    let refusals = tokio::spawn(entrance.clone().record_refusals_until(stopping.clone()));
     let (routes, health) = grpc::guarded(backing.answers(), entrance.clone()).await;
     let transport = Transport::new(transport::Options {
         service: doors::service(routes, backing.console(), entrance.clone(), &config),
@@ -130,6 +131,8 @@ pub async fn run_with(
     socket.remove();
     owner::remove_url(&config.data_dir);
     running.stop().await;
+    refusals.abort();
+    entrance.record_refusals().await;
     // Its thread ends when the last call is gone.
     drop(access_log);
     Ok(())

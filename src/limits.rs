@@ -37,6 +37,11 @@ pub const ERASE_REASON_BYTES_MAX: usize = 1_000;
 pub const RETENTION_DELAY_SECONDS: u64 = 600;
 /// Seconds between the end of a pass of retention and the begin of the next one.
 pub const RETENTION_INTERVAL_SECONDS: u64 = 3_600;
+/// Milliseconds for which the system's clock has to go on with the monotonic one, after a start or a leap, until something
+/// is erased by it.
+pub const CLOCK_CONFIRMED_MS: i64 = 3_600 * 1_000;
+/// Milliseconds after which a leap of the system's clock is believed by everything else: times of events follow it.
+pub const CLOCK_BELIEVED_MS: i64 = 60 * 1_000;
 /// Sessions that a pass of retention reads at once.
 pub const RETENTION_PAGE_SESSIONS: usize = 200;
 /// Rules for secrets, well-known shapes included.
@@ -161,6 +166,11 @@ pub const SEARCH_PAGE_DEFAULT: i64 = 20;
 pub const SEARCH_PAGE_MAX: i64 = 100;
 /// Parts that a search ranks: the newest of those that match.
 pub const SEARCH_MATCHES_MAX: i64 = 20_000;
+/// Pages of the index's lists, of about 4 KiB, that a search reads: about a second of a processor. Terms with more are
+/// looked for in the texts of what the other ones find.
+pub const SEARCH_LIST_PAGES: i64 = 2_000;
+/// Searches of one caller that wait for its turn; further ones are refused.
+pub const SEARCH_WAITING_MAX: usize = 16;
 /// Ranked parts that are compared at a time with what the index does not know, such as projects.
 pub const SEARCH_COMPARED: i64 = 2_048;
 /// Bytes of messages that are read for a page of hits; the page ends with the message that reaches it.
@@ -463,6 +473,10 @@ pub const ACCESS_LOG_SYNC_MS: u64 = 1_000;
 pub const ACCESS_LOG_DAYS_DEFAULT: u32 = 90;
 /// Maximum number of days for which the access log is kept.
 pub const ACCESS_LOG_DAYS_MAX: u32 = 36_500;
+/// Interval at which refusals are written to the access log.
+pub const REFUSALS_LOG_MS: u64 = 5 * 60 * 1_000;
+/// Lines about refusals of one interval, but for those about all others together: some megabytes a day at most.
+pub const REFUSALS_KEPT: usize = 128;
 /// Sessions that a line of the access log names.
 pub const ACCESS_LOG_SESSIONS_MAX: usize = 64;
 /// Access tokens that a tenant may make and that are neither revoked nor over, without sessions of the console. Operators

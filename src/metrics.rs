@@ -45,6 +45,12 @@ const fn gauge(name: &'static str, help: &'static str) -> Family {
 /// Labels: `version`, `database_version`.
 const BUILD: Family = gauge("longhand_build_info", "Always 1; the labels have the versions.");
 const STARTED: Family = gauge("longhand_start_timestamp_seconds", "Start time of the daemon, since 1970.");
+const CLOCK_CONFIRMED: Family = gauge(
+    "longhand_clock_confirmed",
+    "1 if the clock is confirmed, 0 if less is erased because of its leap or a start.",
+);
+const CLOCK_AHEAD: Family =
+    gauge("longhand_clock_events_ahead_seconds", "Seconds by which times of events are ahead of the present.");
 const WRITABLE: Family = gauge("longhand_writable", "1 if writes are accepted, 0 if they are refused.");
 /// Label: `state` (`accepted`, `disk_failed`, `files_replaced`, `storage_full`, `storage_read_only`).
 const WRITES: Family = gauge("longhand_write_state", "1 for the current state of writes, 0 for the others.");
@@ -290,6 +296,10 @@ fn exposition(info: &pb::GetServerInfoResponse) -> Exposition {
     let build = vec![("version", info.version.clone()), ("database_version", info.database_version.clone())];
     exposition.family(BUILD, Scale::Whole, [(build, 1)]);
     exposition.family(STARTED, Scale::Millionths, info.start_time.as_ref().map(|time| (Vec::new(), micros(time))));
+    let clock = info.clock.clone().unwrap_or_default();
+    exposition.figure(CLOCK_CONFIRMED, i64::from(clock.confirmed));
+    let ahead = [clock.event_time, clock.present_time].map(|time| time.as_ref().map_or(0, micros));
+    exposition.family(CLOCK_AHEAD, Scale::Millionths, [(Vec::new(), (ahead[0] - ahead[1]).max(0))]);
     exposition.figure(WRITABLE, i64::from(info.write_state() == pb::WriteState::Accepted));
     exposition.family(WRITES, Scale::Whole, writes(info.write_state()));
     let checkpoint = info.checkpoint.clone().unwrap_or_default();

@@ -6,9 +6,12 @@ use serde::{Deserialize, Serialize};
 /// A call, as the log names it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Entry {
-    /// The proved principal; empty for the owner.
+    /// The proved principal; empty for the owner, and for a caller that proved nothing, which the outcome says.
     pub principal: String,
-    /// The tenant; empty for the default one.
+    /// The id of the access token; empty for the owner.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub token: String,
+    /// The tenant, also of an operator that acts in it; empty for the default one.
     pub tenant: String,
     /// The address of the client; empty for one on the Unix socket.
     pub address: String,
@@ -18,6 +21,14 @@ pub struct Entry {
     pub sessions: Vec<String>,
     /// `OK`, the reason of the refusal, or `BEGUN` for a call that is about to be carried out.
     pub outcome: String,
+    /// The number of calls: more than one for refusals, which are counted.
+    #[serde(skip_serializing_if = "is_one")]
+    pub count: u64,
+}
+
+/// By reference, as serde calls it.
+fn is_one(count: &u64) -> bool {
+    *count == 1
 }
 
 /// Bytes of a hash.

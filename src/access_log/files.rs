@@ -30,6 +30,8 @@ pub(super) struct Files {
     current: Option<(i64, File)>,
     /// Bytes of the current file that are whole lines.
     length: u64,
+    /// The day by which files were deleted.
+    deleted: i64,
 }
 
 fn day(now: Timestamp) -> i64 {
@@ -57,9 +59,9 @@ pub(super) fn list(directory: &Path) -> Result<Vec<PathBuf>> {
 impl Files {
     /// The files in a folder, and the position behind the last line. What is left of a line that was not written whole
     /// was never acknowledged, and goes.
-    pub(super) fn open(options: Options, now: Timestamp) -> Result<(Self, Chain)> {
+    pub(super) fn open(options: Options) -> Result<(Self, Chain)> {
         DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(&options.directory)?;
-        let files = Self { options, current: None, length: 0 };
+        let files = Self { options, current: None, length: 0, deleted: 0 };
         let mut chain = Chain::new();
         for path in list(&files.options.directory)?.iter().rev() {
             let mut text = String::new();
@@ -76,7 +78,6 @@ impl Files {
                 break;
             }
         }
-        files.delete_old(now)?;
         Ok((files, chain))
     }
 
@@ -92,7 +93,6 @@ impl Files {
             let mut file = OpenOptions::new().append(true).read(true).create(true).mode(FILE_MODE).open(path)?;
             self.length = file.seek(SeekFrom::End(0))?;
             self.current = Some((today, file));
-            self.delete_old(now)?;
         }
         Ok(self.length == 0)
     }
@@ -117,15 +117,18 @@ impl Files {
         self.current.as_ref().map_or(Ok(()), |(_, file)| file.sync_data())
     }
 
-    /// Deletes the files whose days are over for longer than they are kept.
-    fn delete_old(&self, now: Timestamp) -> Result<()> {
-        if self.options.retention_days == 0 {
+    /// Deletes the files whose days are over for longer than they are kept, by a time that is certain to have come.
+    pub(super) fn delete_old(&mut self, certain: Timestamp) -> Result<()> {
+        let today = day(certain);
+        if self.options.retention_days == 0 || self.deleted == today {
             return Ok(());
         }
-        let oldest = self.options.directory.join(name(day(now) - i64::from(self.options.retention_days)));
+        let oldest = self.options.directory.join(name(today - i64::from(self.options.retention_days)));
         let mut files = list(&self.options.directory)?;
         // The newest one has the end of the chain.
         files.pop();
-        files.iter().filter(|path| **path < oldest).try_for_each(std::fs::remove_file)
+        files.iter().filter(|path| **path < oldest).try_for_each(std::fs::remove_file)?;
+        self.deleted = today;
+        Ok(())
     }
 }

@@ -48,7 +48,7 @@ impl AccessLog {
     ///
     /// If the folder or its newest file cannot be used.
     pub fn open(options: Options, clock: Clock) -> io::Result<(Self, std::thread::JoinHandle<()>)> {
-        let (files, chain) = Files::open(options, clock.now())?;
+        let (files, chain) = Files::open(options)?;
         let (queue, waiting) = async_channel::bounded(limits::ACCESS_LOG_QUEUE_MAX);
         let is_failing = Arc::new(AtomicBool::new(false));
         let writer = Writer { files, chain, clock, is_failing: is_failing.clone(), synced: Instant::now() };
@@ -93,7 +93,7 @@ impl Writer {
             {
                 batch.push(next);
             }
-            let written = self.write(&batch, self.clock.now());
+            let written = self.write(&batch, self.clock.present());
             let was_failing = self.is_failing.swap(written.is_err(), Ordering::Relaxed);
             if let Err(error) = &written
                 && !was_failing
@@ -111,6 +111,7 @@ impl Writer {
     /// Writes lines whole or not at all.
     fn write(&mut self, batch: &[Waiting], now: Timestamp) -> io::Result<()> {
         let begins = self.files.turn_to(now)?;
+        self.files.delete_old(self.clock.certain())?;
         let mut chain = self.chain.clone();
         let mut text = String::new();
         for (number, (entry, _)) in batch.iter().enumerate() {

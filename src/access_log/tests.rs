@@ -8,11 +8,13 @@ const DAY: i64 = 24 * 60 * 60 * 1_000;
 fn entry(method: &str) -> Entry {
     Entry {
         principal: "ci \"quoted\"\nline".to_owned(),
+        token: "tok_1".to_owned(),
         tenant: String::new(),
         address: "127.0.0.1:9".to_owned(),
         method: method.to_owned(),
         sessions: vec!["ses_1".to_owned(), ",\"hash\":\"".to_owned()],
         outcome: "OK".to_owned(),
+        count: 1,
     }
 }
 

@@ -45,6 +45,8 @@ pub struct Access {
     pub revoked: CancellationToken,
     /// True for an operator that acts in a tenant that is not its own.
     pub is_acting: bool,
+    /// The access token; none for the owner.
+    pub token: Option<AccessTokenId>,
 }
 
 impl Access {
@@ -58,6 +60,7 @@ impl Access {
             expire_time: None,
             revoked: CancellationToken::new(),
             is_acting: false,
+            token: None,
         }
     }
 
@@ -85,6 +88,11 @@ impl Access {
     /// True for an access that ends only with the daemon.
     pub fn is_owners(&self) -> bool {
         self.principal.is_empty()
+    }
+
+    /// The id of the access token as text; empty for the owner.
+    pub(super) fn token_text(&self) -> String {
+        self.token.as_ref().map(ToString::to_string).unwrap_or_default()
     }
 
     /// Refuses a caller without the scope.
@@ -206,6 +214,7 @@ impl From<StoredToken> for Entry {
             expire_time: token.expire_time,
             revoked,
             is_acting: false,
+            token: Some(token.id),
         };
         Self { access: Arc::new(access), hash: secret_hash.into() }
     }
@@ -229,7 +238,7 @@ impl Known {
     /// Counts a failed attempt; false if the address had too many.
     fn may_fail(&mut self, address: IpAddr, now: Timestamp) -> bool {
         if self.failed.len() >= limits::FAILING_ADDRESSES_MAX && !self.failed.contains_key(&address) {
-            self.failed.retain(|_, (since, _)| now.0 - *since < MINUTE_MICROS);
+            self.failed.retain(|_, (since, _)| (0..MINUTE_MICROS).contains(&(now.0 - *since)));
             if self.failed.len() >= limits::FAILING_ADDRESSES_MAX {
                 return false;
             }
@@ -302,7 +311,7 @@ impl AccessTokens {
             }
             Credentials::Secret(secret, address) => (secret, address),
         };
-        let now = clock.now();
+        let now = clock.present();
         let mut known = self.known();
         if let Some(access) = known.find(secret, now) {
             return Ok(access);

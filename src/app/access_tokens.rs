@@ -88,7 +88,7 @@ impl Caller {
             return Err(Error::new(Reason::ScopeMissing, format!("the caller has not the scope {scope} itself"))
                 .with("scope", scope));
         }
-        let now = self.shared.clock.now();
+        let now = self.shared.clock.present();
         if new.expire_time.is_some_and(|end| end <= now) {
             return Err(Error::field("expire_time", "is over"));
         }

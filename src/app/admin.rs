@@ -6,6 +6,7 @@ use super::quotas::QuotaUse;
 use super::scrub::ScrubState;
 use super::secrets::SecretRule;
 use super::{Caller, Longhand, validate};
+pub use crate::clock::ClockState;
 use crate::limits;
 use crate::model::Revision;
 use crate::model::compaction::Level;
@@ -88,6 +89,8 @@ pub struct ServerInfo {
     pub scheduler_failure: Option<ReadFailure>,
     /// Sessions that the scheduler skips for a while because its last work on them failed, up to a bound.
     pub failing: Vec<SessionId>,
+    /// State of the clock.
+    pub clock: ClockState,
 }
 
 /// State of a summarizer's provider.
@@ -170,14 +173,14 @@ impl Caller {
         let (ready_count, running_count) = self.store().jobs().counts().await?;
         // Gates and clock are read together, so that the rest of a pause is added to the right time.
         let gates = self.shared.scheduler.summarizers().gates();
-        let now = self.shared.clock.now();
+        let (now, present) = (self.shared.clock.now(), self.shared.clock.present());
         let scheduler = self.shared.scheduler.health().borrow().clone();
         let mut failing = Vec::new();
         for session in scheduler.failing {
             failing.push(self.store().sessions().id(session).await?);
         }
         let provider = |gate: Gate| {
-            let resume_time = (gate.state.closed_ms > 0).then(|| now.plus_millis(gate.state.closed_ms));
+            let resume_time = (gate.state.closed_ms > 0).then(|| present.plus_millis(gate.state.closed_ms));
             Provider { gate, resume_time }
         };
         let (loaded_count, loaded_bytes) = self.shared.loaded.size();
@@ -208,6 +211,7 @@ impl Caller {
             traffic: self.shared.entrance.traffic().state(),
             scheduler_failure: scheduler.failure,
             failing,
+            clock: self.shared.clock.state(),
         })
     }
 

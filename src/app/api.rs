@@ -8,6 +8,7 @@ use super::error::{Error, Result};
 use super::presence::Presences;
 use super::quotas::Quotas;
 use super::retention::RetentionRule;
+use super::search_turns::SearchTurns;
 use super::secrets_found::Found;
 use super::validate;
 use crate::bus::Bus;
@@ -76,6 +77,8 @@ pub(super) struct Shared {
     pub(super) branches: tokio::sync::Semaphore,
     /// The permit to play a session under presets.
     pub(super) simulations: Arc<tokio::sync::Semaphore>,
+    /// Whose turn it is to search.
+    pub(super) searches: SearchTurns,
     /// The permit to import an archive.
     pub(super) imports: tokio::sync::Semaphore,
     /// The rules of retention, and the turn of the pass that applies them.
@@ -177,6 +180,7 @@ impl Longhand {
             stream_cursors: Mutex::default(),
             branches: tokio::sync::Semaphore::new(crate::limits::BRANCH_SUMMARIES_MAX),
             simulations: Arc::new(tokio::sync::Semaphore::new(1)),
+            searches: SearchTurns::default(),
             imports: tokio::sync::Semaphore::new(1),
             retention: OnceLock::new(),
             retention_turn: tokio::sync::Mutex::default(),

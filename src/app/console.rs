@@ -52,7 +52,7 @@ impl Caller {
         new.expire_time = Some(self.session_end(session_micros));
         // Refused now rather than to whoever opens the link.
         self.new_access_token(new.clone()).await?;
-        let now = self.shared.clock.now();
+        let now = self.shared.clock.present();
         let expire_time = Timestamp(now.0 + limits::CONSOLE_LINK_SECONDS * MICROS);
         let (secret, hash) = new_secret(LINK);
         let link = Pending { access: self.access.clone(), new, session_micros, expire_time };
@@ -62,7 +62,7 @@ impl Caller {
 
     /// The end of a session that begins now, which is no later than that of the caller's own access.
     fn session_end(&self, micros: i64) -> Timestamp {
-        let end = Timestamp(self.shared.clock.now().0 + micros);
+        let end = Timestamp(self.shared.clock.present().0 + micros);
         self.access.expire_time.map_or(end, |own| own.min(end))
     }
 }
@@ -76,13 +76,17 @@ impl Longhand {
     /// `CONSOLE_LINK_INVALID`, or `TOO_MANY_ATTEMPTS` for an address with too many of these; those of
     /// [`Caller::create_access_token`] if what the link promised cannot be had any more; `ACCESS_LOG_FAILED`.
     pub async fn open_console(&self, secret: &str, address: Option<SocketAddr>) -> Result<(AccessToken, String)> {
-        let now = self.shared.clock.now();
+        let now = self.shared.clock.present();
         let hash = *blake3::hash(secret.as_bytes()).as_bytes();
         let Some(link) = self.shared.entrance.console_links.take(&hash, now) else {
             let message = "the link is unknown, was used, or is over: `longhand console` makes another one";
             let invalid = Error::new(Reason::ConsoleLinkInvalid, message);
             return Err(match address {
-                Some(address) => self.shared.entrance.access_tokens.count_failure(address.ip(), now, invalid),
+                Some(address) => {
+                    let entrance = &self.shared.entrance;
+                    entrance.count_refusal(None, Some(address.ip()), LOGIN, invalid.reason);
+                    entrance.access_tokens.count_failure(address.ip(), now, invalid)
+                }
                 None => invalid,
             });
         };

@@ -27,6 +27,12 @@ pub(super) struct Pending {
 }
 
 impl Pending {
+    /// True while it opens something. A link from the future was made by a clock that was wrong.
+    fn is_open(&self, now: Timestamp) -> bool {
+        let made = self.expire_time.plus_millis(-limits::CONSOLE_LINK_SECONDS * 1_000);
+        (made..self.expire_time).contains(&now)
+    }
+
     /// The access of the session that it opens, as far as the access log tells it.
     pub(super) fn session(&self) -> Access {
         let own = &*self.access;
@@ -43,7 +49,7 @@ impl ConsoleLinks {
     /// Keeps a link, by the hash of its secret.
     pub(super) fn add(&self, hash: [u8; 32], link: Pending, now: Timestamp) -> Result<()> {
         let mut pending = self.pending();
-        pending.retain(|_, link| link.expire_time > now);
+        pending.retain(|_, link| link.is_open(now));
         // No tenant keeps the others from making links.
         let of_tenant = pending.values().filter(|other| other.access.tenant == link.access.tenant).count();
         require_room("console links", of_tenant, limits::CONSOLE_LINKS_MAX)?;
@@ -54,7 +60,7 @@ impl ConsoleLinks {
 
     /// Takes a link, which then opens nothing more; none if there is none, or it is over.
     pub(super) fn take(&self, hash: &[u8; 32], now: Timestamp) -> Option<Pending> {
-        self.pending().remove(hash).filter(|link| link.expire_time > now && !link.access.revoked.is_cancelled())
+        self.pending().remove(hash).filter(|link| link.is_open(now) && !link.access.revoked.is_cancelled())
     }
 }
 

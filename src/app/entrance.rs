@@ -5,12 +5,16 @@ use super::access::{Access, AccessTokens, Credentials};
 use super::access_record::{AccessLogging, NamedSessions};
 use super::console_links::ConsoleLinks;
 use super::error::{Error, Reason, Result};
+use super::refusals::Refusals;
 use crate::access_log::Entry;
 use crate::clock::Clock;
+use crate::limits;
 use crate::store::StoredToken;
 use crate::traffic::Traffic;
+use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+use tokio_util::sync::CancellationToken;
 
 /// The outcome of a call that has not been carried out yet.
 const BEGUN: &str = "BEGUN";
@@ -22,6 +26,7 @@ pub struct Entrance {
     pub(super) access_tokens: AccessTokens,
     pub(super) console_links: ConsoleLinks,
     access_logging: OnceLock<AccessLogging>,
+    refusals: Refusals,
     traffic: Arc<Traffic>,
     clock: Clock,
 }
@@ -33,6 +38,7 @@ impl Entrance {
             access_tokens: AccessTokens::default(),
             console_links: ConsoleLinks::default(),
             access_logging: OnceLock::new(),
+            refusals: Refusals::default(),
             traffic: Arc::default(),
             clock: clock.clone(),
         })
@@ -59,14 +65,43 @@ impl Entrance {
     ///
     /// `ACCESS_TOKEN_MISSING`, `ACCESS_TOKEN_INVALID`, or `TOO_MANY_ATTEMPTS` for an address with too many of these.
     pub fn authenticate(&self, credentials: Credentials<'_>) -> Result<Arc<Access>> {
-        self.access_tokens.authenticate(credentials, &self.clock)
+        self.access_tokens.authenticate(credentials, &self.clock).inspect_err(|error| {
+            if let Credentials::Secret(_, address) = credentials {
+                self.count_refusal(None, Some(address), "", error.reason);
+            }
+        })
+    }
+
+    /// Counts a call that is refused before it is carried out, for the access log.
+    pub fn count_refusal(&self, access: Option<&Access>, address: Option<IpAddr>, method: &str, reason: Reason) {
+        if self.access_logging.get().is_some_and(|logging| logging.owner_too || access.is_none_or(|of| !of.is_owners()))
+        {
+            self.refusals.count(access, address, method, reason);
+        }
+    }
+
+    /// Writes the refusals since the last time to the access log.
+    pub async fn record_refusals(&self) {
+        let Some(logging) = self.access_logging.get() else { return };
+        for entry in self.refusals.take() {
+            // Its thread has logged a failure.
+            drop(logging.log.record(entry).await);
+        }
+    }
+
+    /// Writes refusals at an interval, until the daemon stops.
+    pub async fn record_refusals_until(self: Arc<Self>, stopping: CancellationToken) {
+        let interval = Duration::from_millis(limits::REFUSALS_LOG_MS);
+        while tokio::time::timeout(interval, stopping.cancelled()).await.is_err() {
+            self.record_refusals().await;
+        }
     }
 
     /// Resolves when an access is revoked or over; never for the owner's.
     pub async fn access_ended(&self, access: Arc<Access>) {
         let Some(end) = access.expire_time else { return access.revoked.cancelled().await };
-        while self.clock.now() < end {
-            let left = u64::try_from(end.0 - self.clock.now().0).unwrap_or(0);
+        while self.clock.present() < end {
+            let left = u64::try_from(end.0 - self.clock.present().0).unwrap_or(0);
             let wait = Duration::from_micros(left).min(CLOCK_WAIT);
             if tokio::time::timeout(wait, access.revoked.cancelled()).await.is_ok() {
                 return;
@@ -113,11 +148,13 @@ impl Entrance {
         let Some(logging) = self.access_logging.get() else { return Ok(()) };
         let entry = Entry {
             principal: access.principal.to_string(),
+            token: access.token_text(),
             tenant: access.tenant.to_string(),
             address,
             method: method.trim_start_matches('/').to_owned(),
             sessions: named.take(),
             outcome: outcome.to_owned(),
+            count: 1,
         };
         match logging.log.record(entry).await {
             Err(error) if logging.refuses => Err(Error::new(Reason::AccessLogFailed, error.to_string())),

@@ -107,7 +107,7 @@ pub enum Reason {
     ReaderStalled,
     /// The view is large, and other large views take the memory for them; try again.
     TooManyViews,
-    /// Other requests that are not complete take the memory for requests; try again.
+    /// Other requests that are not complete take the memory for requests, or as many of a kind wait as may; try again.
     TooManyRequests,
     /// The request was not complete in time.
     RequestTimedOut,

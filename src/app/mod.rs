@@ -39,6 +39,8 @@ pub mod retention;
 mod retention_pass;
 pub mod scrub;
 pub mod search;
+mod refusals;
+mod search_turns;
 pub mod secrets;
 mod secrets_found;
 pub mod session_list;

@@ -2,6 +2,7 @@
 //! need.
 
 use crate::limits;
+use crate::model::dating::Dating;
 use crate::model::ids::SessionId;
 use crate::model::time::Timestamp;
 use crate::store::RetentionCandidate;
@@ -77,6 +78,8 @@ pub struct RetentionSummary {
     pub protected: i64,
     /// Sessions that changed between look and erasure, and stay until the next pass.
     pub changed: i64,
+    /// True if the clock was not confirmed: ages were counted up to the last time that was.
+    pub is_clock_unconfirmed: bool,
 }
 
 /// A piece of a pass's report.
@@ -110,7 +113,10 @@ impl Default for RetentionTimes {
 pub(super) struct Examination<'r> {
     /// The rules, with the bytes of the sessions that each has seen.
     pub(super) rules: Vec<(&'r RetentionRule, u64)>,
-    now: Timestamp,
+    /// The time that is certain to have come.
+    certain: Timestamp,
+    /// What is known of the times of events.
+    dating: Dating,
     pub(super) summary: RetentionSummary,
 }
 
@@ -122,16 +128,18 @@ pub(super) struct Due<'r> {
 }
 
 impl<'r> Examination<'r> {
-    pub(super) fn new(rules: &'r [RetentionRule], tenant: &str, now: Timestamp) -> Self {
+    pub(super) fn new(rules: &'r [RetentionRule], tenant: &str, (certain, dating): (Timestamp, Dating)) -> Self {
         let holds = |rule: &&RetentionRule| rule.tenant.as_deref().is_none_or(|of| of == tenant);
         let rules = rules.iter().filter(holds).map(|rule| (rule, 0)).collect();
-        Self { rules, now, summary: RetentionSummary::default() }
+        Self { rules, certain, dating, summary: RetentionSummary::default() }
     }
 
     /// The first rule whose bound a session exceeds, and the reason.
     fn exceeded(&mut self, candidate: &RetentionCandidate) -> Option<(&'r RetentionRule, RetentionReason)> {
+        // Never more than what is certain: nothing is older by a clock that was wrong.
         let since = |time: Timestamp| {
-            Duration::from_micros(u64::try_from(self.now.0.saturating_sub(time.0)).unwrap_or_default())
+            let passed = self.certain.0.saturating_sub(self.dating.date(time).0);
+            Duration::from_micros(u64::try_from(passed).unwrap_or_default())
         };
         let hours = |time: Duration| time.as_secs() / 3_600;
         let (age, idle) = (since(candidate.create_time), since(candidate.update_time));

@@ -6,6 +6,8 @@ use super::retention::{Due, Examination, Expired, RetentionItem, RetentionRule, 
 use super::{Caller, Longhand};
 use crate::limits;
 use crate::model::access::Scope;
+use crate::model::dating::Dating;
+use crate::model::time::Timestamp;
 use crate::store::{self, Requester, RetentionCandidate};
 use std::sync::Arc;
 use tokio::sync::mpsc;
@@ -25,10 +27,12 @@ impl Pass<'_> {
     async fn run(&self) -> Result<RetentionSummary> {
         // Two passes at once would find the same sessions.
         let _turn = self.shared.retention_turn.lock().await;
-        let mut examination = Examination::new(self.shared.retention(), self.tenant, self.shared.clock.now());
+        let (dated, is_confirmed) = self.dated().await?;
+        let mut examination = Examination::new(self.shared.retention(), self.tenant, dated);
         if examination.rules.is_empty() {
             return Ok(examination.summary);
         }
+        examination.summary.is_clock_unconfirmed = !is_confirmed;
         let mut due = Vec::new();
         let mut behind = None;
         loop {
@@ -57,6 +61,18 @@ impl Pass<'_> {
             }
         }
         Ok(summary)
+    }
+
+    /// The time that is certain to have come, and what is known of the times of events, which a pass that erases keeps for
+    /// the time after a restart; and true if the clock is confirmed.
+    async fn dated(&self) -> Result<((Timestamp, Dating), bool)> {
+        let erasures = self.shared.store.erasures();
+        let mut dating = erasures.dating().await?;
+        let (certain, seen, is_confirmed) = self.shared.clock.dated();
+        if dating.join(&seen) && !self.is_dry {
+            erasures.keep_dating(seen).await?;
+        }
+        Ok(((certain, dating), is_confirmed))
     }
 
     /// Erases a session. False if it has changed since it was looked at.

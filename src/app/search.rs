@@ -2,6 +2,7 @@
 
 use super::Caller;
 use super::error::{Error, Result};
+use super::search_turns::Searcher;
 use super::validate::bound;
 use crate::limits;
 use crate::model::access::Binding;
@@ -79,7 +80,7 @@ pub struct SearchPage {
     pub indexed_seq: Seq,
     /// The newest revision of the named session that was in the index.
     pub indexed_revision: Option<Revision>,
-    /// True if only the newest of the matching parts were ranked.
+    /// True if only the newest of the matching parts were ranked, or not by all terms.
     pub is_cut: bool,
 }
 
@@ -154,7 +155,8 @@ impl Caller {
     ///
     /// # Errors
     ///
-    /// `INVALID_FIELD` for a query without a word; `SEARCH_UNAVAILABLE` while the index is not open.
+    /// `INVALID_FIELD` for a query without a word; `SEARCH_UNAVAILABLE` while the index is not open; `TOO_MANY_REQUESTS` for
+    /// a caller with too many searches that wait for their turn.
     pub async fn search(&self, request: &SearchRequest) -> Result<SearchPage> {
         let query = request.check()?;
         let scope = request.scope();
@@ -181,12 +183,17 @@ impl Caller {
         let size = usize::try_from(size).unwrap_or(usize::MAX);
         (wanted.upto, wanted.offset) = start.map_or((None, 0), |start| (Some(start.upto), start.offset));
         loop {
-            let found = search.find(&wanted).await?;
+            let found = {
+                let turn = self.shared.searches.wait(Searcher::of(&self.access));
+                let _turn = self.shared.unless_stopping(turn).await??;
+                search.find(&wanted).await?
+            };
             page.is_cut |= found.is_cut;
             let (passed, entries) = self.admitted(&wanted, &compared, &found.entries, size - page.hits.len()).await?;
             let hits = search.hits(&entries, limits::SEARCH_READ_BYTES).await?;
             let read = hits.len();
-            page.hits.extend(hits.into_iter().flatten().filter_map(|hit| shown(&query, hit)));
+            let hits = hits.into_iter().flatten();
+            page.hits.extend(hits.filter_map(|hit| shown(&query, hit, found.may_lack_terms)));
             // What was not read comes on the next page.
             let examined = entries.get(read).map_or(passed, |next| position_of(&found.entries, &next.entry));
             wanted.upto = Some(found.upto);
@@ -241,7 +248,7 @@ impl Caller {
         let is_compared = !compared.by.is_empty() || ranges.len() > 1;
         let wanted = Wanted {
             tenant: Arc::clone(tenant),
-            phrases: phrases(query),
+            phrases: phrases(&query.without_implied()),
             ranges,
             below,
             roles: request.roles.clone(),
@@ -293,11 +300,14 @@ fn position_of(entries: &[Entry], wanted: &Entry) -> usize {
     entries.iter().position(|entry| entry == wanted).unwrap_or(entries.len())
 }
 
-/// A hit with its passage; none if the part has no text any more that is searched.
-fn shown(query: &Query, hit: Hit) -> Option<Shown> {
+/// A hit with its passage; none if the part has no text any more that is searched, or may lack terms and does.
+fn shown(query: &Query, hit: Hit, may_lack_terms: bool) -> Option<Shown> {
     let part = hit.message.parts.first()?;
     let kind = EntryKind::of(&part.body)?;
     let (text, form) = text_of(&part.body)?;
+    if may_lack_terms && !query.matches(text, form) {
+        return None;
+    }
     let Snippet { bytes, matches } = snippet(query, text, form, limits::SEARCH_SNIPPET_BYTES);
     let text = text[bytes.clone()].to_owned();
     let in_view = hit.status.state == MessageState::Active;

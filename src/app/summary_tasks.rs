@@ -169,6 +169,7 @@ impl Caller {
             leased = tasks.lease(&filter, lease, |session| self.sees_task(session)) => leased,
             () = tokio::time::sleep(wait) => return Ok(None),
         };
+        self.named.add(&leased.task.session.to_string());
         let end_time = self.end_time(leased.lease);
         let prompt = request(&leased.task, None, window_tokens);
         Ok(Some(LeasedTask { task: leased.task, token: leased.token.simple().to_string(), end_time, prompt }))
@@ -268,6 +269,7 @@ impl Caller {
         }
         let token = Uuid::try_parse(&hold.token).map_err(|_| Error::from(Refused::LeaseLost))?;
         let task = self.shared.scheduler.tasks().leased(compaction, token)?;
+        self.named.add(&task.session.to_string());
         match hold.base_revision {
             Some(expected) if expected != task.base => {
                 Err(crate::store::Error::RevisionMismatch { expected, current: task.base }.into())

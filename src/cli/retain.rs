@@ -37,12 +37,13 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
             Some(Item::Summary(summary)) => {
                 let sessions = |number| count(number, "session");
                 format!(
-                    "{would} {} of {} with {}; {} protected, {} changed meanwhile",
+                    "{would} {} of {} with {}; {} protected, {} changed meanwhile{}",
                     sessions(summary.erased_count),
                     summary.examined_count,
                     count(summary.content_bytes, "byte"),
                     summary.protected_count,
-                    summary.changed_count
+                    summary.changed_count,
+                    if summary.clock_unconfirmed { "; the clock is not confirmed yet: more may be due" } else { "" }
                 )
             }
             None => continue,

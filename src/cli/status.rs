@@ -88,6 +88,7 @@ fn lines(info: &pb::GetServerInfoResponse) -> Vec<(&'static str, String)> {
     let mut lines = vec![
         ("version", format!("{} ({})", info.version, info.database_version)),
         ("running since", time(info.start_time.as_ref())),
+        ("clock", clock_text(info.clock.as_ref())),
         ("writes", writes.to_owned()),
         ("writes survive", durability),
         ("store", info.store_id.clone()),
@@ -124,6 +125,25 @@ fn lines(info: &pb::GetServerInfoResponse) -> Vec<(&'static str, String)> {
     lines.extend(info.providers.iter().map(|provider| ("provider", provider_text(provider))));
     lines.extend(info.spendings.iter().map(|spending| ("spent", spending_text(spending))));
     lines
+}
+
+/// State of the clock, as text.
+fn clock_text(clock: Option<&pb::ClockState>) -> String {
+    let Some(clock) = clock else { return "unknown".to_owned() };
+    let mut words = match clock.confirmed {
+        true => "confirmed".to_owned(),
+        false => format!("NOT CONFIRMED: nothing is erased by a time after {}", time(clock.certain_time.as_ref())),
+    };
+    let seconds = |time: &Option<prost_types::Timestamp>| time.as_ref().map_or(0, |time| time.seconds);
+    let ahead = seconds(&clock.event_time) - seconds(&clock.present_time);
+    if ahead > 1 {
+        words += &format!("; events are {} ahead of it", count(ahead, "second"));
+    }
+    let differs = seconds(&clock.system_time) - seconds(&clock.present_time);
+    if differs.abs() > 1 {
+        words += &format!("; the system's clock says {}", time(clock.system_time.as_ref()));
+    }
+    words
 }
 
 /// Connections and memory of clients, and refusals, as text.
@@ -291,6 +311,22 @@ mod tests {
         ] {
             assert!(status_text(state).contains(why), "{state:?}");
         }
+    }
+
+    #[test]
+    fn a_clock_that_is_not_confirmed_is_a_warning() {
+        let of = |confirmed, event_time, system_time| {
+            let times = [event_time, system_time].map(|seconds| Some(instant(seconds)));
+            let [event_time, system_time] = times;
+            let (present_time, certain_time) = (Some(instant(100)), Some(instant(9)));
+            clock_text(Some(&pb::ClockState { confirmed, event_time, system_time, present_time, certain_time }))
+        };
+        assert_eq!(of(true, 101, 100), "confirmed");
+        assert_eq!(
+            of(false, 160, 3_600),
+            "NOT CONFIRMED: nothing is erased by a time after 1970-01-01 00:00:09Z; events are 60 seconds ahead of it; \
+             the system's clock says 1970-01-01 01:00:00Z"
+        );
     }
 
     #[test]

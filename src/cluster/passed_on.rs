@@ -7,7 +7,7 @@ use crate::app::access::Access;
 use crate::app::{self, Error, Reason};
 use crate::grpc::PASSED_ON;
 use crate::model::access::{Binding, Scopes};
-use crate::model::ids::SessionId;
+use crate::model::ids::{AccessTokenId, SessionId};
 use crate::model::time::Timestamp;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -29,6 +29,7 @@ struct OnTheWay {
     root: Option<String>,
     expire_time: Option<i64>,
     is_acting: bool,
+    token: Option<String>,
 }
 
 /// The header of a call with this access.
@@ -41,6 +42,7 @@ pub(super) fn header(secret: &str, access: &Access) -> app::Result<HeaderValue> 
         root: access.binding.root.as_ref().map(ToString::to_string),
         expire_time: access.expire_time.map(|time| time.0),
         is_acting: access.is_acting,
+        token: access.token.as_ref().map(ToString::to_string),
     };
     let encoded = URL_SAFE_NO_PAD.encode(serde_json::to_vec(&on_the_way).map_err(Error::internal)?);
     let mut value = HeaderValue::try_from(format!("{secret}.{encoded}")).map_err(Error::internal)?;
@@ -73,6 +75,7 @@ pub(super) fn read(secret: &str, headers: &HeaderMap) -> app::Result<Option<Arc<
         expire_time: on_the_way.expire_time.map(Timestamp),
         revoked: CancellationToken::new(),
         is_acting: on_the_way.is_acting,
+        token: on_the_way.token.map(|token| token.parse::<AccessTokenId>().map_err(|_| invalid())).transpose()?,
     })))
 }
 
@@ -92,12 +95,14 @@ mod tests {
             expire_time: Some(Timestamp(9)),
             revoked: CancellationToken::new(),
             is_acting: true,
+            token: Some(AccessTokenId(Uuid::from_u128(8))),
         };
         let mut headers = HeaderMap::new();
         assert!(read("s", &headers).expect("a call").is_none());
         headers.insert(PASSED_ON, header("s", &sent).expect("a header"));
         let got = read("s", &headers).expect("a call").expect("it was passed on");
         assert_eq!((&*got.principal, &*got.tenant, got.scopes), ("agent", "acme", sent.scopes));
+        assert_eq!(got.token, sent.token);
         assert_eq!((&got.binding, got.expire_time, got.is_acting), (&sent.binding, sent.expire_time, true));
         assert_eq!(read("t", &headers).expect_err("another secret").reason, Reason::AccessTokenInvalid);
         for wrong in ["", "s", "s.", "s.e30", ".e30", "s.AAAA"] {

@@ -7,8 +7,8 @@ use super::convert::count;
 use super::convert::secret::secret_rule;
 use super::convert::session::{durability, level, over_window_reason, read_window, thresholds};
 use crate::app::admin::{
-    Breaker, COMMIT_BOUNDS_MICROS, ChainHead, CheckItem, Checked, Checkpoints, CompactionCounter, Figures, Finding,
-    PresetInfo, Provider, ReadFailure, Server, Spent, WriteState,
+    Breaker, COMMIT_BOUNDS_MICROS, ChainHead, CheckItem, Checked, Checkpoints, ClockState, CompactionCounter, Figures,
+    Finding, PresetInfo, Provider, ReadFailure, Server, Spent, WriteState,
 };
 use crate::app::quotas::QuotaUse;
 use crate::app::scrub::{ScrubItem, ScrubState};
@@ -148,6 +148,17 @@ fn traffic(traffic: TrafficState) -> pb::TrafficState {
     }
 }
 
+fn clock(clock: &ClockState) -> pb::ClockState {
+    let ClockState { present, event_time, certain, system, is_confirmed } = clock;
+    pb::ClockState {
+        system_time: Some(pb::timestamp(*system)),
+        present_time: Some(pb::timestamp(*present)),
+        event_time: Some(pb::timestamp(*event_time)),
+        confirmed: *is_confirmed,
+        certain_time: Some(pb::timestamp(*certain)),
+    }
+}
+
 fn scheduler_failure(failure: ReadFailure) -> pb::SchedulerFailure {
     let ReadFailure { message, since, attempts } = failure;
     pb::SchedulerFailure { message, since_time: Some(pb::timestamp(since)), attempt_count: attempts }
@@ -277,6 +288,7 @@ impl AdminService for Admin {
             subscriber_lag_count: info.stream_lag,
             scrub: Some(scrub(&info.scrub)),
             failing_session_ids: info.failing.iter().map(ToString::to_string).collect(),
+            clock: Some(clock(&info.clock)),
             ..described
         }))
     }

@@ -9,18 +9,20 @@ use crate::app::access_record::NamedSessions;
 use crate::app::entrance::Entrance;
 use crate::app::{self, Error, Reason};
 use crate::model::access::Scope;
-use crate::pb::scopes;
+use crate::pb::{TENANT_HEADER, scopes};
 use crate::transport::Peer;
 use bytes::Bytes;
 use http::header::AUTHORIZATION;
 use http::request::Parts;
 use http::{Extensions, HeaderMap, HeaderName, Request, Response};
 use http_body::{Frame, SizeHint};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::convert::Infallible;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use tokio_util::sync::CancellationToken;
 use tonic::body::Body;
 use tonic::codegen::BoxFuture;
 use tonic::server::NamedService;
@@ -107,14 +109,17 @@ pub struct Guarded {
     scopes: Arc<HashMap<String, Scope>>,
     /// Calls of health and reflection that are open.
     side_calls: Arc<SideCalls>,
+    /// The methods that may hand content out.
+    handing_out: Arc<HashSet<String>>,
     /// The client of requests that come over no connection.
     in_process: Option<Peer>,
 }
 
 impl Guarded {
     pub(super) fn new(own: Services, backend: Arc<dyn Backend>, entrance: Arc<Entrance>) -> Self {
-        let (own, scopes, side_calls) = (Arc::new(own), Arc::new(scopes::scopes()), Arc::default());
-        Self { own, backend, entrance, scopes, side_calls, in_process: None }
+        let (scopes, handing_out) = (Arc::new(scopes::scopes()), Arc::new(scopes::handing_out()));
+        let (own, side_calls) = (Arc::new(own), Arc::default());
+        Self { own, backend, entrance, scopes, side_calls, handing_out, in_process: None }
     }
 
     /// The same services for callers in this process, who are the owner.
@@ -143,18 +148,19 @@ impl Guarded {
             // The connection is that of the daemon which passes the call on, and not the caller's.
             request.extensions_mut().remove::<Peer>();
         }
-        // The daemon that let a call in has it in its log.
-        let is_recorded = matches!(scope, Some(Scope::Read | Scope::Erase | Scope::Admin))
-            && !request.headers().contains_key(PASSED_ON)
-            && self.entrance.logs(&access);
-        let answer = match is_recorded {
-            false => self.forward(request, scope).await,
-            true => {
-                let acts = matches!(scope, Some(Scope::Erase | Scope::Admin));
-                let record = Record::of(&request, acts);
+        // The daemon that let a call in has it in its log. Writes have their authors in the store.
+        let is_of_log = matches!(scope, Some(Scope::Read | Scope::Erase | Scope::Admin))
+            || self.handing_out.contains(request.uri().path());
+        let is_recorded = is_of_log && !request.headers().contains_key(PASSED_ON) && self.entrance.logs(&access);
+        let answer = match scope.filter(|_| is_recorded) {
+            None => self.forward(request, scope).await,
+            Some(scope) => {
+                let record = Record::of(&request, &access, scope);
                 request.extensions_mut().insert(record.named.clone());
+                let left = CancellationToken::new();
+                let _left = left.clone().drop_guard();
                 // A caller that leaves does not keep its call out of the log.
-                let call = tokio::spawn(self.clone().recorded(request, access.clone(), record));
+                let call = tokio::spawn(self.clone().recorded(request, record, left));
                 call.await.unwrap_or_else(|error| Status::from(Error::internal(error)).into_http())
             }
         };
@@ -170,16 +176,21 @@ impl Guarded {
         answer.map(|body| Body::new(EndingBody { body, ended: Some(ended) }))
     }
 
-    /// Forwards a call, and records it before its answer is given; one that acts also before it is carried out.
-    async fn recorded(self, request: Request<Body>, access: Arc<Access>, record: Record) -> Response<Body> {
-        if record.acts
-            && let Err(error) = self.entrance.record_intent(&access, record.address.clone(), &record.method).await
+    /// Forwards a call, and records it before its answer is given; one that acts also before it is carried out. One that
+    /// only reads ends if its caller leaves.
+    async fn recorded(self, request: Request<Body>, record: Record, left: CancellationToken) -> Response<Body> {
+        let Record { access, address, method, scope, named } = record;
+        if matches!(scope, Scope::Erase | Scope::Admin)
+            && let Err(error) = self.entrance.record_intent(&access, address.clone(), &method).await
         {
             return Status::from(error).into_http();
         }
-        let answer = self.forward(request, Some(Scope::Read)).await;
+        let answer = tokio::select! {
+            answer = self.forward(request, Some(scope)) => answer,
+            () = left.cancelled(), if scope == Scope::Read => Status::cancelled("the caller has left").into_http(),
+        };
         let outcome = outcome(answer.headers());
-        match self.entrance.record_access(&access, record.address, &record.method, &record.named, &outcome).await {
+        match self.entrance.record_access(&access, address, &method, &named, &outcome).await {
             Ok(()) => answer,
             Err(error) => Status::from(error).into_http(),
         }
@@ -211,41 +222,72 @@ impl Guarded {
     /// Those of [`authenticate`].
     pub fn identify(&self, head: &Parts) -> app::Result<()> {
         let peer = head.extensions.get::<Peer>().or(self.in_process.as_ref());
-        authenticate(&self.entrance, peer, &head.headers).map(drop)
+        self.authenticate(peer, &head.headers).map(drop)
     }
 
     /// The access of a caller that may call the method, and the method's scope.
     fn admit(&self, path: &str, peer: Option<&Peer>, headers: &HeaderMap) -> app::Result<(Arc<Access>, Option<Scope>)> {
         let access = match self.backend.passed_on(headers)? {
             Some(access) => access,
-            None => authenticate(&self.entrance, peer, headers)?,
+            None => self.authenticate(peer, headers)?,
         };
         let scope = self.scopes.get(path).copied();
-        match scope {
-            Some(scope) => access.require(scope)?,
-            None if path.starts_with(REFLECTION) || path.starts_with(HEALTH) => {}
-            None => return Err(Error::new(Reason::MethodUnknown, "no service has this method")),
-        }
+        let (method, allowed) = match scope {
+            Some(scope) => (path, access.require(scope)),
+            None if path.starts_with(REFLECTION) || path.starts_with(HEALTH) => (path, Ok(())),
+            None => ("", Err(Error::new(Reason::MethodUnknown, "no service has this method"))),
+        };
+        allowed.inspect_err(|error| {
+            if !headers.contains_key(PASSED_ON) {
+                let acting = acting(&access, headers);
+                self.entrance.count_refusal(Some(&acting), ip_of(peer), method, error.reason);
+            }
+        })?;
         Ok((access, scope))
+    }
+
+    fn authenticate(&self, peer: Option<&Peer>, headers: &HeaderMap) -> app::Result<Arc<Access>> {
+        authenticate(&self.entrance, peer, headers).inspect_err(|error| {
+            // A wrong secret is counted where it is compared.
+            if error.reason == Reason::AccessTokenMissing {
+                self.entrance.count_refusal(None, ip_of(peer), "", error.reason);
+            }
+        })
     }
 }
 
-/// A call for the access log. Writes have their authors in the store.
+/// A call for the access log.
 struct Record {
+    /// The caller's access, in the tenant that it acts in.
+    access: Arc<Access>,
     address: String,
     method: String,
-    /// True if its scope lets it do more than read sessions.
-    acts: bool,
+    scope: Scope,
     named: NamedSessions,
 }
 
 impl Record {
-    fn of(request: &Request<Body>, acts: bool) -> Self {
+    fn of(request: &Request<Body>, access: &Arc<Access>, scope: Scope) -> Self {
         let address = match request.extensions().get::<Peer>() {
             Some(Peer::Tcp { address, .. }) => address.to_string(),
             Some(Peer::Owner) | None => String::new(),
         };
-        Self { address, method: request.uri().path().to_owned(), acts, named: NamedSessions::default() }
+        let (access, method) = (acting(access, request.headers()), request.uri().path().to_owned());
+        Self { access, address, method, scope, named: NamedSessions::default() }
+    }
+}
+
+/// The access of a caller in the tenant that it names; its own if it may not.
+fn acting(access: &Arc<Access>, headers: &HeaderMap) -> Arc<Access> {
+    let tenant = headers.get(TENANT_HEADER).and_then(|tenant| tenant.to_str().ok());
+    let acting = tenant.and_then(|tenant| Access::clone(access).acting_in(tenant).ok());
+    acting.map_or_else(|| Arc::clone(access), Arc::new)
+}
+
+fn ip_of(peer: Option<&Peer>) -> Option<IpAddr> {
+    match peer {
+        Some(Peer::Tcp { address, .. }) => Some(address.ip()),
+        Some(Peer::Owner) | None => None,
     }
 }
 

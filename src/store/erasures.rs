@@ -7,12 +7,14 @@ use super::erasure::plan::EraseTarget;
 use super::erasure::rows::Sizes;
 use super::erasure::steps::{self, AtWork};
 use super::error::{Error, Result};
+use super::ledger::clock_segments;
 use super::ledger::head::SessionKey;
 use super::ledger::tx::Requester;
 use super::shared::Shared;
 use super::writer::Mutation;
 use crate::limits;
 use crate::model::Revision;
+use crate::model::dating::Dating;
 use crate::model::time::Timestamp;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -27,6 +29,16 @@ const POSTGRESQL_KEEPS: [&str; 2] = ["PostgreSQL: dead rows until they are vacuu
 pub struct Erasures(pub(super) Arc<Shared>);
 
 impl Erasures {
+    /// What is known of the times of events, by which sessions are dated.
+    pub async fn dating(&self) -> Result<Dating> {
+        self.0.brief(clock_segments::all).await
+    }
+
+    /// Keeps what this process has seen of it.
+    pub async fn keep_dating(&self, seen: Dating) -> Result<()> {
+        self.0.write(Mutation::change("dating"), move |tx| clock_segments::join(tx, &seen)).await
+    }
+
     /// The session that owns what an erasure names: a fork shares rows with it.
     pub async fn owner(&self, session: SessionKey, target: &EraseTarget) -> Result<SessionKey> {
         self.0.snapshot(|reader| apply::owner(reader, session.0, target)).await

@@ -5,10 +5,10 @@ use super::erasure::{apply, candidates, plan, rows, session, steps};
 use super::integrity::{log_check, run_rows, verify};
 use super::ledger::{
     access_tokens, ahead, ancestry, append, approvals, blob_uses, by_client_id, by_hand, calls, cancels, claiming,
-    compactions, conversation, counts, drafts, erased_content, erased_sessions, events, expand, expiry, head, identity,
-    jobs, labels, layouts, marks, messages, open_drafts, open_messages, pairing, policies, position, prompts, quotas,
-    receipts, received, requests, rewrites, runs, search, session_filter, session_list, sessions, sources, spending,
-    statistics, statuses, submit, tombstones, tx, usage_totals, visibility, windows,
+    clock_segments, compactions, conversation, counts, drafts, erased_content, erased_sessions, events, expand, expiry,
+    head, identity, jobs, labels, layouts, marks, messages, open_drafts, open_messages, pairing, policies, position,
+    prompts, quotas, receipts, received, requests, rewrites, runs, search, session_filter, session_list, sessions,
+    sources, spending, statistics, statuses, submit, tombstones, tx, usage_totals, visibility, windows,
 };
 use super::search::{hits, source};
 use super::upkeep::scrub;
@@ -27,7 +27,8 @@ use crate::model::usage::ModelWindow;
 /// There is one counter for each way in which a compaction can end, one for each model up to a limit, and one for each
 /// subject of a claim; a store has one identity for each time that it was restored, and the scrub has one row.
 /// There are a few sessions that are being erased in steps. Blobs that nothing uses are deleted once, after a migration.
-const WHOLE: [&str; 10] = [
+const WHOLE: [&str; 11] = [
+    clock_segments::ALL,
     quotas::CONTENT,
     blob_uses::UNUSED,
     access_tokens::ALL,
@@ -66,6 +67,7 @@ pub(super) fn statements() -> Vec<&'static str> {
         labels::STATEMENTS,
         layouts::STATEMENTS,
         blob_uses::STATEMENTS,
+        clock_segments::STATEMENTS,
         erased_content::STATEMENTS,
         erased_sessions::STATEMENTS,
         tombstones::STATEMENTS,

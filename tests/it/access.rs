@@ -354,6 +354,130 @@ async fn who_read_what_is_in_the_access_log_before_the_answer() {
 }
 
 #[tokio::test]
+async fn a_leap_of_the_clock_ends_no_access() {
+    const YEAR_MS: i64 = 365 * 86_400_000;
+    let served = Served::start().await;
+    let clock = &served.test.clock;
+    let scopes = [Scope::Read].into_iter().collect();
+    let expire_time = Some(clock.now().plus_millis(86_400_000));
+    let new = NewAccessToken { principal: "agent".to_owned(), scopes, expire_time, ..NewAccessToken::default() };
+    let (_, secret) = served.test.app.create_access_token(new).await.expect("a token");
+    let list = "/longhand.v1.SessionService/ListSessions";
+    assert_eq!(served.refusal(list, Some(&secret)).await, None);
+    clock.shift_system(YEAR_MS);
+    assert_eq!(served.refusal(list, Some(&secret)).await, None, "nothing confirms that a year has passed");
+    clock.shift_system(-YEAR_MS);
+    assert_eq!(served.refusal(list, Some(&secret)).await, None);
+    // One that was believed for a while ends nothing for good.
+    clock.shift_system(YEAR_MS);
+    clock.now();
+    clock.advance(61_000);
+    assert_eq!(served.refusal(list, Some(&secret)).await.as_deref(), Some("ACCESS_TOKEN_INVALID"));
+    clock.shift_system(-YEAR_MS);
+    clock.now();
+    clock.advance(61_000);
+    assert_eq!(served.refusal(list, Some(&secret)).await, None);
+    clock.advance(86_400_000);
+    assert_eq!(served.refusal(list, Some(&secret)).await.as_deref(), Some("ACCESS_TOKEN_INVALID"));
+}
+
+/// The whole lines of an access log.
+fn whole_lines(directory: &std::path::Path) -> Vec<serde_json::Value> {
+    let mut lines = Vec::new();
+    let verified = access_log::verify(directory, |line| {
+        lines.push(serde_json::from_str(line)?);
+        Ok(())
+    });
+    assert_eq!(verified.expect("it can be read").fault, None);
+    lines
+}
+
+#[tokio::test]
+async fn what_hands_content_out_and_who_acts_in_a_tenant_is_in_the_access_log_whatever_the_scope() {
+    let served = Served::start().await;
+    let folder = tempfile::tempdir().expect("a folder");
+    let directory = folder.path().join("access-log");
+    let options = access_log::Options { directory: directory.clone(), retention_days: 0 };
+    let (log, _thread) = access_log::AccessLog::open(options, served.test.clock.clone()).expect("a log");
+    served.test.longhand.entrance().log_access(AccessLogging { log, owner_too: false, refuses: false });
+    let session = served.test.manual_session().await;
+    let (token, secret) = served.token(&[Scope::Read, Scope::Write, Scope::Compact]).await;
+    let send = async |path: &str, tenant: Option<&'static str>, message: Vec<u8>| {
+        let mut request = Served::request(path, Some(tcp(1)), Some(&secret), &message);
+        if let Some(tenant) = tenant {
+            request.headers_mut().insert(pb::TENANT_HEADER, http::HeaderValue::from_static(tenant));
+        }
+        let Ok(answer) = soon(path, served.routes.clone().oneshot(request)).await;
+        Status::from_header_map(answer.headers()).as_ref().and_then(reason).unwrap_or_else(|| "OK".to_owned())
+    };
+    let take = pb::TakePromptRequest { session_id: session.clone(), epoch: 1, ..pb::TakePromptRequest::default() };
+    let acquire = pb::AcquireRunRequest { session_id: session.clone(), ..pb::AcquireRunRequest::default() };
+    let lease = pb::LeaseSummaryTaskRequest::default().encode_to_vec();
+    let get = pb::GetSessionRequest { session_id: session.clone() }.encode_to_vec();
+    let calls = [
+        ("longhand.v1.RunService/AcquireRun", None, acquire.encode_to_vec()),
+        ("longhand.v1.PromptService/TakePrompt", None, take.encode_to_vec()),
+        ("longhand.v1.SummaryTaskService/LeaseSummaryTask", None, lease),
+        ("longhand.v1.SessionService/GetSession", Some("acme"), get),
+    ];
+    let mut expected = Vec::new();
+    for (method, tenant, message) in calls {
+        let outcome = send(&format!("/{method}"), tenant, message).await;
+        expected.push((method.to_owned(), tenant.unwrap_or_default().to_owned(), outcome));
+    }
+    // Other writes are not in it.
+    send("/longhand.v1.SessionService/CreateSession", None, Vec::new()).await;
+    let lines = whole_lines(&directory);
+    let text = |line: &serde_json::Value, field: &str| line[field].as_str().unwrap_or_default().to_owned();
+    let found: Vec<_> =
+        lines.iter().map(|line| (text(line, "method"), text(line, "tenant"), text(line, "outcome"))).collect();
+    assert_eq!(found, expected);
+    let outcomes: Vec<_> = expected.iter().map(|(_, _, outcome)| outcome.as_str()).collect();
+    assert_eq!(outcomes, ["OK", "NO_PROMPT", "SUMMARY_TASKS_OFF", "SESSION_NOT_FOUND"]);
+    assert!(lines.iter().all(|line| text(line, "token") == token && line.get("count").is_none()), "{lines:?}");
+    assert_eq!(lines[1]["sessions"], serde_json::json!([session]));
+}
+
+#[tokio::test]
+async fn refused_and_failed_attempts_are_counted_in_the_access_log() {
+    let served = Served::start().await;
+    let folder = tempfile::tempdir().expect("a folder");
+    let directory = folder.path().join("access-log");
+    let options = access_log::Options { directory: directory.clone(), retention_days: 0 };
+    let (log, _thread) = access_log::AccessLog::open(options, served.test.clock.clone()).expect("a log");
+    let entrance = served.test.longhand.entrance();
+    entrance.log_access(AccessLogging { log, owner_too: false, refuses: false });
+    let (token, secret) = served.token(&[Scope::Read]).await;
+    let create = "/longhand.v1.SessionService/CreateSession";
+    for _ in 0..3 {
+        assert_eq!(served.refusal(create, Some("lh_wrong")).await.as_deref(), Some("ACCESS_TOKEN_INVALID"));
+        assert_eq!(served.refusal(create, Some(&secret)).await.as_deref(), Some("SCOPE_MISSING"));
+    }
+    assert_eq!(served.refusal(create, None).await.as_deref(), Some("ACCESS_TOKEN_MISSING"));
+    assert_eq!(whole_lines(&directory), [serde_json::Value::Null; 0], "they are written at an interval");
+    entrance.record_refusals().await;
+    let lines = whole_lines(&directory);
+    let mut found: Vec<_> = lines
+        .iter()
+        .map(|line| {
+            let text = |field: &str| line[field].as_str().unwrap_or_default().to_owned();
+            (text("outcome"), text("address"), text("token"), text("method"), line["count"].as_u64().unwrap_or(1))
+        })
+        .collect();
+    found.sort();
+    let local = || "127.0.0.1".to_owned();
+    let none = String::new;
+    let expected = [
+        ("ACCESS_TOKEN_INVALID".to_owned(), local(), none(), none(), 3),
+        ("ACCESS_TOKEN_MISSING".to_owned(), local(), none(), none(), 1),
+        ("SCOPE_MISSING".to_owned(), local(), token, create.trim_start_matches('/').to_owned(), 3),
+    ];
+    assert_eq!(found, expected);
+    entrance.record_refusals().await;
+    assert_eq!(whole_lines(&directory).len(), lines.len());
+}
+
+#[tokio::test]
 async fn what_acts_is_in_the_access_log_before_it_is_carried_out() {
     let create = "/longhand.v1.AccessService/CreateAccessToken";
     for refuses in [true, false] {

@@ -5,6 +5,7 @@ use longhand::app::retention::{
     Expired, RetentionItem, RetentionReason, RetentionRule, RetentionSummary, RetentionTimes,
 };
 use longhand::app::sessions::{ForkPoint, NewSession};
+use longhand::limits;
 use longhand::model::event::{EventBody, EventKind};
 use longhand::model::session::SessionState;
 use std::time::Duration;
@@ -110,6 +111,9 @@ async fn the_sessions_that_changed_longest_ago_make_room() {
 #[tokio::test]
 async fn a_session_stays_while_a_run_or_a_fork_needs_it() {
     let test = TestApp::start().await;
+    // The clock is confirmed.
+    test.clock.now();
+    test.clock.advance(limits::CLOCK_CONFIRMED_MS);
     let idle = Duration::from_secs(10);
     test.longhand.set_retention(vec![RetentionRule { idle: Some(idle), ..rule("idle") }]);
     let pass = || test.clock.advance(11_000);
@@ -149,4 +153,61 @@ async fn the_daemon_applies_the_rules_by_itself() {
     stopping.cancel();
     soon("the end of the task", task).await.expect("ended");
     assert_eq!(test.app.get_session("new").await.expect("there").session.state, SessionState::Active);
+}
+
+const YEAR_MS: i64 = 365 * 86_400_000;
+
+#[tokio::test]
+async fn a_clock_that_is_wrong_for_three_seconds_has_no_session_erased() {
+    let test = TestApp::start().await;
+    let rules = || vec![RetentionRule { idle: Some(30 * DAY), ..rule("idle") }];
+    test.longhand.set_retention(rules());
+    session(&test, "before").await;
+    advance(&test, 1);
+    test.clock.shift_system(YEAR_MS);
+    session(&test, "meanwhile").await;
+    test.clock.advance(3_000);
+    assert_eq!(titles(&apply(&test, false).await.0), [""; 0], "a year that nothing confirms");
+    test.clock.shift_system(-YEAR_MS);
+    session(&test, "after").await;
+    advance(&test, 1);
+    assert_eq!(titles(&apply(&test, false).await.0), [""; 0]);
+    let test = test.restart().await;
+    test.longhand.set_retention(rules());
+    advance(&test, 1);
+    assert_eq!(titles(&apply(&test, false).await.0), [""; 0], "nor after a restart");
+    advance(&test, 31);
+    assert_eq!(titles(&apply(&test, false).await.0), ["before", "meanwhile", "after"], "all in their time");
+    assert_eq!(test.findings().await, []);
+}
+
+#[tokio::test]
+async fn what_was_written_by_a_clock_that_was_ahead_goes_in_its_time_too() {
+    let test = TestApp::start().await;
+    let rules = || vec![RetentionRule { idle: Some(30 * DAY), ..rule("idle") }];
+    test.longhand.set_retention(rules());
+    session(&test, "before").await;
+    advance(&test, 1);
+    let began = test.clock.now();
+    test.clock.shift_system(YEAR_MS);
+    test.clock.now();
+    test.clock.advance(300_000);
+    session(&test, "ahead").await;
+    let ahead = test.app.get_session("ahead").await.expect("there").session.create_time;
+    assert!(ahead > began.plus_millis(YEAR_MS), "the clock was believed");
+    test.clock.shift_system(-YEAR_MS);
+    test.clock.now();
+    advance(&test, 1);
+    let (expired, summary) = apply(&test, false).await;
+    assert_eq!((titles(&expired), summary.is_clock_unconfirmed), (vec![], false));
+    let test = test.restart().await;
+    test.longhand.set_retention(rules());
+    assert!(apply(&test, false).await.1.is_clock_unconfirmed, "a start confirms nothing");
+    advance(&test, 1);
+    assert_eq!(titles(&apply(&test, false).await.0), [""; 0]);
+    advance(&test, 31);
+    assert_eq!(titles(&apply(&test, true).await.0), ["before", "ahead"]);
+    assert_eq!(titles(&apply(&test, false).await.0), ["before", "ahead"], "a year before its event is that old");
+    assert!(test.clock.now() > ahead, "times do not go back");
+    assert_eq!(test.findings().await, []);
 }

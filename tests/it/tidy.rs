@@ -26,7 +26,7 @@ const LAYERS: [(&str, &str); 30] = [
     ("interop", "model"),
     ("limits", "model policy"),
     ("secrets", "limits"),
-    ("clock", "model"),
+    ("clock", "model limits"),
     ("config", "model policy limits secrets"),
     ("telemetry", ""),
     ("traffic", "limits"),

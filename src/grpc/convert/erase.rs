@@ -3,7 +3,7 @@
 use super::{id, not_given, range};
 use crate::app::Result;
 use crate::app::erase::{EraseRequest, EraseTarget, Erased, part_target};
-use crate::app::retention::{Expired, RetentionItem, RetentionReason, RetentionSummary};
+use crate::app::retention::{Expired, RetentionItem, RetentionReason};
 use crate::model::event::{ErasedMessage, ErasedTarget, EventBody};
 use crate::pb;
 use crate::pb::erase_content_request::Target;
@@ -59,15 +59,14 @@ pub(in crate::grpc) fn retention_item(item: RetentionItem) -> pb::apply_retentio
             let session_id = session.to_string();
             Item::Session(pb::ExpiredSession { session_id, title, rule, bound: bound.into(), content_bytes })
         }
-        RetentionItem::End(RetentionSummary { examined, erased, content_bytes, protected, changed }) => {
-            Item::Summary(pb::RetentionSummary {
-                examined_count: examined,
-                erased_count: erased,
-                content_bytes,
-                protected_count: protected,
-                changed_count: changed,
-            })
-        }
+        RetentionItem::End(summary) => Item::Summary(pb::RetentionSummary {
+            examined_count: summary.examined,
+            erased_count: summary.erased,
+            content_bytes: summary.content_bytes,
+            protected_count: summary.protected,
+            changed_count: summary.changed,
+            clock_unconfirmed: summary.is_clock_unconfirmed,
+        }),
     }
 }
 

@@ -50,6 +50,7 @@ pub(crate) const MIGRATIONS: &[(i64, &str)] = &[
     (20_261_201_000_001, include_str!("../../../migrations/20261201000001_erasing.sql")),
     (20_261_201_000_003, include_str!("../../../migrations/20261201000003_tenants.sql")),
     (20_261_201_000_004, include_str!("../../../migrations/20261201000004_refused_drafts.sql")),
+    (20_261_201_000_005, include_str!("../../../migrations/20261201000005_clock.sql")),
 ];
 
 /// The version of the schema: the newest migration.

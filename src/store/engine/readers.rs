@@ -9,11 +9,16 @@ use crate::limits;
 use crate::store::engine::Reader;
 use crate::store::error::{Error, Result};
 use crate::store::write_state::WriteState;
+use rusqlite::InterruptHandle;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio_util::sync::CancellationToken;
+
+/// Steps of SQLite's machine between two looks whether somebody still waits for a read.
+const PROGRESS_STEPS: i32 = 10_000;
 
 /// Opens a connection that only reads.
 type Open = Box<dyn Fn() -> Result<Connection> + Send + Sync>;
@@ -85,6 +90,38 @@ impl Readers {
         .await
     }
 
+    /// Reads with a free connection to SQLite what may take long, in a task of its own. It is interrupted if nobody waits for
+    /// it any more.
+    pub(crate) async fn interruptible<T: Send + 'static>(
+        self: &Arc<Self>,
+        read: impl FnOnce(&mut Reader<'_>) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let interrupt = Arc::new(Interrupt::default());
+        let _left = Left(Arc::clone(&interrupt));
+        let readers = Arc::clone(self);
+        let reading = tokio::spawn(async move {
+            let mut borrowed = tokio::select! {
+                biased;
+                () = interrupt.left.cancelled() => return Err(Error::Closed),
+                borrowed = readers.acquire() => borrowed?,
+            };
+            let run = || {
+                borrowed.read(|reader| {
+                    interrupt.begin(reader.conn.sqlite()?)?;
+                    let answer = if interrupt.left.is_cancelled() { Err(Error::Closed) } else { read(reader) };
+                    // The connection is another read's from here on.
+                    interrupt.end(reader.conn.sqlite()?)?;
+                    answer
+                })
+            };
+            match Handle::current().runtime_flavor() {
+                RuntimeFlavor::MultiThread => tokio::task::block_in_place(run),
+                _ => run(),
+            }
+        });
+        reading.await.map_err(|_| Error::Bug("a read ended in a panic"))?
+    }
+
     /// A connection beside the pool.
     pub(crate) fn connect(&self) -> Result<Connection> {
         (self.open)()
@@ -128,6 +165,43 @@ impl Readers {
     }
 }
 
+/// How a read that goes on is ended.
+#[derive(Default)]
+struct Interrupt {
+    left: CancellationToken,
+    handle: Mutex<Option<InterruptHandle>>,
+}
+
+impl Interrupt {
+    fn handle(&self) -> MutexGuard<'_, Option<InterruptHandle>> {
+        self.handle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// An interrupt between two statements would be lost, and a virtual table asks no progress handler: so there are both.
+    fn begin(&self, conn: &rusqlite::Connection) -> Result<()> {
+        *self.handle() = Some(conn.get_interrupt_handle());
+        let left = self.left.clone();
+        Ok(conn.progress_handler(PROGRESS_STEPS, Some(move || left.is_cancelled()))?)
+    }
+
+    fn end(&self, conn: &rusqlite::Connection) -> Result<()> {
+        *self.handle() = None;
+        Ok(conn.progress_handler(0, None::<fn() -> bool>)?)
+    }
+}
+
+/// Whoever waits for a read.
+struct Left(Arc<Interrupt>);
+
+impl Drop for Left {
+    fn drop(&mut self) {
+        self.0.left.cancel();
+        if let Some(handle) = &*self.0.handle() {
+            handle.interrupt();
+        }
+    }
+}
+
 /// A borrowed connection. It returns to the pool unless it is left in a transaction, in which every later read would see
 /// the same old snapshot.
 struct Borrowed<'p> {
@@ -167,5 +241,47 @@ impl Drop for Borrowed<'_> {
         {
             self.readers.free().push(conn);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::engine;
+    use tokio::sync::oneshot;
+
+    fn endless(reader: &Reader<'_>) -> Result<i64> {
+        let query = "with recursive n (x) as (select 1 union all select x + 1 from n) select count(*) from n";
+        engine::scalar(query).one(reader.conn)
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_read_that_nobody_waits_for_frees_its_connection() {
+        let readers = Readers::new(1, Clock::default(), Box::new(Connection::open_in_memory)).expect("a connection");
+        let readers = Arc::new(readers);
+        let (begun, begins) = oneshot::channel();
+        let waiting = tokio::spawn({
+            let readers = Arc::clone(&readers);
+            async move {
+                let read = |reader: &mut Reader<'_>| {
+                    let _ = begun.send(());
+                    endless(reader)
+                };
+                readers.interruptible(read).await
+            }
+        });
+        begins.await.expect("it runs");
+        waiting.abort();
+        let read = readers.interruptible(|reader| engine::scalar::<i64>("select 7").one(reader.conn));
+        assert_eq!(read.await.expect("the connection is free"), 7);
+        // One that has not begun yet never does.
+        let held = readers.acquire().await.expect("the connection");
+        let second = tokio::spawn({
+            let readers = Arc::clone(&readers);
+            async move { readers.interruptible(|reader| endless(reader)).await }
+        });
+        second.abort();
+        drop(held);
+        assert_eq!(readers.brief(|reader| engine::scalar::<i64>("select 8").one(reader.conn)).await.expect("free"), 8);
     }
 }

@@ -1,13 +1,14 @@
 //! Stored instants that are further ahead of the clock than any valid wait. They come from a wrong system clock or from
 //! changes with a database tool, and waits for them would last until real time has caught up.
 //!
-//! Within one process the clock never goes back. After a restart it continues from the newest event, so that history is
+//! Within one process times of events never go back. After a restart they continue from the newest event, so that history is
 //! never in the future either; only instants that were stored without an event remain.
 
+use super::clock_segments;
 use crate::clock::Clock;
 use crate::limits;
 use crate::model::time::Timestamp;
-use crate::store::engine::{self, Connection};
+use crate::store::engine::{self, Connection, Reader};
 use crate::store::error::Result;
 
 const NEWEST_EVENT: &str = "select time from event where seq = (select max(seq) from event)";
@@ -28,7 +29,7 @@ pub(crate) const STATEMENTS: &[&str] = &[NEWEST_EVENT, FRESH_JOBS, PROPOSALS, RE
 /// Milliseconds by which the newest event may be ahead of the system's clock before a warning is logged.
 const AHEAD_MS: i64 = 60_000;
 
-/// Sets the clock to continue from the newest event, and lowers stored instants to the furthest valid wait. For a store
+/// Sets the clock to continue from the newest event, tells it which time was confirmed before, and lowers stored instants to the furthest valid wait. For a store
 /// without readers and writers yet.
 pub(crate) fn lower_times(conn: &Connection, clock: &Clock) -> Result<()> {
     let newest: Option<i64> = engine::scalar(NEWEST_EVENT).optional(conn)?;
@@ -37,7 +38,14 @@ pub(crate) fn lower_times(conn: &Connection, clock: &Clock) -> Result<()> {
         let newest = newest.to_iso_8601();
         tracing::warn!(newest, "the newest event is ahead of the system's clock: times go on from there");
     }
-    clock.skip_to(newest);
+    let dating = clock_segments::all(&mut Reader::new(conn))?;
+    let last = dating.segments().last();
+    let known = last.map_or(newest, |last| last.event_end().max(newest));
+    // Behind it: an event of the same time would be dated with what was before the daemon was off.
+    clock.skip_to(Timestamp(known.0 + 1));
+    if let Some(last) = last {
+        clock.believe(last.confirmed_end());
+    }
     let now = clock.now();
     for (statement, longest_ms) in [
         (FRESH_JOBS, 0),

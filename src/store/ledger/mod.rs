@@ -14,6 +14,7 @@ pub(crate) mod cancels;
 pub(crate) mod chain;
 pub(crate) mod claiming;
 pub(crate) mod claims;
+pub(crate) mod clock_segments;
 pub(crate) mod codec;
 pub(crate) mod compactions;
 pub(crate) mod conversation;

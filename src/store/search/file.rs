@@ -66,6 +66,11 @@ const MERGED_PAGES: i64 = 512;
 /// Weight of a whole word, and of a piece of a name, in the ranking.
 const WEIGHTS: &str = "1.0, 0.5, 0.0";
 
+/// In the numbers of FTS5's pages, bits of the page within its segment, and all below those of the segment.
+const PAGE_MASK: i64 = (1 << 31) - 1;
+/// See above.
+const SEGMENT_BITS: u32 = 37;
+
 /// The table of a tenant's words.
 fn table(tenant: i64) -> String {
     format!("words_{tenant}")
@@ -169,6 +174,8 @@ fn scope(entry: &Unindexed) -> String {
     words
 }
 
+const ROLES: [Role; 4] = [Role::User, Role::Assistant, Role::Tool, Role::System];
+
 fn role(role: Role) -> u8 {
     match role {
         Role::User => 1,
@@ -185,8 +192,8 @@ fn any(words: impl IntoIterator<Item = String>) -> Option<String> {
 }
 
 /// A search in the language of FTS5. Nothing in it comes from a caller but words without any of its signs.
-fn expression(wanted: &Wanted) -> Result<String> {
-    let phrases: Vec<String> = wanted.phrases.iter().map(phrase).collect::<Result<_>>()?;
+fn expression(wanted: &Wanted, phrases: &[&Phrase]) -> Result<String> {
+    let phrases: Vec<String> = phrases.iter().map(|words| phrase(words)).collect::<Result<_>>()?;
     let owners: Vec<&OwnRange> = wanted.ranges.iter().take(limits::SEARCH_RANGES_MAX + 1).collect();
     let has_few_owners = owners.len() <= limits::SEARCH_RANGES_MAX;
     let below = wanted.below.into_iter();
@@ -198,7 +205,11 @@ fn expression(wanted: &Wanted) -> Result<String> {
         any(wanted.kinds.iter().map(|kind| format!("p{}", *kind as i32))),
         any(wanted.tools.iter().map(|tool| format!("t{tool}"))),
     ];
-    let all: Vec<String> = phrases.into_iter().chain(restrictions.into_iter().flatten()).collect();
+    let mut all: Vec<String> = phrases.into_iter().chain(restrictions.into_iter().flatten()).collect();
+    if all.is_empty() {
+        // Every entry has one of these.
+        all.extend(any(ROLES.map(|wanted| format!("r{}", role(wanted)))));
+    }
     let mut expression = all.join(" AND ");
     let left_out = [(wanted.derived, "derived"), (wanted.records, "record")];
     if let Some(left_out) = any(left_out.iter().filter(|(is_wanted, _)| !is_wanted).map(|(_, word)| (*word).to_owned()))
@@ -225,8 +236,53 @@ fn phrase(phrase: &Phrase) -> Result<String> {
     })
 }
 
-/// Finds entries: the newest that match, up to a maximum, are ranked.
-pub(super) fn find(reader: &mut Reader<'_>, wanted: &Wanted) -> Result<Found> {
+/// About the pages of an index's lists that a search for words reads: FTS5 reads the lists of all words with a beginning
+/// whole, whatever they are found with, and once more to rank. FTS5 has the first word of each page.
+fn list_pages(conn: &Connection, words: &str, phrase: &Phrase) -> Result<i64> {
+    let segment = format!("select min(segid) from {words}_idx where segid > ?1");
+    let before =
+        format!("select pgno >> 1 from {words}_idx where segid = ?1 and term <= ?2 order by term desc limit 1");
+    let behind = format!("select pgno >> 1 from {words}_idx where segid = ?1 and term >= ?2 order by term limit 1");
+    let last = format!("select coalesce(max(id), 0) & {PAGE_MASK} from {words}_data where id between ?1 and ?2");
+    let mut terms: Vec<(&String, bool)> = phrase.whole.iter().map(|word| (word, false)).collect();
+    terms.last_mut().into_iter().for_each(|(_, may_go_on)| *may_go_on = phrase.is_prefix);
+    terms.extend(phrase.pieces.iter().map(|word| (word, false)));
+    let (mut pages, mut of) = (0, -1);
+    while let Some(next) = engine::scalar::<Option<i64>>(&segment).bind(of).one(conn)? {
+        of = next;
+        for (word, may_go_on) in &terms {
+            let from: Vec<u8> = [b"0", word.as_bytes()].concat();
+            let to = [&from[..], if *may_go_on { &[u8::MAX] } else { &[0] }].concat();
+            let first = engine::scalar::<i64>(&before).bind(of).bind(from).optional(conn)?.unwrap_or(1);
+            let end = match engine::scalar::<i64>(&behind).bind(of).bind(to).optional(conn)? {
+                Some(end) => end,
+                None => {
+                    let ids = of << SEGMENT_BITS;
+                    engine::scalar::<i64>(&last).bind(ids).bind(ids | PAGE_MASK).one(conn)?
+                }
+            };
+            pages += (end - first).max(0) + 1;
+        }
+    }
+    Ok(pages)
+}
+
+/// The terms by which the index is searched: the rarest, as many as its bound allows.
+fn affordable<'w>(conn: &Connection, words: &str, phrases: &'w [Phrase], pages: i64) -> Result<Vec<&'w Phrase>> {
+    let priced = phrases.iter().map(|phrase| Ok((list_pages(conn, words, phrase)?, phrase)));
+    let mut rarest: Vec<(i64, &Phrase)> = priced.collect::<Result<_>>()?;
+    rarest.sort_by_key(|(pages, _)| *pages);
+    let mut left = pages;
+    let affordable = rarest.into_iter().take_while(|(pages, _)| {
+        left -= pages;
+        left >= 0
+    });
+    Ok(affordable.map(|(_, phrase)| phrase).collect())
+}
+
+/// Finds entries: the newest that match, up to a maximum, are ranked. Of the index's lists, about this number of pages is
+/// read at most. If no term is rare enough for that, the entries are the newest ones.
+pub(super) fn find(reader: &mut Reader<'_>, wanted: &Wanted, pages: i64) -> Result<Found> {
     let conn = reader.conn;
     let last: i64 = match wanted.upto {
         Some(upto) => upto,
@@ -244,23 +300,26 @@ pub(super) fn find(reader: &mut Reader<'_>, wanted: &Wanted) -> Result<Found> {
         }
         false => String::new(),
     };
+    let phrases = affordable(conn, &words, &wanted.phrases, pages)?;
+    let may_lack_terms = phrases.len() < wanted.phrases.len();
+    let score = if phrases.is_empty() { "0.0".to_owned() } else { format!("bm25({words}, {WEIGHTS})") };
     let statement = format!(
         "select f.id, f.found, e.session, e.message, e.number from \
          (select id, score, count(*) over () as found from \
-         (select rowid as id, bm25({words}, {WEIGHTS}) as score from {words} \
+         (select rowid as id, {score} as score from {words} \
          where {words} match ?1 and rowid <= ?2 {at_times} order by rowid desc limit ?3) \
          order by score, id desc limit ?4 offset ?5) f join entry e on e.id = f.id order by f.score, f.id desc"
     );
     let most = limits::SEARCH_MATCHES_MAX;
-    let query = engine::query(&statement).bind(expression(wanted)?).bind(last).bind(most);
+    let query = engine::query(&statement).bind(expression(wanted, &phrases)?).bind(last).bind(most);
     let mut query = query.bind(wanted.limit).bind(wanted.offset);
     if has_times {
         let first = wanted.since.map_or(i64::MIN, |since| since.0);
         query = query.bind(first).bind(wanted.until.map_or(i64::MAX, |until| until.0));
     }
-    let mut found = Found { upto: last, ..Found::default() };
+    let mut found = Found { upto: last, is_cut: may_lack_terms, may_lack_terms, ..Found::default() };
     for row in reader.all(query)? {
-        found.is_cut = row.get::<i64>(1)? >= most;
+        found.is_cut |= row.get::<i64>(1)? >= most;
         let owner = SessionKey(row.get(2)?);
         found.entries.push(Entry { id: row.get(0)?, owner, message: row.get(3)?, number: row.get(4)? });
     }

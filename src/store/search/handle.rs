@@ -5,6 +5,7 @@ use super::hits::{self, Hit, HitOf};
 use super::indexer::Indexer;
 use super::wanted::{Found, OwnRange, Wanted};
 use crate::clock::Clock;
+use crate::limits;
 use crate::model::Seq;
 use crate::store::engine::files;
 use crate::store::error::{Error, Result};
@@ -19,14 +20,15 @@ use tokio::sync::watch;
 pub struct Search(pub(in crate::store) Arc<Shared>);
 
 impl Search {
-    /// Finds entries.
+    /// Finds entries. A caller that leaves interrupts the read.
     ///
     /// # Errors
     ///
     /// `Error::SearchOff` if the index is not open.
     pub async fn find(&self, wanted: &Wanted) -> Result<Found> {
         let readers = self.0.search.readers().ok_or(Error::SearchOff)?;
-        readers.reading(|reader| file::find(reader, wanted)).await
+        let wanted = wanted.clone();
+        readers.interruptible(move |reader| file::find(reader, &wanted, limits::SEARCH_LIST_PAGES)).await
     }
 
     /// The messages of the first of some entries with the reasons of their states, in the order of the entries: none for

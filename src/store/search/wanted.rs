@@ -89,6 +89,8 @@ pub struct Found {
     pub entries: Vec<Entry>,
     /// The entry up to which the index was searched.
     pub upto: i64,
-    /// True if so many entries match that only the newest of them were ranked.
+    /// True if so many entries match that only the newest of them were ranked, or terms are too common to be ranked by.
     pub is_cut: bool,
+    /// True if entries may lack terms, which are to be looked for in their texts.
+    pub may_lack_terms: bool,
 }

@@ -245,7 +245,7 @@ impl Provider {
         if status != 200 {
             let headers = response.headers().clone();
             let body = self.whole(response, ERROR_BYTES_MAX).await.unwrap_or_default();
-            return Err(Fault::of_response(status, &headers, &body, self.clock.now()));
+            return Err(Fault::of_response(status, &headers, &body, self.clock.present()));
         }
         let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or("");
         if kind.contains("event-stream") {

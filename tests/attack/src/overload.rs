@@ -4,6 +4,7 @@
 mod bystander;
 mod faults;
 mod plain;
+mod searches;
 
 use crate::daemon::Daemon;
 use crate::seed::generator;
@@ -48,6 +49,8 @@ pub struct Scale {
     pub requests: (usize, usize),
     /// Number of concurrent appends.
     pub appends: usize,
+    /// Number of messages in the index that is searched.
+    pub searched: usize,
     /// Nesting depth of JSON.
     pub depth: usize,
     /// Number of connections that send slowly, or nothing.
@@ -66,6 +69,7 @@ impl Scale {
         views: (6, 200_000_000),
         requests: (120, 15_000_000),
         appends: 5_000,
+        searched: 200_000,
         depth: 100_000,
         slow: 500,
         stall_seconds: 10,
@@ -78,6 +82,7 @@ impl Scale {
         views: (3, 20_000_000),
         requests: (60, 12_000_000),
         appends: 1_300,
+        searched: 1_000,
         depth: 100_000,
         slow: 20,
         stall_seconds: 1,

@@ -16,6 +16,8 @@ pub const COST_USD_MAX: f64 = 1e9;
 pub const METADATA_BYTES_MAX: usize = 256 * 1024;
 /// Bytes of one message with all its parts.
 pub const MESSAGE_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// Segments by which times of events are dated: one more for each leap of a clock. The oldest go first.
+pub const CLOCK_SEGMENTS_MAX: usize = 256;
 
 /// A name from elsewhere as one that is accepted: without the character U+0000, which no engine's text holds, and up to
 /// `NAME_BYTES_MAX` bytes.

@@ -24,6 +24,7 @@ pub mod run;
 pub mod session;
 pub mod summary_request;
 pub mod time;
+pub mod dating;
 pub mod usage;
 pub mod view;
 

@@ -63,6 +63,20 @@ impl Query {
         self.terms.iter().map(|term| term.whole.len()).sum()
     }
 
+    /// The query without terms that every text has which has another one: `w*` beside `word`, and a term that is there twice.
+    /// It is found in the same texts.
+    #[must_use]
+    pub fn without_implied(&self) -> Self {
+        let mut terms: Vec<Term> = Vec::new();
+        for term in &self.terms {
+            if !terms.iter().any(|other| other.implies(term)) {
+                terms.retain(|other| !term.implies(other));
+                terms.push(term.clone());
+            }
+        }
+        Self { terms }
+    }
+
     /// True if a text has every term.
     pub fn matches(&self, text: &str, form: Form) -> bool {
         let words = PlacedWords::of(text, form);
@@ -88,6 +102,21 @@ impl Term {
         Some(Self { whole, pieces, is_prefix })
     }
 
+    /// What one of is in a text that has the term: words in one of the columns.
+    fn alternatives(&self) -> impl Iterator<Item = (Column, &[String])> {
+        let in_pieces = (self.whole.len() == 1).then_some((Column::Piece, &self.whole[..]));
+        let pieces = (!self.pieces.is_empty()).then_some((Column::Piece, &self.pieces[..]));
+        [Some((Column::Whole, &self.whole[..])), in_pieces, pieces].into_iter().flatten()
+    }
+
+    /// True if every text that has this term has the other one.
+    fn implies(&self, other: &Self) -> bool {
+        self.alternatives().all(|(column, words)| {
+            let mut others = other.alternatives().filter(|(of, _)| *of == column);
+            others.any(|(_, part)| has_part((words, self.is_prefix), (part, other.is_prefix)))
+        })
+    }
+
     /// The bytes of a text that match, ascending by their begin in each column.
     pub(super) fn places(&self, words: &PlacedWords) -> Vec<Range<usize>> {
         let mut places = phrases(&words.whole, &self.whole, self.is_prefix);
@@ -99,6 +128,17 @@ impl Term {
         }
         places
     }
+}
+
+/// True if words that are found one directly after the other have others among them, in their order. The last ones may go on.
+fn has_part((words, may_go_on): (&[String], bool), (part, is_prefix): (&[String], bool)) -> bool {
+    let Some((last, before)) = part.split_last() else { return true };
+    words.windows(part.len()).enumerate().any(|(at, window)| {
+        let Some((end, begin)) = window.split_last() else { return false };
+        let is_open = may_go_on && at + part.len() == words.len();
+        let ends = if is_prefix { end.starts_with(last) } else { end == last && !is_open };
+        ends && begin == before
+    })
 }
 
 /// True for one character of a script without blanks.

@@ -156,3 +156,62 @@ proptest! {
         }
     }
 }
+
+/// A term of a few words that resemble each other.
+fn term() -> impl Strategy<Value = String> {
+    let word = prop::sample::select(vec![
+        "w",
+        "wo",
+        "word",
+        "words",
+        "readHeader",
+        "read_header",
+        "readheader",
+        "re",
+        "会",
+        "会话",
+    ]);
+    let name = prop::collection::vec(word, 1..4).prop_flat_map(|words| {
+        let quoted = format!("\"{}\"", words.join(" "));
+        prop::sample::select(vec![words.join("-"), words[0].to_owned(), quoted])
+    });
+    (name, any::<bool>()).prop_map(|(name, is_prefix)| if is_prefix { format!("{name}*") } else { name })
+}
+
+proptest! {
+    #[test]
+    fn a_query_without_implied_terms_is_found_in_the_same_texts(
+        terms in prop::collection::vec(term(), 1..8),
+        texts in prop::collection::vec(prop::collection::vec(term(), 0..8), 1..8),
+    ) {
+        let query = Query::parse(&terms.join(" ")).expect("a query");
+        let shorter = query.without_implied();
+        prop_assert!(shorter.terms.iter().all(|term| query.terms.contains(term)));
+        for text in texts {
+            let text = text.join(" ");
+            prop_assert_eq!(query.matches(&text, Form::Plain), shorter.matches(&text, Form::Plain), "{:?}", text);
+        }
+        // A text of the shorter query's own words has all terms.
+        let text = shorter.terms.iter().map(|term| term.whole.join(" ")).collect::<Vec<_>>().join(" . ");
+        prop_assert!(query.matches(&text, Form::Plain), "{:?}: {:?}", text, shorter);
+    }
+}
+
+#[test]
+fn equal_and_overlapping_beginnings_are_one() {
+    for (query, left) in [
+        ("w* w* w*", 1),
+        ("w* wo* word", 1),
+        ("word wo* w*", 1),
+        ("w \"a word b\" word", 2),
+        ("\"a wo\"* \"a word\"", 1),
+        ("word* word", 1),
+        ("read* readHeader", 1),
+        ("header readHeader", 2),
+        ("readheader* read_header", 2),
+        ("a b c", 3),
+    ] {
+        let query = Query::parse(query).expect("a query");
+        assert_eq!(query.without_implied().terms.len(), left, "{query:?}");
+    }
+}

@@ -47,7 +47,8 @@ fn wanted(tenant: &str, phrases: Vec<Phrase>) -> Wanted {
 
 /// The sessions and revisions of what is found, in order.
 fn found(conn: &Connection, wanted: &Wanted) -> Vec<(i64, i64)> {
-    let found = find(&mut Reader::new(conn), wanted).expect("a search");
+    let found = find(&mut Reader::new(conn), wanted, i64::MAX).expect("a search");
+    assert!(!found.may_lack_terms);
     found.entries.iter().map(|entry| (entry.owner.0, entry.message)).collect()
 }
 
@@ -69,7 +70,7 @@ fn words_phrases_pieces_and_prefixes_are_found() {
     assert_eq!(found(&conn, &phrase(&["header", "par"], &[], true)), [(1, 2)]);
     assert_eq!(found(&conn, &wanted("", vec![word("parse"), word("moved")])), [(1, 1)], "all of them");
     for no_word in ["a\"b", "a b", "*", ""] {
-        let refused = find(&mut Reader::new(&conn), &wanted("", vec![word(no_word)]));
+        let refused = find(&mut Reader::new(&conn), &wanted("", vec![word(no_word)]), i64::MAX);
         assert!(matches!(refused, Err(Error::Bug(_))), "{no_word}");
     }
 }
@@ -263,4 +264,49 @@ proptest! {
         found.sort_unstable();
         prop_assert_eq!(found, expected, "{:?} in {:?}", query, texts);
     }
+}
+
+/// Words as people use them: few are in most texts, and most in few.
+fn common(number: i64) -> String {
+    let words = (0..40_i64).map(|at| {
+        let drawn = (number * 7_919 + at * 104_729) % 9_973;
+        format!("w{}", drawn * drawn / 9_973)
+    });
+    words.collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn a_search_reads_no_more_of_the_lists_than_it_may() {
+    let conn = index();
+    for page in 0..20 {
+        let entries: Vec<String> = (0..100).map(|number| common(page * 100 + number)).collect();
+        let entries = entries.iter().zip(page * 100..).map(|(words, at)| (entry("", 1, at), words.as_str(), "rare x"));
+        let entries =
+            entries.map(|(of, words, pieces)| (of.clone(), words, if of.message == 700 { pieces } else { "" }));
+        fill(&conn, page + 1, entries.collect());
+    }
+    let prefix = |begin: &str| Phrase { is_prefix: true, ..word(begin) };
+    let all = list_pages(&conn, "words_1", &prefix("w")).expect("read");
+    let on_disk: i64 = engine::scalar("select count(*) from words_1_data").one(&conn).expect("read");
+    assert!(all > on_disk / 2 && all <= on_disk, "{all} of {on_disk}");
+    assert!(list_pages(&conn, "words_1", &word("rare")).expect("read") < all / 4);
+    let search = |phrases: &[Phrase], pages| {
+        find(&mut Reader::new(&conn), &wanted("", phrases.to_vec()), pages).expect("a search")
+    };
+    let messages = |found: &Found| found.entries.iter().map(|entry| entry.message).collect::<Vec<_>>();
+    // The rare term is searched for, and the other one left to the texts.
+    let both = search(&[prefix("w"), word("rare")], all);
+    assert_eq!((messages(&both), both.may_lack_terms, both.is_cut), (vec![700], true, true));
+    let within = search(&[prefix("w"), word("rare")], 2 * all);
+    assert_eq!((messages(&within), within.may_lack_terms, within.is_cut), (vec![700], false, false));
+    // Without a term that is rare enough, the newest come first, also of what is restricted.
+    let none = search(&[prefix("w")], all - 1);
+    assert_eq!((messages(&none), none.is_cut), ((1_900..2_000).rev().collect(), true));
+    let of_assistants = Wanted { roles: vec![Role::Assistant], ..wanted("", vec![prefix("w")]) };
+    assert_eq!(messages(&find(&mut Reader::new(&conn), &of_assistants, 1).expect("a search")), [0; 0]);
+    let upto = Wanted { upto: Some(10), ..wanted("", vec![prefix("w")]) };
+    assert_eq!(
+        messages(&find(&mut Reader::new(&conn), &upto, 1).expect("a search")),
+        (0..10).rev().collect::<Vec<_>>()
+    );
 }

@@ -1,7 +1,7 @@
 //! The faults. Each returns the number of attempts, the answers to the attackers, and the violations.
 
 use super::bystander::{Bystander, append, reason_of};
-use super::{Scale, Target, plain};
+use super::{Scale, Target, plain, searches};
 use crate::daemon::connect;
 use crate::raw::{Answer, Call, RawClient, Windows, framed};
 use anyhow::{Context as _, Result};
@@ -56,6 +56,8 @@ pub enum Fault {
     SlowConnections,
     /// No descriptor is left for a connection.
     NoDescriptors,
+    /// Queries whose terms every text has.
+    Searches,
 }
 
 /// Data made before the fault.
@@ -73,7 +75,7 @@ pub(super) async fn soon<T>(what: &str, future: impl Future<Output = T>) -> Resu
 
 impl Fault {
     /// Every fault, in the order of the table.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::FullQueue,
         Self::Connections,
         Self::UnreadStreams,
@@ -84,6 +86,7 @@ impl Fault {
         Self::DeepJson,
         Self::SlowConnections,
         Self::NoDescriptors,
+        Self::Searches,
     ];
 
     /// Name of the fault in the table.
@@ -99,6 +102,7 @@ impl Fault {
             Self::DeepJson => "deep-json",
             Self::SlowConnections => "slow-connections",
             Self::NoDescriptors => "no-descriptors",
+            Self::Searches => "searches",
         }
     }
 
@@ -114,7 +118,7 @@ impl Fault {
             Self::UnreadViews => 64 + whole(scale.views.0, 3 * scale.views.1).min(836),
             // The two budgets of requests, and half of that again.
             Self::HalfRequests | Self::HalfBodies => 256,
-            Self::DeepJson | Self::SlowConnections | Self::NoDescriptors => 128,
+            Self::DeepJson | Self::SlowConnections | Self::NoDescriptors | Self::Searches => 128,
         }
     }
 
@@ -133,6 +137,9 @@ impl Fault {
         let mut client = MessageServiceClient::new(channel);
         for _ in 0..messages {
             client.append_messages(append(&session, &words)).await?;
+        }
+        if self == Self::Searches {
+            searches::fill(target, &session).await?;
         }
         // Resets the peak of the daemon's memory.
         std::fs::write(format!("/proc/{}/clear_refs", target.daemon.id()?.as_raw_nonzero()), "5")?;
@@ -153,6 +160,7 @@ impl Fault {
             Self::DeepJson => deep_json(target, &session).await,
             Self::SlowConnections => slow_connections(target).await,
             Self::NoDescriptors => no_descriptors(target).await,
+            Self::Searches => searches::attack(target).await,
         }
     }
 }

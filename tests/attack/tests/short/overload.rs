@@ -394,3 +394,8 @@ async fn slow_connections_delay_nobody() {
 async fn a_daemon_without_descriptors_recovers() {
     survives(Fault::NoDescriptors).await;
 }
+
+#[tokio::test]
+async fn queries_that_every_text_has_keep_nobody_from_searching() {
+    survives(Fault::Searches).await;
+}
