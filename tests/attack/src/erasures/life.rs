@@ -24,6 +24,8 @@ use tonic::transport::Channel;
 /// Sessions of one client.
 const SESSIONS_MAX: usize = 6;
 const SESSIONS_MIN: usize = 2;
+/// Messages of a client that are being written.
+const OPEN_MAX: usize = 8;
 /// Messages of a session from which it is erased as a whole more often.
 const MESSAGES_MANY: usize = 150;
 
@@ -44,6 +46,14 @@ struct Session {
     titles: Trace,
 }
 
+/// A message that is being written.
+struct Open {
+    /// The request for the next piece, without its text.
+    draft: pb::AppendDraftRequest,
+    /// What is written.
+    text: String,
+}
+
 /// A client with its sessions.
 pub(super) struct Life {
     shared: Arc<Shared>,
@@ -52,6 +62,7 @@ pub(super) struct Life {
     rng: StdRng,
     next_id: u64,
     sessions: Vec<Session>,
+    open: Vec<Open>,
 }
 
 fn part(body: Body) -> pb::Part {
@@ -76,7 +87,7 @@ impl Life {
     pub(super) fn new(shared: &Arc<Shared>, name: String, seed: u64) -> Self {
         let rng = crate::seed::generator(seed, &name);
         let (shared, client) = (Arc::clone(shared), Client::new(shared));
-        Self { shared, client, name, rng, next_id: 0, sessions: Vec::new() }
+        Self { shared, client, name, rng, next_id: 0, sessions: Vec::new(), open: Vec::new() }
     }
 
     fn fresh_id(&mut self) -> String {
@@ -93,14 +104,14 @@ impl Life {
             }
             let index = self.rng.random_range(0..self.sessions.len());
             match self.rng.random_range(0..100) {
-                0..34 => self.append(index).await?,
-                34..44 => self.stream(index).await?,
-                44..54 => self.edit(index).await?,
-                54..56 => self.title(index).await?,
-                56..58 => self.rewind(index).await?,
-                58..61 => self.fork(index).await?,
-                61..66 => self.compact(index).await?,
-                66..68 => self.create().await?,
+                0..26 => self.append(index).await?,
+                26..52 => self.stream(index).await?,
+                52..60 => self.edit(index).await?,
+                60..62 => self.title(index).await?,
+                62..64 => self.rewind(index).await?,
+                64..66 => self.fork(index).await?,
+                66..70 => self.compact(index).await?,
+                70..72 => self.create().await?,
                 _ => self.erase(index).await?,
             }
         }
@@ -212,49 +223,62 @@ impl Life {
         Ok(())
     }
 
-    /// Writes a message as a model does, piece by piece. Now and then it is left open.
+    /// Begins a message as a model does, or goes on with one that was begun before others came behind it.
     async fn stream(&mut self, index: usize) -> Result<()> {
+        if self.open.len() >= OPEN_MAX || (!self.open.is_empty() && self.rng.random_bool(0.6)) {
+            let at = self.rng.random_range(0..self.open.len());
+            let open = self.open.swap_remove(at);
+            return self.go_on(open).await;
+        }
         let mut message = self.message(Role::Assistant, Vec::new());
         (message.open, message.finish) = (true, None);
         let Some(message_id) = self.send(index, vec![message]).await?.into_iter().next() else { return Ok(()) };
-        let session_id = self.sessions[index].id.clone();
-        let draft = self.fresh_id();
-        let mut request = pb::AppendDraftRequest {
-            session_id: session_id.clone(),
-            message_id: message_id.clone(),
+        self.note(index, vec![message_id.clone()], vec![Trace::default()]);
+        let draft = pb::AppendDraftRequest {
+            session_id: self.sessions[index].id.clone(),
+            message_id,
             kind: DraftKind::Text.into(),
-            client_id: Some(draft),
+            client_id: Some(self.fresh_id()),
             ..pb::AppendDraftRequest::default()
         };
-        let mut whole = String::new();
-        for _ in 0..self.rng.random_range(1..8) {
+        count(&self.shared.counts, "streams");
+        self.go_on(Open { draft, text: String::new() }).await
+    }
+
+    /// Writes some more of an open message, and mostly finishes it.
+    async fn go_on(&mut self, mut open: Open) -> Result<()> {
+        for _ in 0..self.rng.random_range(1..5) {
             let bytes = self.rng.random_range(20..900);
-            request.delta = traces::text(&mut self.rng, bytes);
-            whole.push_str(&request.delta);
+            open.draft.delta = traces::text(&mut self.rng, bytes);
+            open.text.push_str(&open.draft.delta);
+            let known = self.sessions.iter_mut().filter(|session| session.id == open.draft.session_id);
+            let known = known.flat_map(|session| &mut session.messages);
+            // It may be erased by now.
+            let Some(known) = known.into_iter().find(|known| known.id == open.draft.message_id) else { return Ok(()) };
+            known.trace.extend(&Trace::of_text(&open.text)?);
+            let request = open.draft.clone();
             let call = |channel: Channel| {
                 let request = request.clone();
                 async move { MessageServiceClient::new(channel).append_draft(request).await }
             };
             match self.client.call(call).await? {
                 Ok(answer) => {
-                    request.offset_bytes = answer.length_bytes;
-                    (request.part_id, request.client_id, request.kind) = (answer.part_id, None, 0);
+                    open.draft.offset_bytes = answer.length_bytes;
+                    (open.draft.part_id, open.draft.client_id, open.draft.kind) = (answer.part_id, None, 0);
                 }
                 Err(reason) => {
                     self.refused("draft", &reason);
-                    break;
+                    return Ok(());
                 }
             }
         }
-        count(&self.shared.counts, "streams");
-        let trace = Trace::of_text(&whole)?;
-        self.note(index, vec![message_id.clone()], vec![trace]);
-        if self.rng.random_bool(0.2) {
+        if self.rng.random_bool(0.5) {
+            self.open.push(open);
             return Ok(());
         }
         let request = pb::FinishMessageRequest {
-            session_id,
-            message_id,
+            session_id: open.draft.session_id,
+            message_id: open.draft.message_id,
             finish: Some(pb::Finish { reason: FinishReason::Stop.into(), ..pb::Finish::default() }),
             request_id: self.fresh_id(),
             ..pb::FinishMessageRequest::default()

@@ -70,7 +70,7 @@ impl Default for Options {
             seed: None,
             erasures: 2_000,
             seconds: 1_800,
-            clients: 4,
+            clients: 8,
             interval: 20,
             life_ms: 4_000,
             first: false,
