@@ -38,8 +38,8 @@ const LEVEL: i32 = 1;
 static ENCODER: LazyLock<EncoderDictionary<'_>> = LazyLock::new(|| EncoderDictionary::copy(DICTIONARY, LEVEL));
 /// Bytes of a print.
 const PRINT_BYTES: usize = size_of::<Print>();
-/// Bytes of a compressed text before its first print: the header, which many texts share.
-const HEADER_BYTES: usize = 16;
+/// Bytes of a compressed text before its first print: headers and the table of its letters, which texts share.
+const HEADER_BYTES: usize = 48;
 /// Prints of a text at most, and the bytes from one to the next at least.
 const PRINTS_MAX: usize = 64;
 const STRIDE: usize = 16;
