@@ -80,6 +80,12 @@ pub const ERASE_MESSAGES_BYTES_MAX: i64 = 12 << 20;
 pub const ERASE_CLEAN_WAIT_MS: u64 = 3_000;
 /// Milliseconds between two attempts to get there.
 pub const ERASE_CLEAN_RETRY_MS: u64 = 100;
+/// Pages that one step to get there reads, and those of them that it writes at most: other writes wait for a step.
+pub const ERASE_PAGES_READ: usize = 64;
+/// See above.
+pub const ERASE_PAGES_WRITTEN: usize = 32;
+/// Pages that are known to be written since the last erasure; beyond them, the next one looks at all pages of the file.
+pub const ERASE_PAGES_NOTED_MAX: usize = 1 << 18;
 /// Milliseconds for which an attempt, and with it every write, waits for readers of earlier states.
 pub const ERASE_READERS_WAIT_MS: u64 = 20;
 /// Bytes of the provider's text for a finish reason or an error.

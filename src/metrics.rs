@@ -59,6 +59,8 @@ const PENDING: Family = gauge(
     "Bytes of the log that were not in the database at the last checkpoint attempt.",
 );
 const FOLDING: Family = gauge("longhand_checkpoint_failures", "Failed checkpoints in a row.");
+const ERASURES: Family =
+    gauge("longhand_pending_erasures", "Erasures whose bytes may still be in the database's files.");
 const EVENTS: Family = counter("longhand_events", "Committed changes in the store.");
 const DATABASE: Family = gauge("longhand_database_bytes", "Size of the database and its log on disk.");
 const LOG: Family = gauge("longhand_wal_bytes", "Size of the write-ahead log on disk.");
@@ -305,6 +307,7 @@ fn exposition(info: &pb::GetServerInfoResponse) -> Exposition {
     let checkpoint = info.checkpoint.clone().unwrap_or_default();
     exposition.figure(PENDING, checkpoint.pending_bytes);
     exposition.figure(FOLDING, checkpoint.failure_count);
+    exposition.figure(ERASURES, info.erasure.as_ref().map_or(0, |erasure| erasure.pending_count));
     exposition.figure(EVENTS, info.head_seq);
     exposition.figure(DATABASE, info.database_bytes);
     let writer = info.writer.clone().unwrap_or_default();
@@ -539,6 +542,7 @@ mod tests {
                 ],
                 log_bytes: 8_192,
             }),
+            erasure: Some(pb::ErasureState { pending_count: 4, pending_files: vec!["longhand.db".into()] }),
             oldest_read_ms: 1_500,
             loaded_session_count: 2,
             loaded_session_bytes: 9_000,
@@ -596,6 +600,7 @@ mod tests {
             (r#"longhand_quota_limit{tenant="acme",quota="bytes"}"#.to_owned(), 9.0),
             (r#"longhand_secrets_total{rule="aws-access-key",action="redact"}"#.to_owned(), 5.0),
             ("longhand_checkpoint_failures".to_owned(), 2.0),
+            ("longhand_pending_erasures".to_owned(), 4.0),
             ("longhand_events_total".to_owned(), 12.0),
             ("longhand_wal_bytes".to_owned(), 8_192.0),
             ("longhand_queued_mutations".to_owned(), 5.0),

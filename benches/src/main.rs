@@ -5,6 +5,7 @@ mod append;
 mod client;
 mod compare;
 mod disk;
+mod erasures;
 mod events;
 mod fleet;
 mod floor;
@@ -87,6 +88,9 @@ enum Measure {
     Search(search::Options),
     /// Appends without rules for secrets, with the well-known shapes and with fifty rules, in turn.
     Secrets(secrets::Options),
+    /// Erasures of single messages of a large store, the first one since the start of the daemon and others, and appends
+    /// meanwhile. Options as for `retention`.
+    Erasures(retention::Options),
     /// A pass of retention over a large store: its time, what the files give back, and appends meanwhile.
     Retention(retention::Options),
     /// Start of the daemon with a large store.
@@ -144,6 +148,7 @@ async fn main() {
         Measure::Disk(options) => disk::run(&binary, &options, short, &mut report).await,
         Measure::Search(options) => search::run(&binary, &options, short, &mut report).await,
         Measure::Secrets(options) => secrets::run(&binary, &options, short, &mut report).await,
+        Measure::Erasures(options) => erasures::run(&binary, &options, short, &mut report).await,
         Measure::Retention(options) => retention::run(&binary, &options, short, &mut report).await,
         Measure::Start(options) => start::run(&binary, &options, short, &mut report).await,
         Measure::Peers(options) => peers::run(&binary, &options, short, &mut report).await,

@@ -41,7 +41,7 @@ pub(crate) struct Options {
     bytes: usize,
     /// Index the store for the search, too.
     #[arg(long)]
-    search: bool,
+    pub(crate) search: bool,
     /// Writers beside the pass, each with a session of its own.
     #[arg(long, default_value_t = 8)]
     writers: usize,
@@ -53,12 +53,30 @@ pub(crate) struct Options {
     seconds: f64,
 }
 
+impl Options {
+    /// The same of a small store, if the form is short.
+    pub(crate) fn shortened(&self, short: bool) -> Self {
+        let mut options = self.clone();
+        if short {
+            (options.gib, options.seconds) = (options.gib.min(SHORT_GIB), options.seconds.min(2.0));
+        }
+        options
+    }
+
+    /// Bytes of content.
+    fn content(&self) -> usize {
+        (self.gib * f64::from(1 << 30)) as usize
+    }
+
+    /// The number of sessions with this content.
+    pub(crate) fn sessions(&self) -> usize {
+        (self.content() / (self.messages * self.bytes)).max(1)
+    }
+}
+
 /// Measures each build by itself.
 pub(crate) async fn run(binaries: &[String], options: &Options, short: bool, report: &mut Report) {
-    let mut options = options.clone();
-    if short {
-        (options.gib, options.seconds) = (options.gib.min(SHORT_GIB), options.seconds.min(2.0));
-    }
+    let options = options.shortened(short);
     for binary in binaries {
         measure(binary, &options, report).await;
     }
@@ -67,8 +85,7 @@ pub(crate) async fn run(binaries: &[String], options: &Options, short: bool, rep
 async fn measure(binary: &str, options: &Options, report: &mut Report) {
     let (folder, of) = (tempfile::tempdir().expect("a folder"), target::name(binary));
     let store = folder.path().join("store");
-    let content = (options.gib * f64::from(1 << 30)) as usize;
-    let sessions = (content / (options.messages * options.bytes)).max(1);
+    let (content, sessions) = (options.content(), options.sessions());
     let settings = format!("search = {}\n", options.search);
     let began = Instant::now();
     let daemon = Daemon::start(binary, folder.path(), &settings);
@@ -133,7 +150,7 @@ async fn settle(store: &Path) -> Duration {
 }
 
 /// Fills sessions by several callers.
-async fn fill(daemon: &Daemon, sessions: usize, options: &Options) {
+pub(crate) async fn fill(daemon: &Daemon, sessions: usize, options: &Options) {
     let mut callers = JoinSet::new();
     for caller in 0..FILLERS {
         let (channel, options) = (connect(&daemon.socket).await, options.clone());
@@ -156,7 +173,7 @@ async fn fill(daemon: &Daemon, sessions: usize, options: &Options) {
 }
 
 /// Who appends beside the pass.
-struct Writers(Vec<Writer>);
+pub(crate) struct Writers(Vec<Writer>);
 
 struct Writer {
     client: MessageServiceClient<tonic::transport::Channel>,
@@ -165,7 +182,7 @@ struct Writer {
 }
 
 impl Writers {
-    async fn start(daemon: &Daemon, options: &Options) -> Self {
+    pub(crate) async fn start(daemon: &Daemon, options: &Options) -> Self {
         let mut writers = Vec::new();
         for number in 0..options.writers {
             let channel = connect(&daemon.socket).await;
@@ -177,7 +194,7 @@ impl Writers {
     }
 
     /// Appends at the rate for the time of a measurement.
-    async fn append(&mut self, options: &Options) -> Latencies {
+    pub(crate) async fn append(&mut self, options: &Options) -> Latencies {
         let (ticks, pacer) = pace::start(Instant::now(), options.rate, Duration::from_secs_f64(options.seconds));
         let mut appending = JoinSet::new();
         for mut writer in self.0.drain(..) {
@@ -204,7 +221,7 @@ impl Writers {
 }
 
 /// The size of a store's files.
-fn mebibytes(store: &Path) -> f64 {
+pub(crate) fn mebibytes(store: &Path) -> f64 {
     let files = std::fs::read_dir(store).expect("a folder").flatten();
     let bytes: u64 = files.filter_map(|file| file.metadata().ok()).map(|data| data.len()).sum();
     bytes as f64 / f64::from(1 << 20)

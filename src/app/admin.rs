@@ -16,7 +16,8 @@ use crate::model::usage::ModelWindow;
 use crate::policy::{overflow, presets};
 pub use crate::scheduler::{Health, ReadFailure};
 pub use crate::store::{
-    COMMIT_BOUNDS_MICROS, Checked, Checkpoints, CompactionCounter, Figures, Finding, Spent, Statistics, WriteState,
+    COMMIT_BOUNDS_MICROS, Checked, Checkpoints, CompactionCounter, Figures, Finding, PendingErasures, Spent,
+    Statistics, WriteState,
 };
 use crate::store::{Durability, SessionFilter, SessionList};
 pub use crate::summarizer::{Breaker, Gate};
@@ -73,6 +74,8 @@ pub struct ServerInfo {
     pub checkpoints: Checkpoints,
     /// State of the scrub.
     pub scrub: ScrubState,
+    /// Erasures of which files may have something.
+    pub erasures: PendingErasures,
     /// Counters of compactions and guards.
     pub statistics: Statistics,
     /// Totals of requests to models.
@@ -203,6 +206,7 @@ impl Caller {
             writes: self.store().write_state(),
             checkpoints: self.store().upkeep().checkpoints(),
             scrub,
+            erasures: self.store().erasures().pending().await?,
             statistics: self.store().upkeep().statistics(now).await?,
             spent: self.store().upkeep().spent().await?,
             quota_uses: self.quota_uses(),

@@ -98,6 +98,7 @@ fn lines(info: &pb::GetServerInfoResponse) -> Vec<(&'static str, String)> {
         ("oldest read", format!("{} ms", info.oldest_read_ms)),
         ("writer", writer_text(&writer)),
         ("scrub", scrub_text(info.scrub.as_ref())),
+        ("erasures", erasures_text(info.erasure.as_ref())),
         ("sessions", info.session_count.to_string()),
         ("in memory", format!("{} sessions, {} KiB", info.loaded_session_count, info.loaded_session_bytes / 1024)),
         ("events", info.head_seq.to_string()),
@@ -182,6 +183,18 @@ fn checkpoint_text(checkpoint: Option<&pb::CheckpointState>) -> String {
 fn writer_text(writer: &pb::WriterState) -> String {
     let mean = writer.commit_duration_us / writer.commit_count.max(1);
     format!("{} mutations queued; {} commits, mean {mean} us", writer.queued_mutation_count, writer.commit_count)
+}
+
+/// Erasures that files may still have something of, as text.
+fn erasures_text(erasures: Option<&pb::ErasureState>) -> String {
+    let Some(erasures) = erasures else { return "unknown".to_owned() };
+    match erasures.pending_files.as_slice() {
+        [] => "nothing of what was erased is left in files".to_owned(),
+        files => {
+            let count = count(erasures.pending_count, "erasure");
+            format!("bytes MAY STILL BE IN FILES ({}); {count} of the database", files.join(", "))
+        }
+    }
 }
 
 /// A finding of the scrub, as a line.

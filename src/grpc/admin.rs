@@ -8,7 +8,7 @@ use super::convert::secret::secret_rule;
 use super::convert::session::{durability, level, over_window_reason, read_window, thresholds};
 use crate::app::admin::{
     Breaker, COMMIT_BOUNDS_MICROS, ChainHead, CheckItem, Checked, Checkpoints, ClockState, CompactionCounter, Figures,
-    Finding, PresetInfo, Provider, ReadFailure, Server, Spent, WriteState,
+    Finding, PendingErasures, PresetInfo, Provider, ReadFailure, Server, Spent, WriteState,
 };
 use crate::app::quotas::QuotaUse;
 use crate::app::scrub::{ScrubItem, ScrubState};
@@ -101,6 +101,10 @@ fn checkpoint(checkpoints: Checkpoints) -> pb::CheckpointState {
         failure_count: checkpoints.failures,
         failure: checkpoints.failure,
     }
+}
+
+fn erasure(pending: PendingErasures) -> pb::ErasureState {
+    pb::ErasureState { pending_count: pending.count, pending_files: pending.files }
 }
 
 fn writer(figures: &Figures) -> pb::WriterState {
@@ -289,6 +293,7 @@ impl AdminService for Admin {
             scrub: Some(scrub(&info.scrub)),
             failing_session_ids: info.failing.iter().map(ToString::to_string).collect(),
             clock: Some(clock(&info.clock)),
+            erasure: Some(erasure(info.erasures)),
             ..described
         }))
     }

@@ -1,6 +1,7 @@
 //! Erasures: previews of what goes, and the erasures themselves.
 
 use super::engine::files::DATABASE;
+use super::engine::{self, Reader};
 use super::erasure::apply::{self, Erase, Erasure, Expected, Progress};
 use super::erasure::candidates::{self, RetentionCandidate, SubAgent};
 use super::erasure::plan::EraseTarget;
@@ -10,12 +11,13 @@ use super::error::{Error, Result};
 use super::ledger::clock_segments;
 use super::ledger::head::SessionKey;
 use super::ledger::tx::Requester;
+use super::search::Search;
 use super::shared::Shared;
 use super::writer::Mutation;
 use crate::limits;
-use crate::model::Revision;
 use crate::model::dating::Dating;
 use crate::model::time::Timestamp;
+use crate::model::{Revision, Seq};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
@@ -23,6 +25,24 @@ use tokio_util::sync::CancellationToken;
 
 /// What of a PostgreSQL server still may have bytes of an erasure; none of it can be emptied from outside.
 const POSTGRESQL_KEEPS: [&str; 2] = ["PostgreSQL: dead rows until they are vacuumed", "PostgreSQL: write-ahead log"];
+
+/// How many erasures files may have something of, and the newest event of an erasure.
+const PENDING: &str = "select (select count(*) from erasure where is_clean = 0), coalesce((select e.seq from \
+     (select session_id, revision from erasure order by id desc limit 1) newest \
+     join event e on e.session_id = newest.session_id and e.revision = newest.revision), 0)";
+
+/// The statements of this file, for the test that prepares them all.
+#[cfg(test)]
+pub(crate) const STATEMENTS: &[&str] = &[PENDING];
+
+/// Erasures of which files may have something.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct PendingErasures {
+    /// Those of which the database or its log may have something.
+    pub count: i64,
+    /// The names of all files that may have something of an erasure.
+    pub files: Vec<String>,
+}
 
 /// Erasures.
 #[derive(Clone)]
@@ -160,6 +180,29 @@ impl Erasures {
         if *cleaned.borrow() >= erasure.row {
             return Vec::new();
         }
-        vec![DATABASE.to_owned(), format!("{DATABASE}-wal")]
+        database_files().to_vec()
     }
+
+    /// The erasures of which files may have something.
+    pub async fn pending(&self) -> Result<PendingErasures> {
+        let read = |reader: &mut Reader<'_>| {
+            let row = reader.always(engine::query(PENDING))?;
+            Ok((row.get::<i64>(0)?, row.get::<Seq>(1)?))
+        };
+        let (count, newest) = self.0.reading(read).await?;
+        let mut files = Vec::new();
+        if count > 0 && self.0.is_sqlite {
+            files.extend(database_files());
+        }
+        let search = Search(Arc::clone(&self.0));
+        if !search.has_forgotten(newest, Duration::ZERO).await {
+            files.extend(Search::files());
+        }
+        Ok(PendingErasures { count, files })
+    }
+}
+
+/// The names of the files of the database.
+fn database_files() -> [String; 2] {
+    [DATABASE.to_owned(), format!("{DATABASE}-wal")]
 }

@@ -50,7 +50,7 @@ pub use erasure::apply::Erasure;
 pub use erasure::candidates::{RetentionCandidate, SubAgent};
 pub use erasure::plan::EraseTarget;
 pub use erasure::rows::Sizes as ErasedSizes;
-pub use erasures::Erasures;
+pub use erasures::{Erasures, PendingErasures};
 pub use error::{Error, Kind, Result};
 pub use handle::Store;
 pub use history::{History, OpenPart};

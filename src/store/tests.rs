@@ -44,6 +44,7 @@ const WHOLE: [&str; 11] = [
 pub(super) fn statements() -> Vec<&'static str> {
     let files = [
         access_tokens::STATEMENTS,
+        erasures::STATEMENTS,
         ahead::STATEMENTS,
         append::STATEMENTS,
         approvals::STATEMENTS,

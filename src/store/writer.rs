@@ -12,12 +12,10 @@ use crate::clock::Clock;
 use crate::limits;
 use crate::model::Seq;
 use crate::model::time::Timestamp;
-use crate::store::engine::connect::BUSY_TIMEOUT;
 use crate::store::engine::figures::{QueuedMutation, WriterMeter};
 use crate::store::engine::health::Health;
 use crate::store::engine::home::{Home, Lost};
-use crate::store::engine::{self, Connection};
-use crate::store::engine::{checkpoint, shrink};
+use crate::store::engine::{self, Connection, checkpoint};
 use crate::store::ledger::claims::Claims;
 use crate::store::ledger::mark_cache::MarkCache;
 use crate::store::ledger::quotas::Quotas;
@@ -33,6 +31,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
+
+mod cleaning;
+
+use cleaning::Cleaning;
 
 /// The writer's view of a mutation, besides its effect.
 #[derive(Debug, Clone, Copy)]
@@ -270,10 +272,7 @@ pub(crate) struct Writer {
     is_gone: Arc<AtomicBool>,
     /// True once the queue is to be closed.
     is_ending: Arc<AtomicBool>,
-    /// True while files may have bytes of erased content.
-    is_unclean: bool,
-    /// The number of the newest erasure of which no file has anything.
-    cleaned: watch::Sender<i64>,
+    cleaning: Cleaning,
 }
 
 /// What the writer keeps in memory for readers, brought up to date with each commit before the commit is announced.
@@ -315,13 +314,9 @@ pub(super) struct Announced {
 const COUNTERS: &str = "select (select coalesce(max(seq), 0) + 1 from event), \
      (select coalesce(max(id), 0) + 1 from message)";
 
-const CLEANED: &str = "select coalesce((select min(id) - 1 from erasure where is_clean = 0), \
-     (select max(id) from erasure), 0), (select count(*) from erasure where is_clean = 0)";
-const SET_CLEAN: &str = "update erasure set is_clean = 1 where is_clean = 0";
-
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
-pub(crate) const STATEMENTS: &[&str] = &[COUNTERS, CLEANED, SET_CLEAN];
+pub(crate) const STATEMENTS: &[&str] = &[COUNTERS, cleaning::CLEANED, cleaning::SET_CLEAN];
 
 impl Writer {
     /// Takes the connection; nothing else may write.
@@ -338,9 +333,7 @@ impl Writer {
         let (head_seq, head_receiver) = watch::channel(counters.next_seq - 1);
         let (newest_event, newest_receiver) = watch::channel(counters.next_seq - 1);
         let (work, work_receiver) = watch::channel(());
-        let row = engine::query(CLEANED).one(&conn)?;
-        let (cleaned, cleaned_receiver) = watch::channel(row.get::<i64>(0)?);
-        let is_unclean = row.get::<i64>(1)? > 0;
+        let (cleaning, cleaned_receiver) = Cleaning::of(&conn)?;
         let announced = Announced {
             head_seq: head_receiver,
             newest_event: newest_receiver,
@@ -365,8 +358,7 @@ impl Writer {
             committed,
             is_gone: Arc::default(),
             is_ending: Arc::default(),
-            is_unclean,
-            cleaned,
+            cleaning,
         };
         let interval = writer.home.check_interval();
         let owner = Owner { queue: sender.downgrade(), is_gone: Arc::clone(&writer.is_gone), interval };
@@ -380,7 +372,7 @@ impl Writer {
     pub(crate) fn run(mut self) {
         let mut queued = Vec::with_capacity(limits::WRITER_BATCH_MAX);
         let mut checkpoints = checkpoint::Schedule::default();
-        while self.queue.blocking_recv_many(&mut queued, limits::WRITER_BATCH_MAX) > 0 {
+        while self.receive(&mut queued) {
             let mut batch = Vec::with_capacity(queued.len());
             let mut is_checked = false;
             for queued in queued.drain(..) {
@@ -399,13 +391,7 @@ impl Writer {
                 // What is in the queue is still received.
                 self.queue.close();
             }
-            if is_checked {
-                match self.is_unclean {
-                    true => self.clean(),
-                    // To give pages of a large file back takes as long as many appends: it waits until erasures are over.
-                    false => self.shrink(batch.is_empty()),
-                }
-            }
+            self.clean_or_shrink(is_checked, batch.is_empty());
             if batch.is_empty() {
                 continue;
             }
@@ -417,9 +403,21 @@ impl Writer {
             self.marks.trim();
             // What an erasure leaves in the files is for the checks, of which one is made at once if somebody waits for it:
             // to take it out after each of many erasures would keep all writes waiting.
-            checkpoints.run(&self.conn, &self.health);
+            checkpoints.run(&self.conn, &self.health, || self.cleaning.note(&self.home, &self.conn));
         }
         self.close();
+    }
+
+    /// Receives what waits, or waits for something unless pages are left to be looked at. False once nothing can come.
+    fn receive(&mut self, queued: &mut Vec<Queued>) -> bool {
+        while self.cleaning.goes_on && queued.len() < limits::WRITER_BATCH_MAX {
+            match self.queue.try_recv() {
+                Ok(next) => queued.push(next),
+                Err(mpsc::error::TryRecvError::Empty) => return true,
+                Err(mpsc::error::TryRecvError::Disconnected) => self.cleaning.goes_on = false,
+            }
+        }
+        !queued.is_empty() || self.queue.blocking_recv_many(queued, limits::WRITER_BATCH_MAX) > 0
     }
 
     /// Closes the connection. Closing the last one makes a checkpoint and removes the log. After a failure of the disk,
@@ -493,48 +491,6 @@ impl Writer {
         Err(Error::Stopped(WriteState::LeaseLost))
     }
 
-    /// Gives free pages back to the system: many while nobody waits, else a few. The file ends where the log says once
-    /// the log is emptied, which the next check does.
-    fn shrink(&mut self, is_idle: bool) {
-        if self.health.writes().is_final() {
-            return;
-        }
-        match shrink::run(&self.conn, limits::SHRINK_IDLE_STEPS, || is_idle && self.queue.is_empty()) {
-            Ok(given) => self.is_unclean = given > 0,
-            Err(error) => tracing::debug!(%error, "pages are not given back now"),
-        }
-    }
-
-    /// Takes what was erased out of the files, if that is left to be done and no reader needs it. Otherwise the next
-    /// check tries it again, after a restart too.
-    fn clean(&mut self) {
-        if !self.is_unclean {
-            return;
-        }
-        self.check_home(self.counters.next_seq - 1);
-        if self.health.writes().is_final() {
-            return;
-        }
-        let wait = Duration::from_millis(limits::ERASE_READERS_WAIT_MS);
-        let cleaned = checkpoint::empty_log(&self.conn, wait, BUSY_TIMEOUT).and_then(|is_empty| {
-            self.home.log_was_emptied();
-            if is_empty {
-                failpoint::reach("erase.emptied");
-                let transaction = self.conn.transaction()?;
-                engine::query(SET_CLEAN).run(&transaction)?;
-                transaction.commit()?;
-                failpoint::reach("erase.clean");
-                self.is_unclean = false;
-                let row = engine::query(CLEANED).one(&self.conn)?;
-                self.cleaned.send_replace(row.get(0)?);
-            }
-            Ok(())
-        });
-        if let Err(error) = cleaned {
-            tracing::warn!(%error, "files still have bytes of erased content");
-        }
-    }
-
     /// One transaction for all mutations; if it fails, one for each, so that a bad one affects only itself.
     fn transact_all(&mut self, mut batch: Vec<Envelope>) {
         if batch.len() > 1 {
@@ -597,7 +553,7 @@ impl Writer {
         if erased > Erasing::Nothing {
             self.committed.ring.forget();
         }
-        self.is_unclean |= erased == Erasing::Ended;
+        self.cleaning.is_unclean |= erased == Erasing::Ended;
         self.committed.ring.committed(events);
         interrupted.iter().for_each(CancellationToken::cancel);
         self.head_seq.send_replace(newest);

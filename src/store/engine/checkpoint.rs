@@ -36,8 +36,9 @@ impl Schedule {
         self.batches >= limits::CHECKPOINT_INTERVAL_BATCHES || self.bytes >= limits::CHECKPOINT_INTERVAL_BYTES
     }
 
-    /// Makes a checkpoint if the log has grown enough, and records the result.
-    pub(crate) fn run(&mut self, conn: &Connection, health: &Health) {
+    /// Makes a checkpoint if the log has grown enough, and records the result. `before` is called before it: behind it the log
+    /// may begin anew.
+    pub(crate) fn run(&mut self, conn: &Connection, health: &Health, before: impl FnOnce()) {
         if !self.is_due() || health.writes().is_final() || !conn.is_sqlite() {
             return;
         }
@@ -48,7 +49,10 @@ impl Schedule {
                 return;
             }
             Ok(_) if failpoint::fails("checkpoint.refused") => Err(Error::Full),
-            Ok(_) => pending_bytes(conn, FOLD),
+            Ok(_) => {
+                before();
+                pending_bytes(conn, FOLD)
+            }
             Err(error) => Err(error),
         };
         note(health, pending);

@@ -371,6 +371,11 @@ impl OpenFiles {
             .is_ok_and(|found| found.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY))
     }
 
+    /// The log, to read it.
+    pub(crate) fn log(&self) -> &File {
+        &self.log
+    }
+
     /// Accepts that files are shorter from now on: the store itself has emptied its log.
     pub(crate) fn log_was_emptied(&mut self) {
         self.files.iter_mut().for_each(|file| file.least = 0);

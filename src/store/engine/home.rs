@@ -9,6 +9,7 @@ use super::postgres::shard::{Role, Shard};
 use crate::limits;
 use crate::store::error::{Error, Result};
 use crate::store::write_state::WriteState;
+use std::fs::File;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -126,6 +127,14 @@ impl Home {
         match self {
             Self::Files(files) => files.is_read_only(),
             Self::Shard(_) => false,
+        }
+    }
+
+    /// The log of files.
+    pub(crate) fn log(&self) -> Option<&File> {
+        match self {
+            Self::Files(files) => Some(files.log()),
+            Self::Shard(_) => None,
         }
     }
 

@@ -8,6 +8,7 @@ mod connection;
 pub(crate) mod copy;
 pub(crate) mod figures;
 pub(crate) mod files;
+pub(crate) mod gaps;
 pub(crate) mod health;
 pub(crate) mod home;
 mod insert;

@@ -7,7 +7,7 @@ use super::wanted::{Found, OwnRange, Wanted};
 use crate::clock::Clock;
 use crate::limits;
 use crate::model::Seq;
-use crate::store::engine::files;
+use crate::store::engine::{files, gaps};
 use crate::store::error::{Error, Result};
 use crate::store::ledger::head::SessionKey;
 use crate::store::shared::Shared;
@@ -73,7 +73,7 @@ impl Search {
     /// Waits until the index has forgotten what was erased up to an event, for a time at most. True if no file of the
     /// index has anything of it.
     pub async fn has_forgotten(&self, seq: Seq, at_most: Duration) -> bool {
-        !files::has_search(&self.0.directory) || self.wait(seq, at_most).await >= seq
+        !files::has_search(&self.0.directory) || (self.wait(seq, at_most).await >= seq && gaps::can_be_cleaned())
     }
 
     /// The names of its files.

@@ -7,6 +7,7 @@ use crate::clock::Clock;
 use crate::limits;
 use crate::model::Seq;
 use crate::store::engine::connect::{self, BUSY_TIMEOUT};
+use crate::store::engine::gaps::{self, Gaps};
 use crate::store::engine::readers::Readers;
 use crate::store::engine::{Connection, Reader, checkpoint, files};
 use crate::store::error::{Error, Result};
@@ -88,9 +89,16 @@ impl Indexer {
         if !tenants.is_empty() {
             failpoint::reach("search.removed");
         }
+        let is_cleaned = !tenants.is_empty() && gaps::can_be_cleaned();
         for tenant in tenants {
             file::merge(&self.file, tenant)?;
             failpoint::reach("search.merged");
+        }
+        if is_cleaned {
+            // Nobody else writes to the file.
+            let mut gaps = Gaps::default();
+            while !gaps.clean(&self.file, None)? {}
+            failpoint::reach("search.cleaned");
         }
         if !page.erased.is_empty() && !checkpoint::empty_log(&self.file, BUSY_TIMEOUT, BUSY_TIMEOUT)? {
             return Err(Error::Busy);

@@ -7,6 +7,7 @@
 
 pub mod daemon;
 pub mod damage;
+pub mod erasures;
 pub mod fuzz;
 pub mod history;
 pub mod overload;

@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 use longhand::cli;
 use longhand_attack::daemon::AS_LONGHAND;
-use longhand_attack::{damage, fuzz, history, overload, storage, vfs};
+use longhand_attack::{damage, erasures, fuzz, history, overload, storage, vfs};
 use std::process::ExitCode;
 
 /// Attacks Longhand from outside; see docs/reliability.md.
@@ -19,6 +19,8 @@ struct Arguments {
 enum Attack {
     /// Removes, truncates, alters, fills or write-protects files under the daemon.
     Damage(damage::Options),
+    /// Writes, streams, edits, compacts, erases and kills, and reads every byte of all files for what was erased.
+    Erasures(erasures::Options),
     /// Alters inputs of every decoder slightly and checks the results.
     Fuzz(fuzz::Options),
     /// Runs many clients against a daemon that is killed at random, and checks every answer that they got.
@@ -55,6 +57,7 @@ fn main() -> ExitCode {
 async fn attack(attack: Attack) -> ExitCode {
     match attack {
         Attack::Damage(options) => damage::main(options).await,
+        Attack::Erasures(options) => erasures::main(options).await,
         Attack::Fuzz(options) => fuzz::main(&options),
         Attack::History(options) => history::main(options).await,
         Attack::IoFaults(attack) => attack.run().await,

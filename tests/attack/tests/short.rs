@@ -2,6 +2,8 @@
 
 #[path = "short/damage.rs"]
 mod damage;
+#[path = "short/erasures.rs"]
+mod erasures;
 #[path = "short/fuzz.rs"]
 mod fuzz;
 #[path = "short/history.rs"]
