@@ -1,7 +1,7 @@
 //! The faults. Each returns the number of attempts, the answers to the attackers, and the violations.
 
 use super::bystander::{Bystander, append, reason_of};
-use super::{Scale, Target, plain};
+use super::{Scale, Target, packed, plain, strangers};
 use crate::daemon::connect;
 use crate::raw::{Answer, Call, RawClient, Windows, framed};
 use anyhow::{Context as _, Result};
@@ -56,6 +56,14 @@ pub enum Fault {
     SlowConnections,
     /// No descriptor is left for a connection.
     NoDescriptors,
+    /// Short requests that grow when they are decoded.
+    PackedLists,
+    /// Messages that are written in small frames while the daemon stands still.
+    SmallFrames,
+    /// More requests of clients without a token than there are connections, and none of them ends.
+    Strangers,
+    /// Acknowledgements of pings that nobody sent.
+    Pings,
 }
 
 /// Data made before the fault.
@@ -73,7 +81,7 @@ pub(super) async fn soon<T>(what: &str, future: impl Future<Output = T>) -> Resu
 
 impl Fault {
     /// Every fault, in the order of the table.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 14] = [
         Self::FullQueue,
         Self::Connections,
         Self::UnreadStreams,
@@ -84,6 +92,10 @@ impl Fault {
         Self::DeepJson,
         Self::SlowConnections,
         Self::NoDescriptors,
+        Self::PackedLists,
+        Self::SmallFrames,
+        Self::Strangers,
+        Self::Pings,
     ];
 
     /// Name of the fault in the table.
@@ -99,6 +111,10 @@ impl Fault {
             Self::DeepJson => "deep-json",
             Self::SlowConnections => "slow-connections",
             Self::NoDescriptors => "no-descriptors",
+            Self::PackedLists => "packed-lists",
+            Self::SmallFrames => "small-frames",
+            Self::Strangers => "strangers",
+            Self::Pings => "pings",
         }
     }
 
@@ -113,8 +129,9 @@ impl Fault {
             // The messages of each view, and the view made of them.
             Self::UnreadViews => 64 + whole(scale.views.0, 3 * scale.views.1).min(836),
             // The two budgets of requests, and half of that again.
-            Self::HalfRequests | Self::HalfBodies => 256,
-            Self::DeepJson | Self::SlowConnections | Self::NoDescriptors => 128,
+            Self::HalfRequests | Self::HalfBodies | Self::PackedLists => 256,
+            Self::Strangers => 256,
+            Self::DeepJson | Self::SlowConnections | Self::NoDescriptors | Self::SmallFrames | Self::Pings => 128,
         }
     }
 
@@ -153,6 +170,10 @@ impl Fault {
             Self::DeepJson => deep_json(target, &session).await,
             Self::SlowConnections => slow_connections(target).await,
             Self::NoDescriptors => no_descriptors(target).await,
+            Self::PackedLists => packed::lists(target).await,
+            Self::SmallFrames => packed::small_frames(target, &session).await,
+            Self::Strangers => strangers::half_requests(target).await,
+            Self::Pings => strangers::pings(target).await,
         }
     }
 }
