@@ -164,6 +164,8 @@ async fn serve_http1<T: Io>(
         .writev(true);
     let service = service_fn(|request: Request<hyper::body::Incoming>| {
         let (peer, connection, server) = (peer.clone(), connection.clone(), server.clone());
+        // It waits for an answer from here on, and not only once its call has begun to work.
+        let waiting = connection.begin();
         async move {
             let (head, body) = request.into_parts();
             let (body, is_whole) = Incoming::http1(body);
@@ -172,6 +174,7 @@ async fn serve_http1<T: Io>(
             if !is_whole.load(Ordering::Relaxed) {
                 answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
             }
+            drop(waiting);
             Ok::<_, Infallible>(answer)
         }
     });

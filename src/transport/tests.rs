@@ -389,7 +389,6 @@ async fn a_request_in_small_frames_waits_for_memory() {
     let server = with_a_small_request_budget();
     let client = client(serve(&server, 1 << 16), NARROW).await;
     let (slow, mut rest) = begin(&client, "kept", LARGE).await;
-    pass(1).await;
     let (waiting, mut stream) = begin(&client, "kept", LARGE).await;
     for _ in 0..LARGE / 10 {
         stream.send_data(Bytes::from_static(&[0; 10]), false).expect("sent");
