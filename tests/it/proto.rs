@@ -496,7 +496,7 @@ fn every_list_in_a_request_says_how_long_it_may_be() {
         let location = locations.find(|location| location.path == field.path());
         let comment = location.map_or("", |location| location.leading_comments()).split_whitespace();
         let comment = comment.collect::<Vec<_>>().join(" ");
-        if !comment.contains(&format!("t most {most}")) && !comment.contains(&format!("p to {most}")) {
+        if !["t most", " to"].iter().any(|words| comment.contains(&format!("{words} {most}"))) {
             findings.push(format!("the comment of {name} does not say \"at most {most}\": {comment}"));
         }
         if longhand::pb::measure::elements_max(&list) != usize::try_from(most).ok() {
