@@ -50,10 +50,10 @@ fn half_call(path: &str) -> Vec<u8> {
 }
 
 /// Where the daemon listens on TCP, and its owner's token.
-async fn door(target: &Target) -> Result<(SocketAddr, String)> {
-    let url = tokio::fs::read_to_string(target.directory.join("longhand.url")).await?;
+fn door(target: &Target) -> Result<(SocketAddr, String)> {
+    let url = std::fs::read_to_string(target.directory.join("longhand.url"))?;
     let address = url.trim().strip_prefix("http://").context("a URL")?.parse()?;
-    let token = tokio::fs::read_to_string(target.directory.join("access-token")).await?;
+    let token = std::fs::read_to_string(target.directory.join("access-token"))?;
     Ok((address, token.trim().to_owned()))
 }
 
@@ -72,7 +72,7 @@ async fn ask(address: SocketAddr, path: &str, token: Option<&str>) -> Result<Str
 
 /// Clients with a token, and without one for the health, that connect during the fault.
 async fn newcomers(target: &Target, answers: &mut Counts, broken: &mut Vec<String>) -> Result<()> {
-    let (address, token) = door(target).await?;
+    let (address, token) = door(target)?;
     for _ in 0..NEWCOMERS {
         for (path, token) in [("/healthz", None), ("/v1/sessions?pageSize=1", Some(token.as_str()))] {
             match soon("an answer to a newcomer", ask(address, path, token)).await {
@@ -91,7 +91,7 @@ async fn newcomers(target: &Target, answers: &mut Counts, broken: &mut Vec<Strin
 
 /// More requests than there are connections, none of which ends, and then bytes of each now and then.
 pub(super) async fn half_requests(target: &Target) -> Result<Committed> {
-    let (address, token) = door(target).await?;
+    let (address, token) = door(target)?;
     // Somebody who has proven themselves and rests: nobody takes their place.
     let mut resting = TcpStream::connect(address).await?;
     let own =
@@ -107,7 +107,7 @@ pub(super) async fn half_requests(target: &Target) -> Result<Committed> {
     }
     newcomers(target, &mut answers, &mut broken).await?;
     for _ in 0..target.scale.trickles {
-        for stream in &mut strangers {
+        for stream in &strangers {
             // One that made way hears nothing more.
             drop(stream.try_write(b"x"));
         }
@@ -122,7 +122,7 @@ pub(super) async fn half_requests(target: &Target) -> Result<Committed> {
 
 /// Acknowledgements of pings that nobody sent: the log does not grow with them (`overload::run` looks at it).
 pub(super) async fn pings(target: &Target) -> Result<Committed> {
-    let (address, _) = door(target).await?;
+    let (address, _) = door(target)?;
     let flood = frames::frame(frames::PING, frames::ACK, 0, &[7; 8]).repeat(PINGS);
     let (mut answers, mut broken) = (Counts::new(), Vec::new());
     for _ in 0..4 {
