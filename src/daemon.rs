@@ -101,8 +101,10 @@ pub async fn run_with(
     let access_log = access_log(&config, &entrance, &clock)?;
     let refusals = tokio::spawn(entrance.clone().record_refusals_until(stopping.clone()));
     let (routes, health) = grpc::guarded(backing.answers(), entrance.clone()).await;
+    let (admit, service) = doors::service(routes, backing.console(), entrance.clone(), &config);
     let transport = Transport::new(transport::Options {
-        service: doors::service(routes, backing.console(), entrance.clone(), &config),
+        service,
+        admit,
         class: doors::class,
         refuse: doors::refuse,
         trailers: grpc::trailers,

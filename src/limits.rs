@@ -110,6 +110,8 @@ pub const BATCH_MESSAGES_MAX: usize = 512;
 pub const BATCH_GET_MESSAGES_MAX: usize = 100;
 /// Parts of one message, or of one AppendParts.
 pub const MESSAGE_PARTS_MAX: usize = 256;
+/// Media of one result of a tool.
+pub const ATTACHMENTS_MAX: usize = MESSAGE_PARTS_MAX;
 /// Bytes of a draft's text.
 pub const DRAFT_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Secrets that rules replace in the text of a draft: what placeholders stand for is written again with each piece.
@@ -118,8 +120,10 @@ pub const DRAFT_SECRETS_MAX: usize = 1_000;
 pub const MESSAGE_DRAFTS_MAX: usize = 64;
 /// Bytes of one request, over gRPC or as JSON. It is above the batch limit, so that an oversized batch is refused by the batch limit.
 pub const REQUEST_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// Messages inside of one request, and texts in its lists; as JSON its objects and all elements of its lists. It is enough
-/// for a full batch of full messages. In memory each takes up to some hundred bytes, however short it is when it is sent.
+/// Messages inside of one request, and elements of its lists; as JSON its objects and all elements of its lists. It is
+/// enough for a full batch of full messages. In memory each takes up to some hundred bytes, however short it is when it is
+/// sent: they are counted before the request is decoded. Each list also has a limit of its own, `elements_max` in the
+/// protos.
 pub const REQUEST_VALUES_MAX: usize = BATCH_MESSAGES_MAX * (2 * MESSAGE_PARTS_MAX + 8);
 /// Time for which a long poll waits.
 pub const LONG_POLL_MS_MAX: u64 = 30_000;
@@ -398,6 +402,18 @@ pub const REQUESTS_BYTES_MAX: usize = 96 * 1024 * 1024;
 pub const REQUEST_BYTES_MIN: usize = 4 * 1024;
 /// Bytes of one message of a client of health or reflection: a name.
 pub const SIDE_REQUEST_BYTES_MAX: usize = 64 * 1024;
+/// Bytes of a request of a client that has proven nothing: to open the console, or for the health.
+pub const STRANGER_REQUEST_BYTES_MAX: usize = CONSOLE_REQUEST_BYTES_MAX + 64;
+/// Maximum time for such a client to send its request.
+pub const STRANGER_REQUEST_MS_MAX: u64 = 5_000;
+/// Bytes of all such requests that are not answered. Above it, those without progress make way; above twice this size, any.
+pub const STRANGERS_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// Pieces in which a client that has proven nothing sends a request, beside one for each second since its last one. Each
+/// piece of a head has all of it read again.
+pub const STRANGER_PIECES_MAX: u64 = 160;
+/// One connection in this many on TCP can be a stranger's from one address, or network of IPv6: of those beyond, the
+/// oldest makes way.
+pub const STRANGERS_SHARE: usize = 4;
 /// Maximum time that a larger request waits for memory.
 pub const REQUEST_WAIT_MS_MAX: u64 = 10_000;
 /// Maximum time for a client to send a request, from its headers to its end.
@@ -460,7 +476,7 @@ pub const IDLE_HOLDER_MS: u64 = 2_000;
 pub const SOCKET_LOCK_MS_MAX: u64 = 5_000;
 /// Interval at which it checks whether they are done.
 pub const SOCKET_LOCK_RETRY_MS: u64 = 10;
-/// Open connections. Above it, an idle one is closed for a new one.
+/// Open connections. Above it, one is closed for a new one: that of a client which has proven nothing, or an idle one.
 pub const CONNECTIONS_MAX: usize = 4_096;
 /// Open connections that only the owner's on the Unix socket can be, so that others cannot keep it out; of fewer
 /// connections in all, a quarter.
@@ -546,6 +562,10 @@ pub const SEND_BUFFER_BYTES: usize = 64 * 1024;
 pub const HEADERS_BYTES_MAX: u32 = 16 * 1024;
 /// Maximum time for the headers of a request of HTTP/1.1, and for which such a connection is open without a request.
 pub const HEADERS_MS_MAX: u64 = 30_000;
+/// Time for which a call over HTTP/1.1 goes on whose client sends nothing more, by which it may have left.
+pub const HALF_CLOSED_MS_MAX: u64 = 10_000;
+/// Bytes of a file of TLS.
+pub const TLS_FILE_BYTES_MAX: u64 = 1024 * 1024;
 /// Interval at which the files of TLS are compared with those in use.
 pub const CERTIFICATE_CHECK_MS: u64 = 2_000;
 /// Maximum time for the first bytes of a new connection, and for its handshake of TLS.

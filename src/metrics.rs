@@ -93,6 +93,12 @@ const FAILED_ACCEPTS: Family =
     counter("longhand_failed_accepts", "Connections not accepted for lack of descriptors or memory.");
 const STALLED: Family =
     counter("longhand_stalled_answers", "Answers cancelled because their clients did not read them.");
+const DROPPED: Family = counter(
+    "longhand_dropped_connections",
+    "Connections ended because their clients read nothing, asked for nothing in time, or were strangers in the way.",
+);
+const UNWRITTEN: Family =
+    counter("longhand_unwritten_log_lines", "Lines about clients that were counted and not written to the log.");
 /// Labels: `kind` (`answers`, `requests`, `views`).
 const HELD: Family =
     gauge("longhand_client_memory_bytes", "Memory of unread answers and unfinished requests and views of clients.");
@@ -329,6 +335,8 @@ fn exposition(info: &pb::GetServerInfoResponse) -> Exposition {
     exposition.figure(REFUSED, traffic.refused_connection_count);
     exposition.figure(FAILED_ACCEPTS, traffic.failed_accept_count);
     exposition.figure(STALLED, traffic.stalled_answer_count);
+    exposition.figure(DROPPED, traffic.dropped_connection_count);
+    exposition.figure(UNWRITTEN, traffic.unwritten_line_count);
     let held = [("answers", traffic.answer_bytes), ("requests", traffic.request_bytes), ("views", traffic.view_bytes)];
     exposition.family(HELD, Scale::Whole, held.map(|(kind, bytes)| (vec![("kind", kind.to_owned())], bytes)));
     exposition.figure(SESSIONS, info.session_count);

@@ -2,6 +2,7 @@
 
 pub mod codec;
 mod convert;
+pub mod measure;
 pub mod scopes;
 
 #[expect(

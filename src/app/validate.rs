@@ -206,6 +206,7 @@ fn part(field: impl Display + Copy, kind: MessageKind, part: &NewPart) -> Result
                 }
             }
             let mut bytes = result.output.len();
+            bound(format_args!("{field}.tool_result.attachments"), result.attachments.len(), limits::ATTACHMENTS_MAX)?;
             for (index, media) in result.attachments.iter().enumerate() {
                 bytes += media_bytes(format_args!("{field}.tool_result.attachments[{index}]"), media)?;
             }

@@ -155,6 +155,7 @@ fn clients(traffic: pb::TrafficState) -> String {
         (traffic.refused_connection_count, "connections refused"),
         (traffic.failed_accept_count, "not accepted for lack of descriptors"),
         (traffic.stalled_answer_count, "unread answers cancelled"),
+        (traffic.dropped_connection_count, "connections ended"),
     ] {
         if count > 0 {
             words += &format!(", {count} {what}");

@@ -9,7 +9,7 @@ use crate::app::{Error, Longhand, Reason};
 use crate::cluster::Cluster;
 use crate::config::Config;
 use crate::grpc::Guarded;
-use crate::transport::{Peer, RequestBody, RequestClass, Service};
+use crate::transport::{Admission, Peer, Refused, RequestBody, RequestClass, Service, Standing};
 use crate::{grpc, http as json};
 use axum::body::Body;
 use futures::FutureExt as _;
@@ -57,9 +57,14 @@ pub(super) enum Console {
     AtHome(Arc<Cluster>),
 }
 
-/// Every door as one service: gRPC and gRPC-Web by their content types, HTTP with JSON and the console for
-/// everything else.
-pub(super) fn service(services: Guarded, console: Console, entrance: Arc<Entrance>, config: &Config) -> Service {
+/// Every door as one service, behind what looks at the heads of its requests: gRPC and gRPC-Web by their content types,
+/// HTTP with JSON and the console for everything else.
+pub(super) fn service(
+    services: Guarded,
+    console: Console,
+    entrance: Arc<Entrance>,
+    config: &Config,
+) -> (Admission, Service) {
     let names = Names { hosts: config.hosts.clone(), origins: config.origins.clone() };
     let json = json::router(services.clone(), {
         let guard = services.clone();
@@ -76,37 +81,45 @@ pub(super) fn service(services: Guarded, console: Console, entrance: Arc<Entranc
         }),
     });
     let doors = Arc::new(Doors { json, services, names });
-    let Some(cors) = cors(&config.origins) else {
-        return Box::new(move |request| doors.clone().answer(request).boxed());
+    let cors = cors(&config.origins);
+    let (of_heads, has_cors) = (doors.clone(), cors.is_some());
+    let admit: Admission = Box::new(move |head: &mut Parts| match head.method == Method::OPTIONS && has_cors {
+        // A browser asks without credentials whether it may call.
+        true => Ok(Standing::Stranger),
+        false => of_heads.admit(head),
+    });
+    let Some(cors) = cors else {
+        return (admit, Box::new(move |request| doors.clone().answer(request).boxed()));
     };
     let service = cors.layer(tower::service_fn(move |request| doors.clone().answer(request).map(Ok::<_, Infallible>)));
-    Box::new(move |request| service.clone().oneshot(request).map(|Ok(answer)| answer).boxed())
+    (admit, Box::new(move |request| service.clone().oneshot(request).map(|Ok(answer)| answer).boxed()))
 }
 
 impl Doors {
-    async fn answer(self: Arc<Self>, request: Request<RequestBody>) -> Response<Body> {
+    /// The answer to a request whose head was admitted, or is refused.
+    async fn answer(self: Arc<Self>, mut request: Request<RequestBody>) -> Response<Body> {
         let is_grpc = grpc::is_grpc(request.headers());
-        if is_grpc {
-            return match self.names.check(request.extensions(), request.uri(), request.headers()) {
-                Err(error) => refuse(request.headers(), error),
-                Ok(()) => grpc::answer(&self.services, request).await,
-            };
-        }
-        let (mut head, body) = request.into_parts();
-        let answer = match self.admit(&mut head) {
-            Err(error) => refuse(&head.headers, error),
-            Ok(()) => {
-                let Ok(answer) = self.json.clone().oneshot(Request::from_parts(head, Body::new(body))).await;
+        let answer = match request.extensions_mut().remove::<Refused>() {
+            Some(Refused(error)) => refuse(request.headers(), error),
+            None if is_grpc => grpc::answer(&self.services, request).await,
+            None => {
+                let Ok(answer) = self.json.clone().oneshot(request.map(Body::new)).await;
                 answer
             }
         };
-        strict(answer)
+        if is_grpc { answer } else { strict(answer) }
     }
 
-    /// Refuses a request over HTTP that is none of ours, or that has no credentials where some are needed. A session of
-    /// the console proves itself here.
-    fn admit(&self, head: &mut Parts) -> Result<(), Error> {
+    /// Refuses a request by its head: one that is none of ours, that has no credentials where some are needed, or whose
+    /// caller may not call the method. A session of the console proves itself here.
+    fn admit(&self, head: &mut Parts) -> Result<Standing, Error> {
+        if head.headers.get_all(header::HOST).iter().nth(1).is_some() {
+            return Err(Error::new(Reason::RequestMalformed, "the request has several lines with a host"));
+        }
         self.names.check(&head.extensions, &head.uri, &head.headers)?;
+        if grpc::is_grpc(&head.headers) {
+            return self.services.admit_head(head);
+        }
         // HTTP/2 names the host elsewhere.
         if let Some(Ok(host)) = head.uri.authority().map(|authority| HeaderValue::try_from(authority.as_str())) {
             head.headers.entry(header::HOST).or_insert(host);
@@ -116,10 +129,10 @@ impl Doors {
             head.extensions.insert(visitor);
         }
         if json::console::is_open(head.uri.path()) || OPEN_PATHS.contains(&head.uri.path()) {
-            return Ok(());
+            return Ok(Standing::Stranger);
         }
         json::console::prove(head)?;
-        self.services.identify(head)
+        self.services.identify(head).map(|()| Standing::Proven)
     }
 }
 
@@ -198,7 +211,7 @@ pub(super) fn class(path: &str) -> RequestClass {
 
 /// The answer to a request that is refused before any service sees it.
 pub(super) fn refuse(headers: &HeaderMap, error: Error) -> Response<Body> {
-    if grpc::is_grpc(headers) { grpc::refuse(error) } else { json::refuse(error) }
+    if grpc::is_grpc(headers) { grpc::refuse(headers, error) } else { json::refuse(error) }
 }
 
 #[cfg(test)]

@@ -146,6 +146,8 @@ fn traffic(traffic: TrafficState) -> pb::TrafficState {
         refused_connection_count: traffic.refused_connections,
         failed_accept_count: traffic.failed_accepts,
         stalled_answer_count: traffic.stalled_answers,
+        dropped_connection_count: traffic.dropped_connections,
+        unwritten_line_count: i64::try_from(crate::telemetry::unwritten_lines()).unwrap_or(i64::MAX),
         answer_bytes: bytes(traffic.answer_bytes),
         request_bytes: bytes(traffic.request_bytes),
         view_bytes: bytes(traffic.view_bytes),

@@ -4,13 +4,15 @@
 //! the protos; a method without one is refused.
 
 use super::side_calls::SideCalls;
+use super::status::explain;
 use crate::app::access::{Access, Credentials};
 use crate::app::access_record::NamedSessions;
 use crate::app::entrance::Entrance;
 use crate::app::{self, Error, Reason};
 use crate::model::access::Scope;
 use crate::pb::{TENANT_HEADER, scopes};
-use crate::transport::Peer;
+use crate::traffic::RequestMemory;
+use crate::transport::{Peer, Standing};
 use bytes::Bytes;
 use http::header::AUTHORIZATION;
 use http::request::Parts;
@@ -39,6 +41,10 @@ const HEALTH: &str = "/grpc.health.v1.Health/";
 pub(super) const REFLECTION: &str = "/grpc.reflection.";
 /// The scheme of an access token in the header with the credentials.
 const BEARER: &str = "bearer ";
+
+/// The access of a caller whose head was admitted: its credentials were looked at.
+#[derive(Clone)]
+struct Identified(Arc<Access>);
 
 /// A service by which calls are answered.
 type Answering = Box<dyn Fn(Request<Body>) -> BoxFuture<Response<Body>, Infallible> + Send + Sync>;
@@ -134,8 +140,7 @@ impl Guarded {
         if path == HEALTH_CHECK {
             return self.own.call(request).await;
         }
-        let peer = request.extensions().get::<Peer>().or(self.in_process.as_ref());
-        let (access, scope) = match self.admit(path, peer, request.headers()) {
+        let (access, scope) = match self.admit(path, request.extensions(), request.headers()) {
             Ok(admitted) => admitted,
             Err(error) => return Status::from(error).into_http(),
         };
@@ -160,7 +165,11 @@ impl Guarded {
                 let left = CancellationToken::new();
                 let _left = left.clone().drop_guard();
                 // A caller that leaves does not keep its call out of the log.
-                let call = tokio::spawn(self.clone().recorded(request, record, left));
+                let call = self.clone().recorded(request, record, left);
+                let call = match RequestMemory::current() {
+                    Some(memory) => tokio::spawn(memory.scope(call)),
+                    None => tokio::spawn(call),
+                };
                 call.await.unwrap_or_else(|error| Status::from(Error::internal(error)).into_http())
             }
         };
@@ -211,25 +220,49 @@ impl Guarded {
     ///
     /// Those of [`authenticate`]; `SCOPE_MISSING`, `METHOD_UNKNOWN`.
     pub fn check(&self, path: &str, head: &Parts) -> app::Result<()> {
-        let peer = head.extensions.get::<Peer>().or(self.in_process.as_ref());
-        self.admit(path, peer, &head.headers).map(drop)
+        self.admit(path, &head.extensions, &head.headers).map(drop)
     }
 
-    /// Refuses a request without credentials, before anything of it is read.
+    /// Refuses a request of gRPC by its head, before anything of its body is waited for.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::check`].
+    pub fn admit_head(&self, head: &mut Parts) -> app::Result<Standing> {
+        if head.uri.path() == HEALTH_CHECK {
+            return Ok(Standing::Stranger);
+        }
+        let (access, _) = self.admit(head.uri.path(), &head.extensions, &head.headers)?;
+        head.extensions.insert(Identified(access));
+        Ok(Standing::Proven)
+    }
+
+    /// Refuses a request without credentials, before anything of it is read. Who called is known from then on.
     ///
     /// # Errors
     ///
     /// Those of [`authenticate`].
-    pub fn identify(&self, head: &Parts) -> app::Result<()> {
+    pub fn identify(&self, head: &mut Parts) -> app::Result<()> {
         let peer = head.extensions.get::<Peer>().or(self.in_process.as_ref());
-        self.authenticate(peer, &head.headers).map(drop)
+        let access = self.authenticate(peer, &head.headers)?;
+        head.extensions.insert(Identified(access));
+        Ok(())
     }
 
     /// The access of a caller that may call the method, and the method's scope.
-    fn admit(&self, path: &str, peer: Option<&Peer>, headers: &HeaderMap) -> app::Result<(Arc<Access>, Option<Scope>)> {
-        let access = match self.backend.passed_on(headers)? {
-            Some(access) => access,
-            None => self.authenticate(peer, headers)?,
+    fn admit(
+        &self,
+        path: &str,
+        extensions: &Extensions,
+        headers: &HeaderMap,
+    ) -> app::Result<(Arc<Access>, Option<Scope>)> {
+        let peer = extensions.get::<Peer>().or(self.in_process.as_ref());
+        let access = match extensions.get::<Identified>() {
+            Some(Identified(access)) => access.clone(),
+            None => match self.backend.passed_on(headers)? {
+                Some(access) => access,
+                None => self.authenticate(peer, headers)?,
+            },
         };
         let scope = self.scopes.get(path).copied();
         let (method, allowed) = match scope {
@@ -375,6 +408,6 @@ impl tower::Service<Request<Body>> for Guarded {
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let guarded = self.clone();
-        Box::pin(async move { Ok(guarded.answer(request).await) })
+        Box::pin(async move { Ok(explain(guarded.answer(request).await)) })
     }
 }

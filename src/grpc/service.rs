@@ -76,7 +76,8 @@ pub fn trailers(headers: &HeaderMap) -> Option<Trailers> {
     (is_grpc(headers) && !is_web(headers)).then_some(cut_off)
 }
 
-fn is_web(headers: &HeaderMap) -> bool {
+/// True for a request of gRPC-Web.
+pub(super) fn is_web(headers: &HeaderMap) -> bool {
     headers.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc-web"))
 }
 

@@ -1,9 +1,12 @@
 //! Conversion of errors to gRPC statuses. No other file builds a status.
 
+use super::service::is_web;
 use crate::app::{DOMAIN, Error, Reason};
-use crate::pb::codec::TOO_MANY_VALUES;
+use crate::pb::codec::Refusal;
 use crate::telemetry::span;
 use crate::transport::CutOff;
+use http::HeaderMap;
+use http::header::CONTENT_TYPE;
 use std::collections::HashMap;
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
@@ -43,9 +46,13 @@ impl From<Error> for Status {
     }
 }
 
-/// The answer to a request that is refused before any service sees it.
-pub fn refuse(error: Error) -> http::Response<axum::body::Body> {
-    Status::from(error).into_http()
+/// The answer to a request with these headers that is refused before any service sees it.
+pub fn refuse(headers: &HeaderMap, error: Error) -> http::Response<axum::body::Body> {
+    let mut answer: http::Response<axum::body::Body> = Status::from(error).into_http();
+    if let Some(kind) = headers.get(CONTENT_TYPE).filter(|_| is_web(headers)) {
+        answer.headers_mut().insert(CONTENT_TYPE, kind.clone());
+    }
+    answer
 }
 
 /// The trailers of an answer that is cut off, with the cursor at which its reader resumes.
@@ -75,15 +82,23 @@ pub(super) fn explain<B>(mut response: http::Response<B>) -> http::Response<B> {
     if refusal.code() == Code::Ok || !refusal.details().is_empty() {
         return response;
     }
+    let undecoded = Refusal::of(refusal.message()).filter(|_| refusal.code() == Code::ResourceExhausted);
     let error = match refusal.code() {
         Code::Unimplemented if refusal.metadata().contains_key(ACCEPT_ENCODING) => {
             Error::new(Reason::EncodingUnknown, refusal.message()).with("known", "gzip, identity")
         }
         Code::Unimplemented => Error::new(Reason::MethodUnknown, "no service has this method"),
-        Code::ResourceExhausted if refusal.message() == TOO_MANY_VALUES => {
-            let limit = crate::limits::REQUEST_VALUES_MAX;
-            Error::new(Reason::RequestTooLarge, format!("{TOO_MANY_VALUES}: more than {limit}")).with("limit", limit)
-        }
+        Code::ResourceExhausted if let Some(undecoded) = undecoded => match undecoded {
+            Refusal::Elements(field, limit) => {
+                let message = format!("{field}: the list has more than {limit} elements");
+                Error::new(Reason::LimitExceeded, message).with("what", field).with("limit", limit)
+            }
+            Refusal::Values(limit) => {
+                let message = format!("{}: more than {limit}", refusal.message());
+                Error::new(Reason::RequestTooLarge, message).with("limit", limit)
+            }
+            Refusal::Memory => Error::new(Reason::TooManyRequests, refusal.message()),
+        },
         Code::OutOfRange | Code::ResourceExhausted => {
             let limit = crate::limits::REQUEST_BYTES_MAX;
             Error::new(Reason::RequestTooLarge, refusal.message()).with("limit", limit)

@@ -3,26 +3,34 @@
 
 use crate::app::{Error, Reason, Result};
 use crate::limits;
+use crate::traffic::RequestMemory;
 
 /// Levels of nesting up to which the parser reads.
 const DEPTH_MAX: usize = 128;
+
+/// Bytes of memory that an object or an element of a list takes at most, while the request is made of it.
+const VALUE_BYTES: usize = 1_024;
 
 /// Refuses a text with more objects and elements of lists than any request may have. What is no JSON is left to the
 /// parser, which reads up to its first error as this does.
 ///
 /// # Errors
 ///
-/// `REQUEST_TOO_LARGE`.
+/// `REQUEST_TOO_LARGE`; `TOO_MANY_REQUESTS` if there is no memory for those that it has.
 pub(super) fn check(text: &[u8]) -> Result<()> {
     let limit = limits::REQUEST_VALUES_MAX;
-    if has_more_than(limit, text) {
+    let Some(values) = count(limit, text) else {
         let message = format!("the body has more than {limit} objects and elements of lists");
         return Err(Error::new(Reason::RequestTooLarge, message).with("limit", limit));
+    };
+    match RequestMemory::grow(text.len() + values * VALUE_BYTES) {
+        true => Ok(()),
+        false => Err(Error::new(Reason::TooManyRequests, "the memory for what the body grows to is taken by others")),
     }
-    Ok(())
 }
 
-fn has_more_than(limit: usize, text: &[u8]) -> bool {
+/// The number of values; none if there are more than this.
+fn count(limit: usize, text: &[u8]) -> Option<usize> {
     // True for each open list, false for each open object.
     let mut open: Vec<bool> = Vec::new();
     let mut is_element_next = false;
@@ -44,7 +52,7 @@ fn has_more_than(limit: usize, text: &[u8]) -> bool {
             b'"' => skip_string(&mut bytes),
             b'{' | b'[' => {
                 if open.len() == DEPTH_MAX {
-                    return false;
+                    return Some(values);
                 }
                 is_element_next = *byte == b'[';
                 open.push(is_element_next);
@@ -54,10 +62,10 @@ fn has_more_than(limit: usize, text: &[u8]) -> bool {
             _ => {}
         }
         if values > limit {
-            return true;
+            return None;
         }
     }
-    false
+    Some(values)
 }
 
 /// Passes the rest of a string.
@@ -109,9 +117,9 @@ mod tests {
         fn the_count_is_that_of_the_parsed_text(value in value(), is_pretty: bool) {
             let text = if is_pretty { format!("{value:#}") } else { value.to_string() };
             let values = values_of(&value);
-            prop_assert!(!has_more_than(values, text.as_bytes()), "{}", text);
+            prop_assert_eq!(count(values, text.as_bytes()), Some(values), "{}", text);
             if values > 0 {
-                prop_assert!(has_more_than(values - 1, text.as_bytes()), "{}", text);
+                prop_assert_eq!(count(values - 1, text.as_bytes()), None, "{}", text);
             }
         }
     }

@@ -116,6 +116,15 @@ impl MemoryBudget {
         held
     }
 
+    /// Holds bytes if there is room for them, until they are let go of: their holder is not asked to give up.
+    pub fn try_hold(self: &Arc<Self>, bytes: usize) -> Option<Reservation> {
+        let mut state = self.state();
+        let held = state.fits(bytes, self.bytes_max).then(|| self.admit(&mut state, bytes))?;
+        drop(state);
+        held.exempt();
+        Some(held)
+    }
+
     /// Waits for free memory, at most for `wait`; none after that.
     pub async fn wait_for(self: &Arc<Self>, bytes: usize, wait: Duration) -> Option<Reservation> {
         let _waiter = Waiter::take(self)?;
@@ -182,6 +191,25 @@ impl Reservation {
     pub fn bytes(&self) -> usize {
         let state = self.budget.state();
         state.holders.get(&self.turn.load(Ordering::Relaxed)).map_or(0, |holder| holder.bytes)
+    }
+
+    /// True if it is one of this budget.
+    pub(super) fn is_of(&self, budget: &Arc<MemoryBudget>) -> bool {
+        Arc::ptr_eq(&self.budget, budget)
+    }
+
+    /// Holds this many bytes instead of fewer, if there is room for them or nobody else holds any.
+    pub(super) fn try_grow(&self, bytes: usize) -> bool {
+        let mut state = self.budget.state();
+        let (others, is_alone) = (state.held, state.holders.len() == 1);
+        let Some(holder) = state.holders.get_mut(&self.turn.load(Ordering::Relaxed)) else { return false };
+        let more = bytes.saturating_sub(holder.bytes);
+        if holder.give_up.is_cancelled() || (others.saturating_add(more) > self.budget.bytes_max && !is_alone) {
+            return false;
+        }
+        holder.bytes += more;
+        state.held += more;
+        true
     }
 
     /// Sets the number of bytes that it holds.

@@ -1,8 +1,10 @@
 //! Memory and connections that clients hold, bounded and counted, and what the daemon refused or cut off.
 
 mod memory;
+mod request;
 
 pub use memory::{MemoryBudget, Reservation};
+pub use request::RequestMemory;
 
 use crate::limits;
 use std::sync::Arc;
@@ -17,6 +19,8 @@ pub struct Traffic {
     pub small_requests: Arc<MemoryBudget>,
     /// Bytes of larger requests that are not yet answered.
     pub requests: Arc<MemoryBudget>,
+    /// Bytes of requests of clients that have proven nothing.
+    pub strangers: Arc<MemoryBudget>,
     /// Bytes of large views in construction, and of all views that wait for their clients.
     pub views: Arc<MemoryBudget>,
     /// Open connections.
@@ -25,6 +29,9 @@ pub struct Traffic {
     pub refused_connections: Count,
     /// Connections that could not be accepted because the system had no descriptor or memory left.
     pub failed_accepts: Count,
+    /// Connections that the daemon ended: their clients read nothing, did not say what they want, sent too many pieces of
+    /// a request, or had proven nothing when others needed their place.
+    pub dropped_connections: Count,
     /// Answers that were cut off because their clients did not read them.
     pub stalled_answers: Count,
 }
@@ -35,10 +42,12 @@ impl Default for Traffic {
             answers: MemoryBudget::new(limits::ANSWERS_BYTES_MAX),
             small_requests: MemoryBudget::new(limits::SMALL_REQUESTS_BYTES_MAX),
             requests: MemoryBudget::new(limits::REQUESTS_BYTES_MAX),
+            strangers: MemoryBudget::new(limits::STRANGERS_BYTES_MAX),
             views: MemoryBudget::new(limits::VIEWS_BYTES_MAX),
             connections: Count::default(),
             refused_connections: Count::default(),
             failed_accepts: Count::default(),
+            dropped_connections: Count::default(),
             stalled_answers: Count::default(),
         }
     }
@@ -53,6 +62,8 @@ pub struct TrafficState {
     pub refused_connections: i64,
     /// Connections that could not be accepted.
     pub failed_accepts: i64,
+    /// Connections that were ended.
+    pub dropped_connections: i64,
     /// Answers that were cut off.
     pub stalled_answers: i64,
     /// Bytes of answers that are not yet written.
@@ -70,9 +81,10 @@ impl Traffic {
             connections: self.connections.get(),
             refused_connections: self.refused_connections.get(),
             failed_accepts: self.failed_accepts.get(),
+            dropped_connections: self.dropped_connections.get(),
             stalled_answers: self.stalled_answers.get(),
             answer_bytes: self.answers.held_bytes(),
-            request_bytes: self.small_requests.held_bytes() + self.requests.held_bytes(),
+            request_bytes: self.small_requests.held_bytes() + self.requests.held_bytes() + self.strangers.held_bytes(),
             view_bytes: self.views.held_bytes(),
         }
     }

@@ -7,6 +7,7 @@ use super::peer::Peer;
 use super::server::Server;
 use super::tls::Tls;
 use crate::limits;
+use crate::telemetry::Seldom;
 use rustix::net::sockopt;
 use std::io;
 use std::net::SocketAddr;
@@ -14,6 +15,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio_rustls::TlsAcceptor;
+
+/// When the log last told of other users at the socket.
+static OTHERS: Seldom = Seldom::new();
 
 /// A listener for connections.
 pub(super) enum Listener {
@@ -53,26 +57,22 @@ fn find_loss(connection: &TcpStream) -> io::Result<()> {
 
 /// Accepts connections until the daemon stops.
 pub(super) async fn run(listener: Listener, server: Arc<Server>) {
-    // The failure is logged when it begins, not for each of possibly many errors.
-    let mut fails = false;
+    // Clients can cause it again and again: it is counted, and told now and then.
+    let failing = Seldom::new();
     loop {
         let accepted = tokio::select! {
             () = server.options.stopping.cancelled() => return,
             accepted = listener.accept() => accepted,
         };
         match accepted {
-            Ok(accepted) => {
-                fails = false;
-                accept(&server, accepted);
-            }
+            Ok(accepted) => accept(&server, accepted),
             Err(error) if is_exhausted(&error) => {
                 server.options.traffic.failed_accepts.add(1);
-                if !fails {
+                if failing.is_due() {
                     tracing::warn!(%error, "no connection can be accepted; the daemon tries again until one can");
                 }
-                fails = true;
-                // An idle connection is closed to free a descriptor. Until then the error would recur in a busy loop.
-                server.connections.close_idle();
+                // A connection is closed to free a descriptor. Until then the error would recur in a busy loop.
+                server.connections.free_one(&server.options.traffic);
                 tokio::time::sleep(Duration::from_millis(limits::ACCEPT_RETRY_MS)).await;
             }
             // A client that was gone before it was accepted.
@@ -90,10 +90,14 @@ fn is_exhausted(error: &io::Error) -> bool {
 fn accept(server: &Arc<Server>, accepted: Accepted) {
     let holder = match &accepted {
         Accepted::Unix(io) if !is_owners(io) => {
-            return tracing::warn!("a connection of another user to the socket was refused");
+            server.options.traffic.refused_connections.add(1);
+            if OTHERS.is_due() {
+                tracing::warn!("connections of another user to the socket are refused");
+            }
+            return;
         }
         Accepted::Unix(_) => Holder::Owner,
-        Accepted::Tcp(..) => Holder::Anybody,
+        Accepted::Tcp(_, address, _) => Holder::stranger(address.ip()),
     };
     let Some(connection) = server.connections.open(holder, &server.options.traffic) else {
         server.options.traffic.refused_connections.add(1);

@@ -1,7 +1,7 @@
 //! The body of an answer on its way to its client.
 //!
-//! hyper takes one piece of a body at a time, and asks for the next one only when the client's window and the socket let
-//! the last one go. So a body is handed over in small pieces of their own memory, each counted until it is written. A
+//! The protocol takes one piece of a body at a time, and asks for the next one only when the client's window and the socket
+//! let the last one go. So a body is handed over in small pieces of their own memory, each counted until it is written. A
 //! client that takes nothing is noticed from outside (`Server::watch`): the answer then lets go of everything that
 //! was not handed over, and says why as soon as it is asked for the next piece.
 
@@ -30,6 +30,8 @@ const STATUS: &str = "grpc-status";
 /// An answer that is not sent whole.
 pub(super) struct Answer {
     number: u64,
+    /// True if its length was known from the begin.
+    is_whole: bool,
     connection: Arc<Connection>,
     traffic: Arc<Traffic>,
     delivery: Delivery,
@@ -57,7 +59,7 @@ struct Rest {
     cut_off: Option<CutOff>,
 }
 
-/// The body of an answer, for hyper.
+/// The body of an answer, for the protocol.
 pub(super) struct AnswerBody {
     answer: Arc<Answer>,
     span: Span,
@@ -152,7 +154,7 @@ impl Watched for Answer {
         self.held.shrink(data.len());
         if why != CutOff::Stopping {
             self.traffic.stalled_answers.add(1);
-            tracing::info!(?why, "an answer was cut off: its client did not take it");
+            tracing::debug!(?why, "an answer was cut off: its client did not take it");
         }
         self.waker.wake();
     }
@@ -161,11 +163,16 @@ impl Watched for Answer {
 /// Forgets the answer once every piece of it is gone.
 impl Drop for Answer {
     fn drop(&mut self) {
-        self.connection.remove(self.number);
+        self.connection.remove(self.number, self.is_whole);
     }
 }
 
 impl AnswerBody {
+    /// A piece without bytes, for an end.
+    pub(super) fn nothing(&self) -> Piece {
+        Piece { data: Bytes::new(), answer: self.answer.clone() }
+    }
+
     /// The body of an answer on a connection.
     pub(super) fn new(
         body: axum::body::Body,
@@ -177,9 +184,11 @@ impl AnswerBody {
         let held = Arc::new(traffic.answers.hold(0));
         let rest =
             Rest { body: Some(body), data: Bytes::new(), cursor_ahead: None, cursor: None, full: None, cut_off: None };
-        let answer = connection.add(|number| {
+        let is_whole = rest.body.as_ref().is_some_and(|body| body.size_hint().exact().is_some());
+        let answer = connection.add(is_whole, |number| {
             Arc::new(Answer {
                 number,
+                is_whole,
                 connection: connection.clone(),
                 traffic: traffic.clone(),
                 delivery,

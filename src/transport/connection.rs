@@ -3,60 +3,33 @@
 use super::answer::{AnswerBody, record_status};
 use super::connections::Connection;
 use super::delivery::{CutOff, Delivery};
+use super::greeting::{self, Greeted};
+use super::http2::{self, Http2};
+use super::incoming::Incoming;
 use super::io::Io;
 use super::peer::Peer;
+use super::request::RequestClass;
 use super::request_body::RequestBody;
-use super::server::Server;
+use super::server::{Refused, Server, Standing};
 use crate::limits;
 use crate::telemetry::span;
 use futures::FutureExt as _;
 use futures::StreamExt as _;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
-use http::{Request, Response, Uri};
-use hyper::body::Incoming;
+use http::request::Parts;
+use http::{HeaderValue, Request, Response, Uri, header};
+use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::conn::auto::Builder;
 use std::convert::Infallible;
-use std::pin::pin;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::time::Instant;
-use tokio_util::task::TaskTracker;
+use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
-
-/// Starts the tasks of a connection's streams among those that the daemon waits for.
-#[derive(Clone)]
-struct Executor(TaskTracker);
-
-impl<F: Future<Output: Send> + Send + 'static> hyper::rt::Executor<F> for Executor {
-    fn execute(&self, future: F) {
-        self.0.spawn(future);
-    }
-}
-
-fn builder(server: &Server) -> Builder<Executor> {
-    let mut builder = Builder::new(Executor(server.tasks.clone()));
-    builder
-        .http1()
-        .timer(TokioTimer::new())
-        .header_read_timeout(millis(limits::HEADERS_MS_MAX))
-        .max_buf_size(limits::SEND_BUFFER_BYTES)
-        // Without copies, what was not written is counted.
-        .writev(true);
-    builder
-        .http2()
-        .timer(TokioTimer::new())
-        .initial_stream_window_size(limits::STREAM_WINDOW_BYTES)
-        .initial_connection_window_size(limits::CONNECTION_WINDOW_BYTES)
-        .max_concurrent_streams(limits::CONNECTION_STREAMS_MAX)
-        .max_header_list_size(limits::HEADERS_BYTES_MAX)
-        .max_send_buf_size(limits::SEND_BUFFER_BYTES)
-        .keep_alive_interval(millis(limits::KEEPALIVE_INTERVAL_MS))
-        .keep_alive_timeout(millis(limits::KEEPALIVE_TIMEOUT_MS));
-    builder
-}
 
 /// What a connection hears from outside.
 enum Signal {
@@ -68,20 +41,23 @@ enum Signal {
     Leave,
     /// Its answers have begun since the daemon stopped waiting: a client that ignores its end is not waited for.
     Worked,
-    /// Its client takes nothing, or the daemon waits for nothing any more.
+    /// Its client takes nothing, or has to go at once, or the daemon waits for nothing any more.
     End,
+    /// Its client does not answer pings.
+    Lost,
+}
+
+/// The signals of a connection. Its task wakes at every frame, and looks only at those that came.
+type Signals<'a> = FuturesUnordered<BoxFuture<'a, Signal>>;
+
+/// A connection of either version.
+enum Protocol<T> {
+    Http1(BoxFuture<'static, ()>, CancellationToken),
+    Http2(Box<Http2<Greeted<T>>>),
 }
 
 /// Serves a connection to its end. All its calls end with it.
 pub(super) async fn serve(io: impl Io, peer: Peer, connection: Arc<Connection>, server: Arc<Server>) {
-    let service = service_fn(|request| {
-        let (peer, connection, server) = (peer.clone(), connection.clone(), server.clone());
-        async move { Ok::<_, Infallible>(call(request, peer, &connection, &server).await) }
-    });
-    let io = TokioIo::new(io);
-    let builder = builder(&server);
-    let mut serving = pin!(builder.serve_connection(io, service));
-    // The connection's task wakes at every frame, and looks only at signals that came.
     let signals: [BoxFuture<'_, Signal>; 5] = [
         server.options.stopping.cancelled().map(|()| Signal::Stop).boxed(),
         server.closing.cancelled().map(|()| Signal::Close).boxed(),
@@ -89,26 +65,33 @@ pub(super) async fn serve(io: impl Io, peer: Peer, connection: Arc<Connection>, 
         connection.aborted().map(|()| Signal::End).boxed(),
         server.aborting.cancelled().map(|()| Signal::End).boxed(),
     ];
-    let mut signals: FuturesUnordered<_> = signals.into_iter().collect();
+    let mut signals: Signals<'_> = signals.into_iter().collect();
+    let greeted = tokio::select! {
+        biased;
+        greeted = Protocol::greet(io, &peer, &connection, &server) => greeted,
+        // Nobody waits for a client that has not said what it wants.
+        _ = signals.next() => return,
+    };
+    let Some(mut protocol) = greeted else { return };
+    if let Protocol::Http2(http2) = &mut protocol
+        && let Some(pings) = http2.ping_pong()
+    {
+        signals.push(http2::lost(pings, &connection).map(|()| Signal::Lost).boxed());
+    }
     loop {
         let signal = tokio::select! {
             biased;
-            ended = serving.as_mut() => {
-                if let Err(error) = ended {
-                    tracing::debug!(%error, "a connection ends");
-                }
-                return;
-            }
+            () = protocol.run(&peer, &connection, &server) => return,
             Some(signal) = signals.next() => signal,
         };
         match signal {
-            Signal::Stop => serving.as_mut().graceful_shutdown(),
+            Signal::Stop => protocol.leave(),
             Signal::Close => {
                 connection.cut_off(CutOff::Stopping);
                 signals.push(connection.worked().map(|()| Signal::Worked).boxed());
             }
             Signal::Leave => {
-                serving.as_mut().graceful_shutdown();
+                protocol.leave();
                 // A call that began meanwhile is answered.
                 if connection.is_idle() {
                     break;
@@ -116,10 +99,98 @@ pub(super) async fn serve(io: impl Io, peer: Peer, connection: Arc<Connection>, 
             }
             Signal::Worked => break,
             Signal::End => return,
+            Signal::Lost => {
+                tracing::debug!("a connection ends: its client does not answer");
+                return;
+            }
         }
     }
     // Time to send what says that it ends.
-    drop(tokio::time::timeout(millis(limits::ACCEPT_RETRY_MS), serving).await);
+    drop(tokio::time::timeout(millis(limits::ACCEPT_RETRY_MS), protocol.run(&peer, &connection, &server)).await);
+}
+
+impl<T: Io> Protocol<T> {
+    /// The protocol that a client speaks, once it has begun to; none for one that says nothing.
+    async fn greet(io: T, peer: &Peer, connection: &Arc<Connection>, server: &Arc<Server>) -> Option<Self> {
+        let (is_http2, io) = greeting::read(io).await.ok()?;
+        if is_http2 {
+            return http2::greet(io).await.ok().map(|http2| Self::Http2(Box::new(http2)));
+        }
+        let leave = CancellationToken::new();
+        let serving = serve_http1(io, peer.clone(), connection.clone(), server.clone(), leave.clone());
+        Some(Self::Http1(serving.boxed(), leave))
+    }
+
+    /// Resolves when the connection has ended.
+    async fn run(&mut self, peer: &Peer, connection: &Arc<Connection>, server: &Arc<Server>) {
+        let http2 = match self {
+            Self::Http1(serving, _) => return serving.as_mut().await,
+            Self::Http2(http2) => http2,
+        };
+        while let Some(accepted) = http2.accept().await {
+            let (request, respond) = match accepted {
+                Ok(accepted) => accepted,
+                Err(error) => return tracing::debug!(%error, "a connection ends"),
+            };
+            let (peer, connection, of_call) = (peer.clone(), connection.clone(), server.clone());
+            let call = move |request| async move { call(request, peer, &connection, &of_call).await };
+            server.tasks.spawn(http2::answer(request, respond, call));
+        }
+    }
+
+    /// Ends the connection once its calls are answered.
+    fn leave(&mut self) {
+        match self {
+            Self::Http1(_, leave) => leave.cancel(),
+            Self::Http2(http2) => http2.graceful_shutdown(),
+        }
+    }
+}
+
+/// Serves a connection of HTTP/1.1 to its end, or until it has to leave and its call is answered.
+async fn serve_http1<T: Io>(
+    io: Greeted<T>,
+    peer: Peer,
+    connection: Arc<Connection>,
+    server: Arc<Server>,
+    leave: CancellationToken,
+) {
+    let mut builder = http1::Builder::new();
+    builder
+        .timer(TokioTimer::new())
+        .header_read_timeout(millis(limits::HEADERS_MS_MAX))
+        .max_buf_size(limits::SEND_BUFFER_BYTES)
+        // Without copies, what was not written is counted.
+        .writev(true);
+    let service = service_fn(|request: Request<hyper::body::Incoming>| {
+        let (peer, connection, server) = (peer.clone(), connection.clone(), server.clone());
+        // It waits for an answer from here on, and not only once its call has begun to work.
+        let waiting = connection.begin();
+        async move {
+            let (head, body) = request.into_parts();
+            let (body, is_whole) = Incoming::http1(body);
+            let mut answer = call(Request::from_parts(head, body), peer, &connection, &server).await;
+            // What is left of the request would be taken for the next one.
+            if !is_whole.load(Ordering::Relaxed) {
+                answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+            }
+            drop(waiting);
+            Ok::<_, Infallible>(answer)
+        }
+    });
+    let io = TokioIo::new(io.half_closed(connection.clone()));
+    let mut serving = std::pin::pin!(builder.serve_connection(io, service));
+    let ended = tokio::select! {
+        biased;
+        ended = serving.as_mut() => ended,
+        () = leave.cancelled() => {
+            serving.as_mut().graceful_shutdown();
+            serving.await
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%error, "a connection ends");
+    }
 }
 
 /// A request without an answer. If the daemon stops before there is one, the log names it.
@@ -147,7 +218,7 @@ async fn call(
     let working = connection.begin();
     let (span, begun) = (span::call(request.uri().path()), Instant::now());
     let mut unanswered = Unanswered { uri: Some(request.uri().clone()), server };
-    let answer = answer(request, peer, server).instrument(span.clone()).await;
+    let answer = answer(request, peer, connection, server).instrument(span.clone()).await;
     unanswered.uri = None;
     let (mut head, body) = answer.into_parts();
     span.in_scope(|| record_status(&head.headers));
@@ -159,19 +230,41 @@ async fn call(
 }
 
 /// The answer to a request, or its refusal.
-async fn answer(request: Request<Incoming>, peer: Peer, server: &Arc<Server>) -> Response<axum::body::Body> {
+async fn answer(
+    request: Request<Incoming>,
+    peer: Peer,
+    connection: &Arc<Connection>,
+    server: &Arc<Server>,
+) -> Response<axum::body::Body> {
     let (mut head, body) = request.into_parts();
-    let class = (server.options.class)(head.uri.path());
-    let body = match RequestBody::admit(&head, body, class, &server.options.traffic, &server.closing).await {
-        Ok(body) => body,
+    head.extensions.insert(peer);
+    // Credentials are looked at before anything of the body is waited for.
+    let class = match (server.options.admit)(&mut head) {
+        Ok(Standing::Proven) => {
+            connection.prove();
+            (server.options.class)(head.uri.path())
+        }
+        Ok(Standing::Stranger) => RequestClass::Strangers,
+        Err(refusal) => {
+            drop(body);
+            head.extensions.insert(Refused(refusal));
+            return serve_call(head, RequestBody::Refused, server).await;
+        }
+    };
+    let (memory, body) = match RequestBody::admit(&head, body, class, &server.options.traffic, &server.closing).await {
+        Ok(admitted) => admitted,
         Err(error) => return (server.options.refuse)(&head.headers, error),
     };
     // The request's content stays in memory until it is answered, in one form or another.
-    let held = body.held();
-    head.extensions.insert(peer);
-    let answer = (server.options.service)(Request::from_parts(head, body)).await;
-    drop(held);
-    answer
+    memory.scope(serve_call(head, body, server)).await
+}
+
+fn serve_call(
+    head: Parts,
+    body: RequestBody,
+    server: &Server,
+) -> Pin<Box<dyn Future<Output = Response<axum::body::Body>> + Send>> {
+    (server.options.service)(Request::from_parts(head, body))
 }
 
 fn millis(number: u64) -> Duration {

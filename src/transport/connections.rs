@@ -3,9 +3,12 @@
 use super::delivery::CutOff;
 use crate::limits;
 use crate::traffic::Traffic;
+use futures::task::AtomicWaker;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -34,6 +37,8 @@ struct Entry {
     connection: Weak<Connection>,
     /// Cancelled once it makes way for another one. It is watched until it has ended, and no longer counted.
     close: CancellationToken,
+    /// Cancelled if it does not even wait for its calls.
+    abort: CancellationToken,
     holder: Holder,
 }
 
@@ -42,8 +47,24 @@ struct Entry {
 pub(super) enum Holder {
     /// The owner's, on the Unix socket.
     Owner,
-    /// Anybody's, on TCP: nothing is known of it before its first request.
-    Anybody,
+    /// On TCP, of somebody who has proven who it is.
+    Proven,
+    /// On TCP, of somebody of whom nothing is known, at an address or in a network.
+    Stranger(IpAddr),
+}
+
+impl Holder {
+    /// A stranger at an address. In IPv6, whoever has one address has all of its network.
+    pub(super) fn stranger(address: IpAddr) -> Self {
+        Self::Stranger(match address.to_canonical() {
+            IpAddr::V4(address) => address.into(),
+            IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into(),
+        })
+    }
+
+    fn is_stranger(self) -> bool {
+        matches!(self, Self::Stranger(_))
+    }
 }
 
 /// An open connection, until it is dropped.
@@ -59,9 +80,18 @@ pub(super) struct Connection {
     /// Cancelled when the client takes nothing.
     abort: CancellationToken,
     received_bytes: AtomicUsize,
+    /// Milliseconds since the connection began at which bytes came.
+    received_ms: AtomicU64,
+    /// Pieces that came since its last request began, and when that was.
+    pieces: AtomicU64,
+    asked_ms: AtomicU64,
+    /// True once its client has proven who it is.
+    is_proven: AtomicBool,
     calls: Mutex<Calls>,
     /// Notified when the last request whose answer has not begun is answered.
     worked: Notify,
+    /// Woken when a call or an answer ends.
+    answered: AtomicWaker,
     unwritten: Unwritten,
 }
 
@@ -72,6 +102,8 @@ struct Calls {
     working: usize,
     /// Answers that are not sent whole, by their numbers.
     answers: HashMap<u64, Weak<dyn Watched>>,
+    /// Number of those whose length is known.
+    whole: usize,
     next: u64,
 }
 
@@ -140,6 +172,30 @@ fn staying(connections: &HashMap<u64, Entry>) -> impl Iterator<Item = &Entry> {
     connections.values().filter(|entry| !entry.close.is_cancelled())
 }
 
+/// Ends the connection of a stranger: from this network, else from the one with the most of them; the one whose last call
+/// ended first, or that was opened first. False if there is none.
+fn evict_stranger(connections: &HashMap<u64, Entry>, network: Option<IpAddr>, traffic: &Traffic) -> bool {
+    let mut strangers: HashMap<IpAddr, Vec<(u64, &Entry)>> = HashMap::new();
+    for (id, entry) in connections.iter().filter(|(_, entry)| !entry.close.is_cancelled()) {
+        if let Holder::Stranger(from) = entry.holder
+            && network.is_none_or(|network| network == from)
+        {
+            strangers.entry(from).or_default().push((*id, entry));
+        }
+    }
+    let crowd = strangers.into_values().max_by_key(Vec::len).unwrap_or_default();
+    let idle_since = |entry: &Entry| entry.idle_since.load(Ordering::Relaxed);
+    // A newcomer has the time of all that came before it to prove itself.
+    let oldest = crowd.into_iter().min_by_key(|(id, entry)| (*id).max(idle_since(entry)));
+    let Some((_, entry)) = oldest else { return false };
+    entry.close.cancel();
+    if idle_since(entry) == 0 {
+        entry.abort.cancel();
+    }
+    traffic.dropped_connections.add(1);
+    true
+}
+
 /// Closes the connection that has been without a call for the longest time, one of the owner's only if there is no
 /// other; false if there is none.
 fn close_idle(connections: &HashMap<u64, Entry>, holders: &[Holder]) -> bool {
@@ -153,16 +209,28 @@ fn close_idle(connections: &HashMap<u64, Entry>, holders: &[Holder]) -> bool {
     true
 }
 
-/// Makes room for one more connection; false if all are in use.
-fn make_room(connections: &HashMap<u64, Entry>, holder: Holder, most: usize, reserved: usize) -> bool {
-    let others = staying(connections).filter(|entry| entry.holder == Holder::Anybody).count();
-    match holder {
-        Holder::Anybody if others >= most - reserved => close_idle(connections, &[Holder::Anybody]),
-        Holder::Anybody | Holder::Owner if staying(connections).count() >= most => {
-            close_idle(connections, &[Holder::Anybody, Holder::Owner])
+/// Makes room for one more connection; false if all are in use. Strangers make way first, whatever they do.
+fn make_room(
+    connections: &HashMap<u64, Entry>,
+    holder: Holder,
+    (most, reserved): (usize, usize),
+    traffic: &Traffic,
+) -> bool {
+    let evict = |network| evict_stranger(connections, network, traffic);
+    let count =
+        |is_counted: &dyn Fn(Holder) -> bool| staying(connections).filter(|entry| is_counted(entry.holder)).count();
+    if holder.is_stranger() {
+        let most = most - reserved;
+        if let Holder::Stranger(network) = holder
+            && count(&|other| other == holder) >= (most / limits::STRANGERS_SHARE).max(1)
+        {
+            evict(Some(network));
         }
-        Holder::Anybody | Holder::Owner => true,
+        if count(&|other| other != Holder::Owner) >= most {
+            return evict(None) || close_idle(connections, &[Holder::Proven]);
+        }
     }
+    count(&|_| true) < most || evict(None) || close_idle(connections, &[Holder::Proven, Holder::Owner])
 }
 
 impl Connections {
@@ -174,7 +242,7 @@ impl Connections {
     /// A new connection, for which an idle one is closed if necessary; none if all that it can be have calls.
     pub(super) fn open(&self, holder: Holder, traffic: &Arc<Traffic>) -> Option<Arc<Connection>> {
         let mut connections = locked(&self.open.connections);
-        if !make_room(&connections, holder, self.most, self.reserved) {
+        if !make_room(&connections, holder, (self.most, self.reserved), traffic) {
             return None;
         }
         let id = self.open.next();
@@ -188,18 +256,27 @@ impl Connections {
             close: CancellationToken::new(),
             abort: CancellationToken::new(),
             received_bytes: AtomicUsize::new(0),
+            received_ms: AtomicU64::new(0),
+            pieces: AtomicU64::new(0),
+            asked_ms: AtomicU64::new(0),
+            is_proven: AtomicBool::new(!holder.is_stranger()),
             calls: Mutex::default(),
             worked: Notify::new(),
+            answered: AtomicWaker::new(),
             unwritten: Unwritten::default(),
         });
         let (idle_since, close) = (connection.idle_since.clone(), connection.close.clone());
-        connections.insert(id, Entry { idle_since, connection: Arc::downgrade(&connection), close, holder });
+        let (abort, weak) = (connection.abort.clone(), Arc::downgrade(&connection));
+        connections.insert(id, Entry { idle_since, connection: weak, close, abort, holder });
         Some(connection)
     }
 
-    /// Closes the connection that has been without a call for the longest time.
-    pub(super) fn close_idle(&self) {
-        close_idle(&locked(&self.open.connections), &[Holder::Anybody, Holder::Owner]);
+    /// Ends the connection of a stranger, or closes the one that has been without a call for the longest time.
+    pub(super) fn free_one(&self, traffic: &Traffic) {
+        let connections = locked(&self.open.connections);
+        if !evict_stranger(&connections, None, traffic) {
+            close_idle(&connections, &[Holder::Proven, Holder::Owner]);
+        }
     }
 
     /// All open connections.
@@ -214,9 +291,36 @@ impl Connection {
         u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// Records received bytes.
-    pub(super) fn received(&self, bytes: usize) {
+    /// Records received bytes. False if they are one piece too many of a stranger's request.
+    pub(super) fn received(&self, bytes: usize) -> bool {
+        let now = self.now_ms();
         self.received_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.received_ms.store(now, Ordering::Relaxed);
+        if self.is_proven.load(Ordering::Relaxed) {
+            return true;
+        }
+        let pieces = self.pieces.fetch_add(1, Ordering::Relaxed);
+        let seconds = now.saturating_sub(self.asked_ms.load(Ordering::Relaxed)) / 1_000;
+        let is_fine = pieces < limits::STRANGER_PIECES_MAX + seconds;
+        if !is_fine {
+            self.traffic.dropped_connections.add(1);
+        }
+        is_fine
+    }
+
+    /// Time since bytes came.
+    pub(super) fn silent_for(&self) -> Duration {
+        Duration::from_millis(self.now_ms().saturating_sub(self.received_ms.load(Ordering::Relaxed)))
+    }
+
+    /// Its client has proven who it is: strangers make way before it.
+    pub(super) fn prove(&self) {
+        if self.is_proven.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        if let Some(entry) = locked(&self.open.connections).get_mut(&self.id) {
+            entry.holder = Holder::Proven;
+        }
     }
 
     /// Bytes of all its answers that are not written.
@@ -226,14 +330,19 @@ impl Connection {
 
     /// Begins a request, until the answer to it begins.
     pub(super) fn begin(self: &Arc<Self>) -> Working {
+        if !self.is_proven.load(Ordering::Relaxed) {
+            self.pieces.store(0, Ordering::Relaxed);
+            self.asked_ms.store(self.now_ms(), Ordering::Relaxed);
+        }
         self.change(|calls| calls.working += 1);
         Working(self.clone())
     }
 
-    /// Adds an answer, until it is removed by its number.
-    pub(super) fn add<T: Watched>(&self, answer: impl FnOnce(u64) -> Arc<T>) -> Arc<T> {
+    /// Adds an answer, of a known length or not, until it is removed by its number.
+    pub(super) fn add<T: Watched>(&self, is_whole: bool, answer: impl FnOnce(u64) -> Arc<T>) -> Arc<T> {
         self.change(|calls| {
             calls.next += 1;
+            calls.whole += usize::from(is_whole);
             let answer = answer(calls.next);
             let watched: Weak<T> = Arc::downgrade(&answer);
             calls.answers.insert(calls.next, watched);
@@ -241,8 +350,18 @@ impl Connection {
         })
     }
 
-    pub(super) fn remove(&self, answer: u64) {
-        self.change(|calls| calls.answers.remove(&answer));
+    pub(super) fn remove(&self, answer: u64, is_whole: bool) {
+        self.change(|calls| {
+            calls.whole -= usize::from(is_whole);
+            calls.answers.remove(&answer)
+        });
+    }
+
+    /// Pending while a client that sends nothing more waits for an answer that has an end.
+    pub(super) fn poll_answered(&self, context: &Context<'_>) -> Poll<()> {
+        self.answered.register(context.waker());
+        let calls = locked(&self.calls);
+        if calls.working == 0 && calls.whole == 0 { Poll::Ready(()) } else { Poll::Pending }
     }
 
     /// Changes the calls, and records whether there are any.
@@ -251,6 +370,8 @@ impl Connection {
         let changed = change(&mut calls);
         let idle_since = if calls.is_empty() { self.open.next() } else { 0 };
         self.idle_since.store(idle_since, Ordering::Relaxed);
+        drop(calls);
+        self.answered.wake();
         changed
     }
 
@@ -296,14 +417,21 @@ impl Connection {
         let now = self.now_ms();
         if now > limits::HANDSHAKE_MS_MAX && self.received_bytes.load(Ordering::Relaxed) < GREETING_BYTES {
             tracing::debug!("a client did not greet in time");
-            return self.abort.cancel();
+            return self.drop_client();
         }
         if !self.unwritten.is_pending() {
             return;
         }
         let is_stuck = self.answers().iter().any(|answer| answer.check(stall, now));
         if is_stuck || self.unwritten.stands_still(stall, now) {
-            tracing::info!("a connection ends: its client does not read");
+            tracing::debug!("a connection ends: its client does not read");
+            self.drop_client();
+        }
+    }
+
+    fn drop_client(&self) {
+        if !self.abort.is_cancelled() {
+            self.traffic.dropped_connections.add(1);
             self.abort.cancel();
         }
     }
@@ -341,43 +469,123 @@ impl Drop for Working {
 mod tests {
     use super::*;
 
+    /// A stranger at one of some addresses.
+    fn at(address: u8) -> Holder {
+        Holder::stranger([10, 0, 0, address].into())
+    }
+
+    struct Test {
+        connections: Connections,
+        traffic: Arc<Traffic>,
+    }
+
+    impl Test {
+        fn new(most: usize) -> Self {
+            Self { connections: Connections::new(most), traffic: Arc::default() }
+        }
+
+        fn open(&self, holder: Holder) -> Option<Arc<Connection>> {
+            self.connections.open(holder, &self.traffic)
+        }
+
+        /// A connection with a call, which a stranger does not complete.
+        fn busy(&self, holder: Holder) -> (Working, Arc<Connection>) {
+            let connection = self.open(holder).expect("a place");
+            (connection.begin(), connection)
+        }
+
+        /// A connection with a call of somebody who has proven who it is.
+        fn working(&self) -> (Working, Arc<Connection>) {
+            let (call, connection) = self.busy(at(1));
+            connection.prove();
+            (call, connection)
+        }
+    }
+
+    fn makes_way(connection: &Connection) -> bool {
+        connection.close.is_cancelled()
+    }
+
     #[test]
     fn the_connection_that_was_idle_for_the_longest_time_makes_way() {
-        let traffic = Arc::new(Traffic::default());
-        let connections = Connections::new(2);
-        let first = connections.open(Holder::Anybody, &traffic).expect("a place");
-        let second = connections.open(Holder::Anybody, &traffic).expect("a place");
+        let test = Test::new(2);
+        let first = test.open(Holder::Owner).expect("a place");
+        let second = test.open(Holder::Owner).expect("a place");
         drop(first.begin());
-        let third = connections.open(Holder::Anybody, &traffic).expect("a place");
-        assert!(second.close.is_cancelled() && !first.close.is_cancelled());
+        let third = test.open(Holder::Owner).expect("a place");
+        assert!(makes_way(&second) && !makes_way(&first));
         drop(second);
         let calls = (first.begin(), third.begin());
-        assert!(connections.open(Holder::Anybody, &traffic).is_none(), "all are in use");
-        assert_eq!(traffic.connections.get(), 2);
+        assert!(test.open(Holder::Owner).is_none(), "all are in use");
+        assert_eq!(test.traffic.connections.get(), 2);
         drop(calls);
         drop(third);
-        assert!(connections.open(Holder::Anybody, &traffic).is_some());
+        assert!(test.open(Holder::Owner).is_some());
     }
 
     #[test]
     fn others_never_take_the_connections_of_the_owner() {
-        let traffic = Arc::new(Traffic::default());
-        let connections = Connections::new(8);
-        let open = |holder| connections.open(holder, &traffic);
-        let busy = |holder| {
-            let connection = open(holder).expect("a place");
-            (connection.begin(), connection)
-        };
-        let others: Vec<_> = (0..6).map(|_| busy(Holder::Anybody)).collect();
-        assert!(open(Holder::Anybody).is_none(), "what is left is the owner's");
-        let owners = [busy(Holder::Owner), busy(Holder::Owner)];
-        assert!(open(Holder::Owner).is_none() && open(Holder::Anybody).is_none(), "all are in use");
+        let test = Test::new(8);
+        let others: Vec<_> = (0..6).map(|_| test.working()).collect();
+        assert!(test.open(at(1)).is_none(), "what is left is the owner's");
+        let owners = [test.busy(Holder::Owner), test.busy(Holder::Owner)];
+        assert!(test.open(Holder::Owner).is_none() && test.open(at(1)).is_none(), "all are in use");
         drop(others);
-        let idle = open(Holder::Owner).expect("a place");
-        let calls: Vec<_> = (0..4).map(|_| busy(Holder::Anybody)).collect();
-        let newer = open(Holder::Anybody).expect("a place");
-        assert!(open(Holder::Anybody).is_some());
-        assert!(newer.close.is_cancelled() && !idle.close.is_cancelled(), "the owner's goes last");
+        let idle = test.open(Holder::Owner).expect("a place");
+        let calls: Vec<_> = (0..4).map(|_| test.working()).collect();
+        let newer = test.open(at(1)).expect("a place");
+        newer.prove();
+        assert!(test.open(at(1)).is_some());
+        assert!(makes_way(&newer) && !makes_way(&idle), "the owner's goes last");
         drop((owners, calls));
+    }
+
+    #[test]
+    fn strangers_make_way_first_whatever_they_do() {
+        let test = Test::new(40);
+        let proven = test.working();
+        let resting = test.open(at(1)).expect("a place");
+        resting.prove();
+        // A stranger alone, and more of another address than it may have.
+        let alone = test.busy(at(2));
+        let crowd: Vec<_> = (0..9).map(|_| test.busy(at(3))).collect();
+        assert_eq!(crowd.iter().filter(|(_, stranger)| makes_way(stranger)).count(), 2, "a share is 7 of 30");
+        assert!(makes_way(&crowd[0].1) && makes_way(&crowd[1].1), "the oldest go");
+        assert!(crowd[0].1.abort.is_cancelled(), "with what they have begun");
+        assert_eq!(test.traffic.dropped_connections.get(), 2);
+        // Several addresses take every place.
+        let crowds: Vec<_> =
+            (4..8).flat_map(|address| (0..6).map(move |_| address)).map(|from| test.busy(at(from))).collect();
+        let newcomer = test.working();
+        assert!(!makes_way(&proven.1) && !makes_way(&resting) && !makes_way(&alone.1) && !makes_way(&newcomer.1));
+        // All who have proven themselves find places until nobody else has one.
+        let others: Vec<_> = (0..28).map(|_| test.working()).collect();
+        assert!(crowds.iter().chain(&crowd).all(|(_, stranger)| makes_way(stranger)));
+        assert!(makes_way(&alone.1) && !makes_way(&proven.1));
+        assert!(others.iter().all(|(_, other)| !makes_way(other)));
+    }
+
+    #[test]
+    fn a_network_of_ipv6_is_one_stranger() {
+        let address = |text: &str| Holder::stranger(text.parse().expect("an address"));
+        assert_eq!(address("2001:db8::1"), address("2001:db8::ffff:1"));
+        assert_ne!(address("2001:db8::1"), address("2001:db8:0:1::1"));
+        assert_eq!(address("::ffff:10.0.0.7"), at(7));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stranger_sends_its_request_in_few_pieces() {
+        let test = Test::new(8);
+        let stranger = test.open(at(1)).expect("a place");
+        let most = limits::STRANGER_PIECES_MAX;
+        assert!((0..most).all(|_| stranger.received(1)) && !stranger.received(1));
+        tokio::time::advance(Duration::from_secs(2)).await;
+        assert!(stranger.received(1), "now and then");
+        assert!(!stranger.received(1));
+        drop(stranger.begin());
+        assert!((0..most).all(|_| stranger.received(1)) && !stranger.received(1), "for each request");
+        stranger.prove();
+        assert!((0..2 * most).all(|_| stranger.received(1)));
+        assert_eq!(stranger.silent_for(), Duration::ZERO);
     }
 }

@@ -2,13 +2,13 @@
 //! for nobody; a frame that has begun is bounded in its size and its time, and is dropped for others if it stands still.
 //! A frame that is larger than a small request waits for its memory, and holds it until its reader asks for what follows.
 
+use super::incoming::Incoming;
 use super::request::{self, PREFIX_BYTES, length, sent_length};
 use crate::app::{Error, Reason};
 use crate::limits;
 use crate::traffic::{MemoryBudget, Reservation, Traffic};
 use bytes::Bytes;
 use http_body::{Body, Frame};
-use hyper::body::Incoming;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};

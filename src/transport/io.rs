@@ -12,7 +12,7 @@ pub(super) trait Io: AsyncRead + AsyncWrite + Send + Unpin + 'static {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin + 'static> Io for T {}
 
-/// A socket that counts the bytes it received.
+/// A socket that counts the bytes it received, and ends the connection of a stranger who sends too many pieces.
 pub(super) struct CountedIo<T> {
     pub(super) io: T,
     pub(super) connection: Arc<Connection>,
@@ -22,8 +22,10 @@ impl<T: Io> AsyncRead for CountedIo<T> {
     fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<Result<()>> {
         let before = buffer.filled().len();
         ready!(Pin::new(&mut self.io).poll_read(context, buffer))?;
-        self.connection.received(buffer.filled().len() - before);
-        Poll::Ready(Ok(()))
+        match self.connection.received(buffer.filled().len() - before) {
+            true => Poll::Ready(Ok(())),
+            false => Poll::Ready(Err(std::io::ErrorKind::ConnectionAborted.into())),
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! The transport: listeners, HTTP connections of version 1.1 and 2, and the bounds of what clients can hold.
 //!
-//! hyper speaks the protocol, on the Unix socket and on TCP alike. This module bounds what hyper leaves open: the
+//! hyper and h2 speak the protocols, on the Unix socket and on TCP alike. This module bounds what they leave open: the
 //! memory of requests and answers, the time for which a client may take nothing, the number of connections. It knows no
 //! service: the daemon gives it one service for all requests, and each answer may carry a [`Delivery`] with what
 //! has to be known about it besides its bytes.
@@ -12,6 +12,9 @@ mod connections;
 mod delivery;
 mod error;
 mod frames;
+mod greeting;
+mod http2;
+mod incoming;
 mod io;
 mod peer;
 mod request;
@@ -25,7 +28,7 @@ pub use error::{ListenError, TlsError};
 pub use peer::Peer;
 pub use request::RequestClass;
 pub use request_body::RequestBody;
-pub use server::{Options, Service};
+pub use server::{Admission, Options, Refused, Service, Standing};
 pub use socket::Socket;
 pub use tls::{Tls, TlsFiles};
 

@@ -1,9 +1,10 @@
 //! The bytes of a request as they come in. Its memory is reserved before the client sends it, by the length that it
 //! announces, and not a byte more is accepted. A request without progress is dropped for others.
 
+use super::incoming::Incoming;
 use crate::app::{Error, Reason};
 use crate::limits;
-use crate::traffic::{MemoryBudget, Reservation, Traffic};
+use crate::traffic::{MemoryBudget, RequestMemory, Reservation, Traffic};
 use bytes::{Buf as _, Bytes, BytesMut};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -11,7 +12,6 @@ use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use http::request::Parts;
 use http_body::{Body as _, Frame};
 use http_body_util::BodyExt as _;
-use hyper::body::Incoming;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -39,6 +39,8 @@ pub enum RequestClass {
     Open,
     /// Frames, any number of them and over any time, that are kept as long as a write of theirs takes.
     Frames,
+    /// A short message of a client that has proven nothing.
+    Strangers,
 }
 
 /// The content of a request with reserved memory.
@@ -46,11 +48,11 @@ pub struct MessageBody {
     /// Bytes that were read to learn the length.
     first: Bytes,
     stream: Incoming,
-    held: Arc<Reservation>,
+    memory: Arc<RequestMemory>,
     size: Size,
     /// Bytes since its last progress.
     unreported_bytes: usize,
-    deadline: Option<Instant>,
+    deadline: Option<Deadline>,
     closing: Arc<CancellationToken>,
     /// Resolves when the request ends before it is complete. Most requests are there when they are read, and make none.
     broken: Option<BoxFuture<'static, Error>>,
@@ -64,24 +66,40 @@ struct Size {
     /// Bytes that count as progress: with fewer in `IDLE_HOLDER_MS` the request would not be complete in
     /// `REQUEST_MS_MAX`.
     step: usize,
-    /// Bytes that it holds once it is complete; none for no change.
-    kept: Option<usize>,
+    /// True if nothing but what was decoded is kept once it is complete.
+    is_short: bool,
+}
+
+/// The end of the time for a request.
+#[derive(Debug, Clone, Copy)]
+struct Deadline {
+    end: Instant,
+    limit_ms: u64,
+}
+
+impl Deadline {
+    fn after(limit_ms: u64) -> Self {
+        Self { end: Instant::now() + Duration::from_millis(limit_ms), limit_ms }
+    }
 }
 
 /// Error of a request that ends before it is complete.
-async fn broken(held: Arc<Reservation>, deadline: Option<Instant>, closing: Arc<CancellationToken>) -> Error {
+async fn broken(memory: Arc<RequestMemory>, deadline: Option<Deadline>, closing: Arc<CancellationToken>) -> Error {
     let late = async {
         match deadline {
-            Some(deadline) => tokio::time::sleep_until(deadline).await,
+            Some(Deadline { end, limit_ms }) => {
+                tokio::time::sleep_until(end).await;
+                limit_ms
+            }
             None => std::future::pending().await,
         }
     };
     tokio::select! {
-        () = late => {
-            let message = format!("the request was not complete after {} ms", limits::REQUEST_MS_MAX);
-            Error::new(Reason::RequestTimedOut, message).with("limit_ms", limits::REQUEST_MS_MAX)
+        limit_ms = late => {
+            let message = format!("the request was not complete after {limit_ms} ms");
+            Error::new(Reason::RequestTimedOut, message).with("limit_ms", limit_ms)
         }
-        () = held.revoked() => {
+        () = memory.held().revoked() => {
             Error::new(Reason::TooManyRequests, "the request stood still while others needed its memory")
         }
         () = closing.cancelled() => Error::stopping(),
@@ -96,12 +114,19 @@ pub(super) async fn admit(
     traffic: &Traffic,
     closing: &Arc<CancellationToken>,
 ) -> Result<MessageBody, Error> {
+    let memory = |held: Arc<Reservation>| RequestMemory::of(held, &traffic.requests);
     if class == RequestClass::Open {
         let held = Arc::new(traffic.small_requests.hold(limits::SIDE_REQUEST_BYTES_MAX));
-        let size = Size { left: None, step: 1, kept: None };
-        return Ok(MessageBody::new(Bytes::new(), stream, held, size, None, closing));
+        let size = Size { left: None, step: 1, is_short: false };
+        return Ok(MessageBody::new(Bytes::new(), stream, memory(held), size, None, closing));
     }
-    let deadline = Instant::now() + Duration::from_millis(limits::REQUEST_MS_MAX);
+    if class == RequestClass::Strangers {
+        let held = Arc::new(traffic.strangers.hold(limits::REQUEST_BYTES_MIN));
+        let deadline = Deadline::after(limits::STRANGER_REQUEST_MS_MAX);
+        let size = Size::of(class, limits::STRANGER_REQUEST_BYTES_MAX);
+        return Ok(MessageBody::new(Bytes::new(), stream, memory(held), size, Some(deadline), closing));
+    }
+    let deadline = Deadline::after(limits::REQUEST_MS_MAX);
     let mut held = Arc::new(traffic.small_requests.hold(limits::REQUEST_BYTES_MIN));
     let mut first = Bytes::new();
     let (length, sent) = match announced_length(head, &stream) {
@@ -110,7 +135,7 @@ pub(super) async fn admit(
             first = tokio::select! {
                 biased;
                 first = prefix(&mut stream, &held) => first,
-                error = broken(held.clone(), Some(deadline), closing.clone()) => return Err(error),
+                error = broken(memory(held.clone()), Some(deadline), closing.clone()) => return Err(error),
             };
             (length(&first), PREFIX_BYTES.saturating_add(sent_length(&first)))
         }
@@ -125,7 +150,7 @@ pub(super) async fn admit(
         return Err(Error::new(Reason::RequestTooLarge, message).with("limit", limits::REQUEST_BYTES_MAX));
     }
     // A message that is longer than any may be reserves nothing: its service refuses it by its length.
-    Ok(MessageBody::new(first, stream, held, Size::of(class, sent), Some(deadline), closing))
+    Ok(MessageBody::new(first, stream, memory(held), Size::of(class, sent), Some(deadline), closing))
 }
 
 /// Waits for memory for a large request.
@@ -164,8 +189,7 @@ impl Size {
     /// The size of a request of this many bytes.
     fn of(class: RequestClass, bytes: usize) -> Self {
         let steps = usize::try_from(limits::REQUEST_MS_MAX / limits::IDLE_HOLDER_MS).unwrap_or(1);
-        let kept = (class == RequestClass::Short).then_some(limits::REQUEST_BYTES_MIN);
-        Self { left: Some(bytes), step: (bytes / steps).max(1), kept }
+        Self { left: Some(bytes), step: (bytes / steps).max(1), is_short: class == RequestClass::Short }
     }
 }
 
@@ -208,25 +232,25 @@ impl MessageBody {
     fn new(
         first: Bytes,
         stream: Incoming,
-        held: Arc<Reservation>,
+        memory: Arc<RequestMemory>,
         size: Size,
-        deadline: Option<Instant>,
+        deadline: Option<Deadline>,
         closing: &Arc<CancellationToken>,
     ) -> Self {
         let closing = closing.clone();
-        Self { first, stream, held, size, unreported_bytes: 0, deadline, closing, broken: None, is_complete: false }
+        Self { first, stream, memory, size, unreported_bytes: 0, deadline, closing, broken: None, is_complete: false }
     }
 
     /// The error of a request that its client has not completed, once there is one.
     fn poll_broken(&mut self, context: &mut Context<'_>) -> Poll<Error> {
-        let (held, deadline, closing) = (&self.held, self.deadline, &self.closing);
-        let broken = self.broken.get_or_insert_with(|| broken(held.clone(), deadline, closing.clone()).boxed());
+        let (memory, deadline, closing) = (&self.memory, self.deadline, &self.closing);
+        let broken = self.broken.get_or_insert_with(|| broken(memory.clone(), deadline, closing.clone()).boxed());
         broken.as_mut().poll(context)
     }
 
     /// The memory reserved for the request, until it is answered.
-    pub(super) fn held(&self) -> Arc<Reservation> {
-        self.held.clone()
+    pub(super) fn memory(&self) -> Arc<RequestMemory> {
+        self.memory.clone()
     }
 
     /// Accepts bytes that came: refuses more than the announced length, and records progress if they are enough.
@@ -242,17 +266,17 @@ impl MessageBody {
         self.unreported_bytes += data.len();
         if self.unreported_bytes >= self.size.step {
             self.unreported_bytes = 0;
-            self.held.touch();
+            self.memory.held().touch();
         }
         Ok(Frame::data(data))
     }
 
     fn complete(&mut self) {
         self.is_complete = true;
-        if let Some(kept) = self.size.kept {
-            self.held.resize(kept);
+        if self.size.is_short {
+            self.memory.read();
         }
-        self.held.exempt();
+        self.memory.held().exempt();
     }
 }
 

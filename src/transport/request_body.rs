@@ -1,14 +1,14 @@
 //! The content of a request, with the memory that is reserved for it.
 
 use super::frames::FrameBody;
+use super::incoming::Incoming;
 use super::request::{self, MessageBody, RequestClass};
 use crate::app::{Error, Reason};
-use crate::traffic::{Reservation, Traffic};
+use crate::traffic::{RequestMemory, Traffic};
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use http_body::{Body, Frame, SizeHint};
-use hyper::body::Incoming;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -20,33 +20,33 @@ pub enum RequestBody {
     Message(MessageBody),
     /// Frames over any time.
     Frames(FrameBody),
+    /// Nothing: the request is refused by its head.
+    Refused,
 }
 
 impl RequestBody {
-    /// Waits until memory for a request is reserved.
+    /// Waits until memory for a request is reserved, which holds it until it is answered.
     pub(super) async fn admit(
         head: &Parts,
         stream: Incoming,
         class: RequestClass,
         traffic: &Traffic,
         closing: &Arc<CancellationToken>,
-    ) -> Result<Self, Error> {
+    ) -> Result<(Arc<RequestMemory>, Self), Error> {
         match class {
             // A browser sends nothing while it receives, and this form would have to be decoded before a frame is known.
             RequestClass::Frames if is_text(head) => {
                 let message = "a request of frames is not accepted as application/grpc-web-text; use the unary calls";
                 Err(Error::new(Reason::RequestMalformed, message))
             }
-            RequestClass::Frames => Ok(Self::Frames(FrameBody::new(stream, traffic, closing))),
-            class => request::admit(head, stream, class, traffic, closing).await.map(Self::Message),
-        }
-    }
-
-    /// The memory reserved for the request, until it is answered.
-    pub(super) fn held(&self) -> Arc<Reservation> {
-        match self {
-            Self::Message(body) => body.held(),
-            Self::Frames(body) => body.held(),
+            RequestClass::Frames => {
+                let body = FrameBody::new(stream, traffic, closing);
+                Ok((RequestMemory::of(body.held(), &traffic.requests), Self::Frames(body)))
+            }
+            class => {
+                let body = request::admit(head, stream, class, traffic, closing).await?;
+                Ok((body.memory(), Self::Message(body)))
+            }
         }
     }
 }
@@ -65,6 +65,7 @@ impl Body for RequestBody {
         match self.get_mut() {
             Self::Message(body) => Pin::new(body).poll_frame(context),
             Self::Frames(body) => Pin::new(body).poll_frame(context),
+            Self::Refused => Poll::Ready(None),
         }
     }
 
@@ -72,6 +73,7 @@ impl Body for RequestBody {
         match self {
             Self::Message(body) => body.is_end_stream(),
             Self::Frames(body) => body.is_end_stream(),
+            Self::Refused => true,
         }
     }
 
@@ -79,6 +81,7 @@ impl Body for RequestBody {
         match self {
             Self::Message(body) => body.size_hint(),
             Self::Frames(body) => body.size_hint(),
+            Self::Refused => SizeHint::with_exact(0),
         }
     }
 }

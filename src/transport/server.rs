@@ -8,6 +8,7 @@ use crate::app::Error;
 use crate::limits;
 use crate::traffic::Traffic;
 use futures::future::BoxFuture;
+use http::request::Parts;
 use http::{HeaderMap, Request, Response};
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,10 +18,28 @@ use tokio_util::task::TaskTracker;
 /// The service of all requests.
 pub type Service = Box<dyn Fn(Request<RequestBody>) -> BoxFuture<'static, Response<axum::body::Body>> + Send + Sync>;
 
+/// Looks at the head of a request before anything of its body is waited for.
+pub type Admission = Box<dyn Fn(&mut Parts) -> Result<Standing, Error> + Send + Sync>;
+
+/// What a request's head says of its client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// The client has proven who it is, and may call what it calls.
+    Proven,
+    /// Nothing is known of the client, and the call is anybody's.
+    Stranger,
+}
+
+/// Why a request is refused by its head, in its extensions: the service answers it, and there is no body.
+#[derive(Debug, Clone)]
+pub struct Refused(pub Error);
+
 /// What the transport needs of the services behind it.
 pub struct Options {
     /// The service of all requests.
     pub service: Service,
+    /// Who may call what.
+    pub admit: Admission,
     /// What a request's path says about its size.
     pub class: fn(&str) -> RequestClass,
     /// The answer to a request with these headers that is refused before any service sees it.

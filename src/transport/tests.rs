@@ -4,7 +4,7 @@ use super::accept::{self, Listener};
 use super::connection;
 use super::connections::Holder;
 use super::io::CountedIo;
-use super::{Options, Peer, RequestBody, RequestClass, Server, Service};
+use super::{Options, Peer, RequestBody, RequestClass, Server, Service, Standing};
 use crate::app::Error;
 use crate::traffic::{MemoryBudget, Traffic};
 use axum::body::Body;
@@ -20,7 +20,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, DuplexStream, ReadBuf};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 
 /// Bytes of a page in the service's answers.
@@ -61,6 +61,7 @@ fn server(traffic: Traffic) -> Arc<Server> {
 fn server_of(traffic: Traffic, service: Service) -> Arc<Server> {
     let options = Options {
         service,
+        admit: Box::new(|_: &mut http::request::Parts| Ok(Standing::Proven)),
         class: |path| match path {
             path if path.contains("short") => RequestClass::Short,
             path if path.contains("frames") => RequestClass::Frames,
@@ -339,4 +340,117 @@ async fn the_owner_is_answered_while_others_have_every_connection_that_they_can(
     let owner = client(UnixStream::connect(&path).await.expect("a connection"), WIDE).await;
     assert_eq!(taken(call(&owner, "page", 0).await.await.expect("an answer").into_body()).await, PAGE_BYTES);
     drop(others);
+}
+
+/// A server whose methods with `later` in their names read nothing of their requests until they may.
+fn reading_later(traffic: Traffic) -> (Arc<Server>, Arc<Notify>) {
+    let go = Arc::new(Notify::new());
+    let may_read = go.clone();
+    let service = move |request: Request<RequestBody>| {
+        let go = request.uri().path().contains("later").then(|| may_read.clone());
+        async move {
+            if let Some(go) = go {
+                go.notified().await;
+            }
+            let path = request.uri().path().replace("-later", "");
+            match path.as_str() {
+                "/refused" => Response::builder().header("reason", "REFUSED").body(Body::empty()).expect("a response"),
+                _ => {
+                    let (mut head, body) = request.into_parts();
+                    head.uri = path.parse().expect("a path");
+                    answer(Request::from_parts(head, body)).await
+                }
+            }
+        }
+        .boxed()
+    };
+    (server_of(traffic, Box::new(service)), go)
+}
+
+#[tokio::test(start_paused = true)]
+async fn small_frames_behind_a_reader_that_waits_are_held_by_the_window() {
+    let (server, go) = reading_later(Traffic::default());
+    let client = client(serve(&server, 1 << 16), WIDE).await;
+    let (waiting, mut stream) = begin(&client, "frames-later", 1).await;
+    stream.send_data(Bytes::from_static(&[7]), false).expect("sent");
+    // More than a window of them.
+    for _ in 0..60_000 {
+        stream.send_data(Bytes::from_static(&[0, 0, 0, 0, 1, 7]), false).expect("sent");
+    }
+    pass(1).await;
+    assert_eq!(reason(call(&client, "kept", 10).await).await, "", "other calls of the connection go on");
+    stream.send_data(Bytes::new(), true).expect("sent");
+    go.notify_one();
+    assert_eq!(reason(waiting).await, "");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_in_small_frames_waits_for_memory() {
+    let server = with_a_small_request_budget();
+    let client = client(serve(&server, 1 << 16), NARROW).await;
+    let (slow, mut rest) = begin(&client, "kept", LARGE).await;
+    let (waiting, mut stream) = begin(&client, "kept", LARGE).await;
+    for _ in 0..LARGE / 10 {
+        stream.send_data(Bytes::from_static(&[0; 10]), false).expect("sent");
+    }
+    stream.send_data(Bytes::new(), true).expect("sent");
+    pass(1).await;
+    rest.send_data(Bytes::from(vec![0; LARGE]), true).expect("sent");
+    assert_eq!((reason(slow).await, reason(waiting).await), (String::new(), String::new()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn small_frames_of_refused_requests_end_nobody_elses() {
+    let (server, _) = reading_later(Traffic::default());
+    let client = client(serve(&server, 1 << 16), WIDE).await;
+    for _ in 0..10 {
+        let (refused, mut stream) = begin(&client, "refused", 2_000).await;
+        for _ in 0..2_000 {
+            stream.send_data(Bytes::from_static(&[7]), false).expect("sent");
+        }
+        assert_eq!(reason(refused).await, "REFUSED");
+    }
+    assert_eq!(reason(call(&client, "kept", 10).await).await, "");
+}
+
+/// What a client of HTTP/1.1 hears that sends some bytes and then nothing more.
+async fn half_closed(server: &Arc<Server>, request: &[u8]) -> String {
+    let mut client = serve(server, 1 << 16);
+    client.write_all(request).await.expect("sent");
+    client.shutdown().await.expect("it sends nothing more");
+    let mut heard = Vec::new();
+    client.read_to_end(&mut heard).await.expect("an end");
+    String::from_utf8_lossy(&heard).into_owned()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_sends_nothing_more_is_answered() {
+    let (server, go) = reading_later(Traffic::default());
+    let post = |path: &str| format!("POST /{path} HTTP/1.1\r\ncontent-length: 3\r\n\r\nabc").into_bytes();
+    go.notify_one();
+    let answer = half_closed(&server, &post("kept-later")).await;
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    let page = half_closed(&server, &post("page")).await;
+    assert!(page.len() > PAGE_BYTES, "all of it");
+    // Nobody waits for ever for one that may have left.
+    assert_eq!(half_closed(&server, &post("kept-later")).await, "");
+    assert_eq!(server.options.traffic.connections.get(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_answer_to_a_request_that_was_not_read_says_that_the_connection_ends() {
+    let (server, _) = reading_later(Traffic::default());
+    let mut client = serve(&server, 1 << 16);
+    let mut heard = [0; 1_000];
+    for (request, ends) in [
+        ("POST /kept HTTP/1.1\r\ncontent-length: 3\r\n\r\nabc", false),
+        ("GET /refused HTTP/1.1\r\n\r\n", false),
+        ("POST /refused HTTP/1.1\r\ncontent-length: 9\r\n\r\nabc", true),
+    ] {
+        client.write_all(request.as_bytes()).await.expect("sent");
+        let bytes = client.read(&mut heard).await.expect("an answer");
+        let answer = String::from_utf8_lossy(&heard[..bytes]).into_owned();
+        assert_eq!(answer.contains("connection: close"), ends, "{request}: {answer}");
+    }
+    assert_eq!(client.read(&mut heard).await.expect("an end"), 0);
 }

@@ -6,7 +6,8 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
-use std::os::unix::fs::MetadataExt as _;
+use std::io::Read as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
@@ -39,22 +40,47 @@ fn stamp(path: &Path) -> Stamp {
     Some((found.ino(), found.len(), found.mtime(), found.mtime_nsec()))
 }
 
+/// Bytes of a file. What is none is not waited for, such as a pipe that nobody writes.
+fn bytes(path: &Path) -> Result<Vec<u8>, TlsError> {
+    let failed = |why: String| TlsError { path: path.to_owned(), why };
+    let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+    let opened = std::fs::OpenOptions::new().read(true).custom_flags(flags).open(path);
+    let mut file = opened.map_err(|error| failed(error.to_string()))?;
+    let found = file.metadata().map_err(|error| failed(error.to_string()))?;
+    if !found.is_file() {
+        return Err(failed("it is no regular file".to_owned()));
+    }
+    let limit = limits::TLS_FILE_BYTES_MAX;
+    let mut bytes = Vec::new();
+    let read = file.by_ref().take(limit + 1).read_to_end(&mut bytes);
+    match read.map_err(|error| failed(error.to_string()))? as u64 > limit {
+        true => Err(failed(format!("it has more than {limit} bytes"))),
+        false => Ok(bytes),
+    }
+}
+
 impl TlsFiles {
     fn stamps(&self) -> Vec<Stamp> {
         let paths = [Some(&self.certificate), Some(&self.key), self.client_authorities.as_ref()];
         paths.into_iter().flatten().map(|path| stamp(path)).collect()
     }
 
+    /// The files if they are other than they were, with their states.
+    fn changed(&self, known: &[Stamp]) -> Option<(Vec<Stamp>, Result<ServerConfig, TlsError>)> {
+        let now = self.stamps();
+        (now != known).then(|| (now, self.read()))
+    }
+
     fn read(&self) -> Result<ServerConfig, TlsError> {
         let failed = |path: &Path, why: String| TlsError { path: path.to_owned(), why };
         let certificates = |path: &Path| -> Result<Vec<CertificateDer<'static>>, TlsError> {
-            let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+            let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&bytes(path)?).collect();
             let found = read.map_err(|error| failed(path, error.to_string()))?;
             if found.is_empty() { Err(failed(path, "it has no certificate".to_owned())) } else { Ok(found) }
         };
         let chain = certificates(&self.certificate)?;
         // The error may quote nothing of a key.
-        let key = PrivateKeyDer::from_pem_file(&self.key)
+        let key = PrivateKeyDer::from_pem_slice(&bytes(&self.key)?)
             .map_err(|_| failed(&self.key, "it has no private key in PEM".to_owned()))?;
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let builder = ServerConfig::builder_with_provider(provider.clone())
@@ -97,25 +123,55 @@ impl Tls {
     /// Reads the files again whenever they changed, until the daemon stops. Files that cannot be used change nothing:
     /// a certificate and its key are seldom replaced in the same instant.
     pub(super) async fn follow(self, stopping: CancellationToken) {
-        let mut known = self.files.stamps();
+        let mut known = Vec::new();
         let mut ticks = tokio::time::interval(Duration::from_millis(limits::CERTIFICATE_CHECK_MS));
         loop {
             tokio::select! {
                 () = stopping.cancelled() => return,
                 _ = ticks.tick() => {}
             }
-            let now = self.files.stamps();
-            if now == known {
-                continue;
-            }
-            match self.files.read() {
+            // A file system may take its time, and answers go on meanwhile.
+            let (files, before) = (self.files.clone(), known.clone());
+            let reading = tokio::task::spawn_blocking(move || files.changed(&before));
+            let read = tokio::select! {
+                () = stopping.cancelled() => return,
+                read = reading => read,
+            };
+            let Ok(Some((now, read))) = read else { continue };
+            match read {
                 Ok(config) => {
-                    known = now;
                     *self.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
-                    tracing::info!("new connections get the new certificate");
+                    if !known.is_empty() {
+                        tracing::info!("new connections get the new certificate");
+                    }
+                    known = now;
                 }
                 Err(error) => tracing::warn!(%error, "the changed certificate is not used"),
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_file_or_too_long_is_refused_at_once() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (pipe, long) = (folder.path().join("pipe"), folder.path().join("long"));
+        let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, mode, 0).expect("a pipe");
+        let file = std::fs::File::create(&long).expect("a file");
+        file.set_len(limits::TLS_FILE_BYTES_MAX + 1).expect("a length");
+        for (path, expected) in
+            [(&pipe, "no regular file"), (&long, "more than"), (&folder.path().into(), "no regular")]
+        {
+            let files = TlsFiles { certificate: path.clone(), key: long.clone(), client_authorities: None };
+            let (reads, read) = std::sync::mpsc::channel();
+            std::thread::spawn(move || reads.send(files.read().map(drop)));
+            let error = read.recv_timeout(Duration::from_secs(20)).expect("it waits for nobody").expect_err("refused");
+            assert!(error.to_string().contains(expected), "{error}");
         }
     }
 }

@@ -150,12 +150,41 @@ async fn a_caller_without_the_scope_is_refused_before_its_body_is_read() {
 async fn a_request_that_is_mostly_empty_messages_is_refused_before_it_is_decoded() {
     let served = Served::start().await;
     let append = "/longhand.v1.MessageService/AppendMessages";
-    let most = longhand::limits::REQUEST_VALUES_MAX;
-    for (messages, expected) in [(most, "INVALID_FIELD"), (most + 1, "REQUEST_TOO_LARGE")] {
-        let request = Served::request(append, Some(Peer::Owner), None, &[0x12, 0].repeat(messages));
+    let messages = longhand::limits::BATCH_MESSAGES_MAX;
+    // Attachments of results in all parts of all messages: empty, and two of them in each.
+    let result = pb::ToolResultPart { attachments: vec![pb::MediaPart::default(); 2], ..Default::default() };
+    let part = pb::Part { body: Some(pb::part::Body::ToolResult(result)), ..Default::default() };
+    let message = pb::NewMessage { parts: vec![part; longhand::limits::MESSAGE_PARTS_MAX], ..Default::default() };
+    let full = pb::AppendMessagesRequest { messages: vec![message; messages], ..Default::default() };
+    let requests = [
+        ([0x12, 0].repeat(messages), "INVALID_FIELD"),
+        ([0x12, 0].repeat(messages + 1), "LIMIT_EXCEEDED"),
+        (full.encode_to_vec(), "REQUEST_TOO_LARGE"),
+    ];
+    for (request, expected) in requests {
+        let request = Served::request(append, Some(Peer::Owner), None, &request);
         let answer = soon(append, grpc::answer(&served.routes, request.map(axum::body::Body::new))).await;
         let status = Status::from_header_map(answer.headers()).expect("a refusal");
-        assert_eq!(reason(&status).as_deref(), Some(expected), "{messages}: {}", status.message());
+        assert_eq!(reason(&status).as_deref(), Some(expected), "{}", status.message());
+    }
+}
+
+#[tokio::test]
+async fn a_list_of_numbers_is_counted_at_every_door() {
+    let served = Served::start().await;
+    let subscribe = "/longhand.v1.EventService/SubscribeEvents";
+    for (kinds, refused) in [(64, false), (65, true)] {
+        let request = pb::SubscribeEventsRequest { kinds: vec![1; kinds], ..Default::default() };
+        let request = Served::request(subscribe, Some(Peer::Owner), None, &request.encode_to_vec());
+        let answer = soon(subscribe, grpc::answer(&served.routes, request.map(axum::body::Body::new))).await;
+        let status = Status::from_header_map(answer.headers());
+        assert_eq!(status.and_then(|status| reason(&status)), refused.then(|| "LIMIT_EXCEEDED".to_owned()), "{kinds}");
+        let router = longhand::http::router(served.routes.clone(), |_, _| Ok(()));
+        let query = vec!["kinds=1"; kinds].join("&");
+        let request = Request::get(format!("/v1/events:list?{query}")).extension(Peer::Owner);
+        let request = request.body(axum::body::Body::empty()).expect("a request");
+        let Ok(answer) = soon("a page", router.oneshot(request)).await;
+        assert_eq!(answer.status(), if refused { 400 } else { 200 }, "{kinds}");
     }
 }
 

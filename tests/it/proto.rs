@@ -477,6 +477,36 @@ fn the_protos_keep_their_rules() {
 }
 
 #[test]
+fn every_list_in_a_request_says_how_long_it_may_be() {
+    let pool = ours_compiled().descriptor_pool();
+    let declared = pool.get_extension_by_name("longhand.v1.elements_max").expect("the extension");
+    let lists = longhand::pb::measure::lists();
+    assert!(lists.len() > 20, "{}", lists.len());
+    let mut findings = Vec::new();
+    for list in lists {
+        let name = list.full_name();
+        let message = pool.get_message_by_name(list.parent_message().full_name()).expect("a message");
+        let field = message.get_field(list.number()).expect("a field");
+        let most = field.options().get_extension(&declared).as_i32().unwrap_or_default();
+        if field.is_map() || most < 1 {
+            findings.push(format!("{name} is part of a request, and has no `elements_max`"));
+        }
+        let file = message.parent_file();
+        let mut locations = file.file_descriptor_proto().source_code_info.iter().flat_map(|info| &info.location);
+        let location = locations.find(|location| location.path == field.path());
+        let comment = location.map_or("", |location| location.leading_comments()).split_whitespace();
+        let comment = comment.collect::<Vec<_>>().join(" ");
+        if !["t most", " to"].iter().any(|words| comment.contains(&format!("{words} {most}"))) {
+            findings.push(format!("the comment of {name} does not say \"at most {most}\": {comment}"));
+        }
+        if longhand::pb::measure::elements_max(&list) != usize::try_from(most).ok() {
+            findings.push(format!("the descriptors in the program have another limit of {name}"));
+        }
+    }
+    assert!(findings.is_empty(), "{} findings:\n{}", findings.len(), findings.join("\n"));
+}
+
+#[test]
 fn exceptions_to_the_rules_are_still_needed() {
     let files = ours();
     let messages = messages(&files);

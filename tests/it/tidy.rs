@@ -42,11 +42,11 @@ const LAYERS: [(&str, &str); 30] = [
         "model policy fold simulation words extractive interop limits secrets clock telemetry traffic access_log store bus \
          search loaded summarizer scheduler",
     ),
-    ("pb", "model limits"),
+    ("pb", "model limits traffic"),
     ("metrics", "pb"),
     ("transport", "limits telemetry traffic store app"),
     ("grpc", "model limits telemetry traffic app pb transport"),
-    ("http", "limits app pb metrics"),
+    ("http", "limits traffic app pb metrics"),
     ("cluster", "model limits store app pb grpc http"),
     (
         "daemon",
@@ -76,7 +76,7 @@ struct Only {
     rule: &'static str,
 }
 
-const ONLY: [Only; 26] = [
+const ONLY: [Only; 27] = [
     Only { path: "rusqlite", modules: &["store"], rule: "SQL is in `store` only" },
     Only {
         path: "tonic",
@@ -95,6 +95,7 @@ const ONLY: [Only; 26] = [
     },
     Only { path: "http_body", modules: &["transport", "grpc", "cluster"], rule: "HTTP stays at the edge" },
     Only { path: "http_body_util", modules: &["transport", "grpc", "http", "cluster"], rule: "HTTP stays at the edge" },
+    Only { path: "h2", modules: &["transport"], rule: "HTTP stays at the edge" },
     Only { path: "hyper", modules: &["transport"], rule: "HTTP stays at the edge" },
     Only { path: "hyper_util", modules: &["transport", "cli"], rule: "HTTP stays at the edge" },
     Only { path: "axum", modules: &["transport", "grpc", "http", "cluster", "daemon"], rule: "HTTP stays at the edge" },

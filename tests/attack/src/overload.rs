@@ -3,8 +3,10 @@
 
 mod bystander;
 mod faults;
+mod packed;
 mod plain;
 mod searches;
+mod strangers;
 
 use crate::daemon::Daemon;
 use crate::seed::generator;
@@ -55,6 +57,10 @@ pub struct Scale {
     pub depth: usize,
     /// Number of connections that send slowly, or nothing.
     pub slow: usize,
+    /// Number of connections of clients without a token, and how often each sends another byte.
+    pub strangers: usize,
+    /// See above.
+    pub trickles: usize,
     /// Seconds for which the daemon waits for a client that reads nothing.
     pub stall_seconds: u64,
     /// Time for which a fault is held, in addition to the time that it needs to show.
@@ -72,6 +78,8 @@ impl Scale {
         searched: 200_000,
         depth: 100_000,
         slow: 500,
+        strangers: 8_000,
+        trickles: 20,
         stall_seconds: 10,
         hold: Duration::from_secs(5),
     };
@@ -85,6 +93,8 @@ impl Scale {
         searched: 1_000,
         depth: 100_000,
         slow: 20,
+        strangers: 4_200,
+        trickles: 2,
         stall_seconds: 1,
         hold: Duration::from_millis(200),
     };
@@ -128,6 +138,9 @@ pub struct Target {
     pub noise: String,
 }
 
+/// Maximum bytes of the daemon's log under any fault: what clients do is counted, not told one by one.
+const LOG_BYTES_MAX: u64 = 64 * 1024;
+
 /// Runs the full attack, prints the results, and fails if there are violations.
 pub async fn main(options: Options) -> ExitCode {
     let seed = options.seed.unwrap_or_else(|| rand::rng().random());
@@ -146,7 +159,6 @@ pub async fn main(options: Options) -> ExitCode {
 
 async fn attack(options: &Options, seed: u64) -> Result<Vec<Outcome>> {
     let program = std::env::current_exe()?;
-    raise_descriptors()?;
     let mut outcomes = Vec::new();
     for fault in Fault::ALL {
         if options.only.as_ref().is_some_and(|only| only != fault.name()) {
@@ -172,8 +184,11 @@ pub async fn run(program: &Path, fault: Fault, scale: Scale, seed: u64, others_m
     std::fs::create_dir(&directory)?;
     let settings = folder.path().join("longhand.toml");
     std::fs::write(&settings, format!("stall_seconds = {}\n", scale.stall_seconds))?;
+    raise_descriptors()?;
+    let log = folder.path().join("log");
+    let written = std::fs::File::create(&log)?;
     let change = |command: &mut tokio::process::Command| {
-        command.arg("--config").arg(settings);
+        command.arg("--config").arg(settings).stderr(written);
     };
     let daemon = Daemon::start(program, &directory, change).await?;
     let mut draw = generator(seed, fault.name());
@@ -199,6 +214,10 @@ pub async fn run(program: &Path, fault: Fault, scale: Scale, seed: u64, others_m
     let stopped = began.elapsed();
     if !ended.success() || stopped > STOP_MAX {
         broken.push(format!("the daemon ended with {ended} after {stopped:?}"));
+    }
+    let log = std::fs::metadata(log)?.len();
+    if log > LOG_BYTES_MAX {
+        broken.push(format!("{log} bytes of the daemon's log"));
     }
     Ok(Outcome { fault: fault.name(), tried, memory_kib: (before, most), others, stopped, counts, broken })
 }

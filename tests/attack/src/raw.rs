@@ -101,6 +101,49 @@ impl RawClient {
     }
 }
 
+/// Frames of HTTP/2, byte by byte, for what no library sends.
+pub mod frames {
+    /// Type of a frame with content.
+    pub const DATA: u8 = 0;
+    /// Type of a frame with a head.
+    pub const HEADERS: u8 = 1;
+    /// Type of a frame with settings.
+    const SETTINGS: u8 = 4;
+    /// Type of a ping.
+    pub const PING: u8 = 6;
+    /// Flag of an acknowledgement.
+    pub const ACK: u8 = 1;
+    /// Flag of a head that is complete.
+    const END_HEADERS: u8 = 4;
+
+    /// A frame.
+    pub fn frame(kind: u8, flags: u8, stream: u32, content: &[u8]) -> Vec<u8> {
+        let length = u32::try_from(content.len()).unwrap_or(u32::MAX).to_be_bytes();
+        [&length[1..], &[kind, flags], &stream.to_be_bytes(), content].concat()
+    }
+
+    /// What a client sends first.
+    pub fn greeting() -> Vec<u8> {
+        [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec(), frame(SETTINGS, 0, 0, &[])].concat()
+    }
+
+    /// The head of a call of gRPC without credentials, whose content follows.
+    pub fn head(stream: u32, path: &str) -> Vec<u8> {
+        let fields = [
+            (":method", "POST"),
+            (":scheme", "http"),
+            (":path", path),
+            (":authority", "localhost"),
+            ("content-type", "application/grpc"),
+            ("te", "trailers"),
+        ];
+        let text = |text: &str| [&[u8::try_from(text.len()).unwrap_or(127)], text.as_bytes()].concat();
+        let block: Vec<u8> =
+            fields.iter().flat_map(|(name, value)| [vec![0], text(name), text(value)].concat()).collect();
+        frame(HEADERS, END_HEADERS, stream, &block)
+    }
+}
+
 /// A message in gRPC framing.
 pub fn framed(message: &impl Message) -> Bytes {
     let mut frame = BytesMut::with_capacity(PREFIX_BYTES + message.encoded_len());

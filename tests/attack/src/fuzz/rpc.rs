@@ -10,6 +10,7 @@ use longhand::grpc;
 use longhand::pb;
 use prost::Message as _;
 use prost_reflect::{Cardinality, DescriptorPool, DynamicMessage, FieldDescriptor, Kind, MessageDescriptor, Value};
+use std::io::Write as _;
 use std::time::Duration;
 use tonic::body::Body;
 use tonic::codegen::http;
@@ -32,7 +33,11 @@ const ANSWER_MAX: Duration = Duration::from_secs(30);
 const WAITING: [&str; 6] =
     ["SubscribeEvents", "WatchSessions", "WatchRun", "GetContext", "LeaseSummaryTask", "SearchHistory"];
 
-/// The services. The head is a method's path, followed by ` raw` if the body is already framed.
+/// Elements of a list of numbers in a seed, as they are sent, and in a compressed one.
+const ELEMENTS: [usize; 2] = [10_000, 1_000_000];
+
+/// The services. The head is a method's path, followed by ` raw` if the body is already framed, or by ` gzip` if it is
+/// also compressed.
 pub(super) struct Rpc {
     template: Template,
     copy: Option<Copy>,
@@ -74,12 +79,31 @@ fn framed(message: &[u8]) -> Vec<u8> {
     [&[0], &length[..], message].concat()
 }
 
+/// A list of numbers in a field, each of one byte.
+fn packed(field: &FieldDescriptor, elements: usize) -> Vec<u8> {
+    let mut message = Vec::new();
+    prost::encoding::encode_key(field.number(), prost::encoding::WireType::LengthDelimited, &mut message);
+    prost::encoding::encode_varint(elements as u64, &mut message);
+    message.resize(message.len() + elements, 1);
+    message
+}
+
+/// The same in gRPC framing, compressed.
+fn compressed(message: &[u8]) -> Result<Vec<u8>> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+    encoder.write_all(message)?;
+    let mut frame = framed(&encoder.finish()?);
+    frame[0] = 1;
+    Ok(frame)
+}
+
 /// Calls a method; returns its status, or none for a stream that goes on.
-async fn call(copy: &Copy, path: &str, body: Vec<u8>) -> Result<Option<Status>, String> {
+async fn call(copy: &Copy, path: &str, encoding: &str, body: Vec<u8>) -> Result<Option<Status>, String> {
     let routes = copy.instance()?.routes.clone();
     let request = http::Request::post(path)
         .header("content-type", "application/grpc")
         .header("te", "trailers")
+        .header("grpc-encoding", encoding)
         .body(Body::new(Full::new(Bytes::from(body))));
     // No method has such a path.
     let Ok(request) = request else { return Ok(Some(Status::unimplemented(""))) };
@@ -133,6 +157,13 @@ impl Decoder for Rpc {
         for service in pool.services().filter(|service| service.package_name().starts_with("longhand")) {
             for method in service.methods() {
                 let path = format!("/{}/{}", service.full_name(), method.name());
+                let is_number = |field: &FieldDescriptor| {
+                    !matches!(field.kind(), Kind::String | Kind::Bytes | Kind::Message(_)) && field.is_list()
+                };
+                for field in method.input().fields().filter(is_number) {
+                    seeds.push(Input::new(path.clone(), packed(&field, ELEMENTS[0])));
+                    seeds.push(Input::new(format!("{path} gzip"), compressed(&packed(&field, ELEMENTS[1]))?));
+                }
                 for variant in 0..6 {
                     let message = filled(&method.input(), variant, 0, &known).encode_to_vec();
                     if variant == 0 {
@@ -146,16 +177,17 @@ impl Decoder for Rpc {
     }
 
     fn shape(&self, head: &str) -> Shape {
-        if head.ends_with(" raw") { Shape::Bytes } else { Shape::Wire }
+        if head.contains(' ') { Shape::Bytes } else { Shape::Wire }
     }
 
     fn attempt(&mut self, input: &Input) -> Result<Outcome, String> {
-        let (path, body) = match input.head.strip_suffix(" raw") {
-            Some(path) => (path.to_owned(), input.body.clone()),
-            None => (input.head.clone(), framed(&input.body)),
+        let (path, encoding, body) = match input.head.split_once(' ') {
+            Some((path, "gzip")) => (path.to_owned(), "gzip", input.body.clone()),
+            Some((path, _)) => (path.to_owned(), "identity", input.body.clone()),
+            None => (input.head.clone(), "identity", framed(&input.body)),
         };
         let copy = self.copy()?;
-        match copy.block_on(call(copy, &path, body))? {
+        match copy.block_on(call(copy, &path, encoding, body))? {
             None => Ok(Outcome::Taken),
             Some(status) if status.code() == Code::Ok => Ok(Outcome::Taken),
             Some(status) => match wrong(&status) {
@@ -170,7 +202,7 @@ impl Decoder for Rpc {
         // The services still work.
         let copy = self.copy()?;
         let path = "/longhand.v1.AdminService/GetServerInfo";
-        match copy.block_on(call(copy, path, framed(b"")))? {
+        match copy.block_on(call(copy, path, "identity", framed(b"")))? {
             Some(status) if status.code() == Code::Ok => Ok(()),
             other => Err(format!("it serves no longer: {other:?}")),
         }

@@ -1,7 +1,7 @@
 //! The faults. Each returns the number of attempts, the answers to the attackers, and the violations.
 
 use super::bystander::{Bystander, append, reason_of};
-use super::{Scale, Target, plain, searches};
+use super::{Scale, Target, packed, plain, searches, strangers};
 use crate::daemon::connect;
 use crate::raw::{Answer, Call, RawClient, Windows, framed};
 use anyhow::{Context as _, Result};
@@ -58,6 +58,14 @@ pub enum Fault {
     NoDescriptors,
     /// Queries whose terms every text has.
     Searches,
+    /// Short requests that grow when they are decoded.
+    PackedLists,
+    /// Messages that are written in small frames while the daemon stands still.
+    SmallFrames,
+    /// More requests of clients without a token than there are connections, and none of them ends.
+    Strangers,
+    /// Acknowledgements of pings that nobody sent.
+    Pings,
 }
 
 /// Data made before the fault.
@@ -75,7 +83,7 @@ pub(super) async fn soon<T>(what: &str, future: impl Future<Output = T>) -> Resu
 
 impl Fault {
     /// Every fault, in the order of the table.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 15] = [
         Self::FullQueue,
         Self::Connections,
         Self::UnreadStreams,
@@ -87,6 +95,10 @@ impl Fault {
         Self::SlowConnections,
         Self::NoDescriptors,
         Self::Searches,
+        Self::PackedLists,
+        Self::SmallFrames,
+        Self::Strangers,
+        Self::Pings,
     ];
 
     /// Name of the fault in the table.
@@ -103,6 +115,10 @@ impl Fault {
             Self::SlowConnections => "slow-connections",
             Self::NoDescriptors => "no-descriptors",
             Self::Searches => "searches",
+            Self::PackedLists => "packed-lists",
+            Self::SmallFrames => "small-frames",
+            Self::Strangers => "strangers",
+            Self::Pings => "pings",
         }
     }
 
@@ -117,8 +133,10 @@ impl Fault {
             // The messages of each view, and the view made of them.
             Self::UnreadViews => 64 + whole(scale.views.0, 3 * scale.views.1).min(836),
             // The two budgets of requests, and half of that again.
-            Self::HalfRequests | Self::HalfBodies => 256,
-            Self::DeepJson | Self::SlowConnections | Self::NoDescriptors | Self::Searches => 128,
+            Self::HalfRequests | Self::HalfBodies | Self::PackedLists => 256,
+            Self::Strangers => 256,
+            Self::DeepJson | Self::SlowConnections | Self::NoDescriptors | Self::SmallFrames | Self::Pings => 128,
+            Self::Searches => 128,
         }
     }
 
@@ -161,6 +179,10 @@ impl Fault {
             Self::SlowConnections => slow_connections(target).await,
             Self::NoDescriptors => no_descriptors(target).await,
             Self::Searches => searches::attack(target).await,
+            Self::PackedLists => packed::lists(target).await,
+            Self::SmallFrames => packed::small_frames(target, &session).await,
+            Self::Strangers => strangers::half_requests(target).await,
+            Self::Pings => strangers::pings(target).await,
         }
     }
 }

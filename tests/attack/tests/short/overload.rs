@@ -399,3 +399,23 @@ async fn a_daemon_without_descriptors_recovers() {
 async fn queries_that_every_text_has_keep_nobody_from_searching() {
     survives(Fault::Searches).await;
 }
+
+#[tokio::test]
+async fn lists_that_grow_when_they_are_decoded_are_refused_before() {
+    survives(Fault::PackedLists).await;
+}
+
+#[tokio::test]
+async fn writers_go_on_while_the_daemon_stands_still() {
+    survives(Fault::SmallFrames).await;
+}
+
+#[tokio::test]
+async fn strangers_keep_nobody_out() {
+    survives(Fault::Strangers).await;
+}
+
+#[tokio::test]
+async fn pings_that_nobody_sent_are_not_in_the_log() {
+    survives(Fault::Pings).await;
+}
