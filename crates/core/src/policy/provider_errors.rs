@@ -77,8 +77,10 @@ fn decide(by_status: Option<Kind>, codes: &[&str], said: &Said) -> Option<Kind> 
     if let Some(size) = by_code(Kind::is_size).or(by_status.filter(|kind| kind.is_size())) {
         return of_text.filter(|kind| kind.is_size()).or(Some(size));
     }
-    if sure.is_some() {
-        return sure;
+    // A quota of requests in a time has the words of an account that is used up, and the code of a rate.
+    let is_rate = by_code(|kind| kind == Kind::Rate).is_some() && by_code(|kind| kind == Kind::Quota).is_none();
+    if let Some(sure) = sure.filter(|sure| *sure != Kind::Quota || !is_rate) {
+        return Some(sure);
     }
     if by_status == Some(Kind::Rate) {
         return by_code(|kind| kind == Kind::Quota).or(by_status);

@@ -57,17 +57,25 @@ pub(super) fn read(message: &str) -> Said {
 /// A sentence in lower case: without quotation marks, with words for identifiers, and numbers without separators.
 pub(super) fn sentence(text: &str) -> String {
     static OUTPUT: LazyLock<Regex> = LazyLock::new(|| {
-        pattern(
-            r"(?i)\bmax_?(?:completion|new|output|gen(?:eration)?)?_?(?:tokens|len)(?:_to_sample)?\b|\bnum_predict\b",
-        )
+        pattern(concat!(
+            r"(?i)\bmax_?(?:completion|new|output|gen(?:eration)?)?_?(?:tokens|len)(?:_to_sample)?\b|",
+            r"\bnum_predict\b"
+        ))
     });
     static HUMPS: LazyLock<Regex> = LazyLock::new(|| pattern(r"([a-z0-9])([A-Z])|([A-Z]+)([A-Z][a-z])"));
     static THOUSANDS: LazyLock<Regex> = LazyLock::new(|| pattern(r"(\d)[,_](\d{3})\b"));
     static KILO: LazyLock<Regex> = LazyLock::new(|| pattern(r"\b(\d{1,4})k\b"));
+    // East Asian words have no blank before a word in Latin letters.
+    static SEAM: LazyLock<Regex> = LazyLock::new(|| {
+        let east = r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Hangul}]";
+        pattern(&format!("({east})([A-Za-z0-9])|([A-Za-z0-9])({east})"))
+    });
     // `max tokens` in words may mean any limit; the parameter means the output.
     let text = OUTPUT.replace_all(text, |found: &Captures<'_>| {
         if found[0].contains('_') || found[0].contains("Tokens") { " outcap " } else { " max tokens " }
     });
+    let text = SEAM.replace_all(&text, "$1$3 $2$4");
+    let text = SEAM.replace_all(&text, "$1$3 $2$4");
     let text = HUMPS.replace_all(&text, "$1$3 $2$4");
     let mut text =
         text.to_lowercase().replace(['"', '\'', '`', '\u{201c}', '\u{201d}', '\u{2018}', '\u{2019}', '*'], "");
@@ -87,9 +95,10 @@ fn both_ends(message: &str) -> String {
 /// A text without escapes, entities, tags and addresses.
 fn unwrapped(text: &str) -> String {
     static TAG: LazyLock<Regex> = LazyLock::new(|| {
-        pattern(
-            r"(?is)<(?:script|style)\b.*?</(?:script|style)>|</?[a-z][a-z0-9]*(?:\s[^<>]{0,300})?/?>|<!doctype[^<>]*>",
-        )
+        pattern(concat!(
+            r"(?is)<(?:script|style)\b.*?</(?:script|style)>|</?[a-z][a-z0-9]*(?:\s[^<>]{0,300})?/?>|",
+            r"<!doctype[^<>]*>"
+        ))
     });
     static DATA: LazyLock<Regex> =
         LazyLock::new(|| pattern(r#"(?i)data:(?:image|audio|video|application)/[^\s"'<>),\]}]{0,64}[^\s"'<>)\]}]*"#));
@@ -145,9 +154,10 @@ fn narrow(letter: char) -> char {
 /// The fields of all objects in a text, as key and value, and the text before them with an empty key.
 fn fields(text: &str) -> Vec<(String, &str)> {
     static KEY: LazyLock<Regex> = LazyLock::new(|| {
-        pattern(
-            r#"[{,(\[]\s*["']([A-Za-z_][\w.-]{0,40})["']\s*:|(?:[{(\[]|,\s*\n)\s*([a-z][A-Za-z_]{1,40}):\s*(?:["'{\[]|\d)|[(,]\s*([a-z_]{2,20})=["']"#,
-        )
+        pattern(concat!(
+            r#"[{,(\[]\s*["']([A-Za-z_][\w.-]{0,40})["']\s*:|(?:[{(\[]|"#,
+            r#",\s*\n)\s*([a-z][A-Za-z_]{1,40}):\s*(?:["'{\[]|\d)|[(,]\s*([a-z_]{2,20})=["']"#
+        ))
     });
     let mut fields = Vec::new();
     let (mut key, mut begin) = (String::new(), 0);
@@ -186,9 +196,10 @@ fn role(key: &str) -> Role {
 /// The last HTTP status that a text names.
 fn status(text: &str) -> Option<u16> {
     static STATUS: LazyLock<Regex> = LazyLock::new(|| {
-        pattern(
-            r"(?i)(?:^\W*|\berror code\W{1,3}|\bapi ?error\W{0,4}|status(?:[_ ]?code)?\W{1,4}|\bhttp(?:/[\d.]+)?\W{1,2}|error\W{1,3}|\W\()([45]\d\d)(?:[\s:,;)\]}\-]|$)",
-        )
+        pattern(concat!(
+            r"(?i)(?:^\W*|\berror code\W{1,3}|\bapi ?error\W{0,4}|status(?:[_ ]?code)?\W{1,4}|",
+            r"\bhttp(?:/[\d.]+)?\W{1,2}|error\W{1,3}|\W\()([45]\d\d)(?:[\s:,;)\]}\-]|$)"
+        ))
     });
     // `400 Bad Request` and its like.
     static REASON: LazyLock<Regex> = LazyLock::new(|| {
@@ -205,11 +216,13 @@ fn status(text: &str) -> Option<u16> {
 fn errors(value: &str) -> Vec<Vec<String>> {
     // The name of an error, a new attempt, or a new line of a log begins another error.
     static BEGIN: LazyLock<Regex> = LazyLock::new(|| {
-        pattern(
-            r"(?i)\b(?:[\w.]*(?:error|exception|failure)|last error|caused by|error doing the fallback|attempt \d+[^:]{0,20}|upstream\w*(?: said)?)\s*(?:\[\w+\]|\([^()]{0,40}\))?\s*:|\n\s*\[?\d{4}-\d\d-\d\d[ T]|during handling of the above|traceback \(most recent",
-        )
+        pattern(concat!(
+            r"(?i)\b(?:[\w.]*(?:error|exception|failure)|last error|caused by|error doing the fallback|",
+            r"attempt \d+[^:]{0,20}|upstream\w*(?: said)?)\s*(?:\[\w+\]|\([^()]{0,40}\))?\s*:|",
+            r"\n\s*\[?\d{4}-\d\d-\d\d[ T]|during handling of the above|traceback \(most recent"
+        ))
     });
-    static SENTENCE: LazyLock<Regex> = LazyLock::new(|| pattern(r"[.!?;](?:\s+|$)|[\u{3002}]"));
+    static SENTENCE: LazyLock<Regex> = LazyLock::new(|| pattern(r"[.!?](?:\s+|$)|[\u{3002}]"));
     let value = without_quotations(&without_frames(value));
     let value = BEGIN.replace_all(&value, |found: &Captures<'_>| format!("{GAP}{}", &found[0]));
     let errors = value.split(GAP).map(|error| {
@@ -221,9 +234,10 @@ fn errors(value: &str) -> Vec<Vec<String>> {
 /// A text without the lines of a traceback that show code.
 fn without_frames(text: &str) -> String {
     static FRAME: LazyLock<Regex> = LazyLock::new(|| {
-        pattern(
-            r#"(?m)^\s*File "[^"\n]*", line \d+[^\n]*\n(?:[^\n]*\n)?(?:[\s~^]*\n)?|^\s*at [^\n]*[:(][^\n]*$|^(?:-+> ?|\s{2,})\d+ [^\n]*$"#,
-        )
+        pattern(concat!(
+            r#"(?m)^\s*File "[^"\n]*", line \d+[^\n]*\n(?:[^\n]*\n)?(?:[\s~^]*\n)?|"#,
+            r#"^\s*at [^\n]*[:(][^\n]*$|^(?:-+> ?|\s{2,})\d+ [^\n]*$"#
+        ))
     });
     FRAME.replace_all(text, "\n").into_owned()
 }
@@ -231,9 +245,15 @@ fn without_frames(text: &str) -> String {
 /// A text without what it quotes of a request: these are a user's words, not the provider's.
 fn without_quotations(text: &str) -> String {
     static QUOTED: LazyLock<Regex> = LazyLock::new(|| {
-        pattern(
-            r#"(?i)(\b(?:(?:your|users?|the|this|last) (?:message|prompt|input|query|question|text|content|request)|(?:invalid|unexpected|unknown|unrecognized|bad) (?:\w+ )?(?:value|type|string|text|input|token|argument|literal|tool|function|name|role)|input_value|value|got|received|literal|arguments?|near|pars(?:e|ing)|find|unexpected token \S{1,8} in|named?|called|said|wrote|contains?|containing|starting with)\s*[:=]?\s*)(?:"[^"\n]*\s[^"\n]*"|'[^'\n]*\s[^'\n]*'|\u{201c}[^\u{201d}]*\u{201d}|\u{300c}[^\u{300d}]*\u{300d}|`[^`\n]*\s[^`\n]*`)"#,
-        )
+        pattern(concat!(
+            r#"(?i)(\b(?:(?:your|users?|the|this|last) (?:message|prompt|input|query|question|text|content|"#,
+            r#"request)|(?:invalid|unexpected|unknown|unrecognized|bad) (?:\w+ )?(?:value|type|string|text|"#,
+            r#"input|token|argument|literal|tool|function|name|role)|input_value|value|got|received|"#,
+            r#"literal|arguments?|near|pars(?:e|ing)|find|flagged|filtered|moderated|blocked|unexpected token \S{1,8} in|named?|called|said|"#,
+            r#"wrote|contains?|containing|starting with)\s*[:=]?\s*)(?:"[^"\n]*\s[^"\n]*"|"#,
+            r#"'[^'\n]*\s[^'\n]*'|\u{201c}[^\u{201d}]*\u{201d}|\u{300c}[^\u{300d}]*\u{300d}|"#,
+            r#"`[^`\n]*\s[^`\n]*`)"#
+        ))
     });
     QUOTED.replace_all(text, "$1 quoted ").into_owned()
 }
