@@ -199,7 +199,8 @@ async fn media_that_are_not_there_start_nothing() {
     let session = test.session("opencode@seed", 200_000, 8_000).await;
     test.append(&session, &turns(1, 6, 4_000)).await;
     assert_eq!(report(&test, &session, refused(400, MEDIA[3])).await, Err(Reason::NothingToCompact));
-    for others in ["Invalid API key", "max_tokens: 64001 > 64000, which is the maximum allowed number of output tokens"] {
+    for others in ["Invalid API key", "max_tokens: 64001 > 64000, which is the maximum allowed number of output tokens"]
+    {
         assert_eq!(report(&test, &session, refused(400, others)).await, Err(Reason::OverflowNotRecognized), "{others}");
     }
     assert_eq!(outcomes(&test).await, (vec![], vec![]));

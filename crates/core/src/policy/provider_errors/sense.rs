@@ -452,7 +452,7 @@ fn number(pattern: &Regex, text: &str) -> Option<u64> {
 /// All numbers that may count tokens, characters or bytes.
 fn sizes(text: &str) -> impl Iterator<Item = u64> {
     words!(NUMBER, r"\b\d{3,18}\b");
-    NUMBER.find_iter(text).filter_map(|found| found.as_str().parse().ok()).collect::<Vec<u64>>().into_iter()
+    NUMBER.find_iter(text).filter_map(|found| found.as_str().parse().ok())
 }
 
 /// True if a text has two sizes of which the larger one is not the limit: what was asked for, and what is allowed.

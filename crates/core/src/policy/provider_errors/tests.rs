@@ -370,7 +370,10 @@ fn a_size_is_believed_before_a_rate_and_tokens_of_a_rate_are_no_size() {
     assert_eq!(of(Some(429), "", "prompt is too long: 219898 tokens > 200000 maximum"), Some(TooLong));
     let used_up = "You exceeded your current quota, please check your plan and billing details.";
     assert_eq!(of(Some(429), "RESOURCE_EXHAUSTED", used_up), Some(Rate));
-    assert_eq!(of(Some(429), "", &format!("{used_up} * Quota exceeded for metric: x, limit: 250. Retry in 59s.")), Some(Rate));
+    assert_eq!(
+        of(Some(429), "", &format!("{used_up} * Quota exceeded for metric: x, limit: 250. Retry in 59s.")),
+        Some(Rate)
+    );
     assert_eq!(of(Some(429), "insufficient_quota", used_up), Some(Quota));
     assert_eq!(of(Some(413), "", "rate limit"), Some(TooLarge));
     assert_eq!(of(Some(413), "", "too many images"), Some(Media));
