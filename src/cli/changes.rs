@@ -7,6 +7,7 @@ use super::failure::{self, Usage};
 use super::policy_file::Choice;
 use super::provider_format::ProviderFormat;
 use super::{Globals, ids, json};
+use crate::interop::provider::received;
 use crate::limits;
 use crate::pb;
 use crate::pb::fork_session_request::Point;
@@ -221,12 +222,22 @@ pub(super) fn text_or_input(text: Option<String>) -> anyhow::Result<String> {
 
 /// The content of a file; `-` is standard input.
 fn read(path: &Path) -> anyhow::Result<String> {
+    String::from_utf8(read_bytes(path)?).with_context(|| path.display().to_string())
+}
+
+/// What came from a provider, without a letter that broke off at its end; `-` is standard input.
+fn read_received(path: &Path) -> anyhow::Result<String> {
+    let bytes = read_bytes(path)?;
+    Ok(received(&bytes).with_context(|| path.display().to_string())?.to_owned())
+}
+
+fn read_bytes(path: &Path) -> anyhow::Result<Vec<u8>> {
     if path == Path::new("-") {
-        let mut input = String::new();
-        std::io::stdin().read_to_string(&mut input).context("standard input")?;
+        let mut input = Vec::new();
+        std::io::stdin().read_to_end(&mut input).context("standard input")?;
         return Ok(input);
     }
-    std::fs::read_to_string(path).with_context(|| path.display().to_string())
+    std::fs::read(path).with_context(|| path.display().to_string())
 }
 
 pub(super) fn text_part(text: String) -> pb::Part {
@@ -310,7 +321,7 @@ pub(super) async fn append(globals: &Globals, arguments: AppendArguments) -> any
     let messages = match (&arguments.messages, arguments.format) {
         (Some(file), _) => parse_messages(&read(file)?)?,
         (None, Some(format)) => {
-            let json = read(Path::new(arguments.text.as_deref().unwrap_or("-")))?;
+            let json = read_received(Path::new(arguments.text.as_deref().unwrap_or("-")))?;
             let format = pb::MessageFormat::from(format).into();
             provider_content = Some(pb::ProviderContent { format, json, ..pb::ProviderContent::default() });
             Vec::new()

@@ -193,22 +193,52 @@ async fn a_repeated_append_is_answered_as_the_first() {
     assert_eq!((first.ids, first.revision), (again.ids, again.revision));
 }
 
+#[tokio::test]
+async fn an_odd_reply_is_kept_and_goes_out_as_a_request_that_providers_take() {
+    let test = TestApp::start().await;
+    let session = test.session("pi", 200_000, 1_000).await;
+    let signature = "s".repeat(300_000);
+    let call = format!(
+        r#"{{"role":"model","parts":[{{"functionCall":{{"name":"read","args":{{"x":"\ud83d"}}}},"thoughtSignature":"{signature}"}}]}}"#
+    );
+    let stream = REPLY.replacen("\"input_tokens\":12", "\"input_tokens\":10000000000000000000", 1);
+    assert_ne!(stream, REPLY);
+    let cut = stream.find("1.50").expect("an input");
+    for (format, json) in [
+        (Format::Anthropic, REQUEST),
+        (Format::Gemini, call.as_str()),
+        (Format::Anthropic, &stream[..cut]),
+        (Format::OpenAiChat, r#"{"role":"user","content":"And now? \ude00"}"#),
+    ] {
+        test.app.append_with(&session, given(format, json, None)).await.expect("appended");
+    }
+    for format in [Format::OpenAiChat, Format::OpenAiResponses, Format::Gemini, Format::AiSdk] {
+        // Blocks of the server's tools are Anthropic's alone.
+        let view = test.app.context(&session, asking(format)).await;
+        assert_eq!(view.map_err(|error| error.reason).err(), Some(Reason::ContentNotInFormat), "{format:?}");
+    }
+    // A strict reader takes all of it.
+    let messages = values(&ask(&test, &session, asking(Format::Anthropic)).await);
+    let last = messages.last().expect("the question").to_string();
+    assert!(last.contains("And now? \u{fffd}"), "{last}");
+}
+
 #[test]
 fn the_command_line_takes_and_prints_requests() {
     let home = tempfile::tempdir().expect("a temporary folder");
     let daemon = Daemon::start(home.path());
     let session = daemon.text(&["create"]);
     let session = session.trim_end();
-    let fed = |format: &str, input: &str| {
+    let fed = |format: &str, input: &[u8]| {
         let arguments = ["append", session, "--format", format];
         let mut child =
             daemon.command(&arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it starts");
-        child.stdin.take().expect("its input").write_all(input.as_bytes()).expect("it reads");
+        child.stdin.take().expect("its input").write_all(input).expect("it reads");
         let output = child.wait_with_output().expect("it ends");
         assert!(output.status.success());
         String::from_utf8(output.stdout).expect("UTF-8").lines().count()
     };
-    assert_eq!(fed("openai_chat", r#"{"messages":[{"role":"user","content":"How high?"}]}"#), 1);
+    assert_eq!(fed("openai_chat", br#"{"messages":[{"role":"user","content":"How high?"}]}"#), 1);
     let file = home.path().join("reply.sse");
     std::fs::write(&file, include_str!("../providers/replies/openai_chat.sse")).expect("written");
     daemon.text(&["append", session, "--format", "openai_chat", file.to_str().expect("a path")]);
@@ -218,6 +248,11 @@ fn the_command_line_takes_and_prints_requests() {
     assert_eq!(request["messages"][1]["reasoning_content"], "Look at the gauge.");
     let request: Value = serde_json::from_str(&daemon.text(&["context", session, "--format", "gemini"])).expect("JSON");
     assert_eq!(request["contents"][1]["parts"][1]["text"], "Two gauges.");
+    // A stream that broke off within a letter.
+    let event = |text: &str| format!("data: {{\"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"{text}");
+    let stream = format!("{}\"}}}}]}}\n\n{}", event("Two"), event(" é"));
+    assert_eq!(fed("openai_chat", &stream.as_bytes()[..stream.len() - 1]), 1);
+    assert!(daemon.text(&["context", session, "--format", "openai_chat"]).contains("\"Two\""));
     let frames = daemon.json(&["context", session, "--format", "openai_responses"]);
     let left = frames.last().expect("an end")["end"]["leftOutParts"].as_array().map(Vec::len);
     assert_eq!(left, Some(2), "the reasoning, and the signature of a call: {frames:?}");

@@ -9,13 +9,16 @@ use longhand::model::message::{FinishReason, NewFinish, NewMessage};
 use longhand::model::part::{Media, MediaSource, NewPart, PartBody};
 
 /// Refusals because of media, as providers write them.
-const MEDIA: [&str; 5] = [
+const MEDIA: [&str; 7] = [
     "messages.7.content.2.image.source.base64.data: At least one of the image dimensions exceed max allowed size: 8000 \
      pixels",
     "messages.1.content.2.image.source.base64: image exceeds 5 MB maximum: 6275800 bytes > 5242880 bytes",
     "too many images and documents: 104 + 1 > 100",
     "Too much media: 0 document pages + 101 images > 100",
     "At most 5 image(s) may be provided in one request.",
+    // What cannot be read is refused in every later request too.
+    "Could not process image",
+    "messages.0.content.1.pdf.source.base64.data: The PDF specified was not valid.",
 ];
 
 fn refused(status: u16, message: &str) -> Overflow {
@@ -196,7 +199,9 @@ async fn media_that_are_not_there_start_nothing() {
     let session = test.session("opencode@seed", 200_000, 8_000).await;
     test.append(&session, &turns(1, 6, 4_000)).await;
     assert_eq!(report(&test, &session, refused(400, MEDIA[3])).await, Err(Reason::NothingToCompact));
-    let unreadable = refused(400, "Could not process image");
-    assert_eq!(report(&test, &session, unreadable).await, Err(Reason::OverflowNotRecognized));
+    for others in ["Invalid API key", "max_tokens: 64001 > 64000, which is the maximum allowed number of output tokens"]
+    {
+        assert_eq!(report(&test, &session, refused(400, others)).await, Err(Reason::OverflowNotRecognized), "{others}");
+    }
     assert_eq!(outcomes(&test).await, (vec![], vec![]));
 }

@@ -1,19 +1,23 @@
 //! What providers say when they refuse a request, and what helps.
 //!
-//! They say it by status, by a code, or only by a sentence. `TABLE` has what each of them says, by kind. A request names
-//! its model, not the server behind it, and gateways pass on what others said, so every row counts for every provider. A
-//! pattern may match anywhere in the message; case and the number of blanks are ignored. In a pattern `#` represents a
-//! number and `*` anything; a leading `^` anchors it to the start.
+//! They say it by status, by a code, or only by a sentence, and gateways pass on what others said in words of their own.
+//! Codes and statuses come first where they decide (`codes`); else the error is freed of its wrappers (`text`) and read
+//! by sense, sentence by sentence (`sense`). No provider's sentences are listed: they change with every version. A
+//! request names its model, not the server behind it, so nothing here depends on the provider.
 
 use crate::model::message::FinishReason;
 use crate::model::usage::Usage;
 
-mod table;
+mod codes;
+mod kinds;
+mod sense;
 #[cfg(test)]
 mod tests;
+mod text;
 
-pub use table::{Kind, Recovery};
-use table::{Rows, Said, TABLE};
+pub use kinds::{Kind, Recovery};
+use sense::Meaning;
+use text::Said;
 
 /// The error of a provider that refused a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -26,55 +30,71 @@ pub struct ProviderError<'a> {
     pub message: &'a str,
 }
 
-/// The kinds in the order in which a message is examined. A message about a rate may mention sizes, and one about media
-/// may mention tokens or bytes.
-const BY_TEXT: [Kind; 6] = [Kind::Rate, Kind::Quota, Kind::Media, Kind::TooLong, Kind::TooLarge, Kind::Busy];
-
 /// The kind of an error; none if it is not known.
 ///
-/// A code or a status that means a size is believed before any other signal, and a sentence says which size it is. Tokens
-/// in the message of another status may be tokens per minute.
+/// A code or a status that means a size is believed before any other signal, and a sentence says which size it is. What
+/// a sentence says for sure is believed before other codes and statuses: a request that is longer than the window is so
+/// at every rate. Words that may mean a rate too are one beside its status or code.
 pub fn kind(error: &ProviderError<'_>) -> Option<Kind> {
-    let by_code = kind_of_code(error.code);
-    let by_status = error.status.and_then(kind_of_status);
-    let by_text = kind_of_text(error.message);
-    let is_size = |kind: &Kind| kind.recovery().is_some();
-    if let Some(size) = by_code.filter(is_size).or(by_status.filter(is_size)) {
-        return by_text.filter(is_size).or(Some(size));
-    }
-    if by_status == Some(Kind::Rate) {
-        return by_code.filter(|kind| *kind == Kind::Quota).or(by_status);
-    }
-    by_text.filter(is_size).or(by_code).or(by_text).or(by_status)
+    let said = text::read(error.message);
+    let mut codes: Vec<&str> = vec![error.code];
+    codes.extend(said.codes.iter().map(String::as_str));
+    let statuses = error.status.into_iter().chain(said.statuses.iter().copied());
+    let by_status: Vec<Kind> = statuses.filter_map(codes::kind_of_status).collect();
+    let by_status = by_status.iter().find(|kind| kind.is_size()).or(by_status.first()).copied();
+    decide(by_status, &codes, &said)
 }
 
 /// The kind of an error whose status and code are not known, or only as part of the text.
 pub fn kind_of_text(message: &str) -> Option<Kind> {
-    let message = plain(message);
-    let says = |(_, kind, said): &Rows| match said {
-        Said::Texts(patterns) => patterns.iter().any(|pattern| matches(pattern, &message)),
-        // A body that could not be parsed contains its code.
-        Said::Codes(codes) => kind.recovery().is_some() && codes.iter().any(|code| message.contains(code)),
-        Said::Statuses(_) => false,
-    };
-    BY_TEXT.into_iter().find(|kind| TABLE.iter().any(|rows| rows.1 == *kind && says(rows)))
+    kind(&ProviderError { message, ..ProviderError::default() })
 }
 
-/// True if a text begins with a sentence of the table.
+/// True if a text begins with an error in a provider's words.
 pub fn begins_with_error(text: &str) -> bool {
-    let text = plain(text);
-    let begins = |pattern: &&str| matches_at(pattern.trim_start_matches('^'), &text);
-    TABLE.iter().any(|(_, _, said)| matches!(said, Said::Texts(patterns) if patterns.iter().any(begins)))
+    let begin: String = text.split_whitespace().take(BEGINNING_WORDS).collect::<Vec<_>>().join(" ");
+    let said = text::read(&begin);
+    !said.statuses.is_empty() || meaning(&said).is_some()
 }
+
+/// Words in which an error has begun, if a text is one: a summary comes to the errors of others later.
+const BEGINNING_WORDS: usize = 8;
 
 /// The kind that a code or type of an error means; none for an unknown one.
 pub fn kind_of_code(code: &str) -> Option<Kind> {
-    let code = code.to_ascii_lowercase();
-    TABLE.iter().find(|rows| matches!(rows.2, Said::Codes(codes) if codes.contains(&&*code))).map(|rows| rows.1)
+    codes::kind(code).or_else(|| sense::of_sentence(&text::sentence(code)).map(|meaning| meaning.kind))
 }
 
-fn kind_of_status(status: u16) -> Option<Kind> {
-    TABLE.iter().find(|rows| matches!(rows.2, Said::Statuses(known) if known.contains(&status))).map(|rows| rows.1)
+fn decide(by_status: Option<Kind>, codes: &[&str], said: &Said) -> Option<Kind> {
+    let meaning = meaning(said);
+    let of_text = meaning.map(|meaning| meaning.kind);
+    let sure = meaning.filter(|meaning| meaning.is_sure).map(|meaning| meaning.kind);
+    let by_code = |is: fn(Kind) -> bool| codes.iter().filter_map(|code| kind_of_code(code)).find(|kind| is(*kind));
+    // An output that no window holds has the code of an overflow too.
+    if sure == Some(Kind::Invalid) || codes.iter().any(|code| codes::NO_VIEW.contains(code)) {
+        return Some(Kind::Invalid);
+    }
+    if let Some(size) = by_code(Kind::is_size).or(by_status.filter(|kind| kind.is_size())) {
+        return of_text.filter(|kind| kind.is_size()).or(Some(size));
+    }
+    // A quota of requests in a time has the words of an account that is used up, and the code of a rate.
+    let is_rate = by_code(|kind| kind == Kind::Rate).is_some() && by_code(|kind| kind == Kind::Quota).is_none();
+    if let Some(sure) = sure.filter(|sure| *sure != Kind::Quota || !is_rate) {
+        return Some(sure);
+    }
+    if by_status == Some(Kind::Rate) {
+        return by_code(|kind| kind == Kind::Quota).or(by_status);
+    }
+    let is_limit = |kind| matches!(kind, Kind::Rate | Kind::Quota);
+    let by_limit = by_code(is_limit).or(by_status);
+    by_limit.or(of_text.filter(|kind| kind.is_size())).or_else(|| by_code(|_| true)).or(of_text)
+}
+
+/// What a message says: what its last error that says more than that something went wrong says.
+fn meaning(said: &Said) -> Option<Meaning> {
+    let meanings: Vec<Meaning> = said.errors.iter().filter_map(|error| sense::of_error(error)).collect();
+    let decides = |meaning: &&Meaning| meaning.kind.is_size() || meaning.is_sure && meaning.kind != Kind::Invalid;
+    meanings.iter().rev().find(decides).or(meanings.last()).copied()
 }
 
 /// True if a reply indicates that its request did not fit although the provider reported no error: the input was larger
@@ -89,37 +109,4 @@ pub fn is_silent(reason: FinishReason, usage: &Usage, window_tokens: i64) -> boo
         FinishReason::Length => usage.output == 0 && read.saturating_mul(100) >= window_tokens.saturating_mul(99),
         FinishReason::ToolCalls | FinishReason::ContentFilter | FinishReason::Error | FinishReason::Aborted => false,
     }
-}
-
-/// Characters of a message that are searched. A matching sentence comes early, and a body may have any size.
-const EXAMINED_CHARS: usize = 8_192;
-
-/// The beginning of the message in lower case, with a single blank after each word.
-fn plain(message: &str) -> String {
-    let end = message.char_indices().nth(EXAMINED_CHARS).map_or(message.len(), |(at, _)| at);
-    let words: Vec<&str> = message[..end].split_whitespace().collect();
-    // The blank at the end ends a number or word that is the whole message.
-    words.join(" ").to_lowercase().replace('\u{2019}', "'") + " "
-}
-
-/// True if a normalized message contains a pattern.
-fn matches(pattern: &str, message: &str) -> bool {
-    match pattern.strip_prefix('^') {
-        Some(rest) => matches_at(rest, message),
-        None => message.char_indices().any(|(at, _)| matches_at(pattern, &message[at..])),
-    }
-}
-
-/// True if a message begins with a pattern.
-fn matches_at(pattern: &str, message: &str) -> bool {
-    let Some(special) = pattern.find(['#', '*']) else { return message.starts_with(pattern) };
-    let Some(rest) = message.strip_prefix(&pattern[..special]) else { return false };
-    let after = &pattern[special + 1..];
-    if pattern[special..].starts_with('*') {
-        return matches(after, rest);
-    }
-    let end = rest.find(|letter: char| !letter.is_ascii_digit() && !",._".contains(letter)).unwrap_or(rest.len());
-    // A number may be at the end of its sentence.
-    let number = rest[..end].trim_end_matches([',', '.', '_']);
-    number.starts_with(|letter: char| letter.is_ascii_digit()) && matches_at(after, &rest[number.len()..])
 }

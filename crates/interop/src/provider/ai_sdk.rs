@@ -278,7 +278,7 @@ fn result(at: &str, block: &str, given: &Object<'_>) -> Result<NewPart> {
     let plain = result_part(body, &id, &tool);
     let is_text = kind == "text" || kind == "error-text";
     // What has media is not kept twice.
-    part.metadata_json = reading::of_result(match body.attachments.is_empty() {
+    part.metadata_json = reading::fitting(match body.attachments.is_empty() {
         _ if kept::is_same(block, &plain) => None,
         true if is_text => kept::metadata(FORMAT, block, &["output", "value"], &plain),
         true => Some(kept::under(FORMAT, block)),

@@ -2,6 +2,7 @@
 
 use super::format::{BLOCKS_MAX, CUT_OFF};
 use super::reading::{Result, Unreadable, object};
+use super::strings::Words;
 use crate::compose::{Composed, list};
 use crate::raw::{Object, quote};
 use serde_json::value::RawValue;
@@ -17,7 +18,7 @@ struct Part {
     kind: String,
     /// The id of a text, or of a tool's call.
     id: String,
-    text: String,
+    text: Words,
     /// Members, as JSON.
     members: Vec<(&'static str, String)>,
     /// A part that came whole.
@@ -26,7 +27,7 @@ struct Part {
 
 impl Part {
     fn new(kind: &str, id: String) -> Self {
-        Self { kind: kind.to_owned(), id, text: String::new(), members: Vec::new(), whole: None }
+        Self { kind: kind.to_owned(), id, text: Words::default(), members: Vec::new(), whole: None }
     }
 
     fn set(&mut self, name: &'static str, value: Option<&RawValue>) {
@@ -46,12 +47,12 @@ impl Part {
         }
         let part = Composed::default().text("type", &self.kind);
         let part = if is_words(&self.kind) {
-            part.text("text", &self.text)
+            part.json("text", self.text.json())
         } else {
             let part = part.text("toolCallId", &self.id);
             let has_input = self.members.iter().any(|(name, _)| *name == "input");
             // The input of a call that was cut off is text.
-            if has_input || self.text.is_empty() { part } else { part.text("input", &self.text) }
+            if has_input || self.text.is_empty() { part } else { part.json("input", self.text.json()) }
         };
         self.members.into_iter().fold(part, |part, (name, value)| part.json(name, value)).end()
     }
@@ -80,12 +81,12 @@ pub(super) fn joined(chunks: &[&str]) -> Result<String> {
                 let open = parts.iter_mut().rev().find(|part| part.kind == kind && part.id == id);
                 match open.filter(|_| event != "start") {
                     Some(part) => {
-                        part.text.push_str(&given.string("delta"));
+                        part.text.push(given.get("delta"));
                         part.set("providerMetadata", provider_metadata);
                     }
                     None => {
                         let mut part = Part::new(kind, id);
-                        part.text = given.string("delta");
+                        part.text.push(given.get("delta"));
                         part.set("providerMetadata", provider_metadata);
                         parts.push(part);
                     }
@@ -132,7 +133,7 @@ fn tool_chunk(parts: &mut Vec<Part>, given: &Object<'_>, chunk: &str) {
     });
     let part = &mut parts[position];
     match chunk {
-        "tool-input-delta" => part.text.push_str(&given.string("inputTextDelta")),
+        "tool-input-delta" => part.text.push(given.get("inputTextDelta")),
         "tool-input-available" => {
             part.set("input", given.get("input"));
             part.set("callProviderMetadata", given.get("providerMetadata"));

@@ -1,11 +1,12 @@
 //! The AI SDK's `UIMessage`s, which its front ends keep.
 
 use super::ai_sdk_parts::{FORMAT, media, reason};
+use super::format::CUT_OFF;
 use super::kept;
 use super::reading::{self, Result, Unreadable, object, required};
 use crate::compose::{Composed, list};
 use crate::raw::{self, Object};
-use longhand_core::model::message::{NewMessage, Role};
+use longhand_core::model::message::{NewFinish, NewMessage, Role};
 use longhand_core::model::part::{NewPart, PartBody, ResultStatus};
 use longhand_core::model::usage::Usage;
 use serde_json::value::RawValue;
@@ -40,6 +41,12 @@ pub(super) fn message(at: &str, text: &str, given: &Object<'_>, parts: &RawValue
     step(role, &mut said, &mut results, &mut messages);
     let finish = given.object("metadata").map(|metadata| metadata.string("finishReason")).unwrap_or_default();
     let finish = given.id("finishReason").unwrap_or(finish);
+    if messages.is_empty() && finish == CUT_OFF {
+        // Nothing came of it but its beginning.
+        let mut message = reading::message(FORMAT, role, Vec::new());
+        message.finish = Some(NewFinish { detail: finish.clone(), ..NewFinish::default() });
+        messages.push(message);
+    }
     if let Some(last) = messages.iter_mut().rev().find(|message| message.role == role) {
         if let Some(end) = &mut last.finish {
             end.reason = reason(&finish).or(end.reason);
@@ -131,16 +138,16 @@ fn tool(at: &str, part: &Object<'_>, name: String) -> Result<Vec<NewPart>> {
 pub(super) fn usage_of(usage: &Object<'_>) -> Usage {
     let (input, output) = (usage.object("inputTokenDetails"), usage.object("outputTokenDetails"));
     let cache_read =
-        input.as_ref().map_or(0, |input| input.count("cacheReadTokens")).max(usage.count("cachedInputTokens"));
-    let cache_write = input.as_ref().map_or(0, |input| input.count("cacheWriteTokens"));
-    let reasoning = output.map_or(0, |output| output.count("reasoningTokens")).max(usage.count("reasoningTokens"));
+        input.as_ref().map_or(0, |input| input.tokens("cacheReadTokens")).max(usage.tokens("cachedInputTokens"));
+    let cache_write = input.as_ref().map_or(0, |input| input.tokens("cacheWriteTokens"));
+    let reasoning = output.map_or(0, |output| output.tokens("reasoningTokens")).max(usage.tokens("reasoningTokens"));
     Usage {
-        input: (usage.count("inputTokens") - cache_read - cache_write).max(0),
-        output: (usage.count("outputTokens") - reasoning).max(0),
+        input: (usage.tokens("inputTokens") - cache_read - cache_write).max(0),
+        output: (usage.tokens("outputTokens") - reasoning).max(0),
         reasoning,
         cache_read,
         cache_write,
-        total: Some(usage.count("totalTokens")).filter(|total| *total > 0),
+        total: Some(usage.tokens("totalTokens")).filter(|total| *total > 0),
         cost_usd: None,
     }
 }

@@ -220,13 +220,13 @@ fn reply(text: &str, given: &Object<'_>, message: NewMessage) -> NewMessage {
 }
 
 fn usage_of(usage: &Object<'_>) -> Usage {
-    let reasoning = usage.object("output_tokens_details").map_or(0, |details| details.count("thinking_tokens"));
+    let reasoning = usage.object("output_tokens_details").map_or(0, |details| details.tokens("thinking_tokens"));
     Usage {
-        input: usage.count("input_tokens"),
-        output: (usage.count("output_tokens") - reasoning).max(0),
+        input: usage.tokens("input_tokens"),
+        output: (usage.tokens("output_tokens") - reasoning).max(0),
         reasoning,
-        cache_read: usage.count("cache_read_input_tokens"),
-        cache_write: usage.count("cache_creation_input_tokens"),
+        cache_read: usage.tokens("cache_read_input_tokens"),
+        cache_write: usage.tokens("cache_creation_input_tokens"),
         total: None,
         cost_usd: None,
     }
@@ -300,7 +300,7 @@ fn result(at: &str, block: &str, given: &Object<'_>) -> Result<NewPart> {
     let PartBody::ToolResult(body) = &*part.body else { return Ok(part) };
     let plain = result_block(body, &id, |media| media_block(media).ok_or(())).unwrap_or_default();
     // What has media is not kept twice.
-    part.metadata_json = reading::of_result(match (is_simple, body.attachments.is_empty()) {
+    part.metadata_json = reading::fitting(match (is_simple, body.attachments.is_empty()) {
         _ if kept::is_same(block, &plain) => None,
         (false, true) => Some(kept::under(FORMAT, block)),
         (true, true) if items.as_ref().is_some_and(|items| items.len() == 1) => {

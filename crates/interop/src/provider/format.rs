@@ -1,7 +1,9 @@
 //! The formats, and what several of them write alike.
 
+use super::strings::paired;
 use crate::compose::Composed;
 use crate::raw::Object;
+use serde_json::value::RawValue;
 
 /// The member of an object around a call's input that is no JSON object, for formats that take nothing else.
 pub(super) const INVALID_INPUT: &str = "invalid_json";
@@ -65,6 +67,15 @@ impl Format {
 /// A block of text.
 pub(super) fn text_block(text: &str) -> String {
     Composed::default().text("type", "text").text("text", text).end()
+}
+
+/// The input of a call as JSON in a text. Text that is none, such as the input of a call that was interrupted, is in an
+/// object.
+pub(super) fn arguments(input_json: &str) -> String {
+    match serde_json::from_str::<&RawValue>(input_json) {
+        Ok(_) => paired(input_json.to_owned()),
+        Err(_) => object_input(input_json),
+    }
 }
 
 /// The input of a call as an object. Text that is none, such as the input of a call that was interrupted, is in one.

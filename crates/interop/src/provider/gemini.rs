@@ -7,6 +7,7 @@ use super::reading::{self, Result, Unreadable, object, opaque, required, words};
 use super::written::{Merged, Refusal, RefusalKind, Written};
 use crate::compose::{Composed, base64, list};
 use crate::raw::{self, Object, quote};
+use longhand_core::model::limits;
 use longhand_core::model::message::{FinishReason, NewFinish, NewMessage, Role};
 use longhand_core::model::part::{Media, MediaSource, NewPart, PartBody, ResultStatus, ToolResult};
 use longhand_core::model::usage::Usage;
@@ -14,6 +15,9 @@ use serde_json::value::RawValue;
 use std::collections::HashMap;
 
 const FORMAT: Format = Format::Gemini;
+/// The member that a provider reads back, and the kind of an opaque part with one that is too large for the metadata of the
+/// call behind it.
+pub(super) const SIGNATURE: &str = "thoughtSignature";
 
 pub(super) fn write(messages: &[Prepared<'_>]) -> std::result::Result<Written, Refusal> {
     let begin = messages.iter().take_while(|message| message.role == Role::System).count();
@@ -39,7 +43,21 @@ pub(super) fn write(messages: &[Prepared<'_>]) -> std::result::Result<Written, R
 }
 
 fn parts_of(message: &Prepared<'_>) -> std::result::Result<Vec<String>, Refusal> {
-    message.pieces.iter().map(|piece| part_of(message, piece)).collect()
+    let (mut parts, mut signature) = (Vec::new(), None);
+    for piece in &message.pieces {
+        if let (Content::Own(block), PartBody::Opaque(opaque)) = (&piece.content, &*piece.part.body)
+            && opaque.kind == SIGNATURE
+        {
+            signature = kept::value(block, &[SIGNATURE]).map(|value| value.get().to_owned());
+            continue;
+        }
+        let part = part_of(message, piece)?;
+        parts.push(match signature.take() {
+            Some(signature) => kept::with_member(&part, SIGNATURE, &signature),
+            None => part,
+        });
+    }
+    Ok(parts)
 }
 
 fn part_of(message: &Prepared<'_>, piece: &Piece<'_>) -> std::result::Result<String, Refusal> {
@@ -190,12 +208,12 @@ fn response(text: &str, whole: &Object<'_>, candidates: &RawValue) -> Result<Vec
 }
 
 fn usage_of(usage: &Object<'_>) -> Usage {
-    let count = |one: &str, other: &str| usage.count(one).max(usage.count(other));
+    let count = |one: &str, other: &str| usage.tokens(one).max(usage.tokens(other));
     let cache_read = count("cachedContentTokenCount", "cached_content_token_count");
     let prompt = count("promptTokenCount", "prompt_token_count")
         + count("toolUsePromptTokenCount", "tool_use_prompt_token_count");
     Usage {
-        input: (prompt - cache_read).max(0),
+        input: (prompt - cache_read).clamp(0, limits::TOKENS_MAX),
         output: count("candidatesTokenCount", "candidates_token_count"),
         reasoning: count("thoughtsTokenCount", "thoughts_token_count"),
         cache_read,
@@ -239,9 +257,20 @@ fn parts(at: &str, content: &str) -> Result<Vec<NewPart>> {
     let mut numbers: HashMap<String, usize> = HashMap::new();
     let mut all = Vec::new();
     for (index, part) in reading::list(format_args!("{at}.parts"), list)?.into_iter().enumerate() {
-        all.push(one(&format!("{at}.parts[{index}]"), part.get(), &mut numbers)?);
+        let made = one(&format!("{at}.parts[{index}]"), part.get(), &mut numbers)?;
+        all.extend(signature_apart(&made, part.get()));
+        all.push(made);
     }
     Ok(all)
+}
+
+/// The signature of a call that is too large for its metadata.
+fn signature_apart(made: &NewPart, part: &str) -> Option<NewPart> {
+    let is_call = matches!(&*made.body, PartBody::ToolCall(_));
+    let is_large = made.metadata_json.as_ref().is_some_and(|metadata| metadata.len() > limits::METADATA_BYTES_MAX);
+    let signature = [SIGNATURE, "thought_signature"].into_iter().find_map(|name| kept::value(part, &[name]));
+    let signature = signature.filter(|_| is_call && is_large)?;
+    Some(opaque(FORMAT, SIGNATURE, &Composed::default().json(SIGNATURE, signature.get()).end()))
 }
 
 fn one(at: &str, part: &str, numbers: &mut HashMap<String, usize>) -> Result<NewPart> {
@@ -308,7 +337,7 @@ fn result(part: &str, id: String, tool: String, inner: &Object<'_>) -> NewPart {
     let answered = Answered { id, tool, kept: None };
     // What has media is not kept twice.
     let differs = !has_media && !kept::is_same(part, &result_part(body, &answered));
-    made.metadata_json = reading::of_result(differs.then(|| kept::under(FORMAT, part)));
+    made.metadata_json = reading::fitting(differs.then(|| kept::under(FORMAT, part)));
     made
 }
 

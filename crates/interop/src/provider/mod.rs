@@ -28,6 +28,7 @@ mod openai_chat;
 mod openai_responses;
 mod prepared;
 mod reading;
+mod strings;
 #[cfg(test)]
 mod tests;
 mod written;
@@ -55,6 +56,11 @@ pub fn write(format: Format, view: &[ViewMessage]) -> Result<Written, Refusal> {
         Format::AiSdk => ai_sdk::write(&messages),
     }?;
     written.left_out = left_out;
+    // What is kept as it was written can have halves of letters.
+    written.system_json = written.system_json.map(strings::paired);
+    for message in &mut written.messages {
+        message.json = strings::paired(std::mem::take(&mut message.json));
+    }
     Ok(written)
 }
 
@@ -82,6 +88,21 @@ pub fn read(format: Format, text: &str) -> Result<Vec<NewMessage>, Unreadable> {
     }?;
     for message in &mut messages {
         message.model = limits::name_within(&message.model).into_owned();
+        // What is too large to be kept beside the content is left out, and the content stays.
+        message.metadata_json = reading::fitting(message.metadata_json.take());
+        message.parts.iter_mut().for_each(|part| part.metadata_json = reading::fitting(part.metadata_json.take()));
     }
     Ok(messages)
+}
+
+/// The text of bytes that were received, without a letter that broke off at their end.
+///
+/// # Errors
+///
+/// The bytes are no text.
+pub fn received(bytes: &[u8]) -> Result<&str, std::str::Utf8Error> {
+    match std::str::from_utf8(bytes) {
+        Err(error) if error.error_len().is_none() => std::str::from_utf8(&bytes[..error.valid_up_to()]),
+        text => text,
+    }
 }

@@ -1,6 +1,6 @@
 //! OpenAI's Chat Completions.
 
-use super::format::{Format, text_block};
+use super::format::{Format, arguments, text_block};
 use super::kept;
 use super::prepared::{Content, Piece, Prepared};
 use super::reading::{self, Result, Unreadable, object, opaque, required, words};
@@ -124,12 +124,12 @@ fn assistant(message: &Prepared<'_>) -> std::result::Result<String, Refusal> {
             }
             Content::Call { call, id } => calls.push(match &piece.kept {
                 Some(kept) => {
-                    let arguments = quote(&call.input_json);
+                    let arguments = quote(&arguments(&call.input_json));
                     let block = kept::filled(kept, &["function", "arguments"], &arguments);
-                    let block = kept::filled(&block, &["custom", "input"], &arguments);
+                    let block = kept::filled(&block, &["custom", "input"], &quote(&call.input_json));
                     kept::with_values(&block, &[(&["id"], &quote(id))])
                 }
-                None => call_block(id, &call.tool, &call.input_json),
+                None => call_block(id, &call.tool, &arguments(&call.input_json)),
             }),
             Content::Own(block) if string_in(Some(block), "type").is_some() => {
                 plain = false;
@@ -178,7 +178,6 @@ fn kept_or(piece: &Piece<'_>, path: kept::Path<'_>, content: &str, plain: impl F
 }
 
 fn call_block(id: &str, tool: &str, arguments: &str) -> String {
-    let arguments = if arguments.trim().is_empty() { "{}" } else { arguments };
     let function = Composed::default().text("name", tool).text("arguments", arguments).end();
     Composed::default().text("id", id).text("type", "function").json("function", function).end()
 }
@@ -300,16 +299,16 @@ fn completion(text: &str, whole: &Object<'_>, choice: &str) -> Result<NewMessage
 
 fn usage_of(usage: &Object<'_>) -> Usage {
     let prompt = usage.object("prompt_tokens_details");
-    let cache_read = prompt.as_ref().map_or(0, |details| details.count("cached_tokens"));
-    let cache_write = prompt.as_ref().map_or(0, |details| details.count("cache_write_tokens"));
-    let reasoning = usage.object("completion_tokens_details").map_or(0, |details| details.count("reasoning_tokens"));
+    let cache_read = prompt.as_ref().map_or(0, |details| details.tokens("cached_tokens"));
+    let cache_write = prompt.as_ref().map_or(0, |details| details.tokens("cache_write_tokens"));
+    let reasoning = usage.object("completion_tokens_details").map_or(0, |details| details.tokens("reasoning_tokens"));
     Usage {
-        input: (usage.count("prompt_tokens") - cache_read - cache_write).max(0),
-        output: (usage.count("completion_tokens") - reasoning).max(0),
+        input: (usage.tokens("prompt_tokens") - cache_read - cache_write).max(0),
+        output: (usage.tokens("completion_tokens") - reasoning).max(0),
         reasoning,
         cache_read,
         cache_write,
-        total: Some(usage.count("total_tokens")).filter(|total| *total > 0),
+        total: Some(usage.tokens("total_tokens")).filter(|total| *total > 0),
         cost_usd: None,
     }
 }
@@ -354,19 +353,21 @@ fn assistant_message(at: &str, given: &Object<'_>, content: Vec<NewPart>) -> Res
     let mut read: Vec<&str> = READ.to_vec();
     // Some send the same reasoning under both names: each is given back.
     for name in REASONING {
-        if let Some(text) = given.text(name).filter(|text| text.exact && !text.text.is_empty()) {
+        if let Some(text) = given.text(name).filter(|text| !text.text.is_empty()) {
             let metadata_json = Some(kept::under(FORMAT, &Composed::default().text("member", name).end()));
             parts.push(NewPart { metadata_json, ..NewPart::new(PartBody::Reasoning(text.text)) });
             read.push(name);
         }
     }
     parts.extend(content);
-    if let Some(refusal) = given.text("refusal").filter(|text| text.exact && !text.text.is_empty()) {
+    if let Some(refusal) = given.text("refusal").filter(|text| !text.text.is_empty()) {
         let metadata_json = Some(kept::under(FORMAT, r#"{"type":"refusal","refusal":null}"#));
         parts.push(NewPart { metadata_json, ..NewPart::new(PartBody::Text(refusal.text)) });
     }
     for (name, value) in given.members().filter(|(name, _)| !read.contains(name)) {
-        if !matches!(value.get(), "null" | "[]" | r#""""#) {
+        // A reply that says to have thought nothing has to say so again.
+        let is_thought = REASONING.contains(&name) && value.get() == r#""""#;
+        if is_thought || !matches!(value.get(), "null" | "[]" | r#""""#) {
             parts.push(opaque(FORMAT, name, &Composed::default().json(name, value.get()).end()));
         }
     }

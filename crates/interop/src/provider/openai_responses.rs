@@ -1,6 +1,6 @@
 //! OpenAI's Responses. Each message of this format is an item of the input.
 
-use super::format::Format;
+use super::format::{Format, arguments};
 use super::kept;
 use super::openai_chat::data_url;
 use super::prepared::{Answered, Content, Piece, Prepared};
@@ -18,6 +18,8 @@ const FORMAT: Format = Format::OpenAiResponses;
 const SUMMARY: kept::Path<'static> = &["summary", "0", "text"];
 /// What the blocks of one message item have beside themselves: the item, with `null` for its content.
 const ITEM: &str = "item";
+/// What the blocks of a result's media have beside their content, or `null` for one that has nothing.
+const MEDIA: &str = "media";
 
 pub(super) fn write(messages: &[Prepared<'_>]) -> std::result::Result<Written, Refusal> {
     let mut written = Written::default();
@@ -98,6 +100,8 @@ fn add(items: &mut Items, message: &Prepared<'_>, piece: &Piece<'_>) -> std::res
                     let block = kept::filled(&kept::filled(block, &["text"], &quoted), &["refusal"], &quoted);
                     items.block(message, Some(item), block, None);
                 }
+                // The content of the item was the text.
+                (Some(item), None) => items.item(message, kept::filled(&item, &["content"], &quote(text))),
                 // The input of an assistant's text without an item is plain text: a block would need the item's id.
                 _ if message.role == Role::Assistant => {
                     items.flush(message);
@@ -114,15 +118,15 @@ fn add(items: &mut Items, message: &Prepared<'_>, piece: &Piece<'_>) -> std::res
             message,
             match kept {
                 Some(kept) => {
-                    let input = quote(&call.input_json);
-                    let item = kept::filled(&kept::filled(kept, &["arguments"], &input), &["input"], &input);
+                    let item = kept::filled(kept, &["arguments"], &quote(&arguments(&call.input_json)));
+                    let item = kept::filled(&item, &["input"], &quote(&call.input_json));
                     kept::with_values(&item, &[(&["call_id"], &quote(id))])
                 }
-                None => call_item(id, &call.tool, &call.input_json),
+                None => call_item(id, &call.tool, &arguments(&call.input_json)),
             },
         ),
         Content::Result { result, answered } => {
-            let item = match kept {
+            let item = match kept.filter(|kept| kept::value(kept, &[MEDIA]).is_none()) {
                 Some(kept) => {
                     let item = kept::filled(kept, &["output"], &quote(&result.output));
                     kept::with_values(&item, &[(&["call_id"], &quote(&answered.id))])
@@ -160,7 +164,6 @@ fn text_block(text: &str) -> String {
 }
 
 fn call_item(id: &str, tool: &str, arguments: &str) -> String {
-    let arguments = if arguments.trim().is_empty() { "{}" } else { arguments };
     Composed::default()
         .text("type", "function_call")
         .text("call_id", id)
@@ -178,9 +181,14 @@ fn result_item(
     let output = if result.attachments.is_empty() {
         quote(&result.output)
     } else {
-        let mut blocks = vec![text_block(&result.output)];
-        for media in &result.attachments {
-            blocks.push(media_block(media).ok_or_else(|| refused(message, piece, media))?);
+        let text = (!result.output.is_empty()).then(|| text_block(&result.output));
+        let mut blocks: Vec<_> = text.into_iter().collect();
+        for (index, media) in result.attachments.iter().enumerate() {
+            let kept = piece.kept.as_deref().and_then(|kept| kept::value(kept, &[MEDIA, &index.to_string()]));
+            blocks.push(match kept.map(RawValue::get).filter(|kept| *kept != "null") {
+                Some(kept) => kept::filled(kept, path_of(media), &quote(&address(media))),
+                None => media_block(media).ok_or_else(|| refused(message, piece, media))?,
+            });
         }
         list(&blocks)
     };
@@ -286,16 +294,16 @@ fn response(whole: &Object<'_>, output: &RawValue) -> Result<Vec<NewMessage>> {
 
 fn usage_of(usage: &Object<'_>) -> Usage {
     let input = usage.object("input_tokens_details");
-    let cache_read = input.as_ref().map_or(0, |details| details.count("cached_tokens"));
-    let cache_write = input.as_ref().map_or(0, |details| details.count("cache_write_tokens"));
-    let reasoning = usage.object("output_tokens_details").map_or(0, |details| details.count("reasoning_tokens"));
+    let cache_read = input.as_ref().map_or(0, |details| details.tokens("cached_tokens"));
+    let cache_write = input.as_ref().map_or(0, |details| details.tokens("cache_write_tokens"));
+    let reasoning = usage.object("output_tokens_details").map_or(0, |details| details.tokens("reasoning_tokens"));
     Usage {
-        input: (usage.count("input_tokens") - cache_read - cache_write).max(0),
-        output: (usage.count("output_tokens") - reasoning).max(0),
+        input: (usage.tokens("input_tokens") - cache_read - cache_write).max(0),
+        output: (usage.tokens("output_tokens") - reasoning).max(0),
         reasoning,
         cache_read,
         cache_write,
-        total: Some(usage.count("total_tokens")).filter(|total| *total > 0),
+        total: Some(usage.tokens("total_tokens")).filter(|total| *total > 0),
         cost_usd: None,
     }
 }
@@ -358,17 +366,24 @@ fn result(at: &str, item: &str, given: &Object<'_>, kind: &str) -> Result<NewPar
         let metadata = kept::metadata(FORMAT, item, &["output"], &plain_result(is_custom, &id, output.get()));
         return Ok(reading::result(id, ResultStatus::Completed, text.text, Vec::new(), metadata));
     }
-    let (mut texts, mut attachments) = (Vec::new(), Vec::new());
+    let (mut texts, mut attachments, mut kept) = (Vec::new(), Vec::new(), Vec::new());
     for block in reading::list(format_args!("{at}.output"), output)? {
         let inner = raw::object(block);
         match inner.as_ref().and_then(media) {
-            Some(media) => attachments.push(media),
+            Some(media) => {
+                let is_plain = kept::is_same(block.get(), &media_block(&media).unwrap_or_default());
+                let beside = || kept::with_values(block.get(), &[(path_of(&media), "null")]);
+                kept.push(if is_plain { "null".to_owned() } else { beside() });
+                attachments.push(media);
+            }
             None => {
                 texts.push(inner.and_then(|inner| inner.text("text")).map_or(block.get().to_owned(), |text| text.text))
             }
         }
     }
-    Ok(reading::result(id, ResultStatus::Completed, texts.join("\n"), attachments, None))
+    let has_more = kept.iter().any(|kept| kept != "null");
+    let metadata = has_more.then(|| kept::under(FORMAT, &Composed::default().json(MEDIA, list(&kept)).end()));
+    Ok(reading::result(id, ResultStatus::Completed, texts.join("\n"), attachments, metadata))
 }
 
 fn message(at: &str, item: &str, given: &Object<'_>) -> Result<(Role, Vec<NewPart>)> {
@@ -379,10 +394,14 @@ fn message(at: &str, item: &str, given: &Object<'_>) -> Result<(Role, Vec<NewPar
         other => return Err(Unreadable::new(format_args!("{at}.role"), format_args!("{other} is no role"))),
     };
     let value = given.get("content").ok_or_else(|| Unreadable::new(format_args!("{at}.content"), "is not given"))?;
-    if let Some(text) = raw::text(value) {
-        return Ok((role, vec![NewPart::new(PartBody::Text(text.text))]));
-    }
     let template = kept::with_values(item, &[(&["content"], "null")]);
+    if let Some(text) = raw::text(value) {
+        let is_more =
+            |(name, value): (&str, &RawValue)| !matches!(name, "type" | "role" | "content") && value.get() != "null";
+        let has_more = given.members().any(is_more);
+        let metadata_json = has_more.then(|| kept::under(FORMAT, &Composed::default().json(ITEM, &template).end()));
+        return Ok((role, vec![NewPart { metadata_json, ..NewPart::new(PartBody::Text(text.text)) }]));
+    }
     let mut parts = Vec::new();
     for (index, block) in reading::list(format_args!("{at}.content"), value)?.into_iter().enumerate() {
         let inner = object(format_args!("{at}.content[{index}]"), block.get())?;
@@ -407,7 +426,7 @@ fn message(at: &str, item: &str, given: &Object<'_>) -> Result<(Role, Vec<NewPar
             }
             None => inner
                 .text("text")
-                .filter(|text| text.exact && !text.text.is_empty())
+                .filter(|text| !text.text.is_empty())
                 .map(|text| NewPart::new(PartBody::Text(text.text))),
         };
         parts.push(found.unwrap_or_else(|| opaque(FORMAT, &kind, block.get())));

@@ -177,7 +177,14 @@ fn takes_reasoning(format: Format) -> bool {
 fn is_reasoning(opaque: &Opaque) -> bool {
     matches!(
         opaque.kind.as_str(),
-        "thinking" | "redacted_thinking" | "reasoning" | "reasoning_details" | "thought" | "reasoning-file"
+        "thinking"
+            | "redacted_thinking"
+            | "reasoning"
+            | "reasoning_content"
+            | "reasoning_details"
+            | "thought"
+            | super::gemini::SIGNATURE
+            | "reasoning-file"
     )
 }
 

@@ -58,7 +58,7 @@ pub(super) fn without(block: &str, name: &str) -> String {
 }
 
 /// A part whose content is the string at the end of a path. None if there is no string, if it is empty, which no view shows,
-/// if it is not valid Unicode, or if what the block has beside it is too large for a part's metadata.
+/// or if what the block has beside it is too large for a part's metadata.
 pub(super) fn words(
     format: Format,
     block: &str,
@@ -67,7 +67,7 @@ pub(super) fn words(
     body: fn(String) -> PartBody,
 ) -> Option<NewPart> {
     let text = raw::text(kept::value(block, path)?)?;
-    if !text.exact || text.text.is_empty() {
+    if text.text.is_empty() {
         return None;
     }
     let metadata_json = kept::metadata(format, block, path, plain);
@@ -106,7 +106,7 @@ pub(super) fn result(
         start_time: None,
         end_time: None,
     });
-    NewPart { metadata_json: of_result(metadata_json), ..NewPart::new(body) }
+    NewPart { metadata_json: fitting(metadata_json), ..NewPart::new(body) }
 }
 
 /// Media from bytes in base64. None if they are not what would be written again.
@@ -126,8 +126,8 @@ pub(super) fn media_at(mime_type: &str, name: String, address: &str) -> Option<M
     (!mime_type.is_empty() && !address.is_empty()).then(|| Media { mime_type: mime_type.to_owned(), name, source })
 }
 
-/// The metadata of a result, unless they are too large: the result then has what they have as text.
-pub(super) fn of_result(metadata: Option<String>) -> Option<String> {
+/// Metadata, unless they are too large.
+pub(super) fn fitting(metadata: Option<String>) -> Option<String> {
     metadata.filter(|metadata| metadata.len() <= limits::METADATA_BYTES_MAX)
 }
 

@@ -1,6 +1,7 @@
 //! Conversations in each format, read and written again, through the views that Longhand makes of them.
 
 mod cases;
+mod cuts;
 mod laws;
 mod valid;
 

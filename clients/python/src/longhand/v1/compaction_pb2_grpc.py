@@ -115,7 +115,7 @@ class CompactionServiceServicer(object):
     def ReportOverflow(self, request, context):
         """Reports that a provider refused a request because of what the view contains. A view with too many tokens is
         compacted, and media in it are replaced by notes. If there were too many bytes, only media are replaced, or a view
-        without media is compacted. If media were too many or too large, they alone are replaced. A last request with media
+        without media is compacted. If only media were refused, they alone are replaced. A last request with media
         is replayed without them, as a derived message at its position. Then the request can be sent again. A view is
         compacted once for each user message, and media are replaced whenever there are some: after that a report means that
         nothing more can be removed. A reply that is finished with an error in a provider's words for this reports it by
