@@ -4,6 +4,8 @@ use crate::policy::validate::BREAKER_FAILURES_MAX;
 
 pub use crate::model::limits::*;
 
+/// Bytes of a text of a request that an error repeats.
+pub const REPEATED_BYTES_MAX: usize = 512;
 /// Bytes of a session title.
 pub const TITLE_BYTES_MAX: usize = 512;
 /// Bytes of a label of a session.
