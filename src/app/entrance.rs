@@ -97,6 +97,21 @@ impl Entrance {
         Ok(())
     }
 
+    /// Refuses who asks whether calls are taken, while those are refused that cannot be recorded. The question is the
+    /// next attempt then, for nobody else may come as long as it has this answer.
+    ///
+    /// # Errors
+    ///
+    /// `ACCESS_LOG_FAILED`.
+    pub async fn takes_calls(&self, method: &str) -> Result<()> {
+        match self.access_logging.get() {
+            Some(logging) if logging.refuses && logging.log.is_failing() => {
+                self.record_access(&Access::owner(), String::new(), method, &NamedSessions::default(), "OK").await
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Records a call before its answer is given.
     ///
     /// # Errors

@@ -123,7 +123,10 @@ impl Guarded {
     pub(super) async fn answer(&self, mut request: Request<Body>) -> Response<Body> {
         let path = request.uri().path();
         if path == HEALTH_CHECK {
-            return self.own.call(request).await;
+            return match self.entrance.takes_calls(path).await {
+                Ok(()) => self.own.call(request).await,
+                Err(error) => Status::from(error).into_http(),
+            };
         }
         let peer = request.extensions().get::<Peer>().or(self.in_process.as_ref());
         let (access, scope) = match self.admit(path, peer, request.headers()) {

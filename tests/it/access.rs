@@ -351,6 +351,12 @@ async fn who_read_what_is_in_the_access_log_before_the_answer() {
     served.test.clock.advance(24 * 60 * 60 * 1_000);
     assert_eq!(send(path, tcp(1), get(&session)).await.as_deref(), Some("ACCESS_LOG_FAILED"));
     assert_eq!(send(path, Peer::Owner, get(&session)).await, None);
+    // Who asks for the health hears of it, and notices that the log can be written again, even if nobody else calls.
+    let health = "/grpc.health.v1.Health/Check";
+    assert_eq!(send(health, tcp(2), Vec::new()).await.as_deref(), Some("ACCESS_LOG_FAILED"));
+    std::fs::create_dir(&directory).expect("a folder");
+    assert_eq!(send(health, tcp(2), Vec::new()).await, None);
+    assert_eq!(send(path, tcp(1), get(&session)).await, None);
 }
 
 #[tokio::test]
