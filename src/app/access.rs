@@ -11,6 +11,7 @@ use crate::model::access::{Binding, Scope, Scopes};
 use crate::model::ids::AccessTokenId;
 use crate::model::time::Timestamp;
 use crate::store::StoredToken;
+use crate::turns::Share;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use std::collections::HashMap;
@@ -45,6 +46,8 @@ pub struct Access {
     pub revoked: CancellationToken,
     /// True for an operator that acts in a tenant that is not its own.
     pub is_acting: bool,
+    /// On whose behalf the daemon works: the token's own tenant, wherever its holder acts.
+    pub share: Share,
 }
 
 impl Access {
@@ -58,6 +61,7 @@ impl Access {
             expire_time: None,
             revoked: CancellationToken::new(),
             is_acting: false,
+            share: Share::new(Arc::from(""), Arc::from("")),
         }
     }
 
@@ -191,9 +195,11 @@ impl From<StoredToken> for Entry {
         if token.revoke_time.is_some() {
             revoked.cancel();
         }
+        let tenant: Arc<str> = token.tenant.into();
         let access = Access {
             principal: token.principal.into(),
-            tenant: token.tenant.into(),
+            share: Share::new(tenant.clone(), token.id.to_string().into()),
+            tenant,
             scopes: token.scopes,
             binding: Arc::new(token.binding),
             expire_time: token.expire_time,

@@ -7,8 +7,10 @@ use super::console_links::ConsoleLinks;
 use super::error::{Error, Reason, Result};
 use crate::access_log::Entry;
 use crate::clock::Clock;
+use crate::limits;
 use crate::store::StoredToken;
 use crate::traffic::Traffic;
+use crate::turns::{Turn, Turns};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -23,17 +25,20 @@ pub struct Entrance {
     pub(super) console_links: ConsoleLinks,
     access_logging: OnceLock<AccessLogging>,
     traffic: Arc<Traffic>,
+    turns: Turns,
     clock: Clock,
 }
 
 impl Entrance {
     /// One that knows no access tokens yet: only the owner's connection proves anything.
     pub fn new(clock: &Clock) -> Arc<Self> {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
         Arc::new(Self {
             access_tokens: AccessTokens::default(),
             console_links: ConsoleLinks::default(),
             access_logging: OnceLock::new(),
             traffic: Arc::default(),
+            turns: Turns::new(processors.max(limits::TURNS_MIN), limits::CALLS_MAX),
             clock: clock.clone(),
         })
     }
@@ -41,6 +46,18 @@ impl Entrance {
     /// Counters of the resources that clients hold.
     pub fn traffic(&self) -> &Arc<Traffic> {
         &self.traffic
+    }
+
+    /// The turns of a call that begins.
+    ///
+    /// # Errors
+    ///
+    /// `TOO_MANY_REQUESTS` if as many calls of its access token, or of its tenant, are in progress as may be.
+    pub fn begin(&self, access: &Access) -> Result<Turn> {
+        self.turns.begin(&access.share).ok_or_else(|| {
+            let message = "too many calls of this access token, or of its tenant, are in progress";
+            Error::new(Reason::TooManyRequests, message).with("limit", limits::CALLS_MAX)
+        })
     }
 
     /// Trusts a secret of the owner.

@@ -7,6 +7,7 @@ use crate::model::Revision;
 use crate::model::ids::{PartId, SessionId};
 use crate::store::{self, Kind};
 pub use crate::store::{EraseTarget, ErasedSizes};
+use crate::turns;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -92,7 +93,7 @@ impl Caller {
         }
         // What has begun goes on without its caller.
         let (shared, requester) = (Arc::clone(&self.shared), self.requester());
-        let erasing = tokio::spawn(async move {
+        let erasing = turns::spawn(async move {
             let is_session = target == EraseTarget::Session;
             let request = (target, reason, expected_revision);
             let erased = shared.store.erasures().erase(key, requester, request, &shared.stopping).await;

@@ -563,7 +563,7 @@ impl From<store::Error> for Error {
                 let error = plain(Reason::ApprovalEnded).with("actor", actor);
                 choice.map_or(error.clone(), |choice| error.with("choice", choice))
             }
-            E::Busy | E::Unreachable(_) => plain(Reason::StoreBusy),
+            E::Busy(_) | E::Unreachable(_) => plain(Reason::StoreBusy),
             E::Stopped(store::WriteState::LeaseLost) => plain(Reason::LeaseLost),
             E::Stopped(cause) => plain(Reason::StoreStopped).with("cause", cause.as_str()),
             E::Uncertain => plain(Reason::OutcomeUncertain),

@@ -10,6 +10,7 @@ use crate::app::{self, Error, Reason};
 use crate::model::access::Scope;
 use crate::pb::scopes;
 use crate::transport::Peer;
+use crate::turns::Steps;
 use bytes::Bytes;
 use http::header::AUTHORIZATION;
 use http::request::Parts;
@@ -143,7 +144,7 @@ impl Guarded {
             && !request.headers().contains_key(PASSED_ON)
             && self.entrance.logs(&access);
         let answer = match is_recorded {
-            false => self.forward(request, scope).await,
+            false => self.forward(request, &access, scope).await,
             true => {
                 let acts = matches!(scope, Some(Scope::Erase | Scope::Admin));
                 let record = Record::of(&request, acts);
@@ -168,7 +169,7 @@ impl Guarded {
         {
             return Status::from(error).into_http();
         }
-        let answer = self.forward(request, Some(Scope::Read)).await;
+        let answer = self.forward(request, &access, Some(Scope::Read)).await;
         let outcome = outcome(answer.headers());
         match self.entrance.record_access(&access, record.address, &record.method, &record.named, &outcome).await {
             Ok(()) => answer,
@@ -176,13 +177,18 @@ impl Guarded {
         }
     }
 
-    /// The answer to a call that may be made: by the daemon itself without a scope, else by the backend.
-    async fn forward(&self, request: Request<Body>, scope: Option<Scope>) -> Response<Body> {
+    /// The answer to a call that may be made: by the daemon itself without a scope, else by the backend, in the turns of
+    /// its access token.
+    async fn forward(&self, request: Request<Body>, access: &Access, scope: Option<Scope>) -> Response<Body> {
         if scope.is_none() {
             return self.own.call(request).await;
         }
-        let Ok(answer) = self.backend.clone().answer(request).await;
-        answer
+        let turn = match self.entrance.begin(access) {
+            Ok(turn) => turn,
+            Err(error) => return Status::from(error).into_http(),
+        };
+        let Ok(answer) = turn.clone().take(self.backend.clone().answer(request)).await;
+        answer.map(|body| Body::new(TurnBody { body, steps: Steps::of(turn) }))
     }
 
     /// Refuses a request for the method with a path by its head, before anything of its body is read.
@@ -276,6 +282,30 @@ fn secret(headers: &HeaderMap) -> Option<&str> {
 pub fn access(extensions: &Extensions) -> app::Result<Arc<Access>> {
     let missing = || Error::new(Reason::AccessTokenMissing, "the call passed no guard");
     extensions.get::<Arc<Access>>().cloned().ok_or_else(missing)
+}
+
+/// The body of an answer that is made in the turns of its call.
+struct TurnBody {
+    body: Body,
+    steps: Steps,
+}
+
+impl http_body::Body for TurnBody {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        let Self { body, steps } = &mut *self;
+        steps.poll(context, |context| http_body::Body::poll_frame(Pin::new(body), context))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
 }
 
 /// The body of an answer that ends when its caller's access does.
