@@ -12,6 +12,7 @@
 //! - [`config`]: the operator's configuration.
 //! - [`telemetry`]: the daemon's log.
 //! - [`traffic`]: memory and connections of clients, bounded and counted.
+//! - [`turns`]: whose call is worked on next, by tenant and access token.
 //! - [`access_log`]: who read what over the network, apart from the store.
 //! - [`store`]: the only place with SQL: the writer, the readers, the chains.
 //! - [`bus`]: the signal of newer events, and subscriptions that read them from the log.
@@ -38,6 +39,7 @@ pub mod clock;
 pub mod config;
 pub mod telemetry;
 pub mod traffic;
+pub mod turns;
 pub mod access_log;
 pub mod store;
 pub mod bus;

@@ -4,6 +4,8 @@ use crate::policy::validate::BREAKER_FAILURES_MAX;
 
 pub use crate::model::limits::*;
 
+/// Bytes of a text of a request that an error repeats.
+pub const REPEATED_BYTES_MAX: usize = 512;
 /// Bytes of a session title.
 pub const TITLE_BYTES_MAX: usize = 512;
 /// Bytes of a label of a session.
@@ -226,12 +228,21 @@ pub const INDEX_QUEUE_MAX: usize = 10_000;
 /// The newest segments of a fork's history that are searched. The number affects the results of searches, so it must
 /// not change.
 pub const SEARCH_SEGMENTS_MAX: usize = 64;
-/// Commands that wait for the writer.
-pub const WRITER_QUEUE_MAX: usize = 1_024;
-/// Bytes of the appends that wait for the writer.
+/// Calls that are in progress. A tenant has at most as many as are left to others: half of them if it is alone, and one
+/// access token a third.
+pub const CALLS_MAX: usize = 49_152;
+/// Calls that are worked on at a time, if the machine has fewer processors: those that wait for a disk are among them.
+pub const TURNS_MIN: usize = 4;
+/// Bytes of the mutations that wait for the writer, shared in the same way.
 pub const WRITER_QUEUE_BYTES_MAX: usize = 256 * 1024 * 1024;
-/// Commands that the writer commits together.
+/// Bytes that a mutation takes beside its content, about.
+pub const MUTATION_BYTES: usize = 4 * 1024;
+/// Mutations that the writer commits together.
 pub const WRITER_BATCH_MAX: usize = 256;
+/// Time for which the writer makes short batches once it worked for several tenants.
+pub const WRITER_SHARED_MICROS: i64 = 1_000_000;
+/// Time that the mutations of such a batch take, unless a commit takes longer.
+pub const WRITER_SHARED_BATCH_MICROS: f64 = 300.0;
 /// Batches after which the writer checks the length of the log.
 pub const CHECKPOINT_INTERVAL_BATCHES: usize = 16;
 /// Bytes of content after which the writer checks the length of the log.

@@ -7,6 +7,7 @@ mod compare;
 mod disk;
 mod erasures;
 mod events;
+mod fairness;
 mod fleet;
 mod floor;
 mod growth;
@@ -70,6 +71,8 @@ enum Measure {
     Instructions(instructions::Options),
     /// The time from an append's call until watchers have its event.
     Events(events::Options),
+    /// Calls of a tenant beside thousands of another one, which are in flight with one access token.
+    Fairness(fairness::Options),
     /// Replies that are written token by token, by streams and by a call for each token, until watchers have them.
     Stream(stream::Options),
     /// Appends to one session beside watchers that read, and beside as many more that never do: rates, memory.
@@ -139,6 +142,7 @@ async fn main() {
         Measure::Compare(options) => compare::run(&options, short, &mut report).await,
         Measure::Instructions(options) => instructions::run(&options, &mut report).await,
         Measure::Events(options) => events::run(&binary, &options, short, &mut report).await,
+        Measure::Fairness(options) => fairness::run(&binary, &options, short, &mut report).await,
         Measure::Stream(options) => stream::run(&binary, &options, short, &mut report).await,
         Measure::Watched(options) => watched::run(&binary, &options, short, &mut report).await,
         Measure::Reads => reads::run(&binary, short, &mut report).await,

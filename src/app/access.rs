@@ -11,6 +11,7 @@ use crate::model::access::{Binding, Scope, Scopes};
 use crate::model::ids::AccessTokenId;
 use crate::model::time::Timestamp;
 use crate::store::StoredToken;
+use crate::turns::Share;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use std::collections::HashMap;
@@ -47,6 +48,8 @@ pub struct Access {
     pub is_acting: bool,
     /// The access token; none for the owner.
     pub token: Option<AccessTokenId>,
+    /// On whose behalf the daemon works: the token's own tenant, wherever its holder acts.
+    pub share: Share,
 }
 
 impl Access {
@@ -61,6 +64,7 @@ impl Access {
             revoked: CancellationToken::new(),
             is_acting: false,
             token: None,
+            share: Share::new(Arc::from(""), Arc::from("")),
         }
     }
 
@@ -206,9 +210,11 @@ impl From<StoredToken> for Entry {
         if token.revoke_time.is_some() {
             revoked.cancel();
         }
+        let tenant: Arc<str> = token.tenant.into();
         let access = Access {
             principal: token.principal.into(),
-            tenant: token.tenant.into(),
+            share: Share::new(tenant.clone(), token.id.to_string().into()),
+            tenant,
             scopes: token.scopes,
             binding: Arc::new(token.binding),
             expire_time: token.expire_time,

@@ -7,6 +7,7 @@ use crate::limits;
 use crate::model::access::Scope;
 use crate::model::ids::SessionId;
 use crate::store::{self, Archive, Imported};
+use crate::turns;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::sync::Arc;
 use tokio::sync::mpsc;
@@ -62,7 +63,7 @@ impl Caller {
         let mut writing = self.store().archives().begin(plan);
         let (pieces, receiver) = mpsc::channel(1);
         let stopping = self.shared.stopping.clone();
-        tokio::spawn(async move {
+        turns::spawn(async move {
             let write = async {
                 while let Some(page) = writing.next().await? {
                     for piece in page.chunks(limits::ARCHIVE_PIECE_BYTES) {

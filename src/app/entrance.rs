@@ -12,6 +12,7 @@ use crate::limits;
 use crate::store::StoredToken;
 use crate::traffic::Traffic;
 use std::net::IpAddr;
+use crate::turns::{Turn, Turns};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
@@ -28,18 +29,21 @@ pub struct Entrance {
     access_logging: OnceLock<AccessLogging>,
     refusals: Refusals,
     traffic: Arc<Traffic>,
+    turns: Turns,
     clock: Clock,
 }
 
 impl Entrance {
     /// One that knows no access tokens yet: only the owner's connection proves anything.
     pub fn new(clock: &Clock) -> Arc<Self> {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
         Arc::new(Self {
             access_tokens: AccessTokens::default(),
             console_links: ConsoleLinks::default(),
             access_logging: OnceLock::new(),
             refusals: Refusals::default(),
             traffic: Arc::default(),
+            turns: Turns::new(processors.max(limits::TURNS_MIN), limits::CALLS_MAX),
             clock: clock.clone(),
         })
     }
@@ -47,6 +51,18 @@ impl Entrance {
     /// Counters of the resources that clients hold.
     pub fn traffic(&self) -> &Arc<Traffic> {
         &self.traffic
+    }
+
+    /// The turns of a call that begins.
+    ///
+    /// # Errors
+    ///
+    /// `TOO_MANY_REQUESTS` if as many calls of its access token, or of its tenant, are in progress as may be.
+    pub fn begin(&self, access: &Access) -> Result<Turn> {
+        self.turns.begin(&access.share).ok_or_else(|| {
+            let message = "too many calls of this access token, or of its tenant, are in progress";
+            Error::new(Reason::TooManyRequests, message).with("limit", limits::CALLS_MAX)
+        })
     }
 
     /// Trusts a secret of the owner.
@@ -130,6 +146,21 @@ impl Entrance {
             self.record_access(access, address, method, &NamedSessions::default(), BEGUN).await?;
         }
         Ok(())
+    }
+
+    /// Refuses who asks whether calls are taken, while those are refused that cannot be recorded. The question is the
+    /// next attempt then, for nobody else may come as long as it has this answer.
+    ///
+    /// # Errors
+    ///
+    /// `ACCESS_LOG_FAILED`.
+    pub async fn takes_calls(&self, method: &str) -> Result<()> {
+        match self.access_logging.get() {
+            Some(logging) if logging.refuses && logging.log.is_failing() => {
+                self.record_access(&Access::owner(), String::new(), method, &NamedSessions::default(), "OK").await
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Records a call before its answer is given.

@@ -8,6 +8,7 @@ use crate::model::Revision;
 use crate::model::ids::{PartId, SessionId};
 use crate::store::{self, Erasure, Kind, Requester, SessionKey, SubAgent};
 pub use crate::store::{EraseTarget, ErasedSizes};
+use crate::turns;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -118,7 +119,7 @@ impl Caller {
         }
         let request = (target, reason, expected_revision);
         // What has begun goes on without its caller.
-        let erasing = tokio::spawn(erase_all(Arc::clone(&self.shared), self.requester(), (key, with), request));
+        let erasing = turns::spawn(erase_all(Arc::clone(&self.shared), self.requester(), (key, with), request));
         let erased = erasing.await.map_err(Error::internal)??;
         let mut pending_files = erasures.clean(&erased).await;
         // The events of sessions that shared it are in the same commit.

@@ -1,5 +1,6 @@
 //! Errors for callers: a stable reason, a message, and the facts in it.
 
+use crate::limits;
 use crate::store;
 use std::collections::BTreeMap;
 
@@ -425,6 +426,16 @@ pub struct Error {
 /// Result of an API call.
 pub type Result<T> = std::result::Result<T, Error>;
 
+/// A text in an error that may be the caller's own: as much of it as is needed to find it.
+pub fn repeated(text: impl std::fmt::Display) -> String {
+    let mut text = text.to_string();
+    if text.len() > limits::REPEATED_BYTES_MAX {
+        text.truncate(text.floor_char_boundary(limits::REPEATED_BYTES_MAX));
+        text.push('…');
+    }
+    text
+}
+
 impl Error {
     /// An error with a reason and a message.
     pub fn new(reason: Reason, message: impl Into<String>) -> Self {
@@ -440,6 +451,7 @@ impl Error {
 
     /// A field whose value cannot be used.
     pub fn field(field: impl std::fmt::Display, message: impl std::fmt::Display) -> Self {
+        let (field, message) = (repeated(field), repeated(message));
         Self::new(Reason::InvalidField, format!("{field}: {message}")).with("field", field)
     }
 
@@ -551,7 +563,7 @@ impl From<store::Error> for Error {
                 let error = plain(Reason::ApprovalEnded).with("actor", actor);
                 choice.map_or(error.clone(), |choice| error.with("choice", choice))
             }
-            E::Busy | E::Unreachable(_) => plain(Reason::StoreBusy),
+            E::Busy(_) | E::Unreachable(_) => plain(Reason::StoreBusy),
             E::Stopped(store::WriteState::LeaseLost) => plain(Reason::LeaseLost),
             E::Stopped(cause) => plain(Reason::StoreStopped).with("cause", cause.as_str()),
             E::Uncertain => plain(Reason::OutcomeUncertain),

@@ -6,6 +6,7 @@
 use super::error::{Error, Reason, Result};
 use super::events::{EventStream, Frame};
 use crate::traffic::{MemoryBudget, Reservation};
+use crate::turns;
 use std::sync::Arc;
 use tokio::sync::mpsc;
 
@@ -22,7 +23,7 @@ impl EventFeed {
     /// Starts a task that reads the stream. It ends when the feed is dropped, or after an error.
     pub(super) fn new(stream: EventStream, budget: Arc<MemoryBudget>) -> Self {
         let (sender, frames) = mpsc::channel(FRAMES_AHEAD);
-        tokio::spawn(read(stream, budget, sender));
+        turns::spawn(read(stream, budget, sender));
         Self { frames, is_over: false }
     }
 

@@ -16,6 +16,7 @@ use crate::model::message::{NewFinish, NewMessage};
 use crate::model::part::NewPart;
 use crate::model::usage::ModelWindow;
 use crate::store::{self, DraftReceipt, DraftsWritten, EventFilter, RequestKey, SessionKey};
+use crate::turns;
 use futures::{FutureExt as _, Stream, StreamExt as _};
 use std::pin::pin;
 use std::time::Duration;
@@ -401,7 +402,7 @@ impl Writing {
         let names: Vec<String> = words.iter().filter_map(|words| words.client_id.clone()).collect();
         let (caller, key, message) = (self.caller.clone(), self.key, self.message);
         // A writer that leaves does not keep subscribers from text that is committed.
-        let written = tokio::spawn(async move {
+        let written = turns::spawn(async move {
             let history = caller.store().history();
             let written = history.append_drafts(key, &caller.requester, message, words.clone()).await?;
             for (words, receipt) in words.into_iter().zip(&written.receipts) {

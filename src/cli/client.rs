@@ -2,6 +2,7 @@
 
 use super::address::Address;
 use super::failure::Usage;
+use super::socket;
 use crate::pb::access_service_client::AccessServiceClient;
 use crate::pb::admin_service_client::AdminServiceClient;
 use crate::pb::approval_service_client::ApprovalServiceClient;
@@ -134,7 +135,11 @@ impl Client {
             .as_ref()
             .map(|tenant| tenant.parse().map_err(|_| Usage(format!("--tenant {tenant:?} is not plain ASCII"))));
         let tenant = tenant.transpose()?;
-        let mut endpoint = Endpoint::from_shared(address.to_string())
+        let authority = match address {
+            Address::Unix(_) => "http://localhost".to_owned(),
+            Address::Http(url) => url.clone(),
+        };
+        let mut endpoint = Endpoint::from_shared(authority)
             .map_err(|error| Usage(format!("{address} is no server address: {error}")))?
             .connect_timeout(CONNECT_TIMEOUT)
             .initial_stream_window_size(WINDOW_BYTES)
@@ -146,10 +151,11 @@ impl Client {
             };
             endpoint = endpoint.tls_config(tls)?;
         }
-        let channel = endpoint
-            .connect()
-            .await
-            .map_err(|error| Unreachable { address: address.clone(), reason: innermost(&error) })?;
+        let connected = match address {
+            Address::Unix(path) => socket::connect(&endpoint, path).await,
+            Address::Http(_) => endpoint.connect().await,
+        };
+        let channel = connected.map_err(|error| Unreachable { address: address.clone(), reason: innermost(&error) })?;
         Ok(Self::over(InterceptedService::new(
             channel,
             Headers { actor: name, authorization, tenant, epoch: epoch.map(MetadataValue::from) },

@@ -51,6 +51,7 @@ mod serve;
 mod sessions;
 mod show;
 pub mod simulate;
+mod socket;
 mod status;
 mod table;
 mod times;

@@ -9,6 +9,7 @@ use crate::grpc::PASSED_ON;
 use crate::model::access::{Binding, Scopes};
 use crate::model::ids::{AccessTokenId, SessionId};
 use crate::model::time::Timestamp;
+use crate::turns::Share;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -67,9 +68,11 @@ pub(super) fn read(secret: &str, headers: &HeaderMap) -> app::Result<Option<Arc<
     let on_the_way: OnTheWay = serde_json::from_slice(&bytes).map_err(|_| invalid())?;
     // What cannot be read binds to nothing less.
     let root = on_the_way.root.map(|root| root.parse::<SessionId>().map_err(|_| invalid())).transpose()?;
+    let (principal, tenant): (Arc<str>, Arc<str>) = (on_the_way.principal.into(), on_the_way.tenant.into());
     Ok(Some(Arc::new(Access {
-        principal: on_the_way.principal.into(),
-        tenant: on_the_way.tenant.into(),
+        share: Share::new(tenant.clone(), principal.clone()),
+        principal,
+        tenant,
         scopes: Scopes::from_bits(on_the_way.scopes),
         binding: Arc::new(Binding { project: on_the_way.project, root }),
         expire_time: on_the_way.expire_time.map(Timestamp),
@@ -96,6 +99,7 @@ mod tests {
             revoked: CancellationToken::new(),
             is_acting: true,
             token: Some(AccessTokenId(Uuid::from_u128(8))),
+            share: Share::default(),
         };
         let mut headers = HeaderMap::new();
         assert!(read("s", &headers).expect("a call").is_none());

@@ -13,6 +13,7 @@ use crate::model::access::Scope;
 use crate::pb::{TENANT_HEADER, scopes};
 use crate::traffic::RequestMemory;
 use crate::transport::{Peer, Standing};
+use crate::turns::Steps;
 use bytes::Bytes;
 use http::header::AUTHORIZATION;
 use http::request::Parts;
@@ -138,7 +139,10 @@ impl Guarded {
     pub(super) async fn answer(&self, mut request: Request<Body>) -> Response<Body> {
         let path = request.uri().path();
         if path == HEALTH_CHECK {
-            return self.own.call(request).await;
+            return match self.entrance.takes_calls(path).await {
+                Ok(()) => self.own.call(request).await,
+                Err(error) => Status::from(error).into_http(),
+            };
         }
         let (access, scope) = match self.admit(path, request.extensions(), request.headers()) {
             Ok(admitted) => admitted,
@@ -158,7 +162,7 @@ impl Guarded {
             || self.handing_out.contains(request.uri().path());
         let is_recorded = is_of_log && !request.headers().contains_key(PASSED_ON) && self.entrance.logs(&access);
         let answer = match scope.filter(|_| is_recorded) {
-            None => self.forward(request, scope).await,
+            None => self.forward(request, &access, scope).await,
             Some(scope) => {
                 let record = Record::of(&request, &access, scope);
                 request.extensions_mut().insert(record.named.clone());
@@ -195,7 +199,7 @@ impl Guarded {
             return Status::from(error).into_http();
         }
         let answer = tokio::select! {
-            answer = self.forward(request, Some(scope)) => answer,
+            answer = self.forward(request, &access, Some(scope)) => answer,
             () = left.cancelled(), if scope == Scope::Read => Status::cancelled("the caller has left").into_http(),
         };
         let outcome = outcome(answer.headers());
@@ -205,13 +209,18 @@ impl Guarded {
         }
     }
 
-    /// The answer to a call that may be made: by the daemon itself without a scope, else by the backend.
-    async fn forward(&self, request: Request<Body>, scope: Option<Scope>) -> Response<Body> {
+    /// The answer to a call that may be made: by the daemon itself without a scope, else by the backend, in the turns of
+    /// its access token.
+    async fn forward(&self, request: Request<Body>, access: &Access, scope: Option<Scope>) -> Response<Body> {
         if scope.is_none() {
             return self.own.call(request).await;
         }
-        let Ok(answer) = self.backend.clone().answer(request).await;
-        answer
+        let turn = match self.entrance.begin(access) {
+            Ok(turn) => turn,
+            Err(error) => return Status::from(error).into_http(),
+        };
+        let Ok(answer) = turn.clone().take(self.backend.clone().answer(request)).await;
+        answer.map(|body| Body::new(TurnBody { body, steps: Steps::of(turn) }))
     }
 
     /// Refuses a request for the method with a path by its head, before anything of its body is read.
@@ -360,6 +369,30 @@ fn secret(headers: &HeaderMap) -> Option<&str> {
 pub fn access(extensions: &Extensions) -> app::Result<Arc<Access>> {
     let missing = || Error::new(Reason::AccessTokenMissing, "the call passed no guard");
     extensions.get::<Arc<Access>>().cloned().ok_or_else(missing)
+}
+
+/// The body of an answer that is made in the turns of its call.
+struct TurnBody {
+    body: Body,
+    steps: Steps,
+}
+
+impl http_body::Body for TurnBody {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        let Self { body, steps } = &mut *self;
+        steps.poll(context, |context| http_body::Body::poll_frame(Pin::new(body), context))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
 }
 
 /// The body of an answer that ends when its caller's access does.

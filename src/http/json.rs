@@ -1,6 +1,7 @@
 //! Protocol messages in protobuf's JSON mapping, with errors that name the field.
 
 use super::{protocol, values};
+use crate::app::error::repeated;
 use crate::app::{Error, Reason, Result};
 use bytes::Bytes;
 use prost_reflect::prost::{Message, Name};
@@ -67,7 +68,7 @@ fn named(cause: &str) -> Option<(String, &'static str)> {
 }
 
 fn malformed(cause: &serde_json::Error) -> Error {
-    Error::new(Reason::RequestMalformed, format!("the body is not one JSON object: {cause}"))
+    Error::new(Reason::RequestMalformed, format!("the body is not one JSON object: {}", repeated(cause)))
 }
 
 /// The JSON text of an encoded message, on one line.
@@ -108,11 +109,28 @@ pub(super) fn typed<M: Message + Name + Default>(fields: serde_json::Map<String,
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits;
 
     fn refusal(name: &str, text: &str) -> (Reason, Option<String>) {
         let descriptor = protocol::POOL.get_message_by_name(name).expect("a message");
         let error = decode(&descriptor, text.as_bytes()).expect_err("a refusal");
         (error.reason, error.metadata.get("field").cloned())
+    }
+
+    #[test]
+    fn a_refusal_repeats_no_more_of_a_request_than_is_needed() {
+        let descriptor = protocol::POOL.get_message_by_name("longhand.v1.AppendMessagesRequest").expect("a message");
+        let long = "ä".repeat(1 << 20);
+        for text in [
+            format!(r#"{{"{long}":1}}"#),
+            format!(r#"{{"messages":[{{"{long}":1}}]}}"#),
+            format!(r#"{{"messages":"{long}"}}"#),
+            format!(r#""{long}""#),
+        ] {
+            let error = decode(&descriptor, text.as_bytes()).expect_err("a refusal");
+            let bytes = error.message.len() + error.metadata.values().map(String::len).sum::<usize>();
+            assert!(bytes < 4 * limits::REPEATED_BYTES_MAX, "{:?} has {bytes} bytes", error.reason);
+        }
     }
 
     #[test]

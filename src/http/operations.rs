@@ -55,5 +55,10 @@ async fn measurements<S: GrpcRoutes>(grpc: S, request: Request) -> Result<Respon
     let answer = Call { path: SERVER_INFO, origin, message: Bytes::new() }.unary(grpc).await?;
     let info = pb::GetServerInfoResponse::decode(answer.into_inner());
     let info = info.map_err(|error| Error::internal(format_args!("the state cannot be read: {error}")))?;
+    if info.writer.is_none() {
+        // Without the state, every figure of it would be a zero.
+        let message = "the metrics are those of the whole daemon, which only an operator may see";
+        return Err(Error::new(Reason::ScopeMissing, message).with("scope", "admin").into());
+    }
     Ok(text(metrics::text(&info), metrics::MEDIA_TYPE))
 }

@@ -47,7 +47,7 @@ pub async fn fill(store: &Store, policy: &Policy, sources: &mut [SourceMessage])
 pub async fn keep(store: &Store, fresh: FreshCounts) -> store::Result<()> {
     for batch in fresh.chunks(limits::COUNTS_BATCH) {
         match store.views().keep_counts(batch.to_vec()).await {
-            Err(store::Error::Busy) => break,
+            Err(store::Error::Busy(_)) => break,
             other => other?,
         }
     }

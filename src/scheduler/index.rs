@@ -66,7 +66,7 @@ async fn fill_on(store: &Store, index_queue: &IndexQueue) {
         match fill_one(store, session).await {
             Ok(()) => {}
             Err(store::Error::Closed | store::Error::Stopped(_)) => return,
-            Err(store::Error::Busy) => {
+            Err(store::Error::Busy(_)) => {
                 index_queue.add(session);
                 tokio::time::sleep(Duration::from_millis(limits::SCHEDULER_TICK_MS)).await;
             }

@@ -382,7 +382,7 @@ mod tests {
         let act = |work: WorkItem| async move {
             match work {
                 WorkItem::Run { job: 1, .. } => panic!("over the first"),
-                WorkItem::Run { job: 2, .. } => Err(Error::Store(store::Error::Busy)),
+                WorkItem::Run { job: 2, .. } => Err(Error::Store(store::Error::Busy("busy"))),
                 _ => Ok(()),
             }
         };

@@ -14,7 +14,7 @@ pub(super) async fn release_all(store: &Store, clock: &Clock) -> Result<(), Erro
         loop {
             match release(store, clock, job).await {
                 // Clients may be writing already; recovered jobs can wait for a moment.
-                Err(Error::Store(store::Error::Busy)) => {
+                Err(Error::Store(store::Error::Busy(_))) => {
                     tokio::time::sleep(Duration::from_millis(limits::RETRY_MS_MIN.unsigned_abs())).await;
                 }
                 done => break go_on(job, done)?,

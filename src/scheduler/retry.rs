@@ -32,7 +32,7 @@ where
             Err(error) => error,
         };
         let longest = match error {
-            store::Error::Busy => limits::RETRY_MS_MAX,
+            store::Error::Busy(_) => limits::RETRY_MS_MAX,
             // An operator has to free space, which takes a while.
             store::Error::Full | store::Error::ReadOnly => limits::RETRY_MS_MAX,
             store::Error::Database(_) | store::Error::Unreachable(_) => limits::COMMIT_RETRY_MS_MAX,
@@ -55,7 +55,7 @@ pub(super) fn is_held(beat: store::Result<()>) -> store::Result<bool> {
         Ok(()) => Ok(true),
         Err(store::Error::LeaseLost) => Ok(false),
         Err(
-            error @ (store::Error::Busy
+            error @ (store::Error::Busy(_)
             | store::Error::Full
             | store::Error::ReadOnly
             | store::Error::Database(_)
@@ -75,7 +75,7 @@ mod tests {
     #[test]
     fn a_claim_outlives_what_passes() {
         assert!(is_held(Ok(())).expect("no error"));
-        for passes in [store::Error::Busy, store::Error::Full, store::Error::ReadOnly] {
+        for passes in [store::Error::Busy("busy"), store::Error::Full, store::Error::ReadOnly] {
             assert!(is_held(Err(passes)).expect("it passes"));
         }
         let refused = store::Error::Database("refused".to_owned());

@@ -136,7 +136,7 @@ impl Erasures {
             match self.0.write(Mutation::change("erase"), move |tx| step.apply(tx)).await {
                 Ok(Progress::Ended(erasure)) => return Ok(erasure),
                 Ok(Progress::Continues) => has_begun = true,
-                Err(Error::Busy) if has_begun => {}
+                Err(Error::Busy(_)) if has_begun => {}
                 Err(error) => return Err(error),
             }
             tokio::select! {

@@ -201,9 +201,9 @@ pub enum Error {
     /// A summary's range is not valid in the session.
     #[error("{0}")]
     BoundaryInvalid(&'static str),
-    /// Too many writes wait.
-    #[error("too many writes are waiting")]
-    Busy,
+    /// Others are in the way: the reason why.
+    #[error("the store is busy: {0}")]
+    Busy(&'static str),
     /// No write is tried until the daemon starts again; nothing of this write is stored.
     #[error("the store serves reads only until the daemon starts again: {0}")]
     Stopped(WriteState),
@@ -370,7 +370,7 @@ impl Error {
                 | Self::Full
                 | Self::ReadOnly
                 | Self::Stopped(_)
-                | Self::Busy
+                | Self::Busy(_)
                 | Self::Corrupt { .. }
                 | Self::Bug(_)
         )

@@ -19,8 +19,10 @@ mod integrity;
 mod jobs;
 mod ledger;
 mod log;
+mod mailbox;
 mod migrate;
 mod open;
+mod pace;
 #[cfg(test)]
 mod portable;
 mod registry;

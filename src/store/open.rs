@@ -154,7 +154,7 @@ impl Store {
         let taking = ownership.clone();
         let taken = match alone(move || taking.set_up_and_take()).await {
             Ok(Some(taken)) => taken,
-            Ok(None) | Err(Error::Busy) => return Ok(None),
+            Ok(None) | Err(Error::Busy(_)) => return Ok(None),
             Err(Error::ReadOnly) => {
                 return Err(Error::Open("the database takes no writes: it is a standby, or read-only".to_owned()));
             }

@@ -1,12 +1,15 @@
 //! The one writer: it owns the only connection that can write, and commits waiting mutations together.
 //!
 //! A caller queues a closure with a description of it (`WriterHandle::write`). The writer's thread takes all that wait
-//! as one batch (`Writer::run`), applies them in one transaction, which gathers their rows and writes them at its end
+//! as one batch (`Writer::run`), or as many as are done in a short time if they are of several tenants (`Pace`), by turns
+//! of those who ask (`mailbox`). It applies them in one transaction, which gathers their rows and writes them at its end
 //! (`Tx`), and commits. Only then are the new state of sessions kept in memory, readers and the scheduler notified, and
 //! the callers answered. If the transaction fails, each mutation gets one of its own. Between two batches the writer
 //! makes checkpoints.
 
 use super::error::{DiskFailure, Error, Result};
+use super::mailbox::{Batch, Bell, Receiver, Sender, mailbox};
+use super::pace::Pace;
 use super::write_state::WriteState;
 use crate::clock::Clock;
 use crate::limits;
@@ -26,10 +29,11 @@ use crate::store::ledger::tx::{Counters, Erasing, Finished, Heads, Rules, Tx};
 use crate::store::ledger::visibility::Memberships;
 use crate::store::ledger::{approvals, identity, open_messages, runs};
 use crate::telemetry::failpoint;
+use crate::turns::{self, Room, Taken};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
+use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 mod cleaning;
@@ -129,27 +133,20 @@ impl<T: Send, F: FnMut(&mut Tx<'_>) -> Result<T> + Send> Apply for Call<T, F> {
     }
 }
 
-/// An element of the writer's queue.
-enum Queued {
-    Mutation(Envelope),
-    /// Compare the files with those that a restart would find, and end if the owner is gone.
-    Check,
-}
-
 /// A queued mutation.
 struct Envelope {
     mutation: Mutation,
     call: Box<dyn Apply>,
-    /// Its content's share of the capacity of the queue, held until the commit even if the sender is gone.
-    _capacity: OwnedSemaphorePermit,
+    /// Its part of the room of the queue, held until the commit even if the sender is gone.
+    _room: Taken,
     _queued: QueuedMutation,
 }
 
 impl Envelope {
-    /// Answers the caller. The mutation is not queued any more by then, neither for the capacity of the queue nor for the figures.
+    /// Answers the caller. The mutation is not queued any more by then, neither for the room of the queue nor for the figures.
     fn answer(self, error: Option<Error>) {
-        let Self { call, mutation: _, _capacity: capacity, _queued: queued } = self;
-        drop((capacity, queued));
+        let Self { call, mutation: _, _room: room, _queued: queued } = self;
+        drop((room, queued));
         call.answer(error);
     }
 }
@@ -157,9 +154,9 @@ impl Envelope {
 /// Sends mutations to the writer.
 #[derive(Clone)]
 pub(crate) struct WriterHandle {
-    queue: mpsc::Sender<Queued>,
-    /// Kibibytes of content that may still be queued.
-    capacity: Arc<Semaphore>,
+    queue: Sender<Envelope>,
+    /// Room for what is queued, in bytes.
+    room: Arc<Room>,
     meter: WriterMeter,
     is_ending: Arc<AtomicBool>,
 }
@@ -172,26 +169,29 @@ impl WriterHandle {
         mutation: Mutation,
         apply: impl FnMut(&mut Tx<'_>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        let many = kibibytes(mutation.bytes);
-        let capacity = self.capacity.clone().try_acquire_many_owned(many).map_err(|_| Error::Busy)?;
+        let share = turns::share();
+        let bytes = mutation.bytes.saturating_add(limits::MUTATION_BYTES);
+        let room = self
+            .room
+            .take(&share, bytes)
+            .ok_or(Error::Busy("too many writes of this access token, or of its tenant, are waiting"))?;
         let (reply, answer) = oneshot::channel();
         let call = Box::new(Call { apply, answer: Err(Error::Closed), reply });
-        let queued = Queued::Mutation(Envelope { mutation, call, _capacity: capacity, _queued: self.meter.queue() });
-        self.queue.try_send(queued).map_err(|error| match error {
-            mpsc::error::TrySendError::Full(_) => Error::Busy,
-            mpsc::error::TrySendError::Closed(_) => Error::Closed,
-        })?;
+        let queued = Envelope { mutation, call, _room: room, _queued: self.meter.queue() };
+        if !self.queue.send(&share, queued) {
+            return Err(Error::Closed);
+        }
         answer.await.map_err(|_| Error::Closed)?
     }
 
-    /// Has the writer look at its files, and at what is left to be done with them, unless it is busy anyway.
+    /// Has the writer look at its files, and at what is left to be done with them.
     pub(super) fn check(&self) {
-        drop(self.queue.try_send(Queued::Check));
+        self.queue.bell().ring();
     }
 
     /// What ends the writer while handles are left.
     pub(super) fn ending(&self) -> Ending {
-        Ending { queue: self.queue.downgrade(), is_ending: Arc::clone(&self.is_ending) }
+        Ending { writer: self.queue.bell(), is_ending: Arc::clone(&self.is_ending) }
     }
 
     /// The counts of queued mutations and of commits.
@@ -203,7 +203,7 @@ impl WriterHandle {
 /// The writer's owner outside of its thread. It has the writer compare its files from time to time, and ends the writer
 /// when it is dropped.
 pub(super) struct Owner {
-    queue: mpsc::WeakSender<Queued>,
+    writer: Bell<Envelope>,
     is_gone: Arc<AtomicBool>,
     interval: Duration,
 }
@@ -214,7 +214,7 @@ impl Owner {
         let mut ticks = tokio::time::interval(self.interval);
         loop {
             ticks.tick().await;
-            wake(&self.queue);
+            self.writer.ring();
         }
     }
 }
@@ -222,20 +222,13 @@ impl Owner {
 impl Drop for Owner {
     fn drop(&mut self) {
         self.is_gone.store(true, Ordering::Release);
-        wake(&self.queue);
-    }
-}
-
-/// Wakes the writer. One with a full queue is awake.
-fn wake(queue: &mpsc::WeakSender<Queued>) {
-    if let Some(queue) = queue.upgrade() {
-        drop(queue.try_send(Queued::Check));
+        self.writer.ring();
     }
 }
 
 /// Ends the writer while handles are left.
 pub struct Ending {
-    queue: mpsc::WeakSender<Queued>,
+    writer: Bell<Envelope>,
     is_ending: Arc<AtomicBool>,
 }
 
@@ -243,7 +236,7 @@ impl Ending {
     /// Has the writer close its queue, and end as soon as what is queued is done.
     pub fn end(&self) {
         self.is_ending.store(true, Ordering::Release);
-        wake(&self.queue);
+        self.writer.ring();
     }
 }
 
@@ -258,7 +251,8 @@ pub(crate) struct Writer {
     marks: MarkCache,
     counters: Counters,
     claims: Claims,
-    queue: mpsc::Receiver<Queued>,
+    queue: Receiver<Envelope>,
+    pace: Pace,
     head_seq: watch::Sender<Seq>,
     /// The same number, for receivers that commits without events do not concern.
     newest_event: watch::Sender<Seq>,
@@ -329,7 +323,7 @@ impl Writer {
     ) -> Result<(Self, WriterHandle, Announced, Owner)> {
         let row = engine::query(COUNTERS).one(&conn)?;
         let counters = Counters { next_seq: row.get(0)?, next_message: row.get(1)? };
-        let (sender, queue) = mpsc::channel(limits::WRITER_QUEUE_MAX);
+        let (sender, queue) = mailbox();
         let (head_seq, head_receiver) = watch::channel(counters.next_seq - 1);
         let (newest_event, newest_receiver) = watch::channel(counters.next_seq - 1);
         let (work, work_receiver) = watch::channel(());
@@ -349,6 +343,7 @@ impl Writer {
             counters,
             claims: Claims::default(),
             queue,
+            pace: Pace::default(),
             head_seq,
             newest_event,
             work,
@@ -361,25 +356,22 @@ impl Writer {
             cleaning,
         };
         let interval = writer.home.check_interval();
-        let owner = Owner { queue: sender.downgrade(), is_gone: Arc::clone(&writer.is_gone), interval };
-        let capacity = Arc::new(Semaphore::new(limits::WRITER_QUEUE_BYTES_MAX / 1_024));
+        let owner = Owner { writer: sender.bell(), is_gone: Arc::clone(&writer.is_gone), interval };
+        let room = Room::new(limits::WRITER_QUEUE_BYTES_MAX);
         let is_ending = Arc::clone(&writer.is_ending);
-        let handle = WriterHandle { queue: sender, capacity, meter: writer.meter.clone(), is_ending };
+        let handle = WriterHandle { queue: sender, room, meter: writer.meter.clone(), is_ending };
         Ok((writer, handle, announced, owner))
     }
 
     /// Commits waiting mutations, batch by batch, until it is ended, or all senders or the owner are gone. It blocks its thread.
     pub(crate) fn run(mut self) {
-        let mut queued = Vec::with_capacity(limits::WRITER_BATCH_MAX);
         let mut checkpoints = checkpoint::Schedule::default();
-        while self.receive(&mut queued) {
-            let mut batch = Vec::with_capacity(queued.len());
-            let mut is_checked = false;
-            for queued in queued.drain(..) {
-                match queued {
-                    Queued::Mutation(envelope) => batch.push(envelope),
-                    Queued::Check => is_checked = true,
-                }
+        while let Some(Batch { letters: batch, is_rung: is_checked, is_shared }) = {
+            let pace = &self.pace;
+            self.queue.take(!self.cleaning.goes_on, |tenants| pace.most(tenants))
+        } {
+            if is_shared {
+                self.pace.share(self.clock.now());
             }
             if is_checked {
                 self.check_home(self.counters.next_seq - 1);
@@ -406,18 +398,6 @@ impl Writer {
             checkpoints.run(&self.conn, &self.health, || self.cleaning.note(&self.home, &self.conn));
         }
         self.close();
-    }
-
-    /// Receives what waits, or waits for something unless pages are left to be looked at. False once nothing can come.
-    fn receive(&mut self, queued: &mut Vec<Queued>) -> bool {
-        while self.cleaning.goes_on && queued.len() < limits::WRITER_BATCH_MAX {
-            match self.queue.try_recv() {
-                Ok(next) => queued.push(next),
-                Err(mpsc::error::TryRecvError::Empty) => return true,
-                Err(mpsc::error::TryRecvError::Disconnected) => self.cleaning.goes_on = false,
-            }
-        }
-        !queued.is_empty() || self.queue.blocking_recv_many(queued, limits::WRITER_BATCH_MAX) > 0
     }
 
     /// Closes the connection. Closing the last one makes a checkpoint and removes the log. After a failure of the disk,
@@ -524,6 +504,7 @@ impl Writer {
             Ok(finished) => finished,
             Err(error) => return Err(self.roll_back(error, false)),
         };
+        let applied = self.clock.now();
         self.committed.recent.begin(finished.sessions.iter().map(|(key, ..)| *key));
         let newest = finished.counters.next_seq - 1;
         if let Err((error, was_committing)) = self.commit(batch, newest)
@@ -531,7 +512,9 @@ impl Writer {
         {
             return Err(self.roll_back(error, was_committing));
         }
-        self.meter.committed(now, self.clock.now());
+        let end = self.clock.now();
+        self.meter.committed(now, end);
+        self.pace.measure(batch.len(), now, applied, end);
         batch.iter().for_each(|envelope| envelope.mutation.reach("committed"));
         self.leaps = leaps;
         // Content in files that can no longer be found is lost after a restart.
@@ -664,29 +647,46 @@ pub(super) fn restart_timeouts(conn: &Connection, now: Timestamp) -> Result<()> 
     approvals::restart(conn, now)
 }
 
-/// Bytes as whole kibibytes, the unit of the capacity of the queue.
-fn kibibytes(bytes: usize) -> u32 {
-    u32::try_from(bytes.div_ceil(1_024)).unwrap_or(u32::MAX)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::turns::Turns;
     use futures::FutureExt as _;
+
+    fn handle(room: usize) -> (WriterHandle, Receiver<Envelope>) {
+        let (queue, waiting) = mailbox();
+        let room = Room::new(room);
+        (WriterHandle { queue, room, meter: WriterMeter::default(), is_ending: Arc::default() }, waiting)
+    }
 
     #[tokio::test]
     async fn queued_content_counts_until_the_writer_has_taken_it_even_without_its_sender() {
-        let (queue, mut waiting) = mpsc::channel(4);
-        let handle = WriterHandle {
-            queue,
-            capacity: Arc::new(Semaphore::new(2)),
-            meter: WriterMeter::default(),
-            is_ending: Arc::default(),
-        };
+        // A token has a third of the room.
+        let (handle, mut waiting) = handle(3 * (limits::MUTATION_BYTES + 2_048));
         let write = || handle.write(Mutation::content("append", 2_048), |_| Ok(()));
         assert!(write().now_or_never().is_none(), "it waits, and its sender goes");
-        assert!(matches!(write().now_or_never(), Some(Err(Error::Busy))));
-        drop(waiting.recv().await);
+        assert!(matches!(write().now_or_never(), Some(Err(Error::Busy(_)))));
+        drop(waiting.take(true, |_| 1));
         assert!(write().now_or_never().is_none(), "the queue is free again");
+    }
+
+    #[tokio::test]
+    async fn a_token_that_fills_its_share_of_the_queue_is_refused_and_another_tenant_is_in_the_next_batch() {
+        let (handle, mut waiting) = handle(3_000 * limits::MUTATION_BYTES);
+        let turns = Turns::new(1, 10_000);
+        let of = |tenant: &str| {
+            let turn = turns.begin(&turns::Share::new(tenant.into(), "token".into())).expect("room");
+            let write =
+                handle.write(Mutation::derived(if tenant == "quiet" { "quiet" } else { "loud" }, 0), |_| Ok(()));
+            turn.take(write).now_or_never()
+        };
+        for _ in 0..1_000 {
+            assert!(of("loud").is_none(), "it waits");
+        }
+        assert!(matches!(of("loud"), Some(Err(Error::Busy(_)))), "it has its share");
+        assert!(of("quiet").is_none(), "another one waits");
+        let batch = waiting.take(true, |tenants| tenants).expect("mutations").letters;
+        let names: Vec<&str> = batch.iter().map(|envelope| envelope.mutation.name).collect();
+        assert_eq!(names, ["loud", "quiet"]);
     }
 }

@@ -147,6 +147,26 @@ async fn a_caller_without_the_scope_is_refused_before_its_body_is_read() {
 }
 
 #[tokio::test]
+async fn a_tenant_is_refused_the_metrics_of_the_daemon_instead_of_being_told_zeros() {
+    let served = Served::start().await;
+    let guard = served.routes.clone();
+    let router = longhand::http::router(served.routes.clone(), move |path, head| guard.check(path, head));
+    for (tenant, expected) in [(None, 200), (Some("acme"), 403)] {
+        let new = NewAccessToken {
+            principal: "scraper".to_owned(),
+            tenant: tenant.map(str::to_owned),
+            scopes: [Scope::Read, Scope::Admin].into_iter().collect(),
+            ..NewAccessToken::default()
+        };
+        let (_, secret) = served.test.app.create_access_token(new).await.expect("a token");
+        let request = Request::get("/metrics").header("authorization", format!("Bearer {secret}")).extension(tcp(1));
+        let Ok(answer) =
+            soon("metrics", router.clone().oneshot(request.body(axum::body::Body::empty()).expect("a request"))).await;
+        assert_eq!(answer.status(), expected, "{tenant:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_request_that_is_mostly_empty_messages_is_refused_before_it_is_decoded() {
     let served = Served::start().await;
     let append = "/longhand.v1.MessageService/AppendMessages";
@@ -380,6 +400,12 @@ async fn who_read_what_is_in_the_access_log_before_the_answer() {
     served.test.clock.advance(24 * 60 * 60 * 1_000);
     assert_eq!(send(path, tcp(1), get(&session)).await.as_deref(), Some("ACCESS_LOG_FAILED"));
     assert_eq!(send(path, Peer::Owner, get(&session)).await, None);
+    // Who asks for the health hears of it, and notices that the log can be written again, even if nobody else calls.
+    let health = "/grpc.health.v1.Health/Check";
+    assert_eq!(send(health, tcp(2), Vec::new()).await.as_deref(), Some("ACCESS_LOG_FAILED"));
+    std::fs::create_dir(&directory).expect("a folder");
+    assert_eq!(send(health, tcp(2), Vec::new()).await, None);
+    assert_eq!(send(path, tcp(1), get(&session)).await, None);
 }
 
 #[tokio::test]

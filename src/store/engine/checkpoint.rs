@@ -70,7 +70,7 @@ pub(crate) fn empty_log(conn: &Connection, wait: Duration, wait_after: Duration)
     conn.busy_timeout(wait_after)?;
     match emptied {
         Ok(busy) => Ok(busy == 0),
-        Err(Error::Busy) => Ok(false),
+        Err(Error::Busy(_)) => Ok(false),
         Err(error) => Err(error),
     }
 }
@@ -80,7 +80,7 @@ fn pending_bytes(conn: &Connection, pragma: &'static str) -> Result<i64> {
     let row = statement::query(pragma).one(conn)?;
     let (busy, frames, folded): (i64, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
     if busy != 0 {
-        return Err(Error::Busy);
+        return Err(Error::Busy("a reader needs the log of the database"));
     }
     Ok(frames.saturating_sub(folded).max(0).saturating_mul(PAGE_BYTES.into()))
 }
@@ -103,7 +103,7 @@ fn note(health: &Health, outcome: Result<i64>) {
         }
         Err(error) => {
             let failure = match &error {
-                Error::Busy => "another program is making a checkpoint".to_owned(),
+                Error::Busy(_) => "another program is making a checkpoint".to_owned(),
                 error => error.to_string(),
             };
             let before = health.note_checkpoint(|now| {

@@ -73,7 +73,7 @@ impl Ownership {
                 Err(error @ (Error::Unreachable(_) | Error::ReadOnly)) => {
                     tracing::debug!(%error, "the database is not there yet");
                 }
-                Err(Error::Busy) => {}
+                Err(Error::Busy(_)) => {}
                 Err(error) => {
                     self.trust.lose();
                     return Err(error);

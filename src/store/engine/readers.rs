@@ -1,5 +1,6 @@
 //! The pool of connections that read. A read is a synchronous function of a connection: it has all its rows before it
-//! returns, so that none holds a connection while something else is waited for.
+//! returns, so that none holds a connection while something else is waited for. Those who wait for one take turns by
+//! tenant and access token.
 
 use super::connection::Connection;
 use super::figures::{ReadMeter, RunningRead};
@@ -10,11 +11,11 @@ use crate::store::engine::Reader;
 use crate::store::error::{Error, Result};
 use crate::store::write_state::WriteState;
 use rusqlite::InterruptHandle;
+use crate::turns::{self, Gate, Pass};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::runtime::{Handle, RuntimeFlavor};
-use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio_util::sync::CancellationToken;
 
 /// Steps of SQLite's machine between two looks whether somebody still waits for a read.
@@ -25,8 +26,8 @@ type Open = Box<dyn Fn() -> Result<Connection> + Send + Sync>;
 
 /// The pool.
 pub(crate) struct Readers {
-    /// One permit for each connection, of the pool or borrowed.
-    permits: Semaphore,
+    /// One pass for each connection, of the pool or borrowed.
+    gate: Arc<Gate>,
     free: Mutex<Vec<Connection>>,
     open: Open,
     /// Rows that were read.
@@ -41,14 +42,14 @@ impl Readers {
     pub(crate) fn new(count: usize, clock: Clock, open: Open) -> Result<Self> {
         let free = (0..count).map(|_| open()).collect::<Result<Vec<_>>>()?;
         let meter = ReadMeter::new(clock);
-        let (permits, rows) = (Semaphore::new(count), AtomicU64::new(0));
-        Ok(Self { permits, free: Mutex::new(free), open, rows, meter, trust: None })
+        let (gate, rows) = (Gate::new(count), AtomicU64::new(0));
+        Ok(Self { gate, free: Mutex::new(free), open, rows, meter, trust: None })
     }
 
     /// A pool that connects when it reads.
     pub(crate) fn lazy(count: usize, clock: Clock, open: Open) -> Self {
-        let (permits, rows, meter) = (Semaphore::new(count), AtomicU64::new(0), ReadMeter::new(clock));
-        Self { permits, free: Mutex::default(), open, rows, meter, trust: None }
+        let (gate, rows, meter) = (Gate::new(count), AtomicU64::new(0), ReadMeter::new(clock));
+        Self { gate, free: Mutex::default(), open, rows, meter, trust: None }
     }
 
     /// A pool for a shard, which reads only while its lease is trusted. It connects when it reads.
@@ -140,16 +141,18 @@ impl Readers {
     /// Borrows a connection, when one is free, or the right to open one.
     async fn acquire(&self) -> Result<Borrowed<'_>> {
         let wait = Duration::from_millis(limits::READER_WAIT_MS);
-        let permit = tokio::time::timeout(wait, self.permits.acquire()).await.map_err(|_| Error::Busy)?;
+        let pass = tokio::time::timeout(wait, self.gate.pass(&turns::share()))
+            .await
+            .map_err(|_| Error::Busy("no reader was free in time"))?;
         // The pool is closed when the daemon stops, before its last calls have ended.
-        let permit = permit.map_err(|_| Error::Closed)?;
+        let pass = pass.ok_or(Error::Closed)?;
         let conn = self.free().pop();
-        Ok(Borrowed { readers: self, conn, _running: self.meter.begin(), _permit: permit })
+        Ok(Borrowed { readers: self, conn, _running: self.meter.begin(), _pass: pass })
     }
 
     /// Closes the pool and its connections; a borrowed one is closed when it returns.
     pub(crate) fn close(&self) {
-        self.permits.close();
+        self.gate.close();
         self.free().clear();
     }
 
@@ -210,7 +213,7 @@ struct Borrowed<'p> {
     /// rows.
     conn: Option<Connection>,
     _running: RunningRead<'p>,
-    _permit: SemaphorePermit<'p>,
+    _pass: Pass<'p>,
 }
 
 impl Borrowed<'_> {
@@ -237,7 +240,7 @@ impl Drop for Borrowed<'_> {
     fn drop(&mut self) {
         if let Some(conn) = self.conn.take()
             && conn.is_idle()
-            && !self.readers.permits.is_closed()
+            && !self.readers.gate.is_closed()
         {
             self.readers.free().push(conn);
         }
@@ -249,6 +252,9 @@ mod tests {
     use super::*;
     use crate::store::engine;
     use tokio::sync::oneshot;
+
+    use crate::turns::{Share, Turns};
+    use futures::FutureExt as _;
 
     fn endless(reader: &Reader<'_>) -> Result<i64> {
         let query = "with recursive n (x) as (select 1 union all select x + 1 from n) select count(*) from n";
@@ -283,5 +289,24 @@ mod tests {
         second.abort();
         drop(held);
         assert_eq!(readers.brief(|reader| engine::scalar::<i64>("select 8").one(reader.conn)).await.expect("free"), 8);
+    }
+
+    #[tokio::test]
+    async fn a_tenant_has_the_next_reader_but_one_whatever_another_one_waits_for() {
+        let readers = Readers::lazy(1, Clock::default(), Box::new(|| Err(Error::Closed)));
+        let turns = Turns::new(1, 10_000);
+        let waiting = |tenant: &str| {
+            let turn = turns.begin(&Share::new(tenant.into(), "token".into())).expect("room");
+            let mut waiting = Box::pin(turn.take(readers.acquire()));
+            assert!((&mut waiting).now_or_never().is_none(), "it waits");
+            waiting
+        };
+        let held = readers.acquire().await.expect("the reader");
+        let mut of_loud: Vec<_> = (0..1_000).map(|_| waiting("loud")).collect();
+        let of_quiet = waiting("quiet");
+        drop(held);
+        drop(of_loud.remove(0).now_or_never().expect("its turn"));
+        assert!(of_quiet.now_or_never().expect("the next turn").is_ok());
+        assert!(of_loud.remove(0).now_or_never().expect("the first one's again").is_ok());
     }
 }

@@ -96,7 +96,7 @@ impl From<rusqlite::Error> for Error {
             // Data that cannot be read is lost for the reader, and nothing was written.
             (codes::IO_READ | codes::IO_SHORT_READ | codes::IO_DATA | codes::IO_CORRUPT_FILE_SYSTEM, _)
             | (_, codes::CORRUPT | codes::NOT_A_DATABASE) => Self::corrupt("database", error),
-            (_, codes::BUSY | codes::LOCKED) => Self::Busy,
+            (_, codes::BUSY | codes::LOCKED) => Self::Busy("another process has the database locked"),
             (_, codes::READ_ONLY) => Self::ReadOnly,
             (_, codes::IO) => {
                 let may_be_of_sync = code != codes::IO_WRITE;
@@ -128,4 +128,15 @@ mod codes {
 /// Gives a connection the table of a list.
 pub(super) fn add_lists(conn: &rusqlite::Connection) -> Result<()> {
     Ok(rusqlite::vtab::array::load_module(conn)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_of_another_process_is_blamed_on_it_and_not_on_writes_that_wait() {
+        let locked = rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(codes::BUSY), None);
+        assert_eq!(Error::from(locked).to_string(), "the store is busy: another process has the database locked");
+    }
 }

@@ -81,7 +81,7 @@ async fn take(shard: &Shard) -> Result<(Connection, Hold)> {
         let taking = ownership.clone();
         match alone(move || taking.set_up_and_take()).await {
             Ok(Some((conn, taken))) => return Ok((conn, Hold::Shard { ownership: Box::new(ownership), taken })),
-            Ok(None) | Err(Error::Busy) => {}
+            Ok(None) | Err(Error::Busy(_)) => {}
             Err(Error::ReadOnly) => {
                 return Err(Error::Open("the database takes no writes: it is a standby, or read-only".to_owned()));
             }

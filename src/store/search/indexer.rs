@@ -101,7 +101,7 @@ impl Indexer {
             failpoint::reach("search.cleaned");
         }
         if !page.erased.is_empty() && !checkpoint::empty_log(&self.file, BUSY_TIMEOUT, BUSY_TIMEOUT)? {
-            return Err(Error::Busy);
+            return Err(Error::Busy("a search needs the log of the index"));
         }
         if !page.erased.is_empty() {
             failpoint::reach("search.emptied");

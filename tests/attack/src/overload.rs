@@ -2,6 +2,7 @@
 //! them, and its calls are timed: memory stays bounded, other clients are not affected, and every refusal has a reason.
 
 mod bystander;
+mod crowd;
 mod faults;
 mod packed;
 mod plain;
@@ -207,6 +208,9 @@ pub async fn run(program: &Path, fault: Fault, scale: Scale, seed: u64, others_m
     }
     if others.of_hundred(99) > others_max {
         broken.push(format!("others waited {:?}", others.of_hundred(99)));
+    }
+    if fault == Fault::Crowd && others.busy > 0 {
+        broken.push(format!("another tenant's calls were refused {} times", others.busy));
     }
     broken.extend(others.errors.iter().map(|error| format!("another client got the error: {error}")));
     let began = Instant::now();

@@ -13,14 +13,14 @@ impl From<sqlx::Error> for Error {
                 // A damaged page or index.
                 Some("XX001" | "XX002") => Self::corrupt("database", refused),
                 // A deadlock, a lock that was not free in time, or a conflict with another transaction.
-                Some("40P01" | "55P03" | "40001") => Self::Busy,
+                Some("40P01" | "55P03" | "40001") => Self::Busy("another transaction of the database is in the way"),
                 // The server stops, or ended this connection.
                 Some(code) if code.starts_with("57P") || code.starts_with("08") => Self::Unreachable(error.to_string()),
                 // Another shard of the database has the id or the client's id since a moment: the next attempt finds it there.
                 Some("23505")
                     if refused.table() == Some("directory") || refused.message().contains("another shard") =>
                 {
-                    Self::Busy
+                    Self::Busy("another shard of the database has the name since a moment")
                 }
                 // Too many connections.
                 Some("53300") => Self::Unreachable(error.to_string()),

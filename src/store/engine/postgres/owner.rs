@@ -91,7 +91,7 @@ impl Client {
         let fenced = loop {
             attempts += 1;
             match self.row(lease::FENCE, &values()) {
-                Err(Error::Busy) if attempts < limits::FENCE_ATTEMPTS => {
+                Err(Error::Busy(_)) if attempts < limits::FENCE_ATTEMPTS => {
                     self.for_each(lease::END_BACKEND, &[name()], |_| true)?;
                 }
                 fenced => break fenced?,

@@ -1,7 +1,7 @@
 //! The faults. Each returns the number of attempts, the answers to the attackers, and the violations.
 
 use super::bystander::{Bystander, append, reason_of};
-use super::{Scale, Target, packed, plain, searches, strangers};
+use super::{Scale, Target, crowd, packed, plain, searches, strangers};
 use crate::daemon::connect;
 use crate::raw::{Answer, Call, RawClient, Windows, framed};
 use anyhow::{Context as _, Result};
@@ -38,6 +38,8 @@ pub(super) type Committed = (usize, Counts, Vec<String>);
 pub enum Fault {
     /// More concurrent appends than the writer's queue takes.
     FullQueue,
+    /// Thousands of calls of one access token of another tenant.
+    Crowd,
     /// More connections than the daemon keeps.
     Connections,
     /// Event streams without a window, whose clients answer pings.
@@ -83,8 +85,9 @@ pub(super) async fn soon<T>(what: &str, future: impl Future<Output = T>) -> Resu
 
 impl Fault {
     /// Every fault, in the order of the table.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::FullQueue,
+        Self::Crowd,
         Self::Connections,
         Self::UnreadStreams,
         Self::UnreadViews,
@@ -105,6 +108,7 @@ impl Fault {
     pub fn name(self) -> &'static str {
         match self {
             Self::FullQueue => "full-queue",
+            Self::Crowd => "crowd",
             Self::Connections => "connections",
             Self::UnreadStreams => "unread-streams",
             Self::UnreadViews => "unread-views",
@@ -126,7 +130,7 @@ impl Fault {
     pub(super) fn memory_bound_kib(self, scale: Scale) -> u64 {
         let whole = |count: usize, bytes: usize| (count * bytes) as u64 >> 20;
         1024 * match self {
-            Self::FullQueue => 512,
+            Self::FullQueue | Self::Crowd => 512,
             Self::Connections => 384,
             // A few frames for each stream, of 64 KiB at most.
             Self::UnreadStreams | Self::UnreadPlainStreams => 64 + whole(scale.streams, 1 << 19).min(320),
@@ -169,6 +173,7 @@ impl Fault {
         let session = prepared.session;
         match self {
             Self::FullQueue => full_queue(target, session).await,
+            Self::Crowd => crowd::crowd(target).await,
             Self::Connections => connections(target).await,
             Self::UnreadStreams => unread_streams(target).await,
             Self::UnreadViews => unread_views(target, &session).await,

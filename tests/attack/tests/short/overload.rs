@@ -351,6 +351,11 @@ async fn a_full_queue_is_reported_and_loses_nothing() {
 }
 
 #[tokio::test]
+async fn the_calls_of_one_token_keep_no_other_tenant_from_the_store() {
+    survives(Fault::Crowd).await;
+}
+
+#[tokio::test]
 async fn many_connections_leave_a_slot_for_one_more() {
     survives(Fault::Connections).await;
 }

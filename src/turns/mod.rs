@@ -1,0 +1,21 @@
+//! Turns: whose call is worked on next.
+//!
+//! Calls are worked on a few at a time. Those that wait take turns by tenant, those of a tenant by access token, and
+//! those of a token in their order. A call has its turn for as long as it computes or reads, and passes it on whenever
+//! it waits for something else: a commit, an event, its client. So thousands of calls of one token delay a call of
+//! another tenant by a turn of theirs, and not by all of them. The readers and the writer of a store, for which calls
+//! wait as well, take turns in the same way, by the share of the call that asks.
+
+mod calls;
+mod gate;
+mod queue;
+mod room;
+mod share;
+
+pub use calls::{Steps, Turn, Turns};
+pub(crate) use calls::{share, spawn};
+pub(crate) use gate::{Gate, Pass};
+pub(crate) use queue::Queue;
+pub(crate) use room::{Room, Taken};
+pub use share::Share;
+pub(crate) use share::Tenant;
