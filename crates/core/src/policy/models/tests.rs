@@ -72,7 +72,12 @@ fn what_is_no_model_of_the_table_is_unknown() {
 
 #[test]
 fn a_window_gets_what_it_does_not_say() {
-    let window = |model: &str, context, output| ModelWindow { model: model.to_owned(), context, output, ..ModelWindow::default() };
+    let window = |model: &str, context, output| ModelWindow {
+        model: model.to_owned(),
+        context,
+        output,
+        ..ModelWindow::default()
+    };
     for (given, changed, expected) in [
         (window("claude-sonnet-4-5", 0, None), true, (200_000, Some(64_000))),
         (window("claude-sonnet-4-5", 0, Some(8_000)), true, (200_000, Some(8_000))),
@@ -88,10 +93,7 @@ fn a_window_gets_what_it_does_not_say() {
 
 #[test]
 fn costs_follow_the_prices_of_what_was_read_and_written() {
-    let text = format!(
-        "# a comment\n{}\nm\tp\t1000\t\t1\t10\t0.1\t\t500\t2\t20\nfree\tp\t1000\n",
-        COLUMNS.join("\t")
-    );
+    let text = format!("# a comment\n{}\nm\tp\t1000\t\t1\t10\t0.1\t\t500\t2\t20\nfree\tp\t1000\n", COLUMNS.join("\t"));
     let models = Models::parse(&text).expect("a table");
     let model = models.find("", "m").expect("a row");
     let usage = Usage { input: 100, output: 10, reasoning: 5, cache_read: 200, cache_write: 50, ..Usage::default() };
