@@ -163,6 +163,8 @@ struct Stage {
     daemon: Daemon,
     _folder: TempDir,
     channel: Channel,
+    /// The daemon's URL on TCP.
+    url: String,
     quiet: Arc<Tenant>,
     loud: Tenant,
 }
@@ -172,15 +174,17 @@ impl Stage {
         let folder = tempfile::tempdir().expect("a folder");
         let daemon = Daemon::start(binary, folder.path(), "");
         let channel = connect(&daemon.socket).await;
-        let quiet = Arc::new(Tenant::new(&channel, &daemon.url, "quiet", 1).await);
-        let loud = Tenant::new(&channel, &daemon.url, "loud", LOUD_SESSIONS).await;
-        Self { daemon, _folder: folder, channel, quiet, loud }
+        let url = std::fs::read_to_string(folder.path().join("store/longhand.url")).expect("it says where it listens");
+        let url = url.trim().to_owned();
+        let quiet = Arc::new(Tenant::new(&channel, &url, "quiet", 1).await);
+        let loud = Tenant::new(&channel, &url, "loud", LOUD_SESSIONS).await;
+        Self { daemon, _folder: folder, channel, url, quiet, loud }
     }
 
     /// Calls one at a time for this time. They are made on a thread of their own, so that the load generator's other
     /// calls are not in their way.
     async fn bystander(&self, time: Duration) -> Calls {
-        let (url, socket, quiet) = (self.daemon.url.clone(), self.daemon.socket.clone(), self.quiet.clone());
+        let (url, socket, quiet) = (self.url.clone(), self.daemon.socket.clone(), self.quiet.clone());
         let thread = tokio::task::spawn_blocking(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
             runtime.block_on(async { stand_by(&url, &connect(&socket).await, &quiet, time).await })
@@ -192,10 +196,10 @@ impl Stage {
     async fn crowd(&self, kinds: &str, in_flight: usize) -> Crowd {
         let mut crowd = Crowd { counts: Arc::default(), is_over: Arc::default(), tasks: Vec::new() };
         let mut texts = Texts::new(SEED, BYTES);
-        let mut client = Client::connect_tcp(&self.daemon.url, &self.loud.secret).await;
+        let mut client = Client::connect_tcp(&self.url, &self.loud.secret).await;
         for number in 0..in_flight {
             if number % PER_CONNECTION == 0 {
-                client = Client::connect_tcp(&self.daemon.url, &self.loud.secret).await;
+                client = Client::connect_tcp(&self.url, &self.loud.secret).await;
             }
             let session = &self.loud.sessions[number % LOUD_SESSIONS];
             let kind = match kinds {

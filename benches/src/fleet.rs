@@ -100,8 +100,6 @@ pub(crate) struct Daemon {
     child: Child,
     /// The address of its Unix socket.
     pub(crate) socket: String,
-    /// Its URL on TCP.
-    pub(crate) url: String,
 }
 
 impl Drop for Daemon {
@@ -132,8 +130,7 @@ impl Daemon {
         std::io::BufRead::read_line(&mut std::io::BufReader::new(stdout), &mut line).expect("it says where it listens");
         let announced: serde_json::Value = serde_json::from_str(&line).expect("an object");
         let socket = announced["socket"].as_str().expect("an address").to_owned();
-        let url = announced["tcp"].as_str().expect("a URL").to_owned();
-        Self { socket, url, child }
+        Self { socket, child }
     }
 
     pub(crate) fn pid(&self) -> u32 {

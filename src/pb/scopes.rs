@@ -118,7 +118,8 @@ mod tests {
             let mut found = BTreeSet::new();
             parts_of(&method.output(), &mut found);
             // Its own texts are ids.
-            let own = method.output().fields().filter(|field| matches!(field.kind(), prost_reflect::Kind::String));
+            let answer = method.output();
+            let own = answer.fields().filter(|field| matches!(field.kind(), prost_reflect::Kind::String));
             let own = own.map(|field| field.name().trim_end_matches('s').to_owned());
             let texts: Vec<String> = own.filter(|name| !name.ends_with("_id")).collect();
             assert_eq!(texts, [""; 0], "{path}");

@@ -28,8 +28,8 @@ const POSTGRESQL_KEEPS: [&str; 2] = ["PostgreSQL: dead rows until they are vacuu
 
 /// How many erasures files may have something of, and the newest event of an erasure.
 const PENDING: &str = "select (select count(*) from erasure where is_clean = 0), coalesce((select e.seq from \
-     (select session_id, revision from erasure order by id desc limit 1) newest \
-     join event e on e.session_id = newest.session_id and e.revision = newest.revision), 0)";
+     erasure n join event e on e.session_id = n.session_id and e.revision = n.revision \
+     where n.id = (select max(id) from erasure)), 0)";
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]

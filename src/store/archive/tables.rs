@@ -241,6 +241,7 @@ const NOT_ARCHIVED: [(&str, &str); 19] = [
     ("search", "derived: messages are indexed again"),
     ("search_progress", "derived, with the index"),
     ("scrub", "of the store"),
+    ("clock_segment", "of the store's clock"),
     ("erased_session", "keyed with the store's secret"),
     ("erased_content", "keyed with the store's secret"),
     ("erasing", "of the store, and the session has no archive until it is gone"),

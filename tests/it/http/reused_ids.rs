@@ -267,16 +267,13 @@ impl Script {
     }
 }
 
-#[test]
-fn every_mutation_with_an_id_of_its_request_is_tried() {
+#[tokio::test]
+async fn every_mutation_with_an_id_of_its_request_is_tried() {
     let pool = DescriptorPool::decode(pb::DESCRIPTORS).expect("descriptors");
     let methods = pool.services().flat_map(|service| service.methods().collect::<Vec<_>>());
     let with_id = methods.filter(|method| method.input().get_field_by_name("request_id").is_some());
     let names: BTreeSet<String> = with_id.map(|method| method.name().to_owned()).collect();
-    let sent: BTreeSet<String> = crate::support::block_on(async {
-        let script = whole().await;
-        script.sent.iter().map(|sent| sent.method.to_owned()).collect()
-    });
+    let sent: BTreeSet<String> = whole().await.sent.iter().map(|sent| sent.method.to_owned()).collect();
     assert_eq!(sent, names, "a new one is to be tried here");
 }
 

@@ -50,8 +50,11 @@ pub fn kind_of_text(message: &str) -> Option<Kind> {
     kind(&ProviderError { message, ..ProviderError::default() })
 }
 
-/// True if a text begins with an error in a provider's words.
+/// True if a text begins with an error in a provider's words. One that begins with a heading is something else.
 pub fn begins_with_error(text: &str) -> bool {
+    if text.starts_with('#') {
+        return false;
+    }
     let begin: String = text.split_whitespace().take(BEGINNING_WORDS).collect::<Vec<_>>().join(" ");
     let said = text::read(&begin);
     !said.statuses.is_empty() || meaning(&said).is_some()

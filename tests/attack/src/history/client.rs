@@ -369,12 +369,13 @@ impl Client {
         let mut others = vec![sendable(request.altered(), epoch)];
         let appended = (&request as &dyn std::any::Any).downcast_ref::<pb::AppendMessagesRequest>();
         if let Some(appended) = appended {
-            let label = pb::AddLabelRequest {
+            let restored = pb::ArchiveSessionRequest {
                 session_id: appended.session_id.clone(),
-                label: "a label".to_owned(),
+                restore: true,
                 request_id: request_id.clone(),
+                ..pb::ArchiveSessionRequest::default()
             };
-            others.push(sendable(label, epoch));
+            others.push(sendable(restored, epoch));
             others.extend(under_client_ids(appended, self.fresh_id()).map(|other| sendable(other, epoch)));
         }
         let again = sendable(request, epoch);
