@@ -274,7 +274,7 @@ impl Session<'_> {
         }
         let estimate = fold.view.estimated_tokens;
         let by_estimate = estimate.saturating_add(window.overhead);
-        let limit = overflow::input_max(window).unwrap_or(i64::MAX);
+        let limit = window.input_max().unwrap_or(i64::MAX);
         let is_full = request.trigger == Trigger::LastResort && left > limit.saturating_sub(window.context / 20);
         let is_below = overflow::due_at(policy, window).is_none_or(|due| by_estimate < due);
         let is_small = fold.fits(window) && by_estimate <= limit && is_below;
@@ -491,7 +491,7 @@ fn is_bounded(planning: &PlanningInput<'_>, fixed: &[(&str, i64)]) -> bool {
 /// True if a request with the view leaves space for a reply by the view's own estimate.
 fn fits_by_estimate(planning: &PlanningInput<'_>, fold: &Fold) -> bool {
     let tokens = fold.view.estimated_tokens.saturating_add(planning.window.overhead);
-    overflow::input_max(planning.window).is_none_or(|limit| tokens <= limit)
+    planning.window.input_max().is_none_or(|limit| tokens <= limit)
 }
 
 /// P8 and P9: every message is shown, shortened, covered by the summary in the view, or omitted by a mark; and the view

@@ -6,7 +6,7 @@ use super::input::{PlanningInput, Work};
 use crate::model::usage::ModelWindow;
 use crate::model::view::SourceMessage;
 use crate::policy::calls::Calls;
-use crate::policy::{Condition, Policy, Step, overflow, tokens};
+use crate::policy::{Condition, Policy, Step, tokens};
 
 /// Default minimum gain: the window divided by this number.
 const WINDOW_PARTS: i64 = 20;
@@ -62,7 +62,7 @@ pub fn worthwhile(planning: PlanningInput<'_>, steps: &[Step], work: &Work, cont
     let tokens = |sources: &[SourceMessage]| view(policy, sources).estimated_tokens;
     let freed = if is_close { tokens(sources) - tokens(&after) } else { estimated };
     // The limit on cached tokens does not apply to a summary, nor to a view over its window.
-    let asks = work.summary.is_none() && overflow::input_max(window).is_none_or(|most| context_tokens <= most);
+    let asks = work.summary.is_none() && window.input_max().is_none_or(|most| context_tokens <= most);
     let is_cheap = |most: u32| {
         let is_same = |(before, after): &(&SourceMessage, &SourceMessage)| {
             before.message.id == after.message.id
