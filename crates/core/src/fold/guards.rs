@@ -178,8 +178,13 @@ impl Guards {
         freed: i64,
     ) -> bool {
         let PlanningInput { policy, window, .. } = planning;
-        let is_enough = !self.freed_little || freed >= gain::usual(policy, window);
         let level_policy = decision.level().and_then(|level| policy.level(level));
+        let steps = level_policy.map_or(&[][..], |level_policy| &level_policy.steps);
+        let is_enough = !self.freed_little || freed >= gain::least_again(policy, window, steps);
+        // An agent that cuts before every request goes by its own count, whatever usage says.
+        let keeps_limit = |level_policy: &LevelPolicy| {
+            gain::keep_within_limit(&level_policy.steps) && is_due_by_estimate(planning, fold, level_policy)
+        };
         let is_filled = || level_policy.is_some_and(|level_policy| self.is_filled(planning, fold, level_policy, freed));
         // No summary helps against what exceeds the window alone: the last resort costs no request to a model.
         let is_known = level_policy.is_some() && self.reported_overhead.is_some() && !fold.fits(window);
@@ -188,7 +193,8 @@ impl Guards {
         let by_usage_alone =
             || level_policy.is_some_and(|level_policy| !is_due_by_estimate(planning, fold, level_policy));
         let is_repeated = waits && self.usage_did_not_fall && by_usage_alone();
-        is_enough && !is_known && !is_repeated && !((exceeds || waits) && is_filled())
+        let is_useless = is_repeated || (exceeds || waits) && is_filled();
+        is_enough && !is_known && (!is_useless || level_policy.is_some_and(keeps_limit))
     }
 
     /// True if a compaction that cannot reach its aim waits until the view has grown. It does not wait if the view
