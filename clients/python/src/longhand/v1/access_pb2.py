@@ -28,13 +28,17 @@ from longhand.v1 import options_pb2 as longhand_dot_v1_dot_options__pb2
 from longhand.v1 import session_pb2 as longhand_dot_v1_dot_session__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18longhand/v1/access.proto\x12\x0blonghand.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19longhand/v1/options.proto\x1a\x19longhand/v1/session.proto\"\xd4\x02\n\x0b\x41\x63\x63\x65ssToken\x12\x17\n\x0f\x61\x63\x63\x65ss_token_id\x18\x01 \x01(\t\x12\x11\n\tprincipal\x18\x02 \x01(\t\x12\x0e\n\x06tenant\x18\x03 \x01(\t\x12\"\n\x06scopes\x18\x04 \x03(\x0e\x32\x12.longhand.v1.Scope\x12\x14\n\x07project\x18\x05 \x01(\tH\x00\x88\x01\x01\x12\x1c\n\x0froot_session_id\x18\x06 \x01(\tH\x01\x88\x01\x01\x12/\n\x0b\x63reate_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0b\x65xpire_time\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0brevoke_time\x18\t \x01(\x0b\x32\x1a.google.protobuf.TimestampB\n\n\x08_projectB\x12\n\x10_root_session_id\"\xf6\x01\n\x18\x43reateAccessTokenRequest\x12\x11\n\tprincipal\x18\x01 \x01(\t\x12\x13\n\x06tenant\x18\x02 \x01(\tH\x00\x88\x01\x01\x12\"\n\x06scopes\x18\x03 \x03(\x0e\x32\x12.longhand.v1.Scope\x12\x14\n\x07project\x18\x04 \x01(\tH\x01\x88\x01\x01\x12\x1c\n\x0froot_session_id\x18\x05 \x01(\tH\x02\x88\x01\x01\x12/\n\x0b\x65xpire_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.TimestampB\t\n\x07_tenantB\n\n\x08_projectB\x12\n\x10_root_session_id\"\x88\x01\n\x19\x43reateAccessTokenResponse\x12.\n\x0c\x61\x63\x63\x65ss_token\x18\x01 \x01(\x0b\x32\x18.longhand.v1.AccessToken\x12\x0e\n\x06secret\x18\x02 \x01(\t\x12+\n\ndurability\x18\x03 \x01(\x0e\x32\x17.longhand.v1.Durability\"\x19\n\x17ListAccessTokensRequest\"K\n\x18ListAccessTokensResponse\x12/\n\raccess_tokens\x18\x01 \x03(\x0b\x32\x18.longhand.v1.AccessToken\"3\n\x18RevokeAccessTokenRequest\x12\x17\n\x0f\x61\x63\x63\x65ss_token_id\x18\x01 \x01(\t\"x\n\x19RevokeAccessTokenResponse\x12.\n\x0c\x61\x63\x63\x65ss_token\x18\x01 \x01(\x0b\x32\x18.longhand.v1.AccessToken\x12+\n\ndurability\x18\x02 \x01(\x0e\x32\x17.longhand.v1.Durability\"\xf9\x01\n\x18\x43reateConsoleLinkRequest\x12\x11\n\tprincipal\x18\x01 \x01(\t\x12\x13\n\x06tenant\x18\x02 \x01(\tH\x00\x88\x01\x01\x12\"\n\x06scopes\x18\x03 \x03(\x0e\x32\x12.longhand.v1.Scope\x12\x14\n\x07project\x18\x04 \x01(\tH\x01\x88\x01\x01\x12\x1c\n\x0froot_session_id\x18\x05 \x01(\tH\x02\x88\x01\x01\x12\x32\n\x0fsession_timeout\x18\x06 \x01(\x0b\x32\x19.google.protobuf.DurationB\t\n\x07_tenantB\n\n\x08_projectB\x12\n\x10_root_session_id\"Z\n\x19\x43reateConsoleLinkResponse\x12\x0c\n\x04path\x18\x01 \x01(\t\x12/\n\x0b\x65xpire_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp2\xb4\x03\n\rAccessService\x12h\n\x11\x43reateAccessToken\x12%.longhand.v1.CreateAccessTokenRequest\x1a&.longhand.v1.CreateAccessTokenResponse\"\x04\x88\xb5\x18\x05\x12\x65\n\x10ListAccessTokens\x12$.longhand.v1.ListAccessTokensRequest\x1a%.longhand.v1.ListAccessTokensResponse\"\x04\x88\xb5\x18\x05\x12h\n\x11RevokeAccessToken\x12%.longhand.v1.RevokeAccessTokenRequest\x1a&.longhand.v1.RevokeAccessTokenResponse\"\x04\x88\xb5\x18\x05\x12h\n\x11\x43reateConsoleLink\x12%.longhand.v1.CreateConsoleLinkRequest\x1a&.longhand.v1.CreateConsoleLinkResponse\"\x04\x88\xb5\x18\x05\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18longhand/v1/access.proto\x12\x0blonghand.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19longhand/v1/options.proto\x1a\x19longhand/v1/session.proto\"\xd4\x02\n\x0b\x41\x63\x63\x65ssToken\x12\x17\n\x0f\x61\x63\x63\x65ss_token_id\x18\x01 \x01(\t\x12\x11\n\tprincipal\x18\x02 \x01(\t\x12\x0e\n\x06tenant\x18\x03 \x01(\t\x12\"\n\x06scopes\x18\x04 \x03(\x0e\x32\x12.longhand.v1.Scope\x12\x14\n\x07project\x18\x05 \x01(\tH\x00\x88\x01\x01\x12\x1c\n\x0froot_session_id\x18\x06 \x01(\tH\x01\x88\x01\x01\x12/\n\x0b\x63reate_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0b\x65xpire_time\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0brevoke_time\x18\t \x01(\x0b\x32\x1a.google.protobuf.TimestampB\n\n\x08_projectB\x12\n\x10_root_session_id\"\xfc\x01\n\x18\x43reateAccessTokenRequest\x12\x11\n\tprincipal\x18\x01 \x01(\t\x12\x13\n\x06tenant\x18\x02 \x01(\tH\x00\x88\x01\x01\x12(\n\x06scopes\x18\x03 \x03(\x0e\x32\x12.longhand.v1.ScopeB\x04\x90\xb5\x18\x10\x12\x14\n\x07project\x18\x04 \x01(\tH\x01\x88\x01\x01\x12\x1c\n\x0froot_session_id\x18\x05 \x01(\tH\x02\x88\x01\x01\x12/\n\x0b\x65xpire_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.TimestampB\t\n\x07_tenantB\n\n\x08_projectB\x12\n\x10_root_session_id\"\x88\x01\n\x19\x43reateAccessTokenResponse\x12.\n\x0c\x61\x63\x63\x65ss_token\x18\x01 \x01(\x0b\x32\x18.longhand.v1.AccessToken\x12\x0e\n\x06secret\x18\x02 \x01(\t\x12+\n\ndurability\x18\x03 \x01(\x0e\x32\x17.longhand.v1.Durability\"\x19\n\x17ListAccessTokensRequest\"K\n\x18ListAccessTokensResponse\x12/\n\raccess_tokens\x18\x01 \x03(\x0b\x32\x18.longhand.v1.AccessToken\"3\n\x18RevokeAccessTokenRequest\x12\x17\n\x0f\x61\x63\x63\x65ss_token_id\x18\x01 \x01(\t\"x\n\x19RevokeAccessTokenResponse\x12.\n\x0c\x61\x63\x63\x65ss_token\x18\x01 \x01(\x0b\x32\x18.longhand.v1.AccessToken\x12+\n\ndurability\x18\x02 \x01(\x0e\x32\x17.longhand.v1.Durability\"\xff\x01\n\x18\x43reateConsoleLinkRequest\x12\x11\n\tprincipal\x18\x01 \x01(\t\x12\x13\n\x06tenant\x18\x02 \x01(\tH\x00\x88\x01\x01\x12(\n\x06scopes\x18\x03 \x03(\x0e\x32\x12.longhand.v1.ScopeB\x04\x90\xb5\x18\x10\x12\x14\n\x07project\x18\x04 \x01(\tH\x01\x88\x01\x01\x12\x1c\n\x0froot_session_id\x18\x05 \x01(\tH\x02\x88\x01\x01\x12\x32\n\x0fsession_timeout\x18\x06 \x01(\x0b\x32\x19.google.protobuf.DurationB\t\n\x07_tenantB\n\n\x08_projectB\x12\n\x10_root_session_id\"Z\n\x19\x43reateConsoleLinkResponse\x12\x0c\n\x04path\x18\x01 \x01(\t\x12/\n\x0b\x65xpire_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp2\xb4\x03\n\rAccessService\x12h\n\x11\x43reateAccessToken\x12%.longhand.v1.CreateAccessTokenRequest\x1a&.longhand.v1.CreateAccessTokenResponse\"\x04\x88\xb5\x18\x05\x12\x65\n\x10ListAccessTokens\x12$.longhand.v1.ListAccessTokensRequest\x1a%.longhand.v1.ListAccessTokensResponse\"\x04\x88\xb5\x18\x05\x12h\n\x11RevokeAccessToken\x12%.longhand.v1.RevokeAccessTokenRequest\x1a&.longhand.v1.RevokeAccessTokenResponse\"\x04\x88\xb5\x18\x05\x12h\n\x11\x43reateConsoleLink\x12%.longhand.v1.CreateConsoleLinkRequest\x1a&.longhand.v1.CreateConsoleLinkResponse\"\x04\x88\xb5\x18\x05\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'longhand.v1.access_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
+  _globals['_CREATEACCESSTOKENREQUEST'].fields_by_name['scopes']._loaded_options = None
+  _globals['_CREATEACCESSTOKENREQUEST'].fields_by_name['scopes']._serialized_options = b'\220\265\030\020'
+  _globals['_CREATECONSOLELINKREQUEST'].fields_by_name['scopes']._loaded_options = None
+  _globals['_CREATECONSOLELINKREQUEST'].fields_by_name['scopes']._serialized_options = b'\220\265\030\020'
   _globals['_ACCESSSERVICE'].methods_by_name['CreateAccessToken']._loaded_options = None
   _globals['_ACCESSSERVICE'].methods_by_name['CreateAccessToken']._serialized_options = b'\210\265\030\005'
   _globals['_ACCESSSERVICE'].methods_by_name['ListAccessTokens']._loaded_options = None
@@ -46,21 +50,21 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_ACCESSTOKEN']._serialized_start=161
   _globals['_ACCESSTOKEN']._serialized_end=501
   _globals['_CREATEACCESSTOKENREQUEST']._serialized_start=504
-  _globals['_CREATEACCESSTOKENREQUEST']._serialized_end=750
-  _globals['_CREATEACCESSTOKENRESPONSE']._serialized_start=753
-  _globals['_CREATEACCESSTOKENRESPONSE']._serialized_end=889
-  _globals['_LISTACCESSTOKENSREQUEST']._serialized_start=891
-  _globals['_LISTACCESSTOKENSREQUEST']._serialized_end=916
-  _globals['_LISTACCESSTOKENSRESPONSE']._serialized_start=918
-  _globals['_LISTACCESSTOKENSRESPONSE']._serialized_end=993
-  _globals['_REVOKEACCESSTOKENREQUEST']._serialized_start=995
-  _globals['_REVOKEACCESSTOKENREQUEST']._serialized_end=1046
-  _globals['_REVOKEACCESSTOKENRESPONSE']._serialized_start=1048
-  _globals['_REVOKEACCESSTOKENRESPONSE']._serialized_end=1168
-  _globals['_CREATECONSOLELINKREQUEST']._serialized_start=1171
-  _globals['_CREATECONSOLELINKREQUEST']._serialized_end=1420
-  _globals['_CREATECONSOLELINKRESPONSE']._serialized_start=1422
-  _globals['_CREATECONSOLELINKRESPONSE']._serialized_end=1512
-  _globals['_ACCESSSERVICE']._serialized_start=1515
-  _globals['_ACCESSSERVICE']._serialized_end=1951
+  _globals['_CREATEACCESSTOKENREQUEST']._serialized_end=756
+  _globals['_CREATEACCESSTOKENRESPONSE']._serialized_start=759
+  _globals['_CREATEACCESSTOKENRESPONSE']._serialized_end=895
+  _globals['_LISTACCESSTOKENSREQUEST']._serialized_start=897
+  _globals['_LISTACCESSTOKENSREQUEST']._serialized_end=922
+  _globals['_LISTACCESSTOKENSRESPONSE']._serialized_start=924
+  _globals['_LISTACCESSTOKENSRESPONSE']._serialized_end=999
+  _globals['_REVOKEACCESSTOKENREQUEST']._serialized_start=1001
+  _globals['_REVOKEACCESSTOKENREQUEST']._serialized_end=1052
+  _globals['_REVOKEACCESSTOKENRESPONSE']._serialized_start=1054
+  _globals['_REVOKEACCESSTOKENRESPONSE']._serialized_end=1174
+  _globals['_CREATECONSOLELINKREQUEST']._serialized_start=1177
+  _globals['_CREATECONSOLELINKREQUEST']._serialized_end=1432
+  _globals['_CREATECONSOLELINKRESPONSE']._serialized_start=1434
+  _globals['_CREATECONSOLELINKRESPONSE']._serialized_end=1524
+  _globals['_ACCESSSERVICE']._serialized_start=1527
+  _globals['_ACCESSSERVICE']._serialized_end=1963
 # @@protoc_insertion_point(module_scope)

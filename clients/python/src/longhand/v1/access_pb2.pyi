@@ -105,7 +105,7 @@ class CreateAccessTokenRequest(google.protobuf.message.Message):
     """Binds it to a session and those below it, by the session's id or client id."""
     @property
     def scopes(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[longhand.v1.options_pb2.Scope.ValueType]:
-        """What its holder may do: at least one, and none that the caller has not."""
+        """What its holder may do: at least one, at most 16, and none that the caller has not."""
 
     @property
     def expire_time(self) -> google.protobuf.timestamp_pb2.Timestamp:
@@ -184,7 +184,9 @@ class ListAccessTokensResponse(google.protobuf.message.Message):
     ACCESS_TOKENS_FIELD_NUMBER: builtins.int
     @property
     def access_tokens(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___AccessToken]:
-        """The access tokens, at most 10 000."""
+        """The access tokens and sessions of the console: of each tenant at most 1 000 current tokens and 200 current sessions, as
+        many more of each that operators made, and the 1 000 that ended last.
+        """
 
     def __init__(
         self,
@@ -260,8 +262,8 @@ class CreateConsoleLinkRequest(google.protobuf.message.Message):
     """Binds the session to a session of Longhand and those below it, as in CreateAccessTokenRequest."""
     @property
     def scopes(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[longhand.v1.options_pb2.Scope.ValueType]:
-        """What the session may do: none that the caller has not. Read, write and compact, as far as the caller has them, if
-        there are none.
+        """What the session may do, at most 16: none that the caller has not. Read, write and compact, as far as the caller
+        has them, if there are none.
         """
 
     @property

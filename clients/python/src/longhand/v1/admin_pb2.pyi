@@ -188,6 +188,8 @@ class GetServerInfoResponse(google.protobuf.message.Message):
     OVER_WINDOW_COUNTS_FIELD_NUMBER: builtins.int
     QUOTA_USES_FIELD_NUMBER: builtins.int
     SECRET_RULES_FIELD_NUMBER: builtins.int
+    CLOCK_FIELD_NUMBER: builtins.int
+    ERASURE_FIELD_NUMBER: builtins.int
     version: builtins.str
     """Longhand's version."""
     store_id: builtins.str
@@ -298,6 +300,14 @@ class GetServerInfoResponse(google.protobuf.message.Message):
     def secret_rules(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[longhand.v1.session_pb2.SecretRule]:
         """The rules for secrets; empty without rules."""
 
+    @property
+    def clock(self) -> global___ClockState:
+        """State of the clock."""
+
+    @property
+    def erasure(self) -> global___ErasureState:
+        """Erasures of which files of the store may still have bytes."""
+
     def __init__(
         self,
         *,
@@ -336,11 +346,86 @@ class GetServerInfoResponse(google.protobuf.message.Message):
         over_window_counts: collections.abc.Iterable[global___OverWindowCount] | None = ...,
         quota_uses: collections.abc.Iterable[global___QuotaUse] | None = ...,
         secret_rules: collections.abc.Iterable[longhand.v1.session_pb2.SecretRule] | None = ...,
+        clock: global___ClockState | None = ...,
+        erasure: global___ErasureState | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["checkpoint", b"checkpoint", "scheduler_failure", b"scheduler_failure", "scrub", b"scrub", "start_time", b"start_time", "traffic", b"traffic", "writer", b"writer"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["breaker_session_count", b"breaker_session_count", "checkpoint", b"checkpoint", "compactions", b"compactions", "contradictions", b"contradictions", "cooldown_session_count", b"cooldown_session_count", "database_bytes", b"database_bytes", "database_version", b"database_version", "due_session_count", b"due_session_count", "durability", b"durability", "failing_session_ids", b"failing_session_ids", "head_seq", b"head_seq", "loaded_session_bytes", b"loaded_session_bytes", "loaded_session_count", b"loaded_session_count", "oldest_read_ms", b"oldest_read_ms", "over_window_counts", b"over_window_counts", "overhead_session_count", b"overhead_session_count", "providers", b"providers", "quota_uses", b"quota_uses", "ready_compaction_count", b"ready_compaction_count", "running_compaction_count", b"running_compaction_count", "scheduler_failure", b"scheduler_failure", "scrub", b"scrub", "secret_rules", b"secret_rules", "session_count", b"session_count", "spendings", b"spendings", "start_time", b"start_time", "stopped_session_ids", b"stopped_session_ids", "store_id", b"store_id", "subscriber_count", b"subscriber_count", "subscriber_lag_count", b"subscriber_lag_count", "traffic", b"traffic", "undo_session_count", b"undo_session_count", "version", b"version", "write_state", b"write_state", "writer", b"writer"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["checkpoint", b"checkpoint", "clock", b"clock", "erasure", b"erasure", "scheduler_failure", b"scheduler_failure", "scrub", b"scrub", "start_time", b"start_time", "traffic", b"traffic", "writer", b"writer"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["breaker_session_count", b"breaker_session_count", "checkpoint", b"checkpoint", "clock", b"clock", "compactions", b"compactions", "contradictions", b"contradictions", "cooldown_session_count", b"cooldown_session_count", "database_bytes", b"database_bytes", "database_version", b"database_version", "due_session_count", b"due_session_count", "durability", b"durability", "erasure", b"erasure", "failing_session_ids", b"failing_session_ids", "head_seq", b"head_seq", "loaded_session_bytes", b"loaded_session_bytes", "loaded_session_count", b"loaded_session_count", "oldest_read_ms", b"oldest_read_ms", "over_window_counts", b"over_window_counts", "overhead_session_count", b"overhead_session_count", "providers", b"providers", "quota_uses", b"quota_uses", "ready_compaction_count", b"ready_compaction_count", "running_compaction_count", b"running_compaction_count", "scheduler_failure", b"scheduler_failure", "scrub", b"scrub", "secret_rules", b"secret_rules", "session_count", b"session_count", "spendings", b"spendings", "start_time", b"start_time", "stopped_session_ids", b"stopped_session_ids", "store_id", b"store_id", "subscriber_count", b"subscriber_count", "subscriber_lag_count", b"subscriber_lag_count", "traffic", b"traffic", "undo_session_count", b"undo_session_count", "version", b"version", "write_state", b"write_state", "writer", b"writer"]) -> None: ...
 
 global___GetServerInfoResponse = GetServerInfoResponse
+
+@typing.final
+class ClockState(google.protobuf.message.Message):
+    """State of the clock: what the system's clock says, or that of the database, and what is made of it. After a leap it is
+    believed once it has gone on with the machine's monotonic clock for a minute, and confirmed after an hour.
+    """
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    SYSTEM_TIME_FIELD_NUMBER: builtins.int
+    PRESENT_TIME_FIELD_NUMBER: builtins.int
+    EVENT_TIME_FIELD_NUMBER: builtins.int
+    CONFIRMED_FIELD_NUMBER: builtins.int
+    CERTAIN_TIME_FIELD_NUMBER: builtins.int
+    confirmed: builtins.bool
+    """True if the clock is confirmed. Until it is, after a start or a leap, retention goes by `certain_time`."""
+    @property
+    def system_time(self) -> google.protobuf.timestamp_pb2.Timestamp:
+        """What the system's clock says, or that of the database."""
+
+    @property
+    def present_time(self) -> google.protobuf.timestamp_pb2.Timestamp:
+        """The present, by which access tokens end: that of the system's clock, unless it has just leapt."""
+
+    @property
+    def event_time(self) -> google.protobuf.timestamp_pb2.Timestamp:
+        """The time that the next event gets. Times of events never go back: it is ahead of the present for as long as the clock
+        was.
+        """
+
+    @property
+    def certain_time(self) -> google.protobuf.timestamp_pb2.Timestamp:
+        """The time that is certain to have come, by which retention and the access log erase what is too old."""
+
+    def __init__(
+        self,
+        *,
+        system_time: google.protobuf.timestamp_pb2.Timestamp | None = ...,
+        present_time: google.protobuf.timestamp_pb2.Timestamp | None = ...,
+        event_time: google.protobuf.timestamp_pb2.Timestamp | None = ...,
+        confirmed: builtins.bool = ...,
+        certain_time: google.protobuf.timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["certain_time", b"certain_time", "event_time", b"event_time", "present_time", b"present_time", "system_time", b"system_time"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["certain_time", b"certain_time", "confirmed", b"confirmed", "event_time", b"event_time", "present_time", b"present_time", "system_time", b"system_time"]) -> None: ...
+
+global___ClockState = ClockState
+
+@typing.final
+class ErasureState(google.protobuf.message.Message):
+    """Erasures of which files of the store may still have bytes."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    PENDING_COUNT_FIELD_NUMBER: builtins.int
+    PENDING_FILES_FIELD_NUMBER: builtins.int
+    pending_count: builtins.int
+    """Erasures whose bytes may still be in the database or its log."""
+    @property
+    def pending_files(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """The files that may have bytes of an erasure: those of the database, and those of the search index while it has not
+        forgotten what was erased last. The daemon takes the bytes out by itself, also after a restart. Empty if none has any.
+        """
+
+    def __init__(
+        self,
+        *,
+        pending_count: builtins.int = ...,
+        pending_files: collections.abc.Iterable[builtins.str] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["pending_count", b"pending_count", "pending_files", b"pending_files"]) -> None: ...
+
+global___ErasureState = ErasureState
 
 @typing.final
 class QuotaUse(google.protobuf.message.Message):
@@ -496,6 +581,8 @@ class TrafficState(google.protobuf.message.Message):
     ANSWER_BYTES_FIELD_NUMBER: builtins.int
     REQUEST_BYTES_FIELD_NUMBER: builtins.int
     VIEW_BYTES_FIELD_NUMBER: builtins.int
+    DROPPED_CONNECTION_COUNT_FIELD_NUMBER: builtins.int
+    UNWRITTEN_LINE_COUNT_FIELD_NUMBER: builtins.int
     connection_count: builtins.int
     """Number of open connections."""
     refused_connection_count: builtins.int
@@ -510,6 +597,12 @@ class TrafficState(google.protobuf.message.Message):
     """Bytes of requests that are not yet answered; requests of which nothing is kept count only until they are read."""
     view_bytes: builtins.int
     """Bytes of large views in construction, and of all views that wait for their clients."""
+    dropped_connection_count: builtins.int
+    """Number of connections that were ended because their clients read nothing, did not say what they want, sent a request
+    in too many pieces, or had proven nothing when others needed their place.
+    """
+    unwritten_line_count: builtins.int
+    """Number of lines about clients that libraries would have written to the log."""
     def __init__(
         self,
         *,
@@ -520,8 +613,10 @@ class TrafficState(google.protobuf.message.Message):
         answer_bytes: builtins.int = ...,
         request_bytes: builtins.int = ...,
         view_bytes: builtins.int = ...,
+        dropped_connection_count: builtins.int = ...,
+        unwritten_line_count: builtins.int = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["answer_bytes", b"answer_bytes", "connection_count", b"connection_count", "failed_accept_count", b"failed_accept_count", "refused_connection_count", b"refused_connection_count", "request_bytes", b"request_bytes", "stalled_answer_count", b"stalled_answer_count", "view_bytes", b"view_bytes"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["answer_bytes", b"answer_bytes", "connection_count", b"connection_count", "dropped_connection_count", b"dropped_connection_count", "failed_accept_count", b"failed_accept_count", "refused_connection_count", b"refused_connection_count", "request_bytes", b"request_bytes", "stalled_answer_count", b"stalled_answer_count", "unwritten_line_count", b"unwritten_line_count", "view_bytes", b"view_bytes"]) -> None: ...
 
 global___TrafficState = TrafficState
 

@@ -28,13 +28,15 @@ from longhand.v1 import options_pb2 as longhand_dot_v1_dot_options__pb2
 from longhand.v1 import session_pb2 as longhand_dot_v1_dot_session__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1alonghand/v1/approval.proto\x12\x0blonghand.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19longhand/v1/options.proto\x1a\x19longhand/v1/session.proto\"\xac\x02\n\x08\x41pproval\x12\x13\n\x0b\x61pproval_id\x18\x01 \x01(\t\x12\x12\n\nsession_id\x18\x02 \x01(\t\x12\x12\n\x05\x65poch\x18\x03 \x01(\x03H\x00\x88\x01\x01\x12\r\n\x05\x61\x63tor\x18\x04 \x01(\t\x12\'\n\x08question\x18\x05 \x01(\x0b\x32\x15.longhand.v1.Question\x12/\n\x0b\x63reate_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x18\n\x10request_revision\x18\x07 \x01(\x03\x12/\n\x0b\x65xpire_time\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12%\n\x03\x65nd\x18\t \x01(\x0b\x32\x18.longhand.v1.ApprovalEndB\x08\n\x06_epoch\"\xfe\x01\n\x08Question\x12\x0c\n\x04text\x18\x01 \x01(\t\x12\x0c\n\x04tool\x18\x02 \x01(\t\x12\x0f\n\x07\x63\x61ll_id\x18\x03 \x01(\t\x12\x17\n\ninput_json\x18\x04 \x01(\tH\x00\x88\x01\x01\x12$\n\x07\x63hoices\x18\x05 \x03(\x0b\x32\x13.longhand.v1.Choice\x12\x14\n\x0c\x61\x63\x63\x65pts_text\x18\x06 \x01(\x08\x12\x1b\n\x0e\x64\x65\x66\x61ult_choice\x18\x07 \x01(\tH\x01\x88\x01\x01\x12\x31\n\x0e\x61nswer_timeout\x18\x08 \x01(\x0b\x32\x19.google.protobuf.DurationB\r\n\x0b_input_jsonB\x11\n\x0f_default_choice\"#\n\x06\x43hoice\x12\n\n\x02id\x18\x01 \x01(\t\x12\r\n\x05label\x18\x02 \x01(\t\"\xbe\x01\n\x0b\x41pprovalEnd\x12.\n\x06reason\x18\x01 \x01(\x0e\x32\x1e.longhand.v1.ApprovalEndReason\x12\x13\n\x06\x63hoice\x18\x02 \x01(\tH\x00\x88\x01\x01\x12\x0c\n\x04text\x18\x03 \x01(\t\x12\r\n\x05\x61\x63tor\x18\x04 \x01(\t\x12,\n\x08\x65nd_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x14\n\x0c\x65nd_revision\x18\x06 \x01(\x03\x42\t\n\x07_choice\"i\n\x16RequestApprovalRequest\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\'\n\x08question\x18\x02 \x01(\x0b\x32\x15.longhand.v1.Question\x12\x12\n\nrequest_id\x18\x03 \x01(\t\"\xc3\x01\n\x17RequestApprovalResponse\x12\'\n\x08\x61pproval\x18\x01 \x01(\x0b\x32\x15.longhand.v1.Approval\x12\x10\n\x08revision\x18\x02 \x01(\x03\x12\x0b\n\x03seq\x18\x03 \x01(\x03\x12+\n\ndurability\x18\x04 \x01(\x0e\x32\x17.longhand.v1.Durability\x12\x33\n\x0fsecret_findings\x18\x05 \x03(\x0b\x32\x1a.longhand.v1.SecretFinding\"\x82\x01\n\x15\x41nswerApprovalRequest\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\x13\n\x0b\x61pproval_id\x18\x02 \x01(\t\x12\x13\n\x06\x63hoice\x18\x03 \x01(\tH\x00\x88\x01\x01\x12\x0c\n\x04text\x18\x04 \x01(\t\x12\x12\n\nrequest_id\x18\x05 \x01(\tB\t\n\x07_choice\"\xc2\x01\n\x16\x41nswerApprovalResponse\x12\'\n\x08\x61pproval\x18\x01 \x01(\x0b\x32\x15.longhand.v1.Approval\x12\x10\n\x08revision\x18\x02 \x01(\x03\x12\x0b\n\x03seq\x18\x03 \x01(\x03\x12+\n\ndurability\x18\x04 \x01(\x0e\x32\x17.longhand.v1.Durability\x12\x33\n\x0fsecret_findings\x18\x05 \x03(\x0b\x32\x1a.longhand.v1.SecretFinding\"V\n\x17WithdrawApprovalRequest\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\x13\n\x0b\x61pproval_id\x18\x02 \x01(\t\x12\x12\n\nrequest_id\x18\x03 \x01(\t\"f\n\x18WithdrawApprovalResponse\x12\x10\n\x08revision\x18\x01 \x01(\x03\x12\x0b\n\x03seq\x18\x02 \x01(\x03\x12+\n\ndurability\x18\x03 \x01(\x0e\x32\x17.longhand.v1.Durability\"=\n\x12GetApprovalRequest\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\x13\n\x0b\x61pproval_id\x18\x02 \x01(\t\">\n\x13GetApprovalResponse\x12\'\n\x08\x61pproval\x18\x01 \x01(\x0b\x32\x15.longhand.v1.Approval\"h\n\x14ListApprovalsRequest\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\x15\n\rinclude_ended\x18\x02 \x01(\x08\x12\x11\n\tpage_size\x18\x03 \x01(\x05\x12\x12\n\npage_token\x18\x04 \x01(\t\"Z\n\x15ListApprovalsResponse\x12(\n\tapprovals\x18\x01 \x03(\x0b\x32\x15.longhand.v1.Approval\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t*\x9e\x01\n\x11\x41pprovalEndReason\x12#\n\x1f\x41PPROVAL_END_REASON_UNSPECIFIED\x10\x00\x12 \n\x1c\x41PPROVAL_END_REASON_ANSWERED\x10\x01\x12\x1f\n\x1b\x41PPROVAL_END_REASON_EXPIRED\x10\x02\x12!\n\x1d\x41PPROVAL_END_REASON_WITHDRAWN\x10\x03\x32\xf3\x03\n\x0f\x41pprovalService\x12\x62\n\x0fRequestApproval\x12#.longhand.v1.RequestApprovalRequest\x1a$.longhand.v1.RequestApprovalResponse\"\x04\x88\xb5\x18\x02\x12_\n\x0e\x41nswerApproval\x12\".longhand.v1.AnswerApprovalRequest\x1a#.longhand.v1.AnswerApprovalResponse\"\x04\x88\xb5\x18\x02\x12\x65\n\x10WithdrawApproval\x12$.longhand.v1.WithdrawApprovalRequest\x1a%.longhand.v1.WithdrawApprovalResponse\"\x04\x88\xb5\x18\x02\x12V\n\x0bGetApproval\x12\x1f.longhand.v1.GetApprovalRequest\x1a .longhand.v1.GetApprovalResponse\"\x04\x88\xb5\x18\x01\x12\\\n\rListApprovals\x12!.longhand.v1.ListApprovalsRequest\x1a\".longhand.v1.ListApprovalsResponse\"\x04\x88\xb5\x18\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1alonghand/v1/approval.proto\x12\x0blonghand.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19longhand/v1/options.proto\x1a\x19longhand/v1/session.proto\"\xac\x02\n\x08\x41pproval\x12\x13\n\x0b\x61pproval_id\x18\x01 \x01(\t\x12\x12\n\nsession_id\x18\x02 \x01(\t\x12\x12\n\x05\x65poch\x18\x03 \x01(\x03H\x00\x88\x01\x01\x12\r\n\x05\x61\x63tor\x18\x04 \x01(\t\x12\'\n\x08question\x18\x05 \x01(\x0b\x32\x15.longhand.v1.Question\x12/\n\x0b\x63reate_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x18\n\x10request_revision\x18\x07 \x01(\x03\x12/\n\x0b\x65xpire_time\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12%\n\x03\x65nd\x18\t \x01(\x0b\x32\x18.longhand.v1.ApprovalEndB\x08\n\x06_epoch\"\x84\x02\n\x08Question\x12\x0c\n\x04text\x18\x01 \x01(\t\x12\x0c\n\x04tool\x18\x02 \x01(\t\x12\x0f\n\x07\x63\x61ll_id\x18\x03 \x01(\t\x12\x17\n\ninput_json\x18\x04 \x01(\tH\x00\x88\x01\x01\x12*\n\x07\x63hoices\x18\x05 \x03(\x0b\x32\x13.longhand.v1.ChoiceB\x04\x90\xb5\x18 \x12\x14\n\x0c\x61\x63\x63\x65pts_text\x18\x06 \x01(\x08\x12\x1b\n\x0e\x64\x65\x66\x61ult_choice\x18\x07 \x01(\tH\x01\x88\x01\x01\x12\x31\n\x0e\x61nswer_timeout\x18\x08 \x01(\x0b\x32\x19.google.protobuf.DurationB\r\n\x0b_input_jsonB\x11\n\x0f_default_choice\"#\n\x06\x43hoice\x12\n\n\x02id\x18\x01 \x01(\t\x12\r\n\x05label\x18\x02 \x01(\t\"\xbe\x01\n\x0b\x41pprovalEnd\x12.\n\x06reason\x18\x01 \x01(\x0e\x32\x1e.longhand.v1.ApprovalEndReason\x12\x13\n\x06\x63hoice\x18\x02 \x01(\tH\x00\x88\x01\x01\x12\x0c\n\x04text\x18\x03 \x01(\t\x12\r\n\x05\x61\x63tor\x18\x04 \x01(\t\x12,\n\x08\x65nd_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x14\n\x0c\x65nd_revision\x18\x06 \x01(\x03\x42\t\n\x07_choice\"i\n\x16RequestApprovalRequest\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\'\n\x08question\x18\x02 \x01(\x0b\x32\x15.longhand.v1.Question\x12\x12\n\nrequest_id\x18\x03 \x01(\t\"\xc3\x01\n\x17RequestApprovalResponse\x12\'\n\x08\x61pproval\x18\x01 \x01(\x0b\x32\x15.longhand.v1.Approval\x12\x10\n\x08revision\x18\x02 \x01(\x03\x12\x0b\n\x03seq\x18\x03 \x01(\x03\x12+\n\ndurability\x18\x04 \x01(\x0e\x32\x17.longhand.v1.Durability\x12\x33\n\x0fsecret_findings\x18\x05 \x03(\x0b\x32\x1a.longhand.v1.SecretFinding\"\x82\x01\n\x15\x41nswerApprovalRequest\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\x13\n\x0b\x61pproval_id\x18\x02 \x01(\t\x12\x13\n\x06\x63hoice\x18\x03 \x01(\tH\x00\x88\x01\x01\x12\x0c\n\x04text\x18\x04 \x01(\t\x12\x12\n\nrequest_id\x18\x05 \x01(\tB\t\n\x07_choice\"\xc2\x01\n\x16\x41nswerApprovalResponse\x12\'\n\x08\x61pproval\x18\x01 \x01(\x0b\x32\x15.longhand.v1.Approval\x12\x10\n\x08revision\x18\x02 \x01(\x03\x12\x0b\n\x03seq\x18\x03 \x01(\x03\x12+\n\ndurability\x18\x04 \x01(\x0e\x32\x17.longhand.v1.Durability\x12\x33\n\x0fsecret_findings\x18\x05 \x03(\x0b\x32\x1a.longhand.v1.SecretFinding\"V\n\x17WithdrawApprovalRequest\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\x13\n\x0b\x61pproval_id\x18\x02 \x01(\t\x12\x12\n\nrequest_id\x18\x03 \x01(\t\"f\n\x18WithdrawApprovalResponse\x12\x10\n\x08revision\x18\x01 \x01(\x03\x12\x0b\n\x03seq\x18\x02 \x01(\x03\x12+\n\ndurability\x18\x03 \x01(\x0e\x32\x17.longhand.v1.Durability\"=\n\x12GetApprovalRequest\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\x13\n\x0b\x61pproval_id\x18\x02 \x01(\t\">\n\x13GetApprovalResponse\x12\'\n\x08\x61pproval\x18\x01 \x01(\x0b\x32\x15.longhand.v1.Approval\"h\n\x14ListApprovalsRequest\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\x15\n\rinclude_ended\x18\x02 \x01(\x08\x12\x11\n\tpage_size\x18\x03 \x01(\x05\x12\x12\n\npage_token\x18\x04 \x01(\t\"Z\n\x15ListApprovalsResponse\x12(\n\tapprovals\x18\x01 \x03(\x0b\x32\x15.longhand.v1.Approval\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t*\x9e\x01\n\x11\x41pprovalEndReason\x12#\n\x1f\x41PPROVAL_END_REASON_UNSPECIFIED\x10\x00\x12 \n\x1c\x41PPROVAL_END_REASON_ANSWERED\x10\x01\x12\x1f\n\x1b\x41PPROVAL_END_REASON_EXPIRED\x10\x02\x12!\n\x1d\x41PPROVAL_END_REASON_WITHDRAWN\x10\x03\x32\xf3\x03\n\x0f\x41pprovalService\x12\x62\n\x0fRequestApproval\x12#.longhand.v1.RequestApprovalRequest\x1a$.longhand.v1.RequestApprovalResponse\"\x04\x88\xb5\x18\x02\x12_\n\x0e\x41nswerApproval\x12\".longhand.v1.AnswerApprovalRequest\x1a#.longhand.v1.AnswerApprovalResponse\"\x04\x88\xb5\x18\x02\x12\x65\n\x10WithdrawApproval\x12$.longhand.v1.WithdrawApprovalRequest\x1a%.longhand.v1.WithdrawApprovalResponse\"\x04\x88\xb5\x18\x02\x12V\n\x0bGetApproval\x12\x1f.longhand.v1.GetApprovalRequest\x1a .longhand.v1.GetApprovalResponse\"\x04\x88\xb5\x18\x01\x12\\\n\rListApprovals\x12!.longhand.v1.ListApprovalsRequest\x1a\".longhand.v1.ListApprovalsResponse\"\x04\x88\xb5\x18\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'longhand.v1.approval_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
+  _globals['_QUESTION'].fields_by_name['choices']._loaded_options = None
+  _globals['_QUESTION'].fields_by_name['choices']._serialized_options = b'\220\265\030 '
   _globals['_APPROVALSERVICE'].methods_by_name['RequestApproval']._loaded_options = None
   _globals['_APPROVALSERVICE'].methods_by_name['RequestApproval']._serialized_options = b'\210\265\030\002'
   _globals['_APPROVALSERVICE'].methods_by_name['AnswerApproval']._loaded_options = None
@@ -45,36 +47,36 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_APPROVALSERVICE'].methods_by_name['GetApproval']._serialized_options = b'\210\265\030\001'
   _globals['_APPROVALSERVICE'].methods_by_name['ListApprovals']._loaded_options = None
   _globals['_APPROVALSERVICE'].methods_by_name['ListApprovals']._serialized_options = b'\210\265\030\001'
-  _globals['_APPROVALENDREASON']._serialized_start=2105
-  _globals['_APPROVALENDREASON']._serialized_end=2263
+  _globals['_APPROVALENDREASON']._serialized_start=2111
+  _globals['_APPROVALENDREASON']._serialized_end=2269
   _globals['_APPROVAL']._serialized_start=163
   _globals['_APPROVAL']._serialized_end=463
   _globals['_QUESTION']._serialized_start=466
-  _globals['_QUESTION']._serialized_end=720
-  _globals['_CHOICE']._serialized_start=722
-  _globals['_CHOICE']._serialized_end=757
-  _globals['_APPROVALEND']._serialized_start=760
-  _globals['_APPROVALEND']._serialized_end=950
-  _globals['_REQUESTAPPROVALREQUEST']._serialized_start=952
-  _globals['_REQUESTAPPROVALREQUEST']._serialized_end=1057
-  _globals['_REQUESTAPPROVALRESPONSE']._serialized_start=1060
-  _globals['_REQUESTAPPROVALRESPONSE']._serialized_end=1255
-  _globals['_ANSWERAPPROVALREQUEST']._serialized_start=1258
-  _globals['_ANSWERAPPROVALREQUEST']._serialized_end=1388
-  _globals['_ANSWERAPPROVALRESPONSE']._serialized_start=1391
-  _globals['_ANSWERAPPROVALRESPONSE']._serialized_end=1585
-  _globals['_WITHDRAWAPPROVALREQUEST']._serialized_start=1587
-  _globals['_WITHDRAWAPPROVALREQUEST']._serialized_end=1673
-  _globals['_WITHDRAWAPPROVALRESPONSE']._serialized_start=1675
-  _globals['_WITHDRAWAPPROVALRESPONSE']._serialized_end=1777
-  _globals['_GETAPPROVALREQUEST']._serialized_start=1779
-  _globals['_GETAPPROVALREQUEST']._serialized_end=1840
-  _globals['_GETAPPROVALRESPONSE']._serialized_start=1842
-  _globals['_GETAPPROVALRESPONSE']._serialized_end=1904
-  _globals['_LISTAPPROVALSREQUEST']._serialized_start=1906
-  _globals['_LISTAPPROVALSREQUEST']._serialized_end=2010
-  _globals['_LISTAPPROVALSRESPONSE']._serialized_start=2012
-  _globals['_LISTAPPROVALSRESPONSE']._serialized_end=2102
-  _globals['_APPROVALSERVICE']._serialized_start=2266
-  _globals['_APPROVALSERVICE']._serialized_end=2765
+  _globals['_QUESTION']._serialized_end=726
+  _globals['_CHOICE']._serialized_start=728
+  _globals['_CHOICE']._serialized_end=763
+  _globals['_APPROVALEND']._serialized_start=766
+  _globals['_APPROVALEND']._serialized_end=956
+  _globals['_REQUESTAPPROVALREQUEST']._serialized_start=958
+  _globals['_REQUESTAPPROVALREQUEST']._serialized_end=1063
+  _globals['_REQUESTAPPROVALRESPONSE']._serialized_start=1066
+  _globals['_REQUESTAPPROVALRESPONSE']._serialized_end=1261
+  _globals['_ANSWERAPPROVALREQUEST']._serialized_start=1264
+  _globals['_ANSWERAPPROVALREQUEST']._serialized_end=1394
+  _globals['_ANSWERAPPROVALRESPONSE']._serialized_start=1397
+  _globals['_ANSWERAPPROVALRESPONSE']._serialized_end=1591
+  _globals['_WITHDRAWAPPROVALREQUEST']._serialized_start=1593
+  _globals['_WITHDRAWAPPROVALREQUEST']._serialized_end=1679
+  _globals['_WITHDRAWAPPROVALRESPONSE']._serialized_start=1681
+  _globals['_WITHDRAWAPPROVALRESPONSE']._serialized_end=1783
+  _globals['_GETAPPROVALREQUEST']._serialized_start=1785
+  _globals['_GETAPPROVALREQUEST']._serialized_end=1846
+  _globals['_GETAPPROVALRESPONSE']._serialized_start=1848
+  _globals['_GETAPPROVALRESPONSE']._serialized_end=1910
+  _globals['_LISTAPPROVALSREQUEST']._serialized_start=1912
+  _globals['_LISTAPPROVALSREQUEST']._serialized_end=2016
+  _globals['_LISTAPPROVALSRESPONSE']._serialized_start=2018
+  _globals['_LISTAPPROVALSRESPONSE']._serialized_end=2108
+  _globals['_APPROVALSERVICE']._serialized_start=2272
+  _globals['_APPROVALSERVICE']._serialized_end=2771
 # @@protoc_insertion_point(module_scope)

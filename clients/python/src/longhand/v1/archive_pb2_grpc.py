@@ -68,14 +68,16 @@ class ArchiveServiceServicer(object):
 
     def ImportSession(self, request, context):
         """Writes the sessions of an archive into the caller's tenant, with their ids, revisions and hashes. An archive says who
-        wrote what; so this is for administrators of the tenant, and never for access tokens that are bound to sessions.
+        wrote what, and brings ids, which are unique in the store: whether it can be written tells which of them others have.
+        So this is for operators, who act in a tenant by the header `longhand-tenant`; else SCOPE_MISSING.
         Nothing is written unless all of it is as it was exported and the hash chains of its sessions commit to it.
 
         Sessions that are in the store in the archive's state or a later one stay as they are, so that the same archive can
         be sent again. What waits in a session begins anew, as after a restart of the daemon: open messages and active runs
         have their full time, and a compaction that ran waits for its next attempt. Subscribers get the events in their
         order; only `seq` and cursors are those of this store.
-        Errors: ARCHIVE_INVALID, ARCHIVE_CONFLICT, CLIENT_ID_REUSED, LIMIT_EXCEEDED (over 256 MiB of lines).
+        Errors: ARCHIVE_INVALID, ARCHIVE_CONFLICT, CLIENT_ID_REUSED, LIMIT_EXCEEDED (over 256 MiB of lines, or over 16 MiB
+        and more than 64 times what was sent), SCOPE_MISSING.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -26,33 +26,35 @@ from longhand.v1 import options_pb2 as longhand_dot_v1_dot_options__pb2
 from longhand.v1 import session_pb2 as longhand_dot_v1_dot_session__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17longhand/v1/erase.proto\x12\x0blonghand.v1\x1a\x19longhand/v1/options.proto\x1a\x19longhand/v1/session.proto\"\x90\x02\n\x13\x45raseContentRequest\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\x14\n\nmessage_id\x18\x02 \x01(\tH\x00\x12\x11\n\x07part_id\x18\x03 \x01(\tH\x00\x12\x17\n\rwhole_session\x18\x04 \x01(\x08H\x00\x12.\n\x0bmessage_set\x18\x08 \x01(\x0b\x32\x17.longhand.v1.MessageSetH\x00\x12\x0e\n\x06reason\x18\x05 \x01(\t\x12\x0f\n\x07\x64ry_run\x18\x06 \x01(\x08\x12\x12\n\nrequest_id\x18\x07 \x01(\t\x12\x1e\n\x11\x65xpected_revision\x18\t \x01(\x03H\x01\x88\x01\x01\x42\x08\n\x06targetB\x14\n\x12_expected_revision\"!\n\nMessageSet\x12\x13\n\x0bmessage_ids\x18\x01 \x03(\t\"\x9f\x02\n\x14\x45raseContentResponse\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\x10\n\x08revision\x18\x02 \x01(\x03\x12\x0b\n\x03seq\x18\x03 \x01(\x03\x12\x15\n\rmessage_count\x18\x04 \x01(\x03\x12\x12\n\npart_count\x18\x05 \x01(\x03\x12\x15\n\rcontent_bytes\x18\x06 \x01(\x03\x12\x15\n\rderived_count\x18\x07 \x01(\x03\x12\x12\n\nfork_count\x18\x08 \x01(\x03\x12\x12\n\nblob_count\x18\t \x01(\x03\x12\x0f\n\x07\x65xisted\x18\n \x01(\x08\x12\x15\n\rpending_files\x18\x0b \x03(\t\x12+\n\ndurability\x18\x0c \x01(\x0e\x32\x17.longhand.v1.Durability\"(\n\x15\x41pplyRetentionRequest\x12\x0f\n\x07\x64ry_run\x18\x01 \x01(\x08\"\xaf\x01\n\x16\x41pplyRetentionResponse\x12.\n\x07session\x18\x01 \x01(\x0b\x32\x1b.longhand.v1.ExpiredSessionH\x00\x12\x30\n\x07summary\x18\x02 \x01(\x0b\x32\x1d.longhand.v1.RetentionSummaryH\x00\x12+\n\ndurability\x18\x03 \x01(\x0e\x32\x17.longhand.v1.DurabilityB\x06\n\x04item\"\x84\x01\n\x0e\x45xpiredSession\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\r\n\x05title\x18\x02 \x01(\t\x12\x0c\n\x04rule\x18\x03 \x01(\t\x12*\n\x05\x62ound\x18\x04 \x01(\x0e\x32\x1b.longhand.v1.RetentionBound\x12\x15\n\rcontent_bytes\x18\x05 \x01(\x03\"\x87\x01\n\x10RetentionSummary\x12\x16\n\x0e\x65xamined_count\x18\x01 \x01(\x03\x12\x14\n\x0c\x65rased_count\x18\x02 \x01(\x03\x12\x15\n\rcontent_bytes\x18\x03 \x01(\x03\x12\x17\n\x0fprotected_count\x18\x04 \x01(\x03\x12\x15\n\rchanged_count\x18\x05 \x01(\x03*\x7f\n\x0eRetentionBound\x12\x1f\n\x1bRETENTION_BOUND_UNSPECIFIED\x10\x00\x12\x17\n\x13RETENTION_BOUND_AGE\x10\x01\x12\x18\n\x14RETENTION_BOUND_IDLE\x10\x02\x12\x19\n\x15RETENTION_BOUND_BYTES\x10\x03\x32\xcc\x01\n\x0c\x45raseService\x12Y\n\x0c\x45raseContent\x12 .longhand.v1.EraseContentRequest\x1a!.longhand.v1.EraseContentResponse\"\x04\x88\xb5\x18\x04\x12\x61\n\x0e\x41pplyRetention\x12\".longhand.v1.ApplyRetentionRequest\x1a#.longhand.v1.ApplyRetentionResponse\"\x04\x88\xb5\x18\x04\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17longhand/v1/erase.proto\x12\x0blonghand.v1\x1a\x19longhand/v1/options.proto\x1a\x19longhand/v1/session.proto\"\x9e\x02\n\x13\x45raseContentRequest\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\x14\n\nmessage_id\x18\x02 \x01(\tH\x00\x12\x11\n\x07part_id\x18\x03 \x01(\tH\x00\x12\x17\n\rwhole_session\x18\x04 \x01(\x08H\x00\x12.\n\x0bmessage_set\x18\x08 \x01(\x0b\x32\x17.longhand.v1.MessageSetH\x00\x12\x0e\n\x06reason\x18\x05 \x01(\t\x12\x0f\n\x07\x64ry_run\x18\x06 \x01(\x08\x12\x12\n\nrequest_id\x18\x07 \x01(\t\x12\x1e\n\x11\x65xpected_revision\x18\t \x01(\x03H\x01\x88\x01\x01\x12\x0c\n\x04tree\x18\n \x01(\x08\x42\x08\n\x06targetB\x14\n\x12_expected_revision\"(\n\nMessageSet\x12\x1a\n\x0bmessage_ids\x18\x01 \x03(\tB\x05\x90\xb5\x18\x80\x04\"\xbe\x02\n\x14\x45raseContentResponse\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\x10\n\x08revision\x18\x02 \x01(\x03\x12\x0b\n\x03seq\x18\x03 \x01(\x03\x12\x15\n\rmessage_count\x18\x04 \x01(\x03\x12\x12\n\npart_count\x18\x05 \x01(\x03\x12\x15\n\rcontent_bytes\x18\x06 \x01(\x03\x12\x15\n\rderived_count\x18\x07 \x01(\x03\x12\x12\n\nfork_count\x18\x08 \x01(\x03\x12\x12\n\nblob_count\x18\t \x01(\x03\x12\x0f\n\x07\x65xisted\x18\n \x01(\x08\x12\x15\n\rpending_files\x18\x0b \x03(\t\x12+\n\ndurability\x18\x0c \x01(\x0e\x32\x17.longhand.v1.Durability\x12\x1d\n\x15sub_agent_session_ids\x18\r \x03(\t\"(\n\x15\x41pplyRetentionRequest\x12\x0f\n\x07\x64ry_run\x18\x01 \x01(\x08\"\xaf\x01\n\x16\x41pplyRetentionResponse\x12.\n\x07session\x18\x01 \x01(\x0b\x32\x1b.longhand.v1.ExpiredSessionH\x00\x12\x30\n\x07summary\x18\x02 \x01(\x0b\x32\x1d.longhand.v1.RetentionSummaryH\x00\x12+\n\ndurability\x18\x03 \x01(\x0e\x32\x17.longhand.v1.DurabilityB\x06\n\x04item\"\x84\x01\n\x0e\x45xpiredSession\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\r\n\x05title\x18\x02 \x01(\t\x12\x0c\n\x04rule\x18\x03 \x01(\t\x12*\n\x05\x62ound\x18\x04 \x01(\x0e\x32\x1b.longhand.v1.RetentionBound\x12\x15\n\rcontent_bytes\x18\x05 \x01(\x03\"\xa2\x01\n\x10RetentionSummary\x12\x16\n\x0e\x65xamined_count\x18\x01 \x01(\x03\x12\x14\n\x0c\x65rased_count\x18\x02 \x01(\x03\x12\x15\n\rcontent_bytes\x18\x03 \x01(\x03\x12\x17\n\x0fprotected_count\x18\x04 \x01(\x03\x12\x15\n\rchanged_count\x18\x05 \x01(\x03\x12\x19\n\x11\x63lock_unconfirmed\x18\x06 \x01(\x08*\x7f\n\x0eRetentionBound\x12\x1f\n\x1bRETENTION_BOUND_UNSPECIFIED\x10\x00\x12\x17\n\x13RETENTION_BOUND_AGE\x10\x01\x12\x18\n\x14RETENTION_BOUND_IDLE\x10\x02\x12\x19\n\x15RETENTION_BOUND_BYTES\x10\x03\x32\xcc\x01\n\x0c\x45raseService\x12Y\n\x0c\x45raseContent\x12 .longhand.v1.EraseContentRequest\x1a!.longhand.v1.EraseContentResponse\"\x04\x88\xb5\x18\x04\x12\x61\n\x0e\x41pplyRetention\x12\".longhand.v1.ApplyRetentionRequest\x1a#.longhand.v1.ApplyRetentionResponse\"\x04\x88\xb5\x18\x04\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'longhand.v1.erase_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
+  _globals['_MESSAGESET'].fields_by_name['message_ids']._loaded_options = None
+  _globals['_MESSAGESET'].fields_by_name['message_ids']._serialized_options = b'\220\265\030\200\004'
   _globals['_ERASESERVICE'].methods_by_name['EraseContent']._loaded_options = None
   _globals['_ERASESERVICE'].methods_by_name['EraseContent']._serialized_options = b'\210\265\030\004'
   _globals['_ERASESERVICE'].methods_by_name['ApplyRetention']._loaded_options = None
   _globals['_ERASESERVICE'].methods_by_name['ApplyRetention']._serialized_options = b'\210\265\030\004'
-  _globals['_RETENTIONBOUND']._serialized_start=1187
-  _globals['_RETENTIONBOUND']._serialized_end=1314
+  _globals['_RETENTIONBOUND']._serialized_start=1266
+  _globals['_RETENTIONBOUND']._serialized_end=1393
   _globals['_ERASECONTENTREQUEST']._serialized_start=95
-  _globals['_ERASECONTENTREQUEST']._serialized_end=367
-  _globals['_MESSAGESET']._serialized_start=369
-  _globals['_MESSAGESET']._serialized_end=402
-  _globals['_ERASECONTENTRESPONSE']._serialized_start=405
-  _globals['_ERASECONTENTRESPONSE']._serialized_end=692
-  _globals['_APPLYRETENTIONREQUEST']._serialized_start=694
-  _globals['_APPLYRETENTIONREQUEST']._serialized_end=734
-  _globals['_APPLYRETENTIONRESPONSE']._serialized_start=737
-  _globals['_APPLYRETENTIONRESPONSE']._serialized_end=912
-  _globals['_EXPIREDSESSION']._serialized_start=915
-  _globals['_EXPIREDSESSION']._serialized_end=1047
-  _globals['_RETENTIONSUMMARY']._serialized_start=1050
-  _globals['_RETENTIONSUMMARY']._serialized_end=1185
-  _globals['_ERASESERVICE']._serialized_start=1317
-  _globals['_ERASESERVICE']._serialized_end=1521
+  _globals['_ERASECONTENTREQUEST']._serialized_end=381
+  _globals['_MESSAGESET']._serialized_start=383
+  _globals['_MESSAGESET']._serialized_end=423
+  _globals['_ERASECONTENTRESPONSE']._serialized_start=426
+  _globals['_ERASECONTENTRESPONSE']._serialized_end=744
+  _globals['_APPLYRETENTIONREQUEST']._serialized_start=746
+  _globals['_APPLYRETENTIONREQUEST']._serialized_end=786
+  _globals['_APPLYRETENTIONRESPONSE']._serialized_start=789
+  _globals['_APPLYRETENTIONRESPONSE']._serialized_end=964
+  _globals['_EXPIREDSESSION']._serialized_start=967
+  _globals['_EXPIREDSESSION']._serialized_end=1099
+  _globals['_RETENTIONSUMMARY']._serialized_start=1102
+  _globals['_RETENTIONSUMMARY']._serialized_end=1264
+  _globals['_ERASESERVICE']._serialized_start=1396
+  _globals['_ERASESERVICE']._serialized_end=1600
 # @@protoc_insertion_point(module_scope)

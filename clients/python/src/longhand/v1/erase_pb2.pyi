@@ -63,6 +63,7 @@ class EraseContentRequest(google.protobuf.message.Message):
     DRY_RUN_FIELD_NUMBER: builtins.int
     REQUEST_ID_FIELD_NUMBER: builtins.int
     EXPECTED_REVISION_FIELD_NUMBER: builtins.int
+    TREE_FIELD_NUMBER: builtins.int
     session_id: builtins.str
     """The session, by id or client id."""
     message_id: builtins.str
@@ -74,12 +75,19 @@ class EraseContentRequest(google.protobuf.message.Message):
     reason: builtins.str
     """The reason, for the log: 1 to 1 000 bytes, and none of what is to be erased, because it stays."""
     dry_run: builtins.bool
-    """True to learn what would be erased, and change nothing."""
+    """True to learn what would be erased, and change nothing: the answer is that of the erasure, but for its event and files, and
+    so are the errors.
+    """
     request_id: builtins.str
     """Makes the request idempotent; at most 128 bytes."""
     expected_revision: builtins.int
     """Refuses the request if history, marks, policy or window of the session changed after this revision. Runs, prompts,
     presence and labels do not count. What is erased already is answered whatever changed. Ignored by a dry run.
+    """
+    tree: builtins.bool
+    """True to erase the sessions of sub-agents as well: those that work for the session, at any depth, at most 1 000. Goes
+    with `whole_session` alone. Each session is an erasure of its own, that of the request first: if one fails, the request
+    can be sent again, and goes on.
     """
     @property
     def message_set(self) -> global___MessageSet:
@@ -97,9 +105,10 @@ class EraseContentRequest(google.protobuf.message.Message):
         dry_run: builtins.bool = ...,
         request_id: builtins.str = ...,
         expected_revision: builtins.int | None = ...,
+        tree: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_expected_revision", b"_expected_revision", "expected_revision", b"expected_revision", "message_id", b"message_id", "message_set", b"message_set", "part_id", b"part_id", "target", b"target", "whole_session", b"whole_session"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_expected_revision", b"_expected_revision", "dry_run", b"dry_run", "expected_revision", b"expected_revision", "message_id", b"message_id", "message_set", b"message_set", "part_id", b"part_id", "reason", b"reason", "request_id", b"request_id", "session_id", b"session_id", "target", b"target", "whole_session", b"whole_session"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_expected_revision", b"_expected_revision", "dry_run", b"dry_run", "expected_revision", b"expected_revision", "message_id", b"message_id", "message_set", b"message_set", "part_id", b"part_id", "reason", b"reason", "request_id", b"request_id", "session_id", b"session_id", "target", b"target", "tree", b"tree", "whole_session", b"whole_session"]) -> None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_expected_revision", b"_expected_revision"]) -> typing.Literal["expected_revision"] | None: ...
     @typing.overload
@@ -147,6 +156,7 @@ class EraseContentResponse(google.protobuf.message.Message):
     EXISTED_FIELD_NUMBER: builtins.int
     PENDING_FILES_FIELD_NUMBER: builtins.int
     DURABILITY_FIELD_NUMBER: builtins.int
+    SUB_AGENT_SESSION_IDS_FIELD_NUMBER: builtins.int
     session_id: builtins.str
     """The session whose content it was: another one than in the request if that one is a fork and shared it."""
     revision: builtins.int
@@ -164,15 +174,22 @@ class EraseContentResponse(google.protobuf.message.Message):
     fork_count: builtins.int
     """Other sessions that lost content."""
     blob_count: builtins.int
-    """Large bodies and media that are gone; others use the rest."""
+    """Large bodies and media that are gone; the tenant uses the rest elsewhere. What other tenants have does not count."""
     existed: builtins.bool
     """True if it was erased before, and nothing was changed."""
     durability: longhand.v1.session_pb2.Durability.ValueType
     """What kind of crash the erasure survives."""
     @property
     def pending_files(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
-        """Files that may still have bytes of it, because a reader needed an earlier state of them: the daemon overwrites them
-        once that reader has ended, also after a restart. Empty if none has.
+        """Files that may still have bytes of it, because a reader needed an earlier state of them, or because they are so large:
+        the daemon goes on to overwrite them, also after a restart, and `GetServerInfo` names them until then. Empty if none
+        has. The same request gets the newest state.
+        """
+
+    @property
+    def sub_agent_session_ids(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """Of an erased session the sessions of sub-agents that work for it, at any depth, and that the caller sees: with `tree`
+        those that went with it, which the counts have too, else those that stay, of these at most 1 000.
         """
 
     def __init__(
@@ -190,8 +207,9 @@ class EraseContentResponse(google.protobuf.message.Message):
         existed: builtins.bool = ...,
         pending_files: collections.abc.Iterable[builtins.str] | None = ...,
         durability: longhand.v1.session_pb2.Durability.ValueType = ...,
+        sub_agent_session_ids: collections.abc.Iterable[builtins.str] | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["blob_count", b"blob_count", "content_bytes", b"content_bytes", "derived_count", b"derived_count", "durability", b"durability", "existed", b"existed", "fork_count", b"fork_count", "message_count", b"message_count", "part_count", b"part_count", "pending_files", b"pending_files", "revision", b"revision", "seq", b"seq", "session_id", b"session_id"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["blob_count", b"blob_count", "content_bytes", b"content_bytes", "derived_count", b"derived_count", "durability", b"durability", "existed", b"existed", "fork_count", b"fork_count", "message_count", b"message_count", "part_count", b"part_count", "pending_files", b"pending_files", "revision", b"revision", "seq", b"seq", "session_id", b"session_id", "sub_agent_session_ids", b"sub_agent_session_ids"]) -> None: ...
 
 global___EraseContentResponse = EraseContentResponse
 
@@ -290,6 +308,7 @@ class RetentionSummary(google.protobuf.message.Message):
     CONTENT_BYTES_FIELD_NUMBER: builtins.int
     PROTECTED_COUNT_FIELD_NUMBER: builtins.int
     CHANGED_COUNT_FIELD_NUMBER: builtins.int
+    CLOCK_UNCONFIRMED_FIELD_NUMBER: builtins.int
     examined_count: builtins.int
     """Sessions that were looked at, without erased ones."""
     erased_count: builtins.int
@@ -300,6 +319,10 @@ class RetentionSummary(google.protobuf.message.Message):
     """Sessions that exceed a bound and stay: labelled `keep`, with an active run, or shared by a fork."""
     changed_count: builtins.int
     """Sessions that changed between look and erasure."""
+    clock_unconfirmed: builtins.bool
+    """True if the daemon's clock was not confirmed (`GetServerInfoResponse.clock`), as in the first hour after a start and
+    after a leap: ages were counted up to the last time that was, so that sessions may stay that are due.
+    """
     def __init__(
         self,
         *,
@@ -308,7 +331,8 @@ class RetentionSummary(google.protobuf.message.Message):
         content_bytes: builtins.int = ...,
         protected_count: builtins.int = ...,
         changed_count: builtins.int = ...,
+        clock_unconfirmed: builtins.bool = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["changed_count", b"changed_count", "content_bytes", b"content_bytes", "erased_count", b"erased_count", "examined_count", b"examined_count", "protected_count", b"protected_count"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["changed_count", b"changed_count", "clock_unconfirmed", b"clock_unconfirmed", "content_bytes", b"content_bytes", "erased_count", b"erased_count", "examined_count", b"examined_count", "protected_count", b"protected_count"]) -> None: ...
 
 global___RetentionSummary = RetentionSummary

@@ -62,8 +62,9 @@ class EraseServiceServicer(object):
         event stays in its chain, which commits to what was there by a hash over a salt that is erased too.
 
         An open message that has content is sealed as aborted first, and a compaction that runs in a session that loses content is
-        superseded. What is erased goes from the files of the store before the answer, unless a reader still needs an earlier
-        state of them. It stays in backups that were made before.
+        superseded. What is erased goes from the files of the store and of the search index before the answer, with the copies
+        that the database left in gaps of its pages, unless a reader still needs an earlier state of them or it takes longer than
+        3 seconds: then the answer names the files. It stays in backups that were made before.
 
         The erasure of what is erased already gets the same answer as before; of several messages, that of the newest of their
         erasures. Several messages go in one change, or none of them. A large session goes in steps, between which others

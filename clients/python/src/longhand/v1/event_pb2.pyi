@@ -1591,7 +1591,7 @@ class SubscribeEventsRequest(google.protobuf.message.Message):
 
     @property
     def kinds(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[global___EventKind.ValueType]:
-        """Only these kinds; none for all."""
+        """Only these kinds, at most 64; none for all."""
 
     @property
     def progress_interval(self) -> google.protobuf.duration_pb2.Duration:
@@ -2022,7 +2022,7 @@ class ListEventsRequest(google.protobuf.message.Message):
     """Includes the message that an event is about."""
     @property
     def kinds(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[global___EventKind.ValueType]:
-        """Only these kinds; none for all."""
+        """Only these kinds, at most 64; none for all."""
 
     def __init__(
         self,

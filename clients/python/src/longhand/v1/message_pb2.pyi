@@ -725,7 +725,7 @@ class ToolResultPart(google.protobuf.message.Message):
     """
     @property
     def attachments(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___MediaPart]:
-        """Media that came with the output."""
+        """Media that came with the output, up to 256."""
 
     @property
     def start_time(self) -> google.protobuf.timestamp_pb2.Timestamp:
@@ -2289,7 +2289,7 @@ class EditMessageRequest(google.protobuf.message.Message):
     """
     @property
     def parts(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Part]:
-        """Parts of the replacement, which has the original's role; not empty unless `remove` is set."""
+        """Parts of the replacement, up to 256, which has the original's role; not empty unless `remove` is set."""
 
     def __init__(
         self,

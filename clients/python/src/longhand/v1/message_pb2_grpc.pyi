@@ -56,6 +56,8 @@ class MessageServiceStub:
     """Adds text to a draft: a part of an open message that is still being written. A draft is in no view until it closes.
     Subscribers with `include_deltas` get the text as delta frames. The request can be repeated, also with more text at
     its end: text that the draft, or the part that the draft has become, already has at that offset is not added again.
+    Text that a rule for secrets refuses (SECRET_REFUSED) takes the draft with it: nothing of it stays, its name takes no
+    more text, and it becomes no part. The other drafts and parts of the message stay.
     Errors: SESSION_NOT_FOUND, SESSION_ARCHIVED, MESSAGE_NOT_FOUND, MESSAGE_SEALED, MESSAGE_EXPIRED, DRAFT_NOT_FOUND,
     INVALID_FIELD, LIMIT_EXCEEDED, CLIENT_ID_REUSED; OFFSET_MISMATCH if the draft ends before the offset or
     has other text there; CALL_NOT_FOUND for the call that a tool's output names.
@@ -87,6 +89,9 @@ class MessageServiceStub:
     open until its `open_timeout`. A later call goes on: GetMessage has the drafts with their text, and every frame can
     be sent again, because text that is there already, parts and ends of drafts with a known client id, and with a
     `request_id` also the end of the message are not written again. So a client may also send all frames from the first.
+
+    For a message that is sealed, text that comes again is compared with what was written; where that was erased, nothing is
+    left to compare with, and only the end gets its answer.
 
     The call ends with an error when a frame is refused, and, while it waits for frames, as soon as the message is sealed
     or expires, the session is archived, the run of `longhand-run-epoch` ends, or the access token does. Frames before a
@@ -208,6 +213,8 @@ class MessageServiceAsyncStub:
     """Adds text to a draft: a part of an open message that is still being written. A draft is in no view until it closes.
     Subscribers with `include_deltas` get the text as delta frames. The request can be repeated, also with more text at
     its end: text that the draft, or the part that the draft has become, already has at that offset is not added again.
+    Text that a rule for secrets refuses (SECRET_REFUSED) takes the draft with it: nothing of it stays, its name takes no
+    more text, and it becomes no part. The other drafts and parts of the message stay.
     Errors: SESSION_NOT_FOUND, SESSION_ARCHIVED, MESSAGE_NOT_FOUND, MESSAGE_SEALED, MESSAGE_EXPIRED, DRAFT_NOT_FOUND,
     INVALID_FIELD, LIMIT_EXCEEDED, CLIENT_ID_REUSED; OFFSET_MISMATCH if the draft ends before the offset or
     has other text there; CALL_NOT_FOUND for the call that a tool's output names.
@@ -239,6 +246,9 @@ class MessageServiceAsyncStub:
     open until its `open_timeout`. A later call goes on: GetMessage has the drafts with their text, and every frame can
     be sent again, because text that is there already, parts and ends of drafts with a known client id, and with a
     `request_id` also the end of the message are not written again. So a client may also send all frames from the first.
+
+    For a message that is sealed, text that comes again is compared with what was written; where that was erased, nothing is
+    left to compare with, and only the end gets its answer.
 
     The call ends with an error when a frame is refused, and, while it waits for frames, as soon as the message is sealed
     or expires, the session is archived, the run of `longhand-run-epoch` ends, or the access token does. Frames before a
@@ -366,6 +376,8 @@ class MessageServiceServicer(metaclass=abc.ABCMeta):
         """Adds text to a draft: a part of an open message that is still being written. A draft is in no view until it closes.
         Subscribers with `include_deltas` get the text as delta frames. The request can be repeated, also with more text at
         its end: text that the draft, or the part that the draft has become, already has at that offset is not added again.
+        Text that a rule for secrets refuses (SECRET_REFUSED) takes the draft with it: nothing of it stays, its name takes no
+        more text, and it becomes no part. The other drafts and parts of the message stay.
         Errors: SESSION_NOT_FOUND, SESSION_ARCHIVED, MESSAGE_NOT_FOUND, MESSAGE_SEALED, MESSAGE_EXPIRED, DRAFT_NOT_FOUND,
         INVALID_FIELD, LIMIT_EXCEEDED, CLIENT_ID_REUSED; OFFSET_MISMATCH if the draft ends before the offset or
         has other text there; CALL_NOT_FOUND for the call that a tool's output names.
@@ -401,6 +413,9 @@ class MessageServiceServicer(metaclass=abc.ABCMeta):
         open until its `open_timeout`. A later call goes on: GetMessage has the drafts with their text, and every frame can
         be sent again, because text that is there already, parts and ends of drafts with a known client id, and with a
         `request_id` also the end of the message are not written again. So a client may also send all frames from the first.
+
+        For a message that is sealed, text that comes again is compared with what was written; where that was erased, nothing is
+        left to compare with, and only the end gets its answer.
 
         The call ends with an error when a frame is refused, and, while it waits for frames, as soon as the message is sealed
         or expires, the session is archived, the run of `longhand-run-epoch` ends, or the access token does. Frames before a

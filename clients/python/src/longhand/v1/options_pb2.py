@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import descriptor_pb2 as google_dot_protobuf_dot_descriptor__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19longhand/v1/options.proto\x12\x0blonghand.v1\x1a google/protobuf/descriptor.proto*t\n\x05Scope\x12\x15\n\x11SCOPE_UNSPECIFIED\x10\x00\x12\x0e\n\nSCOPE_READ\x10\x01\x12\x0f\n\x0bSCOPE_WRITE\x10\x02\x12\x11\n\rSCOPE_COMPACT\x10\x03\x12\x0f\n\x0bSCOPE_ERASE\x10\x04\x12\x0f\n\x0bSCOPE_ADMIN\x10\x05:C\n\x05scope\x12\x1e.google.protobuf.MethodOptions\x18\xd1\x86\x03 \x01(\x0e\x32\x12.longhand.v1.Scopeb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19longhand/v1/options.proto\x12\x0blonghand.v1\x1a google/protobuf/descriptor.proto*t\n\x05Scope\x12\x15\n\x11SCOPE_UNSPECIFIED\x10\x00\x12\x0e\n\nSCOPE_READ\x10\x01\x12\x0f\n\x0bSCOPE_WRITE\x10\x02\x12\x11\n\rSCOPE_COMPACT\x10\x03\x12\x0f\n\x0bSCOPE_ERASE\x10\x04\x12\x0f\n\x0bSCOPE_ADMIN\x10\x05:C\n\x05scope\x12\x1e.google.protobuf.MethodOptions\x18\xd1\x86\x03 \x01(\x0e\x32\x12.longhand.v1.Scope:5\n\x0c\x65lements_max\x12\x1d.google.protobuf.FieldOptions\x18\xd2\x86\x03 \x01(\x05\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)

@@ -55,5 +55,8 @@ SCOPE_ADMIN: Scope.ValueType  # 5
 global___Scope = Scope
 
 SCOPE_FIELD_NUMBER: builtins.int
+ELEMENTS_MAX_FIELD_NUMBER: builtins.int
 scope: google.protobuf.internal.extension_dict._ExtensionFieldDescriptor[google.protobuf.descriptor_pb2.MethodOptions, global___Scope.ValueType]
 """The scope that a caller needs for the RPC."""
+elements_max: google.protobuf.internal.extension_dict._ExtensionFieldDescriptor[google.protobuf.descriptor_pb2.FieldOptions, builtins.int]
+"""The most elements that the list may have. A request with more is refused with LIMIT_EXCEEDED before it is decoded."""

@@ -28,13 +28,15 @@ from longhand.v1 import options_pb2 as longhand_dot_v1_dot_options__pb2
 from longhand.v1 import session_pb2 as longhand_dot_v1_dot_session__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18longhand/v1/prompt.proto\x12\x0blonghand.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19longhand/v1/message.proto\x1a\x19longhand/v1/options.proto\x1a\x19longhand/v1/session.proto\"\xa6\x02\n\x06Prompt\x12\x11\n\tprompt_id\x18\x01 \x01(\t\x12\x12\n\nsession_id\x18\x02 \x01(\t\x12\'\n\x08\x64\x65livery\x18\x03 \x01(\x0e\x32\x15.longhand.v1.Delivery\x12\r\n\x05\x61\x63tor\x18\x04 \x01(\t\x12 \n\x05parts\x18\x05 \x03(\x0b\x32\x11.longhand.v1.Part\x12\x1a\n\rmetadata_json\x18\x06 \x01(\tH\x00\x88\x01\x01\x12/\n\x0b\x63reate_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x17\n\x0fsubmit_revision\x18\x08 \x01(\x03\x12#\n\x03\x65nd\x18\t \x01(\x0b\x32\x16.longhand.v1.PromptEndB\x10\n\x0e_metadata_json\"g\n\tPromptEnd\x12\x12\n\x05\x65poch\x18\x01 \x01(\x03H\x00\x88\x01\x01\x12\x17\n\nmessage_id\x18\x02 \x01(\tH\x01\x88\x01\x01\x12\x14\n\x0c\x65nd_revision\x18\x03 \x01(\x03\x42\x08\n\x06_epochB\r\n\x0b_message_id\"\x91\x02\n\x13SubmitPromptRequest\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12 \n\x05parts\x18\x02 \x03(\x0b\x32\x11.longhand.v1.Part\x12\'\n\x08\x64\x65livery\x18\x03 \x01(\x0e\x32\x15.longhand.v1.Delivery\x12\x1a\n\rmetadata_json\x18\x04 \x01(\tH\x00\x88\x01\x01\x12\x12\n\nrequest_id\x18\x05 \x01(\t\x12#\n\x06rewind\x18\x06 \x01(\x0b\x32\x13.longhand.v1.Rewind\x12\x1e\n\x11\x65xpected_revision\x18\x07 \x01(\x03H\x01\x88\x01\x01\x42\x10\n\x0e_metadata_jsonB\x14\n\x12_expected_revision\"\xaa\x01\n\x14SubmitPromptResponse\x12\x11\n\tprompt_id\x18\x01 \x01(\t\x12\x10\n\x08revision\x18\x02 \x01(\x03\x12\x0b\n\x03seq\x18\x03 \x01(\x03\x12+\n\ndurability\x18\x04 \x01(\x0e\x32\x17.longhand.v1.Durability\x12\x33\n\x0fsecret_findings\x18\x05 \x03(\x0b\x32\x1a.longhand.v1.SecretFinding\"\x87\x01\n\x11TakePromptRequest\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x03\x12\x16\n\tprompt_id\x18\x03 \x01(\tH\x00\x88\x01\x01\x12\x15\n\rsteering_only\x18\x04 \x01(\x08\x12\x12\n\nrequest_id\x18\x05 \x01(\tB\x0c\n\n_prompt_id\"\x85\x01\n\x12TakePromptResponse\x12#\n\x06prompt\x18\x01 \x01(\x0b\x32\x13.longhand.v1.Prompt\x12\x10\n\x08revision\x18\x02 \x01(\x03\x12\x0b\n\x03seq\x18\x03 \x01(\x03\x12+\n\ndurability\x18\x04 \x01(\x0e\x32\x17.longhand.v1.Durability\"\x82\x01\n\x11MovePromptRequest\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\x11\n\tprompt_id\x18\x02 \x01(\t\x12\x1d\n\x10\x62\x65\x66ore_prompt_id\x18\x03 \x01(\tH\x00\x88\x01\x01\x12\x12\n\nrequest_id\x18\x04 \x01(\tB\x13\n\x11_before_prompt_id\"`\n\x12MovePromptResponse\x12\x10\n\x08revision\x18\x01 \x01(\x03\x12\x0b\n\x03seq\x18\x02 \x01(\x03\x12+\n\ndurability\x18\x03 \x01(\x0e\x32\x17.longhand.v1.Durability\"R\n\x15WithdrawPromptRequest\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\x11\n\tprompt_id\x18\x02 \x01(\t\x12\x12\n\nrequest_id\x18\x03 \x01(\t\"d\n\x16WithdrawPromptResponse\x12\x10\n\x08revision\x18\x01 \x01(\x03\x12\x0b\n\x03seq\x18\x02 \x01(\x03\x12+\n\ndurability\x18\x03 \x01(\x0e\x32\x17.longhand.v1.Durability\"f\n\x12ListPromptsRequest\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\x15\n\rinclude_ended\x18\x02 \x01(\x08\x12\x11\n\tpage_size\x18\x03 \x01(\x05\x12\x12\n\npage_token\x18\x04 \x01(\t\"T\n\x13ListPromptsResponse\x12$\n\x07prompts\x18\x01 \x03(\x0b\x32\x13.longhand.v1.Prompt\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t*d\n\x08\x44\x65livery\x12\x18\n\x14\x44\x45LIVERY_UNSPECIFIED\x10\x00\x12\x12\n\x0e\x44\x45LIVERY_QUEUE\x10\x01\x12\x12\n\x0e\x44\x45LIVERY_STEER\x10\x02\x12\x16\n\x12\x44\x45LIVERY_INTERRUPT\x10\x03\x32\xcd\x03\n\rPromptService\x12Y\n\x0cSubmitPrompt\x12 .longhand.v1.SubmitPromptRequest\x1a!.longhand.v1.SubmitPromptResponse\"\x04\x88\xb5\x18\x02\x12S\n\nTakePrompt\x12\x1e.longhand.v1.TakePromptRequest\x1a\x1f.longhand.v1.TakePromptResponse\"\x04\x88\xb5\x18\x02\x12S\n\nMovePrompt\x12\x1e.longhand.v1.MovePromptRequest\x1a\x1f.longhand.v1.MovePromptResponse\"\x04\x88\xb5\x18\x02\x12_\n\x0eWithdrawPrompt\x12\".longhand.v1.WithdrawPromptRequest\x1a#.longhand.v1.WithdrawPromptResponse\"\x04\x88\xb5\x18\x02\x12V\n\x0bListPrompts\x12\x1f.longhand.v1.ListPromptsRequest\x1a .longhand.v1.ListPromptsResponse\"\x04\x88\xb5\x18\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18longhand/v1/prompt.proto\x12\x0blonghand.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19longhand/v1/message.proto\x1a\x19longhand/v1/options.proto\x1a\x19longhand/v1/session.proto\"\xa6\x02\n\x06Prompt\x12\x11\n\tprompt_id\x18\x01 \x01(\t\x12\x12\n\nsession_id\x18\x02 \x01(\t\x12\'\n\x08\x64\x65livery\x18\x03 \x01(\x0e\x32\x15.longhand.v1.Delivery\x12\r\n\x05\x61\x63tor\x18\x04 \x01(\t\x12 \n\x05parts\x18\x05 \x03(\x0b\x32\x11.longhand.v1.Part\x12\x1a\n\rmetadata_json\x18\x06 \x01(\tH\x00\x88\x01\x01\x12/\n\x0b\x63reate_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x17\n\x0fsubmit_revision\x18\x08 \x01(\x03\x12#\n\x03\x65nd\x18\t \x01(\x0b\x32\x16.longhand.v1.PromptEndB\x10\n\x0e_metadata_json\"g\n\tPromptEnd\x12\x12\n\x05\x65poch\x18\x01 \x01(\x03H\x00\x88\x01\x01\x12\x17\n\nmessage_id\x18\x02 \x01(\tH\x01\x88\x01\x01\x12\x14\n\x0c\x65nd_revision\x18\x03 \x01(\x03\x42\x08\n\x06_epochB\r\n\x0b_message_id\"\x98\x02\n\x13SubmitPromptRequest\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\'\n\x05parts\x18\x02 \x03(\x0b\x32\x11.longhand.v1.PartB\x05\x90\xb5\x18\x80\x02\x12\'\n\x08\x64\x65livery\x18\x03 \x01(\x0e\x32\x15.longhand.v1.Delivery\x12\x1a\n\rmetadata_json\x18\x04 \x01(\tH\x00\x88\x01\x01\x12\x12\n\nrequest_id\x18\x05 \x01(\t\x12#\n\x06rewind\x18\x06 \x01(\x0b\x32\x13.longhand.v1.Rewind\x12\x1e\n\x11\x65xpected_revision\x18\x07 \x01(\x03H\x01\x88\x01\x01\x42\x10\n\x0e_metadata_jsonB\x14\n\x12_expected_revision\"\xaa\x01\n\x14SubmitPromptResponse\x12\x11\n\tprompt_id\x18\x01 \x01(\t\x12\x10\n\x08revision\x18\x02 \x01(\x03\x12\x0b\n\x03seq\x18\x03 \x01(\x03\x12+\n\ndurability\x18\x04 \x01(\x0e\x32\x17.longhand.v1.Durability\x12\x33\n\x0fsecret_findings\x18\x05 \x03(\x0b\x32\x1a.longhand.v1.SecretFinding\"\x87\x01\n\x11TakePromptRequest\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x03\x12\x16\n\tprompt_id\x18\x03 \x01(\tH\x00\x88\x01\x01\x12\x15\n\rsteering_only\x18\x04 \x01(\x08\x12\x12\n\nrequest_id\x18\x05 \x01(\tB\x0c\n\n_prompt_id\"\x85\x01\n\x12TakePromptResponse\x12#\n\x06prompt\x18\x01 \x01(\x0b\x32\x13.longhand.v1.Prompt\x12\x10\n\x08revision\x18\x02 \x01(\x03\x12\x0b\n\x03seq\x18\x03 \x01(\x03\x12+\n\ndurability\x18\x04 \x01(\x0e\x32\x17.longhand.v1.Durability\"\x82\x01\n\x11MovePromptRequest\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\x11\n\tprompt_id\x18\x02 \x01(\t\x12\x1d\n\x10\x62\x65\x66ore_prompt_id\x18\x03 \x01(\tH\x00\x88\x01\x01\x12\x12\n\nrequest_id\x18\x04 \x01(\tB\x13\n\x11_before_prompt_id\"`\n\x12MovePromptResponse\x12\x10\n\x08revision\x18\x01 \x01(\x03\x12\x0b\n\x03seq\x18\x02 \x01(\x03\x12+\n\ndurability\x18\x03 \x01(\x0e\x32\x17.longhand.v1.Durability\"R\n\x15WithdrawPromptRequest\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\x11\n\tprompt_id\x18\x02 \x01(\t\x12\x12\n\nrequest_id\x18\x03 \x01(\t\"d\n\x16WithdrawPromptResponse\x12\x10\n\x08revision\x18\x01 \x01(\x03\x12\x0b\n\x03seq\x18\x02 \x01(\x03\x12+\n\ndurability\x18\x03 \x01(\x0e\x32\x17.longhand.v1.Durability\"f\n\x12ListPromptsRequest\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\x15\n\rinclude_ended\x18\x02 \x01(\x08\x12\x11\n\tpage_size\x18\x03 \x01(\x05\x12\x12\n\npage_token\x18\x04 \x01(\t\"T\n\x13ListPromptsResponse\x12$\n\x07prompts\x18\x01 \x03(\x0b\x32\x13.longhand.v1.Prompt\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t*d\n\x08\x44\x65livery\x12\x18\n\x14\x44\x45LIVERY_UNSPECIFIED\x10\x00\x12\x12\n\x0e\x44\x45LIVERY_QUEUE\x10\x01\x12\x12\n\x0e\x44\x45LIVERY_STEER\x10\x02\x12\x16\n\x12\x44\x45LIVERY_INTERRUPT\x10\x03\x32\xcd\x03\n\rPromptService\x12Y\n\x0cSubmitPrompt\x12 .longhand.v1.SubmitPromptRequest\x1a!.longhand.v1.SubmitPromptResponse\"\x04\x88\xb5\x18\x02\x12S\n\nTakePrompt\x12\x1e.longhand.v1.TakePromptRequest\x1a\x1f.longhand.v1.TakePromptResponse\"\x04\x88\xb5\x18\x02\x12S\n\nMovePrompt\x12\x1e.longhand.v1.MovePromptRequest\x1a\x1f.longhand.v1.MovePromptResponse\"\x04\x88\xb5\x18\x02\x12_\n\x0eWithdrawPrompt\x12\".longhand.v1.WithdrawPromptRequest\x1a#.longhand.v1.WithdrawPromptResponse\"\x04\x88\xb5\x18\x02\x12V\n\x0bListPrompts\x12\x1f.longhand.v1.ListPromptsRequest\x1a .longhand.v1.ListPromptsResponse\"\x04\x88\xb5\x18\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'longhand.v1.prompt_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
+  _globals['_SUBMITPROMPTREQUEST'].fields_by_name['parts']._loaded_options = None
+  _globals['_SUBMITPROMPTREQUEST'].fields_by_name['parts']._serialized_options = b'\220\265\030\200\002'
   _globals['_PROMPTSERVICE'].methods_by_name['SubmitPrompt']._loaded_options = None
   _globals['_PROMPTSERVICE'].methods_by_name['SubmitPrompt']._serialized_options = b'\210\265\030\002'
   _globals['_PROMPTSERVICE'].methods_by_name['TakePrompt']._loaded_options = None
@@ -45,32 +47,32 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_PROMPTSERVICE'].methods_by_name['WithdrawPrompt']._serialized_options = b'\210\265\030\002'
   _globals['_PROMPTSERVICE'].methods_by_name['ListPrompts']._loaded_options = None
   _globals['_PROMPTSERVICE'].methods_by_name['ListPrompts']._serialized_options = b'\210\265\030\001'
-  _globals['_DELIVERY']._serialized_start=1887
-  _globals['_DELIVERY']._serialized_end=1987
+  _globals['_DELIVERY']._serialized_start=1894
+  _globals['_DELIVERY']._serialized_end=1994
   _globals['_PROMPT']._serialized_start=156
   _globals['_PROMPT']._serialized_end=450
   _globals['_PROMPTEND']._serialized_start=452
   _globals['_PROMPTEND']._serialized_end=555
   _globals['_SUBMITPROMPTREQUEST']._serialized_start=558
-  _globals['_SUBMITPROMPTREQUEST']._serialized_end=831
-  _globals['_SUBMITPROMPTRESPONSE']._serialized_start=834
-  _globals['_SUBMITPROMPTRESPONSE']._serialized_end=1004
-  _globals['_TAKEPROMPTREQUEST']._serialized_start=1007
-  _globals['_TAKEPROMPTREQUEST']._serialized_end=1142
-  _globals['_TAKEPROMPTRESPONSE']._serialized_start=1145
-  _globals['_TAKEPROMPTRESPONSE']._serialized_end=1278
-  _globals['_MOVEPROMPTREQUEST']._serialized_start=1281
-  _globals['_MOVEPROMPTREQUEST']._serialized_end=1411
-  _globals['_MOVEPROMPTRESPONSE']._serialized_start=1413
-  _globals['_MOVEPROMPTRESPONSE']._serialized_end=1509
-  _globals['_WITHDRAWPROMPTREQUEST']._serialized_start=1511
-  _globals['_WITHDRAWPROMPTREQUEST']._serialized_end=1593
-  _globals['_WITHDRAWPROMPTRESPONSE']._serialized_start=1595
-  _globals['_WITHDRAWPROMPTRESPONSE']._serialized_end=1695
-  _globals['_LISTPROMPTSREQUEST']._serialized_start=1697
-  _globals['_LISTPROMPTSREQUEST']._serialized_end=1799
-  _globals['_LISTPROMPTSRESPONSE']._serialized_start=1801
-  _globals['_LISTPROMPTSRESPONSE']._serialized_end=1885
-  _globals['_PROMPTSERVICE']._serialized_start=1990
-  _globals['_PROMPTSERVICE']._serialized_end=2451
+  _globals['_SUBMITPROMPTREQUEST']._serialized_end=838
+  _globals['_SUBMITPROMPTRESPONSE']._serialized_start=841
+  _globals['_SUBMITPROMPTRESPONSE']._serialized_end=1011
+  _globals['_TAKEPROMPTREQUEST']._serialized_start=1014
+  _globals['_TAKEPROMPTREQUEST']._serialized_end=1149
+  _globals['_TAKEPROMPTRESPONSE']._serialized_start=1152
+  _globals['_TAKEPROMPTRESPONSE']._serialized_end=1285
+  _globals['_MOVEPROMPTREQUEST']._serialized_start=1288
+  _globals['_MOVEPROMPTREQUEST']._serialized_end=1418
+  _globals['_MOVEPROMPTRESPONSE']._serialized_start=1420
+  _globals['_MOVEPROMPTRESPONSE']._serialized_end=1516
+  _globals['_WITHDRAWPROMPTREQUEST']._serialized_start=1518
+  _globals['_WITHDRAWPROMPTREQUEST']._serialized_end=1600
+  _globals['_WITHDRAWPROMPTRESPONSE']._serialized_start=1602
+  _globals['_WITHDRAWPROMPTRESPONSE']._serialized_end=1702
+  _globals['_LISTPROMPTSREQUEST']._serialized_start=1704
+  _globals['_LISTPROMPTSREQUEST']._serialized_end=1806
+  _globals['_LISTPROMPTSRESPONSE']._serialized_start=1808
+  _globals['_LISTPROMPTSRESPONSE']._serialized_end=1892
+  _globals['_PROMPTSERVICE']._serialized_start=1997
+  _globals['_PROMPTSERVICE']._serialized_end=2458
 # @@protoc_insertion_point(module_scope)

@@ -168,7 +168,8 @@ class SubmitPromptRequest(google.protobuf.message.Message):
     """Refuses the request if history, marks, policy or window changed after this revision."""
     @property
     def parts(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[longhand.v1.message_pb2.Part]:
-        """The content: texts and media of a user, or results of tools; not empty, and not both. Limits as of a message.
+        """The content: texts and media of a user, or results of tools; not empty, up to 256, and not both. Limits as of
+        a message.
         Results are what a front end has of calls that an agent left to it: each answers a call of the history that has no
         result, in a view or in another prompt that waits, as ToolResultPart says. The message is one of the role tool then,
         and the run that takes it goes on with the reply that made the calls.

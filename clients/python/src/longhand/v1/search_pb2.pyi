@@ -185,7 +185,10 @@ class SearchHistoryResponse(google.protobuf.message.Message):
     indexed_revision: builtins.int
     """The newest revision of `session_id` that was in the index; unset without `session_id`."""
     cut_off: builtins.bool
-    """True if more than 20 000 parts match: the newest of them were ranked, and the older ones are not found."""
+    """True if more than 20 000 parts match: the newest of them were ranked, and the older ones are not found. Also true if the
+    lists of all terms are longer than a search may read: the hits have them all, but are ranked by the rarest ones, or are
+    the newest ones if none is rare; a page may then have few hits, or none, and a token for the next one.
+    """
     @property
     def hits(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___SearchHit]:
         """The hits, best first."""

@@ -67,7 +67,8 @@ class SearchServiceServicer(object):
         Text, reasoning, the inputs and outputs of tools, the names of media, markers and records are searched, of each part
         the first MiB. Drafts are not.
         Errors: INVALID_FIELD for a query without a word or with one quotation mark; LIMIT_EXCEEDED, SESSION_NOT_FOUND,
-        PAGE_TOKEN_INVALID, SEARCH_UNAVAILABLE.
+        PAGE_TOKEN_INVALID, SEARCH_UNAVAILABLE; TOO_MANY_REQUESTS for a caller with 16 searches that wait for their turn: one of a
+        caller runs at a time.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -42,7 +42,8 @@ class SearchServiceStub:
     Text, reasoning, the inputs and outputs of tools, the names of media, markers and records are searched, of each part
     the first MiB. Drafts are not.
     Errors: INVALID_FIELD for a query without a word or with one quotation mark; LIMIT_EXCEEDED, SESSION_NOT_FOUND,
-    PAGE_TOKEN_INVALID, SEARCH_UNAVAILABLE.
+    PAGE_TOKEN_INVALID, SEARCH_UNAVAILABLE; TOO_MANY_REQUESTS for a caller with 16 searches that wait for their turn: one of a
+    caller runs at a time.
     """
 
 class SearchServiceAsyncStub:
@@ -69,7 +70,8 @@ class SearchServiceAsyncStub:
     Text, reasoning, the inputs and outputs of tools, the names of media, markers and records are searched, of each part
     the first MiB. Drafts are not.
     Errors: INVALID_FIELD for a query without a word or with one quotation mark; LIMIT_EXCEEDED, SESSION_NOT_FOUND,
-    PAGE_TOKEN_INVALID, SEARCH_UNAVAILABLE.
+    PAGE_TOKEN_INVALID, SEARCH_UNAVAILABLE; TOO_MANY_REQUESTS for a caller with 16 searches that wait for their turn: one of a
+    caller runs at a time.
     """
 
 class SearchServiceServicer(metaclass=abc.ABCMeta):
@@ -98,7 +100,8 @@ class SearchServiceServicer(metaclass=abc.ABCMeta):
         Text, reasoning, the inputs and outputs of tools, the names of media, markers and records are searched, of each part
         the first MiB. Drafts are not.
         Errors: INVALID_FIELD for a query without a word or with one quotation mark; LIMIT_EXCEEDED, SESSION_NOT_FOUND,
-        PAGE_TOKEN_INVALID, SEARCH_UNAVAILABLE.
+        PAGE_TOKEN_INVALID, SEARCH_UNAVAILABLE; TOO_MANY_REQUESTS for a caller with 16 searches that wait for their turn: one of a
+        caller runs at a time.
         """
 
 def add_SearchServiceServicer_to_server(servicer: SearchServiceServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...

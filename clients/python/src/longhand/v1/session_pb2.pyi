@@ -27,7 +27,7 @@ Reasons that any call may end with; TOO_MANY_REQUESTS, TOO_MANY_ATTEMPTS, RATE_L
   TOO_MANY_ATTEMPTS        RESOURCE_EXHAUSTED   nothing
   RATE_LIMITED             RESOURCE_EXHAUSTED   nothing  quota, limit
   QUOTA_EXCEEDED           RESOURCE_EXHAUSTED   nothing  quota, limit
-  SECRET_REFUSED           INVALID_ARGUMENT     nothing  rule; field, except of a draft's text
+  SECRET_REFUSED           INVALID_ARGUMENT     nothing  rule; field, except of a draft's text, whose draft is gone
   ACCESS_LOG_FAILED        UNAVAILABLE          unknown
   ORIGIN_REFUSED           PERMISSION_DENIED    nothing  host, origin
   CONSOLE_TOKEN_INVALID    PERMISSION_DENIED    nothing
@@ -54,7 +54,7 @@ Reasons that the comments of the calls name:
   SUMMARY_TASK_NOT_FOUND   NOT_FOUND            nothing  compaction_id
   INVALID_FIELD            INVALID_ARGUMENT     nothing  field
   POLICY_INVALID           INVALID_ARGUMENT     nothing  field
-  LIMIT_EXCEEDED           INVALID_ARGUMENT     nothing  what, limit, actual
+  LIMIT_EXCEEDED           INVALID_ARGUMENT     nothing  what, limit, actual (not of a request's list)
   REQUEST_ID_REUSED        INVALID_ARGUMENT     nothing  request_id
   CLIENT_ID_REUSED         ALREADY_EXISTS       nothing  client_id
   PAGE_TOKEN_INVALID       INVALID_ARGUMENT     nothing
@@ -361,8 +361,9 @@ class _SecretActionEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._E
     secrets have equal ones.
     """
     SECRET_ACTION_REFUSE: _SecretAction.ValueType  # 3
-    """The request is refused: SECRET_REFUSED. No answer has it. What a draft acknowledged before it could be known for a
-    secret is redacted.
+    """The request is refused: SECRET_REFUSED. No answer has it. Text of a draft that is refused takes the whole draft with it:
+    it has no text any more, takes none, and becomes no part. A secret that a draft acknowledged whole, before it could be
+    known for one, is redacted.
     """
 
 class SecretAction(_SecretAction, metaclass=_SecretActionEnumTypeWrapper):
@@ -377,8 +378,9 @@ SECRET_ACTION_REDACT: SecretAction.ValueType  # 2
 secrets have equal ones.
 """
 SECRET_ACTION_REFUSE: SecretAction.ValueType  # 3
-"""The request is refused: SECRET_REFUSED. No answer has it. What a draft acknowledged before it could be known for a
-secret is redacted.
+"""The request is refused: SECRET_REFUSED. No answer has it. Text of a draft that is refused takes the whole draft with it:
+it has no text any more, takes none, and becomes no part. A secret that a draft acknowledged whole, before it could be
+known for one, is redacted.
 """
 global___SecretAction = SecretAction
 

@@ -27,7 +27,7 @@ Reasons that any call may end with; TOO_MANY_REQUESTS, TOO_MANY_ATTEMPTS, RATE_L
   TOO_MANY_ATTEMPTS        RESOURCE_EXHAUSTED   nothing
   RATE_LIMITED             RESOURCE_EXHAUSTED   nothing  quota, limit
   QUOTA_EXCEEDED           RESOURCE_EXHAUSTED   nothing  quota, limit
-  SECRET_REFUSED           INVALID_ARGUMENT     nothing  rule; field, except of a draft's text
+  SECRET_REFUSED           INVALID_ARGUMENT     nothing  rule; field, except of a draft's text, whose draft is gone
   ACCESS_LOG_FAILED        UNAVAILABLE          unknown
   ORIGIN_REFUSED           PERMISSION_DENIED    nothing  host, origin
   CONSOLE_TOKEN_INVALID    PERMISSION_DENIED    nothing
@@ -54,7 +54,7 @@ Reasons that the comments of the calls name:
   SUMMARY_TASK_NOT_FOUND   NOT_FOUND            nothing  compaction_id
   INVALID_FIELD            INVALID_ARGUMENT     nothing  field
   POLICY_INVALID           INVALID_ARGUMENT     nothing  field
-  LIMIT_EXCEEDED           INVALID_ARGUMENT     nothing  what, limit, actual
+  LIMIT_EXCEEDED           INVALID_ARGUMENT     nothing  what, limit, actual (not of a request's list)
   REQUEST_ID_REUSED        INVALID_ARGUMENT     nothing  request_id
   CLIENT_ID_REUSED         ALREADY_EXISTS       nothing  client_id
   PAGE_TOKEN_INVALID       INVALID_ARGUMENT     nothing

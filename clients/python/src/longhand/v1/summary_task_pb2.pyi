@@ -165,7 +165,7 @@ class LeaseSummaryTaskRequest(google.protobuf.message.Message):
 
     @property
     def levels(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[longhand.v1.session_pb2.CompactionLevel.ValueType]:
-        """Only tasks of these levels, none of them unspecified; an empty list for all."""
+        """Only tasks of these levels, at most 16, none of them unspecified; an empty list for all."""
 
     @property
     def wait_timeout(self) -> google.protobuf.duration_pb2.Duration:

@@ -20,7 +20,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file longhand/v1/admin.proto.
  */
 export const file_longhand_v1_admin: GenFile = /*@__PURE__*/
-  fileDesc("Chdsb25naGFuZC92MS9hZG1pbi5wcm90bxILbG9uZ2hhbmQudjEiFgoUR2V0U2VydmVySW5mb1JlcXVlc3QiiwoKFUdldFNlcnZlckluZm9SZXNwb25zZRIPCgd2ZXJzaW9uGAEgASgJEhAKCHN0b3JlX2lkGAIgASgJEhAKCGhlYWRfc2VxGAMgASgDEisKCmR1cmFiaWxpdHkYBCABKA4yFy5sb25naGFuZC52MS5EdXJhYmlsaXR5EhgKEGRhdGFiYXNlX3ZlcnNpb24YBSABKAkSLgoKc3RhcnRfdGltZRgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFQoNc2Vzc2lvbl9jb3VudBgHIAEoAxIeChZyZWFkeV9jb21wYWN0aW9uX2NvdW50GAggASgDEiAKGHJ1bm5pbmdfY29tcGFjdGlvbl9jb3VudBgJIAEoAxIYChBzdWJzY3JpYmVyX2NvdW50GAogASgDEhYKDmRhdGFiYXNlX2J5dGVzGAsgASgDEiwKC3dyaXRlX3N0YXRlGAwgASgOMhcubG9uZ2hhbmQudjEuV3JpdGVTdGF0ZRIxCgtjb21wYWN0aW9ucxgNIAMoCzIcLmxvbmdoYW5kLnYxLkNvbXBhY3Rpb25Db3VudBIZChFkdWVfc2Vzc2lvbl9jb3VudBgOIAEoAxIdChVicmVha2VyX3Nlc3Npb25fY291bnQYDyABKAMSGgoSdW5kb19zZXNzaW9uX2NvdW50GBAgASgDEh4KFmNvb2xkb3duX3Nlc3Npb25fY291bnQYESABKAMSHgoWb3ZlcmhlYWRfc2Vzc2lvbl9jb3VudBgSIAEoAxIbChNzdG9wcGVkX3Nlc3Npb25faWRzGBMgAygJEjIKCXNwZW5kaW5ncxgUIAMoCzIfLmxvbmdoYW5kLnYxLlN1bW1hcml6ZXJTcGVuZGluZxItCglwcm92aWRlcnMYFSADKAsyGi5sb25naGFuZC52MS5Qcm92aWRlclN0YXRlEjgKEXNjaGVkdWxlcl9mYWlsdXJlGBYgASgLMh0ubG9uZ2hhbmQudjEuU2NoZWR1bGVyRmFpbHVyZRIbChNmYWlsaW5nX3Nlc3Npb25faWRzGBcgAygJEjAKCmNoZWNrcG9pbnQYGCABKAsyHC5sb25naGFuZC52MS5DaGVja3BvaW50U3RhdGUSKgoHdHJhZmZpYxgZIAEoCzIZLmxvbmdoYW5kLnYxLlRyYWZmaWNTdGF0ZRI3Cg5jb250cmFkaWN0aW9ucxgaIAMoCzIfLmxvbmdoYW5kLnYxLkNvbnRyYWRpY3Rpb25Db3VudBIoCgZ3cml0ZXIYGyABKAsyGC5sb25naGFuZC52MS5Xcml0ZXJTdGF0ZRIWCg5vbGRlc3RfcmVhZF9tcxgcIAEoAxIcChRsb2FkZWRfc2Vzc2lvbl9jb3VudBgdIAEoAxIcChRsb2FkZWRfc2Vzc2lvbl9ieXRlcxgeIAEoAxIcChRzdWJzY3JpYmVyX2xhZ19jb3VudBgfIAEoAxImCgVzY3J1YhggIAEoCzIXLmxvbmdoYW5kLnYxLlNjcnViU3RhdGUSOAoSb3Zlcl93aW5kb3dfY291bnRzGCEgAygLMhwubG9uZ2hhbmQudjEuT3ZlcldpbmRvd0NvdW50EikKCnF1b3RhX3VzZXMYIiADKAsyFS5sb25naGFuZC52MS5RdW90YVVzZRItCgxzZWNyZXRfcnVsZXMYIyADKAsyFy5sb25naGFuZC52MS5TZWNyZXRSdWxlIkYKCFF1b3RhVXNlEg4KBnRlbmFudBgBIAEoCRINCgVxdW90YRgCIAEoCRIMCgR1c2VkGAMgASgDEg0KBWxpbWl0GAQgASgDIu8BCgpTY3J1YlN0YXRlEg8KB3J1bm5pbmcYASABKAgSLgoKc3RhcnRfdGltZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLAoIZW5kX3RpbWUYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhUKDXNlc3Npb25fY291bnQYBCABKAMSEwoLZXZlbnRfY291bnQYBSABKAMSFQoNZmluZGluZ19jb3VudBgGIAEoAxIvCghmaW5kaW5ncxgHIAMoCzIdLmxvbmdoYW5kLnYxLkludGVncml0eUZpbmRpbmcipAEKC1dyaXRlclN0YXRlEh0KFXF1ZXVlZF9tdXRhdGlvbl9jb3VudBgBIAEoAxIUCgxjb21taXRfY291bnQYAiABKAMSGgoSY29tbWl0X2R1cmF0aW9uX3VzGAMgASgDEjEKDmNvbW1pdF9idWNrZXRzGAQgAygLMhkubG9uZ2hhbmQudjEuQ29tbWl0QnVja2V0EhEKCWxvZ19ieXRlcxgFIAEoAyI9CgxDb21taXRCdWNrZXQSFwoPbWF4X2R1cmF0aW9uX3VzGAEgASgDEhQKDGNvbW1pdF9jb3VudBgCIAEoAyLGAQoMVHJhZmZpY1N0YXRlEhgKEGNvbm5lY3Rpb25fY291bnQYASABKAMSIAoYcmVmdXNlZF9jb25uZWN0aW9uX2NvdW50GAIgASgDEhsKE2ZhaWxlZF9hY2NlcHRfY291bnQYAyABKAMSHAoUc3RhbGxlZF9hbnN3ZXJfY291bnQYBCABKAMSFAoMYW5zd2VyX2J5dGVzGAUgASgDEhUKDXJlcXVlc3RfYnl0ZXMYBiABKAMSEgoKdmlld19ieXRlcxgHIAEoAyJqChBTY2hlZHVsZXJGYWlsdXJlEg8KB21lc3NhZ2UYASABKAkSLgoKc2luY2VfdGltZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFQoNYXR0ZW1wdF9jb3VudBgDIAEoAyJQCg9DaGVja3BvaW50U3RhdGUSFQoNcGVuZGluZ19ieXRlcxgBIAEoAxIVCg1mYWlsdXJlX2NvdW50GAIgASgDEg8KB2ZhaWx1cmUYAyABKAkiVwoPT3ZlcldpbmRvd0NvdW50Ei0KBnJlYXNvbhgBIAEoDjIdLmxvbmdoYW5kLnYxLk92ZXJXaW5kb3dSZWFzb24SFQoNc2Vzc2lvbl9jb3VudBgCIAEoAyLsAQoPQ29tcGFjdGlvbkNvdW50EikKBGtpbmQYASABKA4yGy5sb25naGFuZC52MS5Db21wYWN0aW9uS2luZBIrCgVsZXZlbBgCIAEoDjIcLmxvbmdoYW5kLnYxLkNvbXBhY3Rpb25MZXZlbBIrCgVzdGF0ZRgDIAEoDjIcLmxvbmdoYW5kLnYxLkNvbXBhY3Rpb25TdGF0ZRINCgVjb3VudBgEIAEoAxIUCgxmcmVlZF90b2tlbnMYBSABKAMSLwoHdHJpZ2dlchgGIAEoDjIeLmxvbmdoYW5kLnYxLkNvbXBhY3Rpb25UcmlnZ2VyIlEKEkNvbnRyYWRpY3Rpb25Db3VudBIsCgRraW5kGAEgASgOMh4ubG9uZ2hhbmQudjEuQ29udHJhZGljdGlvbktpbmQSDQoFY291bnQYAiABKAMizQEKElN1bW1hcml6ZXJTcGVuZGluZxISCgpzdW1tYXJpemVyGAEgASgJEg0KBW1vZGVsGAIgASgJEhUKDXJlcXVlc3RfY291bnQYAyABKAMSFQoNZmFpbHVyZV9jb3VudBgEIAEoAxIhCgV1c2FnZRgFIAEoCzISLmxvbmdoYW5kLnYxLlVzYWdlEhYKDmNvc3RfbWljcm9fdXNkGAYgASgDEhYKDnVucHJpY2VkX2NvdW50GAcgASgDEhMKC2R1cmF0aW9uX21zGAggASgDIu4BCg1Qcm92aWRlclN0YXRlEhIKCnN1bW1hcml6ZXIYASABKAkSDQoFbW9kZWwYAiABKAkSMAoNYnJlYWtlcl9zdGF0ZRgDIAEoDjIZLmxvbmdoYW5kLnYxLkJyZWFrZXJTdGF0ZRIvCgtyZXN1bWVfdGltZRgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFQoNZmFpbHVyZV9jb3VudBgFIAEoAxIVCg1ydW5uaW5nX2NvdW50GAYgASgDEhUKDXdhaXRpbmdfY291bnQYByABKAMSEgoKc2xvdF9jb3VudBgIIAEoAyI+ChJMaXN0UHJlc2V0c1JlcXVlc3QSKAoGd2luZG93GAEgASgLMhgubG9uZ2hhbmQudjEuTW9kZWxXaW5kb3ciOwoTTGlzdFByZXNldHNSZXNwb25zZRIkCgdwcmVzZXRzGAEgAygLMhMubG9uZ2hhbmQudjEuUHJlc2V0IrEBCgZQcmVzZXQSDAoEbmFtZRgBIAEoCRITCgtkZXNjcmlwdGlvbhgCIAEoCRITCgtwb2xpY3lfanNvbhgDIAEoCRImCgVub3RlcxgEIAMoCzIXLmxvbmdoYW5kLnYxLlByZXNldE5vdGUSFgoOZGVmYXVsdF9wcmVzZXQYBSABKAgSLwoKdGhyZXNob2xkcxgGIAMoCzIbLmxvbmdoYW5kLnYxLkxldmVsVGhyZXNob2xkIisKClByZXNldE5vdGUSDQoFZmllbGQYASABKAkSDgoGc291cmNlGAIgASgJIj8KFUNoZWNrSW50ZWdyaXR5UmVxdWVzdBIXCgpzZXNzaW9uX2lkGAEgASgJSACIAQFCDQoLX3Nlc3Npb25faWQifAoWQ2hlY2tJbnRlZ3JpdHlSZXNwb25zZRIwCgdmaW5kaW5nGAEgASgLMh0ubG9uZ2hhbmQudjEuSW50ZWdyaXR5RmluZGluZ0gAEigKA2VuZBgCIAEoCzIZLmxvbmdoYW5kLnYxLkludGVncml0eUVuZEgAQgYKBGl0ZW0iSQoQSW50ZWdyaXR5RmluZGluZxISCgpzZXNzaW9uX2lkGAEgASgJEhAKCHJldmlzaW9uGAIgASgDEg8KB21lc3NhZ2UYAyABKAkiUQoMSW50ZWdyaXR5RW5kEhUKDXNlc3Npb25fY291bnQYASABKAMSEwoLZXZlbnRfY291bnQYAiABKAMSFQoNZmluZGluZ19jb3VudBgDIAEoAyITChFTdGFydFNjcnViUmVxdWVzdCKoAQoSU3RhcnRTY3J1YlJlc3BvbnNlEjAKB2ZpbmRpbmcYASABKAsyHS5sb25naGFuZC52MS5JbnRlZ3JpdHlGaW5kaW5nSAASLgoIcHJvZ3Jlc3MYAiABKAsyGi5sb25naGFuZC52MS5TY3J1YlByb2dyZXNzSAASKAoDZW5kGAMgASgLMhkubG9uZ2hhbmQudjEuSW50ZWdyaXR5RW5kSABCBgoEaXRlbSJpCg1TY3J1YlByb2dyZXNzEhUKDXNlc3Npb25fY291bnQYASABKAMSEwoLZXZlbnRfY291bnQYAiABKAMSFQoNZmluZGluZ19jb3VudBgDIAEoAxIVCg1jb250ZW50X2J5dGVzGAQgASgDIoABChBMaXN0SGVhZHNSZXF1ZXN0EhcKCnNlc3Npb25faWQYASABKAlIAIgBARIRCglwYWdlX3NpemUYAiABKAUSEgoKcGFnZV90b2tlbhgDIAEoCRIdCgJhdBgEIAMoCzIRLmxvbmdoYW5kLnYxLkhlYWRCDQoLX3Nlc3Npb25faWQiTgoRTGlzdEhlYWRzUmVzcG9uc2USIAoFaGVhZHMYASADKAsyES5sb25naGFuZC52MS5IZWFkEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSI6CgRIZWFkEhIKCnNlc3Npb25faWQYASABKAkSEAoIcmV2aXNpb24YAiABKAMSDAoEaGFzaBgDIAEoDCJBChNDcmVhdGVCYWNrdXBSZXF1ZXN0EgwKBHBhdGgYASABKAkSEgoFc2hhcmQYAiABKAlIAIgBAUIICgZfc2hhcmQidgoUQ3JlYXRlQmFja3VwUmVzcG9uc2USLwoIcHJvZ3Jlc3MYASABKAsyGy5sb25naGFuZC52MS5CYWNrdXBQcm9ncmVzc0gAEiUKBmJhY2t1cBgCIAEoCzITLmxvbmdoYW5kLnYxLkJhY2t1cEgAQgYKBGl0ZW0inQEKDkJhY2t1cFByb2dyZXNzEicKBXBoYXNlGAEgASgOMhgubG9uZ2hhbmQudjEuQmFja3VwUGhhc2USFAoMY29waWVkX2J5dGVzGAIgASgDEhMKC3RvdGFsX2J5dGVzGAMgASgDEhwKFHZlcmlmaWVkX2V2ZW50X2NvdW50GAQgASgDEhkKEXRvdGFsX2V2ZW50X2NvdW50GAUgASgDImgKBkJhY2t1cBIMCgRwYXRoGAEgASgJEhIKCnNpemVfYnl0ZXMYAiABKAMSEAoIaGVhZF9zZXEYAyABKAMSFQoNc2Vzc2lvbl9jb3VudBgEIAEoAxITCgtldmVudF9jb3VudBgFIAEoAyITChFHZXRDbHVzdGVyUmVxdWVzdCJsChJHZXRDbHVzdGVyUmVzcG9uc2USKwoHZGFlbW9ucxgBIAMoCzIaLmxvbmdoYW5kLnYxLkNsdXN0ZXJEYWVtb24SKQoGc2hhcmRzGAIgAygLMhkubG9uZ2hhbmQudjEuQ2x1c3RlclNoYXJkIkYKDUNsdXN0ZXJEYWVtb24SEQoJZGFlbW9uX2lkGAEgASgJEg8KB2FkZHJlc3MYAiABKAkSEQoJYW5zd2VyaW5nGAMgASgIIrUBCgxDbHVzdGVyU2hhcmQSDAoEbmFtZRgBIAEoCRIcCg9vd25lcl9kYWVtb25faWQYAiABKAlIAIgBARIVCg1sZWFzZV9sZWZ0X21zGAMgASgDEiIKFWRlc3RpbmF0aW9uX2RhZW1vbl9pZBgEIAEoCUgBiAEBEhAKCGhlYWRfc2VxGAUgASgDQhIKEF9vd25lcl9kYWVtb25faWRCGAoWX2Rlc3RpbmF0aW9uX2RhZW1vbl9pZCJHChBNb3ZlU2hhcmRSZXF1ZXN0Eg0KBXNoYXJkGAEgASgJEhYKCWRhZW1vbl9pZBgCIAEoCUgAiAEBQgwKCl9kYWVtb25faWQiEwoRTW92ZVNoYXJkUmVzcG9uc2UqwQEKCldyaXRlU3RhdGUSGwoXV1JJVEVfU1RBVEVfVU5TUEVDSUZJRUQQABIYChRXUklURV9TVEFURV9BQ0NFUFRFRBABEhwKGFdSSVRFX1NUQVRFX1NUT1JBR0VfRlVMTBACEiEKHVdSSVRFX1NUQVRFX1NUT1JBR0VfUkVBRF9PTkxZEAMSGwoXV1JJVEVfU1RBVEVfRElTS19GQUlMRUQQBBIeChpXUklURV9TVEFURV9GSUxFU19SRVBMQUNFRBAFKpYBCgxCcmVha2VyU3RhdGUSHQoZQlJFQUtFUl9TVEFURV9VTlNQRUNJRklFRBAAEhgKFEJSRUFLRVJfU1RBVEVfQ0xPU0VEEAESGAoUQlJFQUtFUl9TVEFURV9QQVVTRUQQAhIWChJCUkVBS0VSX1NUQVRFX09QRU4QAxIbChdCUkVBS0VSX1NUQVRFX0hBTEZfT1BFThAEKnMKC0JhY2t1cFBoYXNlEhwKGEJBQ0tVUF9QSEFTRV9VTlNQRUNJRklFRBAAEhUKEUJBQ0tVUF9QSEFTRV9DT1BZEAESFgoSQkFDS1VQX1BIQVNFX0NIRUNLEAISFwoTQkFDS1VQX1BIQVNFX1ZFUklGWRADMowHCgxBZG1pblNlcnZpY2USbgoNR2V0U2VydmVySW5mbxIhLmxvbmdoYW5kLnYxLkdldFNlcnZlckluZm9SZXF1ZXN0GiIubG9uZ2hhbmQudjEuR2V0U2VydmVySW5mb1Jlc3BvbnNlIhaItRgBgtPkkwIMEgovdjEvc2VydmVyEmkKC0xpc3RQcmVzZXRzEh8ubG9uZ2hhbmQudjEuTGlzdFByZXNldHNSZXF1ZXN0GiAubG9uZ2hhbmQudjEuTGlzdFByZXNldHNSZXNwb25zZSIXiLUYAYLT5JMCDRILL3YxL3ByZXNldHMSeAoOQ2hlY2tJbnRlZ3JpdHkSIi5sb25naGFuZC52MS5DaGVja0ludGVncml0eVJlcXVlc3QaIy5sb25naGFuZC52MS5DaGVja0ludGVncml0eVJlc3BvbnNlIhuItRgFgtPkkwIREg8vdjEvc3RvcmU6Y2hlY2swARJvCgpTdGFydFNjcnViEh4ubG9uZ2hhbmQudjEuU3RhcnRTY3J1YlJlcXVlc3QaHy5sb25naGFuZC52MS5TdGFydFNjcnViUmVzcG9uc2UiHoi1GAWC0+STAhQ6ASoiDy92MS9zdG9yZTpzY3J1YjABEmkKCUxpc3RIZWFkcxIdLmxvbmdoYW5kLnYxLkxpc3RIZWFkc1JlcXVlc3QaHi5sb25naGFuZC52MS5MaXN0SGVhZHNSZXNwb25zZSIdiLUYBYLT5JMCEzoBKiIOL3YxL2hlYWRzOmxpc3QSdgoMQ3JlYXRlQmFja3VwEiAubG9uZ2hhbmQudjEuQ3JlYXRlQmFja3VwUmVxdWVzdBohLmxvbmdoYW5kLnYxLkNyZWF0ZUJhY2t1cFJlc3BvbnNlIh+ItRgFgtPkkwIVOgEqIhAvdjEvc3RvcmU6YmFja3VwMAESZgoKR2V0Q2x1c3RlchIeLmxvbmdoYW5kLnYxLkdldENsdXN0ZXJSZXF1ZXN0Gh8ubG9uZ2hhbmQudjEuR2V0Q2x1c3RlclJlc3BvbnNlIheItRgFgtPkkwINEgsvdjEvY2x1c3RlchJrCglNb3ZlU2hhcmQSHS5sb25naGFuZC52MS5Nb3ZlU2hhcmRSZXF1ZXN0Gh4ubG9uZ2hhbmQudjEuTW92ZVNoYXJkUmVzcG9uc2UiH4i1GAWC0+STAhU6ASoiEC92MS9jbHVzdGVyOm1vdmViBnByb3RvMw", [file_google_api_annotations, file_google_protobuf_timestamp, file_longhand_v1_compaction, file_longhand_v1_message, file_longhand_v1_options, file_longhand_v1_session]);
+  fileDesc("Chdsb25naGFuZC92MS9hZG1pbi5wcm90bxILbG9uZ2hhbmQudjEiFgoUR2V0U2VydmVySW5mb1JlcXVlc3Qi3woKFUdldFNlcnZlckluZm9SZXNwb25zZRIPCgd2ZXJzaW9uGAEgASgJEhAKCHN0b3JlX2lkGAIgASgJEhAKCGhlYWRfc2VxGAMgASgDEisKCmR1cmFiaWxpdHkYBCABKA4yFy5sb25naGFuZC52MS5EdXJhYmlsaXR5EhgKEGRhdGFiYXNlX3ZlcnNpb24YBSABKAkSLgoKc3RhcnRfdGltZRgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFQoNc2Vzc2lvbl9jb3VudBgHIAEoAxIeChZyZWFkeV9jb21wYWN0aW9uX2NvdW50GAggASgDEiAKGHJ1bm5pbmdfY29tcGFjdGlvbl9jb3VudBgJIAEoAxIYChBzdWJzY3JpYmVyX2NvdW50GAogASgDEhYKDmRhdGFiYXNlX2J5dGVzGAsgASgDEiwKC3dyaXRlX3N0YXRlGAwgASgOMhcubG9uZ2hhbmQudjEuV3JpdGVTdGF0ZRIxCgtjb21wYWN0aW9ucxgNIAMoCzIcLmxvbmdoYW5kLnYxLkNvbXBhY3Rpb25Db3VudBIZChFkdWVfc2Vzc2lvbl9jb3VudBgOIAEoAxIdChVicmVha2VyX3Nlc3Npb25fY291bnQYDyABKAMSGgoSdW5kb19zZXNzaW9uX2NvdW50GBAgASgDEh4KFmNvb2xkb3duX3Nlc3Npb25fY291bnQYESABKAMSHgoWb3ZlcmhlYWRfc2Vzc2lvbl9jb3VudBgSIAEoAxIbChNzdG9wcGVkX3Nlc3Npb25faWRzGBMgAygJEjIKCXNwZW5kaW5ncxgUIAMoCzIfLmxvbmdoYW5kLnYxLlN1bW1hcml6ZXJTcGVuZGluZxItCglwcm92aWRlcnMYFSADKAsyGi5sb25naGFuZC52MS5Qcm92aWRlclN0YXRlEjgKEXNjaGVkdWxlcl9mYWlsdXJlGBYgASgLMh0ubG9uZ2hhbmQudjEuU2NoZWR1bGVyRmFpbHVyZRIbChNmYWlsaW5nX3Nlc3Npb25faWRzGBcgAygJEjAKCmNoZWNrcG9pbnQYGCABKAsyHC5sb25naGFuZC52MS5DaGVja3BvaW50U3RhdGUSKgoHdHJhZmZpYxgZIAEoCzIZLmxvbmdoYW5kLnYxLlRyYWZmaWNTdGF0ZRI3Cg5jb250cmFkaWN0aW9ucxgaIAMoCzIfLmxvbmdoYW5kLnYxLkNvbnRyYWRpY3Rpb25Db3VudBIoCgZ3cml0ZXIYGyABKAsyGC5sb25naGFuZC52MS5Xcml0ZXJTdGF0ZRIWCg5vbGRlc3RfcmVhZF9tcxgcIAEoAxIcChRsb2FkZWRfc2Vzc2lvbl9jb3VudBgdIAEoAxIcChRsb2FkZWRfc2Vzc2lvbl9ieXRlcxgeIAEoAxIcChRzdWJzY3JpYmVyX2xhZ19jb3VudBgfIAEoAxImCgVzY3J1YhggIAEoCzIXLmxvbmdoYW5kLnYxLlNjcnViU3RhdGUSOAoSb3Zlcl93aW5kb3dfY291bnRzGCEgAygLMhwubG9uZ2hhbmQudjEuT3ZlcldpbmRvd0NvdW50EikKCnF1b3RhX3VzZXMYIiADKAsyFS5sb25naGFuZC52MS5RdW90YVVzZRItCgxzZWNyZXRfcnVsZXMYIyADKAsyFy5sb25naGFuZC52MS5TZWNyZXRSdWxlEiYKBWNsb2NrGCQgASgLMhcubG9uZ2hhbmQudjEuQ2xvY2tTdGF0ZRIqCgdlcmFzdXJlGCUgASgLMhkubG9uZ2hhbmQudjEuRXJhc3VyZVN0YXRlIuQBCgpDbG9ja1N0YXRlEi8KC3N5c3RlbV90aW1lGAEgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIwCgxwcmVzZW50X3RpbWUYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi4KCmV2ZW50X3RpbWUYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhEKCWNvbmZpcm1lZBgEIAEoCBIwCgxjZXJ0YWluX3RpbWUYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIjwKDEVyYXN1cmVTdGF0ZRIVCg1wZW5kaW5nX2NvdW50GAEgASgDEhUKDXBlbmRpbmdfZmlsZXMYAiADKAkiRgoIUXVvdGFVc2USDgoGdGVuYW50GAEgASgJEg0KBXF1b3RhGAIgASgJEgwKBHVzZWQYAyABKAMSDQoFbGltaXQYBCABKAMi7wEKClNjcnViU3RhdGUSDwoHcnVubmluZxgBIAEoCBIuCgpzdGFydF90aW1lGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIsCghlbmRfdGltZRgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFQoNc2Vzc2lvbl9jb3VudBgEIAEoAxITCgtldmVudF9jb3VudBgFIAEoAxIVCg1maW5kaW5nX2NvdW50GAYgASgDEi8KCGZpbmRpbmdzGAcgAygLMh0ubG9uZ2hhbmQudjEuSW50ZWdyaXR5RmluZGluZyKkAQoLV3JpdGVyU3RhdGUSHQoVcXVldWVkX211dGF0aW9uX2NvdW50GAEgASgDEhQKDGNvbW1pdF9jb3VudBgCIAEoAxIaChJjb21taXRfZHVyYXRpb25fdXMYAyABKAMSMQoOY29tbWl0X2J1Y2tldHMYBCADKAsyGS5sb25naGFuZC52MS5Db21taXRCdWNrZXQSEQoJbG9nX2J5dGVzGAUgASgDIj0KDENvbW1pdEJ1Y2tldBIXCg9tYXhfZHVyYXRpb25fdXMYASABKAMSFAoMY29tbWl0X2NvdW50GAIgASgDIoYCCgxUcmFmZmljU3RhdGUSGAoQY29ubmVjdGlvbl9jb3VudBgBIAEoAxIgChhyZWZ1c2VkX2Nvbm5lY3Rpb25fY291bnQYAiABKAMSGwoTZmFpbGVkX2FjY2VwdF9jb3VudBgDIAEoAxIcChRzdGFsbGVkX2Fuc3dlcl9jb3VudBgEIAEoAxIUCgxhbnN3ZXJfYnl0ZXMYBSABKAMSFQoNcmVxdWVzdF9ieXRlcxgGIAEoAxISCgp2aWV3X2J5dGVzGAcgASgDEiAKGGRyb3BwZWRfY29ubmVjdGlvbl9jb3VudBgIIAEoAxIcChR1bndyaXR0ZW5fbGluZV9jb3VudBgJIAEoAyJqChBTY2hlZHVsZXJGYWlsdXJlEg8KB21lc3NhZ2UYASABKAkSLgoKc2luY2VfdGltZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFQoNYXR0ZW1wdF9jb3VudBgDIAEoAyJQCg9DaGVja3BvaW50U3RhdGUSFQoNcGVuZGluZ19ieXRlcxgBIAEoAxIVCg1mYWlsdXJlX2NvdW50GAIgASgDEg8KB2ZhaWx1cmUYAyABKAkiVwoPT3ZlcldpbmRvd0NvdW50Ei0KBnJlYXNvbhgBIAEoDjIdLmxvbmdoYW5kLnYxLk92ZXJXaW5kb3dSZWFzb24SFQoNc2Vzc2lvbl9jb3VudBgCIAEoAyLsAQoPQ29tcGFjdGlvbkNvdW50EikKBGtpbmQYASABKA4yGy5sb25naGFuZC52MS5Db21wYWN0aW9uS2luZBIrCgVsZXZlbBgCIAEoDjIcLmxvbmdoYW5kLnYxLkNvbXBhY3Rpb25MZXZlbBIrCgVzdGF0ZRgDIAEoDjIcLmxvbmdoYW5kLnYxLkNvbXBhY3Rpb25TdGF0ZRINCgVjb3VudBgEIAEoAxIUCgxmcmVlZF90b2tlbnMYBSABKAMSLwoHdHJpZ2dlchgGIAEoDjIeLmxvbmdoYW5kLnYxLkNvbXBhY3Rpb25UcmlnZ2VyIlEKEkNvbnRyYWRpY3Rpb25Db3VudBIsCgRraW5kGAEgASgOMh4ubG9uZ2hhbmQudjEuQ29udHJhZGljdGlvbktpbmQSDQoFY291bnQYAiABKAMizQEKElN1bW1hcml6ZXJTcGVuZGluZxISCgpzdW1tYXJpemVyGAEgASgJEg0KBW1vZGVsGAIgASgJEhUKDXJlcXVlc3RfY291bnQYAyABKAMSFQoNZmFpbHVyZV9jb3VudBgEIAEoAxIhCgV1c2FnZRgFIAEoCzISLmxvbmdoYW5kLnYxLlVzYWdlEhYKDmNvc3RfbWljcm9fdXNkGAYgASgDEhYKDnVucHJpY2VkX2NvdW50GAcgASgDEhMKC2R1cmF0aW9uX21zGAggASgDIu4BCg1Qcm92aWRlclN0YXRlEhIKCnN1bW1hcml6ZXIYASABKAkSDQoFbW9kZWwYAiABKAkSMAoNYnJlYWtlcl9zdGF0ZRgDIAEoDjIZLmxvbmdoYW5kLnYxLkJyZWFrZXJTdGF0ZRIvCgtyZXN1bWVfdGltZRgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFQoNZmFpbHVyZV9jb3VudBgFIAEoAxIVCg1ydW5uaW5nX2NvdW50GAYgASgDEhUKDXdhaXRpbmdfY291bnQYByABKAMSEgoKc2xvdF9jb3VudBgIIAEoAyI+ChJMaXN0UHJlc2V0c1JlcXVlc3QSKAoGd2luZG93GAEgASgLMhgubG9uZ2hhbmQudjEuTW9kZWxXaW5kb3ciOwoTTGlzdFByZXNldHNSZXNwb25zZRIkCgdwcmVzZXRzGAEgAygLMhMubG9uZ2hhbmQudjEuUHJlc2V0IrEBCgZQcmVzZXQSDAoEbmFtZRgBIAEoCRITCgtkZXNjcmlwdGlvbhgCIAEoCRITCgtwb2xpY3lfanNvbhgDIAEoCRImCgVub3RlcxgEIAMoCzIXLmxvbmdoYW5kLnYxLlByZXNldE5vdGUSFgoOZGVmYXVsdF9wcmVzZXQYBSABKAgSLwoKdGhyZXNob2xkcxgGIAMoCzIbLmxvbmdoYW5kLnYxLkxldmVsVGhyZXNob2xkIisKClByZXNldE5vdGUSDQoFZmllbGQYASABKAkSDgoGc291cmNlGAIgASgJIj8KFUNoZWNrSW50ZWdyaXR5UmVxdWVzdBIXCgpzZXNzaW9uX2lkGAEgASgJSACIAQFCDQoLX3Nlc3Npb25faWQifAoWQ2hlY2tJbnRlZ3JpdHlSZXNwb25zZRIwCgdmaW5kaW5nGAEgASgLMh0ubG9uZ2hhbmQudjEuSW50ZWdyaXR5RmluZGluZ0gAEigKA2VuZBgCIAEoCzIZLmxvbmdoYW5kLnYxLkludGVncml0eUVuZEgAQgYKBGl0ZW0iSQoQSW50ZWdyaXR5RmluZGluZxISCgpzZXNzaW9uX2lkGAEgASgJEhAKCHJldmlzaW9uGAIgASgDEg8KB21lc3NhZ2UYAyABKAkiUQoMSW50ZWdyaXR5RW5kEhUKDXNlc3Npb25fY291bnQYASABKAMSEwoLZXZlbnRfY291bnQYAiABKAMSFQoNZmluZGluZ19jb3VudBgDIAEoAyITChFTdGFydFNjcnViUmVxdWVzdCKoAQoSU3RhcnRTY3J1YlJlc3BvbnNlEjAKB2ZpbmRpbmcYASABKAsyHS5sb25naGFuZC52MS5JbnRlZ3JpdHlGaW5kaW5nSAASLgoIcHJvZ3Jlc3MYAiABKAsyGi5sb25naGFuZC52MS5TY3J1YlByb2dyZXNzSAASKAoDZW5kGAMgASgLMhkubG9uZ2hhbmQudjEuSW50ZWdyaXR5RW5kSABCBgoEaXRlbSJpCg1TY3J1YlByb2dyZXNzEhUKDXNlc3Npb25fY291bnQYASABKAMSEwoLZXZlbnRfY291bnQYAiABKAMSFQoNZmluZGluZ19jb3VudBgDIAEoAxIVCg1jb250ZW50X2J5dGVzGAQgASgDIocBChBMaXN0SGVhZHNSZXF1ZXN0EhcKCnNlc3Npb25faWQYASABKAlIAIgBARIRCglwYWdlX3NpemUYAiABKAUSEgoKcGFnZV90b2tlbhgDIAEoCRIkCgJhdBgEIAMoCzIRLmxvbmdoYW5kLnYxLkhlYWRCBZC1GOgHQg0KC19zZXNzaW9uX2lkIk4KEUxpc3RIZWFkc1Jlc3BvbnNlEiAKBWhlYWRzGAEgAygLMhEubG9uZ2hhbmQudjEuSGVhZBIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiOgoESGVhZBISCgpzZXNzaW9uX2lkGAEgASgJEhAKCHJldmlzaW9uGAIgASgDEgwKBGhhc2gYAyABKAwiQQoTQ3JlYXRlQmFja3VwUmVxdWVzdBIMCgRwYXRoGAEgASgJEhIKBXNoYXJkGAIgASgJSACIAQFCCAoGX3NoYXJkInYKFENyZWF0ZUJhY2t1cFJlc3BvbnNlEi8KCHByb2dyZXNzGAEgASgLMhsubG9uZ2hhbmQudjEuQmFja3VwUHJvZ3Jlc3NIABIlCgZiYWNrdXAYAiABKAsyEy5sb25naGFuZC52MS5CYWNrdXBIAEIGCgRpdGVtIp0BCg5CYWNrdXBQcm9ncmVzcxInCgVwaGFzZRgBIAEoDjIYLmxvbmdoYW5kLnYxLkJhY2t1cFBoYXNlEhQKDGNvcGllZF9ieXRlcxgCIAEoAxITCgt0b3RhbF9ieXRlcxgDIAEoAxIcChR2ZXJpZmllZF9ldmVudF9jb3VudBgEIAEoAxIZChF0b3RhbF9ldmVudF9jb3VudBgFIAEoAyJoCgZCYWNrdXASDAoEcGF0aBgBIAEoCRISCgpzaXplX2J5dGVzGAIgASgDEhAKCGhlYWRfc2VxGAMgASgDEhUKDXNlc3Npb25fY291bnQYBCABKAMSEwoLZXZlbnRfY291bnQYBSABKAMiEwoRR2V0Q2x1c3RlclJlcXVlc3QibAoSR2V0Q2x1c3RlclJlc3BvbnNlEisKB2RhZW1vbnMYASADKAsyGi5sb25naGFuZC52MS5DbHVzdGVyRGFlbW9uEikKBnNoYXJkcxgCIAMoCzIZLmxvbmdoYW5kLnYxLkNsdXN0ZXJTaGFyZCJGCg1DbHVzdGVyRGFlbW9uEhEKCWRhZW1vbl9pZBgBIAEoCRIPCgdhZGRyZXNzGAIgASgJEhEKCWFuc3dlcmluZxgDIAEoCCK1AQoMQ2x1c3RlclNoYXJkEgwKBG5hbWUYASABKAkSHAoPb3duZXJfZGFlbW9uX2lkGAIgASgJSACIAQESFQoNbGVhc2VfbGVmdF9tcxgDIAEoAxIiChVkZXN0aW5hdGlvbl9kYWVtb25faWQYBCABKAlIAYgBARIQCghoZWFkX3NlcRgFIAEoA0ISChBfb3duZXJfZGFlbW9uX2lkQhgKFl9kZXN0aW5hdGlvbl9kYWVtb25faWQiRwoQTW92ZVNoYXJkUmVxdWVzdBINCgVzaGFyZBgBIAEoCRIWCglkYWVtb25faWQYAiABKAlIAIgBAUIMCgpfZGFlbW9uX2lkIhMKEU1vdmVTaGFyZFJlc3BvbnNlKsEBCgpXcml0ZVN0YXRlEhsKF1dSSVRFX1NUQVRFX1VOU1BFQ0lGSUVEEAASGAoUV1JJVEVfU1RBVEVfQUNDRVBURUQQARIcChhXUklURV9TVEFURV9TVE9SQUdFX0ZVTEwQAhIhCh1XUklURV9TVEFURV9TVE9SQUdFX1JFQURfT05MWRADEhsKF1dSSVRFX1NUQVRFX0RJU0tfRkFJTEVEEAQSHgoaV1JJVEVfU1RBVEVfRklMRVNfUkVQTEFDRUQQBSqWAQoMQnJlYWtlclN0YXRlEh0KGUJSRUFLRVJfU1RBVEVfVU5TUEVDSUZJRUQQABIYChRCUkVBS0VSX1NUQVRFX0NMT1NFRBABEhgKFEJSRUFLRVJfU1RBVEVfUEFVU0VEEAISFgoSQlJFQUtFUl9TVEFURV9PUEVOEAMSGwoXQlJFQUtFUl9TVEFURV9IQUxGX09QRU4QBCpzCgtCYWNrdXBQaGFzZRIcChhCQUNLVVBfUEhBU0VfVU5TUEVDSUZJRUQQABIVChFCQUNLVVBfUEhBU0VfQ09QWRABEhYKEkJBQ0tVUF9QSEFTRV9DSEVDSxACEhcKE0JBQ0tVUF9QSEFTRV9WRVJJRlkQAzKMBwoMQWRtaW5TZXJ2aWNlEm4KDUdldFNlcnZlckluZm8SIS5sb25naGFuZC52MS5HZXRTZXJ2ZXJJbmZvUmVxdWVzdBoiLmxvbmdoYW5kLnYxLkdldFNlcnZlckluZm9SZXNwb25zZSIWiLUYAYLT5JMCDBIKL3YxL3NlcnZlchJpCgtMaXN0UHJlc2V0cxIfLmxvbmdoYW5kLnYxLkxpc3RQcmVzZXRzUmVxdWVzdBogLmxvbmdoYW5kLnYxLkxpc3RQcmVzZXRzUmVzcG9uc2UiF4i1GAGC0+STAg0SCy92MS9wcmVzZXRzEngKDkNoZWNrSW50ZWdyaXR5EiIubG9uZ2hhbmQudjEuQ2hlY2tJbnRlZ3JpdHlSZXF1ZXN0GiMubG9uZ2hhbmQudjEuQ2hlY2tJbnRlZ3JpdHlSZXNwb25zZSIbiLUYBYLT5JMCERIPL3YxL3N0b3JlOmNoZWNrMAESbwoKU3RhcnRTY3J1YhIeLmxvbmdoYW5kLnYxLlN0YXJ0U2NydWJSZXF1ZXN0Gh8ubG9uZ2hhbmQudjEuU3RhcnRTY3J1YlJlc3BvbnNlIh6ItRgFgtPkkwIUOgEqIg8vdjEvc3RvcmU6c2NydWIwARJpCglMaXN0SGVhZHMSHS5sb25naGFuZC52MS5MaXN0SGVhZHNSZXF1ZXN0Gh4ubG9uZ2hhbmQudjEuTGlzdEhlYWRzUmVzcG9uc2UiHYi1GAWC0+STAhM6ASoiDi92MS9oZWFkczpsaXN0EnYKDENyZWF0ZUJhY2t1cBIgLmxvbmdoYW5kLnYxLkNyZWF0ZUJhY2t1cFJlcXVlc3QaIS5sb25naGFuZC52MS5DcmVhdGVCYWNrdXBSZXNwb25zZSIfiLUYBYLT5JMCFToBKiIQL3YxL3N0b3JlOmJhY2t1cDABEmYKCkdldENsdXN0ZXISHi5sb25naGFuZC52MS5HZXRDbHVzdGVyUmVxdWVzdBofLmxvbmdoYW5kLnYxLkdldENsdXN0ZXJSZXNwb25zZSIXiLUYBYLT5JMCDRILL3YxL2NsdXN0ZXISawoJTW92ZVNoYXJkEh0ubG9uZ2hhbmQudjEuTW92ZVNoYXJkUmVxdWVzdBoeLmxvbmdoYW5kLnYxLk1vdmVTaGFyZFJlc3BvbnNlIh+ItRgFgtPkkwIVOgEqIhAvdjEvY2x1c3Rlcjptb3ZlYgZwcm90bzM", [file_google_api_annotations, file_google_protobuf_timestamp, file_longhand_v1_compaction, file_longhand_v1_message, file_longhand_v1_options, file_longhand_v1_session]);
 
 /**
  * A request for the daemon's state.
@@ -292,6 +292,20 @@ export type GetServerInfoResponse = Message<"longhand.v1.GetServerInfoResponse">
    * @generated from field: repeated longhand.v1.SecretRule secret_rules = 35;
    */
   secretRules: SecretRule[];
+
+  /**
+   * State of the clock.
+   *
+   * @generated from field: longhand.v1.ClockState clock = 36;
+   */
+  clock?: ClockState | undefined;
+
+  /**
+   * Erasures of which files of the store may still have bytes.
+   *
+   * @generated from field: longhand.v1.ErasureState erasure = 37;
+   */
+  erasure?: ErasureState | undefined;
 };
 
 /**
@@ -300,6 +314,86 @@ export type GetServerInfoResponse = Message<"longhand.v1.GetServerInfoResponse">
  */
 export const GetServerInfoResponseSchema: GenMessage<GetServerInfoResponse> = /*@__PURE__*/
   messageDesc(file_longhand_v1_admin, 1);
+
+/**
+ * State of the clock: what the system's clock says, or that of the database, and what is made of it. After a leap it is
+ * believed once it has gone on with the machine's monotonic clock for a minute, and confirmed after an hour.
+ *
+ * @generated from message longhand.v1.ClockState
+ */
+export type ClockState = Message<"longhand.v1.ClockState"> & {
+  /**
+   * What the system's clock says, or that of the database.
+   *
+   * @generated from field: google.protobuf.Timestamp system_time = 1;
+   */
+  systemTime?: Timestamp | undefined;
+
+  /**
+   * The present, by which access tokens end: that of the system's clock, unless it has just leapt.
+   *
+   * @generated from field: google.protobuf.Timestamp present_time = 2;
+   */
+  presentTime?: Timestamp | undefined;
+
+  /**
+   * The time that the next event gets. Times of events never go back: it is ahead of the present for as long as the clock
+   * was.
+   *
+   * @generated from field: google.protobuf.Timestamp event_time = 3;
+   */
+  eventTime?: Timestamp | undefined;
+
+  /**
+   * True if the clock is confirmed. Until it is, after a start or a leap, retention goes by `certain_time`.
+   *
+   * @generated from field: bool confirmed = 4;
+   */
+  confirmed: boolean;
+
+  /**
+   * The time that is certain to have come, by which retention and the access log erase what is too old.
+   *
+   * @generated from field: google.protobuf.Timestamp certain_time = 5;
+   */
+  certainTime?: Timestamp | undefined;
+};
+
+/**
+ * Describes the message longhand.v1.ClockState.
+ * Use `create(ClockStateSchema)` to create a new message.
+ */
+export const ClockStateSchema: GenMessage<ClockState> = /*@__PURE__*/
+  messageDesc(file_longhand_v1_admin, 2);
+
+/**
+ * Erasures of which files of the store may still have bytes.
+ *
+ * @generated from message longhand.v1.ErasureState
+ */
+export type ErasureState = Message<"longhand.v1.ErasureState"> & {
+  /**
+   * Erasures whose bytes may still be in the database or its log.
+   *
+   * @generated from field: int64 pending_count = 1;
+   */
+  pendingCount: bigint;
+
+  /**
+   * The files that may have bytes of an erasure: those of the database, and those of the search index while it has not
+   * forgotten what was erased last. The daemon takes the bytes out by itself, also after a restart. Empty if none has any.
+   *
+   * @generated from field: repeated string pending_files = 2;
+   */
+  pendingFiles: string[];
+};
+
+/**
+ * Describes the message longhand.v1.ErasureState.
+ * Use `create(ErasureStateSchema)` to create a new message.
+ */
+export const ErasureStateSchema: GenMessage<ErasureState> = /*@__PURE__*/
+  messageDesc(file_longhand_v1_admin, 3);
 
 /**
  * What a tenant uses of a quota.
@@ -342,7 +436,7 @@ export type QuotaUse = Message<"longhand.v1.QuotaUse"> & {
  * Use `create(QuotaUseSchema)` to create a new message.
  */
 export const QuotaUseSchema: GenMessage<QuotaUse> = /*@__PURE__*/
-  messageDesc(file_longhand_v1_admin, 2);
+  messageDesc(file_longhand_v1_admin, 4);
 
 /**
  * State of the scrub, which verifies the store in the background.
@@ -406,7 +500,7 @@ export type ScrubState = Message<"longhand.v1.ScrubState"> & {
  * Use `create(ScrubStateSchema)` to create a new message.
  */
 export const ScrubStateSchema: GenMessage<ScrubState> = /*@__PURE__*/
-  messageDesc(file_longhand_v1_admin, 3);
+  messageDesc(file_longhand_v1_admin, 5);
 
 /**
  * The writer's queue, commits and log. The counts of commits start anew with the daemon.
@@ -455,7 +549,7 @@ export type WriterState = Message<"longhand.v1.WriterState"> & {
  * Use `create(WriterStateSchema)` to create a new message.
  */
 export const WriterStateSchema: GenMessage<WriterState> = /*@__PURE__*/
-  messageDesc(file_longhand_v1_admin, 4);
+  messageDesc(file_longhand_v1_admin, 6);
 
 /**
  * Number of commits that took no longer than a bound.
@@ -483,7 +577,7 @@ export type CommitBucket = Message<"longhand.v1.CommitBucket"> & {
  * Use `create(CommitBucketSchema)` to create a new message.
  */
 export const CommitBucketSchema: GenMessage<CommitBucket> = /*@__PURE__*/
-  messageDesc(file_longhand_v1_admin, 5);
+  messageDesc(file_longhand_v1_admin, 7);
 
 /**
  * Resources of the daemon that clients hold, and connections and answers that it refused or ended since it started.
@@ -539,6 +633,21 @@ export type TrafficState = Message<"longhand.v1.TrafficState"> & {
    * @generated from field: int64 view_bytes = 7;
    */
   viewBytes: bigint;
+
+  /**
+   * Number of connections that were ended because their clients read nothing, did not say what they want, sent a request
+   * in too many pieces, or had proven nothing when others needed their place.
+   *
+   * @generated from field: int64 dropped_connection_count = 8;
+   */
+  droppedConnectionCount: bigint;
+
+  /**
+   * Number of lines about clients that libraries would have written to the log.
+   *
+   * @generated from field: int64 unwritten_line_count = 9;
+   */
+  unwrittenLineCount: bigint;
 };
 
 /**
@@ -546,7 +655,7 @@ export type TrafficState = Message<"longhand.v1.TrafficState"> & {
  * Use `create(TrafficStateSchema)` to create a new message.
  */
 export const TrafficStateSchema: GenMessage<TrafficState> = /*@__PURE__*/
-  messageDesc(file_longhand_v1_admin, 6);
+  messageDesc(file_longhand_v1_admin, 8);
 
 /**
  * Failure of the scheduler to read the store.
@@ -581,7 +690,7 @@ export type SchedulerFailure = Message<"longhand.v1.SchedulerFailure"> & {
  * Use `create(SchedulerFailureSchema)` to create a new message.
  */
 export const SchedulerFailureSchema: GenMessage<SchedulerFailure> = /*@__PURE__*/
-  messageDesc(file_longhand_v1_admin, 7);
+  messageDesc(file_longhand_v1_admin, 9);
 
 /**
  * State of checkpoints, which copy the write-ahead log into the database.
@@ -617,7 +726,7 @@ export type CheckpointState = Message<"longhand.v1.CheckpointState"> & {
  * Use `create(CheckpointStateSchema)` to create a new message.
  */
 export const CheckpointStateSchema: GenMessage<CheckpointState> = /*@__PURE__*/
-  messageDesc(file_longhand_v1_admin, 8);
+  messageDesc(file_longhand_v1_admin, 10);
 
 /**
  * Number of sessions whose view exceeds its window for the same reason.
@@ -645,7 +754,7 @@ export type OverWindowCount = Message<"longhand.v1.OverWindowCount"> & {
  * Use `create(OverWindowCountSchema)` to create a new message.
  */
 export const OverWindowCountSchema: GenMessage<OverWindowCount> = /*@__PURE__*/
-  messageDesc(file_longhand_v1_admin, 9);
+  messageDesc(file_longhand_v1_admin, 11);
 
 /**
  * Number of compactions that ended in the same way, with the tokens that they freed.
@@ -701,7 +810,7 @@ export type CompactionCount = Message<"longhand.v1.CompactionCount"> & {
  * Use `create(CompactionCountSchema)` to create a new message.
  */
 export const CompactionCountSchema: GenMessage<CompactionCount> = /*@__PURE__*/
-  messageDesc(file_longhand_v1_admin, 10);
+  messageDesc(file_longhand_v1_admin, 12);
 
 /**
  * Number of claims of summaries about one kind of subject that the history contradicted.
@@ -729,7 +838,7 @@ export type ContradictionCount = Message<"longhand.v1.ContradictionCount"> & {
  * Use `create(ContradictionCountSchema)` to create a new message.
  */
 export const ContradictionCountSchema: GenMessage<ContradictionCount> = /*@__PURE__*/
-  messageDesc(file_longhand_v1_admin, 11);
+  messageDesc(file_longhand_v1_admin, 13);
 
 /**
  * Totals of the requests of one summarizer to one model, successful or not.
@@ -800,7 +909,7 @@ export type SummarizerSpending = Message<"longhand.v1.SummarizerSpending"> & {
  * Use `create(SummarizerSpendingSchema)` to create a new message.
  */
 export const SummarizerSpendingSchema: GenMessage<SummarizerSpending> = /*@__PURE__*/
-  messageDesc(file_longhand_v1_admin, 12);
+  messageDesc(file_longhand_v1_admin, 14);
 
 /**
  * State of a summarizer's provider.
@@ -870,7 +979,7 @@ export type ProviderState = Message<"longhand.v1.ProviderState"> & {
  * Use `create(ProviderStateSchema)` to create a new message.
  */
 export const ProviderStateSchema: GenMessage<ProviderState> = /*@__PURE__*/
-  messageDesc(file_longhand_v1_admin, 13);
+  messageDesc(file_longhand_v1_admin, 15);
 
 /**
  * A request for the presets.
@@ -891,7 +1000,7 @@ export type ListPresetsRequest = Message<"longhand.v1.ListPresetsRequest"> & {
  * Use `create(ListPresetsRequestSchema)` to create a new message.
  */
 export const ListPresetsRequestSchema: GenMessage<ListPresetsRequest> = /*@__PURE__*/
-  messageDesc(file_longhand_v1_admin, 14);
+  messageDesc(file_longhand_v1_admin, 16);
 
 /**
  * The presets.
@@ -912,7 +1021,7 @@ export type ListPresetsResponse = Message<"longhand.v1.ListPresetsResponse"> & {
  * Use `create(ListPresetsResponseSchema)` to create a new message.
  */
 export const ListPresetsResponseSchema: GenMessage<ListPresetsResponse> = /*@__PURE__*/
-  messageDesc(file_longhand_v1_admin, 15);
+  messageDesc(file_longhand_v1_admin, 17);
 
 /**
  * A named, versioned policy.
@@ -969,7 +1078,7 @@ export type Preset = Message<"longhand.v1.Preset"> & {
  * Use `create(PresetSchema)` to create a new message.
  */
 export const PresetSchema: GenMessage<Preset> = /*@__PURE__*/
-  messageDesc(file_longhand_v1_admin, 16);
+  messageDesc(file_longhand_v1_admin, 18);
 
 /**
  * Source of one value of a preset.
@@ -997,7 +1106,7 @@ export type PresetNote = Message<"longhand.v1.PresetNote"> & {
  * Use `create(PresetNoteSchema)` to create a new message.
  */
 export const PresetNoteSchema: GenMessage<PresetNote> = /*@__PURE__*/
-  messageDesc(file_longhand_v1_admin, 17);
+  messageDesc(file_longhand_v1_admin, 19);
 
 /**
  * A request to check chains.
@@ -1018,7 +1127,7 @@ export type CheckIntegrityRequest = Message<"longhand.v1.CheckIntegrityRequest">
  * Use `create(CheckIntegrityRequestSchema)` to create a new message.
  */
 export const CheckIntegrityRequestSchema: GenMessage<CheckIntegrityRequest> = /*@__PURE__*/
-  messageDesc(file_longhand_v1_admin, 18);
+  messageDesc(file_longhand_v1_admin, 20);
 
 /**
  * A piece of a check's result.
@@ -1055,7 +1164,7 @@ export type CheckIntegrityResponse = Message<"longhand.v1.CheckIntegrityResponse
  * Use `create(CheckIntegrityResponseSchema)` to create a new message.
  */
 export const CheckIntegrityResponseSchema: GenMessage<CheckIntegrityResponse> = /*@__PURE__*/
-  messageDesc(file_longhand_v1_admin, 19);
+  messageDesc(file_longhand_v1_admin, 21);
 
 /**
  * A row or an event was altered, dropped or inserted.
@@ -1090,7 +1199,7 @@ export type IntegrityFinding = Message<"longhand.v1.IntegrityFinding"> & {
  * Use `create(IntegrityFindingSchema)` to create a new message.
  */
 export const IntegrityFindingSchema: GenMessage<IntegrityFinding> = /*@__PURE__*/
-  messageDesc(file_longhand_v1_admin, 20);
+  messageDesc(file_longhand_v1_admin, 22);
 
 /**
  * A check is complete.
@@ -1125,7 +1234,7 @@ export type IntegrityEnd = Message<"longhand.v1.IntegrityEnd"> & {
  * Use `create(IntegrityEndSchema)` to create a new message.
  */
 export const IntegrityEndSchema: GenMessage<IntegrityEnd> = /*@__PURE__*/
-  messageDesc(file_longhand_v1_admin, 21);
+  messageDesc(file_longhand_v1_admin, 23);
 
 /**
  * A request for a scrub.
@@ -1140,7 +1249,7 @@ export type StartScrubRequest = Message<"longhand.v1.StartScrubRequest"> & {
  * Use `create(StartScrubRequestSchema)` to create a new message.
  */
 export const StartScrubRequestSchema: GenMessage<StartScrubRequest> = /*@__PURE__*/
-  messageDesc(file_longhand_v1_admin, 22);
+  messageDesc(file_longhand_v1_admin, 24);
 
 /**
  * A piece of a scrub's result.
@@ -1185,7 +1294,7 @@ export type StartScrubResponse = Message<"longhand.v1.StartScrubResponse"> & {
  * Use `create(StartScrubResponseSchema)` to create a new message.
  */
 export const StartScrubResponseSchema: GenMessage<StartScrubResponse> = /*@__PURE__*/
-  messageDesc(file_longhand_v1_admin, 23);
+  messageDesc(file_longhand_v1_admin, 25);
 
 /**
  * Progress of a scrub.
@@ -1227,7 +1336,7 @@ export type ScrubProgress = Message<"longhand.v1.ScrubProgress"> & {
  * Use `create(ScrubProgressSchema)` to create a new message.
  */
 export const ScrubProgressSchema: GenMessage<ScrubProgress> = /*@__PURE__*/
-  messageDesc(file_longhand_v1_admin, 24);
+  messageDesc(file_longhand_v1_admin, 26);
 
 /**
  * A request for chain heads.
@@ -1270,7 +1379,7 @@ export type ListHeadsRequest = Message<"longhand.v1.ListHeadsRequest"> & {
  * Use `create(ListHeadsRequestSchema)` to create a new message.
  */
 export const ListHeadsRequestSchema: GenMessage<ListHeadsRequest> = /*@__PURE__*/
-  messageDesc(file_longhand_v1_admin, 25);
+  messageDesc(file_longhand_v1_admin, 27);
 
 /**
  * Chain heads.
@@ -1298,7 +1407,7 @@ export type ListHeadsResponse = Message<"longhand.v1.ListHeadsResponse"> & {
  * Use `create(ListHeadsResponseSchema)` to create a new message.
  */
 export const ListHeadsResponseSchema: GenMessage<ListHeadsResponse> = /*@__PURE__*/
-  messageDesc(file_longhand_v1_admin, 26);
+  messageDesc(file_longhand_v1_admin, 28);
 
 /**
  * A point of a session's chain.
@@ -1333,7 +1442,7 @@ export type Head = Message<"longhand.v1.Head"> & {
  * Use `create(HeadSchema)` to create a new message.
  */
 export const HeadSchema: GenMessage<Head> = /*@__PURE__*/
-  messageDesc(file_longhand_v1_admin, 27);
+  messageDesc(file_longhand_v1_admin, 29);
 
 /**
  * A request for a backup.
@@ -1361,7 +1470,7 @@ export type CreateBackupRequest = Message<"longhand.v1.CreateBackupRequest"> & {
  * Use `create(CreateBackupRequestSchema)` to create a new message.
  */
 export const CreateBackupRequestSchema: GenMessage<CreateBackupRequest> = /*@__PURE__*/
-  messageDesc(file_longhand_v1_admin, 28);
+  messageDesc(file_longhand_v1_admin, 30);
 
 /**
  * A piece of a backup's result.
@@ -1398,7 +1507,7 @@ export type CreateBackupResponse = Message<"longhand.v1.CreateBackupResponse"> &
  * Use `create(CreateBackupResponseSchema)` to create a new message.
  */
 export const CreateBackupResponseSchema: GenMessage<CreateBackupResponse> = /*@__PURE__*/
-  messageDesc(file_longhand_v1_admin, 29);
+  messageDesc(file_longhand_v1_admin, 31);
 
 /**
  * Progress of a backup.
@@ -1447,7 +1556,7 @@ export type BackupProgress = Message<"longhand.v1.BackupProgress"> & {
  * Use `create(BackupProgressSchema)` to create a new message.
  */
 export const BackupProgressSchema: GenMessage<BackupProgress> = /*@__PURE__*/
-  messageDesc(file_longhand_v1_admin, 30);
+  messageDesc(file_longhand_v1_admin, 32);
 
 /**
  * A verified backup.
@@ -1496,7 +1605,7 @@ export type Backup = Message<"longhand.v1.Backup"> & {
  * Use `create(BackupSchema)` to create a new message.
  */
 export const BackupSchema: GenMessage<Backup> = /*@__PURE__*/
-  messageDesc(file_longhand_v1_admin, 31);
+  messageDesc(file_longhand_v1_admin, 33);
 
 /**
  * A request for the daemons and the shards.
@@ -1511,7 +1620,7 @@ export type GetClusterRequest = Message<"longhand.v1.GetClusterRequest"> & {
  * Use `create(GetClusterRequestSchema)` to create a new message.
  */
 export const GetClusterRequestSchema: GenMessage<GetClusterRequest> = /*@__PURE__*/
-  messageDesc(file_longhand_v1_admin, 32);
+  messageDesc(file_longhand_v1_admin, 34);
 
 /**
  * The daemons and the shards of a database.
@@ -1539,7 +1648,7 @@ export type GetClusterResponse = Message<"longhand.v1.GetClusterResponse"> & {
  * Use `create(GetClusterResponseSchema)` to create a new message.
  */
 export const GetClusterResponseSchema: GenMessage<GetClusterResponse> = /*@__PURE__*/
-  messageDesc(file_longhand_v1_admin, 33);
+  messageDesc(file_longhand_v1_admin, 35);
 
 /**
  * A daemon that runs.
@@ -1574,7 +1683,7 @@ export type ClusterDaemon = Message<"longhand.v1.ClusterDaemon"> & {
  * Use `create(ClusterDaemonSchema)` to create a new message.
  */
 export const ClusterDaemonSchema: GenMessage<ClusterDaemon> = /*@__PURE__*/
-  messageDesc(file_longhand_v1_admin, 34);
+  messageDesc(file_longhand_v1_admin, 36);
 
 /**
  * A shard, and who has it.
@@ -1623,7 +1732,7 @@ export type ClusterShard = Message<"longhand.v1.ClusterShard"> & {
  * Use `create(ClusterShardSchema)` to create a new message.
  */
 export const ClusterShardSchema: GenMessage<ClusterShard> = /*@__PURE__*/
-  messageDesc(file_longhand_v1_admin, 35);
+  messageDesc(file_longhand_v1_admin, 37);
 
 /**
  * A request to move a shard.
@@ -1651,7 +1760,7 @@ export type MoveShardRequest = Message<"longhand.v1.MoveShardRequest"> & {
  * Use `create(MoveShardRequestSchema)` to create a new message.
  */
 export const MoveShardRequestSchema: GenMessage<MoveShardRequest> = /*@__PURE__*/
-  messageDesc(file_longhand_v1_admin, 36);
+  messageDesc(file_longhand_v1_admin, 38);
 
 /**
  * A shard will move.
@@ -1666,7 +1775,7 @@ export type MoveShardResponse = Message<"longhand.v1.MoveShardResponse"> & {
  * Use `create(MoveShardResponseSchema)` to create a new message.
  */
 export const MoveShardResponseSchema: GenMessage<MoveShardResponse> = /*@__PURE__*/
-  messageDesc(file_longhand_v1_admin, 37);
+  messageDesc(file_longhand_v1_admin, 39);
 
 /**
  * State of writes. Reads continue in every state. New values may appear.

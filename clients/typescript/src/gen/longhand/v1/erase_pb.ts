@@ -14,7 +14,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file longhand/v1/erase.proto.
  */
 export const file_longhand_v1_erase: GenFile = /*@__PURE__*/
-  fileDesc("Chdsb25naGFuZC92MS9lcmFzZS5wcm90bxILbG9uZ2hhbmQudjEikAIKE0VyYXNlQ29udGVudFJlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRIUCgptZXNzYWdlX2lkGAIgASgJSAASEQoHcGFydF9pZBgDIAEoCUgAEhcKDXdob2xlX3Nlc3Npb24YBCABKAhIABIuCgttZXNzYWdlX3NldBgIIAEoCzIXLmxvbmdoYW5kLnYxLk1lc3NhZ2VTZXRIABIOCgZyZWFzb24YBSABKAkSDwoHZHJ5X3J1bhgGIAEoCBISCgpyZXF1ZXN0X2lkGAcgASgJEh4KEWV4cGVjdGVkX3JldmlzaW9uGAkgASgDSAGIAQFCCAoGdGFyZ2V0QhQKEl9leHBlY3RlZF9yZXZpc2lvbiIhCgpNZXNzYWdlU2V0EhMKC21lc3NhZ2VfaWRzGAEgAygJIp8CChRFcmFzZUNvbnRlbnRSZXNwb25zZRISCgpzZXNzaW9uX2lkGAEgASgJEhAKCHJldmlzaW9uGAIgASgDEgsKA3NlcRgDIAEoAxIVCg1tZXNzYWdlX2NvdW50GAQgASgDEhIKCnBhcnRfY291bnQYBSABKAMSFQoNY29udGVudF9ieXRlcxgGIAEoAxIVCg1kZXJpdmVkX2NvdW50GAcgASgDEhIKCmZvcmtfY291bnQYCCABKAMSEgoKYmxvYl9jb3VudBgJIAEoAxIPCgdleGlzdGVkGAogASgIEhUKDXBlbmRpbmdfZmlsZXMYCyADKAkSKwoKZHVyYWJpbGl0eRgMIAEoDjIXLmxvbmdoYW5kLnYxLkR1cmFiaWxpdHkiKAoVQXBwbHlSZXRlbnRpb25SZXF1ZXN0Eg8KB2RyeV9ydW4YASABKAgirwEKFkFwcGx5UmV0ZW50aW9uUmVzcG9uc2USLgoHc2Vzc2lvbhgBIAEoCzIbLmxvbmdoYW5kLnYxLkV4cGlyZWRTZXNzaW9uSAASMAoHc3VtbWFyeRgCIAEoCzIdLmxvbmdoYW5kLnYxLlJldGVudGlvblN1bW1hcnlIABIrCgpkdXJhYmlsaXR5GAMgASgOMhcubG9uZ2hhbmQudjEuRHVyYWJpbGl0eUIGCgRpdGVtIoQBCg5FeHBpcmVkU2Vzc2lvbhISCgpzZXNzaW9uX2lkGAEgASgJEg0KBXRpdGxlGAIgASgJEgwKBHJ1bGUYAyABKAkSKgoFYm91bmQYBCABKA4yGy5sb25naGFuZC52MS5SZXRlbnRpb25Cb3VuZBIVCg1jb250ZW50X2J5dGVzGAUgASgDIocBChBSZXRlbnRpb25TdW1tYXJ5EhYKDmV4YW1pbmVkX2NvdW50GAEgASgDEhQKDGVyYXNlZF9jb3VudBgCIAEoAxIVCg1jb250ZW50X2J5dGVzGAMgASgDEhcKD3Byb3RlY3RlZF9jb3VudBgEIAEoAxIVCg1jaGFuZ2VkX2NvdW50GAUgASgDKn8KDlJldGVudGlvbkJvdW5kEh8KG1JFVEVOVElPTl9CT1VORF9VTlNQRUNJRklFRBAAEhcKE1JFVEVOVElPTl9CT1VORF9BR0UQARIYChRSRVRFTlRJT05fQk9VTkRfSURMRRACEhkKFVJFVEVOVElPTl9CT1VORF9CWVRFUxADMpUCCgxFcmFzZVNlcnZpY2USgwEKDEVyYXNlQ29udGVudBIgLmxvbmdoYW5kLnYxLkVyYXNlQ29udGVudFJlcXVlc3QaIS5sb25naGFuZC52MS5FcmFzZUNvbnRlbnRSZXNwb25zZSIuiLUYBILT5JMCJDoBKiIfL3YxL3Nlc3Npb25zL3tzZXNzaW9uX2lkfTplcmFzZRJ/Cg5BcHBseVJldGVudGlvbhIiLmxvbmdoYW5kLnYxLkFwcGx5UmV0ZW50aW9uUmVxdWVzdBojLmxvbmdoYW5kLnYxLkFwcGx5UmV0ZW50aW9uUmVzcG9uc2UiIoi1GASC0+STAhg6ASoiEy92MS9yZXRlbnRpb246YXBwbHkwAWIGcHJvdG8z", [file_google_api_annotations, file_longhand_v1_options, file_longhand_v1_session]);
+  fileDesc("Chdsb25naGFuZC92MS9lcmFzZS5wcm90bxILbG9uZ2hhbmQudjEingIKE0VyYXNlQ29udGVudFJlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRIUCgptZXNzYWdlX2lkGAIgASgJSAASEQoHcGFydF9pZBgDIAEoCUgAEhcKDXdob2xlX3Nlc3Npb24YBCABKAhIABIuCgttZXNzYWdlX3NldBgIIAEoCzIXLmxvbmdoYW5kLnYxLk1lc3NhZ2VTZXRIABIOCgZyZWFzb24YBSABKAkSDwoHZHJ5X3J1bhgGIAEoCBISCgpyZXF1ZXN0X2lkGAcgASgJEh4KEWV4cGVjdGVkX3JldmlzaW9uGAkgASgDSAGIAQESDAoEdHJlZRgKIAEoCEIICgZ0YXJnZXRCFAoSX2V4cGVjdGVkX3JldmlzaW9uIigKCk1lc3NhZ2VTZXQSGgoLbWVzc2FnZV9pZHMYASADKAlCBZC1GIAEIr4CChRFcmFzZUNvbnRlbnRSZXNwb25zZRISCgpzZXNzaW9uX2lkGAEgASgJEhAKCHJldmlzaW9uGAIgASgDEgsKA3NlcRgDIAEoAxIVCg1tZXNzYWdlX2NvdW50GAQgASgDEhIKCnBhcnRfY291bnQYBSABKAMSFQoNY29udGVudF9ieXRlcxgGIAEoAxIVCg1kZXJpdmVkX2NvdW50GAcgASgDEhIKCmZvcmtfY291bnQYCCABKAMSEgoKYmxvYl9jb3VudBgJIAEoAxIPCgdleGlzdGVkGAogASgIEhUKDXBlbmRpbmdfZmlsZXMYCyADKAkSKwoKZHVyYWJpbGl0eRgMIAEoDjIXLmxvbmdoYW5kLnYxLkR1cmFiaWxpdHkSHQoVc3ViX2FnZW50X3Nlc3Npb25faWRzGA0gAygJIigKFUFwcGx5UmV0ZW50aW9uUmVxdWVzdBIPCgdkcnlfcnVuGAEgASgIIq8BChZBcHBseVJldGVudGlvblJlc3BvbnNlEi4KB3Nlc3Npb24YASABKAsyGy5sb25naGFuZC52MS5FeHBpcmVkU2Vzc2lvbkgAEjAKB3N1bW1hcnkYAiABKAsyHS5sb25naGFuZC52MS5SZXRlbnRpb25TdW1tYXJ5SAASKwoKZHVyYWJpbGl0eRgDIAEoDjIXLmxvbmdoYW5kLnYxLkR1cmFiaWxpdHlCBgoEaXRlbSKEAQoORXhwaXJlZFNlc3Npb24SEgoKc2Vzc2lvbl9pZBgBIAEoCRINCgV0aXRsZRgCIAEoCRIMCgRydWxlGAMgASgJEioKBWJvdW5kGAQgASgOMhsubG9uZ2hhbmQudjEuUmV0ZW50aW9uQm91bmQSFQoNY29udGVudF9ieXRlcxgFIAEoAyKiAQoQUmV0ZW50aW9uU3VtbWFyeRIWCg5leGFtaW5lZF9jb3VudBgBIAEoAxIUCgxlcmFzZWRfY291bnQYAiABKAMSFQoNY29udGVudF9ieXRlcxgDIAEoAxIXCg9wcm90ZWN0ZWRfY291bnQYBCABKAMSFQoNY2hhbmdlZF9jb3VudBgFIAEoAxIZChFjbG9ja191bmNvbmZpcm1lZBgGIAEoCCp/Cg5SZXRlbnRpb25Cb3VuZBIfChtSRVRFTlRJT05fQk9VTkRfVU5TUEVDSUZJRUQQABIXChNSRVRFTlRJT05fQk9VTkRfQUdFEAESGAoUUkVURU5USU9OX0JPVU5EX0lETEUQAhIZChVSRVRFTlRJT05fQk9VTkRfQllURVMQAzKVAgoMRXJhc2VTZXJ2aWNlEoMBCgxFcmFzZUNvbnRlbnQSIC5sb25naGFuZC52MS5FcmFzZUNvbnRlbnRSZXF1ZXN0GiEubG9uZ2hhbmQudjEuRXJhc2VDb250ZW50UmVzcG9uc2UiLoi1GASC0+STAiQ6ASoiHy92MS9zZXNzaW9ucy97c2Vzc2lvbl9pZH06ZXJhc2USfwoOQXBwbHlSZXRlbnRpb24SIi5sb25naGFuZC52MS5BcHBseVJldGVudGlvblJlcXVlc3QaIy5sb25naGFuZC52MS5BcHBseVJldGVudGlvblJlc3BvbnNlIiKItRgEgtPkkwIYOgEqIhMvdjEvcmV0ZW50aW9uOmFwcGx5MAFiBnByb3RvMw", [file_google_api_annotations, file_longhand_v1_options, file_longhand_v1_session]);
 
 /**
  * A request to erase something.
@@ -76,7 +76,8 @@ export type EraseContentRequest = Message<"longhand.v1.EraseContentRequest"> & {
   reason: string;
 
   /**
-   * True to learn what would be erased, and change nothing.
+   * True to learn what would be erased, and change nothing: the answer is that of the erasure, but for its event and files, and
+   * so are the errors.
    *
    * @generated from field: bool dry_run = 6;
    */
@@ -96,6 +97,15 @@ export type EraseContentRequest = Message<"longhand.v1.EraseContentRequest"> & {
    * @generated from field: optional int64 expected_revision = 9;
    */
   expectedRevision?: bigint | undefined;
+
+  /**
+   * True to erase the sessions of sub-agents as well: those that work for the session, at any depth, at most 1 000. Goes
+   * with `whole_session` alone. Each session is an erasure of its own, that of the request first: if one fails, the request
+   * can be sent again, and goes on.
+   *
+   * @generated from field: bool tree = 10;
+   */
+  tree: boolean;
 };
 
 /**
@@ -190,7 +200,7 @@ export type EraseContentResponse = Message<"longhand.v1.EraseContentResponse"> &
   forkCount: bigint;
 
   /**
-   * Large bodies and media that are gone; others use the rest.
+   * Large bodies and media that are gone; the tenant uses the rest elsewhere. What other tenants have does not count.
    *
    * @generated from field: int64 blob_count = 9;
    */
@@ -204,8 +214,9 @@ export type EraseContentResponse = Message<"longhand.v1.EraseContentResponse"> &
   existed: boolean;
 
   /**
-   * Files that may still have bytes of it, because a reader needed an earlier state of them: the daemon overwrites them
-   * once that reader has ended, also after a restart. Empty if none has.
+   * Files that may still have bytes of it, because a reader needed an earlier state of them, or because they are so large:
+   * the daemon goes on to overwrite them, also after a restart, and `GetServerInfo` names them until then. Empty if none
+   * has. The same request gets the newest state.
    *
    * @generated from field: repeated string pending_files = 11;
    */
@@ -217,6 +228,14 @@ export type EraseContentResponse = Message<"longhand.v1.EraseContentResponse"> &
    * @generated from field: longhand.v1.Durability durability = 12;
    */
   durability: Durability;
+
+  /**
+   * Of an erased session the sessions of sub-agents that work for it, at any depth, and that the caller sees: with `tree`
+   * those that went with it, which the counts have too, else those that stay, of these at most 1 000.
+   *
+   * @generated from field: repeated string sub_agent_session_ids = 13;
+   */
+  subAgentSessionIds: string[];
 };
 
 /**
@@ -380,6 +399,14 @@ export type RetentionSummary = Message<"longhand.v1.RetentionSummary"> & {
    * @generated from field: int64 changed_count = 5;
    */
   changedCount: bigint;
+
+  /**
+   * True if the daemon's clock was not confirmed (`GetServerInfoResponse.clock`), as in the first hour after a start and
+   * after a leap: ages were counted up to the last time that was, so that sessions may stay that are due.
+   *
+   * @generated from field: bool clock_unconfirmed = 6;
+   */
+  clockUnconfirmed: boolean;
 };
 
 /**
@@ -447,8 +474,9 @@ export const EraseService: GenService<{
    * event stays in its chain, which commits to what was there by a hash over a salt that is erased too.
    *
    * An open message that has content is sealed as aborted first, and a compaction that runs in a session that loses content is
-   * superseded. What is erased goes from the files of the store before the answer, unless a reader still needs an earlier
-   * state of them. It stays in backups that were made before.
+   * superseded. What is erased goes from the files of the store and of the search index before the answer, with the copies
+   * that the database left in gaps of its pages, unless a reader still needs an earlier state of them or it takes longer than
+   * 3 seconds: then the answer names the files. It stays in backups that were made before.
    *
    * The erasure of what is erased already gets the same answer as before; of several messages, that of the newest of their
    * erasures. Several messages go in one change, or none of them. A large session goes in steps, between which others

@@ -4,14 +4,14 @@
 
 import type { GenEnum, GenExtension, GenFile } from "@bufbuild/protobuf/codegenv2";
 import { enumDesc, extDesc, fileDesc } from "@bufbuild/protobuf/codegenv2";
-import type { MethodOptions } from "@bufbuild/protobuf/wkt";
+import type { FieldOptions, MethodOptions } from "@bufbuild/protobuf/wkt";
 import { file_google_protobuf_descriptor } from "@bufbuild/protobuf/wkt";
 
 /**
  * Describes the file longhand/v1/options.proto.
  */
 export const file_longhand_v1_options: GenFile = /*@__PURE__*/
-  fileDesc("Chlsb25naGFuZC92MS9vcHRpb25zLnByb3RvEgtsb25naGFuZC52MSp0CgVTY29wZRIVChFTQ09QRV9VTlNQRUNJRklFRBAAEg4KClNDT1BFX1JFQUQQARIPCgtTQ09QRV9XUklURRACEhEKDVNDT1BFX0NPTVBBQ1QQAxIPCgtTQ09QRV9FUkFTRRAEEg8KC1NDT1BFX0FETUlOEAU6SgoFc2NvcGUSHi5nb29nbGUucHJvdG9idWYuTWV0aG9kT3B0aW9ucxjRhgMgASgOMhIubG9uZ2hhbmQudjEuU2NvcGVSBXNjb3BlYgZwcm90bzM", [file_google_protobuf_descriptor]);
+  fileDesc("Chlsb25naGFuZC92MS9vcHRpb25zLnByb3RvEgtsb25naGFuZC52MSp0CgVTY29wZRIVChFTQ09QRV9VTlNQRUNJRklFRBAAEg4KClNDT1BFX1JFQUQQARIPCgtTQ09QRV9XUklURRACEhEKDVNDT1BFX0NPTVBBQ1QQAxIPCgtTQ09QRV9FUkFTRRAEEg8KC1NDT1BFX0FETUlOEAU6SgoFc2NvcGUSHi5nb29nbGUucHJvdG9idWYuTWV0aG9kT3B0aW9ucxjRhgMgASgOMhIubG9uZ2hhbmQudjEuU2NvcGVSBXNjb3BlOkIKDGVsZW1lbnRzX21heBIdLmdvb2dsZS5wcm90b2J1Zi5GaWVsZE9wdGlvbnMY0oYDIAEoBVILZWxlbWVudHNNYXhiBnByb3RvMw", [file_google_protobuf_descriptor]);
 
 /**
  * What a caller may do. New values may appear.
@@ -75,4 +75,12 @@ export const ScopeSchema: GenEnum<Scope> = /*@__PURE__*/
  */
 export const scope: GenExtension<MethodOptions, Scope> = /*@__PURE__*/
   extDesc(file_longhand_v1_options, 0);
+
+/**
+ * The most elements that the list may have. A request with more is refused with LIMIT_EXCEEDED before it is decoded.
+ *
+ * @generated from extension: int32 elements_max = 50002;
+ */
+export const elements_max: GenExtension<FieldOptions, number> = /*@__PURE__*/
+  extDesc(file_longhand_v1_options, 1);
 
