@@ -7,6 +7,9 @@ use serde_json::value::RawValue;
 
 /// The member of an object around a call's input that is no JSON object, for formats that take nothing else.
 pub(super) const INVALID_INPUT: &str = "invalid_json";
+/// The member of a part that Gemini reads back, and the kind of an opaque part with one that is too large for the
+/// metadata of the call behind it.
+pub(super) const SIGNATURE: &str = "thoughtSignature";
 /// The reason of a streamed reply whose chunks end before it does.
 pub(super) const CUT_OFF: &str = "cut_off";
 

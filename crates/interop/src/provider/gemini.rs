@@ -1,6 +1,6 @@
 //! Gemini's `generateContent`. Members are read in both of their spellings, and written in that of the interface over HTTP.
 
-use super::format::{Format, object_input};
+use super::format::{Format, SIGNATURE, object_input};
 use super::kept;
 use super::prepared::{Answered, Content, Piece, Prepared};
 use super::reading::{self, Result, Unreadable, object, opaque, required, words};
@@ -15,9 +15,6 @@ use serde_json::value::RawValue;
 use std::collections::HashMap;
 
 const FORMAT: Format = Format::Gemini;
-/// The member that a provider reads back, and the kind of an opaque part with one that is too large for the metadata of the
-/// call behind it.
-pub(super) const SIGNATURE: &str = "thoughtSignature";
 
 pub(super) fn write(messages: &[Prepared<'_>]) -> std::result::Result<Written, Refusal> {
     let begin = messages.iter().take_while(|message| message.role == Role::System).count();

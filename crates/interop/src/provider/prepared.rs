@@ -2,7 +2,7 @@
 //! without what it leaves out.
 
 use super::bridge;
-use super::format::Format;
+use super::format::{Format, SIGNATURE};
 use super::ids::Ids;
 use super::kept;
 use super::written::{LeftOut, LeftOutKind, Refusal, RefusalKind};
@@ -183,7 +183,7 @@ fn is_reasoning(opaque: &Opaque) -> bool {
             | "reasoning_content"
             | "reasoning_details"
             | "thought"
-            | super::gemini::SIGNATURE
+            | SIGNATURE
             | "reasoning-file"
     )
 }
