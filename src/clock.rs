@@ -9,7 +9,7 @@ use crate::model::ids::MessageId;
 use crate::model::time::Timestamp;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 use times::{Anchor, Times};
 use uuid::Uuid;
 
@@ -126,7 +126,7 @@ impl Clock {
     }
 
     /// Has this number of milliseconds pass in which the machine slept. For tests.
-    pub fn sleep(&self, millis: i64) {
+    pub fn suspend(&self, millis: i64) {
         self.shared.slept.fetch_add(millis.saturating_mul(1_000), Ordering::Relaxed);
         self.advance(millis);
     }
@@ -218,8 +218,8 @@ impl Clock {
 
 /// The machine's clocks, in microseconds.
 mod machine {
-    use super::{SystemTime, UNIX_EPOCH};
     use rustix::time::{ClockId, clock_gettime};
+    use std::time::{SystemTime, UNIX_EPOCH};
 
     /// The clock that people and servers set.
     pub(super) fn system() -> i64 {
@@ -324,7 +324,7 @@ mod tests {
     fn a_sleep_of_the_machine_is_time_in_which_nothing_ran_and_no_leap() {
         let clock = Clock::default();
         let start = clock.now();
-        clock.sleep(YEAR_MS);
+        clock.suspend(YEAR_MS);
         assert!(clock.now() >= start.plus_millis(YEAR_MS) && clock.present() >= start.plus_millis(YEAR_MS));
         assert_eq!(clock.leaps(), 1);
         assert!(clock.certain() >= start.plus_millis(YEAR_MS) && clock.state().is_confirmed);

@@ -304,7 +304,7 @@ fn exposition(info: &pb::GetServerInfoResponse) -> Exposition {
     let build = vec![("version", info.version.clone()), ("database_version", info.database_version.clone())];
     exposition.family(BUILD, Scale::Whole, [(build, 1)]);
     exposition.family(STARTED, Scale::Millionths, info.start_time.as_ref().map(|time| (Vec::new(), micros(time))));
-    let clock = info.clock.clone().unwrap_or_default();
+    let clock = info.clock.unwrap_or_default();
     exposition.figure(CLOCK_CONFIRMED, i64::from(clock.confirmed));
     let ahead = [clock.event_time, clock.present_time].map(|time| time.as_ref().map_or(0, micros));
     exposition.family(CLOCK_AHEAD, Scale::Millionths, [(Vec::new(), (ahead[0] - ahead[1]).max(0))]);

@@ -57,6 +57,8 @@ async fn erase(channel: Channel) -> (Duration, Latencies, usize) {
     let request = pb::ListSessionsRequest { page_size: 100, ..pb::ListSessionsRequest::default() };
     let listed = SessionServiceClient::new(channel.clone()).list_sessions(request).await.expect("sessions");
     let (mut first, mut others, mut pending) = (None, Latencies::default(), 0);
+    let mut pauses = tokio::time::interval(PAUSE);
+    pauses.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     // The newest are those of the writers.
     for session in listed.into_inner().sessions.iter().rev().take(ERASURES + 1) {
         let session_id = session.session_id.clone();
@@ -74,7 +76,7 @@ async fn erase(channel: Channel) -> (Duration, Latencies, usize) {
             None => first = Some(took),
             Some(_) => others.record(took),
         }
-        tokio::time::sleep(PAUSE).await;
+        pauses.tick().await;
     }
     (first.unwrap_or_default(), others, pending)
 }

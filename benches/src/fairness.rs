@@ -64,7 +64,7 @@ pub(crate) async fn run(binaries: &[String], options: &Options, short: bool, rep
             }
             for &in_flight in &options.in_flight {
                 let crowd = stage.crowd(beside, in_flight).await;
-                tokio::time::sleep(WARM_UP).await;
+                stage.bystander(WARM_UP).await;
                 let (begun, refused) = crowd.counts();
                 let among = stage.bystander(time).await;
                 let (answered, of_them_refused) = crowd.counts();
@@ -162,7 +162,6 @@ fn search_in(session: &str) -> Bytes {
 struct Stage {
     daemon: Daemon,
     _folder: TempDir,
-    channel: Channel,
     /// The daemon's URL on TCP.
     url: String,
     quiet: Arc<Tenant>,
@@ -178,7 +177,7 @@ impl Stage {
         let url = url.trim().to_owned();
         let quiet = Arc::new(Tenant::new(&channel, &url, "quiet", 1).await);
         let loud = Tenant::new(&channel, &url, "loud", LOUD_SESSIONS).await;
-        Self { daemon, _folder: folder, channel, url, quiet, loud }
+        Self { daemon, _folder: folder, url, quiet, loud }
     }
 
     /// Calls one at a time for this time. They are made on a thread of their own, so that the load generator's other

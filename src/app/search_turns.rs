@@ -179,7 +179,7 @@ mod tests {
             .collect();
         let mut waiting = Vec::new();
         for token in [1, 1, 2, 3] {
-            waiting.push(((("a", token)), turns.queue(&searcher("a", token)).expect("room")));
+            waiting.push((("a", token), turns.queue(&searcher("a", token)).expect("room")));
         }
         waiting.push((("b", 1), turns.queue(&searcher("b", 1)).expect("room")));
         let mut order = Vec::new();

@@ -1,7 +1,7 @@
 //! Calls from outside of this process, with what surrounds each: gRPC-Web, the caller's deadline, reasons for refusals.
 
 use super::guard::{Guarded, REFLECTION};
-use super::status::{cut_off, explain, too_late};
+use super::status::{cut_off, explain, is_web, too_late};
 use crate::app::Error;
 use crate::transport::{RequestClass, Trailers};
 use bytes::Bytes;
@@ -74,11 +74,6 @@ where
 /// breaks off as it is.
 pub fn trailers(headers: &HeaderMap) -> Option<Trailers> {
     (is_grpc(headers) && !is_web(headers)).then_some(cut_off)
-}
-
-/// True for a request of gRPC-Web.
-pub(super) fn is_web(headers: &HeaderMap) -> bool {
-    headers.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc-web"))
 }
 
 /// The status of a request whose content cannot be read to its end.

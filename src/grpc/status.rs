@@ -1,6 +1,5 @@
 //! Conversion of errors to gRPC statuses. No other file builds a status.
 
-use super::service::is_web;
 use crate::app::{DOMAIN, Error, Reason};
 use crate::pb::codec::Refusal;
 use crate::telemetry::span;
@@ -17,6 +16,11 @@ const ACCEPT_ENCODING: &str = "grpc-accept-encoding";
 /// Maximum bytes of a message, or of one fact in it. Statuses are sent in headers, whose size clients limit, and a
 /// message may quote a request.
 const TEXT_BYTES_MAX: usize = 512;
+
+/// True for a request of gRPC-Web.
+pub(super) fn is_web(headers: &HeaderMap) -> bool {
+    headers.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc-web"))
+}
 
 /// The text, truncated if it is too long for a header.
 fn short(mut text: String) -> String {

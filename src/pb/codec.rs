@@ -5,8 +5,6 @@ use super::measure::{self, Shape, TooMany};
 use crate::limits;
 use crate::traffic::RequestMemory;
 use prost::Name;
-use prost_reflect::DescriptorPool;
-use std::sync::LazyLock;
 use tonic::Status;
 use tonic::codec::{Codec, DecodeBuf, Decoder};
 use tonic_prost::{ProstCodec, ProstDecoder, ProstEncoder};
@@ -17,10 +15,6 @@ const TOO_MANY_ELEMENTS: &str = "too many elements in ";
 const TOO_MANY_VALUES: &str = "the request has too many messages and elements of lists";
 /// The refusal of a request that grows to more memory than there is now.
 const NO_MEMORY: &str = "the memory for what the request grows to is taken by others";
-
-/// The protocol.
-pub static POOL: LazyLock<DescriptorPool> =
-    LazyLock::new(|| DescriptorPool::decode(super::DESCRIPTORS).expect("the build wrote these descriptors"));
 
 /// Why a request was not decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -118,7 +112,7 @@ mod tests {
         assert!(codec(BoundedCodec::default()).request.is_none());
         let mut codec = BoundedCodec::<pb::AppendMessagesResponse, pb::AppendMessagesRequest>::default();
         assert!(codec.decoder().request.is_some());
-        let methods = POOL.services().flat_map(|service| service.methods().collect::<Vec<_>>());
+        let methods = measure::POOL.services().flat_map(|service| service.methods().collect::<Vec<_>>());
         let requests: Vec<String> = methods.map(|method| method.input().full_name().to_owned()).collect();
         assert!(requests.len() > 40 && requests.iter().all(|name| measure::request(name).is_some()));
     }

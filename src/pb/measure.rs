@@ -2,12 +2,15 @@
 //! all of it. A list of numbers in memory takes several times the bytes that it is sent in, compression makes those a
 //! thousand times shorter, and a message takes hundreds of times the two bytes that it can have on the wire.
 
-use super::codec::POOL;
 use crate::limits;
 use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field};
-use prost_reflect::{Cardinality, FieldDescriptor, Kind, MessageDescriptor};
+use prost_reflect::{Cardinality, DescriptorPool, FieldDescriptor, Kind, MessageDescriptor};
 use std::collections::HashMap;
 use std::sync::LazyLock;
+
+/// The protocol.
+pub static POOL: LazyLock<DescriptorPool> =
+    LazyLock::new(|| DescriptorPool::decode(super::DESCRIPTORS).expect("the build wrote these descriptors"));
 
 /// Messages inside of others up to which the library decodes.
 const DEPTH_MAX: u32 = 100;

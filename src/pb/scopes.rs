@@ -1,7 +1,7 @@
 //! Scopes on the wire, and the scope that each method declares.
 
-use super::codec::POOL;
 use super::generated::Scope as Wire;
+use super::measure::POOL;
 use crate::model::access::Scope;
 use prost_reflect::{MessageDescriptor, MethodDescriptor};
 use std::collections::{BTreeSet, HashMap, HashSet};

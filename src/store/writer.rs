@@ -15,10 +15,11 @@ use crate::clock::Clock;
 use crate::limits;
 use crate::model::Seq;
 use crate::model::time::Timestamp;
+use crate::store::engine::connect::BUSY_TIMEOUT;
 use crate::store::engine::figures::{QueuedMutation, WriterMeter};
 use crate::store::engine::health::Health;
 use crate::store::engine::home::{Home, Lost};
-use crate::store::engine::{self, Connection, checkpoint};
+use crate::store::engine::{self, Connection, checkpoint, gaps, shrink};
 use crate::store::ledger::claims::Claims;
 use crate::store::ledger::mark_cache::MarkCache;
 use crate::store::ledger::quotas::Quotas;
@@ -38,7 +39,7 @@ use tokio_util::sync::CancellationToken;
 
 mod cleaning;
 
-use cleaning::Cleaning;
+use cleaning::{CLEANED, Cleaning, SET_CLEAN};
 
 /// The writer's view of a mutation, besides its effect.
 #[derive(Debug, Clone, Copy)]
@@ -310,7 +311,7 @@ const COUNTERS: &str = "select (select coalesce(max(seq), 0) + 1 from event), \
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
-pub(crate) const STATEMENTS: &[&str] = &[COUNTERS, cleaning::CLEANED, cleaning::SET_CLEAN];
+pub(crate) const STATEMENTS: &[&str] = &[COUNTERS, CLEANED, SET_CLEAN];
 
 impl Writer {
     /// Takes the connection; nothing else may write.
@@ -398,6 +399,98 @@ impl Writer {
             checkpoints.run(&self.conn, &self.health, || self.cleaning.note(&self.home, &self.conn));
         }
         self.close();
+    }
+
+    /// Does what is left to be done with the files, at a check or while it goes on. To give pages of a large file back takes
+    /// as long as many appends: it waits until erasures are over.
+    fn clean_or_shrink(&mut self, is_checked: bool, is_idle: bool) {
+        if !is_checked && !self.cleaning.goes_on {
+            return;
+        }
+        self.cleaning.goes_on = false;
+        if !is_checked {
+            self.check_home(self.counters.next_seq - 1);
+        }
+        if self.health.writes().is_final() {
+            return;
+        }
+        if self.cleaning.is_unclean {
+            self.clean();
+        } else if self.cleaning.has_shrunk {
+            match self.empty_log() {
+                Ok(is_empty) => self.cleaning.has_shrunk = !is_empty,
+                Err(error) => tracing::debug!(%error, "the file does not become shorter now"),
+            }
+        } else {
+            self.shrink(is_idle);
+        }
+    }
+
+    /// Gives free pages back to the system: many while nobody waits, else a few. The file ends where the log says once
+    /// the log is emptied, which the next check does.
+    fn shrink(&mut self, is_idle: bool) {
+        match shrink::run(&self.conn, limits::SHRINK_IDLE_STEPS, || is_idle && self.queue.is_empty()) {
+            Ok(given) => self.cleaning.has_shrunk = given > 0,
+            Err(error) => tracing::debug!(%error, "pages are not given back now"),
+        }
+    }
+
+    /// Makes one step to take what was erased out of the files: a step looks at some pages, and the last one empties the log,
+    /// if no reader needs it. What is left is for the next check, after a restart too.
+    fn clean(&mut self) {
+        let step = match self.clean_pages() {
+            Ok(true) => {
+                self.cleaning.goes_on = true;
+                Ok(())
+            }
+            Ok(false) => self.finish_cleaning(),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = step {
+            let error = match error {
+                Error::Full | Error::ReadOnly | Error::Disk(_) => self.roll_back(error, false),
+                error => error,
+            };
+            tracing::warn!(%error, "files still have bytes of erased content");
+        }
+    }
+
+    /// Overwrites copies of erased rows on some pages. True if more pages are left.
+    fn clean_pages(&mut self) -> Result<bool> {
+        match self.home.log() {
+            Some(log) if gaps::can_be_cleaned() => Ok(!self.cleaning.gaps.clean(&self.conn, Some(log))?),
+            _ => Ok(false),
+        }
+    }
+
+    /// Empties the log, and notes that no file has anything of what was erased.
+    fn finish_cleaning(&mut self) -> Result<()> {
+        if !self.empty_log()? {
+            return Ok(());
+        }
+        self.cleaning.has_shrunk = false;
+        if self.conn.is_sqlite() && !gaps::can_be_cleaned() {
+            self.cleaning.is_unclean = false;
+            return Ok(());
+        }
+        failpoint::reach("erase.emptied");
+        let transaction = self.conn.transaction()?;
+        engine::query(SET_CLEAN).run(&transaction)?;
+        transaction.commit()?;
+        failpoint::reach("erase.clean");
+        self.cleaning.is_unclean = false;
+        let row = engine::query(CLEANED).one(&self.conn)?;
+        self.cleaning.cleaned.send_replace(row.get(0)?);
+        Ok(())
+    }
+
+    /// Copies all of the log into the database, and empties it. False if a reader still needs an earlier state.
+    fn empty_log(&mut self) -> Result<bool> {
+        self.cleaning.note(&self.home, &self.conn);
+        let wait = Duration::from_millis(limits::ERASE_READERS_WAIT_MS);
+        let is_empty = checkpoint::empty_log(&self.conn, wait, BUSY_TIMEOUT)?;
+        self.home.log_was_emptied();
+        Ok(is_empty)
     }
 
     /// Closes the connection. Closing the last one makes a checkpoint and removes the log. After a failure of the disk,

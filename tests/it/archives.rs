@@ -556,7 +556,7 @@ async fn an_archive_with_rows_that_contradict_its_events_writes_nothing() {
     let source = tamper::rich().await;
     let target = TestApp::start().await;
     let more = |by: i64| move |value: &Value| Some(Value::from(value.as_i64()? + by));
-    let set = |number: i64| move |value: &Value| (*value != Value::from(number)).then(|| Value::from(number));
+    let set = |number: i64| move |value: &Value| (value.as_i64() != Some(number)).then(|| Value::from(number));
     type Forge = Box<dyn Fn(&Value) -> Option<Value>>;
     let of_ended = |row: &Value| !row["ended_revision"].is_null() && !row["started_revision"].is_null();
     let forgeries: Vec<(&str, &str, Forge)> = vec![

@@ -500,7 +500,7 @@ async fn the_time_of_an_open_message_stops_while_nobody_can_write() {
     test.app.restore_session(&session).await.expect("restored");
     pass(&test, 9 * SECOND_MS).await;
     assert!(is_open(&test, &session).await);
-    test.clock.sleep(3_600 * SECOND_MS);
+    test.clock.suspend(3_600 * SECOND_MS);
     test.longhand.store().jobs().wake().await.expect("done");
     assert!(is_open(&test, &session).await, "the machine slept");
     pass(&test, 9 * SECOND_MS).await;

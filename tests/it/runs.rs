@@ -202,7 +202,7 @@ async fn a_lease_does_not_run_while_nobody_can_renew_it() {
     pass(&test, 9 * SECOND_MS).await;
     assert_eq!(ended(&newest(&test, &session).await), None, "a start of the daemon gives it the whole time");
     test.app.renew_run(&session, 1, Some(Duration::from_secs(10))).await.expect("it is still the active one");
-    test.clock.sleep(3_600 * SECOND_MS);
+    test.clock.suspend(3_600 * SECOND_MS);
     test.longhand.store().jobs().wake().await.expect("done");
     assert_eq!(ended(&newest(&test, &session).await), None, "the machine slept");
     pass(&test, 10 * SECOND_MS).await;

@@ -76,7 +76,11 @@ impl Dating {
 
     /// Adds what a process has seen. True if something is new.
     pub fn join(&mut self, seen: &Self) -> bool {
-        seen.0.iter().fold(false, |is_new, segment| self.add(*segment) || is_new)
+        let mut has_new = false;
+        for segment in &seen.0 {
+            has_new |= self.add(*segment);
+        }
+        has_new
     }
 
     /// The latest time at which an event with this time can have been written. Beside segments it is believed, but nothing

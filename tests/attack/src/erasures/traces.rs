@@ -80,6 +80,9 @@ pub(super) struct Trace {
     pub(super) prints: Vec<Print>,
 }
 
+/// A file with traces: its path, its bytes, and what was found in them.
+pub(super) type Traced = (PathBuf, Vec<u8>, Vec<Found>);
+
 impl Trace {
     /// What a text leaves that is compressed with other bytes, or not at all.
     pub(super) fn of_words(text: &str) -> Self {
@@ -186,7 +189,7 @@ impl Wanted {
     }
 
     /// The traces in all files of a folder and of those below it, with the files and their bytes.
-    pub(super) fn in_files(&self, folder: &Path) -> io::Result<Vec<(PathBuf, Vec<u8>, Vec<Found>)>> {
+    pub(super) fn in_files(&self, folder: &Path) -> io::Result<Vec<Traced>> {
         let mut all = Vec::new();
         for entry in std::fs::read_dir(folder)? {
             let entry = entry?;

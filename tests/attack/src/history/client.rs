@@ -373,7 +373,6 @@ impl Client {
                 session_id: appended.session_id.clone(),
                 restore: true,
                 request_id: request_id.clone(),
-                ..pb::ArchiveSessionRequest::default()
             };
             others.push(sendable(restored, epoch));
             others.extend(under_client_ids(appended, self.fresh_id()).map(|other| sendable(other, epoch)));
