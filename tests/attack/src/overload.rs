@@ -184,7 +184,9 @@ pub async fn run(program: &Path, fault: Fault, scale: Scale, seed: u64, others_m
     let directory = folder.path().join("data");
     std::fs::create_dir(&directory)?;
     let settings = folder.path().join("longhand.toml");
-    std::fs::write(&settings, format!("stall_seconds = {}\n", scale.stall_seconds))?;
+    // A crowd takes the processors from its own clients too, which may then take nothing for a while.
+    let stall = if fault == Fault::Crowd { Scale::LONG.stall_seconds } else { scale.stall_seconds };
+    std::fs::write(&settings, format!("stall_seconds = {stall}\n"))?;
     raise_descriptors()?;
     let log = folder.path().join("log");
     let written = std::fs::File::create(&log)?;
