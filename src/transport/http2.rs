@@ -2,7 +2,7 @@
 //! is found.
 //!
 //! The library frames, and counts the client's windows. Here is what decides when a window opens again: a request's bytes
-//! are taken at once and given back only when they are read (see [`incoming`](super::incoming)).
+//! are taken at once and given back only when they are read (`incoming`).
 
 use super::answer::{AnswerBody, Piece};
 use super::connections::Connection;
