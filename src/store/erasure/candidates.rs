@@ -22,7 +22,7 @@ const TENANTS: &str = "select min(tenant) from session where tenant > ?1";
 const HAS_DEFAULT: &str = "select exists (select 1 from session where tenant = '')";
 const SUB_AGENTS: &str = "with recursive tree(id) as (select id from session where parent_id = ?1 \
      union all select c.id from tree join session c on c.parent_id = tree.id) \
-     select s.id, s.public_id, s.state from tree join session s on s.id = tree.id order by s.id limit +?2";
+     select s.id, s.public_id, s.state from tree cross join session s where s.id = tree.id order by s.id limit +?2";
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
