@@ -191,7 +191,7 @@ impl Pi {
         let context = dice.random_range(1..400_000);
         let near = context - 16_384 + dice.random_range(-2..=2);
         let tokens = if dice.random_bool(0.5) { near.max(1) } else { dice.random_range(1..400_000) };
-        let window = longhand::model::usage::ModelWindow { context, ..Default::default() };
+        let window = longhand::model::usage::ModelWindow { context, output: Some(1), ..Default::default() };
         let is_due = overflow::due_at(policy, &window).is_some_and(|due| tokens >= due);
         let settings = json!({ "enabled": true, "reserveTokens": 16_384, "keepRecentTokens": 20_000 });
         let input = json!({ "contextTokens": tokens, "contextWindow": context, "settings": settings });

@@ -213,7 +213,7 @@ impl Case {
             1 => dice.random_range(33_000..70_000),
             _ => dice.random_range(60_000..2_000_000),
         };
-        let window = ModelWindow { context, ..ModelWindow::default() };
+        let window = ModelWindow { context, output: Some(1), ..ModelWindow::default() };
         let due = |level_policy: &Option<longhand::policy::LevelPolicy>| {
             level_policy.as_ref().and_then(|level_policy| level_policy.threshold.due_at(&window))
         };
@@ -289,7 +289,7 @@ impl Case {
     /// The result of our levels for a view with this number of tokens, as the agent would report it; null for no
     /// action.
     fn compressed(&self, policy: &Policy, context: i64, tokens: i64) -> Value {
-        let window = ModelWindow { context, ..ModelWindow::default() };
+        let window = ModelWindow { context, output: Some(1), ..ModelWindow::default() };
         let (sources, layout) = (self.sources(), Layout::everything());
         let base = sources.len() as i64 + 1;
         let planning =
@@ -435,7 +435,7 @@ impl Case {
         let policy = presets::policy("qwen-code@0.24");
         let mut dice = self.conversation.dice("compress24");
         let context = dice.random_range(70_000..1_000_000);
-        let window = ModelWindow { context, ..ModelWindow::default() };
+        let window = ModelWindow { context, output: Some(1), ..ModelWindow::default() };
         let due = policy.auto.as_ref().and_then(|level_policy| level_policy.threshold.due_at(&window)).unwrap_or(0);
         let tokens = due + [-1, 0, 1, 1_000][dice.random_range(0..4)];
         let usage = json!({ "promptTokenCount": tokens, "candidatesTokenCount": 10 });

@@ -270,7 +270,7 @@ fn policy(suna: &Suna) -> Policy {
 }
 
 fn window((model, context): (&str, i64)) -> ModelWindow {
-    ModelWindow { model: model.to_owned(), context, ..ModelWindow::default() }
+    ModelWindow { model: model.to_owned(), context, output: Some(1), ..ModelWindow::default() }
 }
 
 /// An id with decimal digits only, so that all ids have the same token count.

@@ -9,7 +9,7 @@ use super::{Caller, Longhand, validate};
 pub use crate::clock::ClockState;
 use crate::limits;
 use crate::model::Revision;
-use crate::model::compaction::Level;
+use crate::model::compaction::LevelThreshold;
 use crate::model::ids::SessionId;
 use crate::model::time::Timestamp;
 use crate::model::usage::ModelWindow;
@@ -119,7 +119,7 @@ pub struct PresetInfo {
     /// True if sessions get this preset when they name none.
     pub is_default: bool,
     /// The tokens at which each level is due under the window that was asked for, lowest level first.
-    pub thresholds: Vec<(Level, i64)>,
+    pub thresholds: Vec<LevelThreshold>,
 }
 
 /// A point of a session's chain.
@@ -237,9 +237,7 @@ impl Caller {
                     policy_json: serde_json::to_string(&policy).map_err(Error::internal)?,
                     notes: sources.chain(deviations).collect(),
                     is_default: default == Some(&preset.name),
-                    thresholds: window
-                        .map(|window| overflow::thresholds(&policy, window).collect())
-                        .unwrap_or_default(),
+                    thresholds: window.map(|window| overflow::level_thresholds(&policy, window)).unwrap_or_default(),
                 })
             })
             .collect()

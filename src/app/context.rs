@@ -75,7 +75,7 @@ pub struct Context {
     pub estimated_tokens: i64,
     /// The window that the tokens are compared with; zero if none is known.
     pub window_tokens: i64,
-    /// True if the view leaves space for a reply.
+    /// True if the view fits its window.
     pub fits: bool,
     /// The reason for which the view exceeds its window; none if it fits, and for earlier revisions.
     pub over_window: Option<OverWindow>,

@@ -5,7 +5,6 @@ use super::{CachedSession, Caller};
 use crate::fold::Passages;
 use crate::loaded::LoadedSession;
 use crate::model::view::ViewMessage;
-use crate::policy::overflow;
 use crate::policy::recall::{self, Wanted};
 use crate::scheduler;
 use crate::store::{Lookup, Source};
@@ -77,8 +76,11 @@ impl Caller {
 /// window. None if there is no query, or if the window is full.
 fn wanted(session: &LoadedSession) -> Option<(Wanted, i64)> {
     let LoadedSession { source, policy, fold, .. } = session;
-    let limit = overflow::input_max(&source.window).unwrap_or(i64::MAX);
-    let free_tokens = limit.saturating_sub(fold.context_tokens(&source.window));
+    let window = &source.window;
+    // Passages go where nothing else would be, so they leave the space for a reply.
+    let reply_tokens = if window.input.is_some() { 0 } else { window.output.unwrap_or(0) };
+    let limit = window.input_max().map_or(i64::MAX, |limit| limit.saturating_sub(reply_tokens));
+    let free_tokens = limit.saturating_sub(fold.context_tokens(window));
     let wanted = recall::wanted(policy, &source.layout, &source.messages).filter(|_| free_tokens > 0)?;
     Some((wanted, recall::room(policy, free_tokens)))
 }

@@ -4,7 +4,7 @@ use super::error::{Error, Reason, Result};
 use super::{Caller, DefaultPolicy, validate};
 use crate::limits;
 use crate::model::Revision;
-use crate::model::compaction::Level;
+use crate::model::compaction::LevelThreshold;
 use crate::model::session::{OverWindow, Session, SessionState};
 use crate::model::usage::ModelWindow;
 use crate::policy::{Policy, TextUnits, overflow, presets};
@@ -21,7 +21,7 @@ pub struct SessionInfo {
     /// and large, and in lists.
     pub over_window: Option<OverWindow>,
     /// The tokens at which each level is due, lowest level first; empty in lists and snapshots.
-    pub thresholds: Vec<(Level, i64)>,
+    pub thresholds: Vec<LevelThreshold>,
 }
 
 /// The properties of a new session.
@@ -330,7 +330,7 @@ impl Caller {
             Err(error) => tracing::warn!(%error, "the newest context usage of a session is not known"),
         }
         let thresholds = match self.parse_policy(&policy) {
-            Ok(policy) => overflow::thresholds(&policy, &session.window).collect(),
+            Ok(policy) => overflow::level_thresholds(&policy, &session.window),
             Err(error) => {
                 tracing::warn!(%error, "the thresholds of a session are not known");
                 Vec::new()

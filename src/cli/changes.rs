@@ -296,6 +296,9 @@ pub(super) async fn create(globals: &Globals, arguments: CreateArguments) -> any
     };
     let created = client.sessions.create_session(request).await?.into_inner();
     failure::note_secrets(&created.secret_findings);
+    for threshold in created.session.iter().flat_map(|session| &session.thresholds) {
+        threshold.unmet_message.iter().for_each(|message| failure::note(&format!("longhand: {message}")));
+    }
     match output.json() {
         true => output.message(&created)?,
         false => output.line(&created.session.unwrap_or_default().session_id)?,

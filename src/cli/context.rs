@@ -99,7 +99,7 @@ pub(super) fn headline(header: &pb::ContextHeader) -> String {
         _ if header.window_tokens == 0 => String::new(),
         true => ", fits".to_owned(),
         false if excess > 0 => format!(", exceeds the window by {excess} tokens"),
-        false => ", leaves too little space for a reply".to_owned(),
+        false => ", exceeds the window's limit on input".to_owned(),
     };
     let mut line = format!(
         "view at revision {}: {}, {}{fits}, hash {}",
@@ -220,7 +220,7 @@ mod tests {
         assert_eq!(headline(&header), "view at revision 9: 2 messages, 50 of 100 tokens (50 %), fits, hash 01");
         header.fits = false;
         header.pending_compaction_id = Some("cmp_1".into());
-        assert!(headline(&header).ends_with("leaves too little space for a reply, hash 01, cmp_1 pending"));
+        assert!(headline(&header).ends_with("exceeds the window's limit on input, hash 01, cmp_1 pending"));
     }
 
     #[test]

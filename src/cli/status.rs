@@ -41,6 +41,7 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
                 let session = found.session.unwrap_or_default();
                 let newest = compactions::newest(&mut client, &session.session_id).await?;
                 let mut lines = lines_of(&session, newest.as_ref(), Clock::default().now());
+                lines.extend(session.thresholds.into_iter().filter_map(|it| Some(("window", it.unmet_message?))));
                 lines.extend(found.over_window.map(|reason| ("over window", over_window_text(&reason))));
                 print(&mut output, &lines)?;
             }

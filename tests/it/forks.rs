@@ -63,6 +63,43 @@ async fn a_fork_has_the_history_up_to_its_point() {
     assert_eq!(test.findings().await, []);
 }
 
+/// A fork or a rewind to any message shows a view that ends in it, also where the policy has left it out of the view.
+#[tokio::test]
+async fn every_message_that_a_compaction_left_out_can_be_gone_back_to() {
+    let limit = r#"{"auto": {"threshold": {"limit": {"tokens": 700}}}}"#;
+    for preset in ["joyagent", "qwen-agent@old", "qwen-agent@0.0.34", "suna@2025-07"] {
+        let test = TestApp::start().await;
+        let new = NewSession {
+            preset: preset.to_owned(),
+            policy_override_json: limit.to_owned(),
+            window: window(100_000, 1_000),
+            ..NewSession::default()
+        };
+        let session = test.create(new).await;
+        for turn in 0..12 {
+            test.append(&session, &format!("u{turn} 300c\na{turn} 300c")).await;
+            test.settled().await;
+        }
+        let omitted = test.context(&session).await.omitted;
+        assert!(!omitted.is_empty(), "{preset} left nothing out");
+        let before = shown(&test.context(&session).await);
+        for message in test.history(&session).await {
+            let id = message.id.to_string();
+            let fork = fork(&test, &session, behind(&id)).await;
+            test.app.rewind(&session, &id, None).await.expect("rewound");
+            test.settled().await;
+            for found in [test.context(&fork).await, test.context(&session).await] {
+                let last = found.messages.last().and_then(|last| last.source);
+                assert_eq!(last, Some(message.id), "{preset}: {:?}", message.client_id);
+            }
+            while shown(&test.context(&session).await) != before {
+                test.app.undo(&session, None).await.expect("undone");
+            }
+        }
+        assert_eq!(test.findings().await, []);
+    }
+}
+
 #[tokio::test]
 async fn a_fork_of_forks_reads_as_one_history() {
     let test = TestApp::start().await;

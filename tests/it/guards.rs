@@ -6,7 +6,7 @@ use longhand::app::Reason;
 use longhand::app::admin::{CompactionCounter, Statistics};
 use longhand::app::compactions::{NewCompaction, NewSummary, Overflow};
 use longhand::app::context::{ContextRequest, OverflowAction};
-use longhand::app::sessions::SessionChange;
+use longhand::app::sessions::{NewSession, SessionChange};
 use longhand::model::compaction::{CompactionKind, CompactionState, Failure, FailureReason, Level, Outcome, Trigger};
 use longhand::model::event::{EventBody, EventKind};
 use longhand::model::message::{Finish, FinishReason, NewMessage};
@@ -75,8 +75,13 @@ async fn started(test: &TestApp) -> usize {
 #[tokio::test]
 async fn a_window_that_the_overhead_alone_fills_gets_one_clear_error() {
     let test = TestApp::start().await;
-    // A summary is due at 5 000 tokens, and the overhead is larger.
-    let session = test.session("opencode@seed", 6_000, 1_000).await;
+    // A summary is due at 4 000 tokens, the view exceeds the window at 5 000, and the overhead is larger.
+    let session = NewSession {
+        preset: "opencode@seed".to_owned(),
+        window: ModelWindow { input: Some(5_000), ..window(6_000, 1_000) },
+        ..NewSession::default()
+    };
+    let session = test.create(session).await;
     for number in 1..=24 {
         turn(&test, &session, number, OVERHEAD).await;
         assert!(test.context(&session).await.estimated_tokens < 1_500, "the rest stays small");

@@ -51,7 +51,7 @@ async fn a_session_is_made_once_and_found_by_either_id() {
     assert_eq!(test.number("select count(*) from session"), 1);
 }
 
-/// A tail budget larger than a window of 4 000 tokens allows.
+/// A tail budget larger than a window of 2 100 tokens allows.
 const TAIL: &str =
     "{\"auto\": {\"steps\": {\"0\": {\"summarize\": {\"tail\": {\"turns\": {\"minimum_budget_tokens\": 2100}}}}}}}";
 
@@ -66,7 +66,7 @@ async fn invalid_new_sessions_are_refused() {
         (preset("nobody@1"), Reason::PresetNotFound),
         (policy("{\"nonsense\": 1}"), Reason::PolicyInvalid),
         (policy("{\"truncate\": {\"max_units\": \"many\"}}"), Reason::PolicyInvalid),
-        (NewSession { window: window(4_000, 2_000), ..policy(TAIL) }, Reason::PolicyInvalid),
+        (NewSession { window: window(2_100, 500), ..policy(TAIL) }, Reason::PolicyInvalid),
         (policy("{\"maintenance\": {\"0\": {\"prune\": {\"tools\": {\"except\": [\"\"]}}}}}"), Reason::PolicyInvalid),
         (NewSession { window: window(-1, 0), ..NewSession::default() }, Reason::InvalidField),
         (NewSession { metadata_json: Some("{".to_owned()), ..NewSession::default() }, Reason::InvalidField),
@@ -198,6 +198,23 @@ async fn a_page_of_large_sessions_is_short_and_has_no_policies() {
         token = next;
     }
     assert_eq!(listed, count);
+}
+
+#[tokio::test]
+async fn a_session_says_which_levels_its_window_is_too_small_for() {
+    let test = TestApp::start().await;
+    let unmet = async |preset: &str, window: ModelWindow| {
+        let new = NewSession { preset: preset.to_owned(), window, ..NewSession::default() };
+        let (created, _) = test.app.create_session(new).await.expect("created");
+        let found = test.app.get_session(&created.session.id.to_string()).await.expect("found");
+        assert_eq!(created.thresholds, found.thresholds);
+        let levels = found.thresholds.into_iter();
+        levels.map(|it| (it.due_tokens, it.unmet.map(|unmet| unmet.kept_tokens))).collect::<Vec<_>>()
+    };
+    assert_eq!(unmet("opencode@seed", window(20_000, 0)).await, [(15_000, None)]);
+    assert_eq!(unmet("opencode@seed", window(32_768, 32_000)).await, [(768, Some(2_000))]);
+    assert_eq!(unmet("pi@1.5", window(20_000, 4_000)).await, [(3_617, Some(20_000))]);
+    assert_eq!(unmet("pi@1.5", window(200_000, 64_000)).await, [(183_617, None)]);
 }
 
 #[tokio::test]

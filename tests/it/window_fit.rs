@@ -182,7 +182,7 @@ async fn what_fills_the_window_is_reported_once_and_the_rest_stays_small_under_e
     let test = TestApp::start().await;
     for preset in automatic() {
         let name = preset.name.as_str();
-        let window = ModelWindow { overhead: 9_100, ..window(12_000, 3_000) };
+        let window = ModelWindow { overhead: 12_100, ..window(12_000, 3_000) };
         let session = test.create(NewSession { preset: name.to_owned(), window, ..NewSession::default() }).await;
         for turn in 0..24 {
             append(&test, &session, conversation(&format!("u{turn} 800c\na{turn} 2400c"))).await;
@@ -192,7 +192,7 @@ async fn what_fills_the_window_is_reported_once_and_the_rest_stays_small_under_e
         }
         let reason = test.context(&session).await.over_window.expect("it does not fit");
         assert_eq!(reason.reason, OverWindowReason::FixedContent, "{name}: {}", reason.message);
-        assert!(reason.message.contains("9100 of what no view shows"), "{name}: {}", reason.message);
+        assert!(reason.message.contains("12100 of what no view shows"), "{name}: {}", reason.message);
         assert_eq!(reports(&test, &session).await, 1, "{name}");
         settled(&test, &session).await;
     }
@@ -310,7 +310,7 @@ async fn a_view_that_exceeds_its_window_has_a_reason() {
     assert_eq!(counts, [(OverWindowReason::AutomaticOff, 1), (OverWindowReason::UndoHold, 1)]);
     // The window of a call.
     append(&test, &held, conversation("u90 40c")).await;
-    let small = ContextRequest { window: Some(window(400, 100)), ..ContextRequest::default() };
+    let small = ContextRequest { window: Some(window(300, 100)), ..ContextRequest::default() };
     let reason = test.app.context(&held, small).await.expect("a view").over_window.expect("it does not fit");
     assert_eq!(reason.reason, OverWindowReason::OtherWindow);
     assert_eq!(test.context(&held).await.over_window, None);

@@ -19,6 +19,15 @@ export interface Mirrored {
   message: v1.NewMessage;
 }
 
+/** The limits of a model, as its agent uses them. */
+export interface Limits {
+  context: number;
+  /** A limit on input, if the model has one. */
+  input?: number | undefined;
+  /** The most that the agent asks for in one reply, which may be less than the model can write. */
+  output: number;
+}
+
 /** A compaction that is done. */
 export interface Done {
   compaction: v1.Compaction;
@@ -81,6 +90,23 @@ export class Mirror {
         if (!sent.some(({ key }) => key === one.key)) await this.append(sent, [one], undefined);
       }),
     );
+  }
+
+  /** Gives the session the window of the model that answers next, if it has another one. */
+  fit(limits: Limits | undefined): Promise<void> {
+    return this.inOrder(async () => {
+      if (!limits) return;
+      const session = await this.session();
+      const known = (session.info ?? (await session.get())).window;
+      const window = windowOf(limits);
+      const isSame =
+        known?.maxContextTokens === window.maxContextTokens &&
+        known.maxInputTokens === window.maxInputTokens &&
+        known.maxOutputTokens === window.maxOutputTokens;
+      if (isSame) return;
+      const overheadTokens = known?.overheadTokens ?? 0n;
+      session.info = await session.update({ window: { ...window, overheadTokens } });
+    });
   }
 
   /** What the model should see now. */
@@ -183,6 +209,15 @@ export class Mirror {
     while (this.used.has(`${key}~${number}`)) number++;
     return `${key}~${number}`;
   }
+}
+
+/** The window of a session for a model with these limits. */
+export function windowOf({ context, input, output }: Limits) {
+  return {
+    maxContextTokens: BigInt(context),
+    ...(input ? { maxInputTokens: BigInt(input) } : {}),
+    ...(output > 0 ? { maxOutputTokens: BigInt(output) } : {}),
+  } as { maxContextTokens: bigint; maxInputTokens?: bigint; maxOutputTokens?: bigint };
 }
 
 /** The words of a failure, for people. */

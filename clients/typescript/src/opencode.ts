@@ -20,7 +20,7 @@ import type { Client } from "./client.js";
 import { NotCompacted } from "./compaction.js";
 import * as v1 from "./gen/v1.js";
 import { connect } from "./index.js";
-import { type Done, inputOf, Mirror, type Mirrored, textOfFailure } from "./mirror.js";
+import { type Done, inputOf, type Limits, Mirror, type Mirrored, textOfFailure, windowOf } from "./mirror.js";
 import * as parts from "./parts.js";
 import { newId } from "./requests.js";
 import type { View } from "./session.js";
@@ -56,6 +56,8 @@ interface ToolState {
 /** The name of the summary's provider and model in OpenCode's configuration. */
 const PROVIDER = "longhand";
 const MODEL = "summary";
+/** The most that OpenCode asks a model for, whatever its limit is: `OUTPUT_TOKEN_MAX`, also where no limit is known. */
+const OUTPUT_TOKENS_MAX = Number(process.env["OPENCODE_EXPERIMENTAL_OUTPUT_TOKEN_MAX"]) || 32_000;
 /** How a request for a summary names its session. */
 const MARK = "longhand-session:";
 const NAME = "opencode";
@@ -74,6 +76,8 @@ interface Conversation {
   followed: boolean;
   /** The model of the newest prompt. */
   model: { providerID: string; modelID: string } | undefined;
+  /** The model whose window the session has. */
+  fitted: string | undefined;
 }
 
 // biome-ignore lint/suspicious/noExplicitAny: OpenCode's own types are those of its package.
@@ -91,16 +95,27 @@ export async function LonghandPlugin(input: any, options: Fields = {}): Promise<
 
   const conversationOf = async (sessionId: string, model: Conversation["model"]): Promise<Conversation> => {
     const known = conversations.get(sessionId);
-    if (known) return known;
-    const limit = await limitOf(input.client, model);
+    const name = model && model.providerID !== PROVIDER ? `${model.providerID}/${model.modelID}` : undefined;
+    if (known && (!name || known.fitted === name)) return known;
+    const limits = await limitsOf(input.client, model);
+    // Another request may have been faster.
+    const conversation = conversations.get(sessionId) ?? begin(sessionId, model, limits);
+    // The session may have been there already, with the window of another model.
+    await conversation.mirror.fit(limits);
+    conversation.fitted = name;
+    return conversation;
+  };
+
+  const begin = (sessionId: string, model: Conversation["model"], limits: Limits | undefined): Conversation => {
     const mirror = new Mirror(connected, PREFIX, `${NAME}:${sessionId}`, {
       preset,
       metadata: { agent: NAME, cwd: String(input.directory ?? "") },
-      ...(limit ? { window: { maxContextTokens: BigInt(limit.context), maxOutputTokens: BigInt(limit.output) } } : {}),
+      ...(limits ? { window: windowOf(limits) } : {}),
     });
     const made: Conversation = {
       mirror,
       model,
+      fitted: undefined,
       view: undefined,
       pending: undefined,
       recorded: new Set(),
@@ -229,17 +244,19 @@ export async function LonghandPlugin(input: any, options: Fields = {}): Promise<
   };
 }
 
-/** The limits of a model, as OpenCode knows them. */
-async function limitOf(
+/** The limits of a model, as OpenCode uses them. */
+async function limitsOf(
   // biome-ignore lint/suspicious/noExplicitAny: OpenCode's own client.
   client: any,
   model: Conversation["model"],
-): Promise<{ context: number; output: number } | undefined> {
+): Promise<Limits | undefined> {
   if (!model) return undefined;
   const { data } = await client.config.providers();
   const provider = data?.providers?.find(({ id }: { id: string }) => id === model.providerID);
   const limit = provider?.models?.[model.modelID]?.limit;
-  return limit?.context ? { context: limit.context, output: limit.output ?? 0 } : undefined;
+  if (!limit?.context) return undefined;
+  const output = Math.min(limit.output || OUTPUT_TOKENS_MAX, OUTPUT_TOKENS_MAX);
+  return { context: limit.context, input: limit.input, output };
 }
 
 /** The provider of OpenCode's compaction agent: its only model replies with the summary of the session that is named. */

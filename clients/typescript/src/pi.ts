@@ -16,7 +16,7 @@ import type { Client } from "./client.js";
 import { NotCompacted } from "./compaction.js";
 import * as v1 from "./gen/v1.js";
 import { connect } from "./index.js";
-import { type Done, inputOf, Mirror, type Mirrored, textOfFailure } from "./mirror.js";
+import { type Done, inputOf, type Limits, Mirror, type Mirrored, textOfFailure, windowOf } from "./mirror.js";
 import * as parts from "./parts.js";
 import type { View } from "./session.js";
 
@@ -104,6 +104,11 @@ const STATUS = "longhand";
 const QUIET_MS = 200;
 /** How often is looked whether pi has disposed of its session. */
 const WATCH_MS = 500;
+/**
+ * The most that pi up to 0.73 asks a model for, whatever its limit is. Later versions ask for what fits; a reply that
+ * ended at this length may have been cut off by either, and is not taken for one that the view left no room for.
+ */
+const OUTPUT_TOKENS_MAX = 32_000;
 
 /** The extension, with options. */
 export function longhandExtension(options: PiOptions = {}): (pi: PiExtensionApi) => void {
@@ -157,6 +162,8 @@ class Extension {
   async context(messages: PiMessage[], ctx: PiContext): Promise<{ messages: never[] } | undefined> {
     const mirror = this.mirror(ctx);
     try {
+      // The model may have been changed since the session was made, here or before a restart.
+      await mirror.fit(limitsOf(ctx));
       const conversation = conversationOf(ctx, messages);
       await mirror.write(conversation.map(({ mirrored }) => mirrored));
       const view = await mirror.view({ overflow: v1.OverflowAction.WAIT, waitMs: this.options.waitMs ?? 30_000 });
@@ -277,13 +284,11 @@ class Extension {
     this.view = undefined;
     this.pending = undefined;
     const following = new AbortController();
-    const { contextWindow, maxTokens } = ctx.model ?? {};
+    const limits = limitsOf(ctx);
     const mirror = new Mirror(() => this.connected(), `${NAME}:`, `${NAME}:${id}`, {
       preset: this.options.preset ?? NAME,
       metadata: { agent: NAME, cwd: ctx.cwd },
-      ...(contextWindow
-        ? { window: { maxContextTokens: BigInt(contextWindow), maxOutputTokens: BigInt(maxTokens ?? 0) } }
-        : {}),
+      ...(limits ? { window: windowOf(limits) } : {}),
     });
     this.conversation = { id, mirror, following, followed: false };
     const watch = setInterval(() => {
@@ -371,6 +376,12 @@ interface Kept {
   message: PiMessage;
   /** The entry of pi's log; undefined until it is written. */
   entryId: string | undefined;
+}
+
+/** The limits of the model that answers next, as pi uses them. */
+function limitsOf({ model }: PiContext): Limits | undefined {
+  if (!model?.contextWindow) return undefined;
+  return { context: model.contextWindow, output: Math.min(model.maxTokens ?? 0, OUTPUT_TOKENS_MAX) };
 }
 
 /** The conversation: the branch of pi's log, whatever pi compacted, and what the next request has that is not yet there. */

@@ -78,8 +78,28 @@ function fakePi(id: string, connect: () => Promise<longhand.Client>) {
     compact: (options: CompactOptions) => active(state).compact(options),
   };
   const emit = (event: string, value: object = {}) => handlers.get(event)?.(value, ctx);
-  return { emit, ask: () => emit("context", { messages: [] }), notices, branch, state };
+  return { emit, ask: () => emit("context", { messages: [] }), notices, branch, state, ctx };
 }
+
+/** The limits of a session's window: the context, the input, and the output. */
+async function windowOf(name: string): Promise<(bigint | undefined)[]> {
+  const { window } = await client.session(name).get();
+  return [window?.maxContextTokens, window?.maxInputTokens, window?.maxOutputTokens];
+}
+
+test("the session of pi has the window of the model that answers next, and what pi asks it for", async () => {
+  const pi = fakePi("models", async () => client);
+  await pi.ask();
+  assert.deepEqual(await windowOf("pi:models"), [6000n, undefined, 1000n]);
+  pi.ctx.model = { contextWindow: 1_000_000, maxTokens: 128_000 };
+  await pi.ask();
+  assert.deepEqual(await windowOf("pi:models"), [1_000_000n, undefined, 32_000n]);
+  // After a restart, with the model of before.
+  const again = fakePi("models", async () => client);
+  await again.ask();
+  assert.deepEqual(await windowOf("pi:models"), [6000n, undefined, 1000n]);
+  for (const one of [pi, again]) await one.emit("session_shutdown");
+});
 
 /** Waits until the daemon has so many streams of events. */
 async function followers(person: longhand.Client, count: bigint): Promise<void> {
@@ -175,17 +195,40 @@ test("pi's session is left when it is disposed of, which nobody says", async () 
 });
 
 /** The plugin of OpenCode, with what OpenCode gives it. */
-async function fakeOpenCode(address: string) {
+async function fakeOpenCode(address: string, models: Record<string, { limit: object }> = {}) {
   process.env["LONGHAND_SERVER"] = address;
   const notices: string[] = [];
+  const data = { providers: [{ id: "p", models }] };
   const tui = { showToast: async ({ body }: { body: { message: string } }) => void notices.push(body.message) };
-  const hooks = await LonghandPlugin({ client: { tui, config: { providers: async () => ({}) } }, directory: "/" });
+  const hooks = await LonghandPlugin({
+    client: { tui, config: { providers: async () => ({ data }) } },
+    directory: "/",
+  });
   return { hooks, transform: hooks["experimental.chat.messages.transform"], notices };
 }
 
 const openCodeMessage = (sessionID: string, id: string, role: string, text: string) => ({
   info: { id, sessionID, role },
   parts: [{ id: `${id}p`, type: "text", text }],
+});
+
+test("the session of OpenCode has the window of the model that answers next, and what OpenCode asks it for", async () => {
+  const { hooks, transform } = await fakeOpenCode(daemon.address, {
+    small: { limit: { context: 100_000, output: 8_000 } },
+    large: { limit: { context: 400_000, input: 272_000, output: 128_000 } },
+    silent: { limit: { context: 200_000, output: 0 } },
+  });
+  const ask = async (modelID: string, id: string) => {
+    const asked = openCodeMessage("models", id, "user", "A question");
+    const messages = [{ ...asked, info: { ...asked.info, model: { providerID: "p", modelID } } }];
+    await transform({}, { messages });
+    return windowOf("opencode:models");
+  };
+  assert.deepEqual(await ask("small", "m1"), [100_000n, undefined, 8_000n]);
+  assert.deepEqual(await ask("large", "m2"), [400_000n, 272_000n, 32_000n]);
+  assert.deepEqual(await ask("silent", "m3"), [200_000n, undefined, 32_000n]);
+  assert.deepEqual(await ask("unknown", "m4"), [200_000n, undefined, 32_000n]);
+  await hooks.dispose();
 });
 
 test("OpenCode finds a daemon that starts after its first request", async () => {

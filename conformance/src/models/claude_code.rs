@@ -80,7 +80,7 @@ fn draw(dice: &mut StdRng) -> Limits {
     let config = json!({
         "micro": micro, "auto": auto, "deep": deep, "turns": turns, "keep": keep, "cooldown": cooldown,
     });
-    let window = ModelWindow { context, ..ModelWindow::default() };
+    let window = ModelWindow { context, output: Some(1), ..ModelWindow::default() };
     Limits { patch, config, window, unseen: dice.random_range(0..context / 10) }
 }
 

@@ -45,7 +45,7 @@ fn draw(dice: &mut StdRng) -> Limits {
         "guards": { "minimum_gain_tokens": 1 },
     });
     let config = json!({ "threshold": threshold });
-    let window = ModelWindow { context, ..ModelWindow::default() };
+    let window = ModelWindow { context, output: Some(1), ..ModelWindow::default() };
     Limits { patch, config, window, unseen: dice.random_range(0..context / 10) }
 }
 

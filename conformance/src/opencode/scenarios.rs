@@ -703,7 +703,7 @@ impl Course<'_> {
     }
 
     fn limit(&self) -> i64 {
-        self.window.context - self.window.output.unwrap_or(0)
+        self.window.input_max().unwrap_or(0)
     }
 }
 

@@ -180,7 +180,7 @@ impl Pi {
     pub(super) fn branch_summary<'a>(policy: &Policy, session: &'a Session) -> Question<'a> {
         let (messages, entries) = session.branch();
         let context = session.dice("branch summary").random_range(16_500..60_000);
-        let window = ModelWindow { context, ..ModelWindow::default() };
+        let window = ModelWindow { context, output: Some(1), ..ModelWindow::default() };
         let rules = BranchRules::default();
         let mut inherited = FileOperations::default();
         if session.branch_inherits() {

@@ -119,7 +119,7 @@ impl Scenario {
             [words("THE HISTORY"), words("THE FRONT")]
         });
         let words = words.collect();
-        let window = ModelWindow { context, ..ModelWindow::default() };
+        let window = ModelWindow { context, output: Some(1), ..ModelWindow::default() };
         Self { index, messages, unseen, plain, words, window, reserve_tokens, keep_tokens, policy, is_early }
     }
 

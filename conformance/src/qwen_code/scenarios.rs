@@ -171,7 +171,7 @@ impl Scenario {
             unseen: dice.random_range(0..1_000),
             outputs: conversation.messages.iter().map(|source| estimate(source) + dice.random_range(1..50)).collect(),
             messages: conversation.messages,
-            window: ModelWindow { context, ..ModelWindow::default() },
+            window: ModelWindow { context, output: Some(1), ..ModelWindow::default() },
             share,
             units,
             words: words.collect(),

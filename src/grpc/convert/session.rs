@@ -6,7 +6,7 @@ use crate::app::session_list::{ListSessions, SessionConditions, SessionOrder, Ti
 use crate::app::session_watch::ListFrame;
 use crate::app::sessions::{NewSession, SessionChange, SessionInfo};
 use crate::app::{Durability, Result};
-use crate::model::compaction::Level;
+use crate::model::compaction::{Level, LevelThreshold, UnmetLevel};
 use crate::model::session::{Guards, OverWindow, OverWindowReason, Session, SessionState};
 use crate::model::usage::{ModelWindow, UsageDoubt, UsageTotals};
 use crate::pb;
@@ -69,10 +69,13 @@ pub(in crate::grpc) fn read_level(number: i32) -> Result<Option<Level>> {
 }
 
 /// Thresholds of a policy's levels.
-pub(in crate::grpc) fn thresholds(due: Vec<(Level, i64)>) -> Vec<pb::LevelThreshold> {
-    due.into_iter()
-        .map(|(level, due_tokens)| pb::LevelThreshold { level: self::level(Some(level)).into(), due_tokens })
-        .collect()
+pub(in crate::grpc) fn thresholds(due: Vec<LevelThreshold>) -> Vec<pb::LevelThreshold> {
+    let threshold = |LevelThreshold { level, due_tokens, unmet }| pb::LevelThreshold {
+        level: self::level(Some(level)).into(),
+        due_tokens,
+        unmet_message: unmet.map(|unmet: UnmetLevel| unmet.to_string()),
+    };
+    due.into_iter().map(threshold).collect()
 }
 
 fn usage_totals(totals: UsageTotals) -> pb::UsageTotals {

@@ -113,7 +113,7 @@ pub struct Evaluation {
     pub guards: Guards,
     /// The wake condition of the next decision.
     pub condition: WakeCondition,
-    /// The reason for which a request with the view leaves no space for a reply in the session's window.
+    /// The reason for which a request with the view exceeds the session's window.
     pub over_window: Option<OverWindowReason>,
 }
 

@@ -42,7 +42,7 @@ pub struct Statistics {
     pub cooldown_count: i64,
     /// Sessions whose window is filled by overhead that no compaction removes.
     pub overhead_count: i64,
-    /// Sessions whose view leaves no space for a reply in its window by the newest decision, by the reason.
+    /// Sessions whose view exceeds its window by the newest decision, by the reason.
     pub over_window: Vec<(OverWindowReason, i64)>,
     /// The sessions with an open breaker, and those whose window the overhead takes up; `limits::STATUS_SESSIONS_MAX`
     /// of each.

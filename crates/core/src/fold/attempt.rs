@@ -17,7 +17,7 @@ use crate::model::truncation::Removals;
 use crate::model::view::SourceMessage;
 use crate::policy::plan::{self, PlanningInput, SummaryPlan, Work, WrittenSummary, gain};
 use crate::policy::replay::{self, Overflow};
-use crate::policy::{LevelPolicy, Step as PolicyStep, overflow};
+use crate::policy::{LevelPolicy, Step as PolicyStep};
 use uuid::Uuid;
 
 /// Number of summaries that the built-in writer writes for one plan, each with half the budget of the one before.
@@ -283,14 +283,14 @@ impl<'a> Attempt<'a> {
     /// True if a failure may be left to a later attempt. There is none after the last one, and a session whose view
     /// exceeds its window cannot go on meanwhile.
     fn may_wait(&self) -> bool {
-        let limit = self.input.planning.window.request_max();
+        let limit = self.input.planning.window.input_max();
         !self.input.is_last && limit.is_none_or(|limit| self.tokens() <= limit)
     }
 
-    /// True if the view after a compaction leaves space for a reply, by its estimate.
+    /// True if the view after a compaction fits the window, by its estimate.
     fn fits(&self, prepared: &PreparedCompaction) -> bool {
         let window = self.input.planning.window;
-        let limit = overflow::input_max(window).map(|limit| limit - window.overhead);
+        let limit = window.input_max().map(|limit| limit - window.overhead);
         limit.is_none_or(|limit| prepared.after.estimated_tokens <= limit)
     }
 

@@ -80,7 +80,7 @@ pub struct Guards {
     /// True during a run, under a policy that evaluates thresholds only between runs.
     pub(super) is_in_run: bool,
     /// True during the cooldown, and until the view has grown by the policy's minimum between two compactions. False if
-    /// the view leaves no space for a reply in its window.
+    /// the view exceeds its window.
     levels_wait: bool,
 }
 
@@ -178,24 +178,30 @@ impl Guards {
         freed: i64,
     ) -> bool {
         let PlanningInput { policy, window, .. } = planning;
-        let is_enough = !self.freed_little || freed >= gain::usual(policy, window);
         let level_policy = decision.level().and_then(|level| policy.level(level));
+        let steps = level_policy.map_or(&[][..], |level_policy| &level_policy.steps);
+        let is_enough = !self.freed_little || freed >= gain::least_again(policy, window, steps);
+        // An agent that cuts before every request goes by its own count, whatever usage says.
+        let keeps_limit = |level_policy: &LevelPolicy| {
+            gain::keep_within_limit(&level_policy.steps) && is_due_by_estimate(planning, fold, level_policy)
+        };
         let is_filled = || level_policy.is_some_and(|level_policy| self.is_filled(planning, fold, level_policy, freed));
         // No summary helps against what exceeds the window alone: the last resort costs no request to a model.
         let is_known = level_policy.is_some() && self.reported_overhead.is_some() && !fold.fits(window);
-        let exceeds = overflow::input_max(window).is_some_and(|limit| self.overhead.unseen_tokens >= limit);
+        let exceeds = window.input_max().is_some_and(|limit| self.overhead.unseen_tokens >= limit);
         let waits = self.waits_for_growth(planning, fold);
         let by_usage_alone =
             || level_policy.is_some_and(|level_policy| !is_due_by_estimate(planning, fold, level_policy));
         let is_repeated = waits && self.usage_did_not_fall && by_usage_alone();
-        is_enough && !is_known && !is_repeated && !((exceeds || waits) && is_filled())
+        let is_useless = is_repeated || (exceeds || waits) && is_filled();
+        is_enough && !is_known && (!is_useless || level_policy.is_some_and(keeps_limit))
     }
 
     /// True if a compaction that cannot reach its aim waits until the view has grown. It does not wait if the view
     /// exceeds its window also by its estimate: usage alone may be wrong.
     fn waits_for_growth(&self, planning: PlanningInput<'_>, fold: &Fold) -> bool {
         let by_estimate = fold.view.estimated_tokens.saturating_add(planning.window.overhead);
-        self.filled_growth.is_some() && overflow::input_max(planning.window).is_none_or(|limit| by_estimate <= limit)
+        self.filled_growth.is_some() && planning.window.input_max().is_none_or(|limit| by_estimate <= limit)
     }
 
     /// True if overhead leaves a level due after a compaction that frees this number of tokens, and the view alone does
@@ -350,8 +356,8 @@ pub fn decide(planning: PlanningInput<'_>, fold: &Fold, guards: &Guards) -> Opti
         .or_else(|| needs_last_resort(planning, fold, guards).then_some(Decision::LastResort))
 }
 
-/// True if a request with the view leaves no space for a reply, and the last resort can shorten it or has to report that
-/// it cannot. That is reported once.
+/// True if a request with the view exceeds the window, and the last resort can shorten it or has to report that it
+/// cannot. That is reported once.
 fn needs_last_resort(planning: PlanningInput<'_>, fold: &Fold, guards: &Guards) -> bool {
     let can_remove = || !last_resort_removals(planning, fold, guards).is_empty();
     !fold.fits(planning.window) && !guards.last_resort_failed && (guards.reported_overhead.is_none() || can_remove())
@@ -368,7 +374,7 @@ pub fn last_resort_removals(planning: PlanningInput<'_>, fold: &Fold, guards: &G
 /// The failure of the last resort, with everything that it may not remove.
 pub fn last_resort_failure(planning: PlanningInput<'_>, fold: &Fold, guards: &Guards) -> Failure {
     let tokens = fold.context_tokens(planning.window);
-    let limit = overflow::input_max(planning.window).unwrap_or(0);
+    let limit = planning.window.input_max().unwrap_or(0);
     let overhead = guards.overhead.unseen_tokens;
     let mut fixed = last_resort::fixed(planning);
     fixed.insert(0, ("what no view shows, such as a system prompt and descriptions of tools", overhead));
@@ -448,7 +454,7 @@ fn since_change(past: GuardInput<'_>) -> impl Iterator<Item = (Revision, &Compac
 /// compaction after which the view fits by its estimate does.
 fn reported_overhead(planning: PlanningInput<'_>, past: GuardInput<'_>) -> Option<i64> {
     let PlanningInput { policy, window, sources, .. } = planning;
-    let limit = overflow::input_max(window)?;
+    let limit = window.input_max()?;
     let is_asked_for = |compaction: &Compaction| {
         compaction.state == CompactionState::Done
             && (is_asked_for(compaction) || compaction.request.trigger == Trigger::Overflow)

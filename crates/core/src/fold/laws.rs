@@ -20,6 +20,7 @@ use crate::model::compaction::{
     Compaction, CompactionKind, CompactionRequest, Failure, FailureReason, Level, Outcome, Trigger,
 };
 use crate::model::ids::{CompactionId, MessageId};
+use crate::model::layout::OmitReason;
 use crate::model::layouts::Marks;
 use crate::model::mark::{Mark, MarkBody};
 use crate::model::message::{FinishReason, Message, MessageKind, Role};
@@ -31,15 +32,20 @@ use crate::policy::maintenance::MaintenanceLimits;
 use crate::policy::plan::{self, PlanningInput, Work, WrittenSummary, gain};
 use crate::policy::{Policy, last_resort, overflow, pairing, presets, tokens, validate};
 
+mod found;
 mod stored_session;
 
-use stored_session::{Provider, Snapshot, Step, StoredSession, Words, provider, step};
+use stored_session::{Provider, Snapshot, Step, StoredSession, provider, step};
 
 /// Most decisions after one step: a level can find more to do after a lower one, but not for ever.
 const DECISIONS_MAX: usize = 8;
 
 /// What `last_resort::fixed` counts without the messages that stay together with it.
 const STAYS_WITH_PARTNERS: [&str; 3] = ["pinned messages", "open messages", "calls that run"];
+
+/// Presets whose agents count before every request and never send more than their limit.
+const CUTS_BEFORE_EVERY_REQUEST: [&str; 6] =
+    ["qwen-agent@old", "qwen-agent@0.0.34", "qwen-agent@dialogue-retrieval", "joyagent", "suna@2025-07", "suna@2026"];
 
 /// Most tokens that pairing adds to the messages that the last resort leaves: markers and interrupted results.
 const PAIRING_TOKENS: i64 = 400;
@@ -176,7 +182,53 @@ impl Session<'_> {
             self.snapshots.extend(burst.into_iter().skip(1));
         }
         self.reread_all();
+        self.rewind_everywhere();
         self.undo_everything();
+    }
+
+    /// A rewind to any message of the conversation, or a fork behind it, shows a view that ends in that message, or
+    /// reports that the summary at its end covers it.
+    fn rewind_everywhere(&self) {
+        let (now, mut marks) = (self.stored.current(), self.stored.marks.clone());
+        let edited = |revision| {
+            let at_its_position = |source: &&SourceMessage| plan::slot(source) == revision;
+            now.sources.iter().find(at_its_position).map_or(revision, |source| source.message.revision)
+        };
+        let at = self.stored.revision + 1;
+        for message in self.stored.originals() {
+            let after = message.revision;
+            marks.push(Mark { revision: at, body: MarkBody::Rewound { after, has_summary: false, of_fork: true } });
+            let Snapshot { layout, sources, view, .. } = self.stored.snapshot(&marks, at);
+            marks.pop();
+            assert_eq!(pairing::violations(&view.messages), Vec::<String>::new(), "behind {after}");
+            let ends = sources.last().is_some_and(|last| last.message.revision == edited(after));
+            let covered = layout.covered.iter().any(|covered| covered.ranges.iter().any(|range| range.contains(after)));
+            let has_replay = layout
+                .omitted
+                .iter()
+                .any(|omitted| omitted.range.contains(after) && omitted.reason == OmitReason::Replayed);
+            assert!(ends || covered || has_replay, "rewound to {after}: {:?}", layout);
+        }
+    }
+
+    /// A policy whose agent cuts before every request keeps its views within its limit, unless nothing more may go.
+    fn check_limit(&self, Evaluated { planning, fold, guards, .. }: &Evaluated<'_>) {
+        let PlanningInput { policy, window, .. } = *planning;
+        let by_estimate = fold.view.estimated_tokens.saturating_add(window.overhead);
+        let is_held = !policy.trigger.auto || guards.holds_after_undo || guards.reported_overhead.is_some();
+        // Qwen-Agent's pass can leave a token too many, and is not made on its own result.
+        let newest = self.ended.first().and_then(|compaction| compaction.base_revision);
+        let is_unchanged = newest.is_some_and(|base| fold.growth_since(*planning, base) == 0);
+        let is_own_result = policy.guards.rearm_ratio > 0.0 && is_unchanged;
+        if is_held || is_own_result || !CUTS_BEFORE_EVERY_REQUEST.contains(&&*policy.preset) {
+            return;
+        }
+        let level_policy = policy.auto.as_ref().expect("a level");
+        let tokens = fold.context_tokens(window);
+        if level_policy.due_at(window).is_some_and(|due| tokens >= due && by_estimate >= due) {
+            let freed = foreseen(*planning, &plan::apply(*planning, level_policy, tokens));
+            assert!(freed < 1, "{tokens} tokens, by the estimate {by_estimate}, and {freed} could go: {guards:?}");
+        }
     }
 
     /// The decision about a view, from scratch.
@@ -214,6 +266,7 @@ impl Session<'_> {
                 (None, Some(decision)) => decision.request(&self.stored.policy),
                 (None, None) => {
                     self.check_fit(&evaluated);
+                    self.check_limit(&evaluated);
                     break;
                 }
             };
@@ -268,13 +321,15 @@ impl Session<'_> {
         let is_users = |message: &&Message| message.role == Role::User && message.kind == MessageKind::Normal;
         let spoken = self.stored.originals().filter(is_users).map(|message| message.revision).max().unwrap_or(0);
         if let Some(before) = &self.newest {
-            // What may not be removed can leave so little space that every message needs a last resort.
-            let is_little = freed < usual && before.freed < usual && !before.is_full;
+            // What may not be removed can leave so little space that every message needs a last resort. A policy that keeps
+            // a limit frees what exceeds it.
+            let keeps_limit = CUTS_BEFORE_EVERY_REQUEST.contains(&&*policy.preset);
+            let is_little = freed < usual && before.freed < usual && !before.is_full && !keeps_limit;
             assert!(!is_little || spoken > before.at, "{request:?} frees {freed} after {}", before.freed);
         }
         let estimate = fold.view.estimated_tokens;
         let by_estimate = estimate.saturating_add(window.overhead);
-        let limit = overflow::input_max(window).unwrap_or(i64::MAX);
+        let limit = window.input_max().unwrap_or(i64::MAX);
         let is_full = request.trigger == Trigger::LastResort && left > limit.saturating_sub(window.context / 20);
         let is_below = overflow::due_at(policy, window).is_none_or(|due| by_estimate < due);
         let is_small = fold.fits(window) && by_estimate <= limit && is_below;
@@ -283,8 +338,9 @@ impl Session<'_> {
             return Automatic { freed, at: base, is_full, by_usage: earlier.filter(|_| is_small) };
         }
         if let Some(earlier) = earlier {
-            let grown = estimate - earlier;
-            assert!(grown >= usual, "{request:?} again, after {grown} tokens: {:?}", fold.usage_sample());
+            let (grown, freed) = (estimate - earlier, outcome.tokens_before - outcome.tokens_after);
+            let is_worth_it = grown >= usual || freed >= usual;
+            assert!(is_worth_it, "{request:?} frees {freed} after {grown} tokens: {:?}", fold.usage_sample());
         }
         Automatic { freed, at: base, is_full, by_usage: Some(outcome.tokens_after) }
     }
@@ -488,10 +544,10 @@ fn is_bounded(planning: &PlanningInput<'_>, fixed: &[(&str, i64)]) -> bool {
     !calls_run && fixed.iter().all(|(what, tokens)| *tokens == 0 || !STAYS_WITH_PARTNERS.contains(what))
 }
 
-/// True if a request with the view leaves space for a reply by the view's own estimate.
+/// True if a request with the view fits the window by the view's own estimate.
 fn fits_by_estimate(planning: &PlanningInput<'_>, fold: &Fold) -> bool {
     let tokens = fold.view.estimated_tokens.saturating_add(planning.window.overhead);
-    overflow::input_max(planning.window).is_none_or(|limit| tokens <= limit)
+    planning.window.input_max().is_none_or(|limit| tokens <= limit)
 }
 
 /// P8 and P9: every message is shown, shortened, covered by the summary in the view, or omitted by a mark; and the view
@@ -650,72 +706,6 @@ fn play(preset: &presets::Preset, conversation: &Conversation, counts: &mut Coun
     let policy = small(&preset.policy(), conversation.divisor);
     let stored = StoredSession::new(policy, window, summary, conversation.provider);
     Session { stored, ended: Vec::new(), newest: None, snapshots: Vec::new(), counts }.play(&conversation.steps);
-}
-
-/// Found by `tests/laws`.
-#[test]
-fn a_summary_that_was_truncated_is_replaced_by_one_that_frees_enough() {
-    let words = Words::new;
-    let nothing = words(0, 0);
-    let steps = vec![
-        Step::Request(nothing, false),
-        Step::Reply(words(2, 676), nothing, 3),
-        Step::Pin(817),
-        Step::Request(words(2, 28), false),
-        Step::Reply(words(0, 750), nothing, 0),
-        Step::Reply(words(3, 175), nothing, 0),
-    ];
-    let conversation =
-        Conversation { divisor: 1, context: 3_098, overhead: 0, summary: Some(604), provider: Provider::Silent, steps };
-    play(presets::find("joyagent").expect("a preset"), &conversation, &mut Counts::default());
-}
-
-/// Found by `tests/laws`: views do not show results without a call, so that the stored messages were too large a gain.
-#[test]
-fn results_that_no_view_shows_are_no_gain() {
-    let words = Words::new;
-    let nothing = words(0, 0);
-    let steps = vec![
-        Step::Whole(nothing),
-        Step::Whole(nothing),
-        Step::Request(nothing, false),
-        Step::Request(nothing, false),
-        Step::Reply(words(1, 550), nothing, 3),
-        Step::Reply(nothing, words(0, 6), 1),
-        Step::Reply(nothing, nothing, 3),
-        Step::Grow(0),
-        Step::Request(words(2, 582), false),
-        Step::Whole(words(2, 13)),
-        Step::Results(words(1, 3_995), 3, true, false),
-        Step::Results(words(1, 810), 2, false, false),
-    ];
-    let conversation =
-        Conversation { divisor: 40, context: 5_572, overhead: 0, summary: Some(1), provider: Provider::Silent, steps };
-    play(presets::find("gemini-cli@0.26").expect("a preset"), &conversation, &mut Counts::default());
-}
-
-/// Found by `tests/laws`: usage that adds up all replies passes a threshold again right behind each compaction.
-#[test]
-fn usage_that_adds_up_starts_one_compaction_until_the_view_has_grown() {
-    let words = Words::new;
-    let nothing = words(0, 0);
-    let steps = vec![
-        Step::Reply(nothing, words(3, 114), 0),
-        Step::Request(words(2, 5), false),
-        Step::Whole(words(0, 612)),
-        Step::Request(words(0, 441), false),
-        Step::Reply(words(0, 4), words(1, 442), 3),
-        Step::Reply(words(1, 48), words(1, 684), 1),
-        Step::Request(words(0, 449), false),
-        Step::Results(words(2, 4), 1, false, false),
-        Step::Request(words(2, 860), false),
-        Step::Whole(nothing),
-        Step::System(words(1, 570)),
-        Step::Reply(words(3, 0), words(0, 4), 1),
-    ];
-    let provider = Provider::Cumulative;
-    let conversation = Conversation { divisor: 40, context: 7_242, overhead: 0, summary: Some(1), provider, steps };
-    play(presets::find("neovate@2026").expect("a preset"), &conversation, &mut Counts::default());
 }
 
 /// The number of conversations for each preset.

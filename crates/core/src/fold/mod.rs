@@ -25,7 +25,7 @@ use crate::policy::last_resort::Size;
 use crate::policy::maintenance::MaintenanceCounts;
 use crate::policy::plan::PlanningInput;
 use crate::policy::tokens::RunningEstimate;
-use crate::policy::{Policy, last_resort, overflow, plan, recall, render};
+use crate::policy::{Policy, last_resort, plan, recall, render};
 use reports::Reports;
 use resume::ResumePoints;
 use usage::{CurrentUsage, RunningUsage};
@@ -168,10 +168,9 @@ impl Fold {
         usage::growth(planning.policy, planning.sources, &self.view, revision)
     }
 
-    /// True if a request with the view leaves space for a reply in this window. An unknown window allows any
-    /// request.
+    /// True if a request with the view fits this window. An unknown window allows any request.
     pub fn fits(&self, window: &ModelWindow) -> bool {
-        overflow::input_max(window).is_none_or(|limit| self.context_tokens(window) <= limit)
+        window.input_max().is_none_or(|limit| self.context_tokens(window) <= limit)
     }
 
     /// The view shortened by the last resort until it fits the window, as far as possible.
@@ -185,7 +184,7 @@ impl Fold {
             estimated_tokens: self.view.estimated_tokens,
             overhead_tokens: window.overhead,
         };
-        let limit = overflow::input_max(window).unwrap_or(i64::MAX);
+        let limit = window.input_max().unwrap_or(i64::MAX);
         let removals = last_resort::removals_for_call(planning, size.estimate_of(limit).max(0));
         let messages = plan::with_removals(planning.sources, &removals, CompactionId(Uuid::nil()));
         let rows = FoldInput { policy, messages: &messages, changed_revision: 0, window };
@@ -242,7 +241,7 @@ pub struct Shortened {
     pub hashes: Vec<[u8; 32]>,
     /// Tokens of a request with it.
     pub context_tokens: i64,
-    /// True if it leaves space for a reply.
+    /// True if it fits the window.
     pub fits: bool,
     /// The revisions of the omitted messages, ascending.
     pub omitted: Vec<Revision>,

@@ -6,8 +6,7 @@ use crate::model::compaction::{Compaction, CompactionState};
 use crate::model::session::{OverWindow, OverWindowReason};
 use crate::policy::plan::PlanningInput;
 
-/// The reason for which a request with the view leaves no space for a reply in the session's window; none if it leaves
-/// some. `current` is the compaction that waits or runs, and `is_due` is true if a decision about the session is pending.
+/// The reason for which a request with the view exceeds the session's window; none if it fits. `current` is the compaction that waits or runs, and `is_due` is true if a decision about the session is pending.
 pub fn reason(
     planning: PlanningInput<'_>,
     fold: &Fold,

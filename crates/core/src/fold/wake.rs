@@ -19,7 +19,7 @@ pub fn condition(planning: PlanningInput<'_>, fold: &Fold, guards: &Guards) -> W
     let tokens = fold.context_tokens(window);
     let levels = Levels::of(planning, tokens, guards);
     let maintenance = Maintenance::of(planning, fold.maintenance_counts(window));
-    let to_limit = overflow::input_max(window).map(|limit| limit.saturating_add(1).saturating_sub(tokens));
+    let to_limit = window.input_max().map(|limit| limit.saturating_add(1).saturating_sub(tokens));
     let of_tokens = [
         levels.remaining_tokens,
         guards.growth_tokens,

@@ -5,6 +5,7 @@ use super::ids::{CompactionId, MessageId, SessionId};
 use super::summary_request::SummaryRequest;
 use super::time::Timestamp;
 use super::usage::Usage;
+use std::fmt;
 use uuid::Uuid;
 
 /// The kind of a compaction.
@@ -28,6 +29,42 @@ pub enum Level {
     Auto,
     /// The thorough summary.
     Deep,
+}
+
+/// The threshold of a level under a window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LevelThreshold {
+    /// The level.
+    pub level: Level,
+    /// The smallest number of tokens at which it is due.
+    pub due_tokens: i64,
+    /// The reason for which the window is too small for it; none if it is not.
+    pub unmet: Option<UnmetLevel>,
+}
+
+/// A level that a window is too small for: its compactions would come at once, or keep as much as there may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UnmetLevel {
+    /// The level.
+    pub level: Level,
+    /// The tokens at which it is due.
+    pub due_tokens: i64,
+    /// The tokens that its compactions keep, as far as the policy has a number for it.
+    pub kept_tokens: i64,
+    /// The context of the window.
+    pub window_tokens: i64,
+}
+
+impl fmt::Display for UnmetLevel {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { level, due_tokens, kept_tokens, window_tokens } = self;
+        let level = level.name();
+        write!(out, "level {level} is due at {due_tokens} of the window's {window_tokens} tokens")?;
+        match kept_tokens >= due_tokens {
+            true => write!(out, ", and its compactions keep {kept_tokens} of them"),
+            false => write!(out, ", because the policy reserves the rest"),
+        }
+    }
 }
 
 impl Level {

@@ -38,7 +38,7 @@ impl Guards {
     }
 }
 
-/// The reason for which a view leaves no space for a reply in its window, and what ends it.
+/// The reason for which a view exceeds its window, and what ends it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OverWindow {
     /// The reason.
@@ -49,7 +49,7 @@ pub struct OverWindow {
     pub wait_end: Option<Timestamp>,
 }
 
-/// The reason for which a view leaves no space for a reply in its window.
+/// The reason for which a view exceeds its window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum OverWindowReason {
     /// A decision or a compaction is pending.

@@ -171,10 +171,15 @@ pub struct ModelWindow {
 }
 
 impl ModelWindow {
-    /// The most tokens that a request may have, with no more space for a reply than its provider reserves by itself;
-    /// none if the window is unknown.
-    pub fn request_max(&self) -> Option<i64> {
-        (self.context > 0).then(|| self.input.unwrap_or(self.context))
+    /// The most tokens that a request may have: the input limit, or else the context; none if the window is unknown.
+    /// No output is subtracted: what stays free for a reply is the business of the policy's thresholds.
+    pub fn input_max(&self) -> Option<i64> {
+        (self.context > 0).then(|| self.input.filter(|input| *input > 0).unwrap_or(self.context))
+    }
+
+    /// The most that the model writes in one reply, if it is known.
+    pub fn known_output(&self) -> Option<i64> {
+        self.output.filter(|output| *output > 0)
     }
 }
 

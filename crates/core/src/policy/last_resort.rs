@@ -1,8 +1,8 @@
 //! The last resort, after the steps of every policy: truncations and omissions that bring a view into its window. The
 //! same procedure shortens a view for one call.
 //!
-//! It removes as little as possible, in this order. A stored view is reduced until a twentieth of the window is free
-//! beside the space for a reply, so that the next message does not require it again:
+//! It removes as little as possible, in this order. A stored view is reduced until a twentieth of the window is
+//! free, so that the next message does not require it again:
 //!
 //! 1. outputs of tools and inputs of calls are truncated, the longest first; inputs stay valid JSON;
 //! 2. turns before the newest request are omitted, the oldest first, calls together with their results; the request of a
@@ -76,7 +76,7 @@ pub struct Reduction {
 /// one that hardly frees anything.
 pub fn reduction(planning: PlanningInput<'_>, size: Size) -> Reduction {
     let unchanged = |fits| Reduction { removals: Removals::default(), estimated_tokens: size.estimated_tokens, fits };
-    let limit = overflow::input_max(planning.window).filter(|limit| size.context_tokens > *limit);
+    let limit = planning.window.input_max().filter(|limit| size.context_tokens > *limit);
     let Some(limit) = limit else { return unchanged(true) };
     let free = planning.window.context / overflow::FREE_PARTS;
     let (removals, estimated_tokens) =

@@ -1,11 +1,15 @@
-//! Thresholds: limits of a window, and the levels that a view reaches.
+//! Thresholds: limits of a window, the levels that a view reaches, and those that no view can.
 
-use super::{LevelPolicy, Limit, Policy, Threshold};
-use crate::model::compaction::Level;
+use super::{LevelPolicy, Limit, Policy, Step, Tail, Threshold};
+use crate::model::compaction::{Level, LevelThreshold, UnmetLevel};
 use crate::model::usage::ModelWindow;
 
 /// Denominator of the share of the window that stays free after steps that must bring a view into its window.
 pub(super) const FREE_PARTS: i64 = 20;
+
+/// The largest share of a window that is reserved for an output whose limit is not known: the window divided by this
+/// number. Agents have reserves for their own large windows, and a small one would have next to nothing left.
+const RESERVE_PARTS: i64 = 4;
 
 impl Threshold {
     /// The limit under a window in whole tokens, without regard to `inclusive`; 0 if the window is unknown or too
@@ -51,34 +55,47 @@ impl Limit {
                 model.map_or(*otherwise_tokens, |model| model.tokens) as f64
             }
             _ if context == 0 => 0.0,
-            Self::Usable { buffer_tokens, output_cap_tokens } => {
-                let output = match window.output {
-                    Some(output) if output > 0 => output.min(*output_cap_tokens),
-                    _ => *output_cap_tokens,
-                };
-                // As in OpenCode, the buffer counts only under an input limit; without one, the output is the reserve.
+            Self::Usable { buffer_tokens, output_cap_tokens, reserved_tokens } => {
+                let known = window.known_output().map(|output| output.min(*output_cap_tokens));
+                let output = known.unwrap_or_else(|| reserve(window, *output_cap_tokens));
+                // As in OpenCode, the buffer and its replacement count only under an input limit; without one, the
+                // output is the reserve.
                 let usable = match window.input {
-                    Some(input) if input > 0 => input.saturating_sub(output.min(*buffer_tokens)),
+                    Some(input) if input > 0 => {
+                        let buffer = || output.min(*buffer_tokens);
+                        input.saturating_sub(reserved_tokens.unwrap_or_else(buffer))
+                    }
                     _ => context.saturating_sub(output),
                 };
                 usable as f64
             }
-            Self::Reserve(reserve_tokens) => context.saturating_sub(*reserve_tokens) as f64,
+            Self::Reserve(reserve_tokens) => context.saturating_sub(reserve(window, *reserve_tokens)) as f64,
             Self::Ratio(ratio) => share(context, *ratio),
             Self::Buffered { ratio, reserve_tokens, floor_ratio } => {
-                let free = context.saturating_sub(*reserve_tokens) as f64;
+                let free = context.saturating_sub(reserve(window, *reserve_tokens)) as f64;
                 share(context, *ratio).min(free).max(share(context.min(*reserve_tokens), *floor_ratio))
             }
             Self::Relative { limit, offset_tokens, reserve_tokens } => {
-                let least = reserve_tokens.map_or(0, |reserve| context.saturating_sub(reserve)) as f64;
-                (limit.tokens(window) + *offset_tokens as f64).max(least).min(context as f64)
+                let least = reserve_tokens.map_or(0, |tokens| context.saturating_sub(reserve(window, tokens))) as f64;
+                let offset = if *offset_tokens < 0 { -reserve(window, -offset_tokens) } else { *offset_tokens };
+                (limit.tokens(window) + offset as f64).max(least).min(context as f64)
             }
             Self::Steps { steps, otherwise_reserve_tokens } => {
+                // A step is for windows of its own size.
                 let step = steps.iter().find(|step| context >= step.context_tokens);
-                context.saturating_sub(step.map_or(*otherwise_reserve_tokens, |step| step.reserve_tokens)) as f64
+                let otherwise = || reserve(window, *otherwise_reserve_tokens);
+                context.saturating_sub(step.map_or_else(otherwise, |step| step.reserve_tokens)) as f64
             }
         };
         limit.max(0.0)
+    }
+}
+
+/// A reserve in a window: at most a quarter of it as long as the output limit of its model is not known.
+fn reserve(window: &ModelWindow, tokens: i64) -> i64 {
+    match window.known_output() {
+        Some(_) => tokens,
+        None => tokens.min(window.context / RESERVE_PARTS),
     }
 }
 
@@ -87,22 +104,17 @@ fn share(tokens: i64, ratio: f64) -> f64 {
     tokens as f64 * ratio
 }
 
-/// The maximum input that leaves space for a reply, in tokens; none if the window is unknown.
-pub fn input_max(window: &ModelWindow) -> Option<i64> {
-    (window.context > 0).then(|| window.input.unwrap_or(window.context - window.output.unwrap_or(0)).max(0))
-}
-
 /// Tokens by which a view must grow after the newest compaction started by a level, before a level starts another one.
 pub fn rearm_tokens(policy: &Policy, window: &ModelWindow) -> i64 {
     share(window.context.max(0), policy.guards.rearm_ratio).ceil() as i64
 }
 
 /// Tokens that the main level allows in a view; 0 if the window is unknown or too small for the policy. If they exceed
-/// the window, a twentieth of it stays free beside the space for a reply, as in the last resort.
+/// the window, a twentieth of it stays free, as in the last resort.
 pub fn usable(policy: &Policy, window: &ModelWindow) -> i64 {
     let main = policy.auto.as_ref().or(policy.deep.as_ref()).or(policy.micro.as_ref());
     let limit = main.map_or(window.context.max(0), |level_policy| level_policy.threshold.limit(window));
-    match input_max(window) {
+    match window.input_max() {
         Some(most) if limit > most => most.saturating_sub(window.context / FREE_PARTS).max(0),
         _ => limit,
     }
@@ -127,7 +139,7 @@ pub fn reached<'a>(
     window: &'a ModelWindow,
     tokens: i64,
 ) -> impl Iterator<Item = (Level, &'a LevelPolicy)> + 'a {
-    let over_window = input_max(window).is_some_and(|most| tokens > most);
+    let over_window = window.input_max().is_some_and(|most| tokens > most);
     let reaches =
         move |level_policy: &LevelPolicy| level_policy.threshold.due_at(window).is_some_and(|due| tokens >= due);
     let others = policy.levels().filter(move |(_, level_policy)| over_window && !reaches(level_policy));
@@ -139,8 +151,46 @@ impl LevelPolicy {
     /// window is unknown.
     pub fn due_at(&self, window: &ModelWindow) -> Option<i64> {
         let due = self.threshold.due_at(window)?;
-        Some(input_max(window).map_or(due, |most| due.min(most.saturating_add(1))))
+        Some(window.input_max().map_or(due, |most| due.min(most.saturating_add(1))))
     }
+
+    /// The tokens that a compaction of the level keeps in every window, as far as the policy has a number for it: those
+    /// of the tail beside its summary, or else those that its prunes protect.
+    fn kept_tokens(&self) -> i64 {
+        let tail = self.steps.iter().rev().find_map(|step| match step {
+            Step::Summarize(rule) => Some(match &rule.tail {
+                Tail::Turns(tail) if tail.turns != Some(0) => tail.minimum_budget_tokens,
+                Tail::Recent(tail) => tail.keep_tokens,
+                Tail::Requests(tail) => tail.keep_tokens.unwrap_or(0),
+                Tail::Turns(_) | Tail::Nothing | Tail::Whole { .. } | Tail::Fraction(_) | Tail::Last(_) => 0,
+            }),
+            Step::Prune(_) | Step::Omit(_) => None,
+        });
+        let protected = || {
+            let tokens = self.steps.iter().map(|step| match step {
+                Step::Prune(prune) => prune.keep.tokens,
+                Step::Omit(_) | Step::Summarize(_) => 0,
+            });
+            tokens.min().unwrap_or(0)
+        };
+        tail.unwrap_or_else(protected)
+    }
+}
+
+/// The threshold of each level, lowest level first; empty if nothing is automatic or the window is unknown. A window is
+/// too small for a level if the policy's reserve leaves less than a twentieth of it, the usual minimum gain of a compaction,
+/// or if the level keeps as much as makes it due.
+pub fn level_thresholds(policy: &Policy, window: &ModelWindow) -> Vec<LevelThreshold> {
+    let levels = policy.levels().filter(|_| policy.trigger.auto);
+    let thresholds = levels.filter_map(|(level, level_policy)| {
+        let due_tokens = level_policy.due_at(window)?;
+        let kept_tokens = level_policy.kept_tokens();
+        let is_at_once = level_policy.threshold.limit.needs_window() && due_tokens < window.context / FREE_PARTS;
+        let is_unmet = window.context > 0 && (is_at_once || kept_tokens >= due_tokens);
+        let unmet = UnmetLevel { level, due_tokens, kept_tokens, window_tokens: window.context };
+        Some(LevelThreshold { level, due_tokens, unmet: is_unmet.then_some(unmet) })
+    });
+    thresholds.collect()
 }
 
 /// The tokens for messages: a share of the main level's limit, without the overhead of a request; none if the window is
@@ -178,6 +228,8 @@ mod tests {
             (200_000, None, Some(64_000), 168_000),
             (200_000, None, None, 168_000),
             (200_000, None, Some(0), 168_000),
+            (20_000, None, None, 15_000),
+            (20_000, None, Some(0), 15_000),
             (32_000, None, Some(4_000), 28_000),
             (400_000, Some(272_000), Some(128_000), 252_000),
             (400_000, Some(272_000), Some(8_000), 264_000),
@@ -199,9 +251,10 @@ mod tests {
     fn no_level_is_due_later_than_a_view_exceeds_its_window() {
         for (name, window, due, levels) in [
             ("pi@1.5", window(200_000, None, Some(8_000)), 183_617, "auto"),
-            ("pi@1.5", window(200_000, None, Some(64_000)), 136_001, "auto"),
+            ("pi@1.5", window(200_000, None, Some(64_000)), 183_617, "auto"),
+            ("pi@1.5", window(200_000, Some(136_000), Some(64_000)), 136_001, "auto"),
             ("qwen-agent@0.0.34", window(64_000, None, Some(4_000)), 58_001, "auto"),
-            ("qwen-agent@0.0.34", window(32_000, None, Some(8_000)), 24_001, "auto"),
+            ("qwen-agent@0.0.34", window(32_000, None, Some(8_000)), 32_001, "auto"),
             ("claude-code@seed", window(32_000, None, Some(8_000)), 17_601, "micro"),
         ] {
             let policy = preset(name);
@@ -214,8 +267,11 @@ mod tests {
             assert_eq!(levels_at(due), levels, "{name}");
         }
         let (policy, window) = (preset("claude-code@seed"), window(32_000, None, Some(8_000)));
-        let names: Vec<_> = reached(&policy, &window, 24_001).map(|(level, _)| level.name()).collect();
-        assert_eq!(names, ["auto", "micro", "deep"], "those that are reached first, and then the others");
+        let names: Vec<_> = reached(&policy, &window, 32_001).map(|(level, _)| level.name()).collect();
+        assert_eq!(names, ["deep", "auto", "micro"]);
+        let (policy, small) = (preset("joyagent"), ModelWindow { context: 32_000, ..window.clone() });
+        let names: Vec<_> = reached(&policy, &small, 32_001).map(|(level, _)| level.name()).collect();
+        assert_eq!(names, ["auto", "deep"], "those that are reached first, and then the others");
     }
 
     #[test]
@@ -241,14 +297,212 @@ mod tests {
         assert_eq!(due_at(&policy, &window(200_000, None, None)), None);
     }
 
+    /// The tokens at which each level is due, lowest level first.
+    fn all_due(name: &str, window: &ModelWindow) -> Vec<i64> {
+        thresholds(&preset(name), window).map(|(_, due)| due).collect()
+    }
+
+    /// The agents' own thresholds, which the output limit moves in none but OpenCode.
+    #[test]
+    fn each_agent_has_its_own_threshold_whatever_the_output_limit_is() {
+        for (name, context, input, output, expected) in [
+            ("opencode@seed", 200_000, None, 64_000, &[168_000][..]),
+            ("opencode@1.18", 200_000, None, 64_000, &[168_000]),
+            ("opencode@1.18", 200_000, None, 8_192, &[191_808]),
+            ("opencode@1.18", 128_000, None, 16_384, &[111_616]),
+            ("opencode@1.18", 400_000, Some(272_000), 128_000, &[252_000]),
+            ("pi@1.5", 200_000, None, 64_000, &[183_617]),
+            ("pi@0.73", 200_000, None, 64_000, &[183_617]),
+            ("pi@1.5", 1_000_000, None, 128_000, &[983_617]),
+            ("pi@1.5", 32_000, None, 8_192, &[15_617]),
+            ("codex@2026-08", 200_000, None, 64_000, &[180_000]),
+            ("codex@2026-08", 272_000, None, 128_000, &[244_800]),
+            ("claude-code@seed", 200_000, None, 64_000, &[110_001, 150_001, 180_001]),
+            ("claude-code@observed", 200_000, None, 64_000, &[167_000]),
+            ("claude-code@observed", 272_000, None, 64_000, &[239_000]),
+            ("claude-code@observed", 1_000_000, None, 64_000, &[967_000]),
+            ("neovate@2026", 200_000, None, 64_000, &[140_001]),
+            ("neovate@2026", 32_000, None, 8_192, &[25_600]),
+            ("neovate@2026-fixed", 32_000, None, 8_192, &[22_401]),
+            ("gemini-cli@2025-08", 1_048_576, None, 65_536, &[734_004]),
+            ("gemini-cli@0.26", 1_048_576, None, 65_536, &[524_288]),
+            ("goose@0.8", 200_000, None, 64_000, &[160_001]),
+            ("qwen-code@2025-08", 1_048_576, None, 65_536, &[734_004]),
+            ("qwen-code@0.15", 200_000, None, 64_000, &[140_000]),
+            ("qwen-code@0.24", 200_000, None, 64_000, &[147_000, 167_000, 177_000]),
+            ("qwen-code@0.24", 1_000_000, None, 65_536, &[830_000, 850_000, 977_000]),
+            ("qwen-code@0.24", 32_000, None, 8_192, &[7_200, 27_200, 30_200]),
+            ("qwen-agent@old", 200_000, None, 64_000, &[58_001]),
+            ("qwen-agent@0.0.34", 1_000_000, None, 64_000, &[58_001]),
+            ("qwen-agent@dialogue-retrieval", 64_000, None, 8_192, &[58_001]),
+            ("joyagent", 200_000, None, 64_000, &[100_001, 200_001]),
+            ("suna@2025-04", 200_000, None, 64_000, &[120_000]),
+            ("suna@2025-07", 200_000, None, 64_000, &[31_001]),
+            ("suna@2026", 1_000_000, None, 64_000, &[700_001]),
+            ("suna@2026", 400_000, None, 64_000, &[336_001]),
+            ("suna@2026", 200_000, None, 64_000, &[168_001]),
+            ("suna@2026", 128_000, None, 16_384, &[112_001]),
+            ("suna@2026", 64_000, None, 8_192, &[56_001]),
+            ("anthropic-context-editing@2025-10", 200_000, None, 64_000, &[100_001]),
+            ("smolagents", 200_000, None, 64_000, &[]),
+        ] {
+            let window = window(context, input, Some(output));
+            assert_eq!(all_due(name, &window), expected, "{name} in {window:?}");
+        }
+        let sonnet = ModelWindow { model: "claude-sonnet-4".to_owned(), ..window(200_000, None, Some(64_000)) };
+        assert_eq!(all_due("suna@2025-07", &sonnet), [108_001]);
+        assert!(presets::all().len() == 24, "a new preset has a line above");
+    }
+
+    #[test]
+    fn opencode_has_a_reserve_of_its_own_under_an_input_limit() {
+        let mut policy = preset("opencode@1.18");
+        for (reserved, input, output, expected) in [
+            (50_000, Some(272_000), Some(8_000), 222_000),
+            (0, Some(272_000), Some(64_000), 272_000),
+            (300_000, Some(272_000), Some(64_000), 0),
+            (50_000, None, Some(8_000), 392_000),
+        ] {
+            let limit =
+                Limit::Usable { buffer_tokens: 20_000, output_cap_tokens: 32_000, reserved_tokens: Some(reserved) };
+            policy.auto.as_mut().expect("a level").threshold.limit = limit;
+            assert_eq!(
+                main_limit(&policy, &window(400_000, input, output)),
+                expected,
+                "{reserved} {input:?} {output:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_reserve_for_an_unknown_output_is_at_most_a_quarter_of_the_window() {
+        for (name, context, expected) in [
+            ("opencode@seed", 8_192, &[6_144][..]),
+            ("opencode@seed", 16_384, &[12_288]),
+            ("opencode@seed", 32_768, &[24_576]),
+            ("opencode@seed", 200_000, &[168_000]),
+            ("pi@1.5", 20_000, &[15_001]),
+            ("pi@1.5", 65_536, &[49_153]),
+            ("pi@1.5", 200_000, &[183_617]),
+            ("claude-code@observed", 20_000, &[15_000]),
+            ("claude-code@observed", 200_000, &[167_000]),
+            ("qwen-code@0.24", 20_000, &[12_000, 17_000, 20_000]),
+            ("qwen-code@0.24", 40_000, &[20_000, 30_000, 33_000]),
+            ("qwen-code@0.24", 200_000, &[147_000, 167_000, 177_000]),
+            ("suna@2026", 20_000, &[15_001]),
+            ("suna@2026", 1_000_000, &[700_001]),
+        ] {
+            assert_eq!(all_due(name, &window(context, None, None)), expected, "{name} in {context}");
+            assert_eq!(all_due(name, &window(context, None, Some(0))), expected, "{name} in {context}");
+        }
+    }
+
+    /// Windows in which a preset is due below a quarter of them because its agent says so: the preset, the smallest and
+    /// the largest such window, whether only with a known output limit, and the reason.
+    const EARLY: [(&str, i64, i64, bool, &str); 11] = [
+        ("pi@0.73", 0, 21_845, true, "compaction.reserveTokens is 16384 in every window"),
+        ("pi@1.5", 0, 21_845, true, "compaction.reserveTokens is 16384 in every window"),
+        (
+            "qwen-code@0.24",
+            0,
+            70_666,
+            true,
+            "its warning is 20000 tokens below its threshold, and compacts nothing short",
+        ),
+        ("suna@2026", 0, 10_666, true, "it keeps 8000 free in every window below 100000"),
+        ("qwen-agent@old", 232_004, i64::MAX, false, "DEFAULT_MAX_INPUT_TOKENS is 58000"),
+        ("qwen-agent@0.0.34", 232_004, i64::MAX, false, "DEFAULT_MAX_INPUT_TOKENS is 58000"),
+        ("qwen-agent@dialogue-retrieval", 232_004, i64::MAX, false, "DEFAULT_MAX_INPUT_TOKENS is 58000"),
+        ("joyagent", 400_004, i64::MAX, false, "max_input_tokens is 100000"),
+        ("suna@2025-04", 480_000, i64::MAX, false, "DEFAULT_TOKEN_THRESHOLD is 120000"),
+        ("suna@2025-07", 124_004, i64::MAX, false, "31000 for every model that it does not name"),
+        ("anthropic-context-editing@2025-10", 400_004, i64::MAX, false, "the trigger is 100000 input tokens"),
+    ];
+
+    const WINDOWS: [i64; 24] = [
+        2_000, 3_000, 4_096, 6_000, 8_192, 12_000, 16_384, 20_000, 24_000, 32_000, 32_768, 40_000, 54_000, 64_000,
+        65_536, 100_000, 128_000, 200_000, 262_144, 400_000, 500_000, 1_000_000, 1_048_576, 2_000_000,
+    ];
+
+    #[test]
+    fn no_window_is_due_below_a_quarter_unless_its_agent_says_so() {
+        for (preset, context) in presets::all().iter().flat_map(|preset| WINDOWS.map(|context| (preset, context))) {
+            for output in [None, Some(0), Some(context / 32), Some((context / 5).min(64_000)), Some(context / 4)] {
+                let window = window(context, None, output);
+                let Some(due) = due_at(&preset.policy(), &window) else {
+                    assert!(!preset.policy().trigger.auto, "{}", preset.name);
+                    continue;
+                };
+                let is_known = window.known_output().is_some();
+                let reason = EARLY.iter().find(|(name, first, last, known, _)| {
+                    *name == preset.name && (*first..=*last).contains(&context) && (is_known || !known)
+                });
+                assert_eq!(due < context / 4, reason.is_some(), "{} is due at {due} of {window:?}", preset.name);
+                assert!(due <= context + 1, "{} is due at {due} of {window:?}", preset.name);
+            }
+        }
+    }
+
+    #[test]
+    fn a_window_that_is_too_small_for_a_level_is_named() {
+        for (name, context, output, expected) in [
+            (
+                "opencode@seed",
+                16_000,
+                Some(32_000),
+                "level auto is due at 1 of the window's 16000 tokens, and its compactions keep 2000 of them",
+            ),
+            (
+                "opencode@seed",
+                33_000,
+                Some(32_000),
+                "level auto is due at 1000 of the window's 33000 tokens, and its compactions keep 2000 of them",
+            ),
+            ("opencode@seed", 100_000, Some(32_000), ""),
+            ("opencode@seed", 20_000, None, ""),
+            (
+                "pi@1.5",
+                20_000,
+                Some(4_000),
+                "level auto is due at 3617 of the window's 20000 tokens, and its compactions keep 20000 of them",
+            ),
+            (
+                "pi@1.5",
+                20_000,
+                None,
+                "level auto is due at 15001 of the window's 20000 tokens, and its compactions keep 20000 of them",
+            ),
+            ("pi@1.5", 200_000, Some(64_000), ""),
+            (
+                "qwen-code@0.24",
+                20_000,
+                Some(4_000),
+                "level micro is due at 1 of the window's 20000 tokens, because the policy reserves the rest",
+            ),
+            (
+                "suna@2026",
+                8_192,
+                Some(1_024),
+                "level auto is due at 193 of the window's 8192 tokens, because the policy reserves the rest",
+            ),
+            ("qwen-agent@0.0.34", 2_000_000, None, ""),
+            ("smolagents", 2_000, None, ""),
+            ("pi@1.5", 0, None, ""),
+        ] {
+            let found = level_thresholds(&preset(name), &window(context, None, output));
+            let sentences: Vec<String> = found.iter().filter_map(|it| Some(it.unmet?.to_string())).collect();
+            assert_eq!(sentences.join("; "), expected, "{name} in {context}");
+        }
+    }
+
     fn due(limit: Limit, inclusive: bool, minimum_tokens: i64, window: &ModelWindow) -> Option<i64> {
         Threshold { limit, inclusive, minimum_tokens }.due_at(window)
     }
 
     #[test]
     fn each_limit_follows_from_the_window() {
-        let small = window(200_000, None, None);
-        let large = window(1_048_576, None, None);
+        let small = window(200_000, None, Some(8_192));
+        let large = window(1_048_576, None, Some(8_192));
         let none = ModelWindow::default();
         for (limit, inclusive, minimum, window, expected) in [
             (Limit::Ratio(0.7), false, 0, &small, Some(140_001)),
@@ -282,7 +536,7 @@ mod tests {
             otherwise_reserve_tokens: 8_000,
         };
         for (context, expected) in [(1_000_000, 936_000), (200_000, 168_000), (100_000, 92_000), (4_000, 1)] {
-            assert_eq!(due(steps.clone(), true, 0, &window(context, None, None)), Some(expected), "{context}");
+            assert_eq!(due(steps.clone(), true, 0, &window(context, None, Some(1))), Some(expected), "{context}");
         }
     }
 
@@ -310,7 +564,7 @@ mod tests {
             (262_144, [202_823, 222_823, 239_144]),
             (1_000_000, [830_000, 850_000, 977_000]),
         ] {
-            let window = window(context, None, None);
+            let window = window(context, None, Some(1));
             let due = |limit: &Limit| {
                 let limit = limit.clone();
                 Threshold { limit, inclusive: true, minimum_tokens: 0 }.due_at(&window)
@@ -330,7 +584,7 @@ mod tests {
             let share = *context as f64 * 0.85;
             let agents = if *context > 33_000 { share.min((context - 33_000) as f64) } else { share };
             let agents = agents.ceil() as i64;
-            let window = window(*context, None, None);
+            let window = window(*context, None, Some(1));
             let auto = policy.auto.as_ref().expect("a level");
             let ours = auto.threshold.due_at(&window).expect("a window");
             assert!(ours == agents || ours == 28_050, "{ours} of {context}");

@@ -185,7 +185,10 @@ mod tests {
         for (limit, expected) in [
             (r#"{"ratio":0.5}"#, Limit::Ratio(0.5)),
             (r#"{"reserve_tokens":5}"#, Limit::Reserve(5)),
-            (r#"{"usable":{"buffer_tokens":5}}"#, Limit::Usable { buffer_tokens: 5, output_cap_tokens: 32_000 }),
+            (
+                r#"{"usable":{"buffer_tokens":5}}"#,
+                Limit::Usable { buffer_tokens: 5, output_cap_tokens: 32_000, reserved_tokens: None },
+            ),
         ] {
             let json = format!(r#"{{"auto":{{"threshold":{{"limit":{limit}}}}}}}"#);
             let policy = presets::policy("opencode@seed").with_overrides(&json).expect("valid");

@@ -1,6 +1,5 @@
 //! Validation of policies.
 
-use super::overflow;
 use super::violation::{Check, Violation};
 use super::{
     LevelPolicy, Limit, Notice, Omission, PROMPT_BYTES_MAX, Policy, RENDER_VERSION, Section, Step, Summarize, Summary,
@@ -50,7 +49,7 @@ pub fn validate(policy: &Policy) -> Vec<Violation> {
 /// differ from `start`.
 pub fn validate_for(policy: &Policy, start: Option<&Policy>, window: &ModelWindow) -> Vec<Violation> {
     let mut check = Check::default();
-    let Some(room) = overflow::input_max(window) else { return check.violations };
+    let Some(room) = window.input_max() else { return check.violations };
     let given = |level, index: usize| match start?.level(level)?.steps.get(index)? {
         Step::Summarize(rule) => Some(&rule.tail),
         Step::Prune(_) | Step::Omit(_) => None,
@@ -91,8 +90,9 @@ fn check_level(check: &mut Check, level_policy: &LevelPolicy, path: &str) {
 
 fn check_limit(check: &mut Check, limit: &Limit, path: &str) {
     match limit {
-        Limit::Usable { buffer_tokens, output_cap_tokens } => {
+        Limit::Usable { buffer_tokens, output_cap_tokens, reserved_tokens } => {
             check.not_negative(*buffer_tokens, &format!("{path}.usable.buffer_tokens"));
+            check.not_negative(reserved_tokens.unwrap_or(0), &format!("{path}.usable.reserved_tokens"));
             check.not_negative(*output_cap_tokens, &format!("{path}.usable.output_cap_tokens"));
         }
         Limit::Reserve(tokens) => check.not_negative(*tokens, &format!("{path}.reserve_tokens")),
@@ -341,8 +341,14 @@ mod tests {
         check("pi@1.5", |policy| *limit(policy) = Limit::Ratio(1.5), &["auto.threshold.limit.ratio"]);
         check(
             "opencode@seed",
-            |policy| *limit(policy) = Limit::Usable { buffer_tokens: -1, output_cap_tokens: -2 },
-            &["auto.threshold.limit.usable.buffer_tokens", "auto.threshold.limit.usable.output_cap_tokens"],
+            |policy| {
+                *limit(policy) = Limit::Usable { buffer_tokens: -1, output_cap_tokens: -2, reserved_tokens: Some(-3) }
+            },
+            &[
+                "auto.threshold.limit.usable.buffer_tokens",
+                "auto.threshold.limit.usable.reserved_tokens",
+                "auto.threshold.limit.usable.output_cap_tokens",
+            ],
         );
         check(
             "opencode@seed",
@@ -379,11 +385,10 @@ mod tests {
         let field = |preset: &str, tokens: &str| format!("{preset} auto.steps.0.summarize.tail.{tokens}");
         for (preset, context, expected) in [
             ("pi@1.5", 20_000, vec![field("pi@1.5", "recent.keep_tokens")]),
-            ("pi@1.5", 36_001, vec![field("pi@1.5", "recent.keep_tokens")]),
-            ("pi@1.5", 36_002, vec![]),
-            ("codex@2026-08", 36_001, vec![field("codex@2026-08", "requests.keep_tokens")]),
-            ("opencode@1.18", 18_001, vec![field("opencode@1.18", "turns.minimum_budget_tokens")]),
-            ("opencode@1.18", 18_002, vec![]),
+            ("pi@1.5", 20_001, vec![]),
+            ("codex@2026-08", 20_000, vec![field("codex@2026-08", "requests.keep_tokens")]),
+            ("opencode@1.18", 2_000, vec![field("opencode@1.18", "turns.minimum_budget_tokens")]),
+            ("opencode@1.18", 2_001, vec![]),
             ("claude-code@seed", 17_000, vec![]),
             ("pi@1.5", 0, vec![]),
         ] {

@@ -108,6 +108,41 @@ fn qwen_agents_pass_is_not_made_again_on_its_own_result() {
     }
 }
 
+/// Agents that cut before every request never send more than their limit, however large the window is.
+#[test]
+fn a_limit_of_the_agents_own_is_kept_in_every_window() {
+    let talk: Vec<TranscriptEntry> = (0..12)
+        .flat_map(|turn| {
+            let calls = (0..4).flat_map(move |call| tool(turn * 4 + call, 4_000));
+            [user(300)].into_iter().chain(calls).chain([reply(1_500)])
+        })
+        .collect();
+    for (name, model, limit) in [
+        ("qwen-agent@0.0.34", "", 58_000),
+        ("joyagent", "", 100_000),
+        ("suna@2025-07", "claude-sonnet-4", 108_000),
+        ("suna@2025-07", "", 31_000),
+        ("suna@2026", "", 168_000),
+    ] {
+        let policy = preset(name);
+        for context in [200_000, 1_000_000].into_iter().filter(|context| *context == 200_000 || name != "suna@2026") {
+            let window = ModelWindow { model: model.to_owned(), ..window(context) };
+            let mut session = Session::new(&policy, &window, &summary);
+            let mut most = 0;
+            for entry in &talk {
+                let TranscriptEntry::Message(message) = entry else { continue };
+                session.append(message, message.role == Role::Assistant);
+                most = most.max(session.view().estimated_tokens);
+                while session.compact_once() {}
+                let tokens = session.view().estimated_tokens;
+                // What stands in place of a message, or may not go, can exceed the limit by a little.
+                assert!(tokens <= limit + limit / 100, "{name} sends {tokens} of {limit} in a window of {context}");
+            }
+            assert!(most > limit || limit > 108_000, "{name} was never above its limit");
+        }
+    }
+}
+
 #[test]
 fn the_overhead_of_requests_is_counted_and_its_usage_is_left_alone() {
     let policy = preset("pi@1.5");

@@ -288,7 +288,7 @@ class GetServerInfoResponse(google.protobuf.message.Message):
 
     @property
     def over_window_counts(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___OverWindowCount]:
-        """Numbers of sessions whose view leaves no space for a reply in the session's window, by the reason that the newest
+        """Numbers of sessions whose view exceeds the session's window, by the reason that the newest
         decision found; up to 10000 sessions in all. `Session.over_window` has the reason of one session in words.
         """
 

@@ -395,8 +395,8 @@ class ContextHeader(google.protobuf.message.Message):
     window_tokens: builtins.int
     """The window that `context_tokens` is compared with, in tokens; 0 if no window is known."""
     fits: builtins.bool
-    """True if a request with the view leaves space for a reply in the window: it is at most `max_input_tokens`, or, if that
-    is unset, `max_context_tokens` less `max_output_tokens` of the window. Also true if no window is known.
+    """True if a request with the view fits the window: it is at most `max_input_tokens`, or, if that is unset or 0,
+    `max_context_tokens` of the window. Also true if no window is known.
     """
     shortened: builtins.bool
     """True if the view was shortened to fit for this call. Such a view has a hash of its own, and no revision brings it

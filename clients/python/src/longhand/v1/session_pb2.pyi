@@ -242,7 +242,7 @@ class _OverWindowReasonEnumTypeWrapper(google.protobuf.internal.enum_type_wrappe
     """The view fits the session's window; the window that the call names is smaller."""
 
 class OverWindowReason(_OverWindowReason, metaclass=_OverWindowReasonEnumTypeWrapper):
-    """Reason why a view leaves no space for a reply in its window. New values may appear."""
+    """Reason why a view exceeds its window. New values may appear."""
 
 OVER_WINDOW_REASON_UNSPECIFIED: OverWindowReason.ValueType  # 0
 """Not given."""
@@ -639,7 +639,10 @@ class ModelWindow(google.protobuf.message.Message):
     max_input_tokens: builtins.int
     """A separate limit on input, in tokens."""
     max_output_tokens: builtins.int
-    """Maximum output of one reply, in tokens."""
+    """Maximum output of one reply, in tokens: what its client asks for, which may be less than the model can write. It is
+    not subtracted from what a view may have; a policy's own reserve is at most a quarter of the window if this is unset
+    or 0.
+    """
     overhead_tokens: builtins.int
     """Tokens of every request besides the view: a system prompt that is not stored, tool descriptions. Every estimate of
     a request adds them; reported usage includes them already.
@@ -670,17 +673,25 @@ class LevelThreshold(google.protobuf.message.Message):
 
     LEVEL_FIELD_NUMBER: builtins.int
     DUE_TOKENS_FIELD_NUMBER: builtins.int
+    UNMET_MESSAGE_FIELD_NUMBER: builtins.int
     level: global___CompactionLevel.ValueType
     """The level."""
     due_tokens: builtins.int
     """The smallest number of tokens of a request with the view at which it is due; at least 1."""
+    unmet_message: builtins.str
+    """Why the window is too small for the level, in words with tokens: the policy's reserve leaves less than a twentieth of
+    it, or the level keeps as many tokens as make it due. Unset if neither is so.
+    """
     def __init__(
         self,
         *,
         level: global___CompactionLevel.ValueType = ...,
         due_tokens: builtins.int = ...,
+        unmet_message: builtins.str | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["due_tokens", b"due_tokens", "level", b"level"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_unmet_message", b"_unmet_message", "unmet_message", b"unmet_message"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_unmet_message", b"_unmet_message", "due_tokens", b"due_tokens", "level", b"level", "unmet_message", b"unmet_message"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["_unmet_message", b"_unmet_message"]) -> typing.Literal["unmet_message"] | None: ...
 
 global___LevelThreshold = LevelThreshold
 
@@ -819,8 +830,8 @@ class GetSessionResponse(google.protobuf.message.Message):
 
     @property
     def over_window(self) -> global___OverWindow:
-        """Reason why its view leaves no space for a reply in its window. Unset if it leaves some, and if the session is not in
-        the daemon's memory and has more than 256 KiB; GetContext always has it.
+        """Reason why its view exceeds its window. Unset if it fits, and if the session is not in the daemon's memory and has
+        more than 256 KiB; GetContext always has it.
         """
 
     def __init__(
@@ -837,7 +848,7 @@ global___GetSessionResponse = GetSessionResponse
 
 @typing.final
 class OverWindow(google.protobuf.message.Message):
-    """Reason why a view leaves no space for a reply in its window."""
+    """Reason why a view exceeds its window."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 

@@ -129,9 +129,9 @@ fn a_report_of_what_fills_the_window_ends_with_a_view_that_fits() {
         |ended: &[Compaction]| guards(&policy(), GuardInput { ended, ..GuardInput::default() }).0.reported_overhead;
     assert_eq!(of(&[]), None);
     assert_eq!(of(&[reports(9, 5_000)]), Some(5_000));
-    assert_eq!(of(&[done(10, 5_001), reports(9, 5_000)]), Some(5_000), "the view was still too large");
-    assert_eq!(of(&[done(10, 5_000), reports(9, 5_000)]), None, "it fitted");
-    assert_eq!(of(&[asked(done(10, 5_001), Trigger::Manual), reports(9, 5_000)]), None, "somebody compacted by hand");
+    assert_eq!(of(&[done(10, 6_001), reports(9, 5_000)]), Some(5_000), "the view was still too large");
+    assert_eq!(of(&[done(10, 6_000), reports(9, 5_000)]), None, "it fitted");
+    assert_eq!(of(&[asked(done(10, 6_001), Trigger::Manual), reports(9, 5_000)]), None, "somebody compacted by hand");
 }
 
 #[test]

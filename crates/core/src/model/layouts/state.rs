@@ -28,8 +28,20 @@ pub(super) struct State {
     pub(super) undone_prunes: Vec<Revision>,
     /// Messages that compactions omit: ascending, disjoint, each range with the first mark that omitted it.
     pub(super) left_out: Vec<Omitted>,
+    /// The omissions of compactions that no rewind ended, by their marks.
+    omissions: BTreeMap<Revision, Omission>,
+    /// Active rewinds that ended omissions, each with the messages that came back.
+    pub(super) restored: BTreeMap<Revision, Vec<RevisionRange>>,
     /// Ranges of erased messages, each with its mark, ascending by mark.
     erased: Vec<(Revision, RevisionRange)>,
+}
+
+/// The messages that a compaction omits.
+#[derive(Debug, Clone, PartialEq)]
+struct Omission {
+    ranges: Vec<RevisionRange>,
+    /// The last position that it omits.
+    last: Revision,
 }
 
 /// An active edit or replay of a request.
@@ -83,6 +95,9 @@ impl State {
             MarkBody::Pruned { omitted, replay, .. } => {
                 if is_active {
                     self.leave_out(mark.revision, omitted);
+                    let last = self.last_position(omitted);
+                    let omission = |last| (mark.revision, Omission { ranges: omitted.clone(), last });
+                    self.omissions.extend(last.map(omission));
                     touched.extend(omitted);
                     touched.extend(self.targets_within(omitted).map(point));
                 } else {
@@ -96,7 +111,10 @@ impl State {
             }
             MarkBody::Rewound { after, has_summary, .. } => {
                 let range = match undone_by {
-                    None => RevisionRange { first: after.saturating_add(1), last: mark.revision },
+                    None => {
+                        touched = self.end_omissions(*after, mark.revision);
+                        RevisionRange { first: after.saturating_add(1), last: mark.revision }
+                    }
                     // A restored branch needs no summary.
                     Some(_) if *has_summary => point(mark.revision + 1),
                     Some(_) => return touched,
@@ -170,6 +188,42 @@ impl State {
                 self.left_out.insert(at, Omitted { range, mark, reason: OmitReason::Compacted });
             }
         }
+    }
+
+    /// Ends the omissions of which a rewind to `after` leaves nothing but their own messages, or not even all of these:
+    /// they made space for what is gone. Otherwise the view would lack the message to which the conversation was
+    /// rewound. Returns the revisions of the messages that it concerns.
+    fn end_omissions(&mut self, after: Revision, mark: Revision) -> Vec<RevisionRange> {
+        let count = self.omissions.len();
+        self.omissions.retain(|_, omission| omission.last < after);
+        if self.omissions.len() == count {
+            return Vec::new();
+        }
+        let ranges = |list: &[Omitted]| list.iter().map(|omitted| omitted.range).collect::<Vec<_>>();
+        let before = ranges(&std::mem::take(&mut self.left_out));
+        let omissions = std::mem::take(&mut self.omissions);
+        for (mark, omission) in &omissions {
+            self.leave_out(*mark, &omission.ranges);
+        }
+        self.omissions = omissions;
+        let restored = subtract(&before, &ranges(&self.left_out));
+        let targets: Vec<RevisionRange> = self.targets_within(&restored).map(point).collect();
+        // What is beside them joins them again.
+        let beside = |range: &RevisionRange| RevisionRange {
+            first: range.first.saturating_sub(1),
+            last: range.last.saturating_add(1),
+        };
+        let touched = restored.iter().map(beside).chain(targets).collect();
+        self.restored.insert(mark, restored);
+        touched
+    }
+
+    /// The last position of the messages in some ranges, which are ascending and disjoint.
+    fn last_position(&self, ranges: &[RevisionRange]) -> Option<Revision> {
+        let replacements = ranges.iter().flat_map(|range| self.replacements_in(*range));
+        let elsewhere: Vec<RevisionRange> = replacements.map(|(revision, _)| point(revision)).collect();
+        let in_place = subtract(ranges, &elsewhere).last().map(|range| range.last);
+        in_place.into_iter().chain(self.targets_within(ranges)).max()
     }
 
     /// True if a message of these ranges, which are ascending and disjoint, was erased after a revision.

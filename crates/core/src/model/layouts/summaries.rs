@@ -144,7 +144,11 @@ impl FirstPositions {
 pub(super) fn first_position(marks: &[Mark], state: &State, mark: &Mark) -> Revision {
     match &mark.body {
         MarkBody::Pinned { .. } | MarkBody::Compacted(_) => Revision::MAX,
-        MarkBody::Rewound { after, .. } => after.saturating_add(1),
+        MarkBody::Rewound { after, .. } => {
+            let restored = state.restored.get(&mark.revision).map_or(&[][..], Vec::as_slice);
+            let positions = restored.iter().map(|range| range.first).chain(state.targets_within(restored));
+            positions.chain([after.saturating_add(1)]).min().unwrap_or(Revision::MAX)
+        }
         MarkBody::Edited { target, .. } => *target,
         // A summary stands for what comes before its tail, wherever its own revision is.
         MarkBody::Erased { ranges } if state.has_introduction(ranges) => Revision::MIN,

@@ -175,6 +175,54 @@ fn rewinds_and_edits() {
 }
 
 #[test]
+fn rewinds_into_what_a_compaction_left_out() {
+    let first = || left_out(20, range(1, 8));
+    let second = || left_out(30, range(9, 15));
+    check(vec![
+        ("behind it, it lasts", vec![first(), rewound(21, 9)], "0-0 9-9 22-", "1-8@20 10-21@21"),
+        ("to its last message, it ends", vec![first(), rewound(21, 8)], "0-8 22-", "9-21@21"),
+        ("into it, it ends", vec![first(), rewound(21, 3)], "0-3 22-", "4-21@21"),
+        ("to nothing, it ends", vec![first(), rewound(21, 0)], "0-0 22-", "1-21@21"),
+        ("an undo of the rewind brings it back", vec![first(), rewound(21, 3), undo(22, 21)], "0-0 9-", "1-8@20"),
+        ("and a redo ends it again", vec![first(), rewound(21, 3), undo(22, 21), undo(23, 22)], "0-3 22-", "4-21@21"),
+        ("only the newer one ends", vec![first(), second(), rewound(31, 12)], "0-0 9-12 32-", "1-8@20 13-31@31"),
+        ("both end", vec![first(), second(), rewound(31, 8)], "0-8 32-", "9-31@31"),
+        (
+            "an edit has the position of what it replaces",
+            vec![edited(19, 4, 18), left_out(20, range(18, 18)), rewound(21, 10)],
+            "0-3 5-10 22-",
+            "4@19 11-21@21",
+        ),
+        (
+            "and comes back with it",
+            vec![edited(19, 4, 18), left_out(20, range(18, 18)), rewound(21, 4)],
+            "0-3 E4>18 22-",
+            "4@19 5-21@21",
+        ),
+    ]);
+}
+
+#[test]
+fn what_a_rewind_brings_back_under_a_summary_ends_the_summary() {
+    let marks = || vec![left_out(20, range(1, 4)), left_out(21, range(12, 13))];
+    let summary = compacted(24, 21, &[range(5, 8)], 9);
+    let with = |more: Vec<Mark>| layout_at(&[marks(), more].concat(), 100);
+    assert_eq!(sketch(&with(vec![summary.clone()])), "M22 S23 9-11 14-");
+    assert_eq!(sketch(&with(vec![summary.clone(), rewound(25, 12)])), "M22 S23 9-12 26-");
+    let whole = vec![Mark {
+        revision: 20,
+        body: MarkBody::Pruned {
+            compaction: compaction(20),
+            part_count: 0,
+            omitted: vec![range(1, 4), range(12, 13)],
+            replay: None,
+        },
+    }];
+    let layout = layout_at(&[whole, vec![summary, rewound(25, 12)]].concat(), 100);
+    assert_eq!(sketch(&layout), "0-12 26-", "the summary has not what is in front of its tail again");
+}
+
+#[test]
 fn erasures() {
     let first = || compacted(20, 17, &[range(1, 8)], 9);
     let second = || compacted(40, 37, &[range(1, 8), range(21, 30)], 31);

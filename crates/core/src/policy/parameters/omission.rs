@@ -33,6 +33,15 @@ impl Omission {
     pub(in crate::policy) fn goes_by_number(&self) -> bool {
         matches!(self, Self::Last(_) | Self::MiddleOut(_))
     }
+
+    /// True if it brings a view within the limit of its level: it frees what exceeds a measure of that limit, and no
+    /// more.
+    pub(in crate::policy) fn goes_by_limit(&self) -> bool {
+        match self {
+            Self::PerRole(_) | Self::Groups(_) | Self::TurnsAndSteps | Self::NewestFirst | Self::Suffix => true,
+            Self::Last(_) | Self::OutputBudget(_) | Self::MiddleOut(_) | Self::Strip(_) => false,
+        }
+    }
 }
 
 /// A number of newest messages, for tails and omissions.

@@ -19,6 +19,9 @@ pub struct Threshold {
 }
 
 /// The computation of a limit from a window.
+///
+/// A reserve is at most a quarter of the window as long as the model's output limit is not known: agents chose theirs
+/// for their own large windows.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Limit {
@@ -30,6 +33,10 @@ pub enum Limit {
         buffer_tokens: i64,
         /// Maximum of the output limit; also its value if the model states none.
         output_cap_tokens: i64,
+        /// Tokens kept free under an input limit, whatever the output limit is: OpenCode's `compaction.reserved`.
+        /// Absent: the smaller of `buffer_tokens` and the output limit.
+        #[serde(default)]
+        reserved_tokens: Option<i64>,
     },
     /// The context without this number of tokens, which are kept free: pi's `shouldCompact`.
     #[serde(rename = "reserve_tokens")]
@@ -52,7 +59,7 @@ pub enum Limit {
     Relative {
         /// The other limit.
         limit: Box<Limit>,
-        /// Tokens above the other limit; negative: below it.
+        /// Tokens above the other limit; negative: below it, like a reserve.
         offset_tokens: i64,
         /// Lower bound: the context without this reserve; absent: 0.
         #[serde(default)]

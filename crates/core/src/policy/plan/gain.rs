@@ -6,7 +6,7 @@ use super::input::{PlanningInput, Work};
 use crate::model::usage::ModelWindow;
 use crate::model::view::SourceMessage;
 use crate::policy::calls::Calls;
-use crate::policy::{Condition, Policy, Step, overflow, tokens};
+use crate::policy::{Condition, Policy, Step, tokens};
 
 /// Default minimum gain: the window divided by this number.
 const WINDOW_PARTS: i64 = 20;
@@ -20,7 +20,8 @@ const RESULT_TOKENS: i64 = 100;
 /// The tokens that an automatic compaction by these steps must free; at least 1.
 ///
 /// Prunes with a figure of their own need no other minimum: a minimum number of tokens, a length limit with a lower
-/// target, or an idle time after which no provider has the view in its cache.
+/// target, or an idle time after which no provider has the view in its cache. Neither do steps that keep views within a
+/// limit.
 pub fn least(policy: &Policy, window: &ModelWindow, steps: &[Step], has_summary: bool) -> i64 {
     let has_figure = |step: &Step| match step {
         Step::Prune(prune) => {
@@ -33,7 +34,27 @@ pub fn least(policy: &Policy, window: &ModelWindow, steps: &[Step], has_summary:
     if !has_summary && !steps.is_empty() && steps.iter().all(has_figure) {
         return 1;
     }
-    usual(policy, window)
+    if has_summary { usual(policy, window) } else { least_again(policy, window, steps) }
+}
+
+/// The tokens that an automatic compaction by these steps must free after one that freed less than the usual minimum.
+/// What keeps views within a limit frees what exceeds it, however little that is: a minimum would be another limit.
+pub fn least_again(policy: &Policy, window: &ModelWindow, steps: &[Step]) -> i64 {
+    match policy.guards.minimum_gain_tokens {
+        None if keep_within_limit(steps) => 1,
+        _ => usual(policy, window),
+    }
+}
+
+/// True if steps keep views within the limit of their level, as agents do that cut before every request: omissions alone,
+/// of which one goes by that limit.
+pub fn keep_within_limit(steps: &[Step]) -> bool {
+    let omission = |step: &Step| match step {
+        Step::Omit(omission) => Some(omission.goes_by_limit()),
+        Step::Prune(_) | Step::Summarize(_) => None,
+    };
+    let goes_by_limit: Option<Vec<bool>> = steps.iter().map(omission).collect();
+    goes_by_limit.is_some_and(|omissions| omissions.contains(&true))
 }
 
 /// The minimum of a policy for steps without a figure of their own; a twentieth of the window, if the policy has none.
@@ -62,7 +83,7 @@ pub fn worthwhile(planning: PlanningInput<'_>, steps: &[Step], work: &Work, cont
     let tokens = |sources: &[SourceMessage]| view(policy, sources).estimated_tokens;
     let freed = if is_close { tokens(sources) - tokens(&after) } else { estimated };
     // The limit on cached tokens does not apply to a summary, nor to a view over its window.
-    let asks = work.summary.is_none() && overflow::input_max(window).is_none_or(|most| context_tokens <= most);
+    let asks = work.summary.is_none() && window.input_max().is_none_or(|most| context_tokens <= most);
     let is_cheap = |most: u32| {
         let is_same = |(before, after): &(&SourceMessage, &SourceMessage)| {
             before.message.id == after.message.id

@@ -79,14 +79,15 @@ const SUMMARIZING: [&str; 3] = [
 /// Deviations of all agents that act automatically and have no minimum gain of their own.
 const MINIMUM_GAIN: [&str; 2] = [
     "A compaction that would free less than a twentieth of the window is not made, unless a figure of the agent says what \
-     is worth it.",
+     is worth it, or it keeps the view within a limit of the agent.",
     "Where the agent's own tail leaves a summary too little to free, half of the tail is kept, and half of that, up to \
      five times.",
 ];
 
 /// Deviations of all agents that act automatically.
 const AUTOMATIC: [&str; 2] = [
-    "A threshold, or a target, that leaves no room for a reply counts as one that just leaves it.",
+    "A threshold, or a target, beyond the window counts as one that just fits it, and a reserve counts up to a quarter of \
+     the window where the model's output limit is not known.",
     "Where the agent's own steps leave a view that exceeds its window, a last resort truncates the longest outputs and \
      inputs, omits the oldest messages and at last truncates the summary, until a twentieth of the window is free.",
 ];

@@ -272,7 +272,7 @@ export type GetServerInfoResponse = Message<"longhand.v1.GetServerInfoResponse">
   scrub?: ScrubState | undefined;
 
   /**
-   * Numbers of sessions whose view leaves no space for a reply in the session's window, by the reason that the newest
+   * Numbers of sessions whose view exceeds the session's window, by the reason that the newest
    * decision found; up to 10000 sessions in all. `Session.over_window` has the reason of one session in words.
    *
    * @generated from field: repeated longhand.v1.OverWindowCount over_window_counts = 33;

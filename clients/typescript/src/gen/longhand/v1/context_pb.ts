@@ -199,8 +199,8 @@ export type ContextHeader = Message<"longhand.v1.ContextHeader"> & {
   windowTokens: bigint;
 
   /**
-   * True if a request with the view leaves space for a reply in the window: it is at most `max_input_tokens`, or, if that
-   * is unset, `max_context_tokens` less `max_output_tokens` of the window. Also true if no window is known.
+   * True if a request with the view fits the window: it is at most `max_input_tokens`, or, if that is unset or 0,
+   * `max_context_tokens` of the window. Also true if no window is known.
    *
    * @generated from field: bool fits = 8;
    */

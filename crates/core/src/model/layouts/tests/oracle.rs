@@ -278,11 +278,28 @@ impl Oracle {
     }
 
     fn is_compacted(&self, revision: Revision, at: Revision) -> bool {
+        let held = self.held(at);
+        // A rewind to the last message that a compaction left out, or to one before it, ends what it left out.
+        let is_ended = |prune: Revision, last: Revision| {
+            held.iter().any(|mark| {
+                mark.revision > prune && matches!(mark.body, MarkBody::Rewound { after, .. } if after <= last)
+            })
+        };
         let leaves_out = |mark: &&Mark| match &mark.body {
-            MarkBody::Pruned { omitted, .. } => omitted.iter().any(|range| range.contains(revision)),
+            MarkBody::Pruned { omitted, .. } => {
+                let last = omitted.iter().map(|range| self.position(range.last)).max();
+                omitted.iter().any(|range| range.contains(revision))
+                    && last.is_some_and(|last| !is_ended(mark.revision, last))
+            }
             _ => false,
         };
-        self.held(at).iter().any(leaves_out)
+        held.iter().any(leaves_out)
+    }
+
+    /// The position of a message: for a replacement, that of the message that it replaces.
+    fn position(&self, revision: Revision) -> Revision {
+        let replaced = self.marks.iter().filter_map(|mark| mark.body.replaced());
+        replaced.into_iter().find(|(_, other)| *other == revision).map_or(revision, |(target, _)| target)
     }
 
     /// The conversation without any summary: every message that neither a rewind nor a compaction omits, with edits

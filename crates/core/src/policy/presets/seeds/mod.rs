@@ -24,7 +24,7 @@ use crate::model::view::{SourceMessage, View, ViewMessage};
 use crate::policy::plan::{self, PlanningInput, Work};
 use crate::policy::prompt::{self, Detail, GAP, Material, Prompt, Request, Scope};
 use crate::policy::summary::SummaryInput;
-use crate::policy::{Policy, dsl, overflow};
+use crate::policy::{Policy, dsl};
 use crate::simulation::{Session, SimulatedCompaction};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -101,7 +101,7 @@ impl Stage {
             (_, name) => name.cloned().unwrap_or_else(|| "?".to_owned()),
         };
         let view = session.view().clone();
-        let room = overflow::input_max(&self.window).unwrap_or(i64::MAX);
+        let room = self.window.input_max().unwrap_or(i64::MAX);
         Played {
             compactions: session
                 .simulated()

@@ -189,15 +189,17 @@ fn a_summary_is_due_where_the_tokens_of_a_reply_reach_the_usable_window() {
             assert_eq!(found, expected, "{says}: {tokens}");
         }
     }
-    // If the model may write more than 32 000 tokens, its reply has no room at that threshold.
-    assert_eq!(stage().output(64_000).play(&five_turns("135999/0", 40, 40)).compactions, "");
+    // A model that may write more than 32 000 tokens is asked for no more.
+    assert_eq!(stage().output(64_000).play(&five_turns("167999/0", 40, 40)).compactions, "");
     assert_eq!(stage().output(64_000).play(&five_turns("168000/0", 40, 40)).compactions, "auto summary");
-    deviates("opencode@seed", &["A threshold, or a target, that leaves no room for a reply"]);
-    let reserved = r#"{"auto": {"threshold": {"limit": {"usable": {"buffer_tokens": 5000}}}}}"#;
+    deviates("opencode@seed", &["A threshold, or a target, beyond the window"]);
     let window = ModelWindow { input: Some(150_000), ..stage().window };
-    let stage_with = Stage { window, ..stage() }.with(reserved);
-    for (tokens, expected) in [(144_999, ""), (145_000, "auto summary")] {
-        assert_eq!(stage_with.play(&five_turns(&format!("{tokens}/0"), 40, 40)).compactions, expected, "reserved");
+    for (field, tokens) in [("buffer_tokens", 5_000), ("reserved_tokens", 5_000), ("reserved_tokens", 50_000)] {
+        let reserved = format!(r#"{{"auto": {{"threshold": {{"limit": {{"usable": {{"{field}": {tokens}}}}}}}}}}}"#);
+        let stage_with = Stage { window: window.clone(), ..stage() }.with(&reserved);
+        for (tokens, expected) in [(149_999 - tokens, ""), (150_000 - tokens, "auto summary")] {
+            assert_eq!(stage_with.play(&five_turns(&format!("{tokens}/0"), 40, 40)).compactions, expected, "{field}");
+        }
     }
     let talk = five_turns("199000/0", 40, 40);
     assert_eq!(Stage::of("opencode@seed", 0).play(&talk).compactions, "", "an unknown window is never full");

@@ -108,7 +108,7 @@ fn where_the_tail_holds_everything_half_of_it_is_kept() {
     // Above the threshold with fewer than 20 000 tokens: pi prepares nothing.
     let talk = "u1 6000t\na1 2000t\nu2 6000t\na2 2000t usage=15617/0";
     for preset in [PRESET, "pi@1.5"] {
-        let stage = Stage::of(preset, 32_000);
+        let stage = Stage::of(preset, 32_000).output(8_192);
         assert_eq!(stage.play(talk).shown, "summary a1 u2 a2", "{preset}");
         assert_eq!(stage.play(&talk.replace("15617", "15616")).compactions, "", "{preset}");
         deviates(preset, &["In a window where pi's tail holds everything"]);

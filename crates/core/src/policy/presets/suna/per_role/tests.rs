@@ -24,7 +24,7 @@ fn messages(texts: &[(char, String)]) -> Vec<SourceMessage> {
 
 /// The shown text of each message after the truncations.
 fn shown(policy: &Policy, rule: &PerRole, context: i64, messages: &[SourceMessage]) -> Vec<String> {
-    let window = ModelWindow { context, ..ModelWindow::default() };
+    let window = ModelWindow { context, output: Some(4_096), ..ModelWindow::default() };
     let removals = removals(rule, policy, &window, messages);
     assert!(removals.omitted.is_empty());
     let after = plan::with_removals(messages, &removals, CompactionId(Uuid::nil()));
