@@ -131,7 +131,7 @@ async fn ends(test: &TestApp, session: &str) -> Ends {
 #[tokio::test]
 async fn no_preset_loops_when_the_overhead_alone_fills_the_window() {
     let test = TestApp::start().await;
-    let window = window(3_000, 500);
+    let window = ModelWindow { input: Some(2_500), ..window(3_000, 500) };
     for preset in presets::all() {
         let policy = divided(preset, |_| {});
         let session = session_of(&test, &policy, &window).await;
@@ -143,7 +143,7 @@ async fn no_preset_loops_when_the_overhead_alone_fills_the_window() {
             let mut reply = conversation(&format!("a{turn} 200c"));
             reply[0].finish = Some(Finish {
                 reason: Some(FinishReason::Stop),
-                // More than the window leaves beside a reply, and less than it holds.
+                // More than a request may have, and less than the window holds.
                 usage: Some(Usage { input: 2_800 + 10 * turn, ..Usage::default() }),
                 view: Some(view.token),
                 ..Finish::default()

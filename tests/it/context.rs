@@ -136,10 +136,10 @@ async fn a_view_that_does_not_fit_names_what_is_pending_and_may_be_waited_for() 
     let script = ScriptedSummarizer::new([Line::Hold("S1".to_owned())]);
     let test = TestApp::with(script.clone()).await;
     let session = test.session("opencode@seed", 6_000, 1_000).await;
-    test.append(&session, &turns(1, 9, 1_100)).await;
+    test.append(&session, &turns(1, 9, 1_400)).await;
     script.held().await;
     let view = test.context(&session).await;
-    assert!(!view.fits && view.context_tokens > 5_000 && view.messages.len() == 18 && view.pending.is_some());
+    assert!(!view.fits && view.context_tokens > 6_000 && view.messages.len() == 18 && view.pending.is_some());
     // A waiting caller gets the compacted view as soon as it exists.
     let waiting = ContextRequest { action: OverflowAction::Wait, ..ContextRequest::default() };
     let (waited, ()) = futures::future::join(ask(&test, &session, waiting), async { script.release() }).await;
@@ -151,7 +151,7 @@ async fn a_view_that_does_not_fit_names_what_is_pending_and_may_be_waited_for() 
 async fn a_wait_begins_with_the_wait_for_a_decision() {
     let test = TestApp::start().await;
     let session = test.session("opencode@seed", 6_000, 1_000).await;
-    assert!(test.append(&session, &turns(1, 9, 1_100)).await.context.due);
+    assert!(test.append(&session, &turns(1, 9, 1_400)).await.context.due);
     // No compaction has been requested yet, or only just now.
     let waiting = ContextRequest { action: OverflowAction::Wait, ..ContextRequest::default() };
     let view = ask(&test, &session, waiting).await;
@@ -163,7 +163,7 @@ async fn waiting_ends_with_its_time() {
     let script = ScriptedSummarizer::new([Line::Hold("S1".to_owned())]);
     let test = TestApp::with(script.clone()).await;
     let session = test.session("opencode@seed", 6_000, 1_000).await;
-    test.append(&session, &turns(1, 9, 1_100)).await;
+    test.append(&session, &turns(1, 9, 1_400)).await;
     script.held().await;
     let request = ContextRequest {
         action: OverflowAction::Wait,
@@ -273,7 +273,7 @@ async fn reading_does_not_reduce_a_session_on_hold() {
     let test = TestApp::with(script.clone()).await;
     let session = test.session("opencode@seed", 6_000, 1_000).await;
     let mut watch = test.watch().await;
-    test.append(&session, &turns(1, 9, 1_100)).await;
+    test.append(&session, &turns(1, 9, 1_400)).await;
     watch.wait_for(EventKind::Compacted).await;
     test.app.undo(&session, None).await.expect("undone");
     test.settled().await;

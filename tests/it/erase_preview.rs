@@ -65,7 +65,11 @@ async fn a_dry_run_counts_the_drafts_that_the_erasure_closes() {
     let parts = vec![OpenPart::Whole(crate::support::text("a part"))];
     test.app.append_parts(&session, "a9", parts).await.expect("added");
     let all = erase(&test, &session, "the message", messages(&["a9"])).await.expect("erased");
-    assert_eq!((all.sizes.messages, all.sizes.parts, all.sizes.blobs), (1, 4, 1), "no other session has the large text");
+    assert_eq!(
+        (all.sizes.messages, all.sizes.parts, all.sizes.blobs),
+        (1, 4, 1),
+        "no other session has the large text"
+    );
     let again = erase(&test, &session, "again", messages(&["a9"])).await.expect("it was");
     assert_eq!(again, Erased { existed: true, ..all });
 

@@ -72,16 +72,16 @@ async fn started(test: &TestApp) -> usize {
     test.events().await.iter().filter(|event| event.body.kind() == EventKind::CompactionStarted).count()
 }
 
+/// A session whose view may have 5 000 tokens, of which a summary is due at 4 000.
+async fn narrow(test: &TestApp) -> String {
+    let window = ModelWindow { input: Some(5_000), ..window(6_000, 1_000) };
+    test.create(NewSession { preset: "opencode@seed".to_owned(), window, ..NewSession::default() }).await
+}
+
 #[tokio::test]
 async fn a_window_that_the_overhead_alone_fills_gets_one_clear_error() {
     let test = TestApp::start().await;
-    // A summary is due at 4 000 tokens, the view exceeds the window at 5 000, and the overhead is larger.
-    let session = NewSession {
-        preset: "opencode@seed".to_owned(),
-        window: ModelWindow { input: Some(5_000), ..window(6_000, 1_000) },
-        ..NewSession::default()
-    };
-    let session = test.create(session).await;
+    let session = narrow(&test).await;
     for number in 1..=24 {
         turn(&test, &session, number, OVERHEAD).await;
         assert!(test.context(&session).await.estimated_tokens < 1_500, "the rest stays small");
@@ -159,14 +159,14 @@ async fn a_clients_overhead_is_added_to_estimates_alone() {
 async fn a_stated_overhead_that_reaches_the_window_gets_one_clear_error() {
     let test = TestApp::start().await;
     let session = test.session("opencode@seed", 6_000, 1_000).await;
-    change(&test, &session, carrying(5_000)).await;
+    change(&test, &session, carrying(6_000)).await;
     for number in 1..=9 {
         test.append(&session, &turns(number, number, 1_200)).await;
         test.settled().await;
     }
     let failed = failures(&test).await;
     assert_eq!(failed.iter().map(|failure| failure.reason.as_str()).collect::<Vec<_>>(), ["FIXED_OVERHEAD"]);
-    assert_eq!(guards(&test, &session).await.overhead_tokens, Some(5_000));
+    assert_eq!(guards(&test, &session).await.overhead_tokens, Some(6_000));
     assert_eq!(summaries(&test).await, 0);
     assert!(test.context(&session).await.estimated_tokens < 1_500, "the rest is small");
     // With a smaller overhead everything fits.
@@ -184,7 +184,7 @@ async fn a_stated_overhead_that_reaches_the_window_gets_one_clear_error() {
 async fn usage_that_did_not_shrink_with_the_view_is_overhead() {
     let test =
         TestApp::with(ScriptedSummarizer::new([Line::Say("Nine turns, and nothing came of them.".to_owned())])).await;
-    let session = test.session("opencode@seed", 6_000, 1_000).await;
+    let session = narrow(&test).await;
     test.append(&session, &turns(1, 9, 800)).await;
     test.settled().await;
     assert_eq!(started(&test).await, 0);
@@ -202,7 +202,7 @@ async fn usage_that_did_not_shrink_with_the_view_is_overhead() {
 #[tokio::test]
 async fn a_smaller_overhead_a_policy_and_a_hand_end_it() {
     let test = TestApp::start().await;
-    let session = test.session("opencode@seed", 6_000, 1_000).await;
+    let session = narrow(&test).await;
     turn(&test, &session, 1, OVERHEAD).await;
     assert!(guards(&test, &session).await.overhead_tokens.is_some());
     turn(&test, &session, 2, 1_000).await;
@@ -236,7 +236,7 @@ async fn a_smaller_overhead_a_policy_and_a_hand_end_it() {
 
 /// A session of eight pinned messages of this number of characters each.
 async fn pinned(test: &TestApp, characters: usize) -> String {
-    let session = test.session("opencode@seed", 6_000, 1_000).await;
+    let session = narrow(test).await;
     change(test, &session, policy(r#"{"trigger": {"auto": false}}"#)).await;
     test.append(&session, &turns(1, 4, characters)).await;
     for name in ["u1", "a1", "u2", "a2", "u3", "a3", "u4", "a4"] {
@@ -368,7 +368,7 @@ async fn a_prune_that_costs_more_cache_than_it_saves_is_skipped_by_policy() {
 async fn second_summary(json: &str) -> i64 {
     let script = (1..=9).map(|number| Line::Say(format!("summary {number}")));
     let test = TestApp::with(ScriptedSummarizer::new(script)).await;
-    let session = test.session("pi@1.5", 6_000, 0).await;
+    let session = test.session("pi@1.5", 6_000, 1_000).await;
     change(&test, &session, policy(json)).await;
     for number in 1..=60 {
         test.append(&session, &turns(number, number, 400)).await;
@@ -413,7 +413,7 @@ async fn the_status_counts_the_results_of_compactions() {
     let done = test.session("opencode@seed", 6_000, 1_000).await;
     test.append(&done, &turns(1, 9, 1_150)).await;
     test.settled().await;
-    let full = test.session("opencode@seed", 6_000, 1_000).await;
+    let full = narrow(&test).await;
     turn(&test, &full, 1, OVERHEAD).await;
     let freed: i64 = outcomes(&test).await.iter().map(|outcome| outcome.tokens_before - outcome.tokens_after).sum();
     let counter = |state, freed_tokens| CompactionCounter {
@@ -446,7 +446,7 @@ async fn the_status_counts_the_results_of_compactions() {
     assert!(supplied.count == 1 && supplied.freed_tokens > 0 && supplied.state == CompactionState::Done);
     assert_eq!(supplied.trigger, Some(Trigger::Supplied));
 
-    let in_cooldown = test.session("pi@1.5", 6_000, 0).await;
+    let in_cooldown = test.session("pi@1.5", 6_000, 1_000).await;
     let json = r#"{"guards": {"cooldown_seconds": 3600},
         "auto": {"threshold": {"limit": {"reserve_tokens": 3000}},
             "steps": {"0": {"summarize": {"tail": {"recent": {"keep_tokens": 1000}}}}}}}"#;
