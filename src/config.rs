@@ -3,6 +3,7 @@
 use crate::limits;
 use crate::model::usage::Usage;
 use crate::policy::bpe::Vocabulary;
+use crate::policy::models::Models;
 use crate::secrets::{Rule, Rules};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -467,6 +468,8 @@ pub struct Config {
     /// Vocabularies for exact token counts, by the name that policies use: files of lines `base64 rank`, as tiktoken
     /// and Qwen-Agent have them.
     pub vocabularies: BTreeMap<String, PathBuf>,
+    /// A table of models, in place of the one that is built in.
+    pub models: Option<PathBuf>,
 }
 
 /// Name of the default tenant in the configuration.
@@ -542,6 +545,7 @@ impl Default for Config {
             tenants: BTreeMap::new(),
             policies: Vec::new(),
             vocabularies: BTreeMap::new(),
+            models: None,
         }
     }
 }
@@ -643,6 +647,14 @@ impl Config {
             parse.map(Arc::new)
         };
         self.vocabularies.iter().map(read).collect()
+    }
+
+    /// Reads the table of models, or takes the one that is built in.
+    pub fn read_models(&self) -> Result<Arc<Models>, Error> {
+        let Some(path) = &self.models else { return Ok(Models::built_in()) };
+        let text = std::fs::read_to_string(path).map_err(|source| Error::Read { path: path.clone(), source })?;
+        let models = Models::parse(&text);
+        models.map(Arc::new).map_err(|error| Error::Parse { path: path.clone(), message: error.to_string() })
     }
 
     /// Reads the rules for secrets, before anything else is opened: those of the file, then the well-known shapes. None

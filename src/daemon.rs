@@ -85,6 +85,7 @@ pub async fn run_with(
     let setup = Setup {
         summarizers,
         vocabularies: config.read_vocabularies()?,
+        models: config.read_models()?,
         secret_rules: config.read_secret_rules()?.map(Arc::new),
         entrance: entrance.clone(),
         loaded_bytes: config.loaded_mib << 20,

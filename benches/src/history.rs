@@ -113,6 +113,7 @@ pub(crate) async fn run(short: bool, report: &mut Report) {
     let options = app::Options {
         default_preset: "opencode@seed".to_owned(),
         defaults: Vec::new(),
+        models: longhand::policy::models::Models::built_in(),
         vocabularies: Vec::new(),
         entrance: longhand::app::entrance::Entrance::new(&clock),
         stopping: stopping.clone(),

@@ -220,9 +220,10 @@ impl Caller {
     }
 
     /// The presets, with their thresholds under a window.
-    pub fn presets(&self, window: Option<&ModelWindow>) -> Result<Vec<PresetInfo>> {
-        if let Some(window) = window {
+    pub fn presets(&self, mut window: Option<ModelWindow>) -> Result<Vec<PresetInfo>> {
+        if let Some(window) = &mut window {
             validate::window("window", window)?;
+            self.shared.models.complete(window);
         }
         let default = presets::find(&self.shared.default_preset).map(|preset| &preset.name);
         presets::all()
@@ -237,7 +238,10 @@ impl Caller {
                     policy_json: serde_json::to_string(&policy).map_err(Error::internal)?,
                     notes: sources.chain(deviations).collect(),
                     is_default: default == Some(&preset.name),
-                    thresholds: window.map(|window| overflow::level_thresholds(&policy, window)).unwrap_or_default(),
+                    thresholds: window
+                        .as_ref()
+                        .map(|window| overflow::level_thresholds(&policy, window))
+                        .unwrap_or_default(),
                 })
             })
             .collect()

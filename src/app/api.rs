@@ -19,6 +19,7 @@ use crate::model::run::Epoch;
 use crate::model::time::Timestamp;
 use crate::model::usage::ModelWindow;
 use crate::policy::bpe::Vocabulary;
+use crate::policy::models::Models;
 use crate::policy::{Policy, tokens};
 use crate::scheduler::SchedulerHandle;
 use crate::store::{self, Durability, Kind, RequestKey, Requester, SessionKey, Store, Visibility};
@@ -58,6 +59,7 @@ pub(super) struct Shared {
     pub(super) default_preset: String,
     pub(super) defaults: Vec<DefaultPolicy>,
     pub(super) vocabularies: Vec<Arc<Vocabulary>>,
+    pub(super) models: Arc<Models>,
     /// Sessions in memory, for reads of views.
     pub(super) loaded: LoadedSessions,
     pub(super) start_time: Timestamp,
@@ -150,6 +152,8 @@ pub struct Options {
     pub defaults: Vec<DefaultPolicy>,
     /// Vocabularies that policies may name.
     pub vocabularies: Vec<Arc<Vocabulary>>,
+    /// The limits and prices of models by their names.
+    pub models: Arc<Models>,
     /// What calls pass before they reach the API.
     pub entrance: Arc<Entrance>,
     /// Cancelled when the daemon stops; ends event streams and waits.
@@ -170,6 +174,7 @@ impl Longhand {
             default_preset: options.default_preset,
             defaults: options.defaults,
             vocabularies: options.vocabularies,
+            models: options.models,
             start_time: clock.now(),
             clock: clock.clone(),
             live,

@@ -8,7 +8,9 @@ use crate::limits;
 use crate::loaded::{self, LoadedSession};
 use crate::model::draft::{Draft, DraftKind};
 use crate::model::ids::{CompactionId, MessageId, PartId};
-use crate::model::message::{GivenView, Message, MessageKind, MessageState, MessageStatus, NewFinish, NewMessage};
+use crate::model::message::{
+    Finish, GivenView, Message, MessageKind, MessageState, MessageStatus, NewFinish, NewMessage,
+};
 use crate::model::part::{NewPart, PartBody};
 use crate::model::session::SessionState;
 use crate::model::usage::{ModelWindow, UsageDoubt};
@@ -226,6 +228,14 @@ impl Caller {
         Ok(Some(session))
     }
 
+    /// Computes the cost of a reply that has none, by the model that wrote it: the one that it names, or else that of its
+    /// view's or session's window.
+    fn price(&self, known: &CachedSession, (provider, model): (&str, &str), finish: &mut Finish) {
+        let window = finish.view.as_ref().map(|view| &view.window).filter(|window| !window.model.is_empty());
+        let model = if model.is_empty() { &window.unwrap_or(&known.window).model } else { model };
+        finish.usage = finish.usage.map(|usage| self.shared.models.priced(provider, model, usage));
+    }
+
     /// The view that a reply answers, by its token. A fork's reply may answer a view of an ancestor, at a revision that
     /// both share.
     async fn given_view(&self, known: &CachedSession, token: Option<&str>) -> Result<Option<GivenView>> {
@@ -261,7 +271,7 @@ impl Caller {
         let AppendRequest {
             messages,
             provider_content,
-            window,
+            mut window,
             expected_revision,
             mut title,
             mut metadata_json,
@@ -276,8 +286,9 @@ impl Caller {
             Some(given) => formatted::read(given)?,
         };
         validate::batch(&messages)?;
-        if let Some(window) = &window {
+        if let Some(window) = &mut window {
             validate::window("window", window)?;
+            self.shared.models.complete(window);
         }
         let described = |title: Option<&String>, metadata_json: Option<&str>| {
             title.map_or(Ok(()), |title| validate::title(title))?;
@@ -310,7 +321,10 @@ impl Caller {
             overflowed |= reports_overflow;
             let token = message.finish.as_ref().and_then(|finish| finish.view.as_deref());
             let view = self.given_view(&known, token).await?;
-            let message = message.checked(view);
+            let mut message = message.checked(view);
+            if let Some(finish) = &mut message.finish {
+                self.price(&known, (&message.provider, &message.model), finish);
+            }
             entries.push(AppendInput { message, token_counts, reports_overflow, received, keeps_erased });
         }
         let history = self.store().history();
@@ -412,7 +426,7 @@ impl Caller {
         session: &str,
         message: &str,
         mut finish: NewFinish,
-        window: Option<ModelWindow>,
+        mut window: Option<ModelWindow>,
     ) -> Result<Appended> {
         validate::finish("finish", &finish)?;
         let mut screen = self.screen();
@@ -420,14 +434,23 @@ impl Caller {
         if screen.has_changed {
             validate::finish("finish", &finish)?;
         }
-        if let Some(window) = &window {
+        if let Some(window) = &mut window {
             validate::window("window", window)?;
+            self.shared.models.complete(window);
         }
         let known = self.known(session).await?;
         let message = self.written_message(known.key, message).await?;
         let reports_overflow = replay::overflow(&known.policy, &known.window, &finish).is_some();
         let view = self.given_view(&known, finish.view.as_deref()).await?;
-        let seal = Seal { finish: finish.with_view(view), reports_overflow };
+        let mut finish = finish.with_view(view);
+        if finish.usage.is_some_and(|usage| usage.cost_usd.is_none()) {
+            let (provider, model) = match self.store().history().author(known.key, &message.to_string()).await {
+                Err(store::Error::NotFound { .. }) => Default::default(),
+                author => author?,
+            };
+            self.price(&known, (&provider, &model), &mut finish);
+        }
+        let seal = Seal { finish, reports_overflow };
         let receipt = self.store().history().finish(known.key, self.requester(), message, seal).await?;
         self.found_in_draft("drafts", &receipt.hits);
         self.fill_index(&known);

@@ -11,13 +11,13 @@ use crate::model::compaction::{
 };
 use crate::model::ids::CompactionId;
 use crate::model::summary_request::{Purpose, SummaryRequest};
-use crate::model::usage::{ModelWindow, Usage};
+use crate::model::usage::{ModelWindow, Usage, WindowSource};
 use crate::model::view::SourceMessage;
 use crate::policy::plan::{self, Boundary};
 use crate::policy::provider_errors::{self, ProviderError};
 use crate::policy::{LevelPolicy, Policy, Step, replay};
 use crate::scheduler::{self, is_possible};
-use crate::store::{Condition, Receipt, SessionKey, Source, SuppliedSummary, WindowUsage};
+use crate::store::{Condition, Receipt, Requester, SessionKey, Source, SuppliedSummary, UpdateSession, WindowUsage};
 use longhand_extractive::Evidence;
 
 /// A request for a compaction by hand.
@@ -188,11 +188,12 @@ impl Caller {
     /// Makes a view that a provider refused smaller by what was refused: its media, or all of it. A compaction works once
     /// for each user message, the removal of media as long as the view has any: after that the caller has to shorten the
     /// request or to use a model with a larger window.
-    pub async fn report_overflow(&self, session: &str, overflow: Overflow) -> Result<(Compaction, bool)> {
+    pub async fn report_overflow(&self, session: &str, mut overflow: Overflow) -> Result<(Compaction, bool)> {
         validate::name("code", &overflow.code)?;
         validate::instructions(&overflow.message)?;
-        if let Some(window) = &overflow.window {
+        if let Some(window) = &mut overflow.window {
             validate::window("window", window)?;
+            self.shared.models.complete(window);
         }
         let refusal = ProviderError { status: overflow.status, code: &overflow.code, message: &overflow.message };
         let recovery = provider_errors::kind(&refusal).and_then(provider_errors::Kind::recovery);
@@ -206,6 +207,7 @@ impl Caller {
         if let Some(answer) = self.answered(key).await? {
             return Ok(answer);
         }
+        self.apply_named_window(key, &overflow, provider_errors::window_tokens(&refusal)).await?;
         let (source, _held) = self.reserved_source(key, None).await?;
         let window = window_of_call(&source.window, overflow.window.as_ref()).clone();
         let policy = self.parse_policy(&source.policy)?;
@@ -231,6 +233,24 @@ impl Caller {
         let enqueued = enqueued.ok_or_else(|| Error::internal("a report of an overflow was not taken"))?;
         self.shared.scheduler.wake();
         Ok((Error::answer(self.store().compactions().get(enqueued.compaction).await)?, enqueued.joined))
+    }
+
+    /// Sets the session's window to the limit that a provider named, unless a client knows better: it named the limits of
+    /// the session, or the refused request was for another window.
+    async fn apply_named_window(&self, key: SessionKey, overflow: &Overflow, tokens: Option<i64>) -> Result<()> {
+        let Some(context) = tokens.filter(|_| overflow.window.is_none()) else { return Ok(()) };
+        let known = self.store().sessions().get(key).await?.0.window;
+        let is_client = known.source == WindowSource::Client && known.input_max().is_some();
+        if is_client || known.context == context {
+            return Ok(());
+        }
+        let window = ModelWindow { context, source: WindowSource::ProviderError, ..known };
+        let update = UpdateSession { window: Some(window), ..UpdateSession::default() };
+        // The request's own id is that of the compaction.
+        let requester = Requester { request: None, salted_hash: None, ..self.requester() };
+        self.store().sessions().update(key, update, requester).await?;
+        self.forget();
+        Ok(())
     }
 
     /// Applies a finished summary.

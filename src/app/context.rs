@@ -121,9 +121,10 @@ impl BuiltView {
 
 impl Caller {
     /// The view that a caller requests.
-    pub async fn context(&self, session: &str, request: ContextRequest) -> Result<Context> {
-        if let Some(window) = &request.window {
+    pub async fn context(&self, session: &str, mut request: ContextRequest) -> Result<Context> {
+        if let Some(window) = &mut request.window {
             validate::window("window", window)?;
+            self.shared.models.complete(window);
         }
         if request.known_hash.as_ref().is_some_and(|hash| hash.len() != 32) {
             return Err(Error::field("known_view_hash", "is not 32 bytes"));

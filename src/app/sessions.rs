@@ -113,7 +113,7 @@ impl NewSession {
             // A condition is no property.
             keep_erased: _,
         } = self;
-        let ModelWindow { model, context, input, output, overhead } = window;
+        let ModelWindow { model, context, input, output, overhead, source: _ } = window;
         let [context, input, output, overhead] =
             [Some(*context), *input, *output, Some(*overhead)].map(|count| count.map(i64::to_le_bytes));
         hash_of(&[
@@ -233,6 +233,7 @@ impl Caller {
         validate::window("window", &new.window)?;
         validate::object("metadata_json", new.metadata_json.as_deref(), limits::SESSION_METADATA_BYTES_MAX)?;
         let request_hash = new.hash();
+        self.shared.models.complete(&mut new.window);
         self.screen_session(&mut new)?;
         let start = if new.preset.is_empty() && new.policy_json.is_empty() {
             self.default_policy(&new)?
@@ -354,8 +355,9 @@ impl Caller {
     /// Changes a session.
     pub async fn update_session(&self, id: &str, mut change: SessionChange) -> Result<SessionChanged> {
         change.title.as_ref().map_or(Ok(()), |title| validate::title(title))?;
-        if let Some(window) = &change.window {
+        if let Some(window) = &mut change.window {
             validate::window("window", window)?;
+            self.shared.models.complete(window);
         }
         let limit = limits::SESSION_METADATA_BYTES_MAX;
         validate::object("metadata_json", change.metadata_json.as_deref(), limit)?;

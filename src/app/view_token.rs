@@ -5,7 +5,7 @@ use super::error::{Error, Reason, Result};
 use crate::limits;
 use crate::model::ids::SessionId;
 use crate::model::message::GivenView;
-use crate::model::usage::ModelWindow;
+use crate::model::usage::{ModelWindow, WindowSource};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use uuid::Uuid;
@@ -18,12 +18,20 @@ const CHECK_BYTES: usize = 32;
 const IS_SHORTENED: u8 = 1;
 const HAS_INPUT: u8 = 2;
 const HAS_OUTPUT: u8 = 4;
+/// The source of the limits: none of both is the client.
+const IS_OF_MODELS: u8 = 8;
+const IS_OF_ERROR: u8 = 16;
 
 /// The token of a view of a session.
 pub(super) fn write(key: &[u8; 32], session: SessionId, view: &GivenView) -> String {
     let GivenView { revision, hash, window, shortened } = view;
-    let flags =
-        [(*shortened, IS_SHORTENED), (window.input.is_some(), HAS_INPUT), (window.output.is_some(), HAS_OUTPUT)];
+    let flags = [
+        (*shortened, IS_SHORTENED),
+        (window.input.is_some(), HAS_INPUT),
+        (window.output.is_some(), HAS_OUTPUT),
+        (window.source == WindowSource::Models, IS_OF_MODELS),
+        (window.source == WindowSource::ProviderError, IS_OF_ERROR),
+    ];
     let flags = flags.into_iter().filter_map(|(is_set, flag)| is_set.then_some(flag)).sum();
     let mut bytes = vec![FORM, flags];
     bytes.extend_from_slice(session.0.as_bytes());
@@ -77,6 +85,11 @@ fn parse(bytes: &[u8]) -> Option<(SessionId, GivenView)> {
         input: (flags & HAS_INPUT != 0).then_some(input),
         output: (flags & HAS_OUTPUT != 0).then_some(output),
         overhead,
+        source: match flags & (IS_OF_MODELS | IS_OF_ERROR) {
+            IS_OF_MODELS => WindowSource::Models,
+            IS_OF_ERROR => WindowSource::ProviderError,
+            _ => WindowSource::Client,
+        },
     };
     let view = GivenView { revision, hash: *hash, window, shortened: flags & IS_SHORTENED != 0 };
     (form == FORM).then_some((SessionId(Uuid::from_bytes(*session)), view))
@@ -93,6 +106,7 @@ mod tests {
             input: Some(i64::MAX),
             output: Some(0),
             overhead: 7,
+            source: WindowSource::ProviderError,
         };
         GivenView { revision: i64::MAX, hash: [9; 32], window, shortened: true }
     }

@@ -35,13 +35,13 @@ pub(super) struct CreateArguments {
     /// JSON object that is merged over the preset's policy
     #[arg(long = "override", value_name = "JSON", default_value = "")]
     policy_override: String,
-    /// Model window, in tokens; default: unknown, without automatic compactions
+    /// Model window, in tokens; default: that of the model, or unknown, without automatic compactions
     #[arg(long, value_name = "TOKENS", default_value_t = 0)]
     window: i64,
     /// Maximum output of one reply, in tokens
-    #[arg(long, value_name = "TOKENS", requires = "window")]
+    #[arg(long, value_name = "TOKENS")]
     max_output: Option<i64>,
-    /// Name of the model
+    /// Name of the model, whose limits the daemon's table of models has
     #[arg(long, value_name = "NAME", default_value = "")]
     model: String,
     /// Free JSON
@@ -298,6 +298,9 @@ pub(super) async fn create(globals: &Globals, arguments: CreateArguments) -> any
     failure::note_secrets(&created.secret_findings);
     for threshold in created.session.iter().flat_map(|session| &session.thresholds) {
         threshold.unmet_message.iter().for_each(|message| failure::note(&format!("longhand: {message}")));
+    }
+    if let Some(window) = created.session.as_ref().and_then(|session| session.window.as_ref()) {
+        failure::note_unknown_model(window);
     }
     match output.json() {
         true => output.message(&created)?,

@@ -42,6 +42,14 @@ pub(super) fn note(text: &str) {
     let _ = writeln!(io::stderr(), "{}", escape::line(text));
 }
 
+/// Says on standard error that a model's limits are unknown, if they are.
+pub(super) fn note_unknown_model(window: &pb::ModelWindow) {
+    if !window.model.is_empty() && window.source() == pb::WindowSource::Unspecified {
+        let advice = "nothing is compacted until --window or the daemon's --models says them";
+        note(&format!("longhand: the limits of the model {} are not known: {advice}", window.model));
+    }
+}
+
 /// Says on standard error what rules for secrets found in a request.
 pub(super) fn note_secrets(findings: &[pb::SecretFinding]) {
     for pb::SecretFinding { field, rule, action, found_count } in findings {

@@ -29,6 +29,9 @@ pub(super) struct Arguments {
     /// Number of shards that the database has at least; default: 1
     #[arg(long, value_name = "N", env = "LONGHAND_SHARDS")]
     shards: Option<u32>,
+    /// Table of models, as packaging/models writes it; default: the one that is built in
+    #[arg(long, value_name = "FILE")]
+    models: Option<PathBuf>,
     /// TOML file with further settings; options override it
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -41,6 +44,7 @@ impl Arguments {
         config.socket = self.socket.or(config.socket);
         config.database = self.database.or(config.database);
         config.cluster.shards = self.shards.unwrap_or(config.cluster.shards);
+        config.models = self.models.or(config.models);
         config.listen = self.listen.unwrap_or(config.listen);
         config.validate()?;
         Ok(config)
@@ -113,7 +117,15 @@ mod tests {
     use super::*;
 
     fn arguments() -> Arguments {
-        Arguments { data_dir: None, listen: None, socket: None, database: None, shards: None, config: None }
+        Arguments {
+            data_dir: None,
+            listen: None,
+            socket: None,
+            database: None,
+            shards: None,
+            models: None,
+            config: None,
+        }
     }
 
     #[test]

@@ -252,6 +252,20 @@ fn provider_text(provider: &pb::ProviderState) -> String {
     )
 }
 
+/// The limits of a session's window, with where they come from.
+fn limits_text(window: Option<&pb::ModelWindow>) -> String {
+    let window = window.cloned().unwrap_or_default();
+    let of_model = if window.model.is_empty() { String::new() } else { format!(" of {}", window.model) };
+    let source = match window.source() {
+        pb::WindowSource::Unspecified => return format!("those{of_model} are unknown, so that nothing is compacted"),
+        pb::WindowSource::Client => "by the client",
+        pb::WindowSource::Models => "by the table of models",
+        pb::WindowSource::ProviderError => "by the provider's refusal",
+    };
+    let output = window.max_output_tokens.map_or_else(String::new, |tokens| format!(", {tokens} of output"));
+    format!("{} tokens{output}{of_model}, {source}", window.max_context_tokens)
+}
+
 /// Requests to one model and their cost, as text.
 fn spending_text(spending: &pb::SummarizerSpending) -> String {
     let model = if spending.model.is_empty() { "other models" } else { &spending.model };
@@ -291,6 +305,7 @@ fn lines_of(session: &pb::Session, newest: Option<&pb::Compaction>, now: Timesta
             "context",
             session.context_tokens.map_or_else(|| "unknown".to_owned(), |tokens| context_usage(tokens, window)),
         ),
+        ("limits", limits_text(session.window.as_ref())),
         ("breaker", breaker),
         ("undo", if is_held { format!("hold: {waits}") } else { "no hold".to_owned() }),
         ("cooldown", cooldown),

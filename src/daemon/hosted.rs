@@ -10,6 +10,7 @@ use crate::config::{self, Config, PolicyRule};
 use crate::grpc;
 use crate::limits;
 use crate::policy::bpe::Vocabulary;
+use crate::policy::models::Models;
 use crate::scheduler::{self, Scheduler};
 use crate::search;
 use crate::secrets::Rules;
@@ -28,6 +29,7 @@ pub(super) struct Setup {
     pub(super) clock: Clock,
     pub(super) summarizers: Levels,
     pub(super) vocabularies: Vec<Arc<Vocabulary>>,
+    pub(super) models: Arc<Models>,
     pub(super) secret_rules: Option<Arc<Rules>>,
     pub(super) entrance: Arc<Entrance>,
     /// Cancelled when the daemon stops.
@@ -52,7 +54,7 @@ impl Hosted {
         (store, writer): (Store, impl Future<Output = ()> + Send + 'static),
         setup: &Setup,
     ) -> Result<Self, Error> {
-        let Setup { config, clock, summarizers, vocabularies, secret_rules, entrance, stopping, loaded_bytes } =
+        let Setup { config, clock, summarizers, vocabularies, models, secret_rules, entrance, stopping, loaded_bytes } =
             setup.clone();
         let writer = tokio::spawn(writer);
         let stopping = stopping.child_token();
@@ -72,6 +74,7 @@ impl Hosted {
             default_preset: config.default_preset.clone(),
             defaults: config.policies.iter().map(default_policy).collect(),
             vocabularies,
+            models,
             entrance,
             stopping: stopping.clone(),
         };

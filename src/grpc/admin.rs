@@ -305,8 +305,7 @@ impl AdminService for Admin {
         request: Request<pb::ListPresetsRequest>,
     ) -> Result<Response<pb::ListPresetsResponse>, Status> {
         let caller = self.door.caller(&request)?;
-        let presets =
-            caller.presets(request.into_inner().window.map(read_window).as_ref())?.into_iter().map(preset).collect();
+        let presets = caller.presets(request.into_inner().window.map(read_window))?.into_iter().map(preset).collect();
         Ok(Response::new(pb::ListPresetsResponse { presets }))
     }
 

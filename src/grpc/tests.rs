@@ -59,6 +59,7 @@ impl Served {
         let options = app::Options {
             default_preset: "opencode@seed".to_owned(),
             defaults: Vec::new(),
+            models: crate::policy::models::Models::built_in(),
             vocabularies: Vec::new(),
             entrance: app::entrance::Entrance::new(&clock),
             stopping: stopping.clone(),

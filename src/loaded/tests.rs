@@ -41,6 +41,7 @@ impl Fixture {
         let options = app::Options {
             default_preset: "opencode@seed".to_owned(),
             defaults: Vec::new(),
+            models: crate::policy::models::Models::built_in(),
             vocabularies: Vec::new(),
             entrance: app::entrance::Entrance::new(&clock),
             stopping: CancellationToken::new(),

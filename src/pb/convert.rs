@@ -71,6 +71,7 @@ impl From<Usage> for super::Usage {
             cache_write_tokens: usage.cache_write,
             total_tokens: usage.total,
             cost_micro_usd: usage.cost_micros(),
+            cost_is_computed: usage.cost_is_computed,
         }
     }
 }
@@ -86,6 +87,7 @@ impl From<super::Usage> for Usage {
             total: usage.total_tokens,
             // Costs stay far below 2^53 millionths, up to which the division is exact.
             cost_usd: usage.cost_micro_usd.map(|micros| micros as f64 / 1e6),
+            cost_is_computed: false,
         }
     }
 }

@@ -200,6 +200,16 @@ impl History {
             .await
     }
 
+    /// The provider and the model that a message names as its author; empty where it names none.
+    pub async fn author(&self, session: SessionKey, id: &str) -> Result<(String, String)> {
+        self.0
+            .reading(|reader| {
+                let ancestry = ancestry::by_key(reader, session.0)?;
+                messages::author(reader, &ancestry, id)
+            })
+            .await
+    }
+
     /// The drafts of an open message.
     pub async fn drafts(&self, message: MessageId) -> Result<Vec<Draft>> {
         self.0.reading(|reader| messages::drafts(reader, message)).await

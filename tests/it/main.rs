@@ -70,6 +70,7 @@ mod mappings_page;
 mod runs;
 mod message_states;
 mod migrate;
+mod models;
 mod scheduling;
 mod session_lists;
 mod shards;

@@ -329,6 +329,7 @@ async fn appends_do_not_wait_for_the_index() {
     let options = app::Options {
         default_preset: "opencode@seed".to_owned(),
         defaults: Vec::new(),
+        models: longhand::policy::models::Models::built_in(),
         vocabularies: Vec::new(),
         entrance: longhand::app::entrance::Entrance::new(&clock),
         stopping: stopping.clone(),

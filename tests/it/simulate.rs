@@ -77,7 +77,10 @@ fn presets_are_compared_on_a_transcript_and_drawn() {
     let run = simulate(&[&[file.as_str(), "--plot", &plot], &presets[..]].concat());
     let text = String::from_utf8_lossy(&run.stdout).into_owned();
     assert!(run.status.success(), "{text}{}", String::from_utf8_lossy(&run.stderr));
-    assert!(text.starts_with("talk.jsonl: 160 messages, a window of 60000 tokens, 32000 of them for a reply, m\n"), "{text}");
+    assert!(
+        text.starts_with("talk.jsonl: 160 messages, a window of 60000 tokens, 32000 of them for a reply, m\n"),
+        "{text}"
+    );
     assert!(
         text.contains("opencode@seed, due at 28000 tokens:") && text.contains("pi@1.5, due at 43617 tokens:"),
         "{text}"

@@ -174,6 +174,7 @@ impl TestApp {
         let options = app::Options {
             default_preset: "opencode@seed".to_owned(),
             defaults: Vec::new(),
+            models: longhand::policy::models::Models::built_in(),
             vocabularies: Vec::new(),
             entrance: longhand::app::entrance::Entrance::new(&clock),
             stopping: stopping.clone(),

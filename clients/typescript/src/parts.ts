@@ -182,12 +182,13 @@ export function plainText(message: v1.ContextMessage | v1.Message): string {
   return parts.map((part) => (part.body.case === "text" ? part.body.value.text : "")).join("");
 }
 
-/** A window of which only the size is known. */
+/** A window of which only the size is known, or the name of the model, whose limits the daemon knows. */
 export function modelWindow(window: Window | undefined): v1.ModelWindow | undefined {
   if (window === undefined) return undefined;
+  if (typeof window === "string") return create(v1.ModelWindowSchema, { model: window });
   const init = typeof window === "number" ? { maxContextTokens: BigInt(window) } : window;
   return create(v1.ModelWindowSchema, init);
 }
 
-/** A model's window: its size in tokens, or all of its fields. */
-export type Window = number | MessageInitShape<typeof v1.ModelWindowSchema>;
+/** A model's window: its size in tokens, the model's name, or all of its fields. */
+export type Window = number | string | MessageInitShape<typeof v1.ModelWindowSchema>;

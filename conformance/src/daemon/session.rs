@@ -87,7 +87,7 @@ impl<'a> InDaemon<'a> {
     ) -> Result<Self, PeerFailure> {
         // The scenario determines the messages after a summary.
         let policy = Policy { auto_continue: None, ..policy.clone() };
-        let ModelWindow { model, context, input, output, overhead } = window.clone();
+        let ModelWindow { model, context, input, output, overhead, source: _ } = window.clone();
         let request = pb::CreateSessionRequest {
             policy_json: serde_json::to_string(&policy).unwrap_or_default(),
             window: Some(pb::ModelWindow {
@@ -96,6 +96,7 @@ impl<'a> InDaemon<'a> {
                 max_input_tokens: input,
                 max_output_tokens: output,
                 overhead_tokens: overhead,
+                ..pb::ModelWindow::default()
             }),
             ..pb::CreateSessionRequest::default()
         };

@@ -423,6 +423,7 @@ fn read_usage(usage: &Object<'_>) -> Usage {
         cache_write: usage.count("cache_creation_input_tokens"),
         total: None,
         cost_usd: None,
+        cost_is_computed: false,
     }
 }
 

@@ -551,6 +551,7 @@ fn read_usage(usage: &Object<'_>) -> Usage {
         cache_write: usage.count("cacheWrite"),
         total: usage.get("totalTokens").map(|_| usage.count("totalTokens")),
         cost_usd: usage.object("cost").and_then(|cost| cost.number("total")),
+        cost_is_computed: false,
     }
 }
 

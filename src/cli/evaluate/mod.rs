@@ -206,9 +206,8 @@ impl Evaluation<'_> {
         let window = ModelWindow {
             model: main_model(&entries),
             context: self.arguments.window,
-            input: None,
-            overhead: 0,
             output: self.arguments.max_output,
+            ..ModelWindow::default()
         };
         let messages = entries.iter().filter_map(|entry| match entry {
             TranscriptEntry::Message(message) => Some(message.as_ref()),

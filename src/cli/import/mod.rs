@@ -40,11 +40,11 @@ pub(super) struct Arguments {
     /// Preset, with or without its version, or a file with a policy (.toml or .json); default: the daemon's
     #[arg(long, value_name = "PRESET", default_value = "", hide_default_value = true)]
     preset: String,
-    /// Model window, in tokens; default: unknown, without automatic compactions
+    /// Model window, in tokens; default: that of the model of the newest reply, if it is known
     #[arg(long, value_name = "TOKENS", default_value_t = 0, hide_default_value = true)]
     window: i64,
     /// Maximum length of a reply, in tokens
-    #[arg(long, value_name = "TOKENS", requires = "window")]
+    #[arg(long, value_name = "TOKENS")]
     max_output: Option<i64>,
     /// Write nothing if a line or a file has an error
     #[arg(long)]

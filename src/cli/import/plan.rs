@@ -35,6 +35,8 @@ pub(super) struct PlannedSession {
     pub(super) origin: SessionOrigin,
     /// Source and options of the import, as JSON.
     pub(super) metadata_json: String,
+    /// The model of its newest reply; empty if none names one.
+    pub(super) model: String,
     /// Its entries, in order.
     pub(super) entries: Vec<Entry>,
 }
@@ -139,6 +141,7 @@ impl Planner<'_> {
                 title: title.clone(),
                 origin,
                 metadata_json: metadata(&Metadata { source, combination: self.combination, again: self.again }),
+                model: model(&branch.entries),
                 entries: branch.entries,
             });
             ids.push(id);
@@ -224,6 +227,15 @@ pub(super) struct Edit {
 /// True if the entries contain a summary of the agent.
 pub(super) fn has_compactions(entries: &[Entry]) -> bool {
     entries.iter().any(|entry| matches!(entry, Entry::Compaction(_)))
+}
+
+/// The model of the newest reply that names one. Claude Code's own replies have a name in angle brackets in its place.
+fn model(entries: &[Entry]) -> String {
+    let models = entries.iter().rev().filter_map(|entry| match entry {
+        Entry::Message { message, .. } => Some(&message.model),
+        _ => None,
+    });
+    models.into_iter().find(|model| !model.is_empty() && !model.starts_with('<')).cloned().unwrap_or_default()
 }
 
 /// The requests that write entries, in order.

@@ -44,6 +44,8 @@ pub(super) struct Player {
     erased_sessions: HashSet<String>,
     /// The entries of the current session that lack content, because it was erased.
     pub(super) erased: HashSet<String>,
+    /// Models of which it was looked whether their limits are known.
+    models: HashSet<String>,
 }
 
 impl Player {
@@ -57,8 +59,21 @@ impl Player {
         again: Option<String>,
     ) -> Self {
         let progress = Progress::new(report.entries());
-        let (erased_sessions, erased) = (HashSet::new(), HashSet::new());
-        Self { client, clock, report, progress, views, pace, combination, policy, again, erased_sessions, erased }
+        let (erased_sessions, erased, models) = (HashSet::new(), HashSet::new(), HashSet::new());
+        Self {
+            client,
+            clock,
+            report,
+            progress,
+            views,
+            pace,
+            combination,
+            policy,
+            again,
+            erased_sessions,
+            erased,
+            models,
+        }
     }
 
     /// Writes all groups. Existing sessions and entries stay as they are.
@@ -82,13 +97,17 @@ impl Player {
             self.erased.clear();
             for planned in group {
                 let Some(session) = self.session(&planned, &ids).await? else { continue };
+                let model = planned.model.clone();
+                let window = self.window(&planned);
                 if self.combination.live {
-                    let session = self.ensure_window(session).await?;
+                    let session = self.ensure_window(session, window).await?;
                     let turns = plan::turns(planned.entries, self.combination.no_usage);
                     self.play_live(&session, turns, &mut ids).await?;
+                    self.note_model(model, &session);
                     self.close(session).await?;
                 } else {
-                    let session = self.play_steps(session, plan::steps(planned.entries), &mut ids).await?;
+                    let session = self.play_steps(session, plan::steps(planned.entries), window, &mut ids).await?;
+                    self.note_model(model, &session);
                     self.close(session).await?;
                 }
             }
@@ -166,7 +185,7 @@ impl Player {
             preset: self.policy.preset(),
             policy_json: self.policy.policy_json.clone(),
             policy_override_json: String::new(),
-            window: self.window().filter(|_| window_now),
+            window: self.window(planned).filter(|_| window_now),
             metadata_json: Some(planned.metadata_json.clone()),
             parent_session_id: parent,
             keep_erased: self.again.is_none(),
@@ -174,18 +193,39 @@ impl Player {
         Ok(self.client.sessions.create_session(request).await?.into_inner().session)
     }
 
-    /// The chosen model window, if any.
-    fn window(&self) -> Option<pb::ModelWindow> {
-        (self.combination.window > 0).then(|| pb::ModelWindow {
+    /// The window of a session: the chosen one, or that of the model that wrote its newest reply; none if neither is
+    /// there.
+    fn window(&self, planned: &PlannedSession) -> Option<pb::ModelWindow> {
+        let window = pb::ModelWindow {
+            model: planned.model.clone(),
             max_context_tokens: self.combination.window,
             max_output_tokens: self.combination.output,
             ..pb::ModelWindow::default()
-        })
+        };
+        (window != pb::ModelWindow::default()).then_some(window)
     }
 
-    async fn ensure_window(&mut self, session: pb::Session) -> Result<pb::Session, Status> {
-        let window = self.window();
-        if window.is_none() || session.window == window {
+    /// Says once of each model that no limits of it are known.
+    fn note_model(&mut self, model: String, session: &pb::Session) {
+        let window = session.window.clone().unwrap_or_default();
+        if window.model == model && self.models.insert(model) {
+            failure::note_unknown_model(&window);
+        }
+    }
+
+    async fn ensure_window(
+        &mut self,
+        session: pb::Session,
+        window: Option<pb::ModelWindow>,
+    ) -> Result<pb::Session, Status> {
+        let Some(wanted) = &window else { return Ok(session) };
+        let is_set = session.window.as_ref().is_some_and(|window| {
+            let is_same = wanted.max_context_tokens == 0
+                || (wanted.max_context_tokens, wanted.max_output_tokens)
+                    == (window.max_context_tokens, window.max_output_tokens);
+            wanted.model == window.model && is_same
+        });
+        if is_set {
             return Ok(session);
         }
         let session_id = session.session_id;
@@ -197,6 +237,7 @@ impl Player {
         &mut self,
         session: pb::Session,
         steps: Vec<Step>,
+        window: Option<pb::ModelWindow>,
         ids: &mut Ids,
     ) -> anyhow::Result<pb::Session> {
         let mut session = session;
@@ -206,7 +247,7 @@ impl Player {
                 Step::Supply(supply) => self.supply(&session.session_id, supply, ids).await?,
                 Step::Edit(edit) if self.is_there(&session.session_id, &edit.client_id).await? => {}
                 Step::Edit(edit) => self.edit(&session.session_id, edit, ids).await?,
-                Step::SetWindow => session = self.ensure_window(session).await?,
+                Step::SetWindow => session = self.ensure_window(session, window.clone()).await?,
             }
         }
         Ok(session)

@@ -58,9 +58,9 @@ pub(super) fn run(globals: &Globals, arguments: Arguments) -> anyhow::Result<Exi
     let window = ModelWindow {
         model: arguments.model.unwrap_or_else(|| main_model(&entries)),
         context: arguments.window,
-        input: None,
         output: arguments.max_output,
         overhead: arguments.overhead,
+        ..ModelWindow::default()
     };
     let mut progress = Progress::new();
     let simulated = (1..).zip(&chosen).map(|(number, preset)| {

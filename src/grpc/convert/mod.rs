@@ -106,7 +106,7 @@ mod tests {
         ) {
             let [input, output, reasoning, cache_read, cache_write] = counts;
             let cost_usd = micros.map(|micros| micros as f64 / 1e6);
-            let given = Usage { input, output, reasoning, cache_read, cache_write, total, cost_usd };
+            let given = Usage { input, output, reasoning, cache_read, cache_write, total, cost_usd, cost_is_computed: false };
             prop_assert_eq!(pb::Usage::from(given).cost_micro_usd, micros);
             prop_assert_eq!(Usage::from(pb::Usage::from(given)), given);
         }

@@ -8,7 +8,7 @@ use crate::app::sessions::{NewSession, SessionChange, SessionInfo};
 use crate::app::{Durability, Result};
 use crate::model::compaction::{Level, LevelThreshold, UnmetLevel};
 use crate::model::session::{Guards, OverWindow, OverWindowReason, Session, SessionState};
-use crate::model::usage::{ModelWindow, UsageDoubt, UsageTotals};
+use crate::model::usage::{ModelWindow, UsageDoubt, UsageTotals, WindowSource};
 use crate::pb;
 
 /// A session with its policy.
@@ -201,6 +201,13 @@ pub(super) fn window(window: ModelWindow) -> pb::ModelWindow {
         max_input_tokens: window.input,
         max_output_tokens: window.output,
         overhead_tokens: window.overhead,
+        source: match window.source {
+            _ if window.context == 0 && window.input.is_none() => pb::WindowSource::Unspecified,
+            WindowSource::Client => pb::WindowSource::Client,
+            WindowSource::Models => pb::WindowSource::Models,
+            WindowSource::ProviderError => pb::WindowSource::ProviderError,
+        }
+        .into(),
     }
 }
 
@@ -212,6 +219,7 @@ pub(in crate::grpc) fn read_window(window: pb::ModelWindow) -> ModelWindow {
         input: window.max_input_tokens,
         output: window.max_output_tokens,
         overhead: window.overhead_tokens,
+        source: WindowSource::Client,
     }
 }
 

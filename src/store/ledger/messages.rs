@@ -472,6 +472,12 @@ pub(crate) fn id_of(reader: &mut Reader<'_>, ancestry: &Ancestry, id: &str) -> R
     Ok(locate(reader, ancestry, id)?.0.message.id)
 }
 
+/// The provider and the model that a message names.
+pub(crate) fn author(reader: &mut Reader<'_>, ancestry: &Ancestry, id: &str) -> Result<(String, String)> {
+    let message = locate(reader, ancestry, id)?.0.message;
+    Ok((message.provider, message.model))
+}
+
 /// The id of the message of a history that came at a revision.
 pub(crate) fn id_at(reader: &mut Reader<'_>, ancestry: &Ancestry, revision: Revision) -> Result<MessageId> {
     let segment = ancestry.owner_at(reader, revision)?;

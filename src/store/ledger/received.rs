@@ -8,7 +8,7 @@ use super::secrets::Secrets;
 use super::tx::Tx;
 use crate::model::draft::DraftKind;
 use crate::model::ids::{MessageId, PartId};
-use crate::model::message::{GivenView, Message, NewMessage};
+use crate::model::message::{Finish, GivenView, Message, NewMessage};
 use crate::model::part::{Answers, NewPart, Part, PartBody, ResultStatus};
 use crate::secrets::{DraftText, Replaced, Salt};
 use crate::store::engine::{self, Connection, Reader};
@@ -158,10 +158,9 @@ fn are_known(tx: &Tx<'_>, wanted: &[Vec<Hash>]) -> Result<bool> {
 fn has_same_frame(stored: &Message, sent: &NewMessage<Option<GivenView>>) -> bool {
     let same_finish = match &sent.finish {
         Some(finish) => {
-            finish.reason == stored.finish.reason
-                && finish.usage == stored.finish.usage
-                && finish.view == stored.finish.view
-                && stored.parts.len() == sent.parts.len()
+            // What it says in words is compared by its digest.
+            let words = Finish { detail: stored.finish.detail.clone(), ..finish.clone() };
+            stored.finish.is_as_sent(&words) && stored.parts.len() == sent.parts.len()
         }
         // A message that was left open may have grown since.
         None => stored.parts.len() >= sent.parts.len(),

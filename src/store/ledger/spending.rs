@@ -90,6 +90,7 @@ pub(crate) fn spent(reader: &mut Reader<'_>) -> Result<Vec<Spent>> {
                     cache_write: row.get("cache_write_tokens")?,
                     total: None,
                     cost_usd: None,
+                    cost_is_computed: false,
                 },
                 cost_micros: row.get("cost_micros")?,
                 unpriced: row.get("unpriced")?,

@@ -30,7 +30,7 @@ fn fails(protocol: Protocol, events: &[Value], class: Class) {
 
 fn usage(counts: [i64; 5], total: Option<i64>) -> Option<Usage> {
     let [input, output, reasoning, cache_read, cache_write] = counts;
-    Some(Usage { input, output, reasoning, cache_read, cache_write, total, cost_usd: None })
+    Some(Usage { input, output, reasoning, cache_read, cache_write, total, cost_usd: None, cost_is_computed: false })
 }
 
 #[test]

@@ -55,7 +55,7 @@ class LonghandSessionService(BaseSessionService):
         client: aio.Client,
         *,
         namespace: str = "",
-        window: int | v1.ModelWindow | None = None,
+        window: int | str | v1.ModelWindow | None = None,
         preset: str = "",
     ) -> None:
         self._client = client

@@ -422,7 +422,7 @@ class LonghandMiddleware(AgentMiddleware[Any, Any, Any]):
         client: Client,
         session_id: str | None = None,
         *,
-        window: int | v1.ModelWindow | None = None,
+        window: int | str | v1.ModelWindow | None = None,
         preset: str = "",
         overflow: v1.OverflowAction.ValueType = v1.OVERFLOW_ACTION_WAIT,
     ) -> None:

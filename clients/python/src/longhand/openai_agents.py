@@ -49,7 +49,7 @@ class LonghandSession:
         session_id: str,
         *,
         client: aio.Client,
-        window: int | v1.ModelWindow | None = None,
+        window: int | str | v1.ModelWindow | None = None,
         preset: str = "",
         session_settings: SessionSettings | None = None,
     ) -> None:

@@ -267,7 +267,7 @@ class LonghandViews(AbstractCapability[Any]):
         client: aio.Client,
         session_id: str | None = None,
         *,
-        window: int | v1.ModelWindow | None = None,
+        window: int | str | v1.ModelWindow | None = None,
         preset: str = "",
         overflow: v1.OverflowAction.ValueType = v1.OVERFLOW_ACTION_WAIT,
     ) -> None:

@@ -19,7 +19,7 @@ use uuid::Uuid;
 const TALK: &str = "u1 400c\na1 400c\nu2 400c\na2 usage=1000/10 400c\nu3 400c\nu4 800c";
 
 fn window(context: i64) -> ModelWindow {
-    ModelWindow { model: String::new(), context, input: None, output: None, overhead: 50 }
+    ModelWindow { context, overhead: 50, ..ModelWindow::default() }
 }
 
 fn fold(policy: &Policy, messages: &[SourceMessage], changed_revision: Revision) -> Fold {

@@ -114,6 +114,19 @@ impl<View> Finish<View> {
         let Self { reason, detail, usage, view: _ } = self;
         Finish { reason, detail, usage, view }
     }
+
+    /// True if this end, as it is stored, is the one that a client sends again: costs may have been computed since.
+    pub fn is_as_sent(&self, sent: &Self) -> bool
+    where
+        View: PartialEq,
+    {
+        let Self { reason, detail, usage, view } = sent;
+        let reported = |usage: &Option<Usage>| usage.map(Usage::as_reported);
+        self.reason == *reason
+            && self.detail == *detail
+            && reported(&self.usage) == reported(usage)
+            && self.view == *view
+    }
 }
 
 impl Finish {

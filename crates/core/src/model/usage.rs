@@ -19,6 +19,8 @@ pub struct Usage {
     pub total: Option<i64>,
     /// The cost of the reply in US dollars, if it is known.
     pub cost_usd: Option<f64>,
+    /// True if the cost was computed from the prices of the model, because nobody reported one.
+    pub cost_is_computed: bool,
 }
 
 impl Usage {
@@ -56,7 +58,14 @@ impl Usage {
             cache_write: self.cache_write.saturating_add(other.cache_write),
             total,
             cost_usd,
+            cost_is_computed: self.cost_is_computed || other.cost_is_computed,
         }
+    }
+
+    /// The usage as it was reported, without a cost that was computed.
+    pub fn as_reported(self) -> Self {
+        let cost_usd = self.cost_usd.filter(|_| !self.cost_is_computed);
+        Self { cost_usd, cost_is_computed: false, ..self }
     }
 
     /// The cost in millionths of a US dollar, rounded; none if it is unknown.
@@ -154,6 +163,18 @@ impl UsageDoubt {
     }
 }
 
+/// Where the limits of a window come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum WindowSource {
+    /// The client named them, or nobody did.
+    #[default]
+    Client,
+    /// The table of models, by the model's name.
+    Models,
+    /// A provider named its limit when it refused a request.
+    ProviderError,
+}
+
 /// The token limits of a model. Zero context means "unknown", which never triggers anything.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ModelWindow {
@@ -168,6 +189,8 @@ pub struct ModelWindow {
     /// Tokens of every request besides the view, such as a system prompt and descriptions of tools. They are added to
     /// estimates; usage includes them.
     pub overhead: i64,
+    /// Where the limits come from.
+    pub source: WindowSource,
 }
 
 impl ModelWindow {

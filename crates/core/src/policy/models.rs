@@ -4,13 +4,13 @@
 //! with a date, a version or a variant behind it, with points or dashes in its number. A name finds the row of its own
 //! spelling, or else that of the same model, first at the provider that is named, then at the model's maker.
 
-use crate::model::usage::{ModelWindow, Usage};
+use crate::model::usage::{ModelWindow, Usage, WindowSource};
 use std::collections::HashMap;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 /// The table that is built in; `packaging/models` makes it.
-static BUILT_IN: LazyLock<Models> =
-    LazyLock::new(|| Models::parse(include_str!("models/table.tsv")).expect("a test reads this table"));
+static BUILT_IN: LazyLock<Arc<Models>> =
+    LazyLock::new(|| Arc::new(Models::parse(include_str!("models/table.tsv")).expect("a test reads this table")));
 
 /// The columns of a table.
 const COLUMNS: [&str; 13] = [
@@ -86,8 +86,8 @@ pub struct NoRow {
 
 impl Models {
     /// The table that is built in.
-    pub fn built_in() -> &'static Self {
-        &BUILT_IN
+    pub fn built_in() -> Arc<Self> {
+        Arc::clone(&BUILT_IN)
     }
 
     /// Reads a table: columns separated by tabs, the first line that is no comment with their names.
@@ -160,15 +160,24 @@ impl Models {
         }
     }
 
-    /// Adds the limits of the window's model where they are unknown. True if there were any.
-    pub fn complete(&self, provider: &str, window: &mut ModelWindow) -> bool {
+    /// Adds the limits of a window that has only the name of a model, if that is known.
+    pub fn complete(&self, window: &mut ModelWindow) {
         if window.context != 0 || window.input.is_some() || window.model.is_empty() {
-            return false;
+            return;
         }
-        let Some(known) = self.find(provider, &window.model) else { return false };
+        let Some(known) = self.find("", &window.model) else { return };
         window.context = known.context;
         window.output = window.output.or(known.output);
-        true
+        window.source = WindowSource::Models;
+    }
+
+    /// The usage of a reply with its cost, which is computed where none was reported and the model's prices are known.
+    pub fn priced(&self, provider: &str, model: &str, usage: Usage) -> Usage {
+        if usage.cost_usd.is_some() || model.is_empty() {
+            return usage;
+        }
+        let cost_usd = self.find(provider, model).and_then(|model| model.cost_usd(&usage));
+        Usage { cost_usd, cost_is_computed: cost_usd.is_some(), ..usage }
     }
 }
 

@@ -213,7 +213,7 @@ mod tests {
     use crate::policy::presets::suna::parameters::{ModelLimit, WindowStep};
 
     fn window(context: i64, input: Option<i64>, output: Option<i64>) -> ModelWindow {
-        ModelWindow { model: String::new(), context, input, output, overhead: 0 }
+        ModelWindow { context, input, output, ..ModelWindow::default() }
     }
 
     fn preset(name: &str) -> Policy {

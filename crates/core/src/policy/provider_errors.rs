@@ -45,6 +45,16 @@ pub fn kind(error: &ProviderError<'_>) -> Option<Kind> {
     decide(by_status, &codes, &said)
 }
 
+/// The model's window that a refusal of a request as too long names, in tokens; none if it names none.
+pub fn window_tokens(error: &ProviderError<'_>) -> Option<i64> {
+    if kind(error) != Some(Kind::TooLong) {
+        return None;
+    }
+    let said = text::read(error.message);
+    let named = said.errors.iter().rev().find_map(|sentences| sense::window_tokens(sentences));
+    named.and_then(|tokens| i64::try_from(tokens).ok())
+}
+
 /// The kind of an error whose status and code are not known, or only as part of the text.
 pub fn kind_of_text(message: &str) -> Option<Kind> {
     kind(&ProviderError { message, ..ProviderError::default() })

@@ -149,5 +149,6 @@ pub(super) fn usage_of(usage: &Object<'_>) -> Usage {
         cache_write,
         total: Some(usage.tokens("totalTokens")).filter(|total| *total > 0),
         cost_usd: None,
+        cost_is_computed: false,
     }
 }

@@ -229,6 +229,7 @@ fn usage_of(usage: &Object<'_>) -> Usage {
         cache_write: usage.tokens("cache_creation_input_tokens"),
         total: None,
         cost_usd: None,
+        cost_is_computed: false,
     }
 }
 

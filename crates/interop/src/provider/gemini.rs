@@ -217,6 +217,7 @@ fn usage_of(usage: &Object<'_>) -> Usage {
         cache_write: 0,
         total: Some(count("totalTokenCount", "total_token_count")).filter(|total| *total > 0),
         cost_usd: None,
+        cost_is_computed: false,
     }
 }
 

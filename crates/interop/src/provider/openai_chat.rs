@@ -310,6 +310,7 @@ fn usage_of(usage: &Object<'_>) -> Usage {
         cache_write,
         total: Some(usage.tokens("total_tokens")).filter(|total| *total > 0),
         cost_usd: None,
+        cost_is_computed: false,
     }
 }
 

@@ -11,6 +11,7 @@ use crate::model::part::{Part, PartBody};
 use crate::model::prompt::Delivery;
 use crate::model::run::RunEndReason;
 use crate::model::time::Timestamp;
+use crate::model::usage::WindowSource;
 use uuid::Uuid;
 
 const MESSAGE: MessageId = MessageId(Uuid::from_u128(2));
@@ -93,13 +94,15 @@ fn bodies() -> Vec<(EventBody, Body)> {
 }
 
 fn session_bodies() -> Vec<(EventBody, Body)> {
-    let window = ModelWindow { model: "m".into(), context: 1, input: Some(2), output: Some(3), overhead: 4 };
+    let source = WindowSource::Models;
+    let window = ModelWindow { model: "m".into(), context: 1, input: Some(2), output: Some(3), overhead: 4, source };
     let proto_window = pb::ModelWindow {
         model: "m".into(),
         max_context_tokens: 1,
         max_input_tokens: Some(2),
         max_output_tokens: Some(3),
         overhead_tokens: 4,
+        source: pb::WindowSource::Models.into(),
     };
     vec![
         (

@@ -6,7 +6,16 @@ use crate::model::usage::{ModelWindow, Usage};
 use uuid::Uuid;
 
 fn full_usage() -> Usage {
-    Usage { input: 1, output: 2, reasoning: 3, cache_read: 4, cache_write: 5, total: Some(6), cost_usd: Some(0.7) }
+    Usage {
+        input: 1,
+        output: 2,
+        reasoning: 3,
+        cache_read: 4,
+        cache_write: 5,
+        total: Some(6),
+        cost_usd: Some(0.7),
+        cost_is_computed: false,
+    }
 }
 
 fn images() -> Vec<Media> {

@@ -13,7 +13,7 @@ use crate::model::part::ResultStatus;
 use crate::model::prompt::Delivery;
 use crate::model::run::RunEndReason;
 use crate::model::session::{OverWindowReason, SessionState};
-use crate::model::usage::{ModelWindow, Usage, UsageTotals};
+use crate::model::usage::{ModelWindow, Usage, UsageTotals, WindowSource};
 use crate::store::error::{Error, Result};
 use uuid::Uuid;
 
@@ -66,6 +66,7 @@ numbers!(
     FinishReason::Error = 5,
     FinishReason::Aborted = 6
 );
+numbers!(WindowSource, "window", WindowSource::Client = 0, WindowSource::Models = 1, WindowSource::ProviderError = 2);
 numbers!(ResultStatus, "part", ResultStatus::Completed = 1, ResultStatus::Error = 2, ResultStatus::Interrupted = 3);
 numbers!(
     ErasedTarget,
@@ -219,19 +220,21 @@ pub(crate) struct DiskUsage {
     total: Option<i64>,
     #[prost(double, optional, tag = "7")]
     cost_usd: Option<f64>,
+    #[prost(bool, tag = "8")]
+    cost_is_computed: bool,
 }
 
 impl From<Usage> for DiskUsage {
     fn from(usage: Usage) -> Self {
-        let Usage { input, output, reasoning, cache_read, cache_write, total, cost_usd } = usage;
-        Self { input, output, reasoning, cache_read, cache_write, total, cost_usd }
+        let Usage { input, output, reasoning, cache_read, cache_write, total, cost_usd, cost_is_computed } = usage;
+        Self { input, output, reasoning, cache_read, cache_write, total, cost_usd, cost_is_computed }
     }
 }
 
 impl From<DiskUsage> for Usage {
     fn from(usage: DiskUsage) -> Self {
-        let DiskUsage { input, output, reasoning, cache_read, cache_write, total, cost_usd } = usage;
-        Self { input, output, reasoning, cache_read, cache_write, total, cost_usd }
+        let DiskUsage { input, output, reasoning, cache_read, cache_write, total, cost_usd, cost_is_computed } = usage;
+        Self { input, output, reasoning, cache_read, cache_write, total, cost_usd, cost_is_computed }
     }
 }
 
@@ -276,19 +279,24 @@ pub(crate) struct DiskWindow {
     output: Option<i64>,
     #[prost(int64, tag = "5")]
     overhead: i64,
+    #[prost(int32, tag = "6")]
+    source: i32,
 }
 
 impl From<&ModelWindow> for DiskWindow {
     fn from(window: &ModelWindow) -> Self {
-        let ModelWindow { model, context, input, output, overhead } = window.clone();
-        Self { model, context, input, output, overhead }
+        let ModelWindow { model, context, input, output, overhead, source } = window.clone();
+        Self { model, context, input, output, overhead, source: source.number() }
     }
 }
 
-impl From<DiskWindow> for ModelWindow {
-    fn from(window: DiskWindow) -> Self {
-        let DiskWindow { model, context, input, output, overhead } = window;
-        Self { model, context, input, output, overhead }
+impl TryFrom<DiskWindow> for ModelWindow {
+    type Error = Error;
+
+    fn try_from(window: DiskWindow) -> Result<Self> {
+        let DiskWindow { model, context, input, output, overhead, source } = window;
+        let source = WindowSource::from_number(source)?;
+        Ok(Self { model, context, input, output, overhead, source })
     }
 }
 
@@ -297,7 +305,7 @@ pub(crate) fn encode_window(window: &ModelWindow) -> Vec<u8> {
 }
 
 pub(crate) fn decode_window(bytes: &[u8]) -> Result<ModelWindow> {
-    decode::<DiskWindow>("session", bytes).map(Into::into)
+    decode::<DiskWindow>("session", bytes)?.try_into()
 }
 
 #[derive(Clone, PartialEq, prost::Message)]

@@ -371,7 +371,7 @@ pub(crate) fn decode_event(kind: i32, bytes: &[u8]) -> Result<EventBody> {
         }
         EventKind::SessionUpdated => {
             let DiskSessionUpdated { title, metadata_json, window } = event(bytes)?;
-            EventBody::SessionUpdated { title, metadata_json, window: window.map(Into::into) }
+            EventBody::SessionUpdated { title, metadata_json, window: window.map(TryInto::try_into).transpose()? }
         }
         EventKind::SessionArchived => {
             event::<DiskNothing>(bytes)?;
@@ -411,7 +411,7 @@ pub(crate) fn decode_event(kind: i32, bytes: &[u8]) -> Result<EventBody> {
             EventBody::UsageRecorded {
                 message: message_id(&message)?,
                 usage: required("event", "usage", usage)?.into(),
-                window: required("event", "window", window)?.into(),
+                window: required("event", "window", window)?.try_into()?,
             }
         }
         EventKind::SessionRewound => EventBody::SessionRewound { after: event::<DiskSessionRewound>(bytes)?.after },

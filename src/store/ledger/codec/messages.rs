@@ -111,7 +111,7 @@ impl TryFrom<DiskGivenView> for GivenView {
 
     fn try_from(disk: DiskGivenView) -> Result<Self> {
         let hash = disk.hash.try_into().map_err(|_| Error::corrupt("message", "a view's hash is not 32 bytes"))?;
-        let window = disk.window.ok_or_else(|| Error::corrupt("message", "a view has no window"))?.into();
+        let window = disk.window.ok_or_else(|| Error::corrupt("message", "a view has no window"))?.try_into()?;
         Ok(Self { revision: disk.revision, hash, window, shortened: disk.shortened })
     }
 }

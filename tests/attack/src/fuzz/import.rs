@@ -55,7 +55,7 @@ fn check_values(message: &NewMessage) -> Result<(), String> {
         return Err(format!("the name {name:?} of {} bytes", name.len()));
     }
     let usage = message.finish.as_ref().and_then(|finish| finish.usage).unwrap_or_default();
-    let Usage { input, output, reasoning, cache_read, cache_write, total, cost_usd } = usage;
+    let Usage { input, output, reasoning, cache_read, cache_write, total, cost_usd, cost_is_computed: _ } = usage;
     let counts = [input, output, reasoning, cache_read, cache_write, total.unwrap_or_default()];
     let valid = counts.iter().all(|count| (0..=limits::TOKENS_MAX).contains(count));
     if valid && cost_usd.is_none_or(|cost| cost >= 0.0) { Ok(()) } else { Err(format!("{usage:?}")) }

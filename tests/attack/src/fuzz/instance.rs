@@ -56,6 +56,7 @@ impl Instance {
         let options = app::Options {
             default_preset: "opencode@seed".to_owned(),
             defaults: Vec::new(),
+            models: longhand::policy::models::Models::built_in(),
             vocabularies: Vec::new(),
             entrance: longhand::app::entrance::Entrance::new(&clock),
             stopping: stopping.clone(),
@@ -270,8 +271,13 @@ pub(super) fn once(longhand: &Longhand, id: &str) -> Caller {
 }
 
 fn session(name: &str, parent: Option<&str>) -> NewSession {
-    let window =
-        ModelWindow { model: "m".to_owned(), context: 200_000, input: None, output: Some(8_000), overhead: 100 };
+    let window = ModelWindow {
+        model: "m".to_owned(),
+        context: 200_000,
+        output: Some(8_000),
+        overhead: 100,
+        ..ModelWindow::default()
+    };
     NewSession {
         client_id: Some(name.to_owned()),
         title: format!("session {name}"),

@@ -25,8 +25,14 @@ pub(super) struct Policies {
 
 impl Policies {
     pub(super) fn open() -> Self {
-        let window =
-            |context, input, output, overhead| ModelWindow { model: "m".to_owned(), context, input, output, overhead };
+        let window = |context, input, output, overhead| ModelWindow {
+            model: "m".to_owned(),
+            context,
+            input,
+            output,
+            overhead,
+            ..ModelWindow::default()
+        };
         let windows = [
             window(0, None, None, 0),
             window(2_000, None, Some(200), 100),

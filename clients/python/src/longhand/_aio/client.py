@@ -212,14 +212,14 @@ class Client:
         *,
         title: str = "",
         preset: str = "",
-        window: int | v1.ModelWindow | None = None,
+        window: int | str | v1.ModelWindow | None = None,
         metadata: object = None,
         policy_override: object = None,
         parent_session_id: str | None = None,
     ) -> Session:
         """Creates a session, or finds the one that the same request with this client id made.
 
-        `window` is the model's context in tokens. Without a client id the session gets one by chance, so that a request
+        `window` is the model's context in tokens, or its name. Without a client id the session gets one by chance, so that a request
         whose answer was lost creates no second session.
         """
         request = v1.CreateSessionRequest(
@@ -244,7 +244,7 @@ class Client:
         *,
         title: str = "",
         preset: str = "",
-        window: int | v1.ModelWindow | None = None,
+        window: int | str | v1.ModelWindow | None = None,
         metadata: dict[str, Any] | None = None,
     ) -> Session:
         """The session with this client id, whoever made it, however it has changed, and also if one before was erased.

@@ -83,7 +83,7 @@ class Session:
         rewind_to: str | None = None,
         title: str | None = None,
         metadata: object = None,
-        window: int | v1.ModelWindow | None = None,
+        window: int | str | v1.ModelWindow | None = None,
     ) -> v1.AppendMessagesResponse:
         """Appends messages, all or none; a string is a user's message.
 
@@ -238,7 +238,7 @@ class Session:
         self,
         *,
         as_of_revision: int | None = None,
-        window: int | v1.ModelWindow | None = None,
+        window: int | str | v1.ModelWindow | None = None,
         overflow: v1.OverflowAction.ValueType = v1.OVERFLOW_ACTION_UNSPECIFIED,
         wait_seconds: float | None = None,
     ) -> View:
@@ -292,7 +292,7 @@ class Session:
         *,
         title: str | None = None,
         metadata: object = None,
-        window: int | v1.ModelWindow | None = None,
+        window: int | str | v1.ModelWindow | None = None,
         preset: str | None = None,
         policy_override: object = None,
         expected_revision: int | None = None,
@@ -564,6 +564,8 @@ def _rewind_before(request: v1.AppendMessagesRequest | v1.SubmitPromptRequest, r
         request.rewind.message_id = rewind_to
 
 
-def model_window(window: int | v1.ModelWindow | None) -> v1.ModelWindow | None:
-    """A window of which only the size is known."""
+def model_window(window: int | str | v1.ModelWindow | None) -> v1.ModelWindow | None:
+    """A window of which only the size is known, or the name of the model, whose limits the daemon knows."""
+    if isinstance(window, str):
+        return v1.ModelWindow(model=window)
     return v1.ModelWindow(max_context_tokens=window) if isinstance(window, int) else window

@@ -908,6 +908,7 @@ class Usage(google.protobuf.message.Message):
     CACHE_WRITE_TOKENS_FIELD_NUMBER: builtins.int
     TOTAL_TOKENS_FIELD_NUMBER: builtins.int
     COST_MICRO_USD_FIELD_NUMBER: builtins.int
+    COST_IS_COMPUTED_FIELD_NUMBER: builtins.int
     input_tokens: builtins.int
     """Input tokens that were neither read from a cache nor written to one."""
     output_tokens: builtins.int
@@ -921,7 +922,11 @@ class Usage(google.protobuf.message.Message):
     total_tokens: builtins.int
     """The provider's own total, if it reports one; 0 counts as unset."""
     cost_micro_usd: builtins.int
-    """Cost of the reply in millionths of a US dollar."""
+    """Cost of the reply in millionths of a US dollar. Of a reply without one the daemon computes it, if it knows the prices
+    of the reply's model, or else of its view's or session's model.
+    """
+    cost_is_computed: builtins.bool
+    """True if the daemon computed the cost. Requests: ignored."""
     def __init__(
         self,
         *,
@@ -932,9 +937,10 @@ class Usage(google.protobuf.message.Message):
         cache_write_tokens: builtins.int = ...,
         total_tokens: builtins.int | None = ...,
         cost_micro_usd: builtins.int | None = ...,
+        cost_is_computed: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_cost_micro_usd", b"_cost_micro_usd", "_total_tokens", b"_total_tokens", "cost_micro_usd", b"cost_micro_usd", "total_tokens", b"total_tokens"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_cost_micro_usd", b"_cost_micro_usd", "_total_tokens", b"_total_tokens", "cache_read_tokens", b"cache_read_tokens", "cache_write_tokens", b"cache_write_tokens", "cost_micro_usd", b"cost_micro_usd", "input_tokens", b"input_tokens", "output_tokens", b"output_tokens", "reasoning_tokens", b"reasoning_tokens", "total_tokens", b"total_tokens"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_cost_micro_usd", b"_cost_micro_usd", "_total_tokens", b"_total_tokens", "cache_read_tokens", b"cache_read_tokens", "cache_write_tokens", b"cache_write_tokens", "cost_is_computed", b"cost_is_computed", "cost_micro_usd", b"cost_micro_usd", "input_tokens", b"input_tokens", "output_tokens", b"output_tokens", "reasoning_tokens", b"reasoning_tokens", "total_tokens", b"total_tokens"]) -> None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_cost_micro_usd", b"_cost_micro_usd"]) -> typing.Literal["cost_micro_usd"] | None: ...
     @typing.overload

@@ -186,6 +186,34 @@ SESSION_STATE_ERASED: SessionState.ValueType  # 3
 """Erased: it has no content any more. Whatever would write to it, fork it or restore it is refused with SESSION_ERASED."""
 global___SessionState = SessionState
 
+class _WindowSource:
+    ValueType = typing.NewType("ValueType", builtins.int)
+    V: typing_extensions.TypeAlias = ValueType
+
+class _WindowSourceEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[_WindowSource.ValueType], builtins.type):
+    DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
+    WINDOW_SOURCE_UNSPECIFIED: _WindowSource.ValueType  # 0
+    """No limit is known: nothing is compacted."""
+    WINDOW_SOURCE_CLIENT: _WindowSource.ValueType  # 1
+    """A client named them."""
+    WINDOW_SOURCE_MODELS: _WindowSource.ValueType  # 2
+    """The daemon's table of models, by the model's name."""
+    WINDOW_SOURCE_PROVIDER_ERROR: _WindowSource.ValueType  # 3
+    """A provider named its limit when it refused a request."""
+
+class WindowSource(_WindowSource, metaclass=_WindowSourceEnumTypeWrapper):
+    """Where the limits of a window come from. New values may appear."""
+
+WINDOW_SOURCE_UNSPECIFIED: WindowSource.ValueType  # 0
+"""No limit is known: nothing is compacted."""
+WINDOW_SOURCE_CLIENT: WindowSource.ValueType  # 1
+"""A client named them."""
+WINDOW_SOURCE_MODELS: WindowSource.ValueType  # 2
+"""The daemon's table of models, by the model's name."""
+WINDOW_SOURCE_PROVIDER_ERROR: WindowSource.ValueType  # 3
+"""A provider named its limit when it refused a request."""
+global___WindowSource = WindowSource
+
 class _CompactionLevel:
     ValueType = typing.NewType("ValueType", builtins.int)
     V: typing_extensions.TypeAlias = ValueType
@@ -630,11 +658,13 @@ class ModelWindow(google.protobuf.message.Message):
     MAX_INPUT_TOKENS_FIELD_NUMBER: builtins.int
     MAX_OUTPUT_TOKENS_FIELD_NUMBER: builtins.int
     OVERHEAD_TOKENS_FIELD_NUMBER: builtins.int
+    SOURCE_FIELD_NUMBER: builtins.int
     model: builtins.str
     """The model's name, as its provider spells it, up to 128 bytes; may be empty."""
     max_context_tokens: builtins.int
-    """Limit on input and output together, in tokens. 0 means unknown; no threshold then applies. Not negative, as all
-    limits of a window: else INVALID_FIELD.
+    """Limit on input and output together, in tokens. If it is 0 and no other limit on input is given, the daemon takes the
+    limits of the model from its table, by the model's name; a name that the table has not leaves the window unknown, and
+    no threshold then applies. Not negative, as all limits of a window: else INVALID_FIELD.
     """
     max_input_tokens: builtins.int
     """A separate limit on input, in tokens."""
@@ -647,6 +677,8 @@ class ModelWindow(google.protobuf.message.Message):
     """Tokens of every request besides the view: a system prompt that is not stored, tool descriptions. Every estimate of
     a request adds them; reported usage includes them already.
     """
+    source: global___WindowSource.ValueType
+    """Where the limits come from. Unspecified if none is known. Requests: ignored."""
     def __init__(
         self,
         *,
@@ -655,9 +687,10 @@ class ModelWindow(google.protobuf.message.Message):
         max_input_tokens: builtins.int | None = ...,
         max_output_tokens: builtins.int | None = ...,
         overhead_tokens: builtins.int = ...,
+        source: global___WindowSource.ValueType = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_max_input_tokens", b"_max_input_tokens", "_max_output_tokens", b"_max_output_tokens", "max_input_tokens", b"max_input_tokens", "max_output_tokens", b"max_output_tokens"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_max_input_tokens", b"_max_input_tokens", "_max_output_tokens", b"_max_output_tokens", "max_context_tokens", b"max_context_tokens", "max_input_tokens", b"max_input_tokens", "max_output_tokens", b"max_output_tokens", "model", b"model", "overhead_tokens", b"overhead_tokens"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_max_input_tokens", b"_max_input_tokens", "_max_output_tokens", b"_max_output_tokens", "max_context_tokens", b"max_context_tokens", "max_input_tokens", b"max_input_tokens", "max_output_tokens", b"max_output_tokens", "model", b"model", "overhead_tokens", b"overhead_tokens", "source", b"source"]) -> None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_max_input_tokens", b"_max_input_tokens"]) -> typing.Literal["max_input_tokens"] | None: ...
     @typing.overload

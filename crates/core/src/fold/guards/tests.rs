@@ -7,7 +7,7 @@ use crate::model::compaction::{
 use crate::model::ids::CompactionId;
 use crate::model::layout::Layout;
 use crate::model::time::Timestamp;
-use crate::model::usage::ModelWindow;
+use crate::model::usage::{ModelWindow, WindowSource};
 use crate::policy::plan::PlanningInput;
 use crate::policy::{Policy, dsl, presets};
 use uuid::Uuid;
@@ -16,8 +16,14 @@ use uuid::Uuid;
 const TALK: &str = "u1 2000c\na1 2000c\nu2 2000c\na2 2000c\nu3 2000c\na3 2000c\nu4 2000c\na4 2000c\nu5 2000c\na5 2000c\n\
      u6 2000c\na6 2000c";
 /// A window of 6 000 tokens with 1 000 for a reply: a summary is due at 5 000.
-const WINDOW: ModelWindow =
-    ModelWindow { model: String::new(), context: 6_000, input: None, output: Some(1_000), overhead: 0 };
+const WINDOW: ModelWindow = ModelWindow {
+    model: String::new(),
+    context: 6_000,
+    input: None,
+    output: Some(1_000),
+    overhead: 0,
+    source: WindowSource::Client,
+};
 const NOW: Timestamp = Timestamp(1_000_000_000);
 
 fn ended(revision: Revision, state: CompactionState) -> Compaction {

@@ -78,16 +78,16 @@ fn a_window_gets_what_it_does_not_say() {
         output,
         ..ModelWindow::default()
     };
-    for (given, changed, expected) in [
-        (window("claude-sonnet-4-5", 0, None), true, (200_000, Some(64_000))),
-        (window("claude-sonnet-4-5", 0, Some(8_000)), true, (200_000, Some(8_000))),
-        (window("claude-sonnet-4-5", 50_000, None), false, (50_000, None)),
-        (window("claude-x", 0, None), false, (0, None)),
-        (window("", 0, None), false, (0, None)),
+    for (given, source, expected) in [
+        (window("claude-sonnet-4-5", 0, None), WindowSource::Models, (200_000, Some(64_000))),
+        (window("claude-sonnet-4-5", 0, Some(8_000)), WindowSource::Models, (200_000, Some(8_000))),
+        (window("claude-sonnet-4-5", 50_000, None), WindowSource::Client, (50_000, None)),
+        (window("claude-x", 0, None), WindowSource::Client, (0, None)),
+        (window("", 0, None), WindowSource::Client, (0, None)),
     ] {
         let mut window = given.clone();
-        assert_eq!(Models::built_in().complete("", &mut window), changed, "{given:?}");
-        assert_eq!((window.context, window.output), expected, "{given:?}");
+        Models::built_in().complete(&mut window);
+        assert_eq!((window.source, (window.context, window.output)), (source, expected), "{given:?}");
     }
 }
 
@@ -102,6 +102,12 @@ fn costs_follow_the_prices_of_what_was_read_and_written() {
     let large = Usage { input: 251, ..usage };
     assert_eq!(cost(&large), 2 * 251 + 15 * 20 + 20 + 2 * 50, "what has no price of its own above keeps the one below");
     assert_eq!(models.find("", "free").expect("a row").cost_usd(&usage), None);
+    let priced = models.priced("", "m", usage);
+    assert!(priced.cost_is_computed && priced.as_reported() == usage);
+    let reported = Usage { cost_usd: Some(0.0), ..usage };
+    for (model, usage) in [("m", reported), ("free", usage), ("unknown", usage), ("", usage)] {
+        assert_eq!(models.priced("", model, usage), usage, "{model}");
+    }
 }
 
 #[test]

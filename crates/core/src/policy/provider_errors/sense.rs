@@ -455,8 +455,8 @@ fn sizes(text: &str) -> impl Iterator<Item = u64> {
     NUMBER.find_iter(text).filter_map(|found| found.as_str().parse().ok())
 }
 
-/// True if a text has two sizes of which the larger one is not the limit: what was asked for, and what is allowed.
-fn is_above(text: &str, has_subject: bool) -> bool {
+/// The number that a text names as a limit.
+fn limit(text: &str) -> Option<u64> {
     words!(
         LIMIT_FIRST,
         concat!(
@@ -465,11 +465,24 @@ fn is_above(text: &str, has_subject: bool) -> bool {
         )
     );
     words!(LIMIT_LAST, r"\b(\d{3,18})\b (?:tokens? )?\(?(?:max\w*|limit|allowed|available)\b");
-    if !has_subject || !LIMIT.is_match(text) {
-        return false;
-    }
-    let limit = number(&LIMIT_LAST, text).or_else(|| number(&LIMIT_FIRST, text));
-    limit.is_some_and(|limit| sizes(text).max().is_some_and(|most| most > limit))
+    number(&LIMIT_LAST, text).or_else(|| number(&LIMIT_FIRST, text))
+}
+
+/// The tokens that a model holds, from the sentences of an error that refuses a request as too long.
+pub(super) fn window_tokens(sentences: &[String]) -> Option<u64> {
+    words!(TOKENS, r"\btokens?\b|\bcontext\b|\bmodel length\b|\bprompt\b");
+    words!(OTHER, r"\bcharacters?\b|\bbytes?\b|\bstring\b|\bmaxlength\b|\boutput token");
+    // Smaller windows than this are no conversation's, but a parameter's.
+    const WINDOW_MIN: u64 = 1_000;
+    let counts_tokens = |sentence: &&String| TOKENS.is_match(sentence) && !OTHER.is_match(sentence);
+    let mut limits = sentences.iter().filter(counts_tokens).filter_map(|sentence| limit(sentence));
+    limits.find(|limit| *limit >= WINDOW_MIN)
+}
+
+/// True if a text has two sizes of which the larger one is not the limit: what was asked for, and what is allowed.
+fn is_above(text: &str, has_subject: bool) -> bool {
+    let is_less = |limit| sizes(text).max().is_some_and(|most| most > limit);
+    has_subject && LIMIT.is_match(text) && limit(text).is_some_and(is_less)
 }
 
 /// True for a sentence that only states the size of the window, as a reason.

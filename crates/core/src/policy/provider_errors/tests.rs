@@ -406,3 +406,29 @@ fn a_window_that_overflowed_in_silence_is_seen_in_the_usage() {
         assert_eq!(is_silent(reason, &usage, window), expected, "{reason:?} {usage:?} {window}");
     }
 }
+
+#[test]
+fn the_window_that_a_refusal_names_is_read() {
+    for (expected, message) in [
+        (Some(200_000), "prompt is too long: 219898 tokens > 200000 maximum"),
+        (Some(1_048_576), "This model's maximum context length is 1048576 tokens"),
+        (Some(128_000), "Too many input tokens. Max input tokens: 128000, request input token count: 140000"),
+        (Some(32_768), "Request contains 35000 tokens, which exceeds the limit of 32768."),
+        (Some(8_192), "request (13392 tokens) exceeds the available context size (8192 tokens), try increasing it"),
+        (Some(4_096), "ValueError: Prompt length of 5016 is longer than the maximum model length of 4096."),
+        (
+            Some(131_072),
+            "This model's maximum context length is 131072 tokens. However, you requested 140000 tokens (120000 in the \
+             messages, 20000 in the completion). Please reduce the length of the messages or completion.",
+        ),
+        (Some(32_768), "Input length (33000) must be smaller than the model context length (32768)."),
+        (None, "the input length exceeds the context length"),
+        (None, "Input length is too long"),
+        (None, "String value length (20054016) exceeds the maximum allowed (20000000)"),
+        (None, "Request payload size exceeds the limit: 20971520 bytes."),
+        (None, "Rate limit reached: 40000 tokens per minute. Limit 30000."),
+    ] {
+        let error = ProviderError { message, ..ProviderError::default() };
+        assert_eq!(window_tokens(&error), expected, "{message}");
+    }
+}

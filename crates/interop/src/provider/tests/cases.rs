@@ -128,6 +128,7 @@ fn a_streamed_reply_has_its_model_its_end_and_its_usage() {
         cache_write,
         total,
         cost_usd: None,
+        cost_is_computed: false,
     };
     for ((format, stream), (model, provider, detail, expected)) in STREAMS.into_iter().zip([
         ("gpt-6", "openai", "tool_calls", usage(20, 30, 20, 100, 0, Some(170))),
