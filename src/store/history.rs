@@ -195,7 +195,7 @@ impl History {
         self.0
             .reading(|reader| {
                 let ancestry = ancestry::by_key(reader, session.0)?;
-                messages::id_of(reader, &ancestry, id)
+                Ok(messages::header(reader, &ancestry, id)?.id)
             })
             .await
     }
@@ -205,7 +205,8 @@ impl History {
         self.0
             .reading(|reader| {
                 let ancestry = ancestry::by_key(reader, session.0)?;
-                messages::author(reader, &ancestry, id)
+                let message = messages::header(reader, &ancestry, id)?;
+                Ok((message.provider, message.model))
             })
             .await
     }

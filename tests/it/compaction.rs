@@ -578,7 +578,7 @@ async fn an_archived_session_is_left_alone() {
     archived.expect("archived");
     test.settled().await;
     assert_eq!(test.number("select count(*) from job"), 0);
-    assert!(!test.context(&session).await.fits);
+    assert!(test.context(&session).await.covered.is_none());
 }
 
 #[tokio::test]

@@ -33,7 +33,8 @@ async fn the_name_of_a_model_is_enough_for_a_window() {
         ModelWindow { context: 200_000, output: Some(64_000), source: WindowSource::Models, ..of_model(SONNET) };
     assert_eq!(of_session(&test, &session).await, known);
     assert!(!test.app.get_session(&session).await.expect("the session").thresholds.is_empty(), "it can become due");
-    assert_eq!(test.create(new()).await, session, "the same request again");
+    let (again, existed) = test.app.create_session(new()).await.expect("the same request again");
+    assert_eq!((again.session.id.to_string(), existed), (session.clone(), true));
 
     // What a client says counts first, and a call may name another model.
     let own = ModelWindow { model: SONNET.to_owned(), ..window(50_000, 2_000) };
@@ -121,17 +122,18 @@ fn the_command_line_says_where_limits_come_from() {
         command.arg("--models").arg(&table);
     });
     let session = daemon.text(&["create", "--model", "ours"]);
-    let status = daemon.text(&["status", session.trim()]);
-    assert!(status.contains("limits: 90000 tokens, 8000 of output of ours, by the table of models\n"), "{status}");
+    let limits = |session: &str| {
+        let status = daemon.text(&["status", session]);
+        let line = status.lines().find_map(|line| Some(line.strip_prefix("limits")?.trim().to_owned()));
+        line.expect("a line about its limits")
+    };
+    assert_eq!(limits(session.trim()), "90000 tokens, 8000 of output of ours, by the table of models");
     let unknown = daemon.run(&["create", "--model", SONNET]);
     let note = String::from_utf8_lossy(&unknown.stderr).into_owned();
     assert!(
         unknown.status.success() && note.contains("the limits of the model claude-sonnet-4-5 are not known"),
         "{note}"
     );
-    let status = daemon.text(&["status", String::from_utf8_lossy(&unknown.stdout).trim()]);
-    assert!(
-        status.contains("limits: those of claude-sonnet-4-5 are unknown, so that nothing is compacted\n"),
-        "{status}"
-    );
+    let session = String::from_utf8_lossy(&unknown.stdout).into_owned();
+    assert_eq!(limits(session.trim()), "those of claude-sonnet-4-5 are unknown, so that nothing is compacted");
 }

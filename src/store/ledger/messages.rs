@@ -467,15 +467,9 @@ pub(crate) fn named(reader: &mut Reader<'_>, ancestry: &Ancestry, id: &str) -> R
     Ok(message)
 }
 
-/// The id of the message of a history with this id or client's id.
-pub(crate) fn id_of(reader: &mut Reader<'_>, ancestry: &Ancestry, id: &str) -> Result<MessageId> {
-    Ok(locate(reader, ancestry, id)?.0.message.id)
-}
-
-/// The provider and the model that a message names.
-pub(crate) fn author(reader: &mut Reader<'_>, ancestry: &Ancestry, id: &str) -> Result<(String, String)> {
-    let message = locate(reader, ancestry, id)?.0.message;
-    Ok((message.provider, message.model))
+/// The message of a history with this id or client's id, without its parts.
+pub(crate) fn header(reader: &mut Reader<'_>, ancestry: &Ancestry, id: &str) -> Result<Message> {
+    Ok(locate(reader, ancestry, id)?.0.message)
 }
 
 /// The id of the message of a history that came at a revision.
