@@ -2,7 +2,6 @@
 
 use super::Caller;
 use super::error::{Error, Result};
-use super::search_turns::Searcher;
 use super::validate::bound;
 use crate::limits;
 use crate::model::access::Binding;
@@ -184,7 +183,7 @@ impl Caller {
         (wanted.upto, wanted.offset) = start.map_or((None, 0), |start| (Some(start.upto), start.offset));
         loop {
             let found = {
-                let turn = self.shared.searches.wait(Searcher::of(&self.access));
+                let turn = self.shared.searches.wait(&self.access.share);
                 let _turn = self.shared.unless_stopping(turn).await??;
                 search.find(&wanted).await?
             };

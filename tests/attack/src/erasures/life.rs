@@ -25,7 +25,7 @@ use tonic::transport::Channel;
 const SESSIONS_MAX: usize = 6;
 const SESSIONS_MIN: usize = 2;
 /// Messages of a client that are being written.
-const OPEN_MAX: usize = 8;
+const OPEN_MAX: usize = 16;
 /// Messages of a session from which it is erased as a whole more often.
 const MESSAGES_MANY: usize = 150;
 
@@ -104,8 +104,8 @@ impl Life {
             }
             let index = self.rng.random_range(0..self.sessions.len());
             match self.rng.random_range(0..100) {
-                0..26 => self.append(index).await?,
-                26..52 => self.stream(index).await?,
+                0..20 => self.append(index).await?,
+                20..52 => self.stream(index).await?,
                 52..60 => self.edit(index).await?,
                 60..62 => self.title(index).await?,
                 62..64 => self.rewind(index).await?,
@@ -247,7 +247,7 @@ impl Life {
 
     /// Writes some more of an open message, and mostly finishes it.
     async fn go_on(&mut self, mut open: Open) -> Result<()> {
-        for _ in 0..self.rng.random_range(1..5) {
+        for _ in 0..self.rng.random_range(1..3) {
             let bytes = self.rng.random_range(20..900);
             open.draft.delta = traces::text(&mut self.rng, bytes);
             open.text.push_str(&open.draft.delta);
@@ -272,7 +272,7 @@ impl Life {
                 }
             }
         }
-        if self.rng.random_bool(0.5) {
+        if self.rng.random_bool(0.7) {
             self.open.push(open);
             return Ok(());
         }
@@ -424,7 +424,7 @@ impl Life {
         }
         let mut known = self.sessions[index].messages.swap_remove(at);
         let mut message_ids = vec![known.id];
-        while self.rng.random_bool(0.3)
+        while self.rng.random_bool(0.7)
             && let Some(at) = self.some_message(index)
         {
             let next = self.sessions[index].messages.swap_remove(at);

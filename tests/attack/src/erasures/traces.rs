@@ -7,6 +7,7 @@ use rand::Rng;
 use rand::seq::IndexedRandom as _;
 use std::collections::HashMap;
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 use zstd::bulk::Compressor;
@@ -29,8 +30,7 @@ pub(super) type Marker = [u8; LETTERS_BEHIND];
 /// Some bytes of a compressed text.
 pub(super) type Print = u128;
 
-/// Bytes of a text from which bodies are compressed; the fields that a text is stored in, by their number.
-const COMPRESSED_BYTES_MIN: usize = 64;
+/// The field that a text is stored in.
 const TEXT_FIELD: u8 = 2 << 3 | 2;
 /// The store's dictionary and level.
 const DICTIONARY: &[u8] = include_bytes!("../../../../src/store/ledger/codec/dictionary.txt");
@@ -38,13 +38,11 @@ const LEVEL: i32 = 1;
 static ENCODER: LazyLock<EncoderDictionary<'_>> = LazyLock::new(|| EncoderDictionary::copy(DICTIONARY, LEVEL));
 /// Bytes of a print.
 const PRINT_BYTES: usize = size_of::<Print>();
-/// Bytes of a compressed text before its first print: headers and the table of its letters, which texts share.
-const HEADER_BYTES: usize = 48;
+/// Bytes of the three tables that the repetitions of a compressed text begin with.
+const SEQUENCE_TABLES_BYTES: usize = 64;
 /// Prints of a text at most, and the bytes from one to the next at least.
 const PRINTS_MAX: usize = 64;
 const STRIDE: usize = 16;
-/// Bytes of a print that no text has, at least: words that are stored as they are stand in other texts, too.
-const OTHER_BYTES_MIN: usize = 5;
 /// The bits of the filter that is asked for each offset of a file.
 const FILTER_BITS: u32 = 22;
 
@@ -91,20 +89,11 @@ impl Trace {
 
     /// What a part leaves that is this text.
     pub(super) fn of_text(text: &str) -> Result<Self> {
-        let mut plain = vec![TEXT_FIELD];
-        let mut length = text.len();
-        while length >= 0x80 {
-            plain.push(u8::try_from(length & 0x7f)? | 0x80);
-            length >>= 7;
-        }
-        plain.push(u8::try_from(length)?);
-        plain.extend_from_slice(text.as_bytes());
         let mut trace = Self::of_words(text);
-        if plain.len() >= COMPRESSED_BYTES_MIN {
-            let packed = Compressor::with_prepared_dictionary(&ENCODER)?.compress(&plain)?;
-            let stride = (packed.len() / PRINTS_MAX).max(STRIDE);
-            let prints = (HEADER_BYTES..packed.len()).step_by(stride);
-            trace.prints = prints.filter_map(|at| print(&packed, at)).collect();
+        let packed = packed(text)?;
+        let stride = (packed.len() / PRINTS_MAX).max(STRIDE);
+        for range in own_ranges(&packed).into_iter().flatten() {
+            trace.prints.extend(range.step_by(stride).filter_map(|at| print(&packed, at)));
         }
         Ok(trace)
     }
@@ -116,10 +105,55 @@ impl Trace {
     }
 }
 
+/// The compressed form of a part that is this text.
+fn packed(text: &str) -> Result<Vec<u8>> {
+    let mut plain = vec![TEXT_FIELD];
+    let mut length = text.len();
+    while length >= 0x80 {
+        plain.push(u8::try_from(length & 0x7f)? | 0x80);
+        length >>= 7;
+    }
+    plain.push(u8::try_from(length)?);
+    plain.extend_from_slice(text.as_bytes());
+    Ok(Compressor::with_prepared_dictionary(&ENCODER)?.compress(&plain)?)
+}
+
 fn print(bytes: &[u8], at: usize) -> Option<Print> {
-    let chunk: &[u8; PRINT_BYTES] = bytes.get(at..)?.first_chunk()?;
-    let others = chunk.iter().filter(|byte| !byte.is_ascii_graphic() && !byte.is_ascii_whitespace() && **byte != 0);
-    (others.count() >= OTHER_BYTES_MIN).then(|| Print::from_le_bytes(*chunk))
+    bytes.get(at..)?.first_chunk().copied().map(Print::from_le_bytes)
+}
+
+/// Where a compressed text (RFC 8878) has its letters and its repetitions, without the last bytes of each, where no print
+/// begins. The headers and the tables before them are left out: texts with the same letters and words often have equal
+/// ones. None if the letters are stored as they are, where markers are found.
+fn own_ranges(packed: &[u8]) -> Option<[Range<usize>; 2]> {
+    let number = |at: usize, bytes: usize| {
+        let bytes = packed.get(at..at + bytes)?;
+        Some(bytes.iter().rev().fold(0, |number, byte| number << 8 | usize::from(*byte)))
+    };
+    let descriptor = number(4, 1)?;
+    let is_single = descriptor >> 5 & 1;
+    let block = 6 - is_single + [0, 1, 2, 4][descriptor & 3] + [is_single, 2, 4, 8][descriptor >> 6];
+    let (block_header, letters) = (number(block, 3)?, block + 3);
+    let kinds = number(letters, 1)?;
+    if block_header >> 1 & 3 != 2 || kinds & 3 != 2 {
+        return None;
+    }
+    let (header_bytes, size_bits, lengths_bytes) = match kinds >> 2 & 3 {
+        0 => (3, 10, 0),
+        1 => (3, 10, 6),
+        2 => (4, 14, 6),
+        _ => (5, 18, 6),
+    };
+    let table = letters + header_bytes;
+    let table_bytes = match number(table, 1)? {
+        packed @ ..128 => 1 + packed,
+        letters => 1 + (letters - 127).div_ceil(2),
+    };
+    let repetitions = table + (number(letters, header_bytes)? >> (4 + size_bits) & ((1 << size_bits) - 1));
+    let end = letters + (block_header >> 3);
+    let range = |begin: usize, end: usize| begin..(end + 1).saturating_sub(PRINT_BYTES);
+    let letters = range(table + table_bytes + lengths_bytes, repetitions);
+    Some([letters, range(repetitions + SEQUENCE_TABLES_BYTES, end)])
 }
 
 /// Traces that are looked for, each with the number of what left it.
@@ -233,5 +267,24 @@ mod tests {
         let bytes: Vec<u8> = trace.prints.iter().flat_map(|print| print.to_le_bytes()).collect();
         assert!(wanted.find(&bytes).iter().filter(|found| found.is_compressed).count() >= trace.prints.len());
         assert_eq!(wanted.find(other.as_bytes()), []);
+    }
+
+    #[test]
+    fn texts_have_no_print_in_common() {
+        let mut rng = crate::seed::generator(2, "prints");
+        let (mut wanted, mut all, mut prints) = (Wanted::default(), Vec::new(), 0);
+        for number in 0..3_000 {
+            let bytes = rng.random_range(60..4_000);
+            let text = text(&mut rng, bytes);
+            let trace = Trace::of_text(&text).expect("compressed");
+            prints += trace.prints.len();
+            wanted.add(&Trace { prints: trace.prints, markers: Vec::new() }, number);
+            all.push(packed(&text).expect("compressed"));
+        }
+        assert!(prints > 60_000, "{prints}");
+        for (number, packed) in all.iter().enumerate() {
+            let found = wanted.find(packed);
+            assert!(found.iter().all(|found| found.of == number), "text {number}: {found:?}");
+        }
     }
 }
