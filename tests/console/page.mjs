@@ -1,10 +1,21 @@
 // A browser with a page of the console, which fails on any error that the page reports.
 import { chromium } from 'playwright-core';
-import { readFileSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
+import { basename, join } from 'node:path';
 import { chromiumPath } from './chromium.mjs';
 
 const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
+
+/** A folder with a build of the console, which stands in for the one in the program. */
+const built = process.env.CONSOLE_DIST;
+
+/** The file of the folder for an address of the console. */
+function builtFile(url) {
+  const { pathname } = new URL(url);
+  const path = pathname === '/' ? 'index.html' : /^\/console\/[^/]+\.\w+$/.test(pathname) ? join('console', basename(pathname)) : '';
+  return path && existsSync(join(built, path)) ? join(built, path) : null;
+}
 
 export async function browser() {
   return chromium.launch({ executablePath: chromiumPath, args: ['--no-sandbox', '--disable-dev-shm-usage', '--disable-gpu'] });
@@ -21,6 +32,9 @@ export class Page {
     const self = new Page();
     self.daemon = daemon;
     self.context = await browser.newContext({ viewport: { width: 1440, height: 900 }, bypassCSP: false, reducedMotion: 'reduce', ...context });
+    if (built) {
+      await self.context.route((url) => builtFile(url) !== null, (route) => route.fulfill({ path: builtFile(route.request().url()) }));
+    }
     self.page = await self.context.newPage();
     self.page.setDefaultTimeout(15_000);
     self.page.on('console', (message) => message.type() === 'error' && self.errors.push(`${message.text()} ${message.location().url}`));

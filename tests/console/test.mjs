@@ -1,5 +1,6 @@
 // The console in a real browser, as a person uses it. Usage: node test.mjs PROGRAM [NAME…]
 import { Daemon, call, result, text } from './daemon.mjs';
+import { followsList, followsSession } from './follow.mjs';
 import { browser as launch, Page, until } from './page.mjs';
 import { conversation, turn } from './sample.mjs';
 
@@ -133,6 +134,51 @@ test('the list of sessions is live, and filters', async ({ daemon, browser }) =>
   await page.close();
 });
 
+test('a session that comes is seen at the top, and moves nothing for whoever is further down', async ({ daemon, browser }) => {
+  const ids = [];
+  for (let number = 0; number < 40; number += 1) ids.push(await daemon.session(`Session ${number}.`, { window }));
+  const page = await Page.open(browser, daemon, { viewport: { width: 1280, height: 700 } });
+  await page.page.getByText('Session 39.').waitFor();
+  const frames = () => page.page.evaluate(async () => {
+    for (let frames = 0; frames < 6; frames += 1) await new Promise(requestAnimationFrame);
+  });
+  const inSight = (name) => page.page.evaluate((name) => {
+    const list = document.querySelector('.scroll').getBoundingClientRect();
+    const row = [...document.querySelectorAll('.session')].find((one) => one.innerText.includes(name))?.getBoundingClientRect();
+    return row && row.top >= list.top - 1 && row.bottom <= list.bottom + 1 ? Math.round(row.top) : null;
+  }, name);
+  await frames();
+  await daemon.session('Comes at the top.', { window });
+  await page.page.getByText('Comes at the top.').waitFor({ state: 'attached' });
+  await frames();
+  check((await inSight('Comes at the top.')) !== null, 'the new session is in sight');
+  // A key chooses a session, not a place.
+  await page.page.keyboard.press('j');
+  const chosen = await page.page.locator('.session.chosen').innerText();
+  check(chosen.includes('Session 39.'), `chosen is ${chosen}`);
+  await daemon.session('Comes later.', { window });
+  await page.page.getByText('Comes later.').waitFor({ state: 'attached' });
+  check((await page.page.locator('.session.chosen').innerText()).includes('Session 39.'), 'the chosen one stays chosen');
+  // Further down, what is in sight stays, also when the first of it goes to the top.
+  await page.page.locator('.scroll').evaluate((list) => (list.scrollTop = 900));
+  await frames();
+  const first = await page.page.evaluate(() => {
+    const { top } = document.querySelector('.scroll').getBoundingClientRect();
+    const row = [...document.querySelectorAll('.session')].filter((one) => one.getBoundingClientRect().bottom > top).sort((left, right) => left.getBoundingClientRect().top - right.getBoundingClientRect().top)[0];
+    return Number(/Session (\d+)\./.exec(row.innerText)[1]);
+  });
+  const below = `Session ${first - 4}.`;
+  const before = await inSight(below);
+  await daemon.session('Comes above.', { window });
+  await daemon.call('PATCH', `/v1/sessions/${ids[first]}`, { title: 'Goes to the top.' });
+  await page.page.locator('.bar').getByText('43', { exact: true }).waitFor();
+  await until('the renamed one is elsewhere', async () => !(await page.page.locator('.scroll').innerText()).includes(`Session ${first}.`));
+  await frames();
+  const after = await inSight(below);
+  check(after !== null && Math.abs(after - before) <= 2, `${below} is at ${after} instead of ${before}`);
+  await page.close();
+});
+
 test('a session is made with what it needs, renamed and archived', async ({ daemon, browser }) => {
   const page = await Page.open(browser, daemon);
   await page.page.getByText('No session yet').waitFor();
@@ -206,6 +252,57 @@ test('messages appear as they are committed', async ({ daemon, browser }) => {
   await page.page.getByText('No result came').waitFor();
   equal(await page.page.locator('.row.running').count(), 0, 'calls that run');
   await page.close();
+});
+
+test('history and view are of one revision in every frame', async ({ daemon, browser, figures }) => {
+  const id = await daemon.session('Frames', { window, preset: 'opencode' });
+  await daemon.append(id, conversation(2, 40));
+  const page = await Page.open(browser, daemon);
+  await page.session(id);
+  await page.page.locator('.live').getByText('live', { exact: true }).waitFor();
+  // In every frame: rows that are not in the view, and calls without a result whose result is there.
+  await page.page.evaluate(() => {
+    const frames = (window.frames_ = { all: 0, bad: [] });
+    const look = () => {
+      frames.all += 1;
+      const bad = [];
+      for (const row of document.querySelectorAll('.row.unseen')) bad.push(`unseen ${row.dataset.revision}`);
+      const last = [...document.querySelectorAll('.row[data-revision]')].at(-1);
+      if (document.querySelector('.row.running') && last?.matches('.tool')) bad.push(`running beside the result ${last.dataset.revision}`);
+      if (document.querySelector('.one .sheet').textContent.includes('No result came')) bad.push('interrupted');
+      if (bad.length) frames.bad.push(bad.join(', '));
+      requestAnimationFrame(look);
+    };
+    requestAnimationFrame(look);
+  });
+  for (let number = 2; number < 14; number += 1) {
+    const { header } = await daemon.view(id);
+    const messages = turn(number, 70);
+    messages.at(-1).finish = { ...messages.at(-1).finish, viewToken: header.viewToken };
+    for (const message of messages.slice(0, -1)) await daemon.append(id, [message]);
+    // The last one is written piece by piece.
+    const { messageIds } = await daemon.append(id, [{ role: 'ROLE_ASSISTANT', open: true }]);
+    const path = `/v1/sessions/${id}/messages/${messageIds[0]}`;
+    const { partId } = await daemon.post(`${path}/drafts`, { kind: 'DRAFT_KIND_TEXT', delta: 'Some words' });
+    await daemon.post(`${path}/drafts`, { part_id: partId, offset_bytes: 10, delta: ' and more.' });
+    await daemon.post(`${path}/parts`, { parts: [{ text: { text: 'A whole part.' } }] });
+    await daemon.post(`${path}:finish`, { finish: messages.at(-1).finish });
+  }
+  await daemon.settled(id);
+  const { revision } = (await daemon.get(`/v1/sessions/${id}`)).session;
+  await until('the page knows all of it', async () => (await page.page.locator('.facts').innerText()).includes(`revision ${Number(revision).toLocaleString('en-US')}`));
+  const { all, bad } = await page.page.evaluate(() => window.frames_);
+  figures['frames while messages come'] = { all, bad: bad.length };
+  check(all > 60, `${all} frames`);
+  equal([...new Set(bad)].slice(0, 5), [], `${bad.length} of ${all} frames are not of one revision`);
+  await page.close();
+});
+
+test('what the page has follows the stream, as if it were read anew', async ({ daemon, figures }) => {
+  await followsList(daemon, 7, 60);
+  const followed = [];
+  for (let seed = 1; seed <= 6; seed += 1) followed.push(await followsSession(daemon, seed, 30));
+  figures['sessions followed'] = { revisions: followed.reduce((sum, one) => sum + one.revision, 0), compacted: followed.filter((one) => one.compacted).length };
 });
 
 test('who goes to the beginning stays there while messages come', async ({ daemon, browser }) => {
@@ -660,7 +757,7 @@ test('a module that does not come comes with the page that is loaded again', asy
   const page = await Page.open(browser, daemon);
   page.allowed.push(/ERR_|Failed to load resource/);
   let refused = 0;
-  await page.page.route('**/markdown-*.js', (route) => ((refused += 1) > 1 ? route.continue() : route.abort()));
+  await page.page.route('**/markdown-*.js', (route) => ((refused += 1) > 1 ? route.fallback() : route.abort()));
   await page.session(id);
   await page.page.getByText('one **word** in bold').first().waitFor();
   await page.page.locator('.prose strong', { hasText: 'word' }).first().waitFor();

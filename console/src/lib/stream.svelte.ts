@@ -1,6 +1,6 @@
 // One stream of events from the daemon, which survives whatever a connection dies of.
 //
-// The browser resumes by the last id. A dead socket looks quiet, so that silence beyond two heartbeats counts as one. A
+// It is resumed by the last id. A dead socket looks quiet, so that silence beyond two heartbeats counts as one. A
 // daemon that cannot continue from the cursor says `resync`, and the page reads everything again.
 import { session } from './login.svelte';
 
@@ -16,8 +16,8 @@ export interface StreamOptions {
   names: readonly string[];
   /** An event, with its data. */
   take: (name: string, data: unknown) => void;
-  /** The stream begins anew: whatever came before may have a gap. */
-  restart: () => void;
+  /** The stream begins, at first or anew: it brings whatever comes from now on, and before that there may be a gap. */
+  begin: () => void;
 }
 
 export class Stream {
@@ -54,6 +54,7 @@ export class Stream {
 
   #open(): void {
     this.#heard = Date.now();
+    let isNew = this.#last === null;
     const source = new EventSource(this.#options.url(this.#last));
     this.#source = source;
     const on = (name: string, act: (data: unknown) => void) => {
@@ -61,6 +62,8 @@ export class Stream {
         if (source !== this.#source) return;
         const message = event as MessageEvent<string>;
         this.#heard = Date.now();
+        if (isNew && name !== 'resync') this.#options.begin();
+        isNew = false;
         if (message.lastEventId) this.#last = message.lastEventId;
         act(message.data ? JSON.parse(message.data) : null);
       });
@@ -82,7 +85,6 @@ export class Stream {
     on('resync', () => {
       this.#last = null;
       this.#again();
-      this.#options.restart();
     });
     for (const name of this.#options.names) on(name, (data) => this.#options.take(name, data));
     source.onerror = () => {

@@ -8,6 +8,8 @@ export interface ListOptions {
   overscan?: number;
   /** Pixels before the first item. */
   before?: () => number;
+  /** What comes above the first item is seen by whoever is there, instead of staying out of sight above it. */
+  growsAbove?: boolean;
 }
 
 interface Place {
@@ -31,8 +33,8 @@ export class VirtualList {
   #cleanup: (() => void) | undefined;
   /** The item of the last change that stays in sight. */
   #anchor: number | undefined;
-  /** The item that a change was scrolled for, until the page says that it has scrolled. */
-  #held: Place | undefined;
+  /** The items of a change that was scrolled for, until the page says that it has scrolled. */
+  #held: Place[] | undefined;
 
   constructor(options: ListOptions) {
     this.#options = options;
@@ -116,22 +118,24 @@ export class VirtualList {
     const element = this.#element;
     if (!element) return [];
     // What the library has in sight is what it was before.
-    if (this.#held) return [this.#held];
+    if (this.#held) return this.#held;
     const offset = element.scrollTop;
+    if (this.#options.growsAbove && offset <= 0) return [];
     const seen = this.core.getVirtualItems().filter((item) => item.end > offset && item.start < offset + element.clientHeight);
     const places = seen.map((item) => ({ key: String(item.key), index: item.index, distance: item.start - offset }));
     return [...places.filter((place) => place.key === preferred), ...places];
   }
 
-  /** The place of an item now, of the first that is still there. */
-  #kept(places: Place[]): Place | undefined {
+  /** The places now of the items that are still there: of the preferred one first, and then of those that have moved least, since
+   *  one may have left the others by itself. */
+  #kept(places: Place[], preferred: string): Place[] {
     const count = this.#options.count();
-    const first = places[0];
-    if (!first || (first.index < count && this.#options.key(first.index) === first.key)) return first;
-    const indexes = new Map(places.map((place) => [place.key, -1]));
+    if (places.every(({ key, index }) => index < count && this.#options.key(index) === key)) return places;
+    const indexes = new Map(places.map(({ key }) => [key, -1]));
     for (let index = 0; index < count; index += 1) if (indexes.has(this.#options.key(index))) indexes.set(this.#options.key(index), index);
-    const kept = places.find((place) => indexes.get(place.key) !== -1);
-    return kept && { ...kept, index: indexes.get(kept.key)! };
+    const moved = ({ key, index }: Place) => (key === preferred ? -1 : Math.abs(indexes.get(key)! - index));
+    const there = places.filter(({ key }) => indexes.get(key) !== -1).sort((left, right) => moved(left) - moved(right));
+    return there.map((place) => ({ ...place, index: indexes.get(place.key)! }));
   }
 
   /** Reads the items again, which may be others. What is in sight stays where it is, the preferred one first of all. */
@@ -141,7 +145,8 @@ export class VirtualList {
     this.core.setOptions(this.#settings());
     this.core._willUpdate();
     this.#read();
-    const kept = this.#kept(places);
+    const all = this.#kept(places, preferred);
+    const [kept] = all;
     this.#anchor = kept?.index;
     const start = kept && this.core.measurementsCache[kept.index]?.start;
     const offset = this.#element?.scrollTop ?? 0;
@@ -149,7 +154,7 @@ export class VirtualList {
     // A place beyond the height of before cannot be scrolled to.
     if (this.#sheet) this.#sheet.style.height = `${this.total}px`;
     this.core.scrollToOffset(start - kept.distance);
-    this.#held = kept;
+    this.#held = all;
   }
 
   toIndex(index: number, align: 'start' | 'center' | 'end' | 'auto' = 'start'): void {

@@ -1,18 +1,19 @@
 // A session as the page has it: pages of history, the view, what is being written, and what waits. One stream keeps it
-// up to date; a change of the view is asked for as the difference to what is held.
+// up to date; a change of the view is asked for as the difference to what is held, and what the stream brings is shown with
+// the view after it.
 import type { ApprovalJson } from '../gen/longhand/v1/approval_pb';
 import type { CompactionJson } from '../gen/longhand/v1/compaction_pb';
-import type { ContextEndJson, ContextHeaderJson, ContextMessageJson } from '../gen/longhand/v1/context_pb';
 import type { DraftDeltaJson, EventJson, PresenceChangedJson, PresenceJson, SummaryDeltaJson } from '../gen/longhand/v1/event_pb';
 import type { ListMessagesResponseJson, MessageJson, GetMessageResponseJson } from '../gen/longhand/v1/message_pb';
 import type { PromptJson } from '../gen/longhand/v1/prompt_pb';
 import type { GetRunResponseJson } from '../gen/longhand/v1/run_pb';
 import type { SessionJson, OverWindowJson } from '../gen/longhand/v1/session_pb';
-import { get, queryText, sentence, sessionPath } from '../lib/api';
+import { get, queryText, Refusal, sentence, sessionPath } from '../lib/api';
 import { num } from '../lib/format';
 import { Stream } from '../lib/stream.svelte';
 import type { Reversals } from './changes';
-import { rows, type Row, type ViewState } from './rows';
+import { rows, type Row } from './rows';
+import { advanced, begun, changesStatuses, changesView, viewOf, withOlder, type SessionState, type View, type ViewFrame } from './state';
 
 export interface DraftText {
   kind: string;
@@ -20,10 +21,6 @@ export interface DraftText {
   bytes: number;
   tool: string;
   callId: string;
-}
-
-export interface View extends ViewState {
-  header: ContextHeaderJson;
 }
 
 /** The newest pages of the history as it was at a revision. */
@@ -43,25 +40,17 @@ const KINDS = [
 ];
 const BESIDE = ['draft_delta', 'summary_delta', 'presence_changed'];
 
-/** Kinds of events after which the view may be another one. */
-const CHANGES_VIEW = /^(message_|parts_|session_rewound|compact|rewrite_|policy_changed|prompt_taken|session_updated|run_ended)/;
 const CHANGES_COMPACTIONS = /^compact/;
 const CHANGES_WORK = /^(run_|prompt_|approval_|compact)/;
+const kindOf = (event: EventJson) => (event.kind ?? '').replace('EVENT_KIND_', '').toLowerCase();
 const PAGE = 200;
 const PAGE_OLDER = 500;
 const PAGE_MOST = 1000;
+const RETRY_MS = 1_000;
 /** Messages before a revision that are read with it. */
 const BEFORE = 60;
 
-/** Reads a view as it comes: the frames are an array of JSON. */
-async function readView(id: string, query: Record<string, unknown>, signal?: AbortSignal): Promise<{ header: ContextHeaderJson; messages: ContextMessageJson[]; end: ContextEndJson }> {
-  type Frame = { header?: ContextHeaderJson; messages?: { messages?: ContextMessageJson[] }; end?: ContextEndJson };
-  const frames = await get<Frame[]>(`${sessionPath(id)}/view`, query, signal);
-  const header = frames.find((frame) => frame.header)?.header ?? {};
-  const messages = frames.flatMap((frame) => frame.messages?.messages ?? []);
-  const end = frames.find((frame) => frame.end)?.end ?? {};
-  return { header, messages, end };
-}
+const readView = async (id: string, query: Record<string, unknown>, held: View | null, signal?: AbortSignal): Promise<View> => viewOf(await get<ViewFrame[]>(`${sessionPath(id)}/view`, query, signal), held);
 
 /** Runs at most once at a time, and once more if asked meanwhile. */
 function single(act: () => Promise<void>): () => Promise<void> {
@@ -84,19 +73,23 @@ export class SessionModel {
   readonly id: string;
   session = $state.raw<SessionJson | null>(null);
   overWindow = $state.raw<OverWindowJson | null>(null);
-  history = $state.raw<MessageJson[]>([]);
-  #olderToken = $state('');
+  /** What is shown of now: history and view of one revision. */
+  #state = $state.raw<SessionState | null>(null);
+  view = $derived(this.#state?.view ?? null);
+  history = $derived(this.#state?.messages ?? []);
+  revision = $derived(this.#state?.revision ?? 0);
   /** Pages around a past revision, where those of now do not reach it. */
   #pages = $state.raw<Pages | null>(null);
   loadingOlder = $state(false);
-  view = $state.raw<View | null>(null);
   past = $state.raw<View | null>(null);
   /** The revision that was asked for; none for now. */
   asOf = $state<number | null>(null);
   /** The revision that the rows show; what was shown before stays until the past one has come. */
-  at = $derived(this.asOf === null ? null : (this.past?.revision ?? null));
+  at = $derived(this.asOf === null || !this.#state ? null : (this.past?.revision ?? null));
   pastFailure = $state('');
   failure = $state('');
+  /** There is no such session, or none that this session of the console may see. */
+  missing = $state(false);
   loaded = $state(false);
   compactions = $state.raw<CompactionJson[]>([]);
   work = $state.raw<GetRunResponseJson>({});
@@ -113,23 +106,30 @@ export class SessionModel {
   summaryDraft = $state.raw<{ compactionId: string; summarizer: string; text: string } | null>(null);
   /** Counts changes of what the timeline draws. */
   changes = $state(0);
-  revision = $state(0);
   stream: Stream;
-  replacements = $state.raw<Map<string, string>>(new Map());
   rows: Row[] = $derived.by(() => {
-    const run = this.work.run;
-    if (this.at === null) return rows({ history: this.history, hasOlder: !!this.#olderToken, view: this.view, replacements: this.replacements, questions: this.questions, upTo: null, runFrom: run && !run.end ? num(run.startRevision) : run ? Infinity : null });
-    return rows({ history: this.#pages?.messages ?? this.history, hasOlder: this.hasOlder, view: this.past, replacements: this.replacements, questions: this.questions, upTo: this.at, runFrom: null });
+    const state = this.#state;
+    if (!state) return [];
+    const { replacements, runFrom } = state;
+    const shared = { replacements, questions: this.questions, hasOlder: this.hasOlder };
+    if (this.at === null) return rows({ ...shared, history: state.messages, view: state.view, revision: state.revision, isNow: true, runFrom });
+    return rows({ ...shared, history: this.#pages?.messages ?? state.messages, view: this.past, revision: this.at, isNow: false, runFrom: null });
   });
-  hasOlder = $derived(!!(this.at !== null && this.#pages ? this.#pages.olderToken : this.#olderToken));
-  #index = new Map<string, number>();
+  hasOlder = $derived(!!(this.at !== null && this.#pages ? this.#pages.olderToken : this.#state?.olderToken));
   #pastAbort: AbortController | null = null;
   #older: Promise<boolean> | null = null;
   #closed = false;
+  /** Events that are not shown yet. */
   #pending: EventJson[] = [];
-  #flushing = false;
+  #taken = false;
+  /** The newest revision up to which the history is here. */
+  #reached = 0;
+  #onReached: (() => void) | undefined;
+  /** What is there may have a gap, or has what was erased. */
+  #isStale = true;
+  #retry: ReturnType<typeof setTimeout> | undefined;
 
-  refreshView = single(() => this.#refreshView());
+  #follow = single(() => this.#advance());
   refreshWork = single(() => this.#refreshWork());
   refreshCompactions = single(() => this.#refreshCompactions());
   refreshQuestions = single(() => this.#refreshQuestions());
@@ -141,45 +141,129 @@ export class SessionModel {
       url: (after) => `${sessionPath(id)}/events${queryText({ include_content: true, include_deltas: true, include_presence: true, after })}`,
       names: [...KINDS, ...BESIDE],
       take: (name, data) => this.#take(name, data),
-      restart: () => void this.load(),
+      begin: () => {
+        this.#pending = [];
+        this.#reached = 0;
+        void this.load();
+      },
     });
-    void this.load();
+    // The stream does not tell why it is refused.
+    void this.refreshSession().catch((error: unknown) => {
+      this.missing = error instanceof Refusal && error.status === 404;
+      if (this.missing) this.stream.close();
+    });
   }
 
   close(): void {
     this.#closed = true;
+    clearTimeout(this.#retry);
+    this.#onReached?.();
     this.stream.close();
     this.#pastAbort?.abort();
   }
 
   /** Reads everything: at the beginning, and when the stream cannot continue. */
-  async load(): Promise<void> {
+  load(): Promise<void> {
+    this.#isStale = true;
+    this.#onReached?.();
+    return this.#follow();
+  }
+
+  /** Takes what the stream brought, as far as a view shows it, until nothing is left. */
+  async #advance(): Promise<void> {
+    clearTimeout(this.#retry);
     try {
-      await this.#refreshSession();
-      const page = await get<ListMessagesResponseJson>(`${sessionPath(this.id)}/messages`, { reverse: true, page_size: PAGE });
-      this.#replaceHistory([...(page.messages ?? [])].reverse());
-      this.#olderToken = page.nextPageToken ?? '';
-      this.view = null;
-      await Promise.all([this.refreshView(), this.refreshWork(), this.refreshQuestions(), this.refreshCompactions()]);
-      await this.#readOpenDrafts();
+      while (!this.#closed && (this.#isStale || this.#pending.length)) await (this.#isStale ? this.#begin() : this.#step());
       this.failure = '';
+    } catch (error) {
+      if (this.#closed) return;
+      // That the daemon is away is said beside the title.
+      if (error instanceof Refusal) this.failure = sentence(error);
+      this.#retry = setTimeout(() => void this.#follow(), RETRY_MS);
+    }
+    if (this.failure) this.loaded = true;
+  }
+
+  /** The stream is open: what is read here is joined by what it brings. */
+  async #begin(): Promise<void> {
+    this.#isStale = false;
+    try {
+      const [page, view, work] = await Promise.all([
+        get<ListMessagesResponseJson>(`${sessionPath(this.id)}/messages`, { reverse: true, page_size: PAGE }),
+        readView(this.id, {}, null),
+        get<GetRunResponseJson>(`${sessionPath(this.id)}/run`),
+        this.refreshSession(), this.refreshWork(), this.refreshQuestions(), this.refreshCompactions(),
+      ]);
+      this.#reach(num(page.revision));
+      await this.#reaching(view.revision);
+      if (this.#isStale) return;
+      const state = begun(page, view, work);
+      this.#state = advanced(state, this.#takenOut(view.revision));
+      this.#readOpenDrafts();
       this.loaded = true;
       this.changes += 1;
     } catch (error) {
-      this.failure = sentence(error);
-      this.loaded = true;
+      this.#isStale = true;
+      throw error;
     }
   }
 
-  #replaceHistory(messages: MessageJson[]): void {
-    this.history = messages;
-    this.#index = new Map(messages.map((message, at) => [message.messageId ?? '', at]));
-    const replaced = new Map(this.replacements);
-    for (const message of messages) {
-      const by = message.status?.byMessageId;
-      if (by && message.status?.state === 'MESSAGE_STATE_EDITED') replaced.set(message.messageId ?? '', by);
+  async #step(): Promise<void> {
+    const state = this.#state!;
+    const events = this.#pending;
+    if (!events.some(changesView)) {
+      this.#pending = [];
+      this.#state = advanced(state, events);
+      return;
     }
-    this.replacements = replaced;
+    const view = await readView(this.id, { known_view_hash: state.view.header.viewHash, known_revision: state.view.header.revision }, state.view);
+    await this.#reaching(view.revision);
+    const seen = this.#pending.filter((event) => num(event.revision) <= view.revision);
+    const [statuses] = await Promise.all([
+      seen.some(changesStatuses) ? this.#readStatuses(view.revision) : [],
+      // What a summary says of itself comes with it.
+      seen.some((event) => CHANGES_COMPACTIONS.test(kindOf(event)) && changesView(event)) ? this.refreshCompactions() : undefined,
+    ]);
+    if (this.#isStale || this.#closed) return;
+    const shown = this.#takenOut(view.revision);
+    // A page of older messages may have come meanwhile.
+    this.#state = advanced(this.#state!, shown, view, statuses);
+    for (const event of shown) {
+      if (event.partsClosed) this.#closeDrafts(event.partsClosed.messageId ?? '', event.partsClosed.partIds ?? []);
+      if (event.messageFinished) this.#closeDrafts(event.messageFinished.messageId ?? '', null);
+      if (event.compacted || event.compactionFailed || event.compactionCancelled) this.summaryDraft = null;
+    }
+    this.changes += 1;
+  }
+
+  /** The messages that are here, with their statuses at a revision. */
+  async #readStatuses(revision: number): Promise<MessageJson[]> {
+    const read: MessageJson[] = [];
+    const first = num(this.history[0]?.revision);
+    let token: string | undefined;
+    do {
+      const page = await get<ListMessagesResponseJson>(`${sessionPath(this.id)}/messages`, { reverse: true, page_size: PAGE_MOST, page_token: token, as_of_revision: revision });
+      read.push(...(page.messages ?? []));
+      token = page.nextPageToken;
+    } while (token && num(read.at(-1)?.revision) > first);
+    return read;
+  }
+
+  /** The pending events up to a revision, which are pending no longer. */
+  #takenOut(revision: number): EventJson[] {
+    const taken = this.#pending.filter((event) => num(event.revision) <= revision);
+    this.#pending = this.#pending.filter((event) => num(event.revision) > revision);
+    return taken;
+  }
+
+  #reach(revision: number): void {
+    this.#reached = Math.max(this.#reached, revision);
+    this.#onReached?.();
+  }
+
+  /** Waits until the history is here up to a revision, or everything is to be read again. */
+  async #reaching(revision: number): Promise<void> {
+    while (this.#reached < revision && !this.#isStale && !this.#closed) await new Promise<void>((done) => (this.#onReached = done));
   }
 
   /** Reads the page before what is there; false if there is none, or it did not come. */
@@ -190,18 +274,18 @@ export class SessionModel {
 
   async #readOlder(size: number): Promise<boolean> {
     const pages = this.at === null ? null : this.#pages;
-    const token = pages ? pages.olderToken : this.#olderToken;
+    const token = (pages ?? this.#state)?.olderToken;
     if (!token || this.#closed) return false;
     this.loadingOlder = true;
     try {
       const page = await get<ListMessagesResponseJson>(`${sessionPath(this.id)}/messages`, { reverse: true, page_size: size, page_token: token, as_of_revision: pages?.revision });
-      const there = pages?.messages ?? this.history;
-      const known = new Set(there.map((message) => message.messageId));
-      const before = [...(page.messages ?? [])].reverse().filter((message) => !known.has(message.messageId));
       if (!pages) {
-        this.#replaceHistory([...before, ...this.history]);
-        this.#olderToken = page.nextPageToken ?? '';
-      } else if (this.#pages === pages) this.#pages = { ...pages, messages: [...before, ...there], olderToken: page.nextPageToken ?? '' };
+        if (this.#state?.olderToken === token) this.#state = withOlder(this.#state, page);
+      } else if (this.#pages === pages) {
+        const known = new Set(pages.messages.map((message) => message.messageId));
+        const before = [...(page.messages ?? [])].reverse().filter((message) => !known.has(message.messageId));
+        this.#pages = { ...pages, messages: [...before, ...pages.messages], olderToken: page.nextPageToken ?? '' };
+      }
       return true;
     } catch (error) {
       this.failure = sentence(error);
@@ -225,7 +309,7 @@ export class SessionModel {
   /** The pages around a revision: those that are there if they reach it, else its own. */
   async #pagesOf(revision: number, signal: AbortSignal): Promise<Pages | null> {
     const reaches = (messages: MessageJson[], token: string) => !token || num(messages[0]?.revision) <= revision - BEFORE;
-    if (reaches(this.history, this.#olderToken)) return null;
+    if (reaches(this.history, this.#state?.olderToken ?? '')) return null;
     const held = this.#pages;
     if (held && held.revision >= revision && reaches(held.messages, held.olderToken)) return held;
     const page = await get<ListMessagesResponseJson>(`${sessionPath(this.id)}/messages`, { reverse: true, page_size: PAGE, as_of_revision: revision }, signal);
@@ -236,7 +320,6 @@ export class SessionModel {
     const answer = await get<{ session?: SessionJson; overWindow?: OverWindowJson }>(sessionPath(this.id));
     this.session = answer.session ?? null;
     this.overWindow = answer.overWindow ?? null;
-    this.revision = Math.max(this.revision, num(answer.session?.revision));
     void this.#readRelatives();
   }
 
@@ -247,14 +330,6 @@ export class SessionModel {
     const { sourceSessionId, parentSessionId } = this.session ?? {};
     if ((!sourceSessionId || source) && (!parentSessionId || parent)) return;
     this.relatives = { source: await read(sourceSessionId, source), parent: await read(parentSessionId, parent) };
-  }
-
-  async #refreshView(): Promise<void> {
-    const held = this.view;
-    const query = held ? { known_view_hash: held.header.viewHash, known_revision: held.header.revision } : {};
-    const { header, messages, end } = await readView(this.id, query);
-    const kept = held ? held.messages.slice(0, num(header.knownMessageCount)) : [];
-    this.view = { header, messages: [...kept, ...messages], end, revision: num(header.revision) };
   }
 
   async #refreshWork(): Promise<void> {
@@ -278,52 +353,32 @@ export class SessionModel {
     this.compactions = answer.compactions ?? [];
   }
 
-  async #readOpenDrafts(): Promise<void> {
-    for (const message of this.history.filter((one) => !one.sealedRevision && one.kind !== 'MESSAGE_KIND_RECORD')) await this.#readDrafts(message.messageId ?? '');
+  #readOpenDrafts(): void {
+    for (const message of this.history.filter((one) => !one.sealedRevision && one.kind !== 'MESSAGE_KIND_RECORD')) void this.#readDrafts(message.messageId ?? '');
   }
 
   async #readDrafts(messageId: string): Promise<void> {
     try {
       const answer = await get<GetMessageResponseJson>(`${sessionPath(this.id)}/messages/${messageId}`);
-      if (answer.message) this.#upsert(answer.message);
       const encoder = new TextEncoder();
-      const texts = new Map<string, DraftText>();
+      const texts = new Map(this.drafts.get(messageId));
       for (const draft of answer.drafts ?? []) {
         const text = draft.text ?? '';
         const read = { kind: draft.kind ?? '', text, bytes: encoder.encode(text).length, tool: draft.tool ?? '', callId: draft.callId ?? '' };
-        // More of it may have come by the stream meanwhile.
-        const held = this.drafts.get(messageId)?.get(draft.partId ?? '');
-        texts.set(draft.partId ?? '', held && held.bytes > read.bytes ? held : read);
+        // More of it may have come by the stream meanwhile, and its part, too.
+        const held = texts.get(draft.partId ?? '');
+        if (!this.#hasPart(messageId, draft.partId) && !(held && held.bytes > read.bytes)) texts.set(draft.partId ?? '', read);
       }
-      const drafts = new Map(this.drafts);
-      if (texts.size) drafts.set(messageId, texts);
-      else drafts.delete(messageId);
-      this.drafts = drafts;
+      if (texts.size) this.drafts = new Map(this.drafts).set(messageId, texts);
     } catch {
       // A message that cannot be read now comes with its next event.
     }
   }
 
-  #upsert(message: MessageJson): void {
-    const id = message.messageId ?? '';
-    const at = this.#index.get(id);
-    const history = this.history;
-    if (at !== undefined) {
-      const before = history[at]!;
-      const next = history.slice();
-      next[at] = { ...message, status: message.status ?? before.status ?? {} };
-      this.history = next;
-      return;
-    }
-    if (message.origin === 'ORIGIN_DERIVED' && message.kind !== 'MESSAGE_KIND_BRANCH_SUMMARY') return;
-    const revision = num(message.revision);
-    if (history.length && revision < num(history[0]?.revision) && this.#olderToken) return;
-    let place = history.length;
-    while (place > 0 && num(history[place - 1]?.revision) > revision) place -= 1;
-    const next = history.slice();
-    next.splice(place, 0, message);
-    this.history = next;
-    for (let from = place; from < next.length; from += 1) this.#index.set(next[from]?.messageId ?? '', from);
+  /** Whether the part has closed, and its message maybe, too. */
+  #hasPart(messageId: string, partId: string | undefined): boolean {
+    const message = this.history.findLast((one) => one.messageId === messageId);
+    return !!message?.sealedRevision || !!message?.parts?.some((part) => part.partId === partId);
   }
 
   #take(name: string, data: unknown): void {
@@ -333,72 +388,30 @@ export class SessionModel {
       this.presences = (data as PresenceChangedJson).presences ?? [];
       return;
     }
-    this.#pending.push(data as EventJson);
-    if (this.#flushing) return;
-    this.#flushing = true;
-    // What comes together is drawn together.
+    const event = data as EventJson;
+    this.#pending.push(event);
+    // Whoever keeps content forgets what was erased.
+    if (event.erased) this.#isStale = true;
+    this.#reach(num(event.revision));
+    if (this.#taken) return;
+    this.#taken = true;
+    // What comes together is shown together.
     queueMicrotask(() => {
-      this.#flushing = false;
-      this.#flush();
+      this.#taken = false;
+      this.#refreshBeside(this.#pending);
+      void this.#follow();
     });
   }
 
-  #flush(): void {
-    const events = this.#pending;
-    this.#pending = [];
-    let view = false;
-    let work = false;
-    let compactions = false;
-    let questions = false;
-    for (const event of events) {
-      const kind = (event.kind ?? '').replace('EVENT_KIND_', '').toLowerCase();
-      this.revision = Math.max(this.revision, num(event.revision));
-      if (event.message) this.#upsert(event.message);
-      if (event.messageEdited?.replacementMessageId) {
-        this.replacements = new Map(this.replacements).set(event.messageEdited.messageId ?? '', event.messageEdited.replacementMessageId);
-      }
-      const pin = event.messagePinned ?? event.messageUnpinned;
-      if (pin) this.#setPin(pin.messageId ?? '', !!event.messagePinned);
-      const closed = event.partsClosed;
-      if (closed) this.#closeDrafts(closed.messageId ?? '', closed.partIds ?? []);
-      if (event.messageFinished) this.#closeDrafts(event.messageFinished.messageId ?? '', null);
-      if (event.compacted || event.compactionFailed || event.compactionCancelled) this.summaryDraft = null;
-      // Whoever keeps content forgets what was erased.
-      if (event.erased) return void this.load();
-      if (event.rewriteUndone || event.rewriteRedone) void this.#reloadStatuses();
-      view ||= CHANGES_VIEW.test(kind);
-      work ||= CHANGES_WORK.test(kind);
-      compactions ||= CHANGES_COMPACTIONS.test(kind);
-      questions ||= kind.startsWith('approval_');
-    }
+  /** Reads what is beside history and view, and is shown as it comes. */
+  #refreshBeside(events: EventJson[]): void {
     const ignore = () => undefined;
-    if (view) {
-      void this.refreshView().catch(ignore);
-      this.changes += 1;
-    }
+    const has = (kinds: RegExp) => events.some((event) => kinds.test(kindOf(event)));
     void this.refreshSession().catch(ignore);
-    if (work) void this.refreshWork().catch(ignore);
-    if (questions) void this.refreshQuestions().catch(ignore);
-    if (compactions) void this.refreshCompactions().catch(ignore);
-  }
-
-  /** An edit that was undone leaves no replacement behind. */
-  async #reloadStatuses(): Promise<void> {
-    const page = await get<ListMessagesResponseJson>(`${sessionPath(this.id)}/messages`, { reverse: true, page_size: 1000 });
-    const statuses = new Map((page.messages ?? []).map((message) => [message.messageId ?? '', message.status]));
-    const replaced = new Map(this.replacements);
-    for (const [id, status] of statuses) if (status?.state !== 'MESSAGE_STATE_EDITED') replaced.delete(id);
-    this.replacements = replaced;
-    this.#replaceHistory(this.history.map((message) => ({ ...message, status: statuses.get(message.messageId ?? '') ?? message.status ?? {} })));
-  }
-
-  #setPin(id: string, pinned: boolean): void {
-    const at = this.#index.get(id);
-    const message = at === undefined ? undefined : this.history[at];
-    if (at === undefined || !message) return;
-    const next = this.history.slice();
-    next[at] = { ...message, status: { ...message.status, pinned } };
-    this.history = next;
+    if (has(CHANGES_WORK)) void this.refreshWork().catch(ignore);
+    if (has(/^approval_/)) void this.refreshQuestions().catch(ignore);
+    // What changes the view has them read with it.
+    if (events.some((event) => CHANGES_COMPACTIONS.test(kindOf(event)) && !changesView(event))) void this.refreshCompactions().catch(ignore);
   }
 
   #closeDrafts(messageId: string, parts: string[] | null): void {
@@ -415,10 +428,8 @@ export class SessionModel {
   #delta(delta: DraftDeltaJson): void {
     const messageId = delta.messageId ?? '';
     const partId = delta.partId ?? '';
-    const at = this.#index.get(messageId);
-    const message = at === undefined ? undefined : this.history[at];
     // Text of a part that has closed meanwhile comes late.
-    if (message?.sealedRevision || message?.parts?.some((part) => part.partId === partId)) return;
+    if (this.#hasPart(messageId, partId)) return;
     const before = this.drafts.get(messageId)?.get(partId) ?? { kind: delta.kind ?? '', text: '', bytes: 0, tool: delta.tool ?? '', callId: delta.callId ?? '' };
     const offset = num(delta.offsetBytes);
     if (offset > before.bytes) return void this.#readDrafts(messageId);
@@ -448,10 +459,10 @@ export class SessionModel {
     const abort = new AbortController();
     this.#pastAbort = abort;
     try {
-      const [{ header, messages, end }, pages] = await Promise.all([readView(this.id, { as_of_revision: revision }, abort.signal), this.#pagesOf(revision, abort.signal)]);
+      const [past, pages] = await Promise.all([readView(this.id, { as_of_revision: revision }, null, abort.signal), this.#pagesOf(revision, abort.signal)]);
       if (abort.signal.aborted) return;
       this.#pages = pages;
-      this.past = { header, messages, end, revision };
+      this.past = { ...past, revision };
     } catch (error) {
       if (!abort.signal.aborted) this.pastFailure = sentence(error);
     }

@@ -3,6 +3,7 @@ import type { ApprovalJson } from '../gen/longhand/v1/approval_pb';
 import type { ContextEndJson, ContextMessageJson, RevisionRangeJson } from '../gen/longhand/v1/context_pb';
 import type { MessageJson } from '../gen/longhand/v1/message_pb';
 import { num } from '../lib/format';
+import { asOf } from './state';
 
 /** What the view does with a message of the history. */
 export type Fate = 'shown' | 'shortened' | 'covered' | 'omitted' | 'rewound' | 'edited' | 'replaced' | 'replacement' | 'nothing' | 'record' | 'unseen' | 'writing';
@@ -39,8 +40,9 @@ export interface Source {
   view: ViewState | null;
   replacements: Map<string, string>;
   questions: ApprovalJson[];
-  /** The revision of the rows; none for now. */
-  upTo: number | null;
+  /** The revision of the rows. */
+  revision: number;
+  isNow: boolean;
   /** The revision at which the present run began; infinite if the newest run has ended, none if no run is known. */
   runFrom: number | null;
 }
@@ -123,15 +125,17 @@ function questionRow(question: ApprovalJson): Row {
  * The rows: every message of the history up to a revision, in order, with what the view shows of it, and the view's own
  * messages (summaries, markers, texts of the policy) before what follows them there.
  */
-export function rows({ history, hasOlder, view, replacements, questions, upTo, runFrom }: Source): Row[] {
-  const messages = upTo === null ? history : history.filter((message) => num(message.revision) <= upTo);
+export function rows({ history, hasOlder, view, replacements, questions, revision, isNow, runFrom }: Source): Row[] {
+  const messages = history.filter((message) => num(message.revision) <= revision).map((message) => asOf(message, revision));
   const byId = new Map<string, ContextMessageJson[]>();
   const own = new Map<string, ContextMessageJson[]>();
   const known = new Map<string, number>();
   messages.forEach((message, at) => known.set(message.messageId ?? '', at));
   const originals = new Map<string, string>();
   for (const [original, replacement] of replacements) {
-    if (known.has(original) && known.has(replacement)) originals.set(replacement, original);
+    // An edit that a later one replaces has its replacement, too, which is in the place of the first.
+    const isFirst = known.has(original) && !(known.get(originals.get(replacement) ?? '')! < known.get(original)!);
+    if (isFirst && known.has(replacement)) originals.set(replacement, original);
   }
   let waiting: ContextMessageJson[] = [];
   for (const message of view?.messages ?? []) {
@@ -159,7 +163,7 @@ export function rows({ history, hasOlder, view, replacements, questions, upTo, r
   };
   const first = num(messages[0]?.revision);
   // A question that waits is asked below.
-  const asked = questions.filter((one) => (one.end || upTo !== null) && (!hasOlder || num(one.requestRevision) >= first) && (upTo === null || num(one.requestRevision) <= upTo)).reverse();
+  const asked = questions.filter((one) => (one.end || !isNow) && (!hasOlder || num(one.requestRevision) >= first) && num(one.requestRevision) <= revision).reverse();
   let answered = 0;
   for (const message of messages) {
     const id = message.messageId ?? '';
@@ -171,7 +175,7 @@ export function rows({ history, hasOlder, view, replacements, questions, upTo, r
     if (message.kind === 'MESSAGE_KIND_RECORD') fate = 'record';
     else if (shown.length) fate = shown.some((one) => one.messageId !== id) ? 'edited' : shown.some(isShortened) ? 'shortened' : 'shown';
     else if (originals.has(id)) fate = 'replacement';
-    else if (!message.sealedRevision || (upTo !== null && num(message.sealedRevision) > upTo)) fate = 'writing';
+    else if (!message.sealedRevision) fate = 'writing';
     else if (span) fate = span.fate;
     const before = result.at(-1);
     const reason = shown.length || fate === 'record' ? undefined : span;
