@@ -1,7 +1,8 @@
 //! Composition: selects the lines that fit the budget, and renders the sections.
 
 use super::text::{self, Fingerprint};
-use longhand_core::policy::{Bullet, Counting, LengthUnit, Section, Summary, SummaryFormat, TextUnits, Topic};
+use longhand_core::policy::tokens::length_per_token;
+use longhand_core::policy::{Bullet, Counting, LengthUnit, Section, Summary, SummaryFormat, Topic};
 use std::collections::HashMap;
 
 /// Each topic's share of the budget, in percent, in the order in which the remainder is offered to them. Files are
@@ -21,9 +22,6 @@ const SHARES: [(Topic, usize); 10] = [
 
 /// Maximum number of candidates of a topic. No budget holds more.
 const CANDIDATES_MAX: usize = 250;
-
-/// Minimum length of a token in length units, if tokens are counted exactly: names and numbers split into small ones.
-const EXACT_UNITS: u32 = 2;
 
 /// A topic's part of a budget of this length.
 pub(super) fn part(topic: Topic, units: usize) -> usize {
@@ -114,11 +112,7 @@ pub(crate) struct Budget {
 impl Budget {
     /// The length limit for a number of tokens.
     pub(crate) fn of(counting: &Counting, tokens: i64) -> Self {
-        let per_token = match &counting.text {
-            TextUnits::Length | TextUnits::Mixed { .. } => counting.units_per_token.max(1),
-            TextUnits::Bpe { .. } | TextUnits::Vocabulary { .. } => EXACT_UNITS,
-        };
-        let per_token = usize::try_from(per_token).unwrap_or(1);
+        let per_token = usize::try_from(length_per_token(counting)).unwrap_or(1);
         let units = usize::try_from(tokens.max(0)).unwrap_or(0).saturating_mul(per_token);
         Self { unit: counting.unit, units }
     }

@@ -317,6 +317,10 @@ mod tests {
             ("pi@1.5", 32_000, None, 8_192, &[15_617]),
             ("codex@2026-08", 200_000, None, 64_000, &[180_000]),
             ("codex@2026-08", 272_000, None, 128_000, &[244_800]),
+            ("longhand@1", 200_000, None, 64_000, &[168_000]),
+            ("longhand@1", 200_000, None, 8_192, &[191_808]),
+            ("longhand@1", 400_000, Some(272_000), 128_000, &[252_000]),
+            ("longhand@1", 32_000, None, 8_000, &[24_000]),
             ("claude-code@seed", 200_000, None, 64_000, &[110_001, 150_001, 180_001]),
             ("claude-code@observed", 200_000, None, 64_000, &[167_000]),
             ("claude-code@observed", 272_000, None, 64_000, &[239_000]),
@@ -351,7 +355,7 @@ mod tests {
         }
         let sonnet = ModelWindow { model: "claude-sonnet-4".to_owned(), ..window(200_000, None, Some(64_000)) };
         assert_eq!(all_due("suna@2025-07", &sonnet), [108_001]);
-        assert!(presets::all().len() == 24, "a new preset has a line above");
+        assert!(presets::all().len() == 25, "a new preset has a line above");
     }
 
     #[test]

@@ -157,13 +157,33 @@ pub fn recovery_level(planning: PlanningInput<'_>, context_tokens: i64) -> Optio
 
 /// The result of a level's steps in a view with `context_tokens` tokens.
 pub fn apply(planning: PlanningInput<'_>, level_policy: &LevelPolicy, context_tokens: i64) -> Work {
-    let enough = level_policy.due_at(planning.window).filter(|_| level_policy.stop_when_enough);
+    let due = level_policy.due_at(planning.window);
+    if level_policy.alternatives {
+        return apply_one(planning, &level_policy.steps, context_tokens, due);
+    }
+    let enough = due.filter(|_| level_policy.stop_when_enough);
     apply_steps(planning, &level_policy.steps, context_tokens, enough)
 }
 
 /// The level as applied by hand: all of its steps, even if fewer would be enough.
 pub fn by_hand(level_policy: &LevelPolicy) -> LevelPolicy {
-    LevelPolicy { stop_when_enough: false, ..level_policy.clone() }
+    LevelPolicy { stop_when_enough: false, alternatives: false, ..level_policy.clone() }
+}
+
+/// The result of the first step after which fewer than `enough` tokens remain, and which is worth its cost; or else of
+/// the last step.
+fn apply_one(planning: PlanningInput<'_>, steps: &[Step], context_tokens: i64, enough: Option<i64>) -> Work {
+    let needed = context_tokens.saturating_sub(enough.unwrap_or(0));
+    let (last, others) = match steps.split_last() {
+        Some(steps) => steps,
+        None => return Work::default(),
+    };
+    let is_enough = |step: &&Step| {
+        let work = apply_step(planning, step);
+        let freed = gain::worthwhile(planning, std::slice::from_ref(step), &work, context_tokens);
+        freed.is_some_and(|freed| freed > needed)
+    };
+    apply_step(planning, others.iter().find(is_enough).unwrap_or(last))
 }
 
 /// The result of maintenance.

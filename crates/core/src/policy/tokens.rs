@@ -5,6 +5,7 @@
 //! by a model and have size 0, as has a message without other parts. All sizes are additive, so that a running total
 //! can be kept beside a history.
 
+mod classes;
 mod contents;
 mod counter;
 mod counts;
@@ -18,7 +19,7 @@ mod words;
 pub(super) use contents::{Content, contents};
 pub use counter::Counter;
 pub use counts::{basis, count};
-pub use units::{length, text_units, tokenize};
+pub use units::{length, length_per_token, text_units, tokenize};
 
 use super::presets::joyagent::parameters::Envelope;
 use super::{CountPer, Counting, LengthUnit, Policy, TextUnits};
@@ -39,10 +40,15 @@ use units::{Shown, is_encoded, text_units_above};
 pub fn growth_bytes(counting: &Counting, tokens: i64) -> i64 {
     const ESCAPE_UNITS: i64 = 6;
     let Counting { text, per, media, .. } = counting;
-    let words = if let TextUnits::Mixed { other_units, .. } = text { i64::from(*other_units) } else { 1 };
+    let words = match text {
+        TextUnits::Classes => classes::BYTE_MAX,
+        TextUnits::Mixed { other_units, .. } => i64::from(*other_units),
+        TextUnits::Length | TextUnits::Bpe { .. } | TextUnits::Vocabulary { .. } => 1,
+    };
     let around = match per {
         CountPer::Chat(format) => i64::from(format.message_units),
         CountPer::Envelope(_) => Envelope::MESSAGE_UNITS,
+        CountPer::Parts { part_units } => i64::from(*part_units),
         CountPer::Message | CountPer::JsonRange | CountPer::Contents | CountPer::Characters | CountPer::Texts(_) => 0,
     };
     let media = [media.image_units, media.document_units, media.other_units, media.attachment_units]

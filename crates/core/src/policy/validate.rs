@@ -373,8 +373,13 @@ mod tests {
             (1.0, 5, 5, None),
         ] {
             let mut policy = presets::policy("opencode@seed");
-            summarize(&mut policy).tail =
-                Tail::Turns(LastTurns { turns: Some(1), budget_ratio, minimum_budget_tokens, max_budget_tokens });
+            summarize(&mut policy).tail = Tail::Turns(LastTurns {
+                turns: Some(1),
+                budget_ratio,
+                minimum_budget_tokens,
+                max_budget_tokens,
+                whole: false,
+            });
             let fields: Vec<_> = validate(&policy).into_iter().map(|violation| violation.field).collect();
             assert_eq!(fields, expected.map(path).into_iter().collect::<Vec<_>>(), "{budget_ratio}");
         }

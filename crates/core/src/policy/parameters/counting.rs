@@ -68,6 +68,9 @@ pub enum TextUnits {
         /// Length above which the size of a text is its length.
         plain_above: u32,
     },
+    /// By the classes of its characters, in hundredths of a token: an upper estimate of the tokens of OpenAI's encodings
+    /// in natural languages, code and encoded bytes, without a tokenizer.
+    Classes,
     /// One unit for each token of a built-in encoding: exact.
     Bpe {
         /// The encoding.
@@ -118,6 +121,12 @@ pub enum Rounding {
 pub enum CountPer {
     /// Its own text, rounded message by message: pi's estimate per message kind.
     Message,
+    /// Everything in a message, rounded once for a range: its own text as with `Message`, provider blocks by a token for
+    /// four bytes, and what a request has around each part.
+    Parts {
+        /// Units for what a request has around a part.
+        part_units: u32,
+    },
     /// The JSON text of the provider messages, rounded once for a range, as OpenCode measures one.
     JsonRange,
     /// Texts and the JSON of calls and results, rounded once for a range, as Gemini measures parts.

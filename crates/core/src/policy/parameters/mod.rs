@@ -160,6 +160,10 @@ pub struct LevelPolicy {
     /// Skips the remaining steps once the view, measured again, is below the threshold.
     #[serde(default)]
     pub stop_when_enough: bool,
+    /// The steps are alternatives: only one is applied, the first that brings the view below the threshold and is worth
+    /// its cost by itself, or else the last. So a summary is made of whole messages, not of placeholders.
+    #[serde(default)]
+    pub alternatives: bool,
 }
 
 /// The notice to people about a compaction.
@@ -204,8 +208,8 @@ pub struct Guards {
     /// 1.
     pub minimum_gain_tokens: Option<i64>,
     /// Maximum cached tokens that a provider would have to read again per token freed. Prunes, truncations and
-    /// omissions without a summary that cost more are skipped as long as the view fits its window. Absent: no limit. No
-    /// preset has one; it is for providers with expensive input and cheap cached input.
+    /// omissions without a summary that cost more are skipped as long as the view fits its window. Absent: no limit.
+    /// It is for providers with expensive input and cheap cached input.
     pub max_reread_per_freed: Option<u32>,
     /// Cooldown: seconds after a compaction started by a level, during which no level starts another one. It does not
     /// delay requests by hand or the compaction of a view over its window.

@@ -16,7 +16,7 @@ pub enum Tail {
         /// Minimum number of messages for a summary.
         minimum_messages: u32,
     },
-    /// The last turns within a budget; a turn that does not fit is split between its messages.
+    /// The last turns within a budget; a turn that does not fit is split between its messages, unless whole ones are enough.
     Turns(LastTurns),
     /// The newest messages whose tokens reach a budget; the tail does not begin with a tool result.
     Recent(Recent),
@@ -40,6 +40,10 @@ pub struct LastTurns {
     pub minimum_budget_tokens: i64,
     /// Maximum of the budget, in tokens.
     pub max_budget_tokens: i64,
+    /// Keeps whole turns, so that the tail begins where the work on a request ended: a turn is split only if the turns
+    /// behind it fill less than half of the budget.
+    #[serde(default)]
+    pub whole: bool,
 }
 
 /// The newest messages whose tokens reach a budget. System messages always stay, beside the summary.

@@ -1,4 +1,4 @@
-//! Presets: the agents whose behaviour Longhand can reproduce, one file in TOML for each version.
+//! Presets: the agents whose behaviour Longhand can reproduce, and a policy of its own, one file in TOML for each version.
 //!
 //! A preset is a policy with a name and a version, in the format in which users write policies of their own. Strategies
 //! that only one agent has are code, in a folder of the agent. If an agent has a defect that breaks one of Longhand's
@@ -36,7 +36,7 @@ macro_rules! files {
 }
 
 /// The files. A name without a version means the last file of its agent, which is not always the newest version.
-const FILES: [(&str, &str); 24] = files![
+const FILES: [(&str, &str); 25] = files![
     "anthropic-context-editing-2025-10.toml",
     "claude-code-observed.toml",
     "claude-code-seed.toml",
@@ -46,6 +46,7 @@ const FILES: [(&str, &str); 24] = files![
     "qwen-code-2025-08.toml",
     "goose-0.8.toml",
     "joyagent.toml",
+    "longhand-1.toml",
     "neovate-2026.toml",
     "neovate-2026-fixed.toml",
     "opencode-1.18.toml",
@@ -88,6 +89,9 @@ fn file_name(preset: &Preset) -> String {
     format!("{}.toml", preset.name.replace('@', "-"))
 }
 
+/// The preset of sessions and commands that name none.
+pub const DEFAULT: &str = "longhand@1";
+
 /// The policy of a preset that the code names. Panics if there is none.
 pub fn policy(name: &str) -> Policy {
     find(name).unwrap_or_else(|| panic!("no preset {name}")).policy()
@@ -127,7 +131,7 @@ mod tests {
         let level: LevelPolicy = serde_json::from_value(level).expect("a level");
         let (whole, inside) = match (path.split_once(".summarize."), path.split_once('.')) {
             (Some((_, inside)), _) => (json(serde_json::to_value(Summarize::default())), inside),
-            (None, Some(("micro" | "auto" | "deep", inside @ ("notice" | "stop_when_enough")))) => {
+            (None, Some(("micro" | "auto" | "deep", inside @ ("notice" | "stop_when_enough" | "alternatives")))) => {
                 (json(serde_json::to_value(level)), inside)
             }
             (None, _) => (json(serde_json::to_value(Policy::default())), path),
@@ -190,6 +194,7 @@ mod tests {
             notice: Notice::None,
             steps: vec![Step::Summarize(Box::default())],
             stop_when_enough: false,
+            alternatives: false,
         };
         assert_eq!(policy, Policy { preset: "x".to_owned(), auto: Some(level), ..Policy::default() });
         assert_eq!(crate::policy::validate::validate(&policy), []);

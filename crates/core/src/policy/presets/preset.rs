@@ -33,8 +33,12 @@ impl Preset {
     }
 
     /// Deliberate differences between Longhand and the agent, one sentence each: first those of this agent, then those
-    /// of all agents whose summaries a model writes, and of all that act automatically.
+    /// of all agents whose summaries a model writes, and of all that act automatically. A policy that reproduces no agent
+    /// has none.
     pub fn deviations(&self) -> Vec<&str> {
+        if self.deviations.is_empty() {
+            return Vec::new();
+        }
         let policy = &self.policy;
         let mut steps = policy.levels().flat_map(|(_, level)| &level.steps);
         let common: &[&str] = if steps.any(|step| matches!(step, Step::Summarize(_))) { &SUMMARIZING } else { &[] };

@@ -4,7 +4,7 @@ use crate::model::ids::PartId;
 use crate::model::part::PartBody;
 use crate::model::truncation::{Removals, Truncation};
 use crate::model::view::SourceMessage;
-use crate::policy::tokens::{estimate_part_of, estimate_source};
+use crate::policy::tokens::{estimate_part_of, estimate_source, length_per_token};
 use crate::policy::truncate;
 use crate::policy::turns::starts_turn;
 use crate::policy::{Policy, Requests, Truncate};
@@ -66,9 +66,9 @@ impl Requests {
         truncations
     }
 
-    /// The truncation of a text to its beginning and its end, within this number of tokens.
+    /// The truncation of a text to its beginning and its end, within about this number of tokens.
     fn truncation(&self, policy: &Policy, text: &str, tokens: i64) -> Truncation {
-        let units = tokens.saturating_mul(i64::from(policy.counting.units_per_token.max(1)));
+        let units = tokens.saturating_mul(length_per_token(&policy.counting));
         let rule = Truncate {
             head_ratio: 0.5,
             ..Truncate::head(u32::try_from(units.max(1)).unwrap_or(u32::MAX), &self.marker)

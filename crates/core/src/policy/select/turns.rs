@@ -1,4 +1,5 @@
-//! OpenCode's tail: the last turns as long as they fit, then the end of the turn that does not fit.
+//! OpenCode's tail: the last turns as long as they fit, then the end of the turn that does not fit, unless whole turns
+//! are enough.
 
 use super::boundaries::SafeBoundaries;
 use crate::model::usage::ModelWindow;
@@ -36,7 +37,8 @@ impl LastTurns {
             let remaining = budget - total;
             let fits =
                 |&start: &usize| boundaries.safe[turn.start + start] && estimates.tokens(start..length) <= remaining;
-            let split = (1..length).find(|start| remaining > 0 && fits(start));
+            let may_split = remaining > 0 && !(self.whole && total >= budget / 2);
+            let split = (1..length).find(|start| may_split && fits(start));
             keep = split.map(|start| turn.start + start).or(keep);
             break;
         }
@@ -53,10 +55,10 @@ impl LastTurns {
 
     pub(super) fn smaller(&self) -> Option<Self> {
         (self.turns != Some(0) && self.max_budget_tokens >= 2).then(|| Self {
-            turns: self.turns,
             budget_ratio: self.budget_ratio / 2.0,
             minimum_budget_tokens: self.minimum_budget_tokens / 2,
             max_budget_tokens: self.max_budget_tokens / 2,
+            ..self.clone()
         })
     }
 }

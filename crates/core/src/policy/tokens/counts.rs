@@ -24,7 +24,7 @@ pub fn basis(policy: &Policy) -> Option<String> {
         vocabulary: Option<&'a str>,
     }
     let vocabulary = match &policy.counting.text {
-        TextUnits::Length | TextUnits::Mixed { .. } => return None,
+        TextUnits::Length | TextUnits::Mixed { .. } | TextUnits::Classes => return None,
         TextUnits::Bpe { .. } => None,
         TextUnits::Vocabulary { attached, .. } => Some(attached.0.as_ref()?.fingerprint()),
     };

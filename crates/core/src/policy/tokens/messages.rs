@@ -16,6 +16,7 @@ pub(in crate::policy) fn units(counting: &Counting, role: Role, parts: &[Shown<'
     }
     match counting.per {
         CountPer::Message => words::units(counting, parts),
+        CountPer::Parts { part_units } => words::units_in_parts(counting, parts, part_units),
         CountPer::JsonRange => json::units(counting, role, parts),
         CountPer::Contents => contents::units(counting, parts),
         CountPer::Characters => contents::characters(counting, parts),
@@ -39,6 +40,7 @@ pub(in crate::policy) fn view_units(policy: &Policy, message: &ViewMessage) -> i
             CountPer::Message
             | CountPer::Contents
             | CountPer::Characters
+            | CountPer::Parts { .. }
             | CountPer::JsonRange
             | CountPer::Chat(_)
             | CountPer::Texts(_)
@@ -83,7 +85,8 @@ pub(in crate::policy) fn bounds(policy: &Policy, source: &SourceMessage) -> (i64
     let by = |contribution: fn(&str) -> i64| match counting.per {
         CountPer::Chat(format) => Some(chat::units_by(format, counting, role, &parts, contribution)),
         CountPer::Message => Some(words::units_by(counting, &parts, contribution)),
-        CountPer::JsonRange
+        CountPer::Parts { .. }
+        | CountPer::JsonRange
         | CountPer::Contents
         | CountPer::Characters
         | CountPer::Texts(_)

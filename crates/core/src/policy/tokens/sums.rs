@@ -11,9 +11,12 @@ pub(in crate::policy) fn addend(counting: &Counting, units: i64) -> i64 {
         // The comma after the message, or the bracket.
         CountPer::JsonRange if units > 0 => units.saturating_add(1),
         CountPer::JsonRange => 0,
-        CountPer::Contents | CountPer::Characters | CountPer::Chat(_) | CountPer::Texts(_) | CountPer::Envelope(_) => {
-            units
-        }
+        CountPer::Parts { .. }
+        | CountPer::Contents
+        | CountPer::Characters
+        | CountPer::Chat(_)
+        | CountPer::Texts(_)
+        | CountPer::Envelope(_) => units,
     }
 }
 
@@ -23,7 +26,7 @@ pub(in crate::policy) fn list_tokens(counting: &Counting, sum: i64) -> i64 {
         CountPer::Message => sum,
         CountPer::JsonRange if sum > 0 => tokens_of(counting, sum.saturating_add(1)),
         CountPer::JsonRange => 0,
-        CountPer::Contents | CountPer::Characters => tokens_of(counting, sum),
+        CountPer::Parts { .. } | CountPer::Contents | CountPer::Characters => tokens_of(counting, sum),
         CountPer::Chat(_) if sum > 0 => tokens_of(counting, sum.saturating_add(ChatFormat::LIST_UNITS)),
         CountPer::Chat(_) => 0,
         CountPer::Texts(_) => tokens_of(counting, sum),

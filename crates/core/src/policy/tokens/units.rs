@@ -1,5 +1,6 @@
 //! The size of a text in units, and the parts of a message as a model sees them.
 
+use super::classes;
 use crate::model::message::Role;
 use crate::model::part::{Media, Opaque, ToolCall, ToolResult};
 use crate::model::usage::Usage;
@@ -63,6 +64,16 @@ pub fn length(unit: LengthUnit, text: &str) -> usize {
     }
 }
 
+/// The length of a text of one token, if nothing else is known of the text.
+pub fn length_per_token(counting: &Counting) -> i64 {
+    match counting.text {
+        TextUnits::Length | TextUnits::Mixed { .. } => i64::from(counting.units_per_token.max(1)),
+        TextUnits::Classes => 3,
+        // Names and numbers split into small tokens.
+        TextUnits::Bpe { .. } | TextUnits::Vocabulary { .. } => 2,
+    }
+}
+
 /// The size of a text, in units.
 pub fn text_units(counting: &Counting, text: &str) -> i64 {
     text_units_above(counting, text, i64::MAX)
@@ -80,6 +91,7 @@ pub(super) fn text_units_above(counting: &Counting, text: &str, enough: i64) -> 
             let ascii = text.bytes().filter(u8::is_ascii).count() as i64;
             ascii.saturating_add((units - ascii).saturating_mul(i64::from(*other_units)))
         }
+        TextUnits::Classes => classes::text_units(text),
         TextUnits::Bpe { encoding } => bpe::count_above(*encoding, text, enough),
         TextUnits::Vocabulary { attached: Attached(Some(vocabulary)), .. } => vocabulary.count_above(text, enough),
         TextUnits::Vocabulary { attached: Attached(None), .. } => bpe::count_above(Encoding::Qwen, text, enough),
@@ -89,7 +101,7 @@ pub(super) fn text_units_above(counting: &Counting, text: &str, enough: i64) -> 
 /// A text with the ends of its tokens; none if the policy only estimates them.
 pub fn tokenize<'a>(counting: &Counting, text: &'a str) -> Option<Tokenized<'a>> {
     match &counting.text {
-        TextUnits::Length | TextUnits::Mixed { .. } => None,
+        TextUnits::Length | TextUnits::Mixed { .. } | TextUnits::Classes => None,
         TextUnits::Bpe { encoding } => Some(encoding.tokenize(text)),
         TextUnits::Vocabulary { attached: Attached(Some(vocabulary)), .. } => Some(vocabulary.tokenize(text)),
         TextUnits::Vocabulary { attached: Attached(None), .. } => Some(Encoding::Qwen.tokenize(text)),

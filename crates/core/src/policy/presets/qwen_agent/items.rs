@@ -348,7 +348,7 @@ fn kept<'a>(counting: &Counting, text: &str, tokens: i64, ellipsis: Option<&'a s
             return None;
         }
         let units = |tokens: i64| {
-            let units = tokens.saturating_mul(i64::from(counting.units_per_token));
+            let units = tokens.saturating_mul(tokens::length_per_token(counting));
             usize::try_from(units).unwrap_or(usize::MAX)
         };
         let head = truncate::prefix(counting.unit, text, units(front)).0.len();

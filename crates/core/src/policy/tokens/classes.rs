@@ -1,0 +1,274 @@
+//! The size of a text by the classes of its characters: hundredths of a token, an upper estimate for natural languages,
+//! code and encoded bytes that needs no tokenizer.
+//!
+//! A text is cut where OpenAI's encodings cut it: into words, numbers, marks and white space. Each piece costs a token,
+//! and more the less likely it is to be one: letters beyond those of a short word, pieces inside a longer run of letters
+//! and digits (identifiers, hashes, base64), and every letter of a script with fewer tokens of its own. The weights are
+//! fitted to `o200k_base` so that texts of some thousand characters in 24 languages, code, logs, base64 and
+//! hexadecimal numbers have no more tokens than this; English and code have about three quarters of it. Letters in random
+//! order, up to twice as many: no class tells them from words.
+
+/// Weights in hundredths of a token.
+const WORD: i64 = 100;
+/// A letter of a word beyond its first `SHORT`.
+const LONG: i64 = 40;
+const SHORT: usize = 5;
+/// A piece of letters directly behind a letter, as in `camelCase`.
+const JOINED: i64 = 108;
+/// A piece of letters beside a digit, as in a hash.
+const MIXED: i64 = 104;
+/// A letter of a joined or a mixed piece beyond its first two.
+const JOINED_LONG: i64 = 74;
+/// A capital letter beyond the first of a piece.
+const CAPITAL: i64 = 15;
+/// Up to three digits.
+const DIGITS: i64 = 100;
+/// A run of ASCII marks, and each mark beyond the first.
+const MARKS: i64 = 102;
+const MARK: i64 = 12;
+/// White space that does not belong to the word behind it.
+const SPACE: i64 = 135;
+
+/// The greatest weight of a byte.
+pub(super) const BYTE_MAX: i64 = 150;
+
+/// The size of a text in hundredths of a token.
+pub(super) fn text_units(text: &str) -> i64 {
+    let bytes = text.as_bytes();
+    let (mut at, mut units) = (0, 0_i64);
+    let mut before = Before::Nothing;
+    while let Some(&first) = bytes.get(at) {
+        let (length, weight, is) = match first {
+            b'a'..=b'z' | b'A'..=b'Z' => {
+                let capitals = run(&bytes[at..], |byte| byte.is_ascii_uppercase());
+                let length = capitals + run(&bytes[at + capitals..], |byte| byte.is_ascii_lowercase());
+                let is_mixed = before == Before::Digit || bytes.get(at + length).is_some_and(u8::is_ascii_digit);
+                let letters = match before {
+                    _ if is_mixed => MIXED + JOINED_LONG * beyond(length, 2),
+                    Before::Letter => JOINED + JOINED_LONG * beyond(length, 2),
+                    Before::Nothing | Before::Digit => WORD + LONG * beyond(length, SHORT),
+                };
+                (length, letters + CAPITAL * beyond(capitals, 1), Before::Letter)
+            }
+            b'0'..=b'9' => {
+                let length = run(&bytes[at..], |byte| byte.is_ascii_digit());
+                (length, DIGITS * length.div_ceil(3) as i64, Before::Digit)
+            }
+            b' ' | b'\t' | b'\n' | b'\r' => {
+                let length = run(&bytes[at..], is_blank);
+                // A single blank is part of the word behind it, but not of a number.
+                let is_of_word = length == 1 && first == b' ' && !bytes.get(at + 1).is_some_and(u8::is_ascii_digit);
+                (length, if is_of_word { 0 } else { SPACE }, Before::Nothing)
+            }
+            0..0x80 => {
+                let is_mark = |byte: u8| byte.is_ascii() && !byte.is_ascii_alphanumeric() && !is_blank(byte);
+                let length = run(&bytes[at..], is_mark);
+                (length, MARKS + MARK * beyond(length, 1), Before::Nothing)
+            }
+            0x80.. => {
+                let letter = text[at..].chars().next().unwrap_or_default();
+                let (weight, is) = other(letter);
+                (letter.len_utf8(), weight, is)
+            }
+        };
+        at += length;
+        units += weight;
+        before = is;
+    }
+    units
+}
+
+/// What a character is for the piece behind it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Before {
+    Letter,
+    Digit,
+    Nothing,
+}
+
+fn is_blank(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t' | b'\n' | b'\r')
+}
+
+/// The number of bytes at the beginning that are of a class.
+fn run(bytes: &[u8], is: impl Fn(u8) -> bool) -> usize {
+    bytes.iter().take_while(|byte| is(**byte)).count()
+}
+
+/// What a length has beyond another one.
+fn beyond(length: usize, enough: usize) -> i64 {
+    length.saturating_sub(enough) as i64
+}
+
+/// The weight of a character that is not ASCII.
+fn other(letter: char) -> (i64, Before) {
+    match letter {
+        // Latin letters with marks, which end a token of plain ones.
+        '\u{80}'..='\u{36f}' | '\u{1e00}'..='\u{1eff}' => (48, Before::Letter),
+        // Greek.
+        '\u{370}'..='\u{3ff}' | '\u{1f00}'..='\u{1fff}' => (47, Before::Letter),
+        // Cyrillic.
+        '\u{400}'..='\u{52f}' => (44, Before::Letter),
+        // Armenian, Hebrew.
+        '\u{530}'..='\u{5ff}' => (49, Before::Letter),
+        // Arabic.
+        '\u{600}'..='\u{77f}' => (46, Before::Letter),
+        // The scripts of India, Thai, Lao, Georgian and others between.
+        '\u{900}'..='\u{10ff}' => (47, Before::Letter),
+        // Punctuation and symbols.
+        '\u{2000}'..='\u{2bff}' => (75, Before::Nothing),
+        '\u{3000}'..='\u{303f}' | '\u{ff00}'..='\u{ffef}' => (76, Before::Nothing),
+        // Kana.
+        '\u{3040}'..='\u{30ff}' => (68, Before::Letter),
+        // Hangul.
+        '\u{1100}'..='\u{11ff}' | '\u{3130}'..='\u{318f}' | '\u{ac00}'..='\u{d7a3}' => (86, Before::Letter),
+        // Han.
+        '\u{3400}'..='\u{9fff}' => (110, Before::Letter),
+        // What has few tokens of its own: emoji, rare scripts.
+        '\u{10000}'.. => (235, Before::Letter),
+        _ => (150, Before::Letter),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::bpe::{self, Encoding};
+    use crate::policy::tokens::estimate_messages;
+    use crate::policy::{dsl, presets, render};
+    use base64::Engine as _;
+    use base64::prelude::BASE64_STANDARD;
+    use proptest::prelude::*;
+
+    const PROSE: [&str; 8] = [
+        include_str!("samples/arabic.txt"),
+        include_str!("samples/chinese.txt"),
+        include_str!("samples/english.txt"),
+        include_str!("samples/german.txt"),
+        include_str!("samples/hindi.txt"),
+        include_str!("samples/japanese.txt"),
+        include_str!("samples/korean.txt"),
+        include_str!("samples/russian.txt"),
+    ];
+    const CODE: [&str; 4] = [
+        include_str!("classes.rs"),
+        include_str!("../tokens.rs"),
+        include_str!("../presets/claude-code-seed.toml"),
+        include_str!("../../../Cargo.toml"),
+    ];
+
+    /// Parts of a text in another order: words, or clauses where words have no blanks between them.
+    fn shuffled(text: &'static str) -> impl Strategy<Value = String> {
+        let pieces: Vec<&str> = text.split_inclusive([' ', '\n', '，', '、', '。']).collect();
+        let pieces = prop::collection::vec(prop::sample::select(pieces), 100..1_500);
+        pieces.prop_map(|pieces| pieces.concat())
+    }
+
+    /// Lines of a file in another order.
+    fn lines(text: &'static str) -> impl Strategy<Value = String> {
+        let lines: Vec<&str> = text.split_inclusive('\n').collect();
+        prop::collection::vec(prop::sample::select(lines), 40..300).prop_map(|lines| lines.concat())
+    }
+
+    fn bytes() -> impl Strategy<Value = Vec<u8>> {
+        prop::collection::vec(any::<u8>(), 1_000..5_000)
+    }
+
+    fn hexadecimal(bytes: &[u8]) -> String {
+        bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// A text of one kind, long enough that no single word decides.
+    fn text() -> impl Strategy<Value = String> {
+        prop_oneof![
+            4 => prop::sample::select(&PROSE[..]).prop_flat_map(shuffled),
+            2 => prop::sample::select(&CODE[..]).prop_flat_map(lines),
+            1 => bytes().prop_map(|bytes| BASE64_STANDARD.encode(bytes)),
+            1 => bytes().prop_map(|bytes| hexadecimal(&bytes)),
+            1 => prop::collection::vec(any::<u32>(), 300..900)
+                .prop_map(|numbers| numbers.iter().map(|number| format!("{number} ")).collect()),
+        ]
+    }
+
+    /// A message with a text, a call and its result, or reasoning; and its texts.
+    fn message() -> impl Strategy<Value = (String, Vec<String>)> {
+        (0..3_u8, text(), text()).prop_map(|(kind, first, second)| {
+            let json = |text: &str| serde_json::to_string(text).expect("a string is JSON");
+            match kind {
+                0 => (format!("u {}\n", json(&first)), vec![first]),
+                1 => {
+                    let input = format!("{{\"path\":{}}}", json(&first));
+                    let line = format!("a\n  tool read#c in={input} out={} done\n", json(&second));
+                    (line, vec!["read".to_owned(), input, second])
+                }
+                _ => {
+                    let line = format!("a {}\n  reasoning {}\n", json(&first), json(&second));
+                    (line, vec![first, second])
+                }
+            }
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+
+        /// What says that it fits a window, fits by the tokenizer: in every script, in code and in encoded bytes.
+        #[test]
+        fn no_view_has_more_tokens_than_its_estimate(messages in prop::collection::vec(message(), 1..6)) {
+            let policy = presets::policy(presets::DEFAULT);
+            let talk: String = messages.iter().map(|(line, _)| line.as_str()).collect();
+            let view = render::render(&policy, &dsl::parse(&talk));
+            let texts = messages.iter().flat_map(|(_, texts)| texts);
+            let tokens: i64 = texts.map(|text| bpe::count(Encoding::O200kBase, text)).sum();
+            prop_assert_eq!(view.estimated_tokens, estimate_messages(&policy, &view.messages));
+            prop_assert!(view.estimated_tokens >= tokens, "{} for {tokens}", view.estimated_tokens);
+            prop_assert!(view.estimated_tokens <= tokens * 2, "{} for {tokens}", view.estimated_tokens);
+        }
+
+        #[test]
+        fn no_byte_has_more_units_than_the_most(text in "\\PC{0,60}", ascii in "[ -~\n\t]{0,60}") {
+            for text in [text, ascii] {
+                prop_assert!(text_units(&text) <= BYTE_MAX * text.len() as i64, "{text:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn each_sample_has_no_more_tokens_than_units() {
+        let mut least = i64::MAX;
+        for text in PROSE.iter().chain(&CODE) {
+            let (units, tokens) = (text_units(text), bpe::count(Encoding::O200kBase, text));
+            println!(
+                "{:>3} % {:>3} % {:?}",
+                units / tokens,
+                text.encode_utf16().count() as i64 * 25 / tokens,
+                text.get(..30)
+            );
+            least = least.min(units / tokens);
+        }
+        assert!(least >= 100, "{least} %");
+    }
+
+    #[test]
+    fn a_piece_has_its_weight() {
+        for (text, units) in [
+            ("", 0),
+            ("word", WORD),
+            (" a word", 2 * WORD),
+            ("sentences", WORD + 4 * LONG),
+            ("camelCase", WORD + JOINED + 2 * JOINED_LONG),
+            ("HTTP", WORD + 3 * CAPITAL),
+            ("a1b", MIXED + DIGITS + MIXED),
+            ("1234567", 3 * DIGITS),
+            ("in 12", WORD + SPACE + DIGITS),
+            ("a, b", WORD + MARKS + WORD),
+            ("{\n\n  }", MARKS + SPACE + MARKS),
+            ("->;", MARKS + 2 * MARK),
+            ("é", 48),
+            ("你好。", 110 + 110 + 76),
+            ("😀", 235),
+        ] {
+            assert_eq!(text_units(text), units, "{text:?}");
+        }
+    }
+}
