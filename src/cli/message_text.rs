@@ -1,6 +1,6 @@
 //! Text form of messages and their parts.
 
-use super::output::{HEADING, Output, count, hex, indented, shorten, time, word};
+use super::output::{HEADING, Output, count, dollars, hex, indented, shorten, time, word};
 use crate::pb;
 use crate::pb::part::Body;
 use std::io;
@@ -181,7 +181,7 @@ pub(super) fn usage_text(usage: &pb::Usage) -> String {
         }
     }
     if let Some(cost) = usage.cost_micro_usd {
-        text += &format!(", ${:.4}", cost as f64 / 1e6);
+        text += &format!(", {}", dollars(cost));
     }
     text
 }
@@ -250,7 +250,7 @@ mod tests {
             pb::Message { finish: Some(ended), given_view: Some(given.clone()), ..pb::Message::default() };
         assert_eq!(
             finish(&message).as_deref(),
-            Some("tool calls · 7 in, 2 out, $0.5000 · was given the view at revision 41, hash ab")
+            Some("tool calls · 7 in, 2 out, $0.50 · was given the view at revision 41, hash ab")
         );
         let window = pb::ModelWindow { max_context_tokens: 9, ..pb::ModelWindow::default() };
         message.given_view = Some(pb::GivenView { window: Some(window), shortened: true, ..given });

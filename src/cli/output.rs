@@ -236,9 +236,10 @@ pub(super) fn context_usage(tokens: i64, window_tokens: i64) -> String {
     format!("{tokens} of {window_tokens} tokens ({} %)", tokens.saturating_mul(100) / window_tokens)
 }
 
-/// Millionths of a US dollar as dollars.
+/// Millionths of a US dollar as dollars and cents; below a cent, with two digits more.
 pub(super) fn dollars(micros: i64) -> String {
-    format!("${}.{:06}", micros / 1_000_000, micros % 1_000_000)
+    let digits = if micros.abs() < 10_000 { 4 } else { 2 };
+    format!("${:.digits$}", micros as f64 / 1e6)
 }
 
 /// A number of things: `1 message`, `2 messages`.

@@ -2,7 +2,7 @@
 
 use super::context::range;
 use super::event_text::compaction;
-use super::output::{Output, count};
+use super::output::{Output, count, dollars};
 use crate::pb;
 
 /// Prints the changes that a compaction would make, and the requests that a model would get.
@@ -76,7 +76,7 @@ fn requests_text(plan: &pb::CompactionPlan) -> Option<String> {
         return Some(format!("written by {}, without a model", plan.summarizer));
     }
     let merged = if plan.chunked { ", and more to merge the answers" } else { "" };
-    let cost = plan.cost_micro_usd.map_or(String::new(), |micros| format!(", about ${:.4}", micros as f64 / 1e6));
+    let cost = plan.cost_micro_usd.map_or(String::new(), |micros| format!(", about {}", dollars(micros)));
     let requests = count(plan.requests.len() as i64, "request");
     let tokens = count(plan.request_tokens, "token");
     Some(format!("written by {}: {requests} of {tokens} together{merged}{cost}", plan.summarizer))
@@ -110,7 +110,7 @@ mod tests {
                 "summary (auto) of the view at revision 9: 900 → about 400 tokens",
                 "covers 5 more messages: revisions 1–6",
                 "keeps msg_7 and later messages, beside a summary of at most 100 tokens",
-                "written by fake: 1 request of 700 tokens together, about $0.0100",
+                "written by fake: 1 request of 700 tokens together, about $0.01",
             ]
         );
         (plan.requests, plan.summarizer) = (Vec::new(), "extractive".into());

@@ -18,7 +18,7 @@ pub(super) struct Arguments {
     /// Print the figures in Prometheus' text format
     #[arg(long, conflicts_with = "session")]
     metrics: bool,
-    /// Fail if the daemon refuses writes, or its scheduler cannot read the store
+    /// Fail if the daemon refuses writes, its scheduler cannot read the store, or the scrub has findings
     #[arg(long, conflicts_with = "session")]
     check: bool,
 }
@@ -48,7 +48,9 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
         }
         None => {
             let info = client.admin.get_server_info(pb::GetServerInfoRequest {}).await?.into_inner();
-            is_healthy = info.write_state() == pb::WriteState::Accepted && info.scheduler_failure.is_none();
+            is_healthy = info.write_state() == pb::WriteState::Accepted
+                && info.scheduler_failure.is_none()
+                && findings(&info) == 0;
             if arguments.metrics {
                 output.text(&metrics::text(&info))?;
             } else if output.json() {
@@ -111,6 +113,10 @@ fn lines(info: &pb::GetServerInfoResponse) -> Vec<(&'static str, String)> {
     ];
     lines.extend(info.scheduler_failure.as_ref().map(|failure| ("scheduler", scheduler_text(failure))));
     lines.extend(info.scrub.iter().flat_map(|scrub| &scrub.findings).map(finding_line));
+    if findings(info) > 0 {
+        lines
+            .push(("", "`longhand doctor` examines the store of a stopped daemon, and repairs what it can".to_owned()));
+    }
     lines.extend(info.failing_session_ids.iter().map(|id| ("failing", id.clone())));
     lines.extend(info.stopped_session_ids.iter().map(|id| ("stopped", id.clone())));
     lines.extend(info.compactions.iter().map(|counter| ("ended", ended(counter))));
@@ -197,6 +203,11 @@ fn erasures_text(erasures: Option<&pb::ErasureState>) -> String {
             format!("bytes MAY STILL BE IN FILES ({}); {count} of the database", files.join(", "))
         }
     }
+}
+
+/// Number of findings of the scrub.
+fn findings(info: &pb::GetServerInfoResponse) -> i64 {
+    info.scrub.as_ref().map_or(0, |scrub| scrub.finding_count)
 }
 
 /// A finding of the scrub, as a line.

@@ -102,7 +102,7 @@ export async function followsSession(daemon, seed, steps) {
   const next = doings(daemon, id, any);
   const list = (query = '') => daemon.get(`${path}/messages?reverse=true&page_size=1000${query}`);
   const view = async (query, held) => viewOf(await daemon.get(`${path}/view?${query}`), held);
-  const rowsOf = (state) => rows({ history: state.messages, hasOlder: !!state.olderToken, view: state.view, replacements: state.replacements, questions: [], revision: state.revision, isNow: true, runFrom: state.runFrom }).map(seen);
+  const rowsOf = (state) => rows({ history: state.messages, hasOlder: !!state.olderToken, hasNewer: false, inherited: 0, view: state.view, replacements: state.replacements, questions: [], revision: state.revision, isNow: true, runFrom: state.runFrom }).map(seen);
   const stream = frames(daemon, `${path}/events?include_content=true`);
   const came = [];
   let wake = () => undefined;

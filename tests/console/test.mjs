@@ -216,6 +216,7 @@ test('history stands beside the view, and what is covered says so', async ({ dae
   await page.page.keyboard.press('Home');
   await page.page.locator('.row.covered').first().waitFor();
   await page.page.getByText('Covered by the summary').first().waitFor();
+  equal(await page.page.getByText('the summary the summary').count(), 0, 'words that are said twice');
   const said = await page.page.locator('.row.covered .cell.right').evaluateAll((cells) => cells.map((cell) => cell.innerText.trim().length > 3 && !cell.querySelector('.hidden')));
   check(said.length > 3 && said.every(Boolean), `each covered row says so: ${said}`);
   const summary = page.page.locator(`[data-key="own:${view.end.covered.summaryMessageId}"]`);
@@ -228,6 +229,18 @@ test('history stands beside the view, and what is covered says so', async ({ dae
   await covered.getByRole('button', { name: 'open' }).click();
   await covered.locator('summary').first().waitFor();
   equal(await page.violations(), [], 'accessibility');
+  await page.close();
+});
+
+test('an unknown session is said to be none', async ({ daemon, browser }) => {
+  const page = await Page.open(browser, daemon);
+  page.allowed.push(/404/);
+  await page.go('#/session/ses_01a227950000700080000000deadbeef');
+  await page.page.getByRole('alert').getByText('There is no session').waitFor();
+  equal(await page.page.locator('.composer, .timeline, .one').count(), 0, 'what only a session has');
+  equal(await page.violations(), [], 'accessibility');
+  await page.page.getByRole('link', { name: 'All sessions', exact: true }).click();
+  await page.page.getByText('No session yet').waitFor();
   await page.close();
 });
 
@@ -301,7 +314,7 @@ test('history and view are of one revision in every frame', async ({ daemon, bro
 test('what the page has follows the stream, as if it were read anew', async ({ daemon, figures }) => {
   await followsList(daemon, 7, 60);
   const followed = [];
-  for (let seed = 1; seed <= 6; seed += 1) followed.push(await followsSession(daemon, seed, 30));
+  for (const seed of [1, 3, 5]) followed.push(await followsSession(daemon, seed, 30));
   figures['sessions followed'] = { revisions: followed.reduce((sum, one) => sum + one.revision, 0), compacted: followed.filter((one) => one.compacted).length };
 });
 
@@ -633,6 +646,28 @@ test('the axis follows a session that is at work', async ({ daemon, browser }) =
   await page.close();
 });
 
+test('the curve has a gap where a compaction was until it is known what was on both sides', async ({ daemon, browser }) => {
+  const id = await daemon.session('Gap', { window: { ...window, maxContextTokens: 200000 }, preset: 'opencode' });
+  await daemon.append(id, conversation(6, 60));
+  const page = await Page.open(browser, daemon);
+  page.allowed.push(/ERR_/);
+  await page.page.route(/view\?as_of_revision=/, (route) => route.abort());
+  await page.session(id);
+  const words = () => page.page.locator('.facts').innerText();
+  const append = async (what) => {
+    const { revision } = await daemon.append(id, [text('USER', what)]);
+    await until('the page knows', async () => Number((await words()).match(/revision ([\d,]+)/)[1].replace(',', '')) >= Number(revision));
+  };
+  for (const what of ['one', 'two', 'three']) await append(what);
+  const pieces = () => page.page.locator('.timeline .curve').evaluate((curve) => (curve.getAttribute('d') ?? '').split('M').slice(1).filter((piece) => piece.includes('L')).length);
+  await until('a curve', async () => (await pieces()) === 1);
+  await daemon.post(`/v1/sessions/${id}/compactions`, { kind: 'COMPACTION_KIND_SUMMARY' });
+  await daemon.settled(id);
+  for (const what of ['four', 'five', 'six']) await append(what);
+  equal(await pieces(), 2, 'pieces of the curve');
+  await page.close();
+});
+
 test('the middle of a long session has its history, and records stay out of the way', async ({ daemon, browser }) => {
   const id = await daemon.session('Long', { window: { ...window, maxContextTokens: 1000000 }, preset: 'opencode' });
   const record = (number) => ({ role: 'ROLE_SYSTEM', kind: 'MESSAGE_KIND_RECORD', parts: [{ record: { kind: 'progress', data: `{"step":${number}}` } }] });
@@ -702,15 +737,36 @@ test('a message is pinned, edited and forked from', async ({ daemon, browser }) 
   await row.locator('.cell.left').getByText('user', { exact: false }).first().click();
   await page.page.locator(`[data-key="${messageIds[1]}"]`).click();
   await page.page.keyboard.press('f');
+  const toast = page.page.locator('.toast');
+  await toast.getByText('A session of its own').waitFor();
+  equal((await daemon.get('/v1/sessions')).sessions.length, 1, 'sessions after one key');
+  await toast.getByRole('button', { name: 'Fork' }).click();
   await until('the fork', async () => !page.page.url().includes(id) && page.page.url().includes('session/ses_'));
   await page.page.locator('.row').getByText('an answer').first().waitFor();
   equal(await page.page.locator('.cell.right').getByText('second words').count(), 0, 'what came later, in its view');
+  // What its original has behind its beginning is one row, and was left out by nobody.
+  await page.page.locator('.row.beyond').getByRole('button', { name: /later message/ }).click();
+  await page.page.locator('.row.beyond').getByText('second words').waitFor();
+  equal(await page.page.locator('.row.rewound').count(), 0, 'rows of a rewind');
   // It says whose fork it is, here and in the list.
   await page.page.locator('.facts').getByText('fork of').waitFor();
   await page.page.locator('.facts').getByRole('link', { name: 'Edits' }).click();
   await until('the original', async () => page.page.url().includes(id));
   await page.go('#/sessions');
   await page.page.locator('.session .chip').getByText('fork of Edits').waitFor();
+  await page.close();
+});
+
+test('a fork that ends in a call does not run', async ({ daemon, browser }) => {
+  const id = await daemon.session('Original', { window });
+  const { messageIds } = await daemon.append(id, [text('USER', 'List the files.'), call('open', 'bash', { command: 'ls' })]);
+  const { session } = await daemon.post(`/v1/sessions/${id}:fork`, { message_id: messageIds[1] });
+  const page = await Page.open(browser, daemon);
+  await page.session(session.sessionId);
+  await page.page.getByText('No result came').waitFor();
+  equal(await page.page.locator('.row.running').count(), 0, 'calls that run');
+  await page.session(id);
+  await page.page.locator('.row.running').getByText('No result yet').waitFor();
   await page.close();
 });
 
@@ -972,6 +1028,29 @@ test('a session of 10 000 messages is smooth from end to end', async ({ daemon, 
   await page.session(id);
   figures['session of 10 000 messages, first rows in ms'] = Date.now() - begin;
   await page.page.locator('.row').last().waitFor();
+  // To the beginning at once, from there on without a gap, and back to the end.
+  const { messages: beginning } = await daemon.get(`/v1/sessions/${id}/messages?page_size=1000`);
+  const home = Date.now();
+  page.requests.length = 0;
+  await page.page.keyboard.press('Home');
+  await page.page.locator(`[data-key="${beginning[0].messageId}"]`).waitFor();
+  figures['Home in 10 000 messages, in ms'] = Date.now() - home;
+  equal(page.requests.filter((url) => url.includes('/messages?')).length, 1, 'pages that Home reads');
+  const down = await page.page.evaluate(async () => {
+    const list = document.querySelector('.one .scroll');
+    const seen = new Set();
+    for (let times = 0; times < 900 && seen.size < 700; times += 1) {
+      for (const row of document.querySelectorAll('.row[data-revision]')) seen.add(row.dataset.key);
+      list.dispatchEvent(new WheelEvent('wheel', { deltaY: 900 }));
+      list.scrollTop += 900;
+      await new Promise(requestAnimationFrame);
+    }
+    return [...seen];
+  });
+  check(down.length >= 700, `${down.length} rows are seen on the way down`);
+  equal(down.slice(0, 690), beginning.slice(0, 690).map(({ messageId }) => messageId), 'rows from the beginning');
+  await page.page.keyboard.press('End');
+  await page.page.locator(`[data-key="${(await daemon.get(`/v1/sessions/${id}/messages?reverse=true&page_size=1`)).messages[0].messageId}"]`).waitFor();
   let most = await page.count();
   // From the newest message to the first, by the wheel, with the time of each frame.
   const scrolled = await page.page.evaluate(async () => {

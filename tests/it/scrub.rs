@@ -157,7 +157,8 @@ fn the_command_reports_findings_by_its_exit_code() {
     daemon.text(&["create", "--title", "one"]);
     let whole = daemon.text(&["audit", "scrub"]);
     assert!(whole.contains("1 session and") && whole.contains("no findings"), "{whole}");
-    assert!(daemon.text(&["status"]).contains("scrub           ended"), "{}", daemon.text(&["status"]));
+    let status = daemon.text(&["status", "--check"]);
+    assert!(status.contains("scrub           ended") && !status.contains("doctor"), "{status}");
     let directory = daemon.directory.clone();
     daemon.stop();
     let mut database = Database::of(&directory);
@@ -169,8 +170,10 @@ fn the_command_reports_findings_by_its_exit_code() {
     let found = run(&["audit", "scrub"]);
     let text = String::from_utf8_lossy(&found.stdout);
     assert!(found.status.code() == Some(3) && text.contains("#1: ") && text.contains("1 finding"), "{found:?}");
-    let status = run(&["status"]).stdout;
-    assert!(String::from_utf8_lossy(&status).contains("1 FINDING IN THE STORE"), "{status:?}");
+    let status = run(&["status", "--check"]);
+    let text = String::from_utf8_lossy(&status.stdout);
+    assert_eq!(status.status.code(), Some(1), "{text}");
+    assert!(["1 FINDING IN THE STORE", "#1: ", "`longhand doctor`"].iter().all(|told| text.contains(told)), "{text}");
     let metrics = run(&["status", "--metrics"]).stdout;
     assert!(String::from_utf8_lossy(&metrics).contains("longhand_scrub_findings 1\n"), "{metrics:?}");
     daemon.stop();

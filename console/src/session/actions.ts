@@ -41,11 +41,15 @@ export async function pin(model: SessionModel, message: MessageJson): Promise<No
   return { text: unpin ? 'The pin is removed.' : 'Pinned: every view shows it verbatim.' };
 }
 
-export async function fork(model: SessionModel, message: MessageJson): Promise<void> {
+/** Asks first: a session that was made by one key stays. */
+export async function fork(model: SessionModel, message: MessageJson): Promise<Notice> {
   // Characters, of which none has more than four bytes: a title has 512.
   const title = `${[...(model.session?.title || 'Untitled')].slice(0, 110).join('')} (fork at r${message.revision})`;
-  const made = await post<{ session: { sessionId: string } }>(`${sessionPath(model.id)}:fork`, { message_id: message.messageId, title });
-  router.go(toSession(made.session.sessionId));
+  const make = async () => {
+    const made = await post<{ session: { sessionId: string } }>(`${sessionPath(model.id)}:fork`, { message_id: message.messageId, title });
+    router.go(toSession(made.session.sessionId));
+  };
+  return { text: `A session of its own goes on after r${message.revision}, and this one stays as it is.`, action: { label: 'Fork', run: make } };
 }
 
 export const rewind = (model: SessionModel, message: MessageJson): Promise<Notice> =>

@@ -13,7 +13,7 @@ import { num } from '../lib/format';
 import { Stream } from '../lib/stream.svelte';
 import type { Reversals } from './changes';
 import { rows, type Row } from './rows';
-import { advanced, begun, changesStatuses, changesView, viewOf, withOlder, type SessionState, type View, type ViewFrame } from './state';
+import { advanced, begun, changesStatuses, changesView, viewOf, withOlder, withEvents, type Beginning, type SessionState, type View, type ViewFrame } from './state';
 
 export interface DraftText {
   kind: string;
@@ -42,6 +42,8 @@ const BESIDE = ['draft_delta', 'summary_delta', 'presence_changed'];
 
 const CHANGES_COMPACTIONS = /^compact/;
 const CHANGES_WORK = /^(run_|prompt_|approval_|compact)/;
+/** Kinds of events that make the view another one, and not only longer. */
+const CHANGES_STEP = /^(compacted|parts_pruned|compaction_(un|re)done|rewrite_|session_rewound|message_edited)/;
 const kindOf = (event: EventJson) => (event.kind ?? '').replace('EVENT_KIND_', '').toLowerCase();
 const PAGE = 200;
 const PAGE_OLDER = 500;
@@ -80,6 +82,11 @@ export class SessionModel {
   revision = $derived(this.#state?.revision ?? 0);
   /** Pages around a past revision, where those of now do not reach it. */
   #pages = $state.raw<Pages | null>(null);
+  /** What is shown in place of the newest pages, or of those around a past revision. */
+  #beginning = $state.raw<Beginning | null>(null);
+  hasNewer = $derived(!!this.#beginning);
+  /** Revisions that changed the view by more than what was appended, while the page was open. */
+  steps = $state.raw<number[]>([]);
   loadingOlder = $state(false);
   past = $state.raw<View | null>(null);
   /** The revision that was asked for; none for now. */
@@ -111,13 +118,14 @@ export class SessionModel {
     const state = this.#state;
     if (!state) return [];
     const { replacements, runFrom } = state;
-    const shared = { replacements, questions: this.questions, hasOlder: this.hasOlder };
-    if (this.at === null) return rows({ ...shared, history: state.messages, view: state.view, revision: state.revision, isNow: true, runFrom });
-    return rows({ ...shared, history: this.#pages?.messages ?? state.messages, view: this.past, revision: this.at, isNow: false, runFrom: null });
+    const shared = { replacements, questions: this.questions, hasOlder: this.hasOlder, hasNewer: this.hasNewer, inherited: num(this.session?.sourceRevision) };
+    if (this.at === null) return rows({ ...shared, history: this.#beginning?.messages ?? state.messages, view: state.view, revision: state.revision, isNow: true, runFrom });
+    return rows({ ...shared, history: this.#beginning?.messages ?? this.#pages?.messages ?? state.messages, view: this.past, revision: this.at, isNow: false, runFrom: null });
   });
-  hasOlder = $derived(!!(this.at !== null && this.#pages ? this.#pages.olderToken : this.#state?.olderToken));
+  hasOlder = $derived(!this.#beginning && !!(this.at !== null && this.#pages ? this.#pages.olderToken : this.#state?.olderToken));
   #pastAbort: AbortController | null = null;
   #older: Promise<boolean> | null = null;
+  #newer: Promise<void> | null = null;
   #closed = false;
   /** Events that are not shown yet. */
   #pending: EventJson[] = [];
@@ -199,6 +207,7 @@ export class SessionModel {
       if (this.#isStale) return;
       const state = begun(page, view, work);
       this.#state = advanced(state, this.#takenOut(view.revision));
+      this.#beginning = null;
       this.#readOpenDrafts();
       this.loaded = true;
       this.changes += 1;
@@ -228,6 +237,9 @@ export class SessionModel {
     const shown = this.#takenOut(view.revision);
     // A page of older messages may have come meanwhile.
     this.#state = advanced(this.#state!, shown, view, statuses);
+    if (this.#beginning && this.asOf === null) this.#beginning = withEvents(this.#beginning, shown, statuses);
+    const steps = shown.filter((event) => CHANGES_STEP.test(kindOf(event))).map((event) => num(event.revision));
+    if (steps.length) this.steps = [...this.steps, ...steps];
     for (const event of shown) {
       if (event.partsClosed) this.#closeDrafts(event.partsClosed.messageId ?? '', event.partsClosed.partIds ?? []);
       if (event.messageFinished) this.#closeDrafts(event.messageFinished.messageId ?? '', null);
@@ -246,6 +258,10 @@ export class SessionModel {
       read.push(...(page.messages ?? []));
       token = page.nextPageToken;
     } while (token && num(read.at(-1)?.revision) > first);
+    if (this.#beginning && this.asOf === null) {
+      const page = await get<ListMessagesResponseJson>(`${sessionPath(this.id)}/messages`, { page_size: Math.min(PAGE_MOST, this.#beginning.messages.length), as_of_revision: revision });
+      read.push(...(page.messages ?? []));
+    }
     return read;
   }
 
@@ -275,7 +291,7 @@ export class SessionModel {
   async #readOlder(size: number): Promise<boolean> {
     const pages = this.at === null ? null : this.#pages;
     const token = (pages ?? this.#state)?.olderToken;
-    if (!token || this.#closed) return false;
+    if (!token || this.#closed || this.#beginning) return false;
     this.loadingOlder = true;
     try {
       const page = await get<ListMessagesResponseJson>(`${sessionPath(this.id)}/messages`, { reverse: true, page_size: size, page_token: token, as_of_revision: pages?.revision });
@@ -297,13 +313,57 @@ export class SessionModel {
 
   /** Reads pages until a row is there; false if it is not in the history. */
   async reach(key: string): Promise<boolean> {
-    while (!this.rows.some((row) => row.key === key)) if (!(await this.older(PAGE_MOST))) return false;
+    const isThere = () => this.rows.some((row) => row.key === key);
+    if (!isThere()) this.#beginning = null;
+    while (!isThere()) if (!(await this.older(PAGE_MOST))) return false;
     return true;
   }
 
-  /** Reads all older pages. */
-  async reachBeginning(): Promise<void> {
-    while (this.hasOlder) if (!(await this.older(PAGE_MOST))) return;
+  /** Shows the beginning, of which one page is read, however many are between it and what is here. */
+  async toBeginning(): Promise<void> {
+    if (!this.hasOlder) return;
+    const { asOf } = this;
+    const page = await get<ListMessagesResponseJson>(`${sessionPath(this.id)}/messages`, { page_size: PAGE, as_of_revision: asOf });
+    if (this.asOf === asOf && this.hasOlder) this.#join(page.messages ?? [], page.nextPageToken ?? '');
+  }
+
+  /** Shows the newest messages again, or those around the past revision. */
+  toNewest(): void {
+    this.#beginning = null;
+  }
+
+  /** Reads the page after the beginning and what follows it. */
+  newer(): Promise<void> {
+    this.#newer ??= this.#readNewer().finally(() => (this.#newer = null));
+    return this.#newer;
+  }
+
+  async #readNewer(): Promise<void> {
+    const beginning = this.#beginning;
+    if (!beginning || this.#closed) return;
+    try {
+      const page = await get<ListMessagesResponseJson>(`${sessionPath(this.id)}/messages`, { page_size: PAGE_OLDER, page_token: beginning.newerToken, as_of_revision: this.asOf });
+      if (this.#beginning?.newerToken === beginning.newerToken) this.#join([...this.#beginning.messages, ...(page.messages ?? [])], page.nextPageToken ?? '');
+    } catch (error) {
+      this.failure = sentence(error);
+    }
+  }
+
+  /** Takes the oldest messages: by themselves, or before the others once they reach them. */
+  #join(oldest: MessageJson[], newerToken: string): void {
+    const pages = this.at === null ? null : this.#pages;
+    const there = pages?.messages ?? this.history;
+    const first = num(there[0]?.revision);
+    const isReached = !newerToken || num(oldest.at(-1)?.revision) >= first;
+    this.#beginning = isReached ? null : { messages: oldest, newerToken };
+    if (!isReached) {
+      // Their edits are told by their statuses.
+      if (!pages && this.#state) this.#state = { ...this.#state, replacements: withOlder(this.#state, { messages: [...oldest].reverse() }).replacements };
+      return;
+    }
+    const before = { messages: oldest.filter((message) => num(message.revision) < first).reverse() };
+    if (pages) this.#pages = { ...pages, messages: [...before.messages.reverse(), ...there], olderToken: '' };
+    else if (this.#state) this.#state = withOlder(this.#state, before);
   }
 
   /** The pages around a revision: those that are there if they reach it, else its own. */
@@ -449,6 +509,7 @@ export class SessionModel {
   /** Shows everything as it was at a revision; as it is for none. */
   async lookAt(revision: number | null): Promise<void> {
     this.#pastAbort?.abort();
+    if (revision !== this.asOf) this.#beginning = null;
     this.asOf = revision;
     this.pastFailure = '';
     if (revision === null) {

@@ -6,7 +6,7 @@ import { num } from '../lib/format';
 import { asOf } from './state';
 
 /** What the view does with a message of the history. */
-export type Fate = 'shown' | 'shortened' | 'covered' | 'omitted' | 'rewound' | 'edited' | 'replaced' | 'replacement' | 'nothing' | 'record' | 'unseen' | 'writing';
+export type Fate = 'shown' | 'shortened' | 'covered' | 'omitted' | 'rewound' | 'edited' | 'replaced' | 'replacement' | 'nothing' | 'record' | 'beyond' | 'unseen' | 'writing';
 
 export interface Row {
   key: string;
@@ -29,7 +29,7 @@ export interface Row {
   coveredBy?: string;
   /** The message that it replaces, or that replaces it. */
   counterpart?: string;
-  /** Number of records that the row stands for. */
+  /** Number of records, or of messages behind the beginning of a fork, that the row stands for. */
   folded?: number;
 }
 
@@ -37,6 +37,8 @@ export interface Source {
   history: MessageJson[];
   /** Older pages of the history are not there yet. */
   hasOlder: boolean;
+  /** Newer ones are not. */
+  hasNewer: boolean;
   view: ViewState | null;
   replacements: Map<string, string>;
   questions: ApprovalJson[];
@@ -45,6 +47,8 @@ export interface Source {
   isNow: boolean;
   /** The revision at which the present run began; infinite if the newest run has ended, none if no run is known. */
   runFrom: number | null;
+  /** The last revision that a fork has of its original, whose calls nobody runs in the fork; 0 in other sessions. */
+  inherited: number;
 }
 
 export interface ViewState {
@@ -101,7 +105,7 @@ function finder(all: Span[]): (revision: number) => Span | undefined {
 const isShortened = (message: ContextMessageJson) => (message.parts ?? []).some((part) => part.shortening && part.shortening !== 'SHORTENING_UNSPECIFIED');
 
 /** Marks the missing results of calls that may still get one: nobody has spoken since, or the run that calls is active. */
-function markRunning(result: Row[], runFrom: number | null): void {
+function markRunning(result: Row[], runFrom: number | null, inherited: number): void {
   if (runFrom === Infinity) return;
   // From the end to the last message of an assistant: that of the calls which can be open.
   const missing: Row[] = [];
@@ -111,7 +115,7 @@ function markRunning(result: Row[], runFrom: number | null): void {
     else if (row.message?.role === 'ROLE_ASSISTANT' && row.fate !== 'record') {
       // A prompt that steers a run comes while its calls are open.
       const isOfRun = runFrom !== null && num(row.message.revision) >= runFrom;
-      for (const one of missing) one.running = isLast || isOfRun;
+      for (const one of missing) one.running = (isLast && num(row.message.revision) > inherited) || isOfRun;
       return;
     } else if (row.message?.role === 'ROLE_USER' && row.fate !== 'record') isLast = false;
   }
@@ -125,7 +129,7 @@ function questionRow(question: ApprovalJson): Row {
  * The rows: every message of the history up to a revision, in order, with what the view shows of it, and the view's own
  * messages (summaries, markers, texts of the policy) before what follows them there.
  */
-export function rows({ history, hasOlder, view, replacements, questions, revision, isNow, runFrom }: Source): Row[] {
+export function rows({ history, hasOlder, hasNewer, view, replacements, questions, revision, isNow, runFrom, inherited }: Source): Row[] {
   const messages = history.filter((message) => num(message.revision) <= revision).map((message) => asOf(message, revision));
   const byId = new Map<string, ContextMessageJson[]>();
   const own = new Map<string, ContextMessageJson[]>();
@@ -143,7 +147,7 @@ export function rows({ history, hasOlder, view, replacements, questions, revisio
     const place = originals.get(id) ?? id;
     if (!known.has(place)) {
       // A message of a page that is not there yet comes with it, and so does what the view has before it.
-      if (hasOlder && message.kind === 'CONTEXT_MESSAGE_KIND_SHOWN') waiting = [];
+      if ((hasOlder || hasNewer) && message.kind === 'CONTEXT_MESSAGE_KIND_SHOWN') waiting = [];
       else waiting.push(message);
       continue;
     }
@@ -162,8 +166,9 @@ export function rows({ history, hasOlder, view, replacements, questions, revisio
     return { key, message: null, shown: [message], fate: 'shown', compactionId: message.provenance?.compactionId ?? '', markRevision: 0, pinned: false, begins: false };
   };
   const first = num(messages[0]?.revision);
+  const last = hasNewer ? num(messages.at(-1)?.revision) : revision;
   // A question that waits is asked below.
-  const asked = questions.filter((one) => (one.end || !isNow) && (!hasOlder || num(one.requestRevision) >= first) && num(one.requestRevision) <= revision).reverse();
+  const asked = questions.filter((one) => (one.end || !isNow) && (!hasOlder || num(one.requestRevision) >= first) && num(one.requestRevision) <= last).reverse();
   let answered = 0;
   for (const message of messages) {
     const id = message.messageId ?? '';
@@ -176,7 +181,8 @@ export function rows({ history, hasOlder, view, replacements, questions, revisio
     else if (shown.length) fate = shown.some((one) => one.messageId !== id) ? 'edited' : shown.some(isShortened) ? 'shortened' : 'shown';
     else if (originals.has(id)) fate = 'replacement';
     else if (!message.sealedRevision) fate = 'writing';
-    else if (span) fate = span.fate;
+    // The first revision of a fork leaves out what its original had behind the place where it begins.
+    else if (span) fate = span.fate === 'rewound' && inherited && span.markRevision === inherited + 1 ? 'beyond' : span.fate;
     const before = result.at(-1);
     const reason = shown.length || fate === 'record' ? undefined : span;
     result.push({
@@ -193,23 +199,28 @@ export function rows({ history, hasOlder, view, replacements, questions, revisio
     });
   }
   while (answered < asked.length) result.push(questionRow(asked[answered++]!));
+  if (hasNewer) return result;
   waiting.forEach((message, at) => result.push(extra(message, 'end', at)));
-  markRunning(result, runFrom);
+  markRunning(result, runFrom, inherited);
   return result;
 }
 
 /** Records in a row from which on one row stands for them. */
 const RECORDS = 4;
 
-/** The rows with one in the place of each longer run of records, except of those that are opened. */
+const isFoldable = (row: Row | undefined) => row?.fate === 'record' || row?.fate === 'beyond';
+
+/** The rows with one in the place of each longer run of records, and of what is behind the beginning of a fork, except of those
+ *  that are opened. */
 export function foldRecords(all: Row[], hasOlder: boolean, opened: Set<string>): Row[] {
   const result: Row[] = [];
   for (let at = 0; at < all.length; ) {
+    const { fate } = all[at]!;
     let end = at;
-    while (end < all.length && all[end]!.fate === 'record') end += 1;
-    // Named by its last record: older ones are read later.
-    const key = end > at ? `records:${all[end - 1]!.key}` : '';
-    const isLong = end - at >= RECORDS || (end > at && at === 0 && hasOlder);
+    while (end < all.length && isFoldable(all[end]) && all[end]!.fate === fate) end += 1;
+    // Named by its last row: older ones are read later.
+    const key = end > at ? `${fate}s:${all[end - 1]!.key}` : '';
+    const isLong = end > at && (fate === 'beyond' || end - at >= RECORDS || (at === 0 && hasOlder));
     if (!isLong || opened.has(key)) {
       end = Math.max(end, at + 1);
       for (let one = at; one < end; one += 1) result.push(all[one]!);

@@ -27,6 +27,12 @@ export interface SessionState {
   runFrom: number | null;
 }
 
+/** The oldest messages, where those between them and the newest are not here. */
+export interface Beginning {
+  messages: MessageJson[];
+  newerToken: string;
+}
+
 /** The frames of `GetContext`, as an array of JSON. */
 export type ViewFrame = { header?: ContextHeaderJson; messages?: { messages?: ContextMessageJson[] }; end?: ContextEndJson };
 
@@ -89,6 +95,18 @@ function put(messages: MessageJson[], message: MessageJson, hasOlder: boolean): 
   else if (place > 0 || !hasOlder) messages.splice(place, 0, message);
 }
 
+const withStatusesOf = (messages: MessageJson[], read: MessageJson[]): MessageJson[] => {
+  const statuses = new Map(read.map(({ messageId, status }) => [messageId, status]));
+  return messages.map((message) => ({ ...message, status: statuses.get(message.messageId) ?? message.status }));
+};
+
+/** The oldest messages after events. */
+export function withEvents({ messages, newerToken }: Beginning, events: EventJson[], withStatuses: MessageJson[]): Beginning {
+  const read = new Map(events.map(({ message }) => [message?.messageId, message]));
+  const after = messages.map((message) => ({ ...message, ...read.get(message.messageId), status: message.status }));
+  return { messages: withStatusesOf(after, withStatuses), newerToken };
+}
+
 /** The state after events, in their order; with the view after the last one if any changes it, and with messages that have their
  *  statuses then if any changes those. */
 export function advanced(state: SessionState, events: EventJson[], view = state.view, withStatuses: MessageJson[] = []): SessionState {
@@ -99,10 +117,7 @@ export function advanced(state: SessionState, events: EventJson[], view = state.
     if (event.runStarted) runFrom = num(event.revision);
     else if (event.runEnded) runFrom = Infinity;
   }
-  if (withStatuses.length) {
-    const statuses = new Map(withStatuses.map(({ messageId, status }) => [messageId, status]));
-    messages = messages.map((message) => ({ ...message, status: statuses.get(message.messageId) ?? message.status }));
-  }
+  if (withStatuses.length) messages = withStatusesOf(messages, withStatuses);
   const revision = Math.max(state.revision, view.revision, ...events.map((event) => num(event.revision)));
   return { ...state, revision, messages, view, replacements: replaced(state.replacements, withStatuses), runFrom };
 }

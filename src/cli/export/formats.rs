@@ -94,6 +94,6 @@ fn say(report: &Option<Report>) {
     let Some(Report { lines, verbatim, notes }) = report else { return };
     note(&format!("{lines} lines, {verbatim} of them the bytes that were imported"));
     for (what, number) in notes {
-        note(&format!("not in the file as it is in the session: {number} {what}"));
+        note(&format!("not in the file as it is in the session: {what} ({number})"));
     }
 }

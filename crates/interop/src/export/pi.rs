@@ -232,7 +232,7 @@ impl<'a> Writer<'a> {
                     let own = self.claim(&format!("{id}.removed"));
                     self.entry("context_edit", own, edit, message, revision);
                 } else {
-                    self.report.note(format!("removals of a {} message", speaker(message)));
+                    self.report.note(format!("removals of {} messages", speaker(message)));
                 }
             }
         }

@@ -130,7 +130,7 @@ impl Report {
             }
         }
         for message in session.messages.iter().filter(|message| message.status.is_pinned) {
-            self.note(format!("pins of a {} message", speaker(message)));
+            self.note(format!("pins of {} messages", speaker(message)));
         }
     }
 }

@@ -226,7 +226,7 @@ impl Writer<'_> {
             }
             PartBody::Marker(_) => return None,
             other => {
-                self.report.note(format!("{} parts of a {} message", other.kind(), speaker(message)));
+                self.report.note(format!("{} parts of {} messages", other.kind(), speaker(message)));
                 return None;
             }
         };

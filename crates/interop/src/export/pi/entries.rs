@@ -82,7 +82,7 @@ impl Writer<'_> {
                     _ => None,
                 }),
                 Kind::Other => {
-                    self.report.note(format!("edits of a {} message", speaker(target)));
+                    self.report.note(format!("edits of {} messages", speaker(target)));
                     continue;
                 }
             };
@@ -213,7 +213,7 @@ impl Writer<'_> {
             }
             PartBody::Marker(_) => return None,
             other => {
-                self.report.note(format!("{} parts of a {} message", other.kind(), speaker(message)));
+                self.report.note(format!("{} parts of {} messages", other.kind(), speaker(message)));
                 return None;
             }
         };
