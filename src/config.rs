@@ -4,6 +4,7 @@ use crate::limits;
 use crate::model::usage::Usage;
 use crate::policy::bpe::Vocabulary;
 use crate::policy::models::Models;
+use crate::policy::presets;
 use crate::secrets::{Rule, Rules};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -530,7 +531,7 @@ impl Default for Config {
             cluster: ClusterSettings::default(),
             lease_seconds: limits::LEASE_SECONDS_DEFAULT,
             durability: Durability::Full,
-            default_preset: "opencode@seed".to_owned(),
+            default_preset: presets::DEFAULT.to_owned(),
             workers: 2,
             stall_seconds: limits::STALL_SECONDS_DEFAULT,
             loaded_mib: limits::LOADED_MIB_DEFAULT,
@@ -591,7 +592,7 @@ impl Config {
         if loaded > most {
             return Err(Error::Invalid(format!("loaded_mib is {loaded}, not 0 to {most}")));
         }
-        if crate::policy::presets::find(&self.default_preset).is_none() {
+        if presets::find(&self.default_preset).is_none() {
             return Err(Error::Invalid(format!("default_preset {:?} is not a preset", self.default_preset)));
         }
         for (index, rule) in self.policies.iter().enumerate() {
@@ -611,7 +612,7 @@ impl Config {
     /// Checks a policy rule. The caller puts the rule's path before the error.
     fn validate_policy(&self, rule: &PolicyRule) -> Result<(), String> {
         let name = rule.preset.as_ref().unwrap_or(&self.default_preset);
-        let preset = crate::policy::presets::find(name).ok_or_else(|| format!("preset {name:?} is not a preset"))?;
+        let preset = presets::find(name).ok_or_else(|| format!("preset {name:?} is not a preset"))?;
         let changes = rule.override_json();
         if !changes.is_empty() {
             let changed = preset.policy().with_overrides(&changes);

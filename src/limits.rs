@@ -221,6 +221,11 @@ pub const SEARCH_GATHER_MS: u64 = 100;
 pub const SEARCH_PAUSE_MS_MAX: u64 = 10_000;
 /// Niceness of the thread that fills the index: it gets about a tenth of a processor that others want.
 pub const SEARCH_NICENESS: i32 = 10;
+/// Bytes of a message up to which a tokenizer counts it where it is needed: about a millisecond. A larger one is counted
+/// on a thread of its own.
+pub const COUNTED_AT_ONCE_BYTES: i64 = 16 * 1024;
+/// Large messages that are counted at a time. The other processors serve everybody else.
+pub const COUNTERS: usize = 1;
 /// Counts that are stored in one commit; appends wait for one commit at most.
 pub const COUNTS_BATCH: usize = 256;
 /// Sessions that wait for the search index; one that finds the queue full is indexed at its next write or search.

@@ -4,6 +4,7 @@
 mod append;
 mod client;
 mod compare;
+mod counting;
 mod disk;
 mod erasures;
 mod events;
@@ -67,6 +68,8 @@ enum Measure {
     Append(append::Options),
     /// Two builds in turn: ratios of their medians, and their spread. `benches/compare` builds revisions.
     Compare(compare::Options),
+    /// Estimates of tokens beside the tokenizer, and appends of others while large outputs are counted exactly.
+    Counting(counting::Options),
     /// Instructions of the daemon for each append, read and event, counted by valgrind, which has to be installed.
     Instructions(instructions::Options),
     /// The time from an append's call until watchers have its event.
@@ -140,6 +143,7 @@ async fn main() {
     match measure {
         Measure::Append(options) => append::run(&binary, &options, short, &mut report).await,
         Measure::Compare(options) => compare::run(&options, short, &mut report).await,
+        Measure::Counting(options) => counting::run(&binary, &options, short, &mut report).await,
         Measure::Instructions(options) => instructions::run(&options, &mut report).await,
         Measure::Events(options) => events::run(&binary, &options, short, &mut report).await,
         Measure::Fairness(options) => fairness::run(&binary, &options, short, &mut report).await,

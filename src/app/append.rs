@@ -5,17 +5,17 @@ use super::error::{Error, Reason, Result};
 use super::formatted::{self, ProviderContent};
 use super::{CachedSession, Caller, page_size, validate, view_token, window_of_call};
 use crate::limits;
-use crate::loaded::{self, LoadedSession};
+use crate::loaded::{self, LoadedSession, counts};
 use crate::model::draft::{Draft, DraftKind};
 use crate::model::ids::{CompactionId, MessageId, PartId};
 use crate::model::message::{
     Finish, GivenView, Message, MessageKind, MessageState, MessageStatus, NewFinish, NewMessage,
 };
-use crate::model::part::{NewPart, PartBody};
+use crate::model::part::NewPart;
 use crate::model::session::SessionState;
 use crate::model::usage::{ModelWindow, UsageDoubt};
 use crate::model::{Revision, Seq};
-use crate::policy::{overflow, replay, tokens};
+use crate::policy::{overflow, replay};
 use crate::store::{self, AppendInput, Counted, NewEnd, Order, PageOf, Receipt, Seal, SessionKey, WithAppend};
 pub use crate::store::{DraftEnd, DraftName, NewDraftText, OpenPart};
 use std::sync::Arc;
@@ -141,17 +141,12 @@ pub struct MessageBatch {
 
 /// The token counts to store for a message; none under a policy that does not count with a tokenizer. An open message is
 /// counted when it is sealed.
-fn token_counts(known: &CachedSession, message: &NewMessage) -> Option<Counted> {
-    let counting = known.counting.as_ref()?;
+async fn token_counts(known: &CachedSession, message: &NewMessage) -> Result<Option<Counted>> {
     let is_settled = message.kind == MessageKind::Normal && message.finish.is_some();
-    is_settled.then(|| Counted {
-        counting: counting.clone(),
-        counts: tokens::count(&known.policy, message.role, &bodies(&message.parts)),
-    })
-}
-
-fn bodies(parts: &[NewPart]) -> Vec<&PartBody> {
-    parts.iter().map(|part| &*part.body).collect()
+    let Some(counting) = known.counting.clone().filter(|_| is_settled) else { return Ok(None) };
+    let parts = message.parts.iter().map(|part| part.body.clone()).collect();
+    let counts = counts::count(&known.policy, message.role, parts).await?;
+    Ok(Some(Counted { counting, counts }))
 }
 
 impl Caller {
@@ -315,7 +310,7 @@ impl Caller {
         let mut entries = Vec::with_capacity(messages.len());
         let mut overflowed = false;
         for (message, received) in messages.into_iter().zip(received) {
-            let token_counts = token_counts(&known, &message);
+            let token_counts = token_counts(&known, &message).await?;
             let overflows = |finish| replay::overflow(&known.policy, &known.window, finish).is_some();
             let reports_overflow = message.finish.as_ref().is_some_and(overflows);
             overflowed |= reports_overflow;

@@ -288,6 +288,17 @@ mod tests {
     }
 
     #[test]
+    fn the_default_is_our_own_and_cuts_nothing_in_views() {
+        let compiled = compiled_in().expect("presets");
+        let default: Vec<&pb::Preset> = compiled.iter().filter(|preset| preset.default_preset).collect();
+        let [default] = default[..] else { panic!("{} defaults", default.len()) };
+        assert_eq!(default.name, "longhand@1");
+        let policy = presets::policy(&default.name);
+        assert_eq!((policy.truncate, policy.maintenance), (None, Vec::new()));
+        assert!(default.notes.iter().all(|note| note.field != DEVIATION), "it reproduces nobody");
+    }
+
+    #[test]
     fn every_value_has_the_nearest_source() {
         let policy = r#"{"a":{"b":1,"c":[{"d":"x y"},{"d":null}]},"ab":[],"e":{}}"#;
         let notes = [("a", "all of a"), ("a.c.0", "the first"), ("ab", "none there"), (DEVIATION, "on purpose")];

@@ -1,4 +1,4 @@
-use super::{LoadedSession, LoadedSessions, POLICY_COPIES, parse_policy};
+use super::{LoadedSession, LoadedSessions, POLICY_COPIES, counts, parse_policy};
 use crate::app::{self, Caller, Longhand};
 use crate::clock::Clock;
 use crate::limits;
@@ -9,6 +9,7 @@ use crate::model::part::{
 };
 use crate::model::time::Timestamp;
 use crate::model::usage::Usage;
+use crate::policy::tokens;
 use crate::scheduler::{self, Scheduler};
 use crate::store::{self, Requester, SessionKey, Store, Visibility};
 use crate::summarizer::{Extractive, Levels};
@@ -330,4 +331,22 @@ async fn a_session_takes_at_most_half_of_the_budget() {
         loaded.keep(&session);
         assert_eq!(loaded.find(fixture.key).is_some(), is_kept, "a budget of {budget} bytes");
     }
+}
+
+/// A tokenizer takes seconds for some megabytes, and on a thread of the runtime nobody else would be served meanwhile.
+#[tokio::test]
+async fn a_large_message_is_counted_beside_the_runtime() {
+    let policy = crate::policy::presets::policy("suna@2026");
+    let text = "0123456789abcdef ".repeat(20_000);
+    let alone = PartBody::Text(text);
+    let (counted, parts) = (policy.clone(), vec![Arc::new(alone.clone())]);
+    let counting = tokio::spawn(async move { counts::count(&counted, Role::User, parts).await });
+    let mut turns = 0;
+    while !counting.is_finished() {
+        tokio::task::yield_now().await;
+        turns += 1;
+    }
+    assert!(turns > 10, "others had {turns} turns");
+    let counts = counting.await.expect("it is counted").expect("and returned");
+    assert_eq!(counts, tokens::count(&policy, Role::User, &[&alone]));
 }
