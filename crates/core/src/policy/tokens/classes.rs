@@ -4,9 +4,9 @@
 //! A text is cut where OpenAI's encodings cut it: into words, numbers, marks and white space. Each piece costs a token,
 //! and more the less likely it is to be one: letters beyond those of a short word, pieces inside a longer run of letters
 //! and digits (identifiers, hashes, base64), and every letter of a script with fewer tokens of its own. The weights are
-//! fitted to `o200k_base` so that texts of some thousand characters in 24 languages, code, logs, base64 and
-//! hexadecimal numbers have no more tokens than this; English and code have about three quarters of it. Letters in random
-//! order, up to twice as many: no class tells them from words.
+//! fitted to `o200k_base` on texts in 24 languages, code, logs, base64 and hexadecimal numbers, so that hardly a text of
+//! some thousand characters has more tokens than this. Letters in random order have up to twice as many, and rare
+//! characters of Chinese or Korean more: no class tells them from words.
 
 /// Weights in hundredths of a token.
 const WORD: i64 = 100;
