@@ -244,7 +244,9 @@ impl Caller {
         if is_client || known.context == context {
             return Ok(());
         }
-        let window = ModelWindow { context, source: WindowSource::ProviderError, ..known };
+        // Other limits were those of a larger window.
+        let output = known.output.filter(|output| *output <= context / 4);
+        let window = ModelWindow { context, input: None, output, source: WindowSource::ProviderError, ..known };
         let update = UpdateSession { window: Some(window), ..UpdateSession::default() };
         // The request's own id is that of the compaction.
         let requester = Requester { request: None, salted_hash: None, ..self.requester() };

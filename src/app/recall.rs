@@ -78,7 +78,7 @@ fn wanted(session: &LoadedSession) -> Option<(Wanted, i64)> {
     let LoadedSession { source, policy, fold, .. } = session;
     let window = &source.window;
     // Passages go where nothing else would be, so they leave the space for a reply.
-    let reply_tokens = if window.input.is_some() { 0 } else { window.output.unwrap_or(0) };
+    let reply_tokens = if window.input.is_some_and(|input| input > 0) { 0 } else { window.output.unwrap_or(0) };
     let limit = window.input_max().map_or(i64::MAX, |limit| limit.saturating_sub(reply_tokens));
     let free_tokens = limit.saturating_sub(fold.context_tokens(window));
     let wanted = recall::wanted(policy, &source.layout, &source.messages).filter(|_| free_tokens > 0)?;

@@ -86,7 +86,7 @@ impl From<super::Usage> for Usage {
             cache_write: usage.cache_write_tokens,
             total: usage.total_tokens,
             // Costs stay far below 2^53 millionths, up to which the division is exact.
-            cost_usd: usage.cost_micro_usd.map(|micros| micros as f64 / 1e6),
+            cost_usd: usage.cost_micro_usd.filter(|_| !usage.cost_is_computed).map(|micros| micros as f64 / 1e6),
             cost_is_computed: false,
         }
     }

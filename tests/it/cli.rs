@@ -159,6 +159,19 @@ pub(crate) fn check_ends(events: &[Value]) {
     assert_eq!(distinct.len(), ended.len(), "a compaction began twice");
 }
 
+/// The events of a daemon, once every compaction that it started has ended.
+pub(crate) fn ended_events(daemon: &Daemon) -> Vec<Value> {
+    let mut events = daemon.json(&["events"]);
+    for _ in 0..200 {
+        let (began, ended) = begun_and_ended(&events);
+        if began.len() == ended.len() {
+            break;
+        }
+        events = daemon.json(&["events"]);
+    }
+    events
+}
+
 /// The ids of compactions that started, and of those that ended, according to the events, sorted.
 fn begun_and_ended(events: &[Value]) -> (Vec<String>, Vec<String>) {
     let of = |kind: &str, field: &str| -> Vec<String> {
@@ -222,7 +235,7 @@ fn an_import_is_compacted_while_it_is_written_and_comes_out_whole() {
     assert_eq!(report["contexts"]["asked"], report["contexts"]["within_window"]);
     assert_eq!(report["contexts"]["unpaired"], 0);
 
-    let events = daemon.json(&["events"]);
+    let events = ended_events(&daemon);
     check_order(&events);
     check_ends(&events);
     let compactions = count(&events, "EVENT_KIND_COMPACTED");
@@ -299,7 +312,7 @@ fn a_killed_daemon_loses_nothing_that_was_acknowledged() {
     let daemon = Daemon::start(home.path());
     let report = daemon.json(&arguments).remove(0);
     assert_eq!(report["messages"], messages);
-    let events = daemon.json(&["events"]);
+    let events = ended_events(&daemon);
     check_order(&events);
     check_ends(&events);
     assert_eq!(events[..seen.len()], seen, "what a watcher saw before the kill is what happened");

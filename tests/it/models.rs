@@ -29,8 +29,7 @@ async fn the_name_of_a_model_is_enough_for_a_window() {
     let test = TestApp::start().await;
     let new = || NewSession { client_id: Some("s".to_owned()), window: of_model(SONNET), ..NewSession::default() };
     let session = test.create(new()).await;
-    let known =
-        ModelWindow { context: 200_000, output: Some(64_000), source: WindowSource::Models, ..of_model(SONNET) };
+    let known = ModelWindow { context: 200_000, source: WindowSource::Models, ..of_model(SONNET) };
     assert_eq!(of_session(&test, &session).await, known);
     assert!(!test.app.get_session(&session).await.expect("the session").thresholds.is_empty(), "it can become due");
     let (again, existed) = test.app.create_session(new()).await.expect("the same request again");
@@ -66,7 +65,7 @@ async fn a_refusal_that_names_the_window_is_believed_before_the_table() {
         let _ = test.app.report_overflow(&session, refused(message)).await;
         let window = of_session(&test, &session).await;
         assert_eq!((window.context, window.source), expected, "{given:?} {message}");
-        assert_eq!(window.output, if given.model == SONNET { Some(64_000) } else { given.output });
+        assert_eq!(window.output, given.output);
     }
     assert_eq!(test.findings().await, []);
 }

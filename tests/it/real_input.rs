@@ -42,7 +42,7 @@ fn check_playback(name: &str, preset: &str) {
     assert_eq!(report["contexts"]["unpaired"], 0, "{report}");
     let summaries = report["compactions"]["summaries"].as_u64().expect("a count");
     assert!((2..=6).contains(&summaries), "{report}");
-    let events = daemon.json(&["events"]);
+    let events = crate::cli::ended_events(&daemon);
     check_order(&events);
     check_ends(&events);
 

@@ -27,7 +27,7 @@ async fn every_call_that_waits_ends_when_the_daemon_stops() {
     let test = TestApp::with_options(ScriptedSummarizer::new([]), options).await;
     // Its summary waits for a client.
     let due = test.session("opencode@seed", 6_000, 1_000).await;
-    assert!(test.append(&due, &turns(1, 9, 1_100)).await.context.due);
+    assert!(test.append(&due, &turns(1, 9, 1_400)).await.context.due);
     let other = test.manual_session().await;
     let context = ContextRequest { action: OverflowAction::Wait, wait: Some(long), ..ContextRequest::default() };
     let lease = LeaseRequest { sessions: vec![other], wait: Some(long), ..LeaseRequest::default() };

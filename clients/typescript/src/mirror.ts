@@ -105,7 +105,7 @@ export class Mirror {
         known.maxOutputTokens === window.maxOutputTokens;
       if (isSame) return;
       const overheadTokens = known?.overheadTokens ?? 0n;
-      session.info = await session.update({ window: { ...window, overheadTokens } });
+      session.info = await session.update({ window: { ...window, model: known?.model ?? "", overheadTokens } });
     });
   }
 

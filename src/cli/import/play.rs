@@ -103,6 +103,8 @@ impl Player {
                     let session = self.ensure_window(session, window).await?;
                     let turns = plan::turns(planned.entries, self.combination.no_usage);
                     self.play_live(&session, turns, &mut ids).await?;
+                    // The report has their ends.
+                    self.wait_for_compactions(&session.session_id).await?;
                     self.note_model(model, &session);
                     self.close(session).await?;
                 } else {

@@ -195,19 +195,19 @@ fn hold_reason(guards: &Guards) -> pb::HoldReason {
 
 /// The token limits of a model.
 pub(super) fn window(window: ModelWindow) -> pb::ModelWindow {
+    let source = match window.source {
+        _ if window.input_max().is_none() => pb::WindowSource::Unspecified,
+        WindowSource::Client => pb::WindowSource::Client,
+        WindowSource::Models => pb::WindowSource::Models,
+        WindowSource::ProviderError => pb::WindowSource::ProviderError,
+    };
     pb::ModelWindow {
         model: window.model,
         max_context_tokens: window.context,
         max_input_tokens: window.input,
         max_output_tokens: window.output,
         overhead_tokens: window.overhead,
-        source: match window.source {
-            _ if window.context == 0 && window.input.is_none() => pb::WindowSource::Unspecified,
-            WindowSource::Client => pb::WindowSource::Client,
-            WindowSource::Models => pb::WindowSource::Models,
-            WindowSource::ProviderError => pb::WindowSource::ProviderError,
-        }
-        .into(),
+        source: source.into(),
     }
 }
 

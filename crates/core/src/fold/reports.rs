@@ -130,7 +130,7 @@ impl Reports {
 
     /// The first of the newest reports on the present view that all have this usage.
     fn first_with(&self, usage: &Usage) -> Option<&Report> {
-        let is_same = |report: &&Report| report.is_current && report.usage == *usage;
+        let is_same = |report: &&Report| report.is_current && report.usage.as_reported() == usage.as_reported();
         self.reports.iter().rev().filter(|report| report.usage.prompt_tokens() > 0).take_while(is_same).last()
     }
 

@@ -32,6 +32,9 @@ const COLUMNS: [&str; 13] = [
 /// The context of the variant of a model whose name ends with `[1m]`, as Claude Code writes it.
 const LONG_CONTEXT: (&str, i64) = ("[1m]", 1_000_000);
 
+/// The largest share of the context that a request asks for as its reply: the context divided by this number.
+const OUTPUT_PARTS: i64 = 4;
+
 /// Providers by names that differ from those of the table.
 const PROVIDERS: [(&str, &str); 4] =
     [("google", "gemini"), ("google-vertex", "vertex-ai"), ("openai-codex", "openai"), ("moonshotai", "moonshot")];
@@ -160,14 +163,16 @@ impl Models {
         }
     }
 
-    /// Adds the limits of a window that has only the name of a model, if that is known.
+    /// Adds the limits of a window that has only the name of a model, if that is known. An output limit above a quarter of
+    /// the context says what the model can write, not what a request asks for, and stays unknown.
     pub fn complete(&self, window: &mut ModelWindow) {
-        if window.context != 0 || window.input.is_some() || window.model.is_empty() {
+        if window.context != 0 || window.input.is_some_and(|input| input > 0) || window.model.is_empty() {
             return;
         }
         let Some(known) = self.find("", &window.model) else { return };
         window.context = known.context;
-        window.output = window.output.or(known.output);
+        let asked = known.output.filter(|output| *output <= known.context / OUTPUT_PARTS);
+        window.output = window.output.or(asked);
         window.source = WindowSource::Models;
     }
 

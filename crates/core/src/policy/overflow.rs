@@ -2,7 +2,7 @@
 
 use super::{LevelPolicy, Limit, Policy, Step, Tail, Threshold};
 use crate::model::compaction::{Level, LevelThreshold, UnmetLevel};
-use crate::model::usage::ModelWindow;
+use crate::model::usage::{ModelWindow, WindowSource};
 
 /// Denominator of the share of the window that stays free after steps that must bring a view into its window.
 pub(super) const FREE_PARTS: i64 = 20;
@@ -91,11 +91,11 @@ impl Limit {
     }
 }
 
-/// A reserve in a window: at most a quarter of it as long as the output limit of its model is not known.
+/// A reserve in a window: at most a quarter of it as long as no client said how much a reply may have.
 fn reserve(window: &ModelWindow, tokens: i64) -> i64 {
     match window.known_output() {
-        Some(_) => tokens,
-        None => tokens.min(window.context / RESERVE_PARTS),
+        Some(_) if window.source == WindowSource::Client => tokens,
+        _ => tokens.min(window.context / RESERVE_PARTS),
     }
 }
 

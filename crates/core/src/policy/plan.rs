@@ -174,6 +174,8 @@ pub fn by_hand(level_policy: &LevelPolicy) -> LevelPolicy {
 /// the last step.
 fn apply_one(planning: PlanningInput<'_>, steps: &[Step], context_tokens: i64, enough: Option<i64>) -> Work {
     let needed = context_tokens.saturating_sub(enough.unwrap_or(0));
+    // A view below its threshold was refused, or asked to be smaller: nothing says that less is enough.
+    let steps = if needed < 0 { &steps[steps.len().saturating_sub(1)..] } else { steps };
     let (last, others) = match steps.split_last() {
         Some(steps) => steps,
         None => return Work::default(),

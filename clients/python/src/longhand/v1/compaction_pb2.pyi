@@ -906,7 +906,8 @@ class ReportOverflowRequest(google.protobuf.message.Message):
     """The provider's code or type of the error; may be empty."""
     message: builtins.str
     """The provider's message or its whole answer, up to 16 KiB. Known messages about tokens, bytes and media are
-    recognised.
+    recognised. If it names the model's window, and neither `window` nor a client named that of the session, the session
+    gets it, as by UpdateSession.
     """
     request_id: builtins.str
     """Makes the request idempotent."""

@@ -926,7 +926,7 @@ class Usage(google.protobuf.message.Message):
     of the reply's model, or else of its view's or session's model.
     """
     cost_is_computed: builtins.bool
-    """True if the daemon computed the cost. Requests: ignored."""
+    """True if the daemon computed the cost. A request with it has no cost of its own: `cost_micro_usd` is ignored."""
     def __init__(
         self,
         *,

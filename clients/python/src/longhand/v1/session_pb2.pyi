@@ -199,7 +199,7 @@ class _WindowSourceEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._E
     WINDOW_SOURCE_MODELS: _WindowSource.ValueType  # 2
     """The daemon's table of models, by the model's name."""
     WINDOW_SOURCE_PROVIDER_ERROR: _WindowSource.ValueType  # 3
-    """A provider named its limit when it refused a request."""
+    """A provider named its limit when it refused a request (ReportOverflow)."""
 
 class WindowSource(_WindowSource, metaclass=_WindowSourceEnumTypeWrapper):
     """Where the limits of a window come from. New values may appear."""
@@ -211,7 +211,7 @@ WINDOW_SOURCE_CLIENT: WindowSource.ValueType  # 1
 WINDOW_SOURCE_MODELS: WindowSource.ValueType  # 2
 """The daemon's table of models, by the model's name."""
 WINDOW_SOURCE_PROVIDER_ERROR: WindowSource.ValueType  # 3
-"""A provider named its limit when it refused a request."""
+"""A provider named its limit when it refused a request (ReportOverflow)."""
 global___WindowSource = WindowSource
 
 class _CompactionLevel:
@@ -585,7 +585,7 @@ class UsageTotals(google.protobuf.message.Message):
     cache_write_tokens: builtins.int
     """Tokens written to the providers' prompt caches."""
     cost_micro_usd: builtins.int
-    """The cost in millionths of a US dollar, of the replies whose cost was reported."""
+    """The cost in millionths of a US dollar, of the replies whose cost was reported or could be computed."""
     def __init__(
         self,
         *,

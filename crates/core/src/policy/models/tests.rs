@@ -79,7 +79,8 @@ fn a_window_gets_what_it_does_not_say() {
         ..ModelWindow::default()
     };
     for (given, source, expected) in [
-        (window("claude-sonnet-4-5", 0, None), WindowSource::Models, (200_000, Some(64_000))),
+        (window("claude-sonnet-4-5", 0, None), WindowSource::Models, (200_000, None)),
+        (window("gpt-4o", 0, None), WindowSource::Models, (128_000, Some(16_384))),
         (window("claude-sonnet-4-5", 0, Some(8_000)), WindowSource::Models, (200_000, Some(8_000))),
         (window("claude-sonnet-4-5", 50_000, None), WindowSource::Client, (50_000, None)),
         (window("claude-x", 0, None), WindowSource::Client, (0, None)),
@@ -126,5 +127,19 @@ fn a_table_with_a_bad_line_is_refused_with_its_number() {
         let error = Models::parse(text).expect_err(text);
         assert_eq!(error.line, line, "{text:?} {error}");
         assert!(error.what.contains(what), "{text:?} {error}");
+    }
+}
+
+/// A model's limits alone make no policy compact from the first message on.
+#[test]
+fn no_model_of_the_table_is_due_below_a_quarter_of_its_window() {
+    let policies = ["longhand@1", "opencode@seed", "pi@1.5"].map(crate::policy::presets::policy);
+    for row in &Models::built_in().rows {
+        let mut window = ModelWindow { model: row.name.clone(), ..ModelWindow::default() };
+        Models::built_in().complete(&mut window);
+        for policy in &policies {
+            let due = crate::policy::overflow::due_at(policy, &window).expect("a threshold");
+            assert!(due >= window.context / 4, "{}: {due} of {window:?}", policy.preset);
+        }
     }
 }

@@ -293,6 +293,8 @@ fn interface(provider: &str) -> &'static str {
 }
 
 fn usage_json(usage: Usage) -> String {
+    // What nobody reported is no figure of the agent's.
+    let usage = usage.as_reported();
     let total = usage.total.unwrap_or_else(|| usage.prompt_tokens().saturating_add(usage.output));
     let cost = Composed::default()
         .value("input", 0)

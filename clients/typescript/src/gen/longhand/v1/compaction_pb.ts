@@ -965,7 +965,8 @@ export type ReportOverflowRequest = Message<"longhand.v1.ReportOverflowRequest">
 
   /**
    * The provider's message or its whole answer, up to 16 KiB. Known messages about tokens, bytes and media are
-   * recognised.
+   * recognised. If it names the model's window, and neither `window` nor a client named that of the session, the session
+   * gets it, as by UpdateSession.
    *
    * @generated from field: string message = 4;
    */

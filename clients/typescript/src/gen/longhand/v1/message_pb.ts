@@ -738,7 +738,7 @@ export type Usage = Message$1<"longhand.v1.Usage"> & {
   costMicroUsd?: bigint | undefined;
 
   /**
-   * True if the daemon computed the cost. Requests: ignored.
+   * True if the daemon computed the cost. A request with it has no cost of its own: `cost_micro_usd` is ignored.
    *
    * @generated from field: bool cost_is_computed = 8;
    */

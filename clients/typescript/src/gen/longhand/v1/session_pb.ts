@@ -357,7 +357,7 @@ export type UsageTotals = Message<"longhand.v1.UsageTotals"> & {
   cacheWriteTokens: bigint;
 
   /**
-   * The cost in millionths of a US dollar, of the replies whose cost was reported.
+   * The cost in millionths of a US dollar, of the replies whose cost was reported or could be computed.
    *
    * @generated from field: int64 cost_micro_usd = 6;
    */
@@ -1776,7 +1776,7 @@ export enum WindowSource {
   MODELS = 2,
 
   /**
-   * A provider named its limit when it refused a request.
+   * A provider named its limit when it refused a request (ReportOverflow).
    *
    * @generated from enum value: WINDOW_SOURCE_PROVIDER_ERROR = 3;
    */
