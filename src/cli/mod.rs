@@ -291,7 +291,6 @@ mod tests {
             "longhand events --new --after x",
             "longhand events --raw --json",
             "longhand import a.jsonl --pace 5",
-            "longhand import a.jsonl --max-output 5",
             "longhand context s --wait --shorten",
             "longhand compact s --prune --instructions x",
             "longhand compact s --dry-run --detach",

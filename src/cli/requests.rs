@@ -89,7 +89,7 @@ mod tests {
         };
         let lines = table(&[compaction, branch], Times::Absolute).lines(None);
         let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>().join(" ");
-        assert_eq!(words(&lines[1]), "- cmp_1 100 20 $0.000140 1.005 s a summary");
+        assert_eq!(words(&lines[1]), "- cmp_1 100 20 $0.0001 1.005 s a summary");
         assert_eq!(words(&lines[2]), "- branch msg_1 - - ? 0.000 s slow down");
     }
 }

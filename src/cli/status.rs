@@ -455,7 +455,7 @@ mod tests {
             unpriced_count: 1,
             ..pb::SummarizerSpending::default()
         };
-        let expected = "strong (other models): 3 requests, 1 failed, 70 in, 9 out, $1.000280 and 1 request of \
+        let expected = "strong (other models): 3 requests, 1 failed, 70 in, 9 out, $1.00 and 1 request of \
              unknown cost";
         assert_eq!(spending_text(&spending), expected);
     }

@@ -60,8 +60,13 @@ export class Page {
   }
   /** Chooses a message, for which the next key is. */
   async choose(key) {
-    await this.page.locator(`[data-key="${key}"] .role`).first().click();
-    await this.page.locator(`.row.chosen[data-key="${key}"]`).waitFor();
+    const chosen = this.page.locator(`.row.chosen[data-key="${key}"]`);
+    // A row that is drawn anew under the pointer takes no click.
+    for (let attempt = 0; attempt < 3 && !(await chosen.isVisible()); attempt++) {
+      await this.page.locator(`[data-key="${key}"] .role`).first().click();
+      await chosen.waitFor({ timeout: 5_000 }).catch(() => {});
+    }
+    await chosen.waitFor();
   }
   get rows() {
     return this.page.locator('.one .row');

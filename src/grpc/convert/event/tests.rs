@@ -184,7 +184,11 @@ fn message_bodies() -> Vec<(EventBody, Body)> {
             Body::UsageRecorded(pb::UsageRecorded {
                 message_id: MESSAGE.to_string(),
                 usage: Some(pb::Usage { output_tokens: 4, ..pb::Usage::default() }),
-                window: Some(pb::ModelWindow { max_context_tokens: 6, ..pb::ModelWindow::default() }),
+                window: Some(pb::ModelWindow {
+                    max_context_tokens: 6,
+                    source: pb::WindowSource::Client.into(),
+                    ..pb::ModelWindow::default()
+                }),
             }),
         ),
         (EventBody::SessionRewound { after: 9 }, Body::SessionRewound(pb::SessionRewound { after_revision: 9 })),

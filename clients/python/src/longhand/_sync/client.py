@@ -220,8 +220,8 @@ class Client:
     ) -> Session:
         """Creates a session, or finds the one that the same request with this client id made.
 
-        `window` is the model's context in tokens, or its name. Without a client id the session gets one by chance, so that a request
-        whose answer was lost creates no second session.
+        `window` is the model's context in tokens, or its name. Without a client id the session gets one by chance, so
+        that a request whose answer was lost creates no second session.
         """
         request = v1.CreateSessionRequest(
             client_id=client_id or f"python-{uuid.uuid4().hex}",
