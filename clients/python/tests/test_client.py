@@ -316,7 +316,7 @@ def test_a_summary_is_written_by_a_client() -> None:
                     task.complete("")
                 assert caught.value.reason == "SUMMARY_REFUSED"
                 events = session.events(after_cursor=None, from_beginning=True)
-                task.complete("## Goal\n- requests were answered\n## Next Steps\n- none left\n" * 2, model="mine")
+                task.complete("## Goal\n- requests were answered\n## Next Steps\n- none left\n" * 6, model="mine")
             for event in events:
                 assert event.kind != v1.EVENT_KIND_COMPACTION_FAILED
                 if event.kind == v1.EVENT_KIND_COMPACTED:

@@ -232,7 +232,7 @@ def look(what: str) -> dict[str, str]:
 
 
 async def test_an_agent_works_over_views_of_a_small_window(client: aio.Client) -> None:
-    service = LonghandSessionService(client, namespace=uuid.uuid4().hex, window=4_000, preset="pi")
+    service = LonghandSessionService(client, namespace=uuid.uuid4().hex, window=2_500, preset="pi")
     model = Worker(model="worker", asked=[])
     agent = LlmAgent(name="worker", model=model, tools=[look])
     app = App(name="A", root_agent=agent, plugins=[LonghandViews(service)])
