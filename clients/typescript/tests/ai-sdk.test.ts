@@ -385,7 +385,7 @@ for (const { name, sdk, model } of sdks) {
     test("a long conversation over a small window is shorter to the model, and whole to people", async () => {
       const id = `long, ${name}`;
       const prompts: ai7.ModelMessage[][] = [];
-      const transport = new LonghandChatTransport(client, { window: 6000, preset: "opencode@seed" });
+      const transport = new LonghandChatTransport(client, { window: 3000, preset: "opencode@seed" });
       const session = await transport.session(id);
       const chat = page(sdk, id, transport);
       const turns = 14;
