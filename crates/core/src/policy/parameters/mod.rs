@@ -161,7 +161,7 @@ pub struct LevelPolicy {
     #[serde(default)]
     pub stop_when_enough: bool,
     /// The steps are alternatives: only one is applied, the first that brings the view below the threshold and is worth
-    /// its cost by itself, or else the last. So a summary is made of whole messages, not of placeholders.
+    /// its cost by itself, or else the last. So a summary is not made of placeholders that came just before it.
     #[serde(default)]
     pub alternatives: bool,
 }

@@ -20,8 +20,8 @@ pub struct Threshold {
 
 /// The computation of a limit from a window.
 ///
-/// A reserve is at most a quarter of the window as long as the model's output limit is not known: agents chose theirs
-/// for their own large windows.
+/// A reserve is at most a quarter of the window as long as no client said how much a reply may have: agents chose
+/// theirs for their own large windows.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Limit {
