@@ -188,7 +188,7 @@ async fn a_requested_delay_is_kept_until_a_retry_by_hand() {
     let (tried, joined) = test.app.retry_compaction(&compaction.to_string()).await.expect("taken");
     assert_eq!((tried.id, joined), (compaction, true));
     watch.wait_for(EventKind::Compacted).await;
-    assert_eq!(watch.count(EventKind::CompactionStarted), 1, "it is the same one");
+    assert_eq!(watch.count_waited(EventKind::CompactionStarted), 1, "it is the same one");
     let error = test.app.retry_compaction(&compaction.to_string()).await.expect_err("done");
     assert_eq!(error.reason, Reason::CompactionEnded);
     let done = test.app.get_compaction(&compaction.to_string()).await.expect("it is done");
@@ -208,7 +208,10 @@ async fn a_delay_ends_when_the_view_exceeds_its_window() {
         panic!("another body")
     };
     assert_eq!(outcome.summarizer, "extractive", "the provider is asked once more, and stood in for");
-    assert_eq!((watch.count(EventKind::CompactionStarted), watch.count(EventKind::CompactionRetried)), (1, 1));
+    assert_eq!(
+        (watch.count_waited(EventKind::CompactionStarted), watch.count_waited(EventKind::CompactionRetried)),
+        (1, 1)
+    );
     test.settled().await;
     assert!(test.context(&session).await.fits);
 }
@@ -401,7 +404,7 @@ async fn a_request_by_hand_accepts_what_is_delayed_or_proposed() {
     watch.wait_for(EventKind::CompactionRetried).await;
     start(&test, &session, "").await;
     watch.wait_for(EventKind::Compacted).await;
-    assert_eq!(watch.count(EventKind::CompactionStarted), 1, "it is the same one");
+    assert_eq!(watch.count_waited(EventKind::CompactionStarted), 1, "it is the same one");
 }
 
 #[tokio::test]

@@ -500,6 +500,11 @@ impl Watch {
         self.log.iter().filter(|event| event.body.kind() == kind).count()
     }
 
+    /// Number of events of a kind up to the last one that was waited for: what followed it may be here or not.
+    pub(crate) fn count_waited(&self, kind: EventKind) -> usize {
+        self.log[..self.seen].iter().filter(|event| event.body.kind() == kind).count()
+    }
+
     fn log_text(&self) -> String {
         let line = |event: &Event| format!("{} {}: {:?}\n", event.seq, event.revision, event.body);
         self.log.iter().map(line).collect()
