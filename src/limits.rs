@@ -237,6 +237,7 @@ pub const SEARCH_SEGMENTS_MAX: usize = 64;
 /// access token a third.
 pub const CALLS_MAX: usize = 49_152;
 /// Calls that are worked on at a time, if the machine has fewer processors: those that wait for a disk are among them.
+/// While there are several tenants, it is half of the processors, and one call of each tenant.
 pub const TURNS_MIN: usize = 4;
 /// Bytes of the mutations that wait for the writer, shared in the same way.
 pub const WRITER_QUEUE_BYTES_MAX: usize = 256 * 1024 * 1024;

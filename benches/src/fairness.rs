@@ -1,5 +1,8 @@
 //! A bystander of one tenant, who appends, reads a view and searches, one call at a time: alone, and beside thousands of
 //! calls of another tenant, which are in flight with one access token and begin anew when they are answered.
+//!
+//! The other tenant stands for other machines: its threads have the lowest priority here, so that the bystander waits for
+//! what the daemon does and not for a processor that the load generator has.
 
 use crate::client::{Client, encode};
 use crate::fleet::Daemon;
@@ -29,6 +32,8 @@ const BYTES: usize = 512;
 const OWN_MESSAGES: usize = 100;
 /// Time in which the other tenant's calls reach their steady state.
 const WARM_UP: Duration = Duration::from_millis(1_500);
+/// The priority of the other tenant's threads, as of `nice`.
+const LOWEST_PRIORITY: i32 = 19;
 const SEED: u64 = 1;
 const APPEND: &str = "MessageService/AppendMessages";
 const VIEW: &str = "ContextService/GetContext";
@@ -166,6 +171,8 @@ struct Stage {
     url: String,
     quiet: Arc<Tenant>,
     loud: Tenant,
+    /// Where the other tenant's calls are made.
+    elsewhere: Elsewhere,
 }
 
 impl Stage {
@@ -177,7 +184,7 @@ impl Stage {
         let url = url.trim().to_owned();
         let quiet = Arc::new(Tenant::new(&channel, &url, "quiet", 1).await);
         let loud = Tenant::new(&channel, &url, "loud", LOUD_SESSIONS).await;
-        Self { daemon, _folder: folder, url, quiet, loud }
+        Self { daemon, _folder: folder, url, quiet, loud, elsewhere: Elsewhere::new() }
     }
 
     /// Calls one at a time for this time. They are made on a thread of their own, so that the load generator's other
@@ -194,11 +201,17 @@ impl Stage {
     /// Begins calls of the other tenant, this number at a time.
     async fn crowd(&self, kinds: &str, in_flight: usize) -> Crowd {
         let mut crowd = Crowd { counts: Arc::default(), is_over: Arc::default(), tasks: Vec::new() };
+        let connect = async || {
+            let (url, secret) = (self.url.clone(), self.loud.secret.clone());
+            // The connection's own task belongs to the other tenant, too.
+            let connecting = self.elsewhere.spawn(async move { Client::connect_tcp(&url, &secret).await });
+            connecting.await.expect("a connection")
+        };
         let mut texts = Texts::new(SEED, BYTES);
-        let mut client = Client::connect_tcp(&self.url, &self.loud.secret).await;
+        let mut client = connect().await;
         for number in 0..in_flight {
             if number % PER_CONNECTION == 0 {
-                client = Client::connect_tcp(&self.url, &self.loud.secret).await;
+                client = connect().await;
             }
             let session = &self.loud.sessions[number % LOUD_SESSIONS];
             let kind = match kinds {
@@ -212,7 +225,7 @@ impl Stage {
                 other => panic!("no calls are called {other}"),
             };
             let (mut client, counts, is_over) = (client.clone(), crowd.counts.clone(), crowd.is_over.clone());
-            crowd.tasks.push(tokio::spawn(async move {
+            crowd.tasks.push(self.elsewhere.spawn(async move {
                 while !is_over.load(Ordering::Relaxed) {
                     let status = client.call(method, body.clone()).await;
                     counts.0.fetch_add(1, Ordering::Relaxed);
@@ -221,6 +234,36 @@ impl Stage {
             }));
         }
         crowd
+    }
+}
+
+/// A runtime whose threads have the lowest priority.
+struct Elsewhere(Option<tokio::runtime::Runtime>);
+
+impl Elsewhere {
+    fn new() -> Self {
+        let yields = || {
+            let this = rustix::thread::gettid();
+            rustix::process::setpriority_process(Some(this), LOWEST_PRIORITY).expect("a lower priority");
+        };
+        let mut runtime = tokio::runtime::Builder::new_multi_thread();
+        Self(Some(runtime.enable_all().on_thread_start(yields).build().expect("a runtime")))
+    }
+
+    fn spawn<F>(&self, future: F) -> tokio::task::JoinHandle<F::Output>
+    where
+        F: Future<Output: Send> + Send + 'static,
+    {
+        self.0.as_ref().expect("it is there until the end").spawn(future)
+    }
+}
+
+impl Drop for Elsewhere {
+    /// A runtime cannot wait for its threads inside of another one.
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
     }
 }
 

@@ -43,7 +43,7 @@ impl Entrance {
             access_logging: OnceLock::new(),
             refusals: Refusals::default(),
             traffic: Arc::default(),
-            turns: Turns::new(processors.max(limits::TURNS_MIN), limits::CALLS_MAX),
+            turns: Turns::new(processors.max(limits::TURNS_MIN), (processors / 2).max(1), limits::CALLS_MAX),
             clock: clock.clone(),
         })
     }

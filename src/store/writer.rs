@@ -766,7 +766,7 @@ mod tests {
     #[tokio::test]
     async fn a_token_that_fills_its_share_of_the_queue_is_refused_and_another_tenant_is_in_the_next_batch() {
         let (handle, mut waiting) = handle(3_000 * limits::MUTATION_BYTES);
-        let turns = Turns::new(1, 10_000);
+        let turns = Turns::new(1, 1, 10_000);
         let of = |tenant: &str| {
             let turn = turns.begin(&turns::Share::new(tenant.into(), "token".into())).expect("room");
             let write =

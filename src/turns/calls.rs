@@ -15,9 +15,10 @@ pub struct Turns {
 }
 
 impl Turns {
-    /// This many calls at a time that are worked on, of as many as there is room for.
-    pub fn new(at_a_time: usize, calls: usize) -> Self {
-        Self { gate: Gate::new(at_a_time), calls: Room::new(calls) }
+    /// This many calls at a time that are worked on, fewer while several tenants share them, and one of each tenant
+    /// whatever others do, of as many as there is room for.
+    pub fn new(at_a_time: usize, shared: usize, calls: usize) -> Self {
+        Self { gate: Gate::with_one_for_each_tenant(at_a_time, shared), calls: Room::new(calls) }
     }
 
     /// The turns of a call that begins; none if its token, or its tenant, has too many.
@@ -73,7 +74,7 @@ impl Steps {
         }
         // The gate of calls is never closed.
         ready!(place.poll_pass(&turn.0.share, *has_begun, context));
-        let _pass = place.pass();
+        let _pass = place.pass(&turn.0.share);
         *has_begun = true;
         CURRENT.sync_scope(turn.clone(), || step(context))
     }
@@ -114,7 +115,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_call_comes_behind_one_of_another_tenant_and_goes_on_before_others_begin() {
-        let turns = Turns::new(1, 10_000);
+        let turns = Turns::new(1, 1, 10_000);
         let held = turns.gate.pass(&of("loud")).await.expect("the turn");
         let order = Mutex::new(Vec::new());
         let call = |tenant: &'static str, number: usize| {
@@ -142,7 +143,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_a_call_starts_has_its_share_and_a_turn_that_is_lent_ends_with_its_step() {
-        let turns = Turns::new(1, 10);
+        let turns = Turns::new(1, 1, 10);
         let turn = turns.begin(&of("one")).expect("room");
         let (inner, nested) = (turn.clone(), turn.clone());
         let (own, of_task, of_inner) = turn
@@ -158,7 +159,7 @@ mod tests {
 
     #[test]
     fn a_token_with_its_share_of_calls_in_progress_begins_no_more_and_others_do() {
-        let turns = Turns::new(1, 30);
+        let turns = Turns::new(1, 1, 30);
         let mut begun: Vec<Turn> = std::iter::from_fn(|| turns.begin(&of("loud"))).collect();
         assert_eq!(begun.len(), 10);
         assert!(turns.begin(&of("quiet")).is_some());

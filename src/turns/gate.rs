@@ -1,26 +1,44 @@
 //! A number of passes, for which those who wait take turns by tenant and access token.
 
 use super::queue::Queue;
-use super::share::Share;
+use super::share::{Share, Tenant};
 use futures::task::AtomicWaker;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+/// Time for which several tenants are there, once a pass of one followed that of another.
+const SHARED: Duration = Duration::from_secs(1);
 
 /// A gate that some may have passed at a time.
 pub(crate) struct Gate {
+    count: usize,
+    /// The number of passes for a while after several tenants passed; as many otherwise.
+    shared_count: usize,
+    /// True if a tenant of which none has passed need not wait for those of others.
+    each_tenant_has_one: bool,
     state: Mutex<State>,
 }
 
+#[derive(Default)]
 struct State {
-    free: usize,
+    /// Those who have passed, by tenant.
+    passed: HashMap<Tenant, usize>,
+    /// Their sum. More than the gate's count only where each tenant has one.
+    sum: usize,
+    /// The one that passed last.
+    last: Tenant,
+    /// Until when several tenants are there.
+    shared_until: Option<Instant>,
     waiting: Queue<Arc<Seat>>,
     is_closed: bool,
 }
 
 /// One that waits.
-#[derive(Default)]
 struct Seat {
+    tenant: Tenant,
     /// True once it has a pass, or the gate is closed. Written under the lock of the gate.
     is_called: AtomicBool,
     /// True once nobody waits there any more. Used under the lock of the gate.
@@ -29,7 +47,10 @@ struct Seat {
 }
 
 /// A pass, until it is dropped.
-pub(crate) struct Pass<'g>(&'g Gate);
+pub(crate) struct Pass<'g> {
+    gate: &'g Gate,
+    tenant: Tenant,
+}
 
 /// A place at a gate, of one that passes it again and again.
 pub(crate) struct Place {
@@ -41,13 +62,20 @@ pub(crate) struct Place {
 impl Gate {
     /// A gate with this number of passes.
     pub(crate) fn new(count: usize) -> Arc<Self> {
-        Arc::new(Self { state: Mutex::new(State { free: count, waiting: Queue::default(), is_closed: false }) })
+        Arc::new(Self { count, shared_count: count, each_tenant_has_one: false, state: Mutex::default() })
+    }
+
+    /// A gate with this number of passes, and with `shared_count` while several tenants are there, at which nobody waits
+    /// for other tenants: one of a tenant that has none passes whatever others have.
+    pub(crate) fn with_one_for_each_tenant(count: usize, shared_count: usize) -> Arc<Self> {
+        Arc::new(Self { count, shared_count, each_tenant_has_one: true, state: Mutex::default() })
     }
 
     /// A pass, when it is this share's turn; none once the gate is closed.
     pub(crate) async fn pass(self: &Arc<Self>, share: &Share) -> Option<Pass<'_>> {
         let mut place = Place::at(self.clone());
-        std::future::poll_fn(|context| place.poll_pass(share, false, context)).await.then(|| Pass(self))
+        let is_open = std::future::poll_fn(|context| place.poll_pass(share, false, context)).await;
+        is_open.then(|| Pass { gate: self, tenant: share.tenant.clone() })
     }
 
     /// Refuses those who wait, and everybody from now on.
@@ -67,32 +95,70 @@ impl Gate {
         self.state().is_closed
     }
 
-    /// Gives a pass to the next one who waits.
-    fn give_back(&self) {
-        let next = {
+    /// Takes a pass back, and gives it to the next one who waits.
+    fn give_back(&self, tenant: &Tenant) {
+        let mut called = None;
+        {
             let mut state = self.state();
-            loop {
-                match state.waiting.pop() {
-                    Some((_, seat)) if seat.is_left.load(Ordering::Relaxed) => {}
-                    Some((_, seat)) => {
-                        seat.is_called.store(true, Ordering::Release);
-                        break Some(seat);
-                    }
-                    None => {
-                        state.free += 1;
-                        break None;
-                    }
+            state.leave(tenant);
+            while let Some((_, seat)) = self.next(&mut state, tenant) {
+                if !seat.is_left.load(Ordering::Relaxed) {
+                    state.enter(&seat.tenant);
+                    seat.is_called.store(true, Ordering::Release);
+                    called = Some(seat);
+                    break;
                 }
             }
-        };
-        if let Some(seat) = next {
+        }
+        if let Some(seat) = called {
             seat.waker.wake();
+        }
+    }
+
+    /// The next one who may pass now that one of a tenant has left. Of a tenant that waits one has always passed, if each
+    /// has one.
+    fn next(&self, state: &mut State, left: &Tenant) -> Option<(Tenant, Arc<Seat>)> {
+        if self.each_tenant_has_one && !state.passed.contains_key(left) && state.waiting.has(left) {
+            return state.waiting.pop_of(left);
+        }
+        if state.sum < self.count_now(state) { state.waiting.pop() } else { None }
+    }
+
+    /// The number of passes at present.
+    fn count_now(&self, state: &mut State) -> usize {
+        match state.shared_until {
+            None => self.count,
+            Some(until) if Instant::now() < until => self.shared_count,
+            Some(_) => {
+                state.shared_until = None;
+                self.count
+            }
         }
     }
 
     /// The state is consistent at any time, so a poisoned lock does no harm.
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn enter(&mut self, tenant: &Tenant) {
+        *self.passed.entry(tenant.clone()).or_default() += 1;
+        self.sum += 1;
+        if self.last != *tenant {
+            self.last = tenant.clone();
+            self.shared_until = Some(Instant::now() + SHARED);
+        }
+    }
+
+    fn leave(&mut self, tenant: &Tenant) {
+        self.sum -= 1;
+        let Some(count) = self.passed.get_mut(tenant) else { return };
+        *count -= 1;
+        if *count == 0 {
+            self.passed.remove(tenant);
+        }
     }
 }
 
@@ -105,7 +171,7 @@ impl Seat {
 
 impl Drop for Pass<'_> {
     fn drop(&mut self) {
-        self.0.give_back();
+        self.gate.give_back(&self.tenant);
     }
 }
 
@@ -129,11 +195,17 @@ impl Place {
         if state.is_closed {
             return Poll::Ready(false);
         }
-        if state.free > 0 {
-            state.free -= 1;
+        let has_one = self.gate.each_tenant_has_one && !state.passed.contains_key(&share.tenant);
+        if state.sum < self.gate.count_now(&mut state) || has_one {
+            state.enter(&share.tenant);
             return Poll::Ready(true);
         }
-        let seat = Arc::new(Seat::default());
+        let seat = Arc::new(Seat {
+            tenant: share.tenant.clone(),
+            is_called: AtomicBool::new(false),
+            is_left: AtomicBool::new(false),
+            waker: AtomicWaker::new(),
+        });
         seat.waker.register(context.waker());
         match has_begun {
             true => state.waiting.push_begun(share, seat.clone()),
@@ -144,9 +216,9 @@ impl Place {
         Poll::Pending
     }
 
-    /// The pass that this place got.
-    pub(crate) fn pass(&self) -> Pass<'_> {
-        Pass(&self.gate)
+    /// The pass that this place got for a share.
+    pub(crate) fn pass(&self, share: &Share) -> Pass<'_> {
+        Pass { gate: &self.gate, tenant: share.tenant.clone() }
     }
 }
 
@@ -159,7 +231,7 @@ impl Drop for Place {
             seat.is_called.load(Ordering::Relaxed) && !state.is_closed
         };
         if has_pass {
-            self.gate.give_back();
+            self.gate.give_back(&seat.tenant);
         }
     }
 }
@@ -168,6 +240,8 @@ impl Drop for Place {
 mod tests {
     use super::*;
     use futures::FutureExt as _;
+    use futures::future::BoxFuture;
+    use proptest::prelude::*;
 
     fn share(tenant: &str) -> Share {
         Share::new(tenant.into(), "token".into())
@@ -205,5 +279,99 @@ mod tests {
         assert!(waiting.now_or_never().expect("an answer").is_none());
         drop(held);
         assert!(gate.pass(&of).now_or_never().expect("an answer").is_none());
+    }
+
+    #[test]
+    fn a_tenant_has_fewer_passes_once_another_one_is_there() {
+        let gate = Gate::with_one_for_each_tenant(3, 1);
+        let (loud, quiet) = (share("loud"), share("quiet"));
+        let of_loud = || gate.pass(&loud).now_or_never().flatten();
+        // The first one to come is not of another tenant than the one before.
+        drop(of_loud());
+        gate.state().shared_until = None;
+        let mut held: Vec<_> = std::iter::from_fn(of_loud).collect();
+        assert_eq!(held.len(), 3, "it is alone");
+        drop(gate.pass(&quiet).now_or_never().flatten().expect("its own"));
+        held.truncate(1);
+        assert!(of_loud().is_none(), "the others are there");
+        gate.state().shared_until = Some(Instant::now());
+        assert!(of_loud().is_some(), "they left");
+    }
+
+    #[test]
+    fn who_has_none_passes_at_once_where_each_tenant_has_one_and_others_share_the_rest() {
+        let gate = Gate::with_one_for_each_tenant(1, 1);
+        let (loud, other, quiet) = (share("loud"), share("other"), share("quiet"));
+        let of_loud = gate.pass(&loud).now_or_never().flatten().expect("one is free");
+        let mut waiting = Box::pin(gate.pass(&loud));
+        assert!((&mut waiting).now_or_never().is_none(), "the only one is passed");
+        let of_quiet = gate.pass(&quiet).now_or_never().flatten().expect("its own");
+        let of_other = gate.pass(&other).now_or_never().flatten().expect("its own");
+        let mut more = Box::pin(gate.pass(&other));
+        assert!((&mut more).now_or_never().is_none(), "it has one");
+        drop(of_quiet);
+        assert!((&mut waiting).now_or_never().is_none(), "more have passed than may");
+        drop(of_loud);
+        let of_loud = waiting.now_or_never().flatten().expect("the own one of its tenant");
+        assert!((&mut more).now_or_never().is_none());
+        drop(of_loud);
+        assert!((&mut more).now_or_never().is_none(), "its tenant has the only one");
+        drop(of_other);
+        drop(more.now_or_never().flatten().expect("its turn"));
+        let state = gate.state();
+        assert!(state.sum == 0 && state.passed.is_empty());
+    }
+
+    proptest! {
+        /// At most as many have passed as may, but for one of each tenant; nobody waits without need; and each token's
+        /// are called in their order.
+        #[test]
+        fn as_many_have_passed_as_may(
+            (count, shared_count) in (1_usize..4).prop_flat_map(|count| (Just(count), 1..=count)),
+            each_tenant_has_one: bool,
+            steps in prop::collection::vec((0_u8..4, 0_u8..2, 0_usize..4), 1..200),
+        ) {
+            let gate = match each_tenant_has_one {
+                true => Gate::with_one_for_each_tenant(count, shared_count),
+                false => Gate::new(count),
+            };
+            let shares: Vec<Share> = (0..4_u8)
+                .flat_map(|tenant| (0..2_u8).map(move |token| (tenant, token)))
+                .map(|(tenant, token)| Share::new(tenant.to_string().into(), token.to_string().into()))
+                .collect();
+            let mut passed: Vec<(u8, Pass<'_>)> = Vec::new();
+            let mut waiting: Vec<(u8, u8, BoxFuture<'_, Option<Pass<'_>>>)> = Vec::new();
+            for (tenant, token, leave) in steps {
+                if leave == 0 {
+                    waiting.push((tenant, token, gate.pass(&shares[usize::from(tenant * 2 + token)]).boxed()));
+                } else if leave == 1 && !waiting.is_empty() {
+                    drop(waiting.remove(usize::from(tenant) % waiting.len()));
+                } else if !passed.is_empty() {
+                    drop(passed.remove(usize::from(tenant) % passed.len()));
+                }
+                let mut left: Vec<(u8, u8)> = Vec::new();
+                for (tenant, token, mut one) in std::mem::take(&mut waiting) {
+                    match (&mut one).now_or_never() {
+                        Some(pass) => {
+                            prop_assert!(!left.contains(&(tenant, token)), "an earlier one of its token waits");
+                            passed.push((tenant, pass.expect("it is open")));
+                        }
+                        None => {
+                            left.push((tenant, token));
+                            waiting.push((tenant, token, one));
+                        }
+                    }
+                }
+                let of = |tenant: u8| passed.iter().filter(|(of, _)| *of == tenant).count();
+                let beyond_one: usize = (0..4).map(|tenant| of(tenant).saturating_sub(1)).sum();
+                prop_assert!(passed.len() <= count || (each_tenant_has_one && beyond_one < count));
+                let least = if each_tenant_has_one { shared_count } else { count };
+                prop_assert!(waiting.is_empty() || passed.len() >= least);
+                prop_assert!(!each_tenant_has_one || waiting.iter().all(|(tenant, ..)| of(*tenant) > 0));
+            }
+            drop((waiting, passed));
+            let state = gate.state();
+            prop_assert!(state.sum == 0 && state.passed.is_empty());
+        }
     }
 }

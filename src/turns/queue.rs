@@ -64,6 +64,16 @@ impl<K: Clone + Eq + Hash, V: Default> Ring<K, V> {
     }
 }
 
+impl<T> Line<T> {
+    fn take(&mut self) -> Option<T> {
+        self.begun.pop_front().or_else(|| self.others.pop_front())
+    }
+
+    fn is_empty(&self) -> bool {
+        self.begun.is_empty() && self.others.is_empty()
+    }
+}
+
 impl<T> Queue<T> {
     /// Adds one that waits, behind those of its access token.
     pub(crate) fn push(&mut self, share: &Share, one: T) {
@@ -77,12 +87,25 @@ impl<T> Queue<T> {
 
     /// The next one, and its tenant.
     pub(crate) fn pop(&mut self) -> Option<(Tenant, T)> {
-        let next = |tokens: &mut Ring<Arc<str>, Line<T>>| {
-            let of_line = |line: &mut Line<T>| line.begun.pop_front().or_else(|| line.others.pop_front());
-            let (_, one) = tokens.take(of_line, |line| line.begun.is_empty() && line.others.is_empty())?;
-            Some(one)
-        };
-        self.tenants.take(next, |tokens| tokens.order.is_empty())
+        self.tenants.take(Self::next_of, |tokens| tokens.order.is_empty())
+    }
+
+    /// The next one of a tenant, which then comes last.
+    pub(crate) fn pop_of(&mut self, tenant: &Tenant) -> Option<(Tenant, T)> {
+        let place = self.tenants.order.iter().position(|waits| waits == tenant)?;
+        let tenant = self.tenants.order.remove(place)?;
+        self.tenants.order.push_front(tenant);
+        self.pop()
+    }
+
+    fn next_of(tokens: &mut Ring<Arc<str>, Line<T>>) -> Option<T> {
+        let (_, one) = tokens.take(Line::take, Line::is_empty)?;
+        Some(one)
+    }
+
+    /// True if one of a tenant waits.
+    pub(crate) fn has(&self, tenant: &Tenant) -> bool {
+        self.tenants.waiting.contains_key(tenant)
     }
 
     /// The number of tenants that wait: of a round.

@@ -294,7 +294,7 @@ mod tests {
     #[tokio::test]
     async fn a_tenant_has_the_next_reader_but_one_whatever_another_one_waits_for() {
         let readers = Readers::lazy(1, Clock::default(), Box::new(|| Err(Error::Closed)));
-        let turns = Turns::new(1, 10_000);
+        let turns = Turns::new(1, 1, 10_000);
         let waiting = |tenant: &str| {
             let turn = turns.begin(&Share::new(tenant.into(), "token".into())).expect("room");
             let mut waiting = Box::pin(turn.take(readers.acquire()));
