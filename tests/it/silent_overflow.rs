@@ -11,7 +11,7 @@ use longhand::model::usage::Usage;
 
 const WINDOW: i64 = 6_000;
 
-/// A session that is far below its threshold by its estimate, under pi with a small tail.
+/// A session that is more than half full and below its threshold by its estimate, under pi with a small tail.
 async fn session(test: &TestApp, override_json: &str) -> String {
     let policy = format!(
         r#"{{"auto": {{"threshold": {{"limit": {{"reserve_tokens": 1000}}}},
@@ -24,7 +24,7 @@ async fn session(test: &TestApp, override_json: &str) -> String {
         ..NewSession::default()
     };
     let session = test.create(new).await;
-    test.append(&session, &turns(1, 6, 800)).await;
+    test.append(&session, &turns(1, 6, 1_100)).await;
     test.settled().await;
     session
 }
