@@ -224,8 +224,12 @@ pub const SEARCH_NICENESS: i32 = 10;
 /// Bytes of a message up to which a tokenizer counts it where it is needed: about a millisecond. A larger one is counted
 /// on a thread of its own.
 pub const COUNTED_AT_ONCE_BYTES: i64 = 16 * 1024;
-/// Large messages that are counted at a time. The other processors serve everybody else.
+/// Large messages that are counted at a time, each for a piece of its work. The other processors serve everybody else.
 pub const COUNTERS: usize = 1;
+/// Large messages whose counts have begun. Each has one of the runtime's 512 threads for such work.
+pub const BEGUN_COUNTS: usize = 128;
+/// Those of one caller, so that others find places.
+pub const BEGUN_COUNTS_OF_CALLER: usize = 4;
 /// Counts that are stored in one commit; appends wait for one commit at most.
 pub const COUNTS_BATCH: usize = 256;
 /// Sessions that wait for the search index; one that finds the queue full is indexed at its next write or search.

@@ -1,5 +1,5 @@
 //! Token counts: the default policy's estimate beside four characters for a token and the tokenizer, by kind of text; and
-//! the appends of others while the daemon counts large outputs exactly.
+//! the appends of others while the daemon counts large outputs of one and of two writers exactly.
 
 use crate::client::{Client, encode};
 use crate::fleet::Daemon;
@@ -13,11 +13,14 @@ use longhand::policy::{Counting, presets, tokens};
 use rand::{Rng as _, SeedableRng as _, rngs::StdRng};
 use std::hint::black_box;
 use std::time::{Duration, Instant};
+use tokio::task::JoinSet;
 
 /// A preset that counts with a tokenizer.
 const EXACT: &str = "suna@2026";
 const SEED: u64 = 1;
 const BYTES: usize = 512;
+/// Bytes of an output that is counted beside others, too.
+const COUNTED_BYTES: usize = 64 << 10;
 /// Characters of each kind of text.
 const LENGTH: usize = 100_000;
 const RUNS: u32 = 5;
@@ -106,20 +109,22 @@ async fn appends(socket: &str, time: Duration) -> Latencies {
     latencies
 }
 
-/// Appends large outputs to a session whose policy counts exactly, one after the other, until the time is over.
-async fn outputs(socket: &str, bytes: usize, time: Duration) -> f64 {
+/// Appends of outputs to a session whose policy counts exactly, one after the other, until the time is over.
+async fn outputs(socket: &str, bytes: usize, time: Duration) -> Latencies {
     let create = pb::CreateSessionRequest { preset: EXACT.to_owned(), ..Default::default() };
     let created = SessionServiceClient::new(connect(socket).await).create_session(create).await.expect("a session");
     let own = created.into_inner().session.expect("a session").session_id;
     let (mut client, mut random) = (Client::connect(socket).await, StdRng::seed_from_u64(SEED));
-    let (mut count, began) = (0.0, Instant::now());
+    let (mut latencies, began) = (Latencies::default(), Instant::now());
     while began.elapsed() < time {
         // Letters without a blank take the tokenizer longest.
         let text = (0..bytes).map(|_| char::from(random.random_range(b'a'..=b'z'))).collect();
-        client.append(encode(&request(&own, vec![message(text)]))).await;
-        count += 1.0;
+        let body = encode(&request(&own, vec![message(text)]));
+        let begun = Instant::now();
+        client.append(body).await;
+        latencies.record(begun.elapsed());
     }
-    count
+    latencies
 }
 
 /// Measures the estimates in this process, and each build's appends by itself.
@@ -130,10 +135,24 @@ pub(crate) async fn run(binaries: &[String], options: &Options, short: bool, rep
     for binary in binaries {
         let folder = tempfile::tempdir().expect("a folder");
         let daemon = Daemon::start(binary, folder.path(), "");
-        let name = target::name(binary);
-        report.row("append, alone", &name, None, &appends(&daemon.socket, time).await, &[]);
-        let beside = outputs(&daemon.socket, options.bytes, time);
-        let (others, outputs) = tokio::join!(appends(&daemon.socket, time), beside);
-        report.row("append, beside exact counts", &name, None, &others, &[("outputs", outputs)]);
+        let (socket, name) = (daemon.socket.as_str(), target::name(binary));
+        let counted = || outputs(socket, COUNTED_BYTES, time);
+        let (others, small) = (appends(socket, time).await, counted().await);
+        report.row("append, alone", &name, None, &others, &[]);
+        report.row("counted append of 64 KiB, alone", &name, None, &small, &[]);
+        for writers in [1, 2] {
+            let mut large = JoinSet::new();
+            for _ in 0..writers {
+                let (socket, bytes) = (daemon.socket.clone(), options.bytes);
+                large.spawn(async move { outputs(&socket, bytes, time).await });
+            }
+            let (others, small, large) = tokio::join!(appends(socket, time), counted(), large.join_all());
+            let of = [("large_writers", f64::from(writers))];
+            report.row("append, beside large counts", &name, None, &others, &of);
+            report.row("counted append of 64 KiB, beside", &name, None, &small, &of);
+            for large in large {
+                report.row("large counted append", &name, None, &large, &of);
+            }
+        }
     }
 }

@@ -15,6 +15,7 @@ mod growth;
 mod history;
 mod instructions;
 mod memory;
+mod models;
 mod pace;
 mod pages;
 mod peers;
@@ -111,6 +112,8 @@ enum Measure {
     },
     /// Rows that views and appends read behind a summary, at 1 000 to 1 000 000 messages.
     History,
+    /// Names of models as others write them, beside the table of models. `benches/models` gets them.
+    Models(models::Options),
     /// Decisions of every preset over long histories in memory.
     Policies {
         /// Only presets whose names have one of these in them.
@@ -174,6 +177,7 @@ async fn main() {
             report.figures("compactions", &target::name(&binary[0]), &figures);
         }
         Measure::History => history::run(short, &mut report).await,
+        Measure::Models(options) => models::run(&options, &mut report),
         Measure::Policies { names } => policies::run(&names, short, &mut report),
         Measure::ServeFloor(options) => rpc::serve(&options).await,
         Measure::Relay(options) => relay::run(&options),

@@ -57,8 +57,12 @@ pub(super) fn write(format: Format, messages: &[ViewMessage]) -> Result<Formatte
     let mut before = *first.finalize().as_bytes();
     hashes.push(before);
     for message in &messages {
+        // A message with the same words that shows another stored one is another: its ids lead to what it stands for.
         let mut hasher = blake3::Hasher::new();
         hasher.update(&before).update(message.json.as_bytes());
+        for source in &message.sources {
+            hasher.update(source.0.as_bytes());
+        }
         before = *hasher.finalize().as_bytes();
         hashes.push(before);
     }

@@ -1,14 +1,18 @@
 //! Token counts of messages under tokenizers that must encode each text: stored counts are read, and missing ones are
-//! computed once. Large messages are counted apart from the runtime's threads, on which everybody waits.
+//! computed once. Large messages are counted apart from the runtime's threads, on which everybody waits, and in pieces,
+//! between which other callers have their turns.
 
 use crate::limits;
 use crate::model::ids::MessageId;
 use crate::model::message::Role;
 use crate::model::part::PartBody;
 use crate::model::view::{Counts, SourceMessage};
-use crate::policy::{Policy, tokens};
+use crate::policy::{Policy, bpe, tokens};
 use crate::store::{self, Counted, Store};
-use std::sync::Arc;
+use crate::turns::{self, Gate, Share};
+use futures::executor::block_on;
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
 use tokio::sync::Semaphore;
 
 /// Counts that the store does not have yet.
@@ -45,23 +49,49 @@ pub async fn fill(store: &Store, policy: &Policy, sources: &mut [SourceMessage])
     Ok(fresh)
 }
 
-/// Turns of large messages.
-static COUNTING: Semaphore = Semaphore::const_new(limits::COUNTERS);
+/// Turns of large messages, each for a piece of the work.
+static TURNS: LazyLock<Arc<Gate>> = LazyLock::new(|| Gate::new(limits::COUNTERS));
 
-/// Counts a message with these parts: a small one here, and a large one, which takes seconds, on a thread of its own.
+/// Places of large messages whose counts have begun, each of which has a thread.
+static BEGUN: Semaphore = Semaphore::const_new(limits::BEGUN_COUNTS);
+
+/// The places among them that a caller may have.
+static OF_CALLERS: LazyLock<Mutex<HashMap<Share, Weak<Semaphore>>>> = LazyLock::new(Mutex::default);
+
+/// The places that a caller may have.
+fn places_of(share: &Share) -> Arc<Semaphore> {
+    // The map is consistent at any time, so a poisoned lock does no harm.
+    let mut of_callers = OF_CALLERS.lock().unwrap_or_else(PoisonError::into_inner);
+    of_callers.retain(|_, places| places.strong_count() > 0);
+    of_callers.get(share).and_then(Weak::upgrade).unwrap_or_else(|| {
+        let places = Arc::new(Semaphore::new(limits::BEGUN_COUNTS_OF_CALLER));
+        of_callers.insert(share.clone(), Arc::downgrade(&places));
+        places
+    })
+}
+
+/// Counts a message with these parts: a small one here, and a large one, which takes seconds, on a thread of its own, in
+/// pieces by turns of the callers.
 pub async fn count(policy: &Policy, role: Role, parts: Vec<Arc<PartBody>>) -> store::Result<Counts> {
     let bytes = parts.iter().map(|body| body.growth_bytes()).fold(0, i64::saturating_add);
     if bytes <= limits::COUNTED_AT_ONCE_BYTES {
         let bodies: Vec<&PartBody> = parts.iter().map(|body| &**body).collect();
         return Ok(tokens::count(policy, role, &bodies));
     }
-    let turn = COUNTING.acquire().await;
+    let share = turns::share();
+    // Who waits for a place has no turn, which the others need to go on.
+    let places = (places_of(&share).acquire_owned().await, BEGUN.acquire().await);
+    let mut turn = TURNS.pass(&share).await;
     let policy = policy.clone();
     let counting = tokio::task::spawn_blocking(move || {
         let bodies: Vec<&PartBody> = parts.iter().map(|body| &**body).collect();
-        let counts = tokens::count(&policy, role, &bodies);
-        // The turn lasts as long as the work, even if nobody waits for it any more.
-        drop(turn);
+        let pass_turn = move || {
+            drop(turn.take());
+            turn = block_on(TURNS.pass(&share));
+        };
+        let counts = bpe::with_pauses(pass_turn, || tokens::count(&policy, role, &bodies));
+        // The places are taken as long as the work lasts, even if nobody waits for it any more.
+        drop(places);
         counts
     });
     counting.await.map_err(|_| store::Error::Closed)

@@ -13,8 +13,9 @@ use crate::policy::tokens;
 use crate::scheduler::{self, Scheduler};
 use crate::store::{self, Requester, SessionKey, Store, Visibility};
 use crate::summarizer::{Extractive, Levels};
+use crate::turns::{Share, Turns};
 use futures::FutureExt as _;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -345,4 +346,32 @@ async fn a_large_message_is_counted_beside_the_runtime() {
     assert!(counting.as_mut().now_or_never().is_none(), "the thread of the runtime is free for others");
     let counts = counting.await.expect("it is counted");
     assert_eq!(counts, tokens::count(&policy, Role::User, &[&alone]));
+}
+
+/// The text of one that counts for a long time is in pieces, between which others have their turns.
+#[tokio::test]
+async fn a_large_message_waits_for_no_whole_message_of_another_caller() {
+    let policy = crate::policy::presets::policy("suna@2026");
+    // Letters without a blank are one piece of text, which no boundary cuts.
+    let letters = |first: char, count: u32| {
+        let others = (0..count).map(|at| char::from(b'a' + (at.wrapping_mul(at) >> 7) as u8 % 26));
+        std::iter::once(first).chain(others).collect::<String>()
+    };
+    // Texts that a thread has counted before take it no time.
+    for (others, first) in [("one", 'x'), ("another", 'y')] {
+        let letters = |count| letters(first, count);
+        let (turns, ended, policy) = (Turns::new(1, 10), Mutex::new(Vec::new()), &policy);
+        let count = |tenant: &str, name: &'static str, letters: String| {
+            let (ended, part) = (&ended, Arc::new(PartBody::Text(letters)));
+            let turn = turns.begin(&Share::new(tenant.into(), "token".into())).expect("room");
+            turn.take(async move {
+                let counts = counts::count(policy, Role::User, vec![part.clone()]).await.expect("it is counted");
+                assert_eq!(counts, tokens::count(policy, Role::User, &[&*part]));
+                ended.lock().expect("an order").push(name);
+            })
+        };
+        let large = count("one", "large", letters(1 << 18));
+        tokio::join!(large, count(others, "small", letters(1 << 14)), count(others, "small", letters(1 << 14)));
+        assert_eq!(*ended.lock().expect("an order"), ["small", "small", "large"], "of {others}");
+    }
 }

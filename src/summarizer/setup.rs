@@ -51,10 +51,11 @@ impl Levels {
 pub fn levels(config: &Config, clock: &Clock) -> Result<Levels, Error> {
     let mut made: BTreeMap<&str, Arc<dyn Summarizer>> = BTreeMap::new();
     made.insert(BUILT_IN, Arc::new(Extractive));
+    let models = config.read_models()?;
     for (name, settings) in &config.summarizers {
         let invalid = |message: String| Error::Invalid(format!("summarizers.{name}: {message}"));
         let key = key(settings).map_err(invalid)?;
-        let provider = Provider::new(name, settings, key, clock.clone()).map_err(invalid)?;
+        let provider = Provider::new(name, settings, key, &models, clock.clone()).map_err(invalid)?;
         made.insert(
             name,
             match provider {

@@ -1,7 +1,7 @@
 //! Messages in the formats of providers: appended as they came, served as they go, with a hash and a beginning that is known.
 
 use crate::cli::Daemon;
-use crate::support::{TestApp, text, turns};
+use crate::support::{Line, ScriptedSummarizer, TestApp, text, turns};
 use longhand::app::append::{AppendRequest, Appended};
 use longhand::app::compactions::NewCompaction;
 use longhand::app::context::{Context, ContextRequest};
@@ -256,4 +256,31 @@ fn the_command_line_takes_and_prints_requests() {
     let frames = daemon.json(&["context", session, "--format", "openai_responses"]);
     let left = frames.last().expect("an end")["end"]["leftOutParts"].as_array().map(Vec::len);
     assert_eq!(left, Some(2), "the reasoning, and the signature of a call: {frames:?}");
+}
+
+/// The summary of a second compaction may have the words of the first one, and stands for other messages.
+#[tokio::test]
+async fn a_known_beginning_has_the_ids_of_now() {
+    let script = ScriptedSummarizer::new([0, 1].map(|_| Line::Say("So far nothing of note.".to_owned())));
+    let test = TestApp::with(script).await;
+    let session = test.session("opencode@seed", 600_000, 1_000).await;
+    let compact = async |last: usize| {
+        test.append(&session, &turns(last - 9, last, 4_000)).await;
+        let asked = NewCompaction::of(CompactionKind::Summary);
+        test.app.start_compaction(&session, asked).await.expect("started");
+        test.settled().await;
+    };
+    compact(10).await;
+    let before = ask(&test, &session, asking(Format::Anthropic)).await;
+    compact(20).await;
+    let now = ask(&test, &session, asking(Format::Anthropic)).await;
+    assert_eq!(texts(&before)[0], texts(&now)[0], "the same words");
+    let sources = |view: &Context| {
+        let formatted = view.formatted.clone().expect("a format");
+        formatted.messages.into_iter().map(|message| message.sources).collect::<Vec<_>>()
+    };
+    let (before_ids, now_ids) = (sources(&before), sources(&now));
+    assert_ne!(before_ids[0], now_ids[0], "other messages");
+    let known = ask(&test, &session, knowing(&before, Format::Anthropic)).await.known_count;
+    assert_eq!(known, 0, "the first message has other ids");
 }

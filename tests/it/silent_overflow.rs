@@ -11,7 +11,7 @@ use longhand::model::usage::Usage;
 
 const WINDOW: i64 = 6_000;
 
-/// A session that is far below its threshold by its estimate, under pi with a small tail.
+/// A session that is more than half full and below its threshold by its estimate, under pi with a small tail.
 async fn session(test: &TestApp, override_json: &str) -> String {
     let policy = format!(
         r#"{{"auto": {{"threshold": {{"limit": {{"reserve_tokens": 1000}}}},
@@ -24,7 +24,7 @@ async fn session(test: &TestApp, override_json: &str) -> String {
         ..NewSession::default()
     };
     let session = test.create(new).await;
-    test.append(&session, &turns(1, 6, 800)).await;
+    test.append(&session, &turns(1, 6, 1_100)).await;
     test.settled().await;
     session
 }
@@ -130,7 +130,7 @@ async fn one_request_has_its_overflow_answered_once() {
     // A client with an answer needs no notification.
     assert_eq!(overflows(append_reply("a9c", FinishReason::Stop, 9).await).0, 2);
     // Another request gets none as long as the figures stay above the window, whatever the view is.
-    test.append(&session, &turns(10, 13, 1_000)).await;
+    test.append(&session, &turns(10, 13, 1_375)).await;
     test.settled().await;
     assert_eq!(overflows(append_reply("a14", FinishReason::Stop, 9).await).0, 2);
     // Once they are credible again, it gets its own attempt.

@@ -309,3 +309,21 @@ async fn a_rewind_with_a_summary_reserves_memory_for_a_large_view() {
     let rewound = test.app.rewind_with_summary(&session, "u1", "", None).await;
     assert_eq!(rewound.expect_err("the memory is taken").reason, Reason::TooManyViews);
 }
+
+/// Claude Code's design leaves the last 20 messages where its model fails; OpenCode has no such step.
+#[tokio::test]
+async fn the_policys_fallback_replaces_the_summary_of_a_model_that_fails() {
+    for (preset, has_fallback) in [("claude-code@seed", true), ("opencode@seed", false)] {
+        let test = TestApp::with(ScriptedSummarizer::new([Line::Refuse])).await;
+        let session = test.session(preset, 600_000, 1_000).await;
+        test.append(&session, &turns(1, 40, 4_000)).await;
+        let asked = NewCompaction::of(CompactionKind::Summary);
+        test.app.start_compaction(&session, asked).await.expect("started");
+        test.settled().await;
+        let view = test.context(&session).await;
+        assert_eq!(view.covered.is_none(), has_fallback, "{preset}: {:?}", view.covered);
+        if has_fallback {
+            assert_eq!(view.messages.iter().filter(|message| message.kind == ViewKind::Shown).count(), 20, "{preset}");
+        }
+    }
+}

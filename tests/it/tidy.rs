@@ -35,7 +35,7 @@ const LAYERS: [(&str, &str); 31] = [
     ("store", "model limits secrets clock telemetry turns"),
     ("bus", "model limits store"),
     ("search", "model words limits clock store"),
-    ("loaded", "model policy fold limits config store"),
+    ("loaded", "model policy fold limits config turns store"),
     ("summarizer", "model policy extractive limits clock config telemetry"),
     ("scheduler", "model policy fold extractive limits clock config telemetry store loaded summarizer"),
     (

@@ -24,6 +24,7 @@ use crate::config::{Prices, SummarizerKind, SummarizerSettings, Timeouts};
 use crate::limits;
 use crate::model::limits::name_within;
 use crate::model::usage::Usage;
+use crate::policy::models::Models;
 use crate::policy::prompt::{Expected, Prompt};
 use crate::telemetry::failpoint;
 use fault::{Class, Fault, shortened};
@@ -36,6 +37,7 @@ use reqwest::{Client, Response, redirect};
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
@@ -79,6 +81,9 @@ pub(super) struct Provider {
     max_output: i64,
     timeouts: Timeouts,
     prices: Option<Prices>,
+    /// Prices by the model's name, at the address of its maker alone: what a gateway or a server of one's own takes is not
+    /// known.
+    models: Option<Arc<Models>>,
     extra: Map<String, Value>,
     record_text: bool,
     gate: Gate,
@@ -92,6 +97,7 @@ impl Provider {
         name: &str,
         settings: &SummarizerSettings,
         key: Option<Secret>,
+        models: &Arc<Models>,
         clock: Clock,
     ) -> Result<Option<Self>, String> {
         let protocol = match settings.kind {
@@ -113,6 +119,7 @@ impl Provider {
             name: name.to_owned(),
             protocol,
             client: client(&base_url, settings.timeouts)?,
+            models: (base_url == protocol.base_url).then(|| models.clone()),
             base_url,
             model: settings.model.clone(),
             key,
@@ -368,9 +375,11 @@ impl Provider {
         }
     }
 
-    /// Usage with its cost, if the provider reported it or prices are configured.
+    /// Usage with its cost, if the provider reported it, prices are configured, or the table of models has them.
     pub(super) fn priced(&self, usage: Usage) -> Usage {
-        Usage { cost_usd: usage.cost_usd.or_else(|| self.prices.map(|prices| prices.cost_usd(&usage))), ..usage }
+        let cost_usd = usage.cost_usd.or_else(|| self.prices.map(|prices| prices.cost_usd(&usage)));
+        let usage = Usage { cost_usd, ..usage };
+        self.models.as_ref().map_or(usage, |models| models.priced("", &self.model, usage))
     }
 
     /// A provider's text without the key, in case the provider repeated it. Callers do this before they shorten a text,
@@ -391,7 +400,7 @@ impl ReplyReader {
         // Any kind works for the defaults of the other fields, and nothing listens at the address.
         let settings = "kind = \"extractive\"\nbase_url = \"http://127.0.0.1:9\"\nmodel = \"fuzzed\"";
         let settings = SummarizerSettings { kind, ..toml::from_str(settings).ok()? };
-        Provider::new("fuzzed", &settings, None, Clock::default()).ok().flatten().map(Self)
+        Provider::new("fuzzed", &settings, None, &Models::built_in(), Clock::default()).ok().flatten().map(Self)
     }
 
     /// The summary in a response, checked against the expected form, or the provider's fault.

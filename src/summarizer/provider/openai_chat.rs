@@ -37,6 +37,10 @@ pub(super) fn read(event: &Value, reply: &mut Reply, on_text: &mut dyn FnMut(&st
         // A server that does not stream sends a message instead of deltas.
         for content in ["/delta", "/message"].into_iter().filter_map(|name| choice.pointer(name)) {
             reply.add_text(text(content, "/content"), on_text);
+            // Some servers have a list of parts.
+            for part in items(content, "/content").iter().filter(|part| text(part, "/type") == "text") {
+                reply.add_text(text(part, "/text"), on_text);
+            }
             reply.calls_tools |= !items(content, "/tool_calls").is_empty();
             reply.calls_tools |= content.get("function_call").is_some_and(Value::is_object);
         }

@@ -64,6 +64,10 @@ fn chat_completions_are_understood() {
     let whole = [json!({"object": "chat.completion", "model": "m", "choices": [
         {"message": {"role": "assistant", "content": "all", "tool_calls": null}, "finish_reason": "stop"}]})];
     check(OPENAI_CHAT, &whole, "all", Some(Stop::Done), false);
+    let listed = [json!({"choices": [{"finish_reason": "stop", "message": {"role": "assistant", "content": [
+        {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}, {"type": "text", "text": "al"},
+        {"type": "text", "text": "l"}]}}]})];
+    check(OPENAI_CHAT, &listed, "all", Some(Stop::Done), false);
     let cost = [json!({"choices": [], "usage": {"prompt_tokens": 1, "completion_tokens": 1, "cost": 0.25}})];
     assert_eq!(read(OPENAI_CHAT, &cost).expect("read").0.usage.expect("usage").cost_usd, Some(0.25));
     fails(OPENAI_CHAT, &[json!({"error": {"message": "Overloaded", "code": 502}})], Class::Transient);
@@ -219,4 +223,21 @@ fn requests_are_what_each_protocol_wants() {
     let extra = json!({"max_completion_tokens": 5}).as_object().expect("an object").clone();
     let body = (OPENAI_CHAT.request)(&ModelRequest { extra: &extra, ..ask("http://h") }).body;
     assert_eq!((body.get("max_tokens"), &body["max_completion_tokens"]), (None, &json!(5)));
+}
+
+/// The table knows what a model's maker takes, and not what a server at another address does.
+#[test]
+fn a_cost_that_nobody_reports_is_by_the_table_at_the_makers_address_alone() {
+    let usage = Usage { input: 1_000_000, output: 1_000_000, ..Usage::default() };
+    let cost = |more: &str, usage: Usage| {
+        let settings = format!("kind = \"anthropic\"\nmodel = \"claude-sonnet-4-5\"\nwindow = 200000\n{more}");
+        let settings = toml::from_str(&settings).expect("settings");
+        let provider = Provider::new("it", &settings, None, &Models::built_in(), Clock::default());
+        let priced = provider.expect("valid").expect("a provider").priced(usage);
+        (priced.cost_usd, priced.cost_is_computed)
+    };
+    assert_eq!(cost("", usage), (Some(3.0 + 15.0), true));
+    assert_eq!(cost("base_url = \"http://127.0.0.1:9\"", usage), (None, false));
+    assert_eq!(cost("prices = { input = 1.0, output = 2.0 }", usage), (Some(3.0), false));
+    assert_eq!(cost("", Usage { cost_usd: Some(0.5), ..usage }), (Some(0.5), false));
 }

@@ -5,12 +5,12 @@
 //! caller's `Answer`. It does nothing else than compute.
 //!
 //! A level's steps are tried with the policy's tail and with smaller ones, until a summary frees enough or a failure
-//! ends the attempt. If no summary can be made, the policy's fallback replaces it, or else the removals of the other
-//! steps. If nothing can be removed, a compaction by hand has nothing to do, and for others the last resort follows.
+//! ends the attempt. If the configured writer fails, the policy's fallback replaces its summary; without one the built-in
+//! writer writes it, and if that fails too, the removals of the other steps replace it. If nothing can be removed, a compaction by hand has nothing to do, and for others the last resort follows.
 
 use super::Fold;
 use super::guards::{self, Guards};
-use super::prepared::{PreparedCompaction, prepared_fallback};
+use super::prepared::{PreparedCompaction, other_steps, policy_fallback};
 use crate::model::compaction::{CompactionRequest, Failure, FailureReason, Trigger};
 use crate::model::ids::CompactionId;
 use crate::model::truncation::Removals;
@@ -195,11 +195,12 @@ impl<'a> Attempt<'a> {
             }
             Answer::Unavailable { failure, .. } => {
                 self.unavailable = Some(failure.clone());
-                candidate.failure = failure;
+                return self.without_writer(Candidate { failure, ..candidate });
             }
-            Answer::Failed(failure) => candidate.failure = failure,
+            Answer::Failed(failure) => return self.without_writer(Candidate { failure, ..candidate }),
             Answer::Written(written) if written.text.trim().is_empty() => {
-                candidate.failure = Failure::new(FailureReason::SummaryEmpty, "the summary is empty");
+                let failure = Failure::new(FailureReason::SummaryEmpty, "the summary is empty");
+                return self.without_writer(Candidate { failure, ..candidate });
             }
             Answer::Written(written) => {
                 let prepared = PreparedCompaction::of(self.input.planning, &candidate.removals, Some(written));
@@ -349,6 +350,18 @@ impl<'a> Attempt<'a> {
         Step::Write(Box::new(task))
     }
 
+    /// Goes on behind a writer that failed: with the policy's fallback for the configured one, if that frees enough.
+    fn without_writer(&mut self, candidate: Candidate) -> Step {
+        let fallback = match candidate.writer {
+            Writer::Configured => policy_fallback(self.input.planning, &candidate.plan, candidate.gain_min),
+            Writer::BuiltIn => None,
+        };
+        match fallback {
+            Some(prepared) => self.done(prepared),
+            None => self.shorter(candidate),
+        }
+    }
+
     /// Asks the built-in writer after a writer that failed, with half the budget each time: a session with little to
     /// cover may need a shorter summary, or the view a smaller one for its window.
     fn shorter(&mut self, candidate: Candidate) -> Step {
@@ -372,7 +385,8 @@ impl<'a> Attempt<'a> {
     fn give_up(&mut self, candidate: Candidate, failure: Failure) {
         let Candidate { removals, plan, gain_min, .. } = candidate;
         if self.fallback.is_none() {
-            self.fallback = prepared_fallback(self.input.planning, &removals, &plan, gain_min);
+            self.fallback = policy_fallback(self.input.planning, &plan, gain_min)
+                .or_else(|| other_steps(self.input.planning, &removals, &plan, gain_min));
         }
         self.failure = Some(failure);
     }

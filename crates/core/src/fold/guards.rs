@@ -320,6 +320,7 @@ pub fn recovery(
     let tokens = fold.context_tokens(window);
     match replay::reaction(planning, tokens, compactions, changed_revision) {
         Reaction::Nothing => None,
+        Reaction::Recover(Overflow::Answered) if !fold.reports_overflow() => None,
         // Usage alone demands no second compaction of a view that has not grown.
         Reaction::Recover(Overflow::Answered) if guards.waits_for_growth(planning, fold) => None,
         Reaction::Recover(Overflow::Unanswered(recovery)) => {

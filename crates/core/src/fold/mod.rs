@@ -53,6 +53,7 @@ pub struct Fold {
     pub hashes: Vec<[u8; 32]>,
     usage: Option<CurrentUsage>,
     usage_doubt: Option<UsageDoubt>,
+    reports_overflow: bool,
     maintenance_counts: MaintenanceCounts,
     /// The state from which later messages are folded; none if the view contains passages.
     incremental: Option<Incremental>,
@@ -77,6 +78,7 @@ impl Fold {
             hashes: Vec::new(),
             usage: None,
             usage_doubt: None,
+            reports_overflow: false,
             maintenance_counts: MaintenanceCounts::default(),
             incremental: Some(Incremental::default()),
         };
@@ -128,6 +130,7 @@ impl Fold {
         self.maintenance_counts = incremental.extend_maintenance(policy, from, newer);
         self.usage = incremental.usage.as_ref().map(|usage| usage.current(policy));
         self.usage_doubt = incremental.reports.newest_doubt();
+        self.reports_overflow = incremental.reports.newest_is_overflow();
         self.incremental = Some(incremental);
         from
     }
@@ -154,6 +157,12 @@ impl Fold {
     /// The reason for which the newest reported usage is not believed; none if it is, or if there is none.
     pub fn usage_doubt(&self) -> Option<UsageDoubt> {
         self.usage_doubt
+    }
+
+    /// True if the newest reported usage is more than the window holds, and the view fills enough of it that the provider
+    /// cannot have read all of the view.
+    pub fn reports_overflow(&self) -> bool {
+        self.reports_overflow
     }
 
     /// The usage of the view and its estimate, if usage is valid. Both include the newest reply, also under a policy whose

@@ -78,18 +78,25 @@ impl PreparedCompaction {
     }
 }
 
-/// The fallback for a summary that cannot be made: the policy's, or else the other steps alone. None if it frees too
-/// little.
-pub(super) fn prepared_fallback(
+/// The policy's fallback for a summary that cannot be made; none if it frees too little.
+pub(super) fn policy_fallback(
+    planning: PlanningInput<'_>,
+    summary: &SummaryPlan,
+    gain_min: i64,
+) -> Option<PreparedCompaction> {
+    let fallback = plan::fallback(planning, &summary.fallback);
+    PreparedCompaction::of_removals(planning, &fallback.removals, gain_min)
+}
+
+/// The other steps alone; none if they free too little.
+pub(super) fn other_steps(
     planning: PlanningInput<'_>,
     removals: &Removals,
     summary: &SummaryPlan,
     gain_min: i64,
 ) -> Option<PreparedCompaction> {
-    let fallback = plan::fallback(planning, &summary.fallback);
     // Truncations in messages that the summary would have retained are useless without the summary.
     let mut others = removals.clone();
     others.parts.retain(|(part, _)| !summary.removals.parts.iter().any(|(other, _)| other == part));
-    let prepared = |removals| PreparedCompaction::of_removals(planning, removals, gain_min);
-    prepared(&fallback.removals).or_else(|| prepared(&others))
+    PreparedCompaction::of_removals(planning, &others, gain_min)
 }

@@ -1,9 +1,11 @@
 //! Reports of usage, and the doubt about each that cannot be the size of the view that its model was given.
 //!
 //! Providers, proxies and local servers report zero, partial, summed, cumulative, stale and impossible usage. A report is
-//! believed if it has an input count, is no more than its window holds, and has a plausible relation to the estimate of
-//! what it measured and to the report before it. Everything here depends on the messages up to a report alone, so that a
-//! later message changes no verdict.
+//! believed if it has an input count, does not repeat the one before it, is no more than its window holds, no less than a
+//! quarter of the estimate of what it measured, and above the one before it by no more than four times the estimate of
+//! what came since and a twentieth of the window, unless media came, whose size no estimate knows. More than the window
+//! holds is an overflow if half the window is full without it. Everything here depends on the messages up to a report
+//! alone, so that a later message changes no verdict.
 
 use super::input::FoldInput;
 use super::usage::{Reply, reply};
@@ -18,6 +20,9 @@ const OVERESTIMATE_MAX: i64 = 4;
 
 /// Divisor of the window. A report that is above the one before it by no more than this share is no sum.
 const SUM_DIVISOR: i64 = 20;
+
+/// Divisor of the window. Below this share of it, a report of more than the window holds is no overflow.
+const OVERFLOW_DIVISOR: i64 = 2;
 
 /// Growth of what was measured up to which a report may repeat the one before it, in estimated tokens. One that is stale
 /// by so little does no harm.
@@ -35,6 +40,8 @@ struct Report {
     /// True if it measured the present view, with later messages: no other change came since.
     is_current: bool,
     doubt: Option<UsageDoubt>,
+    /// True if the provider cannot have read the whole view.
+    is_overflow: bool,
 }
 
 /// The reports of a view, by the order of their messages.
@@ -82,6 +89,12 @@ impl Reports {
         current.max_by_key(|report| report.reply.sealed)?.doubt
     }
 
+    /// True if the newest report on the present view is an overflow.
+    pub(super) fn newest_is_overflow(&self) -> bool {
+        let current = self.reports.iter().filter(|report| report.is_current);
+        current.max_by_key(|report| report.reply.sealed).is_some_and(|report| report.is_overflow)
+    }
+
     /// The number of messages at the beginning that have no part newer than a revision.
     pub(super) fn unchanged_since(&self, revision: Revision) -> usize {
         self.newest_parts.partition_point(|newest| *newest <= revision)
@@ -117,7 +130,9 @@ impl Reports {
             let explained = grown.saturating_mul(overhead::UNDERESTIMATE_MAX).saturating_add(context / SUM_DIVISOR);
             // A low report before this one says nothing about it.
             let is_low = previous.reply.tokens.saturating_mul(2) < previous.measured;
-            context > 0 && !is_low && more > explained && more >= measured / 2
+            let since = &messages[previous.reply.index + 1..=index];
+            let has_media = || since.iter().any(overhead::has_media);
+            context > 0 && !is_low && more > explained && more >= measured / 2 && !has_media()
         }) {
             Some(UsageDoubt::Sum)
         } else if reply.tokens.saturating_mul(most_estimated(policy)) < firm {
@@ -125,7 +140,11 @@ impl Reports {
         } else {
             None
         };
-        Some(Report { reply, usage, measured, own, is_current, doubt })
+        let believed = previous.filter(|previous| previous.doubt.is_none()).zip(grown);
+        let known = believed.map_or(0, |(previous, grown)| previous.reply.tokens.saturating_add(grown));
+        let is_full = measured.max(known) >= context / OVERFLOW_DIVISOR;
+        let is_overflow = context > 0 && reply.tokens > context && is_full;
+        Some(Report { reply, usage, measured, own, is_current, doubt, is_overflow })
     }
 
     /// The first of the newest reports on the present view that all have this usage.

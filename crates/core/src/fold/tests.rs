@@ -378,6 +378,41 @@ fn a_prompt_that_grows_by_the_reply_before_it_is_no_sum() {
     assert_eq!(fold(&presets::policy("gemini-cli@0.26"), &summed, 0).usage_doubt(), Some(UsageDoubt::Sum));
 }
 
+/// The doubt about the newest usage of a conversation in a window of 60 000 tokens, and whether it is an overflow.
+fn verdict(talk: &str) -> (Option<UsageDoubt>, bool) {
+    let fold = fold(&presets::policy("pi@1.5"), &dsl::parse(talk), 0);
+    (fold.usage_doubt(), fold.reports_overflow())
+}
+
+/// Four times the 1 001 tokens of what came since, and a twentieth of the window.
+#[test]
+fn a_jump_is_believed_as_far_as_it_is_explained() {
+    let jump = |tokens: i64, media: &str| {
+        verdict(&format!("u1 40000c\na1 \"y\" usage=9999/1\nu2 4000c\n{media}a2 \"y\" usage={}/1", tokens - 1))
+    };
+    let explained = 10_000 + 4 * 1_001 + 3_000;
+    assert_eq!(jump(explained, ""), (None, false));
+    assert_eq!(jump(explained + 1, ""), (Some(UsageDoubt::Sum), false));
+    // No estimate knows how many tokens a document has.
+    assert_eq!(jump(50_000, "  media application/pdf\n"), (None, false));
+    assert_eq!(jump(60_000, "  media application/pdf\n"), (None, false));
+    assert_eq!(jump(60_001, "  media application/pdf\n").0, Some(UsageDoubt::AboveWindow));
+}
+
+#[test]
+fn more_than_the_window_holds_is_an_overflow_if_half_of_it_is_full() {
+    // By the estimate of what was measured, and by the usage before it with the estimate of what came since.
+    let estimated = |characters: i64| verdict(&format!("u1 {characters}c\na1 \"y\" usage=70000/1"));
+    let known = |tokens: i64| {
+        verdict(&format!("u1 400c\na1 \"y\" usage={}/1\nu2 \"and?\"\na2 \"y\" usage=70000/1", tokens - 1))
+    };
+    let above = Some(UsageDoubt::AboveWindow);
+    assert_eq!(estimated(4 * 29_999), (above, true));
+    assert_eq!(estimated(4 * 29_998), (above, false));
+    assert_eq!(known(29_998), (above, true));
+    assert_eq!(known(29_997), (above, false));
+}
+
 fn given(revision: Revision) -> GivenView {
     GivenView { revision, hash: [7; 32], window: window(60_000), shortened: false }
 }

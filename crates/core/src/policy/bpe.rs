@@ -12,12 +12,14 @@
 
 mod known;
 mod merge;
+mod pauses;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use foldhash::{HashMap, HashMapExt as _, HashSet, HashSetExt as _};
 use known::KnownCounts;
 use merge::Merger;
+pub use pauses::with_pauses;
 use regex::Regex;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;

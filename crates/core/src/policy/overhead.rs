@@ -83,7 +83,12 @@ fn intercept(before: UsageSample, now: UsageSample) -> i64 {
 
 /// True if a message contains media or provider blocks, which are estimated only roughly.
 pub fn has_rough_estimate(source: &SourceMessage) -> bool {
-    source.message.parts.iter().any(|part| part.body.brings_media() || matches!(*part.body, PartBody::Opaque(_)))
+    has_media(source) || source.message.parts.iter().any(|part| matches!(*part.body, PartBody::Opaque(_)))
+}
+
+/// True if a message contains media.
+pub fn has_media(source: &SourceMessage) -> bool {
+    source.message.parts.iter().any(|part| part.body.brings_media())
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ mod sense;
 #[cfg(test)]
 mod tests;
 mod text;
+mod window;
 
 pub use kinds::{Kind, Recovery};
 use sense::Meaning;
@@ -47,11 +48,15 @@ pub fn kind(error: &ProviderError<'_>) -> Option<Kind> {
 
 /// The model's window that a refusal of a request as too long names, in tokens; none if it names none.
 pub fn window_tokens(error: &ProviderError<'_>) -> Option<i64> {
+    const PAYMENT: u16 = 402;
     if kind(error) != Some(Kind::TooLong) {
         return None;
     }
     let said = text::read(error.message);
-    let named = said.errors.iter().rev().find_map(|sentences| sense::window_tokens(sentences));
+    if error.status == Some(PAYMENT) || said.statuses.contains(&PAYMENT) {
+        return None;
+    }
+    let named = said.errors.iter().rev().find_map(|sentences| window::tokens(sentences));
     named.and_then(|tokens| i64::try_from(tokens).ok())
 }
 

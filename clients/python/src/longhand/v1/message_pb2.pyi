@@ -275,7 +275,9 @@ class _UsageDoubtEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enu
     USAGE_DOUBT_BELOW_VIEW: _UsageDoubt.ValueType  # 2
     """It is less than the view can have: a quarter of the policy's estimate, without media."""
     USAGE_DOUBT_ABOVE_WINDOW: _UsageDoubt.ValueType  # 3
-    """It is more than the window holds. That is a report of overflow, and starts a recovery once."""
+    """It is more than the window holds. Where half of the window is full, that is a report of overflow, which starts
+    one recovery.
+    """
     USAGE_DOUBT_SUM: _UsageDoubt.ValueType  # 4
     """It is above the report before it by a whole context: a sum of all requests."""
     USAGE_DOUBT_STALE: _UsageDoubt.ValueType  # 5
@@ -291,7 +293,9 @@ USAGE_DOUBT_NO_INPUT: UsageDoubt.ValueType  # 1
 USAGE_DOUBT_BELOW_VIEW: UsageDoubt.ValueType  # 2
 """It is less than the view can have: a quarter of the policy's estimate, without media."""
 USAGE_DOUBT_ABOVE_WINDOW: UsageDoubt.ValueType  # 3
-"""It is more than the window holds. That is a report of overflow, and starts a recovery once."""
+"""It is more than the window holds. Where half of the window is full, that is a report of overflow, which starts
+one recovery.
+"""
 USAGE_DOUBT_SUM: UsageDoubt.ValueType  # 4
 """It is above the report before it by a whole context: a sum of all requests."""
 USAGE_DOUBT_STALE: UsageDoubt.ValueType  # 5

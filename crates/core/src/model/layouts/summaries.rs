@@ -152,7 +152,11 @@ pub(super) fn first_position(marks: &[Mark], state: &State, mark: &Mark) -> Revi
         MarkBody::Edited { target, .. } => *target,
         // A summary stands for what comes before its tail, wherever its own revision is.
         MarkBody::Erased { ranges } if state.has_introduction(ranges) => Revision::MIN,
-        MarkBody::Erased { ranges } => ranges.first().map_or(Revision::MAX, |range| range.first),
+        // A replacement has its target's position, which can be before a tail that its own revision is behind.
+        MarkBody::Erased { ranges } => {
+            let erased = ranges.iter().map(|range| range.first).chain(state.targets_within(ranges));
+            erased.min().unwrap_or(Revision::MAX)
+        }
         MarkBody::Pruned { omitted, replay, .. } => {
             let omitted_first = omitted.iter().map(|range| range.first).chain(state.targets_within(omitted));
             omitted_first.chain(replay.map(|replay| replay.target)).min().unwrap_or(Revision::MAX)

@@ -710,3 +710,15 @@ fn an_omission_that_edits_divide_is_listed_once() {
         assert_eq!(grown.layout(), Marks::new(marks[..=index].to_vec()).layout(), "behind mark {}", mark.revision);
     }
 }
+
+/// A replacement is covered in the position of its target, and named by its own revision.
+#[test]
+fn an_erased_replacement_ends_the_summary_that_covers_it() {
+    let erased = mark(16, MarkBody::Erased { ranges: vec![range(7, 7)] });
+    let marks = [edited(8, 2, 7), compacted(12, 8, &[range(1, 1), range(7, 7)], 3), erased];
+    let mut grown = Marks::default();
+    marks.iter().for_each(|mark| drop(grown.add(mark.clone())));
+    let covered = |marks: &Marks| marks.layout().covered.clone();
+    assert_eq!((covered(&grown), covered(&Marks::new(marks.to_vec()))), (None, None));
+    assert!(covered(&Marks::new(marks[..2].to_vec())).is_some());
+}

@@ -1,5 +1,6 @@
 //! The merge of the bytes of a piece to tokens.
 
+use super::pauses::Pauses;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -15,6 +16,7 @@ pub(super) struct Merger {
     unions: Vec<Option<u32>>,
     /// Unions at the time they were added: rank, and the first byte. Those that differ from `unions` are outdated.
     queue: BinaryHeap<Reverse<(u32, usize)>>,
+    pauses: Pauses,
 }
 
 impl Merger {
@@ -25,12 +27,14 @@ impl Merger {
         rank_of: impl Fn(&[u8]) -> Option<u32>,
         mut emit: impl FnMut(usize),
     ) {
+        self.pauses.pass(piece.len());
         // Most pieces are one token.
         if rank_of(piece).is_some() {
             return emit(piece.len());
         }
         self.begin(piece, &rank_of);
         while let Some(Reverse((rank, start))) = self.queue.pop() {
+            self.pauses.pass(1);
             // One of the two parts may have been joined to another one since.
             if self.unions[start] != Some(rank) {
                 continue;
@@ -61,7 +65,11 @@ impl Merger {
         self.before.clear();
         self.before.extend((0..piece.len()).map(|start| start.saturating_sub(1)));
         self.unions.clear();
-        self.unions.extend(piece.windows(2).map(rank_of));
+        let pauses = &mut self.pauses;
+        self.unions.extend(piece.windows(2).map(|pair| {
+            pauses.pass(1);
+            rank_of(pair)
+        }));
         self.unions.push(None);
         // To make a heap of all unions is faster than to add one after the other.
         let mut queue = std::mem::take(&mut self.queue).into_vec();

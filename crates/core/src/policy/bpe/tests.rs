@@ -1,5 +1,7 @@
 use super::*;
 use proptest::prelude::*;
+use std::cell::Cell;
+use std::rc::Rc;
 
 const ALL: [Encoding; 3] = [Encoding::O200kBase, Encoding::Cl100kBase, Encoding::Qwen];
 
@@ -86,6 +88,19 @@ proptest! {
     }
 
     #[test]
+    fn pauses_change_no_count(text in "[a-c \\n]{0,9}|\\PC{0,40}", repeats in 1_usize..4_000) {
+        let long = text.repeat(repeats);
+        for encoding in ALL {
+            let whole = encoding.tokenize(&long).count();
+            let pauses = Rc::new(Cell::new(0));
+            let paused = pauses.clone();
+            let counted = with_pauses(move || paused.set(paused.get() + 1), || encoding.tokenize(&long).count());
+            prop_assert_eq!(counted, whole);
+            prop_assert!(pauses.get() > 0 || long.len() < 1 << 17, "{} bytes at once", long.len());
+        }
+    }
+
+    #[test]
     fn neighbours_are_joined_by_their_rank(
         tokens in proptest::collection::btree_set("[ab]{2,5}", 0..20),
         shuffle in any::<u64>(),
@@ -115,6 +130,20 @@ proptest! {
                 prop_assert!(matches!(lost, Some(0 | 1)), "{:?} characters are lost", lost);
             }
         }
+    }
+}
+
+/// A text without a boundary is one piece, which the work of a count has to be cut in.
+#[test]
+fn a_count_pauses_within_a_piece_without_a_boundary() {
+    let text: String = (0_u32..1 << 20).map(|at| char::from(b'a' + (at.wrapping_mul(at) >> 7) as u8 % 26)).collect();
+    for encoding in ALL {
+        let pauses = Rc::new(Cell::new(0));
+        let paused = pauses.clone();
+        with_pauses(move || paused.set(paused.get() + 1), || encoding.tokenize(&text).count());
+        assert!(pauses.get() > 20, "{encoding:?}: {}", pauses.get());
+        encoding.tokenize(&text);
+        assert!(Rc::strong_count(&pauses) == 1, "a later count has no pauses");
     }
 }
 

@@ -18,7 +18,8 @@ pub struct Summarize {
     pub retained_first: bool,
     /// Minimum number of messages with content for a first summary; a shorter history is not summarized. 0: no minimum.
     pub minimum_messages: u32,
-    /// Steps in place of a summary that cannot be made. Empty: the built-in summarizer writes it.
+    /// Steps in place of a summary that its writer does not make, if they free enough. Empty: the built-in summarizer
+    /// writes it.
     pub fallback: Vec<Omission>,
 }
 

@@ -31,6 +31,9 @@ const REFUSAL_TOKENS_MAX: i64 = 400;
 /// Maximum length of a filter's note, in tokens.
 const FILTER_TOKENS_MAX: i64 = 120;
 
+/// Maximum length of a statement that there is no history, in tokens.
+const NO_HISTORY_TOKENS_MAX: i64 = 60;
+
 /// Requirements for an answer.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Expected<'a> {
@@ -68,6 +71,10 @@ impl<'a> Expected<'a> {
                 FailureReason::SummaryDeclined,
                 format!("the model declined to write it: {}", start(text)),
             ));
+        }
+        if TEMPLATE.is_match(text) {
+            let message = format!("the answer begins with the end of a turn: {}", start(text));
+            return Err(failure(FailureReason::SummaryWithoutSubstance, message));
         }
         let has_words = parts.body.chars().any(char::is_alphanumeric);
         if has_words && parts.sections * 100 >= parts.asked * SECTIONS_PERCENT && parts.asked > 0 {
@@ -191,6 +198,7 @@ fn is_refusal(body: &str) -> bool {
     let words = body.trim_start_matches(|letter: char| !letter.is_alphanumeric()).to_lowercase();
     let words = words.replace(['’', 'ʼ'], "'");
     REFUSALS.iter().any(|refusal| refusal.is_match(&words))
+        || (tokens <= NO_HISTORY_TOKENS_MAX && NO_HISTORY.is_match(&words))
         || (tokens <= FILTER_TOKENS_MAX && FILTERS.iter().any(|filter| filter.is_match(&words)))
 }
 
@@ -236,6 +244,28 @@ static REFUSALS: LazyLock<Vec<Regex>> = LazyLock::new(|| {
         "^(?:정말 )?죄송.{0,80}?(?:없습니다|어렵습니다|못합니다|못해)".to_owned(),
     ];
     compiled(&patterns)
+});
+
+/// The beginning of a statement that there is nothing to summarize, in lower case: what is summarized is not empty.
+static NO_HISTORY: LazyLock<Regex> = LazyLock::new(|| {
+    let what = "(?:conversation|history|messages?|context|dialogue|transcript|chat|discussion)";
+    let of = "(?:prior|previous|earlier|past|preceding|existing|conversation|chat|message)";
+    let pattern = format!(
+        "^(?:(?:there (?:is|was|are|has been|have been)|this (?:conversation )?has|i (?:see|have|find)) )?(?:currently )?no \
+         (?:{of} )+{what}\\b|^(?:there is nothing|nothing) to summari[sz]e|\
+         ^the (?:{of} )*{what} (?:is|was|appears to be|seems to be) empty"
+    );
+    Regex::new(&pattern).expect("a constant pattern")
+});
+
+/// The begin or the end of a turn or of a text in the templates of chats, at the beginning of an answer: the model went on
+/// with the chat in place of a summary.
+static TEMPLATE: LazyLock<Regex> = LazyLock::new(|| {
+    let ends = [
+        r"<\|(?:im_start|im_end|eot_id|eom_id|end_of_text|begin_of_text|endoftext|start_header_id|end|user|assistant)\|>",
+        r"<(?:start|end)_of_turn>|<｜[^｜]{1,30}｜>|</?s>|\[/?INST\]",
+    ];
+    Regex::new(&format!(r"^\s*(?:{})", ends.join("|"))).expect("a constant pattern")
 });
 
 /// The beginnings of filters' notes, in lower case.

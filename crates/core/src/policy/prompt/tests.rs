@@ -643,7 +643,8 @@ proptest! {
         pieces_found.push(whole(&transcript, &hostile, room));
         for piece in &pieces_found {
             let mut found = structure(piece);
-            found.retain(|word| !notes.contains(word));
+            // A split may go through a note.
+            found.retain(|word| !notes.iter().any(|note| note.starts_with(word.as_str())));
             prop_assert!(is_within(&found, &known), "{:?} in {}", found, piece);
         }
 

@@ -443,6 +443,11 @@ fn is_output_above_window(text: &str) -> bool {
     }
 }
 
+/// True if a sentence is about an account or a plan.
+pub(super) fn is_quota(sentence: &str) -> bool {
+    QUOTA.is_match(sentence)
+}
+
 /// The number that the first match of a pattern has.
 fn number(pattern: &Regex, text: &str) -> Option<u64> {
     let found: Captures<'_> = pattern.captures(text)?;
@@ -466,17 +471,6 @@ fn limit(text: &str) -> Option<u64> {
     );
     words!(LIMIT_LAST, r"\b(\d{3,18})\b (?:tokens? )?\(?(?:max\w*|limit|allowed|available)\b");
     number(&LIMIT_LAST, text).or_else(|| number(&LIMIT_FIRST, text))
-}
-
-/// The tokens that a model holds, from the sentences of an error that refuses a request as too long.
-pub(super) fn window_tokens(sentences: &[String]) -> Option<u64> {
-    words!(TOKENS, r"\btokens?\b|\bcontext\b|\bmodel length\b|\bprompt\b");
-    words!(OTHER, r"\bcharacters?\b|\bbytes?\b|\bstring\b|\bmaxlength\b|\boutput token");
-    // Smaller windows than this are no conversation's, but a parameter's.
-    const WINDOW_MIN: u64 = 1_000;
-    let counts_tokens = |sentence: &&String| TOKENS.is_match(sentence) && !OTHER.is_match(sentence);
-    let mut limits = sentences.iter().filter(counts_tokens).filter_map(|sentence| limit(sentence));
-    limits.find(|limit| *limit >= WINDOW_MIN)
 }
 
 /// True if a text has two sizes of which the larger one is not the limit: what was asked for, and what is allowed.

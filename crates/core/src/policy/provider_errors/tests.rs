@@ -1,6 +1,7 @@
 use super::*;
 
 mod figures;
+mod windows;
 use Kind::{Busy, Invalid, Media, Quota, Rate, TooLarge, TooLong};
 
 /// Answers of providers: the status, the code, the message, and what it means. Each of them means it without its status
@@ -422,6 +423,21 @@ fn the_window_that_a_refusal_names_is_read() {
              messages, 20000 in the completion). Please reduce the length of the messages or completion.",
         ),
         (Some(32_768), "Input length (33000) must be smaller than the model context length (32768)."),
+        (
+            Some(200_000),
+            "input length and `max_tokens` exceed context limit: 188240 + 21333 > 200000, decrease input length or \
+             `max_tokens` and try again",
+        ),
+        (Some(4_096), "Token sequence length exceeds limit (5000 > 4096)"),
+        (
+            Some(32_768),
+            "'max_tokens' is too large: 4096. This model's maximum context length is 32768 tokens and your request has \
+             29000 input tokens (4096 > 32768 - 29000).",
+        ),
+        (Some(30_720), "<400> InternalError.Algo.InvalidParameter: Range of input length should be [1, 30720]"),
+        (None, "Context window exceeded: requested 12000 tokens"),
+        (None, "invalid params, context window exceeds limit (2013)"),
+        (None, "402 Prompt tokens limit exceeded: 329159 > 168823"),
         (None, "the input length exceeds the context length"),
         (None, "Input length is too long"),
         (None, "String value length (20054016) exceeds the maximum allowed (20000000)"),

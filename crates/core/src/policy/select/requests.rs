@@ -46,8 +46,8 @@ impl Requests {
             && (!self.text_only || source.message.parts.iter().all(|part| is_text(&part.body)))
     }
 
-    /// The truncations of a request that exceeds the room: its first parts stay as long as they fit, the next text
-    /// loses its middle, and the rest is removed.
+    /// The truncations of a request that exceeds the room: parts stay as long as they fit, the first text that does not
+    /// loses its middle, and the texts behind it are removed. Media that do not fit are, and leave the room to texts.
     fn shortened(&self, policy: &Policy, source: &SourceMessage, mut room: i64) -> Vec<(PartId, Truncation)> {
         let mut truncations = Vec::new();
         for part in &source.message.parts {
@@ -56,11 +56,13 @@ impl Requests {
                 room -= tokens;
                 continue;
             }
-            let truncation = match &*part.body {
-                PartBody::Text(text) if room > 0 => self.truncation(policy, text, room),
-                _ => Truncation::default(),
-            };
-            room = 0;
+            let mut truncation = Truncation::default();
+            if let PartBody::Text(text) = &*part.body {
+                if room > 0 {
+                    truncation = self.truncation(policy, text, room);
+                }
+                room = 0;
+            }
             truncations.push((part.id, truncation));
         }
         truncations
@@ -132,6 +134,13 @@ mod tests {
         check(&requests(None, Some(3), false), text, &[0], &["0123…6789", "", ""]);
         check(&requests(None, Some(1), false), text, &[0], &["", "", ""]);
         check(&requests(None, Some(10_000), false), text, &[0], &[]);
+    }
+
+    #[test]
+    fn an_image_that_does_not_fit_leaves_the_room_to_the_text_behind_it() {
+        check(&requests(None, Some(3), false), "u1\n  media image/png\n  text \"0123\"", &[0], &[""]);
+        let long = "u1\n  media image/png\n  text \"01234567890123456789\"\n  text \"0123\"";
+        check(&requests(None, Some(2), false), long, &[0], &["", "0123…6789", ""]);
     }
 
     #[test]

@@ -3055,7 +3055,8 @@ export enum UsageDoubt {
   BELOW_VIEW = 2,
 
   /**
-   * It is more than the window holds. That is a report of overflow, and starts a recovery once.
+   * It is more than the window holds. Where half of the window is full, that is a report of overflow, which starts
+   * one recovery.
    *
    * @generated from enum value: USAGE_DOUBT_ABOVE_WINDOW = 3;
    */

@@ -57,6 +57,11 @@ const REFUSED: &[&str] = &[
     "我无法提供此类内容的总结。",
     "申し訳ありませんが、そのご要望にはお応えできません。",
     "죄송하지만 해당 요청은 도와드릴 수 없습니다.",
+    "No prior history.",
+    "There is no previous conversation to summarize.",
+    "No conversation history yet.",
+    "Nothing to summarize.",
+    "The conversation is empty.",
 ];
 
 /// Answers that are too short for a history of any length.
@@ -88,6 +93,26 @@ fn a_refusal_in_sections_is_one_all_the_same() {
     let text = "## Goal\nI'm sorry, but I can't help with that.\n\n## Constraints & Preferences\n- (none)\n\n## Progress\n\
                 ### Done\n- (none)\n### In Progress\n- (none)\n### Blocked\n- (none)\n## Next Steps\n- (none)";
     assert_eq!(refused(HEADINGS, 5_000, text).as_deref(), Some("SUMMARY_DECLINED"));
+}
+
+#[test]
+fn an_answer_that_goes_on_with_the_chat_is_no_summary() {
+    for text in [
+        "<|im_end|><|im_start|>assistant\nSure! Next I will read the file and change the port.",
+        "<|im_start|>user\nWhat now?<|im_end|>",
+        "\n<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\nDone.",
+        "<end_of_turn>\n<start_of_turn>model\nThe port is 8080.",
+        "</s>[INST] go on [/INST]",
+    ] {
+        for preset in [HEADINGS, ELEMENTS, PROSE] {
+            let text = format!("{text} {}", "and so on ".repeat(200));
+            assert_eq!(refused(preset, 5_000, &text).as_deref(), Some("SUMMARY_WITHOUT_SUBSTANCE"), "{preset} {text}");
+        }
+    }
+    let about = format!("The tokenizer splits `<|im_end|>` in two. {}", "It was mended in the parser. ".repeat(40));
+    assert_eq!(refused(PROSE, 5_000, &about), None);
+    let history = format!("No history of the branch was rewritten. {}", "The port is 8080 now. ".repeat(40));
+    assert_eq!(refused(PROSE, 5_000, &history), None);
 }
 
 #[test]

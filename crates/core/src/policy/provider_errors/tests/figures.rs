@@ -7,14 +7,16 @@ use std::path::PathBuf;
 
 /// A refusal as someone worded it, and what it is.
 #[derive(Deserialize)]
-struct Wording {
+pub(super) struct Wording {
     kind: What,
-    status: Option<u16>,
-    code: Option<String>,
-    text: String,
+    pub(super) status: Option<u16>,
+    pub(super) code: Option<String>,
+    pub(super) text: String,
     /// True if the reading was not made with it.
     #[serde(default)]
-    held_back: bool,
+    pub(super) held_back: bool,
+    /// The model's window in tokens, if the text names it.
+    pub(super) window: Option<i64>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -136,6 +138,21 @@ fn read(lines: &str) -> Vec<Wording> {
     lines.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{line}: {error}"))).collect()
 }
 
+/// The wordings of this repository.
+pub(super) fn wordings() -> Vec<Wording> {
+    read(include_str!("wordings.jsonl"))
+}
+
+/// The refusals of public reports, which are not part of the repository; none without them.
+pub(super) fn public() -> Option<Vec<Wording>> {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/provider-errors.jsonl");
+    let lines = std::fs::read_to_string(&path).ok();
+    if lines.is_none() {
+        println!("skipped: {} is missing", path.display());
+    }
+    lines.map(|lines| read(&lines))
+}
+
 /// What gateways, clients and logs make of a message.
 fn wrapped(text: &str) -> [(&'static str, String); 9] {
     let body = |text: &str| serde_json::json!({ "error": { "message": text, "type": "x" } }).to_string();
@@ -157,7 +174,7 @@ fn wrapped(text: &str) -> [(&'static str, String); 9] {
 
 #[test]
 fn wrappers_change_nothing() {
-    for wording in read(include_str!("wordings.jsonl")) {
+    for wording in wordings() {
         let expected = what(kind_of_text(&wording.text));
         for (wrapper, text) in wrapped(&wording.text) {
             assert_eq!(what(kind_of_text(&text)), expected, "{wrapper}: {}", wording.text);
@@ -207,20 +224,16 @@ fn check(name: &str, (ours, rival): (Figures, Figures)) {
 
 #[test]
 fn wordings_are_read_better_than_by_phrases() {
-    let wordings = read(include_str!("wordings.jsonl"));
+    let wordings = wordings();
     check("known", compare("known", wordings.iter().filter(|wording| !wording.held_back)));
     check("held back", compare("held back", wordings.iter().filter(|wording| wording.held_back)));
 }
 
 #[test]
 fn refusals_of_public_reports_are_read_better_than_by_phrases() {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/provider-errors.jsonl");
-    let Ok(lines) = std::fs::read_to_string(&path) else {
-        println!("skipped: {} is missing", path.display());
-        return;
-    };
+    let Some(refusals) = public() else { return };
     // Three of the look-alikes are refusals of embeddings, whose words are those of a refused view.
-    let (ours, rival) = compare("public", read(&lines).iter());
+    let (ours, rival) = compare("public", refusals.iter());
     assert!(ours.recall() >= 95.0 && ours.precision() >= 94.0 && ours.media() >= 90.0, "{ours:?}");
     assert!(ours.recall() > rival.recall() && ours.precision() > rival.precision() && ours.media() > rival.media());
 }
