@@ -65,7 +65,7 @@ pub(crate) fn run(options: &Options, report: &mut Report) {
                 continue;
             }
             let found = |provider| models.find(provider, name).map(|model| model.context);
-            let last = lower.rsplit('/').next().and_then(|name| exact(name));
+            let last = lower.rsplit('/').next().and_then(&exact);
             let answers = [found(provider), found(""), exact(&lower), exact(&lower).or(last)];
             ways.iter_mut().zip(answers).for_each(|((_, way), found)| way.add(said, found));
         }

@@ -360,7 +360,7 @@ async fn a_large_message_waits_for_no_whole_message_of_another_caller() {
     // Texts that a thread has counted before take it no time.
     for (others, first) in [("one", 'x'), ("another", 'y')] {
         let letters = |count| letters(first, count);
-        let (turns, ended, policy) = (Turns::new(1, 10), Mutex::new(Vec::new()), &policy);
+        let (turns, ended, policy) = (Turns::new(1, 1, 10), Mutex::new(Vec::new()), &policy);
         let count = |tenant: &str, name: &'static str, letters: String| {
             let (ended, part) = (&ended, Arc::new(PartBody::Text(letters)));
             let turn = turns.begin(&Share::new(tenant.into(), "token".into())).expect("room");

@@ -7,10 +7,9 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
 
-/// Time for which several tenants are there, once a pass of one followed that of another.
-const SHARED: Duration = Duration::from_secs(1);
+/// Passes of one tenant in a row after which it is alone: some seconds of a machine that is busy.
+const ALONE: usize = 16_384;
 
 /// A gate that some may have passed at a time.
 pub(crate) struct Gate {
@@ -30,8 +29,8 @@ struct State {
     sum: usize,
     /// The one that passed last.
     last: Tenant,
-    /// Until when several tenants are there.
-    shared_until: Option<Instant>,
+    /// Passes in a row after which it is alone; 0 if it is.
+    until_alone: usize,
     waiting: Queue<Arc<Seat>>,
     is_closed: bool,
 }
@@ -125,15 +124,8 @@ impl Gate {
     }
 
     /// The number of passes at present.
-    fn count_now(&self, state: &mut State) -> usize {
-        match state.shared_until {
-            None => self.count,
-            Some(until) if Instant::now() < until => self.shared_count,
-            Some(_) => {
-                state.shared_until = None;
-                self.count
-            }
-        }
+    fn count_now(&self, state: &State) -> usize {
+        if state.until_alone > 0 { self.shared_count } else { self.count }
     }
 
     /// The state is consistent at any time, so a poisoned lock does no harm.
@@ -146,9 +138,11 @@ impl State {
     fn enter(&mut self, tenant: &Tenant) {
         *self.passed.entry(tenant.clone()).or_default() += 1;
         self.sum += 1;
-        if self.last != *tenant {
+        if self.last == *tenant {
+            self.until_alone = self.until_alone.saturating_sub(1);
+        } else {
             self.last = tenant.clone();
-            self.shared_until = Some(Instant::now() + SHARED);
+            self.until_alone = ALONE;
         }
     }
 
@@ -196,7 +190,7 @@ impl Place {
             return Poll::Ready(false);
         }
         let has_one = self.gate.each_tenant_has_one && !state.passed.contains_key(&share.tenant);
-        if state.sum < self.gate.count_now(&mut state) || has_one {
+        if state.sum < self.gate.count_now(&state) || has_one {
             state.enter(&share.tenant);
             return Poll::Ready(true);
         }
@@ -286,16 +280,15 @@ mod tests {
         let gate = Gate::with_one_for_each_tenant(3, 1);
         let (loud, quiet) = (share("loud"), share("quiet"));
         let of_loud = || gate.pass(&loud).now_or_never().flatten();
-        // The first one to come is not of another tenant than the one before.
-        drop(of_loud());
-        gate.state().shared_until = None;
+        (0..=ALONE).for_each(|_| drop(of_loud().expect("a pass")));
         let mut held: Vec<_> = std::iter::from_fn(of_loud).collect();
         assert_eq!(held.len(), 3, "it is alone");
         drop(gate.pass(&quiet).now_or_never().flatten().expect("its own"));
         held.truncate(1);
         assert!(of_loud().is_none(), "the others are there");
-        gate.state().shared_until = Some(Instant::now());
-        assert!(of_loud().is_some(), "they left");
+        held.clear();
+        (0..=ALONE).for_each(|_| drop(of_loud().expect("a pass")));
+        assert_eq!(std::iter::from_fn(of_loud).collect::<Vec<_>>().len(), 3, "they left");
     }
 
     #[test]

@@ -130,7 +130,7 @@ async fn one_request_has_its_overflow_answered_once() {
     // A client with an answer needs no notification.
     assert_eq!(overflows(append_reply("a9c", FinishReason::Stop, 9).await).0, 2);
     // Another request gets none as long as the figures stay above the window, whatever the view is.
-    test.append(&session, &turns(10, 13, 1_375)).await;
+    test.append(&session, &turns(10, 13, 800)).await;
     test.settled().await;
     assert_eq!(overflows(append_reply("a14", FinishReason::Stop, 9).await).0, 2);
     // Once they are credible again, it gets its own attempt.
