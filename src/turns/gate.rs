@@ -27,9 +27,9 @@ struct State {
     passed: HashMap<Tenant, usize>,
     /// Their sum. More than the gate's count only where each tenant has one.
     sum: usize,
-    /// The one that passed last.
-    last: Tenant,
-    /// Passes in a row after which it is alone; 0 if it is.
+    /// The tenant of the last pass.
+    last: Option<Tenant>,
+    /// Passes in a row after which this tenant is alone; 0 if it is.
     until_alone: usize,
     waiting: Queue<Arc<Seat>>,
     is_closed: bool,
@@ -94,9 +94,9 @@ impl Gate {
         self.state().is_closed
     }
 
-    /// Takes a pass back, and gives it to the next one who waits.
+    /// Takes a pass back, and calls those who may pass now: more than one if their tenant is alone from now on.
     fn give_back(&self, tenant: &Tenant) {
-        let mut called = None;
+        let mut called = Vec::new();
         {
             let mut state = self.state();
             state.leave(tenant);
@@ -104,12 +104,11 @@ impl Gate {
                 if !seat.is_left.load(Ordering::Relaxed) {
                     state.enter(&seat.tenant);
                     seat.is_called.store(true, Ordering::Release);
-                    called = Some(seat);
-                    break;
+                    called.push(seat);
                 }
             }
         }
-        if let Some(seat) = called {
+        for seat in called {
             seat.waker.wake();
         }
     }
@@ -138,10 +137,9 @@ impl State {
     fn enter(&mut self, tenant: &Tenant) {
         *self.passed.entry(tenant.clone()).or_default() += 1;
         self.sum += 1;
-        if self.last == *tenant {
+        if self.last.as_ref() == Some(tenant) {
             self.until_alone = self.until_alone.saturating_sub(1);
-        } else {
-            self.last = tenant.clone();
+        } else if self.last.replace(tenant.clone()).is_some() {
             self.until_alone = ALONE;
         }
     }
@@ -280,15 +278,28 @@ mod tests {
         let gate = Gate::with_one_for_each_tenant(3, 1);
         let (loud, quiet) = (share("loud"), share("quiet"));
         let of_loud = || gate.pass(&loud).now_or_never().flatten();
-        (0..=ALONE).for_each(|_| drop(of_loud().expect("a pass")));
         let mut held: Vec<_> = std::iter::from_fn(of_loud).collect();
-        assert_eq!(held.len(), 3, "it is alone");
+        assert_eq!(held.len(), 3, "it is alone from the start");
         drop(gate.pass(&quiet).now_or_never().flatten().expect("its own"));
         held.truncate(1);
         assert!(of_loud().is_none(), "the others are there");
         held.clear();
         (0..=ALONE).for_each(|_| drop(of_loud().expect("a pass")));
         assert_eq!(std::iter::from_fn(of_loud).collect::<Vec<_>>().len(), 3, "they left");
+    }
+
+    #[test]
+    fn those_who_wait_have_all_passes_once_their_tenant_is_alone() {
+        let gate = Gate::with_one_for_each_tenant(3, 1);
+        let loud = share("loud");
+        drop(gate.pass(&share("quiet")).now_or_never().flatten().expect("a pass"));
+        let held = gate.pass(&loud).now_or_never().flatten().expect("a pass");
+        let mut waiting: Vec<_> = (0..4).map(|_| Box::pin(gate.pass(&loud))).collect();
+        assert!(waiting.iter_mut().all(|one| one.now_or_never().is_none()), "the other one was there just now");
+        gate.state().until_alone = 1;
+        drop(held);
+        let passed: Vec<_> = waiting.iter_mut().filter_map(|one| one.now_or_never().flatten()).collect();
+        assert_eq!(passed.len(), 3);
     }
 
     #[test]

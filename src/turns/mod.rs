@@ -2,10 +2,10 @@
 //!
 //! Calls are worked on a few at a time. Those that wait take turns by tenant, those of a tenant by access token, and
 //! those of a token in their order. A call has its turn for as long as it computes or reads, and passes it on whenever
-//! it waits for something else: a commit, an event, its client. One call of each tenant is worked on without a turn of
-//! the others, and while there are several tenants the others have only half of the processors: what a machine works
-//! on at the same time delays everybody. So thousands of calls of one token delay another tenant little. The readers and the writer of a store, for which calls
-//! wait as well, take turns in the same way, by the share of the call that asks.
+//! it waits for something else: a commit, an event, its client. One call of each tenant has a turn whatever others do,
+//! and while there are several tenants all other calls share half of the processors: what a machine works on at the
+//! same time delays everybody. So thousands of calls of one token delay another tenant little. The readers and the
+//! writer of a store, for which calls wait as well, take turns in the same way, by the share of the call that asks.
 
 mod calls;
 mod gate;
