@@ -666,6 +666,9 @@ pub const POLICY_WAIT_MS_MAX: i64 = 30 * 24 * 60 * 60 * 1_000;
 /// Compactions requested by hand that wait in one session behind the current one. More requests would come faster than
 /// they can be served, and each request reads those that wait.
 pub const SESSION_COMPACTIONS_WAITING_MAX: usize = 16;
+/// Views from which the range of a supplied summary is taken: each further one follows from a compaction that was
+/// committed meanwhile.
+pub const SUPPLY_TRIES_MAX: usize = 100;
 /// Jobs that wait between the scheduler and its workers.
 pub const JOB_QUEUE_MAX: usize = 256;
 /// Newest ended compactions that are read for the guards of a session: as many as a breaker may count.

@@ -93,6 +93,8 @@ pub struct NewSummary {
     pub expected_revision: Option<Revision>,
     /// Refuses the summary if its text is that of one that was erased.
     pub keep_erased: bool,
+    /// Covers calls without a result too: whoever made them waits for none.
+    pub gives_up_calls: bool,
 }
 
 fn from_receipt(receipt: &Receipt) -> Result<CompactionId> {
@@ -269,6 +271,19 @@ impl Caller {
             return self.supplied(receipt).await;
         }
         self.count_append(1)?;
+        // Compactions by the daemon are no change that a client could expect, and a new view tells what the summary covers.
+        for _ in 0..limits::SUPPLY_TRIES_MAX {
+            let planned = self.plan_supplied(key, &new).await?;
+            if let Some(receipt) = self.store().compactions().supply(planned).await? {
+                return self.supplied(receipt).await;
+            }
+        }
+        Err(Error::new(Reason::RevisionMismatch, "compactions of the session were committed again and again meanwhile"))
+    }
+
+    /// A finished summary with what it covers in today's view. A compaction that is committed meanwhile makes the plan
+    /// void.
+    async fn plan_supplied(&self, key: SessionKey, new: &NewSummary) -> Result<SuppliedSummary> {
         let (source, _held) = self.reserved_source(key, None).await?;
         let policy = self.parse_policy(&source.policy)?;
         let until = match new.until.as_str() {
@@ -282,7 +297,7 @@ impl Caller {
                 (position.first, Some(position.message))
             }
         };
-        let boundary_is_safe = plan::boundary_is_safe(&source.messages, tail_start);
+        let boundary_is_safe = plan::boundary_is_safe(&source.messages, tail_start, new.gives_up_calls);
         let (covered, covered_count) = plan::supplied(&source.layout, &source.messages, tail_start);
         let before = plan::view(&policy, &source.messages);
         let boundary = Boundary { tail_start, retained: &[], retained_first: false };
@@ -295,7 +310,7 @@ impl Caller {
         let evidence = Evidence { messages, behind, texts: Vec::new(), knows_more: true };
         let contradictions = longhand_extractive::contradictions(&evidence, &new.text);
         let summary = SummaryChange {
-            text: new.text,
+            text: new.text.clone(),
             marker_text: plan::marker_text(&policy),
             tail_start,
             tail_message,
@@ -304,13 +319,13 @@ impl Caller {
             retained: Vec::new(),
             retained_first: false,
             attachments: Vec::new(),
-            summarizer: new.summarizer,
+            summarizer: new.summarizer.clone(),
             usage: new.usage,
             supplied: true,
             details_json: None,
             contradictions,
         };
-        let supplied = SuppliedSummary {
+        Ok(SuppliedSummary {
             session: key,
             caller: self.requester(),
             expected_revision: new.expected_revision,
@@ -321,9 +336,7 @@ impl Caller {
             tokens_before: before.estimated_tokens,
             tokens_after: plan::view(&policy, &after).estimated_tokens,
             keeps_erased: new.keep_erased,
-        };
-        let receipt = self.store().compactions().supply(supplied).await?;
-        self.supplied(receipt).await
+        })
     }
 
     /// The answer to a summary that was supplied: the same one when the request is repeated, from before any undo.

@@ -33,9 +33,9 @@ pub struct SearchRequest {
     pub tools: Vec<String>,
     /// Only these kinds of parts; empty for all.
     pub kinds: Vec<EntryKind>,
-    /// Only parts that came at this time or later.
+    /// Only parts that were written at this time or later, elsewhere or here.
     pub since: Option<Timestamp>,
-    /// Only parts that came before this time.
+    /// Only parts that were written before this time.
     pub until: Option<Timestamp>,
     /// Includes derived messages.
     pub derived: bool,

@@ -37,6 +37,8 @@ pub struct SessionConditions {
     pub create_time: TimeRange,
     /// When it changed last.
     pub update_time: TimeRange,
+    /// When its messages were written: elsewhere, or else here.
+    pub origin_time: TimeRange,
 }
 
 /// Parameters of a page of sessions.
@@ -115,6 +117,7 @@ impl Caller {
             client_id_prefix: conditions.client_id_prefix.clone(),
             create_time: conditions.create_time,
             update_time: conditions.update_time,
+            origin_time: conditions.origin_time,
         })
     }
 

@@ -60,8 +60,11 @@ fn print(output: &mut Output, event: &pb::Event, whole_records: bool) -> anyhow:
 /// An entry of the audit log: revision, time, actor and description, and the content that came with the event.
 fn entry(event: &pb::Event, whole_records: bool) -> Vec<String> {
     let actor = if event.actor.is_empty() { "-" } else { &event.actor };
+    let appended = event.message.as_ref().filter(|_| matches!(event.body, Some(Body::MessageAppended(_))));
+    let written = appended.and_then(|message| message.origin_time.as_ref());
+    let written = written.map(|origin| format!(", written {}", time(Some(origin)))).unwrap_or_default();
     let mut lines = vec![format!(
-        "#{} {} {actor}: {}",
+        "#{} {} {actor}: {}{written}",
         event.revision,
         time(event.event_time.as_ref()),
         sentence(event, Detail::Full)
@@ -129,6 +132,14 @@ mod tests {
         .collect();
         assert_eq!(entries[..3], [["    first"], ["    second"], ["    third"]]);
         assert_eq!(entries[3], ["  = was given the view at revision 4, hash 07"]);
+    }
+
+    #[test]
+    fn an_entry_says_when_its_message_was_written_elsewhere() {
+        let mut event = event(5, Body::MessageAppended(pb::MessageAppended::default()));
+        event.message.as_mut().expect("a message").origin_time =
+            Some(prost_types::Timestamp { seconds: 1_741_064_767, nanos: 0 });
+        assert!(entry(&event, false)[0].ends_with(", written 2025-03-04 05:06:07Z"), "{:?}", entry(&event, false));
     }
 
     #[test]

@@ -125,7 +125,12 @@ fn quoted(words: &[String]) -> String {
 
 fn print(output: &mut Output, hit: &pb::SearchHit, ids: Ids, times: Times) -> std::io::Result<()> {
     let tool = if hit.tool.is_empty() { String::new() } else { format!(" {}", one_line(&hit.tool)) };
-    let head = format!("{}  {}", ids.text(&hit.session_id), times.text(hit.create_time.as_ref()));
+    let came = times.text(hit.create_time.as_ref());
+    let time = match &hit.origin_time {
+        Some(written) => format!("{} (came {came})", times.text(Some(written))),
+        None => came,
+    };
+    let head = format!("{}  {time}", ids.text(&hit.session_id));
     let kind = word(hit.part_type().as_str_name(), "PART_TYPE_");
     let role = format!("  {} ({kind}{tool})", word(hit.role().as_str_name(), "ROLE_"));
     let (style, state) = state(hit, ids);

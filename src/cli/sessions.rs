@@ -99,6 +99,12 @@ struct Conditions {
     /// Only sessions that did not change since this time
     #[arg(long, value_name = "TIME")]
     until: Option<String>,
+    /// Only sessions with messages that were written since this time, elsewhere or here
+    #[arg(long, value_name = "TIME")]
+    written_since: Option<String>,
+    /// Only sessions with messages that were written before this time, elsewhere or here
+    #[arg(long, value_name = "TIME")]
+    written_before: Option<String>,
     /// Only sessions that were made since this time
     #[arg(long, value_name = "TIME")]
     made_since: Option<String>,
@@ -132,6 +138,8 @@ impl Conditions {
             max_create_time: time(self.made_before)?,
             min_update_time: time(self.since)?,
             max_update_time: time(self.until)?,
+            min_origin_time: time(self.written_since)?,
+            max_origin_time: time(self.written_before)?,
             root_session_id: ids::optional_session(client, self.tree).await?,
         };
         Ok((ids::optional_session(client, self.children).await?, filter))
@@ -243,7 +251,8 @@ fn related(sessions: &[pb::Session]) -> impl Iterator<Item = &str> + Clone {
 }
 
 fn table(sessions: &[pb::Session], ids: Ids, times: Times) -> Table {
-    let mut table = Table::new(&[
+    let has_origins = sessions.iter().any(|session| session.origin_end_time.is_some());
+    let mut columns = vec![
         Column::word("SESSION"),
         Column::number("MESSAGES").optional(1),
         Column::number("TOKENS"),
@@ -254,10 +263,14 @@ fn table(sessions: &[pb::Session], ids: Ids, times: Times) -> Table {
         Column::word("CHANGED"),
         Column::text("LABELS").optional(6),
         Column::text("TITLE"),
-    ]);
+    ];
+    if has_origins {
+        columns.insert(8, Column::word("WRITTEN"));
+    }
+    let mut table = Table::new(&columns);
     for session in sessions {
         let window = session.window.as_ref().map_or(0, |window| window.max_context_tokens);
-        table.row(vec![
+        let mut cells = vec![
             ids.text(&session.session_id).to_owned(),
             session.message_count.to_string(),
             session.context_tokens.map_or_else(|| "-".to_owned(), |tokens| tokens.to_string()),
@@ -268,7 +281,12 @@ fn table(sessions: &[pb::Session], ids: Ids, times: Times) -> Table {
             times.text(session.update_time.as_ref()),
             if session.labels.is_empty() { "-".to_owned() } else { session.labels.join(",") },
             format!("{}{}", one_line(&session.title), relation(session, ids)),
-        ]);
+        ];
+        if has_origins {
+            let written = session.origin_end_time.as_ref();
+            cells.insert(8, written.map_or_else(|| "-".to_owned(), |time| times.text(Some(time))));
+        }
+        table.row(cells);
     }
     table
 }

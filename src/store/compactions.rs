@@ -52,8 +52,9 @@ impl Compactions {
         self.0.write(Mutation::change("cancel"), move |tx| by_hand::cancel(tx, id, &caller)).await
     }
 
-    /// Commits a finished summary. The receipt's id is the compaction's.
-    pub async fn supply(&self, supply: SuppliedSummary) -> Result<Receipt> {
+    /// Commits a finished summary. The receipt's id is the compaction's. None if another compaction was committed since the
+    /// view was read.
+    pub async fn supply(&self, supply: SuppliedSummary) -> Result<Option<Receipt>> {
         self.0.write(Mutation::change("supply"), move |tx| supply.clone().apply(tx)).await
     }
 

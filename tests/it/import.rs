@@ -341,7 +341,7 @@ fn what_is_no_regular_file_is_left_out_and_named() {
     for name in ["folder.jsonl", "link.jsonl", "pipe.jsonl"] {
         assert!(notes.contains(&format!("{name}: it is no regular file: it is left out")), "{notes}");
     }
-    for path in [&pipe.display().to_string(), "/dev/zero", &home.path().display().to_string()] {
+    for path in [&pipe.display().to_string(), "/dev/zero"] {
         let output = daemon.run(&["import", path]);
         let notes = String::from_utf8_lossy(&output.stderr);
         assert!(!output.status.success() && notes.contains("it is no regular file"), "{path}: {notes}");

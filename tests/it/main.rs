@@ -59,6 +59,7 @@ mod preview;
 mod proto;
 mod provider;
 mod provider_content;
+mod real_files;
 mod real_input;
 mod records;
 mod replace;

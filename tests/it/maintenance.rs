@@ -1,7 +1,8 @@
 //! Maintenance: the scheduler evaluates it by itself, and reads only the new part of the view for it.
 
 use crate::support::{TestApp, conversation, window};
-use longhand::app::compactions::NewCompaction;
+use longhand::app::Reason;
+use longhand::app::compactions::{NewCompaction, NewSummary};
 use longhand::app::erase::{EraseRequest, EraseTarget};
 use longhand::app::sessions::SessionChange;
 use longhand::model::compaction::{CompactionKind, Trigger};
@@ -206,4 +207,37 @@ async fn tokens_that_were_counted_before_an_erasure_count_no_more() {
     append(&test, &session, conversation("a2 \"done\"")).await;
     test.settled().await;
     assert_eq!(test.number("select count(*) from message_token_count where body = x'088f4e12028f4e1a0100'"), 0);
+}
+
+/// A law of supplied summaries: whatever else is compacted meanwhile, one that expects no revision is applied, or covers
+/// nothing any more.
+#[tokio::test(flavor = "multi_thread")]
+async fn summaries_that_are_brought_along_beside_prunes_and_others_are_all_applied() {
+    let test = TestApp::start().await;
+    let session = test.session("qwen-code@0.24", ROOMY, 0).await;
+    let supply = async |turn: usize, text: &str| {
+        let (text, tail_start) = (text.to_owned(), format!("u{turn}"));
+        test.app.supply_summary(&session, NewSummary { text, tail_start, ..NewSummary::default() }).await
+    };
+    let mut taken = 0;
+    for round in 0..10 {
+        let first = round * 10 + 1;
+        append(&test, &session, turns("read_file", first, first + 9)).await;
+        // A worker prunes meanwhile.
+        let wanted = NewCompaction::of(CompactionKind::Prune);
+        test.app.start_compaction(&session, wanted).await.expect("there are outputs to clear");
+        for turn in first + 2..first + 6 {
+            let (one, other) = tokio::join!(supply(turn, "one"), supply(turn, "other"));
+            for supplied in [one, other] {
+                match supplied {
+                    Ok(_) => taken += 1,
+                    Err(error) => assert_eq!(error.reason, Reason::BoundaryInvalid, "{error}"),
+                }
+            }
+        }
+        test.settled().await;
+    }
+    assert_eq!(taken, 10 * 4, "of two for the same range, one covers nothing any more");
+    assert!(test.number("select count(*) from pruned") > 0, "nothing was pruned");
+    assert_eq!(test.findings().await, []);
 }

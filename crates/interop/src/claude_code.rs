@@ -4,6 +4,7 @@
 //! tools, hooks and progress often make it branch although nothing was abandoned.
 
 mod blocks;
+mod queue;
 mod row;
 #[cfg(test)]
 mod tests;
@@ -14,20 +15,45 @@ use super::draft::MessageDraft;
 use super::name_index::{CLIENT_ID_BYTES, Line, NameIndex, record};
 use super::raw::Object;
 use super::titles::{title_of, title_of_request};
-use super::transcript::{Branch, Entry, Format, ImportedCompaction, Problem, Transcript};
+use super::transcript::{Branch, Entry, Format, ImportedCompaction, Problem, REPEATED_RECORD, Transcript};
+use blocks::Content;
 use longhand_core::model::harness::is_notice;
 use longhand_core::model::ids::client_id_defect;
 use longhand_core::model::message::{FinishReason, Role};
 use longhand_core::model::part::{Marker, NOTE, PartBody};
 use longhand_core::model::usage::Usage;
+use queue::{Prompt, Queue};
 use row::Row;
 use std::collections::{HashMap, HashSet};
 use tree::Tree;
 
-/// True if a line looks like one of this format.
+/// The kinds of rows by which a transcript is recognised; each has an id too.
+const KINDS: [&str; 17] = [
+    "user",
+    "assistant",
+    "system",
+    "summary",
+    "attachment",
+    "progress",
+    "file-history-snapshot",
+    "queue-operation",
+    "last-prompt",
+    "custom-title",
+    "ai-title",
+    "agent-name",
+    "mode",
+    "permission-mode",
+    "tag",
+    "pr-link",
+    "worktree-state",
+];
+
+/// True if a line looks like one of this format. A message has its content as Anthropic's API does.
 pub(super) fn is_line(line: &Object<'_>) -> bool {
     let identified = ["sessionId", "uuid", "leafUuid", "messageId"].iter().any(|name| line.id(name).is_some());
-    identified && line.id("type").is_some()
+    let Some(kind) = line.id("type").filter(|kind| identified && KINDS.contains(&kind.as_str())) else { return false };
+    !matches!(kind.as_str(), "user" | "assistant")
+        || line.object("message").is_some_and(|message| message.get("content").is_some())
 }
 
 /// True if a record of that kind is what the reader makes of a line.
@@ -120,7 +146,7 @@ fn own_id(rows: &[Row<'_>], name: &str) -> String {
 /// An entry of a branch, or a reply that later lines may still extend.
 enum Slot<'a> {
     Done(Entry),
-    Reply { client_id: String, draft: MessageDraft<'a>, stop_reason: String },
+    Reply { client_id: String, provider_id: Option<String>, draft: MessageDraft<'a>, stop_reason: String },
 }
 
 impl Slot<'_> {
@@ -140,6 +166,8 @@ struct Converter<'a, 'b> {
     branches: Vec<(usize, Option<String>, Vec<Slot<'a>>)>,
     /// Index of the reply with a provider's message id, by branch.
     replies: HashMap<(usize, String), usize>,
+    /// The times and the contents of the lines of each reply: a resume may copy lines under new ids.
+    contents: HashSet<(usize, String, String, &'a str)>,
     /// The entry that each line became part of.
     entry_of: HashMap<String, String>,
 }
@@ -147,9 +175,16 @@ struct Converter<'a, 'b> {
 fn conversation(rows: &[Row<'_>], source_id: String, metadata_bytes: usize, names: &mut NameIndex) -> Transcript {
     let tree = Tree::grow(rows);
     let branches = vec![(0, None, Vec::new())];
-    let mut converter =
-        Converter { names, metadata_bytes, branches, replies: HashMap::new(), entry_of: HashMap::new() };
+    let mut converter = Converter {
+        names,
+        metadata_bytes,
+        branches,
+        replies: HashMap::new(),
+        contents: HashSet::new(),
+        entry_of: HashMap::new(),
+    };
     let mut used = HashSet::new();
+    let mut queue = Queue::default();
     for (index, row) in rows.iter().enumerate() {
         for fork in tree.forks.iter().filter(|fork| fork.leaves_at == index) {
             converter.open(fork.branch, fork.from);
@@ -158,6 +193,12 @@ fn conversation(rows: &[Row<'_>], source_id: String, metadata_bytes: usize, name
             continue;
         }
         let branch = tree.branch_of[index];
+        if row.kind == "assistant" && converter.begins_reply(branch, row) {
+            for prompt in queue.absorbed() {
+                converter.absorbed(branch, prompt);
+            }
+        }
+        queue.read(row);
         let summary = if row.boundary { tree.summary_of(rows, index) } else { row.summary.then_some(index) };
         match summary {
             Some(summary) => {
@@ -170,7 +211,10 @@ fn conversation(rows: &[Row<'_>], source_id: String, metadata_bytes: usize, name
     let mut branches = converter.close();
     finish_branches(&mut branches, &mut names.problems);
     let title = title(rows, &branches[0]);
-    Transcript { format: Format::ClaudeCode, source_id, title, branches, children: Vec::new(), problems: Vec::new() }
+    let mut objects = rows.iter().filter_map(|row| row.object.as_ref());
+    let folder = objects.find_map(|object| object.id("cwd")).unwrap_or_default();
+    let (children, problems) = (Vec::new(), Vec::new());
+    Transcript { format: Format::ClaudeCode, source_id, title, folder, branches, children, problems }
 }
 
 impl<'a> Converter<'a, '_> {
@@ -193,13 +237,13 @@ impl<'a> Converter<'a, '_> {
         if !row.talks {
             return self.record(branch, row, object);
         }
-        let Some(message) = object.object("message") else {
+        let Some(message) = object.object(if row.queued { "attachment" } else { "message" }) else {
             return self.malformed(branch, row, "the line has no message");
         };
-        if row.kind == "assistant" {
-            self.reply(branch, row, object, &message);
-        } else {
-            self.user(branch, row, object, &message);
+        match row.kind.as_str() {
+            "assistant" => self.reply(branch, row, object, &message),
+            _ if row.queued => self.user(branch, row, object, Content::of_attachment(&message)),
+            _ => self.user(branch, row, object, Content::of_message(&message)),
         }
     }
 
@@ -224,11 +268,11 @@ impl<'a> Converter<'a, '_> {
     }
 
     /// Reads a line with the user's role: tool results become a message of their own, before the user's text.
-    fn user(&mut self, branch: usize, row: &Row<'a>, object: &Object<'a>, message: &Object<'a>) {
+    fn user(&mut self, branch: usize, row: &Row<'a>, object: &Object<'a>, content: Content<'a, '_>) {
         let mut user_draft = MessageDraft::new(Format::ClaudeCode, self.metadata_bytes, Role::User, row.line);
         user_draft.origin_time = self.names.time(row.line, object, "timestamp");
         let mut results = user_draft.sibling(Role::Tool);
-        if let Err(problem) = blocks::user(&mut user_draft, &mut results, message, self.names) {
+        if let Err(problem) = blocks::user(&mut user_draft, &mut results, content, self.names) {
             return self.malformed(branch, row, problem);
         }
         if row.meta
@@ -253,8 +297,37 @@ impl<'a> Converter<'a, '_> {
         self.push(branch, entries);
     }
 
+    /// True if a line of a reply is the first one.
+    fn begins_reply(&self, branch: usize, row: &Row<'a>) -> bool {
+        let message = row.object.as_ref().and_then(|object| object.object("message"));
+        let provider_id = message.and_then(|message| message.id("id"));
+        provider_id.is_none_or(|id| !self.replies.contains_key(&(branch, id)))
+    }
+
+    /// A prompt that a model read, but that only the record of its queue has.
+    fn absorbed(&mut self, branch: usize, prompt: Prompt<'a>) {
+        let draft = MessageDraft::new(Format::ClaudeCode, self.metadata_bytes, Role::User, prompt.line);
+        // The record of the line has all of it.
+        let mut draft = draft.sibling(Role::User);
+        draft.origin_time = prompt.object.time("timestamp");
+        draft.push(PartBody::Text(prompt.text));
+        let client_id = self.names.claim(prompt.line, Some(&format!("queued:{}", prompt.line.position())));
+        name_parts(&mut draft, &client_id);
+        let entries = draft.finish(client_id, self.names);
+        self.push(branch, entries);
+    }
+
     /// Reads a line of a reply. A reply has one line for each of its blocks, with results of its calls in between.
     fn reply(&mut self, branch: usize, row: &Row<'a>, object: &Object<'a>, message: &Object<'a>) {
+        let key = message.id("id").map(|id| (branch, id));
+        if let (Some((branch, id)), Some(time), Some(content)) = (&key, object.id("timestamp"), message.get("content"))
+            && !self.contents.insert((*branch, id.clone(), time, content.get()))
+        {
+            self.names.report_repetitions(&[row.line]);
+            let client_id = self.claim(row);
+            let message = record(client_id, REPEATED_RECORD, row.line.text().to_owned(), None);
+            return self.push(*branch, [Entry::Record { line: row.line.number, message }]);
+        }
         let mut draft = MessageDraft::new(Format::ClaudeCode, self.metadata_bytes, Role::Assistant, row.line);
         let is_error = object.flag("isApiErrorMessage");
         // Claude Code shows the text of an error to the user; no model wrote or reads it.
@@ -275,10 +348,9 @@ impl<'a> Converter<'a, '_> {
             draft.finish.detail = if words.is_empty() { object.string("error") } else { words };
         }
         let stop = message.string("stop_reason");
-        let key = message.id("id").map(|id| (branch, id));
         let position = key.as_ref().and_then(|key| self.replies.get(key)).copied();
         let slot = position.and_then(|position| self.branches[branch].2.get_mut(position));
-        if let Some(Slot::Reply { client_id, draft: reply, stop_reason }) = slot {
+        if let Some(Slot::Reply { client_id, draft: reply, stop_reason, .. }) = slot {
             let usage = draft.finish.usage.take();
             reply.finish.usage = usage.or(reply.finish.usage);
             if is_error {
@@ -294,10 +366,11 @@ impl<'a> Converter<'a, '_> {
             }
             return;
         }
+        let provider_id = key.as_ref().map(|(_, id)| id.clone());
         if let Some(key) = key {
             self.replies.insert(key, self.branches[branch].2.len());
         }
-        self.branches[branch].2.push(Slot::Reply { client_id: own, draft, stop_reason: stop });
+        self.branches[branch].2.push(Slot::Reply { client_id: own, provider_id, draft, stop_reason: stop });
     }
 
     /// Reads a compaction: its boundary and its summary, or, in old versions, the summary alone.
@@ -338,6 +411,7 @@ impl<'a> Converter<'a, '_> {
         self.push(branch, [Entry::Compaction(compaction)]);
         // No reply continues after a boundary.
         self.replies.retain(|(other, _), _| *other != branch);
+        self.contents.retain(|(other, ..)| *other != branch);
     }
 
     /// The first kept entry before a boundary, if any was kept.
@@ -361,7 +435,11 @@ impl<'a> Converter<'a, '_> {
             for slot in slots {
                 match slot {
                     Slot::Done(entry) => entries.push(entry),
-                    Slot::Reply { client_id, mut draft, stop_reason } => {
+                    Slot::Reply { client_id, provider_id, mut draft, stop_reason } => {
+                        // A resume copies replies: their usage was paid once.
+                        if provider_id.is_some_and(|id| !self.names.count_reply(id)) {
+                            draft.finish.usage = None;
+                        }
                         seal(&mut draft, &stop_reason);
                         entries.extend(draft.finish(client_id, self.names));
                     }
@@ -427,13 +505,23 @@ fn read_usage(usage: &Object<'_>) -> Usage {
     }
 }
 
+/// The newest title that old versions made of a conversation. A file may also have those of other conversations, whose
+/// last rows it does not have.
+fn summary_title(rows: &[Row<'_>]) -> Option<String> {
+    let uuids: HashSet<&str> = rows.iter().filter_map(|row| row.uuid.as_deref()).collect();
+    let titles = rows.iter().rev().filter(|row| row.kind == "summary").filter_map(|row| row.object.as_ref());
+    let own = titles.filter(|title| title.id("leafUuid").is_some_and(|leaf| uuids.contains(leaf.as_str())));
+    own.filter_map(|title| title.id("summary")).map(|title| title_of(&title)).find(|title| !title.is_empty())
+}
+
 /// The title that was given to the session, or else its first prompt.
 fn title(rows: &[Row<'_>], main: &Branch) -> String {
     let given = |kind: &str, name: &str| {
         let titles = rows.iter().rev().filter(|row| row.kind == kind).filter_map(|row| row.object.as_ref());
-        titles.into_iter().find_map(|object| object.id(name)).map(|title| title_of(&title))
+        titles.filter_map(|object| object.id(name)).map(|title| title_of(&title)).find(|title| !title.is_empty())
     };
-    let prompts: HashSet<usize> = rows.iter().filter(|row| row.prompts).map(|row| row.line.number).collect();
+    let asks = |row: &&Row<'_>| row.prompts || row.queued;
+    let prompts: HashSet<usize> = rows.iter().filter(asks).map(|row| row.line.number).collect();
     let first_prompt = || {
         let mut messages = main.entries.iter().filter_map(|entry| match entry {
             Entry::Message { line, message } if message.role == Role::User && prompts.contains(line) => Some(message),
@@ -448,6 +536,8 @@ fn title(rows: &[Row<'_>], main: &Branch) -> String {
     };
     given("custom-title", "customTitle")
         .or_else(|| given("ai-title", "aiTitle"))
+        .or_else(|| summary_title(rows))
         .or_else(first_prompt)
+        .or_else(|| given("summary", "summary"))
         .unwrap_or_default()
 }

@@ -41,6 +41,7 @@ mod content;
 mod draft;
 pub mod export;
 mod name_index;
+mod other_agents;
 mod outsized;
 mod pi;
 pub mod provider;
@@ -94,6 +95,9 @@ pub enum ReadError {
     /// The first lines match no known format.
     #[error("this is neither a pi session file nor a Claude Code transcript")]
     UnknownFormat,
+    /// The first lines are those of an agent whose files are not read.
+    #[error("this is a file of {0}; only files of pi and Claude Code are read")]
+    OtherAgent(String),
 }
 
 /// Counts of a transcript's content, all branches and in-file children together.
@@ -118,14 +122,23 @@ pub struct Totals {
 }
 
 /// Detects a file's format from its first lines.
-pub fn detect<'a>(lines: impl IntoIterator<Item = &'a str>) -> Option<Format> {
+///
+/// # Errors
+///
+/// The first line that tells is one of another agent, or none tells.
+pub fn detect<'a>(lines: impl IntoIterator<Item = &'a str>) -> Result<Format, ReadError> {
     let objects = lines.into_iter().take(DETECTION_LINES).filter_map(|text| raw::Object::parse(text, 1).ok());
-    objects.into_iter().find_map(|object| {
-        if pi::is_line(&object) {
-            return Some(Format::Pi);
+    let told = objects.into_iter().find_map(|object| {
+        // Rows of others may have all that a row of one of these formats needs.
+        if let Some(agent) = other_agents::agent(&object) {
+            return Some(Err(ReadError::OtherAgent(agent)));
         }
-        claude_code::is_line(&object).then_some(Format::ClaudeCode)
-    })
+        if pi::is_line(&object) {
+            return Some(Ok(Format::Pi));
+        }
+        claude_code::is_line(&object).then_some(Ok(Format::ClaudeCode))
+    });
+    told.unwrap_or(Err(ReadError::UnknownFormat))
 }
 
 /// Reads a transcript to its end.
@@ -135,8 +148,10 @@ pub fn detect<'a>(lines: impl IntoIterator<Item = &'a str>) -> Option<Format> {
 /// The reader failed, or the format is unknown. No content of a line is an error.
 pub fn parse(reader: impl BufRead, options: &Options) -> Result<Transcript, ReadError> {
     let (lines, problems) = name_index::read_lines(reader)?;
-    let format = options.format.or_else(|| detect(lines.iter().map(Line::text)));
-    let format = format.ok_or(ReadError::UnknownFormat)?;
+    let format = match options.format {
+        Some(format) => format,
+        None => detect(lines.iter().map(Line::text))?,
+    };
     let mut transcript = match format {
         Format::Pi => pi::read(&lines, problems, options.metadata_bytes),
         Format::ClaudeCode => claude_code::read(&lines, problems, options.metadata_bytes, false),

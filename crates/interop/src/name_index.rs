@@ -121,6 +121,8 @@ pub(super) struct NameIndex {
     taken: HashSet<String>,
     calls_taken: HashSet<String>,
     calls: HashMap<String, String>,
+    /// The provider's ids of the replies whose usage was read.
+    counted: HashSet<String>,
     /// The problems so far.
     pub(super) problems: Vec<Problem>,
 }
@@ -152,6 +154,11 @@ impl NameIndex {
         }
         self.taken.insert(id.clone());
         id
+    }
+
+    /// True for the first reply with a provider's id.
+    pub(super) fn count_reply(&mut self, provider_id: String) -> bool {
+        self.counted.insert(provider_id)
     }
 
     /// Assigns a tool call's id: its own if that is short enough and no earlier call uses it.

@@ -26,11 +26,26 @@ pub(super) fn is_header(line: &Object<'_>) -> bool {
     line.string("type") == "session" && line.get("id").is_some()
 }
 
+/// The kinds of entries of a tree.
+const KINDS: [&str; 11] = [
+    "message",
+    "model_change",
+    "thinking_level_change",
+    "compaction",
+    "branch_summary",
+    "custom",
+    "custom_message",
+    "label",
+    "session_info",
+    "usage",
+    "context_edit",
+];
+
 /// True if a line looks like one of this format: the header, or an entry of a tree, since the header may be damaged.
 pub(super) fn is_line(line: &Object<'_>) -> bool {
-    let identified = ["type", "id"].iter().all(|name| line.id(name).is_some());
+    let is_known = line.id("type").is_some_and(|kind| KINDS.contains(&kind.as_str()));
     let linked = line.members().any(|(name, _)| name == "parentId");
-    is_header(line) || (identified && linked && line.get("timestamp").is_some())
+    is_header(line) || (is_known && linked && line.id("id").is_some() && line.get("timestamp").is_some())
 }
 
 /// True if a record of that kind is what the reader makes of a line.
@@ -47,6 +62,7 @@ pub(super) fn read(lines: &[Line], problems: Vec<Problem>, metadata_bytes: usize
         version: 0,
         chained: true,
         source_id: String::new(),
+        folder: String::new(),
         name: String::new(),
         nodes: Vec::new(),
         by_id: HashMap::new(),
@@ -137,6 +153,7 @@ struct Reader {
     /// True if an entry without a parent is the root of a tree; else the parents are missing.
     chained: bool,
     source_id: String,
+    folder: String,
     name: String,
     nodes: Vec<Node>,
     by_id: HashMap<String, usize>,
@@ -189,6 +206,7 @@ impl Reader {
     fn header(&mut self, line: &Line, entry: &Object<'_>) {
         if is_header(entry) {
             self.source_id = entry.string("id");
+            self.folder = entry.string("cwd");
             self.version = entry.count("version").max(1);
         } else {
             self.names.report(line, "the file does not begin with a session header");
@@ -468,6 +486,7 @@ impl Reader {
             format: Format::Pi,
             source_id: self.source_id,
             title,
+            folder: self.folder,
             branches,
             children: Vec::new(),
             problems: self.names.problems,

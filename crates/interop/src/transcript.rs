@@ -40,6 +40,8 @@ pub struct Transcript {
     pub source_id: String,
     /// The title, or empty.
     pub title: String,
+    /// The folder in which the agent worked at first, or empty.
+    pub folder: String,
     /// The branches: first the current one, then the abandoned ones, which become forks. Never empty.
     pub branches: Vec<Branch>,
     /// Sub-agents whose lines are in the same file.

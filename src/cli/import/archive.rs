@@ -9,7 +9,6 @@ use anyhow::Context;
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::Path;
-use std::process::ExitCode;
 
 /// The first bytes of an archive.
 const BEGINNING: &[u8] = b"{\"longhand_archive\":";
@@ -28,7 +27,7 @@ pub(super) fn is_archive(path: &Path) -> bool {
     matches!(read, Ok(Ok(_))) && beginning == BEGINNING
 }
 
-pub(super) async fn run(globals: &Globals, path: &Path) -> anyhow::Result<ExitCode> {
+pub(super) async fn run(globals: &Globals, path: &Path) -> anyhow::Result<()> {
     let compress = || -> io::Result<Vec<u8>> {
         let mut encoder = zstd::stream::read::Encoder::new(File::open(path)?, LEVEL)?;
         let mut data = Vec::new();
@@ -50,6 +49,5 @@ pub(super) async fn run(globals: &Globals, path: &Path) -> anyhow::Result<ExitCo
     };
     let mut output = globals.output();
     output.answer(&answer, &line)?;
-    output.flush()?;
-    Ok(ExitCode::SUCCESS)
+    Ok(output.flush()?)
 }

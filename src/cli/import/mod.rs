@@ -1,14 +1,17 @@
 //! `longhand import`: writes transcripts of other agents through the protocol that agents use.
+//!
+//! Of several files, one that cannot be imported is named, and the others are imported nevertheless.
 
 mod archive;
 mod live;
+mod paths;
 mod plan;
 mod play;
 mod report;
 mod source;
 
 use super::Globals;
-use super::failure::{Usage, note};
+use super::failure::{self, Usage, note};
 use super::policy_file::Choice;
 use super::times;
 use crate::clock::Clock;
@@ -19,15 +22,16 @@ use play::Player;
 use report::Report;
 use source::Sources;
 use std::fs::File;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
-    /// Session file of pi, or transcript of Claude Code, with the transcripts of its sub-agents beside it; or file of
-    /// `longhand export`, which takes no options
-    file: PathBuf,
+    /// Session files of pi, transcripts of Claude Code, with the transcripts of sub-agents beside them, files of
+    /// `longhand export`, which take no options, or folders with any of them; `*` and `?` in a name stand for any letters
+    #[arg(required = true, value_name = "PATH")]
+    paths: Vec<PathBuf>,
     /// Write message by message like an agent, with compactions by the daemon
     #[arg(long)]
     live: bool,
@@ -49,10 +53,13 @@ pub(super) struct Arguments {
     /// Write nothing if a line or a file has an error
     #[arg(long)]
     strict: bool,
-    /// Client id of the session; default: derived from the file and the options
+    /// Project of the sessions, in their metadata; default: the name of the folder in which the agent worked
+    #[arg(long, value_name = "NAME")]
+    project: Option<String>,
+    /// Client id of the session, for one file; default: derived from the file and the options
     #[arg(long, value_name = "ID")]
     client_id: Option<String>,
-    /// File for the view of each reply, as JSON lines
+    /// File for the view of each reply, as JSON lines; for one file
     #[arg(long, value_name = "FILE", requires = "live")]
     views: Option<PathBuf>,
     /// Bring back what was erased since an earlier import
@@ -63,9 +70,22 @@ pub(super) struct Arguments {
 impl Arguments {
     /// True if there are options, which are for transcripts.
     fn is_with_options(&self) -> bool {
-        let Self { file: _, live, pace, no_usage, preset, window, max_output, strict, client_id, views, again } = self;
+        let Self {
+            paths: _,
+            live,
+            pace,
+            no_usage,
+            preset,
+            window,
+            max_output,
+            strict,
+            project,
+            client_id,
+            views,
+            again,
+        } = self;
         let has_value = max_output.is_some() || client_id.is_some() || views.is_some() || !preset.is_empty();
-        *live || *no_usage || *strict || *again || *pace > 0 || *window != 0 || has_value
+        *live || *no_usage || *strict || *again || *pace > 0 || *window != 0 || project.is_some() || has_value
     }
 }
 
@@ -73,18 +93,55 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
     if let Some(defect) = arguments.client_id.as_deref().and_then(client_id_defect) {
         return Err(Usage(format!("--client-id {defect}")).into());
     }
-    if archive::is_archive(&arguments.file) {
+    let files = paths::files(&arguments.paths)?;
+    if let [file] = files.as_slice() {
+        let report = one(globals, &arguments, file).await?;
+        let mut output = globals.output();
+        if let Some(report) = report {
+            report.print(&mut output)?;
+            note(&report.next_step());
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    if arguments.client_id.is_some() || arguments.views.is_some() {
+        return Err(Usage("--client-id and --views are for one file".to_owned()).into());
+    }
+    // Without a daemon, no file could be imported.
+    globals.client().await?;
+    let (mut sum, mut failed) = (report::Sum::default(), 0);
+    for (index, file) in files.iter().enumerate() {
+        note(&format!("{} of {}: {}", index + 1, files.len(), file.display()));
+        match one(globals, &arguments, file).await {
+            Ok(Some(report)) => {
+                report.print(&mut globals.output())?;
+                sum.add(&report);
+            }
+            Ok(None) => {}
+            Err(error) => {
+                note(&format!("{}: left out: {}", file.display(), failure::line(&error)));
+                failed += 1;
+            }
+        }
+    }
+    note(&sum.line(files.len(), failed));
+    Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Imports a file. There is no report of an archive.
+async fn one(globals: &Globals, arguments: &Arguments, file: &Path) -> anyhow::Result<Option<Report>> {
+    if archive::is_archive(file) {
         if arguments.is_with_options() {
             return Err(Usage("a file of `longhand export` is imported as it is, without options".to_owned()).into());
         }
-        return archive::run(globals, &arguments.file).await;
+        archive::run(globals, file).await?;
+        return Ok(None);
     }
-    let sources = source::read(&arguments.file)?;
+    let sources = source::read(file)?;
     let problems = report_problems(&sources);
     if arguments.strict && problems > 0 {
         anyhow::bail!("--strict: nothing was written");
     }
-    let policy = Choice::of(arguments.preset)?;
+    let policy = Choice::of(arguments.preset.clone())?;
     let combination = Combination {
         preset: policy.name.clone(),
         window: arguments.window,
@@ -103,13 +160,17 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
     let clock = Clock::default();
     // The request of an erased session makes no other one, so this one says when it is made.
     let again = arguments.again.then(|| times::rfc_3339(clock.now()));
-    let groups = plan::groups(sources.files, &combination, arguments.client_id, again.as_deref());
+    let chosen = plan::Chosen {
+        client_id: arguments.client_id.clone(),
+        project: arguments.project.clone(),
+        again: again.clone(),
+    };
+    let groups = plan::groups(sources.files, &combination, &chosen);
     let client = globals.client().await?;
     let pace = Duration::from_millis(arguments.pace);
     let mut player = Player::new((client, clock), combination, policy, report, (views, pace), again);
     player.play(groups).await?;
-    player.into_report().print(&mut globals.output())?;
-    Ok(ExitCode::SUCCESS)
+    Ok(Some(player.into_report()))
 }
 
 /// Reports faulty lines and files on standard error. Returns their number.

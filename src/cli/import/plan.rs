@@ -61,8 +61,24 @@ pub(super) enum SessionOrigin {
 /// Sessions of one file. They share the ids of its entries.
 pub(super) type Group = Vec<PlannedSession>;
 
+/// What is chosen for one import, and does not make other sessions.
+#[derive(Debug, Default)]
+pub(super) struct Chosen {
+    /// Client id of the main session.
+    pub(super) client_id: Option<String>,
+    /// The project of the sessions.
+    pub(super) project: Option<String>,
+    /// The time of an import that brings back what was erased.
+    pub(super) again: Option<String>,
+}
+
 #[derive(Serialize)]
 struct Metadata<'a> {
+    /// The folder in which the agent worked.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    cwd: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    project: Option<&'a str>,
     source: MetadataSource<'a>,
     #[serde(flatten)]
     combination: &'a Combination,
@@ -79,18 +95,12 @@ struct MetadataSource<'a> {
     branch: &'a str,
 }
 
-/// Plans the sessions of all files; the first file is the main one, the others are its children. An import that brings
-/// back what was erased has its time.
-pub(super) fn groups(
-    sources: Vec<Source>,
-    combination: &Combination,
-    own_id: Option<String>,
-    again: Option<&str>,
-) -> Vec<Group> {
-    let mut planner = Planner { combination, again, taken: HashSet::new(), groups: Vec::new() };
+/// Plans the sessions of all files; the first file is the main one, the others are its children.
+pub(super) fn groups(sources: Vec<Source>, combination: &Combination, chosen: &Chosen) -> Vec<Group> {
+    let mut planner = Planner { combination, chosen, taken: HashSet::new(), groups: Vec::new() };
     let mut main: Option<String> = None;
     for source in sources {
-        let id = match (&main, &own_id) {
+        let id = match (&main, &chosen.client_id) {
             (Some(main), _) => format!("{main}/{}", source.transcript.source_id),
             (None, Some(own)) => own.clone(),
             (None, None) => main_id(&source, combination),
@@ -113,7 +123,7 @@ fn main_id(source: &Source, combination: &Combination) -> String {
 
 struct Planner<'a> {
     combination: &'a Combination,
-    again: Option<&'a str>,
+    chosen: &'a Chosen,
     taken: HashSet<String>,
     groups: Vec<Group>,
 }
@@ -121,7 +131,8 @@ struct Planner<'a> {
 impl Planner<'_> {
     /// Plans one transcript and the children in it. Returns the client id of its main session.
     fn add(&mut self, transcript: Transcript, file: &str, wanted: String, parent: Option<String>) -> String {
-        let Transcript { format, mut source_id, title, branches, children, .. } = transcript;
+        let Transcript { format, mut source_id, title, folder, branches, children, .. } = transcript;
+        let own_project = project(&folder);
         if source_id.len() > limits::NAME_BYTES_MAX {
             source_id = fitting(&source_id);
         }
@@ -140,7 +151,13 @@ impl Planner<'_> {
                 client_id: id.clone(),
                 title: title.clone(),
                 origin,
-                metadata_json: metadata(&Metadata { source, combination: self.combination, again: self.again }),
+                metadata_json: metadata(&Metadata {
+                    cwd: &folder,
+                    project: self.chosen.project.as_deref().or(own_project),
+                    source,
+                    combination: self.combination,
+                    again: self.chosen.again.as_deref(),
+                }),
                 model: model(&branch.entries),
                 entries: branch.entries,
             });
@@ -165,6 +182,13 @@ impl Planner<'_> {
         }
         id
     }
+}
+
+/// The name of a project by its folder; none if an access token could not be bound to it.
+fn project(folder: &str) -> Option<&str> {
+    let name = folder.trim_end_matches(['/', '\\']).rsplit(['/', '\\']).next().unwrap_or_default();
+    let fits = (1..=limits::ACCESS_NAME_BYTES_MAX).contains(&name.len()) && name.trim() == name;
+    (fits && name.bytes().all(|byte| byte.is_ascii_graphic() || byte == b' ')).then_some(name)
 }
 
 fn fitting(id: &str) -> String {
@@ -456,6 +480,7 @@ mod tests {
             format: Format::Pi,
             source_id: id.into(),
             title: "title".into(),
+            folder: "/work/parser/".into(),
             branches,
             children,
             problems: Vec::new(),
@@ -479,7 +504,8 @@ mod tests {
         let child = source("agent", vec![branch("main", 0, None)], Vec::new()).transcript;
         let sources =
             vec![source("s", branches, vec![child]), source("agent", vec![branch("main", 0, None)], Vec::new())];
-        let groups = groups(sources, &combination(true), Some("own".into()), None);
+        let groups =
+            groups(sources, &combination(true), &Chosen { client_id: Some("own".into()), ..Chosen::default() });
         let planned: Vec<_> = groups.iter().flatten().map(|s| (s.client_id.as_str(), s.origin.clone())).collect();
         let fork = |of: &str, after: &str| SessionOrigin::Fork { of: of.into(), after: after.into() };
         let own = || SessionOrigin::New { parent: None };
@@ -501,7 +527,7 @@ mod tests {
     fn the_same_choice_gives_the_same_id_and_another_choice_another() {
         let id = |source_id: &str, live: bool| {
             let sources = vec![source(source_id, vec![branch("main", 0, None)], Vec::new())];
-            let groups = groups(sources, &combination(live), None, None);
+            let groups = groups(sources, &combination(live), &Chosen::default());
             groups[0][0].client_id.clone()
         };
         assert_eq!(id("s", true), id("s", true));
@@ -513,13 +539,14 @@ mod tests {
 
     #[test]
     fn metadata_names_the_source() {
-        let metadata = |again| {
+        let metadata = |again: Option<&str>| {
             let sources = vec![source("s", vec![branch("main", 0, None)], Vec::new())];
-            groups(sources, &combination(true), None, again)[0][0].metadata_json.clone()
+            let chosen = Chosen { again: again.map(str::to_owned), ..Chosen::default() };
+            groups(sources, &combination(true), &chosen)[0][0].metadata_json.clone()
         };
         assert_eq!(
             metadata(None),
-            "{\"source\":{\"format\":\"pi\",\"id\":\"s\",\"file\":\"file.jsonl\",\"branch\":\"main\"},\
+            "{\"cwd\":\"/work/parser/\",\"project\":\"parser\",\"source\":{\"format\":\"pi\",\"id\":\"s\",\"file\":\"file.jsonl\",\"branch\":\"main\"},\
              \"preset\":\"opencode@seed\",\"window\":64000,\"output\":null,\"live\":true,\"no_usage\":false}"
         );
         assert_eq!(metadata(Some("T")), metadata(None).replace("false}", "false,\"again\":\"T\"}"));

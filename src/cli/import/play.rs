@@ -246,6 +246,8 @@ impl Player {
         for step in steps {
             match step {
                 Step::Append(messages) => self.append(&session.session_id, messages, ids).await?,
+                // What a summary covers follows from what stands before it: behind its record it would be another one.
+                Step::Supply(supply) if self.is_there(&session.session_id, &supply.client_id).await? => {}
                 Step::Supply(supply) => self.supply(&session.session_id, supply, ids).await?,
                 Step::Edit(edit) if self.is_there(&session.session_id, &edit.client_id).await? => {}
                 Step::Edit(edit) => self.edit(&session.session_id, edit, ids).await?,
@@ -382,24 +384,23 @@ impl Player {
             summarizer: "imported".to_owned(),
             request_id: request_id(&supply.client_id),
             keep_erased: self.again.is_none(),
+            give_up_calls: true,
             ..pb::SupplySummaryRequest::default()
         };
-        for _ in 0..TRIES_MAX {
-            let Err(status) = self.client.compactions.supply_summary(request.clone()).await else { return Ok(()) };
-            match failure::reason(&status).as_deref() {
-                Some("COMPACTION_ACTIVE") => self.wait_for_compactions(session_id).await?,
-                Some(
-                    "NOTHING_TO_COMPACT" | "BOUNDARY_INVALID" | "MESSAGE_NOT_FOUND" | "LIMIT_EXCEEDED"
-                    | "INVALID_FIELD" | "CONTENT_ERASED",
-                ) => {
-                    let why = failure::sentence(&status);
-                    note(&format!("line {}: the agent's summary is kept as a record only: {why}", supply.line));
-                    return Ok(());
-                }
-                Some(_) | None => return Err(status).with_context(|| format!("line {}", supply.line)),
+        let compactions = &self.client.compactions;
+        let supplied = retry_while_busy(async || compactions.clone().supply_summary(request.clone()).await).await;
+        let Err(status) = supplied else { return Ok(()) };
+        match failure::reason(&status).as_deref() {
+            Some(
+                "NOTHING_TO_COMPACT" | "BOUNDARY_INVALID" | "MESSAGE_NOT_FOUND" | "LIMIT_EXCEEDED" | "INVALID_FIELD"
+                | "CONTENT_ERASED",
+            ) => {
+                let why = failure::sentence(&status);
+                note(&format!("line {}: the agent's summary is kept as a record only: {why}", supply.line));
+                Ok(())
             }
+            Some(_) | None => Err(status).with_context(|| format!("line {}", supply.line)),
         }
-        anyhow::bail!("line {}: other compactions prevent the agent's summary", supply.line)
     }
 
     async fn wait_for_compactions(&mut self, session_id: &str) -> anyhow::Result<()> {

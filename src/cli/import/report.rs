@@ -147,6 +147,14 @@ impl Report {
         self.messages_per_second = if self.seconds > 0.0 { self.written as f64 / self.seconds } else { 0.0 };
     }
 
+    /// What can be done next.
+    pub(super) fn next_step(&self) -> String {
+        match self.sessions.first() {
+            Some(session) => format!("next: `longhand context {}`, `longhand search WORDS`", session.session_id),
+            None => "next: `longhand sessions`".to_owned(),
+        }
+    }
+
     /// Prints the report.
     pub(super) fn print(&self, output: &mut Output) -> anyhow::Result<()> {
         if output.json() {
@@ -173,8 +181,13 @@ impl Report {
             counted(self.problems, "problem"),
         ));
         lines.push(format!(
-            "usage as recorded: {} in, {} out, {} reasoning, {} read from cache, {} written to cache",
-            tokens.input, tokens.output, tokens.reasoning, tokens.cache_read, tokens.cache_write
+            "usage as recorded: {} in, {} out, {} reasoning, {} read from cache, {} written to cache{}",
+            tokens.input,
+            tokens.output,
+            tokens.reasoning,
+            tokens.cache_read,
+            tokens.cache_write,
+            tokens.cost_usd.map(|cost| format!(", ${cost:.2}")).unwrap_or_default()
         ));
         lines.push(format!(
             "by Longhand: {} by summary, {} by omission, {}; {} supplied, {} pending, {} without effect; {} tokens freed",
@@ -211,6 +224,41 @@ impl Report {
             self.written, self.existed, self.seconds, self.messages_per_second
         ));
         lines
+    }
+}
+
+/// Sums of several imports.
+#[derive(Debug, Default)]
+pub(super) struct Sum {
+    messages: usize,
+    sessions: usize,
+    written: i64,
+    existed: i64,
+    cost_usd: f64,
+}
+
+impl Sum {
+    /// Adds an import.
+    pub(super) fn add(&mut self, report: &Report) {
+        self.messages += report.messages;
+        self.sessions += report.sessions.len();
+        self.written += report.written;
+        self.existed += report.existed;
+        self.cost_usd += report.tokens.cost_usd.unwrap_or_default();
+    }
+
+    /// The sums, and what can be done next.
+    pub(super) fn line(&self, files: usize, failed: usize) -> String {
+        let cost = if self.cost_usd > 0.0 { format!(", ${:.2} as recorded", self.cost_usd) } else { String::new() };
+        format!(
+            "{} of {}: {}, {}{cost}; {} written, {} already stored. Next: `longhand sessions`, `longhand search WORDS`",
+            files - failed,
+            count(files as i64, "file"),
+            count(self.sessions as i64, "session"),
+            count(self.messages as i64, "message"),
+            self.written,
+            self.existed
+        )
     }
 }
 

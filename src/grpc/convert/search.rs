@@ -88,6 +88,7 @@ fn hit(shown: Shown) -> pb::SearchHit {
         part_type: kind(shown.kind).into(),
         tool: hit.tool.unwrap_or_default(),
         create_time: Some(pb::timestamp(message.create_time)),
+        origin_time: message.origin_time.map(pb::timestamp),
         actor: message.actor,
         in_view,
         status: Some(message_status(hit.status)),

@@ -45,6 +45,8 @@ pub(in crate::grpc) fn session(info: SessionInfo) -> pb::Session {
         labels: session.labels,
         usage_total: Some(usage_totals(session.usage)),
         thresholds: thresholds(due),
+        origin_start_time: session.origin.map(|times| pb::timestamp(times.start)),
+        origin_end_time: session.origin.map(|times| pb::timestamp(times.end)),
     }
 }
 
@@ -137,6 +139,10 @@ pub(in crate::grpc) fn read_conditions(
         start: read_optional_time("filter.min_update_time", filter.min_update_time)?,
         end: read_optional_time("filter.max_update_time", filter.max_update_time)?,
     };
+    let origin_time = TimeRange {
+        start: read_optional_time("filter.min_origin_time", filter.min_origin_time)?,
+        end: read_optional_time("filter.max_origin_time", filter.max_origin_time)?,
+    };
     Ok(SessionConditions {
         root: filter.root_session_id,
         parent,
@@ -151,6 +157,7 @@ pub(in crate::grpc) fn read_conditions(
         client_id_prefix: filter.client_id_prefix,
         create_time,
         update_time,
+        origin_time,
     })
 }
 

@@ -82,7 +82,8 @@ pub(super) static TABLES: &[Table] = &[
         ("window", Same), ("revision", Same), ("history_revision", Same), ("compaction_revision", Same),
         ("guard_revision", Same), ("undo_revision", Same), ("chain_hash", Same), ("message_count", Same),
         ("update_time", Same), ("appended_bytes", Same), ("content_bytes", Same), ("actor", Same),
-        ("usage", Same), ("project", Same), ("directory", Same)
+        ("usage", Same), ("project", Same), ("directory", Same), ("origin_start_time", Same),
+        ("origin_end_time", Same)
     ],
     without [
         "wake_bytes", "wake_on_reply", "wake_on_request", "wake_time", "due_revision", "due_time", "context_tokens",

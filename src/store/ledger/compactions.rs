@@ -317,18 +317,18 @@ fn refuse_erased(tx: &mut Tx<'_>, key: i64, text: &str) -> Result<()> {
 }
 
 impl SuppliedSummary {
-    /// Validates first, then writes: the summary is active when the call returns.
-    pub(crate) fn apply(self, tx: &mut Tx<'_>) -> Result<Receipt> {
+    /// Validates first, then writes: the summary is active when the call returns. None if another compaction was committed
+    /// since the view was read: what the summary covers has to be taken from the new view.
+    pub(crate) fn apply(self, tx: &mut Tx<'_>) -> Result<Option<Receipt>> {
         let key = self.session.0;
         if let Some(receipt) = admitted(tx, key, &self.caller, self.expected_revision)? {
-            return Ok(receipt);
+            return Ok(Some(receipt));
+        }
+        if tx.loaded(key)?.compaction_revision > self.measured_at {
+            return Ok(None);
         }
         if !self.boundary_is_safe {
             return Err(Error::BoundaryInvalid("an open message or a running call stands before the tail"));
-        }
-        let head = tx.loaded(key)?;
-        if head.compaction_revision > self.measured_at {
-            return Err(Error::RevisionMismatch { expected: self.measured_at, current: head.compaction_revision });
         }
         tx.flush()?;
         if self.summary.tail_start > self.until + 1 {
@@ -380,6 +380,6 @@ impl SuppliedSummary {
         let head = tx.loaded(key)?;
         head.changed(at);
         recheck(tx, key, &self.caller, None)?;
-        tx.end_mutation(key, &self.caller, Receipt { ids: vec![id.0], ..Receipt::default() })
+        tx.end_mutation(key, &self.caller, Receipt { ids: vec![id.0], ..Receipt::default() }).map(Some)
     }
 }

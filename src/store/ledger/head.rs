@@ -6,7 +6,7 @@ use crate::limits;
 use crate::model::ids::{CompactionId, MessageId, RunId, SessionId};
 use crate::model::message::GivenView;
 use crate::model::run::Epoch;
-use crate::model::session::{ContextSize, Guards, OverWindowReason, SessionState, WakeCondition};
+use crate::model::session::{ContextSize, Guards, OriginTimes, OverWindowReason, SessionState, WakeCondition};
 use crate::model::time::Timestamp;
 use crate::model::usage::{ModelWindow, UsageTotals};
 use crate::model::{Revision, Seq};
@@ -102,6 +102,8 @@ pub(crate) struct Head {
     pub(crate) message_count: i64,
     /// The usage of its replies.
     pub(crate) usage: UsageTotals,
+    /// When its messages were written elsewhere.
+    pub(crate) origin: Option<OriginTimes>,
     pub(crate) update_time: Timestamp,
     /// The context usage of the newest decision.
     pub(crate) context: Option<ContextSize>,
@@ -138,7 +140,7 @@ const SELECT: &str = "select id, public_id, tenant, fork_revision, title, state,
      history_revision, compaction_revision, chain_hash, message_count, update_time, context_tokens, \
      context_revision, appended_bytes, due_revision, due_time, failures, hold_turns, hold_breaker, cooldown_end, \
      overhead_tokens, guard_revision, undo_revision, wake_bytes, wake_on_reply, wake_on_request, wake_time, \
-     over_window, content_bytes, usage from session where id = ?1";
+     over_window, content_bytes, usage, origin_start_time, origin_end_time from session where id = ?1";
 const SELECT_OPEN: &str = "select m.id, m.public_id, m.revision, m.head, \
      (select count(*) from part p where p.message_id = m.id), o.timeout_ms, \
      coalesce((select max(p.number) from part p where p.message_id = m.id), 0), \
@@ -152,7 +154,8 @@ const UPDATE: &str = "update session set usage = ?2, state = ?3, \"window\" = ?4
      ?10, context_tokens = ?11, context_revision = ?12, appended_bytes = ?13, due_revision = ?14, \
      due_time = ?15, failures = ?16, hold_turns = ?17, hold_breaker = ?18, cooldown_end = ?19, \
      overhead_tokens = ?20, guard_revision = ?21, undo_revision = ?22, wake_bytes = ?23, wake_on_reply = \
-     ?24, wake_on_request = ?25, wake_time = ?26, over_window = ?27, content_bytes = ?28 where id = ?1";
+     ?24, wake_on_request = ?25, wake_time = ?26, over_window = ?27, content_bytes = ?28, \
+     origin_start_time = ?29, origin_end_time = ?30 where id = ?1";
 
 const DESCRIBE: &str = "update session set title = ?2, metadata_json = ?3, project = ?4, directory = ?5 where id = ?1";
 
@@ -207,6 +210,7 @@ impl Head {
             chain_hash: hash.try_into().map_err(|_| Error::corrupt("session", "chain_hash is not 32 bytes"))?,
             message_count: row.get("message_count")?,
             usage: usage_totals(&row)?,
+            origin: origin_times(&row)?,
             update_time: Timestamp(row.get("update_time")?),
             context: context(&row)?,
             usage_revision: row.get("revision")?,
@@ -272,6 +276,8 @@ impl Head {
             self.wake.time.map(|time| time.0),
             self.over_window.map(OverWindowReason::number),
             self.content_bytes,
+            self.origin.map(|times| times.start.0),
+            self.origin.map(|times| times.end.0),
         ]
     }
 
@@ -465,6 +471,13 @@ pub(crate) fn context(row: &Row) -> Result<Option<ContextSize>> {
     let (tokens, revision) = (row.get("context_tokens")?, row.get("context_revision")?);
     let tokens: Option<i64> = tokens;
     Ok(tokens.zip(revision).map(|(tokens, revision)| ContextSize { tokens, revision }))
+}
+
+/// When the messages of a session were written elsewhere, from its row.
+pub(crate) fn origin_times(row: &Row) -> Result<Option<OriginTimes>> {
+    let start = row.get::<Option<i64>>("origin_start_time")?.map(Timestamp);
+    let end = row.get::<Option<i64>>("origin_end_time")?.map(Timestamp);
+    Ok(start.zip(end).map(|(start, end)| OriginTimes { start, end }))
 }
 
 /// The usage of a session's replies, from its row.

@@ -38,6 +38,8 @@ pub struct SessionFilter {
     pub create_time: TimeRange,
     /// When it changed last.
     pub update_time: TimeRange,
+    /// When its messages were written: elsewhere, or else here.
+    pub origin_time: TimeRange,
 }
 
 /// A condition on a session's metadata: that they have a member, and its value.
@@ -76,6 +78,11 @@ pub struct TimeRange {
 }
 
 impl TimeRange {
+    /// True if it has any time from a first one to a last one.
+    fn meets(&self, first: i64, last: i64) -> bool {
+        self.start.is_none_or(|start| start.0 <= last) && self.end.is_none_or(|end| first < end.0)
+    }
+
     fn admits(&self, time: i64) -> bool {
         self.start.is_none_or(|start| start.0 <= time) && self.end.is_none_or(|end| time < end.0)
     }
@@ -111,10 +118,12 @@ struct Facts {
     metadata_json: Option<String>,
     create_time: i64,
     update_time: i64,
+    /// The first and the last time at which its messages were written.
+    written: (i64, i64),
 }
 
-const FACTS: &str = "select parent_id, fork_id, state, actor, title, client_id, metadata_json, create_time, update_time \
-     from session where id = ?1";
+const FACTS: &str = "select parent_id, fork_id, state, actor, title, client_id, metadata_json, create_time, update_time, \
+     coalesce(origin_start_time, create_time), coalesce(origin_end_time, update_time) from session where id = ?1";
 const OF_PARENT: &str = "select id from session where parent_id = ?1 order by id limit +?2";
 const FORKS: &str = "select id from session where fork_id = ?1 order by id limit +?2";
 const OF_ACTOR: &str = "select id from session where tenant = ?1 and actor = ?2 order by id limit +?3";
@@ -161,6 +170,7 @@ impl Facts {
             metadata_json: row.get(6)?,
             create_time: row.get(7)?,
             update_time: row.get(8)?,
+            written: (row.get(9)?, row.get(10)?),
         })
     }
 
@@ -201,7 +211,8 @@ impl SessionFilter {
             && facts.title.starts_with(&self.title_prefix)
             && facts.client_id.starts_with(&self.client_id_prefix)
             && self.create_time.admits(facts.create_time)
-            && self.update_time.admits(facts.update_time);
+            && self.update_time.admits(facts.update_time)
+            && self.origin_time.meets(facts.written.0, facts.written.1);
         if !by_row {
             return Ok(None);
         }

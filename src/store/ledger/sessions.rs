@@ -7,7 +7,7 @@ use super::claiming;
 use super::codec::{self, Number as _};
 use super::erased_content::{self, Receipts};
 use super::erased_sessions;
-use super::head::{Receipt, SessionKey, context, guards, usage_totals};
+use super::head::{Receipt, SessionKey, context, guards, origin_times, usage_totals};
 use super::jobs::give_up_all;
 use super::labels;
 use super::layouts;
@@ -159,7 +159,8 @@ macro_rules! select_session {
             "select s.public_id, s.tenant, s.client_id, s.title, s.state, p.public_id as parent, f.public_id as fork, ",
             "s.fork_revision, s.window, s.metadata_json, s.revision, s.history_revision, s.message_count, ",
             "s.context_tokens, s.context_revision, s.create_time, s.update_time, ",
-            "s.failures, s.hold_turns, s.hold_breaker, s.cooldown_end, s.overhead_tokens, s.actor, s.usage ",
+            "s.failures, s.hold_turns, s.hold_breaker, s.cooldown_end, s.overhead_tokens, s.actor, s.usage, ",
+            "s.origin_start_time, s.origin_end_time ",
             "from session s left join session p on p.id = s.parent_id left join session f on f.id = s.fork_id ",
             $rest
         )
@@ -600,6 +601,7 @@ fn from_row(row: &Row) -> Result<Session> {
         guards: guards(row)?,
         create_time: Timestamp(row.get("create_time")?),
         update_time: Timestamp(row.get("update_time")?),
+        origin: origin_times(row)?,
     })
 }
 

@@ -20,6 +20,7 @@ use crate::model::event::EventBody;
 use crate::model::ids::{MessageId, PartId};
 use crate::model::message::{Finish, GivenView, MessageKind, NewMessage, Role};
 use crate::model::part::PartBody;
+use crate::model::session::OriginTimes;
 use crate::model::time::Timestamp;
 use crate::model::view::SourceMessage;
 use crate::model::{Revision, Seq};
@@ -387,6 +388,7 @@ impl<'a> Tx<'a> {
         let row = self.counters.next_message;
         self.counters.next_message += 1;
         let (writer, epoch) = (head_columns.actor.clone(), head_columns.epoch);
+        let origin_time = head_columns.origin_time;
         let head_bytes = head_columns.encode_packed();
         let seal = finish.as_ref().map(codec::encode_finish);
         let mut digest = Digest::default();
@@ -448,6 +450,7 @@ impl<'a> Tx<'a> {
         let head = self.loaded(key)?;
         if matches!(kind, MessageKind::Normal) {
             head.message_count += 1;
+            head.origin = origin_time.map(|time| OriginTimes::extended(head.origin, Timestamp(time))).or(head.origin);
         }
         self.rows.messages.push(MessageRow {
             id: row,

@@ -40,7 +40,7 @@ create table entry (
     session integer not null,                       -- key of the session in the store
     message integer not null,                       -- revision of the message
     number integer not null,                        -- of the part in the message
-    time integer not null                           -- when it came: microseconds since 1970
+    time integer not null                           -- when it was written, elsewhere or here: microseconds since 1970
 ) strict;
 create index entry_part on entry (session, message, number);
 ";

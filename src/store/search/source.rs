@@ -285,7 +285,7 @@ fn parts(
             number: part.id.number(),
             role: message.role,
             is_derived: message.kind.is_derived() && message.kind != MessageKind::Branch,
-            time: closing.time,
+            time: message.origin_time.unwrap_or(closing.time),
             kind,
             body: Arc::clone(&part.body),
             tool,

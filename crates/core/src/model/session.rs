@@ -139,4 +139,23 @@ pub struct Session {
     pub create_time: Timestamp,
     /// The time of its last change.
     pub update_time: Timestamp,
+    /// When its own messages were written, if that was elsewhere.
+    pub origin: Option<OriginTimes>,
+}
+
+/// The first and the last time at which messages were written elsewhere.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OriginTimes {
+    /// The first one.
+    pub start: Timestamp,
+    /// The last one.
+    pub end: Timestamp,
+}
+
+impl OriginTimes {
+    /// These times and another one.
+    pub fn extended(times: Option<Self>, time: Timestamp) -> Self {
+        let Self { start, end } = times.unwrap_or(Self { start: time, end: time });
+        Self { start: start.min(time), end: end.max(time) }
+    }
 }

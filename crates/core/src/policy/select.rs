@@ -7,7 +7,7 @@ mod recent;
 mod requests;
 mod turns;
 
-pub use boundaries::{Group, groups, last_safe_boundary, nearest_safe_boundary};
+pub use boundaries::{Group, groups, last_safe_boundary, last_sealed_boundary, nearest_safe_boundary};
 pub(super) use boundaries::{answered_calls, read};
 
 use super::turns::starts_turn;

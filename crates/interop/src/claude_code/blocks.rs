@@ -9,7 +9,25 @@ use longhand_core::model::part::{Media, MediaSource, ResultStatus};
 use serde_json::value::RawValue;
 
 const PROVIDER: &str = "anthropic";
-const CONTENT: &str = "/message/content";
+/// The content of a row: a member of an object in it.
+#[derive(Clone, Copy)]
+pub(super) struct Content<'a, 'b> {
+    object: &'b Object<'a>,
+    member: &'static str,
+    pointer: &'static str,
+}
+
+impl<'a, 'b> Content<'a, 'b> {
+    /// That of a message.
+    pub(super) fn of_message(object: &'b Object<'a>) -> Self {
+        Self { object, member: "content", pointer: "/message/content" }
+    }
+
+    /// That of a prompt from the queue.
+    pub(super) fn of_attachment(object: &'b Object<'a>) -> Self {
+        Self { object, member: "prompt", pointer: "/attachment/prompt" }
+    }
+}
 
 /// True if a line with the user's role contains tool results.
 pub(super) fn has_results(line: &Object<'_>) -> bool {
@@ -31,10 +49,10 @@ pub(super) fn words(message: &Object<'_>) -> String {
 pub(super) fn user<'a>(
     user_draft: &mut MessageDraft<'a>,
     results: &mut MessageDraft<'a>,
-    message: &Object<'a>,
+    content: Content<'a, '_>,
     names: &mut NameIndex,
 ) -> Result<(), &'static str> {
-    each(user_draft, message, names, |user_draft, names, block, kind, pointer| {
+    each(user_draft, content, names, |user_draft, names, block, kind, pointer| {
         if kind == "tool_result" {
             result(results, names, block, pointer)
         } else {
@@ -49,22 +67,22 @@ pub(super) fn assistant<'a>(
     message: &Object<'a>,
     names: &mut NameIndex,
 ) -> Result<(), &'static str> {
-    each(draft, message, names, block_of)
+    each(draft, Content::of_message(message), names, block_of)
 }
 
 fn each<'a>(
     draft: &mut MessageDraft<'a>,
-    message: &Object<'a>,
+    content: Content<'a, '_>,
     names: &mut NameIndex,
     mut add: impl FnMut(&mut MessageDraft<'a>, &mut NameIndex, &Object<'a>, &str, &str) -> bool,
 ) -> Result<(), &'static str> {
-    let value = message.get("content").ok_or("the message has no content")?;
-    if content::text(draft, value, CONTENT.to_owned()).is_some() {
+    let value = content.object.get(content.member).ok_or("the message has no content")?;
+    if content::text(draft, value, content.pointer.to_owned()).is_some() {
         return Ok(());
     }
     let blocks = raw::list(value).ok_or("the message's content is neither text nor a list")?;
     for (index, block) in blocks.into_iter().enumerate() {
-        let pointer = format!("{CONTENT}/{index}");
+        let pointer = format!("{}/{index}", content.pointer);
         let object = raw::object(block);
         let kind = object.as_ref().map(|block| block.string("type")).unwrap_or_default();
         if object.is_some_and(|object| add(draft, names, &object, &kind, &pointer)) {

@@ -5,6 +5,9 @@ use crate::name_index::Line;
 use crate::raw::Object;
 use crate::transcript::REPEATED_RECORD;
 
+/// The type of an attachment with a prompt from the queue.
+const QUEUED: &str = "queued_command";
+
 /// A line, with the fields that decide its position.
 pub(super) struct Row<'a> {
     pub(super) line: &'a Line,
@@ -19,6 +22,8 @@ pub(super) struct Row<'a> {
     pub(super) talks: bool,
     /// True if it is a message with which a person, or a program in the user's role, started a turn.
     pub(super) prompts: bool,
+    /// True if it is a prompt that was typed while a call ran, and that no row with the user's role has.
+    pub(super) queued: bool,
     /// True if Claude Code wrote it with the user's role: a caveat, the text of a skill.
     pub(super) meta: bool,
     /// True if it is the boundary of a compaction.
@@ -43,6 +48,7 @@ impl<'a> Row<'a> {
             sidechain: false,
             talks: false,
             prompts: false,
+            queued: false,
             meta: false,
             boundary: false,
             summary: false,
@@ -54,7 +60,11 @@ impl<'a> Row<'a> {
                 // A boundary has no parent, but names the line before it.
                 row.parent = object.id("parentUuid").or_else(|| object.id("logicalParentUuid"));
                 row.sidechain = object.flag("isSidechain");
-                row.talks = kind == "user" || kind == "assistant";
+                row.queued = kind == "attachment"
+                    && object.object("attachment").is_some_and(|attachment| {
+                        attachment.string("type") == QUEUED && attachment.get("prompt").is_some()
+                    });
+                row.talks = kind == "user" || kind == "assistant" || row.queued;
                 row.summary = kind == "user" && object.flag("isCompactSummary");
                 // The text of a skill comes from a tool call.
                 row.meta = kind == "user" && (object.flag("isMeta") || object.id("sourceToolUseID").is_some());
@@ -81,7 +91,8 @@ impl<'a> Row<'a> {
     /// Turns a row into a record that takes part in nothing.
     pub(super) fn retire(&mut self) {
         (self.kind, self.uuid) = (REPEATED_RECORD.to_owned(), None);
-        (self.talks, self.prompts, self.boundary, self.summary) = (false, false, false, false);
+        (self.talks, self.prompts, self.queued) = (false, false, false);
+        (self.boundary, self.summary) = (false, false);
     }
 
     /// The kind of a record of the line.

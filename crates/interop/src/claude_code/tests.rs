@@ -1,7 +1,7 @@
 //! Tests of Claude Code's format.
 
 use crate::tests::{check, compactions, ids, messages, problems, read, record_kinds, texts};
-use crate::{Format, Transcript, parse_child};
+use crate::{Format, Transcript, expectations, parse_child};
 use longhand_core::model::message::{FinishReason, Role};
 use longhand_core::model::part::{Marker, MediaSource, NOTE, Opaque, PartBody, ResultStatus};
 use longhand_core::model::time::Timestamp;
@@ -465,4 +465,109 @@ fn a_sub_agents_file_is_a_conversation_of_its_own() {
     check(&text, &child);
     assert_eq!((child.source_id.as_str(), ids(&child.branches[0])), ("x", vec!["u", "a"]));
     assert_eq!(read(&text, Format::ClaudeCode), child);
+}
+
+fn queued(uuid: &str, parent: &str, prompt: Value, mode: &str) -> Value {
+    let attachment = json!({"type":"queued_command","prompt":prompt,"commandMode":mode});
+    with(line("attachment", uuid, Some(parent)), json!({"attachment":attachment}))
+}
+
+fn operation(operation: &str, more: Value) -> Value {
+    let row = json!({"type":"queue-operation","operation":operation,"sessionId":"s",
+        "timestamp":"2026-01-02T03:04:06.250Z"});
+    with(row, more)
+}
+
+fn words(transcript: &Transcript, role: Role) -> Vec<String> {
+    let messages = messages(&transcript.branches[0]).into_iter().filter(|message| message.role == role);
+    messages.flat_map(|message| texts(message).into_iter().map(str::to_owned).collect::<Vec<_>>()).collect()
+}
+
+#[test]
+fn a_prompt_that_was_typed_while_a_call_ran_is_a_message() {
+    let notice = "<task-notification>done</task-notification>";
+    let transcript = session(&[
+        user("u1", None, json!("make it")),
+        reply("a1", Some("u1"), "m1", call("c1"), 1),
+        operation("enqueue", json!({"content":"optional, please"})),
+        result("r1", Some("a1"), "c1"),
+        operation("remove", json!({})),
+        queued("q1", "r1", json!("optional, please"), "prompt"),
+        queued("q2", "q1", json!([{"type":"text","text":"and blue"}]), "prompt"),
+        queued("q3", "q2", json!(notice), "task-notification"),
+        reply("a2", Some("q3"), "m2", text("so be it"), 5),
+    ]);
+    assert_eq!(transcript.problems, []);
+    assert_eq!(words(&transcript, Role::User), ["make it", "optional, please", "and blue"]);
+    assert_eq!(ids(&transcript.branches[0]), ["u1", "a1", "line:3", "r1", "line:5", "q1", "q2", "q3", "a2"]);
+    assert_eq!(kinds(&transcript)[5], ["marker"], "nobody typed the notice");
+}
+
+#[test]
+fn a_prompt_that_left_its_queue_for_no_row_is_a_message_before_the_reply() {
+    let rows = [
+        user("u1", None, json!("make it")),
+        reply("a1", Some("u1"), "m1", call("c1"), 1),
+        operation("enqueue", json!({"content":"first"})),
+        operation("enqueue", json!({"content":"<task-notification>done</task-notification>"})),
+        operation("enqueue", json!({"content":"/mcp"})),
+        operation("enqueue", json!({"content":"taken back"})),
+        operation("enqueue", json!({"content":"last"})),
+        operation("enqueue", json!({"content":"given up"})),
+        result("r1", Some("a1"), "c1"),
+        operation("remove", json!({})),
+        operation("remove", json!({})),
+        operation("remove", json!({})),
+        operation("remove", json!({"content":"last","reason":"absorbed_mid_turn"})),
+        operation("remove", json!({"content":"given up","reason":"user"})),
+        operation("popAll", json!({})),
+        reply("a2", Some("r1"), "m2", text("so be it"), 5),
+        operation("enqueue", json!({"content":"too late"})),
+    ];
+    let transcript = session(&rows);
+    assert_eq!(transcript.problems, []);
+    assert_eq!(words(&transcript, Role::User), ["make it", "first", "last"]);
+    // What an earlier reading of the file has is the beginning of what a later one has.
+    for length in 1..rows.len() {
+        let (before, whole) = (session(&rows[..length]), ids(&transcript.branches[0]));
+        assert_eq!(ids(&before.branches[0]), whole[..ids(&before.branches[0]).len()], "{length} rows");
+    }
+}
+
+#[test]
+fn usage_counts_once_for_what_a_resume_copied() {
+    let usage = |transcript: &Transcript| expectations(transcript).usage.output;
+    let original = [user("u1", None, json!("go")), reply("a1", Some("u1"), "m1", text("went"), 7)];
+    let copied = [user("u2", None, json!("go")), reply("a2", Some("u2"), "m1", text("went"), 7)];
+    // Copied with its chain, the original is abandoned; the branch that goes on has the usage.
+    let resumed = session(&[original.as_slice(), &copied, &[user("u3", Some("a2"), json!("on"))]].concat());
+    assert_eq!((resumed.branches.len(), usage(&resumed)), (2, 7));
+    assert!(messages(&resumed.branches[0]).iter().any(|message| message.finish.as_ref().unwrap().usage.is_some()));
+    // Copied behind the original, it is no second text of the reply.
+    let behind = session(&[&original[..], &[reply("a2", Some("a1"), "m1", text("went"), 7)]].concat());
+    assert_eq!((usage(&behind), words(&behind, Role::Assistant)), (7, vec!["went".to_owned()]));
+    assert_eq!(record_kinds(&behind.branches[0]), ["repeated"]);
+    // Copied behind a boundary.
+    let boundary = with(line("system", "k", None), json!({"subtype":"compact_boundary","logicalParentUuid":"a1"}));
+    let summary = with(user("s", Some("k"), json!("it went")), json!({"isCompactSummary":true}));
+    let again = reply("a2", Some("s"), "m1", text("went"), 7);
+    assert_eq!(usage(&session(&[&original[..], &[boundary, summary, again]].concat())), 7);
+}
+
+#[test]
+fn a_summary_row_gives_the_title() {
+    let title = |rows: &[Value]| session(rows).title;
+    let summary = |title: &str, leaf: &str| json!({"type":"summary","summary":title,"leafUuid":leaf});
+    let asked = || user("u", None, json!("fix the parser"));
+    assert_eq!(title(&[summary("Parser", "u"), summary("Elsewhere", "x"), asked()]), "Parser");
+    assert_eq!(title(&[summary("Elsewhere", "x"), asked()]), "fix the parser", "it is another conversation's");
+    assert_eq!(title(&[summary("Alone", "x"), user("u", None, json!("/clear"))]), "Alone");
+    let given = json!({"type":"custom-title","customTitle":"Given","sessionId":"s"});
+    assert_eq!(title(&[summary("Parser", "u"), asked(), given]), "Given");
+}
+
+#[test]
+fn the_folder_is_the_first_one() {
+    let at = |uuid: &str, folder: &str| with(user(uuid, None, json!("go")), json!({"cwd":folder}));
+    assert_eq!(session(&[at("u1", "/work"), at("u2", "/work/crates")]).folder, "/work");
 }

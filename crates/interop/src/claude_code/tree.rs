@@ -43,8 +43,9 @@ impl Tree {
         let latest = latest(rows, &parents);
         // A reply always has a parent, so that parents are missing where one has none: then prompts without one are no
         // edits of each other.
-        let chained = parents.iter().any(Option::is_some)
-            && !rows.iter().any(|row| row.talks && !row.prompts && !row.meta && !row.summary && row.parent.is_none());
+        let answers = |row: &Row<'_>| row.talks && !row.prompts && !row.queued && !row.meta && !row.summary;
+        let chained =
+            parents.iter().any(Option::is_some) && !rows.iter().any(|row| answers(row) && row.parent.is_none());
         let mut rivals: HashMap<Predecessor, Vec<usize>> = HashMap::new();
         for index in (0..rows.len()).filter(|index| rows[*index].prompts) {
             if let Some(before) =

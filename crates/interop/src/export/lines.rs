@@ -30,7 +30,7 @@ pub(super) struct Lines {
     /// By the message's index, what it was made from. A message that shares its line with an earlier one has none of its
     /// own.
     pub(super) of: HashMap<usize, Vec<Line>>,
-    /// Records that hold pieces of other lines.
+    /// Records that hold pieces of other lines, and messages with words that the record of a line has too.
     pub(super) pieces: HashSet<usize>,
     /// Messages that share a line, by the line.
     pub(super) sharing: HashMap<Position, Vec<usize>>,
@@ -71,6 +71,14 @@ pub(super) fn restore(session: &Session, format: Format) -> Lines {
             }
         }
     }
+    of_message.retain(|index, positions| {
+        // The line's record has all of it.
+        let is_in_record = |(line, column): &Position| {
+            let id = if *column == 1 { format!("line:{line}") } else { format!("line:{line}:{column}") };
+            !known.get(&(*line, *column)).is_some_and(Known::has_any) && by_id.contains_key(id.as_str())
+        };
+        !positions.iter().all(is_in_record) || !lines.pieces.insert(*index)
+    });
     let texts: HashMap<Position, Option<String>> =
         known.iter().map(|(position, known)| (*position, known.text())).collect();
     let mut owned = HashSet::new();
@@ -194,6 +202,11 @@ fn bytes(media: &Media) -> Option<String> {
 }
 
 impl Known<'_> {
+    /// True if anything of the line is in the metadata of messages.
+    fn has_any(&self) -> bool {
+        self.rest.is_some() || self.whole.is_some() || !self.moved.is_empty() || self.is_twice
+    }
+
     /// The line; none if it cannot be put together.
     fn text(&self) -> Option<String> {
         if let Some(whole) = &self.whole {

@@ -230,7 +230,8 @@ fn a_damaged_header_hides_no_session() {
     let text = format!("{}\n{}", &rows[0][..20], rows[1..].join("\n"));
     assert_eq!(parse(text.as_bytes(), &Options::default()).unwrap(), read(&text, Format::Pi));
     // A log of another agent.
-    assert_eq!(detect([r#"{"timestamp":"2026-01-02T03:04:05Z","type":"session_meta","payload":{"id":"x"}}"#]), None);
+    let other = [r#"{"timestamp":"2026-01-02T03:04:05Z","type":"session_meta","payload":{"id":"x"}}"#];
+    assert!(matches!(detect(other), Err(ReadError::OtherAgent(_))));
 }
 
 #[test]

@@ -30,6 +30,11 @@ const CLAUDE: &str = r#"{"type":"summary","summary":"A title","leafUuid":"a1"}
 {"parentUuid":"u1","isSidechain":false,"sessionId":"s","type":"assistant","uuid":"a1","timestamp":"2026-01-02T03:04:06.250Z","requestId":"r","message":{"id":"msg","type":"message","role":"assistant","model":"claude","content":[{"type":"thinking","thinking":"hm","signature":"c2ln"}],"stop_reason":null,"usage":{"input_tokens":3,"output_tokens":1,"cache_read_input_tokens":100,"cache_creation_input_tokens":20}}}
 {"parentUuid":"a1","isSidechain":false,"sessionId":"s","type":"assistant","uuid":"a2","timestamp":"2026-01-02T03:04:06.350Z","requestId":"r","message":{"id":"msg","type":"message","role":"assistant","model":"claude","content":[{"type":"tool_use","id":"c1","name":"Read","input":{"file_path":"/a"}}],"stop_reason":"tool_use","usage":{"input_tokens":3,"output_tokens":9,"cache_read_input_tokens":100,"cache_creation_input_tokens":20}}}
 {"parentUuid":"a2","isSidechain":false,"sessionId":"s","type":"user","uuid":"t1","timestamp":"2026-01-02T03:04:07.250Z","message":{"role":"user","content":[{"type":"tool_result","tool_use_id":"c1","content":[{"type":"text","text":"found"},{"type":"image","source":{"type":"base64","media_type":"image/png","data":"aGVsbG8="}}]}]},"toolUseResult":{"stdout":"found"}}
+{"type":"queue-operation","operation":"enqueue","timestamp":"2026-01-02T03:04:06.400Z","sessionId":"s","content":"and blue"}
+{"type":"queue-operation","operation":"remove","timestamp":"2026-01-02T03:04:06.450Z","sessionId":"s"}
+{"parentUuid":"t1","isSidechain":false,"sessionId":"s","type":"attachment","uuid":"q2","timestamp":"2026-01-02T03:04:07.300Z","attachment":{"type":"queued_command","prompt":[{"type":"text","text":"and red"}],"commandMode":"prompt"}}
+{"parentUuid":"q2","isSidechain":false,"sessionId":"s","type":"assistant","uuid":"a3","timestamp":"2026-01-02T03:04:07.330Z","message":{"id":"msg2","type":"message","role":"assistant","model":"claude","content":[{"type":"text","text":"so"}],"stop_reason":"end_turn","usage":{"input_tokens":3,"output_tokens":9}}}
+{"parentUuid":"a3","isSidechain":false,"sessionId":"s","type":"assistant","uuid":"a4","timestamp":"2026-01-02T03:04:07.340Z","message":{"id":"msg2","type":"message","role":"assistant","model":"claude","content":[{"type":"text","text":"so"}],"stop_reason":"end_turn","usage":{"input_tokens":3,"output_tokens":9}}}
 {"parentUuid":null,"isSidechain":true,"sessionId":"s","agentId":"g1","type":"user","uuid":"q1","timestamp":"2026-01-02T03:04:07.350Z","message":{"role":"user","content":"a task"}}
 {"parentUuid":"t1","logicalParentUuid":"t1","isSidechain":false,"sessionId":"s","type":"system","subtype":"compact_boundary","uuid":"k1","timestamp":"2026-01-02T03:04:08.250Z","content":"Conversation compacted","compactMetadata":{"trigger":"auto","preTokens":155000}}
 {"parentUuid":"k1","isSidechain":false,"sessionId":"s","type":"user","uuid":"u2","isCompactSummary":true,"isVisibleInTranscriptOnly":true,"timestamp":"2026-01-02T03:04:09.250Z","message":{"role":"user","content":"what was"}}
@@ -148,6 +153,18 @@ impl Decoder for Import {
             "image",
             "data",
             "leafUuid",
+            "attachment",
+            "queued_command",
+            "prompt",
+            "queue-operation",
+            "operation",
+            "remove",
+            "dequeue",
+            "popAll",
+            "cwd",
+            "agentSlug",
+            "payload",
+            "session.start",
         ]
     }
 
@@ -161,7 +178,9 @@ impl Decoder for Import {
         };
         match read {
             Ok(transcript) => check(&transcript).map(|()| Outcome::Taken),
-            Err(interop::ReadError::UnknownFormat) if input.head.is_empty() => Ok(Outcome::Refused),
+            Err(interop::ReadError::UnknownFormat | interop::ReadError::OtherAgent(_)) if input.head.is_empty() => {
+                Ok(Outcome::Refused)
+            }
             Err(error) => Err(format!("nothing that a line holds is an error, but: {error}")),
         }
     }

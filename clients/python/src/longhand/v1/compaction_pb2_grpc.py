@@ -128,7 +128,8 @@ class CompactionServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def SupplySummary(self, request, context):
-        """Puts a finished summary in place of a range, for example one from an import or a hook.
+        """Puts a finished summary in place of a range, for example one from an import or a hook. What the range has is taken from
+        the view at that moment, whatever the daemon compacted since the client read it.
         Errors: SESSION_NOT_FOUND, SESSION_ARCHIVED, MESSAGE_NOT_FOUND, BOUNDARY_INVALID, REVISION_MISMATCH, INVALID_FIELD,
         LIMIT_EXCEEDED, REQUEST_ID_REUSED, CONTENT_ERASED.
         """

@@ -51,7 +51,8 @@ class CompactionServiceStub:
         longhand.v1.compaction_pb2.SupplySummaryRequest,
         longhand.v1.compaction_pb2.SupplySummaryResponse,
     ]
-    """Puts a finished summary in place of a range, for example one from an import or a hook.
+    """Puts a finished summary in place of a range, for example one from an import or a hook. What the range has is taken from
+    the view at that moment, whatever the daemon compacted since the client read it.
     Errors: SESSION_NOT_FOUND, SESSION_ARCHIVED, MESSAGE_NOT_FOUND, BOUNDARY_INVALID, REVISION_MISMATCH, INVALID_FIELD,
     LIMIT_EXCEEDED, REQUEST_ID_REUSED, CONTENT_ERASED.
     """
@@ -178,7 +179,8 @@ class CompactionServiceAsyncStub:
         longhand.v1.compaction_pb2.SupplySummaryRequest,
         longhand.v1.compaction_pb2.SupplySummaryResponse,
     ]
-    """Puts a finished summary in place of a range, for example one from an import or a hook.
+    """Puts a finished summary in place of a range, for example one from an import or a hook. What the range has is taken from
+    the view at that moment, whatever the daemon compacted since the client read it.
     Errors: SESSION_NOT_FOUND, SESSION_ARCHIVED, MESSAGE_NOT_FOUND, BOUNDARY_INVALID, REVISION_MISMATCH, INVALID_FIELD,
     LIMIT_EXCEEDED, REQUEST_ID_REUSED, CONTENT_ERASED.
     """
@@ -311,7 +313,8 @@ class CompactionServiceServicer(metaclass=abc.ABCMeta):
         request: longhand.v1.compaction_pb2.SupplySummaryRequest,
         context: _ServicerContext,
     ) -> typing.Union[longhand.v1.compaction_pb2.SupplySummaryResponse, collections.abc.Awaitable[longhand.v1.compaction_pb2.SupplySummaryResponse]]:
-        """Puts a finished summary in place of a range, for example one from an import or a hook.
+        """Puts a finished summary in place of a range, for example one from an import or a hook. What the range has is taken from
+        the view at that moment, whatever the daemon compacted since the client read it.
         Errors: SESSION_NOT_FOUND, SESSION_ARCHIVED, MESSAGE_NOT_FOUND, BOUNDARY_INVALID, REVISION_MISMATCH, INVALID_FIELD,
         LIMIT_EXCEEDED, REQUEST_ID_REUSED, CONTENT_ERASED.
         """

@@ -127,11 +127,13 @@ class SearchHistoryRequest(google.protobuf.message.Message):
 
     @property
     def start_time(self) -> google.protobuf.timestamp_pb2.Timestamp:
-        """Only parts that came at this time or later, by the server's clock."""
+        """Only parts that were written at this time or later: by the `origin_time` of their message, or without one by the time
+        at which they came.
+        """
 
     @property
     def end_time(self) -> google.protobuf.timestamp_pb2.Timestamp:
-        """Only parts that came before this time."""
+        """Only parts that were written before this time."""
 
     @property
     def wait_timeout(self) -> google.protobuf.duration_pb2.Duration:
@@ -228,6 +230,7 @@ class SearchHit(google.protobuf.message.Message):
     STATUS_FIELD_NUMBER: builtins.int
     SHORTENED_BY_COMPACTION_ID_FIELD_NUMBER: builtins.int
     SNIPPET_FIELD_NUMBER: builtins.int
+    ORIGIN_TIME_FIELD_NUMBER: builtins.int
     session_id: builtins.str
     """The session to which its message was written."""
     message_id: builtins.str
@@ -266,6 +269,10 @@ class SearchHit(google.protobuf.message.Message):
     def snippet(self) -> global___Snippet:
         """The passage with the most words of the query."""
 
+    @property
+    def origin_time(self) -> google.protobuf.timestamp_pb2.Timestamp:
+        """The time at which the message was written elsewhere; unset if the client gave none."""
+
     def __init__(
         self,
         *,
@@ -283,9 +290,10 @@ class SearchHit(google.protobuf.message.Message):
         status: longhand.v1.message_pb2.MessageStatus | None = ...,
         shortened_by_compaction_id: builtins.str | None = ...,
         snippet: global___Snippet | None = ...,
+        origin_time: google.protobuf.timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["_shortened_by_compaction_id", b"_shortened_by_compaction_id", "create_time", b"create_time", "shortened_by_compaction_id", b"shortened_by_compaction_id", "snippet", b"snippet", "status", b"status"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_shortened_by_compaction_id", b"_shortened_by_compaction_id", "actor", b"actor", "create_time", b"create_time", "in_view", b"in_view", "kind", b"kind", "message_id", b"message_id", "part_id", b"part_id", "part_type", b"part_type", "revision", b"revision", "role", b"role", "session_id", b"session_id", "shortened_by_compaction_id", b"shortened_by_compaction_id", "snippet", b"snippet", "status", b"status", "tool", b"tool"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_shortened_by_compaction_id", b"_shortened_by_compaction_id", "create_time", b"create_time", "origin_time", b"origin_time", "shortened_by_compaction_id", b"shortened_by_compaction_id", "snippet", b"snippet", "status", b"status"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_shortened_by_compaction_id", b"_shortened_by_compaction_id", "actor", b"actor", "create_time", b"create_time", "in_view", b"in_view", "kind", b"kind", "message_id", b"message_id", "origin_time", b"origin_time", "part_id", b"part_id", "part_type", b"part_type", "revision", b"revision", "role", b"role", "session_id", b"session_id", "shortened_by_compaction_id", b"shortened_by_compaction_id", "snippet", b"snippet", "status", b"status", "tool", b"tool"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_shortened_by_compaction_id", b"_shortened_by_compaction_id"]) -> typing.Literal["shortened_by_compaction_id"] | None: ...
 
 global___SearchHit = SearchHit

@@ -442,6 +442,8 @@ class Session(google.protobuf.message.Message):
     LABELS_FIELD_NUMBER: builtins.int
     USAGE_TOTAL_FIELD_NUMBER: builtins.int
     THRESHOLDS_FIELD_NUMBER: builtins.int
+    ORIGIN_START_TIME_FIELD_NUMBER: builtins.int
+    ORIGIN_END_TIME_FIELD_NUMBER: builtins.int
     session_id: builtins.str
     """The server's id: `ses_` and 32 hex digits."""
     client_id: builtins.str
@@ -515,6 +517,16 @@ class Session(google.protobuf.message.Message):
         known or nothing is automatic, and in lists and snapshots.
         """
 
+    @property
+    def origin_start_time(self) -> google.protobuf.timestamp_pb2.Timestamp:
+        """The first `origin_time` of the messages that clients wrote to it, without inherited ones and records; unset without
+        one. Times of the import are `create_time` and `update_time`.
+        """
+
+    @property
+    def origin_end_time(self) -> google.protobuf.timestamp_pb2.Timestamp:
+        """The last `origin_time` of these messages; set with `origin_start_time`."""
+
     def __init__(
         self,
         *,
@@ -542,9 +554,11 @@ class Session(google.protobuf.message.Message):
         labels: collections.abc.Iterable[builtins.str] | None = ...,
         usage_total: global___UsageTotals | None = ...,
         thresholds: collections.abc.Iterable[global___LevelThreshold] | None = ...,
+        origin_start_time: google.protobuf.timestamp_pb2.Timestamp | None = ...,
+        origin_end_time: google.protobuf.timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["_client_id", b"_client_id", "_context_revision", b"_context_revision", "_context_tokens", b"_context_tokens", "_metadata_json", b"_metadata_json", "_parent_session_id", b"_parent_session_id", "_source_revision", b"_source_revision", "_source_session_id", b"_source_session_id", "client_id", b"client_id", "context_revision", b"context_revision", "context_tokens", b"context_tokens", "create_time", b"create_time", "guard_state", b"guard_state", "metadata_json", b"metadata_json", "parent_session_id", b"parent_session_id", "source_revision", b"source_revision", "source_session_id", b"source_session_id", "update_time", b"update_time", "usage_total", b"usage_total", "window", b"window"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_client_id", b"_client_id", "_context_revision", b"_context_revision", "_context_tokens", b"_context_tokens", "_metadata_json", b"_metadata_json", "_parent_session_id", b"_parent_session_id", "_source_revision", b"_source_revision", "_source_session_id", b"_source_session_id", "actor", b"actor", "client_id", b"client_id", "context_revision", b"context_revision", "context_tokens", b"context_tokens", "create_time", b"create_time", "guard_state", b"guard_state", "history_revision", b"history_revision", "labels", b"labels", "message_count", b"message_count", "metadata_json", b"metadata_json", "parent_session_id", b"parent_session_id", "policy_json", b"policy_json", "preset", b"preset", "revision", b"revision", "session_id", b"session_id", "source_revision", b"source_revision", "source_session_id", b"source_session_id", "state", b"state", "tenant", b"tenant", "thresholds", b"thresholds", "title", b"title", "update_time", b"update_time", "usage_total", b"usage_total", "window", b"window"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_client_id", b"_client_id", "_context_revision", b"_context_revision", "_context_tokens", b"_context_tokens", "_metadata_json", b"_metadata_json", "_parent_session_id", b"_parent_session_id", "_source_revision", b"_source_revision", "_source_session_id", b"_source_session_id", "client_id", b"client_id", "context_revision", b"context_revision", "context_tokens", b"context_tokens", "create_time", b"create_time", "guard_state", b"guard_state", "metadata_json", b"metadata_json", "origin_end_time", b"origin_end_time", "origin_start_time", b"origin_start_time", "parent_session_id", b"parent_session_id", "source_revision", b"source_revision", "source_session_id", b"source_session_id", "update_time", b"update_time", "usage_total", b"usage_total", "window", b"window"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_client_id", b"_client_id", "_context_revision", b"_context_revision", "_context_tokens", b"_context_tokens", "_metadata_json", b"_metadata_json", "_parent_session_id", b"_parent_session_id", "_source_revision", b"_source_revision", "_source_session_id", b"_source_session_id", "actor", b"actor", "client_id", b"client_id", "context_revision", b"context_revision", "context_tokens", b"context_tokens", "create_time", b"create_time", "guard_state", b"guard_state", "history_revision", b"history_revision", "labels", b"labels", "message_count", b"message_count", "metadata_json", b"metadata_json", "origin_end_time", b"origin_end_time", "origin_start_time", b"origin_start_time", "parent_session_id", b"parent_session_id", "policy_json", b"policy_json", "preset", b"preset", "revision", b"revision", "session_id", b"session_id", "source_revision", b"source_revision", "source_session_id", b"source_session_id", "state", b"state", "tenant", b"tenant", "thresholds", b"thresholds", "title", b"title", "update_time", b"update_time", "usage_total", b"usage_total", "window", b"window"]) -> None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_client_id", b"_client_id"]) -> typing.Literal["client_id"] | None: ...
     @typing.overload
@@ -980,6 +994,8 @@ class SessionFilter(google.protobuf.message.Message):
     MAX_CREATE_TIME_FIELD_NUMBER: builtins.int
     MIN_UPDATE_TIME_FIELD_NUMBER: builtins.int
     MAX_UPDATE_TIME_FIELD_NUMBER: builtins.int
+    MIN_ORIGIN_TIME_FIELD_NUMBER: builtins.int
+    MAX_ORIGIN_TIME_FIELD_NUMBER: builtins.int
     root_session_id: builtins.str
     """The session is this one, works for it or was forked from it, at any depth."""
     project: builtins.str
@@ -1023,6 +1039,14 @@ class SessionFilter(google.protobuf.message.Message):
     def max_update_time(self) -> google.protobuf.timestamp_pb2.Timestamp:
         """It changed last before this time."""
 
+    @property
+    def min_origin_time(self) -> google.protobuf.timestamp_pb2.Timestamp:
+        """Its last message was written at this time or later: by `origin_end_time`, or without one by `update_time`."""
+
+    @property
+    def max_origin_time(self) -> google.protobuf.timestamp_pb2.Timestamp:
+        """Its first message was written before this time: by `origin_start_time`, or without one by `create_time`."""
+
     def __init__(
         self,
         *,
@@ -1039,9 +1063,11 @@ class SessionFilter(google.protobuf.message.Message):
         max_create_time: google.protobuf.timestamp_pb2.Timestamp | None = ...,
         min_update_time: google.protobuf.timestamp_pb2.Timestamp | None = ...,
         max_update_time: google.protobuf.timestamp_pb2.Timestamp | None = ...,
+        min_origin_time: google.protobuf.timestamp_pb2.Timestamp | None = ...,
+        max_origin_time: google.protobuf.timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["_actor", b"_actor", "_directory", b"_directory", "_project", b"_project", "_root_session_id", b"_root_session_id", "actor", b"actor", "directory", b"directory", "max_create_time", b"max_create_time", "max_update_time", b"max_update_time", "min_create_time", b"min_create_time", "min_update_time", b"min_update_time", "project", b"project", "root_session_id", b"root_session_id"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_actor", b"_actor", "_directory", b"_directory", "_project", b"_project", "_root_session_id", b"_root_session_id", "actor", b"actor", "client_id_prefix", b"client_id_prefix", "directory", b"directory", "labels", b"labels", "max_create_time", b"max_create_time", "max_update_time", b"max_update_time", "metadata_terms", b"metadata_terms", "min_create_time", b"min_create_time", "min_update_time", b"min_update_time", "project", b"project", "root_session_id", b"root_session_id", "state", b"state", "title_prefix", b"title_prefix"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_actor", b"_actor", "_directory", b"_directory", "_project", b"_project", "_root_session_id", b"_root_session_id", "actor", b"actor", "directory", b"directory", "max_create_time", b"max_create_time", "max_origin_time", b"max_origin_time", "max_update_time", b"max_update_time", "min_create_time", b"min_create_time", "min_origin_time", b"min_origin_time", "min_update_time", b"min_update_time", "project", b"project", "root_session_id", b"root_session_id"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_actor", b"_actor", "_directory", b"_directory", "_project", b"_project", "_root_session_id", b"_root_session_id", "actor", b"actor", "client_id_prefix", b"client_id_prefix", "directory", b"directory", "labels", b"labels", "max_create_time", b"max_create_time", "max_origin_time", b"max_origin_time", "max_update_time", b"max_update_time", "metadata_terms", b"metadata_terms", "min_create_time", b"min_create_time", "min_origin_time", b"min_origin_time", "min_update_time", b"min_update_time", "project", b"project", "root_session_id", b"root_session_id", "state", b"state", "title_prefix", b"title_prefix"]) -> None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_actor", b"_actor"]) -> typing.Literal["actor"] | None: ...
     @typing.overload

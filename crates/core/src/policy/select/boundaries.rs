@@ -80,10 +80,15 @@ pub fn last_safe_boundary(messages: &[SourceMessage]) -> usize {
     settled(messages, Calls::of(messages).unfinished(messages))
 }
 
+/// The last boundary that summarizes no open message: the limit for a summary of a client that gave its calls up.
+pub fn last_sealed_boundary(messages: &[SourceMessage]) -> usize {
+    let open = messages.iter().position(|source| source.message.sealed_revision.is_none());
+    open.unwrap_or(messages.len())
+}
+
 /// Index of the first open message or running call, or the number of messages.
 fn settled(messages: &[SourceMessage], calls: Unfinished) -> usize {
-    let open = messages.iter().position(|source| source.message.sealed_revision.is_none());
-    open.into_iter().chain(calls.running).fold(messages.len(), usize::min)
+    calls.running.into_iter().fold(last_sealed_boundary(messages), usize::min)
 }
 
 /// The last boundary that summarizes nothing open, running or unanswered.
