@@ -176,10 +176,14 @@ pub const SEARCH_FILTER_VALUES_MAX: usize = 32;
 pub const SEARCH_PAGE_DEFAULT: i64 = 20;
 /// Hits of a page of a search.
 pub const SEARCH_PAGE_MAX: i64 = 100;
-/// Parts that a search ranks: the newest of those that match.
+/// Hits of a search on all of its pages; the best of those that match.
 pub const SEARCH_MATCHES_MAX: i64 = 20_000;
-/// Pages of the index's lists, of about 4 KiB, that a search reads: about a second of a processor. Terms with more are
-/// looked for in the texts of what the other ones find.
+/// Hits whose order is changed together by what is too common to be read.
+pub const SEARCH_REORDERED: i64 = 256;
+/// Clues that are too common to be read and change the order of hits; the rarest ones.
+pub const SEARCH_REORDERING: usize = 8;
+/// Pages of the index's lists, of about 4 KiB, that a search reads: about a second of a processor. Clues with more are
+/// looked for in what the other ones find.
 pub const SEARCH_LIST_PAGES: i64 = 2_000;
 /// Searches of one caller that wait for its turn; further ones are refused.
 pub const SEARCH_WAITING_MAX: usize = 16;

@@ -22,6 +22,7 @@ mod peers;
 mod policies;
 mod process;
 mod reads;
+mod recall;
 mod relay;
 mod report;
 mod retention;
@@ -93,6 +94,8 @@ enum Measure {
     Disk(disk::Options),
     /// Full-text search: appends with the index and without it in turn, the lag behind a burst, first pages, sizes.
     Search(search::Options),
+    /// Questions over texts that others wrote: answers among the first ten hits, beside the plainest rival.
+    Recall(recall::Options),
     /// Appends without rules for secrets, with the well-known shapes and with fifty rules, in turn.
     Secrets(secrets::Options),
     /// Erasures of single messages of a large store, the first one since the start of the daemon and others, and appends
@@ -158,6 +161,7 @@ async fn main() {
         Measure::Rewrites(options) => rewrites::run(&binary, &options, short, &mut report).await,
         Measure::Disk(options) => disk::run(&binary, &options, short, &mut report).await,
         Measure::Search(options) => search::run(&binary, &options, short, &mut report).await,
+        Measure::Recall(options) => recall::run(&binary, &options, &mut report).await,
         Measure::Secrets(options) => secrets::run(&binary, &options, short, &mut report).await,
         Measure::Erasures(options) => erasures::run(&binary, &options, short, &mut report).await,
         Measure::Retention(options) => retention::run(&binary, &options, short, &mut report).await,

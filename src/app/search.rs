@@ -9,9 +9,10 @@ use crate::model::message::{MessageState, Role};
 use crate::model::time::Timestamp;
 use crate::model::{Revision, Seq};
 use crate::search::{phrases, text_of};
-use crate::store::{Entry, HitOf, SessionKey, Visibility, Wanted};
 pub use crate::store::{EntryKind, Hit};
-use crate::words::{self, Query, Snippet, snippet};
+use crate::store::{HitOf, Ranked, SessionKey, Visibility, Wanted};
+pub use crate::words::Statistics;
+use crate::words::{self, Query, Rank, Snippet, snippet};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,6 +42,14 @@ pub struct SearchRequest {
     pub derived: bool,
     /// Includes records.
     pub records: bool,
+    /// Only parts that have every term.
+    pub all: bool,
+    /// The newest parts first.
+    pub newest: bool,
+    /// What to rank by; none for what the tenant's index has.
+    pub statistics: Option<Statistics>,
+    /// Only counts.
+    pub only_statistics: bool,
     /// The number of hits; 0 for the default.
     pub page_size: i64,
     /// The token of the page; empty for the first.
@@ -66,6 +75,10 @@ pub struct Shown {
     pub bytes: Range<usize>,
     /// What matches, in bytes of the part's text.
     pub matches: Vec<Range<usize>>,
+    /// Its place among the hits.
+    pub rank: Rank,
+    /// What it has of the query, and what that says for it.
+    pub terms: Vec<(String, f64)>,
 }
 
 /// A page of hits.
@@ -79,8 +92,12 @@ pub struct SearchPage {
     pub indexed_seq: Seq,
     /// The newest revision of the named session that was in the index.
     pub indexed_revision: Option<Revision>,
-    /// True if only the newest of the matching parts were ranked, or not by all terms.
+    /// True if not all that the query has was looked for.
     pub is_cut: bool,
+    /// The newest event of the log.
+    pub head_seq: Seq,
+    /// What the tenant's index has of the query.
+    pub statistics: Statistics,
 }
 
 /// The position of a page: the newest entry of the first page, and the entries before the page.
@@ -126,6 +143,9 @@ impl SearchRequest {
         if self.page_size < 0 {
             return Err(Error::field("page_size", "is negative"));
         }
+        if self.statistics.as_ref().is_some_and(|statistics| statistics.having.len() != query.clues.len()) {
+            return Err(Error::field("statistics", "is of another query"));
+        }
         if self.min_seq < 0 {
             return Err(Error::field("min_seq", "is negative"));
         }
@@ -134,10 +154,25 @@ impl SearchRequest {
 
     /// What a page token is tied to: everything but the page and the wait.
     fn scope(&self) -> String {
-        let Self { query, session, tree, project, roles, tools, kinds, since, until, derived, records, .. } = self;
+        let Self {
+            query,
+            session,
+            tree,
+            project,
+            roles,
+            tools,
+            kinds,
+            since,
+            until,
+            derived,
+            records,
+            all,
+            newest,
+            ..
+        } = self;
         format!(
             "search {query:?} {session:?} {tree:?} {project:?} {roles:?} {tools:?} {kinds:?} {since:?} \
-             {until:?} {derived} {records}"
+             {until:?} {derived} {records} {all} {newest}"
         )
     }
 }
@@ -175,7 +210,8 @@ impl Caller {
                 self.shared.unless_stopping(search.wait(seq, wait)).await?
             }
         };
-        let mut page = SearchPage { indexed_seq, ..SearchPage::default() };
+        let head_seq = self.store().log().head_seq().max(indexed_seq);
+        let mut page = SearchPage { indexed_seq, head_seq, ..SearchPage::default() };
         if let Some(view) = compared.view {
             page.indexed_revision = Some(self.store().log().revision_by(view, indexed_seq).await?);
         }
@@ -188,13 +224,25 @@ impl Caller {
                 search.find(&wanted).await?
             };
             page.is_cut |= found.is_cut;
-            let (passed, entries) = self.admitted(&wanted, &compared, &found.entries, size - page.hits.len()).await?;
+            page.statistics = found.statistics;
+            if request.only_statistics {
+                if start.is_none() {
+                    let begin = Position { upto: found.upto, offset: 0 };
+                    page.next_page_token = self.page_token(begin.packed(), &scope);
+                }
+                return Ok(page);
+            }
+            let (passed, places) = self.admitted(&wanted, &compared, &found.entries, size - page.hits.len()).await?;
+            let of = |(place, view): &(usize, SessionKey)| HitOf { entry: found.entries[*place].entry, view: *view };
+            let entries: Vec<HitOf> = places.iter().map(of).collect();
             let hits = search.hits(&entries, limits::SEARCH_READ_BYTES).await?;
             let read = hits.len();
-            let hits = hits.into_iter().flatten();
-            page.hits.extend(hits.filter_map(|hit| shown(&query, hit, found.may_lack_terms)));
+            let hits =
+                hits.into_iter().zip(&places).filter_map(|(hit, (place, _))| Some((hit?, &found.entries[*place])));
+            let may_lack = found.may_lack_terms.then_some(request.all);
+            page.hits.extend(hits.filter_map(|(hit, ranked)| shown(&query, hit, ranked, may_lack)));
             // What was not read comes on the next page.
-            let examined = entries.get(read).map_or(passed, |next| position_of(&found.entries, &next.entry));
+            let examined = places.get(read).map_or(passed, |(place, _)| *place);
             wanted.upto = Some(found.upto);
             wanted.offset += i64::try_from(examined).unwrap_or(i64::MAX);
             let was_last = i64::try_from(found.entries.len()).unwrap_or(i64::MAX) < wanted.limit;
@@ -247,7 +295,11 @@ impl Caller {
         let is_compared = !compared.by.is_empty() || ranges.len() > 1;
         let wanted = Wanted {
             tenant: Arc::clone(tenant),
-            phrases: phrases(&query.without_implied()),
+            phrases: phrases(query),
+            terms: query.terms,
+            all: request.all,
+            newest: request.newest,
+            statistics: request.statistics.clone(),
             ranges,
             below,
             roles: request.roles.clone(),
@@ -259,22 +311,28 @@ impl Caller {
             until: request.until,
             upto: None,
             offset: 0,
-            limit: if is_compared { limits::SEARCH_COMPARED } else { limits::SEARCH_PAGE_MAX + 1 },
+            limit: if request.only_statistics {
+                0
+            } else if is_compared {
+                limits::SEARCH_COMPARED
+            } else {
+                limits::SEARCH_PAGE_MAX + 1
+            },
         };
         Ok((wanted, compared))
     }
 
-    /// The first entries, up to `most`, that the caller sees and asked for, and the number of entries that were looked
-    /// at.
+    /// The places of the first entries, up to `most`, that the caller sees and asked for, with the session whose view is
+    /// asked about each, and the number of entries that were looked at.
     async fn admitted(
         &self,
         wanted: &Wanted,
         compared: &Compared,
-        entries: &[Entry],
+        entries: &[Ranked],
         most: usize,
-    ) -> Result<(usize, Vec<HitOf>)> {
+    ) -> Result<(usize, Vec<(usize, SessionKey)>)> {
         let mut admitted = Vec::new();
-        for (at, entry) in entries.iter().enumerate() {
+        for (at, Ranked { entry, .. }) in entries.iter().enumerate() {
             if admitted.len() == most {
                 return Ok((at, admitted));
             }
@@ -288,27 +346,27 @@ impl Caller {
                 is_seen = is_seen && self.store().sessions().admits(visibility, of).await?;
             }
             if is_seen {
-                admitted.push(HitOf { entry: *entry, view: of });
+                admitted.push((at, of));
             }
         }
         Ok((entries.len(), admitted))
     }
 }
 
-fn position_of(entries: &[Entry], wanted: &Entry) -> usize {
-    entries.iter().position(|entry| entry == wanted).unwrap_or(entries.len())
-}
-
-/// A hit with its passage; none if the part has no text any more that is searched, or may lack terms and does.
-fn shown(query: &Query, hit: Hit, may_lack_terms: bool) -> Option<Shown> {
+/// A hit with its passage; none if the part has no text any more that is searched, or may lack what it has to have and
+/// does: all terms, or any clue.
+fn shown(query: &Query, hit: Hit, ranked: &Ranked, may_lack: Option<bool>) -> Option<Shown> {
     let part = hit.message.parts.first()?;
     let kind = EntryKind::of(&part.body)?;
     let (text, form) = text_of(&part.body)?;
-    if may_lack_terms && !query.matches(text, form) {
+    let has_all = || query.matches(text, form);
+    if may_lack.is_some_and(|all| if all { !has_all() } else { !query.finds(text, form) }) {
         return None;
     }
     let Snippet { bytes, matches } = snippet(query, text, form, limits::SEARCH_SNIPPET_BYTES);
     let text = text[bytes.clone()].to_owned();
     let in_view = hit.status.state == MessageState::Active;
-    Some(Shown { kind, in_view, text, bytes, matches, hit })
+    let clues = query.clues.iter().zip(&ranked.scores).filter(|(_, score)| **score > 0.0);
+    let terms = clues.map(|(clue, score)| (clue.to_string(), *score)).collect();
+    Some(Shown { kind, in_view, text, bytes, matches, hit, rank: ranked.rank, terms })
 }

@@ -17,7 +17,7 @@ const HITS_DEFAULT: u32 = 20;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
-    /// Words to find, all of them; "a phrase" in quotation marks, or the beginning of a word with `*`
+    /// Words to find, or a question; "a phrase" in quotation marks, or the beginning of a word with `*`
     #[arg(required = true)]
     words: Vec<String>,
     /// Only this session, with what it inherits
@@ -50,6 +50,15 @@ pub(super) struct Arguments {
     /// Leave out records
     #[arg(long)]
     no_records: bool,
+    /// Only parts that have all of the words
+    #[arg(long)]
+    all: bool,
+    /// The newest first, instead of the best
+    #[arg(long)]
+    newest: bool,
+    /// Say what each hit has of the words, and how much that counts
+    #[arg(long)]
+    why: bool,
     /// Print at most this many hits
     #[arg(long, value_name = "COUNT", default_value_t = HITS_DEFAULT, value_parser = clap::value_parser!(u32).range(1..))]
     limit: u32,
@@ -80,6 +89,8 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
         end_time: instant(arguments.until)?.map(pb::timestamp),
         include_derived: arguments.derived,
         exclude_records: arguments.no_records,
+        all_terms: arguments.all,
+        newest_first: arguments.newest,
         ..pb::SearchHistoryRequest::default()
     };
     let mut client = globals.client().await?;
@@ -88,9 +99,10 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
     request.tree_session_id = ids::optional_session(&mut client, arguments.tree).await?;
     let mut left = arguments.limit;
     let mut all = Vec::new();
-    loop {
+    let (indexed, head) = loop {
         request.page_size = PAGE_SIZE.min(i32::try_from(left).unwrap_or(PAGE_SIZE));
         let page = client.search.search_history(request.clone()).await?.into_inner();
+        let progress = (page.indexed_seq, page.head_seq);
         for hit in page.hits.into_iter().take(left as usize) {
             left -= 1;
             if output.json() {
@@ -100,18 +112,29 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
             }
         }
         if page.next_page_token.is_empty() || left == 0 {
-            break;
+            break progress;
         }
         request.page_token = page.next_page_token;
-    }
+    };
     if !output.json() {
         let short = output.columns().is_some();
         let ids = if short { Ids::short(all.iter().map(|hit| hit.session_id.as_str())) } else { Ids::Whole };
         let times = Globals::times(&output);
-        all.iter().try_for_each(|hit| print(&mut output, hit, ids, times))?;
+        all.iter().try_for_each(|hit| print(&mut output, hit, ids, times, arguments.why))?;
+        if all.is_empty() {
+            eprintln!("{}", nothing(indexed, head));
+        }
     }
     output.flush()?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// What is said if nothing is found.
+fn nothing(indexed: i64, head: i64) -> String {
+    match head - indexed {
+        1.. => format!("nothing found in what is indexed: {indexed} of {head} events; search again in a while"),
+        _ => format!("nothing found; all {head} events are indexed"),
+    }
 }
 
 /// The words as the shell gave them: an argument with blanks is a phrase, as it was in quotation marks.
@@ -123,7 +146,7 @@ fn quoted(words: &[String]) -> String {
     words.iter().map(quoted).collect::<Vec<_>>().join(" ")
 }
 
-fn print(output: &mut Output, hit: &pb::SearchHit, ids: Ids, times: Times) -> std::io::Result<()> {
+fn print(output: &mut Output, hit: &pb::SearchHit, ids: Ids, times: Times, why: bool) -> std::io::Result<()> {
     let tool = if hit.tool.is_empty() { String::new() } else { format!(" {}", one_line(&hit.tool)) };
     let came = times.text(hit.create_time.as_ref());
     let time = match &hit.origin_time {
@@ -147,7 +170,18 @@ fn print(output: &mut Output, hit: &pb::SearchHit, ids: Ids, times: Times) -> st
         }
     }
     line.push((DIMMED, format!("  {}", hit.message_id)));
-    output.styled_line(&line)
+    output.styled_line(&line)?;
+    match hit.rank.as_ref().filter(|_| why) {
+        Some(rank) => output.styled_line(&[(DIMMED, format!("    {}", reasons(rank)))]),
+        None => Ok(()),
+    }
+}
+
+/// Why a hit stands where it does.
+fn reasons(rank: &pb::SearchRank) -> String {
+    let terms = rank.terms.iter().map(|term| format!("{} {:.1}", one_line(&term.term), term.score));
+    let has_all = if rank.has_all_terms { "all words: " } else { "" };
+    format!("{has_all}{}", terms.collect::<Vec<_>>().join(", "))
 }
 
 /// Whether the view shows a hit, or why not.
@@ -202,6 +236,20 @@ mod tests {
         };
         let expected = [(false, "é "), (true, "key"), (false, " in "), (true, "vault")];
         assert_eq!(marked(&snippet), expected.map(|(matches, text)| (matches, text.to_owned())));
+    }
+
+    #[test]
+    fn the_reasons_are_what_a_part_has_and_nothing_says_how_far_the_index_is() {
+        let term = |term: &str, score| pb::SearchRankTerm { term: term.to_owned(), score };
+        let rank = pb::SearchRank {
+            has_all_terms: true,
+            terms: vec![term("vault", 2.04), term("key", 0.5)],
+            ..pb::SearchRank::default()
+        };
+        assert_eq!(reasons(&rank), "all words: vault 2.0, key 0.5");
+        assert_eq!(reasons(&pb::SearchRank { has_all_terms: false, ..rank }), "vault 2.0, key 0.5");
+        assert_eq!(nothing(7, 7), "nothing found; all 7 events are indexed");
+        assert!(nothing(5, 7).contains("5 of 7 events"), "{}", nothing(5, 7));
     }
 
     #[test]

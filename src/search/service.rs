@@ -6,7 +6,7 @@ use crate::clock::Clock;
 use crate::limits;
 use crate::model::Seq;
 use crate::store::{self, Indexer, Page, Store, UnindexedPart};
-use crate::words;
+use crate::words::{self, Words};
 use std::time::Duration;
 use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
@@ -240,14 +240,14 @@ fn failed(error: &store::Error, failures: u32) -> Input {
 }
 
 /// The parts of a page of the log that have words, with them.
-fn entries(page: &Page) -> Vec<(UnindexedPart, [String; 2])> {
+fn entries(page: &Page) -> Vec<(UnindexedPart, Words)> {
     let cut = |part: &UnindexedPart| {
         let found = words_of(&part.body);
         if found.is_empty() {
             return None;
         }
         let tool = part.tool.as_deref().map(words::tool);
-        Some((UnindexedPart { tool, ..part.clone() }, [found.whole, found.pieces]))
+        Some((UnindexedPart { tool, ..part.clone() }, found))
     };
     page.parts.iter().filter_map(cut).collect()
 }

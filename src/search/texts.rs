@@ -3,7 +3,7 @@
 use crate::limits;
 use crate::model::part::PartBody;
 use crate::store::Phrase;
-use crate::words::{Form, Query, Words};
+use crate::words::{Form, Query, Term, Words};
 
 /// The text of a part that is searched and shown, and its form; none for a part that has none. What is too long is cut
 /// off.
@@ -33,12 +33,14 @@ pub(super) fn words_of(body: &PartBody) -> Words {
     words
 }
 
-/// The terms of a query as the index takes them.
+/// The clues of a query as the index takes them.
 pub fn phrases(query: &Query) -> Vec<Phrase> {
-    let phrase = |term: &crate::words::Term| Phrase {
-        whole: term.whole.clone(),
-        pieces: term.pieces.clone(),
-        is_prefix: term.is_prefix,
+    let phrase = |clue: &Term| Phrase {
+        whole: clue.whole.clone(),
+        pieces: clue.pieces.clone(),
+        stem: clue.stem.clone(),
+        is_prefix: clue.is_prefix,
+        is_quoted: clue.is_quoted,
     };
-    query.terms.iter().map(phrase).collect()
+    query.clues.iter().map(phrase).collect()
 }

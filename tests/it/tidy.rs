@@ -32,7 +32,7 @@ const LAYERS: [(&str, &str); 31] = [
     ("traffic", "limits"),
     ("turns", ""),
     ("access_log", "model limits clock"),
-    ("store", "model limits secrets clock telemetry turns"),
+    ("store", "model words limits secrets clock telemetry turns"),
     ("bus", "model limits store"),
     ("search", "model words limits clock store"),
     ("loaded", "model policy fold limits config turns store"),

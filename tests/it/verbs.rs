@@ -195,7 +195,12 @@ fn a_search_prints_what_matches_and_whether_the_view_shows_it() {
         let refused = daemon.run(arguments);
         assert!(!refused.status.success() && String::from_utf8_lossy(&refused.stderr).contains(why), "{arguments:?}");
     }
-    assert_eq!(daemon.text(&["search", "absent"]), "");
+    let nothing = daemon.run(&["search", "absent"]);
+    let said = String::from_utf8_lossy(&nothing.stderr).into_owned();
+    assert!(nothing.status.success() && nothing.stdout.is_empty() && said.contains("nothing found"), "{said}");
+    let why = daemon.text(&["search", "deploy absent", "--why"]);
+    assert!(why.lines().any(|line| line.trim_start().starts_with("deploy ")), "{why}");
+    assert_eq!(daemon.text(&["search", "deploy absent", "--all"]), "");
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! Search over all shards. Each ranks its own hits by how rare the words are there: the best of each shard come first, then
-//! the second best, and of equal places the newest.
+//! Search over all shards, as one index would answer: what is counted for the ranking is summed up first, so that a hit's
+//! score does not depend on its shard, and the shards' hits are merged by their ranks.
 
 use super::cursor;
 use super::shard::{Shard, client};
@@ -12,15 +12,16 @@ use crate::pb;
 use crate::pb::search_service_client::SearchServiceClient;
 use futures::future::try_join_all;
 use http::Response;
-use std::cmp::Reverse;
+use std::cmp::{Ordering, Reverse};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use tonic::Status;
 use tonic::body::Body;
 
-/// The shards that may have more hits, with the tokens at which each goes on; those that come next first.
-type Place = Vec<(String, String)>;
+/// The shards that may have more hits: the token of the page at which each goes on, and how many of its hits were taken.
+type Place = BTreeMap<String, (String, usize)>;
 
-/// A page of hits. A page of few hits is of some of the shards, and the next one of others.
+/// A page of hits.
 pub(super) async fn history(cluster: Arc<Cluster>, call: Call) -> Result<Response<Body>, Status> {
     let request: pb::SearchHistoryRequest = call.opened.as_message();
     if let Some(session) = request.session_id.as_ref().or(request.tree_session_id.as_ref()) {
@@ -31,50 +32,117 @@ pub(super) async fn history(cluster: Arc<Cluster>, call: Call) -> Result<Respons
         return Err(Error::field("min_seq", message).into());
     }
     let shards = Shard::all(&cluster, &call);
-    let begin = || shards.iter().map(|shard| (shard.name.clone(), String::new())).collect();
-    let place: Place = cursor::place(&request.page_token)?.unwrap_or_else(begin);
+    let place: Option<Place> = cursor::place(&request.page_token)?;
+    let counting = pb::SearchHistoryRequest {
+        only_statistics: true,
+        statistics: None,
+        page_token: String::new(),
+        ..request.clone()
+    };
+    let counts = try_join_all(shards.iter().map(|shard| ask(shard, counting.clone()))).await?;
+    let mut answer = pb::SearchHistoryResponse { indexed_seq: i64::MAX, ..Default::default() };
+    let mut begin = Place::new();
+    let mut statistics = pb::SearchStatistics::default();
+    for (shard, count) in shards.iter().zip(counts) {
+        answer.cut_off |= count.cut_off;
+        answer.indexed_seq = answer.indexed_seq.min(count.indexed_seq);
+        // The shard that is the furthest behind says how far all are.
+        if count.indexed_seq <= answer.indexed_seq {
+            answer.head_seq = count.head_seq;
+        }
+        add(&mut statistics, &count.statistics.unwrap_or_default());
+        begin.insert(shard.name.clone(), (count.next_page_token, 0));
+    }
+    answer.statistics = Some(statistics.clone());
+    if request.only_statistics {
+        if place.is_none() {
+            answer.next_page_token = cursor::token(&begin)?;
+        }
+        return Ok(reply::one(answer));
+    }
+    let mut place = place.unwrap_or(begin);
     let size = match i64::from(request.page_size) {
         0 => limits::SEARCH_PAGE_DEFAULT,
         size => size.min(limits::SEARCH_PAGE_MAX),
     };
     // One that is no size is refused by the shards.
-    let size = usize::try_from(size).ok().filter(|size| *size > 0).unwrap_or(place.len().max(1));
-    let (now, later) = place.split_at(place.len().min(size));
-    let of_each =
-        if request.page_size < 0 { request.page_size } else { i32::try_from(size / now.len().max(1)).unwrap_or(1) };
-    let ask = |(name, page_token): &(String, String)| {
+    let size = usize::try_from(size).unwrap_or_default();
+    let by = request.statistics.clone().unwrap_or(statistics);
+    let next = |(name, (page_token, taken)): (&String, &(String, usize))| {
         let shard = shards.iter().find(|shard| shard.name == *name).cloned();
+        let most = i64::try_from(size + taken).unwrap_or(i64::MAX).min(limits::SEARCH_PAGE_MAX);
+        let page_size = i32::try_from(most).unwrap_or(i32::MAX);
+        let statistics = Some(by.clone());
         let request =
-            pb::SearchHistoryRequest { page_token: page_token.clone(), page_size: of_each, ..request.clone() };
-        let name = name.clone();
+            pb::SearchHistoryRequest { page_token: page_token.clone(), page_size, statistics, ..request.clone() };
+        let (name, taken) = (name.clone(), *taken);
         async move {
             let unknown =
                 || Status::from(Error::new(crate::app::Reason::PageTokenInvalid, "the page token names another shard"));
-            let shard = shard.ok_or_else(unknown)?;
-            Ok::<_, Status>((
-                name,
-                client!(SearchServiceClient<Shard>, shard).search_history(request).await?.into_inner(),
-            ))
+            let page = ask(&shard.ok_or_else(unknown)?, request).await?;
+            Ok::<_, Status>((name, taken, page))
         }
     };
-    let mut rest: Place = later.to_vec();
-    let mut answer = pb::SearchHistoryResponse { indexed_seq: i64::MAX, ..Default::default() };
-    let mut hits = Vec::new();
-    for (name, page) in try_join_all(now.iter().map(ask)).await? {
+    let mut pages = Vec::new();
+    for (name, taken, page) in try_join_all(place.iter().map(next)).await? {
         answer.cut_off |= page.cut_off;
-        answer.indexed_seq = answer.indexed_seq.min(page.indexed_seq);
-        hits.extend(page.hits.into_iter().enumerate());
-        if !page.next_page_token.is_empty() {
-            rest.push((name, page.next_page_token));
-        }
+        let left = page.hits.into_iter().skip(taken).collect();
+        pages.push(Taking { name, taken, left, next: page.next_page_token });
     }
-    if now.is_empty() {
-        answer.indexed_seq = 0;
+    // What comes next of a shard may be better than what the others have.
+    while answer.hits.len() < size && !pages.iter().any(|page| page.left.is_empty() && !page.next.is_empty()) {
+        let heads = pages.iter_mut().filter(|page| !page.left.is_empty());
+        let best = heads.max_by(|one, other| compare(&one.left[0], &other.left[0], request.newest_first));
+        let Some(best) = best else { break };
+        answer.hits.extend(best.left.pop_front());
+        best.taken += 1;
     }
-    hits.sort_by_key(|(rank, hit)| (*rank, Reverse(hit.create_time.map(|time| (time.seconds, time.nanos)))));
-    answer.hits = hits.into_iter().map(|(_, hit)| hit).collect();
-    if !rest.is_empty() {
-        answer.next_page_token = cursor::token(&rest)?;
+    for Taking { name, taken, left, next } in pages {
+        match (left.is_empty(), next.is_empty()) {
+            (true, true) => place.remove(&name),
+            (true, false) => place.insert(name, (next, 0)),
+            (false, _) => place.get(&name).cloned().and_then(|(token, _)| place.insert(name, (token, taken))),
+        };
+    }
+    if !place.is_empty() {
+        answer.next_page_token = cursor::token(&place)?;
     }
     Ok(reply::one(answer))
+}
+
+/// A shard's page, of which hits are taken.
+struct Taking {
+    name: String,
+    /// Hits of the page that are on this or an earlier one of all shards.
+    taken: usize,
+    left: VecDeque<pb::SearchHit>,
+    /// The token of its next page.
+    next: String,
+}
+
+async fn ask(shard: &Shard, request: pb::SearchHistoryRequest) -> Result<pb::SearchHistoryResponse, Status> {
+    Ok(client!(SearchServiceClient<Shard>, shard).search_history(request).await?.into_inner())
+}
+
+fn add(sum: &mut pb::SearchStatistics, other: &pb::SearchStatistics) {
+    sum.parts += other.parts;
+    sum.words += other.words;
+    sum.parts_having.resize(sum.parts_having.len().max(other.parts_having.len()), 0);
+    for (sum, other) in sum.parts_having.iter_mut().zip(&other.parts_having) {
+        *sum += other;
+    }
+}
+
+/// The better hit is the greater one: by rank, and of equals the newer one.
+fn compare(one: &pb::SearchHit, other: &pb::SearchHit, is_newest_first: bool) -> Ordering {
+    let rank = |hit: &pb::SearchHit| hit.rank.clone().unwrap_or_default();
+    let (mine, others) = (rank(one), rank(other));
+    let tiers = |rank: &pb::SearchRank| (rank.has_all_terms, rank.has_all_quotations);
+    let by_rank = tiers(&mine).cmp(&tiers(&others)).then(mine.score.total_cmp(&others.score));
+    let place = |hit: &pb::SearchHit| {
+        let time = hit.create_time.map(|time| (time.seconds, time.nanos));
+        (time, Reverse(hit.session_id.clone()), hit.revision, hit.part_id.clone())
+    };
+    let by_time = place(one).cmp(&place(other));
+    if is_newest_first { by_time } else { by_rank.then(by_time) }
 }

@@ -2,8 +2,8 @@
 
 use super::message::{message_status, read_role};
 use super::{not_given, read_duration, read_enum, read_optional_time};
-use crate::app::Result;
-use crate::app::search::{EntryKind, SearchPage, SearchRequest, Shown};
+use crate::app::search::{EntryKind, SearchPage, SearchRequest, Shown, Statistics};
+use crate::app::{Error, Result};
 use crate::pb;
 use std::fmt::Display;
 use std::ops::Range;
@@ -30,7 +30,25 @@ pub(in crate::grpc) fn read_request(request: pb::SearchHistoryRequest) -> Result
         page_token: request.page_token,
         min_seq: request.min_seq,
         wait: wait.unwrap_or(Duration::ZERO),
+        all: request.all_terms,
+        newest: request.newest_first,
+        statistics: request.statistics.map(read_statistics).transpose()?,
+        only_statistics: request.only_statistics,
     })
+}
+
+/// What was counted for a ranking.
+fn read_statistics(statistics: pb::SearchStatistics) -> Result<Statistics> {
+    let count = |count: i64| u64::try_from(count).map_err(|_| Error::field("statistics", "has a negative number"));
+    let having = statistics.parts_having.into_iter().map(count).collect::<Result<_>>()?;
+    Ok(Statistics { parts: count(statistics.parts)?, words: count(statistics.words)?, having })
+}
+
+fn statistics(statistics: Statistics) -> pb::SearchStatistics {
+    let count = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
+    let Statistics { parts, words, having } = statistics;
+    let parts_having = having.into_iter().map(count).collect();
+    pb::SearchStatistics { parts: count(parts), words: count(words), parts_having }
 }
 
 fn read_kind(field: impl Display + Copy, number: i32) -> Result<EntryKind> {
@@ -66,6 +84,8 @@ pub(in crate::grpc) fn page(page: SearchPage) -> pb::SearchHistoryResponse {
         indexed_seq: page.indexed_seq,
         indexed_revision: page.indexed_revision,
         cut_off: page.is_cut,
+        head_seq: page.head_seq,
+        statistics: Some(statistics(page.statistics)),
     }
 }
 
@@ -74,7 +94,7 @@ fn bytes(count: usize) -> i64 {
 }
 
 fn hit(shown: Shown) -> pb::SearchHit {
-    let Shown { hit, in_view, text, bytes: range, matches, .. } = shown;
+    let Shown { hit, in_view, text, bytes: range, matches, rank, terms, .. } = shown;
     let message = hit.message;
     let place =
         |place: Range<usize>| pb::SnippetMatch { offset_bytes: bytes(place.start), length_bytes: bytes(place.len()) };
@@ -97,6 +117,12 @@ fn hit(shown: Shown) -> pb::SearchHit {
             text,
             offset_bytes: bytes(range.start),
             matches: matches.into_iter().map(place).collect(),
+        }),
+        rank: Some(pb::SearchRank {
+            has_all_terms: rank.has_all,
+            has_all_quotations: rank.has_quotations,
+            score: rank.score,
+            terms: terms.into_iter().map(|(term, score)| pb::SearchRankTerm { term, score }).collect(),
         }),
     }
 }

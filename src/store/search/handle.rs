@@ -1,6 +1,6 @@
 //! The handle of the search index.
 
-use super::file;
+use super::find;
 use super::hits::{self, Hit, HitOf};
 use super::indexer::Indexer;
 use super::wanted::{Found, OwnRange, Wanted};
@@ -28,7 +28,7 @@ impl Search {
     pub async fn find(&self, wanted: &Wanted) -> Result<Found> {
         let readers = self.0.search.readers().ok_or(Error::SearchOff)?;
         let wanted = wanted.clone();
-        readers.interruptible(move |reader| file::find(reader, &wanted, limits::SEARCH_LIST_PAGES)).await
+        readers.interruptible(move |reader| find::find(reader, &wanted, limits::SEARCH_LIST_PAGES)).await
     }
 
     /// The messages of the first of some entries with the reasons of their states, in the order of the entries: none for

@@ -14,6 +14,7 @@ use crate::store::error::{Error, Result};
 use crate::store::ledger::events;
 use crate::store::shared::Shared;
 use crate::telemetry::failpoint;
+use crate::words::Words;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -68,14 +69,13 @@ impl Indexer {
         page
     }
 
-    /// Adds the parts of a page, with the words of each: whole words and pieces of names, separated by blanks. Parts
-    /// without words are left out by the caller. What was erased in the page is forgotten first, so that the progress
-    /// never passes it.
+    /// Adds the parts of a page, with the words of each. Parts without words are left out by the caller. What was erased in
+    /// the page is forgotten first, so that the progress never passes it.
     ///
     /// # Errors
     ///
     /// `Busy` if a search still needs pages of the log that have such words; it can be repeated.
-    pub fn add(&mut self, page: &Page, entries: &[(Unindexed, [String; 2])]) -> Result<()> {
+    pub fn add(&mut self, page: &Page, entries: &[(Unindexed, Words)]) -> Result<()> {
         let is_repeated = self.progress.seq < self.tried;
         self.tried = self.tried.max(page.last);
         let mut tenants = BTreeSet::new();

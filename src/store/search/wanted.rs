@@ -5,6 +5,7 @@ use crate::model::Revision;
 use crate::model::message::Role;
 use crate::model::time::Timestamp;
 use crate::store::ledger::head::SessionKey;
+use crate::words::{Rank, Statistics};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
@@ -15,8 +16,22 @@ pub struct Phrase {
     pub whole: Vec<String>,
     /// The same as pieces of a name; empty for none.
     pub pieces: Vec<String>,
+    /// The word that is counted in every column; none if only `whole` and `pieces` count.
+    pub stem: Option<String>,
     /// The last word may go on.
     pub is_prefix: bool,
+    /// It stood in quotation marks.
+    pub is_quoted: bool,
+}
+
+impl Phrase {
+    /// The word that is counted, if it is a single word.
+    pub(super) fn counted(&self) -> Option<&str> {
+        match &self.whole[..] {
+            [word] if !self.is_prefix && self.pieces.is_empty() => Some(self.stem.as_ref().unwrap_or(word)),
+            _ => None,
+        }
+    }
 }
 
 /// Revisions of one session's own rows.
@@ -33,8 +48,16 @@ pub struct OwnRange {
 pub struct Wanted {
     /// The tenant, whose index is searched: others have their own.
     pub tenant: Arc<str>,
-    /// What every hit has, all of it.
+    /// What a hit has at least one of.
     pub phrases: Vec<Phrase>,
+    /// How many of them, from the first one, are the terms of the query.
+    pub terms: usize,
+    /// A hit has all terms.
+    pub all: bool,
+    /// The newest entries come first, whatever they have.
+    pub newest: bool,
+    /// The statistics to rank by; none for those of the tenant's index.
+    pub statistics: Option<Statistics>,
     /// Only rows of these ranges; empty for all.
     pub ranges: Vec<OwnRange>,
     /// Only of this session and those below it.
@@ -82,15 +105,28 @@ impl Wanted {
     }
 }
 
+/// An entry at its place among the hits.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Ranked {
+    /// The entry.
+    pub entry: Entry,
+    /// Its rank.
+    pub rank: Rank,
+    /// What each clue of the query says for it; 0 for one that it has not.
+    pub scores: Vec<f64>,
+}
+
 /// What a search found.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Found {
     /// The entries, best first, of equals the newest first.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<Ranked>,
     /// The entry up to which the index was searched.
     pub upto: i64,
-    /// True if so many entries match that only the newest of them were ranked, or terms are too common to be ranked by.
+    /// What the index has of the query.
+    pub statistics: Statistics,
+    /// True if clues are too common for their lists to be read, or hits too many to be ranked.
     pub is_cut: bool,
-    /// True if entries may lack terms, which are to be looked for in their texts.
+    /// True if entries may lack what they have to have, which is to be looked for in their texts.
     pub may_lack_terms: bool,
 }

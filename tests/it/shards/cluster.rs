@@ -116,6 +116,7 @@ fn any_daemon_answers_for_every_session_and_merges_what_concerns_all() {
         assert_eq!(listed(daemon, &[]), newest_first);
         let found = daemon.json(&["search", "wombat", "--limit", "100"]);
         assert_eq!(found.len(), names.len(), "{found:?}");
+        ranks_as_one_index_would(daemon);
         // An append may be followed by a decision meanwhile.
         let total = || events(server, "together").iter().sum::<usize>();
         let (before, listed, after) = (total(), daemon.json(&["events"]).len(), total());
@@ -130,6 +131,22 @@ fn any_daemon_answers_for_every_session_and_merges_what_concerns_all() {
     assert!(nodes.node(2).text(&["show", "fork"]).contains("wombat number 3"));
     let missing = at(nodes.node(1), &["show", "nobody"]).expect_err("there is none");
     assert!(missing.contains("SESSION_NOT_FOUND") || missing.contains("nobody"), "{missing}");
+}
+
+/// Checks that hits of all shards stand in the order of one index, with scores that compare, on one page and on many.
+fn ranks_as_one_index_would(daemon: &Daemon) {
+    let question = "which number has the wombat 3?";
+    let hits = daemon.json(&["search", question]);
+    let first = hits[0]["snippet"]["text"].as_str().expect("a passage");
+    assert_eq!((hits.len(), first), (12, "wombat number 3"), "{hits:?}");
+    let score = |hit: &Value| hit["rank"]["score"].as_f64().expect("a score");
+    assert!(hits.is_sorted_by(|one, other| score(one) >= score(other)), "{hits:?}");
+    // In one index too, all others have the same words, and the same length.
+    assert!(hits[1..].iter().all(|hit| (score(hit) - score(&hits[1])).abs() < 1e-9), "{hits:?}");
+    let newest = daemon.json(&["search", question, "--newest", "--limit", "3"]);
+    let texts: Vec<&str> = newest.iter().filter_map(|hit| hit["snippet"]["text"].as_str()).collect();
+    assert_eq!(texts, ["wombat number 11", "wombat number 10", "wombat number 9"]);
+    assert_eq!(daemon.json(&["search", "wombat", "3", "--all"]).len(), 1);
 }
 
 /// Follows events at a daemon, and sends each line of JSON.

@@ -1,5 +1,6 @@
 //! The words of a text.
 
+use super::stem::stem;
 use std::ops::Range;
 use unicode_normalization::UnicodeNormalization as _;
 use unicode_normalization::char::is_combining_mark;
@@ -14,6 +15,8 @@ const PIECES_MAX: usize = 16;
 const DATA_PIECES: usize = 4;
 /// Minimum average length of such pieces, in characters.
 const PIECE_CHARS: usize = 3;
+/// Maximum characters of a word that is a name however short its pieces are: encoded data is longer.
+const SHORT_NAME_CHARS: usize = 8;
 
 /// The column of an index that a word belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,6 +25,8 @@ pub enum Column {
     Whole,
     /// The pieces of names in their order, and last characters of runs in a script without blanks.
     Piece,
+    /// The stems of words and pieces that differ from them.
+    Stem,
 }
 
 /// The form of a text.
@@ -66,8 +71,15 @@ impl Script {
         match character {
             'a'..='z' | 'A'..='Z' | '0'..='9' | '_' => Self::Word,
             '\0'..='\x7f' => Self::Blank,
-            // Kana, Hangul with its letters, and all blocks of Han.
-            '\u{1100}'..='\u{11ff}'
+            // Thai, Lao, Burmese and Khmer, Kana, Hangul with its letters, and all blocks of Han.
+            '\u{e01}'..='\u{e3a}'
+            | '\u{e40}'..='\u{e4e}'
+            | '\u{e81}'..='\u{ece}'
+            | '\u{edc}'..='\u{edf}'
+            | '\u{1000}'..='\u{103f}'
+            | '\u{1050}'..='\u{108f}'
+            | '\u{1780}'..='\u{17d3}'
+            | '\u{1100}'..='\u{11ff}'
             | '\u{3005}'..='\u{3007}'
             | '\u{3041}'..='\u{30ff}'
             | '\u{3130}'..='\u{318f}'
@@ -96,10 +108,11 @@ fn continues(character: char) -> bool {
 
 /// Calls `each` with every word of a text, its column and its bytes in the text, in the order of the text.
 ///
-/// Words are in lower case and in one width (NFKC). A name counts whole and, if it has several, by its pieces of at
-/// least two characters: `parse_JSONText2` is `parse_jsontext2`, and `parse`, `json` and `text`. In scripts without
-/// blanks each pair of characters counts, and a character that stands alone or last. Everything else separates words, so
-/// a path is the sequence of its names. A word consists of letters, digits, accents and `_` only.
+/// Words are in lower case and in one width (NFKC). A name counts whole and, if it has several, by its pieces:
+/// `parse_JSONText2` is `parse_jsontext2`, and `parse`, `json`, `text` and `2`. Words that are no names, and pieces, count
+/// by their English stems too, where those differ. In scripts without blanks each pair of characters counts, and a
+/// character that stands alone or last. Everything else separates words, so a path is the sequence of its names. A word
+/// consists of letters, digits, accents and `_` only.
 pub fn cut(text: &str, form: Form, each: &mut impl FnMut(Column, &str, Range<usize>)) {
     let mut run = Run { units: Vec::new(), script: Script::Blank, folded: String::new() };
     match form {
@@ -192,15 +205,14 @@ impl Run {
             return;
         };
         let units = &self.units[first..=last];
-        fold(units, &mut self.folded);
-        if !self.folded.is_empty() {
-            each(Column::Whole, &self.folded, bytes(units));
+        let pieces = pieces(units);
+        give(Column::Whole, units, &mut self.folded, each);
+        if pieces.is_empty() {
+            give_stem(&self.folded, units, each);
         }
-        for piece in pieces(units) {
-            fold(piece, &mut self.folded);
-            if self.folded.chars().nth(1).is_some() {
-                each(Column::Piece, &self.folded, bytes(piece));
-            }
+        for piece in pieces {
+            give(Column::Piece, piece, &mut self.folded, each);
+            give_stem(&self.folded, piece, each);
         }
     }
 
@@ -209,16 +221,37 @@ impl Run {
         let starts: Vec<usize> = starts.chain([self.units.len()]).collect();
         let column = if starts.len() == 2 { Column::Whole } else { Column::Piece };
         for pair in starts.windows(3) {
-            let units = &self.units[pair[0]..pair[2]];
-            fold(units, &mut self.folded);
-            each(Column::Whole, &self.folded, bytes(units));
+            give(Column::Whole, &self.units[pair[0]..pair[2]], &mut self.folded, each);
         }
         if let [.., start, end] = starts[..] {
-            let units = &self.units[start..end];
-            fold(units, &mut self.folded);
-            each(column, &self.folded, bytes(units));
+            give(column, &self.units[start..end], &mut self.folded, each);
         }
     }
+}
+
+/// Gives a word; `folded` is it in the form of the index.
+fn give(column: Column, units: &[Unit], folded: &mut String, each: &mut impl FnMut(Column, &str, Range<usize>)) {
+    fold(units, folded);
+    if !folded.is_empty() {
+        each(column, folded, bytes(units));
+    }
+}
+
+fn give_stem(folded: &str, units: &[Unit], each: &mut impl FnMut(Column, &str, Range<usize>)) {
+    if let Some(stem) = stem(folded) {
+        each(Column::Stem, &stem, bytes(units));
+    }
+}
+
+/// True if a word is one character of a script without blanks.
+pub(super) fn is_one_dense(word: &str) -> bool {
+    let mut letters = word.chars().filter(|character| !continues(*character));
+    letters.next().is_some_and(|first| Script::of(first) == Script::Dense) && letters.next().is_none()
+}
+
+/// True if a word is of a script without blanks.
+pub(super) fn is_dense(word: &str) -> bool {
+    word.chars().next().is_some_and(|first| Script::of(first) == Script::Dense)
 }
 
 /// The bytes of some characters, of which there is one at least.
@@ -243,20 +276,22 @@ fn fold(units: &[Unit], folded: &mut String) {
 }
 
 /// The pieces of a name: between underscores, from capitals that begin a new word, and between letters and digits. None
-/// if it has one piece only, or is data.
+/// if it has one piece only, or is data. Accents belong to their letters.
 fn pieces(units: &[Unit]) -> Vec<&[Unit]> {
     let mut pieces = Vec::new();
-    if units.len() < 3 || units.len() > NAME_CHARS_MAX {
+    let letters = units.iter().filter(|unit| !continues(unit.character)).count();
+    if letters < 2 || letters > NAME_CHARS_MAX {
         return pieces;
     }
     let splits_digits = !units.iter().all(|unit| unit.character.is_ascii_hexdigit());
     for part in units.split(|unit| unit.character == '_').filter(|part| !part.is_empty()) {
         let mut start = 0;
-        for at in 1..part.len() {
-            let (before, here) = (part[at - 1].character, part[at].character);
-            let next_is_lower = part.get(at + 1).is_some_and(|next| next.character.is_lowercase());
+        let starts: Vec<usize> = (0..part.len()).filter(|&at| at == 0 || !continues(part[at].character)).collect();
+        for (nth, &at) in starts.iter().enumerate().skip(1) {
+            let (before, here) = (part[starts[nth - 1]].character, part[at].character);
+            let next_is_lower = starts.get(nth + 1).is_some_and(|next| part[*next].character.is_lowercase());
             let begins_word = here.is_uppercase() && (!before.is_uppercase() || next_is_lower);
-            let changes_kind = before.is_numeric() != here.is_numeric() && !continues(here);
+            let changes_kind = before.is_numeric() != here.is_numeric();
             if begins_word && !before.is_numeric() || splits_digits && changes_kind {
                 pieces.push(&part[start..at]);
                 start = at;
@@ -267,7 +302,8 @@ fn pieces(units: &[Unit]) -> Vec<&[Unit]> {
             break;
         }
     }
-    let is_data = pieces.len() > PIECES_MAX || pieces.len() >= DATA_PIECES && pieces.len() * PIECE_CHARS > units.len();
+    let is_data = pieces.len() > PIECES_MAX
+        || letters > SHORT_NAME_CHARS && pieces.len() >= DATA_PIECES && pieces.len() * PIECE_CHARS > letters;
     if is_data || pieces.len() == 1 {
         pieces.clear();
     }
@@ -286,6 +322,7 @@ pub(super) struct Placed {
 pub(super) struct PlacedWords {
     pub(super) whole: Vec<Placed>,
     pub(super) pieces: Vec<Placed>,
+    pub(super) stems: Vec<Placed>,
 }
 
 impl PlacedWords {
@@ -296,6 +333,7 @@ impl PlacedWords {
             match column {
                 Column::Whole => all.whole.push(placed),
                 Column::Piece => all.pieces.push(placed),
+                Column::Stem => all.stems.push(placed),
             }
         });
         all
@@ -309,6 +347,10 @@ pub struct Words {
     pub whole: String,
     /// The pieces of names.
     pub pieces: String,
+    /// The stems of words and pieces.
+    pub stems: String,
+    /// The number of `whole`: the length of a part to the ranking.
+    pub count: u32,
 }
 
 impl Words {
@@ -316,8 +358,12 @@ impl Words {
     pub fn add(&mut self, text: &str, form: Form) {
         cut(text, form, &mut |column, word, _| {
             let line = match column {
-                Column::Whole => &mut self.whole,
+                Column::Whole => {
+                    self.count += 1;
+                    &mut self.whole
+                }
                 Column::Piece => &mut self.pieces,
+                Column::Stem => &mut self.stems,
             };
             if !line.is_empty() {
                 line.push(' ');

@@ -1,18 +1,26 @@
 //! The terms of a query.
 
-use super::cut::{Column, Form, Placed, PlacedWords, cut};
+use super::cut::{Column, Form, Placed, PlacedWords, cut, is_dense, is_one_dense};
+use std::fmt;
 use std::ops::Range;
 
-/// A query: every term has to be in a text.
+/// The most clues of a query.
+const CLUES_MAX: usize = 128;
+
+/// A query.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Query {
-    /// The terms; one at least.
-    pub terms: Vec<Term>,
+    /// What a text is found by, each by itself: first the terms as they were written, then the words of those that are
+    /// joined without a blank, and the pieces of names. None is there twice.
+    pub clues: Vec<Term>,
+    /// How many of them are terms; one at least.
+    pub terms: usize,
 }
 
 /// What a query looks for: a word, or several words one directly after the other.
 ///
-/// A term with one word is found in both columns, others in the column of whole words, or as their pieces.
+/// A term with one word is found in the columns of whole words and pieces, others in the column of whole words, or as
+/// their pieces.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Term {
     /// The words, one at least.
@@ -20,8 +28,13 @@ pub struct Term {
     /// The pieces of a name, which are found in their order too: so a name is found in every style. Empty, or two at
     /// least.
     pub pieces: Vec<String>,
+    /// The form that the word has with all of its endings, by which it is found in every column; none where only the word
+    /// itself counts, as in quotations and names.
+    pub stem: Option<String>,
     /// The last word may go on.
     pub is_prefix: bool,
+    /// It stood in quotation marks.
+    pub is_quoted: bool,
 }
 
 /// The reason for which a query cannot be used; completes "query …".
@@ -39,58 +52,104 @@ impl Query {
     /// Reads a query: words, phrases in `"…"`, and beginnings of words with a `*` behind them. What stands together
     /// without a blank, as a path or a version, is a phrase. There is no other syntax: other signs only separate words.
     ///
+    /// The words of a joined term and the pieces of a name are clues of their own if there are other terms: a query that is
+    /// one name or one path looks for that alone. Pairs of a script without blanks are clues in any case.
+    ///
     /// # Errors
     ///
     /// If there is no word, or a quotation does not end.
     pub fn parse(text: &str) -> Result<Self, QueryError> {
-        let mut terms = Vec::new();
+        let mut clues: Vec<Term> = Vec::new();
+        let mut joined = Vec::new();
         let mut rest = text.trim_start();
         while !rest.is_empty() {
-            let (term, behind) = match rest.strip_prefix('"') {
+            let (text, behind) = match rest.strip_prefix('"') {
                 Some(quoted) => quoted.split_once('"').ok_or(QueryError::Unclosed)?,
                 None => rest.split_at(rest.find(|end: char| end.is_whitespace() || end == '"').unwrap_or(rest.len())),
             };
             let is_quoted = rest.starts_with('"');
-            let is_prefix = if is_quoted { behind.starts_with('*') } else { term.ends_with('*') };
-            terms.extend(Term::of(term, is_prefix));
+            let is_prefix = if is_quoted { behind.starts_with('*') } else { text.ends_with('*') };
+            if let Some(term) = Term::of(text, is_prefix, is_quoted) {
+                if !is_quoted && !is_prefix {
+                    joined.push((text, term.whole.iter().any(|word| is_dense(word))));
+                }
+                if !clues.contains(&term) {
+                    clues.push(term);
+                }
+            }
             rest = behind.trim_start_matches(|skipped: char| skipped.is_whitespace() || is_quoted && skipped == '*');
         }
-        if terms.is_empty() { Err(QueryError::Empty) } else { Ok(Self { terms }) }
-    }
-
-    /// The number of its words.
-    pub fn word_count(&self) -> usize {
-        self.terms.iter().map(|term| term.whole.len()).sum()
-    }
-
-    /// The query without terms that every text has which has another one: `w*` beside `word`, and a term that is there twice.
-    /// It is found in the same texts.
-    #[must_use]
-    pub fn without_implied(&self) -> Self {
-        let mut terms: Vec<Term> = Vec::new();
-        for term in &self.terms {
-            if !terms.iter().any(|other| other.implies(term)) {
-                terms.retain(|other| !term.implies(other));
-                terms.push(term.clone());
+        let terms = clues.len();
+        for (text, _) in joined.iter().filter(|(_, is_dense)| *is_dense || terms > 1) {
+            for part in parts(text) {
+                if clues.len() < CLUES_MAX && !clues.contains(&part) {
+                    clues.push(part);
+                }
             }
         }
-        Self { terms }
+        if terms == 0 { Err(QueryError::Empty) } else { Ok(Self { clues, terms }) }
+    }
+
+    /// The terms.
+    pub fn terms(&self) -> &[Term] {
+        &self.clues[..self.terms]
+    }
+
+    /// The number of words of its terms.
+    pub fn word_count(&self) -> usize {
+        self.terms().iter().map(|term| term.whole.len()).sum()
     }
 
     /// True if a text has every term.
     pub fn matches(&self, text: &str, form: Form) -> bool {
-        let words = PlacedWords::of(text, form);
-        self.terms.iter().all(|term| !term.places(&words).is_empty())
+        self.often(text, form)[..self.terms].iter().all(|often| *often > 0)
     }
+
+    /// True if a text has a clue.
+    pub fn finds(&self, text: &str, form: Form) -> bool {
+        self.often(text, form).iter().any(|often| *often > 0)
+    }
+
+    /// How often a text has each clue. More than once counts for single words alone.
+    pub fn often(&self, text: &str, form: Form) -> Vec<u32> {
+        let words = PlacedWords::of(text, form);
+        self.clues.iter().map(|clue| clue.often(&words)).collect()
+    }
+}
+
+impl fmt::Display for Term {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let words = match self.counted() {
+            Some(word) => word.to_owned(),
+            None => self.whole.join(" "),
+        };
+        let quote = if self.is_quoted { "\"" } else { "" };
+        let star = if self.is_prefix { "*" } else { "" };
+        write!(f, "{quote}{words}{quote}{star}")
+    }
+}
+
+/// The words of a text and the pieces of its names, each as a term.
+fn parts(text: &str) -> Vec<Term> {
+    let mut parts = Vec::new();
+    cut(text, Form::Plain, &mut |column, _, bytes| {
+        if column != Column::Stem {
+            parts.extend(Term::of(&text[bytes], false, false));
+        }
+    });
+    // The last character of a run is in the pair before it.
+    parts.retain(|part| !part.is_prefix);
+    parts
 }
 
 impl Term {
     /// The term that a text without blanks around it means; none without a word.
-    fn of(text: &str, mut is_prefix: bool) -> Option<Self> {
-        let (mut whole, mut pieces) = (Vec::new(), Vec::new());
+    fn of(text: &str, mut is_prefix: bool, is_quoted: bool) -> Option<Self> {
+        let (mut whole, mut pieces, mut stem) = (Vec::new(), Vec::new(), None);
         cut(text, Form::Plain, &mut |column, word, _| match column {
             Column::Whole => whole.push(word.to_owned()),
             Column::Piece => pieces.push(word.to_owned()),
+            Column::Stem => stem = Some(word.to_owned()),
         });
         let [first, others @ ..] = &whole[..] else { return None };
         let is_alone = others.is_empty();
@@ -98,27 +157,38 @@ impl Term {
             pieces.clear();
         }
         // A single character of a script without blanks begins pairs.
-        is_prefix |= is_alone && pieces.is_empty() && is_dense(first);
-        Some(Self { whole, pieces, is_prefix })
+        is_prefix |= is_alone && is_one_dense(first);
+        let is_word = is_alone && pieces.is_empty() && !is_prefix && !is_quoted;
+        // Latin letters that are no stem of another form are found with all endings as well.
+        let stem = match stem {
+            _ if !is_word => None,
+            None if first.bytes().all(|byte| byte.is_ascii_lowercase()) => Some(first.clone()),
+            stem => stem,
+        };
+        Some(Self { whole, pieces, stem, is_prefix, is_quoted })
     }
 
-    /// What one of is in a text that has the term: words in one of the columns.
-    fn alternatives(&self) -> impl Iterator<Item = (Column, &[String])> {
-        let in_pieces = (self.whole.len() == 1).then_some((Column::Piece, &self.whole[..]));
-        let pieces = (!self.pieces.is_empty()).then_some((Column::Piece, &self.pieces[..]));
-        [Some((Column::Whole, &self.whole[..])), in_pieces, pieces].into_iter().flatten()
+    /// The word that is counted, if the term is a single word: its stem, or itself.
+    pub fn counted(&self) -> Option<&str> {
+        match &self.whole[..] {
+            [word] if !self.is_prefix && self.pieces.is_empty() => Some(self.stem.as_ref().unwrap_or(word)),
+            _ => None,
+        }
     }
 
-    /// True if every text that has this term has the other one.
-    fn implies(&self, other: &Self) -> bool {
-        self.alternatives().all(|(column, words)| {
-            let mut others = other.alternatives().filter(|(of, _)| *of == column);
-            others.any(|(_, part)| has_part((words, self.is_prefix), (part, other.is_prefix)))
-        })
+    /// How often it is there.
+    fn often(&self, words: &PlacedWords) -> u32 {
+        let count = self.places(words).len();
+        let most = if self.counted().is_some() { count } else { count.min(1) };
+        u32::try_from(most).unwrap_or(u32::MAX)
     }
 
-    /// The bytes of a text that match, ascending by their begin in each column.
+    /// The bytes of every place where the term is.
     pub(super) fn places(&self, words: &PlacedWords) -> Vec<Range<usize>> {
+        if let (Some(word), true) = (self.counted(), self.stem.is_some()) {
+            let columns = [&words.whole, &words.pieces, &words.stems].into_iter().flatten();
+            return columns.filter(|placed| placed.word == word).map(|placed| placed.bytes.clone()).collect();
+        }
         let mut places = phrases(&words.whole, &self.whole, self.is_prefix);
         if self.whole.len() == 1 {
             places.extend(phrases(&words.pieces, &self.whole, self.is_prefix));
@@ -128,25 +198,6 @@ impl Term {
         }
         places
     }
-}
-
-/// True if words that are found one directly after the other have others among them, in their order. The last ones may go on.
-fn has_part((words, may_go_on): (&[String], bool), (part, is_prefix): (&[String], bool)) -> bool {
-    let Some((last, before)) = part.split_last() else { return true };
-    words.windows(part.len()).enumerate().any(|(at, window)| {
-        let Some((end, begin)) = window.split_last() else { return false };
-        let is_open = may_go_on && at + part.len() == words.len();
-        let ends = if is_prefix { end.starts_with(last) } else { end == last && !is_open };
-        ends && begin == before
-    })
-}
-
-/// True for one character of a script without blanks.
-fn is_dense(word: &str) -> bool {
-    let mut column = None;
-    // Twice the same character is a pair only in such a script.
-    cut(&word.repeat(2), Form::Plain, &mut |found, _, _| column = Some(found));
-    column == Some(Column::Piece) && word.chars().count() <= 2
 }
 
 /// The bytes of each occurrence of a phrase.

@@ -16,12 +16,12 @@ pub struct Snippet {
     pub matches: Vec<Range<usize>>,
 }
 
-/// The passage of at most about `bytes_max` bytes with the most terms of a query, of equals the first; the beginning of
+/// The passage of at most about `bytes_max` bytes with the most clues of a query, of equals the first; the beginning of
 /// the text if nothing in it matches.
 pub fn snippet(query: &Query, text: &str, form: Form, bytes_max: usize) -> Snippet {
     let words = PlacedWords::of(text, form);
     let mut places: Vec<(Range<usize>, usize)> = Vec::new();
-    for (term, number) in query.terms.iter().zip(0..) {
+    for (term, number) in query.clues.iter().zip(0..) {
         places.extend(term.places(&words).into_iter().map(|place| (place, number)));
     }
     places.sort_by_key(|(place, _)| (place.start, place.end));

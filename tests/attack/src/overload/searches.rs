@@ -79,7 +79,10 @@ pub(super) async fn fill(target: &Target, session: &str) -> Result<()> {
 async fn search(target: &Target, query: &str, min_seq: i64) -> Result<pb::SearchHistoryResponse, Status> {
     let mut client = SearchServiceClient::new(connect(target.daemon.socket()));
     let wait_timeout = Some(prost_types::Duration { seconds: 30, nanos: 0 });
-    let request = pb::SearchHistoryRequest { query: query.to_owned(), min_seq, wait_timeout, ..Default::default() };
+    // Most words of the needle's query are everywhere.
+    let all_terms = query.starts_with(NEEDLE);
+    let request =
+        pb::SearchHistoryRequest { query: query.to_owned(), min_seq, wait_timeout, all_terms, ..Default::default() };
     Ok(client.search_history(request).await?.into_inner())
 }
 

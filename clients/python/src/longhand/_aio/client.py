@@ -302,13 +302,16 @@ class Client:
         tools: Sequence[str] = (),
         part_types: Sequence[v1.PartType.ValueType] = (),
         exclude_records: bool = False,
+        all_terms: bool = False,
+        newest_first: bool = False,
         page_size: int = 0,
         min_seq: int = 0,
         wait_seconds: float = 0.0,
     ) -> AsyncIterator[v1.SearchHit]:
         """Parts of messages by their words, the best first, page by page: also what no view shows any more.
 
-        The index follows the log in the background. To find what was just written, name the `seq` of the append's
+        A part is found that has any of the words, or all of them with `all_terms`; `rank` says why a hit stands where
+        it does. The index follows the log in the background. To find what was just written, name the `seq` of the append's
         answer, and the time to wait for it.
         """
         request = v1.SearchHistoryRequest(
@@ -320,6 +323,8 @@ class Client:
             tools=tools,
             part_types=part_types,
             exclude_records=exclude_records,
+            all_terms=all_terms,
+            newest_first=newest_first,
             page_size=page_size,
             min_seq=min_seq,
             wait_timeout=duration(wait_seconds or None),

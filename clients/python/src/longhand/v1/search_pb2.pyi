@@ -87,8 +87,12 @@ class SearchHistoryRequest(google.protobuf.message.Message):
     PAGE_TOKEN_FIELD_NUMBER: builtins.int
     MIN_SEQ_FIELD_NUMBER: builtins.int
     WAIT_TIMEOUT_FIELD_NUMBER: builtins.int
+    ALL_TERMS_FIELD_NUMBER: builtins.int
+    NEWEST_FIRST_FIELD_NUMBER: builtins.int
+    STATISTICS_FIELD_NUMBER: builtins.int
+    ONLY_STATISTICS_FIELD_NUMBER: builtins.int
     query: builtins.str
-    """The words; up to 1 KiB and 64 words."""
+    """The terms; up to 1 KiB and 64 words."""
     session_id: builtins.str
     """Only the history of this session, with what it inherits as a fork; its id or client id. What is in a view, and why
     not, is answered for this session's view.
@@ -113,6 +117,12 @@ class SearchHistoryRequest(google.protobuf.message.Message):
     """Waits until this event is in the index, as an append's answer names it in `seq`, up to `wait_timeout`. Then the
     answer has what is in the index.
     """
+    all_terms: builtins.bool
+    """Only parts that have every term."""
+    newest_first: builtins.bool
+    """The part that came last comes first, whatever it has of the query."""
+    only_statistics: builtins.bool
+    """Answers with `statistics`, and with the token of the first page; without hits."""
     @property
     def roles(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[longhand.v1.message_pb2.Role.ValueType]:
         """Only messages with one of these roles; up to 32."""
@@ -139,6 +149,12 @@ class SearchHistoryRequest(google.protobuf.message.Message):
     def wait_timeout(self) -> google.protobuf.duration_pb2.Duration:
         """Maximum wait for `min_seq`; unset for none; longer than 30 seconds counts as 30 seconds."""
 
+    @property
+    def statistics(self) -> global___SearchStatistics:
+        """What the rarity of words is taken from, as the answer to the same query had it; unset for the tenant's index. With the
+        sums of several indexes, their hits have scores that compare: a daemon with several shards asks them so.
+        """
+
     def __init__(
         self,
         *,
@@ -157,17 +173,53 @@ class SearchHistoryRequest(google.protobuf.message.Message):
         page_token: builtins.str = ...,
         min_seq: builtins.int = ...,
         wait_timeout: google.protobuf.duration_pb2.Duration | None = ...,
+        all_terms: builtins.bool = ...,
+        newest_first: builtins.bool = ...,
+        statistics: global___SearchStatistics | None = ...,
+        only_statistics: builtins.bool = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["_project", b"_project", "_session_id", b"_session_id", "_tree_session_id", b"_tree_session_id", "end_time", b"end_time", "project", b"project", "session_id", b"session_id", "start_time", b"start_time", "tree_session_id", b"tree_session_id", "wait_timeout", b"wait_timeout"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_project", b"_project", "_session_id", b"_session_id", "_tree_session_id", b"_tree_session_id", "end_time", b"end_time", "exclude_records", b"exclude_records", "include_derived", b"include_derived", "min_seq", b"min_seq", "page_size", b"page_size", "page_token", b"page_token", "part_types", b"part_types", "project", b"project", "query", b"query", "roles", b"roles", "session_id", b"session_id", "start_time", b"start_time", "tools", b"tools", "tree_session_id", b"tree_session_id", "wait_timeout", b"wait_timeout"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_project", b"_project", "_session_id", b"_session_id", "_statistics", b"_statistics", "_tree_session_id", b"_tree_session_id", "end_time", b"end_time", "project", b"project", "session_id", b"session_id", "start_time", b"start_time", "statistics", b"statistics", "tree_session_id", b"tree_session_id", "wait_timeout", b"wait_timeout"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_project", b"_project", "_session_id", b"_session_id", "_statistics", b"_statistics", "_tree_session_id", b"_tree_session_id", "all_terms", b"all_terms", "end_time", b"end_time", "exclude_records", b"exclude_records", "include_derived", b"include_derived", "min_seq", b"min_seq", "newest_first", b"newest_first", "only_statistics", b"only_statistics", "page_size", b"page_size", "page_token", b"page_token", "part_types", b"part_types", "project", b"project", "query", b"query", "roles", b"roles", "session_id", b"session_id", "start_time", b"start_time", "statistics", b"statistics", "tools", b"tools", "tree_session_id", b"tree_session_id", "wait_timeout", b"wait_timeout"]) -> None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_project", b"_project"]) -> typing.Literal["project"] | None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_session_id", b"_session_id"]) -> typing.Literal["session_id"] | None: ...
     @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_statistics", b"_statistics"]) -> typing.Literal["statistics"] | None: ...
+    @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_tree_session_id", b"_tree_session_id"]) -> typing.Literal["tree_session_id"] | None: ...
 
 global___SearchHistoryRequest = SearchHistoryRequest
+
+@typing.final
+class SearchStatistics(google.protobuf.message.Message):
+    """What is counted for the ranking: in all parts of the tenant."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    PARTS_FIELD_NUMBER: builtins.int
+    WORDS_FIELD_NUMBER: builtins.int
+    PARTS_HAVING_FIELD_NUMBER: builtins.int
+    parts: builtins.int
+    """The parts."""
+    words: builtins.int
+    """Their words."""
+    @property
+    def parts_having(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """The parts that have each of the words and terms by which the query finds, in their order; about as many for one that is
+        too common to be counted.
+        """
+
+    def __init__(
+        self,
+        *,
+        parts: builtins.int = ...,
+        words: builtins.int = ...,
+        parts_having: collections.abc.Iterable[builtins.int] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["parts", b"parts", "parts_having", b"parts_having", "words", b"words"]) -> None: ...
+
+global___SearchStatistics = SearchStatistics
 
 @typing.final
 class SearchHistoryResponse(google.protobuf.message.Message):
@@ -180,6 +232,8 @@ class SearchHistoryResponse(google.protobuf.message.Message):
     INDEXED_SEQ_FIELD_NUMBER: builtins.int
     INDEXED_REVISION_FIELD_NUMBER: builtins.int
     CUT_OFF_FIELD_NUMBER: builtins.int
+    HEAD_SEQ_FIELD_NUMBER: builtins.int
+    STATISTICS_FIELD_NUMBER: builtins.int
     next_page_token: builtins.str
     """Token of the next page; empty on the last page."""
     indexed_seq: builtins.int
@@ -187,13 +241,20 @@ class SearchHistoryResponse(google.protobuf.message.Message):
     indexed_revision: builtins.int
     """The newest revision of `session_id` that was in the index; unset without `session_id`."""
     cut_off: builtins.bool
-    """True if more than 20 000 parts match: the newest of them were ranked, and the older ones are not found. Also true if the
-    lists of all terms are longer than a search may read: the hits have them all, but are ranked by the rarest ones, or are
-    the newest ones if none is rare; a page may then have few hits, or none, and a token for the next one.
+    """True if words are so common that a search may not read their lists: the rarer ones find, and the common ones change the
+    order of what is found, 256 hits at a time; beginnings (`w*`) that are too common do not. If none is rare, only the
+    newest parts are found. A page may then have few hits, or none, and a token for the next one. Also true behind hit
+    20 000, where the pages end.
     """
+    head_seq: builtins.int
+    """The newest event of the log. If it is greater than `indexed_seq`, what came last was not searched."""
     @property
     def hits(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___SearchHit]:
         """The hits, best first."""
+
+    @property
+    def statistics(self) -> global___SearchStatistics:
+        """What the rarity of words was taken from: the tenant's index, whatever `statistics` of the request said."""
 
     def __init__(
         self,
@@ -203,9 +264,11 @@ class SearchHistoryResponse(google.protobuf.message.Message):
         indexed_seq: builtins.int = ...,
         indexed_revision: builtins.int | None = ...,
         cut_off: builtins.bool = ...,
+        head_seq: builtins.int = ...,
+        statistics: global___SearchStatistics | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["_indexed_revision", b"_indexed_revision", "indexed_revision", b"indexed_revision"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_indexed_revision", b"_indexed_revision", "cut_off", b"cut_off", "hits", b"hits", "indexed_revision", b"indexed_revision", "indexed_seq", b"indexed_seq", "next_page_token", b"next_page_token"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_indexed_revision", b"_indexed_revision", "indexed_revision", b"indexed_revision", "statistics", b"statistics"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_indexed_revision", b"_indexed_revision", "cut_off", b"cut_off", "head_seq", b"head_seq", "hits", b"hits", "indexed_revision", b"indexed_revision", "indexed_seq", b"indexed_seq", "next_page_token", b"next_page_token", "statistics", b"statistics"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_indexed_revision", b"_indexed_revision"]) -> typing.Literal["indexed_revision"] | None: ...
 
 global___SearchHistoryResponse = SearchHistoryResponse
@@ -231,6 +294,7 @@ class SearchHit(google.protobuf.message.Message):
     SHORTENED_BY_COMPACTION_ID_FIELD_NUMBER: builtins.int
     SNIPPET_FIELD_NUMBER: builtins.int
     ORIGIN_TIME_FIELD_NUMBER: builtins.int
+    RANK_FIELD_NUMBER: builtins.int
     session_id: builtins.str
     """The session to which its message was written."""
     message_id: builtins.str
@@ -273,6 +337,10 @@ class SearchHit(google.protobuf.message.Message):
     def origin_time(self) -> google.protobuf.timestamp_pb2.Timestamp:
         """The time at which the message was written elsewhere; unset if the client gave none."""
 
+    @property
+    def rank(self) -> global___SearchRank:
+        """Why the hit stands where it does."""
+
     def __init__(
         self,
         *,
@@ -291,12 +359,67 @@ class SearchHit(google.protobuf.message.Message):
         shortened_by_compaction_id: builtins.str | None = ...,
         snippet: global___Snippet | None = ...,
         origin_time: google.protobuf.timestamp_pb2.Timestamp | None = ...,
+        rank: global___SearchRank | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["_shortened_by_compaction_id", b"_shortened_by_compaction_id", "create_time", b"create_time", "origin_time", b"origin_time", "shortened_by_compaction_id", b"shortened_by_compaction_id", "snippet", b"snippet", "status", b"status"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_shortened_by_compaction_id", b"_shortened_by_compaction_id", "actor", b"actor", "create_time", b"create_time", "in_view", b"in_view", "kind", b"kind", "message_id", b"message_id", "origin_time", b"origin_time", "part_id", b"part_id", "part_type", b"part_type", "revision", b"revision", "role", b"role", "session_id", b"session_id", "shortened_by_compaction_id", b"shortened_by_compaction_id", "snippet", b"snippet", "status", b"status", "tool", b"tool"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_shortened_by_compaction_id", b"_shortened_by_compaction_id", "create_time", b"create_time", "origin_time", b"origin_time", "rank", b"rank", "shortened_by_compaction_id", b"shortened_by_compaction_id", "snippet", b"snippet", "status", b"status"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_shortened_by_compaction_id", b"_shortened_by_compaction_id", "actor", b"actor", "create_time", b"create_time", "in_view", b"in_view", "kind", b"kind", "message_id", b"message_id", "origin_time", b"origin_time", "part_id", b"part_id", "part_type", b"part_type", "rank", b"rank", "revision", b"revision", "role", b"role", "session_id", b"session_id", "shortened_by_compaction_id", b"shortened_by_compaction_id", "snippet", b"snippet", "status", b"status", "tool", b"tool"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_shortened_by_compaction_id", b"_shortened_by_compaction_id"]) -> typing.Literal["shortened_by_compaction_id"] | None: ...
 
 global___SearchHit = SearchHit
+
+@typing.final
+class SearchRank(google.protobuf.message.Message):
+    """What decides the place of a hit, in this order."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    HAS_ALL_TERMS_FIELD_NUMBER: builtins.int
+    HAS_ALL_QUOTATIONS_FIELD_NUMBER: builtins.int
+    SCORE_FIELD_NUMBER: builtins.int
+    TERMS_FIELD_NUMBER: builtins.int
+    has_all_terms: builtins.bool
+    """True if the part has every term of the query."""
+    has_all_quotations: builtins.bool
+    """True if it has every quotation."""
+    score: builtins.float
+    """The sum of the terms' scores."""
+    @property
+    def terms(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___SearchRankTerm]:
+        """What the part has of the query."""
+
+    def __init__(
+        self,
+        *,
+        has_all_terms: builtins.bool = ...,
+        has_all_quotations: builtins.bool = ...,
+        score: builtins.float = ...,
+        terms: collections.abc.Iterable[global___SearchRankTerm] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["has_all_quotations", b"has_all_quotations", "has_all_terms", b"has_all_terms", "score", b"score", "terms", b"terms"]) -> None: ...
+
+global___SearchRank = SearchRank
+
+@typing.final
+class SearchRankTerm(google.protobuf.message.Message):
+    """What a part has of a query."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    TERM_FIELD_NUMBER: builtins.int
+    SCORE_FIELD_NUMBER: builtins.int
+    term: builtins.str
+    """A term of the query, or a word or a pair of characters of one, in the form by which it is found."""
+    score: builtins.float
+    """What it says for the part."""
+    def __init__(
+        self,
+        *,
+        term: builtins.str = ...,
+        score: builtins.float = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["score", b"score", "term", b"term"]) -> None: ...
+
+global___SearchRankTerm = SearchRankTerm
 
 @typing.final
 class Snippet(google.protobuf.message.Message):

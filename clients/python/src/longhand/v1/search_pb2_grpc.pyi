@@ -30,14 +30,21 @@ class SearchServiceStub:
         longhand.v1.search_pb2.SearchHistoryRequest,
         longhand.v1.search_pb2.SearchHistoryResponse,
     ]
-    """Finds parts of messages by their words, in all sessions that the caller sees. The best hits come first, of equals the
-    newest.
+    """Finds parts of messages by their words, in all sessions that the caller sees: a question finds its answer.
 
-    A query is words, of which a part must have all. Upper and lower case, and wide and narrow letters, are the same. A
-    name is also found by its pieces and in another style: `parseHeader` finds `parse_header`, and `header` both. Words
-    that stand together without a blank, as in `src/http/parser.rs` or `1.18.3`, and words in quotation marks have to be
-    one directly after the other. `pars*` finds every word that begins so. Text in Chinese, Japanese or Korean is found
-    without blanks. No other sign means anything.
+    A query is terms, and a part is found that has any of them, or all with `all_terms`. Upper and lower case, and wide and
+    narrow letters, are the same, and so are an English word's endings and its accents: `runs` finds `running`, and `cafe`
+    finds `café`. A name is also found by its pieces and in another style: `parseHeader` finds `parse_header`, and `header`
+    both. Words that stand together without a blank, as in `src/http/parser.rs` or `1.18.3`, and words in quotation marks
+    are one term: they are found one directly after the other; in quotation marks, without other endings. `pars*` finds
+    every word that begins so. Text in Chinese, Japanese, Korean, Thai, Lao, Burmese or Khmer is found without blanks. No
+    other sign means anything. Beside other terms, the words of a joined term and the pieces of a name find by themselves
+    too, and so do two neighbouring characters of a script without blanks.
+
+    The best hits come first: those with all terms, then those with all quotations, and among these by the sum of what the
+    words say that they have: a rare one says more, and so does one that is there often or in a short part (BM25). Of equals
+    the newest comes first. How rare a word is, is counted in all parts of the caller's tenant, also in those that the
+    caller does not see, and in no other tenant's.
 
     Text, reasoning, the inputs and outputs of tools, the names of media, markers and records are searched, of each part
     the first MiB. Drafts are not.
@@ -58,14 +65,21 @@ class SearchServiceAsyncStub:
         longhand.v1.search_pb2.SearchHistoryRequest,
         longhand.v1.search_pb2.SearchHistoryResponse,
     ]
-    """Finds parts of messages by their words, in all sessions that the caller sees. The best hits come first, of equals the
-    newest.
+    """Finds parts of messages by their words, in all sessions that the caller sees: a question finds its answer.
 
-    A query is words, of which a part must have all. Upper and lower case, and wide and narrow letters, are the same. A
-    name is also found by its pieces and in another style: `parseHeader` finds `parse_header`, and `header` both. Words
-    that stand together without a blank, as in `src/http/parser.rs` or `1.18.3`, and words in quotation marks have to be
-    one directly after the other. `pars*` finds every word that begins so. Text in Chinese, Japanese or Korean is found
-    without blanks. No other sign means anything.
+    A query is terms, and a part is found that has any of them, or all with `all_terms`. Upper and lower case, and wide and
+    narrow letters, are the same, and so are an English word's endings and its accents: `runs` finds `running`, and `cafe`
+    finds `café`. A name is also found by its pieces and in another style: `parseHeader` finds `parse_header`, and `header`
+    both. Words that stand together without a blank, as in `src/http/parser.rs` or `1.18.3`, and words in quotation marks
+    are one term: they are found one directly after the other; in quotation marks, without other endings. `pars*` finds
+    every word that begins so. Text in Chinese, Japanese, Korean, Thai, Lao, Burmese or Khmer is found without blanks. No
+    other sign means anything. Beside other terms, the words of a joined term and the pieces of a name find by themselves
+    too, and so do two neighbouring characters of a script without blanks.
+
+    The best hits come first: those with all terms, then those with all quotations, and among these by the sum of what the
+    words say that they have: a rare one says more, and so does one that is there often or in a short part (BM25). Of equals
+    the newest comes first. How rare a word is, is counted in all parts of the caller's tenant, also in those that the
+    caller does not see, and in no other tenant's.
 
     Text, reasoning, the inputs and outputs of tools, the names of media, markers and records are searched, of each part
     the first MiB. Drafts are not.
@@ -88,14 +102,21 @@ class SearchServiceServicer(metaclass=abc.ABCMeta):
         request: longhand.v1.search_pb2.SearchHistoryRequest,
         context: _ServicerContext,
     ) -> typing.Union[longhand.v1.search_pb2.SearchHistoryResponse, collections.abc.Awaitable[longhand.v1.search_pb2.SearchHistoryResponse]]:
-        """Finds parts of messages by their words, in all sessions that the caller sees. The best hits come first, of equals the
-        newest.
+        """Finds parts of messages by their words, in all sessions that the caller sees: a question finds its answer.
 
-        A query is words, of which a part must have all. Upper and lower case, and wide and narrow letters, are the same. A
-        name is also found by its pieces and in another style: `parseHeader` finds `parse_header`, and `header` both. Words
-        that stand together without a blank, as in `src/http/parser.rs` or `1.18.3`, and words in quotation marks have to be
-        one directly after the other. `pars*` finds every word that begins so. Text in Chinese, Japanese or Korean is found
-        without blanks. No other sign means anything.
+        A query is terms, and a part is found that has any of them, or all with `all_terms`. Upper and lower case, and wide and
+        narrow letters, are the same, and so are an English word's endings and its accents: `runs` finds `running`, and `cafe`
+        finds `café`. A name is also found by its pieces and in another style: `parseHeader` finds `parse_header`, and `header`
+        both. Words that stand together without a blank, as in `src/http/parser.rs` or `1.18.3`, and words in quotation marks
+        are one term: they are found one directly after the other; in quotation marks, without other endings. `pars*` finds
+        every word that begins so. Text in Chinese, Japanese, Korean, Thai, Lao, Burmese or Khmer is found without blanks. No
+        other sign means anything. Beside other terms, the words of a joined term and the pieces of a name find by themselves
+        too, and so do two neighbouring characters of a script without blanks.
+
+        The best hits come first: those with all terms, then those with all quotations, and among these by the sum of what the
+        words say that they have: a rare one says more, and so does one that is there often or in a short part (BM25). Of equals
+        the newest comes first. How rare a word is, is counted in all parts of the caller's tenant, also in those that the
+        caller does not see, and in no other tenant's.
 
         Text, reasoning, the inputs and outputs of tools, the names of media, markers and records are searched, of each part
         the first MiB. Drafts are not.

@@ -16,7 +16,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file longhand/v1/search.proto.
  */
 export const file_longhand_v1_search: GenFile = /*@__PURE__*/
-  fileDesc("Chhsb25naGFuZC92MS9zZWFyY2gucHJvdG8SC2xvbmdoYW5kLnYxIogEChRTZWFyY2hIaXN0b3J5UmVxdWVzdBINCgVxdWVyeRgBIAEoCRIXCgpzZXNzaW9uX2lkGAIgASgJSACIAQESHAoPdHJlZV9zZXNzaW9uX2lkGAMgASgJSAGIAQESFAoHcHJvamVjdBgEIAEoCUgCiAEBEiYKBXJvbGVzGAUgAygOMhEubG9uZ2hhbmQudjEuUm9sZUIEkLUYIBITCgV0b29scxgGIAMoCUIEkLUYIBIvCgpwYXJ0X3R5cGVzGAcgAygOMhUubG9uZ2hhbmQudjEuUGFydFR5cGVCBJC1GCASLgoKc3RhcnRfdGltZRgIIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLAoIZW5kX3RpbWUYCSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhcKD2luY2x1ZGVfZGVyaXZlZBgKIAEoCBIXCg9leGNsdWRlX3JlY29yZHMYCyABKAgSEQoJcGFnZV9zaXplGAwgASgFEhIKCnBhZ2VfdG9rZW4YDSABKAkSDwoHbWluX3NlcRgOIAEoAxIvCgx3YWl0X3RpbWVvdXQYDyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb25CDQoLX3Nlc3Npb25faWRCEgoQX3RyZWVfc2Vzc2lvbl9pZEIKCghfcHJvamVjdCKwAQoVU2VhcmNoSGlzdG9yeVJlc3BvbnNlEiQKBGhpdHMYASADKAsyFi5sb25naGFuZC52MS5TZWFyY2hIaXQSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJEhMKC2luZGV4ZWRfc2VxGAMgASgDEh0KEGluZGV4ZWRfcmV2aXNpb24YBCABKANIAIgBARIPCgdjdXRfb2ZmGAUgASgIQhMKEV9pbmRleGVkX3JldmlzaW9uIvQDCglTZWFyY2hIaXQSEgoKc2Vzc2lvbl9pZBgBIAEoCRISCgptZXNzYWdlX2lkGAIgASgJEg8KB3BhcnRfaWQYAyABKAkSEAoIcmV2aXNpb24YBCABKAMSHwoEcm9sZRgFIAEoDjIRLmxvbmdoYW5kLnYxLlJvbGUSJgoEa2luZBgGIAEoDjIYLmxvbmdoYW5kLnYxLk1lc3NhZ2VLaW5kEigKCXBhcnRfdHlwZRgHIAEoDjIVLmxvbmdoYW5kLnYxLlBhcnRUeXBlEgwKBHRvb2wYCCABKAkSLwoLY3JlYXRlX3RpbWUYCSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg0KBWFjdG9yGAogASgJEg8KB2luX3ZpZXcYCyABKAgSKgoGc3RhdHVzGAwgASgLMhoubG9uZ2hhbmQudjEuTWVzc2FnZVN0YXR1cxInChpzaG9ydGVuZWRfYnlfY29tcGFjdGlvbl9pZBgNIAEoCUgAiAEBEiUKB3NuaXBwZXQYDiABKAsyFC5sb25naGFuZC52MS5TbmlwcGV0Ei8KC29yaWdpbl90aW1lGA8gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEIdChtfc2hvcnRlbmVkX2J5X2NvbXBhY3Rpb25faWQiWQoHU25pcHBldBIMCgR0ZXh0GAEgASgJEhQKDG9mZnNldF9ieXRlcxgCIAEoAxIqCgdtYXRjaGVzGAMgAygLMhkubG9uZ2hhbmQudjEuU25pcHBldE1hdGNoIjoKDFNuaXBwZXRNYXRjaBIUCgxvZmZzZXRfYnl0ZXMYASABKAMSFAoMbGVuZ3RoX2J5dGVzGAIgASgDKscBCghQYXJ0VHlwZRIZChVQQVJUX1RZUEVfVU5TUEVDSUZJRUQQABISCg5QQVJUX1RZUEVfVEVYVBABEhcKE1BBUlRfVFlQRV9SRUFTT05JTkcQAhIXChNQQVJUX1RZUEVfVE9PTF9DQUxMEAMSGQoVUEFSVF9UWVBFX1RPT0xfUkVTVUxUEAQSEwoPUEFSVF9UWVBFX01FRElBEAUSFAoQUEFSVF9UWVBFX01BUktFUhAGEhQKEFBBUlRfVFlQRV9SRUNPUkQQBzJ/Cg1TZWFyY2hTZXJ2aWNlEm4KDVNlYXJjaEhpc3RvcnkSIS5sb25naGFuZC52MS5TZWFyY2hIaXN0b3J5UmVxdWVzdBoiLmxvbmdoYW5kLnYxLlNlYXJjaEhpc3RvcnlSZXNwb25zZSIWiLUYAYLT5JMCDBIKL3YxL3NlYXJjaGIGcHJvdG8z", [file_google_api_annotations, file_google_protobuf_duration, file_google_protobuf_timestamp, file_longhand_v1_message, file_longhand_v1_options]);
+  fileDesc("Chhsb25naGFuZC92MS9zZWFyY2gucHJvdG8SC2xvbmdoYW5kLnYxIpEFChRTZWFyY2hIaXN0b3J5UmVxdWVzdBINCgVxdWVyeRgBIAEoCRIXCgpzZXNzaW9uX2lkGAIgASgJSACIAQESHAoPdHJlZV9zZXNzaW9uX2lkGAMgASgJSAGIAQESFAoHcHJvamVjdBgEIAEoCUgCiAEBEiYKBXJvbGVzGAUgAygOMhEubG9uZ2hhbmQudjEuUm9sZUIEkLUYIBITCgV0b29scxgGIAMoCUIEkLUYIBIvCgpwYXJ0X3R5cGVzGAcgAygOMhUubG9uZ2hhbmQudjEuUGFydFR5cGVCBJC1GCASLgoKc3RhcnRfdGltZRgIIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLAoIZW5kX3RpbWUYCSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhcKD2luY2x1ZGVfZGVyaXZlZBgKIAEoCBIXCg9leGNsdWRlX3JlY29yZHMYCyABKAgSEQoJcGFnZV9zaXplGAwgASgFEhIKCnBhZ2VfdG9rZW4YDSABKAkSDwoHbWluX3NlcRgOIAEoAxIvCgx3YWl0X3RpbWVvdXQYDyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SEQoJYWxsX3Rlcm1zGBAgASgIEhQKDG5ld2VzdF9maXJzdBgRIAEoCBI2CgpzdGF0aXN0aWNzGBIgASgLMh0ubG9uZ2hhbmQudjEuU2VhcmNoU3RhdGlzdGljc0gDiAEBEhcKD29ubHlfc3RhdGlzdGljcxgTIAEoCEINCgtfc2Vzc2lvbl9pZEISChBfdHJlZV9zZXNzaW9uX2lkQgoKCF9wcm9qZWN0Qg0KC19zdGF0aXN0aWNzIk0KEFNlYXJjaFN0YXRpc3RpY3MSDQoFcGFydHMYASABKAMSDQoFd29yZHMYAiABKAMSGwoMcGFydHNfaGF2aW5nGAMgAygDQgWQtRiAASL1AQoVU2VhcmNoSGlzdG9yeVJlc3BvbnNlEiQKBGhpdHMYASADKAsyFi5sb25naGFuZC52MS5TZWFyY2hIaXQSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJEhMKC2luZGV4ZWRfc2VxGAMgASgDEh0KEGluZGV4ZWRfcmV2aXNpb24YBCABKANIAIgBARIPCgdjdXRfb2ZmGAUgASgIEhAKCGhlYWRfc2VxGAYgASgDEjEKCnN0YXRpc3RpY3MYByABKAsyHS5sb25naGFuZC52MS5TZWFyY2hTdGF0aXN0aWNzQhMKEV9pbmRleGVkX3JldmlzaW9uIpsECglTZWFyY2hIaXQSEgoKc2Vzc2lvbl9pZBgBIAEoCRISCgptZXNzYWdlX2lkGAIgASgJEg8KB3BhcnRfaWQYAyABKAkSEAoIcmV2aXNpb24YBCABKAMSHwoEcm9sZRgFIAEoDjIRLmxvbmdoYW5kLnYxLlJvbGUSJgoEa2luZBgGIAEoDjIYLmxvbmdoYW5kLnYxLk1lc3NhZ2VLaW5kEigKCXBhcnRfdHlwZRgHIAEoDjIVLmxvbmdoYW5kLnYxLlBhcnRUeXBlEgwKBHRvb2wYCCABKAkSLwoLY3JlYXRlX3RpbWUYCSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg0KBWFjdG9yGAogASgJEg8KB2luX3ZpZXcYCyABKAgSKgoGc3RhdHVzGAwgASgLMhoubG9uZ2hhbmQudjEuTWVzc2FnZVN0YXR1cxInChpzaG9ydGVuZWRfYnlfY29tcGFjdGlvbl9pZBgNIAEoCUgAiAEBEiUKB3NuaXBwZXQYDiABKAsyFC5sb25naGFuZC52MS5TbmlwcGV0Ei8KC29yaWdpbl90aW1lGA8gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIlCgRyYW5rGBAgASgLMhcubG9uZ2hhbmQudjEuU2VhcmNoUmFua0IdChtfc2hvcnRlbmVkX2J5X2NvbXBhY3Rpb25faWQiegoKU2VhcmNoUmFuaxIVCg1oYXNfYWxsX3Rlcm1zGAEgASgIEhoKEmhhc19hbGxfcXVvdGF0aW9ucxgCIAEoCBINCgVzY29yZRgDIAEoARIqCgV0ZXJtcxgEIAMoCzIbLmxvbmdoYW5kLnYxLlNlYXJjaFJhbmtUZXJtIi0KDlNlYXJjaFJhbmtUZXJtEgwKBHRlcm0YASABKAkSDQoFc2NvcmUYAiABKAEiWQoHU25pcHBldBIMCgR0ZXh0GAEgASgJEhQKDG9mZnNldF9ieXRlcxgCIAEoAxIqCgdtYXRjaGVzGAMgAygLMhkubG9uZ2hhbmQudjEuU25pcHBldE1hdGNoIjoKDFNuaXBwZXRNYXRjaBIUCgxvZmZzZXRfYnl0ZXMYASABKAMSFAoMbGVuZ3RoX2J5dGVzGAIgASgDKscBCghQYXJ0VHlwZRIZChVQQVJUX1RZUEVfVU5TUEVDSUZJRUQQABISCg5QQVJUX1RZUEVfVEVYVBABEhcKE1BBUlRfVFlQRV9SRUFTT05JTkcQAhIXChNQQVJUX1RZUEVfVE9PTF9DQUxMEAMSGQoVUEFSVF9UWVBFX1RPT0xfUkVTVUxUEAQSEwoPUEFSVF9UWVBFX01FRElBEAUSFAoQUEFSVF9UWVBFX01BUktFUhAGEhQKEFBBUlRfVFlQRV9SRUNPUkQQBzJ/Cg1TZWFyY2hTZXJ2aWNlEm4KDVNlYXJjaEhpc3RvcnkSIS5sb25naGFuZC52MS5TZWFyY2hIaXN0b3J5UmVxdWVzdBoiLmxvbmdoYW5kLnYxLlNlYXJjaEhpc3RvcnlSZXNwb25zZSIWiLUYAYLT5JMCDBIKL3YxL3NlYXJjaGIGcHJvdG8z", [file_google_api_annotations, file_google_protobuf_duration, file_google_protobuf_timestamp, file_longhand_v1_message, file_longhand_v1_options]);
 
 /**
  * A request to search.
@@ -25,7 +25,7 @@ export const file_longhand_v1_search: GenFile = /*@__PURE__*/
  */
 export type SearchHistoryRequest = Message<"longhand.v1.SearchHistoryRequest"> & {
   /**
-   * The words; up to 1 KiB and 64 words.
+   * The terms; up to 1 KiB and 64 words.
    *
    * @generated from field: string query = 1;
    */
@@ -133,6 +133,35 @@ export type SearchHistoryRequest = Message<"longhand.v1.SearchHistoryRequest"> &
    * @generated from field: google.protobuf.Duration wait_timeout = 15;
    */
   waitTimeout?: Duration | undefined;
+
+  /**
+   * Only parts that have every term.
+   *
+   * @generated from field: bool all_terms = 16;
+   */
+  allTerms: boolean;
+
+  /**
+   * The part that came last comes first, whatever it has of the query.
+   *
+   * @generated from field: bool newest_first = 17;
+   */
+  newestFirst: boolean;
+
+  /**
+   * What the rarity of words is taken from, as the answer to the same query had it; unset for the tenant's index. With the
+   * sums of several indexes, their hits have scores that compare: a daemon with several shards asks them so.
+   *
+   * @generated from field: optional longhand.v1.SearchStatistics statistics = 18;
+   */
+  statistics?: SearchStatistics | undefined;
+
+  /**
+   * Answers with `statistics`, and with the token of the first page; without hits.
+   *
+   * @generated from field: bool only_statistics = 19;
+   */
+  onlyStatistics: boolean;
 };
 
 /**
@@ -141,6 +170,42 @@ export type SearchHistoryRequest = Message<"longhand.v1.SearchHistoryRequest"> &
  */
 export const SearchHistoryRequestSchema: GenMessage<SearchHistoryRequest> = /*@__PURE__*/
   messageDesc(file_longhand_v1_search, 0);
+
+/**
+ * What is counted for the ranking: in all parts of the tenant.
+ *
+ * @generated from message longhand.v1.SearchStatistics
+ */
+export type SearchStatistics = Message<"longhand.v1.SearchStatistics"> & {
+  /**
+   * The parts.
+   *
+   * @generated from field: int64 parts = 1;
+   */
+  parts: bigint;
+
+  /**
+   * Their words.
+   *
+   * @generated from field: int64 words = 2;
+   */
+  words: bigint;
+
+  /**
+   * The parts that have each of the words and terms by which the query finds, in their order; about as many for one that is
+   * too common to be counted.
+   *
+   * @generated from field: repeated int64 parts_having = 3;
+   */
+  partsHaving: bigint[];
+};
+
+/**
+ * Describes the message longhand.v1.SearchStatistics.
+ * Use `create(SearchStatisticsSchema)` to create a new message.
+ */
+export const SearchStatisticsSchema: GenMessage<SearchStatistics> = /*@__PURE__*/
+  messageDesc(file_longhand_v1_search, 1);
 
 /**
  * A page of hits.
@@ -177,13 +242,28 @@ export type SearchHistoryResponse = Message<"longhand.v1.SearchHistoryResponse">
   indexedRevision?: bigint | undefined;
 
   /**
-   * True if more than 20 000 parts match: the newest of them were ranked, and the older ones are not found. Also true if the
-   * lists of all terms are longer than a search may read: the hits have them all, but are ranked by the rarest ones, or are
-   * the newest ones if none is rare; a page may then have few hits, or none, and a token for the next one.
+   * True if words are so common that a search may not read their lists: the rarer ones find, and the common ones change the
+   * order of what is found, 256 hits at a time; beginnings (`w*`) that are too common do not. If none is rare, only the
+   * newest parts are found. A page may then have few hits, or none, and a token for the next one. Also true behind hit
+   * 20 000, where the pages end.
    *
    * @generated from field: bool cut_off = 5;
    */
   cutOff: boolean;
+
+  /**
+   * The newest event of the log. If it is greater than `indexed_seq`, what came last was not searched.
+   *
+   * @generated from field: int64 head_seq = 6;
+   */
+  headSeq: bigint;
+
+  /**
+   * What the rarity of words was taken from: the tenant's index, whatever `statistics` of the request said.
+   *
+   * @generated from field: longhand.v1.SearchStatistics statistics = 7;
+   */
+  statistics?: SearchStatistics | undefined;
 };
 
 /**
@@ -191,7 +271,7 @@ export type SearchHistoryResponse = Message<"longhand.v1.SearchHistoryResponse">
  * Use `create(SearchHistoryResponseSchema)` to create a new message.
  */
 export const SearchHistoryResponseSchema: GenMessage<SearchHistoryResponse> = /*@__PURE__*/
-  messageDesc(file_longhand_v1_search, 1);
+  messageDesc(file_longhand_v1_search, 2);
 
 /**
  * A part that was found.
@@ -305,6 +385,13 @@ export type SearchHit = Message<"longhand.v1.SearchHit"> & {
    * @generated from field: google.protobuf.Timestamp origin_time = 15;
    */
   originTime?: Timestamp | undefined;
+
+  /**
+   * Why the hit stands where it does.
+   *
+   * @generated from field: longhand.v1.SearchRank rank = 16;
+   */
+  rank?: SearchRank | undefined;
 };
 
 /**
@@ -312,7 +399,77 @@ export type SearchHit = Message<"longhand.v1.SearchHit"> & {
  * Use `create(SearchHitSchema)` to create a new message.
  */
 export const SearchHitSchema: GenMessage<SearchHit> = /*@__PURE__*/
-  messageDesc(file_longhand_v1_search, 2);
+  messageDesc(file_longhand_v1_search, 3);
+
+/**
+ * What decides the place of a hit, in this order.
+ *
+ * @generated from message longhand.v1.SearchRank
+ */
+export type SearchRank = Message<"longhand.v1.SearchRank"> & {
+  /**
+   * True if the part has every term of the query.
+   *
+   * @generated from field: bool has_all_terms = 1;
+   */
+  hasAllTerms: boolean;
+
+  /**
+   * True if it has every quotation.
+   *
+   * @generated from field: bool has_all_quotations = 2;
+   */
+  hasAllQuotations: boolean;
+
+  /**
+   * The sum of the terms' scores.
+   *
+   * @generated from field: double score = 3;
+   */
+  score: number;
+
+  /**
+   * What the part has of the query.
+   *
+   * @generated from field: repeated longhand.v1.SearchRankTerm terms = 4;
+   */
+  terms: SearchRankTerm[];
+};
+
+/**
+ * Describes the message longhand.v1.SearchRank.
+ * Use `create(SearchRankSchema)` to create a new message.
+ */
+export const SearchRankSchema: GenMessage<SearchRank> = /*@__PURE__*/
+  messageDesc(file_longhand_v1_search, 4);
+
+/**
+ * What a part has of a query.
+ *
+ * @generated from message longhand.v1.SearchRankTerm
+ */
+export type SearchRankTerm = Message<"longhand.v1.SearchRankTerm"> & {
+  /**
+   * A term of the query, or a word or a pair of characters of one, in the form by which it is found.
+   *
+   * @generated from field: string term = 1;
+   */
+  term: string;
+
+  /**
+   * What it says for the part.
+   *
+   * @generated from field: double score = 2;
+   */
+  score: number;
+};
+
+/**
+ * Describes the message longhand.v1.SearchRankTerm.
+ * Use `create(SearchRankTermSchema)` to create a new message.
+ */
+export const SearchRankTermSchema: GenMessage<SearchRankTerm> = /*@__PURE__*/
+  messageDesc(file_longhand_v1_search, 5);
 
 /**
  * A passage of a part's text: of a text, reasoning or a marker the text, of a tool call the input, of a result the output,
@@ -348,7 +505,7 @@ export type Snippet = Message<"longhand.v1.Snippet"> & {
  * Use `create(SnippetSchema)` to create a new message.
  */
 export const SnippetSchema: GenMessage<Snippet> = /*@__PURE__*/
-  messageDesc(file_longhand_v1_search, 3);
+  messageDesc(file_longhand_v1_search, 6);
 
 /**
  * What matches in a passage.
@@ -376,7 +533,7 @@ export type SnippetMatch = Message<"longhand.v1.SnippetMatch"> & {
  * Use `create(SnippetMatchSchema)` to create a new message.
  */
 export const SnippetMatchSchema: GenMessage<SnippetMatch> = /*@__PURE__*/
-  messageDesc(file_longhand_v1_search, 4);
+  messageDesc(file_longhand_v1_search, 7);
 
 /**
  * The type of a part that is searched. New values may appear.
@@ -458,14 +615,21 @@ export const PartTypeSchema: GenEnum<PartType> = /*@__PURE__*/
  */
 export const SearchService: GenService<{
   /**
-   * Finds parts of messages by their words, in all sessions that the caller sees. The best hits come first, of equals the
-   * newest.
+   * Finds parts of messages by their words, in all sessions that the caller sees: a question finds its answer.
    *
-   * A query is words, of which a part must have all. Upper and lower case, and wide and narrow letters, are the same. A
-   * name is also found by its pieces and in another style: `parseHeader` finds `parse_header`, and `header` both. Words
-   * that stand together without a blank, as in `src/http/parser.rs` or `1.18.3`, and words in quotation marks have to be
-   * one directly after the other. `pars*` finds every word that begins so. Text in Chinese, Japanese or Korean is found
-   * without blanks. No other sign means anything.
+   * A query is terms, and a part is found that has any of them, or all with `all_terms`. Upper and lower case, and wide and
+   * narrow letters, are the same, and so are an English word's endings and its accents: `runs` finds `running`, and `cafe`
+   * finds `café`. A name is also found by its pieces and in another style: `parseHeader` finds `parse_header`, and `header`
+   * both. Words that stand together without a blank, as in `src/http/parser.rs` or `1.18.3`, and words in quotation marks
+   * are one term: they are found one directly after the other; in quotation marks, without other endings. `pars*` finds
+   * every word that begins so. Text in Chinese, Japanese, Korean, Thai, Lao, Burmese or Khmer is found without blanks. No
+   * other sign means anything. Beside other terms, the words of a joined term and the pieces of a name find by themselves
+   * too, and so do two neighbouring characters of a script without blanks.
+   *
+   * The best hits come first: those with all terms, then those with all quotations, and among these by the sum of what the
+   * words say that they have: a rare one says more, and so does one that is there often or in a short part (BM25). Of equals
+   * the newest comes first. How rare a word is, is counted in all parts of the caller's tenant, also in those that the
+   * caller does not see, and in no other tenant's.
    *
    * Text, reasoning, the inputs and outputs of tools, the names of media, markers and records are searched, of each part
    * the first MiB. Drafts are not.
