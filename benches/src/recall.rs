@@ -158,7 +158,7 @@ async fn ask(
         let request = pb::SearchHistoryRequest {
             query: question.clone(),
             page_size: i32::try_from(FIRST).expect("a few"),
-            all_terms: all,
+            require_every_term: all,
             ..pb::SearchHistoryRequest::default()
         };
         let began = Instant::now();

@@ -94,7 +94,7 @@ pub struct NewSummary {
     /// Refuses the summary if its text is that of one that was erased.
     pub keep_erased: bool,
     /// Covers calls without a result too: whoever made them waits for none.
-    pub gives_up_calls: bool,
+    pub includes_open_calls: bool,
 }
 
 fn from_receipt(receipt: &Receipt) -> Result<CompactionId> {
@@ -297,7 +297,7 @@ impl Caller {
                 (position.first, Some(position.message))
             }
         };
-        let boundary_is_safe = plan::boundary_is_safe(&source.messages, tail_start, new.gives_up_calls);
+        let boundary_is_safe = plan::boundary_is_safe(&source.messages, tail_start, new.includes_open_calls);
         let (covered, covered_count) = plan::supplied(&source.layout, &source.messages, tail_start);
         let before = plan::view(&policy, &source.messages);
         let boundary = Boundary { tail_start, retained: &[], retained_first: false };

@@ -49,7 +49,7 @@ pub struct SearchRequest {
     /// What to rank by; none for what the tenant's index has.
     pub statistics: Option<Statistics>,
     /// Only counts.
-    pub only_statistics: bool,
+    pub exclude_hits: bool,
     /// The number of hits; 0 for the default.
     pub page_size: i64,
     /// The token of the page; empty for the first.
@@ -78,7 +78,7 @@ pub struct Shown {
     /// Its place among the hits.
     pub rank: Rank,
     /// What it has of the query, and what that says for it.
-    pub terms: Vec<(String, f64)>,
+    pub terms: Vec<(String, u64)>,
 }
 
 /// A page of hits.
@@ -225,7 +225,7 @@ impl Caller {
             };
             page.is_cut |= found.is_cut;
             page.statistics = found.statistics;
-            if request.only_statistics {
+            if request.exclude_hits {
                 if start.is_none() {
                     let begin = Position { upto: found.upto, offset: 0 };
                     page.next_page_token = self.page_token(begin.packed(), &scope);
@@ -311,7 +311,7 @@ impl Caller {
             until: request.until,
             upto: None,
             offset: 0,
-            limit: if request.only_statistics {
+            limit: if request.exclude_hits {
                 0
             } else if is_compared {
                 limits::SEARCH_COMPARED
@@ -366,7 +366,7 @@ fn shown(query: &Query, hit: Hit, ranked: &Ranked, may_lack: Option<bool>) -> Op
     let Snippet { bytes, matches } = snippet(query, text, form, limits::SEARCH_SNIPPET_BYTES);
     let text = text[bytes.clone()].to_owned();
     let in_view = hit.status.state == MessageState::Active;
-    let clues = query.clues.iter().zip(&ranked.scores).filter(|(_, score)| **score > 0.0);
+    let clues = query.clues.iter().zip(&ranked.scores).filter(|(_, score)| **score > 0);
     let terms = clues.map(|(clue, score)| (clue.to_string(), *score)).collect();
     Some(Shown { kind, in_view, text, bytes, matches, hit, rank: ranked.rank, terms })
 }

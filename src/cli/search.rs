@@ -89,7 +89,7 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
         end_time: instant(arguments.until)?.map(pb::timestamp),
         include_derived: arguments.derived,
         exclude_records: arguments.no_records,
-        all_terms: arguments.all,
+        require_every_term: arguments.all,
         newest_first: arguments.newest,
         ..pb::SearchHistoryRequest::default()
     };
@@ -179,8 +179,8 @@ fn print(output: &mut Output, hit: &pb::SearchHit, ids: Ids, times: Times, why: 
 
 /// Why a hit stands where it does.
 fn reasons(rank: &pb::SearchRank) -> String {
-    let terms = rank.terms.iter().map(|term| format!("{} {:.1}", one_line(&term.term), term.score));
-    let has_all = if rank.has_all_terms { "all words: " } else { "" };
+    let terms = rank.terms.iter().map(|term| format!("{} {:.1}", one_line(&term.term), term.score as f64 / 1e6));
+    let has_all = if rank.has_every_term { "all words: " } else { "" };
     format!("{has_all}{}", terms.collect::<Vec<_>>().join(", "))
 }
 
@@ -242,12 +242,12 @@ mod tests {
     fn the_reasons_are_what_a_part_has_and_nothing_says_how_far_the_index_is() {
         let term = |term: &str, score| pb::SearchRankTerm { term: term.to_owned(), score };
         let rank = pb::SearchRank {
-            has_all_terms: true,
-            terms: vec![term("vault", 2.04), term("key", 0.5)],
+            has_every_term: true,
+            terms: vec![term("vault", 2_040_000), term("key", 500_000)],
             ..pb::SearchRank::default()
         };
         assert_eq!(reasons(&rank), "all words: vault 2.0, key 0.5");
-        assert_eq!(reasons(&pb::SearchRank { has_all_terms: false, ..rank }), "vault 2.0, key 0.5");
+        assert_eq!(reasons(&pb::SearchRank { has_every_term: false, ..rank }), "vault 2.0, key 0.5");
         assert_eq!(nothing(7, 7), "nothing found; all 7 events are indexed");
         assert!(nothing(5, 7).contains("5 of 7 events"), "{}", nothing(5, 7));
     }

@@ -81,7 +81,7 @@ const NO_WORDS: [&str; 13] =
 const UNITS: [&str; 7] = ["tokens", "bytes", "ms", "us", "count", "usd", "json"];
 
 /// Fields that appear to violate rule 5, with the reason why they do not.
-const NAMES: [(&str, &str); 21] = [
+const NAMES: [(&str, &str); 23] = [
     ("BranchSummary.instructions", "one text"),
     ("Compaction.instructions", "one text"),
     ("CompactionOutcome.context_tokens_before", "the noun is `tokens`; the rest is the time"),
@@ -102,6 +102,8 @@ const NAMES: [(&str, &str); 21] = [
     ("SummaryTask.instructions", "one text"),
     ("ToolResultPart.status", "a singular that ends in s"),
     ("Message.status", "a singular that ends in s"),
+    ("SearchHistoryRequest.statistics", "one message, the field's plural"),
+    ("SearchHistoryResponse.statistics", "one message, the field's plural"),
     ("SearchHit.status", "a singular that ends in s"),
 ];
 

@@ -67,7 +67,7 @@ export interface NewSession {
 /** What is searched for, beside the words. */
 export type SearchOptions = Omit<
   MessageInitShape<typeof v1.SearchHistoryRequestSchema>,
-  "query" | "pageToken" | "waitTimeout" | "onlyStatistics" | "$typeName"
+  "query" | "pageToken" | "waitTimeout" | "excludeHits" | "$typeName"
 > & {
   /** The time to wait until the index holds `minSeq`. */
   waitMs?: number;

@@ -384,7 +384,7 @@ impl Player {
             summarizer: "imported".to_owned(),
             request_id: request_id(&supply.client_id),
             keep_erased: self.again.is_none(),
-            give_up_calls: true,
+            include_open_calls: true,
             ..pb::SupplySummaryRequest::default()
         };
         let compactions = &self.client.compactions;

@@ -34,7 +34,7 @@ pub(super) async fn history(cluster: Arc<Cluster>, call: Call) -> Result<Respons
     let shards = Shard::all(&cluster, &call);
     let place: Option<Place> = cursor::place(&request.page_token)?;
     let counting = pb::SearchHistoryRequest {
-        only_statistics: true,
+        exclude_hits: true,
         statistics: None,
         page_token: String::new(),
         ..request.clone()
@@ -54,7 +54,7 @@ pub(super) async fn history(cluster: Arc<Cluster>, call: Call) -> Result<Respons
         begin.insert(shard.name.clone(), (count.next_page_token, 0));
     }
     answer.statistics = Some(statistics.clone());
-    if request.only_statistics {
+    if request.exclude_hits {
         if place.is_none() {
             answer.next_page_token = cursor::token(&begin)?;
         }
@@ -125,10 +125,10 @@ async fn ask(shard: &Shard, request: pb::SearchHistoryRequest) -> Result<pb::Sea
 }
 
 fn add(sum: &mut pb::SearchStatistics, other: &pb::SearchStatistics) {
-    sum.parts += other.parts;
-    sum.words += other.words;
-    sum.parts_having.resize(sum.parts_having.len().max(other.parts_having.len()), 0);
-    for (sum, other) in sum.parts_having.iter_mut().zip(&other.parts_having) {
+    sum.part_count += other.part_count;
+    sum.word_count += other.word_count;
+    sum.part_counts.resize(sum.part_counts.len().max(other.part_counts.len()), 0);
+    for (sum, other) in sum.part_counts.iter_mut().zip(&other.part_counts) {
         *sum += other;
     }
 }
@@ -137,8 +137,8 @@ fn add(sum: &mut pb::SearchStatistics, other: &pb::SearchStatistics) {
 fn compare(one: &pb::SearchHit, other: &pb::SearchHit, is_newest_first: bool) -> Ordering {
     let rank = |hit: &pb::SearchHit| hit.rank.clone().unwrap_or_default();
     let (mine, others) = (rank(one), rank(other));
-    let tiers = |rank: &pb::SearchRank| (rank.has_all_terms, rank.has_all_quotations);
-    let by_rank = tiers(&mine).cmp(&tiers(&others)).then(mine.score.total_cmp(&others.score));
+    let tiers = |rank: &pb::SearchRank| (rank.has_every_term, rank.has_every_quotation);
+    let by_rank = tiers(&mine).cmp(&tiers(&others)).then(mine.score.cmp(&others.score));
     let place = |hit: &pb::SearchHit| {
         let time = hit.create_time.map(|time| (time.seconds, time.nanos));
         (time, Reverse(hit.session_id.clone()), hit.revision, hit.part_id.clone())

@@ -271,6 +271,6 @@ pub(in crate::grpc) fn read_summary(request: pb::SupplySummaryRequest) -> NewSum
         usage: request.usage.map(Into::into),
         expected_revision: request.expected_revision,
         keep_erased: request.keep_erased,
-        gives_up_calls: request.give_up_calls,
+        includes_open_calls: request.include_open_calls,
     }
 }

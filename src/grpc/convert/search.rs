@@ -30,25 +30,25 @@ pub(in crate::grpc) fn read_request(request: pb::SearchHistoryRequest) -> Result
         page_token: request.page_token,
         min_seq: request.min_seq,
         wait: wait.unwrap_or(Duration::ZERO),
-        all: request.all_terms,
+        all: request.require_every_term,
         newest: request.newest_first,
         statistics: request.statistics.map(read_statistics).transpose()?,
-        only_statistics: request.only_statistics,
+        exclude_hits: request.exclude_hits,
     })
 }
 
 /// What was counted for a ranking.
 fn read_statistics(statistics: pb::SearchStatistics) -> Result<Statistics> {
     let count = |count: i64| u64::try_from(count).map_err(|_| Error::field("statistics", "has a negative number"));
-    let having = statistics.parts_having.into_iter().map(count).collect::<Result<_>>()?;
-    Ok(Statistics { parts: count(statistics.parts)?, words: count(statistics.words)?, having })
+    let having = statistics.part_counts.into_iter().map(count).collect::<Result<_>>()?;
+    Ok(Statistics { parts: count(statistics.part_count)?, words: count(statistics.word_count)?, having })
 }
 
 fn statistics(statistics: Statistics) -> pb::SearchStatistics {
     let count = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
     let Statistics { parts, words, having } = statistics;
-    let parts_having = having.into_iter().map(count).collect();
-    pb::SearchStatistics { parts: count(parts), words: count(words), parts_having }
+    let part_counts = having.into_iter().map(count).collect();
+    pb::SearchStatistics { part_count: count(parts), word_count: count(words), part_counts }
 }
 
 fn read_kind(field: impl Display + Copy, number: i32) -> Result<EntryKind> {
@@ -98,6 +98,7 @@ fn hit(shown: Shown) -> pb::SearchHit {
     let message = hit.message;
     let place =
         |place: Range<usize>| pb::SnippetMatch { offset_bytes: bytes(place.start), length_bytes: bytes(place.len()) };
+    let score = |score: u64| i64::try_from(score).unwrap_or(i64::MAX);
     pb::SearchHit {
         session_id: message.session_id.to_string(),
         message_id: message.id.to_string(),
@@ -119,10 +120,10 @@ fn hit(shown: Shown) -> pb::SearchHit {
             matches: matches.into_iter().map(place).collect(),
         }),
         rank: Some(pb::SearchRank {
-            has_all_terms: rank.has_all,
-            has_all_quotations: rank.has_quotations,
-            score: rank.score,
-            terms: terms.into_iter().map(|(term, score)| pb::SearchRankTerm { term, score }).collect(),
+            has_every_term: rank.has_all,
+            has_every_quotation: rank.has_quotations,
+            score: score(rank.score),
+            terms: terms.into_iter().map(|(term, says)| pb::SearchRankTerm { term, score: score(says) }).collect(),
         }),
     }
 }

@@ -131,7 +131,7 @@ impl Best<'_> {
         if self.wanted.newest && is_full {
             return Ok(false);
         }
-        let most: f64 = has.iter().map(|(clue, often)| self.scores.score_max(*clue, *often)).sum();
+        let most: u64 = has.iter().map(|(clue, often)| self.scores.score_max(*clue, *often)).sum();
         let at_most = Rank { has_all, has_quotations, score: most };
         // Of equals the newest is better, and was here before.
         if is_full && self.top.peek().is_some_and(|Reverse((worst, _))| at_most <= *worst) {
@@ -141,7 +141,7 @@ impl Best<'_> {
             return Ok(true);
         }
         let Some((entry, words)) = self.entry(id)? else { return Ok(true) };
-        let mut scores = vec![0.0; self.clues.phrases.len()];
+        let mut scores = vec![0; self.clues.phrases.len()];
         for (clue, often) in has {
             scores[*clue] = self.scores.score(*clue, *often, words);
         }
@@ -292,8 +292,8 @@ fn reorder(
             }
         }
         let terms = clues.phrases.iter().zip(says.iter()).take(wanted.terms);
-        rank.has_all = terms.clone().all(|(_, score)| *score > 0.0);
-        rank.has_quotations = terms.clone().all(|(phrase, score)| !phrase.is_quoted || *score > 0.0);
+        rank.has_all = terms.clone().all(|(_, score)| *score > 0);
+        rank.has_quotations = terms.clone().all(|(phrase, score)| !phrase.is_quoted || *score > 0);
         rank.score = says.iter().sum();
     }
     ranked.sort_by(|one, other| (other.rank, other.entry.id).cmp(&(one.rank, one.entry.id)));

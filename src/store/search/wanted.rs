@@ -113,7 +113,7 @@ pub struct Ranked {
     /// Its rank.
     pub rank: Rank,
     /// What each clue of the query says for it; 0 for one that it has not.
-    pub scores: Vec<f64>,
+    pub scores: Vec<u64>,
 }
 
 /// What a search found.

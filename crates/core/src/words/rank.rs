@@ -39,52 +39,34 @@ impl Scores {
         Self { rarity: statistics.having.iter().map(rarity).collect(), length }
     }
 
-    /// What a clue says for a part of some words that has it so often.
-    pub fn score(&self, clue: usize, often: u32, words: u32) -> f64 {
+    /// What a clue says for a part of some words that has it so often: in millionths, one at least, so that sums are the
+    /// same in every order.
+    pub fn score(&self, clue: usize, often: u32, words: u32) -> u64 {
         let length = 1.0 - LENGTH + LENGTH * f64::from(words) / self.length;
         self.weighted(clue, often, length)
     }
 
     /// The most that it says, for a part of any length.
-    pub fn score_max(&self, clue: usize, often: u32) -> f64 {
+    pub fn score_max(&self, clue: usize, often: u32) -> u64 {
         self.weighted(clue, often, 1.0 - LENGTH)
     }
 
-    fn weighted(&self, clue: usize, often: u32, length: f64) -> f64 {
+    fn weighted(&self, clue: usize, often: u32, length: f64) -> u64 {
         let often = f64::from(often);
         let rarity = self.rarity.get(clue).copied().unwrap_or_default();
-        rarity * often * (SATURATION + 1.0) / (often + SATURATION * length)
+        let score = rarity * often * (SATURATION + 1.0) / (often + SATURATION * length);
+        // Below 50 millions: a rarity is a logarithm of a count.
+        (score * 1e6).round().max(1.0) as u64
     }
 }
 
 /// The place of a part among others, ascending: first those with all terms, then those with all quotations, then by score.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rank {
     /// It has every term of the query.
     pub has_all: bool,
     /// It has every quotation.
     pub has_quotations: bool,
     /// The sum of what its clues say.
-    pub score: f64,
-}
-
-impl PartialEq for Rank {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl Eq for Rank {}
-
-impl PartialOrd for Rank {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Rank {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        let tiers = |rank: &Self| (rank.has_all, rank.has_quotations);
-        tiers(self).cmp(&tiers(other)).then(self.score.total_cmp(&other.score))
-    }
+    pub score: u64,
 }

@@ -70,8 +70,11 @@ impl<'a> Queue<'a> {
     }
 }
 
-/// Takes the prompt with a text out of a queue; the first one if none has it.
+/// Takes the prompt with a text out of a queue. If none has it, it is the first one that a person typed: notices wait
+/// until those are gone.
 fn take<'a>(prompts: &mut VecDeque<Prompt<'a>>, text: &str) -> Option<Prompt<'a>> {
     let named = prompts.iter().position(|prompt| prompt.text == text);
-    prompts.remove(named.unwrap_or(0))
+    let typed = || prompts.iter().position(|prompt| !is_notice(&prompt.text));
+    let at = named.or_else(typed).unwrap_or(0);
+    prompts.remove(at)
 }

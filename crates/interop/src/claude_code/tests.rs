@@ -515,7 +515,7 @@ fn a_prompt_that_left_its_queue_for_no_row_is_a_message_before_the_reply() {
         operation("enqueue", json!({"content":"last"})),
         operation("enqueue", json!({"content":"given up"})),
         result("r1", Some("a1"), "c1"),
-        operation("remove", json!({})),
+        // Without a text: "first" and the command. The notice waits until what was typed is gone.
         operation("remove", json!({})),
         operation("remove", json!({})),
         operation("remove", json!({"content":"last","reason":"absorbed_mid_turn"})),

@@ -80,9 +80,9 @@ async fn search(target: &Target, query: &str, min_seq: i64) -> Result<pb::Search
     let mut client = SearchServiceClient::new(connect(target.daemon.socket()));
     let wait_timeout = Some(prost_types::Duration { seconds: 30, nanos: 0 });
     // Most words of the needle's query are everywhere.
-    let all_terms = query.starts_with(NEEDLE);
+    let require_every_term = query.starts_with(NEEDLE);
     let request =
-        pb::SearchHistoryRequest { query: query.to_owned(), min_seq, wait_timeout, all_terms, ..Default::default() };
+        pb::SearchHistoryRequest { query: query.to_owned(), min_seq, wait_timeout, require_every_term, ..Default::default() };
     Ok(client.search_history(request).await?.into_inner())
 }
 

@@ -303,7 +303,7 @@ class Client:
         tools: Sequence[str] = (),
         part_types: Sequence[v1.PartType.ValueType] = (),
         exclude_records: bool = False,
-        all_terms: bool = False,
+        require_every_term: bool = False,
         newest_first: bool = False,
         page_size: int = 0,
         min_seq: int = 0,
@@ -311,7 +311,7 @@ class Client:
     ) -> Iterator[v1.SearchHit]:
         """Parts of messages by their words, the best first, page by page: also what no view shows any more.
 
-        A part is found that has any of the words, or all of them with `all_terms`; `rank` says why a hit stands where
+        A part is found that has any of the words, or all of them with `require_every_term`; `rank` says why a hit stands where
         it does. The index follows the log in the background. To find what was just written, name the `seq` of the append's
         answer, and the time to wait for it.
         """
@@ -324,7 +324,7 @@ class Client:
             tools=tools,
             part_types=part_types,
             exclude_records=exclude_records,
-            all_terms=all_terms,
+            require_every_term=require_every_term,
             newest_first=newest_first,
             page_size=page_size,
             min_seq=min_seq,

@@ -974,7 +974,7 @@ class SupplySummaryRequest(google.protobuf.message.Message):
     EXPECTED_REVISION_FIELD_NUMBER: builtins.int
     REQUEST_ID_FIELD_NUMBER: builtins.int
     KEEP_ERASED_FIELD_NUMBER: builtins.int
-    GIVE_UP_CALLS_FIELD_NUMBER: builtins.int
+    INCLUDE_OPEN_CALLS_FIELD_NUMBER: builtins.int
     session_id: builtins.str
     """The session's id or client id."""
     text: builtins.str
@@ -993,7 +993,7 @@ class SupplySummaryRequest(google.protobuf.message.Message):
     """Makes the request idempotent."""
     keep_erased: builtins.bool
     """Refuses the request with CONTENT_ERASED if the text is that of a summary of the tenant that was erased."""
-    give_up_calls: builtins.bool
+    include_open_calls: builtins.bool
     """Covers calls that have no result yet too: their agent gave them up, as one does that compacts while a call is open. A
     result that comes nevertheless is shown as text. Without this, BOUNDARY_INVALID for a summary of a call that runs.
     """
@@ -1013,10 +1013,10 @@ class SupplySummaryRequest(google.protobuf.message.Message):
         expected_revision: builtins.int | None = ...,
         request_id: builtins.str = ...,
         keep_erased: builtins.bool = ...,
-        give_up_calls: builtins.bool = ...,
+        include_open_calls: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_expected_revision", b"_expected_revision", "expected_revision", b"expected_revision", "usage", b"usage"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_expected_revision", b"_expected_revision", "expected_revision", b"expected_revision", "give_up_calls", b"give_up_calls", "keep_erased", b"keep_erased", "request_id", b"request_id", "session_id", b"session_id", "summarizer", b"summarizer", "tail_start_message_id", b"tail_start_message_id", "text", b"text", "until_message_id", b"until_message_id", "usage", b"usage"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_expected_revision", b"_expected_revision", "expected_revision", b"expected_revision", "include_open_calls", b"include_open_calls", "keep_erased", b"keep_erased", "request_id", b"request_id", "session_id", b"session_id", "summarizer", b"summarizer", "tail_start_message_id", b"tail_start_message_id", "text", b"text", "until_message_id", b"until_message_id", "usage", b"usage"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_expected_revision", b"_expected_revision"]) -> typing.Literal["expected_revision"] | None: ...
 
 global___SupplySummaryRequest = SupplySummaryRequest

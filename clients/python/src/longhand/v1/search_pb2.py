@@ -28,7 +28,7 @@ from longhand.v1 import message_pb2 as longhand_dot_v1_dot_message__pb2
 from longhand.v1 import options_pb2 as longhand_dot_v1_dot_options__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18longhand/v1/search.proto\x12\x0blonghand.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19longhand/v1/message.proto\x1a\x19longhand/v1/options.proto\"\x91\x05\n\x14SearchHistoryRequest\x12\r\n\x05query\x18\x01 \x01(\t\x12\x17\n\nsession_id\x18\x02 \x01(\tH\x00\x88\x01\x01\x12\x1c\n\x0ftree_session_id\x18\x03 \x01(\tH\x01\x88\x01\x01\x12\x14\n\x07project\x18\x04 \x01(\tH\x02\x88\x01\x01\x12&\n\x05roles\x18\x05 \x03(\x0e\x32\x11.longhand.v1.RoleB\x04\x90\xb5\x18 \x12\x13\n\x05tools\x18\x06 \x03(\tB\x04\x90\xb5\x18 \x12/\n\npart_types\x18\x07 \x03(\x0e\x32\x15.longhand.v1.PartTypeB\x04\x90\xb5\x18 \x12.\n\nstart_time\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nd_time\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x17\n\x0finclude_derived\x18\n \x01(\x08\x12\x17\n\x0f\x65xclude_records\x18\x0b \x01(\x08\x12\x11\n\tpage_size\x18\x0c \x01(\x05\x12\x12\n\npage_token\x18\r \x01(\t\x12\x0f\n\x07min_seq\x18\x0e \x01(\x03\x12/\n\x0cwait_timeout\x18\x0f \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x11\n\tall_terms\x18\x10 \x01(\x08\x12\x14\n\x0cnewest_first\x18\x11 \x01(\x08\x12\x36\n\nstatistics\x18\x12 \x01(\x0b\x32\x1d.longhand.v1.SearchStatisticsH\x03\x88\x01\x01\x12\x17\n\x0fonly_statistics\x18\x13 \x01(\x08\x42\r\n\x0b_session_idB\x12\n\x10_tree_session_idB\n\n\x08_projectB\r\n\x0b_statistics\"M\n\x10SearchStatistics\x12\r\n\x05parts\x18\x01 \x01(\x03\x12\r\n\x05words\x18\x02 \x01(\x03\x12\x1b\n\x0cparts_having\x18\x03 \x03(\x03\x42\x05\x90\xb5\x18\x80\x01\"\xf5\x01\n\x15SearchHistoryResponse\x12$\n\x04hits\x18\x01 \x03(\x0b\x32\x16.longhand.v1.SearchHit\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x13\n\x0bindexed_seq\x18\x03 \x01(\x03\x12\x1d\n\x10indexed_revision\x18\x04 \x01(\x03H\x00\x88\x01\x01\x12\x0f\n\x07\x63ut_off\x18\x05 \x01(\x08\x12\x10\n\x08head_seq\x18\x06 \x01(\x03\x12\x31\n\nstatistics\x18\x07 \x01(\x0b\x32\x1d.longhand.v1.SearchStatisticsB\x13\n\x11_indexed_revision\"\x9b\x04\n\tSearchHit\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\x12\n\nmessage_id\x18\x02 \x01(\t\x12\x0f\n\x07part_id\x18\x03 \x01(\t\x12\x10\n\x08revision\x18\x04 \x01(\x03\x12\x1f\n\x04role\x18\x05 \x01(\x0e\x32\x11.longhand.v1.Role\x12&\n\x04kind\x18\x06 \x01(\x0e\x32\x18.longhand.v1.MessageKind\x12(\n\tpart_type\x18\x07 \x01(\x0e\x32\x15.longhand.v1.PartType\x12\x0c\n\x04tool\x18\x08 \x01(\t\x12/\n\x0b\x63reate_time\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\r\n\x05\x61\x63tor\x18\n \x01(\t\x12\x0f\n\x07in_view\x18\x0b \x01(\x08\x12*\n\x06status\x18\x0c \x01(\x0b\x32\x1a.longhand.v1.MessageStatus\x12\'\n\x1ashortened_by_compaction_id\x18\r \x01(\tH\x00\x88\x01\x01\x12%\n\x07snippet\x18\x0e \x01(\x0b\x32\x14.longhand.v1.Snippet\x12/\n\x0borigin_time\x18\x0f \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12%\n\x04rank\x18\x10 \x01(\x0b\x32\x17.longhand.v1.SearchRankB\x1d\n\x1b_shortened_by_compaction_id\"z\n\nSearchRank\x12\x15\n\rhas_all_terms\x18\x01 \x01(\x08\x12\x1a\n\x12has_all_quotations\x18\x02 \x01(\x08\x12\r\n\x05score\x18\x03 \x01(\x01\x12*\n\x05terms\x18\x04 \x03(\x0b\x32\x1b.longhand.v1.SearchRankTerm\"-\n\x0eSearchRankTerm\x12\x0c\n\x04term\x18\x01 \x01(\t\x12\r\n\x05score\x18\x02 \x01(\x01\"Y\n\x07Snippet\x12\x0c\n\x04text\x18\x01 \x01(\t\x12\x14\n\x0coffset_bytes\x18\x02 \x01(\x03\x12*\n\x07matches\x18\x03 \x03(\x0b\x32\x19.longhand.v1.SnippetMatch\":\n\x0cSnippetMatch\x12\x14\n\x0coffset_bytes\x18\x01 \x01(\x03\x12\x14\n\x0clength_bytes\x18\x02 \x01(\x03*\xc7\x01\n\x08PartType\x12\x19\n\x15PART_TYPE_UNSPECIFIED\x10\x00\x12\x12\n\x0ePART_TYPE_TEXT\x10\x01\x12\x17\n\x13PART_TYPE_REASONING\x10\x02\x12\x17\n\x13PART_TYPE_TOOL_CALL\x10\x03\x12\x19\n\x15PART_TYPE_TOOL_RESULT\x10\x04\x12\x13\n\x0fPART_TYPE_MEDIA\x10\x05\x12\x14\n\x10PART_TYPE_MARKER\x10\x06\x12\x14\n\x10PART_TYPE_RECORD\x10\x07\x32m\n\rSearchService\x12\\\n\rSearchHistory\x12!.longhand.v1.SearchHistoryRequest\x1a\".longhand.v1.SearchHistoryResponse\"\x04\x88\xb5\x18\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18longhand/v1/search.proto\x12\x0blonghand.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19longhand/v1/message.proto\x1a\x19longhand/v1/options.proto\"\x97\x05\n\x14SearchHistoryRequest\x12\r\n\x05query\x18\x01 \x01(\t\x12\x17\n\nsession_id\x18\x02 \x01(\tH\x00\x88\x01\x01\x12\x1c\n\x0ftree_session_id\x18\x03 \x01(\tH\x01\x88\x01\x01\x12\x14\n\x07project\x18\x04 \x01(\tH\x02\x88\x01\x01\x12&\n\x05roles\x18\x05 \x03(\x0e\x32\x11.longhand.v1.RoleB\x04\x90\xb5\x18 \x12\x13\n\x05tools\x18\x06 \x03(\tB\x04\x90\xb5\x18 \x12/\n\npart_types\x18\x07 \x03(\x0e\x32\x15.longhand.v1.PartTypeB\x04\x90\xb5\x18 \x12.\n\nstart_time\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nd_time\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x17\n\x0finclude_derived\x18\n \x01(\x08\x12\x17\n\x0f\x65xclude_records\x18\x0b \x01(\x08\x12\x11\n\tpage_size\x18\x0c \x01(\x05\x12\x12\n\npage_token\x18\r \x01(\t\x12\x0f\n\x07min_seq\x18\x0e \x01(\x03\x12/\n\x0cwait_timeout\x18\x0f \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x1a\n\x12require_every_term\x18\x10 \x01(\x08\x12\x14\n\x0cnewest_first\x18\x11 \x01(\x08\x12\x36\n\nstatistics\x18\x12 \x01(\x0b\x32\x1d.longhand.v1.SearchStatisticsH\x03\x88\x01\x01\x12\x14\n\x0c\x65xclude_hits\x18\x13 \x01(\x08\x42\r\n\x0b_session_idB\x12\n\x10_tree_session_idB\n\n\x08_projectB\r\n\x0b_statistics\"V\n\x10SearchStatistics\x12\x12\n\npart_count\x18\x01 \x01(\x03\x12\x12\n\nword_count\x18\x02 \x01(\x03\x12\x1a\n\x0bpart_counts\x18\x03 \x03(\x03\x42\x05\x90\xb5\x18\x80\x01\"\xf5\x01\n\x15SearchHistoryResponse\x12$\n\x04hits\x18\x01 \x03(\x0b\x32\x16.longhand.v1.SearchHit\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x13\n\x0bindexed_seq\x18\x03 \x01(\x03\x12\x1d\n\x10indexed_revision\x18\x04 \x01(\x03H\x00\x88\x01\x01\x12\x0f\n\x07\x63ut_off\x18\x05 \x01(\x08\x12\x10\n\x08head_seq\x18\x06 \x01(\x03\x12\x31\n\nstatistics\x18\x07 \x01(\x0b\x32\x1d.longhand.v1.SearchStatisticsB\x13\n\x11_indexed_revision\"\x9b\x04\n\tSearchHit\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\x12\n\nmessage_id\x18\x02 \x01(\t\x12\x0f\n\x07part_id\x18\x03 \x01(\t\x12\x10\n\x08revision\x18\x04 \x01(\x03\x12\x1f\n\x04role\x18\x05 \x01(\x0e\x32\x11.longhand.v1.Role\x12&\n\x04kind\x18\x06 \x01(\x0e\x32\x18.longhand.v1.MessageKind\x12(\n\tpart_type\x18\x07 \x01(\x0e\x32\x15.longhand.v1.PartType\x12\x0c\n\x04tool\x18\x08 \x01(\t\x12/\n\x0b\x63reate_time\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\r\n\x05\x61\x63tor\x18\n \x01(\t\x12\x0f\n\x07in_view\x18\x0b \x01(\x08\x12*\n\x06status\x18\x0c \x01(\x0b\x32\x1a.longhand.v1.MessageStatus\x12\'\n\x1ashortened_by_compaction_id\x18\r \x01(\tH\x00\x88\x01\x01\x12%\n\x07snippet\x18\x0e \x01(\x0b\x32\x14.longhand.v1.Snippet\x12/\n\x0borigin_time\x18\x0f \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12%\n\x04rank\x18\x10 \x01(\x0b\x32\x17.longhand.v1.SearchRankB\x1d\n\x1b_shortened_by_compaction_id\"|\n\nSearchRank\x12\x16\n\x0ehas_every_term\x18\x01 \x01(\x08\x12\x1b\n\x13has_every_quotation\x18\x02 \x01(\x08\x12\r\n\x05score\x18\x03 \x01(\x03\x12*\n\x05terms\x18\x04 \x03(\x0b\x32\x1b.longhand.v1.SearchRankTerm\"-\n\x0eSearchRankTerm\x12\x0c\n\x04term\x18\x01 \x01(\t\x12\r\n\x05score\x18\x02 \x01(\x03\"Y\n\x07Snippet\x12\x0c\n\x04text\x18\x01 \x01(\t\x12\x14\n\x0coffset_bytes\x18\x02 \x01(\x03\x12*\n\x07matches\x18\x03 \x03(\x0b\x32\x19.longhand.v1.SnippetMatch\":\n\x0cSnippetMatch\x12\x14\n\x0coffset_bytes\x18\x01 \x01(\x03\x12\x14\n\x0clength_bytes\x18\x02 \x01(\x03*\xc7\x01\n\x08PartType\x12\x19\n\x15PART_TYPE_UNSPECIFIED\x10\x00\x12\x12\n\x0ePART_TYPE_TEXT\x10\x01\x12\x17\n\x13PART_TYPE_REASONING\x10\x02\x12\x17\n\x13PART_TYPE_TOOL_CALL\x10\x03\x12\x19\n\x15PART_TYPE_TOOL_RESULT\x10\x04\x12\x13\n\x0fPART_TYPE_MEDIA\x10\x05\x12\x14\n\x10PART_TYPE_MARKER\x10\x06\x12\x14\n\x10PART_TYPE_RECORD\x10\x07\x32m\n\rSearchService\x12\\\n\rSearchHistory\x12!.longhand.v1.SearchHistoryRequest\x1a\".longhand.v1.SearchHistoryResponse\"\x04\x88\xb5\x18\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -41,28 +41,28 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_SEARCHHISTORYREQUEST'].fields_by_name['tools']._serialized_options = b'\220\265\030 '
   _globals['_SEARCHHISTORYREQUEST'].fields_by_name['part_types']._loaded_options = None
   _globals['_SEARCHHISTORYREQUEST'].fields_by_name['part_types']._serialized_options = b'\220\265\030 '
-  _globals['_SEARCHSTATISTICS'].fields_by_name['parts_having']._loaded_options = None
-  _globals['_SEARCHSTATISTICS'].fields_by_name['parts_having']._serialized_options = b'\220\265\030\200\001'
+  _globals['_SEARCHSTATISTICS'].fields_by_name['part_counts']._loaded_options = None
+  _globals['_SEARCHSTATISTICS'].fields_by_name['part_counts']._serialized_options = b'\220\265\030\200\001'
   _globals['_SEARCHSERVICE'].methods_by_name['SearchHistory']._loaded_options = None
   _globals['_SEARCHSERVICE'].methods_by_name['SearchHistory']._serialized_options = b'\210\265\030\001'
-  _globals['_PARTTYPE']._serialized_start=2012
-  _globals['_PARTTYPE']._serialized_end=2211
+  _globals['_PARTTYPE']._serialized_start=2029
+  _globals['_PARTTYPE']._serialized_end=2228
   _globals['_SEARCHHISTORYREQUEST']._serialized_start=161
-  _globals['_SEARCHHISTORYREQUEST']._serialized_end=818
-  _globals['_SEARCHSTATISTICS']._serialized_start=820
-  _globals['_SEARCHSTATISTICS']._serialized_end=897
-  _globals['_SEARCHHISTORYRESPONSE']._serialized_start=900
-  _globals['_SEARCHHISTORYRESPONSE']._serialized_end=1145
-  _globals['_SEARCHHIT']._serialized_start=1148
-  _globals['_SEARCHHIT']._serialized_end=1687
-  _globals['_SEARCHRANK']._serialized_start=1689
-  _globals['_SEARCHRANK']._serialized_end=1811
-  _globals['_SEARCHRANKTERM']._serialized_start=1813
-  _globals['_SEARCHRANKTERM']._serialized_end=1858
-  _globals['_SNIPPET']._serialized_start=1860
-  _globals['_SNIPPET']._serialized_end=1949
-  _globals['_SNIPPETMATCH']._serialized_start=1951
-  _globals['_SNIPPETMATCH']._serialized_end=2009
-  _globals['_SEARCHSERVICE']._serialized_start=2213
-  _globals['_SEARCHSERVICE']._serialized_end=2322
+  _globals['_SEARCHHISTORYREQUEST']._serialized_end=824
+  _globals['_SEARCHSTATISTICS']._serialized_start=826
+  _globals['_SEARCHSTATISTICS']._serialized_end=912
+  _globals['_SEARCHHISTORYRESPONSE']._serialized_start=915
+  _globals['_SEARCHHISTORYRESPONSE']._serialized_end=1160
+  _globals['_SEARCHHIT']._serialized_start=1163
+  _globals['_SEARCHHIT']._serialized_end=1702
+  _globals['_SEARCHRANK']._serialized_start=1704
+  _globals['_SEARCHRANK']._serialized_end=1828
+  _globals['_SEARCHRANKTERM']._serialized_start=1830
+  _globals['_SEARCHRANKTERM']._serialized_end=1875
+  _globals['_SNIPPET']._serialized_start=1877
+  _globals['_SNIPPET']._serialized_end=1966
+  _globals['_SNIPPETMATCH']._serialized_start=1968
+  _globals['_SNIPPETMATCH']._serialized_end=2026
+  _globals['_SEARCHSERVICE']._serialized_start=2230
+  _globals['_SEARCHSERVICE']._serialized_end=2339
 # @@protoc_insertion_point(module_scope)

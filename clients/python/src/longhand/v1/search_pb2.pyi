@@ -87,10 +87,10 @@ class SearchHistoryRequest(google.protobuf.message.Message):
     PAGE_TOKEN_FIELD_NUMBER: builtins.int
     MIN_SEQ_FIELD_NUMBER: builtins.int
     WAIT_TIMEOUT_FIELD_NUMBER: builtins.int
-    ALL_TERMS_FIELD_NUMBER: builtins.int
+    REQUIRE_EVERY_TERM_FIELD_NUMBER: builtins.int
     NEWEST_FIRST_FIELD_NUMBER: builtins.int
     STATISTICS_FIELD_NUMBER: builtins.int
-    ONLY_STATISTICS_FIELD_NUMBER: builtins.int
+    EXCLUDE_HITS_FIELD_NUMBER: builtins.int
     query: builtins.str
     """The terms; up to 1 KiB and 64 words."""
     session_id: builtins.str
@@ -117,12 +117,12 @@ class SearchHistoryRequest(google.protobuf.message.Message):
     """Waits until this event is in the index, as an append's answer names it in `seq`, up to `wait_timeout`. Then the
     answer has what is in the index.
     """
-    all_terms: builtins.bool
+    require_every_term: builtins.bool
     """Only parts that have every term."""
     newest_first: builtins.bool
     """The part that came last comes first, whatever it has of the query."""
-    only_statistics: builtins.bool
-    """Answers with `statistics`, and with the token of the first page; without hits."""
+    exclude_hits: builtins.bool
+    """Excludes hits: the answer has `statistics`, and the token of the first page."""
     @property
     def roles(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[longhand.v1.message_pb2.Role.ValueType]:
         """Only messages with one of these roles; up to 32."""
@@ -173,13 +173,13 @@ class SearchHistoryRequest(google.protobuf.message.Message):
         page_token: builtins.str = ...,
         min_seq: builtins.int = ...,
         wait_timeout: google.protobuf.duration_pb2.Duration | None = ...,
-        all_terms: builtins.bool = ...,
+        require_every_term: builtins.bool = ...,
         newest_first: builtins.bool = ...,
         statistics: global___SearchStatistics | None = ...,
-        only_statistics: builtins.bool = ...,
+        exclude_hits: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_project", b"_project", "_session_id", b"_session_id", "_statistics", b"_statistics", "_tree_session_id", b"_tree_session_id", "end_time", b"end_time", "project", b"project", "session_id", b"session_id", "start_time", b"start_time", "statistics", b"statistics", "tree_session_id", b"tree_session_id", "wait_timeout", b"wait_timeout"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_project", b"_project", "_session_id", b"_session_id", "_statistics", b"_statistics", "_tree_session_id", b"_tree_session_id", "all_terms", b"all_terms", "end_time", b"end_time", "exclude_records", b"exclude_records", "include_derived", b"include_derived", "min_seq", b"min_seq", "newest_first", b"newest_first", "only_statistics", b"only_statistics", "page_size", b"page_size", "page_token", b"page_token", "part_types", b"part_types", "project", b"project", "query", b"query", "roles", b"roles", "session_id", b"session_id", "start_time", b"start_time", "statistics", b"statistics", "tools", b"tools", "tree_session_id", b"tree_session_id", "wait_timeout", b"wait_timeout"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_project", b"_project", "_session_id", b"_session_id", "_statistics", b"_statistics", "_tree_session_id", b"_tree_session_id", "end_time", b"end_time", "exclude_hits", b"exclude_hits", "exclude_records", b"exclude_records", "include_derived", b"include_derived", "min_seq", b"min_seq", "newest_first", b"newest_first", "page_size", b"page_size", "page_token", b"page_token", "part_types", b"part_types", "project", b"project", "query", b"query", "require_every_term", b"require_every_term", "roles", b"roles", "session_id", b"session_id", "start_time", b"start_time", "statistics", b"statistics", "tools", b"tools", "tree_session_id", b"tree_session_id", "wait_timeout", b"wait_timeout"]) -> None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_project", b"_project"]) -> typing.Literal["project"] | None: ...
     @typing.overload
@@ -197,27 +197,27 @@ class SearchStatistics(google.protobuf.message.Message):
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    PARTS_FIELD_NUMBER: builtins.int
-    WORDS_FIELD_NUMBER: builtins.int
-    PARTS_HAVING_FIELD_NUMBER: builtins.int
-    parts: builtins.int
+    PART_COUNT_FIELD_NUMBER: builtins.int
+    WORD_COUNT_FIELD_NUMBER: builtins.int
+    PART_COUNTS_FIELD_NUMBER: builtins.int
+    part_count: builtins.int
     """The parts."""
-    words: builtins.int
+    word_count: builtins.int
     """Their words."""
     @property
-    def parts_having(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+    def part_counts(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
         """The parts that have each of the words and terms by which the query finds, in their order; about as many for one that is
-        too common to be counted.
+        too common to be counted. At most 128.
         """
 
     def __init__(
         self,
         *,
-        parts: builtins.int = ...,
-        words: builtins.int = ...,
-        parts_having: collections.abc.Iterable[builtins.int] | None = ...,
+        part_count: builtins.int = ...,
+        word_count: builtins.int = ...,
+        part_counts: collections.abc.Iterable[builtins.int] | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["parts", b"parts", "parts_having", b"parts_having", "words", b"words"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["part_count", b"part_count", "part_counts", b"part_counts", "word_count", b"word_count"]) -> None: ...
 
 global___SearchStatistics = SearchStatistics
 
@@ -373,15 +373,15 @@ class SearchRank(google.protobuf.message.Message):
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    HAS_ALL_TERMS_FIELD_NUMBER: builtins.int
-    HAS_ALL_QUOTATIONS_FIELD_NUMBER: builtins.int
+    HAS_EVERY_TERM_FIELD_NUMBER: builtins.int
+    HAS_EVERY_QUOTATION_FIELD_NUMBER: builtins.int
     SCORE_FIELD_NUMBER: builtins.int
     TERMS_FIELD_NUMBER: builtins.int
-    has_all_terms: builtins.bool
+    has_every_term: builtins.bool
     """True if the part has every term of the query."""
-    has_all_quotations: builtins.bool
+    has_every_quotation: builtins.bool
     """True if it has every quotation."""
-    score: builtins.float
+    score: builtins.int
     """The sum of the terms' scores."""
     @property
     def terms(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___SearchRankTerm]:
@@ -390,12 +390,12 @@ class SearchRank(google.protobuf.message.Message):
     def __init__(
         self,
         *,
-        has_all_terms: builtins.bool = ...,
-        has_all_quotations: builtins.bool = ...,
-        score: builtins.float = ...,
+        has_every_term: builtins.bool = ...,
+        has_every_quotation: builtins.bool = ...,
+        score: builtins.int = ...,
         terms: collections.abc.Iterable[global___SearchRankTerm] | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["has_all_quotations", b"has_all_quotations", "has_all_terms", b"has_all_terms", "score", b"score", "terms", b"terms"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["has_every_quotation", b"has_every_quotation", "has_every_term", b"has_every_term", "score", b"score", "terms", b"terms"]) -> None: ...
 
 global___SearchRank = SearchRank
 
@@ -409,13 +409,13 @@ class SearchRankTerm(google.protobuf.message.Message):
     SCORE_FIELD_NUMBER: builtins.int
     term: builtins.str
     """A term of the query, or a word or a pair of characters of one, in the form by which it is found."""
-    score: builtins.float
-    """What it says for the part."""
+    score: builtins.int
+    """What it says for the part, by BM25, in millionths."""
     def __init__(
         self,
         *,
         term: builtins.str = ...,
-        score: builtins.float = ...,
+        score: builtins.int = ...,
     ) -> None: ...
     def ClearField(self, field_name: typing.Literal["score", b"score", "term", b"term"]) -> None: ...
 

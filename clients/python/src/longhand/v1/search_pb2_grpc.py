@@ -57,7 +57,7 @@ class SearchServiceServicer(object):
     def SearchHistory(self, request, context):
         """Finds parts of messages by their words, in all sessions that the caller sees: a question finds its answer.
 
-        A query is terms, and a part is found that has any of them, or all with `all_terms`. Upper and lower case, and wide and
+        A query is terms, and a part is found that has any of them, or all with `require_every_term`. Upper and lower case, and wide and
         narrow letters, are the same, and so are an English word's endings and its accents: `runs` finds `running`, and `cafe`
         finds `café`. A name is also found by its pieces and in another style: `parseHeader` finds `parse_header`, and `header`
         both. Words that stand together without a blank, as in `src/http/parser.rs` or `1.18.3`, and words in quotation marks

@@ -98,10 +98,10 @@ pub(in crate::policy) fn active_summary(sources: &[SourceMessage]) -> Option<&So
 
 /// True if a summary supplied by a client may extend to a boundary: it must not cover an open message, nor a running
 /// call that was not given up.
-pub fn boundary_is_safe(sources: &[SourceMessage], tail_start: Revision, gives_up_calls: bool) -> bool {
+pub fn boundary_is_safe(sources: &[SourceMessage], tail_start: Revision, includes_open_calls: bool) -> bool {
     let inline = inline(sources);
     let end = inline.iter().filter(|source| is_in_front(source, tail_start)).count();
-    end <= if gives_up_calls { select::last_sealed_boundary(&inline) } else { select::last_safe_boundary(&inline) }
+    end <= if includes_open_calls { select::last_sealed_boundary(&inline) } else { select::last_safe_boundary(&inline) }
 }
 
 /// The ranges and the number of messages that a summary supplied by a client would cover; none if all of them are

@@ -16,7 +16,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file longhand/v1/search.proto.
  */
 export const file_longhand_v1_search: GenFile = /*@__PURE__*/
-  fileDesc("Chhsb25naGFuZC92MS9zZWFyY2gucHJvdG8SC2xvbmdoYW5kLnYxIpEFChRTZWFyY2hIaXN0b3J5UmVxdWVzdBINCgVxdWVyeRgBIAEoCRIXCgpzZXNzaW9uX2lkGAIgASgJSACIAQESHAoPdHJlZV9zZXNzaW9uX2lkGAMgASgJSAGIAQESFAoHcHJvamVjdBgEIAEoCUgCiAEBEiYKBXJvbGVzGAUgAygOMhEubG9uZ2hhbmQudjEuUm9sZUIEkLUYIBITCgV0b29scxgGIAMoCUIEkLUYIBIvCgpwYXJ0X3R5cGVzGAcgAygOMhUubG9uZ2hhbmQudjEuUGFydFR5cGVCBJC1GCASLgoKc3RhcnRfdGltZRgIIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLAoIZW5kX3RpbWUYCSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhcKD2luY2x1ZGVfZGVyaXZlZBgKIAEoCBIXCg9leGNsdWRlX3JlY29yZHMYCyABKAgSEQoJcGFnZV9zaXplGAwgASgFEhIKCnBhZ2VfdG9rZW4YDSABKAkSDwoHbWluX3NlcRgOIAEoAxIvCgx3YWl0X3RpbWVvdXQYDyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SEQoJYWxsX3Rlcm1zGBAgASgIEhQKDG5ld2VzdF9maXJzdBgRIAEoCBI2CgpzdGF0aXN0aWNzGBIgASgLMh0ubG9uZ2hhbmQudjEuU2VhcmNoU3RhdGlzdGljc0gDiAEBEhcKD29ubHlfc3RhdGlzdGljcxgTIAEoCEINCgtfc2Vzc2lvbl9pZEISChBfdHJlZV9zZXNzaW9uX2lkQgoKCF9wcm9qZWN0Qg0KC19zdGF0aXN0aWNzIk0KEFNlYXJjaFN0YXRpc3RpY3MSDQoFcGFydHMYASABKAMSDQoFd29yZHMYAiABKAMSGwoMcGFydHNfaGF2aW5nGAMgAygDQgWQtRiAASL1AQoVU2VhcmNoSGlzdG9yeVJlc3BvbnNlEiQKBGhpdHMYASADKAsyFi5sb25naGFuZC52MS5TZWFyY2hIaXQSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJEhMKC2luZGV4ZWRfc2VxGAMgASgDEh0KEGluZGV4ZWRfcmV2aXNpb24YBCABKANIAIgBARIPCgdjdXRfb2ZmGAUgASgIEhAKCGhlYWRfc2VxGAYgASgDEjEKCnN0YXRpc3RpY3MYByABKAsyHS5sb25naGFuZC52MS5TZWFyY2hTdGF0aXN0aWNzQhMKEV9pbmRleGVkX3JldmlzaW9uIpsECglTZWFyY2hIaXQSEgoKc2Vzc2lvbl9pZBgBIAEoCRISCgptZXNzYWdlX2lkGAIgASgJEg8KB3BhcnRfaWQYAyABKAkSEAoIcmV2aXNpb24YBCABKAMSHwoEcm9sZRgFIAEoDjIRLmxvbmdoYW5kLnYxLlJvbGUSJgoEa2luZBgGIAEoDjIYLmxvbmdoYW5kLnYxLk1lc3NhZ2VLaW5kEigKCXBhcnRfdHlwZRgHIAEoDjIVLmxvbmdoYW5kLnYxLlBhcnRUeXBlEgwKBHRvb2wYCCABKAkSLwoLY3JlYXRlX3RpbWUYCSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg0KBWFjdG9yGAogASgJEg8KB2luX3ZpZXcYCyABKAgSKgoGc3RhdHVzGAwgASgLMhoubG9uZ2hhbmQudjEuTWVzc2FnZVN0YXR1cxInChpzaG9ydGVuZWRfYnlfY29tcGFjdGlvbl9pZBgNIAEoCUgAiAEBEiUKB3NuaXBwZXQYDiABKAsyFC5sb25naGFuZC52MS5TbmlwcGV0Ei8KC29yaWdpbl90aW1lGA8gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIlCgRyYW5rGBAgASgLMhcubG9uZ2hhbmQudjEuU2VhcmNoUmFua0IdChtfc2hvcnRlbmVkX2J5X2NvbXBhY3Rpb25faWQiegoKU2VhcmNoUmFuaxIVCg1oYXNfYWxsX3Rlcm1zGAEgASgIEhoKEmhhc19hbGxfcXVvdGF0aW9ucxgCIAEoCBINCgVzY29yZRgDIAEoARIqCgV0ZXJtcxgEIAMoCzIbLmxvbmdoYW5kLnYxLlNlYXJjaFJhbmtUZXJtIi0KDlNlYXJjaFJhbmtUZXJtEgwKBHRlcm0YASABKAkSDQoFc2NvcmUYAiABKAEiWQoHU25pcHBldBIMCgR0ZXh0GAEgASgJEhQKDG9mZnNldF9ieXRlcxgCIAEoAxIqCgdtYXRjaGVzGAMgAygLMhkubG9uZ2hhbmQudjEuU25pcHBldE1hdGNoIjoKDFNuaXBwZXRNYXRjaBIUCgxvZmZzZXRfYnl0ZXMYASABKAMSFAoMbGVuZ3RoX2J5dGVzGAIgASgDKscBCghQYXJ0VHlwZRIZChVQQVJUX1RZUEVfVU5TUEVDSUZJRUQQABISCg5QQVJUX1RZUEVfVEVYVBABEhcKE1BBUlRfVFlQRV9SRUFTT05JTkcQAhIXChNQQVJUX1RZUEVfVE9PTF9DQUxMEAMSGQoVUEFSVF9UWVBFX1RPT0xfUkVTVUxUEAQSEwoPUEFSVF9UWVBFX01FRElBEAUSFAoQUEFSVF9UWVBFX01BUktFUhAGEhQKEFBBUlRfVFlQRV9SRUNPUkQQBzJ/Cg1TZWFyY2hTZXJ2aWNlEm4KDVNlYXJjaEhpc3RvcnkSIS5sb25naGFuZC52MS5TZWFyY2hIaXN0b3J5UmVxdWVzdBoiLmxvbmdoYW5kLnYxLlNlYXJjaEhpc3RvcnlSZXNwb25zZSIWiLUYAYLT5JMCDBIKL3YxL3NlYXJjaGIGcHJvdG8z", [file_google_api_annotations, file_google_protobuf_duration, file_google_protobuf_timestamp, file_longhand_v1_message, file_longhand_v1_options]);
+  fileDesc("Chhsb25naGFuZC92MS9zZWFyY2gucHJvdG8SC2xvbmdoYW5kLnYxIpcFChRTZWFyY2hIaXN0b3J5UmVxdWVzdBINCgVxdWVyeRgBIAEoCRIXCgpzZXNzaW9uX2lkGAIgASgJSACIAQESHAoPdHJlZV9zZXNzaW9uX2lkGAMgASgJSAGIAQESFAoHcHJvamVjdBgEIAEoCUgCiAEBEiYKBXJvbGVzGAUgAygOMhEubG9uZ2hhbmQudjEuUm9sZUIEkLUYIBITCgV0b29scxgGIAMoCUIEkLUYIBIvCgpwYXJ0X3R5cGVzGAcgAygOMhUubG9uZ2hhbmQudjEuUGFydFR5cGVCBJC1GCASLgoKc3RhcnRfdGltZRgIIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLAoIZW5kX3RpbWUYCSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhcKD2luY2x1ZGVfZGVyaXZlZBgKIAEoCBIXCg9leGNsdWRlX3JlY29yZHMYCyABKAgSEQoJcGFnZV9zaXplGAwgASgFEhIKCnBhZ2VfdG9rZW4YDSABKAkSDwoHbWluX3NlcRgOIAEoAxIvCgx3YWl0X3RpbWVvdXQYDyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SGgoScmVxdWlyZV9ldmVyeV90ZXJtGBAgASgIEhQKDG5ld2VzdF9maXJzdBgRIAEoCBI2CgpzdGF0aXN0aWNzGBIgASgLMh0ubG9uZ2hhbmQudjEuU2VhcmNoU3RhdGlzdGljc0gDiAEBEhQKDGV4Y2x1ZGVfaGl0cxgTIAEoCEINCgtfc2Vzc2lvbl9pZEISChBfdHJlZV9zZXNzaW9uX2lkQgoKCF9wcm9qZWN0Qg0KC19zdGF0aXN0aWNzIlYKEFNlYXJjaFN0YXRpc3RpY3MSEgoKcGFydF9jb3VudBgBIAEoAxISCgp3b3JkX2NvdW50GAIgASgDEhoKC3BhcnRfY291bnRzGAMgAygDQgWQtRiAASL1AQoVU2VhcmNoSGlzdG9yeVJlc3BvbnNlEiQKBGhpdHMYASADKAsyFi5sb25naGFuZC52MS5TZWFyY2hIaXQSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJEhMKC2luZGV4ZWRfc2VxGAMgASgDEh0KEGluZGV4ZWRfcmV2aXNpb24YBCABKANIAIgBARIPCgdjdXRfb2ZmGAUgASgIEhAKCGhlYWRfc2VxGAYgASgDEjEKCnN0YXRpc3RpY3MYByABKAsyHS5sb25naGFuZC52MS5TZWFyY2hTdGF0aXN0aWNzQhMKEV9pbmRleGVkX3JldmlzaW9uIpsECglTZWFyY2hIaXQSEgoKc2Vzc2lvbl9pZBgBIAEoCRISCgptZXNzYWdlX2lkGAIgASgJEg8KB3BhcnRfaWQYAyABKAkSEAoIcmV2aXNpb24YBCABKAMSHwoEcm9sZRgFIAEoDjIRLmxvbmdoYW5kLnYxLlJvbGUSJgoEa2luZBgGIAEoDjIYLmxvbmdoYW5kLnYxLk1lc3NhZ2VLaW5kEigKCXBhcnRfdHlwZRgHIAEoDjIVLmxvbmdoYW5kLnYxLlBhcnRUeXBlEgwKBHRvb2wYCCABKAkSLwoLY3JlYXRlX3RpbWUYCSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg0KBWFjdG9yGAogASgJEg8KB2luX3ZpZXcYCyABKAgSKgoGc3RhdHVzGAwgASgLMhoubG9uZ2hhbmQudjEuTWVzc2FnZVN0YXR1cxInChpzaG9ydGVuZWRfYnlfY29tcGFjdGlvbl9pZBgNIAEoCUgAiAEBEiUKB3NuaXBwZXQYDiABKAsyFC5sb25naGFuZC52MS5TbmlwcGV0Ei8KC29yaWdpbl90aW1lGA8gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIlCgRyYW5rGBAgASgLMhcubG9uZ2hhbmQudjEuU2VhcmNoUmFua0IdChtfc2hvcnRlbmVkX2J5X2NvbXBhY3Rpb25faWQifAoKU2VhcmNoUmFuaxIWCg5oYXNfZXZlcnlfdGVybRgBIAEoCBIbChNoYXNfZXZlcnlfcXVvdGF0aW9uGAIgASgIEg0KBXNjb3JlGAMgASgDEioKBXRlcm1zGAQgAygLMhsubG9uZ2hhbmQudjEuU2VhcmNoUmFua1Rlcm0iLQoOU2VhcmNoUmFua1Rlcm0SDAoEdGVybRgBIAEoCRINCgVzY29yZRgCIAEoAyJZCgdTbmlwcGV0EgwKBHRleHQYASABKAkSFAoMb2Zmc2V0X2J5dGVzGAIgASgDEioKB21hdGNoZXMYAyADKAsyGS5sb25naGFuZC52MS5TbmlwcGV0TWF0Y2giOgoMU25pcHBldE1hdGNoEhQKDG9mZnNldF9ieXRlcxgBIAEoAxIUCgxsZW5ndGhfYnl0ZXMYAiABKAMqxwEKCFBhcnRUeXBlEhkKFVBBUlRfVFlQRV9VTlNQRUNJRklFRBAAEhIKDlBBUlRfVFlQRV9URVhUEAESFwoTUEFSVF9UWVBFX1JFQVNPTklORxACEhcKE1BBUlRfVFlQRV9UT09MX0NBTEwQAxIZChVQQVJUX1RZUEVfVE9PTF9SRVNVTFQQBBITCg9QQVJUX1RZUEVfTUVESUEQBRIUChBQQVJUX1RZUEVfTUFSS0VSEAYSFAoQUEFSVF9UWVBFX1JFQ09SRBAHMn8KDVNlYXJjaFNlcnZpY2USbgoNU2VhcmNoSGlzdG9yeRIhLmxvbmdoYW5kLnYxLlNlYXJjaEhpc3RvcnlSZXF1ZXN0GiIubG9uZ2hhbmQudjEuU2VhcmNoSGlzdG9yeVJlc3BvbnNlIhaItRgBgtPkkwIMEgovdjEvc2VhcmNoYgZwcm90bzM", [file_google_api_annotations, file_google_protobuf_duration, file_google_protobuf_timestamp, file_longhand_v1_message, file_longhand_v1_options]);
 
 /**
  * A request to search.
@@ -137,9 +137,9 @@ export type SearchHistoryRequest = Message<"longhand.v1.SearchHistoryRequest"> &
   /**
    * Only parts that have every term.
    *
-   * @generated from field: bool all_terms = 16;
+   * @generated from field: bool require_every_term = 16;
    */
-  allTerms: boolean;
+  requireEveryTerm: boolean;
 
   /**
    * The part that came last comes first, whatever it has of the query.
@@ -157,11 +157,11 @@ export type SearchHistoryRequest = Message<"longhand.v1.SearchHistoryRequest"> &
   statistics?: SearchStatistics | undefined;
 
   /**
-   * Answers with `statistics`, and with the token of the first page; without hits.
+   * Excludes hits: the answer has `statistics`, and the token of the first page.
    *
-   * @generated from field: bool only_statistics = 19;
+   * @generated from field: bool exclude_hits = 19;
    */
-  onlyStatistics: boolean;
+  excludeHits: boolean;
 };
 
 /**
@@ -180,24 +180,24 @@ export type SearchStatistics = Message<"longhand.v1.SearchStatistics"> & {
   /**
    * The parts.
    *
-   * @generated from field: int64 parts = 1;
+   * @generated from field: int64 part_count = 1;
    */
-  parts: bigint;
+  partCount: bigint;
 
   /**
    * Their words.
    *
-   * @generated from field: int64 words = 2;
+   * @generated from field: int64 word_count = 2;
    */
-  words: bigint;
+  wordCount: bigint;
 
   /**
    * The parts that have each of the words and terms by which the query finds, in their order; about as many for one that is
-   * too common to be counted.
+   * too common to be counted. At most 128.
    *
-   * @generated from field: repeated int64 parts_having = 3;
+   * @generated from field: repeated int64 part_counts = 3;
    */
-  partsHaving: bigint[];
+  partCounts: bigint[];
 };
 
 /**
@@ -410,23 +410,23 @@ export type SearchRank = Message<"longhand.v1.SearchRank"> & {
   /**
    * True if the part has every term of the query.
    *
-   * @generated from field: bool has_all_terms = 1;
+   * @generated from field: bool has_every_term = 1;
    */
-  hasAllTerms: boolean;
+  hasEveryTerm: boolean;
 
   /**
    * True if it has every quotation.
    *
-   * @generated from field: bool has_all_quotations = 2;
+   * @generated from field: bool has_every_quotation = 2;
    */
-  hasAllQuotations: boolean;
+  hasEveryQuotation: boolean;
 
   /**
    * The sum of the terms' scores.
    *
-   * @generated from field: double score = 3;
+   * @generated from field: int64 score = 3;
    */
-  score: number;
+  score: bigint;
 
   /**
    * What the part has of the query.
@@ -457,11 +457,11 @@ export type SearchRankTerm = Message<"longhand.v1.SearchRankTerm"> & {
   term: string;
 
   /**
-   * What it says for the part.
+   * What it says for the part, by BM25, in millionths.
    *
-   * @generated from field: double score = 2;
+   * @generated from field: int64 score = 2;
    */
-  score: number;
+  score: bigint;
 };
 
 /**
@@ -617,7 +617,7 @@ export const SearchService: GenService<{
   /**
    * Finds parts of messages by their words, in all sessions that the caller sees: a question finds its answer.
    *
-   * A query is terms, and a part is found that has any of them, or all with `all_terms`. Upper and lower case, and wide and
+   * A query is terms, and a part is found that has any of them, or all with `require_every_term`. Upper and lower case, and wide and
    * narrow letters, are the same, and so are an English word's endings and its accents: `runs` finds `running`, and `cafe`
    * finds `café`. A name is also found by its pieces and in another style: `parseHeader` finds `parse_header`, and `header`
    * both. Words that stand together without a blank, as in `src/http/parser.rs` or `1.18.3`, and words in quotation marks
