@@ -37,7 +37,7 @@ pub(super) fn special_kind(kind: pb::MessageKind) -> Option<String> {
     }
 }
 
-/// Heading of a message: revision, role, kind, model, time, ids and actor, and `open` if it is not sealed.
+/// Heading of a message: revision, role, kind, model, times, ids and actor, and `open` if it is not sealed.
 pub(super) fn heading(message: &pb::Message) -> String {
     let mut heading = format!("#{} {}", message.revision, role(message.role));
     if let Some(kind) = special_kind(message.kind()) {
@@ -46,7 +46,11 @@ pub(super) fn heading(message: &pb::Message) -> String {
     if !message.model.is_empty() {
         heading += &format!(" {}", message.model);
     }
-    heading += &format!(" · {}", time(message.origin_time.as_ref().or(message.create_time.as_ref())));
+    let came = time(message.create_time.as_ref());
+    heading += &match &message.origin_time {
+        Some(written) => format!(" · {} (came {came})", time(Some(written))),
+        None => format!(" · {came}"),
+    };
     heading += &format!(" · {}", message.message_id);
     if let Some(client_id) = &message.client_id {
         heading += &format!(" · {client_id}");

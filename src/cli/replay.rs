@@ -4,9 +4,11 @@ use super::detail::Detail;
 use super::event_text::sentence;
 use super::message_text::{finish, part_lines};
 use super::output::{Output, time};
-use super::{Globals, ids};
+use super::{Globals, ids, times};
+use crate::clock::Clock;
 use crate::pb;
 use crate::pb::event::Body;
+use prost_types::Timestamp as Time;
 use std::process::ExitCode;
 
 /// Events requested per page; each comes with its message.
@@ -19,6 +21,12 @@ pub(super) struct Arguments {
     /// Last revision; default: the newest
     #[arg(long, value_name = "REVISION")]
     to: Option<i64>,
+    /// Only what was written since this time, elsewhere or here: an age such as 2h or 3d, a date, or RFC 3339
+    #[arg(long, value_name = "TIME")]
+    since: Option<String>,
+    /// Only what was written before this time
+    #[arg(long, value_name = "TIME")]
+    until: Option<String>,
     /// Print records in full
     #[arg(long)]
     records: bool,
@@ -34,9 +42,12 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
         include_content: true,
         ..pb::ListEventsRequest::default()
     };
+    let now = Clock::default().now();
+    let instant = |text: Option<String>| text.map(|text| times::instant(&text, now)).transpose();
+    let within = (instant(arguments.since)?.map(pb::timestamp), instant(arguments.until)?.map(pb::timestamp));
     loop {
         let page = client.events.list_events(request.clone()).await?.into_inner();
-        for event in &page.events {
+        for event in page.events.iter().filter(|event| is_within(event, &within)) {
             print(&mut output, event, arguments.records)?;
         }
         output.flush()?;
@@ -57,12 +68,25 @@ fn print(output: &mut Output, event: &pb::Event, whole_records: bool) -> anyhow:
     Ok(())
 }
 
+/// When the message of an append was written elsewhere; none for one that was not.
+fn written(event: &pb::Event) -> Option<&Time> {
+    let appended = event.message.as_ref().filter(|_| matches!(event.body, Some(Body::MessageAppended(_))));
+    appended.and_then(|message| message.origin_time.as_ref())
+}
+
+/// True if what came with an event was written within a span, whose end is not part of it; an event without a message that
+/// was written elsewhere counts with its own time.
+fn is_within(event: &pb::Event, (since, until): &(Option<Time>, Option<Time>)) -> bool {
+    let instant = |time: &Time| (time.seconds, time.nanos);
+    let written = written(event).or(event.event_time.as_ref()).map(instant);
+    since.as_ref().is_none_or(|since| written >= Some(instant(since)))
+        && until.as_ref().is_none_or(|until| written < Some(instant(until)))
+}
+
 /// An entry of the audit log: revision, time, actor and description, and the content that came with the event.
 fn entry(event: &pb::Event, whole_records: bool) -> Vec<String> {
     let actor = if event.actor.is_empty() { "-" } else { &event.actor };
-    let appended = event.message.as_ref().filter(|_| matches!(event.body, Some(Body::MessageAppended(_))));
-    let written = appended.and_then(|message| message.origin_time.as_ref());
-    let written = written.map(|origin| format!(", written {}", time(Some(origin)))).unwrap_or_default();
+    let written = written(event).map(|written| format!(", written {}", time(Some(written)))).unwrap_or_default();
     let mut lines = vec![format!(
         "#{} {} {actor}: {}{written}",
         event.revision,
@@ -115,6 +139,18 @@ mod tests {
             ..pb::Message::default()
         };
         pb::Event { revision, actor: "ada".into(), message: Some(message), body: Some(body), ..pb::Event::default() }
+    }
+
+    #[test]
+    fn what_was_written_within_a_span_counts_by_the_time_of_its_file() {
+        let at = |seconds| Some(Time { seconds, nanos: 0 });
+        let mut imported = event(5, Body::MessageAppended(pb::MessageAppended::default()));
+        (imported.event_time, imported.message.as_mut().expect("a message").origin_time) = (at(100), at(10));
+        let within = |since, until| is_within(&imported, &(since, until));
+        assert!(within(at(10), at(11)) && within(None, None) && within(None, at(11)) && within(at(10), None));
+        assert!(!within(None, at(10)) && !within(at(11), None));
+        let finished = pb::Event { event_time: at(100), ..event(6, Body::MessageFinished(Default::default())) };
+        assert!(is_within(&finished, &(at(100), None)) && !is_within(&finished, &(None, at(100))));
     }
 
     #[test]

@@ -118,7 +118,7 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
             }
             Ok(None) => {}
             Err(error) => {
-                note(&format!("{}: left out: {}", file.display(), failure::line(&error)));
+                note(&format!("left out: {}", failure::line(&error)));
                 failed += 1;
             }
         }

@@ -8,7 +8,7 @@ use crate::model::Revision;
 use crate::model::event::{ErasedTarget, EventBody};
 use crate::model::ids::{MessageId, PartId, SessionId};
 use crate::model::mark::MarkBody;
-use crate::model::session::SessionState;
+use crate::model::session::{OriginTimes, SessionState};
 use crate::model::time::Timestamp;
 use crate::model::usage::{ModelWindow, UsageTotals};
 use crate::store::engine::Reader;
@@ -18,7 +18,7 @@ use crate::store::error::{Error, Result};
 use crate::store::ledger::ancestry;
 use crate::store::ledger::chain::{self, Digest};
 use crate::store::ledger::codec::{self, Number as _};
-use crate::store::ledger::head::usage_totals;
+use crate::store::ledger::head::{origin_times, usage_totals};
 use crate::store::ledger::tombstones::{self, Committed};
 use crate::store::ledger::visibility::Location;
 use crate::store::ledger::{events, labels, messages};
@@ -40,7 +40,8 @@ const SESSIONS: &str = "select id from session where id > ?1 order by id limit +
 const COUNT_SESSIONS: &str = "select count(*) from session";
 const SESSION: &str = "select s.public_id, s.client_id, p.public_id, f.public_id, s.fork_revision, s.create_time, \
      s.title, s.state, s.metadata_json, s.window, s.revision, s.chain_hash, s.message_count, s.fork_id, \
-     s.history_revision, s.update_time, coalesce(i.tenant, s.tenant) as tenant, s.actor, s.usage, s.project, s.directory \
+     s.history_revision, s.update_time, coalesce(i.tenant, s.tenant) as tenant, s.actor, s.usage, s.project, s.directory, \
+     s.origin_start_time, s.origin_end_time \
      from session s left join session p on p.id = s.parent_id left join session f on f.id = s.fork_id \
      left join import i on i.session_id = s.id where s.id = ?1";
 // Columns of an index would be read from the index, and readers by another path are served those of the table. So the
@@ -186,6 +187,7 @@ struct EventFields {
     actor: Option<String>,
     labels: BTreeSet<String>,
     usage: UsageTotals,
+    origin: Option<OriginTimes>,
     history_revision: Revision,
     update_time: i64,
 }
@@ -565,6 +567,10 @@ impl SessionCheck {
         self.accounted.messages += 1;
         if kind == 1 {
             self.event_fields.message_count += 1;
+            if let Some(time) = codec::decode_message_head(row.get(7)?)?.origin_time {
+                let origin = OriginTimes::extended(self.event_fields.origin, Timestamp(time));
+                self.event_fields.origin = Some(origin);
+            }
         }
         let id = MessageId(codec::uuid(row.get(1)?)?);
         let Some(parts) = row.get::<Option<&[u8]>>(10)? else {
@@ -627,6 +633,7 @@ impl SessionCheck {
             && row.get::<i64>(15)? == self.event_fields.update_time
             && row.get::<String>(17)? == self.event_fields.actor.as_deref().unwrap_or_default()
             && usage_totals(row)? == self.event_fields.usage
+            && origin_times(row)? == self.event_fields.origin
             && Location { project: row.get(19)?, directory: row.get(20)? }
                 == Location::of(self.event_fields.metadata_json.as_deref());
         if !same {
