@@ -185,6 +185,8 @@ pub const SEARCH_REORDERING: usize = 8;
 /// Pages of the index's lists, of about 4 KiB, that a search reads: about a second of a processor. Clues with more are
 /// looked for in what the other ones find.
 pub const SEARCH_LIST_PAGES: i64 = 2_000;
+/// Parts with a word whose sessions are looked at, to count those that a bound caller sees.
+pub const SEARCH_COUNTED: usize = 2_048;
 /// Searches of one caller that wait for its turn; further ones are refused.
 pub const SEARCH_WAITING_MAX: usize = 16;
 /// Ranked parts that are compared at a time with what the index does not know, such as projects.

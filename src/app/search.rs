@@ -9,8 +9,8 @@ use crate::model::message::{MessageState, Role};
 use crate::model::time::Timestamp;
 use crate::model::{Revision, Seq};
 use crate::search::{phrases, text_of};
+use crate::store::{Census, HitOf, Ranked, SessionKey, Visibility, Wanted};
 pub use crate::store::{EntryKind, Hit};
-use crate::store::{HitOf, Ranked, SessionKey, Visibility, Wanted};
 pub use crate::words::Statistics;
 use crate::words::{self, Query, Rank, Snippet, snippet};
 use std::ops::Range;
@@ -221,10 +221,13 @@ impl Caller {
             let found = {
                 let turn = self.shared.searches.wait(&self.access.share);
                 let _turn = self.shared.unless_stopping(turn).await??;
+                if !self.visibility.is_unbound() && wanted.statistics.is_none() {
+                    wanted.statistics = Some(self.seen_statistics(&wanted).await?);
+                }
                 search.find(&wanted).await?
             };
             page.is_cut |= found.is_cut;
-            page.statistics = found.statistics;
+            page.statistics = wanted.statistics.clone().unwrap_or(found.statistics);
             if request.exclude_hits {
                 if start.is_none() {
                     let begin = Position { upto: found.upto, offset: 0 };
@@ -255,6 +258,20 @@ impl Caller {
                 return Ok(page);
             }
         }
+    }
+
+    /// What a bound caller's hits are ranked by: counted in what it sees, so that the answer says nothing of the rest but
+    /// how common a word is that very many parts have.
+    async fn seen_statistics(&self, wanted: &Wanted) -> Result<Statistics> {
+        let Census { rounded: mut statistics, sessions } = self.store().search().census(wanted).await?;
+        for (having, sessions) in statistics.having.iter_mut().zip(sessions) {
+            for (session, count) in sessions {
+                if self.store().sessions().admits(&self.visibility, session).await? {
+                    *having += count;
+                }
+            }
+        }
+        Ok(statistics)
     }
 
     /// The newest event that is in the index, which first takes what is left if that is little.

@@ -107,8 +107,8 @@ pub use open::{Options, ShardPlace, claim_directory, remove_search_index};
 pub use restore::{Restored, restore};
 pub use runs::Runs;
 pub use search::{
-    Entry, EntryKind, Found, Hit, HitOf, Indexer, OwnRange, Page, Phrase, Ranked, Search, Unindexed as UnindexedPart,
-    Wanted,
+    Census, Entry, EntryKind, Found, Hit, HitOf, Indexer, OwnRange, Page, Phrase, Ranked, Search,
+    Unindexed as UnindexedPart, Wanted,
 };
 pub use sessions::Sessions;
 pub use upkeep::{ScrubOptions, Upkeep};

@@ -2,8 +2,9 @@
 
 use super::queue::Queue;
 use super::share::{Share, Tenant};
+use foldhash::HashMap;
 use futures::task::AtomicWaker;
-use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
@@ -116,6 +117,9 @@ impl Gate {
     /// The next one who may pass now that one of a tenant has left. Of a tenant that waits one has always passed, if each
     /// has one.
     fn next(&self, state: &mut State, left: &Tenant) -> Option<(Tenant, Arc<Seat>)> {
+        if state.waiting.is_empty() {
+            return None;
+        }
         if self.each_tenant_has_one && !state.passed.contains_key(left) && state.waiting.has(left) {
             return state.waiting.pop_of(left);
         }
@@ -146,10 +150,10 @@ impl State {
 
     fn leave(&mut self, tenant: &Tenant) {
         self.sum -= 1;
-        let Some(count) = self.passed.get_mut(tenant) else { return };
-        *count -= 1;
-        if *count == 0 {
-            self.passed.remove(tenant);
+        let Entry::Occupied(mut passed) = self.passed.entry(tenant.clone()) else { return };
+        *passed.get_mut() -= 1;
+        if *passed.get() == 0 {
+            passed.remove();
         }
     }
 }
@@ -187,8 +191,8 @@ impl Place {
         if state.is_closed {
             return Poll::Ready(false);
         }
-        let has_one = self.gate.each_tenant_has_one && !state.passed.contains_key(&share.tenant);
-        if state.sum < self.gate.count_now(&state) || has_one {
+        let has_one = |state: &State| self.gate.each_tenant_has_one && !state.passed.contains_key(&share.tenant);
+        if state.sum < self.gate.count_now(&state) || has_one(&state) {
             state.enter(&share.tenant);
             return Poll::Ready(true);
         }

@@ -215,7 +215,10 @@ fn several_files_are_imported_and_those_that_cannot_be_are_named() {
     write(&folder.join("b/other.jsonl"), &[other]);
     let output = daemon.run(&["import", text_of(&folder)]);
     let notes = String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success() && notes.contains("other.jsonl: left out: "), "{notes}");
+    assert!(
+        !output.status.success() && notes.contains("left out: ") && notes.contains("other.jsonl: this is a file of"),
+        "{notes}"
+    );
     assert!(notes.contains("a file of Copilot CLI") && notes.contains("2 of 3 files: 2 sessions"), "{notes}");
     assert!(notes.contains("Next: "), "{notes}");
     assert_eq!(daemon.json(&["sessions"]).len(), 2);

@@ -441,8 +441,18 @@ async fn nobody_finds_what_is_not_visible() {
     test.append(&blue, "u2 \"needle\"").await;
     let red = bound(&test, Some("red"), None).await;
     assert_eq!(names(&search_by(&test, &red, query("needle")).await.expect("a page")), ["u1"]);
+    // What others write changes neither its counts nor its scores.
+    let ranked = async || {
+        let page = search_by(&test, &red, query("needle common")).await.expect("a page");
+        (page.statistics.having, page.hits.iter().map(|shown| shown.terms.clone()).collect::<Vec<_>>())
+    };
+    let before = ranked().await;
+    assert_eq!(before.0, [1, 2]);
+    test.append(&blue, "u3 \"needle\"").await;
+    assert_eq!(ranked().await, before);
+    assert_eq!(search(&test, query("needle common")).await.statistics.having, [3, 2]);
     let rooted = bound(&test, None, Some(&blue)).await;
-    assert_eq!(names(&search_by(&test, &rooted, query("needle")).await.expect("a page")), ["u2"]);
+    assert_eq!(names(&search_by(&test, &rooted, query("needle")).await.expect("a page")), ["u3", "u2"]);
     let of_red = SearchRequest { tree: Some(ours), ..query("needle") };
     let refused = search_by(&test, &rooted, of_red).await.expect_err("not there");
     assert_eq!(refused.reason, Reason::SessionNotFound);

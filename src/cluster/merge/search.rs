@@ -33,12 +33,8 @@ pub(super) async fn history(cluster: Arc<Cluster>, call: Call) -> Result<Respons
     }
     let shards = Shard::all(&cluster, &call);
     let place: Option<Place> = cursor::place(&request.page_token)?;
-    let counting = pb::SearchHistoryRequest {
-        exclude_hits: true,
-        statistics: None,
-        page_token: String::new(),
-        ..request.clone()
-    };
+    let counting =
+        pb::SearchHistoryRequest { exclude_hits: true, statistics: None, page_token: String::new(), ..request.clone() };
     let counts = try_join_all(shards.iter().map(|shard| ask(shard, counting.clone()))).await?;
     let mut answer = pb::SearchHistoryResponse { indexed_seq: i64::MAX, ..Default::default() };
     let mut begin = Place::new();

@@ -475,9 +475,12 @@ pub(crate) fn context(row: &Row) -> Result<Option<ContextSize>> {
 
 /// When the messages of a session were written elsewhere, from its row.
 pub(crate) fn origin_times(row: &Row) -> Result<Option<OriginTimes>> {
-    let start = row.get::<Option<i64>>("origin_start_time")?.map(Timestamp);
-    let end = row.get::<Option<i64>>("origin_end_time")?.map(Timestamp);
-    Ok(start.zip(end).map(|(start, end)| OriginTimes { start, end }))
+    let time = |column| Ok::<_, Error>(row.get::<Option<i64>>(column)?.map(Timestamp));
+    match (time("origin_start_time")?, time("origin_end_time")?) {
+        (Some(start), Some(end)) => Ok(Some(OriginTimes { start, end })),
+        (None, None) => Ok(None),
+        _ => Err(Error::corrupt("session", "it has one of two origin times")),
+    }
 }
 
 /// The usage of a session's replies, from its row.

@@ -5,7 +5,7 @@
 
 use super::lists::{List, TenantWords};
 use super::source::EntryKind;
-use super::wanted::{Entry, Found, Phrase, Ranked, Wanted};
+use super::wanted::{Census, Entry, Found, Phrase, Ranked, Wanted};
 use crate::limits;
 use crate::model::message::Role;
 use crate::store::engine::{self, Connection, Reader};
@@ -271,6 +271,31 @@ pub(super) fn find(reader: &mut Reader<'_>, wanted: &Wanted, pages: i64) -> Resu
     let limit = usize::try_from(wanted.limit).unwrap_or(usize::MAX);
     found.entries = ranked.into_iter().skip(offset).take(limit).collect();
     Ok(found)
+}
+
+/// Counts how common the clues of a search are.
+pub(super) fn census(reader: &mut Reader<'_>, wanted: &Wanted, pages: i64) -> Result<Census> {
+    let conn = reader.conn;
+    let sessions = vec![HashMap::new(); wanted.phrases.len()];
+    let having = vec![0; wanted.phrases.len()];
+    let mut census = Census { rounded: Statistics { having, ..Statistics::default() }, sessions };
+    let Some(tenant) = engine::query(TENANT).bind(&*wanted.tenant).optional(conn)? else { return Ok(census) };
+    let rounded = |count: i64| u64::try_from(count).unwrap_or_default().next_power_of_two();
+    (census.rounded.parts, census.rounded.words) = (rounded(tenant.get(1)?), rounded(tenant.get(2)?));
+    let clues = Clues::read(&TenantWords::new(conn, tenant.get(0)?), &wanted.phrases, pages)?;
+    for (clue, list) in clues.lists.iter().enumerate() {
+        let Some(list) = list.as_ref().filter(|list| list.len() <= limits::SEARCH_COUNTED) else {
+            census.rounded.having[clue] = clues.having[clue].next_power_of_two();
+            continue;
+        };
+        for (id, _) in list {
+            if let Some(row) = engine::query(ENTRY).bind(*id).optional(conn)? {
+                reader.rows += 1;
+                *census.sessions[clue].entry(SessionKey(row.get(0)?)).or_default() += 1;
+            }
+        }
+    }
+    Ok(census)
 }
 
 /// Changes the order of entries by the clues that are too common to be read.

@@ -3,7 +3,7 @@
 use super::find;
 use super::hits::{self, Hit, HitOf};
 use super::indexer::Indexer;
-use super::wanted::{Found, OwnRange, Wanted};
+use super::wanted::{Census, Found, OwnRange, Wanted};
 use crate::clock::Clock;
 use crate::limits;
 use crate::model::Seq;
@@ -29,6 +29,17 @@ impl Search {
         let readers = self.0.search.readers().ok_or(Error::SearchOff)?;
         let wanted = wanted.clone();
         readers.interruptible(move |reader| find::find(reader, &wanted, limits::SEARCH_LIST_PAGES)).await
+    }
+
+    /// Counts how common the clues of a search are, for a caller that does not see all sessions.
+    ///
+    /// # Errors
+    ///
+    /// As `find`.
+    pub async fn census(&self, wanted: &Wanted) -> Result<Census> {
+        let readers = self.0.search.readers().ok_or(Error::SearchOff)?;
+        let wanted = wanted.clone();
+        readers.interruptible(move |reader| find::census(reader, &wanted, limits::SEARCH_LIST_PAGES)).await
     }
 
     /// The messages of the first of some entries with the reasons of their states, in the order of the entries: none for

@@ -20,4 +20,4 @@ pub use handle::Search;
 pub use hits::{Hit, HitOf};
 pub use indexer::Indexer;
 pub use source::{EntryKind, Page, Unindexed};
-pub use wanted::{Entry, Found, OwnRange, Phrase, Ranked, Wanted};
+pub use wanted::{Census, Entry, Found, OwnRange, Phrase, Ranked, Wanted};

@@ -6,6 +6,7 @@ use crate::model::message::Role;
 use crate::model::time::Timestamp;
 use crate::store::ledger::head::SessionKey;
 use crate::words::{Rank, Statistics};
+use std::collections::HashMap;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
@@ -114,6 +115,16 @@ pub struct Ranked {
     pub rank: Rank,
     /// What each clue of the query says for it; 0 for one that it has not.
     pub scores: Vec<u64>,
+}
+
+/// How common the clues of a search are, for a caller that does not see all sessions.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Census {
+    /// To the next power of two, so that it says little of what the caller does not see; 0 for a clue that is counted by
+    /// the sessions.
+    pub rounded: Statistics,
+    /// Of each clue that few enough entries have, how many of them each session has.
+    pub sessions: Vec<HashMap<SessionKey, u64>>,
 }
 
 /// What a search found.

@@ -385,10 +385,7 @@ fn a_common_word_changes_the_order_and_hides_nothing_old() {
         let common = if page < 2 { "other" } else { "common" };
         let entries = (0..100).map(|number| {
             let rare = if [3, 150, 1_999].contains(&(page * 100 + number)) { "rare" } else { "filler" };
-            (
-                entry("", 1, page * 100 + number),
-                format!("{} {rare} word{number}", [common; 50].join(" ")),
-            )
+            (entry("", 1, page * 100 + number), format!("{} {rare} word{number}", [common; 50].join(" ")))
         });
         let entries: Vec<_> = entries.collect();
         fill(&conn, page + 1, entries.iter().map(|(entry, text)| (entry.clone(), text.as_str(), "")).collect());

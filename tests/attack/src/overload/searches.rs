@@ -81,8 +81,13 @@ async fn search(target: &Target, query: &str, min_seq: i64) -> Result<pb::Search
     let wait_timeout = Some(prost_types::Duration { seconds: 30, nanos: 0 });
     // Most words of the needle's query are everywhere.
     let require_every_term = query.starts_with(NEEDLE);
-    let request =
-        pb::SearchHistoryRequest { query: query.to_owned(), min_seq, wait_timeout, require_every_term, ..Default::default() };
+    let request = pb::SearchHistoryRequest {
+        query: query.to_owned(),
+        min_seq,
+        wait_timeout,
+        require_every_term,
+        ..Default::default()
+    };
     Ok(client.search_history(request).await?.into_inner())
 }
 
