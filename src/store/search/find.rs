@@ -321,6 +321,6 @@ fn reorder(
         rank.has_quotations = terms.clone().all(|(phrase, score)| !phrase.is_quoted || *score > 0);
         rank.score = says.iter().sum();
     }
-    ranked.sort_by(|one, other| (other.rank, other.entry.id).cmp(&(one.rank, one.entry.id)));
+    ranked.sort_by_key(|ranked| Reverse((ranked.rank, ranked.entry.id)));
     Ok(())
 }

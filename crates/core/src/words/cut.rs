@@ -280,7 +280,7 @@ fn fold(units: &[Unit], folded: &mut String) {
 fn pieces(units: &[Unit]) -> Vec<&[Unit]> {
     let mut pieces = Vec::new();
     let letters = units.iter().filter(|unit| !continues(unit.character)).count();
-    if letters < 2 || letters > NAME_CHARS_MAX {
+    if !(2..=NAME_CHARS_MAX).contains(&letters) {
         return pieces;
     }
     let splits_digits = !units.iter().all(|unit| unit.character.is_ascii_hexdigit());
