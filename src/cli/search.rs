@@ -99,10 +99,10 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
     request.tree_session_id = ids::optional_session(&mut client, arguments.tree).await?;
     let mut left = arguments.limit;
     let mut all = Vec::new();
-    let (indexed, head) = loop {
+    let (indexed, head, is_cut) = loop {
         request.page_size = PAGE_SIZE.min(i32::try_from(left).unwrap_or(PAGE_SIZE));
         let page = client.search.search_history(request.clone()).await?.into_inner();
-        let progress = (page.indexed_seq, page.head_seq);
+        let progress = (page.indexed_seq, page.head_seq, page.cut_off);
         for hit in page.hits.into_iter().take(left as usize) {
             left -= 1;
             if output.json() {
@@ -123,6 +123,9 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
         all.iter().try_for_each(|hit| print(&mut output, hit, ids, times, arguments.why))?;
         if all.is_empty() {
             eprintln!("{}", nothing(indexed, head));
+        }
+        if is_cut {
+            eprintln!("some words are so common that they only change the order of what the others find");
         }
     }
     output.flush()?;

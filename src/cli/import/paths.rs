@@ -29,7 +29,7 @@ pub(super) fn files(paths: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
         }
     }
     let mut taken = std::collections::HashSet::new();
-    files.retain(|file| taken.insert(file.clone()));
+    files.retain(|file| taken.insert(file.canonicalize().unwrap_or_else(|_| file.clone())));
     Ok(files)
 }
 

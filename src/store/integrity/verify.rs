@@ -567,10 +567,10 @@ impl SessionCheck {
         self.accounted.messages += 1;
         if kind == 1 {
             self.event_fields.message_count += 1;
-            if let Some(time) = codec::decode_message_head(row.get(7)?)?.origin_time {
-                let origin = OriginTimes::extended(self.event_fields.origin, Timestamp(time));
-                self.event_fields.origin = Some(origin);
-            }
+            let origin = self.event_fields.origin;
+            let written = codec::decode_message_head(row.get(7)?)?.origin_time;
+            let written = written.or(if origin.is_some() { Some(row.get(6)?) } else { None });
+            self.event_fields.origin = written.map(|time| OriginTimes::extended(origin, Timestamp(time))).or(origin);
         }
         let id = MessageId(codec::uuid(row.get(1)?)?);
         let Some(parts) = row.get::<Option<&[u8]>>(10)? else {

@@ -450,7 +450,9 @@ impl<'a> Tx<'a> {
         let head = self.loaded(key)?;
         if matches!(kind, MessageKind::Normal) {
             head.message_count += 1;
-            head.origin = origin_time.map(|time| OriginTimes::extended(head.origin, Timestamp(time))).or(head.origin);
+            // What is written here goes on where what was written elsewhere ends.
+            let written = origin_time.or(head.origin.is_some().then_some(create_time));
+            head.origin = written.map(|time| OriginTimes::extended(head.origin, Timestamp(time))).or(head.origin);
         }
         self.rows.messages.push(MessageRow {
             id: row,

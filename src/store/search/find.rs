@@ -3,7 +3,7 @@
 //! Each clue's list is read by itself, and the lists are merged by the numbers of entries, the newest first. So a part's
 //! score needs nothing but the statistics that were counted with the lists, which may be those of several indexes.
 
-use super::lists::{List, TenantWords};
+use super::lists::{self, List, TenantWords};
 use super::source::EntryKind;
 use super::wanted::{Census, Entry, Found, Phrase, Ranked, Wanted};
 use crate::limits;
@@ -43,8 +43,8 @@ struct Clues<'w> {
 }
 
 impl<'w> Clues<'w> {
-    /// Reads the lists of the rarest clues, of about so many pages together.
-    fn read(words: &TenantWords<'_>, phrases: &'w [Phrase], pages: i64) -> Result<Self> {
+    /// Reads the lists of the rarest clues, of about so many pages together, and of all that few of the tenant's parts have.
+    fn read(words: &TenantWords<'_>, phrases: &'w [Phrase], pages: i64, parts: u64) -> Result<Self> {
         let priced = phrases.iter().enumerate().map(|(clue, phrase)| Ok((words.pages(phrase)?, clue)));
         let mut priced: Vec<(i64, usize)> = priced.collect::<Result<_>>()?;
         priced.sort_unstable();
@@ -53,13 +53,17 @@ impl<'w> Clues<'w> {
         let mut left = pages;
         for (price, clue) in priced {
             left -= price;
-            if left < 0 {
-                clues.common.push(clue);
-                clues.having[clue] = u64::try_from(price.saturating_mul(ENTRIES_OF_PAGE)).unwrap_or_default();
-            } else {
-                let list = words.having(&phrases[clue])?;
-                clues.having[clue] = list.len() as u64;
-                clues.lists[clue] = Some(list);
+            let list = if left < 0 { words.having_few(&phrases[clue])? } else { Some(words.having(&phrases[clue])?) };
+            match list {
+                Some(list) => {
+                    clues.having[clue] = list.len() as u64;
+                    clues.lists[clue] = Some(list);
+                }
+                None => {
+                    clues.common.push(clue);
+                    let entries = u64::try_from(price.saturating_mul(ENTRIES_OF_PAGE)).unwrap_or_default();
+                    clues.having[clue] = entries.min(parts);
+                }
             }
         }
         Ok(clues)
@@ -202,18 +206,29 @@ pub(super) fn find(reader: &mut Reader<'_>, wanted: &Wanted, pages: i64) -> Resu
         return Ok(Found { upto, statistics: nothing(), ..Found::default() });
     };
     let words = TenantWords::new(conn, tenant.get(0)?);
-    let mut clues = Clues::read(&words, &wanted.phrases, pages)?;
     let count = |count: i64| u64::try_from(count).unwrap_or_default();
+    let mut clues = Clues::read(&words, &wanted.phrases, pages, count(tenant.get(1)?))?;
     let statistics =
         Statistics { parts: count(tenant.get(1)?), words: count(tenant.get(2)?), having: clues.having.clone() };
+    if wanted.limit == 0 {
+        return Ok(Found { upto, statistics, is_cut: !clues.common.is_empty(), ..Found::default() });
+    }
+    let within = words.within(wanted)?;
+    // Among few parts no word is too common.
+    if let (Some(within), Some(restriction)) = (&within, lists::restriction(wanted))
+        && within.len() as i64 <= limits::SEARCH_MATCHES_MAX
+    {
+        for clue in std::mem::take(&mut clues.common) {
+            match wanted.phrases[clue].is_prefix {
+                true => clues.common.push(clue),
+                false => clues.lists[clue] = Some(words.having_among(&wanted.phrases[clue], &restriction)?),
+            }
+        }
+    }
     let is_too_common = |clue: usize| clues.lists[clue].is_none();
     let lacks_term = wanted.all && (0..wanted.terms).any(is_too_common);
     let mut found =
         Found { upto, statistics, is_cut: !clues.common.is_empty(), may_lack_terms: lacks_term, ..Found::default() };
-    if wanted.limit == 0 {
-        return Ok(found);
-    }
-    let within = words.within(wanted)?;
     let mut unranked = Vec::new();
     if clues.common.len() == clues.phrases.len() {
         let rarest = clues.common.iter().find(|clue| clues.phrases[**clue].counted().is_some()).copied();
@@ -282,7 +297,8 @@ pub(super) fn census(reader: &mut Reader<'_>, wanted: &Wanted, pages: i64) -> Re
     let Some(tenant) = engine::query(TENANT).bind(&*wanted.tenant).optional(conn)? else { return Ok(census) };
     let rounded = |count: i64| u64::try_from(count).unwrap_or_default().next_power_of_two();
     (census.rounded.parts, census.rounded.words) = (rounded(tenant.get(1)?), rounded(tenant.get(2)?));
-    let clues = Clues::read(&TenantWords::new(conn, tenant.get(0)?), &wanted.phrases, pages)?;
+    let parts = u64::try_from(tenant.get::<i64>(1)?).unwrap_or_default();
+    let clues = Clues::read(&TenantWords::new(conn, tenant.get(0)?), &wanted.phrases, pages, parts)?;
     for (clue, list) in clues.lists.iter().enumerate() {
         let Some(list) = list.as_ref().filter(|list| list.len() <= limits::SEARCH_COUNTED) else {
             census.rounded.having[clue] = clues.having[clue].next_power_of_two();

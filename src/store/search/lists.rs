@@ -38,15 +38,49 @@ impl<'c> TenantWords<'c> {
     /// All entries that have a clue.
     pub(super) fn having(&self, clue: &Phrase) -> Result<List> {
         let expression = phrase(clue)?;
-        let Some(word) = clue.counted() else {
-            let ids = self.ids("match ?1 order by rowid", |query| query.bind(expression))?;
-            return Ok(ids.into_iter().map(|id| (id, 1)).collect());
-        };
-        let stems = if clue.stem.is_some() { ", 'stems'" } else { "" };
+        match clue.counted() {
+            Some(word) => Ok(self.counted(word, clue.stem.is_some(), usize::MAX)?.unwrap_or_default()),
+            None => {
+                let ids = self.ids("match ?1 order by rowid", |query| query.bind(expression))?;
+                Ok(ids.into_iter().map(|id| (id, 1)).collect())
+            }
+        }
+    }
+
+    /// The same of a clue whose pages are many, if it is rare nevertheless: FTS5 does not say where in its pages the list of
+    /// a word ends. Several words are as rare as the rarest of them. What begins so is never told to be rare.
+    pub(super) fn having_few(&self, clue: &Phrase) -> Result<Option<List>> {
+        let few = limits::SEARCH_COUNTED;
+        if clue.is_prefix {
+            return Ok(None);
+        }
+        if let Some(word) = clue.counted() {
+            return self.counted(word, clue.stem.is_some(), few);
+        }
+        for words in [&clue.whole, &clue.pieces].into_iter().filter(|words| !words.is_empty()) {
+            let is_rare = words.iter().map(|word| Ok(self.counted(word, false, few)?.is_some()));
+            if !is_rare.collect::<Result<Vec<_>>>()?.contains(&true) {
+                return Ok(None);
+            }
+        }
+        self.having(clue).map(Some)
+    }
+
+    /// The same among few entries, in the order of their numbers.
+    pub(super) fn having_among(&self, clue: &Phrase, restriction: &str) -> Result<List> {
+        let expression = format!("{} AND {restriction}", phrase(clue)?);
+        let ids = self.ids("match ?1 order by rowid", |query| query.bind(expression))?;
+        Ok(ids.into_iter().map(|id| (id, 1)).collect())
+    }
+
+    /// The entries that have a word, and how often; none if it is there more often than `most`.
+    fn counted(&self, word: &str, has_stem: bool, most: usize) -> Result<Option<List>> {
+        let stems = if has_stem { ", 'stems'" } else { "" };
         let places = &self.places;
         let statement = format!("select doc from {places} where term = ?1 and col in ('whole', 'pieces'{stems})");
-        let mut list = List::new();
+        let (mut list, mut count) = (List::new(), 0);
         numbers(self.conn, engine::query(&statement).bind(word), |id| {
+            count += 1;
             if let Some((last, often)) = list.last_mut()
                 && *last == id
             {
@@ -54,8 +88,9 @@ impl<'c> TenantWords<'c> {
             } else {
                 list.push((id, 1));
             }
+            count <= most
         })?;
-        Ok(list)
+        Ok((count <= most).then_some(list))
     }
 
     /// The newest entries that have a word, up to one of them, in the order of their numbers.
@@ -90,7 +125,10 @@ impl<'c> TenantWords<'c> {
         let words = &self.words;
         let statement = format!("select rowid from {words} where {words} {which}");
         let mut ids = Vec::new();
-        numbers(self.conn, bind(engine::query(&statement)), |id| ids.push(id))?;
+        numbers(self.conn, bind(engine::query(&statement)), |id| {
+            ids.push(id);
+            true
+        })?;
         Ok(ids)
     }
 
@@ -130,15 +168,15 @@ impl<'c> TenantWords<'c> {
     }
 }
 
-/// Calls `each` with the first column of all rows.
-fn numbers(conn: &Connection, query: engine::Query<'_>, mut each: impl FnMut(i64)) -> Result<()> {
+/// Calls `each` with the first column of all rows, until it returns false.
+fn numbers(conn: &Connection, query: engine::Query<'_>, mut each: impl FnMut(i64) -> bool) -> Result<()> {
     let mut failure = None;
-    query.for_each(conn, |row| {
-        match row.get::<i64>(0) {
-            Ok(number) => each(number),
-            Err(error) => failure = Some(error),
+    query.for_each(conn, |row| match row.get::<i64>(0) {
+        Ok(number) => each(number),
+        Err(error) => {
+            failure = Some(error);
+            false
         }
-        failure.is_none()
     })?;
     failure.map_or(Ok(()), Err)
 }
@@ -150,7 +188,7 @@ fn any(words: impl IntoIterator<Item = String>) -> Option<String> {
 }
 
 /// The sessions and tools of a search in the language of FTS5; none for all.
-fn restriction(wanted: &Wanted) -> Option<String> {
+pub(super) fn restriction(wanted: &Wanted) -> Option<String> {
     let owners: Vec<&OwnRange> = wanted.ranges.iter().take(limits::SEARCH_RANGES_MAX + 1).collect();
     let has_few_owners = owners.len() <= limits::SEARCH_RANGES_MAX;
     let below = wanted.below.into_iter();

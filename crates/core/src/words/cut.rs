@@ -283,7 +283,10 @@ fn pieces(units: &[Unit]) -> Vec<&[Unit]> {
     if !(2..=NAME_CHARS_MAX).contains(&letters) {
         return pieces;
     }
-    let splits_digits = !units.iter().all(|unit| unit.character.is_ascii_hexdigit());
+    // A hash turns from letters to digits again and again; a name with a number does so once.
+    let digits = units.iter().map(|unit| unit.character.is_ascii_digit());
+    let turns = digits.clone().zip(digits.skip(1)).filter(|(one, next)| one != next).count();
+    let splits_digits = turns < 2 || !units.iter().all(|unit| unit.character.is_ascii_hexdigit());
     for part in units.split(|unit| unit.character == '_').filter(|part| !part.is_empty()) {
         let mut start = 0;
         let starts: Vec<usize> = (0..part.len()).filter(|&at| at == 0 || !continues(part[at].character)).collect();

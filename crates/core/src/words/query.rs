@@ -4,6 +4,8 @@ use super::cut::{Column, Form, Placed, PlacedWords, cut, is_dense, is_one_dense}
 use std::fmt;
 use std::ops::Range;
 
+/// Pairs of characters that count as a word.
+const PAIRS_OF_WORD: usize = 8;
 /// The most clues of a query.
 const CLUES_MAX: usize = 128;
 
@@ -95,9 +97,13 @@ impl Query {
         &self.clues[..self.terms]
     }
 
-    /// The number of words of its terms.
+    /// The number of words of its terms. In a script without blanks, about eight characters count as one.
     pub fn word_count(&self) -> usize {
-        self.terms().iter().map(|term| term.whole.len()).sum()
+        let words = |term: &Term| {
+            let pairs = term.whole.iter().filter(|word| is_dense(word)).count();
+            term.whole.len() - pairs + pairs.div_ceil(PAIRS_OF_WORD)
+        };
+        self.terms().iter().map(words).sum()
     }
 
     /// True if a text has every term.

@@ -115,9 +115,20 @@ fn names_are_found_in_every_style_and_no_other_name_is() {
         ("id3", "ID3v2 tags", true),
         ("id3", "id4v3", false),
         ("x86", "x86_64", true),
+        ("face2", "face_2", true),
+        ("bad_1", "bad1", true),
+        ("abc_123", "abc123", true),
     ] {
         assert_eq!(has(query, text), expected, "{query} in {text}");
     }
+}
+
+#[test]
+fn a_long_question_in_a_script_without_blanks_has_few_words() {
+    for text in ["ครับ".repeat(28), "压缩会话".repeat(40)] {
+        assert!(Query::parse(&text).expect("a query").word_count() < 32, "{text}");
+    }
+    assert_eq!(Query::parse("one two 压缩会话").expect("a query").word_count(), 3);
 }
 
 #[test]

@@ -6,7 +6,7 @@
 
 use super::row::Row;
 use crate::name_index::Line;
-use crate::raw::Object;
+use crate::raw::{self, Object};
 use longhand_core::model::harness::{command, is_notice};
 use std::collections::VecDeque;
 
@@ -24,6 +24,8 @@ pub(super) struct Prompt<'a> {
 #[derive(Default)]
 pub(super) struct Queue<'a> {
     waiting: VecDeque<Prompt<'a>>,
+    /// Prompts that left it for a row of their own, which comes behind.
+    dequeued: VecDeque<Prompt<'a>>,
     /// Prompts that were removed, and are in no other row so far.
     removed: VecDeque<Prompt<'a>>,
 }
@@ -32,25 +34,20 @@ impl<'a> Queue<'a> {
     /// Reads a row of any kind.
     pub(super) fn read(&mut self, row: &Row<'a>) {
         let Some(object) = &row.object else { return };
-        if row.queued {
-            let prompt = object.object("attachment").map(|attachment| attachment.string("prompt")).unwrap_or_default();
-            take(&mut self.removed, &prompt);
-            return;
-        }
         if row.kind != "queue-operation" {
-            // Notices leave the queue without a row of their own.
-            if let Some(text) =
-                object.object("message").filter(|_| row.prompts).and_then(|message| message.id("content"))
-            {
-                self.waiting.retain(|prompt| prompt.text != text);
-                self.removed.retain(|prompt| prompt.text != text);
+            // Notices, and what an attachment has, leave the queue without a row that says so.
+            for text in own_texts(row, object) {
+                let queues = [&mut self.dequeued, &mut self.removed, &mut self.waiting];
+                if queues.into_iter().any(|queue| take_equal(queue, &text).is_some()) {
+                    break;
+                }
             }
             return;
         }
         let text = object.string("content");
         match object.string("operation").as_str() {
             "enqueue" => self.waiting.push_back(Prompt { line: row.line, object: object.clone(), text }),
-            "dequeue" => drop(take(&mut self.waiting, &text)),
+            "dequeue" => self.dequeued.extend(take(&mut self.waiting, &text)),
             "remove" => {
                 let is_read = object.id("reason").is_none_or(|reason| reason == ABSORBED);
                 self.removed.extend(take(&mut self.waiting, &text).filter(|_| is_read));
@@ -70,11 +67,27 @@ impl<'a> Queue<'a> {
     }
 }
 
-/// Takes the prompt with a text out of a queue. If none has it, it is the first one that a person typed: notices wait
-/// until those are gone.
+/// What a row has that may have been in the queue: its text, or one of its blocks beside what the agent adds.
+fn own_texts(row: &Row<'_>, object: &Object<'_>) -> Vec<String> {
+    let (holder, content) = if row.queued { ("attachment", "prompt") } else { ("message", "content") };
+    let Some(holder) = object.object(holder).filter(|_| row.queued || row.prompts) else { return Vec::new() };
+    if let Some(text) = holder.text(content) {
+        return vec![text.text];
+    }
+    let blocks = holder.list(content).unwrap_or_default();
+    let texts: Vec<String> = blocks.into_iter().filter_map(raw::object).filter_map(|block| block.id("text")).collect();
+    [vec![texts.join("\n")], texts].concat()
+}
+
+fn take_equal<'a>(prompts: &mut VecDeque<Prompt<'a>>, text: &str) -> Option<Prompt<'a>> {
+    prompts.remove(prompts.iter().position(|prompt| prompt.text == text)?)
+}
+
+/// Takes the prompt with a text out of a queue. Where no text says which, it is the first one that a person typed: notices
+/// wait until those are gone.
 fn take<'a>(prompts: &mut VecDeque<Prompt<'a>>, text: &str) -> Option<Prompt<'a>> {
-    let named = prompts.iter().position(|prompt| prompt.text == text);
-    let typed = || prompts.iter().position(|prompt| !is_notice(&prompt.text));
-    let at = named.or_else(typed).unwrap_or(0);
-    prompts.remove(at)
+    if !text.is_empty() {
+        return take_equal(prompts, text);
+    }
+    prompts.remove(prompts.iter().position(|prompt| !is_notice(&prompt.text)).unwrap_or(0))
 }

@@ -535,6 +535,70 @@ fn a_prompt_that_left_its_queue_for_no_row_is_a_message_before_the_reply() {
 }
 
 #[test]
+fn what_was_typed_into_the_queue_is_there_once_whichever_row_has_it() {
+    let typed = |text: &str| json!({ "content": text });
+    let attached = |uuid: &str, text: &str| queued(uuid, "r1", json!(text), "prompt");
+    let blocks =
+        json!([{"type":"text","text":"<ide_opened_file>a.rs</ide_opened_file>"}, {"type":"text","text":"one"}]);
+    let enqueue = |text: &str| operation("enqueue", typed(text));
+    let cases: [(&str, Vec<Value>, &[&str]); 6] = [
+        (
+            "an attachment before the removal",
+            vec![enqueue("one"), attached("q", "one"), operation("remove", json!({}))],
+            &["one"],
+        ),
+        (
+            "a row of blocks",
+            vec![enqueue("one"), operation("remove", json!({})), user("q", Some("r1"), blocks)],
+            &["<ide_opened_file>a.rs</ide_opened_file>", "one"],
+        ),
+        (
+            "a row before the removal",
+            vec![
+                enqueue("one"),
+                enqueue("two"),
+                user("q", Some("r1"), json!("one")),
+                operation("remove", typed("one")),
+                attached("p", "two"),
+            ],
+            &["one", "two"],
+        ),
+        (
+            "twice the same",
+            vec![
+                enqueue("one"),
+                enqueue("one"),
+                operation("dequeue", json!({})),
+                user("q", Some("r1"), json!("one")),
+                operation("remove", json!({})),
+            ],
+            &["one", "one"],
+        ),
+        (
+            "a removal of what is not there",
+            vec![
+                enqueue("one"),
+                operation("remove", typed("other")),
+                operation("dequeue", json!({})),
+                attached("q", "one"),
+            ],
+            &["one"],
+        ),
+        ("one that is absorbed", vec![enqueue("one"), operation("remove", typed("one"))], &["one"]),
+    ];
+    for (what, rows, expected) in cases {
+        let head = [
+            user("u1", None, json!("make it")),
+            reply("a1", Some("u1"), "m1", call("c1"), 1),
+            result("r1", Some("a1"), "c1"),
+        ];
+        let last = [reply("a2", Some("r1"), "m2", text("so be it"), 5)];
+        let transcript = session(&[&head[..], &rows, &last].concat());
+        assert_eq!(words(&transcript, Role::User)[1..], *expected, "{what}");
+    }
+}
+
+#[test]
 fn usage_counts_once_for_what_a_resume_copied() {
     let usage = |transcript: &Transcript| expectations(transcript).usage.output;
     let original = [user("u1", None, json!("go")), reply("a1", Some("u1"), "m1", text("went"), 7)];

@@ -372,10 +372,10 @@ fn a_search_reads_no_more_of_the_lists_than_it_may() {
     assert_eq!(messages(&search(&of_assistants, 1)), [0; 0]);
     let upto = Wanted { upto: Some(10), ..none };
     assert_eq!(messages(&search(&upto, 1)), (0..10).rev().collect::<Vec<_>>());
-    // A common word finds its newest alone.
-    let common = wanted("", vec![word("w0")]);
-    let newest = search(&common, 0);
-    assert!(newest.is_cut && messages(&newest).is_sorted_by(|one, other| one > other) && !newest.entries.is_empty());
+    // A word that few parts have is read whatever lies beside it, and alone or in a phrase.
+    let few = wanted("", vec![word("rare")]);
+    let beside = search(&few, 0);
+    assert_eq!((messages(&beside), beside.is_cut, beside.statistics.having), (vec![700], false, vec![1]));
 }
 
 #[test]
@@ -402,4 +402,15 @@ fn a_common_word_changes_the_order_and_hides_nothing_old() {
     assert_eq!(messages(rare), (vec![1_999, 150, 3], true));
     let (all, is_cut) = messages(rare + common);
     assert_eq!((&all[..1], all.len(), is_cut), (&[1_999][..], 100, false));
+    // A common word alone finds its newest; of a few parts those that have it.
+    let newest = |wanted: &Wanted| {
+        let found = find(&mut Reader::new(&conn), wanted, 0).expect("a search");
+        (found.entries.iter().map(|found| found.entry.message).collect::<Vec<_>>(), found.is_cut)
+    };
+    let alone = Wanted { all: false, ..wanted("", vec![word("common")]) };
+    assert_eq!(newest(&alone), ((1_900..2_000).rev().collect(), true));
+    fill(&conn, 21, vec![(entry("", 2, 1), "common words", ""), (entry("", 2, 2), "other words", "")]);
+    let of_session = OwnRange { owner: SessionKey(2), revisions: 1..=9 };
+    let restricted = Wanted { ranges: vec![of_session], ..alone };
+    assert_eq!(newest(&restricted), (vec![1], false));
 }

@@ -92,7 +92,7 @@ class SearchHistoryRequest(google.protobuf.message.Message):
     STATISTICS_FIELD_NUMBER: builtins.int
     EXCLUDE_HITS_FIELD_NUMBER: builtins.int
     query: builtins.str
-    """The terms; up to 1 KiB and 64 words."""
+    """The terms; up to 1 KiB and 64 words, of which each has about eight characters in a script without blanks."""
     session_id: builtins.str
     """Only the history of this session, with what it inherits as a fork; its id or client id. What is in a view, and why
     not, is answered for this session's view.
@@ -193,7 +193,7 @@ global___SearchHistoryRequest = SearchHistoryRequest
 
 @typing.final
 class SearchStatistics(google.protobuf.message.Message):
-    """What is counted for the ranking: in all parts of the tenant."""
+    """What is counted for the ranking: in all parts of the tenant, or in what a bound caller sees."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -254,7 +254,9 @@ class SearchHistoryResponse(google.protobuf.message.Message):
 
     @property
     def statistics(self) -> global___SearchStatistics:
-        """What the rarity of words was taken from: the tenant's index, whatever `statistics` of the request said."""
+        """What the rarity of words was taken from: `statistics` of the request, or else the tenant's index; for a caller that is
+        bound to a project or a session, what it sees of it, with roundings.
+        """
 
     def __init__(
         self,

@@ -43,8 +43,8 @@ class SearchServiceStub:
 
     The best hits come first: those with all terms, then those with all quotations, and among these by the sum of what the
     words say that they have: a rare one says more, and so does one that is there often or in a short part (BM25). Of equals
-    the newest comes first. How rare a word is, is counted in all parts of the caller's tenant, also in those that the
-    caller does not see, and in no other tenant's.
+    the newest comes first. How rare a word is, is counted in all parts of the caller's tenant; for a caller that is
+    bound to a project or a session, in what it sees, but for roundings (`SearchHistoryResponse.statistics`).
 
     Text, reasoning, the inputs and outputs of tools, the names of media, markers and records are searched, of each part
     the first MiB. Drafts are not.
@@ -78,8 +78,8 @@ class SearchServiceAsyncStub:
 
     The best hits come first: those with all terms, then those with all quotations, and among these by the sum of what the
     words say that they have: a rare one says more, and so does one that is there often or in a short part (BM25). Of equals
-    the newest comes first. How rare a word is, is counted in all parts of the caller's tenant, also in those that the
-    caller does not see, and in no other tenant's.
+    the newest comes first. How rare a word is, is counted in all parts of the caller's tenant; for a caller that is
+    bound to a project or a session, in what it sees, but for roundings (`SearchHistoryResponse.statistics`).
 
     Text, reasoning, the inputs and outputs of tools, the names of media, markers and records are searched, of each part
     the first MiB. Drafts are not.
@@ -115,8 +115,8 @@ class SearchServiceServicer(metaclass=abc.ABCMeta):
 
         The best hits come first: those with all terms, then those with all quotations, and among these by the sum of what the
         words say that they have: a rare one says more, and so does one that is there often or in a short part (BM25). Of equals
-        the newest comes first. How rare a word is, is counted in all parts of the caller's tenant, also in those that the
-        caller does not see, and in no other tenant's.
+        the newest comes first. How rare a word is, is counted in all parts of the caller's tenant; for a caller that is
+        bound to a project or a session, in what it sees, but for roundings (`SearchHistoryResponse.statistics`).
 
         Text, reasoning, the inputs and outputs of tools, the names of media, markers and records are searched, of each part
         the first MiB. Drafts are not.

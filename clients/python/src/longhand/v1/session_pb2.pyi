@@ -519,13 +519,14 @@ class Session(google.protobuf.message.Message):
 
     @property
     def origin_start_time(self) -> google.protobuf.timestamp_pb2.Timestamp:
-        """The first `origin_time` of the messages that clients wrote to it, without inherited ones and records; unset without
-        one. Times of the import are `create_time` and `update_time`.
+        """The first time at which a message that clients wrote to it, without inherited ones and records, was written: by its
+        `origin_time`, or behind one that has it by its `create_time`; unset if none has an `origin_time`. Times of the import
+        are `create_time` and `update_time`.
         """
 
     @property
     def origin_end_time(self) -> google.protobuf.timestamp_pb2.Timestamp:
-        """The last `origin_time` of these messages; set with `origin_start_time`."""
+        """The last one of these messages; set with `origin_start_time`."""
 
     def __init__(
         self,

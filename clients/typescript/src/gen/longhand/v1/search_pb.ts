@@ -25,7 +25,7 @@ export const file_longhand_v1_search: GenFile = /*@__PURE__*/
  */
 export type SearchHistoryRequest = Message<"longhand.v1.SearchHistoryRequest"> & {
   /**
-   * The terms; up to 1 KiB and 64 words.
+   * The terms; up to 1 KiB and 64 words, of which each has about eight characters in a script without blanks.
    *
    * @generated from field: string query = 1;
    */
@@ -172,7 +172,7 @@ export const SearchHistoryRequestSchema: GenMessage<SearchHistoryRequest> = /*@_
   messageDesc(file_longhand_v1_search, 0);
 
 /**
- * What is counted for the ranking: in all parts of the tenant.
+ * What is counted for the ranking: in all parts of the tenant, or in what a bound caller sees.
  *
  * @generated from message longhand.v1.SearchStatistics
  */
@@ -259,7 +259,8 @@ export type SearchHistoryResponse = Message<"longhand.v1.SearchHistoryResponse">
   headSeq: bigint;
 
   /**
-   * What the rarity of words was taken from: the tenant's index, whatever `statistics` of the request said.
+   * What the rarity of words was taken from: `statistics` of the request, or else the tenant's index; for a caller that is
+   * bound to a project or a session, what it sees of it, with roundings.
    *
    * @generated from field: longhand.v1.SearchStatistics statistics = 7;
    */
@@ -628,8 +629,8 @@ export const SearchService: GenService<{
    *
    * The best hits come first: those with all terms, then those with all quotations, and among these by the sum of what the
    * words say that they have: a rare one says more, and so does one that is there often or in a short part (BM25). Of equals
-   * the newest comes first. How rare a word is, is counted in all parts of the caller's tenant, also in those that the
-   * caller does not see, and in no other tenant's.
+   * the newest comes first. How rare a word is, is counted in all parts of the caller's tenant; for a caller that is
+   * bound to a project or a session, in what it sees, but for roundings (`SearchHistoryResponse.statistics`).
    *
    * Text, reasoning, the inputs and outputs of tools, the names of media, markers and records are searched, of each part
    * the first MiB. Drafts are not.

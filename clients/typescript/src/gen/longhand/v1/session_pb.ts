@@ -308,15 +308,16 @@ export type Session = Message<"longhand.v1.Session"> & {
   thresholds: LevelThreshold[];
 
   /**
-   * The first `origin_time` of the messages that clients wrote to it, without inherited ones and records; unset without
-   * one. Times of the import are `create_time` and `update_time`.
+   * The first time at which a message that clients wrote to it, without inherited ones and records, was written: by its
+   * `origin_time`, or behind one that has it by its `create_time`; unset if none has an `origin_time`. Times of the import
+   * are `create_time` and `update_time`.
    *
    * @generated from field: google.protobuf.Timestamp origin_start_time = 25;
    */
   originStartTime?: Timestamp | undefined;
 
   /**
-   * The last `origin_time` of these messages; set with `origin_start_time`.
+   * The last one of these messages; set with `origin_start_time`.
    *
    * @generated from field: google.protobuf.Timestamp origin_end_time = 26;
    */
