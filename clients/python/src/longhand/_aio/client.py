@@ -310,9 +310,9 @@ class Client:
     ) -> AsyncIterator[v1.SearchHit]:
         """Parts of messages by their words, the best first, page by page: also what no view shows any more.
 
-        A part is found that has any of the words, or all of them with `require_every_term`; `rank` says why a hit stands where
-        it does. The index follows the log in the background. To find what was just written, name the `seq` of the append's
-        answer, and the time to wait for it.
+        A part is found that has any of the words, or all of them with `require_every_term`; `rank` says why a hit
+        stands where it does. The index follows the log in the background. To find what was just written, name the `seq`
+        of the append's answer, and the time to wait for it.
         """
         request = v1.SearchHistoryRequest(
             query=query,
