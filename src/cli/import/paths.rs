@@ -1,11 +1,9 @@
 //! The files of an import: those that are named, those in folders that are, and those that match a pattern.
 
+use super::source::CHILDREN_FOLDER;
 use crate::cli::failure::Usage;
 use anyhow::Context;
 use std::path::{Component, Path, PathBuf};
-
-/// The folder in which Claude Code keeps the transcripts of sub-agents, which are imported with those of their sessions.
-const CHILDREN_FOLDER: &str = "subagents";
 
 /// Most folders within each other: agents keep files two or three levels deep.
 const DEPTH_MAX: usize = 16;

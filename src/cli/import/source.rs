@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 /// The folder in which Claude Code keeps the transcripts of sub-agents.
-const CHILDREN_FOLDER: &str = "subagents";
+pub(super) const CHILDREN_FOLDER: &str = "subagents";
 
 /// Reason why a file is not read.
 const IRREGULAR: &str = "it is no regular file";

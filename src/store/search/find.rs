@@ -192,8 +192,8 @@ impl Best<'_> {
     }
 }
 
-/// Finds entries. Of the index's lists, about this number of pages is read at most: clues that are more common find
-/// nothing, and change the order of what the others find. If all are, the hits are the newest that have the rarest one,
+/// Finds entries. Of the index's lists, about this number of pages is read at most, and what few parts have: clues that are
+/// more common find nothing, unless few parts are searched, and change the order of what the others find. If all are, the hits are the newest that have the rarest one,
 /// or the newest ones.
 pub(super) fn find(reader: &mut Reader<'_>, wanted: &Wanted, pages: i64) -> Result<Found> {
     let conn = reader.conn;
