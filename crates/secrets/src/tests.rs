@@ -1,5 +1,7 @@
 //! Rules on texts, whole and in pieces.
 
+use super::known::KNOWN;
+use super::pattern::Pattern;
 use super::*;
 use proptest::prelude::*;
 use std::borrow::Cow;
@@ -35,27 +37,41 @@ fn token(begin: &str, rest: &str) -> String {
 }
 
 #[test]
+fn every_built_in_rule_can_be_used_and_begins_with_words_of_its_own() {
+    let file: toml::Value = toml::from_str(include_str!("known.toml")).expect("it is TOML");
+    assert_eq!(file["rule"].as_array().map(Vec::len), Some(KNOWN.rules.len()));
+    for known in &KNOWN.rules {
+        let pattern = Pattern::known(known).unwrap_or_else(|error| panic!("{}: {error}", known.name));
+        let words = pattern.words.as_ref().unwrap_or_else(|| panic!("{} begins with any words", known.name));
+        assert_eq!(words.before, 0, "{} begins with more than its words: {:?}", known.name, words.list);
+        assert!(pattern.has_whole_check(), "{}", known.name);
+        let rule = Rule { name: known.name.clone(), pattern: String::new(), action: Action::Warn };
+        assert!(Rules::new(&[rule]).is_ok_and(|rules| rules.is_some()));
+    }
+}
+
+#[test]
 fn well_known_tokens_are_found_and_what_only_looks_like_them_is_not() {
     let rules = known(Action::Redact);
     let letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJ0123456789abcdefghijklmnopqrstuvwxyz0123456789abcdefghij";
     let line = "MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQC7VJTUt9Us8cKj";
     let key = format!("{} PRIVATE KEY-----\n{line}\n{line}\nQUJD\n-----END RSA PRIVATE KEY-----", "-----BEGIN RSA");
     let cases = [
-        ("aws-access-key", token("AKIA", "IOSFODNN7EXAMPLE")),
-        ("github-token", token("ghp_", &letters[..36])),
-        ("github-token", token("github_pat_", &letters[..82])),
-        ("gitlab-token", token("glpat-", &letters[..20])),
-        ("google-api-key", token("AIza", &letters[..35])),
-        ("huggingface-token", token("hf_", &letters[..34])),
+        ("aws-access-token", token("AKIA", "IOSFODNN7EXAMPLE")),
+        ("github-pat", token("ghp_", &letters[..36])),
+        ("github-fine-grained-pat", token("github_pat_", &letters[..82])),
+        ("gitlab-pat", token("glpat-", &letters[..20])),
+        ("gcp-api-key", token("AIza", &letters[..35])),
+        ("huggingface-access-token", token("hf_", &letters[..34])),
         (
-            "json-web-token",
+            "jwt",
             token("eyJ", "hbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9PlFUP0THsR8U"),
         ),
-        ("npm-token", token("npm_", &letters[..36])),
-        ("openai-key", token("sk-proj-", &letters[..48])),
-        ("anthropic-key", token("sk-ant-api03-", &letters[..90])),
-        ("slack-token", token("xoxb-", "123456789012-abcdefghijkl")),
-        ("stripe-key", token("sk_live_", &letters[..24])),
+        ("npm-access-token", token("npm_", &letters[..36])),
+        ("openai-api-key", token("sk-proj-", &letters[..48])),
+        ("anthropic-api-key", token("sk-ant-api03-", &letters[..90])),
+        ("slack-bot-token", token("xoxb-", "123456789012-abcdefghijkl")),
+        ("stripe-access-token", token("sk_live_", &letters[..24])),
         ("private-key", key.clone()),
         ("private-key", key.replace('\n', "\\n")),
         ("private-key", key.split("-----END").next().unwrap_or_default().trim_end().to_owned()),
@@ -143,8 +159,9 @@ fn rules_that_cannot_be_used_are_named() {
     };
     assert_eq!(error("a-1", "[a-z]{6}"), Ok(()));
     for (name, pattern, expected) in [
-        ("", "[a-z]{6}", "a name that is not 1 to 32"),
-        ("With Space", "[a-z]{6}", "a name that is not 1 to 32"),
+        ("", "[a-z]{6}", "a name that is not 1 to 48"),
+        ("With Space", "[a-z]{6}", "a name that is not 1 to 48"),
+        ("a", "", "no pattern, and no built-in rule has its name"),
         ("a", "([a-z]{6}", "no regular expression: unclosed group"),
         ("a", "(?-u:\\xff){6}", "no regular expression"),
         ("a", "[a-z]{5,6}", "can match less than 6 bytes"),
@@ -160,7 +177,7 @@ fn rules_that_cannot_be_used_are_named() {
         Rules::new(&[rule("a"), rule("a")])
             .is_err_and(|error| error.to_string().contains("rule 1 (\"a\") has the name"))
     );
-    let many: Vec<Rule> = (0..=crate::limits::SECRET_RULES_MAX).map(|index| rule(&format!("a{index}"))).collect();
+    let many: Vec<Rule> = (0..=limits::SECRET_RULES_MAX).map(|index| rule(&format!("a{index}"))).collect();
     assert!(matches!(Rules::new(&many), Err(Error::TooMany { .. })));
     assert!(Rules::new(&[]).is_ok_and(|rules| rules.is_none()));
 }
@@ -174,7 +191,7 @@ fn in_pieces(rules: &Rules, syntax: Syntax, pieces: &[&str]) -> (String, DraftTe
         shown.push_str(&settled.text);
         assert_eq!(draft.received(shown.len()), received + piece.len());
         let escaped = if syntax == Syntax::Json { 6 } else { 1 };
-        assert!(draft.waiting.len() <= escaped * (2 * rules.hold.longest() + 4), "{:?}", draft.waiting);
+        assert!(draft.waiting.len() <= escaped * (2 * rules.longest() + 4), "{:?}", draft.waiting);
     }
     let settled = draft.add(Some(rules), &SALT, shown.len(), "", true).expect("an end is never refused");
     shown.push_str(&settled.text);
@@ -198,7 +215,7 @@ fn no_text_waits_for_ever() {
     assert!(draft.replaced.iter().all(|replaced| replaced.received <= 12));
     // White space may be the begin of JSON.
     let mut draft = DraftText::new(Syntax::Json);
-    let space = " ".repeat(crate::limits::SECRET_BYTES_MAX - 1);
+    let space = " ".repeat(limits::SECRET_BYTES_MAX - 1);
     draft.add(Some(&rules), &SALT, 0, &space, false).expect("nothing is refused");
     assert_eq!(draft.waiting, space);
     assert_eq!(draft.clone().add(Some(&rules), &SALT, 0, "[", false).expect("JSON").text, format!("{space}["));
