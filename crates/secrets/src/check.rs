@@ -20,38 +20,29 @@ impl Words {
 #[derive(Debug)]
 pub(super) struct Check {
     /// Bits of a character of the secret: it has more.
-    entropy: f32,
-    has_digit: bool,
-    /// Patterns of what is no secret.
-    allow: Option<Regex>,
-    without: Arc<Words>,
+    pub(super) entropy: f32,
+    pub(super) has_digit: bool,
+    /// What is no secret.
+    pub(super) allow: Vec<Regex>,
+    /// The match of what is none.
+    pub(super) allow_match: Option<Regex>,
+    pub(super) without: Arc<Words>,
+}
+
+/// Patterns as one, with the classes of ASCII; none if there are none.
+pub(super) fn patterns(patterns: &[String]) -> Option<Regex> {
+    let ascii = syntax::Config::new().unicode(false).utf8(false);
+    let built = || Regex::builder().syntax(ascii).build_many(patterns).ok();
+    if patterns.is_empty() { None } else { built() }
 }
 
 impl Check {
-    /// The conditions of a built-in rule.
-    pub(super) fn new<'a>(
-        entropy: f32,
-        has_digit: bool,
-        allow: impl IntoIterator<Item = &'a str>,
-        without: &Arc<Words>,
-    ) -> Self {
-        let patterns: Vec<&str> = allow.into_iter().collect();
-        let ascii = syntax::Config::new().unicode(false).utf8(false);
-        let allow = Regex::builder().syntax(ascii).build_many(&patterns).ok();
-        Self { entropy, has_digit, allow, without: Arc::clone(without) }
-    }
-
-    /// True if its patterns and words can be used.
-    #[cfg(test)]
-    pub(super) fn is_whole(&self) -> bool {
-        self.allow.is_some() && self.without.0.is_some()
-    }
-
-    /// True if it is a secret.
-    pub(super) fn accepts(&self, secret: &str) -> bool {
+    /// True if a match makes it a secret.
+    pub(super) fn accepts(&self, matched: &str, secret: &str) -> bool {
         (self.entropy == 0.0 || entropy(secret) > self.entropy)
             && (!self.has_digit || secret.bytes().any(|byte| byte.is_ascii_digit()))
-            && !self.allow.as_ref().is_some_and(|allow| allow.is_match(secret))
+            && !self.allow.iter().any(|allow| allow.is_match(secret))
+            && !self.allow_match.as_ref().is_some_and(|allow| allow.is_match(matched))
             && !self.without.0.as_ref().is_some_and(|words| words.is_match(secret))
     }
 }

@@ -65,7 +65,7 @@ impl Hold {
 }
 
 /// A pattern without its conditions on what is around: it matches wherever the pattern does.
-fn without_looks(pattern: &Hir) -> Hir {
+pub(super) fn without_looks(pattern: &Hir) -> Hir {
     match pattern.kind() {
         HirKind::Look(_) => Hir::empty(),
         HirKind::Empty | HirKind::Literal(_) | HirKind::Class(_) => pattern.clone(),

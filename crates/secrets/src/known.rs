@@ -1,14 +1,15 @@
 //! The built-in rules.
 
-use super::check::{Check, Words as CheckWords};
+use super::check::{self, Check, Words as CheckWords};
+use regex_automata::meta::Regex;
 use serde::Deserialize;
 use std::sync::{Arc, LazyLock};
 
 /// Between a key and its secret: the rest of a name, an operator, and what quotes, escapes or colours the secret.
 const OPERATOR: &str = concat!(
-    r#"[ \t\w.-]{0,20}(?:[\s'"\\]|%22){0,5}"#,
+    r#"[ \t\w.-]{0,20}(?:[\s'"\\]|%22|(?:\x1b|\\+(?:x1[Bb]|u001[Bb]|033|e))\[[0-9;]{0,9}m){0,5}"#,
     r"(?:=|>|:{1,3}=|\|\||:|=>|\?=|,|%3[AaDd]|[ \t]is[ \t])",
-    r#"(?:[\x60'"\s=\\]|%2[0-9]|\x1b\[[0-9;]{0,9}m){0,6}"#,
+    r#"(?:[\x60'"\s=\\]|%2[0-9]|(?:\x1b|\\+(?:x1[Bb]|u001[Bb]|033|e))\[[0-9;]{0,9}m){0,6}"#,
 );
 
 /// What is before and between the lines of a key: white space, quotes, marks of comments, lists and changes, numbers and
@@ -29,13 +30,18 @@ pub(super) struct Known {
     keys: Option<String>,
     /// The pattern of the secret, or of what has it as the group `secret`.
     secret: String,
+    /// What is behind a secret with a name; nothing that could go on with it if there is no such pattern.
+    end: Option<String>,
     /// No letter or digit is before a match.
     #[serde(default)]
     pub(super) word: bool,
     #[serde(default)]
     entropy: f32,
     #[serde(default)]
-    allow: Vec<String>,
+    pub(super) allow: Vec<String>,
+    /// The same for the whole match.
+    #[serde(default)]
+    pub(super) allow_match: Vec<String>,
     /// The secret has a digit.
     #[serde(default)]
     digit: bool,
@@ -55,7 +61,7 @@ struct File {
 /// The built-in rules with what they share.
 pub(super) struct AllKnown {
     pub(super) rules: Vec<Known>,
-    allow: Vec<String>,
+    allow: Option<Regex>,
     allow_words: Arc<CheckWords>,
     stopwords: Arc<CheckWords>,
 }
@@ -68,7 +74,7 @@ pub(super) static KNOWN: LazyLock<AllKnown> = LazyLock::new(|| {
     AllKnown {
         allow_words: Arc::new(CheckWords::new(words)),
         stopwords: Arc::new(CheckWords::new(stopwords)),
-        allow: file.allow,
+        allow: check::patterns(&file.allow),
         rules: file.rule,
     }
 });
@@ -81,17 +87,19 @@ impl AllKnown {
 
     /// What a match of a rule has to be.
     pub(super) fn check(&self, known: &Known) -> Check {
-        let words = if known.stopwords { &self.stopwords } else { &self.allow_words };
-        let allow = self.allow.iter().chain(&known.allow).map(String::as_str);
-        Check::new(known.entropy, known.digit, allow, words)
+        let allow = self.allow.iter().cloned().chain(check::patterns(&known.allow)).collect();
+        let without = Arc::clone(if known.stopwords { &self.stopwords } else { &self.allow_words });
+        let allow_match = check::patterns(&known.allow_match);
+        Check { entropy: known.entropy, has_digit: known.digit, allow, allow_match, without }
     }
 }
 
 impl Known {
     /// The whole pattern. Classes are those of ASCII, where it does not say otherwise.
     pub(super) fn pattern(&self) -> String {
+        let end = self.end.as_deref().unwrap_or(r"\b{end-half}");
         match &self.keys {
-            Some(keys) => format!(r"(?i:{keys}){OPERATOR}(?P<secret>(?:{}))\b{{end-half}}", self.secret),
+            Some(keys) => format!("(?i:{keys}){OPERATOR}(?P<secret>(?:{})){end}", self.secret),
             None => self.secret.replace("GAP", GAP),
         }
     }

@@ -18,6 +18,8 @@ mod draft;
 mod hold;
 mod json;
 mod known;
+#[cfg(test)]
+mod leaks;
 pub mod limits;
 mod pattern;
 mod redact;

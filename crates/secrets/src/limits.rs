@@ -21,7 +21,7 @@ pub const SECRET_HOLD_STEPS: usize = 256 << 10;
 /// Words that the matches of a rule begin with, or have near their begin.
 pub const SECRET_WORDS_MAX: usize = 256;
 /// Bytes that a match may have before them.
-pub const SECRET_BYTES_BEFORE_WORDS_MAX: usize = 64;
+pub const SECRET_BYTES_BEFORE_WORDS_MAX: usize = 256;
 /// Bytes of a name in JSON with which its value is read together.
 pub const SECRET_KEY_NAME_BYTES_MAX: usize = 256;
 /// Digits of a number of JSON: what is longer is no JSON.

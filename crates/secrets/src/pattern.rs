@@ -7,9 +7,11 @@ use super::limits;
 use super::rules::Finding;
 use super::words::Words;
 use regex_automata::meta::{Builder, Regex};
+use regex_automata::nfa::thompson::WhichCaptures;
 use regex_automata::util::syntax;
 use regex_automata::{Anchored, Input};
-use regex_syntax::hir::Hir;
+use regex_syntax::hir::{Hir, HirKind};
+use std::sync::OnceLock;
 
 /// A pattern with its conditions.
 #[derive(Debug)]
@@ -24,7 +26,9 @@ pub(super) struct Pattern {
     pub(super) words: Option<Words>,
     /// Bytes of the longest match.
     pub(super) longest: usize,
-    hold: Hold,
+    hir: Hir,
+    /// Only drafts need it.
+    hold: OnceLock<Option<Hold>>,
 }
 
 impl Pattern {
@@ -34,7 +38,7 @@ impl Pattern {
     ///
     /// The defect, as the rest of a sentence.
     pub(super) fn own(hir: &Hir) -> Result<Self, String> {
-        Self::new(hir, false, None)
+        Self::new(&without_lazy_begin(hir), false, None)
     }
 
     /// That of a built-in rule.
@@ -50,7 +54,11 @@ impl Pattern {
 
     fn new(hir: &Hir, is_word: bool, check: Option<Check>) -> Result<Self, String> {
         let too_large = "has a pattern that is too large";
-        let regex = builder().build_many_from_hir(&[hir]).map_err(|_| too_large.to_owned())?;
+        let mut built = builder();
+        if check.is_none() {
+            built.configure(Regex::config().which_captures(WhichCaptures::Implicit));
+        }
+        let regex = built.build_many_from_hir(&[hir]).map_err(|_| too_large.to_owned())?;
         let groups = regex.group_info();
         Ok(Self {
             secret: check.as_ref().and_then(|_| groups.to_index(regex_automata::PatternID::ZERO, "secret")),
@@ -58,15 +66,10 @@ impl Pattern {
             check,
             words: Words::of(hir),
             longest: hir.properties().maximum_len().unwrap_or(limits::SECRET_KEY_BYTES_MAX),
-            hold: Hold::new(std::slice::from_ref(hir)).ok_or_else(|| too_large.to_owned())?,
+            hir: hir.clone(),
+            hold: OnceLock::new(),
             regex,
         })
-    }
-
-    /// True if every pattern of its conditions can be used.
-    #[cfg(test)]
-    pub(super) fn has_whole_check(&self) -> bool {
-        self.check.as_ref().is_none_or(Check::is_whole)
     }
 
     /// Bytes that a match can have before its word.
@@ -105,8 +108,8 @@ impl Pattern {
             }
         };
         // What begins behind the word may go on behind what was looked at: it has a word of its own.
-        let is_secret =
-            matched.start <= word && self.check.as_ref().is_none_or(|check| check.accepts(&text[range.clone()]));
+        let accepts = |check: &Check| check.accepts(&text[matched.clone()], &text[range.clone()]);
+        let is_secret = matched.start <= word && self.check.as_ref().is_none_or(accepts);
         is_secret.then_some(Finding { begin: matched.start, range, rule })
     }
 
@@ -122,7 +125,21 @@ impl Pattern {
             return None;
         }
         let begin = text.floor_char_boundary(word.saturating_sub(self.before()).max(from));
-        (begin..=word).find(|at| text.is_char_boundary(*at) && self.hold.is_open(text, *at, steps))
+        // It is not larger than the pattern, which could be built.
+        let Some(hold) = self.hold.get_or_init(|| Hold::new(std::slice::from_ref(&self.hir))) else { return Some(begin) };
+        (begin..=word).find(|at| text.is_char_boundary(*at) && hold.is_open(text, *at, steps))
+    }
+}
+
+/// A pattern without a begin that it may do without and has as little of as it can: it matches where the pattern does,
+/// and its matches begin with words.
+pub(super) fn without_lazy_begin(pattern: &Hir) -> Hir {
+    match pattern.kind() {
+        HirKind::Concat(parts) if matches!(parts[0].kind(), HirKind::Repetition(begin) if begin.min == 0 && !begin.greedy) => {
+            without_lazy_begin(&Hir::concat(parts[1..].to_vec()))
+        }
+        HirKind::Alternation(parts) => Hir::alternation(parts.iter().map(without_lazy_begin).collect()),
+        _ => pattern.clone(),
     }
 }
 

@@ -1,16 +1,18 @@
 //! Rules: regular expressions with names, and what happens to what they match.
 
-use super::hold::Hold;
+use super::hold::{self, Hold};
 use super::known::KNOWN;
 use super::limits;
 use super::pattern::{self, Pattern};
 use aho_corasick::{AhoCorasick, AhoCorasickKind};
 use regex_automata::meta::Regex;
+use regex_automata::nfa::thompson::WhichCaptures;
 use regex_automata::util::syntax;
 use regex_automata::{Input, MatchKind, PatternSet};
 use regex_syntax::hir::Hir;
 use serde::Deserialize;
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 /// What happens to a text that a rule matches. Of several rules that match at the same place, the last one here counts.
@@ -125,16 +127,15 @@ struct Words {
     rules: Vec<Vec<usize>>,
     automaton: Option<AhoCorasick>,
     longest: usize,
-    /// Bytes that a match of any rule can have before a word, and which.
-    before: usize,
-    bytes_before: Vec<bool>,
+    /// How many bytes matches can have before a word, and which.
+    before: BTreeSet<(usize, Vec<bool>)>,
 }
 
 /// Rules of one's own whose matches begin with any words.
 #[derive(Debug)]
 struct Wordless {
     rules: Vec<usize>,
-    /// Every pattern at once, to know in one pass which of them match at all.
+    /// Every pattern at once, to know in one pass which of them may match at all.
     all: Regex,
     hold: Hold,
 }
@@ -371,11 +372,12 @@ impl Rules {
 impl Words {
     fn new(patterns: &[Pattern]) -> Result<Self, Error> {
         let mut all: Vec<(&str, usize)> = Vec::new();
-        let (mut before, mut bytes_before) = (0, vec![false; 256]);
+        let mut before = BTreeSet::new();
         for (rule, words) in patterns.iter().enumerate().filter_map(|(rule, pattern)| Some((rule, pattern.words.as_ref()?))) {
             all.extend(words.list.iter().map(|word| (word.as_str(), rule)));
-            before = before.max(words.before);
-            bytes_before.iter_mut().zip(&words.bytes_before).for_each(|(all, one)| *all |= *one);
+            if words.before > 0 {
+                before.insert((words.before, words.bytes_before.clone()));
+            }
         }
         all.sort_unstable();
         let (mut list, mut rules): (Vec<String>, Vec<Vec<usize>>) = (Vec::new(), Vec::new());
@@ -398,7 +400,7 @@ impl Words {
             }
         };
         let longest = list.iter().map(String::len).max().unwrap_or(0);
-        Ok(Self { list, rules, automaton, longest, before, bytes_before })
+        Ok(Self { list, rules, automaton, longest, before })
     }
 
     /// Where words are in a text from a byte on, with the rules that they are of.
@@ -420,8 +422,11 @@ impl Words {
             self.list.get(next).is_some_and(|word| word.starts_with(&end))
         };
         let word = text[tail..].char_indices().map(|(at, _)| tail + at).find(is_begin).unwrap_or(text.len());
-        let before = text.as_bytes()[from..word].iter().rev().take(self.before);
-        let before = before.take_while(|byte| self.bytes_before[usize::from(**byte)]).count();
+        let lengths = self.before.iter().map(|(most, bytes)| {
+            let before = text.as_bytes()[from..word].iter().rev().take(*most);
+            before.take_while(|byte| bytes[usize::from(**byte)]).count()
+        });
+        let before = lengths.max().unwrap_or(0);
         text.floor_char_boundary(word - before).max(from)
     }
 }
@@ -433,12 +438,14 @@ impl Wordless {
             return Ok(None);
         }
         let mut all = pattern::builder();
-        all.configure(Regex::config().match_kind(MatchKind::All));
-        let all = all.build_many_from_hir(&patterns).map_err(|_| Error::TooLarge)?;
+        all.configure(Regex::config().match_kind(MatchKind::All).which_captures(WhichCaptures::None));
+        // Conditions on what is around take an automaton apart at letters that are not of ASCII.
+        let free: Vec<Hir> = patterns.iter().map(hold::without_looks).collect();
+        let all = all.build_many_from_hir(&free).map_err(|_| Error::TooLarge)?;
         Ok(Some(Self { rules, all, hold: Hold::new(&patterns).ok_or(Error::TooLarge)? }))
     }
 
-    /// The rules that match in a text from a byte on.
+    /// The rules that may match in a text from a byte on.
     fn which(&self, text: &str, from: usize) -> Vec<usize> {
         let input = || Input::new(text).range(from..);
         let mut which = PatternSet::new(self.rules.len());

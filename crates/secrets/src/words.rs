@@ -23,16 +23,12 @@ pub(super) struct Words {
 impl Words {
     /// The words of a pattern; none if its matches begin with too many.
     pub(super) fn of(pattern: &Hir) -> Option<Self> {
-        let parts = match pattern.kind() {
-            HirKind::Concat(parts) => parts.as_slice(),
-            _ => std::slice::from_ref(pattern),
-        };
+        let mut parts = Vec::new();
+        flatten(pattern, &mut parts);
         let (mut before, mut bytes_before) = (0, vec![false; 256]);
         for (at, part) in parts.iter().enumerate() {
-            let begins = concatenation(&parts[at..]);
-            // Where something is before them, short words would be too many places to look at.
-            let least = if before == 0 { 2 } else { 3 };
-            if begins.words.iter().all(|word| word.len() >= least) {
+            let begins = concatenation(parts[at..].iter().copied());
+            if begins.words.iter().all(|word| word.len() >= 2) {
                 return Some(Self { list: shortest(begins.words), before, bytes_before });
             }
             before += part.properties().maximum_len()?;
@@ -42,6 +38,15 @@ impl Words {
             mark_bytes(part, &mut bytes_before);
         }
         None
+    }
+}
+
+/// The parts of a pattern one behind the other, those of its groups too.
+fn flatten<'a>(pattern: &'a Hir, parts: &mut Vec<&'a Hir>) {
+    match pattern.kind() {
+        HirKind::Concat(inner) => inner.iter().for_each(|part| flatten(part, parts)),
+        HirKind::Capture(capture) => flatten(&capture.sub, parts),
+        _ => parts.push(pattern),
     }
 }
 
@@ -83,7 +88,7 @@ fn begins(pattern: &Hir) -> Begins {
         HirKind::Class(class) => characters(class).map_or_else(Begins::any, |words| Begins { words, are_whole: true }),
         HirKind::Capture(capture) => begins(&capture.sub),
         HirKind::Repetition(repetition) => repeated(repetition),
-        HirKind::Concat(parts) => concatenation(parts),
+        HirKind::Concat(parts) => concatenation(parts.iter()),
         HirKind::Alternation(parts) => {
             let all: Vec<Begins> = parts.iter().map(begins).collect();
             let are_whole = all.iter().all(|begins| begins.are_whole);
@@ -96,8 +101,8 @@ fn begins(pattern: &Hir) -> Begins {
     }
 }
 
-fn concatenation(parts: &[Hir]) -> Begins {
-    parts.iter().fold(Begins::nothing(), |all, part| match all.are_whole {
+fn concatenation<'a>(parts: impl Iterator<Item = &'a Hir>) -> Begins {
+    parts.fold(Begins::nothing(), |all, part| match all.are_whole {
         true => all.then(&begins(part)),
         false => all,
     })
