@@ -2,9 +2,10 @@
 //!
 //! `find` reads lines of JSON `{"text": …, "json": true}` from standard input, and prints a line with a list of `[begin,
 //! end, rule]` for each, in bytes. `speed FILE…` reads files as texts, and prints rates and findings; with `--own FILE`,
-//! a JSON list of `[name, pattern]`, by these rules, and with `--both` by these and the built-in ones.
+//! a JSON list of `[name, pattern]`, by these rules, and with `--both` by these and the built-in ones. `drafts FILE…`
+//! has them come in pieces of five characters.
 
-use longhand_secrets::{Action, Rule, Rules, Syntax};
+use longhand_secrets::{Action, DraftText, Rule, Rules, Salt, Syntax};
 use std::error::Error;
 use std::io::{BufRead as _, stdin};
 use std::time::Instant;
@@ -29,7 +30,8 @@ fn main() -> Result<(), Box<dyn Error>> {
             println!("{} rules, ready in {start:?}", rules.count());
             speed(&rules, &arguments[1..])
         }
-        _ => Err("find, or speed with files".into()),
+        Some("drafts") => drafts(&rules, &arguments[1..]),
+        _ => Err("find, or speed or drafts with files".into()),
     }
 }
 
@@ -38,8 +40,7 @@ fn find(rules: &Rules) -> Result<(), Box<dyn Error>> {
         let line: serde_json::Value = serde_json::from_str(&line?)?;
         let syntax = if line["json"] == true { Syntax::Json } else { Syntax::Text };
         let found = rules.positions(syntax, line["text"].as_str().ok_or("no text")?);
-        let found: Vec<_> =
-            found.iter().map(|(range, hit)| (range.start, range.end, rules.name(hit.rule))).collect();
+        let found: Vec<_> = found.iter().map(|(range, hit)| (range.start, range.end, rules.name(hit.rule))).collect();
         println!("{}", serde_json::to_string(&found)?);
     }
     Ok(())
@@ -66,5 +67,22 @@ fn speed(rules: &Rules, files: &[String]) -> Result<(), Box<dyn Error>> {
         let seconds = begin.elapsed().as_secs_f64();
         println!("{bytes} bytes, {:.0} MB/s, {count} findings", bytes as f64 / seconds / 1e6);
     }
+    Ok(())
+}
+
+fn drafts(rules: &Rules, files: &[String]) -> Result<(), Box<dyn Error>> {
+    let (mut pieces, mut waits, salt, begin) = (0, 0, Salt([7; 32]), Instant::now());
+    for file in files {
+        let text = String::from_utf8_lossy(&std::fs::read(file)?).into_owned();
+        let characters: Vec<char> = text.chars().collect();
+        let (mut draft, mut shown) = (DraftText::new(Syntax::Text), 0);
+        for piece in characters.chunks(5) {
+            let piece: String = piece.iter().collect();
+            let settled = draft.add(Some(rules), &salt, shown, &piece, false).map_err(|_| "refused")?;
+            (shown, pieces, waits) = (shown + settled.text.len(), pieces + 1, waits + draft.waiting.len());
+        }
+    }
+    let micros = begin.elapsed().as_secs_f64() * 1e6 / f64::from(pieces);
+    println!("{pieces} pieces, {micros:.2} µs for each, {:.1} bytes wait", waits as f64 / f64::from(pieces));
     Ok(())
 }

@@ -42,7 +42,7 @@ fn is_scalar(token: &str, is_open: bool) -> bool {
     let is_number = token.starts_with(|first: char| first.is_ascii_digit() || first == '-')
         && token.len() <= limits::SECRET_NUMBER_BYTES_MAX
         && token.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'+' | b'-' | b'.' | b'e' | b'E'));
-    is_number || ["true", "false", "null"].iter().any(|word| is_word(word))
+    is_number || ["true", "false", "null"].iter().any(is_word)
 }
 
 /// What is behind a string.

@@ -28,3 +28,5 @@ pub const SECRET_KEY_NAME_BYTES_MAX: usize = 256;
 pub const SECRET_NUMBER_BYTES_MAX: usize = 400;
 /// Words of all rules up to which the automaton that finds them is a table.
 pub const SECRET_TABLE_WORDS_MAX: usize = 2_000;
+/// Bytes of a match that is no secret up to which a secret is looked for within it.
+pub const SECRET_REJECTED_BYTES: usize = 1 << 10;

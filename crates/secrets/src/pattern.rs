@@ -73,7 +73,7 @@ impl Pattern {
     }
 
     /// Bytes that a match can have before its word.
-    fn before(&self) -> usize {
+    pub(super) fn before(&self) -> usize {
         self.words.as_ref().map_or(0, |words| words.before)
     }
 
@@ -82,12 +82,13 @@ impl Pattern {
     fn fits(&self, text: &str, at: usize) -> bool {
         !self.is_word
             || text.as_bytes()[..at].last().is_none_or(|byte| {
-                !byte.is_ascii_alphanumeric() || byte.is_ascii_hexdigit() || matches!(byte, b'm' | b'n' | b'r' | b't')
+                !byte.is_ascii_alphanumeric()
+                    || matches!(byte, b'0'..=b'9' | b'A'..=b'F' | b'd' | b'm' | b'n' | b'r' | b't')
             })
     }
 
-    /// The secret of the first match that has a word here, from a byte on.
-    pub(super) fn secret_at(&self, text: &str, from: usize, word: usize, rule: usize) -> Option<Finding> {
+    /// The first match that has a word here, from a byte on, and if its conditions make it a secret.
+    pub(super) fn match_at(&self, text: &str, from: usize, word: usize, rule: usize) -> Option<(Finding, bool)> {
         if !self.fits(text, word) {
             return None;
         }
@@ -109,8 +110,8 @@ impl Pattern {
         };
         // What begins behind the word may go on behind what was looked at: it has a word of its own.
         let accepts = |check: &Check| check.accepts(&text[matched.clone()], &text[range.clone()]);
-        let is_secret = matched.start <= word && self.check.as_ref().is_none_or(accepts);
-        is_secret.then_some(Finding { begin: matched.start, range, rule })
+        let is_secret = self.check.as_ref().is_none_or(accepts);
+        (matched.start <= word).then_some((Finding { begin: matched.start, range, rule }, is_secret))
     }
 
     /// All matches from a byte on, which are secrets as a whole.
@@ -126,7 +127,9 @@ impl Pattern {
         }
         let begin = text.floor_char_boundary(word.saturating_sub(self.before()).max(from));
         // It is not larger than the pattern, which could be built.
-        let Some(hold) = self.hold.get_or_init(|| Hold::new(std::slice::from_ref(&self.hir))) else { return Some(begin) };
+        let Some(hold) = self.hold.get_or_init(|| Hold::new(std::slice::from_ref(&self.hir))) else {
+            return Some(begin);
+        };
         (begin..=word).find(|at| text.is_char_boundary(*at) && hold.is_open(text, *at, steps))
     }
 }

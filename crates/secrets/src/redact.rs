@@ -3,6 +3,8 @@
 use super::json::{self, Behind, JsonString, Outside};
 use super::limits;
 use super::rules::{Action, Begun, Finding, Rules};
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::ops::Range;
@@ -50,6 +52,8 @@ pub enum Syntax {
     /// be: each string of it, names too, is a text of its own, without its escapes, and a name is what is before its
     /// value. Numbers are no texts. Otherwise, and from the first byte on that no JSON can have, as it is.
     Json,
+    /// As an address: the text of a `data:` URI in base64 without it, everything else as it is.
+    Uri,
 }
 
 /// A secret that was found.
@@ -166,6 +170,12 @@ pub(super) struct Placeholder {
 impl Rules {
     /// Reads a whole text.
     pub fn redact(&self, salt: &Salt, syntax: Syntax, text: &str) -> Redacted {
+        if syntax == Syntax::Uri
+            && let Some((head, content)) = content_of_data_uri(text)
+        {
+            let Redacted { text, hits } = self.redact(salt, Syntax::Text, &content);
+            return Redacted { text: text.map(|text| [head, &STANDARD.encode(text)].concat()), hits };
+        }
         let (_, found) = self.scan(&mut Place::begin(syntax), text, true);
         let hits = found.iter().map(|found| self.hit(found.rule)).collect();
         let is_changed = found.iter().any(|found| self.action(found.rule) != Action::Warn);
@@ -258,8 +268,9 @@ impl Rules {
                     Outside::Text(begin) => {
                         at += begin;
                         *place = Place::of(Reading::Text);
-                        let on_found =
-                            |range: Range<usize>, rule, secret| found.push(Found::at(at + range.start..at + range.end, rule, secret));
+                        let on_found = |range: Range<usize>, rule, secret| {
+                            found.push(Found::at(at + range.start..at + range.end, rule, secret))
+                        };
                         let settled = self.scan_text(place, &text[at..], is_end, &[], on_found);
                         return (at + settled, found);
                     }
@@ -278,11 +289,14 @@ impl Rules {
                 }
             }
             let named = of_value.as_ref().map_or(&[] as &[Finding], |name| &name.findings);
-            let settled = self.scan_text(place, &string.text, string.is_closed || is_end, named, |range, rule, secret| {
-                found.push(Found::at(at + string.sent(range.start)..at + string.sent(range.end), rule, secret));
-            });
+            let settled =
+                self.scan_text(place, &string.text, string.is_closed || is_end, named, |range, rule, secret| {
+                    found.push(Found::at(at + string.sent(range.start)..at + string.sent(range.end), rule, secret));
+                });
             if !string.is_closed {
-                if let Some(name) = of_value.filter(|name| name.findings.iter().any(|found| found.range.start >= settled)) {
+                if let Some(name) =
+                    of_value.filter(|name| name.findings.iter().any(|found| found.range.start >= settled))
+                {
                     // A name waits with what it makes of its value.
                     found.truncate(name.found);
                     *place = name.place;
@@ -322,6 +336,16 @@ impl Rules {
         };
         Some(reaching.into_iter().filter_map(of_value).collect())
     }
+}
+
+/// The text in a `data:` URI, with what is before it; none if it is none in base64, or its bytes are no text.
+fn content_of_data_uri(uri: &str) -> Option<(&str, String)> {
+    let is_data = uri.get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case("data:"));
+    let (head, content) = uri.split_at(uri.find(',')? + 1);
+    let is_base64 = head.to_ascii_lowercase().ends_with(";base64,");
+    let decoded = || STANDARD.decode(content).or_else(|_| URL_SAFE_NO_PAD.decode(content)).ok();
+    let bytes = (is_data && is_base64).then(decoded)??;
+    String::from_utf8(bytes).ok().map(|content| (head, content))
 }
 
 /// What is between a name and its value.

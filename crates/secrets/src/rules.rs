@@ -214,7 +214,7 @@ impl Rules {
     /// What the rules match in a text from this byte on, in order and without overlaps. What is before it is only looked
     /// back at; `begun` is what began there.
     pub(super) fn find(&self, text: &str, from: usize, begun: Vec<Finding>) -> Vec<Finding> {
-        self.merge(&self.matches(text, from, begun))
+        self.merge(&self.matches(text, from, text.len(), begun))
     }
 
     /// The rests of matches that began before a byte.
@@ -227,8 +227,8 @@ impl Rules {
         begun.iter().filter_map(rest).collect()
     }
 
-    /// The matches of each rule, in order.
-    fn matches(&self, text: &str, from: usize, begun: Vec<Finding>) -> Vec<Finding> {
+    /// The matches of each rule, in order, and of those that begin behind a byte some.
+    fn matches(&self, text: &str, from: usize, until: usize, begun: Vec<Finding>) -> Vec<Finding> {
         let mut all = begun;
         let behind = |all: &[Finding], rule| {
             all.iter().filter(|found| found.rule == rule).map(|found| found.range.end).max().unwrap_or(from)
@@ -240,11 +240,20 @@ impl Rules {
             false => (0..self.patterns.len()).map(|rule| behind(&all, rule)).collect(),
         };
         for (word, rule) in words {
-            if word >= next[rule]
-                && let Some(found) = self.patterns[rule].secret_at(text, next[rule], word, rule)
-            {
-                next[rule] = found.range.end;
-                all.push(found);
+            let pattern = &self.patterns[rule];
+            if word < next[rule] || word >= until.saturating_add(pattern.before()) {
+                continue;
+            }
+            match pattern.match_at(text, next[rule], word, rule) {
+                Some((found, true)) => {
+                    next[rule] = found.range.end;
+                    all.push(found);
+                }
+                // To try every word in it would take its length squared.
+                Some((found, false)) if found.range.len() > limits::SECRET_REJECTED_BYTES => {
+                    next[rule] = found.range.end;
+                }
+                _ => {}
             }
         }
         for rule in self.wordless.iter().flat_map(|wordless| wordless.which(text, from)) {
@@ -258,7 +267,9 @@ impl Rules {
     /// What begins in a text before a byte, and reaches behind it: what a name in JSON makes of its value. None if the
     /// text does not decide it, but for its end.
     pub(super) fn reaching(&self, text: &str, byte: usize, is_end: bool) -> Option<Vec<Finding>> {
-        let mut words = self.words.find(&text[..byte], 0);
+        let end = text.floor_char_boundary((byte + self.words.longest).min(text.len()));
+        let mut words = self.words.find(&text[..end], 0);
+        words.retain(|(word, _)| *word < byte);
         words.dedup();
         if words.is_empty() {
             return Some(Vec::new());
@@ -270,8 +281,9 @@ impl Rules {
         if words.iter().any(is_open) {
             return None;
         }
-        let found = words.iter().filter_map(|(word, rule)| self.patterns[*rule].secret_at(text, 0, *word, *rule));
-        Some(found.filter(|found| found.begin < byte && found.range.end > byte).collect())
+        let found = words.iter().filter_map(|(word, rule)| self.patterns[*rule].match_at(text, 0, *word, *rule));
+        let reaches = |found: &Finding| found.begin < byte && found.range.end > byte;
+        Some(found.filter(|(found, is_secret)| *is_secret && reaches(found)).map(|(found, _)| found).collect())
     }
 
     /// The rule whose action counts, of those the first.
@@ -327,12 +339,7 @@ impl Rules {
 
     /// The byte up to which nothing that comes behind a text can change what is found in it, the findings before that,
     /// and the matches that go on behind it. The text from `from` on is looked at.
-    pub(super) fn settle(
-        &self,
-        text: &str,
-        from: usize,
-        begun: Vec<Finding>,
-    ) -> (usize, Vec<Finding>, Vec<Begun>) {
+    pub(super) fn settle(&self, text: &str, from: usize, begun: Vec<Finding>) -> (usize, Vec<Finding>, Vec<Begun>) {
         let rest = |settled: usize, found: &Finding| Begun {
             rule: self.name(found.rule).to_owned(),
             length: found.range.end - settled,
@@ -342,7 +349,7 @@ impl Rules {
         if settled == from {
             return (from, Vec::new(), of_begun);
         }
-        let mut matches = self.matches(text, from, begun);
+        let mut matches = self.matches(text, from, settled, begun);
         // Others may still change.
         matches.retain(|found| found.begin < settled);
         let mut findings = self.merge(&matches);
@@ -373,7 +380,9 @@ impl Words {
     fn new(patterns: &[Pattern]) -> Result<Self, Error> {
         let mut all: Vec<(&str, usize)> = Vec::new();
         let mut before = BTreeSet::new();
-        for (rule, words) in patterns.iter().enumerate().filter_map(|(rule, pattern)| Some((rule, pattern.words.as_ref()?))) {
+        for (rule, words) in
+            patterns.iter().enumerate().filter_map(|(rule, pattern)| Some((rule, pattern.words.as_ref()?)))
+        {
             all.extend(words.list.iter().map(|word| (word.as_str(), rule)));
             if words.before > 0 {
                 before.insert((words.before, words.bytes_before.clone()));
@@ -416,12 +425,12 @@ impl Words {
     /// Where the end of a text may be the begin of a word, or what a match has before one.
     fn open(&self, text: &str, from: usize) -> usize {
         let tail = text.floor_char_boundary(text.len().saturating_sub(self.longest.saturating_sub(1))).max(from);
+        let end = text[tail..].to_ascii_lowercase();
         let is_begin = |at: &usize| {
-            let end = text[*at..].to_ascii_lowercase();
-            let next = self.list.partition_point(|word| *word < end);
-            self.list.get(next).is_some_and(|word| word.starts_with(&end))
+            let next = self.list.partition_point(|word| word.as_str() < &end[*at..]);
+            self.list.get(next).is_some_and(|word| word.starts_with(&end[*at..]))
         };
-        let word = text[tail..].char_indices().map(|(at, _)| tail + at).find(is_begin).unwrap_or(text.len());
+        let word = tail + end.char_indices().map(|(at, _)| at).find(is_begin).unwrap_or(end.len());
         let lengths = self.before.iter().map(|(most, bytes)| {
             let before = text.as_bytes()[from..word].iter().rev().take(*most);
             before.take_while(|byte| bytes[usize::from(**byte)]).count()

@@ -144,6 +144,51 @@ fn json_keeps_its_form_and_is_read_string_by_string() {
 }
 
 #[test]
+fn the_text_of_a_data_uri_is_read_and_encoded_again() {
+    let rules = rules(&[("key", "key-[0-9]{4}", Action::Redact)]);
+    let redacted = |uri: &str| rules.redact(&SALT, Syntax::Uri, uri);
+    // "a key-1234 b", and the bytes FF FE.
+    let found = redacted("data:application/octet-stream;BASE64,YSBrZXktMTIzNCBi");
+    let text = found.text.expect("there is a secret");
+    let content = text.strip_prefix("data:application/octet-stream;BASE64,").expect("the same head");
+    assert!(content.starts_with("YSBbc2VjcmV0Omtl") && found.hits.len() == 1, "{text}");
+    for uri in ["data:image/png;base64,//4=", "data:,key-12", "data:;base64,?", "file:///key"] {
+        assert_eq!(redacted(uri), Redacted::default(), "{uri}");
+    }
+    assert!(redacted("https://example.com/key-1234").text.is_some());
+    assert!(redacted("data:text/plain,key-1234").text.is_some());
+}
+
+#[test]
+fn a_built_in_rule_has_an_action_of_its_own() {
+    let rule = |name: &str, action| Rule { name: name.to_owned(), pattern: String::new(), action };
+    let mut all = Rules::known(Action::Warn);
+    all.push(rule("jwt", Action::Refuse));
+    let rules = Rules::new(&all).expect("they are valid").expect("there are some");
+    let action = |name: &str| (0..rules.count()).find(|at| rules.name(*at) == name).map(|at| rules.action(at));
+    assert_eq!((action("jwt"), action("github-pat")), (Some(Action::Refuse), Some(Action::Warn)));
+    // One of them alone.
+    let alone = Rules::new(&[rule("jwt", Action::Redact)]).expect("it is valid").expect("there is one");
+    assert_eq!((alone.count(), alone.name(0)), (1, "jwt"));
+}
+
+#[test]
+fn what_only_begins_like_json_is_read_as_text_from_there_on() {
+    let rules =
+        rules(&[("key", "key-[0-9]{4}", Action::Redact), ("named", "pin[\": ]{1,4}(?:[0-9a-z]{6})", Action::Redact)]);
+    for (text, expected) in [
+        ("{'a': 'key-1234'}", "{'a': '<key>'}"),
+        ("[INFO] key-1234", "[INFO] <key>"),
+        ("[2026-11-29 10:00] true key-1234", "[2026-11-29 10:00] true <key>"),
+        ("{\"a\": 1}\nand key-1234", "{\"a\": 1}\nand <key>"),
+        ("{a: \"key-1234\"}", "{a: \"<key>\"}"),
+        ("{\"pin\": \"12ab56\", \"pin\": 123456}", "{\"pin\": \"<named>\", \"pin\": 123456}"),
+    ] {
+        assert_eq!(redacted(&rules, Syntax::Json, text), expected);
+    }
+}
+
+#[test]
 fn a_string_of_json_takes_no_room_for_what_is_behind_it() {
     let json = format!("\\u0061\"{}", ",\"\\u0061\"".repeat(1_000));
     let string = json::string(&json);
