@@ -44,8 +44,8 @@ impl Action {
 pub struct Rule {
     /// The name, which placeholders, answers and errors have.
     pub name: String,
-    /// The regular expression, in the syntax of the crate `regex`; empty for the built-in rule of this name, also if that
-    /// is there already and only gets another action.
+    /// The regular expression, in the syntax of the crate `regex`; empty for the built-in rule of this name, unless a rule
+    /// before has it.
     #[serde(default)]
     pub pattern: String,
     /// What happens to what it matches.
@@ -159,13 +159,11 @@ impl Rules {
             let defect = |why: String| Error::Rule { index, name: rule.name.clone(), why };
             check_name(&rule.name).map_err(defect)?;
             let known = rule.pattern.is_empty().then(|| KNOWN.get(&rule.name));
-            let same = names.iter().position(|(name, _)| *name == rule.name);
+            let same = names.iter().find(|(name, _)| *name == rule.name);
             let pattern = match (known, same) {
-                (Some(Some(_)), Some(same)) if rules[same..index].iter().all(|other| other.pattern.is_empty()) => {
-                    names[same].1 = rule.action;
-                    continue;
-                }
-                (_, Some(_)) => return Err(defect("has the name of another rule".to_owned())),
+                // The first one counts: an operator's own are before the built-in ones.
+                (Some(Some(_)), Some(_)) => continue,
+                (None, Some(_)) => return Err(defect("has the name of another rule".to_owned())),
                 (Some(None), _) => return Err(defect("has no pattern, and no built-in rule has its name".to_owned())),
                 (Some(Some(known)), None) => Pattern::known(known).map_err(defect)?,
                 (None, None) => {

@@ -162,11 +162,12 @@ fn the_text_of_a_data_uri_is_read_and_encoded_again() {
 #[test]
 fn a_built_in_rule_has_an_action_of_its_own() {
     let rule = |name: &str, action| Rule { name: name.to_owned(), pattern: String::new(), action };
-    let mut all = Rules::known(Action::Warn);
-    all.push(rule("jwt", Action::Refuse));
+    let own = Rule { pattern: "mine-[0-9]{6}".to_owned(), ..rule("npm-access-token", Action::Redact) };
+    let all = [vec![rule("jwt", Action::Refuse), own], Rules::known(Action::Warn)].concat();
     let rules = Rules::new(&all).expect("they are valid").expect("there are some");
     let action = |name: &str| (0..rules.count()).find(|at| rules.name(*at) == name).map(|at| rules.action(at));
     assert_eq!((action("jwt"), action("github-pat")), (Some(Action::Refuse), Some(Action::Warn)));
+    assert_eq!((rules.count(), action("npm-access-token")), (KNOWN.rules.len(), Some(Action::Redact)));
     // One of them alone.
     let alone = Rules::new(&[rule("jwt", Action::Redact)]).expect("it is valid").expect("there is one");
     assert_eq!((alone.count(), alone.name(0)), (1, "jwt"));
