@@ -409,6 +409,9 @@ fn awkward() -> Rules {
         ("either", "key-12|key-1234 key", Redact),
         ("unicode", r"\b\w{3}-99\b", Warn),
         ("wide", "é.{2,4}𝕏", Redact),
+        // What a name makes of its value, and what has words behind its begin.
+        ("named", r#"(?:key-|cret-99)["': ]{1,4}[0-9]{1,9}[ab]{0,9}"#, Redact),
+        ("behind", "[0-9]{2,5}begin1", Redact),
     ])
 }
 
@@ -453,7 +456,7 @@ proptest! {
         json in any::<bool>(),
     ) {
         let rules = awkward();
-        let (syntax, text) = if json { (Syntax::Json, format!("[\"{text}")) } else { (Syntax::Text, text) };
+        let (syntax, text) = if json { (Syntax::Json, format!("{{\"{text}")) } else { (Syntax::Text, text) };
         let whole = rules.redact(&SALT, syntax, &text).text.unwrap_or_else(|| text.clone());
         let cuts = cuts.iter().map(|cut| cut.index(text.len() + 1)).collect();
         let pieces = pieces(&text, cuts);
