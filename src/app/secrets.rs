@@ -147,9 +147,7 @@ impl Screen<'_> {
             MediaSource::Bytes(bytes) => {
                 self.bytes(format_args!("{field}.data"), Syntax::Text, bytes)?.map(MediaSource::Bytes)
             }
-            MediaSource::Uri(uri) => {
-                self.read(format_args!("{field}.uri"), Syntax::Uri, uri)?.map(MediaSource::Uri)
-            }
+            MediaSource::Uri(uri) => self.read(format_args!("{field}.uri"), Syntax::Uri, uri)?.map(MediaSource::Uri),
         };
         let is_changed = new_name.is_some() || new_source.is_some();
         Ok(is_changed.then(|| Media {

@@ -1,6 +1,8 @@
 //! No byte of a secret of any kind, in anything that it may be wrapped in, comes out of a text, whole or cut anywhere.
 
 use super::*;
+use proptest::prelude::*;
+use std::sync::LazyLock;
 
 const SALT: Salt = Salt([7; 32]);
 
@@ -232,5 +234,42 @@ fn nothing_gets_through_in_the_smallest_pieces() {
         for secret in [token, secret] {
             assert!(!leaks(secret, &shown), "{shown}");
         }
+    }
+}
+
+/// Texts in which built-in rules match, nearly match and overlap.
+fn texts() -> impl Strategy<Value = String> {
+    let token = ["ghp_", &drawn(1, 36, ALL)].concat();
+    let key = ["-----BEGIN RSA ", "PRIVATE KEY-----"].concat();
+    let (line, short) = (drawn(2, 64, ALL), drawn(3, 20, SMALL));
+    let own = [token, key, line, short].into_iter();
+    let plain =
+        "api_key|password|token|adafruit|curl -u |://a:|@|eyJ|.eyJ| is |=|: |\"|\\\"|'|{|}|[|,|\n|\\n| |a|9|é|%3D";
+    let words: Vec<String> = plain.split('|').map(str::to_owned).chain(own).collect();
+    prop::collection::vec(prop::sample::select(words), 0..16).prop_map(|words| words.concat())
+}
+
+static RULES: LazyLock<Rules> = LazyLock::new(rules);
+
+proptest! {
+    #[test]
+    fn however_a_text_is_cut_the_built_in_rules_find_the_same(
+        text in texts(),
+        cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..8),
+        form in 0..3_usize,
+    ) {
+        let (syntax, begin) = [(Syntax::Text, ""), (Syntax::Json, ""), (Syntax::Json, "{\"")][form];
+        let text = [begin, &text].concat();
+        let whole = RULES.redact(&SALT, syntax, &text).text.unwrap_or_else(|| text.clone());
+        let mut cuts: Vec<usize> = cuts.iter().map(|cut| text.floor_char_boundary(cut.index(text.len() + 1))).collect();
+        cuts.extend([0, text.len()]);
+        cuts.sort_unstable();
+        let (mut draft, mut shown) = (DraftText::new(syntax), String::new());
+        let pieces = cuts.windows(2).map(|ends| (&text[ends[0]..ends[1]], false));
+        for (piece, is_end) in pieces.chain([("", true)]) {
+            let settled = draft.add(Some(&RULES), &SALT, shown.len(), piece, is_end).expect("nothing is refused");
+            shown.push_str(&settled.text);
+        }
+        prop_assert_eq!(shown, whole);
     }
 }

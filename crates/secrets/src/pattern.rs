@@ -136,11 +136,10 @@ impl Pattern {
 
 /// A pattern without a begin that it may do without and has as little of as it can: it matches where the pattern does,
 /// and its matches begin with words.
-pub(super) fn without_lazy_begin(pattern: &Hir) -> Hir {
+fn without_lazy_begin(pattern: &Hir) -> Hir {
+    let is_lazy = |part: &Hir| matches!(part.kind(), HirKind::Repetition(begin) if begin.min == 0 && !begin.greedy);
     match pattern.kind() {
-        HirKind::Concat(parts) if matches!(parts[0].kind(), HirKind::Repetition(begin) if begin.min == 0 && !begin.greedy) => {
-            without_lazy_begin(&Hir::concat(parts[1..].to_vec()))
-        }
+        HirKind::Concat(parts) if is_lazy(&parts[0]) => without_lazy_begin(&Hir::concat(parts[1..].to_vec())),
         HirKind::Alternation(parts) => Hir::alternation(parts.iter().map(without_lazy_begin).collect()),
         _ => pattern.clone(),
     }
