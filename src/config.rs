@@ -658,8 +658,8 @@ impl Config {
         models.map(Arc::new).map_err(|error| Error::Parse { path: path.clone(), message: error.to_string() })
     }
 
-    /// Reads the rules for secrets, before anything else is opened: those of the file, then the well-known shapes. None
-    /// if there are none.
+    /// Reads the rules for secrets, before anything else is opened: those of the file, then the built-in ones. None if
+    /// there are none.
     pub fn read_secret_rules(&self) -> Result<Option<Rules>, Error> {
         let path = self.secrets.rules.as_deref();
         let mut rules = path.map_or_else(|| Ok(Vec::new()), read_secret_rules)?;

@@ -1,13 +1,12 @@
 //! Longhand keeps the longhand of every agent session and serves the shorthand that fits a model's window.
 //!
-//! The pure heart, [`model`], [`policy`] and [`fold`], is the crate `longhand-core`; the built-in summarizer and the
-//! readers of other agents' transcripts are crates beside it.
+//! The pure heart, [`model`], [`policy`] and [`fold`], is the crate `longhand-core`; the built-in summarizer, the
+//! readers of other agents' transcripts and the rules for secrets are crates beside it.
 
 //! The modules in reading order; `ARCHITECTURE.md` has the dependencies allowed between them, and a test checks those
 //! that no crate boundary does:
 //!
 //! - [`limits`]: every bound, by name.
-//! - [`secrets`]: rules for secrets in what clients send.
 //! - [`clock`]: the clock and the source of ids.
 //! - [`config`]: the operator's configuration.
 //! - [`telemetry`]: the daemon's log.
@@ -32,9 +31,9 @@
 
 pub use longhand_core::{fold, model, policy, simulation, words};
 pub use longhand_interop as interop;
+pub use longhand_secrets as secrets;
 
 pub mod limits;
-pub mod secrets;
 pub mod clock;
 pub mod config;
 pub mod telemetry;

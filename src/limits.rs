@@ -46,23 +46,8 @@ pub const CLOCK_CONFIRMED_MS: i64 = 3_600 * 1_000;
 pub const CLOCK_BELIEVED_MS: i64 = 60 * 1_000;
 /// Sessions that a pass of retention reads at once.
 pub const RETENTION_PAGE_SESSIONS: usize = 200;
-/// Rules for secrets, well-known shapes included.
-pub const SECRET_RULES_MAX: usize = 500;
-/// Bytes of the name of a rule for secrets.
-pub const SECRET_RULE_NAME_BYTES_MAX: usize = 32;
 /// Bytes of a file with rules for secrets.
 pub const SECRET_RULES_BYTES_MAX: u64 = 1 << 20;
-/// Bytes of the compiled pattern of one rule, and of those of all rules together.
-pub const SECRET_PATTERN_BYTES_MAX: usize = 16 << 20;
-/// Bytes of the states of the automaton of all rules that are kept: those of a key that is read again with every piece.
-pub const SECRET_STATES_BYTES_MAX: usize = 16 << 20;
-/// Bytes that a match of a rule has at least: a placeholder is not much longer.
-pub const SECRET_BYTES_MIN: usize = 6;
-/// Bytes that a match of a rule can have at most: twice as many characters of a draft may wait for what comes.
-pub const SECRET_BYTES_MAX: usize = 16 << 10;
-/// Bytes that are read to find out where the end of a draft may be the begin of a match. If they do not suffice, all of
-/// it from there on waits.
-pub const SECRET_HOLD_STEPS: usize = 256 << 10;
 /// Bytes of the name of a rule of retention.
 pub const RETENTION_NAME_BYTES_MAX: usize = 64;
 /// Revisions of a session that one step of its erasure takes: other writes wait for a step at most.

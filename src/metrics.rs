@@ -580,7 +580,7 @@ mod tests {
             contradictions: vec![pb::ContradictionCount { kind: pb::ContradictionKind::Commit.into(), count: 3 }],
             quota_uses: vec![pb::QuotaUse { tenant: "acme".to_owned(), quota: "bytes".to_owned(), used: 8, limit: 9 }],
             secret_rules: vec![pb::SecretRule {
-                rule: "aws-access-key".to_owned(),
+                rule: "aws-access-token".to_owned(),
                 action: pb::SecretAction::Redact.into(),
                 found_count: 5,
             }],
@@ -606,7 +606,7 @@ mod tests {
             ("longhand_checkpoint_pending_bytes".to_owned(), 7.0),
             (r#"longhand_quota_used{tenant="acme",quota="bytes"}"#.to_owned(), 8.0),
             (r#"longhand_quota_limit{tenant="acme",quota="bytes"}"#.to_owned(), 9.0),
-            (r#"longhand_secrets_total{rule="aws-access-key",action="redact"}"#.to_owned(), 5.0),
+            (r#"longhand_secrets_total{rule="aws-access-token",action="redact"}"#.to_owned(), 5.0),
             ("longhand_checkpoint_failures".to_owned(), 2.0),
             ("longhand_pending_erasures".to_owned(), 4.0),
             ("longhand_events_total".to_owned(), 12.0),

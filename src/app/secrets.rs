@@ -140,21 +140,18 @@ impl Screen<'_> {
     }
 
     fn media(&mut self, field: impl Display + Copy, media: &Media) -> Result<Option<Media>> {
-        let Media { mime_type, name, source } = media;
+        let Media { name, source, .. } = media;
         let new_name = self.read(format_args!("{field}.name"), Syntax::Text, name)?;
         let new_source = match source {
-            MediaSource::Bytes(bytes) if is_text(mime_type) => {
+            // What is declared says little about what is text.
+            MediaSource::Bytes(bytes) => {
                 self.bytes(format_args!("{field}.data"), Syntax::Text, bytes)?.map(MediaSource::Bytes)
             }
-            // Characters of encoded bytes are no text.
-            MediaSource::Uri(uri) if !uri.starts_with("data:") => {
-                self.read(format_args!("{field}.uri"), Syntax::Text, uri)?.map(MediaSource::Uri)
-            }
-            MediaSource::Bytes(_) | MediaSource::Uri(_) => None,
+            MediaSource::Uri(uri) => self.read(format_args!("{field}.uri"), Syntax::Uri, uri)?.map(MediaSource::Uri),
         };
         let is_changed = new_name.is_some() || new_source.is_some();
         Ok(is_changed.then(|| Media {
-            mime_type: mime_type.clone(),
+            mime_type: media.mime_type.clone(),
             name: new_name.unwrap_or_else(|| name.clone()),
             source: new_source.unwrap_or_else(|| source.clone()),
         }))
@@ -297,16 +294,4 @@ impl Screen<'_> {
     pub(super) fn answer(&mut self, answer: &mut Answer) -> Result<()> {
         self.text("text", &mut answer.text)
     }
-}
-
-/// True for the MIME types of texts.
-fn is_text(mime_type: &str) -> bool {
-    let mime_type = mime_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    let kinds = ["json", "xml", "yaml", "toml", "javascript", "sql", "x-sh", "x-pem-file", "x-www-form-urlencoded"];
-    mime_type.starts_with("text/")
-        || mime_type.strip_prefix("application/").is_some_and(|kind| {
-            kinds.iter().any(|text| kind == *text || kind.strip_prefix("x-") == Some(text))
-                || kind.ends_with("+json")
-                || kind.ends_with("+xml")
-        })
 }

@@ -34,7 +34,7 @@ struct Check {
     /// Take the rules of a daemon's configuration
     #[arg(long, value_name = "FILE", conflicts_with = "rules")]
     config: Option<PathBuf>,
-    /// Look for tokens of well-known shapes, too; the default without rules
+    /// Apply the built-in rules, too; the default without rules
     #[arg(long)]
     known: bool,
 }

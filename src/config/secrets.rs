@@ -8,29 +8,30 @@ use std::path::PathBuf;
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SecretSettings {
-    /// A file with rules: tables `rule` with `name`, `pattern` and `action`.
+    /// A file with rules: tables `rule` with `name`, `pattern` and `action`; without `pattern`, the built-in rule of that
+    /// name gets the action.
     pub rules: Option<PathBuf>,
-    /// What happens to tokens of well-known shapes.
+    /// What happens to what the built-in rules find.
     pub known: KnownSecrets,
 }
 
-/// What happens to tokens of well-known shapes.
+/// What happens to what the built-in rules find.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum KnownSecrets {
-    /// Nothing: they are not looked for.
+    /// Nothing: it is not looked for.
     #[default]
     Off,
-    /// They are stored, and answers say so.
+    /// It is stored, and answers say so.
     Warn,
-    /// Placeholders are stored in their place.
+    /// Placeholders are stored in its place.
     Redact,
-    /// Requests with them are refused.
+    /// Requests with it are refused.
     Refuse,
 }
 
 impl KnownSecrets {
-    /// The rules for them.
+    /// The built-in rules with this action.
     pub(super) fn rules(self) -> Vec<Rule> {
         match self {
             Self::Off => Vec::new(),

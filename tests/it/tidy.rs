@@ -24,8 +24,8 @@ const LAYERS: [(&str, &str); 31] = [
     ("words", ""),
     ("extractive", "model policy"),
     ("interop", "model"),
+    ("secrets", ""),
     ("limits", "model policy"),
-    ("secrets", "limits"),
     ("clock", "model limits"),
     ("config", "model policy limits secrets"),
     ("telemetry", ""),
@@ -370,7 +370,7 @@ fn check_source(file: &str, code: &str) -> Vec<Breach> {
         }
     }
     let asynchronous = Regex::new(r"\basync\b|\.\s*await\b").expect("a pattern");
-    if ["model", "policy", "fold", "simulation", "words", "extractive", "interop"].contains(&own.as_str()) {
+    if ["model", "policy", "fold", "simulation", "words", "extractive", "interop", "secrets"].contains(&own.as_str()) {
         for (at, _) in code.lines().enumerate().filter(|(_, line)| asynchronous.is_match(line)) {
             breach(at + 1, format!("`{own}` has nothing asynchronous"));
         }
@@ -452,7 +452,8 @@ fn unused_permissions(code: &BTreeMap<String, String>) -> Vec<Breach> {
 fn product_code() -> BTreeMap<String, String> {
     let mut code = BTreeMap::new();
     let mut tests = Vec::new();
-    let all = ["src", "crates/core/src", "crates/extractive/src", "crates/interop/src"].map(sources);
+    let all =
+        ["src", "crates/core/src", "crates/extractive/src", "crates/interop/src", "crates/secrets/src"].map(sources);
     for (file, source) in all.into_iter().flatten().filter(|(file, _)| file != "crates/core/src/lib.rs") {
         let (kept, test_modules) = without_tests(&code_of(&source));
         let (file, kept) = as_module(&file, kept);
@@ -473,7 +474,8 @@ fn product_code() -> BTreeMap<String, String> {
 fn as_module(file: &str, code: String) -> (String, String) {
     let Some((name, below)) = file.strip_prefix("crates/").and_then(|path| path.split_once("/src/")) else {
         let ours = code.replace("longhand_extractive", "crate::extractive").replace("longhand_core", "crate");
-        return (file.to_owned(), ours.replace("longhand_interop", "crate::interop"));
+        let ours = ours.replace("longhand_interop", "crate::interop");
+        return (file.to_owned(), ours.replace("longhand_secrets", "crate::secrets"));
     };
     if name == "core" {
         return (format!("src/{below}"), code);
@@ -527,7 +529,7 @@ fn the_crate_documentation_lists_the_modules_in_reading_order() {
         documented
     };
     let documented = [listed("crates/core/src/lib.rs"), listed("src/lib.rs")].concat();
-    let is_module = |module: &&str| !["extractive", "interop", "main"].contains(module);
+    let is_module = |module: &&str| !["extractive", "interop", "secrets", "main"].contains(module);
     let layers: Vec<&str> = LAYERS.iter().map(|(module, _)| *module).filter(is_module).collect();
     assert_eq!(documented, layers, "the modules of lib.rs and the table of layers differ");
 }
@@ -565,7 +567,7 @@ fn orphans(files: &BTreeMap<String, String>, root: &str) -> Vec<Breach> {
 
 #[test]
 fn every_file_is_compiled() {
-    let roots = ["src", "crates/core/src", "crates/extractive/src", "crates/interop/src"];
+    let roots = ["src", "crates/core/src", "crates/extractive/src", "crates/interop/src", "crates/secrets/src"];
     let libraries = roots.iter().flat_map(|root| orphans(&sources(root), &format!("{root}/lib")));
     assert_none(libraries.chain(orphans(&sources("tests/it"), "tests/it/main")).collect());
 }
@@ -574,7 +576,7 @@ fn every_file_is_compiled() {
 fn every_limit_is_used() {
     let code = product_code();
     let limit = Regex::new(r"(?m)^pub const (\w+):").expect("a pattern");
-    let files = ["src/limits.rs", "src/model/limits.rs"];
+    let files = ["src/limits.rs", "src/model/limits.rs", "src/secrets/limits.rs"];
     let all = files.iter().flat_map(|file| limit.captures_iter(&code[*file]).map(move |found| (*file, found)));
     let unused: Vec<Breach> = all
         .filter(|(_, found)| {

@@ -1,5 +1,7 @@
 //! Rules on texts, whole and in pieces.
 
+use super::known::KNOWN;
+use super::pattern::Pattern;
 use super::*;
 use proptest::prelude::*;
 use std::borrow::Cow;
@@ -35,27 +37,42 @@ fn token(begin: &str, rest: &str) -> String {
 }
 
 #[test]
+fn every_built_in_rule_can_be_used_and_begins_with_words_of_its_own() {
+    let file: toml::Value = toml::from_str(include_str!("known.toml")).expect("it is TOML");
+    assert_eq!(file["rule"].as_array().map(Vec::len), Some(KNOWN.rules.len()));
+    for known in &KNOWN.rules {
+        let pattern = Pattern::known(known).unwrap_or_else(|error| panic!("{}: {error}", known.name));
+        let words = pattern.words.as_ref().unwrap_or_else(|| panic!("{} begins with any words", known.name));
+        // What is before them waits in every draft.
+        assert!(words.before < 33, "{} begins with more than its words: {:?}", known.name, words.list);
+        assert!(known.allow.is_empty() || check::patterns(&known.allow).is_some(), "{}", known.name);
+        let rule = Rule { name: known.name.clone(), pattern: String::new(), action: Action::Warn };
+        assert!(Rules::new(&[rule]).is_ok_and(|rules| rules.is_some()));
+    }
+}
+
+#[test]
 fn well_known_tokens_are_found_and_what_only_looks_like_them_is_not() {
     let rules = known(Action::Redact);
-    let letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJ0123456789abcdefghijklmnopqrstuvwxyz0123456789abcdefghij";
+    let letters = "zyxwvutsrqponmlkjihgfedcbaABCDEFGHIJ0123456789zyxwvutsrqponmlkjihgfedcba0123456789ghijabcdef";
     let line = "MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQC7VJTUt9Us8cKj";
     let key = format!("{} PRIVATE KEY-----\n{line}\n{line}\nQUJD\n-----END RSA PRIVATE KEY-----", "-----BEGIN RSA");
     let cases = [
-        ("aws-access-key", token("AKIA", "IOSFODNN7EXAMPLE")),
-        ("github-token", token("ghp_", &letters[..36])),
-        ("github-token", token("github_pat_", &letters[..82])),
-        ("gitlab-token", token("glpat-", &letters[..20])),
-        ("google-api-key", token("AIza", &letters[..35])),
-        ("huggingface-token", token("hf_", &letters[..34])),
+        ("aws-access-token", token("AKIA", "Q4ZT7MRXW2KPLN5V")),
+        ("github-pat", token("ghp_", &letters[..36])),
+        ("github-fine-grained-pat", token("github_pat_", &letters[..82])),
+        ("gitlab-pat", token("glpat-", &letters[..20])),
+        ("gcp-api-key", token("AIza", &letters[..35])),
+        ("huggingface-access-token", token("hf_", &letters[..34])),
         (
-            "json-web-token",
+            "jwt",
             token("eyJ", "hbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9PlFUP0THsR8U"),
         ),
-        ("npm-token", token("npm_", &letters[..36])),
-        ("openai-key", token("sk-proj-", &letters[..48])),
-        ("anthropic-key", token("sk-ant-api03-", &letters[..90])),
-        ("slack-token", token("xoxb-", "123456789012-abcdefghijkl")),
-        ("stripe-key", token("sk_live_", &letters[..24])),
+        ("npm-access-token", token("npm_", &letters[..36])),
+        ("openai-api-key", token("sk-proj-", &letters[..48])),
+        ("anthropic-api-key", token("sk-ant-api03-", &letters[..90])),
+        ("slack-bot-token", token("xoxb-", "123456789012-abcdefghijkl")),
+        ("stripe-access-token", token("sk_live_", &letters[..24])),
         ("private-key", key.clone()),
         ("private-key", key.replace('\n', "\\n")),
         ("private-key", key.split("-----END").next().unwrap_or_default().trim_end().to_owned()),
@@ -127,6 +144,52 @@ fn json_keeps_its_form_and_is_read_string_by_string() {
 }
 
 #[test]
+fn the_text_of_a_data_uri_is_read_and_encoded_again() {
+    let rules = rules(&[("key", "key-[0-9]{4}", Action::Redact)]);
+    let redacted = |uri: &str| rules.redact(&SALT, Syntax::Uri, uri);
+    // "a key-1234 b", and the bytes FF FE.
+    let found = redacted("data:application/octet-stream;BASE64,YSBrZXktMTIzNCBi");
+    let text = found.text.expect("there is a secret");
+    let content = text.strip_prefix("data:application/octet-stream;BASE64,").expect("the same head");
+    assert!(content.starts_with("YSBbc2VjcmV0Omtl") && found.hits.len() == 1, "{text}");
+    for uri in ["data:image/png;base64,//4=", "data:,key-12", "data:;base64,?", "file:///key"] {
+        assert_eq!(redacted(uri), Redacted::default(), "{uri}");
+    }
+    assert!(redacted("https://example.com/key-1234").text.is_some());
+    assert!(redacted("data:text/plain,key-1234").text.is_some());
+}
+
+#[test]
+fn a_built_in_rule_has_an_action_of_its_own() {
+    let rule = |name: &str, action| Rule { name: name.to_owned(), pattern: String::new(), action };
+    let own = Rule { pattern: "mine-[0-9]{6}".to_owned(), ..rule("npm-access-token", Action::Redact) };
+    let all = [vec![rule("jwt", Action::Refuse), own], Rules::known(Action::Warn)].concat();
+    let rules = Rules::new(&all).expect("they are valid").expect("there are some");
+    let action = |name: &str| (0..rules.count()).find(|at| rules.name(*at) == name).map(|at| rules.action(at));
+    assert_eq!((action("jwt"), action("github-pat")), (Some(Action::Refuse), Some(Action::Warn)));
+    assert_eq!((rules.count(), action("npm-access-token")), (KNOWN.rules.len(), Some(Action::Redact)));
+    // One of them alone.
+    let alone = Rules::new(&[rule("jwt", Action::Redact)]).expect("it is valid").expect("there is one");
+    assert_eq!((alone.count(), alone.name(0)), (1, "jwt"));
+}
+
+#[test]
+fn what_only_begins_like_json_is_read_as_text_from_there_on() {
+    let rules =
+        rules(&[("key", "key-[0-9]{4}", Action::Redact), ("named", "pin[\": ]{1,4}(?:[0-9a-z]{6})", Action::Redact)]);
+    for (text, expected) in [
+        ("{'a': 'key-1234'}", "{'a': '<key>'}"),
+        ("[INFO] key-1234", "[INFO] <key>"),
+        ("[2026-11-29 10:00] true key-1234", "[2026-11-29 10:00] true <key>"),
+        ("{\"a\": 1}\nand key-1234", "{\"a\": 1}\nand <key>"),
+        ("{a: \"key-1234\"}", "{a: \"<key>\"}"),
+        ("{\"pin\": \"12ab56\", \"pin\": 123456}", "{\"pin\": \"<named>\", \"pin\": 123456}"),
+    ] {
+        assert_eq!(redacted(&rules, Syntax::Json, text), expected);
+    }
+}
+
+#[test]
 fn a_string_of_json_takes_no_room_for_what_is_behind_it() {
     let json = format!("\\u0061\"{}", ",\"\\u0061\"".repeat(1_000));
     let string = json::string(&json);
@@ -143,8 +206,9 @@ fn rules_that_cannot_be_used_are_named() {
     };
     assert_eq!(error("a-1", "[a-z]{6}"), Ok(()));
     for (name, pattern, expected) in [
-        ("", "[a-z]{6}", "a name that is not 1 to 32"),
-        ("With Space", "[a-z]{6}", "a name that is not 1 to 32"),
+        ("", "[a-z]{6}", "a name that is not 1 to 48"),
+        ("With Space", "[a-z]{6}", "a name that is not 1 to 48"),
+        ("a", "", "no pattern, and no built-in rule has its name"),
         ("a", "([a-z]{6}", "no regular expression: unclosed group"),
         ("a", "(?-u:\\xff){6}", "no regular expression"),
         ("a", "[a-z]{5,6}", "can match less than 6 bytes"),
@@ -160,7 +224,7 @@ fn rules_that_cannot_be_used_are_named() {
         Rules::new(&[rule("a"), rule("a")])
             .is_err_and(|error| error.to_string().contains("rule 1 (\"a\") has the name"))
     );
-    let many: Vec<Rule> = (0..=crate::limits::SECRET_RULES_MAX).map(|index| rule(&format!("a{index}"))).collect();
+    let many: Vec<Rule> = (0..=limits::SECRET_RULES_MAX).map(|index| rule(&format!("a{index}"))).collect();
     assert!(matches!(Rules::new(&many), Err(Error::TooMany { .. })));
     assert!(Rules::new(&[]).is_ok_and(|rules| rules.is_none()));
 }
@@ -174,7 +238,7 @@ fn in_pieces(rules: &Rules, syntax: Syntax, pieces: &[&str]) -> (String, DraftTe
         shown.push_str(&settled.text);
         assert_eq!(draft.received(shown.len()), received + piece.len());
         let escaped = if syntax == Syntax::Json { 6 } else { 1 };
-        assert!(draft.waiting.len() <= escaped * (2 * rules.hold.longest() + 4), "{:?}", draft.waiting);
+        assert!(draft.waiting.len() <= escaped * (2 * rules.longest() + 4), "{:?}", draft.waiting);
     }
     let settled = draft.add(Some(rules), &SALT, shown.len(), "", true).expect("an end is never refused");
     shown.push_str(&settled.text);
@@ -198,7 +262,7 @@ fn no_text_waits_for_ever() {
     assert!(draft.replaced.iter().all(|replaced| replaced.received <= 12));
     // White space may be the begin of JSON.
     let mut draft = DraftText::new(Syntax::Json);
-    let space = " ".repeat(crate::limits::SECRET_BYTES_MAX - 1);
+    let space = " ".repeat(limits::SECRET_BYTES_MAX - 1);
     draft.add(Some(&rules), &SALT, 0, &space, false).expect("nothing is refused");
     assert_eq!(draft.waiting, space);
     assert_eq!(draft.clone().add(Some(&rules), &SALT, 0, "[", false).expect("JSON").text, format!("{space}["));
@@ -210,18 +274,18 @@ fn no_text_waits_for_ever() {
 fn only_what_may_become_a_match_waits() {
     let rules = known(Action::Redact);
     for (text, waiting) in [
-        ("plain wordy", ""),
-        // What is around a match is not looked at.
-        ("the words of a task", "sk"),
+        ("plain words, ", ""),
+        // What is around a match is not looked at, and some begin with any four characters.
+        ("the words of a task", "task"),
         ("a word behind another s", "s"),
         ("this is sk-", "sk-"),
         ("this is sk-learn", "sk-learn"),
-        ("this is sk-learn, a tool", ""),
+        ("this is sk-learn, a tool, ", ""),
         (&token("it is AKIA", "IOSFODNN7"), "AKIAIOSFODNN7"),
         (&token("it is AKIA", "IOSFODNN7EXAMPLE"), "AKIAIOSFODNN7EXAMPLE"),
         // The automaton knows of a match one byte behind it.
         (&token("it is AKIA", "IOSFODNN7EXAMPLE "), "AKIAIOSFODNN7EXAMPLE "),
-        (&token("it is AKIA", "IOSFODNN7EXAMPLE to"), ""),
+        (&token("it is AKIA", "IOSFODNN7EXAMPLE, "), ""),
         ("a list: --", "--"),
     ] {
         let mut draft = DraftText::new(Syntax::Text);
@@ -345,6 +409,9 @@ fn awkward() -> Rules {
         ("either", "key-12|key-1234 key", Redact),
         ("unicode", r"\b\w{3}-99\b", Warn),
         ("wide", "é.{2,4}𝕏", Redact),
+        // What a name makes of its value, and what has words behind its begin.
+        ("named", r#"(?:key-|cret-99)["': ]{1,4}[0-9]{1,9}[ab]{0,9}"#, Redact),
+        ("behind", "[0-9]{2,5}begin1", Redact),
     ])
 }
 
@@ -389,7 +456,7 @@ proptest! {
         json in any::<bool>(),
     ) {
         let rules = awkward();
-        let (syntax, text) = if json { (Syntax::Json, format!("[\"{text}")) } else { (Syntax::Text, text) };
+        let (syntax, text) = if json { (Syntax::Json, format!("{{\"{text}")) } else { (Syntax::Text, text) };
         let whole = rules.redact(&SALT, syntax, &text).text.unwrap_or_else(|| text.clone());
         let cuts = cuts.iter().map(|cut| cut.index(text.len() + 1)).collect();
         let pieces = pieces(&text, cuts);

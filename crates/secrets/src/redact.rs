@@ -1,8 +1,10 @@
 //! Texts as a whole: what rules find in them, and the texts without it.
 
-use super::json;
+use super::json::{self, Behind, JsonString, Outside};
+use super::limits;
 use super::rules::{Action, Begun, Finding, Rules};
-use crate::limits;
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::ops::Range;
@@ -47,9 +49,11 @@ pub enum Syntax {
     /// As it is.
     Text,
     /// As JSON if it begins like an object, a list or a string, behind white space that is no longer than a secret can
-    /// be: each string of it, names too, is a text of its own, without its escapes. Numbers are no texts. Otherwise as
-    /// it is.
+    /// be: each string of it, names too, is a text of its own, without its escapes, and a name is what is before its
+    /// value. Numbers are no texts. Otherwise, and from the first byte on that no JSON can have, as it is.
     Json,
+    /// As an address: the text of a `data:` URI in base64 without it, everything else as it is.
+    Uri,
 }
 
 /// A secret that was found.
@@ -122,8 +126,14 @@ impl Place {
         let mut rest = text;
         while matches!(self.reading, Reading::Json | Reading::JsonString) {
             if self.reading == Reading::Json {
-                let Some((_, behind)) = rest.split_once('"') else { return };
-                (*self, rest) = (Self::of(Reading::JsonString), behind);
+                match json::outside(rest, false) {
+                    Outside::String(at) => (*self, rest) = (Self::of(Reading::JsonString), &rest[at..]),
+                    Outside::Text(at) => {
+                        (*self, rest) = (Self::of(Reading::Text), &rest[at..]);
+                        break;
+                    }
+                    Outside::End(_) => return,
+                }
             }
             let string = json::string(rest);
             if !string.is_closed {
@@ -132,7 +142,7 @@ impl Place {
             }
             (*self, rest) = (Self::of(Reading::Json), &rest[string.length + 1..]);
         }
-        self.before = text.chars().next_back().or(self.before);
+        self.before = rest.chars().next_back().or(self.before);
     }
 }
 
@@ -145,6 +155,12 @@ pub(super) struct Found {
     pub(super) secret: String,
 }
 
+impl Found {
+    fn at(range: Range<usize>, rule: usize, secret: String) -> Self {
+        Self { range, rule, secret }
+    }
+}
+
 /// The bytes of a placeholder, and those that it stands for.
 pub(super) struct Placeholder {
     pub(super) shown: Range<usize>,
@@ -154,6 +170,12 @@ pub(super) struct Placeholder {
 impl Rules {
     /// Reads a whole text.
     pub fn redact(&self, salt: &Salt, syntax: Syntax, text: &str) -> Redacted {
+        if syntax == Syntax::Uri
+            && let Some((head, content)) = content_of_data_uri(text)
+        {
+            let Redacted { text, hits } = self.redact(salt, Syntax::Text, &content);
+            return Redacted { text: text.map(|text| [head, &STANDARD.encode(text)].concat()), hits };
+        }
         let (_, found) = self.scan(&mut Place::begin(syntax), text, true);
         let hits = found.iter().map(|found| self.hit(found.rule)).collect();
         let is_changed = found.iter().any(|found| self.action(found.rule) != Action::Warn);
@@ -197,18 +219,19 @@ impl Rules {
         if place.reading == Reading::Text {
             let mut found = Vec::new();
             let on_found = |range, rule, secret| found.push(Found { range, rule, secret });
-            let settled = self.scan_text(place, text, is_end, on_found);
+            let settled = self.scan_text(place, text, is_end, &[], on_found);
             return (settled, found);
         }
         self.scan_json(place, text, is_end)
     }
 
-    /// Reads text behind the character before it. Returns how far it is settled.
+    /// Reads text behind the character before it, with what its name makes of it. Returns how far it is settled.
     fn scan_text(
         &self,
         place: &mut Place,
         text: &str,
         is_whole: bool,
+        named: &[Finding],
         mut on_found: impl FnMut(Range<usize>, usize, String),
     ) -> usize {
         let with_before = match place.before {
@@ -216,11 +239,13 @@ impl Rules {
             Some(before) => Cow::Owned(format!("{before}{text}")),
         };
         let from = with_before.len() - text.len();
+        let mut begun = self.rests(&with_before, from, &place.begun);
+        begun.extend(named.iter().map(|found| found.moved(from)));
         let (settled, findings, begun) = match is_whole {
-            true => (with_before.len(), self.find(&with_before, from, &place.begun), Vec::new()),
-            false => self.settle(&with_before, from, &place.begun),
+            true => (with_before.len(), self.find(&with_before, from, begun), Vec::new()),
+            false => self.settle(&with_before, from, begun),
         };
-        for Finding { range, rule } in findings {
+        for Finding { range, rule, .. } in findings {
             let secret = with_before[range.clone()].to_owned();
             on_found(range.start - from..range.end - from, rule, secret);
         }
@@ -230,22 +255,109 @@ impl Rules {
 
     fn scan_json(&self, place: &mut Place, text: &str, is_end: bool) -> (usize, Vec<Found>) {
         let (mut found, mut at) = (Vec::new(), 0);
+        // A name before its value.
+        let mut name: Option<Name> = None;
         loop {
             if place.reading == Reading::Json {
-                let Some(quote) = text[at..].find('"') else { return (text.len(), found) };
-                at += quote + 1;
-                *place = Place::of(Reading::JsonString);
+                match json::outside(&text[at..], is_end) {
+                    Outside::String(begin) => {
+                        at += begin;
+                        *place = Place::of(Reading::JsonString);
+                    }
+                    Outside::End(end) => return (at + end, found),
+                    Outside::Text(begin) => {
+                        at += begin;
+                        *place = Place::of(Reading::Text);
+                        let on_found = |range: Range<usize>, rule, secret| {
+                            found.push(Found::at(at + range.start..at + range.end, rule, secret))
+                        };
+                        let settled = self.scan_text(place, &text[at..], is_end, &[], on_found);
+                        return (at + settled, found);
+                    }
+                }
             }
             let string = json::string(&text[at..]);
-            let settled = self.scan_text(place, &string.text, string.is_closed || is_end, |range, rule, secret| {
-                let range = at + string.sent(range.start)..at + string.sent(range.end);
-                found.push(Found { range, rule, secret });
-            });
+            let of_value = name.take();
+            if of_value.is_none() && string.is_closed {
+                match self.named(&string, &text[at + string.length + 1..], is_end) {
+                    // What it makes of its value is not known yet.
+                    None => return (at, found),
+                    Some(findings) if findings.is_empty() => {}
+                    Some(findings) => {
+                        name = Some(Name { at, place: place.clone(), found: found.len(), findings });
+                    }
+                }
+            }
+            let named = of_value.as_ref().map_or(&[] as &[Finding], |name| &name.findings);
+            let settled =
+                self.scan_text(place, &string.text, string.is_closed || is_end, named, |range, rule, secret| {
+                    found.push(Found::at(at + string.sent(range.start)..at + string.sent(range.end), rule, secret));
+                });
             if !string.is_closed {
+                if let Some(name) =
+                    of_value.filter(|name| name.findings.iter().any(|found| found.range.start >= settled))
+                {
+                    // A name waits with what it makes of its value.
+                    found.truncate(name.found);
+                    *place = name.place;
+                    return (name.at, found);
+                }
                 return (if is_end { text.len() } else { at + string.sent(settled) }, found);
             }
             at += string.length + 1;
             *place = Place::of(Reading::Json);
         }
     }
+
+    /// What a name, with the text behind its closing quote, makes of its value, as bytes of that; none if this depends
+    /// on what comes.
+    fn named(&self, name: &JsonString<'_>, behind: &str, is_end: bool) -> Option<Vec<Finding>> {
+        let (value, is_whole) = match json::behind(behind) {
+            _ if name.text.len() > limits::SECRET_KEY_NAME_BYTES_MAX => return Some(Vec::new()),
+            Behind::Other => return Some(Vec::new()),
+            Behind::End if is_end => return Some(Vec::new()),
+            Behind::End => (None, false),
+            Behind::Value(begin) => {
+                let value = json::string(&behind[begin..]);
+                let is_whole = value.is_closed || is_end;
+                (Some(value.text), is_whole)
+            }
+        };
+        let begin = name.text.len() + NAME_TO_VALUE.len();
+        // Where nothing is behind the name yet, a value may come.
+        let (text, quote) = (value.as_deref().unwrap_or_default(), if is_whole { "\"" } else { "" });
+        let both = format!("{}{NAME_TO_VALUE}{text}{quote}", name.text);
+        let end = begin + text.len();
+        let reaching = self.reaching(&both, name.text.len(), is_whole)?;
+        let of_value = |found: Finding| {
+            let range = found.range.start.max(begin)..found.range.end.min(end);
+            let range = range.start.checked_sub(begin)?..range.end.checked_sub(begin)?;
+            (!range.is_empty()).then_some(Finding { begin: range.start, range, rule: found.rule })
+        };
+        Some(reaching.into_iter().filter_map(of_value).collect())
+    }
+}
+
+/// The text in a `data:` URI, with what is before it; none if it is none in base64, or its bytes are no text.
+fn content_of_data_uri(uri: &str) -> Option<(&str, String)> {
+    let is_data = uri.get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case("data:"));
+    let (head, content) = uri.split_at(uri.find(',')? + 1);
+    let is_base64 = head.to_ascii_lowercase().ends_with(";base64,");
+    let decoded = || STANDARD.decode(content).or_else(|_| URL_SAFE_NO_PAD.decode(content)).ok();
+    let bytes = (is_data && is_base64).then(decoded)??;
+    String::from_utf8(bytes).ok().map(|content| (head, content))
+}
+
+/// What is between a name and its value.
+const NAME_TO_VALUE: &str = "\": \"";
+
+/// A name in JSON whose value has a secret because of it.
+struct Name {
+    /// Its first byte.
+    at: usize,
+    /// The place there.
+    place: Place,
+    /// The number of secrets before.
+    found: usize,
+    findings: Vec<Finding>,
 }

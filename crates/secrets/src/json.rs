@@ -1,6 +1,70 @@
-//! Strings of JSON without their escapes, also where the text breaks off.
+//! Strings of JSON without their escapes, and what is around them, also where the text breaks off.
 
+use super::limits;
 use std::borrow::Cow;
+
+/// What is next outside of a string.
+pub(super) enum Outside {
+    /// A string, whose characters begin at this byte.
+    String(usize),
+    /// Something at this byte that is no JSON: a text only began like it.
+    Text(usize),
+    /// Nothing: what is from this byte on may become either.
+    End(usize),
+}
+
+/// Passes over what is between strings.
+pub(super) fn outside(text: &str, is_end: bool) -> Outside {
+    let mut at = 0;
+    while let Some(byte) = text.as_bytes().get(at) {
+        if *byte == b'"' {
+            return Outside::String(at + 1);
+        }
+        if byte.is_ascii_whitespace() || matches!(byte, b'{' | b'}' | b'[' | b']' | b',' | b':') {
+            at += 1;
+            continue;
+        }
+        let is_of_scalar = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.');
+        let length = text.as_bytes()[at..].iter().take_while(|byte| is_of_scalar(byte)).count();
+        let is_open = !is_end && at + length == text.len();
+        match is_scalar(&text[at..at + length], is_open) {
+            true if is_open => return Outside::End(at),
+            true => at += length,
+            false => return Outside::Text(at),
+        }
+    }
+    Outside::End(at)
+}
+
+/// True for numbers and the three words, or for what may become one.
+fn is_scalar(token: &str, is_open: bool) -> bool {
+    let is_word = |word: &&str| if is_open { word.starts_with(token) } else { *word == token };
+    let is_number = token.starts_with(|first: char| first.is_ascii_digit() || first == '-')
+        && token.len() <= limits::SECRET_NUMBER_BYTES_MAX
+        && token.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'+' | b'-' | b'.' | b'e' | b'E'));
+    is_number || ["true", "false", "null"].iter().any(is_word)
+}
+
+/// What is behind a string.
+pub(super) enum Behind {
+    /// The string that it is the name of, whose characters begin at this byte.
+    Value(usize),
+    /// Nothing yet.
+    End,
+    /// Something else.
+    Other,
+}
+
+/// Looks behind the closing quote of a string.
+pub(super) fn behind(text: &str) -> Behind {
+    let rest = text.trim_ascii_start();
+    let value = rest.strip_prefix(':').map(str::trim_ascii_start);
+    match value {
+        _ if rest.is_empty() || value == Some("") => Behind::End,
+        Some(value) if value.starts_with('"') => Behind::Value(text.len() - value.len() + 1),
+        _ => Behind::Other,
+    }
+}
 
 /// The rest of a string, up to its end or to where the text breaks off.
 pub(super) struct JsonString<'a> {
