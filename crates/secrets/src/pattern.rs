@@ -4,14 +4,33 @@ use super::check::Check;
 use super::hold::Hold;
 use super::known::{KNOWN, Known};
 use super::limits;
-use super::rules::Finding;
 use super::words::Words;
 use regex_automata::meta::{Builder, Regex};
 use regex_automata::nfa::thompson::WhichCaptures;
 use regex_automata::util::syntax;
 use regex_automata::{Anchored, Input};
 use regex_syntax::hir::{Hir, HirKind};
+use std::ops::Range;
 use std::sync::OnceLock;
+
+/// What a rule matched in a text, or several rules that overlap.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Finding {
+    /// The first byte of the match, with what has to be before the secret.
+    pub(super) begin: usize,
+    /// The bytes of the secret.
+    pub(super) range: Range<usize>,
+    /// The rule that names it: the one whose action counts, of those the first.
+    pub(super) rule: usize,
+}
+
+impl Finding {
+    /// The same behind some more bytes.
+    pub(super) fn moved(&self, bytes: usize) -> Self {
+        let range = self.range.start + bytes..self.range.end + bytes;
+        Self { begin: self.begin + bytes, range, rule: self.rule }
+    }
+}
 
 /// A pattern with its conditions.
 #[derive(Debug)]

@@ -2,7 +2,8 @@
 
 use super::json::{self, Behind, JsonString, Outside};
 use super::limits;
-use super::rules::{Action, Begun, Finding, Rules};
+use super::pattern::Finding;
+use super::rules::{Action, Begun, Rules};
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use std::borrow::Cow;

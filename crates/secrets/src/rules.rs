@@ -3,7 +3,7 @@
 use super::hold::{self, Hold};
 use super::known::KNOWN;
 use super::limits;
-use super::pattern::{self, Pattern};
+use super::pattern::{self, Finding, Pattern};
 use aho_corasick::{AhoCorasick, AhoCorasickKind};
 use regex_automata::meta::Regex;
 use regex_automata::nfa::thompson::WhichCaptures;
@@ -13,7 +13,6 @@ use regex_syntax::hir::Hir;
 use serde::Deserialize;
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
-use std::ops::Range;
 
 /// What happens to a text that a rule matches. Of several rules that match at the same place, the last one here counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
@@ -76,25 +75,6 @@ pub enum Error {
     /// All rules together need too much memory.
     #[error("the patterns of all rules together are too large")]
     TooLarge,
-}
-
-/// What a rule matched in a text, or several rules that overlap.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Finding {
-    /// The first byte of the match, with what has to be before the secret.
-    pub(super) begin: usize,
-    /// The bytes of the secret.
-    pub(super) range: Range<usize>,
-    /// The rule that names it: the one whose action counts, of those the first.
-    pub(super) rule: usize,
-}
-
-impl Finding {
-    /// The same behind some more bytes.
-    pub(super) fn moved(&self, bytes: usize) -> Self {
-        let range = self.range.start + bytes..self.range.end + bytes;
-        Self { begin: self.begin + bytes, range, rule: self.rule }
-    }
 }
 
 /// A match whose begin is settled: the text goes on with its rest.
