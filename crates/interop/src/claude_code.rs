@@ -146,7 +146,7 @@ fn own_id(rows: &[Row<'_>], name: &str) -> String {
 /// An entry of a branch, or a reply that later lines may still extend.
 enum Slot<'a> {
     Done(Entry),
-    Reply { client_id: String, provider_id: Option<String>, draft: MessageDraft<'a>, stop_reason: String },
+    Reply { client_id: String, is_copy: bool, draft: MessageDraft<'a>, stop_reason: String },
 }
 
 impl Slot<'_> {
@@ -166,8 +166,9 @@ struct Converter<'a, 'b> {
     branches: Vec<(usize, Option<String>, Vec<Slot<'a>>)>,
     /// Index of the reply with a provider's message id, by branch.
     replies: HashMap<(usize, String), usize>,
-    /// The times and the contents of the lines of each reply: a resume may copy lines under new ids.
-    contents: HashSet<(usize, String, String, &'a str)>,
+    /// The times and the contents of messages, those of replies with their provider's id: a resume may copy lines under
+    /// new ids.
+    contents: HashSet<(usize, Option<String>, String, &'a str)>,
     /// The entry that each line became part of.
     entry_of: HashMap<String, String>,
 }
@@ -269,6 +270,9 @@ impl<'a> Converter<'a, '_> {
 
     /// Reads a line with the user's role: tool results become a message of their own, before the user's text.
     fn user(&mut self, branch: usize, row: &Row<'a>, object: &Object<'a>, content: Content<'a, '_>) {
+        if self.is_copy(branch, row, object, None) {
+            return self.repeated(branch, row);
+        }
         let mut user_draft = MessageDraft::new(Format::ClaudeCode, self.metadata_bytes, Role::User, row.line);
         user_draft.origin_time = self.names.time(row.line, object, "timestamp");
         let mut results = user_draft.sibling(Role::Tool);
@@ -297,6 +301,20 @@ impl<'a> Converter<'a, '_> {
         self.push(branch, entries);
     }
 
+    /// True if an earlier line of the branch has the same content of the same time: two people do not type alike in the
+    /// same millisecond. A line without a time is no copy.
+    fn is_copy(&mut self, branch: usize, row: &Row<'a>, object: &Object<'a>, provider_id: Option<&String>) -> bool {
+        let Some(time) = object.id("timestamp") else { return false };
+        !self.contents.insert((branch, provider_id.cloned(), time, row.content()))
+    }
+
+    fn repeated(&mut self, branch: usize, row: &Row<'a>) {
+        self.names.report_repetitions(&[row.line]);
+        let client_id = self.claim(row);
+        let message = record(client_id, REPEATED_RECORD, row.line.text().to_owned(), None);
+        self.push(branch, [Entry::Record { line: row.line.number, message }]);
+    }
+
     /// True if a line of a reply is the first one.
     fn begins_reply(&self, branch: usize, row: &Row<'a>) -> bool {
         let message = row.object.as_ref().and_then(|object| object.object("message"));
@@ -320,13 +338,10 @@ impl<'a> Converter<'a, '_> {
     /// Reads a line of a reply. A reply has one line for each of its blocks, with results of its calls in between.
     fn reply(&mut self, branch: usize, row: &Row<'a>, object: &Object<'a>, message: &Object<'a>) {
         let key = message.id("id").map(|id| (branch, id));
-        if let (Some((branch, id)), Some(time), Some(content)) = (&key, object.id("timestamp"), message.get("content"))
-            && !self.contents.insert((*branch, id.clone(), time, content.get()))
+        if let Some((_, id)) = &key
+            && self.is_copy(branch, row, object, Some(id))
         {
-            self.names.report_repetitions(&[row.line]);
-            let client_id = self.claim(row);
-            let message = record(client_id, REPEATED_RECORD, row.line.text().to_owned(), None);
-            return self.push(*branch, [Entry::Record { line: row.line.number, message }]);
+            return self.repeated(branch, row);
         }
         let mut draft = MessageDraft::new(Format::ClaudeCode, self.metadata_bytes, Role::Assistant, row.line);
         let is_error = object.flag("isApiErrorMessage");
@@ -366,11 +381,12 @@ impl<'a> Converter<'a, '_> {
             }
             return;
         }
-        let provider_id = key.as_ref().map(|(_, id)| id.clone());
+        // The first one in the file pays, so that a copy that comes after an import does not count again.
+        let is_copy = key.as_ref().is_some_and(|(_, id)| !self.names.count_reply(id.clone()));
         if let Some(key) = key {
             self.replies.insert(key, self.branches[branch].2.len());
         }
-        self.branches[branch].2.push(Slot::Reply { client_id: own, provider_id, draft, stop_reason: stop });
+        self.branches[branch].2.push(Slot::Reply { client_id: own, is_copy, draft, stop_reason: stop });
     }
 
     /// Reads a compaction: its boundary and its summary, or, in old versions, the summary alone.
@@ -435,9 +451,9 @@ impl<'a> Converter<'a, '_> {
             for slot in slots {
                 match slot {
                     Slot::Done(entry) => entries.push(entry),
-                    Slot::Reply { client_id, provider_id, mut draft, stop_reason } => {
+                    Slot::Reply { client_id, is_copy, mut draft, stop_reason } => {
                         // A resume copies replies: their usage was paid once.
-                        if provider_id.is_some_and(|id| !self.names.count_reply(id)) {
+                        if is_copy {
                             draft.finish.usage = None;
                         }
                         seal(&mut draft, &stop_reason);

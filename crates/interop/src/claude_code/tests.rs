@@ -603,14 +603,22 @@ fn usage_counts_once_for_what_a_resume_copied() {
     let usage = |transcript: &Transcript| expectations(transcript).usage.output;
     let original = [user("u1", None, json!("go")), reply("a1", Some("u1"), "m1", text("went"), 7)];
     let copied = [user("u2", None, json!("go")), reply("a2", Some("u2"), "m1", text("went"), 7)];
-    // Copied with its chain, the original is abandoned; the branch that goes on has the usage.
+    // Copied with its chain, the original is abandoned; it keeps the usage, which an earlier import may have written.
     let resumed = session(&[original.as_slice(), &copied, &[user("u3", Some("a2"), json!("on"))]].concat());
     assert_eq!((resumed.branches.len(), usage(&resumed)), (2, 7));
-    assert!(messages(&resumed.branches[0]).iter().any(|message| message.finish.as_ref().unwrap().usage.is_some()));
+    let paid = messages(&resumed.branches[1]).into_iter().find(|message| message.role == Role::Assistant).unwrap();
+    assert!(paid.finish.as_ref().unwrap().usage.is_some());
     // Copied behind the original, it is no second text of the reply.
     let behind = session(&[&original[..], &[reply("a2", Some("a1"), "m1", text("went"), 7)]].concat());
     assert_eq!((usage(&behind), words(&behind, Role::Assistant)), (7, vec!["went".to_owned()]));
     assert_eq!(record_kinds(&behind.branches[0]), ["repeated"]);
+    // The whole turn copied behind the original.
+    let turn = [user("u2", Some("a1"), json!("go")), reply("a2", Some("u2"), "m1", text("went"), 7)];
+    let twice = session(&[original.as_slice(), &turn, &[user("u3", Some("a2"), json!("on"))]].concat());
+    assert_eq!((usage(&twice), words(&twice, Role::User)), (7, vec!["go".to_owned(), "on".to_owned()]));
+    // Asked again at another time, it is another request.
+    let later = with(user("u2", Some("a1"), json!("go")), json!({"timestamp":"2026-01-02T00:00:00.000Z"}));
+    assert_eq!(words(&session(&[&original[..], &[later]].concat()), Role::User), ["go", "go"]);
     // Copied behind a boundary.
     let boundary = with(line("system", "k", None), json!({"subtype":"compact_boundary","logicalParentUuid":"a1"}));
     let summary = with(user("s", Some("k"), json!("it went")), json!({"isCompactSummary":true}));
