@@ -2,6 +2,7 @@
 
 mod doors;
 mod error;
+mod failures;
 mod hosted;
 pub mod offline;
 mod owner;

@@ -46,6 +46,8 @@ pub const CLOCK_CONFIRMED_MS: i64 = 3_600 * 1_000;
 pub const CLOCK_BELIEVED_MS: i64 = 60 * 1_000;
 /// Sessions that a pass of retention reads at once.
 pub const RETENTION_PAGE_SESSIONS: usize = 200;
+/// Milliseconds for which a daemon leaves a shard that it could not open to others: at first, and at most.
+pub const SHARD_FAILURE_MS: (u64, u64) = (60 * 1_000, 3_600 * 1_000);
 /// Bytes of a file with rules for secrets.
 pub const SECRET_RULES_BYTES_MAX: u64 = 1 << 20;
 /// Bytes of the name of a rule of retention.

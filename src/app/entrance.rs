@@ -15,6 +15,8 @@ use crate::turns::{Turn, Turns};
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+use tokio::sync::watch;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 /// The outcome of a call that has not been carried out yet.
@@ -25,6 +27,9 @@ const CLOCK_WAIT: Duration = Duration::from_secs(60);
 /// What calls pass before they reach a store.
 pub struct Entrance {
     pub(super) access_tokens: AccessTokens,
+    /// Until when the access tokens in memory are those of the store, unless they are read again; none for ever, where
+    /// nobody else changes them.
+    current_until: watch::Sender<Option<Instant>>,
     pub(super) console_links: ConsoleLinks,
     access_logging: OnceLock<AccessLogging>,
     refusals: Refusals,
@@ -39,6 +44,7 @@ impl Entrance {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         Arc::new(Self {
             access_tokens: AccessTokens::default(),
+            current_until: watch::Sender::default(),
             console_links: ConsoleLinks::default(),
             access_logging: OnceLock::new(),
             refusals: Refusals::default(),
@@ -75,13 +81,26 @@ impl Entrance {
         self.access_tokens.keep(stored);
     }
 
+    /// Believes the access tokens in memory until then alone: other daemons may revoke them.
+    pub fn believe_access_tokens_until(&self, end: Instant) {
+        self.current_until.send_replace(Some(end));
+    }
+
     /// Who a caller is.
     ///
     /// # Errors
     ///
-    /// `ACCESS_TOKEN_MISSING`, `ACCESS_TOKEN_INVALID`, or `TOO_MANY_ATTEMPTS` for an address with too many of these.
+    /// `ACCESS_TOKEN_MISSING`, `ACCESS_TOKEN_INVALID`, `NO_OWNER` while it is not known which tokens were revoked, or
+    /// `TOO_MANY_ATTEMPTS` for an address with too many of these.
     pub fn authenticate(&self, credentials: Credentials<'_>) -> Result<Arc<Access>> {
-        self.access_tokens.authenticate(credentials, &self.clock).inspect_err(|error| {
+        let proved = self.access_tokens.authenticate(credentials, &self.clock);
+        let is_current = self.current_until.borrow().is_none_or(|end| Instant::now() < end);
+        let proved = match proved {
+            Ok(access) if is_current || access.is_owners() => Ok(access),
+            Err(error) if is_current || error.reason != Reason::AccessTokenInvalid => Err(error),
+            Ok(_) | Err(_) => Err(unchecked()),
+        };
+        proved.inspect_err(|error| {
             if let Credentials::Secret(_, address) = credentials {
                 self.count_refusal(None, Some(address), "", error.reason);
             }
@@ -113,14 +132,34 @@ impl Entrance {
         }
     }
 
-    /// Resolves when an access is revoked or over; never for the owner's.
-    pub async fn access_ended(&self, access: Arc<Access>) {
-        let Some(end) = access.expire_time else { return access.revoked.cancelled().await };
-        while self.clock.present() < end {
-            let left = u64::try_from(end.0 - self.clock.present().0).unwrap_or(0);
-            let wait = Duration::from_micros(left).min(CLOCK_WAIT);
-            if tokio::time::timeout(wait, access.revoked.cancelled()).await.is_ok() {
-                return;
+    /// Resolves with the reason when an access is revoked or over, or when it is not known any more whether it is; never
+    /// for the owner's.
+    pub async fn access_ended(&self, access: Arc<Access>) -> Error {
+        let over = || Error::new(Reason::AccessTokenInvalid, "the access token was revoked or is over");
+        let mut current_until = self.current_until.subscribe();
+        loop {
+            let (now, clock_now) = (Instant::now(), self.clock.present());
+            let believed = *current_until.borrow_and_update();
+            if access.expire_time.is_some_and(|end| end <= clock_now) {
+                return over();
+            }
+            if !access.is_owners() && believed.is_some_and(|end| end <= now) {
+                return unchecked();
+            }
+            let left = access.expire_time.map(|end| u64::try_from(end.0 - clock_now.0).unwrap_or(0));
+            let wait = left.map(|left| now + Duration::from_micros(left).min(CLOCK_WAIT));
+            let next = wait.into_iter().chain(believed.filter(|_| !access.is_owners())).min();
+            let later = async {
+                match next {
+                    Some(next) => tokio::time::sleep_until(next).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = access.revoked.cancelled() => return over(),
+                () = later => {}
+                // The sender is in `self`.
+                _ = current_until.changed() => {}
             }
         }
     }
@@ -193,4 +232,11 @@ impl Entrance {
             Ok(()) | Err(_) => Ok(()),
         }
     }
+}
+
+/// The answer to callers with access tokens while other daemons may have revoked them, and the database with them is not
+/// reached.
+fn unchecked() -> Error {
+    let message = "the access token cannot be checked: the daemon has not reached the database for the time of a lease";
+    Error::new(Reason::NoOwner, message)
 }

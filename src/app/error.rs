@@ -127,8 +127,8 @@ pub enum Reason {
     /// Another daemon owns the shard with the sessions, or may own it: it has the answer. A write may be there or not: send
     /// it again there, with the same request id.
     LeaseLost,
-    /// No daemon serves the shard now, and none took it while the call waited: it was not carried out. A stream resumes with
-    /// its last cursor.
+    /// No daemon serves the shard now, and none took it while the call waited, or the daemon cannot check the access token
+    /// because it does not reach the database: the call was not carried out. A stream resumes with its last cursor.
     NoOwner,
     /// The database has no shard of this name.
     ShardNotFound,

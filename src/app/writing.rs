@@ -523,7 +523,7 @@ async fn cut_off(caller: &Caller) -> Error {
         () = caller.shared.stopping.cancelled() => {
             Error::new(Reason::ShuttingDown, "the daemon is stopping; go on at the same offset")
         }
-        () = caller.shared.entrance.access_ended(caller.access.clone()) => Error::new(Reason::AccessTokenInvalid, "the access token was revoked or is over"),
+        ended = caller.shared.entrance.access_ended(caller.access.clone()) => ended,
     }
 }
 

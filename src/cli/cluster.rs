@@ -64,6 +64,12 @@ pub(super) async fn cluster(globals: &Globals, _: ClusterArguments) -> anyhow::R
         ]);
     }
     shards.print(&mut output)?;
+    for daemon in &cluster.daemons {
+        for pb::ClusterShardFailure { shard, error } in &daemon.failures {
+            let (daemon, error) = (short(&daemon.daemon_id), one_line(error));
+            output.line(&format!("\n{daemon} cannot open {shard}: {error}"))?;
+        }
+    }
     output.flush()?;
     Ok(ExitCode::SUCCESS)
 }

@@ -2,7 +2,7 @@
 
 use super::detail::Detail;
 use super::event_text::{sentence, style};
-use super::failure::Usage;
+use super::failure::{Usage, reason};
 use super::ids::short;
 use super::output::{Output, clock_time, time_of_day};
 use super::times::{self, is_since};
@@ -120,16 +120,24 @@ async fn follow(
         (false, Some(cursor)) => Some(Start::AfterCursor(cursor)),
         (false, None) => Some(Start::FromBeginning(true)),
     };
-    let request = pb::SubscribeEventsRequest {
+    let mut request = pb::SubscribeEventsRequest {
         session_ids: session.into_iter().collect(),
         start,
         include_content: arguments.content,
         ..pb::SubscribeEventsRequest::default()
     };
-    let mut frames = client.events.subscribe_events(request).await?.into_inner();
+    let mut frames = client.events.subscribe_events(request.clone()).await?.into_inner();
     let mut cursor = String::new();
     loop {
-        let response = frames.message().await.with_context(|| resume(&cursor))?;
+        let response = match frames.message().await {
+            // A shard was added, or has another owner by now.
+            Err(status) if !cursor.is_empty() && reason(&status).as_deref() == Some("NO_OWNER") => {
+                request.start = Some(Start::AfterCursor(cursor.clone()));
+                frames = client.events.subscribe_events(request.clone()).await?.into_inner();
+                continue;
+            }
+            response => response.with_context(|| resume(&cursor))?,
+        };
         let Some(response) = response else { anyhow::bail!("{}", resume(&cursor)) };
         match response.frame {
             Some(Frame::Ready(ready)) => cursor = ready.cursor,

@@ -1,6 +1,6 @@
 //! Which shard a daemon takes, gives up or hands to another one: evenly, and one at a time.
 
-use crate::store::{ShardEntry, Survey};
+use crate::store::{DaemonEntry, ShardEntry, Survey};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What a daemon does next.
@@ -30,19 +30,42 @@ pub enum Waits {
     ForNone,
 }
 
-/// The next step of a daemon that has these shards; none if all is as it should be.
+/// A daemon that asks for its next step.
+#[derive(Debug, Clone, Copy)]
+pub struct Mine<'a> {
+    /// The daemon.
+    pub id: &'a str,
+    /// The shards that it has.
+    pub shards: &'a BTreeSet<String>,
+    /// The shards that it could not open, and would try again now.
+    pub due: &'a BTreeSet<String>,
+}
+
+/// The daemons that run and could open a shard, as far as they know.
+fn able<'a>(survey: &'a Survey, shard: &'a str) -> impl Iterator<Item = &'a str> {
+    let failed = move |daemon: &&DaemonEntry| daemon.failures.iter().any(|failure| failure.shard == shard);
+    survey.daemons.iter().filter(move |daemon| !failed(daemon)).map(|daemon| daemon.id.as_str())
+}
+
+/// The next step of a daemon; none if all is as it should be.
 ///
-/// A shard goes to its destination while that daemon runs, and else to a daemon that has less than its share. A daemon with
-/// two shards more than another one hands it one: of the daemons with the most that with the first id, so that one moves at
-/// a time.
+/// A shard goes to its destination while that daemon runs and can open it, and else to a daemon that has less than its share
+/// among those that can. A daemon with two shards more than another one hands it one: of the daemons with the most that with
+/// the first id, so that one moves at a time. A shard that no daemon can open is tried by all, now and then.
 ///
 /// While it `waits` for the last owners of shards that are on another server now, nobody else takes what is theirs: they alone
 /// know what they acknowledged last.
-pub fn next(survey: &Survey, me: &str, mine: &BTreeSet<String>, waits: Waits) -> Option<Step> {
+pub fn next(survey: &Survey, mine: Mine<'_>, waits: Waits) -> Option<Step> {
+    let Mine { id: me, shards: mine, due } = mine;
     let runs = |id: &str| survey.daemons.iter().any(|daemon| daemon.id == id);
+    let can_open = |id: &str, shard: &str| able(survey, shard).any(|able| able == id);
+    let may_open = |shard: &str| match able(survey, shard).next() {
+        Some(_) => can_open(me, shard),
+        None => due.contains(shard),
+    };
     let destination = |name: &str| {
         let shard = survey.shards.iter().find(|shard| shard.name == name)?;
-        shard.destination.as_deref().filter(|id| runs(id))
+        shard.destination.as_deref().filter(|id| can_open(id, name))
     };
     if let Some(shard) = mine.iter().find(|shard| destination(shard).is_some_and(|id| id != me)) {
         return Some(Step::Give(shard.clone()));
@@ -52,21 +75,24 @@ pub fn next(survey: &Survey, me: &str, mine: &BTreeSet<String>, waits: Waits) ->
     let is_anothers = |shard: &&&ShardEntry| shard.is_moved && shard.last_owner.as_deref().is_some_and(is_waited_for);
     let free: Vec<&ShardEntry> = free.collect();
     let takeable = free.iter().filter(|shard| !is_anothers(shard)).map(|shard| shard.name.as_str());
+    let takeable = takeable.filter(|shard| may_open(shard));
     let (destined, takeable): (Vec<&str>, Vec<&str>) = takeable.partition(|shard| destination(shard).is_some());
     if let Some(shard) = destined.into_iter().find(|shard| destination(shard) == Some(me)) {
         return Some(Step::Take(shard.to_owned()));
     }
-    let daemons = survey.daemons.len().max(1);
-    if !takeable.is_empty() && mine.len() < survey.shards.len().div_ceil(daemons) {
+    let is_below_share = |shard: &&str| mine.len() < survey.shards.len().div_ceil(able(survey, shard).count().max(1));
+    let takeable: Vec<&str> = takeable.into_iter().filter(is_below_share).collect();
+    if !takeable.is_empty() {
         // Daemons that look at once try different ones.
         let rank = survey.daemons.iter().position(|daemon| daemon.id == me).unwrap_or(0);
         return Some(Step::Take(takeable[rank % takeable.len()].to_owned()));
     }
-    if !free.is_empty() {
+    // One that nobody can open keeps the others from nothing.
+    if free.iter().any(|shard| able(survey, &shard.name).next().is_some()) {
         return None;
     }
     let mut counts: BTreeMap<&str, usize> = survey.daemons.iter().map(|daemon| (daemon.id.as_str(), 0)).collect();
-    for shard in &survey.shards {
+    for shard in survey.shards.iter().filter(|shard| shard.owner.is_some()) {
         let owner = shard.owner.as_deref()?;
         *counts.entry(owner).or_default() += 1;
         // A move is under way.
@@ -74,33 +100,42 @@ pub fn next(survey: &Survey, me: &str, mine: &BTreeSet<String>, waits: Waits) ->
             return None;
         }
     }
-    let (&to, &least) = counts.iter().filter(|(id, _)| runs(id)).min_by_key(|&(_, count)| *count)?;
     let most = counts.values().copied().max()?;
     let (&hander, _) = counts.iter().find(|&(_, count)| *count == most)?;
-    if hander != me || most < least + 2 {
+    if hander != me {
         return None;
     }
     let is_pinned = |name: &&String| survey.shards.iter().any(|shard| shard.name == **name && shard.is_pinned);
-    let shard = mine.iter().find(|name| !is_pinned(name))?;
-    Some(Step::Hand { shard: shard.clone(), to: to.to_owned() })
+    let mut takers: Vec<(&str, usize)> =
+        counts.into_iter().filter(|&(id, count)| runs(id) && most >= count + 2).collect();
+    takers.sort_by_key(|&(_, count)| count);
+    takers.into_iter().find_map(|(to, _)| {
+        let shard = mine.iter().find(|name| !is_pinned(name) && can_open(to, name))?;
+        Some(Step::Hand { shard: shard.clone(), to: to.to_owned() })
+    })
 }
 
-/// The shards on another server that nobody has and this daemon had last: it takes them again at once.
-pub fn returning(survey: &Survey, me: &str) -> Vec<String> {
-    let is_own =
-        |shard: &&ShardEntry| shard.is_moved && shard.owner.is_none() && shard.last_owner.as_deref() == Some(me);
+/// The shards on another server that nobody has and this daemon had last: it takes them again at once, but for those that it
+/// could not open, and are not due.
+pub fn returning(survey: &Survey, me: &str, due: &BTreeSet<String>) -> Vec<String> {
+    let is_own = |shard: &&ShardEntry| {
+        shard.is_moved
+            && shard.owner.is_none()
+            && shard.last_owner.as_deref() == Some(me)
+            && (due.contains(&shard.name) || able(survey, &shard.name).any(|able| able == me))
+    };
     survey.shards.iter().filter(is_own).map(|shard| shard.name.clone()).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::{DaemonEntry, ShardEntry};
+    use crate::store::{DaemonEntry, ShardEntry, ShardFailure};
     use std::time::Duration;
 
     /// A survey of daemons by their ids, and of shards by their owners, destinations and pins.
     fn survey(daemons: &[&str], shards: &[(&str, Option<&str>, Option<&str>, bool)]) -> Survey {
-        let daemon = |id: &&str| DaemonEntry { id: (*id).to_owned(), address: String::new() };
+        let daemon = |id: &&str| DaemonEntry { id: (*id).to_owned(), address: String::new(), failures: Vec::new() };
         let shard = |&(name, owner, destination, is_pinned): &(&str, Option<&str>, Option<&str>, bool)| ShardEntry {
             name: name.to_owned(),
             owner: owner.map(str::to_owned),
@@ -120,7 +155,8 @@ mod tests {
 
     fn step(survey: &Survey, me: &str) -> Option<Step> {
         let mine = survey.shards.iter().filter(|shard| shard.owner.as_deref() == Some(me));
-        next(survey, me, &mine.map(|shard| shard.name.clone()).collect(), Waits::ForNone)
+        let shards = mine.map(|shard| shard.name.clone()).collect();
+        next(survey, Mine { id: me, shards: &shards, due: &BTreeSet::new() }, Waits::ForNone)
     }
 
     #[test]
@@ -143,9 +179,10 @@ mod tests {
                 (shard.last_owner, shard.is_moved) = (last.map(str::to_owned), true);
             }
             let expected = expected.map(|shard| Step::Take(shard.to_owned()));
-            assert_eq!(next(&survey, me, &BTreeSet::new(), waits), expected, "{last:?}, {me}, {waits:?}");
+            let mine = Mine { id: me, shards: &BTreeSet::new(), due: &BTreeSet::new() };
+            assert_eq!(next(&survey, mine, waits), expected, "{last:?}, {me}, {waits:?}");
             let own = last.iter().zip(["s1", "s2"]).filter(|(last, _)| **last == Some(me));
-            assert_eq!(returning(&survey, me), own.map(|(_, shard)| shard).collect::<Vec<_>>());
+            assert_eq!(returning(&survey, me, &BTreeSet::new()), own.map(|(_, shard)| shard).collect::<Vec<_>>());
         }
     }
 
@@ -221,8 +258,30 @@ mod tests {
         }
     }
 
-    /// Whatever the begin: by steps of one daemon after the other, every shard is owned soon, and no daemon has two more
-    /// than another.
+    /// By steps of one daemon after the other; false if they do not come to rest.
+    fn comes_to_rest(world: &mut Survey) -> bool {
+        let ids: Vec<String> = world.daemons.iter().map(|daemon| daemon.id.clone()).collect();
+        for _ in 0..10 * world.shards.len() {
+            let mut is_moving = false;
+            for me in &ids {
+                let Some(step) = step(world, me) else { continue };
+                is_moving = true;
+                let (Step::Take(name) | Step::Give(name) | Step::Hand { shard: name, .. }) = &step;
+                let shard = world.shards.iter_mut().find(|shard| shard.name == *name).expect("known");
+                match step {
+                    Step::Take(_) => shard.owner = Some(me.clone()),
+                    Step::Give(_) => shard.owner = None,
+                    Step::Hand { to, .. } => shard.destination = Some(to),
+                }
+            }
+            if !is_moving {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Whatever the begin: every shard is owned soon, and no daemon has two more than another.
     #[test]
     fn any_number_of_daemons_and_shards_comes_to_rest_evenly() {
         for daemons in 1..=5_usize {
@@ -231,30 +290,7 @@ mod tests {
                 let names: Vec<String> = (1..=shards).map(|number| format!("s{number}")).collect();
                 let entries: Vec<_> = names.iter().map(|name| (name.as_str(), Some("d0"), None, false)).collect();
                 let mut world = survey(&ids.iter().map(String::as_str).collect::<Vec<_>>(), &entries);
-                let mut is_moving = true;
-                for _ in 0..10 * shards {
-                    is_moving = false;
-                    for me in &ids {
-                        let Some(step) = step(&world, me) else { continue };
-                        is_moving = true;
-                        let of = |name: &str| world.shards.iter().position(|shard| shard.name == name).expect("known");
-                        match step {
-                            Step::Take(name) => {
-                                let at = of(&name);
-                                world.shards[at].owner = Some(me.clone());
-                            }
-                            Step::Give(name) => {
-                                let at = of(&name);
-                                world.shards[at].owner = None;
-                            }
-                            Step::Hand { shard, to } => {
-                                let at = of(&shard);
-                                world.shards[at].destination = Some(to);
-                            }
-                        }
-                    }
-                }
-                assert!(!is_moving, "{daemons} daemons with {shards} shards do not come to rest");
+                assert!(comes_to_rest(&mut world), "{daemons} daemons with {shards} shards do not come to rest");
                 let counts =
                     ids.iter().map(|id| world.shards.iter().filter(|shard| shard.owner.as_ref() == Some(id)).count());
                 let counts: Vec<usize> = counts.collect();
@@ -262,5 +298,45 @@ mod tests {
                 assert!(counts.iter().max() <= counts.iter().min().map(|least| least + 1).as_ref(), "{counts:?}");
             }
         }
+    }
+
+    /// A shard that a daemon cannot open is served by one that can, however many it has; nobody takes, and nobody is handed,
+    /// what it cannot open.
+    #[test]
+    fn what_a_sick_daemon_cannot_open_others_serve() {
+        let names = ["s1", "s2", "s3", "s4"];
+        for daemons in 2..=3_usize {
+            // A bit for each daemon and shard.
+            for sick in 0..1_u32 << (daemons * names.len()) {
+                let fails = |daemon: usize, shard: usize| sick & 1 << (daemon * names.len() + shard) != 0;
+                let ids = &["d0", "d1", "d2"][..daemons];
+                let mut world = survey(ids, &names.map(|name| (name, None, Some("d0"), false)));
+                for (number, daemon) in world.daemons.iter_mut().enumerate() {
+                    let failed = names.iter().enumerate().filter(|&(shard, _)| fails(number, shard));
+                    let failure =
+                        |(_, name): (usize, &&str)| ShardFailure { shard: (*name).to_owned(), error: String::new() };
+                    daemon.failures = failed.map(failure).collect();
+                }
+                assert!(comes_to_rest(&mut world), "{sick:b}");
+                for (at, shard) in world.shards.iter().enumerate() {
+                    let able = (0..daemons).filter(|&daemon| !fails(daemon, at)).map(|daemon| ids[daemon]);
+                    let able: Vec<&str> = able.collect();
+                    match &shard.owner {
+                        Some(owner) => assert!(able.contains(&owner.as_str()), "{sick:b}: {shard:?}"),
+                        None => assert!(able.is_empty(), "{sick:b}: {shard:?}"),
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_nobody_can_open_is_tried_when_it_is_due() {
+        let mut world = survey(&["a"], &[("s1", None, None, false)]);
+        world.daemons[0].failures = vec![ShardFailure { shard: "s1".to_owned(), error: String::new() }];
+        let step =
+            |due: &BTreeSet<String>| next(&world, Mine { id: "a", shards: &BTreeSet::new(), due }, Waits::ForNone);
+        assert_eq!(step(&BTreeSet::new()), None);
+        assert_eq!(step(&BTreeSet::from(["s1".to_owned()])), Some(Step::Take("s1".to_owned())));
     }
 }

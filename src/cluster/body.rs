@@ -16,6 +16,8 @@ enum Giver {
     Store(Store),
     /// Another daemon, with what it means if that is lost.
     Another(Reason),
+    /// All shards that there are, while no other one is added.
+    AllShards(Pin<Box<dyn Future<Output = ()> + Send>>),
 }
 
 /// A body that ends with the reason when whoever gives it is lost.
@@ -35,6 +37,19 @@ impl Watched {
     pub(super) fn of_another(body: Body, lost: Reason) -> Self {
         Self { body, giver: Giver::Another(lost), is_over: false }
     }
+
+    /// A body that all shards give, until one is added.
+    pub(super) fn of_all_shards(body: Body, added: impl Future<Output = ()> + Send + 'static) -> Self {
+        Self { body, giver: Giver::AllShards(Box::pin(added)), is_over: false }
+    }
+}
+
+impl Watched {
+    fn end(&mut self, error: Error) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        self.is_over = true;
+        let mut trailers = HeaderMap::new();
+        Poll::Ready(Some(Status::from(error).add_header(&mut trailers).map(|()| Frame::trailers(trailers))))
+    }
 }
 
 impl http_body::Body for Watched {
@@ -45,8 +60,15 @@ impl http_body::Body for Watched {
         if self.is_over {
             return Poll::Ready(None);
         }
-        let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
-        let lost = match (&self.giver, frame) {
+        let this = &mut *self;
+        if let Giver::AllShards(added) = &mut this.giver
+            && added.as_mut().poll(context).is_ready()
+        {
+            let message = "a shard was added to the database: go on behind the last cursor to have its sessions too";
+            return this.end(Error::new(Reason::NoOwner, message));
+        }
+        let frame = ready!(Pin::new(&mut this.body).poll_frame(context));
+        let lost = match (&this.giver, frame) {
             (Giver::Store(store), frame) => match store.check_owned() {
                 Ok(()) => return Poll::Ready(frame),
                 Err(error) => Error::from(error),
@@ -54,11 +76,9 @@ impl http_body::Body for Watched {
             (Giver::Another(lost), Some(Err(why))) => {
                 Error::new(*lost, format!("the daemon that answered was lost: {}", why.message()))
             }
-            (Giver::Another(_), frame) => return Poll::Ready(frame),
+            (Giver::Another(_) | Giver::AllShards(_), frame) => return Poll::Ready(frame),
         };
-        self.is_over = true;
-        let mut trailers = HeaderMap::new();
-        Poll::Ready(Some(Status::from(lost).add_header(&mut trailers).map(|()| Frame::trailers(trailers))))
+        this.end(lost)
     }
 
     fn is_end_stream(&self) -> bool {

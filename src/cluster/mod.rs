@@ -14,14 +14,14 @@ mod passed_on;
 mod reply;
 mod route;
 
-pub use balance::{Step, Waits, next, returning};
+pub use balance::{Mine, Step, Waits, next, returning};
 pub use forward::Tls;
 
 use crate::app::access::Access;
 use crate::app::{self, Error, Longhand, Reason};
 use crate::grpc::{self, Backend, Services};
 use crate::limits;
-use crate::store::{DaemonEntry, Registry, Survey};
+use crate::store::{DaemonEntry, Registry, ShardFailure, Survey};
 use body::Watched;
 use call::Head;
 use forward::{Channels, Sent};
@@ -115,13 +115,13 @@ impl Cluster {
         &self.me
     }
 
-    /// Tells the others that this daemon runs for a time, and learns of them.
+    /// Tells the others that this daemon runs for a time, and which shards it could not open, and learns of them.
     ///
     /// # Errors
     ///
     /// If the registry cannot be reached; what was known stays.
-    pub async fn beat(&self, lasts: Duration) -> app::Result<Survey> {
-        let survey = self.registry.beat(&self.me, lasts).await?;
+    pub async fn beat(&self, lasts: Duration, failures: Vec<ShardFailure>) -> app::Result<Survey> {
+        let survey = self.registry.beat(&DaemonEntry { failures, ..self.me.clone() }, lasts).await?;
         self.channels.keep(survey.daemons.iter().map(|daemon| daemon.address.as_str()));
         self.survey.send_replace(survey.clone());
         Ok(survey)

@@ -1,5 +1,6 @@
 //! Which shard a call is for, by the method and by what its first message names.
 
+use super::body::Watched;
 use super::call::{Call, Head};
 use super::forward::reason;
 use super::opened::Opened;
@@ -86,12 +87,26 @@ impl Cluster {
         let opened = Opened::read(body, streams).await?;
         let call = Call { head: Head { parts, is_repeatable }, opened, access, tenant };
         let method = call.method();
+        if follows_all_shards(&method, &call) {
+            let (known, mut survey) = (self.shards().len(), self.survey.subscribe());
+            let answer = self.routed(&method, call).await?;
+            let added = async move {
+                if survey.wait_for(|survey| survey.shards.len() > known).await.is_err() {
+                    std::future::pending().await
+                }
+            };
+            return Ok(answer.map(|body| Body::new(Watched::of_all_shards(body, added))));
+        }
+        self.routed(&method, call).await
+    }
+
+    async fn routed(self: Arc<Self>, method: &str, call: Call) -> Result<Response<Body>, Status> {
         // One shard has everything.
-        if self.shards().len() < 2 && !merge::names_shards(&method) {
+        if self.shards().len() < 2 && !merge::names_shards(method) {
             let home = self.home();
             return self.at(&home, call).await;
         }
-        match Naming::of(&method) {
+        match Naming::of(method) {
             Naming::Target => {
                 let request: pb::WriteMessageRequest = call.opened.as_message();
                 let session = match request.frame {
@@ -111,7 +126,7 @@ impl Cluster {
                 self.at(&shard, call).await
             }
             Naming::Compaction => self.at_compaction(call).await,
-            Naming::Several => merge::answer(self, &method, call).await,
+            Naming::Several => merge::answer(self, method, call).await,
             Naming::Nothing => {
                 let home = self.home();
                 self.at(&home, call).await
@@ -218,6 +233,18 @@ impl Cluster {
             }
         }
         missed.ok_or_else(|| Error::internal("there is no shard").into())
+    }
+}
+
+/// True for a stream of all shards that lasts: shards may be added meanwhile.
+fn follows_all_shards(method: &str, call: &Call) -> bool {
+    match method {
+        "SessionService/WatchSessions" => true,
+        "EventService/SubscribeEvents" => {
+            let request: pb::SubscribeEventsRequest = call.opened.as_message();
+            request.root_session_id.is_none() && request.session_ids.is_empty()
+        }
+        _ => false,
     }
 }
 

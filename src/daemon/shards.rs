@@ -2,12 +2,13 @@
 //! another one is to have.
 
 use super::Error;
+use super::failures::OpenFailures;
 use super::hosted::{Hosted, Setup};
-use crate::cluster::{self, Cluster, Local, Step, Waits};
+use crate::cluster::{self, Cluster, Local, Mine, Step, Waits};
 use crate::grpc;
 use crate::limits;
-use crate::store::{self, Acknowledged, DaemonEntry, Registry, Shard, ShardPlace, Store, Survey};
-use std::collections::{HashMap, HashSet};
+use crate::store::{self, Acknowledged, DaemonEntry, Registry, Shard, ShardEntry, ShardPlace, Store, Survey};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,6 +32,7 @@ pub(super) struct Shards {
     /// Shards that are being given up, or taken.
     changing: JoinSet<Changed>,
     busy: HashSet<String>,
+    failures: OpenFailures,
     /// What was acknowledged last of each shard that was ever owned.
     acknowledged: HashMap<String, Arc<Acknowledged>>,
     /// The server of the database, and since when.
@@ -58,12 +60,14 @@ impl Shards {
         let config = Arc::clone(&setup.config);
         let tls = tls(&config)?;
         let id = crate::clock::fresh_id().simple().to_string();
-        let me = DaemonEntry { id, address };
+        let me = DaemonEntry { id, address, failures: Vec::new() };
+        // Until they are read.
+        setup.entrance.believe_access_tokens_until(Instant::now());
         let options = cluster::Options { registry, me, tls, stopping: setup.stopping.clone() };
         let cluster = Cluster::new(options).await.map_err(Error::Cluster)?;
         let lease = Duration::from_secs(config.lease_seconds);
         // Calls are for shards that are known.
-        let survey = cluster.beat(lease).await.map_err(Error::Cluster)?;
+        let survey = cluster.beat(lease, Vec::new()).await.map_err(Error::Cluster)?;
         let mut shards = Self {
             cluster,
             directory: config.data_dir.join("shards"),
@@ -73,6 +77,7 @@ impl Shards {
             hosted: HashMap::new(),
             changing: JoinSet::new(),
             busy: HashSet::new(),
+            failures: OpenFailures::default(),
             acknowledged: HashMap::new(),
             server: (survey.server.clone(), Instant::now()),
             lost: mpsc::unbounded_channel(),
@@ -118,7 +123,6 @@ impl Shards {
                 }
                 Some(changed) = self.changing.join_next() => {
                     match changed {
-                        // One that was free is often not the only one.
                         Ok(changed) => if self.changed(changed) {
                             beats.reset_immediately();
                         },
@@ -142,7 +146,8 @@ impl Shards {
 
     /// Looks at the registry, and does the next step. False if it is not reached.
     async fn beat(&mut self) -> bool {
-        let survey = match self.cluster.beat(self.lease).await {
+        let asked = Instant::now();
+        let survey = match self.cluster.beat(self.lease, self.failures.current()).await {
             Ok(survey) => survey,
             Err(error) => {
                 tracing::warn!(%error, "the database with the shards is not reached; what is owned is served while its lease lasts");
@@ -152,7 +157,11 @@ impl Shards {
         self.remember(&survey);
         self.step(&survey).await;
         match tokio::time::timeout(self.lease, self.learn_access_tokens(&survey)).await {
-            Ok(Ok(())) => {}
+            Ok(Ok(is_known)) => {
+                if is_known {
+                    self.setup.entrance.believe_access_tokens_until(asked + self.lease);
+                }
+            }
             Ok(Err(error)) => tracing::warn!(%error, "the access tokens cannot be read"),
             Err(_) => tracing::warn!("the access tokens are read later"),
         }
@@ -162,14 +171,16 @@ impl Shards {
 
     /// Takes what is its own, and does one step more.
     async fn step(&mut self, survey: &Survey) {
-        for shard in cluster::returning(survey, &self.cluster.me().id) {
+        self.hand_back(survey).await;
+        let due = self.failures.due(self.lease / BEATS_A_LEASE);
+        for shard in cluster::returning(survey, &self.cluster.me().id, &due) {
             if !self.hosted.contains_key(&shard) && !self.busy.contains(&shard) {
                 self.take(shard, survey.shards.len());
             }
         }
         // One at a time.
         if self.busy.is_empty()
-            && let Some(step) = self.next(survey)
+            && let Some(step) = self.next(survey, &due)
         {
             match step {
                 Step::Take(shard) => self.take(shard, survey.shards.len()),
@@ -179,6 +190,21 @@ impl Shards {
                         tracing::debug!(%error, "a shard is handed over later");
                     }
                 }
+            }
+        }
+    }
+
+    /// Lets other daemons keep the shards that were handed to this one, and that it could not open.
+    async fn hand_back(&self, survey: &Survey) {
+        let me = Some(self.cluster.me().id.as_str());
+        for failure in self.failures.current() {
+            let is_handed = |shard: &&ShardEntry| {
+                shard.name == failure.shard && shard.destination.as_deref() == me && !shard.is_pinned
+            };
+            if survey.shards.iter().any(|shard| is_handed(&shard))
+                && let Err(error) = self.cluster.registry().destine(&failure.shard, None, false).await
+            {
+                tracing::debug!(%error, "a shard is handed back later");
             }
         }
     }
@@ -204,13 +230,14 @@ impl Shards {
 
     /// The next step. The last owners of shards that are on another server now have the time of a lease to come back, and
     /// then, if they run, that in which they lose what they had.
-    fn next(&self, survey: &Survey) -> Option<Step> {
+    fn next(&self, survey: &Survey, due: &BTreeSet<String>) -> Option<Step> {
         let waits = match self.server.1.elapsed() {
             age if age < self.lease => Waits::ForAll,
             age if age < self.lease + Duration::from_millis(limits::OWNER_RETURN_MS) => Waits::ForRunning,
             _ => Waits::ForNone,
         };
-        cluster::next(survey, &self.cluster.me().id, &self.hosted.keys().cloned().collect(), waits)
+        let mine = Mine { id: &self.cluster.me().id, shards: &self.hosted.keys().cloned().collect(), due };
+        cluster::next(survey, mine, waits)
     }
 
     /// Removes the search indexes of shards that other daemons own: they would keep what is erased there.
@@ -227,15 +254,19 @@ impl Shards {
     }
 
     /// Reads the access tokens, unless the shard that has them is served here: then they are in memory with each change.
-    async fn learn_access_tokens(&self, survey: &Survey) -> Result<(), store::Error> {
+    /// False while that shard is taken or given up.
+    async fn learn_access_tokens(&self, survey: &Survey) -> Result<bool, store::Error> {
         let home = store::shard_name(1);
-        if self.hosted.contains_key(&home) || self.busy.contains(&home) || survey.shards.is_empty() {
-            return Ok(());
+        if self.busy.contains(&home) {
+            return Ok(false);
         }
-        if let Some(stored) = self.cluster.registry().access_tokens().await? {
+        if !self.hosted.contains_key(&home)
+            && !survey.shards.is_empty()
+            && let Some(stored) = self.cluster.registry().access_tokens().await?
+        {
             self.setup.entrance.keep_access_tokens(stored);
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Opens the only shard. What copies a store into it, or died while it did, has its lease for a while.
@@ -259,7 +290,7 @@ impl Shards {
 
     /// True if no daemon has a shard.
     async fn is_nobodys(&self, shard: &str) -> bool {
-        let survey = self.cluster.beat(self.lease).await;
+        let survey = self.cluster.beat(self.lease, self.failures.current()).await;
         survey.is_ok_and(|survey| survey.shards.iter().any(|entry| entry.name == *shard && entry.owner.is_none()))
     }
 
@@ -316,19 +347,30 @@ impl Shards {
         });
     }
 
-    /// Notes the end of a change. True for a shard that was taken.
+    /// Notes the end of a change. True if the next step is done at once: one that was free is often not the only one, and
+    /// others take what cannot be opened here.
     fn changed(&mut self, changed: Changed) -> bool {
         let (Changed::Given(shard) | Changed::Taken(shard, _)) = &changed;
         self.busy.remove(shard);
         match changed {
             Changed::Given(shard) => tracing::info!(shard, "given up"),
             Changed::Taken(shard, Ok(Some(hosted))) => {
+                self.failures.clear(&shard);
                 self.serve(shard, hosted);
                 return true;
             }
             Changed::Taken(_, Ok(None)) => {}
+            // That is no fault of this daemon, and of the shard neither.
+            Changed::Taken(
+                shard,
+                Err(error @ Error::Store(store::Error::Unreachable(_) | store::Error::Stopped(_))),
+            ) => {
+                tracing::warn!(shard, %error, "a shard was not opened; it is tried again");
+            }
             Changed::Taken(shard, Err(error)) => {
-                tracing::error!(shard, %error, "a shard cannot be opened; it is tried again");
+                tracing::error!(shard, %error, "a shard cannot be opened: another daemon takes it, if there is one");
+                self.failures.note(&shard, &error);
+                return true;
             }
         }
         false

@@ -399,7 +399,7 @@ impl http_body::Body for TurnBody {
 struct EndingBody {
     body: Body,
     /// None once the body or the access has ended.
-    ended: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    ended: Option<Pin<Box<dyn Future<Output = Error> + Send>>>,
 }
 
 impl http_body::Body for EndingBody {
@@ -408,10 +408,9 @@ impl http_body::Body for EndingBody {
 
     fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
         let Some(ended) = &mut self.ended else { return Poll::Ready(None) };
-        if ended.as_mut().poll(context).is_ready() {
+        if let Poll::Ready(error) = ended.as_mut().poll(context) {
             self.ended = None;
-            let status =
-                Status::from(Error::new(Reason::AccessTokenInvalid, "the access token was revoked or is over"));
+            let status = Status::from(error);
             let mut trailers = HeaderMap::new();
             return Poll::Ready(Some(match status.add_header(&mut trailers) {
                 Ok(()) => Ok(Frame::trailers(trailers)),

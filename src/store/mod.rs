@@ -46,7 +46,7 @@ pub use engine::figures::{COMMIT_BOUNDS_MICROS, CommitDurations, Figures};
 pub use engine::files::paths;
 pub use engine::health::Checkpoints;
 pub use engine::postgres::lease::Acknowledged;
-pub use engine::postgres::registry::{DaemonEntry, Registry, ShardEntry, Survey, shard_name};
+pub use engine::postgres::registry::{DaemonEntry, Registry, ShardEntry, ShardFailure, Survey, shard_name};
 pub use engine::postgres::shard::Shard;
 pub use erasure::apply::Erasure;
 pub use erasure::candidates::{RetentionCandidate, SubAgent};

@@ -160,10 +160,13 @@ impl Store {
             }
             Err(error) => return Err(error),
         };
-        let trust = Arc::clone(&ownership.trust);
-        let opened = alone(move || Self::start_shard(taken, ownership, clock, [directory, keys], held, readers)).await;
-        if opened.is_err() {
-            trust.lose();
+        let opening = ownership.clone();
+        let opened = alone(move || Self::start_shard(taken, opening, clock, [directory, keys], held, readers)).await;
+        // Another daemon may be able to open it.
+        if opened.is_err()
+            && let Err(error) = alone(move || ownership.give_back()).await
+        {
+            tracing::debug!(%error, "the lease of a shard that cannot be opened runs out");
         }
         opened.map(Some)
     }

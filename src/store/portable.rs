@@ -7,7 +7,9 @@ use super::engine::postgres::lease::Trust;
 use super::engine::postgres::schema;
 use super::engine::postgres::shard::{Role, Shard};
 use super::engine::{Connection, List, Parameter, connect, scalar, words};
+use super::erasure::plan::EraseTarget;
 use super::ledger::append::AppendInput;
+use super::ledger::sessions::{ForkAt, ForkSession};
 use super::ledger::tx::{RequestKey, Requester};
 use super::tests::{new_session, statements};
 use super::writer::Mutation;
@@ -152,42 +154,94 @@ const SAME: [(&str, &str); 4] = [
     ),
 ];
 
+/// A shard of its own; none without a server.
+async fn opened(name: &str, folder: &tempfile::TempDir) -> Option<(Store, tokio::task::JoinHandle<()>)> {
+    let shard = Shard::new(&server::Server::shared()?.url(), name).expect("an address");
+    let lease = std::time::Duration::from_secs(60);
+    let opened = Store::open_shard(shard, folder.path().to_owned(), lease, Clock::default()).await;
+    let (store, writer) = opened.expect("the shard opens");
+    Some((store, tokio::spawn(writer)))
+}
+
+fn own_folder() -> tempfile::TempDir {
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+    tempfile::Builder::new().permissions(mode).tempdir().expect("a folder")
+}
+
+/// Messages to the server of the connection that writes. The count itself asks nothing of the server.
+async fn round_trips(store: &Store) -> u64 {
+    store.history().0.write(Mutation::change("test"), |tx| Ok(tx.conn.round_trips())).await.expect("counted")
+}
+
+fn entry(client_id: Option<String>) -> AppendInput {
+    let parts = vec![NewPart::new(PartBody::Text("words".to_owned()))];
+    AppendInput {
+        message: message::NewMessage { client_id, ..message::NewMessage::sealed(message::Role::User, parts) },
+        received: None,
+        token_counts: None,
+        reports_overflow: false,
+        keeps_erased: false,
+    }
+}
+
 /// The transaction of an append: one look-up for the id of the request, and all rows in one statement, which is fenced and
 /// commits. More would be waited for by all callers of the store.
 #[tokio::test]
 async fn an_append_takes_two_round_trips() {
-    let Some(server) = server::Server::shared() else { return };
-    let folder = tempfile::Builder::new()
-        .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o700))
-        .tempdir()
-        .expect("a folder");
-    let shard = Shard::new(&server.url(), "round_trips").expect("an address");
-    let lease = std::time::Duration::from_secs(60);
-    let opened = Store::open_shard(shard, folder.path().to_owned(), lease, Clock::default()).await;
-    let (store, writer) = opened.expect("the shard opens");
-    let writer = tokio::spawn(writer);
+    let folder = own_folder();
+    let Some((store, writer)) = opened("round_trips", &folder).await else { return };
     let (session, _) = store.sessions().create(new_session(), Requester::default()).await.expect("a session");
-    let so_far = || store.history().0.write(Mutation::change("test"), |tx| Ok(tx.conn.round_trips()));
     let mut took = 0;
     // Statements are prepared at first.
     for id in ["first", "second", "third"] {
         let request = RequestKey { id: id.to_owned(), payload_hash: [7; 32] };
         let caller = Requester { request: Some(request), ..Requester::default() };
-        let words =
-            message::NewMessage::sealed(message::Role::User, vec![NewPart::new(PartBody::Text("words".to_owned()))]);
-        let entry = AppendInput {
-            message: words,
-            received: None,
-            token_counts: None,
-            reports_overflow: false,
-            keeps_erased: false,
-        };
-        let before = so_far().await.expect("counted");
-        store.history().append(session, caller, None, vec![entry]).await.expect("appended");
-        // The count itself asks nothing of the server.
-        took = so_far().await.expect("counted") - before;
+        let before = round_trips(&store).await;
+        store.history().append(session, caller, None, vec![entry(None)]).await.expect("appended");
+        took = round_trips(&store).await - before;
     }
     assert_eq!(took, 2);
+    drop(store);
+    writer.await.expect("no panic in the writer");
+}
+
+/// A fork, and erasures of messages and of a session: others wait for each transaction, and it may not take longer because
+/// there is much to change. What takes several steps takes as many for each.
+#[tokio::test]
+async fn erasures_and_forks_take_no_more_round_trips_for_many_messages() {
+    const STEP: usize = crate::limits::ERASE_STEP_REVISIONS as usize;
+    let folder = own_folder();
+    let Some((store, writer)) = opened("many_rows", &folder).await else { return };
+    let stopping = tokio_util::sync::CancellationToken::new();
+    let caller = Requester::default;
+    for count in [1, 50, 5_000_usize] {
+        let (session, _) = store.sessions().create(new_session(), caller()).await.expect("a session");
+        let ids: Vec<String> = (0..count).map(|number| format!("m{number}")).collect();
+        for some in ids.chunks(500) {
+            let entries = some.iter().map(|id| entry(Some(id.clone()))).collect();
+            store.history().append(session, caller(), None, entries).await.expect("appended");
+        }
+        let before = round_trips(&store).await;
+        let fork = ForkSession { client_id: None, at: ForkAt::Newest, title: String::new() };
+        store.sessions().fork(session, fork, caller()).await.expect("forked");
+        let forked = round_trips(&store).await;
+        // Every other one: a range is no list.
+        let named: Vec<String> = ids.iter().step_by(2).take(500).cloned().collect();
+        let what = (EraseTarget::Messages(named), "test".to_owned(), None);
+        let erasure = store.erasures().erase(session, caller(), what, &stopping).await.expect("erased");
+        assert_eq!(erasure.sizes.messages, i64::try_from(count.div_ceil(2).min(500)).expect("few"));
+        let erased = round_trips(&store).await;
+        let what = (EraseTarget::Session, "test".to_owned(), None);
+        store.erasures().erase(session, caller(), what, &stopping).await.expect("erased");
+        let gone = round_trips(&store).await;
+        let steps = u64::try_from(count.div_ceil(STEP)).expect("few") + 1;
+        let took = (forked - before, erased - forked, (gone - erased) / steps);
+        println!(
+            "{count} messages: a fork {}, messages {}, a session {} in each of {steps} steps",
+            took.0, took.1, took.2
+        );
+        assert!(took.0 <= 30 && took.1 <= 90 && took.2 <= 55, "{count} messages: {took:?}");
+    }
     drop(store);
     writer.await.expect("no panic in the writer");
 }

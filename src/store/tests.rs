@@ -2,7 +2,7 @@
 
 use super::engine::{self, files};
 use super::erasure::{apply, candidates, plan, rows, session, steps};
-use super::integrity::{log_check, run_rows, verify};
+use super::integrity::{committed, log_check, run_rows, verify};
 use super::ledger::{
     access_tokens, ahead, ancestry, append, approvals, blob_uses, by_client_id, by_hand, calls, cancels, claiming,
     clock_segments, compactions, conversation, counts, drafts, erased_content, erased_sessions, events, expand, expiry,
@@ -103,6 +103,7 @@ pub(super) fn statements() -> Vec<&'static str> {
         statuses::STATEMENTS,
         log_check::STATEMENTS,
         verify::STATEMENTS,
+        committed::STATEMENTS,
         sources::STATEMENTS,
         quotas::STATEMENTS,
         visibility::STATEMENTS,
@@ -117,6 +118,8 @@ pub(super) fn statements() -> Vec<&'static str> {
         blob_uses::INSERTS.as_slice(),
         calls::INSERTS.as_slice(),
         compactions::INSERTS.as_slice(),
+        erased_content::INSERTS.as_slice(),
+        tombstones::INSERTS.as_slice(),
         tx::INSERTS.as_slice(),
     ]
     .concat();

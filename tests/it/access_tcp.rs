@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 const DEADLINE: Duration = Duration::from_secs(20);
 
 /// The URL in the data directory.
-fn url(daemon: &Daemon) -> String {
+pub(crate) fn url(daemon: &Daemon) -> String {
     fs::read_to_string(daemon.directory.join("longhand.url")).expect("a URL").trim().to_owned()
 }
 
@@ -45,7 +45,7 @@ fn status(answer: &str) -> &str {
 }
 
 /// A command of another user of the network: it finds nothing in the data directory.
-fn remote(home: &Path, arguments: &[&str], url: &str, secret: &str) -> Output {
+pub(crate) fn remote(home: &Path, arguments: &[&str], url: &str, secret: &str) -> Output {
     let mut command = longhand(home);
     command.args(arguments).args(["--server", url]).env("LONGHAND_TOKEN", secret);
     command.output().expect("the command runs")

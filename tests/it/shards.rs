@@ -15,6 +15,7 @@ use std::time::Duration;
 
 mod cluster;
 mod failover;
+mod sick;
 
 /// Starts a daemon of a database with a short lease. It answers at once, whoever owns the shard.
 fn serve(home: &Path, database: &str) -> Daemon {

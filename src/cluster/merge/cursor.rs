@@ -4,6 +4,7 @@
 //! `x`. Each event lets the sum grow: so cursors sort as text in the order in which one stream has its events.
 
 use crate::app::{Error, Reason};
+use crate::store;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::Serialize;
@@ -18,11 +19,12 @@ const SEQ_DIGITS: usize = 16;
 pub(super) struct Positions(pub(super) BTreeMap<String, String>);
 
 impl Positions {
-    /// The positions in a cursor.
+    /// The positions in a cursor. That of one shard is from when the database had no other, or of sessions of one shard: the
+    /// first shard has it, or refuses it.
     ///
     /// # Errors
     ///
-    /// `CURSOR_INVALID` for a text that is none, `CURSOR_FOREIGN` for the cursor of one shard.
+    /// `CURSOR_INVALID` for a text that is none.
     pub(super) fn read(text: &str) -> Result<Self, Error> {
         let invalid = || Error::new(Reason::CursorInvalid, "the cursor is not one of Longhand's");
         let is_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte));
@@ -31,11 +33,10 @@ impl Positions {
         if !is_digits(sum) || sum.len() < SEQ_DIGITS {
             return Err(invalid());
         }
-        if sum.len() > SEQ_DIGITS {
-            let message = "the cursor is of the sessions of one shard; start from the beginning or with a snapshot";
-            return Err(Error::new(Reason::CursorForeign, message));
-        }
         let mut positions = BTreeMap::new();
+        if sum.len() > SEQ_DIGITS {
+            positions.insert(store::shard_name(1), sum.to_owned());
+        }
         for piece in pieces {
             let (number, cursor) = piece.split_once('x').ok_or_else(invalid)?;
             if number.is_empty() || !number.bytes().all(|byte| byte.is_ascii_digit()) || !is_digits(cursor) {
@@ -107,7 +108,8 @@ mod tests {
             assert!(text >= before && text.bytes().all(|byte| byte.is_ascii_alphanumeric()), "{before} {text}");
             before = text;
         }
-        assert_eq!(Positions::read(&cursor(4)).expect_err("of one shard").reason, Reason::CursorForeign);
+        let alone = Positions(BTreeMap::from([("s1".to_owned(), cursor(4))]));
+        assert_eq!(Positions::read(&cursor(4)).expect("that of the only shard"), alone);
         for wrong in
             ["", "0", "x", "0000000000000000s", "0000000000000000s1", "0000000000000000sxab", "0000000000000000s1xyz"]
         {

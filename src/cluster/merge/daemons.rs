@@ -112,6 +112,11 @@ pub(super) fn cluster(cluster: &Cluster, call: &Call) -> Result<Response<Body>, 
         answering: daemon.id == cluster.me.id,
         daemon_id: daemon.id,
         address: daemon.address,
+        failures: daemon
+            .failures
+            .into_iter()
+            .map(|failure| pb::ClusterShardFailure { shard: failure.shard, error: failure.error })
+            .collect(),
     });
     let milliseconds = |time: std::time::Duration| i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
     let shards = survey.shards.into_iter().map(|shard| pb::ClusterShard {

@@ -100,7 +100,7 @@ pub(super) async fn subscribe(cluster: Arc<Cluster>, call: Call) -> Result<Respo
     let follow = |shard: &Shard| {
         let session_ids = sessions.get(&shard.name).cloned().unwrap_or_default();
         let start = match &positions {
-            // A shard that is new since has nothing before it.
+            // All of a shard that is new since is new.
             Some(after) => Some(match after.0.get(&shard.name) {
                 Some(cursor) => Start::AfterCursor(cursor.clone()),
                 None => Start::FromBeginning(true),

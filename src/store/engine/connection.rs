@@ -2,6 +2,7 @@
 
 use super::postgres::client::Client;
 use super::sqlite;
+use super::value::Parameter;
 use crate::model::Seq;
 use crate::store::error::{Error, Result};
 use rusqlite::OpenFlags;
@@ -119,6 +120,23 @@ impl Connection {
         match self {
             Self::Sqlite(_) => None,
             Self::Postgres(client) => client.leased_head(),
+        }
+    }
+
+    /// Sends what was queued, for what follows to find it.
+    pub(crate) fn send_queued(&self) -> Result<()> {
+        match self {
+            Self::Sqlite(_) => Ok(()),
+            Self::Postgres(client) => client.flush(),
+        }
+    }
+
+    /// Reads the answers to a read with each of these values at once, where statements travel. Each is there once, for the next
+    /// query with its values, and all are forgotten with whatever changes something.
+    pub(crate) fn read_ahead(&self, sql: &'static str, keys: &[Vec<Parameter<'_>>]) -> Result<()> {
+        match self {
+            Self::Sqlite(_) => Ok(()),
+            Self::Postgres(client) => client.read_ahead(sql, keys),
         }
     }
 

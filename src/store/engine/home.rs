@@ -54,6 +54,14 @@ impl Ownership {
         Ok(taken.map(|taken| (Connection::Postgres(Box::new(client)), taken)))
     }
 
+    /// Gives the lease back, which was taken for a store that could not be opened.
+    pub(crate) fn give_back(&self) -> Result<()> {
+        self.trust.lose();
+        let client = self.shard.connect_alone(Role::Writer, None)?;
+        client.release_failed(self.shard.name(), &self.owner)?;
+        client.close()
+    }
+
     /// Takes the lease again after the connection was lost. Only then it is known whether what was committed last is
     /// there: by the number of the newest event. Gives up when another daemon has the shard, or after a time in which the
     /// lease has run out.

@@ -61,7 +61,7 @@ impl Insert {
     }
 }
 
-/// Runs an update of one row, of the form `update … set … where …`, for each of these values of its parameters. They name
+/// Runs an update of one row, of the form `update … set … where …` or `delete from … where …`, for each of these values of its parameters. They name
 /// different rows.
 pub(crate) fn run_for_each(conn: &Connection, sql: &'static str, rows: Vec<Vec<Parameter<'_>>>) -> Result<()> {
     if let Connection::Postgres(client) = conn {

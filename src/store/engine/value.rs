@@ -72,6 +72,19 @@ pub(crate) enum Parameter<'v> {
     List(List),
 }
 
+impl Parameter<'_> {
+    /// The value as one of its own; none for a list.
+    pub(super) fn cell(&self) -> Option<Cell> {
+        Some(match self {
+            Self::Null => Cell::Null,
+            Self::Integer(value) => Cell::Integer(*value),
+            Self::Text(text) => Cell::Text(text.to_string()),
+            Self::Bytes(bytes) => Cell::Bytes(bytes.to_vec()),
+            Self::List(_) => return None,
+        })
+    }
+}
+
 /// A type that is bound to parameters.
 pub(crate) trait IntoValue<'v> {
     /// The value.
@@ -79,7 +92,7 @@ pub(crate) trait IntoValue<'v> {
 }
 
 /// A value of any type, for copies of rows that keep what they have.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Cell {
     /// No value.
     Null,

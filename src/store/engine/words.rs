@@ -2,13 +2,14 @@
 
 use super::connection::Connection;
 use super::statement::{Query, query};
+use super::value::List;
 use crate::store::error::Result;
 
 const MATCHES: &str = "select m.revision, m.id from search cross join message m on m.id = search.rowid \
      where search match ?1 and search.rowid between ?2 and ?3 and m.sealed_revision <= ?4 \
      order by search.rowid desc limit +?5";
 const INSERT: &str = "insert or replace into search (rowid, words) values (?1, ?2)";
-const FORGET: &str = "delete from search where rowid = ?1";
+const FORGET: &str = "delete from search where rowid in (select value from rarray(?1))";
 // A deleted row's words stay in the index until its segments are merged.
 const MERGE: &str = "insert into search (search) values ('optimize')";
 
@@ -16,7 +17,7 @@ const MATCHES_POSTINGS: &str = "select m.revision, m.id from search w join messa
      where w.word = ?1 and w.row_id between ?2 and ?3 and m.sealed_revision <= ?4 order by w.row_id desc limit ?5";
 const INSERT_POSTINGS: &str = "insert into search (word, row_id) select distinct word, ?1::bigint \
      from unnest(string_to_array(?2, ' ')) as listed (word) where word <> '' on conflict (word, row_id) do nothing";
-const FORGET_POSTINGS: &str = "delete from search where row_id = ?1";
+const FORGET_POSTINGS: &str = "delete from search where row_id in (select value from rarray(?1))";
 
 /// The statements on the table of postings, for the test that prepares them all.
 #[cfg(test)]
@@ -39,19 +40,19 @@ pub(crate) fn add(conn: &Connection, row: i64, words: &str) -> Result<()> {
     match conn {
         Connection::Sqlite(_) => query(INSERT).bind(row).bind(words).run(conn),
         Connection::Postgres(_) => {
-            query(FORGET_POSTINGS).bind(row).run(conn)?;
+            forget(conn, &[row])?;
             query(INSERT_POSTINGS).bind(row).bind(words).run(conn)
         }
     }
 }
 
-/// Removes the words of a message. True if it had some.
-pub(crate) fn forget(conn: &Connection, row: i64) -> Result<bool> {
+/// Removes the words of messages. True if any had some.
+pub(crate) fn forget(conn: &Connection, rows: &[i64]) -> Result<bool> {
     let statement = match conn {
         Connection::Sqlite(_) => FORGET,
         Connection::Postgres(_) => FORGET_POSTINGS,
     };
-    Ok(query(statement).bind(row).changed(conn)? > 0)
+    Ok(query(statement).bind(List::of_integers(rows.iter().copied())).changed(conn)? > 0)
 }
 
 /// Takes removed words out of the file of the index.

@@ -1,7 +1,7 @@
 //! An erasure in one transaction: rows lose their content, tombstones say what is there instead, and each session that
 //! lost something has an event.
 
-use super::plan::{EraseTarget, InSession, Plan, Reached, plan};
+use super::plan::{AT_ONCE, EraseTarget, InSession, Plan, Reached, plan};
 use super::rows::{self, Losing, Opened, Sizes};
 use super::session;
 use super::steps::{self, Begun};
@@ -17,7 +17,7 @@ use crate::model::session::SessionState;
 use crate::model::{Revision, Seq};
 use crate::store::engine::{self, Reader, Row};
 use crate::store::error::{Error, Result};
-use crate::store::integrity::verify;
+use crate::store::integrity::committed;
 use crate::store::ledger::ancestry;
 use crate::store::ledger::append::FinishMessage;
 use crate::store::ledger::blob_uses;
@@ -190,9 +190,15 @@ impl Drafts {
 
 /// True if what was named has nothing to lose. What was derived from it since has nothing of it.
 fn is_gone(reader: &mut Reader<'_>, plan: &Plan, drafts: &Drafts) -> Result<bool> {
-    for (_, reached) in plan.written() {
-        if !drafts.losing(reader, reached)?.is_empty() {
-            return Ok(false);
+    let written: Vec<&Reached> = plan.written().map(|(_, reached)| reached).collect();
+    // Most often the first one has something.
+    let (first, rest) = written.split_at(written.len().min(1));
+    for some in std::iter::once(first).chain(rest.chunks(AT_ONCE)) {
+        rows::read_ahead(reader.conn, some.iter().copied())?;
+        for reached in some {
+            if !drafts.losing(reader, reached)?.is_empty() {
+                return Ok(false);
+            }
         }
     }
     Ok(true)
@@ -207,24 +213,27 @@ fn measure(reader: &mut Reader<'_>, plan: &Plan, drafts: &Drafts) -> Result<Size
     let mut sizes = Sizes { forks: i64::try_from(plan.sessions.len()).unwrap_or(i64::MAX) - 1, ..Sizes::default() };
     let mut uses: BTreeMap<Vec<u8>, i64> = BTreeMap::new();
     let mut new_uses: BTreeMap<Vec<u8>, i64> = BTreeMap::new();
-    for ((key, _), reached) in &plan.messages {
-        let losing = drafts.losing(reader, reached)?;
-        if losing.is_empty() {
-            continue;
-        }
-        sizes.bytes += losing.bytes;
-        if reached.is_derived {
-            // Markers and continuations are texts of policies.
-            sizes.summaries += i64::from(!matches!(reached.kind, MessageKind::Marker | MessageKind::Continuation));
-        } else {
-            sizes.messages += 1;
-            sizes.parts += losing.part_count();
-        }
-        losing.new_blobs().into_iter().for_each(|hash| *new_uses.entry(hash).or_default() += 1);
-        for hash in losing.blobs() {
-            let query = engine::query(PROMPT_USES).bind(*key).bind(reached.id.0.as_bytes().as_slice());
-            let of_prompt = reader.one(query.bind(hash.clone()))?.map_or(Ok(0), |row| row.get::<i64>(0))?;
-            *uses.entry(hash).or_default() += 1 + of_prompt;
+    for group in plan.groups() {
+        rows::read_ahead(reader.conn, group.iter().map(|(_, reached)| *reached))?;
+        for ((key, _), reached) in group {
+            let losing = drafts.losing(reader, reached)?;
+            if losing.is_empty() {
+                continue;
+            }
+            sizes.bytes += losing.bytes;
+            if reached.is_derived {
+                // Markers and continuations are texts of policies.
+                sizes.summaries += i64::from(!matches!(reached.kind, MessageKind::Marker | MessageKind::Continuation));
+            } else {
+                sizes.messages += 1;
+                sizes.parts += losing.part_count();
+            }
+            losing.new_blobs().into_iter().for_each(|hash| *new_uses.entry(hash).or_default() += 1);
+            for hash in losing.blobs() {
+                let query = engine::query(PROMPT_USES).bind(*key).bind(reached.id.0.as_bytes().as_slice());
+                let of_prompt = reader.one(query.bind(hash.clone()))?.map_or(Ok(0), |row| row.get::<i64>(0))?;
+                *uses.entry(hash).or_default() += 1 + of_prompt;
+            }
         }
     }
     for (hash, count) in uses {
@@ -409,9 +418,10 @@ impl Erase {
         let at = tx.next_revision(key)?;
         let mut digest = Digest::default();
         marks::write(tx, &mut digest, key, MarkBody::Erased { ranges: reached.ranges.clone() })?;
-        for revision in opened.revisions.get(&key).into_iter().flatten() {
-            let committed = verify::committed(&mut Reader::new(tx.conn), key, *revision)?;
-            tombstones::close(tx.conn, &mut digest, key, (*revision, at), &committed)?;
+        let revisions: Vec<Revision> = opened.revisions.get(&key).into_iter().flatten().copied().collect();
+        for revisions in revisions.chunks(AT_ONCE) {
+            let closed = committed::committed(&mut Reader::new(tx.conn), key, revisions)?;
+            tombstones::close(tx.conn, &mut digest, (key, at), closed)?;
         }
         let messages = match plan.kind {
             ErasedTarget::Session => Vec::new(),
@@ -452,6 +462,8 @@ fn earlier(reader: &mut Reader<'_>, session: i64, plan: Option<&Plan>) -> Result
         None => (session, tombstones::newest_of_session(reader, session)?.map(|at| (at, at))),
         Some(plan) => {
             let mut newest = None;
+            let written = plan.written().map(|((_, revision), _)| *revision);
+            tombstones::read_ahead(reader.conn, plan.owner, written)?;
             for ((_, revision), _) in plan.written().filter(|((key, _), _)| *key == plan.owner) {
                 let at = tombstones::newest(reader, plan.owner, *revision)?;
                 newest = newest.max(at.map(|at| (at, *revision)));
@@ -492,8 +504,11 @@ fn check_bytes(reader: &mut Reader<'_>, plan: &Plan) -> Result<()> {
         return Ok(());
     }
     let mut bytes = 0;
-    for reached in plan.messages.values() {
-        bytes += rows::losing(reader, reached)?.bytes;
+    for group in plan.groups() {
+        rows::read_ahead(reader.conn, group.iter().map(|(_, reached)| *reached))?;
+        for (_, reached) in group {
+            bytes += rows::losing(reader, reached)?.bytes;
+        }
     }
     if bytes > limits::ERASE_MESSAGES_BYTES_MAX {
         let what = "bytes of message_ids";
@@ -509,21 +524,25 @@ type Lost = Vec<((i64, Revision), ErasedMessage)>;
 fn take(tx: &mut Tx<'_>, opened: &mut Opened<'_>, plan: &Plan) -> Result<Lost> {
     let mut lost = Vec::new();
     let mut owners = BTreeSet::new();
-    for (place, reached) in &plan.messages {
-        let losing = rows::losing(&mut Reader::new(tx.conn), reached)?;
-        let is_of_session = plan.is_of_session(*place);
-        if is_of_session {
-            opened.open(place.0, place.1)?;
-            losing.open_parts(opened, place.0)?;
-            session::forget_client_ids(tx.conn, reached.row)?;
+    for group in plan.groups() {
+        rows::read_ahead_to_take(tx.conn, &group)?;
+        for (place, reached) in group {
+            let losing = rows::losing(&mut Reader::new(tx.conn), reached)?;
+            let is_of_session = plan.is_of_session(*place);
+            if is_of_session {
+                opened.open(place.0, place.1)?;
+                losing.open_parts(opened, place.0)?;
+                opened.forget_client_ids(reached.row);
+            }
+            if losing.is_empty() && !is_of_session {
+                continue;
+            }
+            let more = rows::erase_message(opened, *place, reached, (&losing, is_of_session))?;
+            tx.count(place.0, -(losing.bytes + more))?;
+            lost.push((*place, Reached::named(reached)));
+            owners.insert(place.0);
         }
-        if losing.is_empty() && !is_of_session {
-            continue;
-        }
-        let more = rows::erase_message(opened, *place, reached, (&losing, is_of_session))?;
-        tx.count(place.0, -(losing.bytes + more))?;
-        lost.push((*place, Reached::named(reached)));
-        owners.insert(place.0);
+        opened.write()?;
     }
     for owner in owners {
         rows::salt_requests_of(opened, owner)?;
@@ -548,20 +567,20 @@ fn take(tx: &mut Tx<'_>, opened: &mut Opened<'_>, plan: &Plan) -> Result<Lost> {
             rows::forget_texts(tx.conn, *key, first.first)?;
         }
     }
+    opened.write()?;
     Ok(lost)
 }
 
 /// The messages of a session's history among those that lost content.
 fn in_session(tx: &mut Tx<'_>, key: i64, lost: &Lost) -> Result<Vec<ErasedMessage>> {
     let mut reader = Reader::new(tx.conn);
-    let ancestry = ancestry::by_key(&mut reader, key)?;
-    let mut messages = Vec::new();
-    for ((owner, revision), message) in lost {
-        if ancestry.contains(&mut reader, *owner, *revision)?.is_some() {
-            messages.push(message.clone());
-        }
-    }
-    Ok(messages)
+    let segments = ancestry::by_key(&mut reader, key)?.all(&mut reader)?;
+    let has = |owner: i64, revision: Revision| {
+        let segment = segments.iter().map(|(segment, _)| segment).rfind(|segment| segment.first <= revision);
+        segment.is_some_and(|segment| segment.owner == owner && segment.end.includes(revision))
+    };
+    let lost = lost.iter().filter(|((owner, revision), _)| has(*owner, *revision));
+    Ok(lost.map(|(_, message)| message.clone()).collect())
 }
 
 /// Ends the compaction that runs: what it works on may have had what is gone. The session is decided again.

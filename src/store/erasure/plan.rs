@@ -9,12 +9,15 @@ use crate::model::layouts::Marks;
 use crate::model::mark::{CompactedMark, Mark, MarkBody};
 use crate::model::message::MessageKind;
 use crate::model::ranges::union;
-use crate::store::engine::{self, Reader};
+use crate::store::engine::{self, Connection, Parameter, Reader, values};
 use crate::store::error::{Error, Result};
-use crate::store::ledger::ancestry::{self, Ancestry};
+use crate::store::ledger::ancestry::{self, Ancestry, AsOf};
 use crate::store::ledger::codec::{self, Number as _};
 use crate::store::ledger::{layouts, marks, messages};
 use std::collections::{BTreeMap, BTreeSet};
+
+/// Messages that are read and changed at once.
+pub(super) const AT_ONCE: usize = 256;
 
 const SHARED: &str = "select session_id, first_revision, last_revision from segment \
      where owner_id = ?1 and last_revision >= ?2 and first_revision <= ?3";
@@ -107,6 +110,9 @@ pub(crate) struct Plan {
     pub(crate) messages: BTreeMap<(i64, Revision), Reached>,
 }
 
+/// Some messages of a plan.
+pub(super) type Group<'p> = Vec<(&'p (i64, Revision), &'p Reached)>;
+
 /// Finds what an erasure reaches. An error if there is no such message or part, or if messages are of several sessions.
 pub(crate) fn plan(reader: &mut Reader<'_>, key: i64, target: &EraseTarget) -> Result<Plan> {
     let ancestry = ancestry::by_key(reader, key)?;
@@ -141,6 +147,7 @@ fn complete(reader: &mut Reader<'_>, kind: ErasedTarget, start: Start, step: Opt
     // Forks are younger than what they share, so each session is complete once it is the first.
     while let Some((key, positions)) = waiting.pop_first() {
         let in_session = plan.derive(reader, key, union(positions))?;
+        reader.conn.read_ahead(SHARED, &of_ranges(key, &in_session.ranges))?;
         for range in &in_session.ranges {
             for row in reader.all(engine::query(SHARED).bind(key).bind(range.first).bind(range.last))? {
                 let (fork, first, last): (i64, Revision, Revision) = (row.get(0)?, row.get(1)?, row.get(2)?);
@@ -174,6 +181,7 @@ fn whole_session(ancestry: &Ancestry) -> Start {
 fn messages(reader: &mut Reader<'_>, ancestry: &Ancestry, ids: &[String]) -> Result<Start> {
     let marks = Marks::new(marks::all(reader, ancestry)?);
     let (mut owners, mut named, mut positions) = (Vec::new(), Vec::new(), Vec::new());
+    read_named_ahead(reader.conn, ancestry, ids)?;
     for id in ids {
         let message = messages::named(reader, ancestry, id)?;
         let is_replaceable = matches!(message.kind, MessageKind::Normal | MessageKind::Edit | MessageKind::Replay);
@@ -196,6 +204,21 @@ fn messages(reader: &mut Reader<'_>, ancestry: &Ancestry, ids: &[String]) -> Res
     Ok(Start { owner, named, part: None, positions: union(positions), replaced: Vec::new() })
 }
 
+/// Reads at once the messages with these ids or clients' ids, of those that are no ancestor's.
+fn read_named_ahead(conn: &Connection, ancestry: &Ancestry, ids: &[String]) -> Result<()> {
+    let newest = AsOf::Newest.last();
+    let (mut by_id, mut by_client) = (Vec::new(), Vec::new());
+    let own = ancestry.own();
+    for id in ids {
+        match id.parse::<MessageId>() {
+            Ok(id) => by_id.push(values![newest, id.0.as_bytes().to_vec(), ancestry.key]),
+            Err(_) => by_client.push(values![newest, own.owner, id, own.first, own.end.last()]),
+        }
+    }
+    conn.read_ahead(messages::IN_TENANT, &by_id)?;
+    conn.read_ahead(messages::BY_CLIENT, &by_client)
+}
+
 /// A part. What summaries say of it counts by the position of its message.
 fn part(reader: &mut Reader<'_>, ancestry: &Ancestry, part: PartId) -> Result<Start> {
     let id = part.to_string();
@@ -209,6 +232,10 @@ fn part(reader: &mut Reader<'_>, ancestry: &Ancestry, part: PartId) -> Result<St
     Ok(Start { owner, named, part: Some(part), positions, replaced })
 }
 
+fn of_ranges(key: i64, ranges: &[RevisionRange]) -> Vec<Vec<Parameter<'static>>> {
+    ranges.iter().map(|range| values![key, range.first, range.last]).collect()
+}
+
 fn point(revision: Revision) -> RevisionRange {
     RevisionRange { first: revision, last: revision }
 }
@@ -220,6 +247,12 @@ fn meets(ranges: &[RevisionRange], range: RevisionRange) -> bool {
 }
 
 impl Plan {
+    /// The messages, in groups that are read and changed at once.
+    pub(super) fn groups(&self) -> Vec<Group<'_>> {
+        let messages: Vec<_> = self.messages.iter().collect();
+        messages.chunks(AT_ONCE).map(<[_]>::to_vec).collect()
+    }
+
     /// True for a message that goes with its whole session in this step.
     pub(super) fn is_of_session(&self, (owner, revision): (i64, Revision)) -> bool {
         owner == self.owner && self.step.is_some_and(|step| step.range.contains(revision))
@@ -244,6 +277,7 @@ impl Plan {
         parts: Option<&BTreeSet<u16>>,
         is_derived: bool,
     ) -> Result<()> {
+        reader.conn.read_ahead(AT, &of_ranges(owner, ranges))?;
         for range in ranges {
             for row in reader.all(engine::query(AT).bind(owner).bind(range.first).bind(range.last))? {
                 let kind = MessageKind::from_number(row.get(2)?)?;

@@ -1,7 +1,7 @@
 //! The rows that an erasure changes: each keeps its place, its ids and its kind, and loses its content. A new salt goes
 //! with the new content, so that the old hash stays a hash over a salt that nobody has.
 
-use super::plan::Reached;
+use super::plan::{AT_ONCE, Group, Reached};
 use crate::model::Revision;
 use crate::model::approval::{Answer, Question};
 use crate::model::compaction::RevisionRange;
@@ -11,17 +11,18 @@ use crate::model::message::{Finish, MessageKind};
 use crate::model::part::{ERASED_INPUT, ERASED_TEXT, PartBody};
 use crate::model::truncation::Truncation;
 use crate::store::engine::words;
-use crate::store::engine::{self, Connection, Reader, Row};
+use crate::store::engine::{self, Connection, List, Parameter, Reader, Row, values};
 use crate::store::error::{Error, Result};
 use crate::store::ledger::blob_uses::{self, Holder};
 use crate::store::ledger::codec::{self, EncodedPart, StoredPart};
-use crate::store::ledger::erased_content::{self, Receipts};
+use crate::store::ledger::erased_content::{self, Hash, Receipts};
 use crate::store::ledger::messages;
 use crate::store::ledger::received;
 use crate::store::ledger::requester::kept_salted;
 use crate::store::ledger::tombstones;
 use crate::store::ledger::tx::salt;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::rc::Rc;
 
 const MESSAGE: &str = "select id, public_id, revision, kind, head, sealed_revision, seal, parts, parts_length, \
      client_id, session_id from message where id = ?1";
@@ -36,7 +37,9 @@ const PRUNED: &str = "select session_id, revision, number from pruned \
      where message_id = ?1 and truncation is not null";
 const UPDATE_PRUNED: &str = "update pruned set truncation = ?5 \
      where message_id = ?1 and number = ?2 and session_id = ?3 and revision = ?4";
-const FORGET_COUNTS: &str = "delete from message_token_count where message_id = ?1";
+const FORGET_COUNTS: &str = "delete from message_token_count where message_id in (select value from rarray(?1))";
+const FORGET_MESSAGE_IDS: &str = "update message set client_id = null where id in (select value from rarray(?1))";
+const FORGET_PART_IDS: &str = "update part set client_id = null where message_id in (select value from rarray(?1))";
 
 const PROMPT: &str = "select id, submit_revision, parts, metadata_json from prompt \
      where session_id = ?1 and public_id = ?2";
@@ -48,10 +51,10 @@ const APPROVALS_IN: &str = "select id, request_revision, question, end_revision,
      where session_id = ?1 and request_revision between ?2 and ?3";
 const UPDATE_QUESTION: &str = "update approval set question = ?2, salt = ?3 where id = ?1";
 const UPDATE_ANSWER: &str = "update approval set answer = ?2, answer_salt = ?3 where id = ?1";
-const REQUEST_OF: &str = "select request_id from event where session_id = ?1 and revision = ?2";
 // A hash with a first byte more is keyed.
-const PLAIN_REQUEST: &str = "select request_id, payload_hash from request where session_id = ?1 and request_id = ?2 \
-     and octet_length(payload_hash) = 32";
+const PLAIN_REQUESTS_AT: &str = "select r.request_id, r.payload_hash from rarray(?2) wanted \
+     join event e on e.session_id = ?1 and e.revision = wanted.value \
+     join request r on r.session_id = ?1 and r.request_id = e.request_id and octet_length(r.payload_hash) = 32";
 const PLAIN_REQUESTS: &str = "select request_id, payload_hash from request where session_id = ?1 \
      and octet_length(payload_hash) = 32 limit 500";
 const SALT_REQUEST: &str = "update request set payload_hash = ?3 where session_id = ?1 and request_id = ?2";
@@ -74,6 +77,8 @@ pub(crate) const STATEMENTS: &[&str] = &[
     PRUNED,
     UPDATE_PRUNED,
     FORGET_COUNTS,
+    FORGET_MESSAGE_IDS,
+    FORGET_PART_IDS,
     PROMPT,
     UPDATE_PROMPT,
     UPDATE_PROMPT_PARTS,
@@ -81,8 +86,7 @@ pub(crate) const STATEMENTS: &[&str] = &[
     APPROVALS_IN,
     UPDATE_QUESTION,
     UPDATE_ANSWER,
-    REQUEST_OF,
-    PLAIN_REQUEST,
+    PLAIN_REQUESTS_AT,
     PLAIN_REQUESTS,
     SALT_REQUEST,
     EVENT,
@@ -145,6 +149,8 @@ struct Going {
 
 /// What a message loses.
 pub(super) struct Losing {
+    /// The row, as it is before.
+    row: Row,
     /// The id that a client gave to it; to the original, if it is an edit.
     client_id: Option<String>,
     parts: Vec<Going>,
@@ -200,6 +206,22 @@ impl Losing {
     }
 }
 
+/// Reads at once what is read of each of some messages.
+pub(super) fn read_ahead<'r>(conn: &Connection, messages: impl IntoIterator<Item = &'r Reached>) -> Result<()> {
+    let keys: Vec<_> = messages.into_iter().map(|reached| values![reached.row]).collect();
+    conn.read_ahead(MESSAGE, &keys)?;
+    conn.read_ahead(PARTS, &keys)
+}
+
+/// The same, with what is read to take their content.
+pub(super) fn read_ahead_to_take(conn: &Connection, group: &Group<'_>) -> Result<()> {
+    read_ahead(conn, group.iter().map(|(_, reached)| *reached))?;
+    let rows: Vec<_> = group.iter().map(|(_, reached)| values![reached.row]).collect();
+    conn.read_ahead(PRUNED, &rows)?;
+    let prompts = group.iter().map(|((key, _), reached)| values![*key, reached.id.0.as_bytes().as_slice()]);
+    conn.read_ahead(PROMPT, &prompts.collect::<Vec<_>>())
+}
+
 /// Reads what a message loses.
 pub(super) fn losing(reader: &mut Reader<'_>, reached: &Reached) -> Result<Losing> {
     let row = reader.one(engine::query(MESSAGE).bind(reached.row))?;
@@ -216,27 +238,28 @@ pub(super) fn losing(reader: &mut Reader<'_>, reached: &Reached) -> Result<Losin
         MessageKind::Edit => original_client_id(reader, &row)?,
         _ => row.get(9)?,
     };
+    let session = row.get(10)?;
     let mut losing = Losing {
         client_id,
         parts: Vec::new(),
         kept_blobs: BTreeSet::new(),
         in_row,
         has_more: reached.parts.is_none() && has_more(&row)?,
+        row,
         revisions: numbered.iter().map(|part| part.revision).collect(),
         bytes: 0,
         drafts: 0,
         draft_blobs: BTreeSet::new(),
     };
-    let session = row.get(10)?;
     for part in numbered {
-        let blobs = blob_uses::of_part(reader, session, &part.stored)?;
-        if reached.parts.as_ref().is_some_and(|numbers| !numbers.contains(&part.number)) {
+        let messages::NumberedPart { number, revision, stored: old } = part;
+        let plain = messages::plain_body(reader, session, &mut old.clone())?;
+        let mut blobs: BTreeSet<Vec<u8>> = old.blob_hash.iter().cloned().collect();
+        blobs.extend(codec::media_blobs(&plain)?);
+        if reached.parts.as_ref().is_some_and(|numbers| !numbers.contains(&number)) {
             losing.kept_blobs.extend(blobs);
             continue;
         }
-        let messages::NumberedPart { number, revision, stored } = part;
-        let (old, mut plain) = (stored.clone(), stored);
-        let plain = messages::plain_body(reader, session, &mut plain)?;
         // What stands for a part does not need its media.
         let (body, metadata) = codec::decode_part(&plain, &|_| Some(Vec::new()))?;
         if body.is_erased() && metadata.is_none() && blobs.is_empty() {
@@ -284,12 +307,78 @@ pub(super) struct Opened<'c> {
     pub(super) revisions: BTreeMap<i64, BTreeSet<Revision>>,
     /// True if the index of words had some of a message.
     has_words: bool,
+    /// The questions of sessions, by their keys, and those that lost their content.
+    approvals: HashMap<i64, Rc<[Row]>>,
+    erased_approvals: BTreeSet<i64>,
+    changes: Changes,
+}
+
+/// What is to be written, many rows in a statement.
+#[derive(Default)]
+struct Changes {
+    tombstones: Vec<(i64, Revision, Revision)>,
+    receipts: Vec<Hash>,
+    messages: Vec<Vec<Parameter<'static>>>,
+    parts: Vec<Vec<Parameter<'static>>>,
+    pruned: Vec<Vec<Parameter<'static>>>,
+    prompts: Vec<Vec<Parameter<'static>>>,
+    prompt_parts: Vec<Vec<Parameter<'static>>>,
+    questions: Vec<Vec<Parameter<'static>>>,
+    answers: Vec<Vec<Parameter<'static>>>,
+    /// The rows and ids of messages that lose their counts and words.
+    rows: Vec<i64>,
+    ids: Vec<Vec<u8>>,
+    /// The rows of messages that lose the ids of clients.
+    unnamed: Vec<i64>,
+    unused: Vec<(i64, Holder, Vec<u8>)>,
 }
 
 impl<'c> Opened<'c> {
     /// Nothing is open yet.
     pub(super) fn new(conn: &'c Connection, receipts: Receipts<'c>, erasures: HashMap<i64, Revision>) -> Self {
-        Self { conn, receipts, erasures, revisions: BTreeMap::new(), has_words: false }
+        Self {
+            conn,
+            receipts,
+            erasures,
+            revisions: BTreeMap::new(),
+            has_words: false,
+            approvals: HashMap::new(),
+            erased_approvals: BTreeSet::new(),
+            changes: Changes::default(),
+        }
+    }
+
+    /// Takes the ids that clients gave to a message and its parts. They are free, since nothing can be appended any more.
+    pub(super) fn forget_client_ids(&mut self, message: i64) {
+        self.changes.unnamed.push(message);
+    }
+
+    /// Writes what was changed since the last time.
+    pub(super) fn write(&mut self) -> Result<()> {
+        let conn = self.conn;
+        let changes = std::mem::take(&mut self.changes);
+        // What is open may be changed: triggers look.
+        tombstones::open(conn, &changes.tombstones)?;
+        erased_content::add(conn, &changes.receipts)?;
+        engine::run_for_each(conn, UPDATE_MESSAGE, changes.messages)?;
+        engine::run_for_each(conn, UPDATE_PART, changes.parts)?;
+        engine::run_for_each(conn, UPDATE_PRUNED, changes.pruned)?;
+        engine::run_for_each(conn, UPDATE_PROMPT, changes.prompts)?;
+        engine::run_for_each(conn, UPDATE_PROMPT_PARTS, changes.prompt_parts)?;
+        engine::run_for_each(conn, UPDATE_QUESTION, changes.questions)?;
+        engine::run_for_each(conn, UPDATE_ANSWER, changes.answers)?;
+        if !changes.unnamed.is_empty() {
+            let unnamed = || List::of_integers(changes.unnamed.iter().copied());
+            engine::query(FORGET_MESSAGE_IDS).bind(unnamed()).run(conn)?;
+            engine::query(FORGET_PART_IDS).bind(unnamed()).run(conn)?;
+        }
+        if !changes.rows.is_empty() {
+            changes.rows.iter().try_for_each(|row| engine::pack::message(conn, *row))?;
+            let ids = List::of_bytes(changes.ids.iter().map(Vec::as_slice));
+            engine::query(FORGET_COUNTS).bind(ids).run(conn)?;
+            self.has_words |= words::forget(conn, &changes.rows)?;
+        }
+        blob_uses::remove(conn, &changes.unused)
     }
 
     /// Takes the words of messages out of the files of the index as well.
@@ -307,7 +396,7 @@ impl<'c> Opened<'c> {
         let erasure = self.erasures.get(&key);
         let erasure = erasure.ok_or(Error::Bug("an erasure does not know a session that it reaches"))?;
         if self.revisions.entry(key).or_default().insert(revision) {
-            tombstones::open(self.conn, key, revision, *erasure)?;
+            self.changes.tombstones.push((key, revision, *erasure));
         }
         Ok(())
     }
@@ -321,10 +410,9 @@ pub(super) fn erase_message(
     reached: &Reached,
     (losing, is_of_session): (&Losing, bool),
 ) -> Result<i64> {
-    let conn = opened.conn;
     keep_receipts(opened, reached, losing, is_of_session)?;
     opened.open(key, revision)?;
-    let row = engine::query(MESSAGE).bind(reached.row).one(conn)?;
+    let row = &losing.row;
     let sealed: Option<Revision> = row.get(5)?;
     let mut head = codec::decode_message_head(row.get(4)?)?;
     let mut seal: Option<Vec<u8>> = row.get(6)?;
@@ -346,29 +434,29 @@ pub(super) fn erase_message(
         let new = erased(part);
         match stored.as_mut().and_then(|parts| parts.get_mut(usize::from(part.number) - 1)) {
             Some(old) => *old = new,
-            None => update_part(conn, reached.row, part.number, new)?,
+            None => opened.changes.parts.push(part_values(reached.row, part.number, new)),
         }
     }
     if is_of_session {
         stored.iter_mut().flatten().for_each(|part| part.client_id = None);
     }
     let length = stored.as_ref().map(|parts| parts.iter().map(|part| part.length).sum::<i64>());
-    let query = engine::query(UPDATE_MESSAGE).bind(reached.row).bind(head.encode_packed()).bind(seal);
-    query.bind(stored.map(codec::encode_parts)).bind(length).run(conn)?;
-    engine::pack::message(conn, reached.row)?;
-    for hash in losing.blobs() {
-        blob_uses::remove(conn, key, Holder::Message(reached.row), &hash)?;
-    }
+    let changed = values![reached.row, head.encode_packed(), seal, stored.map(codec::encode_parts), length];
+    opened.changes.messages.push(changed);
+    let unused = losing.blobs().into_iter().map(|hash| (key, Holder::Message(reached.row), hash));
+    opened.changes.unused.extend(unused);
     shown_texts(opened, reached.row, losing)?;
-    derived_data(opened, reached)?;
+    opened.changes.rows.push(reached.row);
+    // The words of its other parts go with those of an erased one.
+    opened.changes.ids.push(reached.id.0.as_bytes().to_vec());
     let of_prompt = prompt(opened, key, reached)?;
     Ok(of_prompt + if is_of_session { 0 } else { approvals(opened, key, &calls(losing))? })
 }
 
 /// Keeps the receipts of what a client wrote under an id of its own, of edits of that, and of summaries. That of a part
 /// of one message tells what is sent again from what is not; with its session a message loses its client id.
-fn keep_receipts(opened: &Opened<'_>, reached: &Reached, losing: &Losing, is_of_session: bool) -> Result<()> {
-    let receipts = &opened.receipts;
+fn keep_receipts(opened: &mut Opened<'_>, reached: &Reached, losing: &Losing, is_of_session: bool) -> Result<()> {
+    let (receipts, kept) = (&opened.receipts, &mut opened.changes.receipts);
     for part in &losing.parts {
         let digest = || erased_content::digest_of_stored(receipts.salt(), &part.plain);
         let hash = match (&losing.client_id, reached.kind) {
@@ -377,10 +465,9 @@ fn keep_receipts(opened: &Opened<'_>, reached: &Reached, losing: &Losing, is_of_
             (None, MessageKind::Summary) => receipts.of_summary(&digest()?),
             (None, _) => continue,
         };
-        erased_content::add(opened.conn, hash)?;
+        kept.push(hash);
         if losing.client_id.is_some() && reached.kind != MessageKind::Edit && !is_of_session {
-            let one = receipts.of_part_of(PartId::of(reached.id, part.number), &digest()?);
-            erased_content::add(opened.conn, one)?;
+            kept.push(receipts.of_part_of(PartId::of(reached.id, part.number), &digest()?));
         }
     }
     Ok(())
@@ -388,13 +475,13 @@ fn keep_receipts(opened: &Opened<'_>, reached: &Reached, losing: &Losing, is_of_
 
 /// Keeps the receipts of what a message has beside its parts, as it was sent: with the details of its end, or without any,
 /// if it was left open.
-fn keep_rest(opened: &Opened<'_>, reached: &Reached, head: &codec::MessageHead, seal: Option<&[u8]>) -> Result<()> {
+fn keep_rest(opened: &mut Opened<'_>, reached: &Reached, head: &codec::MessageHead, seal: Option<&[u8]>) -> Result<()> {
     let receipts = &opened.receipts;
     let detail = seal.map(codec::decode_finish).transpose()?.map(|finish| finish.detail).unwrap_or_default();
     let digest = |detail: &str| received::digest_of_rest(receipts.salt(), head.metadata_json.as_deref(), detail);
     let received = head.received.as_deref().and_then(|digest| digest.try_into().ok());
     for digest in [received.unwrap_or_else(|| digest(&detail)), digest("")] {
-        erased_content::add(opened.conn, receipts.of_rest(reached.id, &digest))?;
+        opened.changes.receipts.push(receipts.of_rest(reached.id, &digest));
     }
     Ok(())
 }
@@ -406,10 +493,9 @@ fn erased(part: &Going) -> StoredPart {
     StoredPart { client_id, call_message, ..encoded.into_stored(None, None) }
 }
 
-fn update_part(conn: &Connection, message: i64, number: u16, part: StoredPart) -> Result<()> {
+fn part_values(message: i64, number: u16, part: StoredPart) -> Vec<Parameter<'static>> {
     let body = part.body.map(|body| codec::with_check(body.into()));
-    let query = engine::query(UPDATE_PART).bind(message).bind(number).bind(part.kind).bind(part.codec);
-    query.bind(part.length).bind(part.salt).bind(body).run(conn)
+    values![message, number, part.kind, part.codec, part.length, part.salt, body]
 }
 
 /// Texts that views show in place of parts, as prune marks have them.
@@ -420,16 +506,8 @@ fn shown_texts(opened: &mut Opened<'_>, message: i64, losing: &Losing) -> Result
         opened.open(key, revision)?;
         let shown = if matches!(part.body, PartBody::ToolCall(_)) { ERASED_INPUT } else { ERASED_TEXT };
         let truncation = codec::encode_truncation(&Truncation::placeholder(shown));
-        let query = engine::query(UPDATE_PRUNED).bind(message).bind(number).bind(key).bind(revision);
-        query.bind(truncation).run(opened.conn)?;
+        opened.changes.pruned.push(values![message, number, key, revision, truncation]);
     }
-    Ok(())
-}
-
-/// Counts and words of a message. The words of its other parts go with those of an erased one.
-fn derived_data(opened: &mut Opened<'_>, reached: &Reached) -> Result<()> {
-    engine::query(FORGET_COUNTS).bind(reached.id.0.as_bytes().as_slice()).run(opened.conn)?;
-    opened.has_words |= words::forget(opened.conn, reached.row)?;
     Ok(())
 }
 
@@ -468,15 +546,11 @@ pub(super) fn erase_prompt(
         let going = Going { number, revision: 0, old, plain, body, blobs };
         *part = erased(&going);
     }
-    if numbers.is_none() {
-        let query = engine::query(UPDATE_PROMPT).bind(id).bind(codec::encode_parts(parts));
-        query.run(opened.conn)?;
-    } else {
-        engine::query(UPDATE_PROMPT_PARTS).bind(id).bind(codec::encode_parts(parts)).run(opened.conn)?;
-    }
-    for hash in gone.difference(&kept) {
-        blob_uses::remove(opened.conn, key, Holder::Prompt(id), hash)?;
-    }
+    let changes = &mut opened.changes;
+    let prompts = if numbers.is_none() { &mut changes.prompts } else { &mut changes.prompt_parts };
+    prompts.push(values![id, codec::encode_parts(parts)]);
+    let unused = gone.difference(&kept).map(|hash| (key, Holder::Prompt(id), hash.clone()));
+    changes.unused.extend(unused);
     Ok(bytes)
 }
 
@@ -496,10 +570,18 @@ fn approvals(opened: &mut Opened<'_>, key: i64, calls: &BTreeSet<String>) -> Res
     if calls.is_empty() {
         return Ok(bytes);
     }
-    for row in engine::query(APPROVALS).bind(key).all(opened.conn)? {
+    let approvals = match opened.approvals.get(&key) {
+        Some(approvals) => Rc::clone(approvals),
+        None => {
+            let approvals: Rc<[Row]> = engine::query(APPROVALS).bind(key).all(opened.conn)?.into();
+            opened.approvals.insert(key, Rc::clone(&approvals));
+            approvals
+        }
+    };
+    for row in &*approvals {
         let question = codec::decode_question(codec::without_check("approval", row.get(2)?)?)?;
         if calls.contains(&question.call_id) {
-            bytes += erase_approval(opened, key, &row, question)?;
+            bytes += erase_approval(opened, key, row, question)?;
         }
     }
     Ok(bytes)
@@ -526,6 +608,9 @@ fn question_bytes(stored: &[u8]) -> Result<i64> {
 /// the bytes for which the question counted; answers count for none.
 fn erase_approval(opened: &mut Opened<'_>, key: i64, row: &Row, question: Question) -> Result<i64> {
     let id: i64 = row.get(0)?;
+    if !opened.erased_approvals.insert(id) {
+        return Ok(0);
+    }
     let bytes = question_bytes(row.get(2)?)?;
     opened.open(key, row.get(1)?)?;
     let mut choices = question.choices.clone();
@@ -533,7 +618,7 @@ fn erase_approval(opened: &mut Opened<'_>, key: i64, row: &Row, question: Questi
     let input_json = question.input_json.as_ref().map(|_| ERASED_INPUT.to_owned());
     let question = Question { text: ERASED_TEXT.to_owned(), input_json, choices, ..question };
     let plain = codec::with_check(codec::encode_question(&question));
-    engine::query(UPDATE_QUESTION).bind(id).bind(plain).bind(salt().as_slice()).run(opened.conn)?;
+    opened.changes.questions.push(values![id, plain, salt().to_vec()]);
     let (Some(revision), Some(answer)) = (row.get::<Option<Revision>>(3)?, row.get::<Option<&[u8]>>(4)?) else {
         return Ok(bytes);
     };
@@ -541,19 +626,17 @@ fn erase_approval(opened: &mut Opened<'_>, key: i64, row: &Row, question: Questi
     let Answer { choice, .. } = codec::decode_answer(codec::without_check("approval", answer)?)?;
     let choice = choice.filter(|choice| question.choices.iter().any(|known| known.id == *choice));
     let plain = codec::with_check(codec::encode_answer(&Answer { choice, text: String::new() }));
-    engine::query(UPDATE_ANSWER).bind(id).bind(plain).bind(salt().as_slice()).run(opened.conn)?;
+    opened.changes.answers.push(values![id, plain, salt().to_vec()]);
     Ok(bytes)
 }
 
 /// Keys the hashes of requests that brought what goes at the opened revisions of a session: they are hashes of its content,
 /// by which a guess at it could be tested. By a keyed one the store knows a repetition as well.
 pub(super) fn salt_requests_of(opened: &Opened<'_>, key: i64) -> Result<()> {
-    for revision in opened.revisions.get(&key).into_iter().flatten() {
-        let request: Option<String> = engine::scalar(REQUEST_OF).bind(key).bind(*revision).optional(opened.conn)?;
-        if let Some(request) = request.filter(|request| !request.is_empty()) {
-            let row = engine::query(PLAIN_REQUEST).bind(key).bind(request).optional(opened.conn)?;
-            row.map_or(Ok(()), |row| salt_request(opened, key, &row))?;
-        }
+    let revisions: Vec<Revision> = opened.revisions.get(&key).into_iter().flatten().copied().collect();
+    for revisions in revisions.chunks(AT_ONCE) {
+        let revisions = List::of_integers(revisions.iter().copied());
+        salt_all(opened, key, &engine::query(PLAIN_REQUESTS_AT).bind(key).bind(revisions).all(opened.conn)?)?;
     }
     Ok(())
 }
@@ -565,13 +648,17 @@ pub(super) fn salt_requests(opened: &Opened<'_>, key: i64) -> Result<()> {
         if rows.is_empty() {
             return Ok(());
         }
-        rows.iter().try_for_each(|row| salt_request(opened, key, row))?;
+        salt_all(opened, key, &rows)?;
     }
 }
 
-fn salt_request(opened: &Opened<'_>, key: i64, row: &Row) -> Result<()> {
-    let salted = kept_salted(&opened.receipts.salt().digest(row.get(1)?));
-    engine::query(SALT_REQUEST).bind(key).bind(row.get::<String>(0)?).bind(salted).run(opened.conn)
+fn salt_all(opened: &Opened<'_>, key: i64, rows: &[Row]) -> Result<()> {
+    let mut salted = BTreeMap::new();
+    for row in rows {
+        salted.insert(row.get::<String>(0)?, kept_salted(&opened.receipts.salt().digest(row.get(1)?)));
+    }
+    let salted = salted.into_iter().map(|(request, salted)| values![key, request, salted]);
+    engine::run_for_each(opened.conn, SALT_REQUEST, salted.collect())
 }
 
 /// Takes the texts of requests to models that can have contained a message at a revision or later ones of a session.
@@ -588,6 +675,7 @@ pub(super) fn erase_compaction(opened: &mut Opened<'_>, key: i64, mark: Revision
     if !outcome.contradictions.is_empty() {
         outcome.contradictions.clear();
         opened.open(key, mark)?;
+        opened.write()?;
         engine::query(UPDATE_EVENT).bind(key).bind(mark).bind(codec::encode_event(&body)).run(opened.conn)?;
     }
     let job = engine::query(JOB).bind(key).bind(id.as_bytes().as_slice()).optional(opened.conn)?;

@@ -6,7 +6,7 @@ use crate::model::Revision;
 use crate::model::compaction::{Failure, FailureReason, RevisionRange};
 use crate::model::event::EventBody;
 use crate::model::run::RunEndReason;
-use crate::store::engine::{self, Connection};
+use crate::store::engine::{self, Connection, values};
 use crate::store::error::Result;
 use crate::store::ledger::codec;
 use crate::store::ledger::head::Receipt;
@@ -26,15 +26,12 @@ const RUNS: &str = "select epoch, end_revision from run where session_id = ?1 an
 const UPDATE_RUN: &str = "update run set failure = '' where session_id = ?1 and epoch = ?2";
 const JOBS: &str = "select id, failure, outcome from job where session_id = ?1";
 const UPDATE_JOB: &str = "update job set instructions = '', notice = '', failure = ?2, outcome = ?3 where id = ?1";
-const FORGET_MESSAGE: &str = "update message set client_id = null where id = ?1";
-const FORGET_PARTS: &str = "update part set client_id = null where message_id = ?1";
 const ROW: &str = "select client_id, create_hash, tenant from session where id = ?1";
 const FREE: &str = "update session set client_id = null, create_hash = null where id = ?1";
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
-pub(crate) const STATEMENTS: &[&str] =
-    &[EVENTS, UPDATE_EVENT, PROMPTS, RUNS, UPDATE_RUN, JOBS, UPDATE_JOB, FORGET_MESSAGE, FORGET_PARTS, ROW, FREE];
+pub(crate) const STATEMENTS: &[&str] = &[EVENTS, UPDATE_EVENT, PROMPTS, RUNS, UPDATE_RUN, JOBS, UPDATE_JOB, ROW, FREE];
 
 /// Ends what is at work in a session, as a mutation of its own: its run, compactions, prompts and questions.
 pub(super) fn end_work(tx: &mut Tx<'_>, key: i64, caller: &Requester) -> Result<()> {
@@ -57,11 +54,14 @@ pub(super) fn erase_range(tx: &mut Tx<'_>, opened: &mut Opened<'_>, key: i64, ra
         bytes += rows::erase_prompt(opened, key, &row, None)?;
     }
     bytes += rows::erase_approvals(opened, key, range)?;
+    let mut runs = Vec::new();
     for row in engine::query(RUNS).bind(key).bind(range.first).bind(range.last).all(conn)? {
         let (epoch, end): (i64, Revision) = (row.get(0)?, row.get(1)?);
         opened.open(key, end)?;
-        engine::query(UPDATE_RUN).bind(key).bind(epoch).run(conn)?;
+        runs.push(values![key, epoch]);
     }
+    opened.write()?;
+    engine::run_for_each(conn, UPDATE_RUN, runs)?;
     tx.count(key, -bytes)?;
     inherited_titles(tx, opened, key, &titles)
 }
@@ -79,10 +79,11 @@ pub(super) fn erase(tx: &mut Tx<'_>, opened: &mut Opened<'_>, key: i64) -> Resul
         erased_sessions::add(conn, key, &tenant, &client_id, &request)?;
     }
     opened.open(key, fork + 1)?;
+    opened.write()?;
     engine::query(FREE).bind(key).run(conn)?;
     let head = tx.loaded(key)?;
     if let Some(receipt) = opened.receipts.of_session(head.metadata_json()) {
-        erased_content::add(conn, receipt)?;
+        erased_content::add(conn, &[receipt])?;
     }
     let of_head = head.title().len() + head.metadata_json().map_or(0, str::len);
     head.retitle("");
@@ -90,12 +91,6 @@ pub(super) fn erase(tx: &mut Tx<'_>, opened: &mut Opened<'_>, key: i64) -> Resul
         head.set_metadata(&metadata);
     }
     tx.count(key, -i64::try_from(of_head).unwrap_or(i64::MAX))
-}
-
-/// Ids that clients gave to a message and its parts. They are free, since nothing can be appended any more.
-pub(super) fn forget_client_ids(conn: &Connection, message: i64) -> Result<()> {
-    engine::query(FORGET_MESSAGE).bind(message).run(conn)?;
-    engine::query(FORGET_PARTS).bind(message).run(conn)
 }
 
 /// Takes the texts of a session's events in a range. Returns its titles.
@@ -106,6 +101,7 @@ fn events(conn: &Connection, opened: &mut Opened<'_>, key: i64, range: RevisionR
         let rows = engine::query(EVENTS).bind(key).bind(first).bind(range.last).all(conn)?;
         let Some(last) = rows.last() else { return Ok(titles) };
         first = last.get::<Revision>(0)? + 1;
+        let mut changed = Vec::new();
         for row in &rows {
             let body = codec::decode_event(row.get(1)?, row.get(2)?)?;
             let mut without = body.clone();
@@ -113,9 +109,11 @@ fn events(conn: &Connection, opened: &mut Opened<'_>, key: i64, range: RevisionR
             if without != body {
                 let revision: Revision = row.get(0)?;
                 opened.open(key, revision)?;
-                engine::query(UPDATE_EVENT).bind(key).bind(revision).bind(codec::encode_event(&without)).run(conn)?;
+                changed.push(values![key, revision, codec::encode_event(&without)]);
             }
         }
+        opened.write()?;
+        engine::run_for_each(conn, UPDATE_EVENT, changed)?;
     }
 }
 
@@ -176,6 +174,7 @@ fn take_texts(body: &mut EventBody) -> Option<String> {
 
 /// Takes instructions, notices and messages of compactions.
 fn jobs(conn: &Connection, key: i64) -> Result<()> {
+    let mut changed = Vec::new();
     for row in engine::query(JOBS).bind(key).all(conn)? {
         let failure: Option<&[u8]> = row.get(1)?;
         let failure = failure.map(codec::decode_failure).transpose()?;
@@ -187,9 +186,9 @@ fn jobs(conn: &Connection, key: i64) -> Result<()> {
             outcome.stopped.iter_mut().for_each(|stopped| stopped.message.clear());
         }
         let outcome = outcome.as_ref().map(codec::encode_outcome);
-        engine::query(UPDATE_JOB).bind(row.get::<i64>(0)?).bind(failure).bind(outcome).run(conn)?;
+        changed.push(values![row.get::<i64>(0)?, failure, outcome]);
     }
-    Ok(())
+    engine::run_for_each(conn, UPDATE_JOB, changed)
 }
 
 /// Titles that forks have from the session that they were forked from.
@@ -205,6 +204,7 @@ fn inherited_titles(tx: &mut Tx<'_>, opened: &mut Opened<'_>, key: i64, titles: 
         }
         let inherited = std::mem::take(title);
         opened.open(fork, at + 1)?;
+        opened.write()?;
         engine::query(UPDATE_EVENT).bind(fork).bind(at + 1).bind(codec::encode_event(&body)).run(tx.conn)?;
         let head = tx.loaded(fork)?;
         if head.title() == inherited {

@@ -1,5 +1,6 @@
 //! Integrity: the store checked against itself, checked copies of it, and what is rescued of a damaged one.
 
+pub(crate) mod committed;
 pub(crate) mod copies;
 pub(crate) mod doctor;
 mod expected;

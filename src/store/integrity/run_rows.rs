@@ -8,7 +8,7 @@ use crate::model::ids::{ApprovalId, PromptId};
 use crate::model::prompt::Delivery;
 use crate::model::run::{Epoch, RunEndReason};
 use crate::model::time::Timestamp;
-use crate::store::engine::{self, Reader, Row};
+use crate::store::engine::{self, Connection, Reader, Row, values};
 use crate::store::error::{Error, Result};
 use crate::store::ledger::chain::{self, Digest};
 use crate::store::ledger::codec::{self, Number as _};
@@ -24,6 +24,28 @@ const APPROVAL: &str = "select public_id, actor, create_time, salt, question, re
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[RUN, PROMPT, APPROVAL];
+
+/// Reads at once the rows of the events among these.
+pub(super) fn read_ahead<'e>(conn: &Connection, key: i64, events: impl Iterator<Item = &'e EventBody>) -> Result<()> {
+    let (mut runs, mut prompts, mut approvals) = (Vec::new(), Vec::new(), Vec::new());
+    for body in events {
+        match body {
+            EventBody::RunStarted { epoch, .. }
+            | EventBody::RunCancelRequested { epoch, .. }
+            | EventBody::RunEnded { epoch, .. } => runs.push(values![key, *epoch]),
+            EventBody::PromptSubmitted { prompt, .. }
+            | EventBody::PromptTaken { prompt, .. }
+            | EventBody::PromptWithdrawn { prompt } => prompts.push(values![key, prompt.0.as_bytes().to_vec()]),
+            EventBody::ApprovalRequested { approval, .. } | EventBody::ApprovalEnded { approval, .. } => {
+                approvals.push(values![key, approval.0.as_bytes().to_vec()]);
+            }
+            _ => {}
+        }
+    }
+    conn.read_ahead(RUN, &runs)?;
+    conn.read_ahead(PROMPT, &prompts)?;
+    conn.read_ahead(APPROVAL, &approvals)
+}
 
 /// The numbers of rows that events account for.
 #[derive(Debug, Default, PartialEq, Eq)]

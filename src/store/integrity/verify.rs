@@ -38,7 +38,7 @@ pub struct Checked {
 
 const SESSIONS: &str = "select id from session where id > ?1 order by id limit +?2";
 const COUNT_SESSIONS: &str = "select count(*) from session";
-const SESSION: &str = "select s.public_id, s.client_id, p.public_id, f.public_id, s.fork_revision, s.create_time, \
+pub(super) const SESSION: &str = "select s.public_id, s.client_id, p.public_id, f.public_id, s.fork_revision, s.create_time, \
      s.title, s.state, s.metadata_json, s.window, s.revision, s.chain_hash, s.message_count, s.fork_id, \
      s.history_revision, s.update_time, coalesce(i.tenant, s.tenant) as tenant, s.actor, s.usage, s.project, s.directory, \
      s.origin_start_time, s.origin_end_time \
@@ -56,19 +56,19 @@ const SEGMENTS: &str = "select o.public_id, g.first_revision, g.last_revision, g
 const POLICY: &str = "select p.hash, t.preset, t.json from policy p left join policy_text t on t.hash = p.hash \
      where p.session_id = ?1 and p.revision = ?2";
 const WINDOW: &str = "select body from \"window\" where session_id = ?1 and revision = ?2";
-const LAYOUT: &str = "select body from layout where session_id = ?1 and revision = ?2";
-const MARK: &str = "select kind, body from mark where session_id = ?1 and revision = ?2";
+pub(super) const LAYOUT: &str = "select body from layout where session_id = ?1 and revision = ?2";
+pub(super) const MARK: &str = "select kind, body from mark where session_id = ?1 and revision = ?2";
 const VOIDED: &str = "select voided_revision from mark where session_id = ?1 and revision = ?2";
-const PRUNED: &str = "select m.public_id, q.number, q.compaction_id, q.truncation from pruned q \
+pub(super) const PRUNED: &str = "select m.public_id, q.number, q.compaction_id, q.truncation from pruned q \
      left join message m on m.id = q.message_id \
      where q.session_id = ?1 and q.revision = ?2 order by q.message_id, q.number";
-const MESSAGE_AT: &str = "select m.id, m.public_id, m.client_id, m.role, m.kind, m.class, m.create_time, m.head, \
+pub(super) const MESSAGE_AT: &str = "select m.id, m.public_id, m.client_id, m.role, m.kind, m.class, m.create_time, m.head, \
      m.sealed_revision, m.seal, m.parts, m.parts_length, m.session_id, m.revision \
      from message i join message m on m.id = i.id \
      where i.session_id = ?1 and i.class in (0, 1, 2, 3) and i.revision = ?2";
-const MESSAGE_BY_ID: &str = "select id, public_id, client_id, role, kind, class, create_time, head, sealed_revision, \
+pub(super) const MESSAGE_BY_ID: &str = "select id, public_id, client_id, role, kind, class, create_time, head, sealed_revision, \
      seal from message where public_id = ?1";
-const PARTS: &str = "select number, revision, client_id, kind, codec, length, salt, body, blob_hash, call_message, position \
+pub(super) const PARTS: &str = "select number, revision, client_id, kind, codec, length, salt, body, blob_hash, call_message, position \
      from part where message_id = ?1 and revision = ?2 order by position";
 const COUNTS: &str = "select (select count(*) from message where session_id = ?1), \
      (select count(*) from message m join part p on p.message_id = m.id where m.session_id = ?1), \
@@ -83,11 +83,11 @@ const COUNTS: &str = "select (select count(*) from message where session_id = ?1
      (select count(*) from approval where session_id = ?1), \
      (select count(end_revision) from approval where session_id = ?1), \
      (select count(*) from tombstone where session_id = ?1)";
-const EVENT: &str = "select coalesce(o.seq, e.seq), e.revision, e.kind, e.ends_mutation, e.time, e.actor, \
+pub(super) const EVENT: &str = "select coalesce(o.seq, e.seq), e.revision, e.kind, e.ends_mutation, e.time, e.actor, \
      e.request_id, e.body, e.digest, e.hash, e.session_id from event e \
      left join import_event o on o.session_id = e.session_id and o.revision = e.revision \
      where e.session_id = ?1 and e.revision = ?2";
-const HASH_BEFORE: &str = "select hash from event where session_id = ?1 and revision = ?2";
+pub(super) const HASH_BEFORE: &str = "select hash from event where session_id = ?1 and revision = ?2";
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
@@ -310,7 +310,7 @@ impl SessionCheck {
     }
 
     /// The revision before the session's first event, with the chain's hash there.
-    fn start(&mut self, reader: &mut Reader<'_>, row: &Row) -> Result<(Revision, Vec<u8>)> {
+    pub(super) fn start(&mut self, reader: &mut Reader<'_>, row: &Row) -> Result<(Revision, Vec<u8>)> {
         match codec::uuid(row.get(0)?) {
             Ok(id) => self.id = Some(SessionId(id)),
             Err(error) => self.find(0, error.to_string()),
@@ -387,7 +387,7 @@ impl SessionCheck {
     }
 
     /// The digest of the rows of a revision, in the order in which the writer gathers them.
-    fn rows(
+    pub(super) fn rows(
         &mut self,
         reader: &mut Reader<'_>,
         session: &Row,
@@ -671,7 +671,7 @@ impl SessionCheck {
 }
 
 /// The hash of an event, by its columns and the hash before it.
-fn hash(row: &Row, before: &[u8]) -> Result<[u8; 32]> {
+pub(super) fn hash(row: &Row, before: &[u8]) -> Result<[u8; 32]> {
     let actor: String = row.get(5)?;
     let request_id: String = row.get(6)?;
     let link = chain::Link {
@@ -686,23 +686,6 @@ fn hash(row: &Row, before: &[u8]) -> Result<[u8; 32]> {
         digest: row.get(8)?,
     };
     Ok(chain::link(before, &link))
-}
-
-/// What the rows of a revision of a session and its event commit to as they are now. Called after an erasure has changed
-/// them, in the order of the revisions.
-pub(crate) fn committed(reader: &mut Reader<'_>, key: i64, revision: Revision) -> Result<Committed> {
-    let gone = || Error::corrupt("event", format_args!("revision {revision} has none"));
-    let session = reader.one(engine::query(SESSION).bind(key))?.ok_or_else(gone)?;
-    let row = reader.one(engine::query(EVENT).bind(key).bind(revision))?.ok_or_else(gone)?;
-    let mut check = SessionCheck::new(key);
-    let before = match reader.one(engine::query(HASH_BEFORE).bind(key).bind(revision - 1))? {
-        Some(row) => row.get(0)?,
-        None => check.start(reader, &session)?.1,
-    };
-    let body: &[u8] = row.get(7)?;
-    let body = codec::decode_event(row.get(2)?, body)?;
-    let digest = check.rows(reader, &session, (revision, row.get(5)?, row.get(4)?), &body)?;
-    Ok(Committed { digest: digest.finish().to_vec(), hash: hash(&row, &before)?.to_vec() })
 }
 
 /// The first revision at which the events of a session do not follow from the one before; none if all do.

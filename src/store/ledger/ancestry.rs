@@ -126,7 +126,8 @@ impl Ancestry {
         }
     }
 
-    fn own(&self) -> Segment {
+    /// The segment of its own rows.
+    pub(crate) fn own(&self) -> Segment {
         let first = self.fork_revision.map_or(0, |fork| fork + 1);
         Segment { owner: self.key, first, end: AsOf::Newest }
     }

@@ -2,9 +2,9 @@
 
 use super::codec::{self, StoredPart};
 use super::messages;
-use crate::store::engine::{self, Connection, Insert, Reader, Row, values};
+use crate::store::engine::{self, Connection, Insert, List, Reader, Row, values};
 use crate::store::error::{Error, Result};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 static USES: Insert =
     Insert::new("blob_use (tenant, hash, kind, row_id)", 4, "on conflict (tenant, hash, kind, row_id) do nothing");
@@ -19,11 +19,13 @@ const PROMPTS: &str = "select p.id, p.parts, p.session_id, s.tenant from prompt 
 const REMOVE: &str = "delete from blob_use where kind = ?1 and row_id = ?2 and hash = ?3";
 const OTHERS: &str =
     "select count(*) from blob_use where hash = ?1 and tenant = (select tenant from session where id = ?2)";
-const DELETE: &str = "delete from blob where hash = ?1 and tenant = (select tenant from session where id = ?2)";
+const DELETE_UNUSED: &str = "delete from blob where hash in (select value from rarray(?1)) \
+     and tenant = (select tenant from session where id = ?2) \
+     and not exists (select 1 from blob_use u where u.tenant = blob.tenant and u.hash = blob.hash)";
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
-pub(crate) const STATEMENTS: &[&str] = &[MISSING, COMPLETE, UNUSED, MESSAGES, PROMPTS, REMOVE, OTHERS, DELETE];
+pub(crate) const STATEMENTS: &[&str] = &[MISSING, COMPLETE, UNUSED, MESSAGES, PROMPTS, REMOVE, OTHERS, DELETE_UNUSED];
 
 /// The inserts of this file, for the test that prepares them all.
 #[cfg(test)]
@@ -68,15 +70,27 @@ pub(crate) fn count(reader: &mut Reader<'_>, session: i64, hash: &[u8]) -> Resul
     reader.one(engine::query(OTHERS).bind(hash.to_vec()).bind(session))?.map_or(Ok(0), |row| row.get(0))
 }
 
-/// Ends a session's use of a blob, and deletes the blob with the last use in its tenant. A tombstone must be open.
-pub(crate) fn remove(conn: &Connection, session: i64, holder: Holder, hash: &[u8]) -> Result<()> {
-    let (kind, row) = holder.columns();
-    engine::query(REMOVE).bind(kind).bind(row).bind(hash).run(conn)?;
-    let is_known = engine::scalar::<i64>(MISSING).one(conn)? == 0;
-    if !is_known || engine::scalar::<i64>(OTHERS).bind(hash).bind(session).one(conn)? > 0 {
+/// Ends sessions' uses of blobs, and deletes each blob with the last use in its tenant. A tombstone must be open.
+pub(crate) fn remove(conn: &Connection, uses: &[(i64, Holder, Vec<u8>)]) -> Result<()> {
+    if uses.is_empty() {
         return Ok(());
     }
-    engine::query(DELETE).bind(hash).bind(session).run(conn)
+    let row = |(_, holder, hash): &(i64, Holder, Vec<u8>)| {
+        let (kind, row) = holder.columns();
+        values![kind, row, hash.clone()]
+    };
+    engine::run_for_each(conn, REMOVE, uses.iter().map(row).collect())?;
+    if engine::scalar::<i64>(MISSING).one(conn)? > 0 {
+        return Ok(());
+    }
+    let mut by_session: BTreeMap<i64, BTreeSet<&[u8]>> = BTreeMap::new();
+    for (session, _, hash) in uses {
+        by_session.entry(*session).or_default().insert(hash);
+    }
+    for (session, hashes) in by_session {
+        engine::query(DELETE_UNUSED).bind(List::of_bytes(hashes)).bind(session).run(conn)?;
+    }
+    Ok(())
 }
 
 /// Adds the uses of blobs that are older than their record, once, and deletes what nothing uses then: copies of blobs for

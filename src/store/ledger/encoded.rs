@@ -93,11 +93,10 @@ impl EncodedMessage {
         let Some(Lacking { parts, rest }) = &self.lacking else { return Ok(()) };
         let receipts = Receipts::new(tx.secrets.salt(), tx.loaded(key)?.tenant.clone());
         let id = self.input.id;
-        for ((number, digests), _) in (1..).zip(&self.digests).zip(parts).filter(|(_, is_lacking)| **is_lacking) {
-            for digest in digests {
-                erased_content::add(tx.conn, receipts.of_part_of(PartId::of(id, number), digest))?;
-            }
-        }
-        rest.map_or(Ok(()), |rest| erased_content::add(tx.conn, receipts.of_rest(id, &rest)))
+        let lacking = (1..).zip(&self.digests).zip(parts).filter(|(_, is_lacking)| **is_lacking);
+        let kept = lacking.flat_map(|((number, digests), _)| digests.iter().map(move |digest| (number, digest)));
+        let kept = kept.map(|(number, digest)| receipts.of_part_of(PartId::of(id, number), digest));
+        let kept: Vec<_> = kept.chain(rest.map(|rest| receipts.of_rest(id, &rest))).collect();
+        erased_content::add(tx.conn, &kept)
     }
 }

@@ -6,18 +6,22 @@ use super::tx::PartInput;
 use crate::model::ids::{MessageId, PartId};
 use crate::model::part::NewPart;
 use crate::secrets::Salt;
-use crate::store::engine::{self, Connection, List};
+use crate::store::engine::{self, Connection, Insert, List, values};
 use crate::store::error::Result;
 use std::collections::HashSet;
 use std::sync::Arc;
 
 const FIND: &str =
     "select e.hash from rarray(?1) wanted join erased_content e on e.hash = wanted.value group by e.hash";
-const INSERT: &str = "insert into erased_content (hash) values (?1) on conflict (hash) do nothing";
+static ADD: Insert = Insert::new("erased_content (hash)", 1, "on conflict (hash) do nothing");
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
-pub(crate) const STATEMENTS: &[&str] = &[FIND, INSERT];
+pub(crate) const STATEMENTS: &[&str] = &[FIND];
+
+/// The inserts of this file, for the test that prepares them all.
+#[cfg(test)]
+pub(crate) static INSERTS: [&Insert; 1] = [&ADD];
 
 /// The receipt of something that was erased.
 pub(crate) type Hash = [u8; 32];
@@ -111,9 +115,9 @@ pub(crate) fn erase(part: &mut NewPart, input: &mut PartInput) {
     *input = PartInput::from_client(part);
 }
 
-/// Keeps a receipt for ever.
-pub(crate) fn add(conn: &Connection, hash: Hash) -> Result<()> {
-    engine::query(INSERT).bind(hash.as_slice()).run(conn)
+/// Keeps receipts for ever.
+pub(crate) fn add(conn: &Connection, hashes: &[Hash]) -> Result<()> {
+    ADD.rows(conn, hashes.iter().map(|hash| values![hash.as_slice()]))
 }
 
 /// Those of some hashes that are receipts.

@@ -38,10 +38,10 @@ pub(super) use select_message;
 
 const BY_ID: &str = select_message!("where m.public_id = ?2");
 // Nothing is read of a message of another tenant.
-const IN_TENANT: &str =
+pub(crate) const IN_TENANT: &str =
     select_message!("where m.public_id = ?2 and s.tenant = (select tenant from session where id = ?3)");
 // Of the versions of a record, the newest counts.
-const BY_CLIENT: &str = select_message!(
+pub(crate) const BY_CLIENT: &str = select_message!(
     "where m.session_id = ?2 and m.client_id = ?3 and m.revision between ?4 and ?5 order by m.revision desc limit 1"
 );
 const BY_REVISION: &str = select_message!("where m.session_id = ?2 and m.class in (0, 1, 2, 3) and m.revision = ?3");

@@ -2,12 +2,15 @@
 
 use super::chain::Digest;
 use crate::model::Revision;
-use crate::store::engine::{self, Connection, Reader};
+use crate::store::engine::{self, Connection, Insert, Reader, values};
 use crate::store::error::{Error, Result};
 use std::collections::BTreeMap;
 
-const OPEN: &str = "insert into tombstone (session_id, revision, erase_revision) values (?1, ?2, ?3) \
-     on conflict (session_id, revision, erase_revision) do nothing";
+static OPEN: Insert = Insert::new(
+    "tombstone (session_id, revision, erase_revision)",
+    3,
+    "on conflict (session_id, revision, erase_revision) do nothing",
+);
 const CLOSE: &str = "update tombstone set digest = ?4, hash = ?5 \
      where session_id = ?1 and revision = ?2 and erase_revision = ?3";
 // Of several erasures at a revision the newest counts, because its rows were left by that one.
@@ -21,7 +24,11 @@ const NEWEST: &str = "select max(erase_revision) from tombstone where session_id
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
-pub(crate) const STATEMENTS: &[&str] = &[OPEN, CLOSE, OF_PAGE, OF_ERASURE, NEWEST, NEWEST_OF_SESSION];
+pub(crate) const STATEMENTS: &[&str] = &[CLOSE, OF_PAGE, OF_ERASURE, NEWEST, NEWEST_OF_SESSION];
+
+/// The inserts of this file, for the test that prepares them all.
+#[cfg(test)]
+pub(crate) static INSERTS: [&Insert; 1] = [&OPEN];
 
 /// What a tombstone commits to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,22 +39,25 @@ pub(crate) struct Committed {
     pub(crate) hash: Vec<u8>,
 }
 
-/// Lets the rows of a revision be changed until its tombstone is closed.
-pub(crate) fn open(conn: &Connection, key: i64, revision: Revision, erasure: Revision) -> Result<()> {
-    engine::query(OPEN).bind(key).bind(revision).bind(erasure).run(conn)
+/// Lets the rows of revisions of sessions be changed until their tombstones are closed. Each has the revision of its erasure.
+pub(crate) fn open(conn: &Connection, opened: &[(i64, Revision, Revision)]) -> Result<()> {
+    OPEN.rows(conn, opened.iter().map(|&(key, revision, erasure)| values![key, revision, erasure]))?;
+    // What it lets be changed is another statement.
+    conn.send_queued()
 }
 
-/// Closes the tombstone of a revision, and adds it to the digest of its erasure.
+/// Closes the tombstones of revisions of a session, and adds them to the digest of their erasure.
 pub(crate) fn close(
     conn: &Connection,
     of_erasure: &mut Digest,
-    key: i64,
-    (revision, erasure): (Revision, Revision),
-    committed: &Committed,
+    (key, erasure): (i64, Revision),
+    closed: Vec<(Revision, Committed)>,
 ) -> Result<()> {
-    add(of_erasure, revision, committed);
-    let query = engine::query(CLOSE).bind(key).bind(revision).bind(erasure);
-    query.bind(&committed.digest).bind(&committed.hash).run(conn)
+    closed.iter().for_each(|(revision, committed)| add(of_erasure, *revision, committed));
+    let row = |(revision, committed): (Revision, Committed)| {
+        values![key, revision, erasure, committed.digest, committed.hash]
+    };
+    engine::run_for_each(conn, CLOSE, closed.into_iter().map(row).collect())
 }
 
 fn add(digest: &mut Digest, revision: Revision, committed: &Committed) {
@@ -80,6 +90,11 @@ pub(crate) fn of_erasure(reader: &mut Reader<'_>, digest: &mut Digest, key: i64,
         add(digest, row.get(0)?, &committed(row.get(1)?, row.get(2)?)?);
     }
     Ok(i64::try_from(rows.len()).unwrap_or(i64::MAX))
+}
+
+/// Reads at once the newest erasures that took content of these revisions.
+pub(crate) fn read_ahead(conn: &Connection, key: i64, revisions: impl Iterator<Item = Revision>) -> Result<()> {
+    conn.read_ahead(NEWEST, &revisions.map(|revision| values![key, revision]).collect::<Vec<_>>())
 }
 
 /// The newest erasure that took content of a revision.

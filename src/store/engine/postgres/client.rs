@@ -1,6 +1,6 @@
 //! A connection to PostgreSQL, used by one thread at a time. Its statements are synchronous: the thread waits.
 
-use super::super::value::{Parameter, Row};
+use super::super::value::{Cell as Key, Parameter, Row, Value};
 use super::dialect;
 use super::encode::{self, Encoded};
 use super::lease::{self, Lease, Trust};
@@ -121,12 +121,17 @@ pub(crate) struct Client {
     /// What was not sent yet. It goes out as one statement, before any other one.
     queue: RefCell<Vec<Queued>>,
     together: RefCell<Together>,
+    /// Answers that were read ahead, by the statement and its values.
+    ahead: RefCell<HashMap<(&'static str, Vec<Key>), Vec<Ahead>>>,
     round_trips: Cell<u64>,
     /// The right to write of the owner's connection.
     pub(super) lease: RefCell<Option<Lease>>,
     /// The trust in the lease of the shard, of a connection that is only of use to the owner.
     pub(super) trust: Option<Arc<Trust>>,
 }
+
+/// An answer that was read ahead: the names of its columns, and its rows.
+type Ahead = (Arc<[String]>, Vec<Vec<Value>>);
 
 /// A statement that takes any number of rows, as an array for each column.
 struct OfMany {
@@ -143,6 +148,8 @@ enum Form {
     Insert(&'static str, &'static str),
     /// Each changes a row.
     Update(&'static str),
+    /// Each is the values of a read.
+    Read(&'static str),
 }
 
 impl OfMany {
@@ -151,6 +158,7 @@ impl OfMany {
         let text = match self.form {
             Form::Insert(into, conflict) => Some(dialect::insert_of_many(into, conflict, &self.kinds, first)),
             Form::Update(sql) => dialect::update_of_many(sql, &self.kinds, first),
+            Form::Read(sql) => Some(dialect::read_of_many(sql, &self.kinds)),
         };
         text.ok_or(Error::Bug("an update has no condition"))
     }
@@ -185,6 +193,7 @@ impl Client {
             of_many: RefCell::default(),
             queue: RefCell::default(),
             together: RefCell::default(),
+            ahead: RefCell::default(),
             round_trips: Cell::new(0),
             lease: RefCell::default(),
             trust,
@@ -296,6 +305,64 @@ impl Client {
         Ok(arguments)
     }
 
+    /// Reads the answers to a read with each of these values, as one statement. Each is there once, for the next query with
+    /// its values, and all are forgotten with whatever changes something.
+    pub(crate) fn read_ahead(&self, sql: &'static str, keys: &[Vec<Parameter<'_>>]) -> Result<()> {
+        self.flush()?;
+        let Some(first) = keys.first() else { return Ok(()) };
+        let read = self.of_many(sql, first, Form::Read(sql))?;
+        let columns = read.kinds.iter().enumerate().map(|(index, kind)| {
+            encode::column(kind, keys.iter().map(|key| key.get(index).unwrap_or(&Parameter::Null)))
+        });
+        let mut arguments = PgArguments::default();
+        for column in columns.collect::<Result<Vec<_>>>()? {
+            arguments.add(column).map_err(|error| Error::Database(error.to_string()))?;
+        }
+        let query = sqlx::query_with(AssertSqlSafe(read.text(1)?), arguments);
+        let rows = self.ask(async |conn| conn.fetch_all(query).await)?;
+        let mut answers: Vec<Vec<Vec<Value>>> = keys.iter().map(|_| Vec::new()).collect();
+        let names = rows.first().map(|row| row.columns().iter().map(|column| column.name().to_owned()));
+        // The first column is the number of the key, and the last one that of its row.
+        let names: Vec<String> = names.into_iter().flatten().skip(1).collect();
+        let names: Arc<[String]> = names.into_iter().rev().skip(1).rev().collect();
+        for row in &rows {
+            let mut values = encode::decode(row)?.into_iter();
+            values.next_back();
+            let number = match values.next() {
+                Some(Value::Integer(number)) => usize::try_from(number - 1).ok(),
+                _ => None,
+            };
+            let answer = number.and_then(|number| answers.get_mut(number)).ok_or(Error::Bug("an answer has no key"))?;
+            answer.push(values.collect());
+        }
+        let mut ahead = self.ahead.borrow_mut();
+        for (key, answer) in keys.iter().zip(answers) {
+            ahead
+                .entry((sql, key.iter().filter_map(Parameter::cell).collect()))
+                .or_default()
+                .push((Arc::clone(&names), answer));
+        }
+        Ok(())
+    }
+
+    /// What was read ahead for a query.
+    fn taken_ahead(&self, sql: &str, parameters: &[Parameter<'_>]) -> Option<Vec<Row>> {
+        let mut ahead = self.ahead.borrow_mut();
+        if ahead.is_empty() {
+            return None;
+        }
+        let key = parameters.iter().map(Parameter::cell).collect::<Option<Vec<Key>>>()?;
+        let (sql, _) = ahead.keys().find(|(known, _)| *known == sql)?;
+        let sql = *sql;
+        let mut answers = ahead.remove(&(sql, key.clone()))?;
+        let (names, rows) = answers.pop()?;
+        if !answers.is_empty() {
+            ahead.insert((sql, key), answers);
+        }
+        let names: Rc<[String]> = names.iter().cloned().collect();
+        Some(rows.into_iter().map(|values| Row::new(&names, values)).collect())
+    }
+
     /// Calls `each` with the rows of a statement, until it returns false; the statement is run to its end.
     pub(crate) fn for_each(
         &self,
@@ -303,8 +370,13 @@ impl Client {
         parameters: &[Parameter<'_>],
         mut each: impl FnMut(Row) -> bool,
     ) -> Result<()> {
+        if let Some(rows) = self.taken_ahead(sql, parameters) {
+            rows.into_iter().all(each);
+            return Ok(());
+        }
         self.flush()?;
         if !dialect::only_reads(sql) {
+            self.ahead.borrow_mut().clear();
             self.enter()?;
         }
         let prepared = self.prepare(sql, parameters)?;
@@ -333,6 +405,10 @@ impl Client {
 
     /// Calls `each` with the first row of a statement.
     pub(crate) fn first(&self, sql: &str, parameters: &[Parameter<'_>], each: impl FnMut(Row) -> bool) -> Result<()> {
+        if let Some(rows) = self.taken_ahead(sql, parameters) {
+            rows.into_iter().all(each);
+            return Ok(());
+        }
         match dialect::first_of(sql) {
             Some(first) => self.for_each(&first, parameters, each),
             None => self.for_each(sql, parameters, each),
@@ -342,6 +418,7 @@ impl Client {
     /// Runs a statement without rows. Returns the number of rows that it changed.
     pub(crate) fn changed(&self, sql: &str, parameters: &[Parameter<'_>]) -> Result<usize> {
         self.flush()?;
+        self.ahead.borrow_mut().clear();
         self.enter()?;
         let prepared = self.prepare(sql, parameters)?;
         let arguments = Self::arguments(&prepared, parameters)?;
@@ -357,6 +434,7 @@ impl Client {
     /// Runs several statements without parameters.
     pub(crate) fn execute_batch(&self, statements: &str) -> Result<()> {
         self.flush()?;
+        self.ahead.borrow_mut().clear();
         self.enter()?;
         self.simple(statements)?;
         // A savepoint undoes the failure with what failed.
@@ -393,17 +471,19 @@ impl Client {
         if rows.is_empty() {
             return Ok(());
         }
-        let update = match self.known(sql) {
-            Some(known) => known,
-            None => {
-                let parameters = rows.first().map(Vec::as_slice).unwrap_or_default();
-                let prepared = self.prepare(sql, parameters)?;
-                let kinds = prepared.kinds.iter().map(encode::kind_name);
-                let kinds = kinds.map(|kind| kind.map(str::to_owned)).collect::<Result<_>>()?;
-                self.know(sql, Form::Update(sql), kinds)
-            }
-        };
+        let update = self.of_many(sql, rows.first().map(Vec::as_slice).unwrap_or_default(), Form::Update(sql))?;
         self.send(&update, rows)
+    }
+
+    /// The form of a statement with the values of its parameters that takes many such values.
+    fn of_many(&self, sql: &'static str, values: &[Parameter<'_>], form: Form) -> Result<Arc<OfMany>> {
+        if let Some(known) = self.known(sql) {
+            return Ok(known);
+        }
+        let prepared = self.prepare(sql, values)?;
+        let kinds = prepared.kinds.iter().map(encode::kind_name);
+        let kinds = kinds.map(|kind| kind.map(str::to_owned)).collect::<Result<_>>()?;
+        Ok(self.know(sql, form, kinds))
     }
 
     fn known(&self, key: &'static str) -> Option<Arc<OfMany>> {
@@ -419,6 +499,7 @@ impl Client {
 
     /// Queues rows. Two statements on the same table are not sent as one: it would not see its own rows.
     fn send(&self, statement: &Arc<OfMany>, rows: &[Vec<Parameter<'_>>]) -> Result<()> {
+        self.ahead.borrow_mut().clear();
         if self.queue.borrow().iter().any(|queued| queued.statement.number == statement.number) {
             self.flush()?;
         }
@@ -432,7 +513,7 @@ impl Client {
     }
 
     /// Sends what is queued, as one statement.
-    fn flush(&self) -> Result<()> {
+    pub(crate) fn flush(&self) -> Result<()> {
         if self.queue.borrow().is_empty() {
             return Ok(());
         }
@@ -497,6 +578,7 @@ impl Client {
 
     /// Begins a transaction. The server learns of that of an owner with the first statement that is more than a read.
     pub(crate) fn begin(&self) -> Result<()> {
+        self.ahead.borrow_mut().clear();
         match self.state.get() {
             State::Idle => {}
             State::Lost => return Err(lost()),
@@ -575,6 +657,7 @@ impl Client {
     /// Undoes the transaction.
     pub(crate) fn roll_back(&self) -> Result<()> {
         self.queue.borrow_mut().clear();
+        self.ahead.borrow_mut().clear();
         match self.state.get() {
             State::Idle => return Ok(()),
             State::Begun => {}

@@ -32,7 +32,7 @@ pub(super) fn key_with_lists(sql: &str, parameters: &[Parameter<'_>]) -> Option<
 
 /// The text of a statement for PostgreSQL. A list has the type of the value that is bound to it.
 pub(super) fn translate(sql: &str, list_kind: impl Fn(usize) -> &'static str) -> String {
-    let sql = BYTES.iter().fold(sql.to_owned(), |sql, (ours, theirs)| sql.replace(ours, theirs));
+    let sql = translate_bytes(sql);
     let mut text = String::with_capacity(sql.len() + 16);
     let mut rest = sql.as_str();
     // Parts of the text between quotes are as they are.
@@ -115,29 +115,49 @@ pub(super) fn only_reads(sql: &str) -> bool {
     sql.trim_start().starts_with("select") && !sql.contains(" for update")
 }
 
-/// An update of one row, as one of all rows that come as arrays with these types.
-pub(super) fn update_of_many(sql: &str, kinds: &[String], first: usize) -> Option<String> {
-    let (change, condition) = sql.rsplit_once(" where ")?;
-    let column = |text: &str| {
-        let mut columns = String::with_capacity(text.len());
-        let mut rest = text;
-        while let Some(next) = rest.chars().next() {
-            match parameter(rest) {
-                Some((number, behind)) => {
-                    let _ = write!(columns, "v.c{number}");
-                    rest = behind;
-                }
-                None => {
-                    columns.push(next);
-                    rest = &rest[next.len_utf8()..];
-                }
+/// The read of one key, as one of all keys that come as arrays with these types. The first column is the number of the key, and
+/// the last one that of its row, by which they come in order.
+pub(super) fn read_of_many(sql: &str, kinds: &[String]) -> String {
+    let names: Vec<String> = (1..=kinds.len()).map(|number| format!("c{number}")).collect();
+    let (arrays, names) = (arrays(kinds, 1), names.join(", "));
+    let read = in_columns(&translate_bytes(sql), "k.");
+    format!(
+        "select k.n, q.* from unnest({arrays}) with ordinality as k ({names}, n) \
+         cross join lateral (select f.*, row_number() over () as o from ({read}) f) q order by k.n, q.o"
+    )
+}
+
+/// A text in which parameters are columns of the values.
+fn in_columns(text: &str, of: &str) -> String {
+    let mut columns = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(next) = rest.chars().next() {
+        match parameter(rest) {
+            Some((number, behind)) => {
+                let _ = write!(columns, "{of}c{number}");
+                rest = behind;
+            }
+            None => {
+                columns.push(next);
+                rest = &rest[next.len_utf8()..];
             }
         }
-        columns
-    };
+    }
+    columns
+}
+
+fn translate_bytes(sql: &str) -> String {
+    BYTES.iter().fold(sql.to_owned(), |sql, (ours, theirs)| sql.replace(ours, theirs))
+}
+
+/// An update or a deletion of one row, as one of all rows that come as arrays with these types.
+pub(super) fn update_of_many(sql: &str, kinds: &[String], first: usize) -> Option<String> {
+    let (change, condition) = sql.rsplit_once(" where ")?;
+    let column = |text: &str| in_columns(text, "v.");
     let names: Vec<String> = (1..=kinds.len()).map(|number| format!("c{number}")).collect();
     let (arrays, names) = (arrays(kinds, first), names.join(", "));
-    Some(format!("{} from unnest({arrays}) as v ({names}) where {}", column(change), column(condition)))
+    let with = if sql.starts_with("delete") { "using" } else { "from" };
+    Some(format!("{} {with} unnest({arrays}) as v ({names}) where {}", column(change), column(condition)))
 }
 
 /// The number of a parameter at the beginning of a text, and the rest.
@@ -177,6 +197,11 @@ mod tests {
             update_of_many("update a set b = ?2 where id = ?1", &["bigint".to_owned(), "text".to_owned()], 1)
                 .as_deref(),
             Some("update a set b = v.c2 from unnest($1::bigint[], $2::text[]) as v (c1, c2) where id = v.c1")
+        );
+        assert_eq!(
+            read_of_many("select a from b where c = ?1 order by a", &["bigint".to_owned()]),
+            "select k.n, q.* from unnest($1::bigint[]) with ordinality as k (c1, n) cross join lateral \
+             (select f.*, row_number() over () as o from (select a from b where c = k.c1 order by a) f) q order by k.n, q.o"
         );
         assert_eq!(first_of("select 1 order by a limit 1"), None);
         assert_eq!(first_of("insert into a values (1) returning b"), None);

@@ -42,7 +42,8 @@ if to_regclass('lh.lease') is null then
     create table lh.daemon (
         id text collate \"C\" primary key,              -- of its process
         address text not null,                          -- at which other daemons reach it
-        seen_until timestamptz not null                 -- by the clock of the database
+        seen_until timestamptz not null,                -- by the clock of the database
+        failures text not null default '[]'             -- shards that it could not open, as JSON
     );
     create table lh.cluster (
         id integer primary key check (id = 1),
@@ -70,6 +71,9 @@ if to_regclass('lh.lease') is null then
                 'hex')
         end
     $f$;
+end if;
+if not exists (select from pg_attribute where attrelid = 'lh.daemon'::regclass and attname = 'failures') then
+    alter table lh.daemon add column failures text not null default '[]';
 end if;
 -- Part of what commits as one statement.
 if to_regprocedure('lh.own(bigint, text)') is null then
@@ -148,6 +152,10 @@ pub(super) const OWNED: [&str; 2] = [
     "update lh.shard set head_seq = ?4 where name = ?1 and epoch = ?2 and head_seq = ?3 returning name",
     "lh.own((select count(*) from owned), ?1)",
 ];
+
+/// Gives back the lease of an opening that failed, whose epoch nobody knows.
+pub(super) const RELEASE_FAILED: &str =
+    "update lh.lease set owner = '', lease_until = clock_timestamp() where name = ?1 and owner = ?2";
 
 /// Gives a lease back.
 pub(super) const RELEASE: &str =

@@ -153,6 +153,12 @@ impl Client {
         let values = [Parameter::Text(shard.into()), Parameter::Text(owner.into()), Parameter::Integer(epoch)];
         self.changed(lease::RELEASE, &values).map(drop)
     }
+
+    /// Gives back the lease that an owner took on another connection, and that no writer has.
+    pub(crate) fn release_failed(&self, shard: &str, owner: &str) -> Result<()> {
+        let values = [Parameter::Text(shard.into()), Parameter::Text(owner.into())];
+        self.changed(lease::RELEASE_FAILED, &values).map(drop)
+    }
 }
 
 fn milliseconds(time: Duration) -> i64 {

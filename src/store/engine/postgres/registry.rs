@@ -10,6 +10,7 @@ use crate::model::time::Timestamp;
 use crate::store::engine::Connection;
 use crate::store::engine::readers::Readers;
 use crate::store::error::{Error, Result};
+use serde::{Deserialize, Serialize};
 use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions, PgRow};
 use sqlx::{AssertSqlSafe, ConnectOptions as _, Row as _};
 use std::str::FromStr as _;
@@ -22,11 +23,12 @@ pub fn shard_name(number: u32) -> String {
     format!("s{number}")
 }
 
-const BEAT: &str = "insert into lh.daemon (id, address, seen_until) \
-     values ($1, $2, clock_timestamp() + $3::bigint * interval '1 millisecond') \
-     on conflict (id) do update set address = excluded.address, seen_until = excluded.seen_until";
+const BEAT: &str = "insert into lh.daemon (id, address, seen_until, failures) \
+     values ($1, $2, clock_timestamp() + $3::bigint * interval '1 millisecond', $4) \
+     on conflict (id) do update set address = excluded.address, seen_until = excluded.seen_until, \
+        failures = excluded.failures";
 const FORGET: &str = "delete from lh.daemon where id = $1 or seen_until < clock_timestamp() - interval '1 hour'";
-const DAEMONS: &str = "select id, address from lh.daemon where seen_until > clock_timestamp() order by id";
+const DAEMONS: &str = "select id, address, failures from lh.daemon where seen_until > clock_timestamp() order by id";
 /// The owner is a process, and an opening of the shard by it. A shard whose store was migrated to another place is none.
 const SHARDS: &str = "select l.name, split_part(l.owner, '.', 1) as daemon, l.lease_until > clock_timestamp() as is_owned, \
      case when l.lease_until > clock_timestamp() \
@@ -65,6 +67,17 @@ pub struct DaemonEntry {
     pub id: String,
     /// The address at which other daemons reach it.
     pub address: String,
+    /// The shards that it could not open, and leaves to others.
+    pub failures: Vec<ShardFailure>,
+}
+
+/// A shard that a daemon could not open.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ShardFailure {
+    /// Its name.
+    pub shard: String,
+    /// Why.
+    pub error: String,
 }
 
 /// A shard, and who has it.
@@ -159,11 +172,12 @@ impl Registry {
     /// Says that a daemon runs, for a time, and who else does.
     pub async fn beat(&self, me: &DaemonEntry, lasts: Duration) -> Result<Survey> {
         let lasts = i64::try_from(lasts.as_millis()).unwrap_or(i64::MAX);
+        let failures =
+            serde_json::to_string(&me.failures).map_err(|_| Error::Bug("the failures of a daemon are no JSON"))?;
         self.ask(|pool| async move {
-            sqlx::query(BEAT).bind(&me.id).bind(&me.address).bind(lasts).execute(&pool).await?;
+            sqlx::query(BEAT).bind(&me.id).bind(&me.address).bind(lasts).bind(failures).execute(&pool).await?;
             follow(&self.clock, &pool, Duration::from_millis(limits::DATABASE_CLOCK_MS)).await?;
             let daemons = sqlx::query(DAEMONS).fetch_all(&pool).await?;
-            let daemon = |row: &PgRow| Ok(DaemonEntry { id: row.try_get(0)?, address: row.try_get(1)? });
             let shards = sqlx::query(SHARDS).fetch_all(&pool).await?;
             let server: String = sqlx::query_scalar(lease::SERVER).fetch_one(&pool).await?;
             Ok(Survey {
@@ -216,6 +230,13 @@ fn pool_options() -> PgPoolOptions {
 async fn follow(clock: &Clock, pool: &PgPool, longest: Duration) -> Result<()> {
     let now = async { Ok::<_, Error>(Timestamp(sqlx::query_scalar(NOW).fetch_one(pool).await?)) };
     clock.ask(now, longest).await
+}
+
+fn daemon(row: &PgRow) -> Result<DaemonEntry> {
+    let failures: String = row.try_get(2)?;
+    // What another version writes there keeps nobody from working.
+    let failures = serde_json::from_str(&failures).unwrap_or_default();
+    Ok(DaemonEntry { id: row.try_get(0)?, address: row.try_get(1)?, failures })
 }
 
 fn shard(row: &PgRow, server: &str) -> Result<ShardEntry> {
