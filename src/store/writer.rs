@@ -637,7 +637,8 @@ impl Writer {
         if is_due || batch.iter().any(|envelope| envelope.mutation.may_make_work) {
             self.work.send_replace(());
         }
-        Ok(())
+        // It is there, and readers see it. Who wrote it learns that a failover may still lose it.
+        if self.conn.was_doubted() { Err(Error::Uncertain) } else { Ok(()) }
     }
 
     /// Commits what was written. The second value of an error is true if the commit itself failed.

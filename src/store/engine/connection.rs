@@ -97,6 +97,14 @@ impl Connection {
         }
     }
 
+    /// True once after a commit that is there and may be lost with its server, although others should have it too.
+    pub(crate) fn was_doubted(&self) -> bool {
+        match self {
+            Self::Sqlite(_) => false,
+            Self::Postgres(client) => client.was_doubted(),
+        }
+    }
+
     /// Notes on which server the newest event is, in one transaction with what `change` writes.
     pub(crate) fn note_server(&self, change: impl FnOnce(&Self) -> Result<()>) -> Result<()> {
         let transaction = self.transaction()?;

@@ -80,7 +80,9 @@ fn a_revoked_token_opens_nothing_at_a_daemon_that_lost_the_database() {
     let end = "select count(pg_terminate_backend(pid)) from pg_stat_activity where application_name = 'longhand'";
     server.sql("postgres", end).expect("ended");
     let named = created[0]["accessToken"]["accessTokenId"].as_str().expect("an id").to_owned();
-    owner.text(&["token", "revoke", &named]);
+    // Its own connections were ended too.
+    let revoke = |_| at(&owner, &["token", "revoke", &named]).is_ok();
+    assert!((0..400).any(revoke), "it comes back");
     let refused = (0..400).map(|_| reads()).find(|output| !output.status.success());
     let refused = refused.expect("the list is too old by now");
     let error = String::from_utf8_lossy(&refused.stderr).into_owned();
@@ -117,4 +119,29 @@ fn followers_get_the_events_of_shards_that_are_added() {
         .sum();
     all(&lines, events);
     drop((child.kill(), child.wait()));
+}
+
+/// The server says so in a warning alone: the answer of the commit is that of any other.
+#[test]
+fn a_commit_that_no_standby_confirmed_is_no_success() {
+    let Some(server) = Server::start(None) else { return };
+    let home = tempfile::tempdir().expect("a folder");
+    let daemon = serve(home.path(), &server.url());
+    owns(&daemon, 1);
+    create(&daemon, "alone");
+    server.sql("postgres", "alter system set synchronous_standby_names = 'nobody'").expect("set");
+    server.sql("postgres", "select pg_reload_conf()").expect("loaded");
+    let mut waiting = daemon.command(&["append", "alone", "the quokka was here"]);
+    let waiting = waiting.stderr(std::process::Stdio::piped()).spawn().expect("it starts");
+    let cancel = "select count(pg_cancel_backend(pid)) > 0 from pg_stat_activity \
+        where wait_event = 'SyncRep' and pid in (select pid from lh.shard)";
+    assert!((0..2_000).any(|_| server.sql("postgres", cancel).expect("asked").trim() == "t"), "it does not wait");
+    let output = waiting.wait_with_output().expect("it ends");
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && error.contains("OUTCOME_UNCERTAIN"), "{error}");
+    server.sql("postgres", "alter system set synchronous_standby_names = ''").expect("set");
+    server.sql("postgres", "select pg_reload_conf()").expect("loaded");
+    assert!(daemon.text(&["show", "alone"]).contains("quokka"), "it is there");
+    daemon.text(&["append", "alone", "and goes on"]);
+    daemon.text(&["audit", "verify"]);
 }

@@ -5,6 +5,7 @@ use super::dialect;
 use super::encode::{self, Encoded};
 use super::lease::{self, Lease, Trust};
 use super::primary;
+use super::warnings::with_warning;
 use crate::limits;
 use crate::store::error::{Error, Result};
 use futures::TryStreamExt as _;
@@ -124,6 +125,7 @@ pub(crate) struct Client {
     /// Answers that were read ahead, by the statement and its values.
     ahead: RefCell<HashMap<(&'static str, Vec<Key>), Vec<Ahead>>>,
     round_trips: Cell<u64>,
+    is_doubted: Cell<bool>,
     /// The right to write of the owner's connection.
     pub(super) lease: RefCell<Option<Lease>>,
     /// The trust in the lease of the shard, of a connection that is only of use to the owner.
@@ -137,6 +139,7 @@ type Ahead = (Arc<[String]>, Vec<Vec<Value>>);
 struct OfMany {
     /// Its number among those of the connection.
     number: usize,
+    table: &'static str,
     form: Form,
     /// The types of its columns.
     kinds: Vec<String>,
@@ -195,6 +198,7 @@ impl Client {
             together: RefCell::default(),
             ahead: RefCell::default(),
             round_trips: Cell::new(0),
+            is_doubted: Cell::new(false),
             lease: RefCell::default(),
             trust,
         })
@@ -492,15 +496,16 @@ impl Client {
 
     fn know(&self, key: &'static str, form: Form, kinds: Vec<String>) -> Arc<OfMany> {
         let mut all = self.of_many.borrow_mut();
-        let known = Arc::new(OfMany { number: all.len(), form, kinds });
+        let known = Arc::new(OfMany { number: all.len(), table: dialect::table(key), form, kinds });
         all.insert(key, Arc::clone(&known));
         known
     }
 
-    /// Queues rows. Two statements on the same table are not sent as one: it would not see its own rows.
+    /// Queues rows. Two statements on the same table are not sent as one: it would not see its own rows, and of two changes of
+    /// a row the server makes one.
     fn send(&self, statement: &Arc<OfMany>, rows: &[Vec<Parameter<'_>>]) -> Result<()> {
         self.ahead.borrow_mut().clear();
-        if self.queue.borrow().iter().any(|queued| queued.statement.number == statement.number) {
+        if self.queue.borrow().iter().any(|queued| queued.statement.table == statement.table) {
             self.flush()?;
         }
         let columns = statement.kinds.iter().enumerate().map(|(index, kind)| {
@@ -607,6 +612,24 @@ impl Client {
     /// was not begun on the server is one statement, if it has an event by which it is found should the answer be lost.
     /// The server would answer the commit of a transaction that failed without an error.
     pub(crate) fn commit(&self, head: Option<i64>) -> Result<()> {
+        if self.lease.borrow().is_none() {
+            return self.commit_here(head);
+        }
+        let (done, warning) = with_warning(|| self.commit_here(head));
+        if let Some(warning) = warning {
+            tracing::warn!(warning, "the database warns of a commit");
+            self.is_doubted.set(true);
+        }
+        done
+    }
+
+    /// True once after a commit of an owner of which the server warned: that it was told to wait no more for the standby
+    /// that has to have it, say. It is there, and may be lost with this server.
+    pub(crate) fn was_doubted(&self) -> bool {
+        self.is_doubted.take()
+    }
+
+    fn commit_here(&self, head: Option<i64>) -> Result<()> {
         if self.state.get() == State::Begun {
             let lease = self.lease.borrow().clone().ok_or(Error::Bug("a transaction of nobody"))?;
             let newest = head.filter(|head| *head > lease.head);

@@ -160,6 +160,12 @@ pub(super) fn update_of_many(sql: &str, kinds: &[String], first: usize) -> Optio
     Some(format!("{} {with} unnest({arrays}) as v ({names}) where {}", column(change), column(condition)))
 }
 
+/// The table that a statement changes, or that rows are inserted into, by what stands behind `insert into`.
+pub(super) fn table(statement: &str) -> &str {
+    let behind = ["update ", "delete from "].iter().find_map(|verb| statement.strip_prefix(verb)).unwrap_or(statement);
+    behind.split(' ').next().unwrap_or_default()
+}
+
 /// The number of a parameter at the beginning of a text, and the rest.
 fn parameter(text: &str) -> Option<(usize, &str)> {
     let text = text.strip_prefix('?')?;
@@ -203,6 +209,9 @@ mod tests {
             "select k.n, q.* from unnest($1::bigint[]) with ordinality as k (c1, n) cross join lateral \
              (select f.*, row_number() over () as o from (select a from b where c = k.c1 order by a) f) q order by k.n, q.o"
         );
+        for statement in ["update a set b = ?1", "delete from a where b = ?1", "a (b, c)"] {
+            assert_eq!(table(statement), "a");
+        }
         assert_eq!(first_of("select 1 order by a limit 1"), None);
         assert_eq!(first_of("insert into a values (1) returning b"), None);
         assert_eq!(first_of("select a").as_deref(), Some("select * from (select a) as found limit 1"));

@@ -11,3 +11,4 @@ mod primary;
 pub(crate) mod registry;
 pub(crate) mod schema;
 pub(crate) mod shard;
+mod warnings;
