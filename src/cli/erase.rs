@@ -114,7 +114,7 @@ fn what(erased: &pb::EraseContentResponse) -> String {
 }
 
 /// Asks a person; an error without a terminal, or if the answer is not yes.
-fn confirm(question: &str) -> anyhow::Result<()> {
+pub(super) fn confirm(question: &str) -> anyhow::Result<()> {
     if !io::stdin().is_terminal() {
         return Err(Usage("nobody can be asked here: --yes erases without a question".to_owned()).into());
     }

@@ -152,7 +152,7 @@ enum Command {
     Erase(erase::Arguments),
     /// Erase the sessions that the rules of retention name
     Retain(retain::Arguments),
-    /// Try rules for secrets on files, without a daemon; exit code 3 for findings
+    /// Find secrets in files, without a daemon, or in what is stored; exit code 3 for findings
     Secrets(secrets::Arguments),
     /// Create, list and revoke access tokens, with which clients on the network prove who they are
     Token(token::Arguments),
@@ -244,7 +244,7 @@ async fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Console(arguments) => console::run(globals, arguments).await,
         Command::Erase(arguments) => erase::run(globals, arguments).await,
         Command::Retain(arguments) => retain::run(globals, arguments).await,
-        Command::Secrets(arguments) => secrets::run(globals, &arguments),
+        Command::Secrets(arguments) => secrets::run(globals, arguments).await,
         Command::Token(arguments) => token::run(globals, arguments).await,
         Command::Presets(arguments) => presets::run(globals, arguments).await,
         Command::Simulate(arguments) => simulate::run(globals, arguments),

@@ -1,4 +1,6 @@
-//! `longhand secrets check`: tries the rules for secrets on files.
+//! `longhand secrets check`: tries the rules for secrets on files; `scan`: applies them to what is stored.
+
+mod scan;
 
 use super::Globals;
 use super::failure::{FINDINGS, Usage};
@@ -21,6 +23,8 @@ pub(super) struct Arguments {
 enum SecretsAction {
     /// Print where rules find secrets in files, without the secrets
     Check(Check),
+    /// Print where rules find secrets in what is stored, without the secrets, and erase it
+    Scan(scan::Scan),
 }
 
 #[derive(Debug, clap::Args)]
@@ -28,6 +32,12 @@ struct Check {
     /// The files, - for standard input: texts, or JSON lines if the name ends in .jsonl
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
+    #[command(flatten)]
+    rules: RuleArguments,
+}
+
+#[derive(Debug, clap::Args)]
+struct RuleArguments {
     /// A file with rules
     #[arg(long, value_name = "FILE")]
     rules: Option<PathBuf>,
@@ -50,16 +60,28 @@ struct FoundSecret<'a> {
     action: &'a str,
 }
 
-pub(super) fn run(globals: &Globals, arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    let SecretsAction::Check(check) = &arguments.action;
-    let mut config = Config::load(check.config.as_deref())?;
-    if check.rules.is_some() {
-        config.secrets.rules.clone_from(&check.rules);
+impl RuleArguments {
+    fn read(&self) -> anyhow::Result<Rules> {
+        let mut config = Config::load(self.config.as_deref())?;
+        if self.rules.is_some() {
+            config.secrets.rules.clone_from(&self.rules);
+        }
+        if config.secrets.known == KnownSecrets::Off && (self.known || config.secrets.rules.is_none()) {
+            config.secrets.known = KnownSecrets::Warn;
+        }
+        Ok(config.read_secret_rules()?.ok_or_else(|| Usage("there are no rules".to_owned()))?)
     }
-    if config.secrets.known == KnownSecrets::Off && (check.known || config.secrets.rules.is_none()) {
-        config.secrets.known = KnownSecrets::Warn;
+}
+
+pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Result<ExitCode> {
+    match arguments.action {
+        SecretsAction::Check(check) => self::check(globals, &check),
+        SecretsAction::Scan(scan) => scan::run(globals, scan).await,
     }
-    let rules = config.read_secret_rules()?.ok_or_else(|| Usage("there are no rules".to_owned()))?;
+}
+
+fn check(globals: &Globals, check: &Check) -> anyhow::Result<ExitCode> {
+    let rules = check.rules.read()?;
     let mut output = globals.output();
     let mut findings: usize = 0;
     for file in &check.files {

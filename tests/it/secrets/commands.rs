@@ -81,3 +81,40 @@ fn rules_are_tried_on_files_without_a_daemon() {
     let (code, printed) = run(&[&text]);
     assert_eq!((code, printed.starts_with("0 findings by 2")), (Some(0), true), "the built-in rules: {printed}");
 }
+
+#[test]
+fn what_is_stored_is_scanned_and_erased() {
+    let home = tempfile::tempdir().expect("a folder");
+    let rules = write(home.path(), "secrets.toml", RULES);
+    let daemon = Daemon::start(home.path());
+    daemon.text(&["create", "--client-id", "mine", "--title", &format!("about {SECRET}")]);
+    daemon.text(&["append", "mine", &format!("one {SECRET} and {SECRET}"), "--client-id", "u1"]);
+    daemon.text(&["append", "mine", "nothing to hide", "--client-id", "u2"]);
+    daemon.text(&["create", "--client-id", "other"]);
+    daemon.text(&["append", "other", &format!("{SECRET} again"), "--client-id", "u1"]);
+    daemon.text(&["archive", "other"]);
+    let scan = |arguments: &[&str]| {
+        let output = daemon.run(&[&["secrets", "scan", "--rules", &rules], arguments].concat());
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
+        assert!(!text(output.stdout.clone()).contains(SECRET), "it is not printed");
+        (output.status.code(), text(output.stdout), text(output.stderr))
+    };
+    let (code, printed, error) = scan(&[]);
+    assert_eq!(code, Some(3), "{error}");
+    assert!(printed.contains("the session title: hush\n") && printed.contains(" text: hush, 2 times\n"), "{printed}");
+    assert!(printed.ends_with("4 findings by 1 rule\n"), "archived sessions too: {printed}");
+    assert!(scan(&["mine"]).1.ends_with("3 findings by 1 rule\n"));
+    let erase = ["--erase", "--reason", "keys were pasted"];
+    let (code, printed, _) = scan(&[&erase[..], &["--dry-run"]].concat());
+    assert!(code == Some(3) && printed.contains("would erase 2 part"), "{printed}");
+    assert!(daemon.text(&["show", "mine"]).contains(SECRET), "nothing was erased");
+    let (code, _, error) = scan(&erase);
+    assert!(code == Some(64) && error.contains("--yes"), "{error}");
+    let (_, printed, error) = scan(&[&erase[..], &["--yes"]].concat());
+    assert!(printed.contains("\nerased 2 part"), "{printed}{error}");
+    let shown = daemon.text(&["show", "mine"]);
+    assert!(!shown.contains(SECRET) && shown.contains("nothing to hide"), "{shown}");
+    let (_, printed, _) = scan(&[]);
+    assert!(printed.ends_with("1 finding by 1 rule\n"), "the title is left: {printed}");
+    assert!(scan(&["other"]).0 == Some(0));
+}
