@@ -31,6 +31,7 @@
 
 pub use longhand_core::{fold, model, policy, simulation, words};
 pub use longhand_interop as interop;
+pub use longhand_protocol as pb;
 pub use longhand_secrets as secrets;
 
 pub mod limits;
@@ -47,7 +48,6 @@ pub mod summarizer;
 pub mod scheduler;
 pub mod search;
 pub mod app;
-pub mod pb;
 pub mod metrics;
 pub mod transport;
 pub mod grpc;

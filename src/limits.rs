@@ -109,11 +109,9 @@ pub const DRAFT_SECRETS_MAX: usize = 1_000;
 pub const MESSAGE_DRAFTS_MAX: usize = 64;
 /// Bytes of one request, over gRPC or as JSON. It is above the batch limit, so that an oversized batch is refused by the batch limit.
 pub const REQUEST_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// Messages inside of one request, and elements of its lists; as JSON its objects and all elements of its lists. It is
-/// enough for a full batch of full messages. In memory each takes up to some hundred bytes, however short it is when it is
-/// sent: they are counted before the request is decoded. Each list also has a limit of its own, `elements_max` in the
-/// protos.
-pub const REQUEST_VALUES_MAX: usize = BATCH_MESSAGES_MAX * (2 * MESSAGE_PARTS_MAX + 8);
+pub use longhand_protocol::REQUEST_VALUES_MAX;
+// It is enough for a full batch of full messages, as JSON too.
+const _: () = assert!(REQUEST_VALUES_MAX == BATCH_MESSAGES_MAX * (2 * MESSAGE_PARTS_MAX + 8));
 /// Time for which a long poll waits.
 pub const LONG_POLL_MS_MAX: u64 = 30_000;
 /// Time after which a live read of a durable stream ends, and its client comes again.

@@ -286,6 +286,12 @@ impl AccessTokens {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// True for the secret of the owner.
+    pub(super) fn is_owners(&self, secret: &str) -> bool {
+        let hash = blake3::hash(secret.as_bytes());
+        self.known().owner_hash.is_some_and(|owner| owner == hash)
+    }
+
     /// Trusts a secret of the owner.
     pub(super) fn trust_owner(&self, secret: &str) {
         self.known().owner_hash = Some(blake3::hash(secret.as_bytes()));

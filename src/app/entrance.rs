@@ -93,12 +93,11 @@ impl Entrance {
     /// `ACCESS_TOKEN_MISSING`, `ACCESS_TOKEN_INVALID`, `NO_OWNER` while it is not known which tokens were revoked, or
     /// `TOO_MANY_ATTEMPTS` for an address with too many of these.
     pub fn authenticate(&self, credentials: Credentials<'_>) -> Result<Arc<Access>> {
-        let proved = self.access_tokens.authenticate(credentials, &self.clock);
         let is_current = self.current_until.borrow().is_none_or(|end| Instant::now() < end);
-        let proved = match proved {
-            Ok(access) if is_current || access.is_owners() => Ok(access),
-            Err(error) if is_current || error.reason != Reason::AccessTokenInvalid => Err(error),
-            Ok(_) | Err(_) => Err(unchecked()),
+        let proved = match credentials {
+            // Neither refused for good nor counted: it may be a valid one.
+            Credentials::Secret(secret, _) if !is_current && !self.access_tokens.is_owners(secret) => Err(unchecked()),
+            _ => self.access_tokens.authenticate(credentials, &self.clock),
         };
         proved.inspect_err(|error| {
             if let Credentials::Secret(_, address) = credentials {

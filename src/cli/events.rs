@@ -15,7 +15,10 @@ use crate::pb::subscribe_events_response::Frame;
 use anyhow::Context;
 use std::collections::VecDeque;
 use std::process::ExitCode;
+use std::time::Duration;
 
+/// Time before a stream is opened again.
+const PAUSE: Duration = Duration::from_millis(100);
 /// Events requested per page.
 const PAGE_SIZE: i32 = 500;
 /// Maximum of `--limit`: so many events are held in memory.
@@ -132,8 +135,10 @@ async fn follow(
         let response = match frames.message().await {
             // A shard was added, or has another owner by now.
             Err(status) if !cursor.is_empty() && reason(&status).as_deref() == Some("NO_OWNER") => {
+                tokio::time::sleep(PAUSE).await;
                 request.start = Some(Start::AfterCursor(cursor.clone()));
-                frames = client.events.subscribe_events(request.clone()).await?.into_inner();
+                let again = client.events.subscribe_events(request.clone()).await;
+                frames = again.with_context(|| resume(&cursor))?.into_inner();
                 continue;
             }
             response => response.with_context(|| resume(&cursor))?,

@@ -9,38 +9,58 @@ use tokio::time::Instant;
 
 /// The failures since the daemon began.
 #[derive(Default)]
-pub(super) struct OpenFailures(HashMap<String, OpenFailure>);
+pub(super) struct OpenFailures {
+    shards: HashMap<String, OpenFailure>,
+    /// How often shards were left to others since one was opened: a daemon that can open none is not given one after the
+    /// other.
+    left: u32,
+}
 
 struct OpenFailure {
     error: String,
-    attempts: u32,
+    /// How often it was left to others, and how often it was tried since, because nobody can open it.
+    left: u32,
+    tries: u32,
     last: Instant,
+    /// The end of the time for which it is left to others.
+    held_until: Instant,
 }
 
-impl OpenFailure {
-    /// A time that doubles with each attempt.
-    fn doubled(&self, first: Duration, longest: Duration) -> Duration {
-        first.saturating_mul(2_u32.saturating_pow(self.attempts.saturating_sub(1))).min(longest)
-    }
+/// A time that doubles with each attempt.
+fn doubled(first: Duration, attempts: u32, longest: Duration) -> Duration {
+    first.saturating_mul(2_u32.saturating_pow(attempts.saturating_sub(1))).min(longest)
 }
 
 impl OpenFailures {
     pub(super) fn note(&mut self, shard: &str, error: &impl ToString) {
-        let attempts = self.0.get(shard).map_or(1, |failure| failure.attempts.saturating_add(1));
-        let failure = OpenFailure { error: error.to_string(), attempts, last: Instant::now() };
-        self.0.insert(shard.to_owned(), failure);
+        let now = Instant::now();
+        let known = self.shards.remove(shard);
+        let error = error.to_string();
+        let failure = match known {
+            // Nobody else can open it: it stays as long as it would have.
+            Some(known) if now < known.held_until => OpenFailure { error, tries: known.tries + 1, last: now, ..known },
+            known => {
+                self.left = self.left.saturating_add(1);
+                let left = known.map_or(1, |known| known.left.saturating_add(1));
+                let (first, longest) = limits::SHARD_FAILURE_MS;
+                let (first, longest) = (Duration::from_millis(first), Duration::from_millis(longest));
+                let hold = doubled(first, left.max(self.left), longest);
+                OpenFailure { error, left, tries: 1, last: now, held_until: now + hold }
+            }
+        };
+        self.shards.insert(shard.to_owned(), failure);
     }
 
+    /// Notes that a shard was opened.
     pub(super) fn clear(&mut self, shard: &str) {
-        self.0.remove(shard);
+        self.shards.remove(shard);
+        self.left = 0;
     }
 
     /// The shards that are left to others for now.
     pub(super) fn current(&self) -> Vec<ShardFailure> {
-        let (first, longest) = limits::SHARD_FAILURE_MS;
-        let hold =
-            |failure: &OpenFailure| failure.doubled(Duration::from_millis(first), Duration::from_millis(longest));
-        let held = self.0.iter().filter(|(_, failure)| failure.last.elapsed() < hold(failure));
+        let now = Instant::now();
+        let held = self.shards.iter().filter(|(_, failure)| now < failure.held_until);
         let mut current: Vec<ShardFailure> =
             held.map(|(shard, failure)| ShardFailure { shard: shard.clone(), error: failure.error.clone() }).collect();
         current.sort_unstable_by(|one, other| one.shard.cmp(&other.shard));
@@ -50,8 +70,8 @@ impl OpenFailures {
     /// The shards that are tried again if no other daemon can open them, the first time after `first`.
     pub(super) fn due(&self, first: Duration) -> BTreeSet<String> {
         let longest = Duration::from_millis(limits::SHARD_FAILURE_MS.0);
-        let due = self.0.iter().filter(|(_, failure)| failure.last.elapsed() >= failure.doubled(first, longest));
-        due.map(|(shard, _)| shard.clone()).collect()
+        let is_due = |failure: &OpenFailure| failure.last.elapsed() >= doubled(first, failure.tries, longest);
+        self.shards.iter().filter(|(_, failure)| is_due(failure)).map(|(shard, _)| shard.clone()).collect()
     }
 }
 
@@ -59,20 +79,54 @@ impl OpenFailures {
 mod tests {
     use super::*;
 
+    const FIRST: Duration = Duration::from_secs(2);
+
+    fn held(failures: &OpenFailures) -> Vec<String> {
+        failures.current().into_iter().map(|failure| failure.shard).collect()
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_shard_is_left_to_others_for_longer_each_time() {
         let mut failures = OpenFailures::default();
-        let first = Duration::from_secs(2);
-        for (seconds_due, seconds_held) in [(2, 60), (4, 120), (8, 240), (16, 480), (32, 960), (60, 1920), (60, 3600)] {
+        for seconds in [60, 120, 240, 480, 960, 1920, 3600, 3600] {
             failures.note("s2", &"no directory");
-            assert_eq!((failures.current().len(), failures.due(first).len()), (1, 0));
-            tokio::time::advance(Duration::from_secs(seconds_due)).await;
-            assert_eq!(failures.due(first), BTreeSet::from(["s2".to_owned()]));
-            tokio::time::advance(Duration::from_secs(seconds_held - seconds_due)).await;
-            assert_eq!(failures.current(), []);
+            tokio::time::advance(Duration::from_secs(seconds - 1)).await;
+            assert_eq!(held(&failures), ["s2"], "{seconds}");
+            tokio::time::advance(Duration::from_secs(1)).await;
+            assert!(held(&failures).is_empty(), "{seconds}");
         }
         failures.note("s2", &"no directory");
         failures.clear("s2");
-        assert_eq!((failures.current(), failures.due(first)), (Vec::new(), BTreeSet::new()));
+        assert_eq!((failures.current(), failures.due(FIRST)), (Vec::new(), BTreeSet::new()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_daemon_that_can_open_none_is_left_alone_for_longer_each_time() {
+        let mut failures = OpenFailures::default();
+        for (shard, seconds) in [("s1", 60), ("s2", 120), ("s3", 240)] {
+            failures.note(shard, &"an older version");
+            tokio::time::advance(Duration::from_secs(seconds - 1)).await;
+            assert_eq!(held(&failures), [shard]);
+            tokio::time::advance(Duration::from_secs(1)).await;
+        }
+        failures.clear("s4");
+        failures.note("s5", &"no directory");
+        tokio::time::advance(Duration::from_secs(60)).await;
+        assert!(held(&failures).is_empty(), "one was opened");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_nobody_can_open_is_tried_again_soon_and_left_no_longer_for_it() {
+        let mut failures = OpenFailures::default();
+        failures.note("s1", &"no directory");
+        for seconds in [2, 4, 8, 16] {
+            tokio::time::advance(Duration::from_secs(seconds - 1)).await;
+            assert!(failures.due(FIRST).is_empty(), "{seconds}");
+            tokio::time::advance(Duration::from_secs(1)).await;
+            assert_eq!(failures.due(FIRST), BTreeSet::from(["s1".to_owned()]), "{seconds}");
+            failures.note("s1", &"no directory");
+        }
+        tokio::time::advance(Duration::from_secs(30)).await;
+        assert!(held(&failures).is_empty());
     }
 }

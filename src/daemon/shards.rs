@@ -202,7 +202,7 @@ impl Shards {
                 shard.name == failure.shard && shard.destination.as_deref() == me && !shard.is_pinned
             };
             if survey.shards.iter().any(|shard| is_handed(&shard))
-                && let Err(error) = self.cluster.registry().destine(&failure.shard, None, false).await
+                && let Err(error) = self.cluster.registry().hand_back(&failure.shard, &self.cluster.me().id).await
             {
                 tracing::debug!(%error, "a shard is handed back later");
             }
@@ -254,19 +254,19 @@ impl Shards {
     }
 
     /// Reads the access tokens, unless the shard that has them is served here: then they are in memory with each change.
-    /// False while that shard is taken or given up.
+    /// False while that shard is taken or given up, or has no tables.
     async fn learn_access_tokens(&self, survey: &Survey) -> Result<bool, store::Error> {
         let home = store::shard_name(1);
         if self.busy.contains(&home) {
             return Ok(false);
         }
-        if !self.hosted.contains_key(&home)
-            && !survey.shards.is_empty()
-            && let Some(stored) = self.cluster.registry().access_tokens().await?
-        {
-            self.setup.entrance.keep_access_tokens(stored);
+        if self.hosted.contains_key(&home) || survey.shards.is_empty() {
+            return Ok(true);
         }
-        Ok(true)
+        let stored = self.cluster.registry().access_tokens().await?;
+        let is_known = stored.is_some();
+        stored.into_iter().for_each(|stored| self.setup.entrance.keep_access_tokens(stored));
+        Ok(is_known)
     }
 
     /// Opens the only shard. What copies a store into it, or died while it did, has its lease for a while.
@@ -360,11 +360,8 @@ impl Shards {
                 return true;
             }
             Changed::Taken(_, Ok(None)) => {}
-            // That is no fault of this daemon, and of the shard neither.
-            Changed::Taken(
-                shard,
-                Err(error @ Error::Store(store::Error::Unreachable(_) | store::Error::Stopped(_))),
-            ) => {
+            // What the database says of itself is no fault of this daemon.
+            Changed::Taken(shard, Err(Error::Store(error))) if !is_of_daemon(&error) => {
                 tracing::warn!(shard, %error, "a shard was not opened; it is tried again");
             }
             Changed::Taken(shard, Err(error)) => {
@@ -411,6 +408,12 @@ impl Shards {
             tracing::debug!("the others learn later that the daemon runs no more");
         }
     }
+}
+
+/// True for a store's error that another daemon may not have: of its files, its version or its configuration.
+fn is_of_daemon(error: &store::Error) -> bool {
+    use store::Error as E;
+    !matches!(error, E::Unreachable(_) | E::Stopped(_) | E::Busy(_) | E::Full | E::ReadOnly | E::Database(_))
 }
 
 /// The certificates for calls to other daemons.

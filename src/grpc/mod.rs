@@ -37,6 +37,7 @@ use crate::limits;
 use crate::model::message::Message;
 use crate::model::session::Session;
 use crate::pb;
+use crate::traffic::RequestMemory;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 use tonic::codec::CompressionEncoding;
@@ -106,6 +107,7 @@ pub async fn guarded(backend: Arc<dyn Backend>, entrance: Arc<Entrance>) -> (Gua
 
 /// The services of a store.
 pub fn services(app: Longhand) -> Services {
+    pb::codec::bound_memory(RequestMemory::grow);
     let door = caller::Door::new(app);
     Services::default()
         .with(limited!(pb::session_service_server::SessionServiceServer<_>, sessions::Sessions::new(door.clone())))

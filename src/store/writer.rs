@@ -666,9 +666,16 @@ impl Writer {
             return Ok(false);
         }
         let before = self.counters.next_seq - 1;
+        let is_doubted = self.conn.was_doubted();
         // A transaction without an event has left nothing by which it can be found.
         match self.connect_again(&[before, newest]) {
-            Ok(head) if newest > before => Ok(head == newest),
+            Ok(head) if newest > before => {
+                // The warning came before the connection ended.
+                if is_doubted {
+                    self.conn.doubt();
+                }
+                Ok(head == newest)
+            }
             _ => {
                 self.forget();
                 Err(Error::Uncertain)

@@ -25,7 +25,7 @@ const LAYERS: [(&str, &str); 31] = [
     ("extractive", "model policy"),
     ("interop", "model"),
     ("secrets", ""),
-    ("limits", "model policy"),
+    ("limits", "model policy pb"),
     ("clock", "model limits"),
     ("config", "model policy limits secrets"),
     ("telemetry", ""),
@@ -43,7 +43,7 @@ const LAYERS: [(&str, &str); 31] = [
         "model policy fold simulation words extractive interop limits secrets clock telemetry traffic turns access_log \
          store bus search loaded summarizer scheduler",
     ),
-    ("pb", "model limits traffic"),
+    ("pb", "model"),
     ("metrics", "pb"),
     ("transport", "limits telemetry traffic store app"),
     ("grpc", "model limits telemetry traffic turns app pb transport"),
@@ -452,8 +452,15 @@ fn unused_permissions(code: &BTreeMap<String, String>) -> Vec<Breach> {
 fn product_code() -> BTreeMap<String, String> {
     let mut code = BTreeMap::new();
     let mut tests = Vec::new();
-    let all =
-        ["src", "crates/core/src", "crates/extractive/src", "crates/interop/src", "crates/secrets/src"].map(sources);
+    let all = [
+        "src",
+        "crates/core/src",
+        "crates/extractive/src",
+        "crates/interop/src",
+        "crates/protocol/src",
+        "crates/secrets/src",
+    ]
+    .map(sources);
     for (file, source) in all.into_iter().flatten().filter(|(file, _)| file != "crates/core/src/lib.rs") {
         let (kept, test_modules) = without_tests(&code_of(&source));
         let (file, kept) = as_module(&file, kept);
@@ -474,12 +481,13 @@ fn product_code() -> BTreeMap<String, String> {
 fn as_module(file: &str, code: String) -> (String, String) {
     let Some((name, below)) = file.strip_prefix("crates/").and_then(|path| path.split_once("/src/")) else {
         let ours = code.replace("longhand_extractive", "crate::extractive").replace("longhand_core", "crate");
-        let ours = ours.replace("longhand_interop", "crate::interop");
+        let ours = ours.replace("longhand_interop", "crate::interop").replace("longhand_protocol", "crate::pb");
         return (file.to_owned(), ours.replace("longhand_secrets", "crate::secrets"));
     };
     if name == "core" {
         return (format!("src/{below}"), code);
     }
+    let name = if name == "protocol" { "pb" } else { name };
     let file = format!("src/{name}/{}", if below == "lib.rs" { "mod.rs" } else { below });
     let own = code.replace("crate::", &format!("crate::{name}::"));
     (file, own.replace("longhand_core", "crate"))

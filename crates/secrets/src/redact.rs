@@ -5,7 +5,9 @@ use super::limits;
 use super::pattern::Finding;
 use super::rules::{Action, Begun, Rules};
 use base64::Engine as _;
-use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use base64::alphabet;
+use base64::engine::DecodePaddingMode;
+use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STANDARD};
 use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::ops::Range;
@@ -343,10 +345,36 @@ impl Rules {
 fn content_of_data_uri(uri: &str) -> Option<(&str, String)> {
     let is_data = uri.get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case("data:"));
     let (head, content) = uri.split_at(uri.find(',')? + 1);
-    let is_base64 = head.to_ascii_lowercase().ends_with(";base64,");
-    let decoded = || STANDARD.decode(content).or_else(|_| URL_SAFE_NO_PAD.decode(content)).ok();
+    let is_base64 = head.to_ascii_lowercase().split([';', ',']).skip(1).any(|word| word.trim() == "base64");
+    let decoded = || LENIENT.decode(in_standard_base64(content)).ok();
     let bytes = (is_data && is_base64).then(decoded)??;
     String::from_utf8(bytes).ok().map(|content| (head, content))
+}
+
+/// Base64 with or without padding.
+const LENIENT: GeneralPurpose = {
+    let padding = GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
+    GeneralPurpose::new(&alphabet::STANDARD, padding.with_decode_allow_trailing_bits(true))
+};
+
+/// Base64 in the characters of its first form, without white space and without what a URI writes with `%`.
+fn in_standard_base64(content: &str) -> Vec<u8> {
+    let hex = |digit: Option<u8>| char::from(digit?).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+    let mut bytes = content.bytes();
+    let mut plain = Vec::with_capacity(content.len());
+    while let Some(byte) = bytes.next() {
+        plain.push(match byte {
+            b'-' => b'+',
+            b'_' => b'/',
+            b'%' => match (hex(bytes.next()), hex(bytes.next())) {
+                (Some(high), Some(low)) => high << 4 | low,
+                (None, _) | (_, None) => b'%',
+            },
+            byte => byte,
+        });
+    }
+    plain.retain(|byte| !byte.is_ascii_whitespace());
+    plain
 }
 
 /// What is between a name and its value.

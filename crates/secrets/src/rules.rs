@@ -392,8 +392,12 @@ impl Words {
 
     /// Where words are in a text from a byte on, with the rules that they are of.
     fn find(&self, text: &str, from: usize) -> Vec<(usize, usize)> {
+        // Most texts have no word, which a search for any is faster to tell than one for all.
+        let Some(automaton) = &self.automaton else { return Vec::new() };
         let input = aho_corasick::Input::new(text).range(from..);
-        let words = self.automaton.iter().flat_map(|automaton| automaton.find_overlapping_iter(input.clone()));
+        let Some(first) = automaton.find(input.clone()) else { return Vec::new() };
+        let begin = first.end().saturating_sub(self.longest).max(from);
+        let words = automaton.find_overlapping_iter(input.range(begin..));
         let rules = words.flat_map(|word| self.rules[word.pattern()].iter().map(move |rule| (word.start(), *rule)));
         let mut found: Vec<(usize, usize)> = rules.collect();
         found.sort_unstable();

@@ -152,6 +152,14 @@ fn the_text_of_a_data_uri_is_read_and_encoded_again() {
     let text = found.text.expect("there is a secret");
     let content = text.strip_prefix("data:application/octet-stream;BASE64,").expect("the same head");
     assert!(content.starts_with("YSBbc2VjcmV0Omtl") && found.hits.len() == 1, "{text}");
+    // Padded or not, in the characters of URIs, with white space, escaped: "key-1234?~" and "key-1234>".
+    for content in
+        ["a2V5LTEyMzQ/fg==", "a2V5LTEyMzQ_fg", "a2V5LTEyMzQ_fg==", "a2V5\nLTEyMzQ/fg", "a2V5LTEyMzQ%2Ffg%3D%3D"]
+    {
+        for head in ["data:text/plain;base64,", "data:text/plain;base64;charset=utf-8,"] {
+            assert_eq!(redacted(&format!("{head}{content}")).hits.len(), 1, "{head}{content}");
+        }
+    }
     for uri in ["data:image/png;base64,//4=", "data:,key-12", "data:;base64,?", "file:///key"] {
         assert_eq!(redacted(uri), Redacted::default(), "{uri}");
     }

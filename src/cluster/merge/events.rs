@@ -3,6 +3,7 @@
 use super::cursor::Positions;
 use super::following::{Following, Frames, Resumable};
 use super::shard::{Shard, client};
+use crate::app::{Error, Reason};
 use crate::cluster::Cluster;
 use crate::cluster::call::Call;
 use crate::cluster::reply;
@@ -97,6 +98,13 @@ pub(super) async fn subscribe(cluster: Arc<Cluster>, call: Call) -> Result<Respo
         .into_iter()
         .filter(|shard| sessions.is_empty() || sessions.contains_key(&shard.name))
         .collect();
+    // A cursor of other shards says nothing of these.
+    if let Some(after) = positions.as_ref().filter(|after| !after.0.is_empty())
+        && !shards.iter().any(|shard| after.0.contains_key(&shard.name))
+    {
+        let message = "the cursor is of the sessions of other shards; start from the beginning or with a snapshot";
+        return Err(Error::new(Reason::CursorForeign, message).into());
+    }
     let follow = |shard: &Shard| {
         let session_ids = sessions.get(&shard.name).cloned().unwrap_or_default();
         let start = match &positions {

@@ -69,7 +69,11 @@ impl Connection {
     pub(crate) fn begin_batch(&self) -> Result<()> {
         match self {
             Self::Sqlite(conn) => sqlite::changed(conn, "begin immediate", &[]).map(drop),
-            Self::Postgres(client) => client.begin(),
+            Self::Postgres(client) => {
+                // A doubt about something else is nobody's who commits now.
+                client.was_doubted();
+                client.begin()
+            }
         }
     }
 
@@ -102,6 +106,13 @@ impl Connection {
         match self {
             Self::Sqlite(_) => false,
             Self::Postgres(client) => client.was_doubted(),
+        }
+    }
+
+    /// Notes that the last commit is doubted.
+    pub(crate) fn doubt(&self) {
+        if let Self::Postgres(client) = self {
+            client.doubt();
         }
     }
 

@@ -1,7 +1,7 @@
 //! An erasure in one transaction: rows lose their content, tombstones say what is there instead, and each session that
 //! lost something has an event.
 
-use super::plan::{AT_ONCE, EraseTarget, InSession, Plan, Reached, plan};
+use super::plan::{AT_ONCE, EraseTarget, Group, InSession, Plan, Reached, groups, plan, sizes};
 use super::rows::{self, Losing, Opened, Sizes};
 use super::session;
 use super::steps::{self, Begun};
@@ -15,7 +15,7 @@ use crate::model::message::MessageKind;
 use crate::model::part::ResultStatus;
 use crate::model::session::SessionState;
 use crate::model::{Revision, Seq};
-use crate::store::engine::{self, Reader, Row};
+use crate::store::engine::{self, Reader, Row, values};
 use crate::store::error::{Error, Result};
 use crate::store::integrity::committed;
 use crate::store::ledger::ancestry;
@@ -180,25 +180,27 @@ impl Drafts {
         Ok(Self(drafts))
     }
 
-    /// What a message would lose.
-    fn losing(&self, reader: &mut Reader<'_>, reached: &Reached) -> Result<Losing> {
-        let mut losing = rows::losing(reader, reached)?;
-        self.0.get(&reached.row).into_iter().flatten().for_each(|part| losing.add_draft(part));
-        Ok(losing)
+    /// What the messages of a group would lose.
+    fn losing(&self, reader: &mut Reader<'_>, group: &Group<'_>) -> Result<Vec<Losing>> {
+        let mut all = rows::losing_all(reader, group)?;
+        for (losing, (_, reached)) in all.iter_mut().zip(group) {
+            self.0.get(&reached.row).into_iter().flatten().for_each(|part| losing.add_draft(part));
+        }
+        Ok(all)
     }
 }
 
 /// True if what was named has nothing to lose. What was derived from it since has nothing of it.
 fn is_gone(reader: &mut Reader<'_>, plan: &Plan, drafts: &Drafts) -> Result<bool> {
-    let written: Vec<&Reached> = plan.written().map(|(_, reached)| reached).collect();
+    let written: Group<'_> = plan.written().collect();
     // Most often the first one has something.
-    let (first, rest) = written.split_at(written.len().min(1));
-    for some in std::iter::once(first).chain(rest.chunks(AT_ONCE)) {
-        rows::read_ahead(reader.conn, some.iter().copied())?;
-        for reached in some {
-            if !drafts.losing(reader, reached)?.is_empty() {
-                return Ok(false);
-            }
+    let first = written.iter().take(1).copied().collect();
+    if drafts.losing(reader, &first)?.iter().any(|losing| !losing.is_empty()) {
+        return Ok(false);
+    }
+    for group in groups(reader, written.into_iter().skip(1))? {
+        if drafts.losing(reader, &group)?.iter().any(|losing| !losing.is_empty()) {
+            return Ok(false);
         }
     }
     Ok(true)
@@ -213,10 +215,13 @@ fn measure(reader: &mut Reader<'_>, plan: &Plan, drafts: &Drafts) -> Result<Size
     let mut sizes = Sizes { forks: i64::try_from(plan.sessions.len()).unwrap_or(i64::MAX) - 1, ..Sizes::default() };
     let mut uses: BTreeMap<Vec<u8>, i64> = BTreeMap::new();
     let mut new_uses: BTreeMap<Vec<u8>, i64> = BTreeMap::new();
-    for group in plan.groups() {
-        rows::read_ahead(reader.conn, group.iter().map(|(_, reached)| *reached))?;
-        for ((key, _), reached) in group {
-            let losing = drafts.losing(reader, reached)?;
+    for group in plan.groups(reader)? {
+        let all = drafts.losing(reader, &group)?;
+        let blobs = all.iter().zip(&group).flat_map(|(losing, ((key, _), reached))| {
+            losing.blobs().into_iter().map(|hash| values![*key, reached.id.0.as_bytes().to_vec(), hash])
+        });
+        reader.conn.read_ahead(PROMPT_USES, &blobs.collect::<Vec<_>>())?;
+        for (losing, ((key, _), reached)) in all.into_iter().zip(group) {
             if losing.is_empty() {
                 continue;
             }
@@ -236,6 +241,7 @@ fn measure(reader: &mut Reader<'_>, plan: &Plan, drafts: &Drafts) -> Result<Size
             }
         }
     }
+    blob_uses::read_counts_ahead(reader.conn, plan.owner, uses.keys())?;
     for (hash, count) in uses {
         let new = new_uses.get(&hash).copied().unwrap_or_default();
         sizes.blobs += i64::from(blob_uses::count(reader, plan.owner, &hash)? + new <= count);
@@ -503,11 +509,12 @@ fn check_bytes(reader: &mut Reader<'_>, plan: &Plan) -> Result<()> {
     if plan.kind != ErasedTarget::Messages {
         return Ok(());
     }
-    let mut bytes = 0;
-    for group in plan.groups() {
-        rows::read_ahead(reader.conn, group.iter().map(|(_, reached)| *reached))?;
-        for (_, reached) in group {
-            bytes += rows::losing(reader, reached)?.bytes;
+    // By far too much is not read. What is erased already counts for little.
+    let mut bytes = sizes(reader, plan.messages.values().map(|reached| reached.row))?.values().sum::<i64>();
+    if bytes <= 2 * limits::ERASE_MESSAGES_BYTES_MAX {
+        bytes = 0;
+        for group in plan.groups(reader)? {
+            bytes += rows::losing_all(reader, &group)?.iter().map(|losing| losing.bytes).sum::<i64>();
         }
     }
     if bytes > limits::ERASE_MESSAGES_BYTES_MAX {
@@ -524,10 +531,10 @@ type Lost = Vec<((i64, Revision), ErasedMessage)>;
 fn take(tx: &mut Tx<'_>, opened: &mut Opened<'_>, plan: &Plan) -> Result<Lost> {
     let mut lost = Vec::new();
     let mut owners = BTreeSet::new();
-    for group in plan.groups() {
-        rows::read_ahead_to_take(tx.conn, &group)?;
-        for (place, reached) in group {
-            let losing = rows::losing(&mut Reader::new(tx.conn), reached)?;
+    for group in plan.groups(&mut Reader::new(tx.conn))? {
+        let all = rows::losing_all(&mut Reader::new(tx.conn), &group)?;
+        rows::read_ahead(tx.conn, &group)?;
+        for (losing, (place, reached)) in all.into_iter().zip(group) {
             let is_of_session = plan.is_of_session(*place);
             if is_of_session {
                 opened.open(place.0, place.1)?;
@@ -560,9 +567,8 @@ fn take(tx: &mut Tx<'_>, opened: &mut Opened<'_>, plan: &Plan) -> Result<Lost> {
             continue;
         }
         let fork = tx.loaded(*key)?.fork_revision.unwrap_or(0);
-        for mark in reached.void.iter().filter(|mark| **mark > fork) {
-            rows::erase_compaction(opened, *key, *mark)?;
-        }
+        let void: Vec<Revision> = reached.void.iter().copied().filter(|mark| *mark > fork).collect();
+        rows::erase_compactions(opened, *key, &void)?;
         if let Some(first) = reached.ranges.first() {
             rows::forget_texts(tx.conn, *key, first.first)?;
         }

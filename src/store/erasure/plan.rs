@@ -7,17 +7,21 @@ use crate::model::event::{ErasedMessage, ErasedTarget};
 use crate::model::ids::{MessageId, PartId, SessionId};
 use crate::model::layouts::Marks;
 use crate::model::mark::{CompactedMark, Mark, MarkBody};
-use crate::model::message::MessageKind;
+use crate::model::message::{Message, MessageKind};
 use crate::model::ranges::union;
-use crate::store::engine::{self, Connection, Parameter, Reader, values};
+use crate::store::engine::{self, Connection, List, Parameter, Reader, values};
 use crate::store::error::{Error, Result};
 use crate::store::ledger::ancestry::{self, Ancestry, AsOf};
 use crate::store::ledger::codec::{self, Number as _};
 use crate::store::ledger::{layouts, marks, messages};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Messages that are read and changed at once.
+/// Messages that are read and changed at once, and the bytes of their parts, unless one has more.
 pub(super) const AT_ONCE: usize = 256;
+const AT_ONCE_BYTES: i64 = 4 << 20;
+
+const SIZES: &str = "select m.id, coalesce(m.parts_length, (select sum(p.length) from part p where p.message_id = m.id), 0) \
+     from message m where m.id in (select value from rarray(?1))";
 
 const SHARED: &str = "select session_id, first_revision, last_revision from segment \
      where owner_id = ?1 and last_revision >= ?2 and first_revision <= ?3";
@@ -27,7 +31,7 @@ const VERSIONS: &str = "select revision from message where session_id = ?1 and c
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
-pub(crate) const STATEMENTS: &[&str] = &[SHARED, AT, VERSIONS];
+pub(crate) const STATEMENTS: &[&str] = &[SIZES, SHARED, AT, VERSIONS];
 
 /// What is to be erased.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -113,6 +117,39 @@ pub(crate) struct Plan {
 /// Some messages of a plan.
 pub(super) type Group<'p> = Vec<(&'p (i64, Revision), &'p Reached)>;
 
+/// Messages in groups whose parts have few bytes together.
+pub(super) fn groups<'p>(
+    reader: &mut Reader<'_>,
+    messages: impl Iterator<Item = (&'p (i64, Revision), &'p Reached)>,
+) -> Result<Vec<Group<'p>>> {
+    let messages: Vec<_> = messages.collect();
+    let sizes = sizes(reader, messages.iter().map(|(_, reached)| reached.row))?;
+    let (mut groups, mut group, mut bytes) = (Vec::new(), Group::new(), 0);
+    for message in messages {
+        let size = sizes.get(&message.1.row).copied().unwrap_or_default();
+        if group.len() >= AT_ONCE || !group.is_empty() && bytes + size > AT_ONCE_BYTES {
+            groups.push(std::mem::take(&mut group));
+            bytes = 0;
+        }
+        bytes += size;
+        group.push(message);
+    }
+    groups.extend(Some(group).filter(|group| !group.is_empty()));
+    Ok(groups)
+}
+
+/// The bytes of the parts of messages, by their rows.
+pub(super) fn sizes(reader: &mut Reader<'_>, rows: impl Iterator<Item = i64>) -> Result<BTreeMap<i64, i64>> {
+    let rows: Vec<i64> = rows.collect();
+    let mut sizes = BTreeMap::new();
+    for rows in rows.chunks(AT_ONCE) {
+        for row in reader.all(engine::query(SIZES).bind(List::of_integers(rows.iter().copied())))? {
+            sizes.insert(row.get(0)?, row.get(1)?);
+        }
+    }
+    Ok(sizes)
+}
+
 /// Finds what an erasure reaches. An error if there is no such message or part, or if messages are of several sessions.
 pub(crate) fn plan(reader: &mut Reader<'_>, key: i64, target: &EraseTarget) -> Result<Plan> {
     let ancestry = ancestry::by_key(reader, key)?;
@@ -182,8 +219,13 @@ fn messages(reader: &mut Reader<'_>, ancestry: &Ancestry, ids: &[String]) -> Res
     let marks = Marks::new(marks::all(reader, ancestry)?);
     let (mut owners, mut named, mut positions) = (Vec::new(), Vec::new(), Vec::new());
     read_named_ahead(reader.conn, ancestry, ids)?;
-    for id in ids {
-        let message = messages::named(reader, ancestry, id)?;
+    let found = ids.iter().map(|id| messages::named(reader, ancestry, id));
+    let found: Vec<_> = found.collect::<Result<_>>()?;
+    let is_record = |message: &&Message| message.kind == MessageKind::Record;
+    let records = found.iter().filter(is_record).filter_map(|message| message.client_id.clone());
+    let of_records: Vec<_> = records.map(|client_id| values![ancestry.own().owner, client_id]).collect();
+    reader.conn.read_ahead(VERSIONS, &of_records)?;
+    for message in found {
         let is_replaceable = matches!(message.kind, MessageKind::Normal | MessageKind::Edit | MessageKind::Replay);
         let position = if is_replaceable { marks.position(message.revision).first } else { message.revision };
         let owner = ancestry.owner_at(reader, position)?.owner;
@@ -248,9 +290,8 @@ fn meets(ranges: &[RevisionRange], range: RevisionRange) -> bool {
 
 impl Plan {
     /// The messages, in groups that are read and changed at once.
-    pub(super) fn groups(&self) -> Vec<Group<'_>> {
-        let messages: Vec<_> = self.messages.iter().collect();
-        messages.chunks(AT_ONCE).map(<[_]>::to_vec).collect()
+    pub(super) fn groups(&self, reader: &mut Reader<'_>) -> Result<Vec<Group<'_>>> {
+        groups(reader, self.messages.iter())
     }
 
     /// True for a message that goes with its whole session in this step.

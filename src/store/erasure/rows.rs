@@ -26,6 +26,9 @@ use std::rc::Rc;
 
 const MESSAGE: &str = "select id, public_id, revision, kind, head, sealed_revision, seal, parts, parts_length, \
      client_id, session_id from message where id = ?1";
+/// Bodies of parts of messages that are blobs, with the sessions of the messages.
+const BLOBS: &str = "select distinct m.session_id, p.blob_hash from message m join part p on p.message_id = m.id \
+     where m.id in (select value from rarray(?1)) and p.blob_hash is not null";
 const CLIENT_ID: &str = "select client_id from message where public_id = ?1";
 const UPDATE_MESSAGE: &str = "update message set head = ?2, seal = ?3, parts = ?4, parts_length = ?5, counting = null, \
      counts = null where id = ?1";
@@ -70,6 +73,7 @@ const FORGET_TEXTS: &str = "update summary_request set request_text = null, repl
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[
     MESSAGE,
+    BLOBS,
     CLIENT_ID,
     UPDATE_MESSAGE,
     PARTS,
@@ -149,8 +153,11 @@ struct Going {
 
 /// What a message loses.
 pub(super) struct Losing {
-    /// The row, as it is before.
+    /// The row, as it is before, and its session.
     row: Row,
+    session: i64,
+    /// The media of its parts, which count with their lengths.
+    media: Vec<Vec<u8>>,
     /// The id that a client gave to it; to the original, if it is an edit.
     client_id: Option<String>,
     parts: Vec<Going>,
@@ -206,16 +213,41 @@ impl Losing {
     }
 }
 
-/// Reads at once what is read of each of some messages.
-pub(super) fn read_ahead<'r>(conn: &Connection, messages: impl IntoIterator<Item = &'r Reached>) -> Result<()> {
-    let keys: Vec<_> = messages.into_iter().map(|reached| values![reached.row]).collect();
-    conn.read_ahead(MESSAGE, &keys)?;
-    conn.read_ahead(PARTS, &keys)
+/// Reads at once what the messages of a group lose.
+pub(super) fn losing_all(reader: &mut Reader<'_>, group: &Group<'_>) -> Result<Vec<Losing>> {
+    let conn = reader.conn;
+    let keys: Vec<_> = group.iter().map(|(_, reached)| values![reached.row]).collect();
+    if !conn.is_sqlite() && group.len() > 1 {
+        let rows = List::of_integers(group.iter().map(|(_, reached)| reached.row));
+        let mut blobs = Vec::new();
+        for row in reader.all(engine::query(BLOBS).bind(rows))? {
+            blobs.push(values![row.get::<Vec<u8>>(1)?, row.get::<i64>(0)?]);
+        }
+        conn.read_ahead(MESSAGE, &keys)?;
+        conn.read_ahead(PARTS, &keys)?;
+        conn.read_ahead(messages::BLOB, &blobs)?;
+    }
+    let mut all: Vec<Losing> = group.iter().map(|(_, reached)| read(reader, reached)).collect::<Result<_>>()?;
+    let media = all.iter().flat_map(|losing| losing.media.iter().map(|hash| (hash.clone(), losing.session)));
+    let media: BTreeSet<(Vec<u8>, i64)> = media.collect();
+    let mut lengths = HashMap::new();
+    conn.read_ahead(
+        messages::BLOB_LENGTH,
+        &media.iter().map(|(hash, session)| values![hash, *session]).collect::<Vec<_>>(),
+    )?;
+    for (hash, session) in media {
+        let length = messages::blob_length(reader, session, &hash)?;
+        lengths.insert((hash, session), length);
+    }
+    for losing in &mut all {
+        let of_media = losing.media.iter().filter_map(|hash| lengths.get(&(hash.clone(), losing.session)));
+        losing.bytes += of_media.sum::<i64>();
+    }
+    Ok(all)
 }
 
-/// The same, with what is read to take their content.
-pub(super) fn read_ahead_to_take(conn: &Connection, group: &Group<'_>) -> Result<()> {
-    read_ahead(conn, group.iter().map(|(_, reached)| *reached))?;
+/// Reads at once what is read besides to take the content of a group.
+pub(super) fn read_ahead(conn: &Connection, group: &Group<'_>) -> Result<()> {
     let rows: Vec<_> = group.iter().map(|(_, reached)| values![reached.row]).collect();
     conn.read_ahead(PRUNED, &rows)?;
     let prompts = group.iter().map(|((key, _), reached)| values![*key, reached.id.0.as_bytes().as_slice()]);
@@ -224,6 +256,12 @@ pub(super) fn read_ahead_to_take(conn: &Connection, group: &Group<'_>) -> Result
 
 /// Reads what a message loses.
 pub(super) fn losing(reader: &mut Reader<'_>, reached: &Reached) -> Result<Losing> {
+    let place = (0, 0);
+    let lost = losing_all(reader, &vec![(&place, reached)])?.pop();
+    lost.ok_or(Error::Bug("a message is no group"))
+}
+
+fn read(reader: &mut Reader<'_>, reached: &Reached) -> Result<Losing> {
     let row = reader.one(engine::query(MESSAGE).bind(reached.row))?;
     let row = row.ok_or_else(|| Error::corrupt("message", "the message is gone"))?;
     let in_row = row.get::<Option<&[u8]>>(7)?.map(codec::decode_parts).transpose()?;
@@ -246,6 +284,8 @@ pub(super) fn losing(reader: &mut Reader<'_>, reached: &Reached) -> Result<Losin
         in_row,
         has_more: reached.parts.is_none() && has_more(&row)?,
         row,
+        session,
+        media: Vec::new(),
         revisions: numbered.iter().map(|part| part.revision).collect(),
         bytes: 0,
         drafts: 0,
@@ -265,7 +305,8 @@ pub(super) fn losing(reader: &mut Reader<'_>, reached: &Reached) -> Result<Losin
         if body.is_erased() && metadata.is_none() && blobs.is_empty() {
             continue;
         }
-        losing.bytes += counted(reader, session, &old, &blobs)?;
+        losing.bytes += old.length;
+        losing.media.extend(blobs.iter().filter(|hash| Some(*hash) != old.blob_hash.as_ref()).cloned());
         losing.parts.push(Going { number, revision, old, plain, body: body.erased(), blobs });
     }
     Ok(losing)
@@ -283,7 +324,7 @@ fn original_client_id(reader: &mut Reader<'_>, edit: &Row) -> Result<Option<Stri
 fn counted(reader: &mut Reader<'_>, session: i64, part: &StoredPart, blobs: &BTreeSet<Vec<u8>>) -> Result<i64> {
     let mut bytes = part.length;
     for hash in blobs.iter().filter(|hash| Some(*hash) != part.blob_hash.as_ref()) {
-        bytes += i64::try_from(messages::blob(reader, session, hash)?.len()).unwrap_or(i64::MAX);
+        bytes += messages::blob_length(reader, session, hash)?;
     }
     Ok(bytes)
 }
@@ -307,7 +348,7 @@ pub(super) struct Opened<'c> {
     pub(super) revisions: BTreeMap<i64, BTreeSet<Revision>>,
     /// True if the index of words had some of a message.
     has_words: bool,
-    /// The questions of sessions, by their keys, and those that lost their content.
+    /// The questions of sessions, by their keys, as they were before, and those that lost their content with a call.
     approvals: HashMap<i64, Rc<[Row]>>,
     erased_approvals: BTreeSet<i64>,
     changes: Changes,
@@ -580,7 +621,7 @@ fn approvals(opened: &mut Opened<'_>, key: i64, calls: &BTreeSet<String>) -> Res
     };
     for row in &*approvals {
         let question = codec::decode_question(codec::without_check("approval", row.get(2)?)?)?;
-        if calls.contains(&question.call_id) {
+        if calls.contains(&question.call_id) && opened.erased_approvals.insert(row.get(0)?) {
             bytes += erase_approval(opened, key, row, question)?;
         }
     }
@@ -608,9 +649,6 @@ fn question_bytes(stored: &[u8]) -> Result<i64> {
 /// the bytes for which the question counted; answers count for none.
 fn erase_approval(opened: &mut Opened<'_>, key: i64, row: &Row, question: Question) -> Result<i64> {
     let id: i64 = row.get(0)?;
-    if !opened.erased_approvals.insert(id) {
-        return Ok(0);
-    }
     let bytes = question_bytes(row.get(2)?)?;
     opened.open(key, row.get(1)?)?;
     let mut choices = question.choices.clone();
@@ -666,24 +704,35 @@ pub(super) fn forget_texts(conn: &Connection, key: i64, from: Revision) -> Resul
     engine::query(FORGET_TEXTS).bind(key).bind(from).bind(&[0_u8; 32]).run(conn)
 }
 
-/// Takes what the event and the job of a compaction say of the content of its summary.
-pub(super) fn erase_compaction(opened: &mut Opened<'_>, key: i64, mark: Revision) -> Result<()> {
-    let row = engine::query(EVENT).bind(key).bind(mark).one(opened.conn)?;
-    let mut body = codec::decode_event(row.get(0)?, row.get(1)?)?;
-    let EventBody::Compacted { compaction, outcome, .. } = &mut body else { return Ok(()) };
-    let CompactionId(id) = *compaction;
-    if !outcome.contradictions.is_empty() {
-        outcome.contradictions.clear();
-        opened.open(key, mark)?;
-        opened.write()?;
-        engine::query(UPDATE_EVENT).bind(key).bind(mark).bind(codec::encode_event(&body)).run(opened.conn)?;
+/// Takes what the events and the jobs of compactions say of the content of their summaries, by their marks.
+pub(super) fn erase_compactions(opened: &mut Opened<'_>, key: i64, marks: &[Revision]) -> Result<()> {
+    let conn = opened.conn;
+    conn.read_ahead(EVENT, &marks.iter().map(|mark| values![key, *mark]).collect::<Vec<_>>())?;
+    let (mut events, mut ids, mut jobs) = (Vec::new(), Vec::new(), Vec::new());
+    for mark in marks {
+        let row = engine::query(EVENT).bind(key).bind(*mark).one(conn)?;
+        let mut body = codec::decode_event(row.get(0)?, row.get(1)?)?;
+        let EventBody::Compacted { compaction, outcome, .. } = &mut body else { continue };
+        let CompactionId(id) = *compaction;
+        ids.push(id.as_bytes().to_vec());
+        if !outcome.contradictions.is_empty() {
+            outcome.contradictions.clear();
+            opened.open(key, *mark)?;
+            events.push(values![key, *mark, codec::encode_event(&body)]);
+        }
     }
-    let job = engine::query(JOB).bind(key).bind(id.as_bytes().as_slice()).optional(opened.conn)?;
-    let outcome = job.map(|row| Ok::<_, Error>((row.get::<i64>(0)?, row.get::<Option<Vec<u8>>>(1)?))).transpose()?;
-    if let Some((job, Some(outcome))) = outcome {
-        let mut outcome = codec::decode_outcome(&outcome)?;
-        outcome.contradictions.clear();
-        engine::query(UPDATE_JOB).bind(job).bind(codec::encode_outcome(&outcome)).run(opened.conn)?;
+    conn.read_ahead(JOB, &ids.iter().map(|id| values![key, id]).collect::<Vec<_>>())?;
+    for id in &ids {
+        let job = engine::query(JOB).bind(key).bind(id).optional(conn)?;
+        let outcome =
+            job.map(|row| Ok::<_, Error>((row.get::<i64>(0)?, row.get::<Option<Vec<u8>>>(1)?))).transpose()?;
+        if let Some((job, Some(outcome))) = outcome {
+            let mut outcome = codec::decode_outcome(&outcome)?;
+            outcome.contradictions.clear();
+            jobs.push(values![job, codec::encode_outcome(&outcome)]);
+        }
     }
-    Ok(())
+    opened.write()?;
+    engine::run_for_each(conn, UPDATE_EVENT, events)?;
+    engine::run_for_each(conn, UPDATE_JOB, jobs)
 }

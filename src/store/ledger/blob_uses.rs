@@ -70,6 +70,15 @@ pub(crate) fn count(reader: &mut Reader<'_>, session: i64, hash: &[u8]) -> Resul
     reader.one(engine::query(OTHERS).bind(hash.to_vec()).bind(session))?.map_or(Ok(0), |row| row.get(0))
 }
 
+/// Reads at once what `count` says of these blobs.
+pub(crate) fn read_counts_ahead<'h>(
+    conn: &Connection,
+    session: i64,
+    hashes: impl Iterator<Item = &'h Vec<u8>>,
+) -> Result<()> {
+    conn.read_ahead(OTHERS, &hashes.map(|hash| values![hash, session]).collect::<Vec<_>>())
+}
+
 /// Ends sessions' uses of blobs, and deletes each blob with the last use in its tenant. A tombstone must be open.
 pub(crate) fn remove(conn: &Connection, uses: &[(i64, Holder, Vec<u8>)]) -> Result<()> {
     if uses.is_empty() {

@@ -61,9 +61,9 @@ const PRUNED: &str = "select q.message_id, q.number, q.session_id, q.revision, q
      from rarray(?1) wanted join pruned q on q.message_id = wanted.value";
 pub(super) const OF_MESSAGE: &str = "select number, revision, client_id, kind, codec, length, salt, body, blob_hash, call_message \
      from part where message_id = ?1";
-const BLOB_LENGTH: &str =
+pub(crate) const BLOB_LENGTH: &str =
     "select length from blob where hash = ?1 and tenant = (select tenant from session where id = ?2)";
-const BLOB: &str =
+pub(crate) const BLOB: &str =
     "select codec, length, data from blob where hash = ?1 and tenant = (select tenant from session where id = ?2)";
 const NEWEST_RECORD: &str = "select max(revision) from message where session_id = ?1 and class = 2";
 const DRAFTS: &str = "select d.number, d.client_id, d.body, d.kind, d.call_id, d.tool, d.call_message \
@@ -158,6 +158,12 @@ impl Found {
 pub(crate) fn blob(reader: &mut Reader<'_>, session: i64, hash: &[u8]) -> Result<Vec<u8>> {
     let row = reader.one(engine::query(BLOB).bind(hash.to_vec()).bind(session))?;
     blob_row(&row.ok_or_else(|| Error::corrupt("blob", "a blob is missing"))?, hash)
+}
+
+/// The number of bytes of a blob of a session's tenant before compression; zero for one that is missing.
+pub(crate) fn blob_length(reader: &mut Reader<'_>, session: i64, hash: &[u8]) -> Result<i64> {
+    let row = reader.one(engine::query(BLOB_LENGTH).bind(hash.to_vec()).bind(session))?;
+    row.map_or(Ok(0), |row| row.get(0))
 }
 
 /// The bytes of a blob with this hash from its row: codec, length, data.
@@ -446,8 +452,7 @@ pub(crate) fn bytes_of(reader: &mut Reader<'_>, session: i64, message: i64) -> R
         let mut stored = part_row(&row)?.stored;
         bytes += stored.length;
         for hash in codec::media_blobs(&plain_body(reader, session, &mut stored)?)? {
-            let row = reader.one(engine::query(BLOB_LENGTH).bind(hash).bind(session))?;
-            bytes += row.map_or(Ok(0), |row| row.get::<i64>(0))?;
+            bytes += blob_length(reader, session, &hash)?;
         }
     }
     Ok(bytes)

@@ -60,7 +60,8 @@ impl Driver {
                 .wait(runtime.spawn(connecting))
                 .map_err(|error| Error::Open(format!("a connection to the database ended in a panic: {error}")))?,
         };
-        Ok(made.map_err(|_| Error::Unreachable("the database does not answer".to_owned()))??)
+        let made = made.map_err(|_| Error::Unreachable("the database does not answer".to_owned()))?;
+        made.map_err(refused)
     }
 
     fn wait<T>(&self, work: impl Future<Output = T>) -> T {
@@ -86,6 +87,14 @@ impl Drop for Driver {
             runtime.shutdown_background();
         }
     }
+}
+
+/// The error of a connection that was not made. What the server refuses for its settings is said at once.
+fn refused(error: sqlx::Error) -> Error {
+    let refused = error.as_database_error().and_then(|refused| refused.code());
+    // It stops, starts, or has too many connections.
+    let passes = refused.is_none_or(|code| code.starts_with("57P") || code.starts_with("08") || code == "53300");
+    if passes { error.into() } else { Error::Database(error.to_string()) }
 }
 
 /// The state of a connection.
@@ -616,17 +625,27 @@ impl Client {
             return self.commit_here(head);
         }
         let (done, warning) = with_warning(|| self.commit_here(head));
+        self.heed(warning);
+        done
+    }
+
+    /// Doubts a commit of which the server warned.
+    pub(super) fn heed(&self, warning: Option<String>) {
         if let Some(warning) = warning {
             tracing::warn!(warning, "the database warns of a commit");
-            self.is_doubted.set(true);
+            self.doubt();
         }
-        done
     }
 
     /// True once after a commit of an owner of which the server warned: that it was told to wait no more for the standby
     /// that has to have it, say. It is there, and may be lost with this server.
     pub(crate) fn was_doubted(&self) -> bool {
         self.is_doubted.take()
+    }
+
+    /// Notes that a commit is doubted, which may have been that of a connection before.
+    pub(crate) fn doubt(&self) {
+        self.is_doubted.set(true);
     }
 
     fn commit_here(&self, head: Option<i64>) -> Result<()> {

@@ -41,12 +41,10 @@ impl From<sqlx::Error> for Error {
     }
 }
 
-/// True for an error with which the server ends a connection that was open. What it refuses before a connection is open
-/// (class 28, 3D000, 0A000) is no such end: nothing was asked yet.
+/// True for an error with which the server ends a connection.
 fn is_end(refused: &dyn DatabaseError) -> bool {
-    let Some(refused) = refused.try_downcast_ref::<PgDatabaseError>() else { return false };
-    let is_refusal = refused.code().starts_with("28") || matches!(refused.code(), "3D000" | "0A000");
-    matches!(refused.severity(), PgSeverity::Panic) || matches!(refused.severity(), PgSeverity::Fatal) && !is_refusal
+    let refused = refused.try_downcast_ref::<PgDatabaseError>();
+    refused.is_some_and(|refused| matches!(refused.severity(), PgSeverity::Panic | PgSeverity::Fatal))
 }
 
 #[cfg(test)]
@@ -106,7 +104,5 @@ mod tests {
         }
         assert!(matches!(error_of_server("ERROR", "53100").await, Error::Full));
         assert!(matches!(error_of_server("ERROR", "XX000").await, Error::Database(_)));
-        // Of a connection that was refused.
-        assert!(matches!(error_of_server("FATAL", "28P01").await, Error::Database(_)));
     }
 }

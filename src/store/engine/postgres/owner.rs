@@ -3,6 +3,7 @@
 use super::super::value::{Parameter, Row};
 use super::client::Client;
 use super::lease::{self, Lease, Trust};
+use super::warnings::with_warning;
 use crate::limits;
 use crate::store::error::{Error, Result};
 use std::sync::Arc;
@@ -55,7 +56,10 @@ impl Client {
         let Some(taken) = taken else { return Ok(None) };
         *epoch = taken.get(0)?;
         trust.acknowledged().attempt(*epoch);
-        let Some(fenced) = self.fence(shard, *epoch, trust.acknowledged().known())? else { return Ok(None) };
+        // A standby that has this has what was committed before.
+        let (fenced, warning) = with_warning(|| self.fence(shard, *epoch, trust.acknowledged().known()));
+        self.heed(warning);
+        let Some(fenced) = fenced? else { return Ok(None) };
         let (head, written_on, last_epoch): (i64, String, i64) = (fenced.get(0)?, fenced.get(1)?, fenced.get(2)?);
         let server = self.server()?;
         let is_moved = !written_on.is_empty() && written_on != server;

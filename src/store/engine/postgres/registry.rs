@@ -39,6 +39,7 @@ const SHARDS: &str = "select l.name, split_part(l.owner, '.', 1) as daemon, l.le
         or to_regclass('lh_' || l.name || '.migration') is not null) \
      order by length(l.name), l.name";
 const DESTINE: &str = "update lh.lease set destination = $2, is_pinned = $3 where name = $1";
+const HAND_BACK: &str = "update lh.lease set destination = '' where name = $1 and destination = $2 and not is_pinned";
 const FIND: &str = "select shard from lh.directory where public_id = $1";
 const FIND_BY_CLIENT_ID: &str = "select shard from lh.directory where tenant = $1 and client_id = $2";
 /// Microseconds since 1970.
@@ -199,6 +200,12 @@ impl Registry {
     pub async fn destine(&self, shard: &str, daemon: Option<&str>, is_pinned: bool) -> Result<bool> {
         let changed = sqlx::query(DESTINE).bind(shard).bind(daemon.unwrap_or_default()).bind(is_pinned);
         self.ask(|pool| async move { Ok(changed.execute(&pool).await?.rows_affected() > 0) }).await
+    }
+
+    /// Lets any daemon own a shard that was handed to this one, unless an operator has pinned it.
+    pub async fn hand_back(&self, shard: &str, from: &str) -> Result<()> {
+        let changed = sqlx::query(HAND_BACK).bind(shard).bind(from);
+        self.ask(|pool| async move { Ok(changed.execute(&pool).await.map(drop)?) }).await
     }
 
     /// True once the first shard has its tables.

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::sync::LazyLock;
 use tracing::field::{Field, Visit};
+use tracing::level_filters::LevelFilter;
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Dispatch, Event, Level, Metadata, Subscriber, dispatcher};
 
@@ -27,6 +28,10 @@ struct Watcher;
 impl Subscriber for Watcher {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         metadata.target() == TARGET && *metadata.level() <= Level::WARN
+    }
+
+    fn max_level_hint(&self) -> Option<LevelFilter> {
+        Some(LevelFilter::WARN)
     }
 
     fn event(&self, event: &Event<'_>) {

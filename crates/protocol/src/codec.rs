@@ -1,10 +1,10 @@
 //! The codec of the services. A request is decoded only once it is known what it grows to, that no list in it has more
 //! elements than it may have, and that there is memory for all of it.
 
+use super::REQUEST_VALUES_MAX;
 use super::measure::{self, Shape, TooMany};
-use crate::limits;
-use crate::traffic::RequestMemory;
 use prost::Name;
+use std::sync::OnceLock;
 use tonic::Status;
 use tonic::codec::{Codec, DecodeBuf, Decoder};
 use tonic_prost::{ProstCodec, ProstDecoder, ProstEncoder};
@@ -15,6 +15,14 @@ const TOO_MANY_ELEMENTS: &str = "too many elements in ";
 const TOO_MANY_VALUES: &str = "the request has too many messages and elements of lists";
 /// The refusal of a request that grows to more memory than there is now.
 const NO_MEMORY: &str = "the memory for what the request grows to is taken by others";
+
+/// What takes memory for the bytes that a request grows to.
+static TAKE_MEMORY: OnceLock<fn(usize) -> bool> = OnceLock::new();
+
+/// Has requests decoded from now on only if this takes memory for the bytes to which they grow. Later calls have no effect.
+pub fn bound_memory(take: fn(usize) -> bool) {
+    let _ = TAKE_MEMORY.set(take);
+}
 
 /// Why a request was not decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,7 +42,7 @@ impl<'a> Refusal<'a> {
             return Some(Self::Elements(field, most.parse().ok()?));
         }
         match message {
-            TOO_MANY_VALUES => Some(Self::Values(limits::REQUEST_VALUES_MAX)),
+            TOO_MANY_VALUES => Some(Self::Values(REQUEST_VALUES_MAX)),
             NO_MEMORY => Some(Self::Memory),
             _ => None,
         }
@@ -93,7 +101,7 @@ impl<U: prost::Message + Default> Decoder for BoundedDecoder<U> {
         if let Some(request) = self.request {
             // The buffer of a message is one piece.
             let bytes = request.measure(bytes::Buf::chunk(buffer))?;
-            if !RequestMemory::grow(bytes) {
+            if TAKE_MEMORY.get().is_some_and(|take| !take(bytes)) {
                 return Err(Status::resource_exhausted(NO_MEMORY));
             }
         }
@@ -104,7 +112,7 @@ impl<U: prost::Message + Default> Decoder for BoundedDecoder<U> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pb;
+    use crate as pb;
 
     #[test]
     fn every_request_is_bounded_and_no_answer_is() {
@@ -122,7 +130,7 @@ mod tests {
         let elements = Status::from(TooMany::Elements("messages.parts".to_owned(), 256));
         assert_eq!(Refusal::of(elements.message()), Some(Refusal::Elements("messages.parts", 256)));
         let values = Status::from(TooMany::Values);
-        assert_eq!(Refusal::of(values.message()), Some(Refusal::Values(limits::REQUEST_VALUES_MAX)));
+        assert_eq!(Refusal::of(values.message()), Some(Refusal::Values(REQUEST_VALUES_MAX)));
         assert_eq!(Refusal::of("something else"), None);
     }
 }

@@ -1,4 +1,5 @@
-//! The generated protocol types of `longhand.v1`, documented by the comments in `proto/`.
+//! The generated protocol types of `longhand.v1`, documented by the comments in `proto/`, and the codec that bounds what a
+//! request grows to.
 
 pub mod codec;
 mod convert;
@@ -15,7 +16,7 @@ mod generated {
     tonic::include_proto!("longhand.v1");
 }
 
-use crate::model::time::Timestamp;
+use longhand_core::model::time::Timestamp;
 
 pub use generated::*;
 
@@ -30,6 +31,9 @@ pub const TENANT_HEADER: &str = "longhand-tenant";
 
 /// The header with the number of the run on whose behalf a call is made.
 pub const RUN_EPOCH_HEADER: &str = "longhand-run-epoch";
+
+/// Messages and elements of lists that a request has at most, inside of each other: each takes memory, whatever its bytes.
+pub const REQUEST_VALUES_MAX: usize = 266_240;
 
 /// Microseconds per second.
 const MICROS: i64 = 1_000_000;

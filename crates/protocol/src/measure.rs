@@ -2,7 +2,7 @@
 //! all of it. A list of numbers in memory takes several times the bytes that it is sent in, compression makes those a
 //! thousand times shorter, and a message takes hundreds of times the two bytes that it can have on the wire.
 
-use crate::limits;
+use super::REQUEST_VALUES_MAX;
 use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field};
 use prost_reflect::{Cardinality, DescriptorPool, FieldDescriptor, Kind, MessageDescriptor};
 use std::collections::HashMap;
@@ -180,7 +180,7 @@ impl Shapes {
         shape.has_lists |= is_list;
         // A message that comes twice is merged, and so are the lists in it: it comes once.
         let merges_lists = matches!(content, Content::Message(place) if self.all[place].has_lists);
-        let declared = || elements_max(descriptor).unwrap_or(limits::REQUEST_VALUES_MAX);
+        let declared = || elements_max(descriptor).unwrap_or(REQUEST_VALUES_MAX);
         let most = if is_list { Some(declared()) } else { merges_lists.then_some(1) };
         let counted = most.map(|most| {
             shape.counted += 1;
@@ -197,7 +197,7 @@ impl Shape {
     /// The most bytes of memory that a request takes once it is decoded. What is malformed is left to the decoder,
     /// which reads up to the first error as this does.
     pub(super) fn measure(&self, bytes: &[u8]) -> Result<usize, TooMany> {
-        let mut measure = Measure { values_left: limits::REQUEST_VALUES_MAX, bytes: self.bytes };
+        let mut measure = Measure { values_left: REQUEST_VALUES_MAX, bytes: self.bytes };
         measure.message(self, bytes, DEPTH_MAX)?;
         Ok(measure.bytes)
     }
@@ -293,7 +293,7 @@ impl TooMany {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pb;
+    use crate as pb;
     use prost::{Message as _, Name};
 
     fn shape<M: Name>() -> &'static Shape {
@@ -349,10 +349,10 @@ mod tests {
 
     #[test]
     fn every_list_has_its_own_limit() {
-        let many = limits::BATCH_MESSAGES_MAX;
+        let many = 512;
         assert!(measure(&append(many, 1)).is_ok());
         assert_eq!(measure(&append(many + 1, 1)), Err(TooMany::Elements("messages".to_owned(), many)));
-        let most = limits::MESSAGE_PARTS_MAX;
+        let most = 256;
         assert_eq!(measure(&append(1, most + 1)), Err(TooMany::Elements("messages.parts".to_owned(), most)));
         // What comes twice would be merged.
         let write = |parts| {
