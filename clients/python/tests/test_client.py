@@ -13,10 +13,10 @@ from pathlib import Path
 import grpc
 import pytest
 from conftest import BINARY, Daemon
+from longhand._sync.known import KnownIds
 
 import longhand
 from longhand import address, v1
-from longhand._sync.known import KnownIds
 from longhand._sync.reply import _remainder
 
 

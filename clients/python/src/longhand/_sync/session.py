@@ -193,13 +193,20 @@ class Session:
             yield hit
 
     def rewind(
-        self, message_id: str, *, expected_revision: int | None = None, summarize: str | None = None
+        self,
+        message_id: str,
+        *,
+        expected_revision: int | None = None,
+        summarize: str | None = None,
+        request_id: str = "",
     ) -> v1.RewindSessionResponse:
         """Leaves out what comes after a message, or everything with `START`.
 
         With `summarize`, which may be empty or name topics, a summary of it stays.
         """
-        request = v1.RewindSessionRequest(session_id=self.id, expected_revision=expected_revision)
+        request = v1.RewindSessionRequest(
+            session_id=self.id, expected_revision=expected_revision, request_id=request_id
+        )
         if message_id == START:
             request.to_start = True
         else:
@@ -216,6 +223,7 @@ class Session:
         *,
         metadata: object = None,
         expected_revision: int | None = None,
+        request_id: str = "",
     ) -> v1.EditMessageResponse:
         """Puts another message in the place of one; None leaves it out. `metadata` is the other message's."""
         request = v1.EditMessageRequest(
@@ -225,6 +233,7 @@ class Session:
             remove=content is None,
             metadata_json=optional_json(metadata),
             expected_revision=expected_revision,
+            request_id=request_id,
         )
         return self._call(self.client.stubs.messages.EditMessage, request)
 
