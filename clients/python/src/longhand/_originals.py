@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 
 from longhand import parts, v1
 
-__all__ = ["Original", "Restored", "decode", "encode", "pieced_messages", "restored"]
+__all__ = ["Original", "Restored", "decode", "encode", "pieced_messages", "restored", "stored_original"]
 
 #: The largest metadata of a message, in bytes; the daemon takes 256 KiB.
 _METADATA_BYTES = 240 * 1024
@@ -42,7 +42,9 @@ class Original:
         self._places: list[list[Any]] = []
 
     def add(self, part: v1.Part, *path: str | int) -> v1.Part:
-        """Adds a part; if the JSON has its content at a path, that is taken out."""
+        """Adds a part; if the JSON has its content at a path, that is taken out. An empty text is in no view, and stays."""
+        if (part.HasField("text") and not part.text.text) or (part.HasField("reasoning") and not part.reasoning.text):
+            return part
         part.client_id = str(len(self.parts))
         self.parts.append(part)
         if path:
@@ -112,30 +114,41 @@ def restored(
     name: str, message: v1.ContextMessage, originals: Mapping[str, v1.Message] | None = None
 ) -> Restored | None:
     """The object of a message of a view, as far as the view shows it; None if there is none, or it is not given."""
-    own = _own(name, message.metadata_json)
+    stored = (originals or {}).get(message.message_id)
+    further = () if stored is None else stored.parts
+    shown = {context.part.client_id: (context.part, bool(context.shortening)) for context in message.parts}
+    return _restored(_own(name, message.metadata_json), shown, further)
+
+
+def stored_original(name: str, message: v1.Message) -> Restored | None:
+    """The object of a stored message; None if there is none."""
+    shown = {part.client_id: (part, False) for part in message.parts if not part.erased}
+    return _restored(_own(name, message.metadata_json), shown, message.parts)
+
+
+def _restored(
+    own: dict[str, Any], shown: Mapping[str, tuple[v1.Part, bool]], further: Iterable[v1.Part]
+) -> Restored | None:
     if "pieces" in own:
-        stored = (originals or {}).get(message.message_id)
-        further = {part.client_id: part for part in stored.parts} if stored is not None else {}
-        pieces = [further.get(f"original:{number}") for number in range(own["pieces"])]
+        found = {part.client_id: part for part in further}
+        pieces = [found.get(f"original:{number}") for number in range(own["pieces"])]
         texts = [json.loads(piece.metadata_json) for piece in pieces if piece is not None and piece.metadata_json]
         if len(texts) != len(pieces):
             return None
         own = json.loads("".join(texts))
     if "data" not in own:
         return None
-    made = Restored(own["data"])
-    shown = {context.part.client_id: context for context in message.parts}
-    made.shortened = {id for id, context in shown.items() if context.shortening}
+    made = Restored(own["data"], {id for id, (_, is_short) in shown.items() if is_short})
     for path, id, form, *attachment in own.get("places", ()):
-        context = shown.get(id)
-        found, value = (False, None) if context is None else _content(context.part, form, *attachment)
-        if context is not None and context.shortening:
-            if context.part.HasField("reasoning"):
+        part, is_short = shown.get(id, (None, False))
+        there, value = (False, None) if part is None else _content(part, form, *attachment)
+        if part is not None and is_short:
+            if part.HasField("reasoning"):
                 # A provider has signed all of it.
-                found = False
-            elif not found and not attachment:
-                found, value = _shortened(context.part)
-        if found:
+                there = False
+            elif not there and not attachment:
+                there, value = _shortened(part)
+        if there:
             _at(made.data, path[:-1])[path[-1]] = value
         else:
             made.missing.append(path)

@@ -60,6 +60,8 @@ class Conversation:
         self.entries: list[Entry] = []
         #: The same by their ids, and by those of what replaced them.
         self.by_message_id: dict[str, Entry] = {}
+        #: The same by their client ids, and records.
+        self.by_client_id: dict[str, Entry] = {}
         self._aliases: dict[str, Entry] = {}
         #: The owners whose messages this object has appended.
         self._owners: set[str] = set()
@@ -73,7 +75,7 @@ class Conversation:
         whose identities are `gone`.
         """
         for _ in range(_ATTEMPTS):
-            await self._read()
+            await self.read()
             found = self._match(items, owner)
             rewind_to, revision = None, None
             stale: list[Entry] = []
@@ -98,7 +100,7 @@ class Conversation:
                 continue
             self._owners.add(owner)
             if fresh or rewind_to is not None:
-                await self._read()
+                await self.read()
                 found = self._match(items, owner, sent=True)
             return [entry for entry in found if entry is not None]
         raise Error("other writers change the session all the time", reason="REVISION_MISMATCH")
@@ -132,7 +134,8 @@ class Conversation:
             self.by_message_id[entry.replacement_id] = entry
         return changed
 
-    async def _read(self) -> None:
+    async def read(self) -> None:
+        """Reads what came since."""
         client = self._session.client
         request = v1.ListEventsRequest(
             session_id=self._session.id, kinds=_KINDS, after_cursor=self._cursor, page_size=1000
@@ -143,12 +146,13 @@ class Conversation:
                 begins = event.HasField("session_created") or event.HasField("session_forked")
                 if begins and event.session_id != self._session_id:
                     self._session_id = event.session_id
-                    self.entries, self.by_message_id, self._aliases = [], {}, {}
+                    self.entries, self.by_message_id, self.by_client_id, self._aliases = [], {}, {}, {}
                 if event.HasField("session_forked"):
                     await self._read_ancestors(event.session_forked.source_revision)
-                if event.HasField("message_appended") and event.message_appended.kind != v1.MESSAGE_KIND_RECORD:
+                if event.HasField("message_appended"):
                     new = event.message_appended
-                    self._add(new.message_id, new.client_id, new.role, event.revision)
+                    entry = Entry(new.message_id, new.role, event.revision)
+                    self._add(entry, new.client_id, new.kind == v1.MESSAGE_KIND_RECORD)
                 # Not by the actor: a program rewinds with the same client, and what it left out stays so.
                 ours = event.request_id.startswith(f"{self._prefix}-")
                 if event.HasField("message_edited"):
@@ -164,18 +168,19 @@ class Conversation:
         """The messages that a fork has from others, whose events are not its own."""
         async for message in self._session.history(exclude_records=True, page_size=1000):
             if message.revision <= until:
-                self._add(message.message_id, message.client_id, message.role, message.revision)
+                self._add(Entry(message.message_id, message.role, message.revision), message.client_id, False)
 
-    def _add(self, message_id: str, client_id: str, role: v1.Role.ValueType, revision: int) -> None:
-        if message_id in self.by_message_id:
+    def _add(self, entry: Entry, client_id: str, is_record: bool) -> None:
+        if client_id:
+            self.by_client_id[client_id] = entry
+        if is_record or entry.message_id in self.by_message_id:
             return
-        entry = Entry(message_id, role, revision)
         prefix, *rest = client_id.split(":")
         if prefix == self._prefix and len(rest) == 4:
             entry.owner, entry.identity, entry.digest = rest[0], rest[1], rest[2]
             entry.generation = int(rest[3])
         self.entries.append(entry)
-        self.by_message_id[message_id] = entry
+        self.by_message_id[entry.message_id] = entry
 
     def _edit(self, edited: v1.MessageEdited, ours: bool) -> None:
         entry = self.by_message_id.get(edited.message_id)
