@@ -42,7 +42,7 @@ class Original:
         self._places: list[list[Any]] = []
 
     def add(self, part: v1.Part, *path: str | int) -> v1.Part:
-        """Adds a part; if the JSON has its content at a path, that is taken out. An empty text is in no view, and stays."""
+        """Adds a part; what the JSON has of it at a path is taken out. An empty text stays, as no view has it."""
         if (part.HasField("text") and not part.text.text) or (part.HasField("reasoning") and not part.reasoning.text):
             return part
         part.client_id = str(len(self.parts))
