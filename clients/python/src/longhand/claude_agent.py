@@ -74,7 +74,7 @@ class LonghandSessionStore(SessionStore):
                 known = None if before is None else {**before, "session_id": key["session_id"], "mtime": 0}
                 folded = fold_session_summary(cast("SessionSummaryEntry | None", known), key, entries)
                 metadata[_SUMMARY] = {"data": folded["data"]}
-                if len(parts.as_json(metadata).encode(errors="surrogatepass")) > _METADATA_BYTES:
+                if len(_json(metadata).encode()) > _METADATA_BYTES:
                     metadata[_SUMMARY] = None
                     data = _json({"data": folded["data"]})
                     further = [parts.record("claude.summary", data, client_id=_SUMMARY, replace=True)]
@@ -242,8 +242,8 @@ def _hash(name: str) -> str:
 
 def _json(value: object) -> str:
     """JSON; half of a surrogate pair, which JavaScript has, stays an escape."""
-    text = parts.as_json(value)
-    return text if text.isascii() or not _HALF.search(text) else json.dumps(value, separators=(",", ":"))
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return json.dumps(value, separators=(",", ":")) if _HALF.search(text) else text
 
 
 def _client_id(entry: SessionStoreEntry) -> str | None:

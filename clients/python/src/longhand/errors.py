@@ -9,7 +9,17 @@ import grpc
 
 from longhand import _status_pb2 as status
 
-__all__ = ["Error", "RunLost", "Unreachable", "VersionMismatch", "of_call"]
+__all__ = [
+    "ClientClosed",
+    "Error",
+    "InvalidText",
+    "RunLost",
+    "Unreachable",
+    "VersionMismatch",
+    "WrongEventLoop",
+    "of_call",
+    "overdue",
+]
 
 #: Where gRPC puts the details of an error.
 _DETAILS = "grpc-status-details-bin"
@@ -41,6 +51,10 @@ class Error(Exception):
         #: When the daemon wants the next attempt, in seconds; None if it does not say.
         self.retry_seconds = retry_seconds
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """What a copy is made of in another process."""
+        return _made, (type(self), self.message, self.reason, self.code.name, self.metadata, self.retry_seconds)
+
     @property
     def temporary(self) -> bool:
         """True if the same call can succeed later; with its `request_id` it is then carried out once."""
@@ -61,6 +75,29 @@ class VersionMismatch(Error):
 
 class RunLost(Error):
     """The run is not the session's active one any more; nothing was written."""
+
+
+class ClientClosed(Error):
+    """The client was closed before the call, or while it was made."""
+
+
+class WrongEventLoop(Error):
+    """The client belongs to another event loop, which may be closed: each loop needs one of its own."""
+
+
+class InvalidText(Error, ValueError):
+    """A text has half of a surrogate pair, so that it has no form in UTF-8. Nothing was sent."""
+
+
+def _made(
+    kind: type[Error], message: str, reason: str, code: str, metadata: dict[str, str], retry_seconds: float | None
+) -> Error:
+    return kind(message, reason=reason, code=grpc.StatusCode[code], metadata=metadata, retry_seconds=retry_seconds)
+
+
+def overdue(seconds: float) -> Error:
+    """The error of a call whose time is over. A change may have been carried out."""
+    return Error(f"no answer in {seconds:g} s", code=grpc.StatusCode.DEADLINE_EXCEEDED)
 
 
 def of_call(error: grpc.RpcError) -> Error:
