@@ -59,6 +59,8 @@ if TYPE_CHECKING:
 __all__ = ["LonghandMiddleware", "LonghandSaver", "messages_of_view"]
 
 _ATTEMPTS = 16
+#: Checkpoints whose values are read together, and those up to which each one's writes are read alone.
+_LISTED_AT_ONCE, _READ_ALONE = 50, 2
 #: Messages of one erasure.
 _ERASED_AT_ONCE = 512
 
@@ -88,7 +90,7 @@ class LonghandSaver(BaseCheckpointSaver[str]):
             found = self._found(thread_id, [prefix + checkpoint_id]).get(prefix + checkpoint_id)
         else:
             found = next(self._listed(thread_id, prefix, reverse=True, page_size=1), None)
-        return None if found is None else self._tuple(thread_id, found)
+        return None if found is None else next(self._tuples(thread_id, [found]))
 
     def list(
         self,
@@ -105,7 +107,8 @@ class LonghandSaver(BaseCheckpointSaver[str]):
         until = get_checkpoint_id(before) if before else None
         prefix = "c/" if where.get("checkpoint_ns") is None else f"c/{_hash(where['checkpoint_ns'])}/"
         for thread_id in thread_ids:
-            for found in self._listed(thread_id, prefix, reverse=True, page_size=50):
+            chosen: list[v1.Message] = []
+            for found in self._listed(thread_id, prefix, reverse=True, page_size=_LISTED_AT_ONCE):
                 checkpoint_id = found.client_id.split("/")[2]
                 if (wanted and checkpoint_id != wanted) or (until and checkpoint_id >= until):
                     continue
@@ -113,24 +116,46 @@ class LonghandSaver(BaseCheckpointSaver[str]):
                 if filter and not all(metadata.get(name) == value for name, value in filter.items()):
                     continue
                 if limit is not None and limit <= 0:
-                    return
+                    break
                 if limit is not None:
                     limit -= 1
-                yield self._tuple(thread_id, found)
+                chosen.append(found)
+                if len(chosen) == _LISTED_AT_ONCE:
+                    yield from self._tuples(thread_id, chosen)
+                    chosen = []
+            yield from self._tuples(thread_id, chosen)
 
-    def _tuple(self, thread_id: str, found: v1.Message) -> CheckpointTuple:
+    def _tuples(self, thread_id: str, found: Sequence[v1.Message]) -> Iterator[CheckpointTuple]:
+        """The checkpoints of records: what all of them need is read together."""
+        values = self._found(thread_id, {name for message in found for name in _blobs(message)})
+        prefixes = [f"w/{message.client_id.removeprefix('c/')}/" for message in found]
+        wanted = set(prefixes)
+        if len(prefixes) > _READ_ALONE:
+            # One list of a namespace is less than one for each checkpoint of it.
+            prefixes = sorted({f"w/{message.client_id.split('/')[1]}/" for message in found})
+        writes: dict[str, list[v1.Message]] = {}
+        for prefix in prefixes:
+            for message in self._listed(thread_id, prefix):
+                own = f"{message.client_id.rsplit('/', 1)[0]}/"
+                if own in wanted:
+                    writes.setdefault(own, []).append(message)
+        for message in found:
+            yield self._tuple(thread_id, message, values, writes.get(f"w/{message.client_id.removeprefix('c/')}/", ()))
+
+    def _tuple(
+        self, thread_id: str, found: v1.Message, known: Mapping[str, v1.Message], writes: Iterable[v1.Message]
+    ) -> CheckpointTuple:
         """The checkpoint of a record, with its channels and its pending writes."""
         about = json.loads(found.parts[0].record.data)
         checkpoint, metadata = self._loads(found.parts[1]), self._loads(found.parts[2])
         namespace, checkpoint_id = about["ns"], about["id"]
-        names = {_blob(namespace, channel, version): channel for channel, version in about["versions"].items()}
-        values = {
-            names[name]: self._loads(message.parts[1])
-            for name, message in self._found(thread_id, names).items()
-            if message.parts[0].record.kind != "langgraph.empty"
-        }
+        values = {}
+        for channel, version in about["versions"].items():
+            message = known.get(_blob(namespace, channel, version))
+            if message is not None and message.parts[0].record.kind != "langgraph.empty":
+                values[channel] = self._loads(message.parts[1])
         pending = []
-        for message in self._listed(thread_id, f"w/{_hash(namespace)}/{checkpoint_id}/"):
+        for message in writes:
             write = json.loads(message.parts[0].record.data)
             key = (write["path"], write["task"], write["index"])
             pending.append((key, (write["task"], write["channel"], self._loads(message.parts[1]))))
