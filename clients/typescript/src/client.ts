@@ -144,8 +144,8 @@ export class Client {
   /** The same client, over the same connection, whose calls end with this signal or after this time. */
   with(options: WithOptions): Client {
     const signal = joined(this.signal, options.signal);
-    const { timeoutMs = this.timeoutMs, retryMs = this.retryMs } = options;
-    return new Client({ ...this.options, timeoutMs, retryMs, ...(signal ? { signal } : {}) }, this.state);
+    const { timeoutMs = this.options.timeoutMs, retryMs = this.retryMs } = options;
+    return new Client({ ...this.options, timeoutMs, retryMs, signal }, this.state);
   }
 
   [Symbol.dispose](): void {

@@ -334,6 +334,27 @@ def test_what_gets_another_content_under_its_id_is_replaced_once(client: longhan
     assert [m.kind for m in session.history()].count(v1.MESSAGE_KIND_EDIT) == 1
 
 
+def test_more_than_a_session_takes_ends_no_run(client: longhand.Client) -> None:
+    model = Script(replies=[calls(("c", {"what": "x"})), AIMessage("Seen")], asked=[])
+    huge = base64.b64encode(bytes(9 << 20)).decode()
+
+    def look(what: str) -> str:
+        """Looks."""
+        return "x" * (9 << 20)
+
+    name = f"graph-{uuid.uuid4().hex}"
+    agent = create_agent(model, [look], middleware=[LonghandMiddleware(client, name)])
+    content: Any = [{"type": "text", "text": "Look"}, {"type": "image", "base64": huge, "mime_type": "image/png"}]
+    agent.invoke({"messages": [HumanMessage(content)]})
+    # The model gets all of it.
+    assert [len(asked) > (9 << 20) * (turn + 1) for turn, asked in enumerate(model.asked)] == [True, True]
+    view = client.session(name).view()
+    assert [m.role for m in view.messages] == [v1.ROLE_USER, v1.ROLE_ASSISTANT, v1.ROLE_TOOL, v1.ROLE_ASSISTANT]
+    assert "9437" in longhand.plain_text(view.messages[0])
+    assert longhand.plain_text(view.messages[0]).startswith("Look")
+    assert "not stored" in view.messages[2].parts[0].part.tool_result.output
+
+
 def test_a_worker_that_dies_before_its_checkpoint_leaves_no_reply_behind(client: longhand.Client) -> None:
     model = Script(replies=[AIMessage(f"Reply {n}") for n in range(9)], asked=[])
     name, saver = f"graph-{uuid.uuid4().hex}", InMemorySaver()

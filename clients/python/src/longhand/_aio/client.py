@@ -155,8 +155,7 @@ class Client:
         self.target = target
         self.actor = actor
         self.retry_seconds = retry_seconds
-        #: The time for a call with all its attempts, in seconds, beside what the call itself asks the daemon to wait.
-        self.timeout = timeout if timeout is not None else retry_seconds or _TIMEOUT_SECONDS
+        self._timeout = timeout
         self._state = _State(_io.current_loop())
         credentials = None
         if target.tls:
@@ -189,8 +188,13 @@ class Client:
         """The same client, over the same connection, with another deadline: `client.with_options(timeout=3)`."""
         made = copy.copy(self)
         made.retry_seconds = self.retry_seconds if retry_seconds is None else retry_seconds
-        made.timeout = self.timeout if timeout is None else timeout
+        made._timeout = self._timeout if timeout is None else timeout
         return made
+
+    @property
+    def timeout(self) -> float:
+        """The time for a call with all its attempts, in seconds, beside what the call itself asks the daemon to wait."""
+        return (self.retry_seconds or _TIMEOUT_SECONDS) if self._timeout is None else self._timeout
 
     def check(self) -> None:
         """Raises `ClientClosed`, or `WrongEventLoop`, for a client that can make no call here."""

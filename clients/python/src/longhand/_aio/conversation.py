@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from longhand import v1
-from longhand._batches import batches
+from longhand._batches import batches, fitting
 from longhand._merge import Entry, hidden_because
 from longhand.errors import Error
 
@@ -124,7 +124,7 @@ class Conversation:
             if entry.replacement_id and not entry.is_ours:
                 # Somebody else edited it, and meant it.
                 continue
-            made = item.make()
+            made = fitting(item.make())
             metadata = {**json.loads(made.metadata_json or "{}"), "digest": item.digest}
             answer = await self._session.edit(
                 entry.message_id, [*made.parts], metadata=metadata, request_id=self._request_id()
@@ -257,7 +257,7 @@ class Conversation:
         generations = {entry.identity: entry.generation for entry in self.entries}
         made = []
         for item in fresh:
-            new = item.make()
+            new = fitting(item.make())
             generation = generations.get(item.identity, -1) + 1
             new.client_id = f"{self._prefix}:{_hash(owner, 8)}:{item.identity}:{item.digest}:{generation}"
             made.append(new)
