@@ -521,12 +521,24 @@ class LonghandViews(BasePlugin):
         for stored in await under.get_messages([id for id in ids if id not in self._originals]):
             self._originals[stored.message_id] = stored
         made: list[Event] = []
+        # The content that the last one got here, to which what follows of the same role belongs.
+        open_content: types.Content | None = None
         for place in shown:
             if place.own is not None and not place.messages:
                 made.append(own[place.own])
+                open_content = None
                 continue
-            found = [_event_of_view(message, self._originals, names) for message in place.messages]
-            made.extend(event for event in found if event is not None)
+            for message in place.messages:
+                event = _event_of_view(message, self._originals, names)
+                if event is None:
+                    continue
+                content = None if event.invocation_id else event.content
+                if content is not None and open_content is not None and content.role == open_content.role:
+                    # A summary and what introduces it are one content to a model.
+                    open_content.parts = [*(open_content.parts or []), *(content.parts or [])]
+                    continue
+                made.append(event)
+                open_content = content
         while len(self._originals) > _ORIGINALS:
             self._originals.popitem(last=False)
         return made

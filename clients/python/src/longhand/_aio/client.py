@@ -193,7 +193,7 @@ class Client:
 
     @property
     def timeout(self) -> float:
-        """The time for a call with all its attempts, in seconds, beside what the call itself asks the daemon to wait."""
+        """The time for a call with all its attempts, in seconds, beside what the call asks the daemon to wait."""
         return (self.retry_seconds or _TIMEOUT_SECONDS) if self._timeout is None else self._timeout
 
     def check(self) -> None:
