@@ -64,6 +64,17 @@ class Original:
                 self._places.append(place if attachment is None else [*place, attachment])
                 return
 
+    def place_span(self, part: v1.Part, path: Path, start: int) -> int:
+        """Takes out a text that a part has from this character on; the answer is where it ends."""
+        owner = _at(self._data, path[:-1])
+        value: str = owner[path[-1]]
+        end = start + len(value)
+        form = f"span:{start}:{end}"
+        if value and _content(part, form) == (True, value):
+            owner[path[-1]] = None
+            self._places.append([list(path), part.client_id, form])
+        return end
+
     def metadata(self, name: str, **more: Any) -> str:
         """The message's metadata, with the object under this name. Adds further parts if it is too large."""
         own = {"data": self._data, "places": self._places} if self._places else {"data": self._data}
@@ -146,7 +157,7 @@ def _restored(
             if part.HasField("reasoning"):
                 # A provider has signed all of it.
                 there = False
-            elif not there and not attachment:
+            elif form.startswith("span:") or (not there and not attachment):
                 there, value = _shortened(part)
         if there:
             _at(made.data, path[:-1])[path[-1]] = value
@@ -219,6 +230,10 @@ def _at(data: Any, path: Path) -> Any:
 def _content(part: v1.Part, form: str, attachment: int | None = None) -> tuple[bool, Any]:
     """What a part says in a form, and whether it has that form."""
     kind = part.WhichOneof("body")
+    if form.startswith("span:"):
+        start, end = map(int, form.split(":")[1:])
+        found, text = _text(part)
+        return found, text[start:end]
     if form not in ("text", "json"):
         media = part.media if kind == "media" else None
         if kind == "tool_result" and attachment is not None and attachment < len(part.tool_result.attachments):

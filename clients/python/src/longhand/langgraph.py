@@ -680,11 +680,12 @@ def _add_result(original: Original, message: ToolMessage, content: Any) -> None:
     if isinstance(content, str):
         original.place(part, ["content"])
         return
+    end = 0
     for number, block in enumerate(content):
         if isinstance(block, str):
-            original.place(part, ["content", number])
+            end = original.place_span(part, ["content", number], end)
         elif isinstance(block.get("text"), str):
-            original.place(part, ["content", number, "text"])
+            end = original.place_span(part, ["content", number, "text"], end)
         elif (media := _media(block)) is not None:
             part.tool_result.attachments.append(media[0])
             original.place(part, ["content", number, *media[1]], len(part.tool_result.attachments) - 1)

@@ -14,7 +14,6 @@ import json
 from base64 import b64decode, b64encode
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from copy import deepcopy
 from typing import TYPE_CHECKING, Any, cast
 
 from longhand import aio, parts, v1
@@ -193,7 +192,8 @@ def _is_shown(message: v1.ContextMessage) -> bool:
 
 def _message(item: dict[str, Any]) -> v1.NewMessage:
     kind = item.get("type", "message" if "role" in item else None)
-    original = Original(deepcopy(item))
+    # A copy in which nothing is there twice, as one object may be in an item.
+    original = Original(json.loads(json.dumps(item)))
     role = _ROLES.get(str(item.get("role")), v1.ROLE_ASSISTANT)
     if kind == "message" and item.get("role") in _ROLES:
         _add_content(original, item.get("content"))
@@ -237,9 +237,11 @@ def _add_output(original: Original, call_id: str, output: object) -> None:
         return
     texts = [piece["text"] for piece in output if piece.get("type") in _TEXTS and _strings(piece, "text")]
     result = original.add(parts.tool_result(call_id, "\n".join(texts)))
+    end = 0
     for number, piece in enumerate(output):
-        if len(texts) == 1 and piece.get("type") in _TEXTS and _strings(piece, "text"):
-            original.place(result, ["output", number, "text"])
+        if piece.get("type") in _TEXTS and _strings(piece, "text"):
+            # With the line's end between two of them.
+            end = original.place_span(result, ["output", number, "text"], end) + 1
         elif (media := _media(piece)) is not None:
             result.tool_result.attachments.append(media[0])
             original.place(result, ["output", number, media[1]], len(result.tool_result.attachments) - 1)

@@ -546,14 +546,18 @@ def _add_return(original: Original, number: int, part: ToolReturnPart) -> None:
     if not any(media):
         original.place(result, where)
         return
-    for place, file in enumerate(media):
+    end = 0
+    for place, (item, file) in enumerate(zip(items, media, strict=True)):
         path = [*where, place] if several else where
         if file is not None:
             result.tool_result.attachments.append(file)
             name = "data" if file.WhichOneof("source") == "data" else "url"
             original.place(result, [*path, name], len(result.tool_result.attachments) - 1)
-        elif len(texts) == 1:
-            original.place(result, path)
+        elif isinstance(item, str):
+            # With the line's end between two of them.
+            end = original.place_span(result, path, end) + 1
+        else:
+            end += len(parts.as_json(_plain(item))) + 1
 
 
 def _plain(value: Any) -> Any:
