@@ -2,6 +2,7 @@
 
 import type { DescMethodUnary } from "@bufbuild/protobuf";
 import { create, type DescMessage, type MessageInitShape, type MessageShape } from "@bufbuild/protobuf";
+import { requests } from "./batches.js";
 import type {
   CallHeaders,
   CallOptions,
@@ -141,21 +142,47 @@ export class Session {
 
   // History
 
-  /** Appends messages, all or none; a string is a user's message. */
-  append(
+  /**
+   * Appends messages, all or none; a string is a user's message.
+   *
+   * More than one request takes, 500 messages or 8 MiB, are several changes, one after the other: what is expected and
+   * left out belongs to the first, title and metadata to the last. Nobody else's change can come between them if
+   * `expectedRevision` is given.
+   */
+  async append(
     messages: v1.NewMessage | string | readonly (v1.NewMessage | string)[],
     options: AppendOptions = {},
   ): Promise<v1.AppendMessagesResponse> {
     const several = Array.isArray(messages) ? messages : [messages];
-    const { rewindTo, metadata, window, ...rest } = options;
-    return this.call(v1.MessageService.method.appendMessages, {
-      ...rest,
-      sessionId: this.id,
-      messages: several.map((one: v1.NewMessage | string) => (typeof one === "string" ? user(one) : one)),
-      metadataJson: asJson(metadata),
-      window: modelWindow(window),
-      rewind: rewindTo === undefined ? undefined : { target: rewindTarget(rewindTo) },
-    });
+    const made = several.map((one: v1.NewMessage | string) => (typeof one === "string" ? user(one) : one));
+    const { rewindTo, title, metadata, window, requestId, expectedLastMessageId } = options;
+    let { expectedRevision } = options;
+    const answers: v1.AppendMessagesResponse[] = [];
+    const batches = requests(made);
+    for (const [number, batch] of batches.entries()) {
+      const [first, last] = [number === 0, number === batches.length - 1];
+      const answer = await this.call(v1.MessageService.method.appendMessages, {
+        sessionId: this.id,
+        messages: batch,
+        requestId: requestId && !first ? `${requestId}:${number}` : requestId,
+        expectedRevision,
+        expectedLastMessageId: first ? expectedLastMessageId : undefined,
+        title: last ? title : undefined,
+        metadataJson: last ? asJson(metadata) : undefined,
+        window: modelWindow(window),
+        rewind: first && rewindTo !== undefined ? { target: rewindTarget(rewindTo) } : undefined,
+      });
+      if (expectedRevision !== undefined) expectedRevision = answer.revision;
+      answers.push(answer);
+    }
+    const newest = answers.at(-1) ?? create(v1.AppendMessagesResponseSchema);
+    return {
+      ...newest,
+      messageIds: answers.flatMap(({ messageIds }) => messageIds),
+      existedCount: answers.reduce((count, { existedCount }) => count + existedCount, 0),
+      secretFindings: answers.flatMap(({ secretFindings }) => secretFindings),
+      erasedMessageIds: answers.flatMap(({ erasedMessageIds }) => erasedMessageIds),
+    };
   }
 
   /**

@@ -563,3 +563,24 @@ test("a stopped daemon holds no call over its time, and a signal ends each", asy
     await daemon.remove();
   }
 });
+
+test("more than a request takes is several changes", async () => {
+  const daemon = await Daemon.start();
+  const client = await longhand.connect({ address: daemon.address });
+  try {
+    const session = await client.createSession();
+    const numbers = Array.from({ length: 1100 }, (_, number) => `${number}`);
+    const { historyRevision: expectedRevision } = await session.get();
+    const answer = await session.append(numbers, { expectedRevision, title: "All of them" });
+    assert.equal(answer.messageIds.length, 1100);
+    assert.deepEqual((await all(session.history({ pageSize: 1000 }))).map(longhand.plainText), numbers);
+    assert.equal((await session.get()).title, "All of them");
+    const large = Array.from({ length: 5 }, () => "x".repeat(3_000_000));
+    const first = await session.append(large, { requestId: "large" });
+    assert.equal(first.messageIds.length, 5);
+    assert.deepEqual((await session.append(large, { requestId: "large" })).messageIds, first.messageIds);
+  } finally {
+    client.close();
+    await daemon.remove();
+  }
+});
