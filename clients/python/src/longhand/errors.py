@@ -51,10 +51,6 @@ class Error(Exception):
         #: When the daemon wants the next attempt, in seconds; None if it does not say.
         self.retry_seconds = retry_seconds
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        """What a copy is made of in another process."""
-        return _made, (type(self), self.message, self.reason, self.code.name, self.metadata, self.retry_seconds)
-
     @property
     def temporary(self) -> bool:
         """True if the same call can succeed later; with its `request_id` it is then carried out once."""
@@ -87,12 +83,6 @@ class WrongEventLoop(Error):
 
 class InvalidText(Error, ValueError):
     """A text has half of a surrogate pair, so that it has no form in UTF-8. Nothing was sent."""
-
-
-def _made(
-    kind: type[Error], message: str, reason: str, code: str, metadata: dict[str, str], retry_seconds: float | None
-) -> Error:
-    return kind(message, reason=reason, code=grpc.StatusCode[code], metadata=metadata, retry_seconds=retry_seconds)
 
 
 def overdue(seconds: float) -> Error:

@@ -504,7 +504,7 @@ class LonghandMiddleware(AgentMiddleware[Any, Any, Any]):
 
     def after_agent(self, state: Any, runtime: Runtime[Any]) -> dict[str, Any] | None:
         """Stores the last replies of a run."""
-        session, (owner, removes) = self.session(), _owner()
+        session, (owner, removes) = self.session(), self._owner()
         with self._lock:
             self._conversation(session).sync(self._items(state["messages"]), owner, removes=removes)
         return None
@@ -514,7 +514,7 @@ class LonghandMiddleware(AgentMiddleware[Any, Any, Any]):
         return await asyncio.to_thread(self.after_agent, state, runtime)
 
     def _before(self, request: ModelRequest[Any]) -> tuple[View, list[AnyMessage]]:
-        session, (owner, removes) = self.session(), _owner()
+        session, (owner, removes) = self.session(), self._owner()
         with self._lock:
             conversation = self._conversation(session)
             state: list[AnyMessage] = list((request.state or {}).get("messages") or request.messages)
@@ -570,6 +570,21 @@ class LonghandMiddleware(AgentMiddleware[Any, Any, Any]):
             while len(self._tokens) > _TOKENS:
                 self._tokens.popitem(last=False)
 
+    def _owner(self) -> tuple[str, bool]:
+        """Whose state it is, and whether that is all there is of it: without a checkpointer a state may be a part."""
+        try:
+            config = get_config()
+        except RuntimeError:
+            # No graph runs: the middleware is called by itself.
+            return "", False
+        where, agent = config["configurable"], config.get("metadata", {}).get("lc_agent_name", "")
+        if not where.get("__pregel_checkpointer") or "thread_id" not in where:
+            return "", False
+        # The graphs inside of which this one runs, without the numbers of their tasks, and without the running node.
+        graphs = [step.split(":")[0] for step in str(where.get("checkpoint_ns") or "").split("|")[:-1]]
+        # One that runs inside of another has a new state each time.
+        return json.dumps([self._client.actor, agent, str(where["thread_id"]), *graphs]), not graphs
+
     def _conversation(self, session: Session) -> Conversation:
         return self._conversations.setdefault(session.id, Conversation(session, "lc"))
 
@@ -595,16 +610,6 @@ class LonghandMiddleware(AgentMiddleware[Any, Any, Any]):
 _NAME = "langchain"
 #: How many large originals, and tokens of views, are kept.
 _ORIGINALS, _TOKENS = 32, 1000
-
-
-def _owner() -> tuple[str, bool]:
-    """Whose state it is, and whether that is all there is of it: without a checkpointer a state may be a part."""
-    where = get_config()["configurable"]
-    if not where.get("__pregel_checkpointer") or "thread_id" not in where:
-        return "", False
-    # The graphs inside of which this one runs, without the numbers of their tasks, and without the running node.
-    graphs = [step.split(":")[0] for step in str(where.get("checkpoint_ns") or "").split("|")[:-1]]
-    return json.dumps([str(where["thread_id"]), *graphs]), True
 
 
 def _digest(message: BaseMessage) -> str:

@@ -31,6 +31,7 @@ from langchain_core.messages import (
 )
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import MessagesState, StateGraph
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 
 from longhand._originals import pieced_messages
@@ -332,6 +333,52 @@ def test_what_gets_another_content_under_its_id_is_replaced_once(client: longhan
     state = agent.get_state(thread).values["messages"]
     assert messages_of_view(session.view().messages) == state
     assert [m.kind for m in session.history()].count(v1.MESSAGE_KIND_EDIT) == 1
+
+
+async def test_it_works_within_asyncio_and_in_graphs_of_graphs(client: longhand.Client) -> None:
+    model = Script(replies=[AIMessage(f"Reply {n}") for n in range(9)], asked=[])
+    name, saver = f"graph-{uuid.uuid4().hex}", InMemorySaver()
+    thread: Any = {"configurable": {"thread_id": name}}
+    # Two agents with states of their own over one session: neither leaves out what the other says.
+    graph = StateGraph(MessagesState)
+    middleware = LonghandMiddleware(client)
+    for part in ("one", "two"):
+        agent = create_agent(model, [], middleware=[middleware])
+
+        async def ask(state: Any, agent: Any = agent, part: str = part) -> Any:
+            answer = await agent.ainvoke({"messages": [HumanMessage(f"{part}: {state['messages'][-1].content}")]})
+            return {"messages": answer["messages"][-1:]}
+
+        graph.add_node(part, ask)
+    graph.add_edge("__start__", "one")
+    graph.add_edge("one", "two")
+    whole = graph.compile(checkpointer=saver)
+    for turn in range(2):
+        await whole.ainvoke({"messages": [HumanMessage(f"Turn {turn}")]}, thread)
+    said = [longhand.plain_text(message) for message in client.session(name).view().messages]
+    assert said == [
+        *("one: Turn 0", "Reply 0", "two: Reply 0", "Reply 1"),
+        *("one: Turn 1", "Reply 2", "two: Reply 2", "Reply 3"),
+    ]
+
+
+def test_two_agents_of_one_thread_share_a_session(shared: Daemon) -> None:
+    name, thread = f"graph-{uuid.uuid4().hex}", {"configurable": {"thread_id": "the same"}}
+    with longhand.connect(shared.address, actor="one") as one, longhand.connect(shared.address, actor="two") as two:
+        agents = [
+            create_agent(
+                Script(replies=[AIMessage(f"I am {client.actor}")] * 3, asked=[]),
+                [],
+                middleware=[LonghandMiddleware(client, name)],
+                checkpointer=InMemorySaver(),
+            )
+            for client in (one, two)
+        ]
+        for turn in range(3):
+            for agent in agents:
+                agent.invoke({"messages": [HumanMessage(f"Turn {turn}")]}, thread)  # type: ignore[arg-type]
+        said = [longhand.plain_text(message) for message in one.session(name).view().messages]
+    assert said == [words for n in range(3) for who in ("one", "two") for words in (f"Turn {n}", f"I am {who}")]
 
 
 def test_more_than_a_session_takes_ends_no_run(client: longhand.Client) -> None:
