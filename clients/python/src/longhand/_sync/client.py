@@ -61,7 +61,8 @@ _OPTIONS = [
     ("grpc.use_local_subchannel_pool", 1),
     # A peer that is gone without a word, or stopped, is noticed also by a stream on which nothing is expected.
     ("grpc.keepalive_time_ms", 20_000),
-    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 20_000),
+    ("grpc.http2.ping_timeout_ms", 20_000),
     ("grpc.http2.max_pings_without_data", 0),
 ]
 #: The shortest and the longest time before another attempt, in seconds.
