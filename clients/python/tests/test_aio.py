@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 
+import grpc
 import pytest
 from conftest import Daemon
 
@@ -109,3 +110,48 @@ async def test_nobody_answers_after_the_time(daemon: Daemon) -> None:
         client.retry_seconds = 30.0
         await session.append("found")
         assert [longhand.plain_text(message) async for message in session.history()] == ["found"]
+
+
+async def test_a_stopped_daemon_holds_no_call_over_its_time(daemon: Daemon) -> None:
+    async with await aio.connect(daemon.address, timeout=0.5) as client:
+        session = await client.create_session("stopped")
+        async with session.reply() as reply:
+            await reply.text("words")
+            assert daemon.process is not None
+            daemon.process.send_signal(signal.SIGSTOP)
+            for work in (session.append("Hello"), session.view(), reply.finish()):
+                began = asyncio.get_running_loop().time()
+                with pytest.raises(longhand.Error, match="no answer in") as raised:
+                    await work
+                assert raised.value.code is grpc.StatusCode.DEADLINE_EXCEEDED
+                assert asyncio.get_running_loop().time() - began < 2
+            daemon.process.send_signal(signal.SIGCONT)
+
+
+async def test_a_closed_client_says_so(shared: Daemon) -> None:
+    client = await aio.connect(shared.address)
+    session = await client.create_session()
+    following = asyncio.ensure_future(anext(session.events()))
+    await asyncio.sleep(0.2)
+    await client.close()
+    with pytest.raises(longhand.ClientClosed):
+        await following
+    with pytest.raises(longhand.ClientClosed):
+        await session.append("x")
+    with pytest.raises(longhand.ClientClosed):
+        await session.view()
+
+
+def test_a_client_of_a_loop_that_is_closed_says_so(shared: Daemon) -> None:
+    client = asyncio.run(aio.connect(shared.address))
+    session = client.session("any")
+
+    async def work() -> None:
+        with pytest.raises(longhand.WrongEventLoop):
+            await session.append("x")
+        with pytest.raises(longhand.WrongEventLoop):
+            await session.view()
+        with pytest.raises(longhand.WrongEventLoop):
+            await anext(session.events())
+
+    asyncio.run(work())

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pickle
 import signal
 import subprocess
 import threading
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import grpc
@@ -16,7 +18,7 @@ from conftest import BINARY, Daemon
 
 import longhand
 from longhand import address, v1
-from longhand._sync.known import KnownIds
+from longhand._sync.conversation import Conversation
 from longhand._sync.reply import _remainder
 
 
@@ -259,21 +261,26 @@ def test_what_was_written_is_found_and_what_is_erased_is_not(client: longhand.Cl
     first = client.open_session("erased", title="one")
     first.append("secret")
     assert client.open_session("erased").id == "erased"
-    known = KnownIds(client.session("erased"))
+    known = Conversation(client.session("erased"), "test")
+
+    def ids() -> set[str]:
+        known.read()
+        return set(known.by_client_id)
+
     first.append(longhand.user("more", client_id="m1"), longhand.user("and more", client_id="m2"))
-    assert known.read() == {"m1", "m2"}
+    assert ids() == {"m1", "m2"}
     first.append(longhand.user("the rest", client_id="m3"))
     listed = first.history(client_id_prefix="m", reverse=True, page_size=2)
     assert [message.client_id for message in listed] == ["m3", "m2", "m1"]
     with pytest.raises(longhand.Error, match="REVISION_MISMATCH"):
         first.erase("a test", message_ids=["m1", "m2"], expected_revision=1)
     assert first.erase("a test", message_ids=["m1", "m2"], expected_revision=first.get().revision).message_count == 2
-    assert known.read() == {"m1", "m2", "m3"}
+    assert ids() == {"m1", "m2", "m3"}
     first.erase("a test")
     second = client.open_session("erased")
     second.append(longhand.user("new", client_id="m4"))
     assert texts(second.history()) == ["new"]
-    assert known.read() == {"m4"}
+    assert ids() == {"m4"}
 
 
 def test_a_list_is_watched(client: longhand.Client) -> None:
@@ -448,7 +455,7 @@ def test_an_end_whose_answer_is_lost_is_answered_again(daemon: Daemon) -> None:
             # As if the answer to the end had not come.
             reply._resume()
             assert reply._writer is not None
-            again = reply._writer.finish()
+            again = reply._writer.finish(30.0)
             assert first is not None
             assert (again.sealed, again.revision, again.seq) == (True, first.revision, first.seq)
         assert len(list(session.history())) == 1
@@ -542,3 +549,143 @@ def test_versions_are_those_of_the_daemon() -> None:
     project = (root / "clients/python/pyproject.toml").read_text()
     assert f'version = "{longhand.__version__}"' in cargo
     assert f'version = "{longhand.__version__}"' in project
+
+
+@contextlib.contextmanager
+def stopped(daemon: Daemon) -> Iterator[None]:
+    """A daemon that takes connections and answers nothing."""
+    assert daemon.process is not None
+    daemon.process.send_signal(signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        daemon.process.send_signal(signal.SIGCONT)
+
+
+def seconds(work: Callable[[], object]) -> float:
+    """The time until a call says that its own is over."""
+    began = time.monotonic()
+    with pytest.raises(longhand.Error, match="no answer in") as raised:
+        work()
+    assert raised.value.code is grpc.StatusCode.DEADLINE_EXCEEDED
+    return time.monotonic() - began
+
+
+def test_a_stopped_daemon_holds_no_call_over_its_time(daemon: Daemon) -> None:
+    with longhand.connect(daemon.address, retry_seconds=1.0) as client:
+        session = client.create_session("stopped")
+        reply = session.reply()
+        reply.__enter__()
+        with stopped(daemon):
+            assert seconds(lambda: session.append("Hello")) < 2.5
+            assert seconds(session.view) < 2.5
+            assert seconds(lambda: list(session.history())) < 2.5
+            assert seconds(lambda: session.with_options(timeout=0.2).append("Hello")) < 1.0
+            assert seconds(lambda: client.with_options(timeout=0.2).server_info()) < 1.0
+            assert seconds(reply.finish) < 2.5
+            with pytest.raises(longhand.Error):
+                longhand.connect(daemon.address, timeout=0.3)
+        # What was in doubt is carried out once, under its request's id.
+        session.append("Hello", request_id="once")
+        session.append("Hello", request_id="once")
+        patient = client.with_options(timeout=20)
+        assert (patient.timeout, patient.retry_seconds, client.timeout) == (20, 1.0, 1.0)
+
+
+def test_a_call_that_waits_has_the_time_for_it() -> None:
+    daemon = Daemon("[summarizer]\nclient_wait_seconds = 30\n")
+    try:
+        with longhand.connect(daemon.address, timeout=0.5) as short:
+            began = time.monotonic()
+            assert short.lease_summary_task(wait_seconds=1.0) is None
+            assert time.monotonic() - began > 0.9
+    finally:
+        daemon.remove()
+
+
+def test_a_closed_client_says_so(shared: Daemon) -> None:
+    client = longhand.connect(shared.address)
+    session = client.create_session()
+    events = session.events()
+    client.close()
+    for work in (lambda: session.append("x"), session.view, lambda: next(events), lambda: session.reply().__enter__()):
+        with pytest.raises(longhand.ClientClosed):
+            work()
+
+
+def test_errors_go_to_other_processes() -> None:
+    error = longhand.RunLost(
+        "it ended",
+        reason="RUN_LOST",
+        code=grpc.StatusCode.ABORTED,
+        metadata={"epoch": "3"},
+        retry_seconds=1.5,
+    )
+    again = pickle.loads(pickle.dumps(error))
+    assert type(again) is longhand.RunLost
+    assert str(again) == str(error) == "RUN_LOST: it ended"
+    assert vars(again) == vars(error)
+
+
+def test_half_of_a_surrogate_pair_is_refused_before_anything_is_sent(client: longhand.Client) -> None:
+    session, half = client.create_session(), "half \ud83d"
+    makes: list[Callable[[], object]] = [
+        lambda: session.append(half),
+        lambda: longhand.reasoning(half),
+        lambda: longhand.tool_call("c", "t", {"a": half}),
+        lambda: longhand.tool_result("c", half),
+        lambda: longhand.user("x", metadata={"a": half}),
+        lambda: session.append_provider("anthropic", {"messages": [{"role": "user", "content": half}]}),
+    ]
+    for make in makes:
+        with pytest.raises(longhand.InvalidText, match="character"):
+            make()
+    with pytest.raises(longhand.InvalidText), session.reply() as reply:
+        reply.text(half)
+    assert [m.finish.reason for m in session.history()] == [v1.FINISH_REASON_ABORTED]
+
+
+def test_more_than_a_request_takes_is_several_changes(client: longhand.Client) -> None:
+    session = client.create_session()
+    revision = session.get().history_revision
+    answer = session.append(*(f"{n}" for n in range(1100)), expected_revision=revision, title="All of them")
+    assert len(answer.message_ids) == 1100
+    assert texts(session.history(page_size=1000)) == [f"{n}" for n in range(1100)]
+    assert session.get().title == "All of them"
+    again = session.append(*(longhand.user("x" * 1000, client_id=f"c{n}") for n in range(600)), request_id="r")
+    assert session.append(*(longhand.user("x" * 1000, client_id=f"c{n}") for n in range(600)), request_id="r") == again
+    large = ["x" * 3_000_000] * 5
+    assert len(session.append(*large).message_ids) == 5
+
+
+def test_a_view_in_a_providers_format_and_what_it_answers(client: longhand.Client) -> None:
+    session = client.create_session()
+    picture = longhand.media("image/png", b"\x89PNG", name="tide.png")
+    session.append(longhand.system("Be brief."), longhand.user(["Look", picture]))
+    session.append(longhand.user(longhand.media("image/png", "https://example.com/x.png")))
+    view = session.formatted_view("anthropic")
+    assert [block["text"] for block in view.system] == ["Be brief."]
+    assert [message["role"] for message in view.messages] == ["user"]
+    assert view.messages[0]["content"][1]["source"]["media_type"] == "image/png"
+    assert [len(ids) for ids in view.message_ids] == [2]
+    reply = {
+        "type": "message",
+        "role": "assistant",
+        "model": "claude",
+        "content": [{"type": "thinking", "thinking": "hm", "signature": "c2ln"}, {"type": "text", "text": "A tide"}],
+        "stop_reason": "end_turn",
+        "usage": {"input_tokens": 40, "output_tokens": 3},
+    }
+    answer = session.append_provider("anthropic", reply, view=view)
+    assert answer.context_usage.context_tokens == 43
+    again = session.formatted_view("anthropic")
+    assert again.known_count == 1
+    assert again.messages[0] == view.messages[0]
+    assert again.messages[1]["content"] == reply["content"]
+    assert session.formatted_view("openai_chat").end.left_out_parts
+    assert session.get_message(answer.message_ids[0]).given_view.revision == view.header.revision
+    call = longhand.assistant(longhand.tool_call("c", "look", {}))
+    session.append(call, longhand.tool(longhand.tool_result("c", "seen", attachments=[picture])))
+    (result,) = session.view().messages[-1].parts
+    assert result.part.tool_result.attachments[0].data == b"\x89PNG"
+    assert session.formatted_view("gemini", as_of_revision=view.header.revision).known_count == 0

@@ -10,8 +10,9 @@ export {
   type FrameOptions,
   type NewSession,
   type SearchOptions,
+  type WithOptions,
 } from "./client.js";
-export { LonghandError, RunLost, Unreachable, VersionMismatch } from "./errors.js";
+export { ClientClosed, LonghandError, RunLost, Unreachable, VersionMismatch } from "./errors.js";
 export {
   assistant,
   type Content,

@@ -1,9 +1,33 @@
 /** Many messages, append by append. */
 
-import type * as v1 from "./gen/v1.js";
+import { toBinary } from "@bufbuild/protobuf";
+import * as v1 from "./gen/v1.js";
 
 /** Messages of one append: few enough, and small enough, for a request. */
 const BATCH = { messages: 256, bytes: 4 * 1024 * 1024 };
+
+/** What one request takes: 512 messages and 12 MiB at most. */
+const REQUEST = { messages: 500, bytes: 8 * 1024 * 1024 };
+
+/** Messages in their order, as many together as one request takes; one that is too large alone is the daemon's to refuse. */
+export function requests(messages: readonly v1.NewMessage[]): v1.NewMessage[][] {
+  const few = messages.length <= REQUEST.messages;
+  if (few && messages.reduce((bytes, message) => bytes + sizeOf(message), 0) <= REQUEST.bytes) return [[...messages]];
+  const made: v1.NewMessage[][] = [[]];
+  let bytes = 0;
+  for (const message of messages) {
+    const size = toBinary(v1.NewMessageSchema, message).length;
+    let last = made.at(-1) ?? [];
+    if (last.length === REQUEST.messages || (last.length > 0 && bytes + size > REQUEST.bytes)) {
+      last = [];
+      made.push(last);
+      bytes = 0;
+    }
+    last.push(message);
+    bytes += size;
+  }
+  return made;
+}
 
 /** Items in their order, so that the messages of each batch fit an append. */
 export function* batches<T>(items: readonly T[], messageOf: (item: T) => v1.NewMessage): Generator<T[]> {

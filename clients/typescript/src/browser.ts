@@ -20,6 +20,8 @@ export interface ConnectOptions {
   tenant?: string;
   /** The time in which a call is tried again while the daemon does not answer: 30 seconds by default. */
   retryMs?: number;
+  /** The time for a call with all its attempts: `retryMs` by default. `with` gives other ones to calls. */
+  timeoutMs?: number;
   /** Refuses a daemon of another version of the protocol; true by default. */
   checkVersion?: boolean;
   /** The function by which requests are made. */
@@ -31,9 +33,9 @@ export interface ConnectOptions {
  * allows. Throws `Unreachable`, and `VersionMismatch` for a daemon of another version of the protocol.
  */
 export async function connect(options: ConnectOptions = {}): Promise<Client> {
-  const { address = globalThis.location?.origin ?? "", actor = "browser", token, tenant, retryMs } = options;
+  const { address = globalThis.location?.origin ?? "", actor = "browser", token, tenant, retryMs, timeoutMs } = options;
   const transport = createGrpcWebTransport({ baseUrl: address, fetch: options.fetch });
-  const client = new Client({ transport, address, actor, token, tenant, retryMs, requestStreams: false });
+  const client = new Client({ transport, address, actor, token, tenant, retryMs, timeoutMs, requestStreams: false });
   await greet(client, { checkVersion: options.checkVersion });
   return client;
 }

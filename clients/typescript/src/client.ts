@@ -1,15 +1,16 @@
+/// <reference lib="esnext.disposable" preserve="true" />
 /** A daemon, whatever the transport to it. */
 
 import type { DescMethodServerStreaming, DescMethodUnary } from "@bufbuild/protobuf";
 import { create, type DescMessage, type MessageInitShape, type MessageShape } from "@bufbuild/protobuf";
 import { Code, type Transport } from "@connectrpc/connect";
-import { errorOf, hasReason, LonghandError, Unreachable, VersionMismatch } from "./errors.js";
+import { ClientClosed, errorOf, hasReason, LonghandError, overdue, Unreachable, VersionMismatch } from "./errors.js";
 import * as v1 from "./gen/v1.js";
 import { asJson, type Json, modelWindow, type Window } from "./parts.js";
 import { afterCursor, identify, newId, pages } from "./requests.js";
 import { Session } from "./session.js";
 import { SummaryTask } from "./summary.js";
-import { Attempts, duration, either, sleep, until } from "./times.js";
+import { Attempts, duration, either, inTime, sleep, until } from "./times.js";
 import { sameProtocol, VERSION } from "./version.js";
 
 /** Headers of a call. */
@@ -18,12 +19,16 @@ export type CallHeaders = Readonly<Record<string, string>>;
 /** How one call is made. */
 export interface CallOptions {
   headers?: CallHeaders;
+  /** Ends the call, which throws the signal's reason. */
   signal?: AbortSignal;
-  /** The time for one attempt; unlimited by default. */
+  /** The time for the call with all its attempts; that of the client by default. Streams of events have none. */
   timeoutMs?: number;
   /** The time in which the call is tried again while the daemon does not answer. */
   retryMs?: number;
 }
+
+/** What a copy of a client or of a session does otherwise in all its calls. */
+export type WithOptions = Pick<CallOptions, "signal" | "timeoutMs" | "retryMs">;
 
 /** How events are followed. */
 export interface FollowOptions {
@@ -84,6 +89,10 @@ export interface ClientOptions {
   tenant?: string;
   /** The time in which a call is tried again while the daemon does not answer: 30 seconds by default. */
   retryMs?: number;
+  /** The time for a call with all its attempts: `retryMs` by default, or 30 seconds if that is nothing. */
+  timeoutMs?: number;
+  /** Ends every call. */
+  signal?: AbortSignal;
   /** True if the transport carries streams of requests, which browsers cannot. */
   requestStreams: boolean;
   close?: () => void;
@@ -100,17 +109,25 @@ export class Client {
   readonly address: string;
   readonly actor: string;
   readonly retryMs: number;
+  /** The time for a call with all its attempts, beside what the call asks the daemon to wait. */
+  readonly timeoutMs: number;
+  /** Ends every call; undefined for none. */
+  readonly signal: AbortSignal | undefined;
   readonly requestStreams: boolean;
   private readonly own: CallHeaders;
-  private readonly end: () => void;
+  private readonly options: ClientOptions;
+  private readonly state: { closed: boolean };
 
-  constructor(options: ClientOptions) {
+  constructor(options: ClientOptions, state = { closed: false }) {
+    this.options = options;
+    this.state = state;
     this.transport = options.transport;
     this.address = options.address;
     this.actor = options.actor;
     this.retryMs = options.retryMs ?? 30_000;
+    this.timeoutMs = options.timeoutMs ?? (this.retryMs || 30_000);
+    this.signal = options.signal;
     this.requestStreams = options.requestStreams;
-    this.end = options.close ?? (() => {});
     this.own = {
       "longhand-actor": options.actor,
       ...(options.token ? { authorization: `Bearer ${options.token}` } : {}),
@@ -120,7 +137,15 @@ export class Client {
 
   /** Ends the connection, without which a program in Node does not end. */
   close(): void {
-    this.end();
+    this.state.closed = true;
+    this.options.close?.();
+  }
+
+  /** The same client, over the same connection, whose calls end with this signal or after this time. */
+  with(options: WithOptions): Client {
+    const signal = joined(this.signal, options.signal);
+    const { timeoutMs = this.options.timeoutMs, retryMs = this.retryMs } = options;
+    return new Client({ ...this.options, timeoutMs, retryMs, signal }, this.state);
   }
 
   [Symbol.dispose](): void {
@@ -143,24 +168,46 @@ export class Client {
   ): Promise<MessageShape<O>> {
     const request = create(method.input, init);
     identify(request);
-    return this.retry(async () => {
-      const header = this.headers(options.headers);
-      const answer = await this.transport.unary(method, options.signal, options.timeoutMs, header, request);
-      return answer.message;
-    }, options);
+    const signal = joined(this.signal, options.signal);
+    const timeoutMs = (options.timeoutMs ?? this.timeoutMs) + waitMs(request);
+    return this.retry(
+      async (left) => {
+        const header = this.headers(options.headers);
+        const answer = await this.transport.unary(method, signal, left, header, request);
+        return answer.message;
+      },
+      { ...options, timeoutMs },
+    );
   }
 
-  /** Makes an attempt until one succeeds, the failure is lasting, or the time is over. Throws `LonghandError`. */
-  async retry<T>(attempt: () => Promise<T>, options: CallOptions = {}): Promise<T> {
-    const attempts = new Attempts(options.retryMs ?? this.retryMs);
+  /**
+   * Makes an attempt until one succeeds, the failure is lasting, or the time is over; it gets the time that is left.
+   * Throws `LonghandError`.
+   */
+  async retry<T>(attempt: (leftMs: number | undefined) => Promise<T>, options: CallOptions = {}): Promise<T> {
+    const signal = joined(this.signal, options.signal);
+    const { timeoutMs = this.timeoutMs } = options;
+    const attempts = new Attempts(options.retryMs ?? this.retryMs, timeoutMs);
     for (;;) {
+      this.check();
+      signal?.throwIfAborted();
       try {
-        return await attempt();
+        const left = attempts.left();
+        // Whatever the transport makes of it: one that has no answer does not always see that its time is over.
+        return await inTime(attempt(left), left === undefined ? left : left + 50, () => overdue(timeoutMs));
       } catch (failure) {
-        options.signal?.throwIfAborted();
-        await sleep(attempts.next(errorOf(failure)), options.signal);
+        signal?.throwIfAborted();
+        this.check();
+        const error = errorOf(failure);
+        const isOverdue = error.code === Code.DeadlineExceeded && error.reason === "";
+        await sleep(attempts.next(isOverdue ? overdue(timeoutMs) : error), signal);
       }
     }
+  }
+
+  /** Throws `ClientClosed` for a client that makes no call any more. */
+  private check(): void {
+    if (this.state.closed) throw new ClientClosed("the client is closed", { code: Code.Canceled });
   }
 
   /** The answers of one call, without another attempt. Leaving the iteration ends the call. Throws `LonghandError`. */
@@ -169,15 +216,18 @@ export class Client {
     request: MessageInitShape<I>,
     options: CallOptions = {},
   ): AsyncGenerator<MessageShape<O>> {
+    this.check();
     const own = new AbortController();
-    const signal = either(own.signal, options.signal);
+    const signal = either(own.signal, joined(this.signal, options.signal));
     const header = this.headers(options.headers);
     try {
       const requests = only(create(method.input, request));
       const answer = await this.transport.stream(method, signal, options.timeoutMs, header, requests);
       yield* until(answer.message, signal);
     } catch (failure) {
+      this.signal?.throwIfAborted();
       options.signal?.throwIfAborted();
+      this.check();
       throw errorOf(failure);
     } finally {
       own.abort();
@@ -206,14 +256,14 @@ export class Client {
         if (!(failure instanceof LonghandError)) throw failure;
         // The stream of a reader that was too slow resumes, too.
         const stalled = failure.reason === "READER_STALLED";
-        await sleep(stalled ? 50 : attempts.next(failure), options.signal);
+        await sleep(stalled ? 50 : attempts.next(failure), joined(this.signal, options.signal));
       }
     }
   }
 
   /** The daemon's version and state. */
   serverInfo(options: CallOptions = {}): Promise<v1.GetServerInfoResponse> {
-    return this.call(v1.AdminService.method.getServerInfo, {}, { timeoutMs: 30_000, ...options });
+    return this.call(v1.AdminService.method.getServerInfo, {}, options);
   }
 
   /**
@@ -354,6 +404,30 @@ export class Client {
     return answer.task && new SummaryTask(this, answer.task, answer.leaseToken, leaseMs, window);
   }
 }
+
+/** A signal that is aborted with the first of these that are there. */
+export function joined(one: AbortSignal | undefined, other: AbortSignal | undefined): AbortSignal | undefined {
+  return one ? either(one, other) : other;
+}
+
+/** The time that a request has the daemon wait for something, or work on it. */
+function waitMs(request: object): number {
+  const {
+    $typeName: name,
+    waitTimeout,
+    branchSummary,
+  } = request as {
+    $typeName?: string;
+    waitTimeout?: { seconds: bigint; nanos: number };
+    branchSummary?: unknown;
+  };
+  // Bytes leave the files before the answer; a model writes a summary.
+  if (name === v1.EraseContentRequestSchema.typeName || branchSummary !== undefined) return SLOW_MS;
+  return waitTimeout ? Number(waitTimeout.seconds) * 1000 + waitTimeout.nanos / 1e6 : 0;
+}
+
+/** What calls get more that have much to do. */
+const SLOW_MS = 300_000;
 
 /**
  * The first call, which finds out if there is a daemon. `start` starts one where none answers; the answer says why that

@@ -67,6 +67,16 @@ export class RunLost extends LonghandError {
   override name = "RunLost";
 }
 
+/** The client was closed before the call, or while it was made. */
+export class ClientClosed extends LonghandError {
+  override name = "ClientClosed";
+}
+
+/** The error of a call whose time is over. A change may have been carried out. */
+export function overdue(ms: number | undefined): LonghandError {
+  return new LonghandError(`no answer in ${ms} ms`, { code: Code.DeadlineExceeded });
+}
+
 /** True for an error of the daemon with this reason. */
 export function hasReason(error: unknown, reason: string): error is LonghandError {
   return error instanceof LonghandError && error.reason === reason;

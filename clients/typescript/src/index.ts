@@ -36,6 +36,8 @@ export interface ConnectOptions extends TargetOptions {
   start?: boolean;
   /** The time in which a call is tried again while the daemon does not answer: 30 seconds by default. */
   retryMs?: number;
+  /** The time for a call with all its attempts: `retryMs` by default. `with` gives other ones to calls. */
+  timeoutMs?: number;
   /** Refuses a daemon of another version of the protocol; true by default. */
   checkVersion?: boolean;
 }
@@ -71,6 +73,7 @@ export async function connect(options: ConnectOptions = {}): Promise<Client> {
     token: target.token,
     tenant: options.tenant ?? (environment["LONGHAND_TENANT"] || undefined),
     retryMs: options.retryMs,
+    timeoutMs: options.timeoutMs,
     requestStreams: true,
     close: () => sessionManager.abort(),
   });

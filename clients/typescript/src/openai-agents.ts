@@ -22,6 +22,7 @@ import { hasReason } from "./errors.js";
 import * as v1 from "./gen/v1.js";
 import { canonical, digest } from "./json.js";
 import * as parts from "./parts.js";
+import { newId } from "./requests.js";
 import { type Session, START, type View } from "./session.js";
 
 /** Who gets the opaque blocks back, and where an item's other fields are. */
@@ -114,7 +115,9 @@ export class LonghandSession {
     if (typeof operationId !== "string" || !operationId.trim()) throw new TypeError("an operation needs an id");
     const session = await this.longhand();
     const written = canonical(transaction);
-    const clientId = `operation:${await digest(operationId)}`;
+    // What is cleared takes the operations that were applied to it along.
+    const cleared = (await recordOf(session, CLEARED))?.messageId ?? "";
+    const clientId = `operation:${await digest(cleared + operationId)}`;
     const operation = parts.record("operation", await digest(written), { clientId });
     for (let attempt = 1; ; attempt++) {
       const view = await session.view();
@@ -194,7 +197,21 @@ export class LonghandSession {
 
   /** Empties the conversation; history keeps it. `erase` of the session deletes for good. */
   async clearSession(): Promise<void> {
-    await (await this.longhand()).rewind(START);
+    const record = parts.record("cleared", newId(), { clientId: CLEARED, replace: true });
+    await (await this.longhand()).append(record, { rewindTo: START });
+  }
+}
+
+/** The record that the newest clearing leaves behind. */
+const CLEARED = "cleared";
+
+/** A record by its client id; undefined if there is none. */
+async function recordOf(session: Session, clientId: string): Promise<v1.Message | undefined> {
+  try {
+    return await session.getMessage(clientId);
+  } catch (error) {
+    if (hasReason(error, "MESSAGE_NOT_FOUND")) return undefined;
+    throw error;
   }
 }
 
@@ -277,13 +294,8 @@ function opaqueItem({ data }: v1.OpaquePart): Item {
 
 /** True if the operation was applied; throws if another transaction was, by this id. */
 async function isApplied(session: Session, clientId: string, operation: v1.NewMessage): Promise<boolean> {
-  let known: v1.Message;
-  try {
-    known = await session.getMessage(clientId);
-  } catch (error) {
-    if (hasReason(error, "MESSAGE_NOT_FOUND")) return false;
-    throw error;
-  }
+  const known = await recordOf(session, clientId);
+  if (!known) return false;
   const data = ({ body }: v1.Part) => (body.case === "record" ? body.value.data : "");
   if (known.parts.map(data).join() === operation.parts.map(data).join()) return true;
   throw new Error("the operation was already applied with a different transaction");

@@ -1,3 +1,4 @@
+/// <reference lib="esnext.disposable" preserve="true" />
 /** Runs: the right of one agent to answer. */
 
 import { create } from "@bufbuild/protobuf";
@@ -104,7 +105,7 @@ export class Run {
     try {
       for (;;) {
         await sleep((this.leaseMs / 3) * (0.8 + Math.random() / 5), signal);
-        const options = { signal, retryMs: this.leaseMs };
+        const options = { signal, retryMs: this.leaseMs, timeoutMs: this.leaseMs };
         const { run } = await this.session.client.call(v1.RunService.method.renewRun, request, options);
         if (run?.cancelRevision !== undefined) this.stop.abort();
       }

@@ -2,7 +2,16 @@
 
 import type { DescMethodUnary } from "@bufbuild/protobuf";
 import { create, type DescMessage, type MessageInitShape, type MessageShape } from "@bufbuild/protobuf";
-import type { CallHeaders, CallOptions, Client, FollowOptions, FrameOptions, SearchOptions } from "./client.js";
+import { requests } from "./batches.js";
+import type {
+  CallHeaders,
+  CallOptions,
+  Client,
+  FollowOptions,
+  FrameOptions,
+  SearchOptions,
+  WithOptions,
+} from "./client.js";
 import * as v1 from "./gen/v1.js";
 import { asJson, type Content, type Json, modelWindow, partsOf, user, type Window } from "./parts.js";
 import { Reply, type ReplyOptions } from "./reply.js";
@@ -47,6 +56,8 @@ export interface ViewOptions {
   /** The time to wait for what is pending, with `OverflowAction.WAIT`. */
   waitMs?: number;
   signal?: AbortSignal;
+  /** The time for the call, beside that for what is pending. */
+  timeoutMs?: number;
 }
 
 /** Conditions and further changes of an append. */
@@ -105,6 +116,16 @@ export class Session {
     return new Session(this.client, this.id, this.info, { ...this.headers, ...headers });
   }
 
+  /**
+   * The same session, whose calls end with this signal or after this time:
+   * `session.with({ signal, timeoutMs: 3_000 }).append("Hello")`.
+   */
+  with(options: WithOptions): Session {
+    const made = new Session(this.client.with(options), this.id, this.info, this.headers);
+    made.known = this.known;
+    return made;
+  }
+
   /** One call with this session's headers: `client.call`. */
   call<I extends DescMessage, O extends DescMessage>(
     method: DescMethodUnary<I, O>,
@@ -121,21 +142,47 @@ export class Session {
 
   // History
 
-  /** Appends messages, all or none; a string is a user's message. */
-  append(
+  /**
+   * Appends messages, all or none; a string is a user's message.
+   *
+   * More than one request takes, 500 messages or 8 MiB, are several changes, one after the other: what is expected and
+   * left out belongs to the first, title and metadata to the last. Nobody else's change can come between them if
+   * `expectedRevision` is given.
+   */
+  async append(
     messages: v1.NewMessage | string | readonly (v1.NewMessage | string)[],
     options: AppendOptions = {},
   ): Promise<v1.AppendMessagesResponse> {
     const several = Array.isArray(messages) ? messages : [messages];
-    const { rewindTo, metadata, window, ...rest } = options;
-    return this.call(v1.MessageService.method.appendMessages, {
-      ...rest,
-      sessionId: this.id,
-      messages: several.map((one: v1.NewMessage | string) => (typeof one === "string" ? user(one) : one)),
-      metadataJson: asJson(metadata),
-      window: modelWindow(window),
-      rewind: rewindTo === undefined ? undefined : { target: rewindTarget(rewindTo) },
-    });
+    const made = several.map((one: v1.NewMessage | string) => (typeof one === "string" ? user(one) : one));
+    const { rewindTo, title, metadata, window, requestId, expectedLastMessageId } = options;
+    let { expectedRevision } = options;
+    const answers: v1.AppendMessagesResponse[] = [];
+    const batches = requests(made);
+    for (const [number, batch] of batches.entries()) {
+      const [first, last] = [number === 0, number === batches.length - 1];
+      const answer = await this.call(v1.MessageService.method.appendMessages, {
+        sessionId: this.id,
+        messages: batch,
+        requestId: requestId && !first ? `${requestId}:${number}` : requestId,
+        expectedRevision,
+        expectedLastMessageId: first ? expectedLastMessageId : undefined,
+        title: last ? title : undefined,
+        metadataJson: last ? asJson(metadata) : undefined,
+        window: modelWindow(window),
+        rewind: first && rewindTo !== undefined ? { target: rewindTarget(rewindTo) } : undefined,
+      });
+      if (expectedRevision !== undefined) expectedRevision = answer.revision;
+      answers.push(answer);
+    }
+    const newest = answers.at(-1) ?? create(v1.AppendMessagesResponseSchema);
+    return {
+      ...newest,
+      messageIds: answers.flatMap(({ messageIds }) => messageIds),
+      existedCount: answers.reduce((count, { existedCount }) => count + existedCount, 0),
+      secretFindings: answers.flatMap(({ secretFindings }) => secretFindings),
+      erasedMessageIds: answers.flatMap(({ erasedMessageIds }) => erasedMessageIds),
+    };
   }
 
   /**
@@ -220,10 +267,11 @@ export class Session {
    */
   rewind(
     messageId: string,
-    options: { expectedRevision?: bigint; summarize?: string } = {},
+    options: { expectedRevision?: bigint; summarize?: string; requestId?: string } = {},
   ): Promise<v1.RewindSessionResponse> {
     return this.call(v1.MessageService.method.rewindSession, {
       sessionId: this.id,
+      requestId: options.requestId,
       target: rewindTarget(messageId),
       expectedRevision: options.expectedRevision,
       branchSummary: options.summarize === undefined ? undefined : { instructions: options.summarize },
@@ -234,7 +282,7 @@ export class Session {
   edit(
     messageId: string,
     content: Content | undefined,
-    options: { metadata?: Json; expectedRevision?: bigint } = {},
+    options: { metadata?: Json; expectedRevision?: bigint; requestId?: string } = {},
   ): Promise<v1.EditMessageResponse> {
     const { metadata, ...rest } = options;
     return this.call(v1.MessageService.method.editMessage, {
@@ -262,7 +310,10 @@ export class Session {
     const current = options.asOfRevision === undefined;
     const known = current ? this.known : undefined;
     const request = viewRequest(this.id, options, known?.header);
-    const view = await this.client.retry(() => this.readView(request, known, options.signal), options);
+    const view = await this.client.retry(
+      (left) => this.readView(request, known, { signal: options.signal, timeoutMs: left }),
+      this.inTime(options),
+    );
     // A view that was shortened for a call is no revision's, and nothing is known by it.
     if (current && !view.header.shortened) this.known = view;
     return view;
@@ -274,23 +325,32 @@ export class Session {
     const known = current ? this.knownFormats.get(format) : undefined;
     const request = viewRequest(this.id, options, known?.header);
     request.format = format;
-    const view = await this.client.retry(async () => {
+    const view = await this.client.retry(async (left) => {
       const read = new ViewReader<unknown>(known?.messages);
-      const call = { headers: this.headers, signal: options.signal };
+      const call = { headers: this.headers, signal: options.signal, timeoutMs: left };
       for await (const { frame } of this.client.stream(v1.ContextService.method.getContext, request, call)) {
         read.take(frame, ({ formattedMessages }) => formattedMessages.map(({ json }) => JSON.parse(json)));
       }
       const { systemJson } = read.header;
       return { ...read.view(), system: systemJson === undefined ? undefined : JSON.parse(systemJson) };
-    }, options);
+    }, this.inTime(options));
     if (current && !view.header.shortened) this.knownFormats.set(format, view);
     return view as FormattedView<T>;
   }
 
-  private async readView(request: v1.GetContextRequest, known?: View, signal?: AbortSignal): Promise<View> {
+  private inTime({ signal, timeoutMs = this.client.timeoutMs, ...view }: ViewOptions): CallOptions {
+    const pending = view.overflow === v1.OverflowAction.WAIT ? (view.waitMs ?? 30_000) : 0;
+    return { signal, timeoutMs: timeoutMs + pending };
+  }
+
+  private async readView(
+    request: v1.GetContextRequest,
+    known: View | undefined,
+    options: { signal?: AbortSignal | undefined; timeoutMs?: number | undefined },
+  ): Promise<View> {
     const read = new ViewReader<v1.ContextMessage>(known?.messages);
-    const options = { headers: this.headers, signal };
-    for await (const { frame } of this.client.stream(v1.ContextService.method.getContext, request, options)) {
+    const call = { ...options, headers: this.headers };
+    for await (const { frame } of this.client.stream(v1.ContextService.method.getContext, request, call)) {
       read.take(frame, ({ messages }) => messages);
     }
     return read.view();

@@ -47,6 +47,20 @@ export function either(one: AbortSignal, other: AbortSignal | undefined): AbortS
   return first.signal;
 }
 
+/** What becomes of the work, or `failure`, once the time is over. */
+export async function inTime<T>(work: Promise<T>, ms: number | undefined, failure: () => Error): Promise<T> {
+  if (ms === undefined || ms === Number.POSITIVE_INFINITY) return work;
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const over = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(failure()), ms);
+  });
+  try {
+    return await Promise.race([work, over]);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
 /** The next answers until the signal is aborted, whatever the transport makes of it. */
 export async function* until<T>(answers: AsyncIterable<T>, signal: AbortSignal): AsyncGenerator<T> {
   signal.throwIfAborted();
@@ -69,16 +83,24 @@ export async function* until<T>(answers: AsyncIterable<T>, signal: AbortSignal):
 /** The times at which a call is tried again. */
 export class Attempts {
   private readonly end: number;
+  private readonly last: number;
   private delay = RETRY_MS.first;
 
-  constructor(retryMs: number) {
+  /** With the time for all of it, beside that in which another attempt may begin. */
+  constructor(retryMs: number, timeoutMs = Number.POSITIVE_INFINITY) {
     this.end = performance.now() + retryMs;
+    this.last = performance.now() + timeoutMs;
+  }
+
+  /** The time that is left; undefined for no end. */
+  left(): number | undefined {
+    return this.last === Number.POSITIVE_INFINITY ? undefined : Math.max(Math.ceil(this.last - performance.now()), 1);
   }
 
   /** The time before the next attempt; throws the failure if there is none. */
   next(failure: LonghandError): number {
     const wait = failure.retryMs ?? this.delay * (0.5 + Math.random() / 2);
-    if (!failure.temporary || performance.now() + wait > this.end) throw failure;
+    if (!failure.temporary || performance.now() + wait > Math.min(this.end, this.last)) throw failure;
     this.delay = Math.min(2 * this.delay, RETRY_MS.last);
     return wait;
   }

@@ -2,14 +2,16 @@
 
 import { create } from "@bufbuild/protobuf";
 import type { CallHeaders, Client } from "./client.js";
-import { errorOf } from "./errors.js";
+import { errorOf, overdue } from "./errors.js";
 import * as v1 from "./gen/v1.js";
+import { either, inTime } from "./times.js";
 
 /** Frames that may wait before a writer waits, too. */
 const QUEUED_FRAMES = 64;
 
 /** One call of WriteMessage, as something to push frames into. */
 export class FrameStream {
+  private readonly client: Client;
   private readonly queue: v1.WriteMessageRequest[] = [];
   private readonly control = new AbortController();
   private readonly answer: Promise<v1.WriteMessageResponse>;
@@ -18,6 +20,7 @@ export class FrameStream {
   private wake: (() => void)[] = [];
 
   constructor(client: Client, headers: CallHeaders) {
+    this.client = client;
     this.answer = this.call(client, headers);
     this.answer.then(
       () => this.signal(),
@@ -32,7 +35,7 @@ export class FrameStream {
   async push(frame: v1.WriteMessageRequest): Promise<void> {
     if (this.failure === undefined) this.queue.push(frame);
     this.signal();
-    while (this.failure === undefined && this.queue.length > QUEUED_FRAMES) await this.change();
+    while (this.failure === undefined && this.queue.length > QUEUED_FRAMES) await this.inTime(this.change());
     if (this.failure !== undefined) throw this.failure;
   }
 
@@ -40,7 +43,15 @@ export class FrameStream {
   finish(): Promise<v1.WriteMessageResponse> {
     this.closed = true;
     this.signal();
-    return this.answer;
+    return this.inTime(this.answer);
+  }
+
+  private inTime<T>(work: Promise<T>): Promise<T> {
+    const { timeoutMs } = this.client;
+    return inTime(work, timeoutMs, () => {
+      this.cancel();
+      return overdue(timeoutMs);
+    });
   }
 
   /** Breaks the call off. */
@@ -53,7 +64,7 @@ export class FrameStream {
   private async call(client: Client, headers: CallHeaders): Promise<v1.WriteMessageResponse> {
     const method = v1.MessageService.method.writeMessage;
     try {
-      const { signal } = this.control;
+      const signal = either(this.control.signal, client.signal);
       const call = await client.transport.stream(method, signal, undefined, client.headers(headers), this.frames());
       let answer = create(v1.WriteMessageResponseSchema);
       for await (const message of call.message) answer = message;

@@ -507,3 +507,80 @@ test("a daemon of another version is refused", async () => {
   assert.match(refused.message, /daemon at elsewhere is version 9\.0\.0.*use those of one version/);
   await greet(client, { checkVersion: false });
 });
+
+test("a stopped daemon holds no call over its time, and a signal ends each", async () => {
+  const daemon = await Daemon.start();
+  const client = await longhand.connect({ address: daemon.address, retryMs: 250 });
+  try {
+    const session = await client.createSession("stopped");
+    const reply = session.openReply();
+    await reply.text("words");
+    const during = async (work: () => Promise<unknown>, wanted: RegExp | { name: string }): Promise<number> => {
+      const began = performance.now();
+      await assert.rejects(work, wanted);
+      return performance.now() - began;
+    };
+    daemon.hold(true);
+    const over = /no answer in \d+ ms/;
+    const works: [string, (of: longhand.Session) => Promise<unknown>][] = [
+      ["append", (of) => of.append("Hello")],
+      ["view", (of) => of.view()],
+      ["formattedView", (of) => of.formattedView(v1.MessageFormat.ANTHROPIC)],
+      ["history", (of) => all(of.history())],
+      ["get", (of) => of.get()],
+      ["pin", (of) => of.pin("x")],
+      ["fork", (of) => of.fork()],
+      ["submit", (of) => of.submit("x")],
+      ["run", (of) => of.run(async () => {})],
+      ["reply", (of) => of.reply(undefined, async (one) => one.text("x"))],
+    ];
+    for (const [name, work] of works) {
+      assert.ok((await during(() => work(session), over)) < 2_000, name);
+      assert.ok((await during(() => work(session.with({ timeoutMs: 50 })), over)) < 1_000, name);
+      const signal = AbortSignal.timeout(50);
+      assert.ok(
+        (await during(() => work(session.with({ signal, timeoutMs: 60_000 })), { name: "TimeoutError" })) < 1_000,
+        name,
+      );
+    }
+    assert.ok((await during(() => reply.finish(), over)) < 2_000);
+    const stopped = AbortSignal.timeout(100);
+    const following = session.with({ signal: stopped }).events();
+    await during(() => following.next(), { name: "TimeoutError" });
+    await during(() => longhand.connect({ address: daemon.address, timeoutMs: 200 }), over);
+    daemon.hold(false);
+    // A copy is a copy.
+    await session.append("Hello", { requestId: "once" });
+    const again = await session.with({ timeoutMs: 20_000 }).append("Hello", { requestId: "once" });
+    assert.equal(again.messageIds.length, 1);
+    client.close();
+    await assert.rejects(session.append("x"), longhand.ClientClosed);
+    await assert.rejects(session.view(), longhand.ClientClosed);
+    await assert.rejects(session.events().next(), longhand.ClientClosed);
+  } finally {
+    daemon.hold(false);
+    client.close();
+    await daemon.remove();
+  }
+});
+
+test("more than a request takes is several changes", async () => {
+  const daemon = await Daemon.start();
+  const client = await longhand.connect({ address: daemon.address });
+  try {
+    const session = await client.createSession();
+    const numbers = Array.from({ length: 1100 }, (_, number) => `${number}`);
+    const { historyRevision: expectedRevision } = await session.get();
+    const answer = await session.append(numbers, { expectedRevision, title: "All of them" });
+    assert.equal(answer.messageIds.length, 1100);
+    assert.deepEqual((await all(session.history({ pageSize: 1000 }))).map(longhand.plainText), numbers);
+    assert.equal((await session.get()).title, "All of them");
+    const large = Array.from({ length: 5 }, () => "x".repeat(3_000_000));
+    const first = await session.append(large, { requestId: "large" });
+    assert.equal(first.messageIds.length, 5);
+    assert.deepEqual((await session.append(large, { requestId: "large" })).messageIds, first.messageIds);
+  } finally {
+    client.close();
+    await daemon.remove();
+  }
+});

@@ -63,6 +63,11 @@ export class Daemon {
     await exit;
   }
 
+  /** Has it take no step, or go on. */
+  hold(held: boolean): void {
+    this.process?.kill(held ? "SIGSTOP" : "SIGCONT");
+  }
+
   async restart(signal: NodeJS.Signals = "SIGTERM"): Promise<void> {
     await this.stop(signal);
     await this.start();

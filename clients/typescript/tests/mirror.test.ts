@@ -88,14 +88,14 @@ async function windowOf(name: string): Promise<(bigint | undefined)[]> {
 }
 
 test("the session of pi has the window of the model that answers next, and what pi asks it for", async () => {
-  const pi = fakePi("models", async () => client);
+  const pi = fakePi("models", () => longhand.connect({ address: daemon.address, actor: "pi" }));
   await pi.ask();
   assert.deepEqual(await windowOf("pi:models"), [6000n, undefined, 1000n]);
   pi.ctx.model = { contextWindow: 1_000_000, maxTokens: 128_000 };
   await pi.ask();
   assert.deepEqual(await windowOf("pi:models"), [1_000_000n, undefined, 32_000n]);
   // After a restart, with the model of before.
-  const again = fakePi("models", async () => client);
+  const again = fakePi("models", () => longhand.connect({ address: daemon.address, actor: "pi" }));
   await again.ask();
   assert.deepEqual(await windowOf("pi:models"), [6000n, undefined, 1000n]);
   for (const one of [pi, again]) await one.emit("session_shutdown");

@@ -259,3 +259,29 @@ test("an edit by others keeps its place", async () => {
   );
   assert.deepEqual(items[0], { type: "message", role: "user", content: "says it better" });
 });
+
+test("what was cleared takes its operations along", async () => {
+  const hello: AgentInputItem = { type: "message", role: "user", content: "Hello" };
+  const other: AgentInputItem = { type: "message", role: "user", content: "Other" };
+  const three: AgentInputItem[] = [hello, other, hello];
+  const ours: Whole = new LonghandSession("cleared", { client });
+  for (const session of [new MemorySession() as Whole, ours]) {
+    // Also where there is nothing yet.
+    await session.clearSession();
+    for (const said of three) {
+      const operation = { operationId: "same", transaction: { type: "append_items" as const, items: [said] } };
+      await session.applyHistoryTransaction(operation);
+      await session.applyHistoryTransaction(operation);
+      assert.deepEqual(await session.getItems(), [said]);
+      const another = { type: "append_items" as const, items: [said, said] };
+      const twice = async () => session.applyHistoryTransaction({ operationId: "same", transaction: another });
+      await assert.rejects(twice, /different/);
+      await session.clearSession();
+      assert.deepEqual(await session.getItems(), []);
+    }
+  }
+  // A program that is started anew knows of it, too.
+  const again: Whole = new LonghandSession("cleared", { client });
+  await again.applyHistoryTransaction({ operationId: "same", transaction: { type: "append_items", items: [other] } });
+  assert.deepEqual(await again.getItems(), [other]);
+});

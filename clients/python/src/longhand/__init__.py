@@ -7,11 +7,12 @@ from longhand import v1
 from longhand._sync.client import Client, connect
 from longhand._sync.reply import DraftReply, Reply
 from longhand._sync.run import Run
-from longhand._sync.session import START, Session, View
+from longhand._sync.session import START, FormattedView, Session, View
 from longhand._sync.summary import SummaryTask
-from longhand.errors import Error, RunLost, Unreachable, VersionMismatch
+from longhand.errors import ClientClosed, Error, InvalidText, RunLost, Unreachable, VersionMismatch, WrongEventLoop
 from longhand.parts import (
     assistant,
+    media,
     message,
     opaque,
     plain_text,
@@ -30,8 +31,11 @@ from longhand.version import VERSION as __version__
 __all__ = [
     "START",
     "Client",
+    "ClientClosed",
     "DraftReply",
     "Error",
+    "FormattedView",
+    "InvalidText",
     "Reply",
     "Run",
     "RunLost",
@@ -40,9 +44,11 @@ __all__ = [
     "Unreachable",
     "VersionMismatch",
     "View",
+    "WrongEventLoop",
     "__version__",
     "assistant",
     "connect",
+    "media",
     "message",
     "opaque",
     "plain_text",

@@ -4,10 +4,10 @@
 `app = App(name="tidewater", root_agent=agent, plugins=[LonghandViews(service)])`
 `Runner(app=app, session_service=service)`
 
-An event is a typed message, so that views, compactions and other agents see its texts, calls and results, with the
-event itself in the message's metadata, so that ADK gets back what it gave. State is in the metadata of the session, and
-what belongs to an app or a user in sessions of their own. A session of ADK has every event; what makes it fit the
-window is the plugin, which gives the model the view in place of the events.
+An event is a typed message, so that views, compactions and other agents see its texts, calls and results, with what
+else the event has beside them, so that ADK gets back what it gave. State is in the metadata of the session, and what
+belongs to an app or a user in sessions of their own. A session of ADK has every event; what makes it fit the window is
+the plugin, which changes the contents of a request by what the view shortens, covers or adds.
 """
 
 from __future__ import annotations
@@ -15,13 +15,16 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import logging
 import uuid
-from collections.abc import Iterable, Sequence
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from google.adk.errors.already_exists_error import AlreadyExistsError
 from google.adk.errors.session_not_found_error import SessionNotFoundError
 from google.adk.events.event import Event
+from google.adk.flows.llm_flows.contents import _get_contents
 from google.adk.plugins.base_plugin import BasePlugin
 from google.adk.sessions import Session
 from google.adk.sessions.base_session_service import BaseSessionService, GetSessionConfig, ListSessionsResponse
@@ -29,16 +32,21 @@ from google.adk.sessions.state import State
 from google.genai import types
 
 from longhand import aio, parts, v1
+from longhand._aio.conversation import Conversation
+from longhand._merge import Shown, merged
+from longhand._originals import Original, Restored, pieced_messages, restored, stored_original
 from longhand.errors import Error
 
-__all__ = ["LonghandSessionService", "LonghandViews", "contents_of_view"]
+__all__ = ["LonghandSessionService", "LonghandViews"]
 
 #: The largest state that is in the metadata itself, in bytes; a session's metadata has 64 KiB.
 _STATE_BYTES = 48 * 1024
-#: The largest event that is in a message's metadata, in bytes; a larger one is a record.
-_EVENT_BYTES = 250 * 1024
 _ATTEMPTS = 64
 _STATE = "adk:state"
+#: Under which name the metadata of a message has ADK's.
+_NAME = "adk"
+#: How many large originals, and invocations, are kept.
+_ORIGINALS, _INVOCATIONS = 32, 1000
 #: Where a reply has the view that it answers, on its way from the plugin to the service.
 _VIEW_TOKEN = "longhand_view_token"
 
@@ -112,20 +120,24 @@ class LonghandSessionService(BaseSessionService):
         limit = None if config is None else config.num_recent_events
         after = None if config is None else config.after_timestamp
         events: list[Event] = []
-        if limit != 0:
-            history = session.history(reverse=True, page_size=min(limit, 1000) if limit else 1000)
-            async for message in history:
-                event = _event(message)
-                if event is None:
-                    continue
-                if after is not None and event.timestamp < after:
-                    break
-                events.append(event)
-                if len(events) == limit:
-                    break
-            await history.aclose()  # type: ignore[attr-defined]
+        changed = None
+        history = session.history(reverse=True, page_size=min(limit, 1000) if limit else 10 if limit == 0 else 1000)
+        async for message in history:
+            event = _event(message)
+            if event is None:
+                continue
+            # As ADK has it: the time of the last event, whatever else Longhand has done since.
+            changed = changed or event.timestamp
+            if limit == 0 or (after is not None and event.timestamp < after):
+                break
+            events.append(event)
+            if len(events) == limit:
+                break
+        await history.aclose()  # type: ignore[attr-defined]
         scopes = await asyncio.gather(self._scope(app_name, None), self._scope(app_name, user_id))
-        return await self._made(info, events[::-1], *scopes)
+        made = await self._made(info, events[::-1], *scopes)
+        made.last_update_time = changed or made.last_update_time
+        return made
 
     async def list_sessions(self, *, app_name: str, user_id: str | None = None) -> ListSessionsResponse:
         """The sessions of an app, or of its user, without events, the one that changed last at the end."""
@@ -312,41 +324,57 @@ def _split(state: dict[str, Any]) -> tuple[dict[str, Any], dict[str, dict[str, A
 
 
 def _message(event: Event) -> v1.NewMessage:
-    """An event as a message: typed, if it has anything to show, and the event beside it."""
+    """An event as a message: typed, if it has anything to show, and what else it has beside it."""
     text = event.model_dump_json(exclude_none=True)
-    made = [part for part in map(_part, event.content.parts or [] if event.content else []) if part is not None]
-    if not made or len(text.encode()) > _EVENT_BYTES:
+    original = Original(json.loads(text))
+    for number, part in enumerate(event.content.parts or [] if event.content else []):
+        _add_part(original, number, part)
+    if not original.parts:
         return parts.record("adk.event", text, client_id=event.id)
-    results = all(part.HasField("tool_result") for part in made)
+    results = all(part.HasField("tool_result") for part in original.parts)
     role = v1.ROLE_TOOL if results else v1.ROLE_USER if event.author == "user" else v1.ROLE_ASSISTANT
-    metadata = f'{{"adk":{text}}}'
+    metadata = original.metadata(_NAME)
     if role != v1.ROLE_ASSISTANT:
-        return parts.message(role, made, client_id=event.id, metadata=metadata)
+        return parts.message(role, [*original.parts], client_id=event.id, metadata=metadata)
     usage = None
     if counted := event.usage_metadata:
         cached = counted.cached_content_token_count or 0
         usage = parts.usage(
-            (counted.prompt_token_count or 0) - cached,
+            max((counted.prompt_token_count or 0) - cached, 0),
             counted.candidates_token_count or 0,
             reasoning_tokens=counted.thoughts_token_count or 0,
             cache_read_tokens=cached,
             total_tokens=counted.total_token_count,
         )
     token = (event.custom_metadata or {}).get(_VIEW_TOKEN)
-    return parts.assistant(made, usage=usage, view_token=token, client_id=event.id, metadata=metadata)
+    return parts.assistant([*original.parts], usage=usage, view_token=token, client_id=event.id, metadata=metadata)
 
 
-def _part(part: Any) -> v1.Part | None:
-    """What a part of an event shows; None for what only ADK reads."""
+def _add_part(original: Original, number: int, part: types.Part) -> None:
+    """What a part of an event shows; nothing for what only ADK and its model read."""
+    where = ("content", "parts", number)
     if part.text:
-        return parts.reasoning(part.text) if part.thought else parts.text(part.text)
-    if (call := part.function_call) and call.id and call.name:
-        return parts.tool_call(call.id, call.name, call.args or {})
-    if (response := part.function_response) and response.id:
-        return parts.tool_result(response.id, parts.as_json(response.response or {}))
-    if (data := part.inline_data) and data.data and data.mime_type:
-        return v1.Part(media=v1.MediaPart(mime_type=data.mime_type, data=data.data))
-    return None
+        original.add(parts.reasoning(part.text) if part.thought else parts.text(part.text), *where, "text")
+    elif (call := part.function_call) and call.id and call.name:
+        made = original.add(parts.tool_call(call.id, call.name, _json(call.args or {})))
+        if call.args:
+            original.place(made, [*where, "function_call", "args"])
+    elif (response := part.function_response) and response.id:
+        made = original.add(parts.tool_result(response.id, _json(response.response or {})))
+        if response.response:
+            original.place(made, [*where, "function_response", "response"])
+    elif (data := part.inline_data) and data.data and data.mime_type:
+        media = v1.MediaPart(mime_type=data.mime_type, data=data.data)
+        original.add(v1.Part(media=media), *where, "inline_data", "data")
+    elif (file := part.file_data) and file.file_uri:
+        media = v1.MediaPart(mime_type=file.mime_type or "application/octet-stream", uri=file.file_uri)
+        original.add(v1.Part(media=media), *where, "file_data", "file_uri")
+
+
+def _json(value: dict[str, Any]) -> str:
+    """JSON of what a tool got or gave, which may be anything that pydantic can write."""
+    text = types.FunctionResponse(response=value).model_dump_json(exclude_none=False)
+    return parts.as_json(json.loads(text)["response"])
 
 
 def _event(message: v1.Message) -> Event | None:
@@ -356,26 +384,50 @@ def _event(message: v1.Message) -> Event | None:
         return Event.model_validate_json(record.data) if record.kind == "adk.event" else None
     if any(part.erased for part in message.parts):
         return None
-    metadata = json.loads(message.metadata_json) if message.metadata_json else {}
-    if "adk" in metadata:
-        return Event.model_validate(metadata["adk"])
-    return _foreign(message)
-
-
-def _foreign(message: v1.Message) -> Event | None:
-    content = _content(message.role, message.parts)
+    original = stored_original(_NAME, message)
+    if original is not None:
+        return Event.model_validate(original.data)
+    content = _content(message.role, message.parts, {})
     if content is None:
         return None
+    author = "user" if message.role == v1.ROLE_USER else message.actor or "agent"
+    return Event(id=message.message_id, author=author, timestamp=_seconds(message), content=content)
+
+
+def _event_of_view(
+    message: v1.ContextMessage, originals: Mapping[str, v1.Message], names: Mapping[str, str]
+) -> Event | None:
+    """A message of a view as an event: what it was made from, shortened as it is there, or what says the same."""
+    original = restored(_NAME, message, originals)
+    if original is not None and _has_results(original) == any(c.part.HasField("tool_result") for c in message.parts):
+        data = original.without_missing()
+        for part in (data.get("content") or {}).get("parts") or []:
+            response = part.get("function_response")
+            if response is not None and isinstance(response.get("response"), str):
+                response["response"] = {"output": response["response"]}
+        return Event.model_validate(data)
+    content = _content(message.role, [context.part for context in message.parts], names)
+    if content is None:
+        return None
+    author = "user" if message.role in (v1.ROLE_USER, v1.ROLE_SYSTEM) else message.actor or "agent"
+    if message.role == v1.ROLE_TOOL:
+        author = "user"
     return Event(
-        id=message.message_id,
-        author="user" if message.role == v1.ROLE_USER else message.actor or "agent",
-        timestamp=message.create_time.ToNanoseconds() / 1e9,
-        content=content,
+        id=message.message_id or str(uuid.uuid4()), author=author, timestamp=_seconds(message), content=content
     )
 
 
-def _content(role: v1.Role.ValueType, of: Iterable[v1.Part]) -> types.Content | None:
-    """What parts say, as Gemini has it; None for nothing."""
+def _has_results(original: Restored) -> bool:
+    said = (original.data.get("content") or {}).get("parts") or []
+    return any(part.get("function_response") for part in said)
+
+
+def _seconds(message: v1.Message | v1.ContextMessage) -> float:
+    return message.create_time.ToNanoseconds() / 1e9
+
+
+def _content(role: v1.Role.ValueType, of: Iterable[v1.Part], names: Mapping[str, str]) -> types.Content | None:
+    """What parts say, as Gemini has it; None for nothing. `names` are those of tools, by the ids of their calls."""
     made: list[types.Part] = []
     for part in of:
         kind = part.WhichOneof("body")
@@ -392,18 +444,25 @@ def _content(role: v1.Role.ValueType, of: Iterable[v1.Part]) -> types.Content | 
             made.append(types.Part(function_call=types.FunctionCall(id=call.call_id, name=call.tool, args=named)))
         elif kind == "tool_result":
             result = part.tool_result
-            response = types.FunctionResponse(id=result.call_id, name="tool", response={"output": result.output})
+            name = names.get(result.call_id, "tool")
+            response = types.FunctionResponse(id=result.call_id, name=name, response={"output": result.output})
             made.append(types.Part(function_response=response))
-        elif kind == "media" and part.media.data:
-            made.append(types.Part(inline_data=types.Blob(mime_type=part.media.mime_type, data=part.media.data)))
+        elif kind == "media":
+            media = part.media
+            if media.WhichOneof("source") == "data":
+                made.append(types.Part(inline_data=types.Blob(mime_type=media.mime_type, data=media.data)))
+            else:
+                made.append(types.Part(file_data=types.FileData(mime_type=media.mime_type, file_uri=media.uri)))
     return types.Content(role="model" if role == v1.ROLE_ASSISTANT else "user", parts=made) if made else None
 
 
 class LonghandViews(BasePlugin):
-    """Gives the model the view of the session in place of its events.
+    """Changes the contents of a request by what the view of the session shortens, covers or adds.
 
-    The events are in the session before the request, by the service. The reply gets the view's token, which makes its
-    usage count. What other agents of the same session said is in the view as replies, whatever branch they are on.
+    The events are in the session before the request, by the service. As long as the view has all of them, a request is
+    what ADK makes of it; otherwise ADK makes its contents of the events that the view has, with its own rules for
+    agents, branches and results, and what instructions, tools and other plugins add to a request stays in it. The reply
+    gets the view's token, which makes its usage count.
     """
 
     def __init__(
@@ -416,15 +475,73 @@ class LonghandViews(BasePlugin):
         self._service = service
         self._overflow = overflow
         #: The view that each invocation's agent was given last.
-        self._given: dict[tuple[str, str], str] = {}
+        self._given: OrderedDict[tuple[str, str], str] = OrderedDict()
+        self._known: dict[str, tuple[aio.Session, Conversation]] = {}
+        self._originals: OrderedDict[str, v1.Message] = OrderedDict()
 
     async def before_model_callback(self, *, callback_context: Any, llm_request: Any) -> None:
         """Puts the view in the request."""
         session = callback_context.session
         under = self._service.longhand(session.app_name, session.user_id, session.id)
+        under, known = self._known.setdefault(under.id, (under, Conversation(under, _NAME)))
         view = await under.view(overflow=self._overflow)
-        llm_request.contents = contents_of_view(view.messages)
         self._given[callback_context.invocation_id, callback_context.agent_name] = view.token
+        while len(self._given) > _INVOCATIONS:
+            self._given.popitem(last=False)
+        await known.read()
+        own = [known.by_client_id.get(event.id) or known.by_message_id.get(event.id) for event in session.events]
+        shown = merged(own, known.by_message_id, view)
+        if [place.own for place in shown] == list(range(len(own))) and not any(place.messages for place in shown):
+            return
+        events = await self._events(under, session.events, shown)
+        invocation = callback_context._invocation_context
+        if invocation.agent.include_contents != "default" or getattr(llm_request, "previous_interaction_id", None):
+            # It gets no history.
+            return
+        # Providers differ in whether they get the ids that ADK gave to calls.
+        for keeps_ids in (False, True):
+            before, after = (_contents(invocation, some, keeps_ids) for some in (session.events, events))
+            contents = replaced(llm_request.contents, before, after)
+            if contents is not None:
+                llm_request.contents = contents
+                return
+        _LOG.warning("the contents of a request are not those of its session: the view of %s is not used", under.id)
+
+    async def _events(self, under: aio.Session, own: Sequence[Event], shown: Sequence[Shown]) -> list[Event]:
+        messages = [message for place in shown for message in place.messages]
+        names = {
+            call.id: call.name or "tool"
+            for event in own
+            for part in (event.content.parts if event.content else None) or []
+            if (call := part.function_call) and call.id
+        }
+        calls = [c.part.tool_call for message in messages for c in message.parts if c.part.HasField("tool_call")]
+        names.update((call.call_id, call.tool) for call in calls)
+        ids = pieced_messages(_NAME, messages)
+        for stored in await under.get_messages([id for id in ids if id not in self._originals]):
+            self._originals[stored.message_id] = stored
+        made: list[Event] = []
+        # The content that the last one got here, to which what follows of the same role belongs.
+        open_content: types.Content | None = None
+        for place in shown:
+            if place.own is not None and not place.messages:
+                made.append(own[place.own])
+                open_content = None
+                continue
+            for message in place.messages:
+                event = _event_of_view(message, self._originals, names)
+                if event is None:
+                    continue
+                content = None if event.invocation_id else event.content
+                if content is not None and open_content is not None and content.role == open_content.role:
+                    # A summary and what introduces it are one content to a model.
+                    open_content.parts = [*(open_content.parts or []), *(content.parts or [])]
+                    continue
+                made.append(event)
+                open_content = content
+        while len(self._originals) > _ORIGINALS:
+            self._originals.popitem(last=False)
+        return made
 
     async def after_model_callback(self, *, callback_context: Any, llm_response: Any) -> None:
         """Notes on the reply which view it answers."""
@@ -434,39 +551,58 @@ class LonghandViews(BasePlugin):
         llm_response.custom_metadata = {**(llm_response.custom_metadata or {}), _VIEW_TOKEN: self._given.pop(key)}
 
 
-def contents_of_view(messages: Sequence[v1.ContextMessage]) -> list[types.Content]:
-    """The messages of a view as Gemini has them: those of events as they were, others by their parts.
+_LOG = logging.getLogger(__name__)
 
-    Neighbours with one role are one content, as the provider wants it.
+
+def _contents(invocation: Any, events: Sequence[Event], keeps_ids: bool) -> list[types.Content]:
+    """What ADK makes of events."""
+    agent, config = invocation.agent, invocation.run_config
+    scope = getattr(invocation, "isolation_scope", None)
+    mode = getattr(agent, "mode", None)
+    # What is no agent's own is for every agent.
+    visible = [e if e.invocation_id else e.model_copy(update={"isolation_scope": scope}) for e in events]
+    return _get_contents(
+        invocation.branch,
+        visible,
+        agent.name,
+        preserve_function_call_ids=keeps_ids,
+        isolation_scope=scope,
+        node_path=getattr(invocation, "node_path", None),
+        is_single_turn=getattr(mode, "value", mode) == "single_turn",
+        user_content=invocation.user_content,
+        include_thoughts_from_other_agents=bool(config and config.include_thoughts_from_other_agents),
+    )
+
+
+def replaced(
+    contents: Sequence[types.Content], before: Sequence[types.Content], after: Sequence[types.Content]
+) -> list[types.Content] | None:
+    """The contents of a request with others in the place of its history; None if they have another history.
+
+    What is between them stays, counted from the end, where a view changes nothing.
     """
-    contents: list[types.Content] = []
-    for message in messages:
-        metadata = json.loads(message.metadata_json or "{}")
-        if "adk" in metadata and not any(context.shortening for context in message.parts):
-            made = Event.model_validate(metadata["adk"]).content
+    own: dict[int, types.Content] = {}
+    added: dict[int, list[types.Content]] = {}
+    for content in contents:
+        left = len(before) - len(own)
+        if left and _same(content, before[-left]):
+            own[left] = content
         else:
-            shown = [context.part for context in message.parts]
-            named = metadata.get("adk", {}).get("content", {}).get("parts") or []
-            made = _content(message.role, shown)
-            _name_responses(made, named)
-        if made is None or not made.parts:
-            continue
-        for part in made.parts:
-            # ADK gives an id to a call that has none from its model, and takes it away again before a request.
-            for named_part in (part.function_call, part.function_response):
-                if named_part is not None and (named_part.id or "").startswith("adk-"):
-                    named_part.id = None
-        role = "model" if message.role == v1.ROLE_ASSISTANT else "user"
-        if contents and contents[-1].role == role:
-            contents[-1].parts = [*(contents[-1].parts or []), *made.parts]
-        else:
-            contents.append(types.Content(role=role, parts=list(made.parts)))
-    return contents
+            added.setdefault(left, []).append(content)
+    if len(own) != len(before):
+        return None
+    made: list[types.Content] = []
+    for left in sorted({*added, *range(1, len(after) + 1)}, reverse=True):
+        made.extend(added.get(left, []))
+        if 0 < left <= len(after):
+            stays = left <= len(before) and before[-left] == after[-left]
+            made.append(own[left] if stays else after[-left])
+    return made
 
 
-def _name_responses(content: types.Content | None, originals: list[dict[str, Any]]) -> None:
-    """Gives shortened results the names of their functions, which are with the originals."""
-    names = {r["id"]: r.get("name") for part in originals if (r := part.get("function_response")) and r.get("id")}
-    for part in (content.parts if content is not None else None) or []:
-        if part.function_response is not None and part.function_response.id in names:
-            part.function_response.name = names[part.function_response.id]
+def _same(one: types.Content, other: types.Content) -> bool:
+    """Whether a content is this one; planners take the marks of thoughts away."""
+    if one == other:
+        return True
+    parts = [[part.model_copy(update={"thought": None}) for part in content.parts or []] for content in (one, other)]
+    return one.role == other.role and parts[0] == parts[1]

@@ -9,7 +9,17 @@ import grpc
 
 from longhand import _status_pb2 as status
 
-__all__ = ["Error", "RunLost", "Unreachable", "VersionMismatch", "of_call"]
+__all__ = [
+    "ClientClosed",
+    "Error",
+    "InvalidText",
+    "RunLost",
+    "Unreachable",
+    "VersionMismatch",
+    "WrongEventLoop",
+    "of_call",
+    "overdue",
+]
 
 #: Where gRPC puts the details of an error.
 _DETAILS = "grpc-status-details-bin"
@@ -61,6 +71,23 @@ class VersionMismatch(Error):
 
 class RunLost(Error):
     """The run is not the session's active one any more; nothing was written."""
+
+
+class ClientClosed(Error):
+    """The client was closed before the call, or while it was made."""
+
+
+class WrongEventLoop(Error):
+    """The client belongs to another event loop, which may be closed: each loop needs one of its own."""
+
+
+class InvalidText(Error, ValueError):
+    """A text has half of a surrogate pair, so that it has no form in UTF-8. Nothing was sent."""
+
+
+def overdue(seconds: float) -> Error:
+    """The error of a call whose time is over. A change may have been carried out."""
+    return Error(f"no answer in {seconds:g} s", code=grpc.StatusCode.DEADLINE_EXCEEDED)
 
 
 def of_call(error: grpc.RpcError) -> Error:

@@ -10,10 +10,13 @@ graph's state to a session, and gives the model the view instead of them.
 from __future__ import annotations
 
 import asyncio
+import base64
 import hashlib
 import json
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+import threading
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from langchain.agents.middleware import AgentMiddleware
@@ -39,11 +42,14 @@ from langgraph.checkpoint.base import (
 )
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.config import get_config
+from langgraph.runtime import Runtime
 
 from longhand import parts, v1
 from longhand._batches import batches
+from longhand._merge import Shown, merged
+from longhand._originals import Original, decode, encode, pieced_messages, restored
 from longhand._sync.client import Client
-from longhand._sync.known import KnownIds
+from longhand._sync.conversation import Conversation, Item
 from longhand._sync.session import Session, View
 from longhand.errors import Error
 
@@ -53,6 +59,8 @@ if TYPE_CHECKING:
 __all__ = ["LonghandMiddleware", "LonghandSaver", "messages_of_view"]
 
 _ATTEMPTS = 16
+#: Checkpoints whose values are read together, and those up to which each one's writes are read alone.
+_LISTED_AT_ONCE, _READ_ALONE = 50, 2
 #: Messages of one erasure.
 _ERASED_AT_ONCE = 512
 
@@ -82,7 +90,7 @@ class LonghandSaver(BaseCheckpointSaver[str]):
             found = self._found(thread_id, [prefix + checkpoint_id]).get(prefix + checkpoint_id)
         else:
             found = next(self._listed(thread_id, prefix, reverse=True, page_size=1), None)
-        return None if found is None else self._tuple(thread_id, found)
+        return None if found is None else next(self._tuples(thread_id, [found]))
 
     def list(
         self,
@@ -99,7 +107,8 @@ class LonghandSaver(BaseCheckpointSaver[str]):
         until = get_checkpoint_id(before) if before else None
         prefix = "c/" if where.get("checkpoint_ns") is None else f"c/{_hash(where['checkpoint_ns'])}/"
         for thread_id in thread_ids:
-            for found in self._listed(thread_id, prefix, reverse=True, page_size=50):
+            chosen: list[v1.Message] = []
+            for found in self._listed(thread_id, prefix, reverse=True, page_size=_LISTED_AT_ONCE):
                 checkpoint_id = found.client_id.split("/")[2]
                 if (wanted and checkpoint_id != wanted) or (until and checkpoint_id >= until):
                     continue
@@ -107,24 +116,46 @@ class LonghandSaver(BaseCheckpointSaver[str]):
                 if filter and not all(metadata.get(name) == value for name, value in filter.items()):
                     continue
                 if limit is not None and limit <= 0:
-                    return
+                    break
                 if limit is not None:
                     limit -= 1
-                yield self._tuple(thread_id, found)
+                chosen.append(found)
+                if len(chosen) == _LISTED_AT_ONCE:
+                    yield from self._tuples(thread_id, chosen)
+                    chosen = []
+            yield from self._tuples(thread_id, chosen)
 
-    def _tuple(self, thread_id: str, found: v1.Message) -> CheckpointTuple:
+    def _tuples(self, thread_id: str, found: Sequence[v1.Message]) -> Iterator[CheckpointTuple]:
+        """The checkpoints of records: what all of them need is read together."""
+        values = self._found(thread_id, {name for message in found for name in _blobs(message)})
+        prefixes = [f"w/{message.client_id.removeprefix('c/')}/" for message in found]
+        wanted = set(prefixes)
+        if len(prefixes) > _READ_ALONE:
+            # One list of a namespace is less than one for each checkpoint of it.
+            prefixes = sorted({f"w/{message.client_id.split('/')[1]}/" for message in found})
+        writes: dict[str, list[v1.Message]] = {}
+        for prefix in prefixes:
+            for message in self._listed(thread_id, prefix):
+                own = f"{message.client_id.rsplit('/', 1)[0]}/"
+                if own in wanted:
+                    writes.setdefault(own, []).append(message)
+        for message in found:
+            yield self._tuple(thread_id, message, values, writes.get(f"w/{message.client_id.removeprefix('c/')}/", ()))
+
+    def _tuple(
+        self, thread_id: str, found: v1.Message, known: Mapping[str, v1.Message], writes: Iterable[v1.Message]
+    ) -> CheckpointTuple:
         """The checkpoint of a record, with its channels and its pending writes."""
         about = json.loads(found.parts[0].record.data)
         checkpoint, metadata = self._loads(found.parts[1]), self._loads(found.parts[2])
         namespace, checkpoint_id = about["ns"], about["id"]
-        names = {_blob(namespace, channel, version): channel for channel, version in about["versions"].items()}
-        values = {
-            names[name]: self._loads(message.parts[1])
-            for name, message in self._found(thread_id, names).items()
-            if message.parts[0].record.kind != "langgraph.empty"
-        }
+        values = {}
+        for channel, version in about["versions"].items():
+            message = known.get(_blob(namespace, channel, version))
+            if message is not None and message.parts[0].record.kind != "langgraph.empty":
+                values[channel] = self._loads(message.parts[1])
         pending = []
-        for message in self._listed(thread_id, f"w/{_hash(namespace)}/{checkpoint_id}/"):
+        for message in writes:
             write = json.loads(message.parts[0].record.data)
             key = (write["path"], write["task"], write["index"])
             pending.append((key, (write["task"], write["channel"], self._loads(message.parts[1]))))
@@ -410,11 +441,15 @@ def _checked(checkpoint_id: str) -> str:
 
 
 class LonghandMiddleware(AgentMiddleware[Any, Any, Any]):
-    """Gives the model the view of a session in place of the messages of the graph's state.
+    """Gives the model what the session's policy makes of the messages of the graph's state.
 
-    Before each request to the model, the messages of the state that the session has not are appended, by their ids; the
-    reply is appended with its usage and the view that it answers. What others wrote to the session is in the view, too.
-    The session is that of `session_id`, else of the thread. Messages that the state removes are not removed here.
+    Before each request to the model, and at the end of a run, the session gets what the state has and it has not: new
+    messages, with the view that a reply answers; other contents under the same id; and, for a thread with a
+    checkpointer, that messages are gone, because they were removed or the graph went on from an earlier checkpoint. A
+    reply is stored as the state has it, after all hooks of other middleware.
+
+    The request stays as it is but for what the view shortens, covers by a summary, or adds from others. The session is
+    that of `session_id`, else of the thread.
     """
 
     def __init__(
@@ -433,113 +468,287 @@ class LonghandMiddleware(AgentMiddleware[Any, Any, Any]):
         self._preset = preset
         self._overflow = overflow
         self._sessions: dict[str, Session] = {}
-        self._known: dict[str, KnownIds] = {}
+        self._conversations: dict[str, Conversation] = {}
+        #: The views that replies answer, by the ids of the replies, until these are stored.
+        self._tokens: OrderedDict[str, str] = OrderedDict()
+        self._originals: OrderedDict[str, v1.Message] = OrderedDict()
+        self._lock = threading.RLock()
 
     def session(self) -> Session:
         """The session of the running graph."""
         name = self._session_id or str(get_config()["configurable"]["thread_id"])
-        if name not in self._sessions:
-            self._sessions[name] = self._client.open_session(
-                name, window=self._window, preset=self._preset, metadata={"agent": "langgraph"}
-            )
-        return self._sessions[name]
+        with self._lock:
+            if name not in self._sessions:
+                self._sessions[name] = self._client.open_session(
+                    name, window=self._window, preset=self._preset, metadata={"agent": "langgraph"}
+                )
+            return self._sessions[name]
 
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
     ) -> ModelResponse[Any]:
-        """Appends what is new, asks the model with the view, and appends its reply."""
-        session = self.session()
-        view = self._before(session, request.messages)
-        response = handler(request.override(messages=messages_of_view(view.messages)))
-        self._after(session, view, response)
+        """Stores what is new, and asks the model with the view."""
+        view, messages = self._before(request)
+        response = handler(request.override(messages=messages))
+        self._after(view, response)
         return response
 
     async def awrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
     ) -> ModelResponse[Any]:
         """The same for asyncio."""
-        session = await asyncio.to_thread(self.session)
-        view = await asyncio.to_thread(self._before, session, request.messages)
-        response = await handler(request.override(messages=messages_of_view(view.messages)))
-        await asyncio.to_thread(self._after, session, view, response)
+        view, messages = await asyncio.to_thread(self._before, request)
+        response = await handler(request.override(messages=messages))
+        self._after(view, response)
         return response
 
-    def _before(self, session: Session, messages: Iterable[AnyMessage]) -> View:
-        # Another process may have run the graph, or this one before it was started anew.
-        known = self._known.setdefault(session.id, KnownIds(session)).read()
-        fresh = [message for message in messages if message.id is None or _client_id(message.id) not in known]
-        if fresh:
-            session.append(*(_new_message(message) for message in fresh))
-        return session.view(overflow=self._overflow)
+    def after_agent(self, state: Any, runtime: Runtime[Any]) -> dict[str, Any] | None:
+        """Stores the last replies of a run."""
+        session, (owner, removes) = self.session(), self._owner()
+        with self._lock:
+            self._conversation(session).sync(self._items(state["messages"]), owner, removes=removes)
+        return None
 
-    def _after(self, session: Session, view: View, response: ModelResponse[Any]) -> None:
-        replies = [message for message in response.result if isinstance(message, AIMessage)]
-        for reply in replies:
-            if reply.id is None:
-                # The state gives it the same id, by which it is known there.
-                reply.id = f"lc_{random.getrandbits(128):032x}"
-        if replies:
-            session.append(*(_new_message(reply, view.token) for reply in replies))
+    async def aafter_agent(self, state: Any, runtime: Runtime[Any]) -> dict[str, Any] | None:
+        """The same for asyncio."""
+        return await asyncio.to_thread(self.after_agent, state, runtime)
+
+    def _before(self, request: ModelRequest[Any]) -> tuple[View, list[AnyMessage]]:
+        session, (owner, removes) = self.session(), self._owner()
+        with self._lock:
+            conversation = self._conversation(session)
+            state: list[AnyMessage] = list((request.state or {}).get("messages") or request.messages)
+            items = self._items(state)
+            entries = conversation.sync(items, owner, removes=removes)
+            view = session.view(overflow=self._overflow)
+            if conversation.replace(items, entries, view):
+                view = session.view(overflow=self._overflow)
+            # Middleware around this one may have changed the request alone: then it stays changed.
+            known = {item.identity: (entry, item.digest) for item, entry in zip(items, entries, strict=True)}
+            asked = self._items(request.messages)
+            own = [known[item.identity][0] if item.identity in known else None for item in asked]
+            wanted = {entry.message_id for entry in own if entry is not None}
+            dropped = {entry.message_id for entry in entries} - wanted
+            shown = merged(own, conversation.by_message_id, view, dropped)
+            changed = {
+                number
+                for number, item in enumerate(asked)
+                if item.identity in known and known[item.identity][1] != item.digest
+            }
+            return view, self._messages(session, request.messages, shown, changed)
+
+    def _messages(
+        self, session: Session, own: Sequence[AnyMessage], shown: Sequence[Shown], changed: set[int]
+    ) -> list[AnyMessage]:
+        made: list[AnyMessage] = []
+        others = [message for place in shown if place.own not in changed for message in place.messages]
+        originals = self._stored(session, pieced_messages(_NAME, others))
+        for place in shown:
+            if place.own is not None and (not place.messages or place.own in changed):
+                made.append(own[place.own])
+            else:
+                made.extend(messages_of_view(place.messages, originals))
+        return made
+
+    def _stored(self, session: Session, ids: Sequence[str]) -> Mapping[str, v1.Message]:
+        """The stored messages of large originals; some are kept, as they never change."""
+        for message in session.get_messages([id for id in ids if id not in self._originals]):
+            self._originals[message.message_id] = message
+        found = {id: self._originals[id] for id in ids}
+        while len(self._originals) > _ORIGINALS:
+            self._originals.popitem(last=False)
+        return found
+
+    def _after(self, view: View, response: ModelResponse[Any]) -> None:
+        with self._lock:
+            for reply in response.result:
+                if isinstance(reply, AIMessage):
+                    if reply.id is None:
+                        # The state gives it the same id, by which it is known there.
+                        reply.id = f"lc_{random.getrandbits(128):032x}"
+                    self._tokens[reply.id] = view.token
+            while len(self._tokens) > _TOKENS:
+                self._tokens.popitem(last=False)
+
+    def _owner(self) -> tuple[str, bool]:
+        """Whose state it is, and whether that is all there is of it: without a checkpointer a state may be a part."""
+        try:
+            config = get_config()
+        except RuntimeError:
+            # No graph runs: the middleware is called by itself.
+            return "", False
+        where, agent = config["configurable"], config.get("metadata", {}).get("lc_agent_name", "")
+        if not where.get("__pregel_checkpointer") or "thread_id" not in where:
+            return "", False
+        # The graphs inside of which this one runs, without the numbers of their tasks, and without the running node.
+        graphs = [step.split(":")[0] for step in str(where.get("checkpoint_ns") or "").split("|")[:-1]]
+        # One that runs inside of another has a new state each time.
+        return json.dumps([self._client.actor, agent, str(where["thread_id"]), *graphs]), not graphs
+
+    def _conversation(self, session: Session) -> Conversation:
+        return self._conversations.setdefault(session.id, Conversation(session, "lc"))
+
+    def _items(self, messages: Iterable[BaseMessage]) -> list[Item]:
+        items: list[Item] = []
+        without_id: dict[str, int] = {}
+        for message in messages:
+            digest = _digest(message)
+            name = message.id
+            if name is None:
+                without_id[digest] = without_id.get(digest, 0) + 1
+                name = f"{digest} {without_id[digest]}"
+            token = self._tokens.get(name)
+
+            def make(message: BaseMessage = message, token: str | None = token) -> v1.NewMessage:
+                return _new_message(message, token)
+
+            items.append(Item(_hash(name, length=20), digest, make, isinstance(message, HumanMessage)))
+        return items
 
 
-def _client_id(id: str) -> str:
-    return f"lc:{_hash(id, length=40)}"
+#: Under which name the metadata of a message has LangChain's.
+_NAME = "langchain"
+#: How many large originals, and tokens of views, are kept.
+_ORIGINALS, _TOKENS = 32, 1000
+
+
+def _digest(message: BaseMessage) -> str:
+    """The same for the same words, calls and results, also if a history was kept as plain dictionaries."""
+    said: list[Any] = [message.type, encode(message.content)]
+    if isinstance(message, AIMessage):
+        said.append([[call["id"], call["name"], encode(call["args"])] for call in message.tool_calls])
+    elif isinstance(message, ToolMessage):
+        said.append(message.tool_call_id)
+    return _hash(json.dumps(said, sort_keys=True))
 
 
 def _new_message(message: BaseMessage, view_token: str | None = None) -> v1.NewMessage:
     """A message with the texts, calls and results that views and other agents read, and the original beside them."""
-    content = _text(message)
-    made: list[v1.Part] = [parts.text(content)] if content and not isinstance(message, ToolMessage) else []
+    data = {name: encode(value) for name, value in message.model_dump().items() if value is not None}
+    original = Original(data)
     usage, reason, role = None, None, v1.ROLE_USER
     if isinstance(message, ToolMessage):
         role = v1.ROLE_TOOL
-        failed = message.status == "error"
-        status = v1.TOOL_RESULT_STATUS_ERROR if failed else v1.TOOL_RESULT_STATUS_COMPLETED
-        made.append(parts.tool_result(message.tool_call_id, content, status=status))
-    elif isinstance(message, AIMessage):
+        _add_result(original, message, data["content"])
+    else:
+        _add_content(original, data["content"])
+    if isinstance(message, AIMessage):
         role = v1.ROLE_ASSISTANT
-        made += [parts.tool_call(call["id"] or "call", call["name"], call["args"]) for call in message.tool_calls]
+        for number, call in enumerate(message.tool_calls):
+            arguments = json.dumps(data["tool_calls"][number]["args"], ensure_ascii=False, separators=(",", ":"))
+            part = parts.tool_call(call["id"] or "call", call["name"] or "tool", arguments)
+            original.add(part, "tool_calls", number, "args")
         reason = v1.FINISH_REASON_TOOL_CALLS if message.tool_calls else v1.FINISH_REASON_STOP
-        if message.usage_metadata is not None:
-            counted = message.usage_metadata
-            cached = counted.get("input_token_details", {}).get("cache_read", 0)
-            usage = parts.usage(counted["input_tokens"] - cached, counted["output_tokens"], cache_read_tokens=cached)
+        usage = _usage(message)
     elif isinstance(message, SystemMessage):
         role = v1.ROLE_SYSTEM
     finish = None if reason is None else v1.Finish(reason=reason, usage=usage, view_token=view_token)
-    # Ids and content are in the message itself.
-    data = message.model_dump(mode="json", exclude_none=True)
-    if isinstance(message.content, str):
-        del data["content"]
-    return v1.NewMessage(
-        client_id=None if message.id is None else _client_id(message.id),
-        role=role,
-        parts=made or [parts.text("")],
-        metadata_json=json.dumps({"langchain": {"type": message.type, "data": data}}, ensure_ascii=False),
-        finish=finish,
-    )
+    metadata = original.metadata(_NAME, type=message.type)
+    return v1.NewMessage(role=role, parts=original.parts or [parts.text("")], metadata_json=metadata, finish=finish)
 
 
-def messages_of_view(messages: Sequence[v1.ContextMessage]) -> list[AnyMessage]:
-    """The messages of a view as LangChain has them: those that it wrote as they were, others by their parts."""
-    return [made for message in messages for made in _messages(message)]
+def _usage(message: AIMessage) -> v1.Usage | None:
+    counted = message.usage_metadata
+    if counted is None:
+        return None
+    details = counted.get("input_token_details", {})
+    read, written = details.get("cache_read", 0) or 0, details.get("cache_creation", 0) or 0
+    input_tokens = max(counted["input_tokens"] - read - written, 0)
+    return parts.usage(input_tokens, counted["output_tokens"], cache_read_tokens=read, cache_write_tokens=written)
 
 
-def _messages(message: v1.ContextMessage) -> list[AnyMessage]:
+def _add_content(original: Original, content: Any) -> None:
+    if isinstance(content, str):
+        if content:
+            original.add(parts.text(content), "content")
+        return
+    for number, block in enumerate(content):
+        where = ("content", number)
+        if isinstance(block, str):
+            if block:
+                original.add(parts.text(block), *where)
+            continue
+        if (kind := block.get("type")) in ("reasoning", "thinking"):
+            if isinstance(said := block.get(kind), str) and said:
+                original.add(parts.reasoning(said), *where, kind)
+        elif isinstance(said := block.get("text"), str) and said:
+            original.add(parts.text(said), *where, "text")
+        elif (media := _media(block)) is not None:
+            original.add(v1.Part(media=media[0]), *where, *media[1])
+
+
+def _add_result(original: Original, message: ToolMessage, content: Any) -> None:
+    failed = message.status == "error"
+    status = v1.TOOL_RESULT_STATUS_ERROR if failed else v1.TOOL_RESULT_STATUS_COMPLETED
+    part = parts.tool_result(message.tool_call_id or "call", _text(message), status=status)
+    original.add(part)
+    if isinstance(content, str):
+        original.place(part, ["content"])
+        return
+    end = 0
+    for number, block in enumerate(content):
+        if isinstance(block, str):
+            end = original.place_span(part, ["content", number], end)
+        elif isinstance(block.get("text"), str):
+            end = original.place_span(part, ["content", number, "text"], end)
+        elif (media := _media(block)) is not None:
+            part.tool_result.attachments.append(media[0])
+            original.place(part, ["content", number, *media[1]], len(part.tool_result.attachments) - 1)
+
+
+def _media(block: Mapping[str, Any]) -> tuple[v1.MediaPart, Sequence[str]] | None:
+    """What a block has of an image, a sound or a file, and where it has the bytes; None for any other block."""
+    source = block.get("source")
+    if isinstance(source, Mapping) and isinstance(source.get("data"), str):
+        return _bytes(source["data"], source.get("media_type"), ["source", "data"])
+    for name in ("base64", "data"):
+        if isinstance(block.get(name), str):
+            return _bytes(block[name], block.get("mime_type"), [name])
+    image = block.get("image_url")
+    path = ["image_url", "url"] if isinstance(image, Mapping) else ["image_url"] if image else ["url"]
+    url = image.get("url") if isinstance(image, Mapping) else image or block.get("url")
+    if not isinstance(url, str) or not url:
+        return None
+    if url.startswith("data:") and ";base64," in url:
+        kind, data = url.removeprefix("data:").split(";base64,", 1)
+        return _bytes(data, kind, path)
+    kind = str(block.get("mime_type") or ("image/*" if image else "application/octet-stream"))
+    return v1.MediaPart(mime_type=kind, uri=url), path
+
+
+def _bytes(data: str, kind: object, path: Sequence[str]) -> tuple[v1.MediaPart, Sequence[str]] | None:
+    try:
+        made = base64.b64decode(data, validate=True)
+    except ValueError:
+        return None
+    return v1.MediaPart(mime_type=str(kind or "application/octet-stream"), data=made), path
+
+
+def messages_of_view(
+    messages: Sequence[v1.ContextMessage], originals: Mapping[str, v1.Message] | None = None
+) -> list[AnyMessage]:
+    """The messages of a view as LangChain has them: those that it wrote as they were, others by their parts.
+
+    `originals` are stored messages by their ids, for those whose originals are too large for a view.
+    """
+    return [made for message in messages for made in _of_view(message, originals)]
+
+
+def _of_view(message: v1.ContextMessage, originals: Mapping[str, v1.Message] | None) -> list[AnyMessage]:
     shown = [context.part for context in message.parts]
     results = [part.tool_result for part in shown if part.HasField("tool_result")]
+    original = restored(_NAME, message, originals)
+    kind = json.loads(message.metadata_json)["type"] if original is not None else ""
+    # A result whose call is not in the view any more is a text there.
+    if original is not None and (kind == "tool") == (len(results) == 1):
+        if kind == "tool" and original.shortened:
+            _shorten_result(original.data, results[0])
+        data = decode(original.without_missing())
+        if data.get("content") is None:
+            data["content"] = ""
+        return cast("list[AnyMessage]", messages_from_dict([{"type": kind, "data": data}]))
     content = "".join(part.text.text or part.marker.text for part in shown)
     calls = [part.tool_call for part in shown if part.HasField("tool_call")]
-    shortened = any(context.shortening for context in message.parts)
-    original = json.loads(message.metadata_json or "{}").get("langchain") if not shortened else None
-    if original is not None and len(results) + len(calls) > 1 and original["type"] == "tool":
-        original = None
-    if original is not None:
-        data = dict(original["data"])
-        data.setdefault("content", results[0].output if original["type"] == "tool" and results else content)
-        fits = len(data.get("tool_calls", ())) == len(calls)
-        if fits and (original["type"] == "tool") == bool(results):
-            return cast("list[AnyMessage]", messages_from_dict([{"type": original["type"], "data": data}]))
     made: list[AnyMessage] = [
         ToolMessage(result.output, tool_call_id=result.call_id, status=_status(result.status)) for result in results
     ]
@@ -551,11 +760,27 @@ def _messages(message: v1.ContextMessage) -> list[AnyMessage]:
     return made
 
 
+def _shorten_result(data: dict[str, Any], result: v1.ToolResultPart) -> None:
+    """Leaves of a content of several blocks what the view shows of it."""
+    content = data.get("content")
+    if not isinstance(content, list):
+        data["content"] = result.output
+        return
+    is_text = [isinstance(block, str) or "text" in block for block in content]
+    first = is_text.index(True) if any(is_text) else 0
+    for number, block in enumerate(content):
+        if is_text[number]:
+            said = result.output if number == first else ""
+            content[number] = said if isinstance(block, str) else {**block, "text": said}
+    if not any(is_text):
+        content.insert(0, {"type": "text", "text": result.output})
+
+
 def _text(message: BaseMessage) -> str:
     if isinstance(message.content, str):
         return message.content
     pieces = [piece if isinstance(piece, str) else piece.get("text", "") for piece in message.content]
-    return "".join(pieces)
+    return "".join(piece for piece in pieces if isinstance(piece, str))
 
 
 def _status(status: v1.ToolResultStatus.ValueType) -> Any:

@@ -2,19 +2,22 @@
 
 `Runner.run(agent, "Hello", session=LonghandSession("tidewater", client=await longhand.aio.connect()))`
 
-Items are kept as typed messages, so that views, compactions and other agents see texts, calls and results; what the
-types have no place for is in the messages' metadata, and an item comes back equal. Blocks that only the provider reads
-are kept byte for byte. `get_items` is the view: after a compaction the SDK gets a summary and what follows, which is a
-shorter list to it.
+Items are kept as typed messages, so that views, compactions and other agents see texts, pictures, calls and results;
+what the types have no place for is beside them, and an item comes back equal, but for what the session's policy
+shortens. Blocks that only the provider reads are kept as they are. `get_items` is the view: after a compaction the SDK
+gets a summary and what follows, which is a shorter list to it.
 """
 
 from __future__ import annotations
 
 import json
+from base64 import b64decode, b64encode
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from longhand import aio, parts, v1
+from longhand._originals import Original, pieced_messages, restored
 from longhand.errors import Error
 
 if TYPE_CHECKING:
@@ -23,8 +26,8 @@ if TYPE_CHECKING:
 
 __all__ = ["LonghandSession", "item_messages", "items_of"]
 
-#: Who gets the opaque blocks back, and where an item's other fields are.
-_PROVIDER = "openai"
+#: Where what else an item has is, and who gets the opaque blocks back.
+_NAME, _PROVIDER = "openai_agents", "openai"
 _ROLES = {
     "user": v1.ROLE_USER,
     "assistant": v1.ROLE_ASSISTANT,
@@ -33,10 +36,10 @@ _ROLES = {
 }
 #: Pieces of a content that are text.
 _TEXTS = ("input_text", "output_text", "text")
-#: The largest metadata of a message, in bytes.
-_METADATA_BYTES = 256 * 1024
 #: Views are read again when the session changed between a read and a rewind.
 _ATTEMPTS = 16
+#: How many large originals are kept.
+_ORIGINALS = 32
 
 
 class LonghandSession:
@@ -59,6 +62,7 @@ class LonghandSession:
         self._window = window
         self._preset = preset
         self._session: aio.Session | None = None
+        self._originals: OrderedDict[str, v1.Message] = OrderedDict()
 
     async def longhand(self) -> aio.Session:
         """The session, for everything that the SDK has no word for."""
@@ -74,9 +78,23 @@ class LonghandSession:
             limit = self.session_settings.limit
         if limit == 0:
             return []
-        view = await (await self.longhand()).view()
-        items = [item for message in in_written_order(view.messages) for item in items_of(message)]
+        session = await self.longhand()
+        messages = in_written_order((await session.view()).messages)
+        if limit is not None and limit > 0:
+            # A message without an item is rare, and one of others can have several.
+            messages = messages[-max(2 * limit, limit + 16) :]
+        originals = await self._stored(session, pieced_messages(_NAME, messages))
+        items = [item for message in messages for item in items_of(message, originals)]
         return cast("list[TResponseInputItem]", items if limit is None or limit < 0 else items[-limit:])
+
+    async def _stored(self, session: aio.Session, ids: Sequence[str]) -> Mapping[str, v1.Message]:
+        """The stored messages of large originals; some are kept, as they never change."""
+        for message in await session.get_messages([id for id in ids if id not in self._originals]):
+            self._originals[message.message_id] = message
+        found = {id: self._originals[id] for id in ids}
+        while len(self._originals) > _ORIGINALS:
+            self._originals.popitem(last=False)
+        return found
 
     async def add_items(self, items: list[TResponseInputItem]) -> None:
         """Appends items, all or none."""
@@ -93,7 +111,7 @@ class LonghandSession:
                 messages.pop()
             if not messages:
                 return None
-            *rest, item = items_of(messages[-1])
+            *rest, item = items_of(messages[-1], await self._stored(session, pieced_messages(_NAME, messages[-1:])))
             end = next((message.message_id for message in reversed(messages[:-1]) if message.message_id), aio.START)
             try:
                 if rest:
@@ -135,10 +153,13 @@ def item_messages(items: Sequence[Mapping[str, Any]]) -> list[v1.NewMessage]:
     return [_message(dict(item)) for item in items]
 
 
-def items_of(message: v1.ContextMessage) -> list[dict[str, Any]]:
-    """The items that a message of a view is to the model: that which it was made from, or those that say the same."""
+def items_of(message: v1.ContextMessage, originals: Mapping[str, v1.Message] | None = None) -> list[dict[str, Any]]:
+    """The items that a message of a view is to the model: that which it was made from, or those that say the same.
+
+    `originals` are stored messages by their ids, for those whose originals are too large for a view.
+    """
     shown = [context.part for context in message.parts]
-    item = _restored(message, shown) if _is_shown(message) else None
+    item = _item(message, shown, originals) if _is_shown(message) else None
     if item is not None:
         return [item]
     role = {v1.ROLE_ASSISTANT: "assistant", v1.ROLE_SYSTEM: "system"}.get(message.role, "user")
@@ -171,88 +192,101 @@ def _is_shown(message: v1.ContextMessage) -> bool:
 
 def _message(item: dict[str, Any]) -> v1.NewMessage:
     kind = item.get("type", "message" if "role" in item else None)
-    made = None
+    # A copy in which nothing is there twice, as one object may be in an item.
+    original = Original(json.loads(json.dumps(item)))
+    role = _ROLES.get(str(item.get("role")), v1.ROLE_ASSISTANT)
     if kind == "message" and item.get("role") in _ROLES:
-        made = _text_message(item)
+        _add_content(original, item.get("content"))
     elif kind == "function_call" and _strings(item, "call_id", "name", "arguments") and item["call_id"]:
-        rest = _without(item, "call_id", "name", "arguments")
-        call = parts.tool_call(item["call_id"], item["name"], item["arguments"])
-        made = parts.message(v1.ROLE_ASSISTANT, call, metadata={_PROVIDER: rest})
-    elif kind == "function_call_output" and _strings(item, "call_id", "output") and item["call_id"]:
-        result = parts.tool_result(item["call_id"], item["output"])
-        made = parts.message(v1.ROLE_TOOL, result, metadata={_PROVIDER: _without(item, "call_id", "output")})
-    if made is not None and len(made.metadata_json.encode()) <= _METADATA_BYTES:
-        if made.role == v1.ROLE_ASSISTANT:
+        call = parts.tool_call(item["call_id"], item["name"] or "tool", item["arguments"])
+        original.add(call, "arguments")
+    elif kind is not None and str(kind).endswith("_output"):
+        role = v1.ROLE_TOOL
+        if kind == "function_call_output" and _strings(item, "call_id") and item["call_id"]:
+            _add_output(original, item["call_id"], item.get("output"))
+    if original.parts:
+        metadata = original.metadata(_NAME)
+        made = parts.message(role, [*original.parts], metadata=metadata)
+        if role == v1.ROLE_ASSISTANT:
             calls = kind == "function_call"
             made.finish.reason = v1.FINISH_REASON_TOOL_CALLS if calls else v1.FINISH_REASON_STOP
         return made
     # Whatever the types have no place for: a block that the provider gets back as it was.
-    role = _ROLES.get(str(item.get("role")), v1.ROLE_ASSISTANT)
-    if kind is not None and str(kind).endswith("_output"):
-        role = v1.ROLE_TOOL
     data = json.dumps(item, ensure_ascii=False, separators=(",", ":")).encode()
     return parts.message(role, parts.opaque(_PROVIDER, str(kind or "item")[:128], data))
 
 
-def _text_message(item: dict[str, Any]) -> v1.NewMessage | None:
-    """A message of texts; None for one that has anything else, or nothing to show."""
-    content = item.get("content")
-    rest = _without(item, "content")
+def _add_content(original: Original, content: object) -> None:
     if isinstance(content, str):
-        if not content:
-            return None
-        return parts.message(_ROLES[item["role"]], content, metadata={_PROVIDER: rest})
-    if not isinstance(content, list) or not content:
+        original.add(parts.text(content), "content")
+        return
+    for number, piece in enumerate(content if isinstance(content, list) else []):
+        if not isinstance(piece, dict):
+            continue
+        if piece.get("type") in _TEXTS and _strings(piece, "text"):
+            original.add(parts.text(piece["text"]), "content", number, "text")
+        elif (media := _media(piece)) is not None:
+            original.add(v1.Part(media=media[0]), "content", number, media[1])
+
+
+def _add_output(original: Original, call_id: str, output: object) -> None:
+    if isinstance(output, str):
+        original.add(parts.tool_result(call_id, output), "output")
+        return
+    if not isinstance(output, list) or not all(isinstance(piece, dict) for piece in output):
+        return
+    texts = [piece["text"] for piece in output if piece.get("type") in _TEXTS and _strings(piece, "text")]
+    result = original.add(parts.tool_result(call_id, "\n".join(texts)))
+    end = 0
+    for number, piece in enumerate(output):
+        if piece.get("type") in _TEXTS and _strings(piece, "text"):
+            # With the line's end between two of them.
+            end = original.place_span(result, ["output", number, "text"], end) + 1
+        elif (media := _media(piece)) is not None:
+            result.tool_result.attachments.append(media[0])
+            original.place(result, ["output", number, media[1]], len(result.tool_result.attachments) - 1)
+
+
+def _media(piece: Mapping[str, Any]) -> tuple[v1.MediaPart, str] | None:
+    """A picture or a file of a content, and where it is; None for any other piece."""
+    name = {"input_image": "image_url", "input_file": "file_data"}.get(str(piece.get("type")))
+    address = piece.get(name) if name else None
+    if not name or not isinstance(address, str) or not address:
         return None
-    pieces: list[dict[str, Any]] = []
-    for piece in content:
-        if not isinstance(piece, dict) or piece.get("type") not in _TEXTS or not _strings(piece, "text"):
-            return None
-        if not piece["text"]:
-            return None
-        pieces.append(_without(piece, "text"))
-    texts: list[str | v1.Part] = [piece["text"] for piece in content]
-    return parts.message(_ROLES[item["role"]], texts, metadata={_PROVIDER: rest, "content": pieces})
+    if not address.startswith("data:"):
+        return (v1.MediaPart(mime_type="image/*", uri=address), name) if name == "image_url" else None
+    kind, _, data = address.removeprefix("data:").partition(";base64,")
+    try:
+        return v1.MediaPart(mime_type=kind or "application/octet-stream", data=b64decode(data, validate=True)), name
+    except ValueError:
+        return None
 
 
-def _restored(message: v1.ContextMessage, shown: Sequence[v1.Part]) -> dict[str, Any] | None:
-    """The item that a message was made from, with the texts that the view has; None if no item was."""
+def _item(
+    message: v1.ContextMessage, shown: Sequence[v1.Part], originals: Mapping[str, v1.Message] | None
+) -> dict[str, Any] | None:
+    """The item that a message was made from, with what the view has of it; None if no item was."""
     first = shown[0] if shown else v1.Part()
-    kind = first.WhichOneof("body")
-    if kind == "opaque" and first.opaque.provider == _PROVIDER and len(shown) == 1:
+    if first.HasField("opaque") and first.opaque.provider == _PROVIDER and len(shown) == 1:
         block: dict[str, Any] = json.loads(first.opaque.data)
         return block
-    metadata = json.loads(message.metadata_json) if message.metadata_json else None
-    if not isinstance(metadata, dict) or not isinstance(metadata.get(_PROVIDER), dict):
-        return None
-    item = dict(metadata[_PROVIDER])
-    if kind == "tool_call":
-        call = first.tool_call
-        return {**item, "call_id": call.call_id, "name": call.tool, "arguments": call.input_json}
-    if kind == "tool_result":
-        return {**item, "call_id": first.tool_result.call_id, "output": first.tool_result.output}
-    texts = [part.text.text for part in shown if part.HasField("text")]
+    original = restored(_NAME, message, originals)
     # A result whose call is not in the view any more is a text there.
-    if len(texts) != len(shown) or item.get("type", "message") != "message":
+    if original is None or first.HasField("tool_result") != (original.data.get("type") == "function_call_output"):
         return None
-    pieces = metadata.get("content")
-    if pieces is None:
-        return {**item, "content": "".join(texts)}
-    if len(pieces) != len(texts):
-        return None
-    return {**item, "content": [{**piece, "text": text} for piece, text in zip(pieces, texts, strict=True)]}
+    output = original.data.get("output")
+    if isinstance(output, list) and original.shortened:
+        files = [piece for piece in output if piece.get("type") not in _TEXTS]
+        kept = files if first.tool_result.attachments else []
+        original.data["output"] = [{"type": "input_text", "text": first.tool_result.output}, *kept]
+    item: dict[str, Any] = original.without_missing()
+    return item
 
 
 def _image(media: v1.MediaPart) -> dict[str, Any]:
-    import base64
-
-    url = media.uri or f"data:{media.mime_type};base64,{base64.b64encode(media.data).decode()}"
+    url = media.uri or f"data:{media.mime_type};base64,{b64encode(media.data).decode()}"
     return {"type": "input_image", "image_url": url, "detail": "auto"}
 
 
 def _strings(item: dict[str, Any], *names: str) -> bool:
     return all(isinstance(item.get(name), str) for name in names)
-
-
-def _without(item: dict[str, Any], *names: str) -> dict[str, Any]:
-    return {name: value for name, value in item.items() if name not in names}

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import json
-from typing import Any, TypeAlias
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import grpc
 
 from longhand import v1
+from longhand.errors import InvalidText
 
 __all__ = [
     "Content",
     "assistant",
+    "checked",
+    "media",
     "message",
     "opaque",
     "parts_of",
@@ -26,12 +32,12 @@ __all__ = [
 ]
 
 #: A text, a part, or several of both.
-Content: TypeAlias = str | v1.Part | list[str | v1.Part] | list[str] | list[v1.Part]
+Content: TypeAlias = str | v1.Part | Sequence[str | v1.Part]
 
 
 def as_json(value: object) -> str:
     """JSON as it was given, if it is text already; else as compact JSON."""
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return checked(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":")))
 
 
 def optional_json(value: object) -> str | None:
@@ -39,21 +45,34 @@ def optional_json(value: object) -> str | None:
     return None if value is None else as_json(value)
 
 
+def checked(value: str) -> str:
+    """The text; raises `InvalidText` for one that cannot be sent."""
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidText(
+            f"half of a surrogate pair at character {error.start}",
+            reason="INVALID_FIELD",
+            code=grpc.StatusCode.INVALID_ARGUMENT,
+        ) from None
+    return value
+
+
 def text(value: str, *, client_id: str | None = None, metadata: object = None) -> v1.Part:
     """A text."""
-    return _with(v1.Part(text=v1.TextPart(text=value), client_id=client_id), metadata)
+    return _with(v1.Part(text=v1.TextPart(text=checked(value)), client_id=client_id), metadata)
 
 
 def reasoning(value: str, *, client_id: str | None = None, metadata: object = None) -> v1.Part:
     """Reasoning of a model."""
-    return _with(v1.Part(reasoning=v1.ReasoningPart(text=value), client_id=client_id), metadata)
+    return _with(v1.Part(reasoning=v1.ReasoningPart(text=checked(value)), client_id=client_id), metadata)
 
 
 def tool_call(
     call_id: str, tool: str, arguments: object, *, client_id: str | None = None, metadata: object = None
 ) -> v1.Part:
     """A call of a tool. Text in `arguments` is the input as the model wrote it; everything else becomes JSON."""
-    call = v1.ToolCallPart(call_id=call_id, tool=tool, input_json=as_json(arguments))
+    call = v1.ToolCallPart(call_id=checked(call_id), tool=checked(tool), input_json=as_json(arguments))
     return _with(v1.Part(tool_call=call, client_id=client_id), metadata)
 
 
@@ -62,18 +81,41 @@ def tool_result(
     output: str,
     *,
     status: v1.ToolResultStatus.ValueType = v1.TOOL_RESULT_STATUS_COMPLETED,
+    attachments: Sequence[v1.MediaPart | v1.Part] = (),
     call_message_id: str | None = None,
     client_id: str | None = None,
     metadata: object = None,
 ) -> v1.Part:
-    """The result of a call."""
-    result = v1.ToolResultPart(call_id=call_id, output=output, status=status, call_message_id=call_message_id)
+    """The result of a call; `attachments` are media that came with it, as `media` makes them."""
+    result = v1.ToolResultPart(
+        call_id=checked(call_id),
+        output=checked(output),
+        status=status,
+        attachments=[one.media if isinstance(one, v1.Part) else one for one in attachments],
+        call_message_id=call_message_id,
+    )
     return _with(v1.Part(tool_result=result, client_id=client_id), metadata)
 
 
 def opaque(provider: str, kind: str, data: bytes, *, client_id: str | None = None, metadata: object = None) -> v1.Part:
     """A block that its provider gets back byte for byte."""
     return _with(v1.Part(opaque=v1.OpaquePart(provider=provider, kind=kind, data=data), client_id=client_id), metadata)
+
+
+def media(
+    mime_type: str,
+    source: bytes | str,
+    *,
+    name: str = "",
+    client_id: str | None = None,
+    metadata: object = None,
+) -> v1.Part:
+    """An image, a document or a sound: its bytes, or the address where it is, which the daemon never opens."""
+    if isinstance(source, str):
+        made = v1.MediaPart(mime_type=mime_type, name=name, uri=source)
+    else:
+        made = v1.MediaPart(mime_type=mime_type, name=name, data=source)
+    return _with(v1.Part(media=made, client_id=client_id), metadata)
 
 
 def usage(
@@ -118,19 +160,67 @@ def message(
     )
 
 
-def user(content: Content, **options: Any) -> v1.NewMessage:
-    """A user's message; `options` are those of `message`."""
-    return message(v1.ROLE_USER, content, **options)
+def user(
+    content: Content,
+    *,
+    client_id: str | None = None,
+    metadata: object = None,
+    model: str = "",
+    provider: str = "",
+    finish: v1.Finish | None = None,
+) -> v1.NewMessage:
+    """A user's message."""
+    return message(
+        v1.ROLE_USER,
+        content,
+        client_id=client_id,
+        metadata=metadata,
+        model=model,
+        provider=provider,
+        finish=finish,
+    )
 
 
-def system(content: Content, **options: Any) -> v1.NewMessage:
-    """Instructions to the model; `options` are those of `message`."""
-    return message(v1.ROLE_SYSTEM, content, **options)
+def system(
+    content: Content,
+    *,
+    client_id: str | None = None,
+    metadata: object = None,
+    model: str = "",
+    provider: str = "",
+    finish: v1.Finish | None = None,
+) -> v1.NewMessage:
+    """Instructions to the model."""
+    return message(
+        v1.ROLE_SYSTEM,
+        content,
+        client_id=client_id,
+        metadata=metadata,
+        model=model,
+        provider=provider,
+        finish=finish,
+    )
 
 
-def tool(content: Content, **options: Any) -> v1.NewMessage:
-    """The results of tools; `options` are those of `message`."""
-    return message(v1.ROLE_TOOL, content, **options)
+def tool(
+    content: Content,
+    *,
+    client_id: str | None = None,
+    metadata: object = None,
+    model: str = "",
+    provider: str = "",
+    finish: v1.Finish | None = None,
+) -> v1.NewMessage:
+    """The results of tools."""
+    return message(
+        v1.ROLE_TOOL,
+        content,
+        client_id=client_id,
+        metadata=metadata,
+        model=model,
+        provider=provider,
+        finish=finish,
+    )
 
 
 def assistant(
@@ -139,7 +229,10 @@ def assistant(
     view_token: str | None = None,
     usage: v1.Usage | None = None,
     reason: v1.FinishReason.ValueType | None = None,
-    **options: Any,
+    client_id: str | None = None,
+    metadata: object = None,
+    model: str = "",
+    provider: str = "",
 ) -> v1.NewMessage:
     """A model's reply. `view_token` names the view that it answers, which makes its usage count.
 
@@ -150,12 +243,20 @@ def assistant(
         calls = any(part.HasField("tool_call") for part in parts)
         reason = v1.FINISH_REASON_TOOL_CALLS if calls else v1.FINISH_REASON_STOP
     finish = v1.Finish(reason=reason, usage=usage, view_token=view_token)
-    return message(v1.ROLE_ASSISTANT, parts, finish=finish, **options)
+    return message(
+        v1.ROLE_ASSISTANT,
+        parts,
+        finish=finish,
+        client_id=client_id,
+        metadata=metadata,
+        model=model,
+        provider=provider,
+    )
 
 
 def record(kind: str, data: str, *, client_id: str | None = None, replace: bool = False) -> v1.NewMessage:
     """An entry that no view shows. With `replace` it is a newer version of the record with its client id."""
-    part = v1.Part(record=v1.RecordPart(kind=kind, data=data))
+    part = v1.Part(record=v1.RecordPart(kind=kind, data=checked(data)))
     return v1.NewMessage(
         role=v1.ROLE_USER,
         kind=v1.MESSAGE_KIND_RECORD,
@@ -167,7 +268,7 @@ def record(kind: str, data: str, *, client_id: str | None = None, replace: bool 
 
 def parts_of(content: Content) -> list[v1.Part]:
     """The parts of a content."""
-    several = content if isinstance(content, list) else [content]
+    several: Sequence[str | v1.Part] = [content] if isinstance(content, (str, v1.Part)) else content
     return [text(part) if isinstance(part, str) else part for part in several]
 
 

@@ -251,7 +251,9 @@ async def test_an_agent_works_over_views_of_a_small_window(client: aio.Client) -
     assert len([message for message in history if message.kind == v1.MESSAGE_KIND_SUMMARY]) > 1
     assert max(len(contents) for contents in model.asked) < 60
     for contents in model.asked:
-        assert all(one.role != two.role for one, two in itertools.pairwise(contents))
+        # What a summary says is a content of its own, in front of the user's next words.
+        same = [place for place, (one, two) in enumerate(itertools.pairwise(contents)) if one.role == two.role]
+        assert same in ([], [0])
         every = [part for content in contents for part in content.parts or []]
         calls = [part.function_call for part in every if part.function_call]
         responses = [part.function_response for part in every if part.function_response]

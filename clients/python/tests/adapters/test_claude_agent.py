@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from conftest import Daemon
 
+import longhand
 from longhand import aio
 
 pytest.importorskip("claude_agent_sdk")
@@ -49,7 +50,7 @@ async def test_an_entry_that_is_sent_again_is_there_once(client: aio.Client) -> 
     assert await store.load(key) == entries
     changed: Any = {"type": "user", "uuid": "0", "n": "changed"}
     await store.append(key, [changed])
-    assert await store.load(key) == [*entries[1:], changed]
+    assert await store.load(key) == [changed, *entries[1:]]
 
 
 async def test_more_than_a_request_holds_is_kept(client: aio.Client) -> None:
@@ -126,3 +127,61 @@ async def test_it_does_what_the_sdks_own_store_does(client: aio.Client, seed: in
             summaries = {entry["session_id"]: entry["data"] for entry in await ours.list_session_summaries(project)}
             wanted = await theirs.list_session_summaries(project)
             assert summaries == {entry["session_id"]: entry["data"] for entry in wanted}
+
+
+async def test_nothing_of_a_batch_is_lost_and_it_comes_back_equal(client: aio.Client) -> None:
+    store = LonghandSessionStore(client, namespace=uuid.uuid4().hex)
+    # Longer than titles and what is looked for may be.
+    key: SessionKey = {"project_key": "p" * 2000, "session_id": "s" * 2000}
+    large = '漢"\\' * 1_300_000
+    entries: list[Any] = [
+        {"type": "user", "uuid": "1", "text": "first", "n": [1, 1.0, None, True]},
+        {"type": "user", "uuid": "2", "text": large, "customTitle": "T" * 100_000},
+        {"type": "user", "uuid": "1", "text": "second"},
+        {"type": "attachment", "text": "half of a pair: \ud83d"},
+        {"type": "user", "uuid": "3", "lastPrompt": "P" * 100_000, "\ud83d": "\ud83d"},
+        {"type": "summary", "uuid": "", "text": "no id"},
+    ]
+    await store.append(key, entries)
+    wanted = [entries[2], entries[1], *entries[3:]]
+    assert await store.load(key) == wanted
+    assert await store.list_sessions(key["project_key"]) != []
+    (summary,) = await store.list_session_summaries(key["project_key"])
+    assert summary["session_id"] == key["session_id"]
+    assert summary["data"] == fold_session_summary(None, key, entries)["data"]
+    # An entry that is written again stays where it is, also a large one.
+    changed: list[Any] = [{"type": "user", "uuid": "2", "text": "short"}, {"type": "user", "uuid": "1", "text": large}]
+    await store.append(key, changed)
+    assert await store.load(key) == [changed[1], changed[0], *wanted[2:]]
+    await store.delete(key)
+    assert await store.load(key) is None
+
+
+def test_it_works_under_trio(shared: Daemon) -> None:
+    trio = pytest.importorskip("trio")
+    key: SessionKey = {"project_key": "p", "session_id": "s"}
+    entries: list[Any] = [{"type": "user", "uuid": str(n), "n": n} for n in range(3)]
+
+    async def work() -> None:
+        with longhand.connect(shared.address) as client:
+            store = LonghandSessionStore(client, namespace=uuid.uuid4().hex)
+            await store.append(key, entries)
+            assert await store.load(key) == entries
+            assert [s["session_id"] for s in await store.list_sessions("p")] == ["s"]
+            assert len(await store.list_session_summaries("p")) == 1
+            assert await store.list_subkeys({"project_key": "p", "session_id": "s"}) == []
+            await store.delete(key)
+            assert await store.load(key) is None
+
+    trio.run(work)
+
+
+def test_the_client_for_asyncio_says_that_it_does_not_work_under_trio(shared: Daemon) -> None:
+    trio = pytest.importorskip("trio")
+    client = asyncio.run(aio.connect(shared.address))
+
+    async def work() -> None:
+        with pytest.raises(longhand.Error, match="client for asyncio"):
+            await LonghandSessionStore(client).load({"project_key": "p", "session_id": "s"})
+
+    trio.run(work)

@@ -102,6 +102,38 @@ def test_a_prune_is_one_erasure_and_values_are_found_by_no_search(client: longha
     assert len(left.pending_writes) == 2
 
 
+def test_a_list_of_checkpoints_takes_few_calls(client: longhand.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    saver = LonghandSaver(client, namespace=uuid.uuid4().hex)
+    thread: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
+    for number in range(60):
+        versions = {"a": str(number), "b": str(number // 10)}
+        checkpoint: Any = {
+            "v": 1,
+            "id": f"{number:08}",
+            "ts": "",
+            "channel_values": {"a": number, "b": number // 10},
+            "channel_versions": versions,
+            "versions_seen": {},
+        }
+        stored = saver.put(thread, checkpoint, {"step": number}, versions)
+        saver.put_writes(stored, [("a", number)], "task")
+    calls: list[str] = []
+    call = longhand.Client.call
+
+    def counted(self: longhand.Client, method: Any, request: Any, **options: Any) -> Any:
+        calls.append(type(request).__name__)
+        return call(self, method, request, **options)
+
+    monkeypatch.setattr(longhand.Client, "call", counted)
+    found = list(saver.list(thread))
+    assert [t.checkpoint["channel_values"] for t in found] == [{"a": n, "b": n // 10} for n in reversed(range(60))]
+    assert [t.pending_writes for t in found] == [[("task", "a", n)] for n in reversed(range(60))]
+    assert len(calls) < 10
+    calls.clear()
+    assert len(list(saver.list(thread, limit=2))) == 2
+    assert len(calls) <= 4
+
+
 class Model(BaseChatModel):
     """Calls a tool for every question, and then says what the tool said. Keeps what it was asked."""
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import math
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import grpc
 import grpc.aio
+
+from longhand.errors import overdue
 
 if TYPE_CHECKING:
     from grpc.aio import StreamUnaryMultiCallable, UnaryStreamMultiCallable, UnaryUnaryMultiCallable
@@ -31,6 +35,22 @@ def open_channel(
 async def sleep(seconds: float) -> None:
     """Waits."""
     await asyncio.sleep(seconds)
+
+
+#: What calls raise whose channel is closed.
+CLOSED = (asyncio.CancelledError, grpc.aio.UsageError, ValueError)
+
+
+def is_cancelled() -> bool:
+    """True if the caller's own task is to end."""
+    task: Any = asyncio.current_task()
+    # Python 3.10 does not say.
+    return bool(getattr(task, "cancelling", lambda: False)())
+
+
+def current_loop() -> object:
+    """What a client belongs to: the running event loop."""
+    return asyncio.get_running_loop()
 
 
 class Flag:
@@ -72,22 +92,27 @@ class Writer(Generic[Request, Response]):
     def __init__(self, method: StreamUnaryMultiCallable[Request, Response], metadata: Metadata) -> None:
         self._call: Any = method(metadata=metadata)
 
-    async def write(self, request: Request) -> None:
-        """Sends a request; waits while the daemon takes none. Raises the call's error if it has ended."""
+    async def write(self, request: Request, timeout: float) -> None:
+        """Sends a request; waits while the daemon takes none. Raises the call's error if it has ended, or `overdue`."""
         try:
-            await self._call.write(request)
+            await self._in_time(self._call.write(request), timeout)
         except asyncio.InvalidStateError:
             await self._call
             raise
 
-    async def finish(self) -> Response:
+    async def finish(self, timeout: float) -> Response:
         """Ends the stream of requests, and waits for the answer."""
-        try:
-            await self._call.done_writing()
-        except asyncio.InvalidStateError:
-            pass
-        answer: Response = await self._call
+        with contextlib.suppress(asyncio.InvalidStateError):
+            await self._in_time(self._call.done_writing(), timeout)
+        answer: Response = await self._in_time(self._call, timeout)
         return answer
+
+    async def _in_time(self, work: Awaitable[Any], timeout: float) -> Any:
+        try:
+            return await asyncio.wait_for(work, None if timeout == math.inf else timeout)
+        except asyncio.TimeoutError:
+            self._call.cancel()
+            raise overdue(timeout) from None
 
     def cancel(self) -> None:
         """Breaks the call off."""
@@ -95,6 +120,7 @@ class Writer(Generic[Request, Response]):
 
 
 __all__ = [
+    "CLOSED",
     "Background",
     "Channel",
     "Flag",
@@ -104,6 +130,8 @@ __all__ = [
     "UnaryStreamMultiCallable",
     "UnaryUnaryMultiCallable",
     "Writer",
+    "current_loop",
+    "is_cancelled",
     "open_channel",
     "sleep",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import queue
 import threading
 import time
@@ -9,6 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import grpc
+
+from longhand.errors import overdue
 
 if TYPE_CHECKING:
     from grpc import StreamUnaryMultiCallable, UnaryStreamMultiCallable, UnaryUnaryMultiCallable
@@ -35,6 +38,20 @@ def open_channel(
 def sleep(seconds: float) -> None:
     """Waits."""
     time.sleep(seconds)
+
+
+#: What calls raise whose channel is closed.
+CLOSED = ValueError
+
+
+def is_cancelled() -> bool:
+    """False: no thread is ended from outside."""
+    return False
+
+
+def current_loop() -> object:
+    """What a client belongs to: nothing, every thread may use it."""
+    return None
 
 
 class Flag:
@@ -79,24 +96,32 @@ class Writer(Generic[Request, Response]):
         while (request := self._requests.get()) is not None:
             yield request
 
-    def _put(self, request: Request | None) -> None:
+    def _put(self, request: Request | None, timeout: float) -> None:
+        end = time.monotonic() + timeout
         while not self._call.done():
             try:
                 self._requests.put(request, timeout=0.1)
             except queue.Full:
+                if time.monotonic() > end:
+                    self.cancel()
+                    raise overdue(timeout) from None
                 continue
             return
         if request is not None:
             self._call.result()
 
-    def write(self, request: Request) -> None:
-        """Sends a request; waits while the daemon takes none. Raises the call's error if it has ended."""
-        self._put(request)
+    def write(self, request: Request, timeout: float) -> None:
+        """Sends a request; waits while the daemon takes none. Raises the call's error if it has ended, or `overdue`."""
+        self._put(request, timeout)
 
-    def finish(self) -> Response:
+    def finish(self, timeout: float) -> Response:
         """Ends the stream of requests, and waits for the answer."""
-        self._put(None)
-        answer: Response = self._call.result()
+        self._put(None, timeout)
+        try:
+            answer: Response = self._call.result(None if timeout == math.inf else timeout)
+        except grpc.FutureTimeoutError:
+            self.cancel()
+            raise overdue(timeout) from None
         return answer
 
     def cancel(self) -> None:
@@ -110,6 +135,7 @@ class Writer(Generic[Request, Response]):
 
 
 __all__ = [
+    "CLOSED",
     "Background",
     "Channel",
     "Flag",
@@ -119,6 +145,8 @@ __all__ = [
     "UnaryStreamMultiCallable",
     "UnaryUnaryMultiCallable",
     "Writer",
+    "current_loop",
+    "is_cancelled",
     "open_channel",
     "sleep",
 ]

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import os
 import random
@@ -21,7 +22,7 @@ from longhand._sync import _io
 from longhand._sync.requests import duration, pages
 from longhand._sync.session import Session, model_window
 from longhand._sync.summary import SummaryTask
-from longhand.errors import Error, Unreachable, VersionMismatch, of_call
+from longhand.errors import ClientClosed, Error, Unreachable, VersionMismatch, WrongEventLoop, of_call, overdue
 from longhand.parts import optional_json
 from longhand.version import VERSION, same_protocol
 
@@ -58,11 +59,18 @@ _OPTIONS = [
     ("grpc.min_reconnect_backoff_ms", 50),
     ("grpc.max_reconnect_backoff_ms", 500),
     ("grpc.use_local_subchannel_pool", 1),
+    # A peer that is gone without a word, or stopped, is noticed also by a stream on which nothing is expected.
+    ("grpc.keepalive_time_ms", 20_000),
+    ("grpc.keepalive_timeout_ms", 20_000),
+    ("grpc.http2.ping_timeout_ms", 20_000),
+    ("grpc.http2.max_pings_without_data", 0),
 ]
 #: The shortest and the longest time before another attempt, in seconds.
 _RETRY_SECONDS = (0.05, 2.0)
 #: The time for the start of a daemon, in seconds.
 _START_SECONDS = 30.0
+#: The time for a call of a client that tries none again, and what calls get more that have much to do, in seconds.
+_TIMEOUT_SECONDS, _SLOW_SECONDS = 30.0, 300.0
 
 
 def connect(
@@ -75,6 +83,7 @@ def connect(
     ca_file: str | os.PathLike[str] | None = None,
     start: bool = True,
     retry_seconds: float = 30.0,
+    timeout: float | None = None,
     check_version: bool = True,
 ) -> Client:
     """Connects to the daemon, and starts one if none answers.
@@ -82,12 +91,13 @@ def connect(
     The address is found as the command line finds it (`longhand.address.target`). A daemon is started only for the
     socket of a data directory, with the program in this package or on the path; it goes on when this process ends.
     `actor` is recorded with every change; `tenant` is that of `LONGHAND_TENANT` if none is given. A call is tried again
-    for `retry_seconds` while the daemon does not answer. Raises `Unreachable`, and `VersionMismatch` for a daemon of
-    another version of the protocol.
+    for `retry_seconds` while the daemon does not answer, and ends with `Error` after `timeout` seconds in all, which
+    are `retry_seconds` if none are given; `with_options` gives other ones to a call. Raises `Unreachable`, and
+    `VersionMismatch` for a daemon of another version of the protocol.
     """
     target = addresses.target(address, data_dir=data_dir, token=token, ca_file=ca_file)
     tenant = tenant or os.environ.get("LONGHAND_TENANT")
-    client = Client(target, actor=actor, tenant=tenant, retry_seconds=retry_seconds)
+    client = Client(target, actor=actor, tenant=tenant, retry_seconds=retry_seconds, timeout=timeout)
     try:
         info = _hello(client, start=start)
         if check_version and not same_protocol(info.version):
@@ -142,10 +152,13 @@ class Client:
         actor: str = "python",
         tenant: str | None = None,
         retry_seconds: float = 30.0,
+        timeout: float | None = None,
     ) -> None:
         self.target = target
         self.actor = actor
         self.retry_seconds = retry_seconds
+        self._timeout = timeout
+        self._state = _State(_io.current_loop())
         credentials = None
         if target.tls:
             credentials = grpc.ssl_channel_credentials(target.authorities)
@@ -170,7 +183,41 @@ class Client:
 
     def close(self) -> None:
         """Ends the connection."""
+        self._state.closed = True
         self.channel.close()
+
+    def with_options(self, *, timeout: float | None = None, retry_seconds: float | None = None) -> Client:
+        """The same client, over the same connection, with another deadline: `client.with_options(timeout=3)`."""
+        made = copy.copy(self)
+        made.retry_seconds = self.retry_seconds if retry_seconds is None else retry_seconds
+        made._timeout = self._timeout if timeout is None else timeout
+        return made
+
+    @property
+    def timeout(self) -> float:
+        """The time for a call with all its attempts, in seconds, beside what the call asks the daemon to wait."""
+        return (self.retry_seconds or _TIMEOUT_SECONDS) if self._timeout is None else self._timeout
+
+    def check(self) -> None:
+        """Raises `ClientClosed`, or `WrongEventLoop`, for a client that can make no call here."""
+        if self._state.closed:
+            raise ClientClosed("the client is closed", code=grpc.StatusCode.CANCELLED)
+        if self._state.loop is not _io.current_loop():
+            raise WrongEventLoop("the client belongs to another event loop", code=grpc.StatusCode.FAILED_PRECONDITION)
+
+    def closed_by_caller(self) -> None:
+        """Raises `ClientClosed` where gRPC says in its own way that its channel was closed."""
+        if self._state.closed and not _io.is_cancelled():
+            raise ClientClosed("the client was closed during the call", code=grpc.StatusCode.CANCELLED) from None
+
+    def failure(self, error: grpc.RpcError, timeout: float | None = None) -> Error:
+        """The exception for a failed call."""
+        if self._state.closed:
+            return ClientClosed("the client was closed during the call", code=grpc.StatusCode.CANCELLED)
+        made = of_call(error)
+        if made.code is grpc.StatusCode.DEADLINE_EXCEEDED and not made.reason:
+            return overdue(self.timeout if timeout is None else timeout)
+        return made
 
     def headers(self, more: _io.Metadata = ()) -> _io.Metadata:
         """What every call carries: actor, access token, tenant."""
@@ -187,25 +234,32 @@ class Client:
     ) -> Response:
         """One call of a stub, such as `client.call(client.stubs.sessions.GetSession, v1.GetSessionRequest(...))`.
 
-        Gives a change its `request_id`, and sends it again while the daemon does not answer. Raises `Error`.
+        Gives a change its `request_id`, and sends it again while the daemon does not answer. `timeout` is the time for
+        all of it, in seconds. Raises `Error`.
         """
+        self.check()
         identify(request)
-        attempts = Attempts(self.retry_seconds if retry_seconds is None else retry_seconds)
+        seconds = (self.timeout if timeout is None else timeout) + waits(request)
+        attempts = Attempts(self.retry_seconds if retry_seconds is None else retry_seconds, seconds)
         while True:
             try:
-                return method(request, timeout=timeout, metadata=self.headers(metadata))
+                return method(request, timeout=attempts.left(), metadata=self.headers(metadata))
             except grpc.RpcError as error:
-                wait = attempts.next(of_call(error))
+                wait = attempts.next(self.failure(error, seconds))
+            except _io.CLOSED:
+                self.closed_by_caller()
+                raise
             _io.sleep(wait)
 
-    def attempts(self) -> Attempts:
-        """The attempts of a call that begins now."""
-        return Attempts(self.retry_seconds)
+    def attempts(self, more: float = 0.0) -> Attempts:
+        """The attempts of a call that begins now, and may take more seconds than others."""
+        self.check()
+        return Attempts(self.retry_seconds, self.timeout + more)
 
     def server_info(self, *, retry_seconds: float | None = None) -> v1.GetServerInfoResponse:
         """The daemon's version and state."""
         request = v1.GetServerInfoRequest()
-        return self.call(self.stubs.admin.GetServerInfo, request, retry_seconds=retry_seconds, timeout=30)
+        return self.call(self.stubs.admin.GetServerInfo, request, retry_seconds=retry_seconds)
 
     def create_session(
         self,
@@ -428,6 +482,7 @@ class Client:
         """A stream with cursors, which goes on after its last one when it is lost. `calls` is the current call."""
         attempts = Attempts(retry_seconds)
         while True:
+            self.check()
             call: Any = method(request, metadata=self.headers(metadata))
             if calls is not None:
                 calls[:] = [call]
@@ -439,10 +494,13 @@ class Client:
                         cast(Any, request).after_cursor = cursor
                 return
             except grpc.RpcError as error:
-                failure = of_call(error)
+                failure = self.failure(error)
                 # The stream of a reader that was too slow resumes, too.
                 stalled = failure.reason == "READER_STALLED"
                 wait = _RETRY_SECONDS[0] if stalled else attempts.next(failure)
+            except _io.CLOSED:
+                self.closed_by_caller()
+                raise
             finally:
                 call.cancel()
             _io.sleep(wait)
@@ -496,16 +554,21 @@ class Stubs:
 
 
 class Attempts:
-    """The times at which a call is tried again."""
+    """The times at which a call is tried again, and the time that it has in all."""
 
-    def __init__(self, retry_seconds: float) -> None:
+    def __init__(self, retry_seconds: float, timeout: float = math.inf) -> None:
         self._deadline = time.monotonic() + retry_seconds
+        self._end = time.monotonic() + timeout
         self._delay = _RETRY_SECONDS[0]
+
+    def left(self) -> float | None:
+        """The time that is left, in seconds; None for no end."""
+        return None if self._end == math.inf else max(self._end - time.monotonic(), 0.001)
 
     def next(self, failure: Error) -> float:
         """The time before the next attempt, in seconds; raises the failure if there is none."""
         wait = failure.retry_seconds or random.uniform(0.5, 1.0) * self._delay
-        if not failure.temporary or time.monotonic() + wait > self._deadline:
+        if not failure.temporary or time.monotonic() + wait > min(self._deadline, self._end):
             raise failure from None
         self._delay = min(2 * self._delay, _RETRY_SECONDS[1])
         return wait
@@ -518,6 +581,24 @@ def identify(request: Protobuf) -> None:
     if isinstance(request, v1.CancelRunRequest) and request.tree:
         return
     cast(Any, request).request_id = uuid.uuid4().hex
+
+
+def waits(request: Protobuf) -> float:
+    """The time that a request has the daemon wait for something, or work on it, in seconds."""
+    if isinstance(request, (v1.LeaseSummaryTaskRequest, v1.SearchHistoryRequest)):
+        return request.wait_timeout.ToNanoseconds() / 1e9
+    # Bytes leave the files before the answer; a model writes a summary.
+    slow = isinstance(request, v1.EraseContentRequest)
+    slow = slow or (isinstance(request, v1.RewindSessionRequest) and request.HasField("branch_summary"))
+    return _SLOW_SECONDS if slow else 0.0
+
+
+class _State:
+    """What a client and its copies have in common."""
+
+    def __init__(self, loop: object) -> None:
+        self.loop = loop
+        self.closed = False
 
 
 def cursor_of(frame: Any, request: Any) -> str:

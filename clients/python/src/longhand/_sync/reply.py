@@ -11,8 +11,8 @@ import grpc
 
 from longhand import v1
 from longhand._sync import _io
-from longhand.errors import Error, of_call
-from longhand.parts import as_json
+from longhand.errors import Error
+from longhand.parts import as_json, checked
 
 if TYPE_CHECKING:
     from longhand._sync.session import Session, View
@@ -61,11 +61,11 @@ class Writing:
 
     def text(self, delta: str, *, draft: str = "text") -> None:
         """Adds text to a draft, which is named by its client id."""
-        self._write(v1.DraftText(client_id=draft, kind=v1.DRAFT_KIND_TEXT, delta=delta))
+        self._write(v1.DraftText(client_id=draft, kind=v1.DRAFT_KIND_TEXT, delta=checked(delta)))
 
     def reasoning(self, delta: str, *, draft: str = "reasoning") -> None:
         """Adds text to the reasoning."""
-        self._write(v1.DraftText(client_id=draft, kind=v1.DRAFT_KIND_REASONING, delta=delta))
+        self._write(v1.DraftText(client_id=draft, kind=v1.DRAFT_KIND_REASONING, delta=checked(delta)))
 
     def tool_input(self, call_id: str, tool: str, delta: str, *, draft: str | None = None) -> None:
         """Adds text to the input of a call."""
@@ -73,7 +73,7 @@ class Writing:
         text = v1.DraftText(
             client_id=draft or f"call:{call_id}",
             kind=v1.DRAFT_KIND_TOOL_INPUT,
-            delta=delta,
+            delta=checked(delta),
             call_id=call_id,
             tool=tool,
         )
@@ -86,7 +86,7 @@ class Writing:
         text = v1.DraftText(
             client_id=draft or f"result:{call_id}",
             kind=v1.DRAFT_KIND_TOOL_OUTPUT,
-            delta=delta,
+            delta=checked(delta),
             call_id=call_id,
             call_message_id=call_message_id,
         )
@@ -189,10 +189,10 @@ class Reply(Writing):
         attempts = self._session.client.attempts()
         while self._writer is not None:
             try:
-                self.answer = self._writer.finish()
+                self.answer = self._writer.finish(self._session.client.timeout)
                 return
             except grpc.RpcError as error:
-                wait = attempts.next(of_call(error))
+                wait = attempts.next(self._session.client.failure(error))
             _io.sleep(wait)
             self._resume()
 
@@ -205,15 +205,16 @@ class Reply(Writing):
         attempts = self._session.client.attempts()
         try:
             if self._writer is not None:
-                self._writer.write(frame)
+                self._writer.write(frame, self._session.client.timeout)
             return
         except grpc.RpcError as error:
-            wait = attempts.next(of_call(error))
+            wait = attempts.next(self._session.client.failure(error))
         _io.sleep(wait)
         self._resume()
 
     def _open(self) -> _io.Writer[v1.WriteMessageRequest, v1.WriteMessageResponse]:
         session = self._session
+        session.client.check()
         return _io.Writer(session.client.stubs.messages.WriteMessage, session.client.headers(session.metadata))
 
     def _resume(self) -> None:
@@ -227,10 +228,10 @@ class Reply(Writing):
             self._writer = self._open()
             try:
                 for frame in frames:
-                    self._writer.write(frame)
+                    self._writer.write(frame, self._session.client.timeout)
                 return
             except grpc.RpcError as error:
-                wait = attempts.next(of_call(error))
+                wait = attempts.next(self._session.client.failure(error))
             _io.sleep(wait)
 
     def _missing(self) -> list[v1.WriteMessageRequest]:

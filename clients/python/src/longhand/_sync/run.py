@@ -115,7 +115,9 @@ class Run:
         request = v1.RenewRunRequest(session_id=self._outer.id, epoch=self.epoch, lease_timeout=lease)
         while not self._ended.wait(self._lease_seconds / 3 * random.uniform(0.8, 1.0)):
             try:
-                answer = client.call(client.stubs.runs.RenewRun, request, retry_seconds=self._lease_seconds)
+                answer = client.call(
+                    client.stubs.runs.RenewRun, request, timeout=self._lease_seconds, retry_seconds=self._lease_seconds
+                )
             except Error:
                 # Lost, or nobody answers; what is written from now on says so.
                 self._stop.set()

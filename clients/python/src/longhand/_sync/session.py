@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import copy
+import json
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 import grpc
 from google.protobuf.message import Message as Protobuf
@@ -16,17 +18,22 @@ from longhand._sync import _io
 from longhand._sync.reply import DraftReply, Reply
 from longhand._sync.requests import duration, pages
 from longhand._sync.run import Run
-from longhand.errors import of_call
-from longhand.parts import Content, optional_json, parts_of, user
+from longhand._batches import batches
+from longhand.parts import Content, as_json, optional_json, parts_of, user
 
 if TYPE_CHECKING:
-    from longhand._sync.client import Client
+    from typing_extensions import Unpack
 
-__all__ = ["START", "Session", "View"]
+    from longhand._sync.client import Client
+    from longhand._sync.requests import EventOptions, FrameOptions, SearchOptions
+
+__all__ = ["START", "Format", "FormattedView", "Session", "View"]
 
 Request = TypeVar("Request", bound=Protobuf)
 Response = TypeVar("Response")
 
+#: The time for which the daemon waits if a view does not fit, in seconds.
+_WAIT_SECONDS = 30.0
 #: The beginning of a conversation, where the last message that stays is asked for: nothing stays.
 START = ""
 
@@ -40,6 +47,40 @@ class View:
     #: Its messages, in order.
     messages: Sequence[v1.ContextMessage]
     #: What it does not show, and why.
+    end: v1.ContextEnd
+    #: The number of messages that the daemon did not send again.
+    known_count: int = 0
+
+    @property
+    def token(self) -> str:
+        """What a reply to this view carries, which makes its usage count."""
+        return self.header.view_token
+
+
+#: A format of a provider's messages, by its name in docs/providers.md.
+Format: TypeAlias = Literal["openai_chat", "openai_responses", "anthropic", "gemini", "ai_sdk"]
+_FORMATS: dict[str, v1.MessageFormat.ValueType] = {
+    "openai_chat": v1.MESSAGE_FORMAT_OPENAI_CHAT,
+    "openai_responses": v1.MESSAGE_FORMAT_OPENAI_RESPONSES,
+    "anthropic": v1.MESSAGE_FORMAT_ANTHROPIC,
+    "gemini": v1.MESSAGE_FORMAT_GEMINI,
+    "ai_sdk": v1.MESSAGE_FORMAT_AI_SDK,
+}
+
+
+@dataclass(frozen=True)
+class FormattedView:
+    """What a model should see now, as the messages of a provider's request."""
+
+    #: Its facts: revision, tokens, whether it fits.
+    header: v1.ContextHeader
+    #: Its messages, as JSON has them; not to be changed.
+    messages: Sequence[Any]
+    #: For each of them the ids of the stored messages that it shows.
+    message_ids: Sequence[Sequence[str]]
+    #: What a request has apart from its messages: Anthropic's `system`, Gemini's `systemInstruction`; else None.
+    system: Any
+    #: What it does not show, and why, also what the format has no use for.
     end: v1.ContextEnd
     #: The number of messages that the daemon did not send again.
     known_count: int = 0
@@ -64,6 +105,13 @@ class Session:
         #: Headers of its calls: the number of the run that makes them.
         self.metadata = metadata
         self._view: View | None = None
+        self._formatted: dict[str, FormattedView] = {}
+
+    def with_options(self, *, timeout: float | None = None, retry_seconds: float | None = None) -> Session:
+        """The same session with another deadline: `session.with_options(timeout=3).append("Hello")`."""
+        made = copy.copy(self)
+        made.client = self.client.with_options(timeout=timeout, retry_seconds=retry_seconds)
+        return made
 
     def __repr__(self) -> str:
         return f"<longhand session {self.id}>"
@@ -90,17 +138,57 @@ class Session:
 
         With `rewind_to` what comes after that message, or everything with `START`, is left out in the same change;
         `title` and `metadata` replace the session's.
+
+        More than one request takes, 500 messages or 8 MiB, are several changes, one after the other: what is expected
+        and left out belongs to the first, title and metadata to the last. Nobody else's change can come between them if
+        `expected_revision` is given.
+        """
+        made = [user(message) if isinstance(message, str) else message for message in messages]
+        some = batches(made, v1.NewMessage.ByteSize) or [[]]
+        answers: list[v1.AppendMessagesResponse] = []
+        for number, batch in enumerate(some):
+            first, last = number == 0, number == len(some) - 1
+            request = v1.AppendMessagesRequest(
+                session_id=self.id,
+                messages=batch,
+                request_id=request_id if first or not request_id else f"{request_id}:{number}",
+                expected_revision=expected_revision,
+                expected_last_message_id=expected_last_message_id if first else None,
+                title=title if last else None,
+                metadata_json=optional_json(metadata) if last else None,
+                window=model_window(window),
+            )
+            _rewind_before(request, rewind_to if first else None)
+            answers.append(self._call(self.client.stubs.messages.AppendMessages, request))
+            if expected_revision is not None:
+                expected_revision = answers[-1].revision
+        return _joined(answers)
+
+    def append_provider(
+        self,
+        format: Format,
+        content: object,
+        *,
+        view: View | FormattedView | None = None,
+        provider: str | None = None,
+        request_id: str = "",
+        expected_revision: int | None = None,
+        rewind_to: str | None = None,
+    ) -> v1.AppendMessagesResponse:
+        """Appends what goes to a provider or comes from it, as it is: JSON, or what becomes JSON.
+
+        The body of a request, its messages, one message, the body of a reply, or the chunks of a streamed one. `view`
+        is that which the reply answers.
         """
         request = v1.AppendMessagesRequest(
-            session_id=self.id,
-            messages=[user(message) if isinstance(message, str) else message for message in messages],
-            request_id=request_id,
-            expected_revision=expected_revision,
-            expected_last_message_id=expected_last_message_id,
-            title=title,
-            metadata_json=optional_json(metadata),
-            window=model_window(window),
+            session_id=self.id, request_id=request_id, expected_revision=expected_revision
         )
+        request.provider_content.format = _FORMATS[format]
+        request.provider_content.json = as_json(content)
+        if view is not None:
+            request.provider_content.view_token = view.token
+        if provider is not None:
+            request.provider_content.provider = provider
         _rewind_before(request, rewind_to)
         return self._call(self.client.stubs.messages.AppendMessages, request)
 
@@ -187,19 +275,26 @@ class Session:
             for message in page.messages:
                 yield message
 
-    def search(self, query: str, **options: Any) -> Iterator[v1.SearchHit]:
+    def search(self, query: str, **options: Unpack[SearchOptions]) -> Iterator[v1.SearchHit]:
         """Parts of its messages by their words, as `Client.search` finds them, with its options."""
         for hit in self.client.search(query, session_id=self.id, **options):
             yield hit
 
     def rewind(
-        self, message_id: str, *, expected_revision: int | None = None, summarize: str | None = None
+        self,
+        message_id: str,
+        *,
+        expected_revision: int | None = None,
+        summarize: str | None = None,
+        request_id: str = "",
     ) -> v1.RewindSessionResponse:
         """Leaves out what comes after a message, or everything with `START`.
 
         With `summarize`, which may be empty or name topics, a summary of it stays.
         """
-        request = v1.RewindSessionRequest(session_id=self.id, expected_revision=expected_revision)
+        request = v1.RewindSessionRequest(
+            session_id=self.id, expected_revision=expected_revision, request_id=request_id
+        )
         if message_id == START:
             request.to_start = True
         else:
@@ -216,6 +311,7 @@ class Session:
         *,
         metadata: object = None,
         expected_revision: int | None = None,
+        request_id: str = "",
     ) -> v1.EditMessageResponse:
         """Puts another message in the place of one; None leaves it out. `metadata` is the other message's."""
         request = v1.EditMessageRequest(
@@ -225,6 +321,7 @@ class Session:
             remove=content is None,
             metadata_json=optional_json(metadata),
             expected_revision=expected_revision,
+            request_id=request_id,
         )
         return self._call(self.client.stubs.messages.EditMessage, request)
 
@@ -257,34 +354,81 @@ class Session:
             known_view_hash=None if known is None else known.header.view_hash,
             known_revision=None if known is None else known.header.revision,
         )
-        attempts = self.client.attempts()
-        while True:
-            try:
-                view = self._read_view(request, known)
-                break
-            except grpc.RpcError as error:
-                wait = attempts.next(of_call(error))
-            _io.sleep(wait)
+        view = View(*self._frames_of_view(request, [] if known is None else known.messages))
         # A view that was shortened for a call is no revision's, and nothing is known by it.
         if as_of_revision is None and not view.header.shortened:
             self._view = view
         return view
 
-    def _read_view(self, request: v1.GetContextRequest, known: View | None) -> View:
+    def formatted_view(
+        self,
+        format: Format,
+        *,
+        as_of_revision: int | None = None,
+        window: int | str | v1.ModelWindow | None = None,
+        overflow: v1.OverflowAction.ValueType = v1.OVERFLOW_ACTION_UNSPECIFIED,
+        wait_seconds: float | None = None,
+    ) -> FormattedView:
+        """What a model should see now, or saw at a revision, as the messages of a provider's request.
+
+        Raises `Error` with CONTENT_NOT_IN_FORMAT for what the format cannot carry.
+        """
+        known = self._formatted.get(format) if as_of_revision is None else None
+        request = v1.GetContextRequest(
+            session_id=self.id,
+            format=_FORMATS[format],
+            as_of_revision=as_of_revision,
+            window=model_window(window),
+            overflow_action=overflow,
+            wait_timeout=duration(wait_seconds),
+            known_view_hash=None if known is None else known.header.view_hash,
+            known_revision=None if known is None else known.header.revision,
+        )
+        held = [] if known is None else list(zip(known.messages, known.message_ids, strict=True))
+        header, found, end, known_count = self._frames_of_view(request, held)
+        pairs = [
+            (json.loads(one.json), list(one.message_ids)) if isinstance(one, v1.FormattedMessage) else one
+            for one in found
+        ]
+        system = json.loads(header.system_json) if header.HasField("system_json") else None
+        messages, ids = [message for message, _ in pairs], [some for _, some in pairs]
+        view = FormattedView(header, messages, ids, system, end, known_count)
+        if as_of_revision is None and not header.shortened:
+            self._formatted[format] = view
+        return view
+
+    def _frames_of_view(
+        self, request: v1.GetContextRequest, known: Sequence[Any]
+    ) -> tuple[v1.ContextHeader, list[Any], v1.ContextEnd, int]:
+        attempts = self.client.attempts(waits(request))
+        while True:
+            try:
+                return self._read_view(request, known, attempts.left())
+            except grpc.RpcError as error:
+                wait = attempts.next(self.client.failure(error))
+            except _io.CLOSED:
+                self.client.closed_by_caller()
+                raise
+            _io.sleep(wait)
+
+    def _read_view(
+        self, request: v1.GetContextRequest, known: Sequence[Any], timeout: float | None
+    ) -> tuple[v1.ContextHeader, list[Any], v1.ContextEnd, int]:
         header, end = v1.ContextHeader(), v1.ContextEnd()
-        messages: list[v1.ContextMessage] = []
-        call: Any = self.client.stubs.contexts.GetContext(request, metadata=self.client.headers(self.metadata))
+        messages: list[Any] = []
+        headers = self.client.headers(self.metadata)
+        call: Any = self.client.stubs.contexts.GetContext(request, metadata=headers, timeout=timeout)
         for frame in call:
             kind = frame.WhichOneof("frame")
             if kind == "header":
                 header = frame.header
-                if known is not None:
-                    messages.extend(known.messages[: header.known_message_count])
+                messages.extend(known[: header.known_message_count])
             elif kind == "messages":
                 messages.extend(frame.messages.messages)
+                messages.extend(frame.messages.formatted_messages)
             elif kind == "end":
                 end = frame.end
-        return View(header, messages, end, header.known_message_count)
+        return header, messages, end, header.known_message_count
 
     # -- the session itself
 
@@ -373,14 +517,15 @@ class Session:
         else:
             request.whole_session = True
         self._view = None
+        self._formatted = {}
         return self._call(self.client.stubs.erasures.EraseContent, request)
 
-    def events(self, **options: Any) -> Iterator[v1.Event]:
+    def events(self, **options: Unpack[EventOptions]) -> Iterator[v1.Event]:
         """Follows its events; `options` are those of `Client.events`."""
         for event in self.client.events(self.id, **options):
             yield event
 
-    def frames(self, **options: Any) -> Iterator[v1.SubscribeEventsResponse]:
+    def frames(self, **options: Unpack[FrameOptions]) -> Iterator[v1.SubscribeEventsResponse]:
         """Follows its events with all that a stream has; `options` are those of `Client.frames`."""
         for frame in self.client.frames(self.id, **options):
             yield frame
@@ -556,6 +701,26 @@ class Session:
             metadata_json=optional_json(metadata),
             open_timeout=duration(open_seconds),
         )
+
+
+def _joined(answers: Sequence[v1.AppendMessagesResponse]) -> v1.AppendMessagesResponse:
+    """The answer to several changes that were one."""
+    joined = answers[-1]
+    if len(answers) > 1:
+        joined = v1.AppendMessagesResponse()
+        joined.CopyFrom(answers[-1])
+        joined.existed_count = sum(answer.existed_count for answer in answers)
+        for name in ("message_ids", "secret_findings", "erased_message_ids"):
+            joined.ClearField(name)
+            for answer in answers:
+                getattr(joined, name).extend(getattr(answer, name))
+    return joined
+
+
+def waits(request: v1.GetContextRequest) -> float:
+    """The time that a view has the daemon wait for compactions, in seconds."""
+    asked = request.wait_timeout.ToNanoseconds() / 1e9
+    return (asked or _WAIT_SECONDS) if request.overflow_action == v1.OVERFLOW_ACTION_WAIT else 0.0
 
 
 def _rewind_before(request: v1.AppendMessagesRequest | v1.SubmitPromptRequest, rewind_to: str | None) -> None:
