@@ -1395,22 +1395,50 @@ class ClusterDaemon(google.protobuf.message.Message):
     DAEMON_ID_FIELD_NUMBER: builtins.int
     ADDRESS_FIELD_NUMBER: builtins.int
     ANSWERING_FIELD_NUMBER: builtins.int
+    FAILURES_FIELD_NUMBER: builtins.int
     daemon_id: builtins.str
     """The id of its process."""
     address: builtins.str
     """The address at which other daemons reach it."""
     answering: builtins.bool
     """True for the daemon that answers this call."""
+    @property
+    def failures(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___ClusterShardFailure]:
+        """Shards that it could not open: it leaves them to others, and tries again after a while, from a minute up to an hour."""
+
     def __init__(
         self,
         *,
         daemon_id: builtins.str = ...,
         address: builtins.str = ...,
         answering: builtins.bool = ...,
+        failures: collections.abc.Iterable[global___ClusterShardFailure] | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["address", b"address", "answering", b"answering", "daemon_id", b"daemon_id"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["address", b"address", "answering", b"answering", "daemon_id", b"daemon_id", "failures", b"failures"]) -> None: ...
 
 global___ClusterDaemon = ClusterDaemon
+
+@typing.final
+class ClusterShardFailure(google.protobuf.message.Message):
+    """A shard that a daemon could not open."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    SHARD_FIELD_NUMBER: builtins.int
+    ERROR_FIELD_NUMBER: builtins.int
+    shard: builtins.str
+    """Its name."""
+    error: builtins.str
+    """Why, for people."""
+    def __init__(
+        self,
+        *,
+        shard: builtins.str = ...,
+        error: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["error", b"error", "shard", b"shard"]) -> None: ...
+
+global___ClusterShardFailure = ClusterShardFailure
 
 @typing.final
 class ClusterShard(google.protobuf.message.Message):

@@ -32,9 +32,10 @@ class EventServiceStub:
     """Follows events from a cursor, from the beginning, from now, or from a snapshot. A subscriber gets every matching
     event after its start, in order, once per stream. The matching events of one mutation come in one frame, or in
     several frames of which all but the last have `more`. A slow reader delays nobody. The stream ends with
-    SHUTTING_DOWN when the daemon stops; the last cursor resumes it.
+    SHUTTING_DOWN when the daemon stops, and one of all sessions with NO_OWNER when a shard is added to the database; the
+    last cursor resumes it.
     Errors: SESSION_NOT_FOUND, CURSOR_INVALID, CURSOR_FOREIGN, CURSOR_OUT_OF_RANGE, INVALID_FIELD, LIMIT_EXCEEDED,
-    TOO_MANY_STREAMS, TOO_MANY_VIEWS, READER_STALLED, SHUTTING_DOWN.
+    TOO_MANY_STREAMS, TOO_MANY_VIEWS, READER_STALLED, SHUTTING_DOWN, NO_OWNER.
     """
 
     ListEvents: grpc.UnaryUnaryMultiCallable[
@@ -76,9 +77,10 @@ class EventServiceAsyncStub:
     """Follows events from a cursor, from the beginning, from now, or from a snapshot. A subscriber gets every matching
     event after its start, in order, once per stream. The matching events of one mutation come in one frame, or in
     several frames of which all but the last have `more`. A slow reader delays nobody. The stream ends with
-    SHUTTING_DOWN when the daemon stops; the last cursor resumes it.
+    SHUTTING_DOWN when the daemon stops, and one of all sessions with NO_OWNER when a shard is added to the database; the
+    last cursor resumes it.
     Errors: SESSION_NOT_FOUND, CURSOR_INVALID, CURSOR_FOREIGN, CURSOR_OUT_OF_RANGE, INVALID_FIELD, LIMIT_EXCEEDED,
-    TOO_MANY_STREAMS, TOO_MANY_VIEWS, READER_STALLED, SHUTTING_DOWN.
+    TOO_MANY_STREAMS, TOO_MANY_VIEWS, READER_STALLED, SHUTTING_DOWN, NO_OWNER.
     """
 
     ListEvents: grpc.aio.UnaryUnaryMultiCallable[
@@ -122,9 +124,10 @@ class EventServiceServicer(metaclass=abc.ABCMeta):
         """Follows events from a cursor, from the beginning, from now, or from a snapshot. A subscriber gets every matching
         event after its start, in order, once per stream. The matching events of one mutation come in one frame, or in
         several frames of which all but the last have `more`. A slow reader delays nobody. The stream ends with
-        SHUTTING_DOWN when the daemon stops; the last cursor resumes it.
+        SHUTTING_DOWN when the daemon stops, and one of all sessions with NO_OWNER when a shard is added to the database; the
+        last cursor resumes it.
         Errors: SESSION_NOT_FOUND, CURSOR_INVALID, CURSOR_FOREIGN, CURSOR_OUT_OF_RANGE, INVALID_FIELD, LIMIT_EXCEEDED,
-        TOO_MANY_STREAMS, TOO_MANY_VIEWS, READER_STALLED, SHUTTING_DOWN.
+        TOO_MANY_STREAMS, TOO_MANY_VIEWS, READER_STALLED, SHUTTING_DOWN, NO_OWNER.
         """
 
     @abc.abstractmethod

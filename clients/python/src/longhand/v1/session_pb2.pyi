@@ -15,7 +15,7 @@ Reasons that any call may end with; TOO_MANY_REQUESTS, TOO_MANY_ATTEMPTS, RATE_L
   OUTCOME_UNCERTAIN        UNAVAILABLE          unknown
   STORE_STOPPED            UNAVAILABLE          nothing  cause
   LEASE_LOST               UNAVAILABLE          unknown
-  NO_OWNER                 UNAVAILABLE          nothing  shard
+  NO_OWNER                 UNAVAILABLE          nothing  shard, if one is the cause
   STORAGE_FULL             RESOURCE_EXHAUSTED   nothing
   STORAGE_READ_ONLY        UNAVAILABLE          nothing
   ANSWER_LOST              INTERNAL             done     those of the failed read

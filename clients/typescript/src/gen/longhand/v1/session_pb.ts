@@ -12,7 +12,7 @@
 //   OUTCOME_UNCERTAIN        UNAVAILABLE          unknown
 //   STORE_STOPPED            UNAVAILABLE          nothing  cause
 //   LEASE_LOST               UNAVAILABLE          unknown
-//   NO_OWNER                 UNAVAILABLE          nothing  shard
+//   NO_OWNER                 UNAVAILABLE          nothing  shard, if one is the cause
 //   STORAGE_FULL             RESOURCE_EXHAUSTED   nothing
 //   STORAGE_READ_ONLY        UNAVAILABLE          nothing
 //   ANSWER_LOST              INTERNAL             done     those of the failed read
@@ -2147,9 +2147,10 @@ export const SessionService: GenService<{
    * The stream keeps nothing of what the client has: a session in `changed_sessions` has come or has changed, by what the
    * client knows of it, and what comes twice is the same. Changes that come while the client does not read come together,
    * each session once. Of a session that leaves what the caller's access token is bound to, nothing more comes.
-   * It ends with SHUTTING_DOWN when the daemon stops; the last cursor resumes it.
+   * It ends with SHUTTING_DOWN when the daemon stops, and with NO_OWNER when a shard is added to the database; the last
+   * cursor resumes it.
    * Errors: SESSION_NOT_FOUND (the parent or the root), INVALID_FIELD, LIMIT_EXCEEDED, CURSOR_INVALID, CURSOR_FOREIGN,
-   * CURSOR_OUT_OF_RANGE, TOO_MANY_STREAMS, READER_STALLED, SHUTTING_DOWN.
+   * CURSOR_OUT_OF_RANGE, TOO_MANY_STREAMS, READER_STALLED, SHUTTING_DOWN, NO_OWNER.
    *
    * @generated from rpc longhand.v1.SessionService.WatchSessions
    */
