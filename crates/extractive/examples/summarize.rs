@@ -13,7 +13,7 @@ use longhand_core::model::time::Timestamp;
 use longhand_core::model::view::SourceMessage;
 use longhand_core::policy::presets;
 use longhand_core::policy::summary::SummaryInput;
-use longhand_extractive::extract;
+use longhand_extractive::{digest, extract};
 use serde_json::{Value, json};
 use std::io::BufRead;
 use std::time::Instant;
@@ -30,12 +30,15 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             messages: Vec::new(),
             split_turn: Vec::new(),
             previous: None,
+            previous_digest: None,
             previous_is_supplied: false,
             rules,
             counting: policy.counting,
             instructions: String::new(),
             budget_tokens: request["tokens"].as_i64().unwrap_or(4_096),
         };
+        // Without digests, each summary is made from the text of the one before it.
+        let carries = request["digests"] != false;
         let mut milliseconds = 0.0;
         for piece in pieces(&messages, rounds) {
             input.messages = piece.to_vec();
@@ -43,8 +46,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 input.budget_tokens = tokens_for(&input, usize::try_from(characters)?);
             }
             let began = Instant::now();
-            input.previous = Some(extract(&input));
+            let text = extract(&input);
             milliseconds = began.elapsed().as_secs_f64() * 1_000.0;
+            input.previous_digest = carries.then(|| digest(&input).to_json());
+            input.previous = Some(text);
         }
         println!("{}", json!({ "text": input.previous, "milliseconds": milliseconds }));
     }

@@ -5,6 +5,7 @@
 //! originals of both ranges, and costs no more for a longer session.
 
 use super::commands;
+use super::statements;
 use super::text;
 use super::tools::{self, Kind, ToolUse};
 use longhand_core::model::message::{MessageKind, Role};
@@ -14,7 +15,7 @@ use longhand_core::policy::calls::Calls;
 use serde::{Deserialize, Serialize};
 
 /// Maximum size of a digest, in bytes of text, and the parts of it for each class of entries.
-const BYTES_MAX: usize = 768 * 1_024;
+const BYTES_MAX: usize = 1_024 * 1_024;
 const TYPED_BYTES_MAX: usize = BYTES_MAX / 4;
 const SAID_BYTES_MAX: usize = BYTES_MAX / 4;
 const CALLS_BYTES_MAX: usize = BYTES_MAX - TYPED_BYTES_MAX - SAID_BYTES_MAX;
@@ -28,6 +29,9 @@ const CHANGE_BYTES_MAX: usize = 6_000;
 /// Sizes of the beginning and of the end of an output, in bytes, beside the line that decides.
 const OUTPUT_HEAD_BYTES: usize = 1_200;
 const OUTPUT_TAIL_BYTES: usize = 1_800;
+
+/// Maximum size of an output in prose, in bytes.
+const PROSE_BYTES_MAX: usize = 16_000;
 
 /// What a summary is made from.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -91,9 +95,7 @@ impl Digest {
             for part in &source.message.parts {
                 let body = match (&*part.body, source.message.role) {
                     (PartBody::Text(words), Role::User) if !is_branch => Body::Typed(bounded(words, TEXT_BYTES_MAX)),
-                    (PartBody::Text(words), Role::User | Role::Assistant) => {
-                        Body::Said(bounded(words, TEXT_BYTES_MAX))
-                    }
+                    (PartBody::Text(words), Role::User | Role::Assistant) => Body::Said(bounded(words, TEXT_BYTES_MAX)),
                     (PartBody::Marker(marker), Role::User) if marker.name == NOTE => {
                         Body::Notice(bounded(&marker.text, OUTPUT_TAIL_BYTES))
                     }
@@ -173,7 +175,8 @@ impl Body {
             Self::Typed(words) => (0, words.len() + AROUND),
             Self::Said(words) | Self::Notice(words) | Self::Summary(words) => (1, words.len() + AROUND),
             Self::Call(call) => {
-                let touched: usize = call.usage.touches.iter().map(|touch| touch.added.len() + touch.removed.len()).sum();
+                let touched: usize =
+                    call.usage.touches.iter().map(|touch| touch.added.len() + touch.removed.len()).sum();
                 let command = call.usage.command.as_ref().map_or(0, String::len);
                 (2, touched + command + call.output.len() + call.usage.about.len() + 2 * AROUND)
             }
@@ -214,6 +217,9 @@ fn shortened(usage: ToolUse) -> ToolUse {
 /// The beginning and the end of an output, and the line between them that states the error.
 fn deciding_parts(output: &str, limit: usize) -> String {
     let output = text::clean(output);
+    if statements::is_prose(&output) {
+        return commands::head(&output, PROSE_BYTES_MAX).to_owned();
+    }
     if output.len() <= limit.min(OUTPUT_HEAD_BYTES + OUTPUT_TAIL_BYTES) {
         return output.into_owned();
     }
