@@ -10,9 +10,7 @@ const OPEN_MAX: usize = 64;
 /// The outcome of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// It succeeded.
     Passed,
-    /// It failed.
     Failed,
     /// It was stopped before its end.
     Stopped,
@@ -21,16 +19,13 @@ pub(super) enum Outcome {
 /// A command with its last outcome.
 #[derive(Debug, Clone)]
 pub(super) struct Check {
-    /// The command.
     pub(super) command: String,
     /// The folder it ran in, if that is not the first one.
     pub(super) folder: String,
-    /// Its outcome.
     pub(super) outcome: Outcome,
     /// The line of its output that states the outcome, or the last line printed by a program that is no check; may be
     /// empty.
     pub(super) output_line: String,
-    /// Position of its last run.
     pub(super) at: i64,
     /// True for a check of the work.
     pub(super) verifies: bool,

@@ -112,15 +112,14 @@ pub fn contradictions(evidence: &Evidence<'_>, summary: &str) -> Vec<Contradicti
     let turns = statements::turns(&digest);
     record.read(&digest, &turns);
     let judge = Judge { texts: Some(texts_of(evidence)), knows_more: evidence.knows_more, ..Judge::of(&record) };
-    let mut found = Vec::new();
-    for words in claims(summary) {
-        found.extend(judge.judge(&words));
-        if found.len() >= CONTRADICTIONS_MAX {
-            break;
-        }
-    }
-    found.truncate(CONTRADICTIONS_MAX);
-    found
+    let bounded = |words: &str| text::clip(&text::one_line(&text::clean(words)), CONTRADICTION_CHARS_MAX);
+    let found = claims(summary).into_iter().filter_map(|claim| {
+        let (kind, history, at) = judge.judge(&claim)?;
+        let source = at.and_then(|at| evidence.all().nth(usize::try_from(at).ok()?));
+        let message = source.map(|source| source.message.id);
+        Some(Contradiction { kind, claim: bounded(&claim), history: bounded(&history), message })
+    });
+    found.take(CONTRADICTIONS_MAX).collect()
 }
 
 /// The sentences of a summary that claim a present state, one by one.
@@ -144,6 +143,9 @@ fn claims(summary: &str) -> Vec<String> {
     claims
 }
 
+/// The fact that contradicts a claim, with the position of its evidence.
+type Found = (ContradictionKind, String, Option<i64>);
+
 /// The record, prepared for questions about it.
 pub(super) struct Judge<'a> {
     record: &'a Record,
@@ -156,7 +158,7 @@ pub(super) struct Judge<'a> {
 impl<'a> Judge<'a> {
     /// Without texts, only the record judges.
     pub(super) fn of(record: &'a Record) -> Self {
-        let committed_at = record.committed().map(|commit| commit.at);
+        let committed_at = record.commits.last().map(|commit| commit.at);
         let changed = record.files.changed.iter().filter(|file| !file.is_gone && file.changed_at > committed_at);
         let mut uncommitted: Vec<&File> = changed.collect();
         uncommitted.sort_by_key(|file| file.changed_at);
@@ -164,9 +166,8 @@ impl<'a> Judge<'a> {
     }
 
     /// The fact that contradicts a sentence, if there is one.
-    pub(super) fn judge(&self, words: &str) -> Option<Contradiction> {
-        let bounded = |words: &str| text::clip(&text::one_line(&text::clean(words)), CONTRADICTION_CHARS_MAX);
-        let found = self.commit(words).or_else(|| {
+    pub(super) fn judge(&self, words: &str) -> Option<Found> {
+        self.commit(words).or_else(|| {
             let plain = NOTHING_WRONG.replace_all(words, "");
             let code_free = plain.split('`').step_by(2).collect::<Vec<_>>().join(" ");
             if LIMITS.is_match(&code_free) {
@@ -176,13 +177,11 @@ impl<'a> Judge<'a> {
                 .or_else(|| self.count(words))
                 .or_else(|| self.committed(words))
                 .or_else(|| self.file(words))
-        });
-        let (kind, history) = found?;
-        Some(Contradiction { kind, claim: bounded(words), history: bounded(&history), message: None })
+        })
     }
 
     /// A commit that nobody named.
-    fn commit(&self, words: &str) -> Option<(ContradictionKind, String)> {
+    fn commit(&self, words: &str) -> Option<Found> {
         let texts = self.texts.as_ref()?;
         let near: Vec<_> = COMMIT.find_iter(words).map(|found| found.range()).collect();
         for found in ID.find_iter(words) {
@@ -196,14 +195,14 @@ impl<'a> Judge<'a> {
                 && !words[found.end()..].starts_with(['-', '/', ':', '@', '_']);
             if mixed && is_word && near.iter().any(|word| gap(word) <= NEAR_BYTES) && !texts.contains(&id[..ID_PREFIX])
             {
-                return Some((ContradictionKind::Commit, format!("No message of the history names `{id}`")));
+                return Some((ContradictionKind::Commit, format!("No message of the history names `{id}`"), None));
             }
         }
         None
     }
 
     /// A check that is said to pass although its last run failed.
-    fn check(&self, words: &str) -> Option<(ContradictionKind, String)> {
+    fn check(&self, words: &str) -> Option<Found> {
         if !PASSES.is_match(words) {
             return None;
         }
@@ -213,16 +212,8 @@ impl<'a> Judge<'a> {
         let named = failed.iter().copied().filter(|check| names(&lower, &check.command)).max_by_key(|check| check.at);
         // "All tests pass" is about every test.
         let check = named.or_else(|| {
-            let all = [
-                "all tests",
-                "tests pass",
-                "test suite passes",
-                "suite is green",
-                "tests are green",
-                "全部测试",
-                "所有测试",
-            ];
-            let is_all = all.iter().any(|words| lower.contains(words)) && !lower.contains('`');
+            const ALL: &str = "all tests|tests pass|suite passes|suite is green|tests are green|全部测试|所有测试";
+            let is_all = ALL.split('|').any(|words| lower.contains(words)) && !lower.contains('`');
             let newest = self.record.checks.all.iter().filter(|check| check.verifies && is_test(&check.command));
             newest.max_by_key(|check| check.at).filter(|check| is_all && check.outcome == Outcome::Failed)
         })?;
@@ -232,11 +223,11 @@ impl<'a> Judge<'a> {
         if self.record.checks.all.iter().any(|other| passed(&other)) {
             return None;
         }
-        Some((ContradictionKind::Check, check.failure()))
+        Some((ContradictionKind::Check, check.failure(), Some(check.at)))
     }
 
     /// A number of passed tests that no last run printed.
-    fn count(&self, words: &str) -> Option<(ContradictionKind, String)> {
+    fn count(&self, words: &str) -> Option<Found> {
         if !PASSES.is_match(words) {
             return None;
         }
@@ -255,11 +246,11 @@ impl<'a> Judge<'a> {
             return None;
         }
         let history = format!("{} passed ({})", newest.named(), text::code(&newest.output_line));
-        Some((ContradictionKind::Check, history))
+        Some((ContradictionKind::Check, history, Some(newest.at)))
     }
 
     /// Changes that are said to be committed although they were made after the last commit.
-    fn committed(&self, words: &str) -> Option<(ContradictionKind, String)> {
+    fn committed(&self, words: &str) -> Option<Found> {
         let newest = self.uncommitted.last()?;
         if !COMMITTED.is_match(words) {
             return None;
@@ -267,31 +258,27 @@ impl<'a> Judge<'a> {
         let named = self.uncommitted.iter().find(|file| words.contains(text::base_name(&file.path)));
         let file = named.or(EVERYTHING.is_match(words).then_some(newest))?;
         let shown = text::code(text::base_name(&file.path));
-        let history = match self.record.committed() {
+        let history = match self.record.commits.last() {
             Some(commit) => format!("{shown} was edited after the last commit {}", text::code(&commit.id)),
             None => format!("{shown} was edited, and no commit was made"),
         };
-        Some((ContradictionKind::Commit, history))
+        Some((ContradictionKind::Commit, history, file.changed_at))
     }
 
     /// A file that is said to be changed although nothing touched it.
-    fn file(&self, words: &str) -> Option<(ContradictionKind, String)> {
+    fn file(&self, words: &str) -> Option<Found> {
         // A writer with its own context may speak of work before the session.
         let found = CHANGED.captures(words).filter(|_| !self.record.files.changed.is_empty())?;
         let base = text::base_name(&found[2]);
         let is_changed = self.record.files.changed.iter().any(|file| text::base_name(&file.path) == base);
         // A command may have written it.
         let is_run = self.record.runs.all.iter().any(|run| run.command.contains(base));
-        let is_committed = self
-            .record
-            .tasks
-            .iter()
-            .any(|task| task.commit.as_ref().is_some_and(|commit| commit.subject.contains(base)));
+        let is_committed = self.record.commits.iter().any(|commit| commit.subject.contains(base));
         let is_known = self.texts.as_ref().is_some_and(|texts| texts.contains(&base.to_ascii_lowercase()));
         if is_changed || is_run || is_committed || self.knows_more && !is_known {
             return None;
         }
-        Some((ContradictionKind::File, format!("No tool changed {}", text::code(&found[2]))))
+        Some((ContradictionKind::File, format!("No tool changed {}", text::code(&found[2])), None))
     }
 }
 

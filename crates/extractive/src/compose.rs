@@ -1,7 +1,7 @@
 //! Composition: selects the lines that fit the budget, and renders the sections.
 //!
-//! What people typed comes first, within its share. Facts of tools fill a share of the rest by topic. What is left goes to
-//! the lines that add most, whatever their kind ([`super::coverage`]).
+//! What people typed comes first, within its share, and facts of tools in a share of the rest. What is left goes to any
+//! lines. Each time, the lines that add most for their length come first ([`super::coverage`]).
 
 use super::coverage::{Coverage, Terms, terms};
 use super::text;
@@ -19,20 +19,6 @@ const NEWEST_PART: usize = 12;
 /// Share of the rest that facts may fill before other lines compete with them, in percent.
 const FACTS_SHARE: usize = 50;
 
-/// Each topic's share of the budget for facts, in percent, in the order in which the remainder is offered to them.
-const SHARES: [(Topic, usize); 10] = [
-    (Topic::Goal, 6),
-    (Topic::InProgress, 22),
-    (Topic::NextSteps, 13),
-    (Topic::Files, 12),
-    (Topic::Constraints, 6),
-    (Topic::Blocked, 8),
-    (Topic::Done, 22),
-    (Topic::Context, 12),
-    (Topic::Decisions, 10),
-    (Topic::OpenDecisions, 4),
-];
-
 /// Maximum number of facts of a topic. No budget holds more.
 const CANDIDATES_MAX: usize = 250;
 
@@ -46,15 +32,9 @@ const REPLACED_WEIGHT: f64 = 0.15;
 /// Weight of what the instructions of the requester mention.
 const FOCUS_WEIGHT: f64 = 2.0;
 
-/// A topic's part of a budget of this length.
-pub(super) fn part(topic: Topic, units: usize) -> usize {
-    SHARES.iter().find(|(known, _)| *known == topic).map_or(0, |(_, share)| units * share / 100)
-}
-
 /// Where a line comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Origin {
-    /// The results of tools.
     Fact,
     /// A person, whose whole text it is, or a piece of it.
     Typed,
@@ -66,13 +46,12 @@ pub(super) enum Origin {
 /// One line of a section, before the selection.
 #[derive(Debug, Clone)]
 pub(super) struct Item {
-    /// Its topic.
     pub(super) topic: Topic,
     /// Its text: one line without structure, and without a bullet.
     pub(super) text: String,
     /// Its shorter forms, in order of falling length.
     pub(super) shorter: Vec<String>,
-    /// Its importance among the items of its topic, or its weight in coverage.
+    /// Its weight in coverage.
     pub(super) score: f64,
     /// Its place among them, ascending.
     pub(super) order: Order,
@@ -125,7 +104,6 @@ impl Item {
 /// Format of the sections of a summary.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Form<'a> {
-    /// Its sections, in order.
     pub(super) sections: &'a [Section],
     /// Text of an empty section. If it is empty too, such sections are left out.
     filler: &'a str,
@@ -157,7 +135,6 @@ impl<'a> Form<'a> {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Budget<'a> {
     counting: &'a Counting,
-    /// The number of units.
     pub(crate) units: usize,
 }
 
@@ -198,11 +175,7 @@ pub(super) fn compose(form: Form<'_>, budget: Budget<'_>, items: Vec<Item>, focu
     let all = selection.left;
     selection.left = all * FACTS_SHARE / 100;
     let before = selection.left;
-    // The remainder is shared out in the same way.
-    for _ in 0..2 {
-        let left = selection.left;
-        SHARES.iter().for_each(|(topic, _)| selection.facts(*topic, part(*topic, left)));
-    }
+    selection.cover(|origin| origin == Origin::Fact);
     selection.left = all - (before - selection.left);
     selection.cover(|_| true);
     // Lines are measured one by one, and the whole may be shorter or longer.
@@ -277,7 +250,7 @@ impl<'a> Selection<'a> {
             pieces.iter().zip(replaced).filter(|(_, replaced)| *replaced).map(|(at, _)| *at).collect();
         let candidate = |(at, (item, terms)): (usize, (Item, Terms))| {
             let origin = match item.origin {
-                Origin::Fact => 1.0,
+                Origin::Fact => item.score,
                 Origin::Typed | Origin::TypedPiece => TYPED_WEIGHT,
                 Origin::Said => item.score,
             };
@@ -287,14 +260,7 @@ impl<'a> Selection<'a> {
             let size = item.text.chars().count() as f64 + LINE_CHARS;
             Candidate { terms, weight: origin * stale * focus, section, size, taken: None, is_shortened: false, item }
         };
-        let mut candidates: Vec<Candidate> = items.into_iter().zip(all).enumerate().map(candidate).collect();
-        // The focus counts for facts as well.
-        candidates.sort_by(|left, right| {
-            let score = |candidate: &Candidate| {
-                candidate.item.score * if candidate.item.origin == Origin::Fact { candidate.weight } else { 1.0 }
-            };
-            score(right).total_cmp(&score(left))
-        });
+        let candidates: Vec<Candidate> = items.into_iter().zip(all).enumerate().map(candidate).collect();
         let left = budget.units.saturating_sub(frame(form, budget));
         Self { form, budget, left, candidates, order: Vec::new(), coverage, opened: HashSet::new() }
     }
@@ -351,24 +317,6 @@ impl<'a> Selection<'a> {
         match self.candidates[at].item.order {
             Order::At(at, _) => at,
             _ => i64::MAX,
-        }
-    }
-
-    /// Takes the best facts of a topic that fit into `limit` units, if need be in a shorter form.
-    fn facts(&mut self, topic: Topic, limit: usize) {
-        let mut limit = limit;
-        for at in 0..self.candidates.len() {
-            let Candidate { item, taken: None, .. } = &self.candidates[at] else { continue };
-            if item.topic != topic || item.origin != Origin::Fact {
-                continue;
-            }
-            let forms = std::iter::once(&item.text).chain(&item.shorter);
-            let Some(form) = forms.filter(|form| self.cost(at, form) <= limit.min(self.left)).next().cloned() else {
-                continue;
-            };
-            let before = self.left;
-            self.take(at, form);
-            limit = limit.saturating_sub(before - self.left);
         }
     }
 

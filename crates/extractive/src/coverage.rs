@@ -19,7 +19,7 @@ const NAME_WORTH: f64 = 1.3;
 const PATH_WORTH: f64 = 2.0;
 
 /// Power of the rarity of a word in its worth.
-const RARITY_POWER: i32 = 2;
+const RARITY_POWER: f64 = 2.0;
 
 /// Maximum number of statements with a word that can show that one of them replaces another.
 const SHARED_BY_MAX: usize = 40;
@@ -67,7 +67,7 @@ impl Coverage {
         }
         let count = all.len() as f64 + 1.0;
         for (term, uses) in &coverage.uses {
-            let rarity = (count / *uses as f64).ln().powi(RARITY_POWER);
+            let rarity = (count / *uses as f64).ln().powf(RARITY_POWER);
             coverage.worth.insert(*term, rarity * named.get(term).copied().unwrap_or(1.0));
         }
         (coverage, all)
@@ -108,7 +108,7 @@ impl Coverage {
             }
         }
         // Here each word has its plain weight, lest the value that changed decides alone.
-        let weight = |term: u64| self.worth_of(term).sqrt();
+        let weight = |term: u64| self.worth_of(term).powf(1.0 / RARITY_POWER);
         let mass = |terms: &[u64]| terms.iter().map(|term| weight(*term)).sum::<f64>();
         let masses: Vec<f64> = texts.iter().map(|terms| mass(terms)).collect();
         let is_replaced = |(position, terms): (usize, &&Terms)| {

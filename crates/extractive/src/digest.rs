@@ -36,7 +36,6 @@ const PROSE_BYTES_MAX: usize = 16_000;
 /// What a summary is made from.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Digest {
-    /// Number of messages.
     pub(super) length: i64,
     pub(super) entries: Vec<Entry>,
 }

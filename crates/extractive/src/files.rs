@@ -52,13 +52,10 @@ impl Line {
 /// A changed file.
 #[derive(Debug, Clone, Default)]
 pub(super) struct File {
-    /// Its path.
     pub(super) path: String,
     /// Its new lines that are still there, in the order in which they were added.
     pub(super) lines: Vec<Line>,
-    /// Position of its last change.
     pub(super) changed_at: Option<i64>,
-    /// True if it is new.
     pub(super) is_new: bool,
     /// True if it was deleted or restored after its last change.
     pub(super) is_gone: bool,

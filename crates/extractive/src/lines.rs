@@ -4,66 +4,47 @@
 
 use super::checks::{Check, Outcome};
 use super::claims::Judge;
-use super::compose::{self, Item, Order, Origin};
+use super::compose::{Item, Order, Origin};
 use super::coverage::Coverage;
 use super::files::{File, Line};
-use super::record::{Commit, Note, Record, Task};
+use super::record::{Commit, Note, Record};
 use super::statements::{self, Turn, is_nudge};
 use super::text;
 use super::tools::Progress;
 use longhand_core::policy::Topic;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::ops::Range;
 
-/// Labels of the first and the newest request.
+// Labels and separators of the lines.
 pub(super) const FIRST: &str = "First request: ";
 pub(super) const LATEST: &str = "Latest request: ";
-/// Mark of a statement that a later one replaces.
 pub(super) const REPLACED: &str = " (replaced below)";
-/// Labels of a question with a person's answer.
-pub(super) const ASKED: &str = "Asked “";
-pub(super) const ANSWERED: &str = "”, the user answered: “";
-/// Labels of the tasks of a list, by progress.
+pub(super) const ASKED: &str = "To “";
+pub(super) const ANSWERED: &str = "”, the user said: “";
 const TODO: &str = "To do: ";
 const DOING: &str = "Doing: ";
 const DID: &str = "Did: ";
-/// Labels of files with changes that are not committed, or not checked.
 const UNCOMMITTED: &str = "Not committed: ";
 const UNCHECKED: &str = "Edited since the last check passed: ";
-/// Label of a step: to commit the changes.
 const TO_COMMIT: &str = "Commit the changes";
-/// Text for changes without any commit.
 const NO_COMMIT: &str = "No commit was made of these changes";
-/// Suffix of a failure that is older than the last edit.
 const EDITED_SINCE: &str = " (files were edited since)";
-/// Text for work that the user stopped.
 const STOPPED: &str = "The user stopped it here";
-/// Label of the directory that paths are relative to.
 const ROOT: &str = "Working directory: ";
-/// Separator between a file and its new settings.
 const HOLDS: &str = " now has ";
-/// Label of a quotation that looks like a fact.
 const SAID: &str = "Said: ";
-/// Label of deleted files.
 const DELETED: &str = "Deleted: ";
-/// Separator between a reason and the lines of its changes.
 const ARROW: &str = " → ";
-/// Separator between lines of one file.
 const BETWEEN: &str = " · ";
 /// Labels of lines that are derived from other facts, and are not read back.
 pub(super) const DERIVED: [&str; 9] =
     [TO_COMMIT, NO_COMMIT, STOPPED, UNCHECKED, UNCOMMITTED, ROOT, "No result yet: ", "Ran ", "Asked the user: "];
 
+/// Part of the budget of which the newest step gets a third, the one before it a quarter, and so on, in percent.
+const STEPS_PERCENT: usize = 15;
+
 /// Minimum length of a step or a reason, in characters.
 const DETAIL_MIN: usize = 80;
-
-/// Part of the budget for each of the dozen newest tasks, if it is not shortened: a fiftieth; half of it for the next
-/// dozen, and so on.
-const TASK_PART: usize = 50;
-
-/// Length in characters from which a task is written with its changed lines.
-const LINES_FROM: usize = 200;
 
 /// Maximum number of tasks, of steps with reasons, of notes, and of what an agent said, the newest: no summary holds
 /// more.
@@ -108,8 +89,8 @@ pub(super) fn lines(record: &Record, turns: &[Turn], printed: &[(i64, &str)], un
     builder.said(turns);
     builder.printed(printed);
     builder.notes();
-    builder.tasks();
-    builder.reasons();
+    builder.commits();
+    builder.steps();
     builder.checks();
     builder.runs();
     builder.todos();
@@ -128,7 +109,7 @@ pub(super) fn outcomes(record: &Record, turns: &[Turn], units: usize) -> Vec<Str
         LineBuilder { record, units, root: record.files.root(), by_step, judge: Judge::of(record), items: Vec::new() };
     builder.unsettled();
     builder.checks();
-    builder.tasks();
+    builder.commits();
     builder.deletions();
     let is_outcome = |item: &&Item| item.topic != Topic::NextSteps;
     let mut lines: Vec<String> = builder.items.iter().filter(is_outcome).map(|item| item.text.clone()).collect();
@@ -152,17 +133,6 @@ struct LineBuilder<'a> {
 impl LineBuilder<'_> {
     fn add(&mut self, topic: Topic, text: &str, score: f64, order: Order) {
         self.items.push(Item::new(topic, text, score, order));
-    }
-
-    /// The part of the budget for a topic.
-    fn share(&self, topic: Topic) -> usize {
-        compose::part(topic, self.units)
-    }
-
-    /// Length of an entry of a topic by its rank from the newest: a third of the topic's budget for the newest, a
-    /// quarter for the one before it, and so on.
-    fn detail(&self, topic: Topic, rank: usize) -> usize {
-        (self.share(topic) / (3 + rank)).max(DETAIL_MIN)
     }
 
     /// A path relative to the folder that contains the work.
@@ -205,7 +175,7 @@ impl LineBuilder<'_> {
             self.items.push(whole.of(Origin::Typed, &text));
             for (number, piece) in turn.pieces().iter().enumerate() {
                 let order = Order::At(turn.at, 1 + number);
-                let item = Item::new(topic, &line(piece, label), 1.0, order);
+                let item = Item::new(topic, &line(piece, ""), 1.0, order);
                 self.items.push(item.of(Origin::TypedPiece, piece));
             }
         }
@@ -267,28 +237,18 @@ impl LineBuilder<'_> {
         }
     }
 
-    /// Adds commits, and the changes of requests without one. Each gets a line, and the newest most of the remaining
-    /// budget.
-    fn tasks(&mut self) {
+    /// Adds commits, the newest first.
+    fn commits(&mut self) {
         let record = self.record;
-        let entries: Vec<(usize, &Task)> = record.tasks.iter().enumerate().rev().take(ENTRIES_MAX).collect();
-        let share = self.share(Topic::Done);
-        // Each gets a part of what the newer ones left, so that the newest few use most of it.
-        let part = 1.0 / (1.0 + entries.len().min(6) as f64 / 2.0);
-        let mut left = share as f64;
-        for (rank, (number, task)) in entries.into_iter().enumerate() {
-            let limit = ((part * left) as usize).max(self.units / TASK_PART / (1 + rank / 12));
-            left -= part * left;
-            let Some(commit) = &task.commit else { continue };
-            let score = 1.5 / (1.0 + rank as f64 / 8.0);
-            let lines = if limit > LINES_FROM { limit * 2 / 5 } else { 0 };
-            let lines = self.lines(self.steps_of(number), lines);
-            let id = if commit.id.is_empty() { String::new() } else { format!(" {}", text::code(&commit.id)) };
-            let branch =
-                if commit.branch.is_empty() { String::new() } else { format!(" on {}", text::code(&commit.branch)) };
-            let head = format!("Commit{id}{branch}{}: {}", self.pushed(commit), text::clip(&commit.subject, 160));
-            let item = Item::new(Topic::Done, &with_lines(head.clone(), &lines), score, Order::at(commit.at));
-            self.items.push(item.or(&head));
+        let commits = record.commits.iter().rev();
+        for (rank, commit) in commits.take(ENTRIES_MAX).enumerate() {
+            let name = |word: &str, name: &str| match name {
+                "" => String::new(),
+                name => format!("{word}{}", text::code(name)),
+            };
+            let (id, branch, pushed) = (name(" ", &commit.id), name(" on ", &commit.branch), self.pushed(commit));
+            let line = format!("Commit{id}{branch}{pushed}: {}", text::clip(&commit.subject, 160));
+            self.add(Topic::Done, &line, 1.5 / (1.0 + rank as f64 / 8.0), Order::at(commit.at));
         }
     }
 
@@ -300,22 +260,23 @@ impl LineBuilder<'_> {
         }
     }
 
-    /// Adds the steps before the current work that changed lines, each with its reason.
-    fn reasons(&mut self) {
+    /// Adds the steps that changed lines, each with its reason: those of the current work, and the ones before it.
+    fn steps(&mut self) {
         let current = self.current_from();
-        let steps = self.record.steps.iter().enumerate().rev().filter(|(number, _)| *number < current);
+        let steps = self.record.steps.iter().enumerate().rev();
         let changing = steps.filter(|(number, _)| self.by_step.contains_key(number));
         for (rank, (number, step)) in changing.take(ENTRIES_MAX).enumerate() {
-            let lines = self.lines([number].into_iter(), self.detail(Topic::Decisions, rank));
-            if lines.is_empty() {
-                continue;
+            let (topic, score) = match number >= current {
+                true => (Topic::InProgress, 2.4 / (1.0 + 0.1 * rank as f64)),
+                false => (Topic::Decisions, 0.35 + 0.65 * self.record.recency(step.at)),
+            };
+            let lines = self.lines(number, (self.units * STEPS_PERCENT / 100 / (3 + rank)).max(2 * DETAIL_MIN));
+            if !lines.is_empty() {
+                let item = Item::new(topic, &with_lines(&unlike_facts(&step.words), &lines), score, Order::at(step.at));
+                let short =
+                    with_lines(&unlike_facts(&text::clip(&step.words, DETAIL_MIN)), &self.lines(number, DETAIL_MIN));
+                self.items.push(item.or(&short));
             }
-            let aged = 0.35 + 0.65 * self.record.recency(step.at);
-            let item =
-                Item::new(Topic::Decisions, &with_lines(unlike_facts(&step.words), &lines), aged, Order::at(step.at));
-            let short = self.lines([number].into_iter(), DETAIL_MIN * 3 / 2);
-            let short = with_lines(unlike_facts(&text::clip(&step.words, DETAIL_MIN)), &short);
-            self.items.push(item.or(&short));
         }
     }
 
@@ -324,16 +285,6 @@ impl LineBuilder<'_> {
         let mut checks: Vec<&Check> = self.record.checks.all.iter().collect();
         checks.retain(|check| check.verifies || check.outcome != Outcome::Passed);
         checks.sort_by_key(|check| Reverse(check.at));
-        // A later pass of a wider run covers a narrower one.
-        let mut wider: Vec<String> = Vec::new();
-        checks.retain(|check| {
-            let passed = check.verifies && check.outcome == Outcome::Passed;
-            let is_covered = passed && wider.iter().any(|command| check.command.starts_with(command));
-            if passed && wider.len() < CHECKS_MAX {
-                wider.push(format!("{} ", check.command));
-            }
-            !is_covered
-        });
         let changed_at = self.record.files.changed.iter().filter_map(|file| file.changed_at).max();
         let passed_at = self.record.checks.passed().first().map(|check| check.at);
         for (rank, check) in checks.into_iter().take(CHECKS_MAX).enumerate() {
@@ -405,7 +356,7 @@ impl LineBuilder<'_> {
     fn position(&mut self) {
         let record = self.record;
         let asks = text::question(&record.last_reply).filter(|_| record.acted_at <= record.replied_at);
-        let is_answered = record.tasks.last().is_some_and(|task| Some(task.at) > record.replied_at);
+        let is_answered = record.asked_at > record.replied_at;
         if let Some(question) = asks.filter(|_| !is_answered) {
             self.add(Topic::InProgress, &format!("Asked the user: {question}"), 3.0, Order::Last);
         }
@@ -415,31 +366,21 @@ impl LineBuilder<'_> {
         if record.stopped_at.is_some() && record.stopped_at >= record.acted_at.max(record.replied_at) {
             self.add(Topic::InProgress, &format!("{STOPPED}{}", record.rejected), 2.9, Order::Last);
         }
-        if !self.is_unfinished() {
-            return;
-        }
-        let from = self.current_from();
-        for (rank, (number, step)) in record.steps.iter().enumerate().skip(from).rev().take(200).enumerate() {
-            let detail = self.detail(Topic::InProgress, rank);
-            let lines = self.lines([number].into_iter(), detail);
-            let words = text::clip(&step.words, detail);
-            if !lines.is_empty() || rank == 0 && !words.is_empty() {
-                let score = 2.4 / (1.0 + 0.1 * rank as f64);
-                self.add(Topic::InProgress, &with_lines(unlike_facts(&words), &lines), score, Order::at(step.at));
-            }
+        if let Some(step) = record.steps.last().filter(|step| self.is_unfinished() && !step.words.is_empty()) {
+            self.add(Topic::InProgress, &unlike_facts(&step.words), 2.4, Order::at(step.at));
         }
     }
 
     /// Adds changes that are neither checked nor committed.
     fn unsettled(&mut self) {
         let record = self.record;
-        let committed_at = record.committed().map(|commit| commit.at);
+        let committed_at = record.commits.last().map(|commit| commit.at);
         let uncommitted = self.changed_since(committed_at);
         let passed = record.checks.passed();
         let unchecked = passed.first().map(|check| self.changed_since(Some(check.at))).unwrap_or_default();
         let has_commits = committed_at.is_some();
         if !has_commits && !uncommitted.is_empty() {
-            self.add(Topic::InProgress, NO_COMMIT, 1.0, Order::State);
+            self.add(Topic::InProgress, &format!("{NO_COMMIT}: {uncommitted}"), 1.0, Order::State);
         }
         if has_commits && !uncommitted.is_empty() {
             self.add(Topic::InProgress, &format!("{UNCOMMITTED}{uncommitted}"), 2.6, Order::State);
@@ -521,9 +462,8 @@ impl LineBuilder<'_> {
     /// True if the model was in the middle of work when the history ended.
     fn is_unfinished(&self) -> bool {
         let record = self.record;
-        let asked_at = record.tasks.last().map(|task| task.at);
         let acts = record.acted_at.is_some() && record.acted_at >= record.replied_at;
-        acts || asked_at > record.replied_at && record.length > 0
+        acts || record.asked_at > record.replied_at && record.length > 0
     }
 
     /// The first step of the current work, since the newest request or commit.
@@ -531,16 +471,8 @@ impl LineBuilder<'_> {
         if !self.is_unfinished() {
             return self.record.steps.len();
         }
-        let last = self.record.tasks.len().saturating_sub(1);
-        self.record.steps.partition_point(|step| step.task < last)
-    }
-
-    /// The steps of a task, including uncommitted ones after its commit.
-    fn steps_of(&self, task: usize) -> Range<usize> {
-        let Record { steps, tasks, .. } = self.record;
-        let goes_on = tasks[task + 1..].iter().take_while(|next| !next.is_asked && next.commit.is_none());
-        let last = task + if !tasks[task].is_asked { 0 } else { goes_on.count() };
-        steps.partition_point(|step| step.task < task)..steps.partition_point(|step| step.task <= last)
+        let began_at = self.record.asked_at.max(self.record.commits.last().map(|commit| commit.at));
+        self.record.steps.partition_point(|step| Some(step.at) <= began_at)
     }
 
     fn changed_since(&self, at: Option<i64>) -> String {
@@ -551,39 +483,25 @@ impl LineBuilder<'_> {
         format!("{}{more}", paths[most..].join(", "))
     }
 
-    /// The lines of some steps that still hold, by file, the most important first, in at most `limit` characters.
-    fn lines(&self, steps: impl Iterator<Item = usize>, limit: usize) -> String {
-        let positions = steps.filter_map(|step| self.by_step.get(&step)).flatten();
-        let line =
-            |(file, position): &(usize, usize)| (*file, *position, &self.record.files.changed[*file].lines[*position]);
-        let lines = positions.map(line).filter(|(_, _, line)| line.importance() > 0);
-        let mut chosen: Vec<(usize, usize, &Line)> = lines.collect();
-        chosen.sort_by_key(|(file, position, line)| (*file, Reverse(line.importance()), *position));
-        // The most important line of each file comes before the second of any.
-        let mut turns: Vec<(usize, usize, usize, &Line)> = Vec::with_capacity(chosen.len());
-        for group in chosen.chunk_by(|left, right| left.0 == right.0) {
-            let best = group.iter().enumerate().take(LINES_MAX);
-            turns.extend(best.map(|(turn, (file, position, line))| (turn, *file, *position, *line)));
-        }
-        turns.sort_by_key(|(turn, file, _, line)| (*turn, Reverse(line.importance()), Reverse(*file)));
-        let mut chosen: Vec<(usize, usize, &Line)> =
-            turns.into_iter().map(|(_, file, position, line)| (file, position, line)).collect();
-        let mut left = limit;
-        let mut named: HashSet<usize> = HashSet::new();
-        chosen.retain(|(file, _, line)| {
-            let name = if named.contains(file) { 0 } else { self.shown(&self.record.files.changed[*file].path).len() };
-            let cost = line.text.chars().count() + 5 + name;
+    /// The lines of a step that still hold, by file, the most important ones that fit in `limit` characters.
+    fn lines(&self, step: usize, limit: usize) -> String {
+        let files = &self.record.files.changed;
+        let positions = self.by_step.get(&step).map_or(&[][..], Vec::as_slice);
+        let mut chosen: Vec<(usize, usize)> = positions.to_vec();
+        chosen.retain(|(file, at)| files[*file].lines[*at].importance() > 0);
+        chosen.sort_by_key(|(file, at)| Reverse(files[*file].lines[*at].importance()));
+        let mut left = limit.saturating_sub(chosen.first().map_or(0, |(file, _)| self.shown(&files[*file].path).len()));
+        chosen.retain(|(file, at)| {
+            let cost = files[*file].lines[*at].text.chars().count() + 5;
             let fits = cost <= left;
-            if fits {
-                left -= cost;
-                named.insert(*file);
-            }
+            left = left.saturating_sub(cost);
             fits
         });
-        chosen.sort_by_key(|(file, position, _)| (*file, *position));
+        chosen.truncate(LINES_MAX);
+        chosen.sort_unstable();
         let groups = chosen.chunk_by(|left, right| left.0 == right.0).map(|group| {
-            let lines: Vec<String> = group.iter().map(|(_, _, line)| text::code(&line.text)).collect();
-            format!("{}: {}", self.shown(&self.record.files.changed[group[0].0].path), lines.join(BETWEEN))
+            let lines: Vec<String> = group.iter().map(|(file, at)| text::code(&files[*file].lines[*at].text)).collect();
+            format!("{}: {}", self.shown(&files[group[0].0].path), lines.join(BETWEEN))
         });
         groups.collect::<Vec<_>>().join("; ")
     }
@@ -598,13 +516,9 @@ fn unlike_facts(words: &str) -> String {
 
 /// A quotation without marks that end it.
 fn inner(words: &str) -> String {
-    words.replace('”', "\"").replace('“', "\"")
+    words.replace(['“', '”'], "\"")
 }
 
-fn with_lines(words: String, lines: &str) -> String {
-    match (words.is_empty(), lines.is_empty()) {
-        (_, true) => words,
-        (true, false) => lines.to_owned(),
-        (false, false) => format!("{words}{ARROW}{lines}"),
-    }
+fn with_lines(words: &str, lines: &str) -> String {
+    if words.is_empty() { lines.to_owned() } else { format!("{words}{ARROW}{lines}") }
 }

@@ -9,7 +9,7 @@ use super::commands::{self, Purpose};
 use super::digest::{Body, Call, Digest, End};
 use super::files::Files;
 use super::runs::Runs;
-use super::statements::Turn;
+use super::statements::{Turn, is_nudge};
 use super::text::{self, Lead};
 use super::tools::{self, Kind, Progress, ToolUse};
 use longhand_core::policy::Topic;
@@ -23,21 +23,9 @@ const STEP_CHARS_MAX: usize = 360;
 /// A question to the user with its answer, as agents print them.
 static ANSWER: LazyLock<Regex> = LazyLock::new(|| Regex::new(r#""([^"]+)"="([^"]*)""#).expect("a fixed pattern"));
 
-/// A unit of work: from a request to the next one, or to a commit.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Task {
-    /// True if it begins with a request, false for work after a commit.
-    pub(super) is_asked: bool,
-    /// Position of its start.
-    pub(super) at: i64,
-    /// The commit at its end.
-    pub(super) commit: Option<Commit>,
-}
-
 /// A commit.
 #[derive(Debug, Clone)]
 pub(super) struct Commit {
-    /// Position of the commit.
     pub(super) at: i64,
     /// Its short id; empty if it was not printed.
     pub(super) id: String,
@@ -50,10 +38,7 @@ pub(super) struct Commit {
 /// Calls that the model made together, with its reason for them.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Step {
-    /// Position of the step.
     pub(super) at: i64,
-    /// The task it belongs to.
-    pub(super) task: usize,
     /// The model's text before it.
     pub(super) words: String,
 }
@@ -61,35 +46,26 @@ pub(super) struct Step {
 /// A question of an agent with the answer of a person, or a person's words in the result of a tool.
 #[derive(Debug, Clone)]
 pub(super) struct Reply {
-    /// Position of the answer.
     pub(super) at: i64,
-    /// The question; empty for a comment on a call.
     pub(super) question: String,
-    /// The answer.
     pub(super) answer: String,
 }
 
 /// A line of an earlier summary that no other field has.
 #[derive(Debug, Clone)]
 pub(super) struct Note {
-    /// Its topic.
     pub(super) topic: Topic,
-    /// Its text.
     pub(super) words: String,
-    /// Its position.
     pub(super) at: i64,
 }
 
 /// The facts known at the end of a history.
 #[derive(Debug, Default)]
 pub(super) struct Record {
-    /// Tasks, in order.
-    pub(super) tasks: Vec<Task>,
-    /// Steps, in order.
+    pub(super) commits: Vec<Commit>,
+    pub(super) asked_at: Option<i64>,
     pub(super) steps: Vec<Step>,
-    /// Changed files.
     pub(super) files: Files,
-    /// Checks, each with its last outcome.
     pub(super) checks: Checks,
     /// Commands that ran several times, and figures that were measured.
     pub(super) runs: Runs,
@@ -97,15 +73,10 @@ pub(super) struct Record {
     pub(super) replies: Vec<Reply>,
     /// Lines of an earlier summary, and failures with what ended them.
     pub(super) notes: Vec<Note>,
-    /// The newest list of tasks.
     pub(super) todos: Vec<tools::Task>,
-    /// Position of the last push.
     pub(super) pushed_at: Option<i64>,
-    /// The model's last text.
     pub(super) last_reply: String,
-    /// Position of that text.
     pub(super) replied_at: Option<i64>,
-    /// Position of the last tool call.
     pub(super) acted_at: Option<i64>,
     /// Position at which the user last stopped the model.
     pub(super) stopped_at: Option<i64>,
@@ -113,7 +84,6 @@ pub(super) struct Record {
     pub(super) rejected: String,
     /// Calls at the end without a result.
     pub(super) unanswered: Vec<String>,
-    /// Number of messages.
     pub(super) length: i64,
     commit_ids: HashSet<String>,
 }
@@ -125,7 +95,11 @@ impl Record {
         let mut turns = turns.iter().peekable();
         for entry in &digest.entries {
             while let Some(turn) = turns.next_if(|turn| turn.at <= entry.at) {
-                if turn.typed { self.add_request(turn.at) } else { self.add_reply(turn.at, &turn.text) }
+                match turn.typed {
+                    true if is_nudge(&turn.text) => {}
+                    true => self.asked_at = Some(turn.at),
+                    false => self.add_reply(turn.at, &turn.text),
+                }
             }
             match &entry.body {
                 Body::Call(call) => self.act(entry.at, call),
@@ -133,10 +107,6 @@ impl Record {
                 Body::Typed(_) | Body::Said(_) | Body::Summary(_) => {}
             }
         }
-    }
-
-    fn add_request(&mut self, at: i64) {
-        self.tasks.push(Task { is_asked: true, at, commit: None });
     }
 
     /// Reads an agent's text with the user's role, which may state that the user stopped the model.
@@ -149,8 +119,6 @@ impl Record {
 
     /// Reads a text of the model.
     fn add_reply(&mut self, at: i64, words: &str) {
-        self.task(at);
-        let task = self.tasks.len() - 1;
         (self.last_reply, self.replied_at) = (words.to_owned(), Some(at));
         let listed = boxes(words);
         if listed.iter().any(|task| task.progress == Progress::Pending) {
@@ -159,24 +127,16 @@ impl Record {
         // The last paragraph before a call says what the call is for.
         let lines = text::prose(commands::tail(words, 4 * STEP_CHARS_MAX));
         let last = lines.last().map(|line| text::one_line(&text::plain(line.text))).unwrap_or_default();
-        self.steps.push(Step { at, task, words: text::clip(&last, STEP_CHARS_MAX) });
+        self.steps.push(Step { at, words: text::clip(&last, STEP_CHARS_MAX) });
     }
 
-    /// The current step, created if there is none for the current task.
+    /// The current step. After a request or a commit another one begins.
     fn step(&mut self, at: i64) -> usize {
-        self.task(at);
-        let task = self.tasks.len() - 1;
-        if self.steps.last().is_none_or(|step| step.task != task) {
-            self.steps.push(Step { at, task, ..Step::default() });
+        let began_at = self.asked_at.max(self.commits.last().map(|commit| commit.at));
+        if self.steps.last().is_none_or(|step| Some(step.at) <= began_at) {
+            self.steps.push(Step { at, ..Step::default() });
         }
         self.steps.len() - 1
-    }
-
-    /// Creates a task if there is none.
-    fn task(&mut self, at: i64) {
-        if self.tasks.is_empty() {
-            self.tasks.push(Task { at, ..Task::default() });
-        }
     }
 
     /// Reads a tool call with its result.
@@ -322,10 +282,7 @@ impl Record {
             if !self.commit_ids.insert(name.clone()) {
                 continue;
             }
-            if let Some(task) = self.tasks.last_mut() {
-                task.commit = Some(Commit { at, id, branch, subject });
-            }
-            self.tasks.push(Task { at: at + 1, ..Task::default() });
+            self.commits.push(Commit { at, id, branch, subject });
         }
     }
 
@@ -365,11 +322,6 @@ impl Record {
         }
         let half_life = (self.length as f64 / 4.0).max(12.0);
         0.5_f64.powf((self.length - at - 1) as f64 / half_life)
-    }
-
-    /// The newest commit.
-    pub(super) fn committed(&self) -> Option<&Commit> {
-        self.tasks.iter().filter_map(|task| task.commit.as_ref()).max_by_key(|commit| commit.at)
     }
 }
 

@@ -3,9 +3,7 @@
 use super::checks::Outcome;
 use super::commands::{self, Purpose};
 use super::text;
-use regex::Regex;
 use std::collections::HashMap;
-use std::sync::LazyLock;
 
 /// Maximum number of commands to remember.
 const COMMANDS_MAX: usize = 2_000;
@@ -13,18 +11,9 @@ const COMMANDS_MAX: usize = 2_000;
 /// Maximum length of a command that is remembered, in characters.
 const COMMAND_CHARS_MAX: usize = 240;
 
-/// A figure with a unit, or a share.
-static FIGURE: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(
-        r"\d+(?:[.,]\d+)?\s?(?:%|[µnm]?s\b|min\b|[kKMG]i?B\b|MB/s|req/s|ops/s|rows/s|tok(?:ens)?/s|fps\b|x\b|ms\b)",
-    )
-    .expect("a fixed pattern")
-});
-
 /// A command with its runs.
 #[derive(Debug, Clone)]
 pub(super) struct Run {
-    /// The command.
     pub(super) command: String,
     /// Number of its runs, and of those that failed.
     pub(super) count: usize,
@@ -33,7 +22,6 @@ pub(super) struct Run {
     pub(super) failure: String,
     /// The line with a figure that it printed last.
     pub(super) figure: String,
-    /// Position of its last run.
     pub(super) at: i64,
 }
 
@@ -67,13 +55,10 @@ impl Runs {
                 run.failed += 1;
                 run.failure = text::clip(&commands::deciding(output).unwrap_or_default(), 160);
             }
-            // Of a program that is no check, the last line with a number is a figure too.
-            let is_figure = |line: &&str| {
-                let has_number =
-                    line.contains(|letter: char| letter.is_ascii_digit()) && line.contains(char::is_alphabetic);
-                FIGURE.is_match(line) || *purpose == Purpose::Run && has_number
+            let has_number = |line: &&str| {
+                line.contains(|letter: char| letter.is_ascii_digit()) && line.contains(char::is_alphabetic)
             };
-            let figures = output.lines().rev().take(40).find(is_figure);
+            let figures = output.lines().rev().take(40).find(has_number).filter(|_| *purpose == Purpose::Run);
             if let Some(line) = figures.filter(|_| parts.len() == 1) {
                 run.figure = text::clip(&text::one_line(&text::clean(line)), 160);
             }

@@ -22,9 +22,7 @@ const HEAD_CHARS_MAX: usize = 48;
 /// A text of a person or an agent.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Turn {
-    /// Index of its message.
     pub(super) at: i64,
-    /// True if a person typed it.
     pub(super) typed: bool,
     /// The text; of a person, without wrappings and pasted text.
     pub(super) text: String,

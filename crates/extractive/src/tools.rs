@@ -9,17 +9,14 @@ use serde_json::Value;
 /// Effect of a tool call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(super) enum Kind {
-    /// Reads a file.
     Read,
     /// Creates a file, or replaces all of it.
     Write,
     /// Changes a part of a file.
     Edit,
-    /// Runs a command.
     Command,
     /// Asks the user a question, and gets the answer.
     Ask,
-    /// Anything else.
     #[default]
     Other,
 }
@@ -27,23 +24,17 @@ pub(super) enum Kind {
 /// Progress of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(super) enum Progress {
-    /// Not begun.
     #[default]
     Pending,
-    /// Begun.
     Active,
-    /// Finished.
     Done,
-    /// Given up.
     Dropped,
 }
 
 /// A task of a to-do list.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Task {
-    /// Its description.
     pub(super) text: String,
-    /// Its progress.
     pub(super) progress: Progress,
 }
 
@@ -52,24 +43,19 @@ pub(super) struct Task {
 pub(super) struct FileEffect {
     /// The file, as the call spells it.
     pub(super) path: String,
-    /// The kind of the effect.
     pub(super) kind: Kind,
     /// The text before, as far as the call contains it.
     pub(super) removed: String,
-    /// The text after.
     pub(super) added: String,
 }
 
 /// A parsed tool call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct ToolUse {
-    /// Its kind.
     pub(super) kind: Kind,
     /// The files it works on; a patch has several, and a file that is edited in several places has an entry for each.
     pub(super) touches: Vec<FileEffect>,
-    /// The command it runs.
     pub(super) command: Option<String>,
-    /// The tasks it states.
     pub(super) tasks: Vec<Task>,
     /// Its change to one task of a list that is kept elsewhere, by its number from one, or a new task.
     pub(super) task_step: Option<(Option<usize>, Task)>,

@@ -118,7 +118,10 @@ mod tests {
                 "# Context from my IDE setup:\n\n## Open tabs:\n- a.rs: src/a.rs\n\n## My request for Codex:\nfix a\n",
                 "fix a",
             ),
-            ("# Context from my IDE setup:\nwhy does this stand here?", "# Context from my IDE setup:\nwhy does this stand here?"),
+            (
+                "# Context from my IDE setup:\nwhy does this stand here?",
+                "# Context from my IDE setup:\nwhy does this stand here?",
+            ),
             (
                 "<command-name>/mode</command-name>\n<command-message>mode</command-message>\n<command-args></command-args>",
                 "/mode",

@@ -98,7 +98,8 @@ fn of_work() -> Vec<Case> {
                 "def second(): return 2",
             ),
             expected: &[
-                ("Done", "Commit `1a2b3c4` on `main`: first → `a.py`: `def first(): return 1`"),
+                ("Done", "Commit `1a2b3c4` on `main`: first"),
+                ("Key Decisions", "`a.py`: `def first(): return 1`"),
                 ("In Progress", "Not committed: `b.py`"),
                 ("In Progress", "`def second(): return 2`"),
                 ("Next Steps", "Commit the changes"),
@@ -188,7 +189,7 @@ fn of_words() -> Vec<Case> {
                 .user("and the receipts beside them"),
             expected: &[(
                 "Constraints & Preferences",
-                "one object a month?”, the user answered: “ok”",
+                "one object a month?”, the user said: “ok”",
             )],
             silent: &[],
         },
@@ -257,7 +258,7 @@ fn of_others() -> Vec<Case> {
                 json!({"questions": [{"question": "Cache it?"}]}),
                 "User has answered your questions: \"Cache it?\"=\"No, always fresh\". Go on.",
             ),
-            expected: &[("Constraints & Preferences", "Asked “Cache it?”, the user answered: “No, always fresh”")],
+            expected: &[("Constraints & Preferences", "To “Cache it?”, the user said: “No, always fresh”")],
             silent: &[],
         },
         Case {

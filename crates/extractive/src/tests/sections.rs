@@ -29,7 +29,7 @@ fn done_names_commits_checks_and_conclusions() {
         .summary();
     assert_says(&text, "Done", "Commit `1a2b3c4` on `main`: round half up");
     assert_says(&text, "Done", "`pytest -q tests/test_invoice.py` passed (`12 passed in 0.31s`)");
-    assert_says(&text, "Critical Context", "The totals are rounded half up in `Invoice.total`");
+    assert_says(&text, "Constraints & Preferences", "To “The totals are rounded half up in `Invoice.total`, and");
     assert_eq!(section(&text, "In Progress"), ["- (none)"], "{text}");
 }
 
