@@ -9,9 +9,10 @@
 use super::checks::{Check, Outcome};
 use super::digest::Digest;
 use super::files::File;
+use super::headings::heading_topic;
 use super::record::Record;
 use super::text::{self, Lead};
-use super::{commands, previous, statements};
+use super::{commands, statements};
 use longhand_core::model::compaction::{Contradiction, ContradictionKind};
 use longhand_core::model::part::PartBody;
 use longhand_core::model::view::SourceMessage;
@@ -129,7 +130,7 @@ fn claims(summary: &str) -> Vec<String> {
     let mut claims = Vec::new();
     let mut topic = None;
     for line in text::prose(&body) {
-        if let Some(found) = previous::heading_topic(&line, &[]) {
+        if let Some(found) = heading_topic(&line, &[]) {
             topic = Some(found);
             continue;
         }

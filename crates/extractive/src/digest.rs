@@ -5,7 +5,7 @@
 //! originals of both ranges, and costs no more for a longer session.
 
 use super::commands;
-use super::statements;
+use super::shape::is_prose;
 use super::text;
 use super::tools::{self, Kind, ToolUse};
 use longhand_core::model::message::{MessageKind, Role};
@@ -216,7 +216,7 @@ fn shortened(usage: ToolUse) -> ToolUse {
 /// The beginning and the end of an output, and the line between them that states the error.
 fn deciding_parts(output: &str, limit: usize) -> String {
     let output = text::clean(output);
-    if statements::is_prose(&output) {
+    if is_prose(&output) {
         return commands::head(&output, PROSE_BYTES_MAX).to_owned();
     }
     if output.len() <= limit.min(OUTPUT_HEAD_BYTES + OUTPUT_TAIL_BYTES) {

@@ -17,10 +17,12 @@ mod coverage;
 mod digest;
 mod file_lists;
 mod files;
+mod headings;
 mod lines;
 mod previous;
 mod record;
 mod runs;
+mod shape;
 mod statements;
 #[cfg(test)]
 mod tests;

@@ -2,6 +2,7 @@
 
 use super::commands;
 use super::digest::{Body, Digest};
+use super::shape::{is_machine_made, is_prose};
 use super::text::{self, is_wide};
 use super::tools::Kind;
 use std::borrow::Cow;
@@ -88,17 +89,30 @@ pub(super) fn turns(digest: &Digest) -> Vec<Turn> {
     for turn in turns.iter_mut().filter(|turn| turn.typed) {
         turn.text = without_pasted(&turn.text, &printed);
     }
-    turns.retain(|turn| !turn.typed || turn.text.chars().any(char::is_alphanumeric));
     for position in 1..turns.len() {
         if let ([.., before], [turn, ..]) = turns.split_at_mut(position)
             && turn.typed
             && before.ends_turn
             && is_short(&turn.text)
         {
-            turn.answers = proposal(&before.text, is_nudge(&turn.text));
+            turn.answers = proposal(&before.text, is_nudge(&turn.text) && !turn.text.starts_with('/'));
         }
     }
+    turns.retain(|turn| !turn.typed || turn.answers.is_some() || says_something(&turn.text));
     turns
+}
+
+/// True for a person's text that is more than one word to go on, a command of the agent, or the path of a picture. A word
+/// with digits or joints is a value.
+fn says_something(words: &str) -> bool {
+    let words = words.trim();
+    let is_path = words.starts_with(['/', '\'', '"', '~']) && !words.contains('\n') && words.matches('/').count() > 2;
+    let is_picture =
+        is_path && [".png", ".jpg", ".jpeg", ".gif", ".webp"].iter().any(|end| words.to_lowercase().contains(end));
+    let is_word = has_at_most(words, 1)
+        && (words.starts_with('/')
+            || !words.contains(|letter: char| letter.is_ascii_digit() || "._-#".contains(letter)));
+    words.chars().any(char::is_alphanumeric) && !is_picture && (!is_word || words.ends_with(['?', '？']))
 }
 
 /// True for a text of few words, which may answer what was said before it.
@@ -217,40 +231,6 @@ fn without_pasted(words: &str, printed: &HashSet<&str>) -> String {
     if text.chars().any(char::is_alphanumeric) { text } else { words.trim().to_owned() }
 }
 
-/// True for a line of a log, of a table or of code: few of its characters are letters or it is indented.
-fn is_machine_made(line: &str) -> bool {
-    const LETTERS_PERCENT_MIN: usize = 75;
-    const WORD_CHARS_MAX: usize = 160;
-    let all = line.trim().chars().count();
-    let letters =
-        line.trim().chars().filter(|letter| letter.is_alphabetic() || matches!(letter, ' ' | ',' | '.')).count();
-    let is_indented = line.starts_with('\t') || line.starts_with("    ");
-    let is_code = line.trim_end().ends_with(['{', '}', ';', '>']);
-    let is_one_word =
-        line.split_whitespace().any(|word| word.chars().count() > WORD_CHARS_MAX && !word.contains(is_wide));
-    100 * letters < LETTERS_PERCENT_MIN * all || is_indented || is_code || is_one_word
-}
-
-/// True for an output that is a text for people: the body of an issue, a page, the answer of another agent.
-pub(super) fn is_prose(output: &str) -> bool {
-    const LINES_MIN: usize = 4;
-    const PROSE_PERCENT_MIN: usize = 60;
-    let lines: Vec<&str> = output.lines().filter(|line| !line.trim().is_empty()).take(400).collect();
-    let says = |line: &&&str| {
-        let line = line.trim();
-        let is_point =
-            ["- ", "* ", "• ", "# ", "## "].iter().any(|mark| line.starts_with(mark)) || line.ends_with([':', '：']);
-        let words =
-            line.split_whitespace().filter(|word| word.chars().filter(|letter| letter.is_alphabetic()).count() > 1);
-        is_point
-            || !is_machine_made(line)
-                && (words.count() >= 4 || line.chars().filter(|letter| is_wide(*letter)).count() > 8)
-    };
-    let said = lines.iter().filter(says).count();
-    let points = lines.iter().filter(|line| line.trim_end().ends_with(['.', ':', '。', '：', '`', ')'])).count();
-    lines.len() >= LINES_MIN && 100 * said >= PROSE_PERCENT_MIN * lines.len() && 4 * points >= lines.len()
-}
-
 /// The statements of an output in prose: its lines, short ones together behind the line that leads to them.
 pub(super) fn prose_pieces(output: &str) -> Vec<String> {
     const RUN_CHARS: usize = 200;
@@ -296,7 +276,10 @@ pub(super) fn pieces(words: &str) -> Vec<String> {
         }
         pieces.push(run);
     }
-    pieces.retain(|piece| piece.chars().any(char::is_alphanumeric));
+    // A line of one word or a number says nothing without the others.
+    if pieces.len() > 1 {
+        pieces.retain(|piece| piece.chars().any(char::is_alphabetic) && !has_at_most(piece, 1));
+    }
     let clipped = pieces.into_iter().map(|piece| text::clip(&piece, STATEMENT_CHARS));
     clipped.collect()
 }
