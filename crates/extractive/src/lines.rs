@@ -1,6 +1,6 @@
 //! Lines for the facts of a record and for what was said, as candidates for a summary.
 //!
-//! Each kind of fact has one form, which [`super::previous`] parses. The newest facts have most detail.
+//! Each kind of fact has one form. The newest facts have most detail.
 
 use super::checks::{Check, Outcome};
 use super::claims::Judge;
