@@ -67,6 +67,7 @@ impl Caller {
             messages: plan.covered.iter().map(|&index| left[index].clone()).collect(),
             split_turn: Vec::new(),
             previous: None,
+            previous_digest: None,
             previous_is_supplied: false,
             budget_tokens: rules.max_tokens,
             rules,

@@ -418,6 +418,7 @@ mod tests {
             messages,
             split_turn: Vec::new(),
             previous: None,
+            previous_digest: None,
             previous_is_supplied: false,
             rules: Summary::default(),
             counting: Counting::default(),

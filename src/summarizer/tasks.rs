@@ -473,6 +473,7 @@ mod tests {
             messages: Vec::new(),
             split_turn: Vec::new(),
             previous: None,
+            previous_digest: None,
             previous_is_supplied: false,
             rules: policy.summarize(Level::Auto).expect("a policy that summarizes").summary.clone(),
             counting: policy.counting,

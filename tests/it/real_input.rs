@@ -158,6 +158,7 @@ fn the_extractive_summary_names_the_files_that_the_rest_uses() {
         messages: sources.collect(),
         split_turn: Vec::new(),
         previous: None,
+        previous_digest: None,
         previous_is_supplied: false,
         rules: preset.summarize(Level::Auto).expect("it summarizes").summary.clone(),
         counting: Counting {

@@ -142,7 +142,7 @@ async fn file_lists_follow_what_a_client_answers_but_not_what_it_supplies() {
 }
 
 #[tokio::test]
-async fn facts_follow_a_models_summary_where_the_policy_wants_them() {
+async fn the_record_follows_a_models_summary_where_the_policy_wants_it() {
     let facts = r#"{"auto":{"steps":{"0":{"summarize":{"summary":{"facts_tokens":200}}}}}}"#;
     for (json, line, expected) in
         [(Some(facts), line("S1"), true), (None, line("S1"), false), (Some(facts), Line::Refuse, false)]
@@ -157,9 +157,9 @@ async fn facts_follow_a_models_summary_where_the_policy_wants_them() {
         test.app.append(&session, messages, None, None).await.expect("appended");
         test.append(&session, &turns(1, 2, 3_000)).await;
         let summary = compacted(&test, &session).await;
-        assert_eq!(summary.contains("# Facts from the record"), expected, "{summary}");
+        assert_eq!(summary.contains("# Record of what happened"), expected, "{summary}");
         if expected {
-            let (words, facts) = summary.split_once("\n\n# Facts from the record\n\n").expect("behind the words");
+            let (words, facts) = summary.split_once("\n\n# Record of what happened\n").expect("behind the words");
             assert_eq!(words, "S1");
             let (facts, lists) = facts.split_once("\n\n<modified-files>").expect("in front of the lists");
             assert!(facts.contains("/b.ts") && facts.len() <= 200 * 4, "{facts}");

@@ -7,15 +7,10 @@ use std::collections::{HashMap, VecDeque};
 /// Maximum number of commands that have not passed to remember, the newest.
 const OPEN_MAX: usize = 64;
 
-/// Text for a command in the background, before the name under which its output can be requested.
-pub(super) const BACKGROUND: &str = "runs in the background as ";
-
 /// The outcome of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// It succeeded.
     Passed,
-    /// It failed.
     Failed,
     /// It was stopped before its end.
     Stopped,
@@ -24,16 +19,13 @@ pub(super) enum Outcome {
 /// A command with its last outcome.
 #[derive(Debug, Clone)]
 pub(super) struct Check {
-    /// The command.
     pub(super) command: String,
     /// The folder it ran in, if that is not the first one.
     pub(super) folder: String,
-    /// Its outcome.
     pub(super) outcome: Outcome,
     /// The line of its output that states the outcome, or the last line printed by a program that is no check; may be
     /// empty.
     pub(super) output_line: String,
-    /// Position of its last run.
     pub(super) at: i64,
     /// True for a check of the work.
     pub(super) verifies: bool,
@@ -60,22 +52,18 @@ pub(super) struct Checks {
     /// In the order of their first run.
     pub(super) all: Vec<Check>,
     by_command: HashMap<(String, String), usize>,
-    /// Index of the check with the last outcome.
-    newest: usize,
     /// Indexes of the newest checks that have not passed.
     open: VecDeque<usize>,
 }
 
 impl Checks {
-    /// Adds an outcome of a command; returns the failures that it ended, as lessons.
-    pub(super) fn end(&mut self, check: Check, output: &str, changed_at: Option<i64>) -> Vec<(String, i64)> {
-        let passed = check.outcome == Outcome::Passed;
-        let lessons = if passed { self.clear_failures(&check, changed_at) } else { Vec::new() };
-        if passed && !check.verifies {
-            if !check.output_line.is_empty() {
-                self.put(check);
+    /// Adds an outcome of a command.
+    pub(super) fn end(&mut self, check: Check, output: &str) {
+        if check.outcome == Outcome::Passed {
+            self.clear_failures(&check);
+            if !check.verifies {
+                return;
             }
-            return lessons;
         }
         let output_line = match check.outcome {
             Outcome::Passed => commands::result(output),
@@ -83,7 +71,6 @@ impl Checks {
             Outcome::Stopped => output.lines().rev().find(|line| !line.trim().is_empty()).map(text::one_line),
         };
         self.put(Check { output_line: text::clip(&output_line.unwrap_or_default(), 240), ..check });
-        lessons
     }
 
     /// Replaces the known state of a check.
@@ -94,49 +81,38 @@ impl Checks {
             self.open.push_back(position);
             self.open.drain(..self.open.len().saturating_sub(OPEN_MAX));
         }
-        self.newest = position;
         if position == next { self.all.push(check) } else { self.all[position] = check }
     }
 
-    /// The newest command in the background with a name that a call asks for.
-    pub(super) fn in_background(&self, asks: impl Fn(&str) -> bool) -> Option<String> {
-        let mut open = self.open.iter().rev().map(|position| &self.all[*position]);
-        let found = open.find(|check| check.output_line.strip_prefix(BACKGROUND).is_some_and(&asks));
-        found.map(|check| check.command.clone())
+    /// Forgets that a command passed: it ran again, and its outcome is not known.
+    pub(super) fn forget(&mut self, command: &str, folder: &str) {
+        let key = (text::one_line(&text::clean(folder)), commands::shown(command));
+        if let Some(check) = self.by_command.get(&key).map(|position| &mut self.all[*position]) {
+            check.verifies &= check.outcome != Outcome::Passed;
+            check.output_line.clear();
+        }
     }
 
     /// Resolves the failures that a success ends: of the same command, a narrower one, or a list of commands that ends
-    /// with it. A failure of another form of the command becomes a lesson.
-    fn clear_failures(&mut self, passed: &Check, changed_at: Option<i64>) -> Vec<(String, i64)> {
+    /// with it; of a command that is no check, in any form.
+    fn clear_failures(&mut self, passed: &Check) {
         let command = passed.command.as_str();
         // `./...` includes everything below.
         let whole = command.strip_suffix("...").unwrap_or("\n");
         let head = |command: &str| command.split_whitespace().take(2).map(str::to_owned).collect::<Vec<_>>();
-        let helper = self.all.get(self.newest).filter(|check| check.outcome == Outcome::Passed).cloned();
-        let mut lessons = Vec::new();
         for position in &self.open {
             let check = &mut self.all[*position];
             let failed = check.command.as_str();
             let is_narrower =
                 failed == command || failed.starts_with(&format!("{command} ")) || failed.starts_with(whole);
             let is_settled = check.folder == passed.folder && is_narrower || failed.ends_with(&format!("&& {command}"));
-            if !is_settled && (check.verifies || head(failed) != head(command)) {
-                continue;
+            if is_settled || !check.verifies && head(failed) == head(command) {
+                // A command that only failed once is no check, and a check is known by its last outcome.
+                (check.outcome, check.verifies) = (Outcome::Passed, check.verifies && failed == command);
+                check.output_line.clear();
             }
-            // If no file was changed, another command made it pass.
-            let helper = helper.as_ref().filter(|helper| helper.at > check.at && changed_at < Some(check.at));
-            if let Some(helper) = helper.filter(|_| is_settled && check.outcome == Outcome::Failed) {
-                lessons.push((format!("{} until {} passed", check.failure(), helper.named()), check.at));
-            }
-            if !is_settled {
-                lessons.push((format!("{}; then {} worked", check.failure(), passed.named()), check.at));
-            }
-            // A command that only failed once is no check, and a check is known by its last outcome.
-            (check.outcome, check.verifies) = (Outcome::Passed, check.verifies && failed == command);
-            check.output_line.clear();
         }
         self.open.retain(|position| self.all[*position].outcome != Outcome::Passed);
-        lessons
     }
 
     /// The passed checks of the work, newest first.

@@ -199,6 +199,16 @@ pub(super) fn purpose(part: &str) -> Purpose {
     }
 }
 
+/// True for a command line whose output may be a text for people: not the report of a check or of version control.
+pub(super) fn prints_texts(command: &str) -> bool {
+    let parts = simple(command);
+    let reports = |part: &String| {
+        let is_git = ["git ", "jj ", "hg "].iter().any(|program| part.starts_with(program));
+        is_git || matches!(purpose(part), Purpose::Verify | Purpose::Record | Purpose::Change)
+    };
+    !parts.iter().any(reports)
+}
+
 /// The folder that a command line changes to first; none for an absolute path, a home folder or a variable.
 pub(super) fn folder(command: &str) -> Option<&str> {
     let behind = command.trim_start().strip_prefix("cd ")?;
@@ -273,13 +283,6 @@ pub(super) fn result(output: &str) -> Option<String> {
     let counts = lines.iter().find(|line| COUNTS.is_match(line));
     let line = counts.or_else(|| lines.iter().find(|line| RESULT.is_match(line)))?;
     Some(text::one_line(line.trim_matches(['=', ' ', '-'])))
-}
-
-/// The last line of an output with a letter or a digit.
-pub(super) fn last_line(output: &str) -> Option<String> {
-    let output = text::clean(tail(output, 4_000));
-    let line = output.lines().rev().map(str::trim).find(|line| line.chars().any(char::is_alphanumeric))?;
-    Some(text::clip(&text::one_line(line), 160))
 }
 
 /// The commits that an output reports: branch, short id and subject.

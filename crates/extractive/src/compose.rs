@@ -1,46 +1,64 @@
 //! Composition: selects the lines that fit the budget, and renders the sections.
+//!
+//! What people typed comes first, within its share, and facts of tools in a share of the rest. What is left goes to any
+//! lines. Each time, the lines that add most for their length come first ([`super::coverage`]).
 
-use super::text::{self, Fingerprint};
-use longhand_core::policy::tokens::length_per_token;
-use longhand_core::policy::{Bullet, Counting, LengthUnit, Section, Summary, SummaryFormat, Topic};
-use std::collections::HashMap;
+use super::coverage::{Coverage, Terms, terms};
+use super::text;
+use longhand_core::policy::tokens::text_units;
+use longhand_core::policy::{Bullet, Counting, Section, Summary, SummaryFormat, Topic};
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, HashSet};
 
-/// Each topic's share of the budget, in percent, in the order in which the remainder is offered to them. Files are
-/// lists: they get no more than their share.
-const SHARES: [(Topic, usize); 10] = [
-    (Topic::Goal, 14),
-    (Topic::InProgress, 18),
-    (Topic::NextSteps, 11),
-    (Topic::Files, 6),
-    (Topic::Constraints, 25),
-    (Topic::Blocked, 4),
-    (Topic::Done, 22),
-    (Topic::Context, 12),
-    (Topic::Decisions, 8),
-    (Topic::OpenDecisions, 4),
-];
+/// Share of the budget in which all that people typed stays, in percent.
+const TYPED_SHARE: usize = 60;
 
-/// Maximum number of candidates of a topic. No budget holds more.
+/// Part of the budget that the newest request may take if not all that people typed fits: a twelfth.
+const NEWEST_PART: usize = 12;
+
+/// Share of the rest that facts may fill before other lines compete with them, in percent.
+const FACTS_SHARE: usize = 50;
+
+/// Maximum number of facts of a topic. No budget holds more.
 const CANDIDATES_MAX: usize = 250;
 
-/// A topic's part of a budget of this length.
-pub(super) fn part(topic: Topic, units: usize) -> usize {
-    SHARES.iter().find(|(known, _)| *known == topic).map_or(0, |(_, share)| units * share / 100)
+/// Characters around each line that count in what it costs.
+const LINE_CHARS: f64 = 24.0;
+
+/// Weights in coverage: of what people typed, and of what a later statement replaces.
+const TYPED_WEIGHT: f64 = 1.5;
+const REPLACED_WEIGHT: f64 = 0.15;
+
+/// Weight of what the instructions of the requester mention.
+const FOCUS_WEIGHT: f64 = 2.0;
+
+/// Where a line comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Origin {
+    Fact,
+    /// A person, whose whole text it is, or a piece of it.
+    Typed,
+    TypedPiece,
+    /// An agent, or a summary by somebody else.
+    Said,
 }
 
 /// One line of a section, before the selection.
 #[derive(Debug, Clone)]
 pub(super) struct Item {
-    /// Its topic.
     pub(super) topic: Topic,
     /// Its text: one line without structure, and without a bullet.
     pub(super) text: String,
     /// Its shorter forms, in order of falling length.
     pub(super) shorter: Vec<String>,
-    /// Its importance among the items of its topic.
+    /// Its weight in coverage.
     pub(super) score: f64,
     /// Its place among them, ascending.
     pub(super) order: Order,
+    /// Where it comes from.
+    pub(super) origin: Origin,
+    /// The statement without labels, if a later one may replace it.
+    pub(super) statement: Option<String>,
 }
 
 /// The place of a line among those of its topic.
@@ -48,22 +66,26 @@ pub(super) struct Item {
 pub(super) enum Order {
     /// Before all others.
     First,
-    /// What comes next, before the lines that say why.
-    Next,
-    /// By the position of its fact in the history.
-    At(i64),
-    /// Behind the history, by rank.
-    Rank(usize),
+    /// By the position of its fact in the history, and by its number there.
+    At(i64, usize),
     /// The state at the end of the history.
     State,
     /// What the user did or was asked last.
     Last,
 }
 
+impl Order {
+    /// The place of a fact at this position.
+    pub(super) fn at(at: i64) -> Self {
+        Self::At(at, 0)
+    }
+}
+
 impl Item {
-    /// Creates an item with its importance and order.
+    /// Creates a fact with its importance and order.
     pub(super) fn new(topic: Topic, text: &str, score: f64, order: Order) -> Self {
-        Self { topic, text: text::defuse(text), shorter: Vec::new(), score, order }
+        let text = text::defuse(text);
+        Self { topic, text, shorter: Vec::new(), score, order, origin: Origin::Fact, statement: None }
     }
 
     /// Adds a shorter form, used if the longer ones do not fit.
@@ -71,14 +93,19 @@ impl Item {
         self.shorter.push(text::defuse(shorter));
         self
     }
+
+    /// The same line as the words of somebody, without labels and quotation marks in `statement`.
+    pub(super) fn of(mut self, origin: Origin, statement: &str) -> Self {
+        (self.origin, self.statement) = (origin, Some(statement.to_owned()));
+        self
+    }
 }
 
 /// Format of the sections of a summary.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Form<'a> {
-    /// Its sections, in order.
     pub(super) sections: &'a [Section],
-    /// Text of an empty section.
+    /// Text of an empty section. If it is empty too, such sections are left out.
     filler: &'a str,
     /// The element around all sections, if sections are elements; otherwise they have headings.
     root: Option<&'a str>,
@@ -98,171 +125,292 @@ impl<'a> Form<'a> {
     pub(super) fn headings(self, sections: &'a [Section]) -> Self {
         Self { sections, filler: self.filler, root: None }
     }
+
+    fn skips_empty(self) -> bool {
+        self.filler.is_empty() && self.root.is_none()
+    }
 }
 
-/// A limit on the length of a text, with its unit.
+/// A limit on the length of a text, by the counting of a policy.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Budget {
-    /// The unit of length.
-    pub(crate) unit: LengthUnit,
-    /// The number of units.
+pub(crate) struct Budget<'a> {
+    counting: &'a Counting,
     pub(crate) units: usize,
 }
 
-impl Budget {
-    /// The length limit for a number of tokens.
-    pub(crate) fn of(counting: &Counting, tokens: i64) -> Self {
-        let per_token = usize::try_from(length_per_token(counting)).unwrap_or(1);
-        let units = usize::try_from(tokens.max(0)).unwrap_or(0).saturating_mul(per_token);
-        Self { unit: counting.unit, units }
+impl<'a> Budget<'a> {
+    /// The limit of so many tokens.
+    pub(crate) fn of(counting: &'a Counting, tokens: i64) -> Self {
+        let per_token = usize::try_from(counting.units_per_token.max(1)).unwrap_or(1);
+        Self { counting, units: usize::try_from(tokens.max(0)).unwrap_or(0).saturating_mul(per_token) }
+    }
+
+    /// The same counting with another limit.
+    pub(crate) fn with(self, units: usize) -> Self {
+        Self { units, ..self }
     }
 
     /// The length of a text.
     pub(crate) fn measure(self, text: &str) -> usize {
-        match self.unit {
-            LengthUnit::Utf16 => text.chars().map(char::len_utf16).sum(),
-            LengthUnit::CodePoints => text.chars().count(),
-            LengthUnit::Bytes => text.len(),
-        }
+        usize::try_from(text_units(self.counting, text)).unwrap_or(0)
+    }
+
+    /// About how many characters fit.
+    pub(crate) fn chars(self) -> usize {
+        const SAMPLE: &str =
+            "The importer in `src/reader.rs` reads 20 rows, then it closes the file and reports what failed.";
+        self.units * SAMPLE.len() / self.measure(SAMPLE).max(1)
     }
 }
 
 /// The length of an empty summary: its headings and fillers.
-pub(super) fn frame(form: Form<'_>, budget: Budget) -> usize {
+pub(super) fn frame(form: Form<'_>, budget: Budget<'_>) -> usize {
     budget.measure(&render(form, &HashMap::new()))
 }
 
-/// Writes a summary. It has every section, unless not even their headings fit.
-pub(super) fn compose(form: Form<'_>, budget: Budget, items: Vec<Item>, focus: &Fingerprint) -> String {
-    let free = budget.units.saturating_sub(frame(form, budget));
-    let mut selection = Selection { sections: form.sections, budget, left: free, taken: Vec::new() };
-    let mut candidates = ranked(items, focus);
-    // The remainder is shared out in the same way, then offered to each topic in turn, but not to lists.
-    for _ in 0..2 {
-        let left = selection.left;
-        for (topic, _) in SHARES {
-            selection.fill(&mut candidates, topic, part(topic, left));
+/// Writes a summary. It has every section that the form asks for, unless not even their headings fit.
+pub(super) fn compose(form: Form<'_>, budget: Budget<'_>, items: Vec<Item>, focus: &str) -> String {
+    let mut selection = Selection::of(form, budget, items, &terms(focus));
+    selection.typed(selection.left * TYPED_SHARE / 100);
+    let all = selection.left;
+    selection.left = all * FACTS_SHARE / 100;
+    let before = selection.left;
+    selection.cover(|origin| origin == Origin::Fact);
+    selection.left = all - (before - selection.left);
+    selection.cover(|_| true);
+    // Lines are measured one by one, and the whole may be shorter or longer.
+    let mut text = render(form, &selection.lines());
+    for _ in 0..3 {
+        let used = budget.measure(&text);
+        if used > budget.units {
+            selection.drop_last(used - budget.units);
+        } else if (budget.units - used) * 100 > budget.units {
+            selection.left = budget.units - used;
+            selection.cover(|_| true);
+        } else {
+            break;
         }
+        text = render(form, &selection.lines());
     }
-    for (topic, _) in SHARES.into_iter().filter(|(topic, _)| *topic != Topic::Files) {
-        selection.restore_full_texts(topic);
-        selection.fill(&mut candidates, topic, selection.left);
+    while budget.measure(&text) > budget.units && selection.drop_last(1) {
+        text = render(form, &selection.lines());
     }
-    truncated_to(render(form, &selection.lines()), budget)
+    truncated_to(text, budget)
 }
 
-/// An item with a fingerprint of its text, to detect repetitions.
+/// An item in the selection.
 struct Candidate {
     item: Item,
-    /// Its full text, if a shorter form was taken.
-    wanted: Option<String>,
-    fingerprint: Fingerprint,
-}
-
-/// Sorts by importance, which is doubled for items that match the custom instructions, and keeps the best of each
-/// topic.
-fn ranked(mut items: Vec<Item>, focus: &Fingerprint) -> Vec<Candidate> {
-    items.retain(|item| !item.text.is_empty());
-    if !focus.is_empty() {
-        for item in items.iter_mut().filter(|item| Fingerprint::of(&item.text).touches(focus)) {
-            item.score *= 2.0;
-        }
-    }
-    let newest_first = |left: &Item, right: &Item| {
-        let by_score = right.score.total_cmp(&left.score);
-        by_score.then_with(|| right.order.cmp(&left.order)).then_with(|| left.text.cmp(&right.text))
-    };
-    items.sort_by(newest_first);
-    let mut counts: HashMap<Topic, usize> = HashMap::new();
-    items.retain(|item| {
-        let count = counts.entry(item.topic).or_default();
-        *count += 1;
-        *count <= CANDIDATES_MAX
-    });
-    items.into_iter().map(|item| Candidate { fingerprint: Fingerprint::of(&item.text), wanted: None, item }).collect()
+    terms: Terms,
+    weight: f64,
+    /// Its section; none if the form has none for it.
+    section: Option<usize>,
+    /// Its length in characters.
+    size: f64,
+    /// The units that it costs, if it is taken.
+    taken: Option<usize>,
+    is_shortened: bool,
 }
 
 /// The lines selected so far, and the remaining budget.
 struct Selection<'a> {
-    sections: &'a [Section],
-    budget: Budget,
+    form: Form<'a>,
+    budget: Budget<'a>,
     left: usize,
-    taken: Vec<(usize, Candidate)>,
+    candidates: Vec<Candidate>,
+    /// The candidates in the order in which they were taken.
+    order: Vec<usize>,
+    coverage: Coverage,
+    opened: HashSet<usize>,
 }
 
-impl Selection<'_> {
-    /// Moves the best items of a topic that fit into `limit` units from the candidates to the selection.
-    fn fill(&mut self, candidates: &mut Vec<Candidate>, topic: Topic, limit: usize) {
-        let Some(section) = section_for(self.sections, topic) else { return };
-        let mut left = limit.min(self.left);
-        let mut rest = Vec::with_capacity(candidates.len());
-        for mut candidate in std::mem::take(candidates) {
-            if candidate.item.topic != topic {
-                rest.push(candidate);
-                continue;
-            }
-            let fits = |text: &&String| self.cost(section, text) <= left;
-            let text = std::iter::once(&candidate.item.text).chain(&candidate.item.shorter).find(fits).cloned();
-            let Some(text) = text else {
-                rest.push(candidate);
-                continue;
+impl<'a> Selection<'a> {
+    fn of(form: Form<'a>, budget: Budget<'a>, mut items: Vec<Item>, focus: &Terms) -> Self {
+        items.retain(|item| !item.text.is_empty());
+        // The best facts of each topic come first.
+        items.sort_by(|left, right| {
+            let by_score = right.score.total_cmp(&left.score).then_with(|| right.order.cmp(&left.order));
+            by_score.then_with(|| left.text.cmp(&right.text))
+        });
+        let mut counts: HashMap<Topic, usize> = HashMap::new();
+        items.retain(|item| {
+            let count = counts.entry(item.topic).or_default();
+            *count += usize::from(item.origin == Origin::Fact);
+            item.origin != Origin::Fact || *count <= CANDIDATES_MAX
+        });
+        let words = |item: &'_ Item| item.statement.clone().unwrap_or_else(|| item.text.clone());
+        let texts: Vec<String> = items.iter().map(words).collect();
+        let (coverage, all) = Coverage::of(texts.iter().map(String::as_str));
+        let mut statements: Vec<usize> = (0..items.len()).filter(|at| items[*at].statement.is_some()).collect();
+        statements.sort_by_key(|at| items[*at].order);
+        let is_later_form = |at: &usize| items[*at].origin != Origin::Typed;
+        let pieces: Vec<usize> = statements.iter().copied().filter(is_later_form).collect();
+        let replaced = coverage.replaced(&pieces.iter().map(|at| &all[*at]).collect::<Vec<_>>());
+        let replaced: HashSet<usize> =
+            pieces.iter().zip(replaced).filter(|(_, replaced)| *replaced).map(|(at, _)| *at).collect();
+        let candidate = |(at, (item, terms)): (usize, (Item, Terms))| {
+            let origin = match item.origin {
+                Origin::Fact => item.score,
+                Origin::Typed | Origin::TypedPiece => TYPED_WEIGHT,
+                Origin::Said => item.score,
             };
-            // An item that does not fit now may fit into the remainder.
-            candidate.wanted = Some(std::mem::replace(&mut candidate.item.text, text));
-            let cost = self.cost(section, &candidate.item.text);
-            if !self.taken.iter().any(|(place, other)| *place == section && repeats(&candidate, other)) {
-                left -= cost;
-                self.left -= cost;
-                self.taken.push((section, candidate));
-            }
-        }
-        *candidates = rest;
-    }
-
-    /// Restores the full text of selected items, in the order of their selection, as far as it fits.
-    fn restore_full_texts(&mut self, topic: Topic) {
-        for position in 0..self.taken.len() {
-            let (section, candidate) = &self.taken[position];
-            let Some(wanted) = candidate.wanted.as_ref().filter(|_| candidate.item.topic == topic) else { continue };
-            let more = self.cost(*section, wanted).saturating_sub(self.cost(*section, &candidate.item.text));
-            if more <= self.left {
-                self.left -= more;
-                let candidate = &mut self.taken[position].1;
-                candidate.item.text = candidate.wanted.take().unwrap_or_default();
-            }
-        }
-    }
-
-    fn cost(&self, section: usize, text: &str) -> usize {
-        let bullet = match self.sections[section].bullet {
-            Bullet::Dash => 2,
-            Bullet::Checked | Bullet::Unchecked => 6,
-            Bullet::Number => 5,
+            let stale = if replaced.contains(&at) { REPLACED_WEIGHT } else { 1.0 };
+            let focus = if focus.iter().any(|term| terms.binary_search(term).is_ok()) { FOCUS_WEIGHT } else { 1.0 };
+            let section = section_for(form.sections, item.topic);
+            let size = item.text.chars().count() as f64 + LINE_CHARS;
+            Candidate { terms, weight: origin * stale * focus, section, size, taken: None, is_shortened: false, item }
         };
-        self.budget.measure(text) + bullet + 1
+        let candidates: Vec<Candidate> = items.into_iter().zip(all).enumerate().map(candidate).collect();
+        let left = budget.units.saturating_sub(frame(form, budget));
+        Self { form, budget, left, candidates, order: Vec::new(), coverage, opened: HashSet::new() }
+    }
+
+    /// Takes what people typed, if all of it fits into its share; else the short texts, if they fit, and then pieces of
+    /// the others by what they add. The newest request is there in any case.
+    fn typed(&mut self, limit: usize) {
+        let all = self.left;
+        let whole = |candidate: &Candidate| candidate.item.origin == Origin::Typed;
+        let indexes: Vec<usize> = (0..self.candidates.len()).filter(|at| whole(&self.candidates[*at])).collect();
+        let short = |at: &&usize| self.candidates[**at].item.text.chars().count() <= super::statements::STATEMENT_CHARS;
+        let short: Vec<usize> = indexes.iter().filter(short).copied().collect();
+        let mut fits = None;
+        for some in [&indexes, &short] {
+            let cost: usize = some.iter().map(|at| self.cost(*at, &self.candidates[*at].item.text)).sum();
+            fits = fits.or_else(|| (cost <= limit).then(|| some.clone()));
+        }
+        self.left = limit;
+        let newest = indexes.iter().copied().max_by_key(|at| self.candidates[*at].item.order);
+        for at in fits.iter().flatten().copied() {
+            self.take(at, self.candidates[at].item.text.clone());
+        }
+        if let Some(at) = newest.filter(|at| self.candidates[*at].taken.is_none()) {
+            let item = &self.candidates[at].item;
+            let forms: Vec<String> = std::iter::once(&item.text).chain(&item.shorter).cloned().collect();
+            let fits = |form: &String| self.cost(at, form) <= self.budget.units / NEWEST_PART;
+            if let Some(form) = forms.into_iter().find(fits) {
+                self.take(at, form);
+            }
+        }
+        let taken: HashSet<i64> =
+            indexes.iter().filter(|at| self.candidates[**at].taken.is_some()).map(|at| self.position(*at)).collect();
+        let shortened = newest.filter(|at| self.candidates[*at].is_shortened).map(|at| self.position(at));
+        let is_there = |at: &usize| {
+            let position = self.position(*at);
+            let is_piece = self.candidates[*at].item.origin == Origin::TypedPiece;
+            is_piece && taken.contains(&position) && shortened != Some(position)
+        };
+        // The pieces of what is there whole add nothing.
+        let there: HashSet<usize> = (0..self.candidates.len()).filter(is_there).collect();
+        for at in there {
+            self.candidates[at].section = None;
+        }
+        for at in indexes {
+            if self.candidates[at].taken.is_none() {
+                self.candidates[at].section = None;
+            }
+        }
+        self.cover(|origin| origin == Origin::TypedPiece);
+        self.left = all - (limit - self.left);
+    }
+
+    fn position(&self, at: usize) -> i64 {
+        match self.candidates[at].item.order {
+            Order::At(at, _) => at,
+            _ => i64::MAX,
+        }
+    }
+
+    /// Takes the lines that add most for their length, until none fits.
+    fn cover(&mut self, admits: impl Fn(Origin) -> bool) {
+        // Gains are positive, so that their bits are in their order.
+        let gain = |selection: &Self, at: usize| {
+            let candidate = &selection.candidates[at];
+            (selection.coverage.gain(&candidate.terms) * candidate.weight / candidate.size).to_bits()
+        };
+        let is_open = |at: &usize| {
+            let candidate = &self.candidates[*at];
+            candidate.taken.is_none() && candidate.section.is_some() && admits(candidate.item.origin)
+        };
+        let open = (0..self.candidates.len()).filter(is_open);
+        let mut heap: BinaryHeap<(u64, Reverse<usize>)> = open.map(|at| (gain(self, at), Reverse(at))).collect();
+        while let Some((_, Reverse(at))) = heap.pop() {
+            let now = gain(self, at);
+            if now == 0 {
+                continue;
+            }
+            if heap.peek().is_some_and(|next| now < next.0) {
+                heap.push((now, Reverse(at)));
+                continue;
+            }
+            let item = &self.candidates[at].item;
+            let forms: Vec<String> = std::iter::once(&item.text).chain(&item.shorter).cloned().collect();
+            if let Some(form) = forms.into_iter().find(|form| self.cost(at, form) <= self.left) {
+                self.take(at, form);
+            }
+        }
+    }
+
+    /// Takes a candidate in one of its forms, if it fits and is not there in the same words.
+    fn take(&mut self, at: usize, form: String) {
+        let Some(section) = self.candidates[at].section else { return };
+        let cost = self.cost(at, &form);
+        let repeats = |other: &usize| self.candidates[*other].item.text == form;
+        if cost > self.left || self.order.iter().any(repeats) {
+            return;
+        }
+        self.left -= cost;
+        self.opened.insert(section);
+        self.order.push(at);
+        let candidate = &mut self.candidates[at];
+        candidate.is_shortened = candidate.item.text != form;
+        (candidate.item.text, candidate.taken) = (form, Some(cost));
+        self.coverage.say(&self.candidates[at].terms);
+    }
+
+    /// Takes back lines of at least so many units, the last ones first; false if there is none.
+    fn drop_last(&mut self, units: usize) -> bool {
+        let mut freed = 0;
+        while freed < units
+            && let Some(at) = self.order.pop()
+        {
+            freed += self.candidates[at].taken.take().unwrap_or_default();
+            self.candidates[at].section = None;
+        }
+        freed > 0
+    }
+
+    /// The units that a line costs, with its bullet and with the heading of a section that is not there yet.
+    fn cost(&self, at: usize, text: &str) -> usize {
+        let Some(section) = self.candidates[at].section else { return usize::MAX };
+        let Section { heading, bullet, .. } = &self.form.sections[section];
+        let bullet = match bullet {
+            Bullet::Dash => "- \n",
+            Bullet::Checked | Bullet::Unchecked => "- [x] \n",
+            Bullet::Number => "10. \n",
+        };
+        let opens = self.form.skips_empty() && !self.opened.contains(&section);
+        let heading = if opens { self.budget.measure(heading) + self.budget.measure("\n\n") } else { 0 };
+        self.budget.measure(text) + self.budget.measure(bullet) + heading
     }
 
     /// The lines of each section, in their order.
-    fn lines(mut self) -> HashMap<usize, Vec<String>> {
-        self.taken.sort_by(|(left_section, left), (right_section, right)| {
+    fn lines(&self) -> HashMap<usize, Vec<String>> {
+        let mut taken: Vec<(usize, &Item)> = self
+            .order
+            .iter()
+            .filter_map(|at| Some((self.candidates[*at].section?, &self.candidates[*at].item)))
+            .collect();
+        taken.sort_by(|(left_section, left), (right_section, right)| {
             let position = |item: &Item| (item.topic as usize, item.order);
-            let by_position =
-                left_section.cmp(right_section).then_with(|| position(&left.item).cmp(&position(&right.item)));
-            by_position.then_with(|| left.item.text.cmp(&right.item.text))
+            let by_position = left_section.cmp(right_section).then_with(|| position(left).cmp(&position(right)));
+            by_position.then_with(|| left.text.cmp(&right.text))
         });
         let mut lines: HashMap<usize, Vec<String>> = HashMap::new();
-        for (section, candidate) in self.taken {
-            lines.entry(section).or_default().push(candidate.item.text);
+        for (section, item) in taken {
+            lines.entry(section).or_default().push(item.text.clone());
         }
         lines
     }
-}
-
-/// True if another item of the section already states the item's text. Only quoted statements are compared by their
-/// words: other facts are unique by subject and may have similar wording.
-fn repeats(candidate: &Candidate, other: &Candidate) -> bool {
-    let is_words = matches!(candidate.item.topic, Topic::Constraints | Topic::Decisions | Topic::Context);
-    candidate.item.text == other.item.text || is_words && candidate.fingerprint.is_restated_by(&other.fingerprint)
 }
 
 /// The index of a topic's section, or of the next best one that the rules have.
@@ -283,12 +431,18 @@ fn section_for(sections: &[Section], topic: Topic) -> Option<usize> {
         .chain(next_best)
         .find_map(|wanted| sections.iter().position(|section| section.topic == Some(*wanted)))
 }
-/// Renders headings and lines. A section without lines has the filler.
+
+/// Renders headings and lines. A section without lines has the filler, or is left out.
 fn render(form: Form<'_>, lines: &HashMap<usize, Vec<String>>) -> String {
-    let sections: Vec<String> = form
-        .sections
-        .iter()
-        .enumerate()
+    let shown = form.sections.iter().enumerate().filter(|(position, section)| {
+        let groups = section.topic.is_none()
+            && form.sections[position + 1..].iter().enumerate().any(|(next, inner)| {
+                let nested = form.sections[position + 1..=position + 1 + next].iter().all(|one| one.topic.is_some());
+                nested && inner.topic.is_some() && lines.contains_key(&(position + 1 + next))
+            });
+        !form.skips_empty() || lines.contains_key(position) || groups
+    });
+    let sections: Vec<String> = shown
         .map(|(position, section)| {
             let body = body(section, form.filler, lines.get(&position));
             match form.root {
@@ -319,7 +473,7 @@ fn body(section: &Section, filler: &str, lines: Option<&Vec<String>>) -> String 
 }
 
 /// Truncates the text if the budget does not even hold the headings.
-fn truncated_to(text: String, budget: Budget) -> String {
+fn truncated_to(text: String, budget: Budget<'_>) -> String {
     if budget.measure(&text) <= budget.units {
         return text;
     }

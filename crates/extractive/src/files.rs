@@ -52,16 +52,15 @@ impl Line {
 /// A changed file.
 #[derive(Debug, Clone, Default)]
 pub(super) struct File {
-    /// Its path.
     pub(super) path: String,
     /// Its new lines that are still there, in the order in which they were added.
     pub(super) lines: Vec<Line>,
-    /// Position of its last change.
     pub(super) changed_at: Option<i64>,
-    /// True if it is new.
     pub(super) is_new: bool,
     /// True if it was deleted or restored after its last change.
     pub(super) is_gone: bool,
+    /// Position of its deletion, if it is not there.
+    pub(super) deleted_at: Option<i64>,
 }
 
 /// The files of a history.
@@ -81,7 +80,7 @@ impl Files {
         self.changed_at = Some(at);
         let file = self.file(&touch.path);
         file.is_new |= is_whole && file.changed_at.is_none() && !file.is_gone;
-        (file.changed_at, file.is_gone) = (Some(at), false);
+        (file.changed_at, file.is_gone, file.deleted_at) = (Some(at), false, None);
         let removed = commands::head(&touch.removed, CHANGE_BYTES_MAX);
         let added = commands::head(&touch.added, CHANGE_BYTES_MAX);
         let old: HashSet<String> = removed.lines().map(quoted).collect();
@@ -104,32 +103,21 @@ impl Files {
         file.lines.drain(..surplus);
     }
 
-    /// True if a file was changed.
-    pub(super) fn is_changed(&self, path: &str) -> bool {
-        self.by_path.contains_key(path)
-    }
-
-    /// Adds a line from an earlier summary.
-    pub(super) fn recall(&mut self, path: &str, line: &str, step: usize) {
-        let file = self.file(path);
-        let line = quoted(line);
-        if file.lines.len() < LINES_MAX && !file.lines.iter().any(|known| known.text == line) {
-            file.lines.push(Line { text: line, step });
-        }
-    }
-
     /// Removes a file's lines: it was deleted, or restored to its earlier state.
-    pub(super) fn forget(&mut self, path: &str) {
+    pub(super) fn forget(&mut self, path: &str, deleted_at: Option<i64>) {
         /// Number of changed files searched by the end of the path, the newest.
         const SEARCH_DEPTH: usize = 256;
         let ending = format!("/{path}");
         let exact = self.by_path.get(path).copied();
         let recent = self.changed.len().saturating_sub(SEARCH_DEPTH)..self.changed.len();
         let found = exact.or_else(|| recent.rev().find(|position| self.changed[*position].path.ends_with(&ending)));
-        if let Some(position) = found {
-            self.changed[position].lines.clear();
-            self.changed[position].is_gone = true;
-        }
+        let file = match (found, deleted_at) {
+            (Some(position), _) => &mut self.changed[position],
+            (None, Some(_)) => self.file(path),
+            (None, None) => return,
+        };
+        file.lines.clear();
+        (file.is_gone, file.deleted_at) = (true, deleted_at);
     }
 
     /// The entry of a changed file, created if it is new.

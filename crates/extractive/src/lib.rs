@@ -1,31 +1,36 @@
 //! The built-in summarizer: no model, no cost, and the same text for the same history.
 //!
-//! It reads the history once (`record`) on top of the facts in the summary before it (`previous`): tasks with their
-//! results, checks with their last outcome (`checks`), new lines of files that are still there (`files`), items of
-//! a tracker with their requirements (`items`), and sentences that state reasons (`words`). It turns these facts
-//! into lines, the newest with most detail (`lines`), and fills the preset's sections with the best of them, each as
-//! long as the budget allows (`compose`).
+//! It reads the originals through a digest of bounded size (`digest`), which also has what earlier summaries cover. From
+//! the calls of tools it makes a record (`record`): checks with their last outcome (`checks`), commands that ran again and
+//! again (`runs`), new lines of files that are still there (`files`), commits and lists of tasks. What people typed and
+//! what agents said it splits into statements (`statements`). All of these become lines (`lines`). What people typed stays,
+//! and the rest of the budget goes to the lines that add most to it (`coverage`, `compose`).
 //!
-//! The same readers check the claims of any summary against the history (`contradictions`).
+//! The same record follows the summaries of others (`carried`), whose claims are checked against it (`claims`).
 
 mod carried;
 mod checks;
+mod claims;
 mod commands;
 mod compose;
-mod contradictions;
+mod coverage;
+mod digest;
 mod file_lists;
 mod files;
-mod items;
+mod headings;
+mod lines;
 mod previous;
 mod record;
-mod lines;
+mod runs;
+mod shape;
+mod statements;
 #[cfg(test)]
 mod tests;
 mod text;
 mod tools;
-mod words;
 mod write;
 
-pub use carried::{completed, completed_beside, tokens_max};
-pub use contradictions::{CONTRADICTION_CHARS_MAX, CONTRADICTIONS_MAX, Evidence, contradictions};
-pub use write::{NAME, extract, write};
+pub use carried::{completed, completed_beside, tokens_max, what_happened};
+pub use claims::{CONTRADICTION_CHARS_MAX, CONTRADICTIONS_MAX, Evidence, contradictions};
+pub use digest::Digest;
+pub use write::{NAME, digest, extract, write};

@@ -1,72 +1,55 @@
-//! Lines for the facts of a record, as candidates for a summary.
+//! Lines for the facts of a record and for what was said, as candidates for a summary.
 //!
-//! Each kind of fact has one form, which [`super::previous`] parses. The newest facts have most detail.
+//! Each kind of fact has one form. The newest facts have most detail.
 
 use super::checks::{Check, Outcome};
-use super::commands::{self, Purpose};
-use super::compose::{self, Item, Order};
+use super::claims::Judge;
+use super::compose::{Item, Order, Origin};
+use super::coverage::Coverage;
 use super::files::{File, Line};
-use super::items::{self, Point};
-use super::record::{Commit, Note, Record, Task};
+use super::record::{Commit, Note, Record};
+use super::statements::{self, Turn, is_nudge};
 use super::text;
 use super::tools::Progress;
-use super::words;
 use longhand_core::policy::Topic;
-use regex::Regex;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::ops::Range;
-use std::sync::LazyLock;
 
-/// Labels of the first and the newest request.
+// Labels and separators of the lines.
 pub(super) const FIRST: &str = "First request: ";
 pub(super) const LATEST: &str = "Latest request: ";
-/// Labels of the tasks of a list, by progress.
-pub(super) const TODO: &str = "To do: ";
-pub(super) const DOING: &str = "Doing: ";
-pub(super) const DID: &str = "Did: ";
-/// Labels of files with changes that are not committed, or not checked.
-pub(super) const UNCOMMITTED: &str = "Not committed: ";
-pub(super) const UNCHECKED: &str = "Edited since the last check passed: ";
-/// Label of files with changes that are neither committed nor checked.
-pub(super) const UNSETTLED: &str = "Not committed, and edited since the last check passed: ";
-/// Label of a step: to commit the changes.
+pub(super) const REPLACED: &str = " (replaced below)";
+pub(super) const ASKED: &str = "To “";
+pub(super) const ANSWERED: &str = "”, the user said: “";
+const TODO: &str = "To do: ";
+const DOING: &str = "Doing: ";
+const DID: &str = "Did: ";
+const UNCOMMITTED: &str = "Not committed: ";
+const UNCHECKED: &str = "Edited since the last check passed: ";
 const TO_COMMIT: &str = "Commit the changes";
-/// Text for changes without any commit.
-pub(super) const NO_COMMIT: &str = "No commit was made of these changes";
-/// Separator between a program and the last line that it printed.
-pub(super) const PRINTED: &str = " printed ";
-/// Suffix of a failure that is older than the last edit.
+const NO_COMMIT: &str = "No commit was made of these changes";
 const EDITED_SINCE: &str = " (files were edited since)";
-/// Text for work that the user stopped.
-pub(super) const STOPPED: &str = "The user stopped it here";
-/// Label of the directory that paths are relative to.
-pub(super) const ROOT: &str = "Working directory: ";
-/// Separator between a file and its new settings.
-pub(super) const HOLDS: &str = " now has ";
-/// Label of the ids of closed items.
-pub(super) const CLOSED: &str = "Closed: ";
-/// Label of a quotation that looks like a fact.
-pub(super) const SAID: &str = "Said: ";
-/// Separator between a request, its result, and the lines of its changes.
-pub(super) const ARROW: &str = " → ";
-/// Separator between lines of one file.
-pub(super) const BETWEEN: &str = " · ";
+const STOPPED: &str = "The user stopped it here";
+const ROOT: &str = "Working directory: ";
+const HOLDS: &str = " now has ";
+const SAID: &str = "Said: ";
+const DELETED: &str = "Deleted: ";
+const ARROW: &str = " → ";
+const BETWEEN: &str = " · ";
 /// Labels of lines that are derived from other facts, and are not read back.
-pub(super) const DERIVED: [&str; 3] = [TO_COMMIT, "No result yet: ", "Go on with: "];
+pub(super) const DERIVED: [&str; 9] =
+    [TO_COMMIT, NO_COMMIT, STOPPED, UNCHECKED, UNCOMMITTED, ROOT, "No result yet: ", "Ran ", "Asked the user: "];
 
-/// Minimum length of a request, an answer, a step or a reason, in characters.
+/// Part of the budget of which the newest step gets a third, the one before it a quarter, and so on, in percent.
+const STEPS_PERCENT: usize = 15;
+
+/// Minimum length of a step or a reason, in characters.
 const DETAIL_MIN: usize = 80;
 
-/// Part of the budget for each of the dozen newest tasks, if it is not shortened: a fiftieth; half of it for the next
-/// dozen, and so on.
-const TASK_PART: usize = 50;
-
-/// Length in characters from which a task is written with its changed lines.
-const LINES_FROM: usize = 500;
-
-/// Maximum number of tasks, of steps with reasons, and of notes of each topic, the newest: no summary holds more.
+/// Maximum number of tasks, of steps with reasons, of notes, and of what an agent said, the newest: no summary holds
+/// more.
 const ENTRIES_MAX: usize = 600;
+const SAID_MAX: usize = 6_000;
 
 /// Maximum number of new lines of a file in one place: a file that was written whole can be read again.
 const LINES_MAX: usize = 12;
@@ -74,44 +57,66 @@ const LINES_MAX: usize = 12;
 /// Maximum number of changed files.
 const FILES_MAX: usize = 60;
 
-/// Maximum length of a note at the smallest budget, in characters.
-const NOTE_CHARS_MIN: usize = 320;
-
 /// Share of the budget for the settings in one settings file, in percent; the next one gets a third of it.
 const SETTINGS_SHARE: usize = 8;
 
-/// Share of the budget for constraints that goes to the requirements of items, in percent: the current one, the next
-/// one, and the later ones. Issues are written for their implementer, and no other source states the requirements.
-const DEMANDS_PERCENT: [usize; 3] = [55, 70, 40];
-
-/// Maximum number of programs with the line that they printed.
-const PRINTS_MAX: usize = 4;
-
-/// Maximum number of the newest failures, checks and open items.
+/// Maximum number of the newest failures and checks.
 const CHECKS_MAX: usize = 12;
 
-/// Returns the lines for a record, for a summary of this length.
-pub(super) fn lines(record: &Record, units: usize) -> Vec<Item> {
+/// Maximum number of commands with the number of their runs, and the number of runs from which one counts.
+const RUNS_MAX: usize = 12;
+const RUNS_MIN: usize = 3;
+
+/// Weights in coverage of what an agent said at the end of a turn, and on the way.
+const ANSWER_WEIGHT: f64 = 0.8;
+const REMARK_WEIGHT: f64 = 0.25;
+
+/// Weight in coverage of what a tool printed for people, and the maximum number of such texts.
+const PRINTED_WEIGHT: f64 = 0.8;
+const PRINTED_MAX: usize = 120;
+
+/// Returns the lines for a record, for a summary of so many characters.
+pub(super) fn lines(record: &Record, turns: &[Turn], printed: &[(i64, &str)], units: usize) -> Vec<Item> {
     let mut by_step: HashMap<usize, Vec<(usize, usize)>> = HashMap::new();
     for (position, file) in record.files.changed.iter().enumerate() {
         for (number, line) in file.lines.iter().enumerate() {
             by_step.entry(line.step).or_default().push((position, number));
         }
     }
-    let mut builder = LineBuilder { record, units, root: record.files.root(), by_step, items: Vec::new() };
-    builder.goals();
+    let mut builder =
+        LineBuilder { record, units, root: record.files.root(), by_step, judge: Judge::of(record), items: Vec::new() };
+    builder.typed(turns);
+    builder.said(turns);
+    builder.printed(printed);
     builder.notes();
-    builder.documents();
-    builder.tasks();
-    builder.reasons();
+    builder.commits();
+    builder.steps();
     builder.checks();
-    builder.tracked();
+    builder.runs();
     builder.todos();
     builder.position();
     builder.unsettled();
+    builder.deletions();
     builder.files();
     builder.settings();
     builder.items
+}
+
+/// The lines of what happened, the most important first, for so many characters.
+pub(super) fn outcomes(record: &Record, turns: &[Turn], units: usize) -> Vec<String> {
+    let by_step = HashMap::new();
+    let mut builder =
+        LineBuilder { record, units, root: record.files.root(), by_step, judge: Judge::of(record), items: Vec::new() };
+    builder.unsettled();
+    builder.checks();
+    builder.commits();
+    builder.deletions();
+    let is_outcome = |item: &&Item| item.topic != Topic::NextSteps;
+    let mut lines: Vec<String> = builder.items.iter().filter(is_outcome).map(|item| item.text.clone()).collect();
+    if let Some(last) = turns.iter().rfind(|turn| turn.typed) {
+        lines.insert(0, format!("Last words of the user: “{}”", inner(&text::clip(&text::one_line(&last.text), 600))));
+    }
+    lines
 }
 
 struct LineBuilder<'a> {
@@ -121,23 +126,13 @@ struct LineBuilder<'a> {
     root: Option<String>,
     /// The changed lines of each step, by file and index.
     by_step: HashMap<usize, Vec<(usize, usize)>>,
+    judge: Judge<'a>,
     items: Vec<Item>,
 }
 
 impl LineBuilder<'_> {
     fn add(&mut self, topic: Topic, text: &str, score: f64, order: Order) {
         self.items.push(Item::new(topic, text, score, order));
-    }
-
-    /// The part of the budget for a topic.
-    fn share(&self, topic: Topic) -> usize {
-        compose::part(topic, self.units)
-    }
-
-    /// Length of an entry of a topic by its rank from the newest: a third of the topic's budget for the newest, a
-    /// quarter for the one before it, and so on.
-    fn detail(&self, topic: Topic, rank: usize) -> usize {
-        (self.share(topic) / (3 + rank)).max(DETAIL_MIN)
     }
 
     /// A path relative to the folder that contains the work.
@@ -150,131 +145,111 @@ impl LineBuilder<'_> {
         text::code(&self.relative(path).replace('`', "'"))
     }
 
-    /// Adds the first and the newest request.
-    fn goals(&mut self) {
-        let asked: Vec<&Task> = self.record.tasks.iter().filter(|task| !task.request.is_empty()).collect();
-        let quote = (self.units / 12).clamp(240, 1_600);
-        let line = |label: &str, task: &Task, quote: usize| {
-            let named = self.record.items.named_in(&task.request).filter(|_| !task.request.contains(" (`"));
-            let title = named.map(|item| format!(" ({}: {})", text::code(&item.id), item.title)).unwrap_or_default();
-            format!("{label}{}{title}", text::clip(&task.request, quote))
-        };
-        // After a summary that is not ours, the first request is one that it contains.
-        let is_later = asked.first().is_some_and(|task| task.at >= 0)
-            && self.record.notes.iter().any(|note| note.topic == Topic::Goal);
-        if let Some(task) = asked.first().filter(|_| !is_later) {
-            self.add(Topic::Goal, &line(FIRST, task, quote / asked.len().min(2)), 9.0, Order::At(task.at));
-        }
-        if let Some(task) = asked.last().filter(|_| is_later || asked.len() > 1) {
-            self.add(Topic::Goal, &line(LATEST, task, quote), 10.0, Order::At(task.at));
-        }
-    }
-
-    /// Adds the user's constraints, findings and decisions.
-    fn notes(&mut self) {
-        let mut counts: HashMap<Topic, usize> = HashMap::new();
-        for note in self.record.notes.iter().rev().filter(|note| !note.words.is_empty()) {
-            let count = counts.entry(note.topic).or_default();
-            *count += 1;
-            if *count > ENTRIES_MAX {
+    /// Adds what people typed: each text whole, and its statements.
+    fn typed(&mut self, turns: &[Turn]) {
+        let typed: Vec<&Turn> = turns.iter().filter(|turn| turn.typed).collect();
+        let latest = typed.iter().rev().find(|turn| !is_nudge(&turn.text)).or(typed.last()).map(|turn| turn.at);
+        let first = typed.first().map(|turn| turn.at).filter(|at| Some(*at) != latest);
+        let mut seen = HashSet::new();
+        let (coverage, terms) = Coverage::of(typed.iter().map(|turn| turn.text.as_str()));
+        let replaced = coverage.replaced(&terms.iter().collect::<Vec<_>>());
+        for (turn, replaced) in typed.iter().zip(replaced).rev() {
+            let mark = if replaced { REPLACED } else { "" };
+            let text = text::one_line(&turn.text);
+            // A short text that only tells an agent to go on says nothing, and is not repeated.
+            if is_nudge(&text) && turn.answers.is_none() && !seen.insert(text.to_lowercase()) {
                 continue;
             }
-            let aged = self.record.recency(note.at);
-            let text = text::clip(&note.words, (self.units / 25).max(NOTE_CHARS_MIN));
-            let Note { topic, at, is_ours, worth, .. } = *note;
-            // A user's constraint holds until it is revoked.
-            let (text, score) = match topic {
-                Topic::Constraints if is_ours => (text, worth),
-                Topic::Constraints => (format!("“{}”", text.replace('”', "\"")), worth * (0.7 + 0.3 * aged)),
-                Topic::Goal => (unlike_facts(text, !is_ours), 8.0),
-                _ if at < 0 => (unlike_facts(text, !is_ours), worth * aged),
-                _ => (unlike_facts(text, !is_ours), worth * 0.5 * aged),
+            let (topic, label) = match Some(turn.at) {
+                at if at == latest => (Topic::Goal, LATEST),
+                at if at == first => (Topic::Goal, FIRST),
+                _ => (Topic::Constraints, ""),
             };
-            self.items.push(Item::new(topic, &text, score, Order::At(at)));
+            let line = |words: &str, label: &str| match &turn.answers {
+                Some(question) => format!("{ASKED}{}{ANSWERED}{}”", inner(question), inner(words)),
+                None => format!("{label}“{}”{mark}", inner(words)),
+            };
+            let clipped = text::clip(&text, self.units / 16);
+            let whole = Item::new(topic, &line(&text, label), 1.0, Order::at(turn.at));
+            let whole = if clipped == text { whole } else { whole.or(&line(&clipped, label)) };
+            self.items.push(whole.of(Origin::Typed, &text));
+            for (number, piece) in turn.pieces().iter().enumerate() {
+                let order = Order::At(turn.at, 1 + number);
+                let item = Item::new(topic, &line(piece, ""), 1.0, order);
+                self.items.push(item.of(Origin::TypedPiece, piece));
+            }
+        }
+        for reply in &self.record.replies {
+            let text = match reply.question.as_str() {
+                "" => format!("“{}”", inner(&reply.answer)),
+                question => format!("{ASKED}{}{ANSWERED}{}”", inner(question), inner(&reply.answer)),
+            };
+            let item = Item::new(Topic::Constraints, &text, 1.0, Order::At(reply.at, 1));
+            self.items.push(item.clone().of(Origin::Typed, &reply.answer));
+            self.items.push(item.of(Origin::TypedPiece, &reply.answer));
         }
     }
 
-    /// Adds the rules of documents, the newest first.
-    fn documents(&mut self) {
-        for (rank, document) in self.record.documents.iter().rev().enumerate() {
-            let head = format!("{} says: ", self.shown(&document.id));
-            self.add_rules(&head, &document.points, 60 / (1 + rank), (1.1, Order::At(document.at)));
+    /// Adds a statement that is no fact of ours, and is labelled if it looks like one. What the record contradicts is left
+    /// out.
+    fn quote(&mut self, topic: Topic, words: &str, weight: f64, order: Order) {
+        if self.judge.judge(words).is_none() {
+            self.items.push(Item::new(topic, &unlike_facts(words), weight, order).of(Origin::Said, words));
         }
     }
 
-    /// Adds the rules of a text, in this percentage of the budget for constraints, or in less.
-    fn add_rules(&mut self, head: &str, points: &[Point], percent: usize, (score, order): (f64, Order)) {
-        let limit = self.share(Topic::Constraints) * percent / 100;
-        let text_at = |limit: usize| format!("{head}{}", items::joined(points, limit.max(DETAIL_MIN)));
-        let item = Item::new(Topic::Constraints, &text_at(limit), score, order);
-        self.items.push(item.or(&text_at(limit * 3 / 5)).or(&text_at(limit / 3)));
+    /// Adds the statements of agents.
+    fn said(&mut self, turns: &[Turn]) {
+        let acts = self.record.acted_at.is_some();
+        let said = turns.iter().rev().filter(|turn| !turn.typed);
+        let mut left = SAID_MAX;
+        for turn in said {
+            let weight = if turn.ends_turn || !acts { ANSWER_WEIGHT } else { REMARK_WEIGHT };
+            for (number, piece) in turn.pieces().iter().enumerate().take(left) {
+                left -= 1;
+                self.quote(Topic::Context, piece, weight, Order::At(turn.at, number));
+            }
+        }
     }
 
-    /// Adds requests with their results, and commits. Each gets a line, and the newest most of the remaining budget.
-    fn tasks(&mut self) {
+    /// Adds the statements of texts that tools printed.
+    fn printed(&mut self, texts: &[(i64, &str)]) {
+        for (at, text) in texts.iter().rev().take(PRINTED_MAX) {
+            for (number, piece) in statements::prose_pieces(text).iter().enumerate() {
+                let weight = PRINTED_WEIGHT * (0.2 + 0.8 * self.record.recency(*at));
+                self.quote(Topic::Context, piece, weight, Order::At(*at, number));
+            }
+        }
+    }
+
+    /// Adds the lines of an earlier summary.
+    fn notes(&mut self) {
+        for note in self.record.notes.iter().rev().take(ENTRIES_MAX) {
+            let Note { topic, words, at } = note;
+            // A newer outcome of the same check, or a newer list of tasks, takes its place.
+            let is_known = |check: &Check| words.starts_with(&text::code(&check.command));
+            let is_task = [TODO, DOING, DID].iter().any(|label| words.starts_with(label));
+            let is_old = self.record.checks.all.iter().any(is_known) || is_task && !self.record.todos.is_empty();
+            if !is_old && self.judge.judge(words).is_none() {
+                let item = Item::new(*topic, words, ANSWER_WEIGHT, Order::at(*at));
+                self.items.push(item.of(Origin::Said, words));
+            }
+        }
+    }
+
+    /// Adds commits, the newest first.
+    fn commits(&mut self) {
         let record = self.record;
-        let current = record.asked.filter(|_| self.is_unfinished());
-        let is_listed = |(number, task): &(usize, &Task)| {
-            task.commit.is_some() || !task.request.is_empty() && current != Some(*number)
-        };
-        let entries: Vec<(usize, &Task)> =
-            record.tasks.iter().enumerate().rev().filter(is_listed).take(ENTRIES_MAX).collect();
-        let share = self.share(Topic::Done);
-        // Each gets a part of what the newer ones left, so that the newest few use most of it.
-        let part = 1.0 / (1.0 + entries.len().min(6) as f64 / 2.0);
-        let mut left = share as f64;
-        let mut stated = HashSet::new();
-        for (rank, (number, task)) in entries.into_iter().enumerate() {
-            let limit = ((part * left) as usize).max(self.units / TASK_PART / (1 + rank / 12));
-            left -= part * left;
-            let score = 1.5 / (1.0 + rank as f64 / 8.0);
-            let score = if task.at < 0 { 0.5 * score } else { score };
-            let answer = newest_values(&task.answer, &mut stated);
-            let shorter = self.task(number, task, &answer, 0);
-            for (position, (text, at)) in self.task(number, task, &answer, limit).into_iter().enumerate() {
-                let item = Item::new(Topic::Done, &text, score, Order::At(at));
-                self.items.push(shorter.get(position).map_or(item.clone(), |(text, _)| item.or(text)));
-            }
+        let commits = record.commits.iter().rev();
+        for (rank, commit) in commits.take(ENTRIES_MAX).enumerate() {
+            let name = |word: &str, name: &str| match name {
+                "" => String::new(),
+                name => format!("{word}{}", text::code(name)),
+            };
+            let (id, branch, pushed) = (name(" ", &commit.id), name(" on ", &commit.branch), self.pushed(commit));
+            let line = format!("Commit{id}{branch}{pushed}: {}", text::clip(&commit.subject, 160));
+            self.add(Topic::Done, &line, 1.5 / (1.0 + rank as f64 / 8.0), Order::at(commit.at));
         }
-    }
-
-    /// The lines for a task in this number of characters: its commit and its request.
-    fn task(&self, number: usize, task: &Task, answer: &str, limit: usize) -> Vec<(String, i64)> {
-        let mut entries = Vec::new();
-        let of_lines = if limit > LINES_FROM { limit * 2 / 5 } else { 0 };
-        // The lines of a step with a reason stand beside that.
-        let current = self.current_from();
-        let is_elsewhere = |step: &usize| *step >= current || self.record.steps[*step].topic.is_some();
-        let lines = self.lines(self.steps_of(number).filter(|step| !is_elsewhere(step)), of_lines);
-        let is_current = self.record.asked == Some(number) && self.is_unfinished();
-        let is_asked = !task.request.is_empty() && !is_current;
-        if let Some(commit) = &task.commit {
-            let pushed = self.pushed(commit);
-            let id = if commit.id.is_empty() { String::new() } else { format!(" {}", text::code(&commit.id)) };
-            let branch =
-                if commit.branch.is_empty() { String::new() } else { format!(" on {}", text::code(&commit.branch)) };
-            let head = format!("Commit{id}{branch}{pushed}: {}", text::clip(&commit.subject, 160));
-            entries.push((with_lines(head, &lines), commit.at));
-        }
-        if !is_asked {
-            return entries;
-        }
-        let request = text::clip(words::bare(&task.request), (limit * 2 / 5).max(DETAIL_MIN)).replace('”', "\"");
-        let left = limit.saturating_sub(request.chars().count() + lines.chars().count());
-        let gist = words::excerpt(answer, left.max(DETAIL_MIN));
-        let mut parts: Vec<String> = [gist].into_iter().filter(|gist| !gist.is_empty()).collect();
-        if task.commit.is_none() && !lines.is_empty() {
-            parts.push(lines);
-        }
-        if parts.is_empty() {
-            let changed = self.lines(self.steps_of(number), 2 * DETAIL_MIN);
-            if changed.is_empty() {
-                return entries;
-            }
-            parts.push(changed);
-        }
-        entries.push((format!("“{request}”{ARROW}{}", parts.join(ARROW)), task.at));
-        entries
     }
 
     fn pushed(&self, commit: &Commit) -> &'static str {
@@ -285,53 +260,31 @@ impl LineBuilder<'_> {
         }
     }
 
-    /// Adds the reasons of steps, with the lines that they changed.
-    fn reasons(&mut self) {
+    /// Adds the steps that changed lines, each with its reason: those of the current work, and the ones before it.
+    fn steps(&mut self) {
         let current = self.current_from();
-        let steps = self.record.steps.iter().enumerate().rev().filter(|(number, _)| *number < current);
-        let relevant = steps.filter(|(_, step)| step.topic.is_some());
-        for (rank, (number, step)) in relevant.take(ENTRIES_MAX).enumerate() {
-            let lines = self.lines([number].into_iter(), self.detail(Topic::Decisions, rank));
-            let is_decision = step.topic == Some(Topic::Decisions) || !lines.is_empty();
-            let topic = if is_decision { Topic::Decisions } else { Topic::Context };
-            let worth = if lines.is_empty() { 0.5 } else { 0.8 };
-            let aged = if step.at < 0 { 0.25 } else { 0.35 + 0.65 * self.record.recency(step.at) };
-            let words = words::settled(&step.words);
-            if words.is_empty() {
-                continue;
+        let steps = self.record.steps.iter().enumerate().rev();
+        let changing = steps.filter(|(number, _)| self.by_step.contains_key(number));
+        for (rank, (number, step)) in changing.take(ENTRIES_MAX).enumerate() {
+            let (topic, score) = match number >= current {
+                true => (Topic::InProgress, 2.4 / (1.0 + 0.1 * rank as f64)),
+                false => (Topic::Decisions, 0.35 + 0.65 * self.record.recency(step.at)),
+            };
+            let lines = self.lines(number, (self.units * STEPS_PERCENT / 100 / (3 + rank)).max(2 * DETAIL_MIN));
+            if !lines.is_empty() {
+                let item = Item::new(topic, &with_lines(&unlike_facts(&step.words), &lines), score, Order::at(step.at));
+                let short =
+                    with_lines(&unlike_facts(&text::clip(&step.words, DETAIL_MIN)), &self.lines(number, DETAIL_MIN));
+                self.items.push(item.or(&short));
             }
-            let statement = unlike_facts(words.clone(), true);
-            let item = Item::new(topic, &with_lines(statement, &lines), worth * aged, Order::At(step.at));
-            let short = with_lines(
-                unlike_facts(text::clip(&words, DETAIL_MIN), true),
-                &self.lines([number].into_iter(), DETAIL_MIN * 3 / 2),
-            );
-            self.items.push(item.or(&short));
         }
     }
 
     /// Adds the last outcome of each check.
     fn checks(&mut self) {
         let mut checks: Vec<&Check> = self.record.checks.all.iter().collect();
-        checks.retain(|check| check.verifies || check.outcome != Outcome::Passed || !check.output_line.is_empty());
+        checks.retain(|check| check.verifies || check.outcome != Outcome::Passed);
         checks.sort_by_key(|check| Reverse(check.at));
-        // A later pass of a wider run covers a narrower one.
-        let mut wider: Vec<String> = Vec::new();
-        checks.retain(|check| {
-            let passed = check.verifies && check.outcome == Outcome::Passed;
-            let is_covered = passed && wider.iter().any(|command| check.command.starts_with(command));
-            if passed && wider.len() < CHECKS_MAX {
-                wider.push(format!("{} ", check.command));
-            }
-            !is_covered
-        });
-        let (prints, checks): (Vec<&Check>, Vec<&Check>) =
-            checks.into_iter().partition(|check| !check.verifies && check.outcome == Outcome::Passed);
-        let began_at = self.record.tasks.last().map(|task| task.at);
-        for check in prints.into_iter().take(PRINTS_MAX).filter(|check| Some(check.at) >= began_at) {
-            let line = format!("{}{PRINTED}{}", check.named(), text::code(&check.output_line));
-            self.add(Topic::Context, &line, 0.35 * self.record.recency(check.at), Order::At(check.at));
-        }
         let changed_at = self.record.files.changed.iter().filter_map(|file| file.changed_at).max();
         let passed_at = self.record.checks.passed().first().map(|check| check.at);
         for (rank, check) in checks.into_iter().take(CHECKS_MAX).enumerate() {
@@ -344,7 +297,7 @@ impl LineBuilder<'_> {
             match check.outcome {
                 Outcome::Passed => {
                     let detail = if check.output_line.is_empty() { String::new() } else { format!(" ({detail})") };
-                    self.add(Topic::Done, &format!("{} passed{detail}", check.named()), aged, Order::At(check.at));
+                    self.add(Topic::Done, &format!("{} passed{detail}", check.named()), aged, Order::at(check.at));
                 }
                 Outcome::Failed | Outcome::Stopped => {
                     let end = if check.outcome == Outcome::Failed { "failed" } else { "did not finish" };
@@ -355,39 +308,32 @@ impl LineBuilder<'_> {
                     } else {
                         (Topic::Blocked, aged)
                     };
-                    self.add(topic, &format!("{} {end}{detail}{since}", check.named()), score, Order::At(check.at));
+                    self.add(topic, &format!("{} {end}{detail}{since}", check.named()), score, Order::at(check.at));
                 }
             }
         }
     }
 
-    /// Adds the items of a tracker: current and open ones with their requirements, and the closed ones.
-    fn tracked(&mut self) {
-        let mut items: Vec<&items::Item> = self.record.items.all.iter().filter(|item| !item.id.is_empty()).collect();
-        // Of several items in progress the newest is the current one; the others contain it.
-        let newest = items.iter().filter(|item| item.status == Progress::Active).map(|item| item.at).max();
-        let is_first = |item: &items::Item| item.status == Progress::Active && Some(item.at) == newest;
-        items.sort_by_key(|item| (!is_first(item), item.status == Progress::Active, item.id.clone()));
-        let closed: Vec<String> =
-            items.iter().filter(|item| item.status == Progress::Done).map(|item| text::code(&item.id)).collect();
-        if !closed.is_empty() {
-            let most = closed.len().saturating_sub(CHECKS_MAX);
-            self.add(Topic::Done, &format!("{CLOSED}{}", closed[most..].join(", ")), 1.0, Order::State);
-        }
-        let open = items.into_iter().filter(|item| item.status != Progress::Done);
-        for (rank, item) in open.take(CHECKS_MAX).enumerate() {
-            let status = if item.status == Progress::Active { "in progress" } else { "open" };
-            let head = format!("{} ({status}): {}", text::code(&item.id), item.title);
-            let order = Order::Rank(rank);
-            let topic = if item.status == Progress::Active { Topic::InProgress } else { Topic::NextSteps };
-            let score = if rank == 0 { 2.65 } else { 1.3 - 0.05 * rank as f64 };
-            self.add(topic, &head, score, order);
-            if !item.points.is_empty() {
-                let percent = DEMANDS_PERCENT[rank.min(DEMANDS_PERCENT.len() - 1)];
-                // The requirements of the items in progress and of the next one matter most.
-                let score = if rank < 2 { 3.0 - rank as f64 } else { 0.9 - 0.1 * rank as f64 };
-                self.add_rules(&format!("{} demands: ", text::code(&item.id)), &item.points, percent, (score, order));
-            }
+    /// Adds commands that ran again and again, and the figures measured last.
+    fn runs(&mut self) {
+        let mut runs: Vec<_> = self.record.runs.all.iter().collect();
+        runs.retain(|run| run.count >= RUNS_MIN || !run.figure.is_empty());
+        runs.sort_by_key(|run| (Reverse(run.count), Reverse(run.at)));
+        for (rank, run) in runs.into_iter().take(RUNS_MAX).enumerate() {
+            let failed = match run.failed {
+                0 => String::new(),
+                _ if run.count < RUNS_MIN => String::new(),
+                failed if run.failure.is_empty() => format!(", {failed} of them failed"),
+                failed => format!(", {failed} of them failed, last with {}", text::code(&run.failure)),
+            };
+            let figure = if run.figure.is_empty() {
+                String::new()
+            } else {
+                format!("; last figure: {}", text::code(&run.figure))
+            };
+            let times = if run.count == 1 { "once".to_owned() } else { format!("{} times", run.count) };
+            let line = format!("Ran {times}: {}{failed}{figure}", text::code(&run.command));
+            self.add(Topic::Context, &line, 1.2 / (1.0 + rank as f64 / 4.0), Order::at(run.at));
         }
     }
 
@@ -396,7 +342,7 @@ impl LineBuilder<'_> {
         for (position, task) in (0_i64..).zip(&self.record.todos).take(64) {
             let words = text::clip(&text::one_line(&text::plain(&task.text)), 240);
             let falling = 2.0 - 0.02 * position as f64;
-            let order = Order::At(self.record.length + position);
+            let order = Order::at(self.record.length + position);
             match task.progress {
                 Progress::Pending => self.add(Topic::NextSteps, &format!("{TODO}{words}"), falling, order),
                 Progress::Active => self.add(Topic::InProgress, &format!("{DOING}{words}"), falling, order),
@@ -409,8 +355,8 @@ impl LineBuilder<'_> {
     /// Adds the state of the work at the end of the history.
     fn position(&mut self) {
         let record = self.record;
-        let asks = words::question(&record.last_reply).filter(|_| record.acted_at <= record.replied_at);
-        let is_answered = record.tasks.last().is_some_and(|task| Some(task.at) > record.replied_at);
+        let asks = text::question(&record.last_reply).filter(|_| record.acted_at <= record.replied_at);
+        let is_answered = record.asked_at > record.replied_at;
         if let Some(question) = asks.filter(|_| !is_answered) {
             self.add(Topic::InProgress, &format!("Asked the user: {question}"), 3.0, Order::Last);
         }
@@ -420,64 +366,41 @@ impl LineBuilder<'_> {
         if record.stopped_at.is_some() && record.stopped_at >= record.acted_at.max(record.replied_at) {
             self.add(Topic::InProgress, &format!("{STOPPED}{}", record.rejected), 2.9, Order::Last);
         }
-        if !self.is_unfinished() {
-            return;
-        }
-        let asked = record.tasks.iter().rev().find(|task| !task.request.is_empty());
-        // An item in progress is itself the next step.
-        let has_item = record.items.all.iter().any(|item| item.status == Progress::Active);
-        if let Some(task) = asked.filter(|_| !has_item) {
-            let line = format!("Go on with: “{}”", text::clip(&task.request, 120));
-            self.add(Topic::NextSteps, &line, 1.0, Order::Next);
-        }
-        let from = self.current_from();
-        for (rank, (number, step)) in record.steps.iter().enumerate().skip(from).rev().take(200).enumerate() {
-            let detail = self.detail(Topic::InProgress, rank);
-            let lines = self.lines([number].into_iter(), detail);
-            let words = text::clip(&step.words, detail);
-            if !lines.is_empty() || (rank == 0 || step.topic.is_some()) && !words.is_empty() {
-                let score = 2.4 / (1.0 + 0.1 * rank as f64);
-                self.add(Topic::InProgress, &with_lines(words, &lines), score, Order::At(step.at));
-            }
+        if let Some(step) = record.steps.last().filter(|step| self.is_unfinished() && !step.words.is_empty()) {
+            self.add(Topic::InProgress, &unlike_facts(&step.words), 2.4, Order::at(step.at));
         }
     }
 
     /// Adds changes that are neither checked nor committed.
     fn unsettled(&mut self) {
         let record = self.record;
-        let committed_at = record.committed().map(|commit| commit.at);
+        let committed_at = record.commits.last().map(|commit| commit.at);
         let uncommitted = self.changed_since(committed_at);
         let passed = record.checks.passed();
         let unchecked = passed.first().map(|check| self.changed_since(Some(check.at))).unwrap_or_default();
         let has_commits = committed_at.is_some();
         if !has_commits && !uncommitted.is_empty() {
-            self.add(Topic::InProgress, NO_COMMIT, 1.0, Order::State);
+            self.add(Topic::InProgress, &format!("{NO_COMMIT}: {uncommitted}"), 1.0, Order::State);
         }
-        if has_commits && !uncommitted.is_empty() && uncommitted == unchecked {
-            self.add(Topic::InProgress, &format!("{UNSETTLED}{uncommitted}"), 2.6, Order::State);
-        } else {
-            if has_commits && !uncommitted.is_empty() {
-                self.add(Topic::InProgress, &format!("{UNCOMMITTED}{uncommitted}"), 2.6, Order::State);
-            }
-            if !unchecked.is_empty() {
-                self.add(Topic::InProgress, &format!("{UNCHECKED}{unchecked}"), 2.5, Order::State);
-            }
-        }
-        // The steps before the newest commit are those before the next one too.
-        let later =
-            |position: usize, step: &String| record.before_commit[position + 1..].iter().any(|other| other == step);
-        let steps = record.before_commit.iter().enumerate().filter(|(position, step)| !later(*position, step));
-        let before_commit: Vec<&String> = steps.map(|(_, step)| step).collect();
-        let begins = before_commit.iter().position(|step| commands::purpose(step) == Purpose::Verify);
-        let before_commit = before_commit.into_iter().skip(begins.unwrap_or(0)).filter(|step| *step != "git commit");
-        let before_commit: Vec<String> = before_commit.map(|step| text::code(step)).collect();
         if has_commits && !uncommitted.is_empty() {
-            let by_way = if before_commit.is_empty() {
-                String::new()
-            } else {
-                format!(", as before, behind {}", before_commit.join(", "))
-            };
-            self.add(Topic::NextSteps, &format!("{TO_COMMIT}{by_way}"), 1.3, Order::At(record.length + 100));
+            self.add(Topic::InProgress, &format!("{UNCOMMITTED}{uncommitted}"), 2.6, Order::State);
+        }
+        if !unchecked.is_empty() {
+            self.add(Topic::InProgress, &format!("{UNCHECKED}{unchecked}"), 2.5, Order::State);
+        }
+        if has_commits && !uncommitted.is_empty() {
+            self.add(Topic::NextSteps, TO_COMMIT, 1.3, Order::at(record.length + 100));
+        }
+    }
+
+    /// Adds the deleted files.
+    fn deletions(&mut self) {
+        let mut deleted: Vec<&File> =
+            self.record.files.changed.iter().filter(|file| file.deleted_at.is_some()).collect();
+        deleted.sort_by_key(|file| Reverse(file.deleted_at));
+        if !deleted.is_empty() {
+            let shown: Vec<String> = deleted.iter().take(8).map(|file| self.shown(&file.path)).collect();
+            self.add(Topic::Files, &format!("{DELETED}{}", shown.join(", ")), 1.0, Order::Last);
         }
     }
 
@@ -504,58 +427,43 @@ impl LineBuilder<'_> {
         };
         for (folder, (rank, bases)) in folders {
             let line = line_of(folder, &bases);
-            let item = Item::new(Topic::Files, &line, 2.0 / (1.0 + rank as f64 / 8.0), Order::At(rank as i64));
+            let item = Item::new(Topic::Files, &line, 2.0 / (1.0 + rank as f64 / 8.0), Order::at(rank as i64));
             // The newest files come first.
             let few = |count: usize| line_of(folder, &bases[..bases.len().min(count)]);
             self.items.push(item.or(&few(3)).or(&few(1)));
         }
     }
 
-    /// True if a line has a value that the user named.
-    fn is_named(&self, line: &str) -> bool {
-        let mut words = line.split(|letter: char| !letter.is_ascii_alphanumeric()).filter(|word| word.len() > 2);
-        words.any(|word| self.record.values.contains(&word.to_ascii_lowercase()))
-    }
-
-    /// Adds the new lines of settings files, which are the state itself: the file with most values that the user named
-    /// comes first, and so do the lines with such values.
+    /// Adds the new lines of settings files, which are the state itself, the newest file first.
     fn settings(&mut self) {
         const ENDINGS: [&str; 9] = [".json", ".yaml", ".yml", ".toml", ".ini", ".env", ".cfg", ".conf", ".properties"];
         let changed = self.record.files.changed.iter().filter(|file| !file.is_gone && !file.lines.is_empty());
-        let settings = changed.filter(|file| ENDINGS.iter().any(|end| file.path.ends_with(end)));
-        let named = |file: &File| file.lines.iter().filter(|line| self.is_named(&line.text)).count();
-        let mut settings: Vec<(usize, &File)> = settings.map(|file| (named(file), file)).collect();
-        settings.sort_by_key(|(named, file)| Reverse((*named, file.changed_at)));
-        for (rank, (_, file)) in settings.into_iter().take(FILES_MAX).enumerate() {
-            let values = self.values(file, self.units * SETTINGS_SHARE / 100 / (1 + 2 * rank));
+        let mut settings: Vec<&File> =
+            changed.filter(|file| ENDINGS.iter().any(|end| file.path.ends_with(end))).collect();
+        settings.sort_by_key(|file| Reverse(file.changed_at));
+        for (rank, file) in settings.into_iter().take(FILES_MAX).enumerate() {
+            let mut left = self.units * SETTINGS_SHARE / 100 / (1 + 2 * rank);
+            let fits = |line: &&Line| {
+                let cost = line.text.chars().count() + 5;
+                let fits = cost <= left;
+                left = left.saturating_sub(cost);
+                fits
+            };
+            let mut values: Vec<String> =
+                file.lines.iter().rev().filter(fits).map(|line| text::code(&line.text)).collect();
+            values.reverse();
             if !values.is_empty() {
-                let line = format!("{}{HOLDS}{values}", self.shown(&file.path));
-                let order = file.changed_at.map_or(Order::First, Order::At);
-                self.add(Topic::Context, &line, 2.0 / (1.0 + rank as f64), order);
+                let line = format!("{}{HOLDS}{}", self.shown(&file.path), values.join(BETWEEN));
+                self.add(Topic::Context, &line, 2.0 / (1.0 + rank as f64), Order::at(file.changed_at.unwrap_or(0)));
             }
         }
-    }
-
-    fn values(&self, file: &File, limit: usize) -> String {
-        let mut left = limit;
-        let mut order: Vec<usize> = (0..file.lines.len()).rev().collect();
-        order.sort_by_key(|at| !self.is_named(&file.lines[*at].text));
-        order.retain(|at| {
-            let cost = file.lines[*at].text.chars().count() + 5;
-            let fits = cost <= left;
-            left = left.saturating_sub(cost);
-            fits
-        });
-        order.sort_unstable();
-        order.into_iter().map(|at| text::code(&file.lines[at].text)).collect::<Vec<_>>().join(BETWEEN)
     }
 
     /// True if the model was in the middle of work when the history ended.
     fn is_unfinished(&self) -> bool {
         let record = self.record;
-        let asked_at = record.tasks.last().map(|task| task.at);
         let acts = record.acted_at.is_some() && record.acted_at >= record.replied_at;
-        acts || asked_at > record.replied_at && record.length > 0 || words::ends_in_intention(&record.last_reply)
+        acts || record.asked_at > record.replied_at && record.length > 0
     }
 
     /// The first step of the current work, since the newest request or commit.
@@ -563,16 +471,8 @@ impl LineBuilder<'_> {
         if !self.is_unfinished() {
             return self.record.steps.len();
         }
-        let last = self.record.tasks.len().saturating_sub(1);
-        self.record.steps.partition_point(|step| step.task < last)
-    }
-
-    /// The steps of a task, including uncommitted ones after its commit.
-    fn steps_of(&self, task: usize) -> Range<usize> {
-        let Record { steps, tasks, .. } = self.record;
-        let goes_on = tasks[task + 1..].iter().take_while(|next| next.request.is_empty() && next.commit.is_none());
-        let last = task + if tasks[task].request.is_empty() { 0 } else { goes_on.count() };
-        steps.partition_point(|step| step.task < task)..steps.partition_point(|step| step.task <= last)
+        let began_at = self.record.asked_at.max(self.record.commits.last().map(|commit| commit.at));
+        self.record.steps.partition_point(|step| Some(step.at) <= began_at)
     }
 
     fn changed_since(&self, at: Option<i64>) -> String {
@@ -583,80 +483,42 @@ impl LineBuilder<'_> {
         format!("{}{more}", paths[most..].join(", "))
     }
 
-    /// The lines of some steps that still hold, by file, the most important first, in at most `limit` characters.
-    fn lines(&self, steps: impl Iterator<Item = usize>, limit: usize) -> String {
-        let positions = steps.filter_map(|step| self.by_step.get(&step)).flatten();
-        let line =
-            |(file, position): &(usize, usize)| (*file, *position, &self.record.files.changed[*file].lines[*position]);
-        let lines = positions.map(line).filter(|(_, _, line)| line.importance() > 0);
-        let mut chosen: Vec<(usize, usize, &Line)> = lines.collect();
-        chosen.sort_by_key(|(file, position, line)| (*file, Reverse(line.importance()), *position));
-        // The most important line of each file comes before the second of any.
-        let mut turns: Vec<(usize, usize, usize, &Line)> = Vec::with_capacity(chosen.len());
-        for group in chosen.chunk_by(|left, right| left.0 == right.0) {
-            let best = group.iter().enumerate().take(LINES_MAX);
-            turns.extend(best.map(|(turn, (file, position, line))| (turn, *file, *position, *line)));
-        }
-        turns.sort_by_key(|(turn, file, _, line)| (*turn, Reverse(line.importance()), Reverse(*file)));
-        let mut chosen: Vec<(usize, usize, &Line)> =
-            turns.into_iter().map(|(_, file, position, line)| (file, position, line)).collect();
-        let mut left = limit;
-        let mut named: HashSet<usize> = HashSet::new();
-        chosen.retain(|(file, _, line)| {
-            let name = if named.contains(file) { 0 } else { self.shown(&self.record.files.changed[*file].path).len() };
-            let cost = line.text.chars().count() + 5 + name;
+    /// The lines of a step that still hold, by file, the most important ones that fit in `limit` characters.
+    fn lines(&self, step: usize, limit: usize) -> String {
+        let files = &self.record.files.changed;
+        let positions = self.by_step.get(&step).map_or(&[][..], Vec::as_slice);
+        let mut chosen: Vec<(usize, usize)> = positions.to_vec();
+        chosen.retain(|(file, at)| files[*file].lines[*at].importance() > 0);
+        chosen.sort_by_key(|(file, at)| Reverse(files[*file].lines[*at].importance()));
+        let mut left = limit.saturating_sub(chosen.first().map_or(0, |(file, _)| self.shown(&files[*file].path).len()));
+        chosen.retain(|(file, at)| {
+            let cost = files[*file].lines[*at].text.chars().count() + 5;
             let fits = cost <= left;
-            if fits {
-                left -= cost;
-                named.insert(*file);
-            }
+            left = left.saturating_sub(cost);
             fits
         });
-        chosen.sort_by_key(|(file, position, _)| (*file, *position));
+        chosen.truncate(LINES_MAX);
+        chosen.sort_unstable();
         let groups = chosen.chunk_by(|left, right| left.0 == right.0).map(|group| {
-            let lines: Vec<String> = group.iter().map(|(_, _, line)| text::code(&line.text)).collect();
-            format!("{}: {}", self.shown(&self.record.files.changed[group[0].0].path), lines.join(BETWEEN))
+            let lines: Vec<String> = group.iter().map(|(file, at)| text::code(&files[*file].lines[*at].text)).collect();
+            format!("{}: {}", self.shown(&files[group[0].0].path), lines.join(BETWEEN))
         });
         groups.collect::<Vec<_>>().join("; ")
     }
 }
 
-/// An answer without the lines whose subject a newer answer states anew: a name in code at their beginning, or before a
-/// value with digits.
-fn newest_values(answer: &str, stated: &mut HashSet<String>) -> String {
-    static SUBJECT: LazyLock<Regex> = LazyLock::new(|| {
-        Regex::new(r"^\W*(?:`([^`]+)`|\w+ `([\w.-]+)`.*`[^`]*\d[^`]*`|`([\w.-]+): )").expect("a fixed pattern")
-    });
-    let subject = |line: &str| {
-        let found = SUBJECT.captures(words::bare(line))?;
-        found.get(1).or(found.get(2)).or(found.get(3)).map(|name| name.as_str().to_owned())
-    };
-    let head = commands::head(answer, 12_000);
-    let mut kept: Vec<&str> = Vec::new();
-    for line in head.lines() {
-        if subject(line).is_none_or(|name| !stated.contains(&name)) {
-            kept.push(line);
-        } else {
-            // The sentence that leads to the list goes with it.
-            kept.pop_if(|above| above.trim_end_matches(['*', ' ']).ends_with([':', '：']));
-        }
-    }
-    stated.extend(head.lines().filter_map(subject));
-    kept.join("\n")
-}
-
 /// Labels a quotation that looks like a fact of ours, so that it is not read back as one.
-fn unlike_facts(words: String, are_said: bool) -> String {
-    const LABELS: [&str; 10] = [FIRST, LATEST, TODO, DOING, DID, CLOSED, UNCOMMITTED, UNCHECKED, UNSETTLED, "Commit "];
-    let is_like = words.starts_with(['`', '“']);
-    let is_like = is_like || LABELS.iter().any(|label| words.starts_with(label));
-    if are_said && is_like { format!("{SAID}{words}") } else { words }
+fn unlike_facts(words: &str) -> String {
+    const LABELS: [&str; 9] = ["`", "“", "Commit ", FIRST, LATEST, TODO, DOING, DID, DELETED];
+    let is_like = LABELS.iter().any(|label| words.starts_with(label));
+    if is_like { format!("{SAID}{words}") } else { words.to_owned() }
 }
 
-fn with_lines(words: String, lines: &str) -> String {
-    match (words.is_empty(), lines.is_empty()) {
-        (_, true) => words,
-        (true, false) => lines.to_owned(),
-        (false, false) => format!("{words}{ARROW}{lines}"),
-    }
+/// A quotation without marks that end it.
+fn inner(words: &str) -> String {
+    words.replace(['“', '”'], "\"")
+}
+
+fn with_lines(words: &str, lines: &str) -> String {
+    if words.is_empty() { lines.to_owned() } else { format!("{words}{ARROW}{lines}") }
 }

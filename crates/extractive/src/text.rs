@@ -6,7 +6,6 @@
 use longhand_core::model::harness;
 use regex::Regex;
 use std::borrow::Cow;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::LazyLock;
 
 static ESCAPE: LazyLock<Regex> = LazyLock::new(|| {
@@ -43,15 +42,6 @@ pub(crate) fn clean(text: &str) -> Cow<'_, str> {
 fn is_invisible(letter: char) -> bool {
     matches!(letter, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}'
         | '\u{e0000}'..='\u{e007f}')
-}
-
-/// A quotation in which nothing looks like the forms of the summary's own facts: a file with its lines, or a result.
-pub(super) fn unmarked(text: &str) -> Cow<'_, str> {
-    if text.contains("`: ") || text.contains(" → ") {
-        Cow::Owned(text.replace("`: ", "` = ").replace(" → ", " -> "))
-    } else {
-        Cow::Borrowed(text)
-    }
 }
 
 /// A person's own text, without the text that an agent put around it.
@@ -254,56 +244,10 @@ pub(super) fn plain(text: &str) -> Cow<'_, str> {
     MARKUP.replace_all(text, "")
 }
 
-/// The words of a text, hashed and sorted, to compare two wordings of one statement.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Fingerprint(Vec<u64>);
-
-impl Fingerprint {
-    /// The fingerprint of a text: its words, and pairs of letters of a script without spaces.
-    pub(super) fn of(text: &str) -> Self {
-        let mut words = Vec::new();
-        let hash = |word: &str| {
-            let mut hasher = DefaultHasher::new();
-            word.hash(&mut hasher);
-            hasher.finish()
-        };
-        for word in text.split(|letter: char| !letter.is_alphanumeric() && letter != '_') {
-            if word.chars().any(is_wide) {
-                let letters: Vec<char> = word.chars().collect();
-                words.extend(letters.windows(2).map(|pair| hash(&pair.iter().collect::<String>())));
-            } else if word.len() > 2 && !COMMON.contains(&word.to_ascii_lowercase().as_str()) {
-                words.push(hash(&word.to_lowercase()));
-            }
-        }
-        words.sort_unstable();
-        words.dedup();
-        Self(words)
-    }
-
-    fn has(&self, word: u64) -> bool {
-        self.0.binary_search(&word).is_ok()
-    }
-
-    /// True if the other contains nearly all of its words.
-    pub(super) fn is_restated_by(&self, other: &Self) -> bool {
-        let common = self.0.iter().filter(|word| other.has(**word)).count();
-        self.0.len() >= 3 && 5 * common >= 4 * self.0.len() || !self.0.is_empty() && self.0 == other.0
-    }
-
-    /// True if the text has only common words.
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// True if the two have a word in common.
-    pub(super) fn touches(&self, other: &Self) -> bool {
-        self.0.iter().any(|word| other.has(*word))
-    }
+/// The question at the end of a text.
+pub(super) fn question(words: &str) -> Option<String> {
+    let lines = prose(words);
+    let line = lines.last().filter(|line| line.text.ends_with(['?', '？']))?;
+    let plain = plain(line.text);
+    sentences_of(&plain).last().map(|sentence| clip(sentence, 240))
 }
-
-const COMMON: &[&str] = &[
-    "the", "and", "for", "are", "was", "were", "with", "that", "this", "from", "have", "has", "had", "will", "would",
-    "let", "now", "then", "also", "but", "not", "you", "your", "our", "its", "all", "can", "into", "out", "just",
-    "there", "which", "what", "when", "how", "should", "could", "need", "needs", "some", "any", "about", "them",
-    "they", "been", "being",
-];

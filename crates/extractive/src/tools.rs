@@ -3,81 +3,64 @@
 //! Agents name their tools differently; common to them are a path, a command or a list of tasks in the input, and a
 //! verb in the name.
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// Effect of a tool call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(super) enum Kind {
-    /// Reads a file.
     Read,
     /// Creates a file, or replaces all of it.
     Write,
     /// Changes a part of a file.
     Edit,
-    /// Runs a command.
     Command,
     /// Asks the user a question, and gets the answer.
     Ask,
-    /// Gets text from another agent or a web page.
-    Fetch,
-    /// Anything else.
     #[default]
     Other,
 }
 
 /// Progress of a task.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(super) enum Progress {
-    /// Not begun.
     #[default]
     Pending,
-    /// Begun.
     Active,
-    /// Finished.
     Done,
-    /// Given up.
     Dropped,
 }
 
 /// A task of a to-do list.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Task {
-    /// Its description.
     pub(super) text: String,
-    /// Its progress.
     pub(super) progress: Progress,
 }
 
 /// The effect of a call on one file.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub(super) struct FileEffect {
     /// The file, as the call spells it.
     pub(super) path: String,
-    /// The kind of the effect.
     pub(super) kind: Kind,
     /// The text before, as far as the call contains it.
     pub(super) removed: String,
-    /// The text after.
     pub(super) added: String,
 }
 
 /// A parsed tool call.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct ToolUse {
-    /// Its kind.
     pub(super) kind: Kind,
     /// The files it works on; a patch has several, and a file that is edited in several places has an entry for each.
     pub(super) touches: Vec<FileEffect>,
-    /// The command it runs.
     pub(super) command: Option<String>,
-    /// The tasks it states.
     pub(super) tasks: Vec<Task>,
     /// Its change to one task of a list that is kept elsewhere, by its number from one, or a new task.
     pub(super) task_step: Option<(Option<usize>, Task)>,
     /// The first text of its input, which describes the call if nothing else does.
     pub(super) about: String,
-    /// The background command whose output it requests.
-    pub(super) awaits: Option<String>,
 }
 
 const PATH_KEYS: &str = "\
@@ -87,7 +70,6 @@ const REMOVED_KEYS: &str = "old_string oldText old_str oldString old_text search
 const ADDED_KEYS: &str =
     "new_string newText new_str newString new_text replace new content file_text contents new_source text";
 const COMMAND_KEYS: &[&str] = &["command", "cmd", "script", "shell_command"];
-const AWAITED_KEYS: &[&str] = &["task_id", "bash_id", "shell_id", "session_id"];
 const LIST_KEYS: &[&str] = &["todos", "plan", "tasks", "items", "todo_list", "steps"];
 const TASK_KEYS: &[&str] = &["content", "step", "text", "title", "subject", "task", "description"];
 const READERS: &[&str] = &["read", "view", "open", "cat", "fetch", "get"];
@@ -95,7 +77,6 @@ const WRITERS: &[&str] = &["write", "create", "save"];
 const EDITORS: &[&str] = &["edit", "patch", "replace", "insert", "modify", "update", "append"];
 const SEARCHERS: &[&str] = &["grep", "glob", "find", "search", "list", "ls"];
 const ASKERS: &[&str] = &["ask", "question", "elicit", "followup"];
-const FETCHERS: &[&str] = &["task", "agent", "fetch", "web", "browse", "delegate"];
 const RUNNERS: &[&str] = &["bash", "shell", "exec", "terminal", "command", "run", "powershell", "cmd"];
 
 /// Parses a tool call. An input that is not JSON is treated as a text.
@@ -119,13 +100,12 @@ pub(super) fn understand(tool: &str, input_json: &str) -> ToolUse {
         (true, Some(path)) => touches_of(path, kind, &input),
         (true, None) => Vec::new(),
     };
-    let awaits = AWAITED_KEYS.iter().find_map(|key| input.get(*key).and_then(Value::as_str)).map(str::to_owned);
     let mut about = None;
     collect_texts(&input, &mut |text| {
         about.get_or_insert(text);
     });
     let about = super::commands::head(about.unwrap_or_default(), 200).to_owned();
-    ToolUse { kind, touches, command, tasks, task_step, about, awaits }
+    ToolUse { kind, touches, command, tasks, task_step, about }
 }
 
 /// The changes of a call to the file it names, one per edited place.
@@ -187,8 +167,6 @@ fn kind_of(verbs: &[String], has_path: bool, command: Option<&str>, is_patch: bo
         Kind::Write
     } else if verbs.iter().any(|verb| ASKERS.contains(&verb.as_str())) {
         Kind::Ask
-    } else if verbs.iter().any(|verb| FETCHERS.contains(&verb.as_str())) && !has_verb(&["output", "stop"]) {
-        Kind::Fetch
     } else if has_verb(SEARCHERS) {
         Kind::Other
     } else if has_path && has_verb(READERS) {

@@ -1,12 +1,13 @@
 //! The text of a summary: its facts from the record, its lines in the sections of the preset, within the budget.
 
 use super::compose::{Budget, Form};
+use super::digest::{Body, Digest};
 use super::file_lists::file_lists;
-use super::record::Record;
-use super::text::{self, Fingerprint};
+use super::record::{Note, Record};
+use super::statements::{self, Turn};
 use super::{compose, lines, previous};
-use longhand_core::model::message::Role;
 use longhand_core::model::view::SourceMessage;
+use longhand_core::policy::Topic;
 use longhand_core::policy::presets::pi::parameters::SplitTurn;
 use longhand_core::policy::summary::SummaryInput;
 
@@ -19,9 +20,6 @@ const NO_HISTORY: &str = "No prior history.";
 /// Share of the budget for the first part of a split turn, in percent.
 const SPLIT_TURN_SHARE: usize = 35;
 
-/// Detail of the lines, in percent of the summary's limit; each value is tried until the text fills the limit.
-const DETAIL_PERCENT: [usize; 4] = [100, 150, 225, 400];
-
 /// Writes a summary of at most `input.budget_tokens`, with the file lists that follow every summary; the same input
 /// gives the same text.
 pub fn extract(input: &SummaryInput) -> String {
@@ -33,18 +31,18 @@ pub fn extract(input: &SummaryInput) -> String {
 /// Writes a summary that leaves space for the sections that follow it.
 pub fn write(input: &SummaryInput) -> String {
     let budget = Budget::of(&input.counting, input.budget_tokens);
-    let free = Budget { units: budget.units.saturating_sub(budget.measure(&file_lists(input))), ..budget };
+    let free = budget.with(budget.units.saturating_sub(budget.measure(&file_lists(input))));
     match &input.rules.split_turn {
         Some(rule) if !input.split_turn.is_empty() => split(input, rule, free),
         Some(_) | None => {
             let messages = input.messages.iter().chain(&input.split_turn);
-            history(input, messages, Form::of(&input.rules), input.previous.as_deref(), free)
+            history(input, messages, Form::of(&input.rules), true, free)
         }
     }
 }
 
 /// Summarizes the history and, separately, the first part of the turn that the boundary splits.
-fn split(input: &SummaryInput, rule: &SplitTurn, budget: Budget) -> String {
+fn split(input: &SummaryInput, rule: &SplitTurn, budget: Budget<'_>) -> String {
     let bridge = format!("\n\n---\n\n{}\n\n", rule.heading);
     let free = budget.units.saturating_sub(budget.measure(&bridge));
     let has_history = !input.messages.is_empty() || input.previous.is_some();
@@ -54,45 +52,69 @@ fn split(input: &SummaryInput, rule: &SplitTurn, budget: Budget) -> String {
     if free < least(front_form) + if has_history { least(form) } else { NO_HISTORY.len() } {
         // A budget too small for two summaries gets one.
         let messages = input.messages.iter().chain(&input.split_turn);
-        return history(input, messages, form, input.previous.as_deref(), budget);
+        return history(input, messages, form, true, budget);
     }
     let share = if has_history {
         (free * SPLIT_TURN_SHARE / 100).max(least(front_form))
     } else {
         free.saturating_sub(NO_HISTORY.len())
     };
-    let front = history(input, input.split_turn.iter(), front_form, None, Budget { units: share, ..budget });
-    let rest = Budget { units: free - budget.measure(&front), ..budget };
-    let past = if has_history {
-        history(input, input.messages.iter(), form, input.previous.as_deref(), rest)
-    } else {
-        NO_HISTORY.to_owned()
-    };
+    let front = history(input, input.split_turn.iter(), front_form, false, budget.with(share));
+    let rest = budget.with(free.saturating_sub(budget.measure(&front)));
+    let past =
+        if has_history { history(input, input.messages.iter(), form, true, rest) } else { NO_HISTORY.to_owned() };
     format!("{past}{bridge}{front}")
+}
+
+/// The digest of what a summary of this input covers: its messages, and what the summary before it covers.
+pub fn digest(input: &SummaryInput) -> Digest {
+    let earlier = input.previous_digest.as_deref().and_then(Digest::from_json);
+    let messages = Digest::of(input.messages.iter().chain(&input.split_turn));
+    match earlier {
+        Some(earlier) => earlier.merged(messages),
+        None => messages,
+    }
+}
+
+/// The facts and the texts of an input. With `carries` it includes what the previous summary covers.
+pub(super) fn read<'a>(
+    input: &SummaryInput,
+    messages: impl Iterator<Item = &'a SourceMessage>,
+    carries: bool,
+) -> (Record, Vec<Turn>, Digest) {
+    let mut digest = Digest::of(messages);
+    let mut record = Record::default();
+    let mut turns = Vec::new();
+    match input.previous_digest.as_deref().filter(|_| carries).and_then(Digest::from_json) {
+        Some(earlier) => digest = earlier.merged(digest),
+        None => {
+            let goes_on = digest.entries.iter().any(|entry| matches!(entry.body, Body::Said(_) | Body::Call(_)));
+            let previous = input.previous.as_deref().filter(|_| carries);
+            turns = previous
+                .map(|summary| previous::recall(&mut record, summary, &input.rules, goes_on))
+                .unwrap_or_default();
+        }
+    }
+    turns.extend(statements::turns(&digest));
+    for entry in &digest.entries {
+        if let Body::Summary(words) = &entry.body {
+            let notes = statements::pieces(words).into_iter();
+            record.notes.extend(notes.map(|words| Note { topic: Topic::Context, words, at: entry.at }));
+        }
+    }
+    let read: Vec<Turn> = turns.iter().filter(|turn| turn.at >= 0).cloned().collect();
+    record.read(&digest, &read);
+    (record, turns, digest)
 }
 
 fn history<'a>(
     input: &SummaryInput,
     messages: impl Iterator<Item = &'a SourceMessage>,
     form: Form<'_>,
-    previous: Option<&str>,
-    budget: Budget,
+    carries: bool,
+    budget: Budget<'_>,
 ) -> String {
-    let messages: Vec<&SourceMessage> = messages.collect();
-    let mut record = Record::default();
-    if let Some(summary) = previous {
-        let goes_on = messages.iter().any(|source| source.message.role == Role::Assistant);
-        previous::recall(&mut record, summary, &input.rules, goes_on);
-    }
-    record.read(messages);
-    let focus = Fingerprint::of(&text::clean(&input.instructions));
-    // If there are few facts for the limit, each is written in more detail.
-    let mut text = String::new();
-    for percent in DETAIL_PERCENT {
-        text = compose::compose(form, budget, lines::lines(&record, budget.units * percent / 100), &focus);
-        if budget.measure(&text) * 20 >= budget.units * 19 {
-            break;
-        }
-    }
-    text
+    let (record, turns, digest) = read(input, messages, carries);
+    let printed = statements::printed_texts(&digest);
+    compose::compose(form, budget, lines::lines(&record, &turns, &printed, budget.chars()), &input.instructions)
 }

@@ -188,6 +188,7 @@ impl Evaluation<'_> {
                     messages: before.iter().map(measures::source).collect(),
                     split_turn: Vec::new(),
                     previous: None,
+                    previous_digest: None,
                     previous_is_supplied: false,
                     rules: rule.summary.clone(),
                     counting: by_characters(),
@@ -259,15 +260,23 @@ impl Evaluation<'_> {
         let asked = (Some(subject.preset.name.as_str()), Some(whole.budget_tokens));
         for summarizer in self.summarizers {
             let mut previous = whole.previous.clone();
+            let mut previous_digest = None;
             let mut writer = String::new();
             let (preset, name) = (&subject.preset.name, summarizer.name());
             for (number, messages) in (1..).zip(pieces(&whole.messages, self.arguments.pieces)) {
-                let input = SummaryInput { messages: messages.to_vec(), previous: previous.take(), ..whole.clone() };
+                let (previous_text, digest) = (previous.take(), previous_digest.take());
+                let input = SummaryInput {
+                    messages: messages.to_vec(),
+                    previous: previous_text,
+                    previous_digest: digest,
+                    ..whole.clone()
+                };
                 let what = format!("{}: {name} writes a summary, preset {preset}, piece {number}", self.file);
                 self.progress.show(|| what.clone());
                 let summary = self.progress.waiting(&what, summarizer.summarize(&input, &NoObserver)).await;
                 let summary = summary.with_context(|| format!("{} for {}", summarizer.name(), subject.preset.name))?;
                 let summary = longhand_extractive::completed(summary, &input);
+                previous_digest = Some(longhand_extractive::digest(&input).to_json());
                 (previous, writer) = (Some(summary.text), summary.summarizer);
             }
             let summary = previous.unwrap_or_default();

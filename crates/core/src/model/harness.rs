@@ -1,6 +1,7 @@
 //! Text that agents add to a user's messages: elements with their own output, and notices that no person wrote.
 
 use regex::Regex;
+use std::borrow::Cow;
 use std::sync::LazyLock;
 
 /// Elements that agents put into the user's messages and into tool outputs: the agent's text, not the user's.
@@ -32,20 +33,50 @@ static WRAPPER: LazyLock<Regex> = LazyLock::new(|| {
         .expect("a fixed pattern")
 });
 
-/// The beginnings of notices that an agent sends in the user's place.
-const NOTICES: [&str; 4] =
-    ["<task-notification>", "[Request interrupted", "Caveat: The messages below", "Base directory for this skill:"];
+/// The beginnings of texts that an agent sends in the user's place.
+const NOTICES: [&str; 2] = ["Caveat: The messages below", "Base directory for this skill:"];
+
+/// Lines that an agent writes, beside which a person may have typed something.
+static NOTICE_LINE: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r"(?m)^\[Request interrupted[^\]\n]*\]|^\s*Read the output file\b.*$").expect("a fixed pattern")
+});
+
+/// Text around a request in a user's message, in Markdown: it begins with the first text, and the request follows the
+/// second one.
+const FRAMES: [(&str, &str); 2] = [
+    // Codex: its IDE extension (`codex-vscode`), with the selection and the open tabs.
+    ("# Context from my IDE setup:", "## My request for Codex:"),
+    // Codex: files that the person mentioned, in the desktop app.
+    ("# Files mentioned by the user:", "## My request for Codex:"),
+];
 
 /// The text of the person, without the additions of the agent. Empty for a notice of the agent.
 pub fn spoken(text: &str) -> String {
     if NOTICES.iter().any(|notice| text.trim_start().starts_with(notice)) {
         return String::new();
     }
-    if !text.contains('<') {
-        return text.trim().to_owned();
+    let mut text = Cow::Borrowed(text);
+    if text.contains('<') {
+        let is_notification = text.contains("<task-notification>");
+        text = Cow::Owned(WRAPPER.replace_all(&HARNESS.replace_all(&text, ""), "").into_owned());
+        if is_notification {
+            text = Cow::Owned(NOTICE_LINE.replace_all(&text, "").into_owned());
+        }
     }
-    let text = HARNESS.replace_all(text, "");
-    WRAPPER.replace_all(&text, "").trim().to_owned()
+    if text.contains("[Request interrupted") {
+        text = Cow::Owned(NOTICE_LINE.replace_all(&text, "").into_owned());
+    }
+    unframed(text.trim()).trim().to_owned()
+}
+
+/// A request without the frame around it.
+fn unframed(text: &str) -> &str {
+    let frame = FRAMES.iter().find(|(head, _)| text.starts_with(head));
+    let request = frame.and_then(|(_, mark)| {
+        let at = text.match_indices(mark).find(|(at, _)| text[..*at].ends_with('\n'))?.0;
+        Some(&text[at + mark.len()..])
+    });
+    request.filter(|request| !request.trim().is_empty()).unwrap_or(text)
 }
 
 /// True if the agent alone wrote the text, in the user's place.
@@ -78,6 +109,19 @@ mod tests {
             ("[Request interrupted by user]", ""),
             ("Base directory for this skill: /skills/pdf\n\n# PDF", ""),
             ("a < b", "a < b"),
+            ("[Request interrupted by user for tool use]\nuse the other one", "use the other one"),
+            (
+                "<task-notification>done</task-notification>\nRead the output file to retrieve the result: /t/b.out\nand stop",
+                "and stop",
+            ),
+            (
+                "# Context from my IDE setup:\n\n## Open tabs:\n- a.rs: src/a.rs\n\n## My request for Codex:\nfix a\n",
+                "fix a",
+            ),
+            (
+                "# Context from my IDE setup:\nwhy does this stand here?",
+                "# Context from my IDE setup:\nwhy does this stand here?",
+            ),
             (
                 "<command-name>/mode</command-name>\n<command-message>mode</command-message>\n<command-args></command-args>",
                 "/mode",

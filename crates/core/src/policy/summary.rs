@@ -16,6 +16,9 @@ pub struct SummaryInput {
     pub split_turn: Vec<SourceMessage>,
     /// Text of the summary that this one replaces, so that facts known only from it are carried on.
     pub previous: Option<String>,
+    /// The digest of the originals that it covers, in the form in which the built-in summarizer stores it; none if it is
+    /// not known.
+    pub previous_digest: Option<String>,
     /// True if that summary was supplied by a client. Its file lists are not carried on, as pi does not trust lists
     /// that an extension wrote.
     pub previous_is_supplied: bool,
@@ -39,6 +42,7 @@ impl SummaryInput {
             messages: summarizable(&plan.head),
             split_turn: summarizable(&plan.split_turn),
             previous: plan.previous.clone(),
+            previous_digest: None,
             previous_is_supplied: false,
             rules: plan.rules.clone(),
             counting: counting.clone(),

@@ -1,6 +1,7 @@
 //! Small conversations, and the facts that their summaries must contain.
 
 use super::{Talk, extract};
+use crate::digest;
 use longhand_core::model::message::Role;
 use longhand_core::model::part::{Marker, NOTE, PartBody, ResultStatus};
 use longhand_core::policy::summary::SummaryInput;
@@ -70,51 +71,6 @@ fn of_checks() -> Vec<Case> {
             expected: &[("Blocked", "`npm test` did not finish: `Command aborted` (files were edited since)")],
             silent: &[],
         },
-        Case {
-            name: "a run in the background ends when its output is fetched",
-            talk: talk()
-                .runs(
-                    "mix test test/slow_test.exs",
-                    "Command running in background with ID: b0be39e. Output is elsewhere",
-                )
-                .works("TaskOutput", json!({"task_id": "b0be39e"}), "<exit_code>0</exit_code>\n43 tests, 0 failures"),
-            expected: &[("Done", "`mix test test/slow_test.exs` passed (`43 tests, 0 failures`)")],
-            silent: &[],
-        },
-        Case {
-            name: "a check that passes behind another command, without an edit, needs that command",
-            talk: fails(
-                edited(talk(), "/w/p/a.ts", "x", "const x = 1;"),
-                "npm run build",
-                "error TS2353: no `url` in `Theme`",
-            )
-            .runs("npm run build:types", "built 3 files")
-            .runs("npm run build", "built 9 files"),
-            expected: &[(
-                "Critical Context",
-                "failed: `` error TS2353: no `url` in `Theme` `` until `npm run build:types` passed",
-            )],
-            silent: &[],
-        },
-        Case {
-            name: "a check that passes behind an edit needs no other command",
-            talk: edited(
-                failed().runs("mix format", "formatted 3 files"),
-                "/w/p/lib/a.ex",
-                "x",
-                "def call(id), do: id",
-            )
-            .runs("mix test", "9 tests, 0 failures"),
-            expected: &[("Done", "`mix test` passed")],
-            silent: &["until"],
-        },
-        Case {
-            name: "a command that works in another form is a lesson",
-            talk: fails(talk(), "git push", "fatal: The branch has no upstream branch.")
-                .runs("git push -u origin main", "ok"),
-            expected: &[("Critical Context", "no upstream branch.`; then `git push -u origin main` worked")],
-            silent: &["Get `git push`"],
-        },
     ]
 }
 
@@ -142,7 +98,8 @@ fn of_work() -> Vec<Case> {
                 "def second(): return 2",
             ),
             expected: &[
-                ("Done", "Commit `1a2b3c4` on `main`: first → `a.py`: `def first(): return 1`"),
+                ("Done", "Commit `1a2b3c4` on `main`: first"),
+                ("Key Decisions", "`a.py`: `def first(): return 1`"),
                 ("In Progress", "Not committed: `b.py`"),
                 ("In Progress", "`def second(): return 2`"),
                 ("Next Steps", "Commit the changes"),
@@ -154,8 +111,8 @@ fn of_work() -> Vec<Case> {
             talk: talk()
                 .works("Write", json!({"file_path": "/w/p/tmp_probe.js", "content": "console.log('probe here')"}), "ok")
                 .runs("rm /w/p/tmp_probe.js", ""),
-            expected: &[],
-            silent: &["`tmp_probe.js`", "probe here"],
+            expected: &[("Relevant Files", "Deleted: `tmp_probe.js`")],
+            silent: &["`tmp_probe.js` (new)", "probe here"],
         },
         Case {
             name: "why something is done stands with what came of it",
@@ -192,59 +149,6 @@ fn of_state() -> Vec<Case> {
             silent: &["No commit was made", "Not committed"],
         },
         Case {
-            name: "values of an older answer give way to those of a newer one",
-            talk: Talk::default()
-                .user("the levels are too bright")
-                .model(
-                    "The levels of the border are darker now:\n- Changed `levelOff` from `#888888` to `#666666`\n- \
-                     `levelLow`: `#303030`",
-                )
-                .user("off is brighter than low")
-                .model("The levels rise from dark to bright:\n- `levelOff`: `#101010`\n- `levelLow`: `#404040`"),
-            expected: &[("Done", "`levelOff` = `#101010`; `levelLow` = `#404040`")],
-            silent: &["#666666", "#303030"],
-        },
-        Case {
-            name: "a wish is no rule any more when the work is done, unless it stands",
-            talk: edited(
-                Talk::default()
-                    .user("The border should be dimmer than the text. Prefer hex values instead of indices."),
-                "/w/p/theme.ts",
-                "x",
-                "export const border = 1;",
-            )
-            .model("The border is dimmer now, and has a hex value.")
-            .user("now write the documentation"),
-            expected: &[
-                ("Constraints & Preferences", "“Prefer hex values instead of indices.”"),
-                ("Done", "“The border should be dimmer than the text."),
-            ],
-            silent: &["- “The border should be dimmer than the text.”\n"],
-        },
-        Case {
-            name: "a wish that nothing was changed for stands",
-            talk: Talk::default()
-                .user("The border should be dimmer than the text.")
-                .model("Which border is it?")
-                .user("the one of the editor"),
-            expected: &[("Constraints & Preferences", "“The border should be dimmer than the text.”")],
-            silent: &[],
-        },
-        Case {
-            name: "values that the user named come first among settings",
-            talk: (0..80)
-                .fold(Talk::default().user("the accent must be 8abeb7"), |talk, number| {
-                    edited(talk, "/w/p/theme.json", "x", &format!("\"tone{number}\": \"#{number:06}\","))
-                })
-                .works("Edit", edit("/w/p/theme.json", "y", "\"accent\": \"#8abeb7\","), "ok")
-                .works("Edit", edit("/w/p/other.json", "x", "\"name\": \"other settings\","), "ok"),
-            expected: &[
-                ("Critical Context", "`theme.json` now has "),
-                ("Critical Context", "`\"accent\": \"#8abeb7\"`"),
-            ],
-            silent: &[],
-        },
-        Case {
             name: "a wide run is not hidden by a later narrow one of the same program",
             talk: edited(Talk::default().user("make it fast"), "/w/p/a.go", "x", "func A() {")
                 .runs("go test -race ./queue/...", "ok  queue 0.3s")
@@ -261,66 +165,80 @@ fn of_state() -> Vec<Case> {
 fn of_words() -> Vec<Case> {
     vec![
         Case {
-            name: "an item in work has its demands, and a closed one is closed",
-            talk: Talk::default()
-                .user("do shop-7")
-                .runs(
-                    "bd show shop-7.1",
-                    "○ shop-7.1 · Close the basket   [● P2 · OPEN]\nOwner: Ann\n\nEdge cases:\n- An empty basket must not crash.\n",
-                )
-                .runs("bd show shop-7.2", "○ shop-7.2 · Open it again   [● P2 · OPEN]\n\nRules:\n- No new tables.\n")
-                .runs("bd update shop-7.1 --status in_progress", "✓ Updated issue: shop-7.1")
-                .runs("bd close shop-7.1", "✓ Closed")
-                .runs("bd update shop-7.2 --status in_progress", "✓ Updated issue: shop-7.2"),
-            expected: &[
-                ("Done", "Closed: `shop-7.1`"),
-                ("In Progress", "`shop-7.2` (in progress): Open it again"),
-                ("Constraints & Preferences", "`shop-7.2` demands: Rules: No new tables"),
-            ],
-            silent: &["shop-7.1` (open)", "empty basket"],
-        },
-        Case {
-            name: "rules in a file that agents keep for rules hold",
-            talk: Talk::default()
-                .user("add a cache")
-                .works("Read", json!({"file_path": "/w/p/CLAUDE.md"}), "     1→# Rules\n     2→- Never edit generated files.\n     3→- The app has two pages.")
-                .model("I have read the rules."),
-            expected: &[("Constraints & Preferences", "`/w/p/CLAUDE.md` says: Rules: Never edit generated files")],
-            silent: &["two pages"],
-        },
-        Case {
-            name: "the text of a skill is nobody's request, and its rules hold",
-            talk: Talk::default()
-                .user("fix the parser")
-                .add(
-                    Role::User,
-                    vec![PartBody::Marker(Marker {
-                        name: NOTE.to_owned(),
-                        text: "Base directory for this skill: /skills/pdf\n\n# PDF\n- Never print twice.\n- It has pages."
-                            .to_owned(),
-                    })],
-                )
-                .user("Base directory for this skill: /skills/odt\n\n# ODT\nYou must always obey the skill."),
-            expected: &[
-                ("Goal", "First request: fix the parser"),
-                ("Constraints & Preferences", "`pdf` says: PDF: Never print twice"),
-            ],
-            silent: &["obey the skill", "Latest request", "It has pages"],
-        },
-        Case {
-            name: "a talk without tools keeps what was asked, answered and decided",
+            name: "a talk without tools keeps what was asked and answered",
             talk: Talk::default()
                 .user("Which database fits a ledger for a small shop?")
                 .model("I chose SQLite instead of Postgres because a single till writes and nobody runs a server.")
                 .user("账单必须按月导出。")
                 .model("每个月的第一天导出上个月的账单，因为税务要求按月归档，而不是按天。"),
             expected: &[
-                ("Key Decisions", "I chose SQLite instead of Postgres because a single till writes"),
-                ("Key Decisions", "因为税务要求按月归档"),
-                ("Constraints & Preferences", "账单必须按月导出"),
-                ("Done", "“Which database fits a ledger for a small shop?” → I chose SQLite"),
+                ("Goal", "First request: “Which database fits a ledger for a small shop?”"),
+                ("Goal", "Latest request: “账单必须按月导出。”"),
+                ("Critical Context", "I chose SQLite instead of Postgres because a single till writes"),
+                ("Critical Context", "因为税务要求按月归档"),
             ],
             silent: &[],
+        },
+        Case {
+            name: "a short answer stands with the proposal that it decides",
+            talk: Talk::default()
+                .user("where do the invoices go")
+                .model("There are two buckets. Shall I write them to `tide-archive` in the Oslo region, one object a month?")
+                .user("ok")
+                .runs("ls", "src")
+                .user("and the receipts beside them"),
+            expected: &[(
+                "Constraints & Preferences",
+                "one object a month?”, the user said: “ok”",
+            )],
+            silent: &[],
+        },
+        Case {
+            name: "of two statements about one thing both stay in their order while there is room",
+            talk: Talk::default()
+                .user("first of all, hello there")
+                .user("the budget for the harbour survey is 4100 crowns")
+                .model("Noted.")
+                .user("the budget for the harbour survey is 5200 crowns")
+                .model("Noted.")
+                .user("go on with the chart of the harbour"),
+            expected: &[(
+                "Constraints & Preferences",
+                "- “the budget for the harbour survey is 4100 crowns” (replaced below)\n- “the budget for the harbour survey is 5200 crowns”",
+            )],
+            silent: &["5200 crowns” (replaced"],
+        },
+        Case {
+            name: "a claim that the record contradicts is left out",
+            talk: Talk::default()
+                .user("make the export faster")
+                .model("Everything is in place for the harbour export: `cargo test` passes.")
+                .fails("bash", json!({"command": "cargo test"}), "error[E0502]: cannot borrow `rows`")
+                .model("The borrow of the rows stands in the way of the harbour export."),
+            expected: &[("Blocked", "`cargo test` failed"), ("Critical Context", "The borrow of the rows")],
+            silent: &["`cargo test` passes"],
+        },
+        Case {
+            name: "a check behind another command is its own check",
+            talk: Talk::default()
+                .user("make it build")
+                .fails("bash", json!({"command": "./prepare.sh && cargo test"}), "error[E0502]: cannot borrow `rows`")
+                .runs("cargo clippy", "Finished"),
+            expected: &[("Blocked", "`cargo test` failed: `` error[E0502]: cannot borrow `rows` ``")],
+            silent: &["prepare.sh` passed"],
+        },
+        Case {
+            name: "a command that runs again and again is stated with what failed in it, and the last figure",
+            talk: (0..4)
+                .fold(Talk::default().user("make the importer fast"), |talk, number| {
+                    talk.runs("./importer --file big.csv", &format!("read 20 rows\nthroughput: {number}1.5 MB/s"))
+                })
+                .fails("bash", json!({"command": "./importer --file big.csv"}), "error: the disk is full"),
+            expected: &[(
+                "Critical Context",
+                "Ran 5 times: `./importer --file big.csv`, 1 of them failed, last with `error: the disk is full`; last figure: `throughput: 31.5 MB/s`",
+            )],
+            silent: &["01.5 MB/s"],
         },
     ]
 }
@@ -340,7 +258,7 @@ fn of_others() -> Vec<Case> {
                 json!({"questions": [{"question": "Cache it?"}]}),
                 "User has answered your questions: \"Cache it?\"=\"No, always fresh\". Go on.",
             ),
-            expected: &[("Constraints & Preferences", "Asked “Cache it?”, the user answered: “No, always fresh”")],
+            expected: &[("Constraints & Preferences", "To “Cache it?”, the user said: “No, always fresh”")],
             silent: &[],
         },
         Case {
@@ -351,11 +269,10 @@ fn of_others() -> Vec<Case> {
                 rejected,
             ),
             expected: &[
-                ("Goal", "Latest request: never use chi"),
                 ("Constraints & Preferences", "“never use chi, we route with ServeMux”"),
                 ("In Progress", "The user stopped it here and rejected Edit `router.go`"),
             ],
-            silent: &["r.Get(export)", "→ I'm registering"],
+            silent: &["r.Get(export)"],
         },
         Case {
             name: "a stop behind a rejected call is no second rejection",
@@ -376,17 +293,11 @@ fn of_others() -> Vec<Case> {
             name: "what is pasted into a long message lays down no rules",
             talk: Talk::default().user(&format!(
                 "never touch the schema\n{}worker 7 must not be restarted by hand\n{}",
-                "ok line of a log\n".repeat(120),
-                "ok line of a log\n".repeat(120),
+                "09:12:44.120 worker-3 INFO id=8812 wait_ms=12\n".repeat(120),
+                "09:12:44.120 worker-3 INFO id=8812 wait_ms=12\n".repeat(120),
             )),
-            expected: &[("Constraints & Preferences", "“never touch the schema”")],
-            silent: &["“worker 7 must not"],
-        },
-        Case {
-            name: "two messages without a word between them are one request",
-            talk: talk().user("as CSV, please"),
-            expected: &[("Goal", "First request: add the export / as CSV, please")],
-            silent: &["Latest request"],
+            expected: &[("Goal", "never touch the schema")],
+            silent: &["wait_ms"],
         },
         Case {
             name: "a commit has its subject, and as pushed",
@@ -403,19 +314,6 @@ fn of_findings() -> Vec<Case> {
     let talk = || Talk::default().user("add the export");
     vec![
         Case {
-            name: "what led to one commit leads to the next",
-            talk: edited(
-                edited(talk(), "/w/p/a.go", "x", "func Month() error {")
-                    .runs("go test ./...", "ok")
-                    .runs("git commit -am 'first'", "[main 1a2b3c4] first\n 1 file changed"),
-                "/w/p/b.go",
-                "x",
-                "func Year() error {",
-            ),
-            expected: &[("Next Steps", "Commit the changes, as before, behind `go test ./...`")],
-            silent: &[],
-        },
-        Case {
             name: "a failure that something else has passed since blocks nobody",
             talk: edited(
                 talk().fails("bash", json!({"command": "npx tsc"}), "a.ts(3,1): error TS2304: Cannot find name 'x'."),
@@ -424,52 +322,14 @@ fn of_findings() -> Vec<Case> {
                 "const x = 1; // defined",
             )
             .runs("npm test", "12 passed"),
-            expected: &[("Critical Context", "`npx tsc` failed"), ("Blocked", "(none)")],
+            expected: &[("Critical Context", "`npx tsc` failed")],
             silent: &[],
         },
         Case {
             name: "what a program printed last for the work at hand is stated",
             talk: talk().runs("python train.py", "epoch 1\naccuracy 0.93"),
-            expected: &[("Critical Context", "`python train.py` printed `accuracy 0.93`")],
+            expected: &[("Critical Context", "Ran once: `python train.py`; last figure: `accuracy 0.93`")],
             silent: &["epoch 1"],
-        },
-        Case {
-            name: "what a page of the web says is stated where it fits",
-            talk: talk().works(
-                "WebFetch",
-                json!({"url": "https://example.com/1343"}),
-                "# Scrolling\n\nThe bubbling of scroll events was merged in pull request 2388.",
-            ),
-            expected: &[(
-                "Critical Context",
-                "WebFetch “https://example.com/1343” says: The bubbling of scroll events",
-            )],
-            silent: &[],
-        },
-        Case {
-            name: "an item that is made is open under its title",
-            talk: talk().runs("bd create --title=\"Add the alias\" --parent=shop-1", "✓ Created issue: shop-1.2"),
-            expected: &[("Next Steps", "`shop-1.2` (open): Add the alias")],
-            silent: &[],
-        },
-        Case {
-            name: "guesses are not stated as found",
-            talk: talk()
-                .model("The problem might be that `flush` is never called on the writer of the export.")
-                .model("I bet the disk is full. If the log shows `ENOSPC`, it is.")
-                .user("look again")
-                .model("The export works now; see the file that it wrote."),
-            expected: &[],
-            silent: &["might be", "I bet", "ENOSPC"],
-        },
-        Case {
-            name: "a sentence that is too short to stand alone is no finding",
-            talk: talk()
-                .model("This is the problem here.")
-                .model("The problem is that `flush` is never called.")
-                .model("The export works now; see the file that it wrote."),
-            expected: &[("Critical Context", "`flush` is never called")],
-            silent: &["the problem here"],
         },
     ]
 }
@@ -532,20 +392,20 @@ fn constraints_survive_four_summaries_and_superseded_facts_do_not() {
             "if __name__ == '__main__': export_all()",
         ),
     ];
-    let mut previous: Option<String> = None;
+    let (mut previous, mut previous_digest) = (None, None);
     for piece in pieces {
-        previous = Some(extract(&SummaryInput { previous, ..piece.input("opencode@seed") }));
+        let input = SummaryInput { previous, previous_digest, ..piece.input("opencode@seed") };
+        previous_digest = Some(digest(&input).to_json());
+        previous = Some(extract(&input));
     }
     let text = previous.expect("a summary");
     for (heading, words) in [
-        ("Goal", "First request: build the exporter"),
-        ("Goal", "Latest request: must also run on Windows"),
-        ("Constraints & Preferences", "never write to the ledger table"),
-        ("Constraints & Preferences", "must also run on Windows"),
+        ("Goal", "First request: “build the exporter, and never write to the ledger table”"),
+        ("Goal", "Latest request: “must also run on Windows”"),
         ("Done", "Commit `0a1b2c3` on `main`: export by month"),
         ("Done", "`pytest -q` passed (`4 passed in 0.2s`)"),
-        ("Key Decisions", "I chose pathlib instead of strings"),
-        ("In Progress", "Not committed, and edited since the last check passed: `main.py`"),
+        ("Critical Context", "I chose pathlib instead of strings"),
+        ("In Progress", "Not committed: `main.py`"),
         ("Next Steps", "To do: Write the manual"),
     ] {
         assert!(section(&text, heading).contains(words), "{heading} does not say {words}:\n{text}");

@@ -1,29 +1,20 @@
 //! Laws for every history: the budget, determinism, and history as data.
 
-use super::super::lines;
-use super::super::record::Record;
 use super::{Talk, assert_says, extract, section};
+use crate::{Digest, Evidence, contradictions, digest, what_happened};
 use longhand_core::model::message::Role;
 use longhand_core::model::part::{PartBody, ResultStatus};
+use longhand_core::model::view::SourceMessage;
 use longhand_core::policy::LengthUnit;
 use longhand_core::policy::summary::SummaryInput;
 use proptest::prelude::*;
 use serde_json::json;
 
-fn length(unit: LengthUnit, text: &str) -> i64 {
-    let units = match unit {
-        LengthUnit::Utf16 => text.encode_utf16().count(),
-        LengthUnit::CodePoints => text.chars().count(),
-        LengthUnit::Bytes => text.len(),
-    };
-    units as i64
-}
-
 #[track_caller]
 fn assert_within_budget(input: &SummaryInput) -> String {
     let text = extract(input);
     let budget = input.budget_tokens.max(0) * i64::from(input.counting.units_per_token);
-    let used = length(input.counting.unit, &text);
+    let used = longhand_core::policy::tokens::text_units(&input.counting, &text);
     assert!(used <= budget, "{used} of {budget}:\n{text}");
     assert_eq!(extract(input), text);
     text
@@ -126,7 +117,7 @@ fn a_split_turn_gets_its_own_summary_where_the_rules_want_one() {
     let alone = SummaryInput { messages: Vec::new(), ..input };
     assert!(assert_within_budget(&alone).starts_with("No prior history.\n\n---\n\n"));
     let whole = SummaryInput { split_turn, ..history.input("opencode@seed") };
-    assert_says(&assert_within_budget(&whole), "Goal", "Latest request: rename the crate to tidewater");
+    assert_says(&assert_within_budget(&whole), "Goal", "Latest request: “rename the crate to tidewater”");
 }
 
 #[test]
@@ -143,9 +134,8 @@ fn a_goal_outlives_many_summaries() {
         let input = SummaryInput { previous: Some(previous), budget_tokens: 900, ..talk.input("opencode@seed") };
         previous = assert_within_budget(&input);
         assert_well_formed(&input, &previous);
-        assert_says(&previous, "Goal", "First request: port the game to the web");
-        assert_says(&previous, "Constraints & Preferences", "never drop gamepad support");
-        assert_says(&previous, "Goal", &format!("Latest request: round {round}:"));
+        assert_says(&previous, "Goal", "First request: “port the game to the web, and never drop gamepad support”");
+        assert_says(&previous, "Goal", &format!("Latest request: “round {round}:"));
         assert!(previous.contains(&format!("level_{round}_9.json")), "{previous}");
     }
 }
@@ -236,27 +226,113 @@ proptest! {
     }
 }
 
-/// The work per summary after the history is read depends on the number of candidates.
-#[test]
-fn a_long_history_has_no_more_candidates_than_a_shorter_one() {
-    let count = |rounds: usize| {
-        let mut talk = Talk::default();
-        for round in 0..rounds {
-            talk = talk
-                .user(&format!("round {round}: the importer must accept file number {round} of the archive"))
-                .model(&format!("I chose the streaming parser instead of a tree because file {round} is huge."))
-                .works(
-                    "edit",
-                    json!({"path": format!("src/f{round}.rs"), "oldText": "a", "newText": "let b = 1;"}),
-                    "ok",
-                )
-                .runs(&format!("cargo test case_{round}"), "1 passed")
-                .runs(&format!("./tool_{round}"), "error: 1 failed");
+/// What people typed, on one line and without structure.
+fn typed(history: &[SourceMessage]) -> Vec<String> {
+    let by_people = history.iter().filter(|source| source.message.role == Role::User);
+    let texts = by_people.flat_map(|source| &source.message.parts).filter_map(|part| match &*part.body {
+        PartBody::Text(words) => Some(words.clone()),
+        _ => None,
+    });
+    texts.collect()
+}
+
+fn plain_words() -> impl Strategy<Value = String> {
+    proptest::collection::vec("[a-zäß]{2,9}|[0-9]{2,5}|[一-十]{2,6}", 6..24).prop_map(|words| words.join(" "))
+}
+
+/// A conversation in which nothing wraps what people type.
+fn plain_talk() -> impl Strategy<Value = Talk> {
+    let step = (0..4, plain_words(), plain_words(), any::<bool>());
+    proptest::collection::vec(step, 2..24).prop_map(|steps| {
+        let mut talk = Talk::default().user("set up the harbour office and list its berths");
+        for (kind, first, second, works) in steps {
+            let status = if works { ResultStatus::Completed } else { ResultStatus::Error };
+            let path = format!("/w/p/src/{}.rs", first.split(' ').next().unwrap_or_default());
+            talk = match kind {
+                0 => talk.user(&first),
+                1 => talk.model(&first),
+                2 => talk.tool("bash", json!({"command": format!("cargo test {first}")}), status, &second),
+                _ => talk.tool("edit", json!({"path": path, "oldText": second, "newText": first}), status, "ok"),
+            };
         }
-        let mut record = Record::default();
-        record.read(&talk.0);
-        lines::lines(&record, 14_000).len()
+        talk
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// What people typed stays, word for word and in order, while it fits in its share.
+    #[test]
+    fn what_people_typed_stays_word_for_word(history in plain_talk(), preset in 0..3_usize) {
+        let preset = ["longhand@1", "opencode@seed", "pi@1.5"][preset];
+        let said = typed(&history.0);
+        let text = assert_within_budget(&history.input(preset));
+        let quoted = |words: &String| text.contains(&format!("“{words}”"));
+        prop_assert!(said.iter().all(quoted), "{said:?}\n{text}");
+        // All but the first and the newest one stand in one section.
+        let inner = said.get(1..said.len().saturating_sub(1)).unwrap_or_default();
+        let places: Vec<usize> = inner.iter().filter_map(|words| text.rfind(&format!("“{words}”"))).collect();
+        prop_assert!(places.is_sorted(), "{places:?}\n{text}");
+    }
+
+    /// Five summaries in a row keep what one keeps, because each is made from the originals.
+    #[test]
+    fn five_rounds_keep_what_one_keeps(history in talk(), budget_tokens in 300_i64..2_000) {
+        let whole = SummaryInput { budget_tokens, ..history.clone().input("longhand@1") };
+        let once = assert_within_budget(&whole);
+        let digest_once = digest(&whole);
+        let (mut previous, mut previous_digest) = (None, None);
+        let mut rest = history.0.as_slice();
+        for left in (1..=5).rev() {
+            let mut end = rest.len() / left;
+            while rest.get(end).is_some_and(|source| source.message.role == Role::Tool) {
+                end += 1;
+            }
+            let (piece, behind) = rest.split_at(end);
+            let input = SummaryInput { messages: piece.to_vec(), previous, previous_digest, ..whole.clone() };
+            previous_digest = Some(digest(&input).to_json());
+            previous = Some(extract(&input));
+            rest = behind;
+        }
+        prop_assert_eq!(previous_digest.as_deref().and_then(Digest::from_json), Some(digest_once));
+        prop_assert_eq!(previous, Some(once));
+    }
+
+    /// No line of facts contradicts the record of what happened: each outcome in the summary is the last one.
+    #[test]
+    fn no_line_of_facts_contradicts_the_record(history in plain_talk()) {
+        let input = history.input("longhand@1");
+        let text = extract(&input);
+        let found = contradictions(&Evidence::of(&input), &text);
+        prop_assert!(found.is_empty(), "{found:?}\n{text}");
+        let record = what_happened(&digest(&input), &input.counting, 100_000);
+        let outcome = |line: &str| {
+            let end = ["` passed", "` failed", "` did not finish"].into_iter().find(|end| line.contains(end))?;
+            let (command, _) = line.trim_start_matches(['-', ' ']).split_once(end)?;
+            Some((command.to_owned(), end))
+        };
+        for (command, end) in text.lines().filter_map(outcome).filter(|(command, _)| command.starts_with('`')) {
+            let stated: Vec<&str> = record.lines().filter_map(outcome).filter(|(other, _)| *other == command).map(|(_, end)| end).collect();
+            prop_assert!(stated.is_empty() || stated.contains(&end), "{command}{end}\n{record}\n{text}");
+        }
+    }
+}
+
+/// A digest has a bound, and what people typed outlives the traffic of tools.
+#[test]
+fn a_digest_is_bounded() {
+    let mut talk = Talk::default().user("the harbour master wants the tide tables in feet");
+    for number in 0..1_500 {
+        let content = format!("fn step_{number}() {{}}\n").repeat(200);
+        talk = talk.works("write", json!({"path": format!("/w/p/f{number}.rs"), "content": content}), "ok");
+    }
+    let input = talk.input("longhand@1");
+    let stored = digest(&input).to_json();
+    assert!(stored.len() < 2 * 1_024 * 1_024, "{}", stored.len());
+    let next = SummaryInput {
+        previous_digest: Some(stored),
+        ..Talk::default().user("and now the moon phases").input("longhand@1")
     };
-    let (short, long) = (count(700), count(1_400));
-    assert!(short > 500 && short == long, "{short} and {long} candidates");
+    assert!(extract(&next).contains("“the harbour master wants the tide tables in feet”"), "{}", extract(&next));
 }

@@ -1,6 +1,6 @@
 //! Required and forbidden texts in the summaries of small conversations.
 
-mod contradictions;
+mod claims;
 mod facts;
 mod file_lists;
 mod laws;
@@ -98,6 +98,7 @@ impl Talk {
             messages: self.0,
             split_turn: Vec::new(),
             previous: None,
+            previous_digest: None,
             previous_is_supplied: false,
             rules: policy.summarize(Level::Auto).expect("a policy that summarizes").summary.clone(),
             counting: policy.counting,
@@ -125,10 +126,4 @@ fn section<'t>(text: &'t str, heading: &str) -> Vec<&'t str> {
 fn assert_says(text: &str, heading: &str, words: &str) {
     let lines = section(text, heading);
     assert!(lines.iter().any(|line| line.contains(words)), "{heading:?} does not say {words:?}:\n{text}");
-}
-
-#[track_caller]
-fn assert_silent(text: &str, heading: &str, words: &str) {
-    let lines = section(text, heading);
-    assert!(!lines.iter().any(|line| line.contains(words)), "{heading:?} says {words:?}:\n{text}");
 }

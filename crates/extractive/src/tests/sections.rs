@@ -1,6 +1,6 @@
 //! Tests of the contents of each section.
 
-use super::{Talk, assert_says, assert_silent, extract, section};
+use super::{Talk, assert_says, extract, section};
 use longhand_core::policy::summary::SummaryInput;
 use serde_json::json;
 
@@ -17,45 +17,6 @@ fn empty_input_gives_every_section_its_empty_text() {
 }
 
 #[test]
-fn goals_are_the_first_and_the_latest_request() {
-    let text = Talk::default()
-        .user("Write a CSV importer for the ledger app")
-        .model("The importer reads rows now.")
-        .user("continue")
-        .user("<system-reminder>never shown</system-reminder>also accept semicolons as separators")
-        .model("Semicolons are accepted.")
-        .user("<task-notification>done</task-notification> Read the output file")
-        .user("now write the documentation for it")
-        .summary();
-    assert_says(&text, "Goal", "First request: Write a CSV importer for the ledger app");
-    assert_says(&text, "Done", "“also accept semicolons as separators” → Semicolons are accepted.");
-    assert_says(&text, "Goal", "Latest request: now write the documentation for it");
-    assert_silent(&text, "Goal", "continue");
-    assert_silent(&text, "Goal", "never shown");
-    assert_silent(&text, "Goal", "Read the output file");
-}
-
-#[test]
-fn constraints_are_what_the_user_insisted_on() {
-    let cases = [
-        ("Please add a cache. Never write to the production database.", "Never write to the production database", true),
-        ("You must keep the public API stable.", "must keep the public API stable", true),
-        ("make sure the tests run offline", "make sure the tests run offline", true),
-        ("no console logs in the library, ever!", "no console logs in the library", true),
-        ("加一个缓存。不要修改数据库结构。", "不要修改数据库结构", true),
-        ("所有接口必须保持兼容，优先使用标准库", "必须保持兼容", true),
-        ("I don't understand what this does", "don't understand", false),
-        ("Do you always sort them?", "always sort", false),
-        ("The page shows three rows", "three rows", false),
-    ];
-    for (words, expected, is_rule) in cases {
-        let text = Talk::default().user(words).model("On it.").summary();
-        let lines = section(&text, "Constraints & Preferences");
-        assert_eq!(lines.iter().any(|line| line.contains(expected)), is_rule, "{words:?}\n{text}");
-    }
-}
-
-#[test]
 fn done_names_commits_checks_and_conclusions() {
     let text = Talk::default()
         .user("fix the rounding bug in invoices")
@@ -68,11 +29,7 @@ fn done_names_commits_checks_and_conclusions() {
         .summary();
     assert_says(&text, "Done", "Commit `1a2b3c4` on `main`: round half up");
     assert_says(&text, "Done", "`pytest -q tests/test_invoice.py` passed (`12 passed in 0.31s`)");
-    assert_says(
-        &text,
-        "Done",
-        "“fix the rounding bug in invoices” → The totals are rounded half up in `Invoice.total`",
-    );
+    assert_says(&text, "Constraints & Preferences", "To “The totals are rounded half up in `Invoice.total`, and");
     assert_eq!(section(&text, "In Progress"), ["- (none)"], "{text}");
 }
 
@@ -85,7 +42,6 @@ fn unfinished_work_is_in_progress() {
         .model("Next, let me render the page links in the template:")
         .works("Edit", json!({"file_path": "/srv/app/web/list.html", "old_string": "a", "new_string": "b"}), "ok")
         .summary();
-    assert_says(&text, "Next Steps", "Go on with: “add pagination to the user list”");
     assert_says(&text, "In Progress", "let me render the page links in the template");
     assert_says(&text, "Relevant Files", "`./`: `list.html`, `routes.go`");
 }
@@ -183,19 +139,6 @@ fn a_failure_that_its_tool_calls_a_success_is_seen() {
 }
 
 #[test]
-fn decisions_and_findings_are_kept_apart_from_chatter() {
-    let text = Talk::default()
-        .user("store the sessions")
-        .model("I decided to use SQLite instead of flat files because appends must be atomic. Let me write it.")
-        .model("The problem is that `fsync` is never called on the directory handle.")
-        .model("Perfect!")
-        .summary();
-    assert_says(&text, "Key Decisions", "I decided to use SQLite instead of flat files");
-    assert_says(&text, "Critical Context", "The problem is that `fsync` is never called");
-    assert!(!text.contains("Perfect"), "{text}");
-}
-
-#[test]
 fn files_are_listed_with_their_changes_and_relative_to_one_directory() {
     let text = Talk::default()
         .user("add retries to the client; see docs/retry.md")
@@ -229,19 +172,6 @@ fn files_are_listed_with_their_changes_and_relative_to_one_directory() {
     assert_eq!(text.matches("/home/ann/shop").count(), 1, "{text}");
 }
 
-#[test]
-fn an_id_of_the_user_is_explained_by_the_line_that_names_it() {
-    let text = Talk::default()
-        .user("do shop-41")
-        .runs(
-            "tracker show shop-41",
-            "○ shop-41 · Let customers pay by invoice [OPEN]\n○ shop-41.1 · Add the invoice form [OPEN]",
-        )
-        .summary();
-    assert_says(&text, "Next Steps", "`shop-41` (open): Let customers pay by invoice");
-    assert_says(&text, "Next Steps", "`shop-41.1` (open): Add the invoice form");
-}
-
 fn over(previous: &str, talk: Talk) -> SummaryInput {
     SummaryInput { previous: Some(previous.to_owned()), ..talk.input("opencode@seed") }
 }
@@ -258,9 +188,9 @@ fn facts_of_the_previous_summary_are_carried_on() {
         .runs("ls", "src")
         .model("The moon phase is drawn next to each day.");
     let text = extract(&over(&first, talk.clone()));
-    assert_says(&text, "Goal", "First request: build a tide calendar.");
-    assert_says(&text, "Goal", "Latest request: show the moon phase too");
-    assert_says(&text, "Constraints & Preferences", "never scrape the official site");
+    assert_says(&text, "Goal", "First request: “build a tide calendar.");
+    assert_says(&text, "Goal", "Latest request: “show the moon phase too”");
+    assert_says(&text, "Goal", "never scrape the official site");
     assert_says(&text, "Blocked", "KeyError: 'harbour_id'");
     assert_says(&text, "Relevant Files", "`src/tide_table.py` (new)");
     assert!(text.contains("load_harbours"), "{text}");
@@ -281,20 +211,8 @@ fn a_summary_that_a_model_wrote_is_understood() {
     assert_says(&text, "Goal", "The user wants a chess clock for two phones.");
     assert_says(&text, "Next Steps", "Sync the clocks after a reconnect");
     assert_says(&text, "Critical Context", "WebRTC data channels with `RTCPeerConnection`");
-    assert_says(&text, "Critical Context", "`src/clock.ts` — The clock itself");
-    assert!(!text.contains("Please continue") && !text.contains("not a heading"), "{text}");
-}
-
-#[test]
-fn instructions_decide_what_is_kept_in_a_small_budget() {
-    let mut talk = Talk::default().user("review the service");
-    for name in ["login", "billing", "search", "export", "upload", "report", "invite", "logout"] {
-        talk = talk.model(&format!("The problem is that the {name} handler returns too early under heavy load."));
-    }
-    let scarce = SummaryInput { budget_tokens: 180, ..talk.input("opencode@seed") };
-    assert!(!extract(&scarce).contains("login handler"), "{}", extract(&scarce));
-    let focused = SummaryInput { instructions: "dwell on login".to_owned(), ..scarce };
-    assert!(extract(&focused).contains("login handler"), "{}", extract(&focused));
+    assert_says(&text, "Relevant Files", "`src/clock.ts` — The clock itself");
+    assert!(!text.contains("not a heading"), "{text}");
 }
 
 #[test]
@@ -315,4 +233,50 @@ fn sections_can_be_elements_and_are_read_back_as_such() {
     let again = extract(&input);
     let goal = again.split("</overall_goal>").next().unwrap_or_default();
     assert!(goal.contains("--dry-run"), "what the first summary called the goal is the goal of the next: {again}");
+}
+
+#[test]
+fn requests_are_quoted_without_what_agents_put_around_them() {
+    let text = Talk::default()
+        .user("Write a CSV importer for the ledger app")
+        .model("The importer reads rows now.")
+        .user("<system-reminder>never shown</system-reminder>also accept semicolons as separators")
+        .model("Semicolons are accepted.")
+        .user("<task-notification>done</task-notification> Read the output file")
+        .user("now write the documentation for it")
+        .summary();
+    assert_says(&text, "Goal", "First request: “Write a CSV importer for the ledger app”");
+    assert_says(&text, "Constraints & Preferences", "“also accept semicolons as separators”");
+    assert_says(&text, "Goal", "Latest request: “now write the documentation for it”");
+    assert!(!text.contains("never shown") && !text.contains("Read the output file"), "{text}");
+}
+
+/// An unknown agent wraps each request in the same lines, with others between them.
+#[test]
+fn what_recurs_around_requests_is_no_request() {
+    let asked = ["paint the quay in grey", "move the crane to berth 4", "count the bollards", "close the lock at ten"];
+    let wrapped = |(number, words): (usize, &&str)| {
+        format!(
+            "# Workspace state\nopen: src/file_{number}.rs\n# What the person wants\n{words}\n\nAnswer in the pane on the right."
+        )
+    };
+    let talk =
+        asked.iter().enumerate().fold(Talk::default(), |talk, request| talk.user(&wrapped(request)).model("Done so."));
+    let text = talk.summary();
+    for words in &asked[1..] {
+        assert!(text.contains(&format!("“{words}”")), "{words}:\n{text}");
+    }
+    assert!(!text.contains("src/file_2.rs") && text.matches("Answer in the pane").count() <= 1, "{text}");
+}
+
+#[test]
+fn instructions_decide_what_is_kept_in_a_small_budget() {
+    let mut talk = Talk::default().user("review the service");
+    for name in ["login", "billing", "search", "export", "upload", "report", "invite", "logout"] {
+        talk = talk.model(&format!("The {name} handler returns too early when the load of the {name} queue is heavy."));
+    }
+    let scarce = SummaryInput { budget_tokens: 100, ..talk.input("opencode@seed") };
+    assert!(!extract(&scarce).contains("logout handler"), "{}", extract(&scarce));
+    let focused = SummaryInput { instructions: "dwell on logout".to_owned(), ..scarce };
+    assert!(extract(&focused).contains("logout handler"), "{}", extract(&focused));
 }

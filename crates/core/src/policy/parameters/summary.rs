@@ -44,7 +44,7 @@ pub struct Summary {
     pub format: SummaryFormat,
     /// The sections, in order.
     pub sections: Vec<Section>,
-    /// Text of an empty section.
+    /// Text of an empty section. Empty: the built-in summarizer leaves such sections out.
     pub filler: String,
     /// Maximum size in tokens, by the policy's counting.
     pub max_tokens: i64,
@@ -63,10 +63,10 @@ pub struct Summary {
     pub attachments: Option<Attachments>,
     /// Further instructions to the model about the form of the summary.
     pub prompt: PromptStyle,
-    /// Maximum tokens of the built-in summarizer's text (files, commands, errors, open items) after a model's summary.
-    /// 0: none. No agent has them, so no preset sets it; it is for models that leave out file names and commands.
+    /// Maximum tokens of the record of what happened (outcomes of checks, commits, files edited since, deletions, a
+    /// person's last words) after a model's summary. 0: none. No agent has it.
     pub facts_tokens: i64,
-    /// The handling of claims in a summary that the history contradicts.
+    /// The handling of claims in a summary that the record of what happened contradicts.
     pub contradictions: Contradictions,
 }
 
@@ -101,15 +101,15 @@ impl Default for Summary {
     }
 }
 
-/// The handling of claims in a summary that the history contradicts: a check that supposedly passes although its last
-/// run failed, or a commit or a file that does not exist.
+/// The handling of claims in a summary that the record of what happened contradicts: a check that supposedly passes
+/// although its last run failed, or a commit that nobody named, or a file that nothing changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Contradictions {
     /// Reports the contradictions in the outcome of the compaction.
     #[default]
     Report,
-    /// Reports them, and adds a short section with the facts of the history after a model's text.
+    /// Reports them, and adds the record after a model's text, in a tenth of its budget.
     Correct,
 }
 

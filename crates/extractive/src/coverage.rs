@@ -1,0 +1,194 @@
+//! Coverage: what a statement adds to what was said already, in the worth of its words.
+//!
+//! A word is worth more the fewer statements have it, and names and numbers more than other words. A word that was said
+//! is worth a quarter when it is said again, so that a selection gains less from each further statement: it is
+//! submodular, and a greedy one is near the best.
+
+use super::text::is_wide;
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+/// Factor of the worth of a word for each time that it was said.
+const AGAIN: f64 = 0.25;
+
+/// Number of times after which a word adds nothing.
+const SAID_MAX: u8 = 3;
+
+/// Worth of names and numbers, and of paths and identifiers of programs, relative to other words.
+const NAME_WORTH: f64 = 1.3;
+const PATH_WORTH: f64 = 2.0;
+
+/// Power of the rarity of a word in its worth.
+const RARITY_POWER: f64 = 2.0;
+
+/// Maximum number of statements with a word that can show that one of them replaces another.
+const SHARED_BY_MAX: usize = 40;
+
+/// Minimum number of such words, and their share of the worth of the shorter statement, in percent.
+const SHARED_WORDS_MIN: usize = 2;
+const SHARED_PERCENT: f64 = 50.0;
+
+/// Words of grammar in the languages that have most of them; any other common word is found by its frequency.
+const COMMON: &str = "\
+    a an the of to in on at for from with by and or but is are was were be been am it its this that these those i you \
+    he she we they me my your his her our their him them us as so if then than not no do does did have has had will \
+    would can could should just very really too also about into out up down over what which who when where how why \
+    there here all some any more most one get got make made im thats let now der die das und ist nicht ein eine den \
+    dem mit von zu auf für im le la les un une des et est que qui dans pour pas sur ne el los las y es en por con para";
+
+/// The words of a text, as sorted hashes.
+pub(super) type Terms = Vec<u64>;
+
+/// The worth of words, and how often each was said.
+#[derive(Debug, Default)]
+pub(super) struct Coverage {
+    worth: HashMap<u64, f64>,
+    uses: HashMap<u64, usize>,
+    said: HashMap<u64, u8>,
+}
+
+impl Coverage {
+    /// The worth of the words of some texts, none of which is said yet.
+    pub(super) fn of<'a>(texts: impl Iterator<Item = &'a str>) -> (Self, Vec<Terms>) {
+        let mut coverage = Self::default();
+        let mut named: HashMap<u64, f64> = HashMap::new();
+        let mut all = Vec::new();
+        for text in texts {
+            let mut terms = Vec::new();
+            each_word(text, |word| {
+                let term = hash(word);
+                named.entry(term).or_insert_with(|| name_worth(word));
+                terms.push(term);
+            });
+            terms.sort_unstable();
+            terms.dedup();
+            terms.iter().for_each(|term| *coverage.uses.entry(*term).or_default() += 1);
+            all.push(terms);
+        }
+        let count = all.len() as f64 + 1.0;
+        for (term, uses) in &coverage.uses {
+            let rarity = (count / *uses as f64).ln().powf(RARITY_POWER);
+            coverage.worth.insert(*term, rarity * named.get(term).copied().unwrap_or(1.0));
+        }
+        (coverage, all)
+    }
+
+    /// The worth that a text would add.
+    pub(super) fn gain(&self, terms: &[u64]) -> f64 {
+        terms.iter().map(|term| self.worth_of(*term) * self.left(*term)).sum()
+    }
+
+    /// Counts a text as said.
+    pub(super) fn say(&mut self, terms: &[u64]) {
+        for term in terms {
+            let said = self.said.entry(*term).or_default();
+            *said = said.saturating_add(1);
+        }
+    }
+
+    fn worth_of(&self, term: u64) -> f64 {
+        self.worth.get(&term).copied().unwrap_or_default()
+    }
+
+    fn left(&self, term: u64) -> f64 {
+        match self.said.get(&term).copied().unwrap_or_default() {
+            SAID_MAX.. => 0.0,
+            said => AGAIN.powi(i32::from(said)),
+        }
+    }
+
+    /// For each text, true if a later one is about the same thing: it has most of its rare words.
+    pub(super) fn replaced(&self, texts: &[&Terms]) -> Vec<bool> {
+        let mut places: HashMap<u64, Vec<usize>> = HashMap::new();
+        for (position, terms) in texts.iter().enumerate() {
+            for term in *terms {
+                if self.uses.get(term).is_some_and(|uses| *uses <= SHARED_BY_MAX) {
+                    places.entry(*term).or_default().push(position);
+                }
+            }
+        }
+        // Here each word has its plain weight, lest the value that changed decides alone.
+        let weight = |term: u64| self.worth_of(term).powf(1.0 / RARITY_POWER);
+        let mass = |terms: &[u64]| terms.iter().map(|term| weight(*term)).sum::<f64>();
+        let masses: Vec<f64> = texts.iter().map(|terms| mass(terms)).collect();
+        let is_replaced = |(position, terms): (usize, &&Terms)| {
+            let mut shared: HashMap<usize, (usize, f64)> = HashMap::new();
+            for term in terms.iter() {
+                let later = places.get(term).map_or(&[][..], Vec::as_slice);
+                let later = &later[later.partition_point(|place| *place <= position)..];
+                for place in later {
+                    let entry = shared.entry(*place).or_default();
+                    *entry = (entry.0 + 1, entry.1 + weight(*term));
+                }
+            }
+            shared.into_iter().any(|(place, (words, worth))| {
+                let least = masses[position].min(masses[place]);
+                words >= SHARED_WORDS_MIN && least > 0.0 && 100.0 * worth >= SHARED_PERCENT * least
+            })
+        };
+        texts.iter().enumerate().map(is_replaced).collect()
+    }
+}
+
+/// The words of a text that are not mere grammar, as hashes.
+pub(super) fn terms(text: &str) -> Terms {
+    let mut terms = Vec::new();
+    each_word(text, |word| terms.push(hash(word)));
+    terms.sort_unstable();
+    terms.dedup();
+    terms
+}
+
+fn hash(word: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    word.hash(&mut hasher);
+    hasher.finish()
+}
+
+fn name_worth(word: &str) -> f64 {
+    let is_path =
+        word.contains(['/', '_']) || word.contains('.') && !word.starts_with(|letter: char| letter.is_ascii_digit());
+    match is_path {
+        true => PATH_WORTH,
+        false if word.contains(|letter: char| letter.is_ascii_digit() || letter == '-') => NAME_WORTH,
+        false => 1.0,
+    }
+}
+
+/// Calls `take` with each word that is not mere grammar, in lower case: runs of letters and digits with the joints of
+/// names between them, and pairs of letters of a script without spaces.
+fn each_word(text: &str, mut take: impl FnMut(&str)) {
+    let mut word = String::new();
+    let mut wide: Option<char> = None;
+    let mut letters = text.chars().peekable();
+    while let Some(letter) = letters.next() {
+        if is_wide(letter) {
+            flush(&mut word, &mut take);
+            if let Some(before) = wide.replace(letter) {
+                take(&[before, letter].iter().collect::<String>());
+            }
+            continue;
+        }
+        wide = None;
+        let joins = "._/'’-".contains(letter)
+            && !word.is_empty()
+            && letters.peek().is_some_and(|next| next.is_alphanumeric() && !is_wide(*next));
+        if letter.is_alphanumeric() || letter == '_' || joins {
+            word.extend(letter.to_lowercase());
+        } else {
+            flush(&mut word, &mut take);
+        }
+    }
+    flush(&mut word, &mut take);
+}
+
+fn flush(word: &mut String, take: &mut impl FnMut(&str)) {
+    if !word.is_empty() && !COMMON.split(' ').any(|common| common == word) {
+        take(word);
+        // A file is the same with its folder and without.
+        if let Some((_, base)) = word.rsplit_once('/').filter(|(_, base)| base.len() > 2) {
+            take(base);
+        }
+    }
+    word.clear();
+}

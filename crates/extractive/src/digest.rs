@@ -1,0 +1,234 @@
+//! The digest of a range of history: what a summary is made from, with a bound.
+//!
+//! It has what people typed, what agents said, and each tool call with the parts of its output that decide. Digests of
+//! neighbouring ranges are merged into the digest of both, so that a summary that replaces another one is made from the
+//! originals of both ranges, and costs no more for a longer session.
+
+use super::commands;
+use super::shape::is_prose;
+use super::text;
+use super::tools::{self, Kind, ToolUse};
+use longhand_core::model::message::{MessageKind, Role};
+use longhand_core::model::part::{NOTE, PartBody, ResultStatus};
+use longhand_core::model::view::SourceMessage;
+use longhand_core::policy::calls::Calls;
+use serde::{Deserialize, Serialize};
+
+/// Maximum size of a digest, in bytes of text, and the parts of it for each class of entries.
+const BYTES_MAX: usize = 1_024 * 1_024;
+const TYPED_BYTES_MAX: usize = BYTES_MAX / 4;
+const SAID_BYTES_MAX: usize = BYTES_MAX / 4;
+const CALLS_BYTES_MAX: usize = BYTES_MAX - TYPED_BYTES_MAX - SAID_BYTES_MAX;
+
+/// Maximum size of one text, in bytes; of a longer one the beginning and the end are kept.
+const TEXT_BYTES_MAX: usize = 24_000;
+
+/// Maximum size of the changed text of one edit, in bytes.
+const CHANGE_BYTES_MAX: usize = 6_000;
+
+/// Sizes of the beginning and of the end of an output, in bytes, beside the line that decides.
+const OUTPUT_HEAD_BYTES: usize = 1_200;
+const OUTPUT_TAIL_BYTES: usize = 1_800;
+
+/// Maximum size of an output in prose, in bytes.
+const PROSE_BYTES_MAX: usize = 16_000;
+
+/// What a summary is made from.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Digest {
+    pub(super) length: i64,
+    pub(super) entries: Vec<Entry>,
+}
+
+/// A part of the history, with the index of its message.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct Entry {
+    pub(super) at: i64,
+    pub(super) body: Body,
+}
+
+/// Its content.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) enum Body {
+    /// A text with the role of a user, as it was sent.
+    Typed(String),
+    /// A text of an agent.
+    Said(String),
+    /// A text that an agent wrote with the role of a user.
+    Notice(String),
+    /// A summary that somebody else wrote of this range.
+    Summary(String),
+    /// A tool call.
+    Call(Box<Call>),
+}
+
+/// A tool call with its result.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct Call {
+    pub(super) tool: String,
+    pub(super) usage: ToolUse,
+    /// None while there is no result.
+    pub(super) end: Option<End>,
+    /// The parts of its output that decide.
+    pub(super) output: String,
+}
+
+/// The end of a tool call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum End {
+    Completed,
+    Failed,
+    Interrupted,
+}
+
+impl Digest {
+    /// The digest of messages, oldest first.
+    pub fn of<'a>(messages: impl IntoIterator<Item = &'a SourceMessage>) -> Self {
+        let messages: Vec<&SourceMessage> = messages.into_iter().collect();
+        let calls = Calls::of(messages.iter().copied());
+        let by_call = calls.by_call();
+        let mut entries = Vec::new();
+        for (at, source) in (0_i64..).zip(&messages) {
+            // The summary of an abandoned branch is Longhand's text, not a user's, though its role is user.
+            let is_branch = source.message.kind == MessageKind::Branch;
+            for part in &source.message.parts {
+                let body = match (&*part.body, source.message.role) {
+                    (PartBody::Text(words), Role::User) if !is_branch => Body::Typed(bounded(words, TEXT_BYTES_MAX)),
+                    (PartBody::Text(words), Role::User | Role::Assistant) => Body::Said(bounded(words, TEXT_BYTES_MAX)),
+                    (PartBody::Marker(marker), Role::User) if marker.name == NOTE => {
+                        Body::Notice(bounded(&marker.text, OUTPUT_TAIL_BYTES))
+                    }
+                    (PartBody::ToolCall(call), _) => {
+                        let result = by_call.get(&part.id).map(|answer| answer.result);
+                        let usage = tools::understand(&call.tool, &call.input_json);
+                        let keeps = if usage.kind == Kind::Read { OUTPUT_HEAD_BYTES } else { usize::MAX };
+                        Body::Call(Box::new(Call {
+                            tool: call.tool.clone(),
+                            output: result.map(|result| deciding_parts(&result.output, keeps)).unwrap_or_default(),
+                            end: result.map(|result| End::of(result.status)),
+                            usage: shortened(usage),
+                        }))
+                    }
+                    // Reasoning compares options that are not chosen in the end, system messages come with every view,
+                    // and results are read with their calls.
+                    _ => continue,
+                };
+                entries.push(Entry { at, body });
+            }
+        }
+        let mut digest = Self { length: messages.len() as i64, entries };
+        digest.bound();
+        digest
+    }
+
+    /// The digest of this range and the one right after it.
+    #[must_use]
+    pub fn merged(mut self, next: Self) -> Self {
+        let shift = self.length;
+        self.entries.extend(next.entries.into_iter().map(|entry| Entry { at: entry.at + shift, ..entry }));
+        self.length += next.length;
+        self.bound();
+        self
+    }
+
+    /// The digest with the text of a summary of its range that somebody else wrote, as a source of its own.
+    #[must_use]
+    pub fn with_summary(mut self, text: &str) -> Self {
+        self.entries.retain(|entry| !matches!(entry.body, Body::Summary(_)));
+        self.entries.push(Entry { at: self.length, body: Body::Summary(bounded(text, 2 * TEXT_BYTES_MAX)) });
+        self.length += 1;
+        self
+    }
+
+    /// The form in which a digest is stored.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
+    /// A stored digest; none if another version wrote it, whose range is then known by its summary alone.
+    pub fn from_json(json: &str) -> Option<Self> {
+        serde_json::from_str(json).ok()
+    }
+
+    /// Drops the oldest entries of each class beyond its part of the bound. The first request stays.
+    fn bound(&mut self) {
+        let first = self.entries.iter().position(|entry| matches!(entry.body, Body::Typed(_)));
+        let mut left = [TYPED_BYTES_MAX, SAID_BYTES_MAX, CALLS_BYTES_MAX];
+        let mut kept = vec![true; self.entries.len()];
+        for (position, entry) in self.entries.iter().enumerate().rev() {
+            let (class, size) = entry.body.size();
+            kept[position] = size <= left[class] || Some(position) == first;
+            // What is older than the first one that does not fit goes too.
+            left[class] = if kept[position] { left[class].saturating_sub(size) } else { 0 };
+        }
+        let mut kept = kept.into_iter();
+        self.entries.retain(|_| kept.next().unwrap_or(true));
+    }
+}
+
+impl Body {
+    /// Its class and its size in bytes.
+    fn size(&self) -> (usize, usize) {
+        const AROUND: usize = 64;
+        match self {
+            Self::Typed(words) => (0, words.len() + AROUND),
+            Self::Said(words) | Self::Notice(words) | Self::Summary(words) => (1, words.len() + AROUND),
+            Self::Call(call) => {
+                let touched: usize =
+                    call.usage.touches.iter().map(|touch| touch.added.len() + touch.removed.len()).sum();
+                let command = call.usage.command.as_ref().map_or(0, String::len);
+                (2, touched + command + call.output.len() + call.usage.about.len() + 2 * AROUND)
+            }
+        }
+    }
+}
+
+impl End {
+    fn of(status: ResultStatus) -> Self {
+        match status {
+            ResultStatus::Completed => Self::Completed,
+            ResultStatus::Error => Self::Failed,
+            ResultStatus::Interrupted => Self::Interrupted,
+        }
+    }
+}
+
+/// A text of at most `limit` bytes: a longer one without its middle.
+fn bounded(words: &str, limit: usize) -> String {
+    let words = text::clean(words);
+    if words.len() <= limit {
+        return words.into_owned();
+    }
+    format!("{}\n…\n{}", commands::head(&words, limit * 2 / 3), commands::tail(&words, limit / 3))
+}
+
+/// A tool call without the middle of long texts.
+fn shortened(usage: ToolUse) -> ToolUse {
+    let mut usage = usage;
+    for touch in &mut usage.touches {
+        touch.added = commands::head(&touch.added, CHANGE_BYTES_MAX).to_owned();
+        touch.removed = commands::head(&touch.removed, CHANGE_BYTES_MAX).to_owned();
+    }
+    usage.command = usage.command.map(|command| commands::head(&command, CHANGE_BYTES_MAX).to_owned());
+    usage
+}
+
+/// The beginning and the end of an output, and the line between them that states the error.
+fn deciding_parts(output: &str, limit: usize) -> String {
+    let output = text::clean(output);
+    if is_prose(&output) {
+        return commands::head(&output, PROSE_BYTES_MAX).to_owned();
+    }
+    if output.len() <= limit.min(OUTPUT_HEAD_BYTES + OUTPUT_TAIL_BYTES) {
+        return output.into_owned();
+    }
+    if limit < usize::MAX {
+        return commands::head(&output, limit).to_owned();
+    }
+    let (head, tail) = (commands::head(&output, OUTPUT_HEAD_BYTES), commands::tail(&output, OUTPUT_TAIL_BYTES));
+    match commands::deciding(&output).filter(|line| commands::reports_failure(&output) && !tail.contains(line.as_str()))
+    {
+        Some(line) => format!("{head}\n{line}\n{tail}"),
+        None => format!("{head}\n{tail}"),
+    }
+}
