@@ -52,6 +52,8 @@ pub struct ContextRequest {
     pub wait: Option<Duration>,
     /// The format of the messages; none for Longhand's own.
     pub format: Option<Format>,
+    /// A line of text stands for what the format cannot carry.
+    pub degrade: bool,
 }
 
 /// A view, or the part of it that the caller does not have.
@@ -190,7 +192,7 @@ impl Caller {
         }
         let mut bytes = context.messages.iter().map(super::events::view_message_bytes).sum();
         if let Some(format) = request.format {
-            let mut formatted = formatted::write(format, &context.messages)?;
+            let mut formatted = formatted::write(format, request.degrade, &context.messages)?;
             context.messages = Vec::new();
             context.known_count = self.known_formatted(key, &request, &formatted, held.as_deref()).await?;
             context.hash = formatted.hash();
@@ -319,7 +321,7 @@ impl Caller {
             return Ok(end);
         }
         let Some(session) = self.known_session(key, request, held).await? else { return Ok(0) };
-        let before = formatted::write(now.format, &session.fold.view.messages).ok();
+        let before = formatted::write(now.format, request.degrade, &session.fold.view.messages).ok();
         let before = before.filter(|before| before.hash().as_slice() == known);
         Ok(before.map_or(0, |before| before.common_count(now)))
     }

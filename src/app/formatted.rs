@@ -40,9 +40,10 @@ impl Formatted {
     }
 }
 
-/// The messages of a whole view in a format.
-pub(super) fn write(format: Format, messages: &[ViewMessage]) -> Result<Formatted> {
-    let Written { system_json, messages, left_out } = provider::write(format, messages).map_err(refused)?;
+/// The messages of a whole view in a format; degraded, with a line of text for what the format cannot carry.
+pub(super) fn write(format: Format, degrade: bool, messages: &[ViewMessage]) -> Result<Formatted> {
+    let written = if degrade { provider::write_degraded } else { provider::write };
+    let Written { system_json, messages, left_out } = written(format, messages).map_err(refused)?;
     let largest = messages.iter().map(|message| message.json.len()).max().unwrap_or_default();
     if largest > limits::FORMATTED_MESSAGE_BYTES_MAX {
         let limit = limits::FORMATTED_MESSAGE_BYTES_MAX;

@@ -34,6 +34,9 @@ pub(super) struct Arguments {
     /// Print the messages as a request to this provider has them, as JSON
     #[arg(long, value_name = "FORMAT")]
     format: Option<ProviderFormat>,
+    /// Put a line of text in the place of what the format cannot carry
+    #[arg(long, requires = "format")]
+    degrade: bool,
 }
 
 impl Arguments {
@@ -53,6 +56,7 @@ impl Arguments {
                 ..pb::ModelWindow::default()
             }),
             overflow_action: action.into(),
+            degrade: self.degrade,
             format: self.format.map_or(pb::MessageFormat::Unspecified, Into::into).into(),
             ..pb::GetContextRequest::default()
         }
@@ -283,6 +287,7 @@ mod tests {
                 wait,
                 shorten,
                 format: None,
+                degrade: false,
             };
             let request = arguments.request();
             assert_eq!((request.overflow_action(), request.as_of_revision), (action, Some(3)));

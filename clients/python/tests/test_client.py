@@ -689,3 +689,21 @@ def test_a_view_in_a_providers_format_and_what_it_answers(client: longhand.Clien
     (result,) = session.view().messages[-1].parts
     assert result.part.tool_result.attachments[0].data == b"\x89PNG"
     assert session.formatted_view("gemini", as_of_revision=view.header.revision).known_count == 0
+
+
+def test_what_a_format_cannot_carry_is_named_in_its_place(client: longhand.Client) -> None:
+    session = client.create_session()
+    session.append(longhand.user("When is high tide?"))
+    asked = {"type": "search", "query": "tide"}
+    search = {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": asked}
+    said = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "At noon."}]}
+    session.append_provider("openai_responses", {"object": "response", "status": "completed", "output": [search, said]})
+    with pytest.raises(longhand.Error) as refused:
+        session.formatted_view("anthropic")
+    assert refused.value.reason == "CONTENT_NOT_IN_FORMAT"
+    view = session.formatted_view("anthropic", degrade=True)
+    texts = [block["text"] for block in view.messages[1]["content"]]
+    assert texts == ["[left out: a web_search_call block of openai]", "At noon."]
+    assert [part.kind for part in view.end.left_out_parts] == [v1.LEFT_OUT_KIND_BLOCK]
+    assert session.formatted_view("anthropic", degrade=True).known_count == 2
+    assert session.formatted_view("openai_responses", degrade=True).messages[1] == search

@@ -55,6 +55,8 @@ export interface ViewOptions {
   overflow?: v1.OverflowAction;
   /** The time to wait for what is pending, with `OverflowAction.WAIT`. */
   waitMs?: number;
+  /** Of a view in a format: a line of text stands for what the format cannot carry, and `leftOutParts` names it. */
+  degrade?: boolean;
   signal?: AbortSignal;
   /** The time for the call, beside that for what is pending. */
   timeoutMs?: number;
@@ -102,7 +104,7 @@ export class Session {
   /** Headers of its calls: the number of the run that makes them. */
   readonly headers: CallHeaders;
   private known: View | undefined;
-  private readonly knownFormats = new Map<v1.MessageFormat, FormattedView>();
+  private readonly knownFormats = new Map<string, FormattedView>();
 
   constructor(client: Client, id: string, info?: v1.Session, headers: CallHeaders = {}) {
     this.client = client;
@@ -322,9 +324,11 @@ export class Session {
   /** A view in the format of a provider. Throws `LonghandError` with CONTENT_NOT_IN_FORMAT for what it cannot carry. */
   async formattedView<T = unknown>(format: v1.MessageFormat, options: ViewOptions = {}): Promise<FormattedView<T>> {
     const current = options.asOfRevision === undefined;
-    const known = current ? this.knownFormats.get(format) : undefined;
+    const name = `${format} ${options.degrade ?? false}`;
+    const known = current ? this.knownFormats.get(name) : undefined;
     const request = viewRequest(this.id, options, known?.header);
     request.format = format;
+    request.degrade = options.degrade ?? false;
     const view = await this.client.retry(async (left) => {
       const read = new ViewReader<unknown>(known?.messages);
       const call = { headers: this.headers, signal: options.signal, timeoutMs: left };
@@ -334,7 +338,7 @@ export class Session {
       const { systemJson } = read.header;
       return { ...read.view(), system: systemJson === undefined ? undefined : JSON.parse(systemJson) };
     }, this.inTime(options));
-    if (current && !view.header.shortened) this.knownFormats.set(format, view);
+    if (current && !view.header.shortened) this.knownFormats.set(name, view);
     return view as FormattedView<T>;
   }
 

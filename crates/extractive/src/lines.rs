@@ -326,6 +326,8 @@ impl LineBuilder<'_> {
                 failed if run.failure.is_empty() => format!(", {failed} of them failed"),
                 failed => format!(", {failed} of them failed, last with {}", text::code(&run.failure)),
             };
+            let passes = !failed.is_empty() && !run.fails;
+            let failed = if passes { format!("{failed}, and the last run passed") } else { failed };
             let figure = if run.figure.is_empty() {
                 String::new()
             } else {

@@ -270,7 +270,8 @@ impl<'a> Converter<'a, '_> {
 
     /// Reads a line with the user's role: tool results become a message of their own, before the user's text.
     fn user(&mut self, branch: usize, row: &Row<'a>, object: &Object<'a>, content: Content<'a, '_>) {
-        if self.is_copy(branch, row, object, None) {
+        // Of hooks, several can say the same at once.
+        if !row.meta && self.is_copy(branch, row, object, None) {
             return self.repeated(branch, row);
         }
         let mut user_draft = MessageDraft::new(Format::ClaudeCode, self.metadata_bytes, Role::User, row.line);

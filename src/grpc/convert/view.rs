@@ -29,6 +29,7 @@ pub(in crate::grpc) fn read_request(request: pb::GetContextRequest) -> Result<Co
         known_revision: request.known_revision,
         action,
         format: super::message::read_format("format", request.format)?,
+        degrade: request.degrade,
         wait: request.wait_timeout.map(|wait| read_duration("wait_timeout", wait)).transpose()?,
     })
 }
@@ -193,6 +194,10 @@ fn left_out_part(left_out: LeftOut) -> pb::LeftOutPart {
         LeftOutKind::Reasoning => pb::LeftOutKind::Reasoning,
         LeftOutKind::Members => pb::LeftOutKind::Members,
         LeftOutKind::Blank => pb::LeftOutKind::Blank,
+        LeftOutKind::Block => pb::LeftOutKind::Block,
+        LeftOutKind::Media => pb::LeftOutKind::Media,
+        LeftOutKind::ToolName => pb::LeftOutKind::ToolName,
+        LeftOutKind::Role => pb::LeftOutKind::Role,
     };
     pb::LeftOutPart {
         message_id: id(left_out.message).unwrap_or_default(),

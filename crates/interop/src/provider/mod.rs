@@ -20,6 +20,7 @@ mod ai_sdk_ui;
 mod anthropic;
 mod bridge;
 mod chunks;
+mod degraded;
 mod format;
 mod gemini;
 mod ids;
@@ -33,6 +34,7 @@ mod strings;
 mod tests;
 mod written;
 
+pub use degraded::write_degraded;
 pub use format::Format;
 pub use reading::Unreadable;
 pub use written::{LeftOut, LeftOutKind, Refusal, RefusalKind, Written, WrittenMessage};

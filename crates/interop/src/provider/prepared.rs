@@ -159,7 +159,7 @@ impl<'a> Pass<'a> {
 }
 
 /// The block of an opaque part, if it is a JSON object.
-fn block_of(opaque: &Opaque) -> Option<&str> {
+pub(super) fn block_of(opaque: &Opaque) -> Option<&str> {
     let block = std::str::from_utf8(&opaque.data).ok()?;
     Object::parse(block, 1).ok()?;
     Some(block)
@@ -174,7 +174,7 @@ fn takes_reasoning(format: Format) -> bool {
 }
 
 /// True for a block that is reasoning, whoever wrote it.
-fn is_reasoning(opaque: &Opaque) -> bool {
+pub(super) fn is_reasoning(opaque: &Opaque) -> bool {
     matches!(
         opaque.kind.as_str(),
         "thinking"
@@ -188,7 +188,7 @@ fn is_reasoning(opaque: &Opaque) -> bool {
     )
 }
 
-fn is_tool_name(format: Format, name: &str) -> bool {
+pub(super) fn is_tool_name(format: Format, name: &str) -> bool {
     let (length, others) = match format {
         Format::OpenAiChat | Format::OpenAiResponses => (64, ""),
         Format::Anthropic => (128, ""),

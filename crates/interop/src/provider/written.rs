@@ -47,6 +47,15 @@ pub enum LeftOutKind {
     Members,
     /// A text of white space, which the format refuses.
     Blank,
+    /// A block of another format that is more than reasoning, or one that is damaged: a line of text stands for it.
+    Block,
+    /// Media that the format does not take, or not there: a line of text stands for it.
+    Media,
+    /// The name of a tool, in letters that the format allows.
+    ToolName,
+    /// A part that a message of its role cannot have, instructions behind the beginning, or a beginning that is no user's:
+    /// a line of text, or the user's role, stands for it.
+    Role,
 }
 
 /// Something of a view that a format cannot carry.

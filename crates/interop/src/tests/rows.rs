@@ -72,7 +72,7 @@ fn replied(more: Value) -> Value {
 fn claude_cases() -> Vec<(&'static str, Vec<Value>)> {
     let queued = |prompt: &str| claude("attachment", json!({"attachment":{"type":"queued_command","prompt":prompt}}));
     let boundary = || claude("system", json!({"subtype":"compact_boundary","parentUuid":null,"uuid":"k"}));
-    let result = json!([{"type":"tool_result","tool_use_id":"c0","content":"ok"}]);
+    let result = json!([{"type":"tool_result","tool_use_id":"c0","content":"what was read"}]);
     let summary = || said(json!("what was"), json!({"isCompactSummary":true,"parentUuid":"k"}));
     let mut cases = vec![
         ("user", vec![said(json!("more"), json!({}))]),

@@ -105,7 +105,7 @@ class Session:
         #: Headers of its calls: the number of the run that makes them.
         self.metadata = metadata
         self._view: View | None = None
-        self._formatted: dict[str, FormattedView] = {}
+        self._formatted: dict[tuple[str, bool], FormattedView] = {}
 
     def with_options(self, *, timeout: float | None = None, retry_seconds: float | None = None) -> Session:
         """The same session with another deadline: `session.with_options(timeout=3).append("Hello")`."""
@@ -368,15 +368,18 @@ class Session:
         window: int | str | v1.ModelWindow | None = None,
         overflow: v1.OverflowAction.ValueType = v1.OVERFLOW_ACTION_UNSPECIFIED,
         wait_seconds: float | None = None,
+        degrade: bool = False,
     ) -> FormattedView:
         """What a model should see now, or saw at a revision, as the messages of a provider's request.
 
-        Raises `Error` with CONTENT_NOT_IN_FORMAT for what the format cannot carry.
+        Raises `Error` with CONTENT_NOT_IN_FORMAT for what the format cannot carry; with `degrade`, a line of text stands
+        for it, and `end.left_out_parts` names it.
         """
-        known = self._formatted.get(format) if as_of_revision is None else None
+        known = self._formatted.get((format, degrade)) if as_of_revision is None else None
         request = v1.GetContextRequest(
             session_id=self.id,
             format=_FORMATS[format],
+            degrade=degrade,
             as_of_revision=as_of_revision,
             window=model_window(window),
             overflow_action=overflow,
@@ -394,7 +397,7 @@ class Session:
         messages, ids = [message for message, _ in pairs], [some for _, some in pairs]
         view = FormattedView(header, messages, ids, system, end, known_count)
         if as_of_revision is None and not header.shortened:
-            self._formatted[format] = view
+            self._formatted[format, degrade] = view
         return view
 
     def _frames_of_view(

@@ -197,6 +197,18 @@ class _LeftOutKindEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._En
     """
     LEFT_OUT_KIND_BLANK: _LeftOutKind.ValueType  # 3
     """A text of nothing but white space, which the format refuses."""
+    LEFT_OUT_KIND_BLOCK: _LeftOutKind.ValueType  # 4
+    """With `degrade`, as the ones below: a block of another provider that is more than reasoning, or one that is damaged. A
+    line of text stands for it.
+    """
+    LEFT_OUT_KIND_MEDIA: _LeftOutKind.ValueType  # 5
+    """Media that the format does not take, or not there. A line of text stands for it."""
+    LEFT_OUT_KIND_TOOL_NAME: _LeftOutKind.ValueType  # 6
+    """The name of a tool: it has letters that the format allows in place of others."""
+    LEFT_OUT_KIND_ROLE: _LeftOutKind.ValueType  # 7
+    """A part that a message of its role cannot have, instructions behind the beginning, or a beginning that is no user's. A
+    line of text, or the user's role, stands for it.
+    """
 
 class LeftOutKind(_LeftOutKind, metaclass=_LeftOutKindEnumTypeWrapper):
     """Kind of what a format does not show. New values may appear."""
@@ -213,6 +225,18 @@ is there.
 """
 LEFT_OUT_KIND_BLANK: LeftOutKind.ValueType  # 3
 """A text of nothing but white space, which the format refuses."""
+LEFT_OUT_KIND_BLOCK: LeftOutKind.ValueType  # 4
+"""With `degrade`, as the ones below: a block of another provider that is more than reasoning, or one that is damaged. A
+line of text stands for it.
+"""
+LEFT_OUT_KIND_MEDIA: LeftOutKind.ValueType  # 5
+"""Media that the format does not take, or not there. A line of text stands for it."""
+LEFT_OUT_KIND_TOOL_NAME: LeftOutKind.ValueType  # 6
+"""The name of a tool: it has letters that the format allows in place of others."""
+LEFT_OUT_KIND_ROLE: LeftOutKind.ValueType  # 7
+"""A part that a message of its role cannot have, instructions behind the beginning, or a beginning that is no user's. A
+line of text, or the user's role, stands for it.
+"""
 global___LeftOutKind = LeftOutKind
 
 class _OmitReason:
@@ -269,6 +293,7 @@ class GetContextRequest(google.protobuf.message.Message):
     OVERFLOW_ACTION_FIELD_NUMBER: builtins.int
     WAIT_TIMEOUT_FIELD_NUMBER: builtins.int
     FORMAT_FIELD_NUMBER: builtins.int
+    DEGRADE_FIELD_NUMBER: builtins.int
     session_id: builtins.str
     """The session's id or client id."""
     as_of_revision: builtins.int
@@ -286,6 +311,10 @@ class GetContextRequest(google.protobuf.message.Message):
     format: longhand.v1.message_pb2.MessageFormat.ValueType
     """The format of the messages; Longhand's own if unset. A view in another format has a hash of its own, in which
     `known_view_hash` and `known_message_count` are counted too.
+    """
+    degrade: builtins.bool
+    """With `format`: a line of text stands for what the format cannot carry, and `left_out_parts` names it, in place of
+    CONTENT_NOT_IN_FORMAT.
     """
     @property
     def window(self) -> longhand.v1.session_pb2.ModelWindow:
@@ -311,9 +340,10 @@ class GetContextRequest(google.protobuf.message.Message):
         overflow_action: global___OverflowAction.ValueType = ...,
         wait_timeout: google.protobuf.duration_pb2.Duration | None = ...,
         format: longhand.v1.message_pb2.MessageFormat.ValueType = ...,
+        degrade: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_as_of_revision", b"_as_of_revision", "_known_revision", b"_known_revision", "_known_view_hash", b"_known_view_hash", "as_of_revision", b"as_of_revision", "known_revision", b"known_revision", "known_view_hash", b"known_view_hash", "wait_timeout", b"wait_timeout", "window", b"window"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_as_of_revision", b"_as_of_revision", "_known_revision", b"_known_revision", "_known_view_hash", b"_known_view_hash", "as_of_revision", b"as_of_revision", "format", b"format", "known_revision", b"known_revision", "known_view_hash", b"known_view_hash", "overflow_action", b"overflow_action", "session_id", b"session_id", "wait_timeout", b"wait_timeout", "window", b"window"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_as_of_revision", b"_as_of_revision", "_known_revision", b"_known_revision", "_known_view_hash", b"_known_view_hash", "as_of_revision", b"as_of_revision", "degrade", b"degrade", "format", b"format", "known_revision", b"known_revision", "known_view_hash", b"known_view_hash", "overflow_action", b"overflow_action", "session_id", b"session_id", "wait_timeout", b"wait_timeout", "window", b"window"]) -> None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_as_of_revision", b"_as_of_revision"]) -> typing.Literal["as_of_revision"] | None: ...
     @typing.overload

@@ -1,6 +1,6 @@
 //! Laws of all formats, over conversations that no table would think of.
 
-use super::super::{Format, LeftOutKind, RefusalKind, read, write};
+use super::super::{Format, LeftOutKind, RefusalKind, read, write, write_degraded};
 use super::valid::faults;
 use super::{json, list, view};
 use longhand_core::model::message::{NewMessage, Role};
@@ -184,6 +184,33 @@ proptest! {
                     _ => false,
                 };
                 prop_assert!(is_so, "{left:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_format_cannot_carry_is_named_in_its_place(messages in conversation()) {
+        let shown = view(messages);
+        for format in Format::ALL {
+            let degraded = write_degraded(format, &shown);
+            prop_assert!(degraded.is_ok(), "{:?} {shown:#?}", degraded.err());
+            let degraded = degraded.unwrap_or_default();
+            match write(format, &shown) {
+                Ok(written) => prop_assert_eq!(&degraded, &written),
+                Err(refusal) => {
+                    use LeftOutKind::{Block, Media, Role, ToolName};
+                    let is_named = degraded.left_out.iter().any(|left| [Block, Media, ToolName, Role].contains(&left.kind));
+                    prop_assert!(is_named, "{refusal}: {degraded:#?}");
+                }
+            }
+            prop_assert_eq!(faults(format, &degraded), Vec::<String>::new(), "{:?} {:#?}", format, degraded);
+            let mut found = Vec::new();
+            degraded.system_json.iter().for_each(|system| strings(&json(system), &mut found));
+            strings(&list(&degraded), &mut found);
+            let mut behind = found.iter().flat_map(|string| string.split("\n\n"));
+            for text in texts(&shown) {
+                let is_next = behind.any(|string| string == text || string.starts_with(&format!("{text}\n[left out: ")));
+                prop_assert!(is_next, "{format:?} lost or moved {text:?}: {degraded:#?}");
             }
         }
     }
