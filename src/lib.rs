@@ -1,7 +1,7 @@
 //! Longhand keeps the longhand of every agent session and serves the shorthand that fits a model's window.
 //!
 //! The pure heart, [`model`], [`policy`] and [`fold`], is the crate `longhand-core`; the built-in summarizer, the
-//! readers of other agents' transcripts and the rules for secrets are crates beside it.
+//! readers of other agents' transcripts, the rules for secrets and the protocol are crates beside it.
 
 //! The modules in reading order; `ARCHITECTURE.md` has the dependencies allowed between them, and a test checks those
 //! that no crate boundary does:
@@ -20,7 +20,6 @@
 //! - [`summarizer`]: writers of summaries.
 //! - [`scheduler`]: the start of compactions, and the workers that run them.
 //! - [`app`]: the API in domain types.
-//! - [`pb`]: the generated protocol types.
 //! - [`metrics`]: the daemon's state as metrics.
 //! - [`transport`]: listeners, connections and their bounds, for every door.
 //! - [`grpc`]: conversion and streaming.

@@ -1,13 +1,14 @@
 //! `longhand secrets check`: tries the rules for secrets on files; `scan`: applies them to what is stored.
 
+mod rules;
 mod scan;
 
 use super::Globals;
-use super::failure::{FINDINGS, Usage};
+use super::failure::FINDINGS;
 use super::output::count;
-use crate::config::{Config, KnownSecrets};
 use crate::secrets::{Rules, Syntax};
 use anyhow::Context as _;
+use rules::RuleArguments;
 use serde::Serialize;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -36,19 +37,6 @@ struct Check {
     rules: RuleArguments,
 }
 
-#[derive(Debug, clap::Args)]
-struct RuleArguments {
-    /// A file with rules
-    #[arg(long, value_name = "FILE")]
-    rules: Option<PathBuf>,
-    /// Take the rules of a daemon's configuration
-    #[arg(long, value_name = "FILE", conflicts_with = "rules")]
-    config: Option<PathBuf>,
-    /// Apply the built-in rules, too; the default without rules
-    #[arg(long)]
-    known: bool,
-}
-
 /// A secret in a file.
 #[derive(Serialize)]
 struct FoundSecret<'a> {
@@ -58,19 +46,6 @@ struct FoundSecret<'a> {
     column: usize,
     rule: &'a str,
     action: &'a str,
-}
-
-impl RuleArguments {
-    fn read(&self) -> anyhow::Result<Rules> {
-        let mut config = Config::load(self.config.as_deref())?;
-        if self.rules.is_some() {
-            config.secrets.rules.clone_from(&self.rules);
-        }
-        if config.secrets.known == KnownSecrets::Off && (self.known || config.secrets.rules.is_none()) {
-            config.secrets.known = KnownSecrets::Warn;
-        }
-        Ok(config.read_secret_rules()?.ok_or_else(|| Usage("there are no rules".to_owned()))?)
-    }
 }
 
 pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Result<ExitCode> {

@@ -3,6 +3,7 @@
 use super::error::Result;
 use super::ledger::append::{self, AppendInput, Seal};
 use super::ledger::by_client_id;
+use super::ledger::conversation;
 use super::ledger::draft_batch::{AppendDrafts, DraftsWritten};
 use super::ledger::drafts::{self, DraftReceipt, NewDraftText};
 use super::ledger::head::{Receipt, SessionKey};
@@ -243,7 +244,7 @@ impl History {
 
     /// The revision of the newest record among a session's own rows.
     pub async fn newest_record(&self, session: SessionKey) -> Result<Option<Revision>> {
-        self.0.reading(|reader| messages::newest_record(reader, session.0)).await
+        self.0.reading(|reader| conversation::newest_record(reader, session.0)).await
     }
 
     /// Messages of a history as of a revision, in the given order. Messages that exceed `bytes` are left out, except

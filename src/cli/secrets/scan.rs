@@ -1,6 +1,6 @@
 //! `longhand secrets scan`: applies rules to what is stored, and erases what they find.
 
-use super::RuleArguments;
+use super::rules::RuleArguments;
 use crate::cli::client::Client;
 use crate::cli::erase::confirm;
 use crate::cli::failure::{FINDINGS, Usage};

@@ -13,12 +13,13 @@ use crate::model::message::MessageKind;
 use crate::store::engine::{self, Reader};
 use crate::store::error::{Error, Result};
 
+const NEWEST_RECORD: &str = "select max(revision) from message where session_id = ?1 and class = 2";
 const NEWEST: &str = "select revision from message where session_id = ?1 and class = 0 and kind = ?5 \
      and revision between ?2 and ?3 and (sealed_revision <= ?4 or ?4 is null) order by revision desc limit 1";
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
-pub(crate) const STATEMENTS: &[&str] = &[NEWEST];
+pub(crate) const STATEMENTS: &[&str] = &[NEWEST_RECORD, NEWEST];
 
 /// A message of the conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,4 +96,10 @@ pub(crate) fn is_named(
     let is_record = named.kind == MessageKind::Record;
     let stands_there = spoken.is_replayed && marks.position(named.revision).first == spoken.position;
     Ok(!is_record && (named.revision == spoken.revision || stands_there))
+}
+
+/// The revision of the newest record among a session's own rows.
+pub(crate) fn newest_record(reader: &mut Reader<'_>, key: i64) -> Result<Option<Revision>> {
+    let row = reader.one(engine::query(NEWEST_RECORD).bind(key))?;
+    row.map_or(Ok(None), |row| row.get(0))
 }

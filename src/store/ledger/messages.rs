@@ -65,7 +65,6 @@ pub(crate) const BLOB_LENGTH: &str =
     "select length from blob where hash = ?1 and tenant = (select tenant from session where id = ?2)";
 pub(crate) const BLOB: &str =
     "select codec, length, data from blob where hash = ?1 and tenant = (select tenant from session where id = ?2)";
-const NEWEST_RECORD: &str = "select max(revision) from message where session_id = ?1 and class = 2";
 const DRAFTS: &str = "select d.number, d.client_id, d.body, d.kind, d.call_id, d.tool, d.call_message \
      from message m join draft d on d.message_id = m.id where m.public_id = ?1 and d.refused is null order by d.number";
 
@@ -84,7 +83,6 @@ pub(crate) const STATEMENTS: &[&str] = &[
     OF_MESSAGE,
     BLOB_LENGTH,
     BLOB,
-    NEWEST_RECORD,
     DRAFTS,
 ];
 
@@ -493,12 +491,6 @@ pub(crate) fn drafts(reader: &mut Reader<'_>, message: MessageId) -> Result<Vec<
         Ok(Draft { id, client_id: row.get(1)?, kind, text: row.get(2)? })
     };
     rows.into_iter().map(draft).collect()
-}
-
-/// The revision of the newest record among a session's own rows.
-pub(crate) fn newest_record(reader: &mut Reader<'_>, key: i64) -> Result<Option<Revision>> {
-    let row = reader.one(engine::query(NEWEST_RECORD).bind(key))?;
-    row.map_or(Ok(None), |row| row.get(0))
 }
 
 /// The order of a page.

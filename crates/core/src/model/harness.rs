@@ -43,11 +43,9 @@ static NOTICE_LINE: LazyLock<Regex> = LazyLock::new(|| {
 
 /// Text around a request in a user's message, in Markdown: it begins with the first text, and the request follows the
 /// second one.
-const FRAMES: [(&str, &str); 2] = [
+const FRAMES: [(&str, &str); 1] = [
     // Codex: its IDE extension (`codex-vscode`), with the selection and the open tabs.
     ("# Context from my IDE setup:", "## My request for Codex:"),
-    // Codex: files that the person mentioned, in the desktop app.
-    ("# Files mentioned by the user:", "## My request for Codex:"),
 ];
 
 /// The text of the person, without the additions of the agent. Empty for a notice of the agent.

@@ -2,7 +2,7 @@
 
 use super::format::Format;
 use super::prepared::{block_of, is_reasoning, is_tool_name};
-use super::written::{LeftOut, LeftOutKind, Refusal, RefusalKind, Written, media_refusal};
+use super::written::{LeftOut, LeftOutKind, Refusal, RefusalKind, media_refusal};
 use longhand_core::model::message::Role;
 use longhand_core::model::part::{Media, PartBody, ToolCall, ToolResult};
 use longhand_core::model::view::{ViewKind, ViewMessage, ViewPart};
@@ -11,39 +11,21 @@ use std::sync::Arc;
 /// The name in the place of a tool's that has no letter which a format allows.
 const TOOL: &str = "tool";
 
-/// Writes the messages of a view, with a line of text for what the format cannot carry.
-///
-/// # Errors
-///
-/// The view cannot be written that way either.
-pub fn write_degraded(format: Format, view: &[ViewMessage]) -> Result<Written, Refusal> {
-    let mut degraded = Degraded { format, view: view.to_vec(), left_out: Vec::new() };
-    loop {
-        let refusal = match super::write(format, &degraded.view) {
-            Ok(mut written) => {
-                degraded.left_out.append(&mut written.left_out);
-                written.left_out = degraded.left_out;
-                return Ok(written);
-            }
-            Err(refusal) => refusal,
-        };
-        let before = degraded.left_out.len();
-        degraded.replace(&refusal);
-        if degraded.left_out.len() == before {
-            return Err(refusal);
-        }
-    }
-}
-
-struct Degraded {
+/// A view in which what was refused is replaced.
+pub(super) struct Degraded {
     format: Format,
-    view: Vec<ViewMessage>,
-    left_out: Vec<LeftOut>,
+    pub(super) view: Vec<ViewMessage>,
+    pub(super) left_out: Vec<LeftOut>,
 }
 
 impl Degraded {
-    /// Replaces everything of a kind: a view may have hundreds of it.
-    fn replace(&mut self, refusal: &Refusal) {
+    pub(super) fn new(format: Format, view: &[ViewMessage]) -> Self {
+        Self { format, view: view.to_vec(), left_out: Vec::new() }
+    }
+
+    /// Replaces everything of the refused kind: a view may have hundreds of it. False if there was nothing to replace.
+    pub(super) fn replace(&mut self, refusal: &Refusal) -> bool {
+        let before = self.left_out.len();
         let format = self.format;
         match &refusal.kind {
             RefusalKind::ForeignBlock { .. } | RefusalKind::DamagedBlock { .. } => {
@@ -95,6 +77,7 @@ impl Degraded {
                 self.left_out.push(LeftOut { message: None, part: None, kind: LeftOutKind::Role });
             }
         }
+        self.left_out.len() > before
     }
 
     /// Puts other content into the place of parts.

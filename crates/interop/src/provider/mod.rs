@@ -32,39 +32,16 @@ mod reading;
 mod strings;
 #[cfg(test)]
 mod tests;
+mod write;
 mod written;
 
-pub use degraded::write_degraded;
 pub use format::Format;
 pub use reading::Unreadable;
+pub use write::{write, write_degraded};
 pub use written::{LeftOut, LeftOutKind, Refusal, RefusalKind, Written, WrittenMessage};
 
 use longhand_core::model::limits;
 use longhand_core::model::message::NewMessage;
-use longhand_core::model::view::ViewMessage;
-
-/// Writes the messages of a view.
-///
-/// # Errors
-///
-/// The view has something that the format cannot carry.
-pub fn write(format: Format, view: &[ViewMessage]) -> Result<Written, Refusal> {
-    let (messages, left_out) = prepared::prepare(format, view)?;
-    let mut written = match format {
-        Format::OpenAiChat => openai_chat::write(&messages),
-        Format::OpenAiResponses => openai_responses::write(&messages),
-        Format::Anthropic => anthropic::write(&messages),
-        Format::Gemini => gemini::write(&messages),
-        Format::AiSdk => ai_sdk::write(&messages),
-    }?;
-    written.left_out = left_out;
-    // What is kept as it was written can have halves of letters.
-    written.system_json = written.system_json.map(strings::paired);
-    for message in &mut written.messages {
-        message.json = strings::paired(std::mem::take(&mut message.json));
-    }
-    Ok(written)
-}
 
 /// Reads what a client sends to a provider or gets from it: a whole request, a list of its messages, one message, a whole
 /// reply, or the chunks of a streamed one, as server-sent events, as a list or one a line.
