@@ -25,6 +25,9 @@ pub(crate) struct Options {
     /// Calls of each kind; a tenth of them for whole views.
     #[arg(long, default_value_t = 1_000)]
     calls: usize,
+    /// Applies the built-in rules for secrets, with this action: warn, redact or refuse.
+    #[arg(long)]
+    secrets: Option<String>,
     /// Keeps the profiles in this folder, for `callgrind_annotate`.
     #[arg(long)]
     keep: Option<PathBuf>,
@@ -99,6 +102,8 @@ pub(crate) async fn run(options: &Options, report: &mut Report) {
     if let Some(keep) = &options.keep {
         std::fs::create_dir_all(keep).expect("the folder of the profiles");
     }
+    let secrets = options.secrets.iter().map(|action| format!("[secrets]\nknown = {action:?}\n"));
+    let settings = format!("{NO_SEARCH}\n{}", secrets.collect::<String>());
     for binary in &options.binaries {
         let counted = Counted::new(binary);
         let mut count = |what: &str, pid: u32, calls: usize| {
@@ -107,7 +112,7 @@ pub(crate) async fn run(options: &Options, report: &mut Report) {
             let sum = counted.sum(&format!("{build}, {what}"), options.keep.as_deref());
             report.figures(what, binary, &[("instructions_each", sum / calls as f64)]);
         };
-        let target = Target::daemon(&counted.program, NO_SEARCH).await;
+        let target = Target::daemon(&counted.program, &settings).await;
         let texts = Texts::new(1, BODY_BYTES);
         for callers in [1, 8] {
             let of = target.callers(callers, 1, Sessions::Own, &texts).await;
@@ -120,7 +125,7 @@ pub(crate) async fn run(options: &Options, report: &mut Report) {
             drop(of);
         }
         drop(target);
-        let mut build = Build::start(&counted.program, NO_SEARCH).await;
+        let mut build = Build::start(&counted.program, &settings).await;
         let session = build.session(READ_MESSAGES, BODY_BYTES).await;
         for (read, what, calls) in
             [(Read::Newest, "the newest 50 messages", options.calls), (Read::Whole, "view, whole", options.calls / 10)]

@@ -15,7 +15,7 @@ use super::tests::{new_session, statements};
 use super::writer::Mutation;
 use crate::clock::Clock;
 use crate::model::message;
-use crate::model::part::{NewPart, PartBody};
+use crate::model::part::{Media, MediaSource, NewPart, PartBody};
 use regex::Regex;
 
 #[expect(dead_code, reason = "tests of daemons use the rest")]
@@ -173,6 +173,25 @@ async fn round_trips(store: &Store) -> u64 {
     store.history().0.write(Mutation::change("test"), |tx| Ok(tx.conn.round_trips())).await.expect("counted")
 }
 
+/// A message with a body in its row; of so many one with a body that is a blob, one with parts that are rows, and one with a
+/// picture.
+fn entry_of(number: usize, every: usize) -> AppendInput {
+    let text = |text: String| NewPart::new(PartBody::Text(text));
+    let parts = match number % every {
+        0 => vec![text(format!("{number} ").repeat(20_000))],
+        2 => (0..4).map(|part| text(format!("{number} {part} ").repeat(200))).collect(),
+        4 => {
+            let (mime_type, name) = ("image/png".to_owned(), String::new());
+            let source = MediaSource::Bytes(format!("{number:8}").repeat(9_000).into_bytes());
+            vec![NewPart::new(PartBody::Media(Media { mime_type, name, source }))]
+        }
+        _ => vec![text("words".to_owned())],
+    };
+    let mut entry = entry(Some(format!("m{number}")));
+    entry.message.parts = parts;
+    entry
+}
+
 fn entry(client_id: Option<String>) -> AppendInput {
     let parts = vec![NewPart::new(PartBody::Text("words".to_owned()))];
     AppendInput {
@@ -217,8 +236,9 @@ async fn erasures_and_forks_take_no_more_round_trips_for_many_messages() {
     for count in [1, 50, 5_000_usize] {
         let (session, _) = store.sessions().create(new_session(), caller()).await.expect("a session");
         let ids: Vec<String> = (0..count).map(|number| format!("m{number}")).collect();
-        for some in ids.chunks(500) {
-            let entries = some.iter().map(|id| entry(Some(id.clone()))).collect();
+        let numbers: Vec<usize> = (0..count).collect();
+        for some in numbers.chunks(50) {
+            let entries = some.iter().map(|number| entry_of(*number, (count / 50).clamp(10, 100))).collect();
             store.history().append(session, caller(), None, entries).await.expect("appended");
         }
         let before = round_trips(&store).await;
@@ -226,10 +246,10 @@ async fn erasures_and_forks_take_no_more_round_trips_for_many_messages() {
         store.sessions().fork(session, fork, caller()).await.expect("forked");
         let forked = round_trips(&store).await;
         // Every other one: a range is no list.
-        let named: Vec<String> = ids.iter().step_by(2).take(500).cloned().collect();
+        let named: Vec<String> = ids.iter().step_by(2).take(300).cloned().collect();
         let what = (EraseTarget::Messages(named), "test".to_owned(), None);
         let erasure = store.erasures().erase(session, caller(), what, &stopping).await.expect("erased");
-        assert_eq!(erasure.sizes.messages, i64::try_from(count.div_ceil(2).min(500)).expect("few"));
+        assert_eq!(erasure.sizes.messages, i64::try_from(count.div_ceil(2).min(300)).expect("few"));
         let erased = round_trips(&store).await;
         let what = (EraseTarget::Session, "test".to_owned(), None);
         store.erasures().erase(session, caller(), what, &stopping).await.expect("erased");

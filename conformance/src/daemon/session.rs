@@ -556,6 +556,7 @@ fn no_input() -> SummaryInput {
         messages: Vec::new(),
         split_turn: Vec::new(),
         previous: None,
+        previous_digest: None,
         previous_is_supplied: false,
         rules: Summary::default(),
         counting: Default::default(),

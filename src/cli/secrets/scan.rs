@@ -118,7 +118,7 @@ async fn chosen(client: &mut Client, named: &[String]) -> anyhow::Result<Vec<pb:
     let mut sessions = Vec::new();
     for name in named {
         let session_id = ids::session(client, name).await?;
-        let request = pb::GetSessionRequest { session_id, ..pb::GetSessionRequest::default() };
+        let request = pb::GetSessionRequest { session_id };
         sessions.extend(client.sessions.get_session(request).await?.into_inner().session);
     }
     if !named.is_empty() {

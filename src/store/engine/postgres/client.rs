@@ -132,7 +132,7 @@ pub(crate) struct Client {
     queue: RefCell<Vec<Queued>>,
     together: RefCell<Together>,
     /// Answers that were read ahead, by the statement and its values.
-    ahead: RefCell<HashMap<(&'static str, Vec<Key>), Vec<Ahead>>>,
+    ahead: RefCell<AllAhead>,
     round_trips: Cell<u64>,
     is_doubted: Cell<bool>,
     /// The right to write of the owner's connection.
@@ -143,6 +143,8 @@ pub(crate) struct Client {
 
 /// An answer that was read ahead: the names of its columns, and its rows.
 type Ahead = (Arc<[String]>, Vec<Vec<Value>>);
+/// By the statement and its values; the same may be asked for several times.
+type AllAhead = HashMap<(&'static str, Vec<Key>), Vec<Ahead>>;
 
 /// A statement that takes any number of rows, as an array for each column.
 struct OfMany {
