@@ -371,8 +371,8 @@ class Session:
     ) -> FormattedView:
         """What a model should see now, or saw at a revision, as the messages of a provider's request.
 
-        Raises `Error` with CONTENT_NOT_IN_FORMAT for what the format cannot carry; with `degrade`, a line of text stands
-        for it, and `end.left_out_parts` names it.
+        Raises `Error` with CONTENT_NOT_IN_FORMAT for what the format cannot carry; with `degrade`, a line of text
+        stands for it, and `end.left_out_parts` names it.
         """
         known = self._formatted.get((format, degrade)) if as_of_revision is None else None
         request = v1.GetContextRequest(
