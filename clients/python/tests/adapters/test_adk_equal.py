@@ -213,7 +213,8 @@ async def test_others_are_in_a_request_and_what_a_summary_covers_is_not(client: 
         assert turn == 1 or "Now." in asked[-2]
         assert asked[-1].startswith(f"Question {turn} ")
     assert not any("Question 0 " in text[:12] for text in texts[-1])
-    assert max(map(len, texts)) < 20
+    # The history has 42 by then; how soon a part is covered is the matter of the daemon.
+    assert max(map(len, texts)) < 36
 
 
 def test_what_is_added_to_a_request_stays_at_its_place() -> None:
