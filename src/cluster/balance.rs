@@ -106,7 +106,7 @@ pub fn next(survey: &Survey, mine: Mine<'_>, waits: Waits) -> Option<Step> {
         return None;
     }
     let is_pinned = |name: &&String| survey.shards.iter().any(|shard| shard.name == **name && shard.is_pinned);
-    // What a daemon that just failed is to have, it is not given from another one: it may be able to open none.
+    // A daemon with a failure is given nothing that another one serves: it may be able to open none.
     let is_well = |id: &str| survey.daemons.iter().any(|daemon| daemon.id == id && daemon.failures.is_empty());
     let mut takers: Vec<(&str, usize)> =
         counts.into_iter().filter(|&(id, count)| is_well(id) && most >= count + 2).collect();

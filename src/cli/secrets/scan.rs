@@ -230,7 +230,7 @@ fn print(output: &mut Output, secret: &StoredSecret) -> anyhow::Result<()> {
         return output.value(secret);
     }
     let StoredSecret { session_id, revision, message_id, part_id, field, rule, count } = secret;
-    let place = [message_id, part_id].into_iter().find(|id| !id.is_empty() && (*id == part_id || part_id.is_empty()));
+    let place = [part_id, message_id].into_iter().find(|id| !id.is_empty());
     let place = place.map_or("the session", String::as_str);
     let times = if *count > 1 { format!(", {count} times") } else { String::new() };
     Ok(output.line(&format!("{session_id} #{revision} {place} {field}: {rule}{times}"))?)
