@@ -32,9 +32,6 @@ pub const TENANT_HEADER: &str = "longhand-tenant";
 /// The header with the number of the run on whose behalf a call is made.
 pub const RUN_EPOCH_HEADER: &str = "longhand-run-epoch";
 
-/// Messages and elements of lists that a request has at most, inside of each other: each takes memory, whatever its bytes.
-pub const REQUEST_VALUES_MAX: usize = 266_240;
-
 /// Microseconds per second.
 const MICROS: i64 = 1_000_000;
 

@@ -18,6 +18,8 @@ pub const METADATA_BYTES_MAX: usize = 256 * 1024;
 pub const MESSAGE_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Segments by which times of events are dated: one more for each leap of a clock. The oldest go first.
 pub const CLOCK_SEGMENTS_MAX: usize = 256;
+/// Messages and elements of lists that a request has at most, inside of each other: each takes memory, whatever its bytes.
+pub const REQUEST_VALUES_MAX: usize = 266_240;
 
 /// A name from elsewhere as one that is accepted: without the character U+0000, which no engine's text holds, and up to
 /// `NAME_BYTES_MAX` bytes.

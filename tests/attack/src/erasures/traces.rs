@@ -33,7 +33,7 @@ pub(super) type Print = u128;
 /// The field that a text is stored in.
 const TEXT_FIELD: u8 = 2 << 3 | 2;
 /// The store's dictionary and level.
-const DICTIONARY: &[u8] = include_bytes!("../../../../src/store/ledger/codec/dictionary.txt");
+const DICTIONARY: &[u8] = include_bytes!("../../../../crates/store/src/ledger/codec/dictionary.txt");
 const LEVEL: i32 = 1;
 static ENCODER: LazyLock<EncoderDictionary<'_>> = LazyLock::new(|| EncoderDictionary::copy(DICTIONARY, LEVEL));
 /// Bytes of a print.

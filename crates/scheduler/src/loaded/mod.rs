@@ -1,0 +1,503 @@
+//! Loaded sessions: folds that are kept in memory, so that a view is read and rendered when it changes and not at every
+//! request. The cache follows from the rows alone and may be evicted at any time.
+
+pub mod counts;
+mod provenance;
+
+use crate::fold::{Fold, FoldInput, Passages, Shortened};
+use crate::limits;
+use crate::model::Revision;
+use crate::model::compaction::RevisionRange;
+use crate::model::ids::{CompactionId, MessageId};
+use crate::model::layout::{OmitReason, Omitted};
+use crate::model::message::{Message, MessageKind};
+use crate::model::part::PartBody;
+use crate::model::session::ContextSize;
+use crate::model::time::Timestamp;
+use crate::model::usage::ModelWindow;
+use crate::model::view::{Provenance, SourceMessage, ViewMessage};
+use crate::policy::bpe::Vocabulary;
+use crate::policy::plan::PlanningInput;
+use crate::policy::recall::Wanted;
+use crate::policy::{Policy, tokens};
+use crate::store::{self, Error, NewMessages, Newest, Pending, Result, SessionKey, Source, Store};
+use quick_cache::Weighter;
+use quick_cache::unsync::Cache;
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The largest share of the budget that one session may take is the budget divided by this.
+const SESSION_SHARE_DIVISOR: usize = 2;
+
+/// Bytes of a session without messages.
+const SESSION_BYTES: usize = 4 * 1_024;
+/// Bytes of overhead per message, in stored and view form together.
+const MESSAGE_BYTES: usize = 512;
+/// Bytes of overhead per part, in the same way.
+const PART_BYTES: usize = 256;
+/// Memory of a policy in lengths of its text: the text, and its parsed form as two.
+#[doc(hidden)]
+pub const POLICY_COPIES: usize = 3;
+
+/// Expected number of sessions in the budget; the actual number varies.
+const SESSIONS_EXPECTED: usize = 1_000;
+
+/// A session's rows at one revision, with their fold and other derived data.
+#[derive(Debug, Clone)]
+pub struct LoadedSession {
+    /// The rows.
+    pub source: Source,
+    /// The policy, parsed.
+    pub policy: Arc<Policy>,
+    /// The fold of the rows.
+    pub fold: Fold,
+    /// The author of the active summary.
+    pub provenance: Option<Arc<Provenance>>,
+    /// For each omission of the layout, the compaction that made it; none for a rewind or an edit.
+    pub omitted_by: Vec<Option<CompactionId>>,
+    /// Messages of the layout without any content left in the view, ascending.
+    empty_messages: Vec<Revision>,
+    size: Size,
+}
+
+/// The size of the messages of a session.
+#[derive(Debug, Clone, Copy, Default)]
+struct Size {
+    content_bytes: usize,
+    parts: usize,
+}
+
+impl Size {
+    fn of(messages: &[SourceMessage]) -> Self {
+        let parts = messages.iter().map(|source| source.message.parts.len()).sum();
+        Self { content_bytes: content_bytes(messages), parts }
+    }
+}
+
+impl LoadedSession {
+    /// A session from its rows, without passages of hidden messages.
+    pub async fn new(store: &Store, mut source: Source, policy: Arc<Policy>) -> Result<LoadedSession> {
+        let provenance = provenance::of_summary(store, &source).await?.map(Arc::new);
+        let omitted_by = omitted_by(store, &source).await?;
+        // New counts are not stored, because a read writes nothing.
+        counts::fill(store, &policy, &mut source.messages).await?;
+        let mut fold = Fold::new(fold_input(&source, &policy), None);
+        provenance::set_author(&source.messages, &mut fold.view.messages, provenance.as_ref());
+        let empty_messages = empty_messages(&source.messages, &fold.view.messages);
+        let size = Size::of(&source.messages);
+        Ok(Self { source, policy, fold, provenance, omitted_by, empty_messages, size })
+    }
+
+    /// The session with passages in its view. It cannot be extended.
+    pub fn with_passages(self, passages: Passages) -> Self {
+        let fold = self.fold.with_passages(fold_input(&self.source, &self.policy), passages);
+        Self { fold, ..self }
+    }
+
+    /// The view shortened to a window for one call.
+    pub fn shortened(&self, window: &ModelWindow) -> Shortened {
+        let Source { layout, messages: sources, at: base, .. } = &self.source;
+        // The last resort does not depend on the time.
+        let now = Timestamp(0);
+        let planning = PlanningInput { policy: &self.policy, window, layout, sources, base: *base, now };
+        let mut shortened = self.fold.shortened(planning);
+        provenance::set_author(sources, &mut shortened.view.messages, self.provenance.as_ref());
+        shortened
+    }
+
+    /// Messages of the layout without any content left in the view.
+    pub fn empty_messages(&self) -> Vec<RevisionRange> {
+        let ranges = self.empty_messages.chunk_by(|before, next| before + 1 == *next);
+        ranges.map(|range| RevisionRange { first: range[0], last: range[range.len() - 1] }).collect()
+    }
+
+    /// The newest messages of the history, newest first, and the revision of the one before them. None if they must be
+    /// read from the store: a change other than an append came between them, there are too few, or they exceed a page.
+    pub fn newest_messages(&self, count: usize) -> Option<(Vec<Message>, Revision)> {
+        let Source { messages, changed_revision, .. } = &self.source;
+        // One more than requested is the next.
+        let first = messages.len().checked_sub(count)?.checked_sub(1)?;
+        let (next, newest) = messages[first..].split_first()?;
+        let is_own =
+            |source: &&SourceMessage| source.placement.is_none() && source.message.revision > *changed_revision;
+        if !messages[first..].iter().all(|source| is_own(&source)) || content_bytes(newest) > limits::PAGE_BYTES_MAX {
+            return None;
+        }
+        let newest = newest.iter().rev().map(|source| Message::clone(&source.message)).collect();
+        Some((newest, next.message.revision))
+    }
+
+    /// The size of a request with its view.
+    pub fn context(&self) -> ContextSize {
+        ContextSize { tokens: self.fold.context_tokens(&self.source.window), revision: self.source.at }
+    }
+
+    /// Replaces the messages from a revision on by newer ones.
+    fn extend(&mut self, NewMessages { from, newest, messages: newer }: NewMessages) {
+        // Messages without a placement come last, in the order of their revisions.
+        let known = &mut self.source.messages;
+        let unchanged = known.iter().rposition(|source| source.placement.is_some() || source.message.revision < from);
+        let unchanged = unchanged.map_or(0, |last| last + 1);
+        let (gone, new) = (Size::of(&known[unchanged..]), Size::of(&newer));
+        self.size.content_bytes = self.size.content_bytes - gone.content_bytes + new.content_bytes;
+        self.size.parts = self.size.parts - gone.parts + new.parts;
+        known.truncate(unchanged);
+        known.extend(newer);
+        count_by_length(&self.policy, &mut known[unchanged..]);
+        let Newest { at, first_open, pending, appended_bytes } = newest;
+        let source = &mut self.source;
+        (source.at, source.first_open, source.pending, source.appended_bytes) =
+            (at, first_open, pending, appended_bytes);
+        let restart = self.fold.extend(fold_input(&self.source, &self.policy), unchanged);
+        let (newer, shown) = (&self.source.messages[restart.sources..], &mut self.fold.view.messages[restart.shown..]);
+        provenance::set_author(newer, shown, self.provenance.as_ref());
+        let changed: HashSet<Revision> = newer.iter().map(|source| source.message.revision).collect();
+        let first = changed.iter().min().map_or(self.empty_messages.len(), |first| {
+            self.empty_messages.partition_point(|revision| revision < first)
+        });
+        let mut later = self.empty_messages.split_off(first);
+        later.retain(|revision| !changed.contains(revision));
+        later.extend(empty_messages(newer, shown));
+        later.sort_unstable();
+        self.empty_messages.extend(later);
+    }
+
+    /// Approximate memory: the contents, which history and view share, the fields around them in both, and the policy.
+    pub fn bytes(&self) -> usize {
+        let Source { messages, layout, policy, .. } = &self.source;
+        let Size { content_bytes, parts } = self.size;
+        let around =
+            SESSION_BYTES + MESSAGE_BYTES * messages.len() + PART_BYTES * parts + PART_BYTES * layout.spans.len();
+        content_bytes.saturating_add(around) + POLICY_COPIES * policy.json.len()
+    }
+}
+
+/// For each omission of a layout, the compaction that made it. Those by edits and rewinds, which may be thousands, are not
+/// looked up.
+async fn omitted_by(store: &Store, source: &Source) -> Result<Vec<Option<CompactionId>>> {
+    let is_of_compaction = |omitted: &&Omitted| matches!(omitted.reason, OmitReason::Compacted | OmitReason::Replayed);
+    let omitted = &source.layout.omitted;
+    let marks: BTreeSet<Revision> = omitted.iter().filter(is_of_compaction).map(|omitted| omitted.mark).collect();
+    if marks.is_empty() {
+        return Ok(vec![None; omitted.len()]);
+    }
+    let marks: Vec<Revision> = marks.into_iter().collect();
+    let by_mark: HashMap<Revision, Option<CompactionId>> =
+        marks.iter().copied().zip(store.compactions().at_marks(source.session, &marks).await?).collect();
+    Ok(omitted.iter().map(|omitted| by_mark.get(&omitted.mark).copied().flatten()).collect())
+}
+
+/// The bytes of messages, as the limits of views count them.
+fn content_bytes(messages: &[SourceMessage]) -> usize {
+    messages.iter().map(|source| store::message_bytes(&source.message)).sum()
+}
+
+/// Estimates messages under policies that estimate by length, so that each message is estimated once; `counts::fill` does
+/// the same for policies that count with a tokenizer. Open messages, which may still grow, and pruned ones, of which the
+/// view shows less, are left out.
+fn count_by_length(policy: &Policy, messages: &mut [SourceMessage]) {
+    if tokens::basis(policy).is_some() {
+        return;
+    }
+    let is_settled = |source: &&mut SourceMessage| {
+        source.counts.is_none() && source.pruned.is_empty() && source.message.sealed_revision.is_some()
+    };
+    for source in messages.iter_mut().filter(is_settled) {
+        let bodies: Vec<&PartBody> = source.message.parts.iter().map(|part| &*part.body).collect();
+        source.counts = Some(Arc::new(tokens::count(policy, source.message.role, &bodies)));
+    }
+}
+
+/// The fold of a session's rows without passages of hidden messages, as decisions use it.
+pub fn fold(policy: &Policy, source: &Source) -> Fold {
+    Fold::new(fold_input(source, policy), None)
+}
+
+fn fold_input<'a>(source: &'a Source, policy: &'a Policy) -> FoldInput<'a> {
+    let Source { messages, changed_revision, window, .. } = source;
+    FoldInput { policy, messages, changed_revision: *changed_revision, window }
+}
+
+/// The messages of a layout that a view does not show because they have no content left, ascending. Records are in no
+/// view.
+fn empty_messages(sources: &[SourceMessage], shown: &[ViewMessage]) -> Vec<Revision> {
+    let shown: HashSet<MessageId> = shown.iter().filter_map(|message| message.source).collect();
+    let messages = sources.iter().map(|source| &source.message);
+    let empty_messages = messages.filter(|message| message.kind != MessageKind::Record && !shown.contains(&message.id));
+    let mut revisions: Vec<Revision> = empty_messages.map(|message| message.revision).collect();
+    revisions.sort_unstable();
+    revisions
+}
+
+/// Parses a stored policy and sets the vocabularies that it names. The store wrote the policy itself, so any error is
+/// corruption.
+pub fn parse_policy(text: &store::PolicyText, vocabularies: &[Arc<Vocabulary>]) -> Result<Policy> {
+    let policy: Policy = serde_json::from_str(&text.json).map_err(|error| Error::corrupt("policy_text", error))?;
+    Ok(policy.with_vocabularies(vocabularies))
+}
+
+/// The sessions in memory. Clones share them.
+#[derive(Clone)]
+pub struct LoadedSessions {
+    store: Store,
+    bytes_max: usize,
+    cache: Arc<Mutex<SessionCache>>,
+}
+
+type SessionCache = Cache<SessionKey, Entry, ByteWeighter>;
+
+/// A session in memory.
+struct Slot {
+    /// Its newest state; none after an update that panicked. Callers of appends take turns here for as long as the fold
+    /// of a few messages takes, so none of them is suspended: woken one after the other, they would use one processor.
+    state: Mutex<Option<Arc<LoadedSession>>>,
+    /// The turn to read the store for it. The others then find what was read.
+    reading: tokio::sync::Mutex<()>,
+    passages: Mutex<Option<KnownPassages>>,
+}
+
+/// The passages that a policy with retrieval brings back into the newest views of a session.
+struct KnownPassages {
+    query: (Revision, Wanted, i64),
+    message: Option<ViewMessage>,
+}
+
+impl KnownPassages {
+    /// The query of a session: the newest change of its view, which comes after its policy, the words, and the room.
+    fn query(session: &LoadedSession, wanted: &Wanted, room: i64) -> (Revision, Wanted, i64) {
+        (session.source.changed_revision, wanted.clone(), room)
+    }
+
+    fn bytes(&self) -> usize {
+        let words = self.query.1.words.iter().map(|word| PART_BYTES + word.len());
+        let parts = self.message.iter().flat_map(|message| &message.parts);
+        words.sum::<usize>() + parts.map(|part| PART_BYTES + store::body_bytes(&part.body)).sum::<usize>()
+    }
+}
+
+impl Slot {
+    fn new(session: &Arc<LoadedSession>) -> Arc<Self> {
+        Arc::new(Self {
+            state: Mutex::new(Some(session.clone())),
+            reading: tokio::sync::Mutex::default(),
+            passages: Mutex::default(),
+        })
+    }
+
+    fn state(&self) -> MutexGuard<'_, Option<Arc<LoadedSession>>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn passages(&self) -> MutexGuard<'_, Option<KnownPassages>> {
+        self.passages.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Its entry with this newest state.
+    fn entry(self: &Arc<Self>, session: &LoadedSession) -> Entry {
+        let passages = self.passages().as_ref().map_or(0, KnownPassages::bytes);
+        Entry { slot: self.clone(), at: session.source.at, bytes: session.bytes() + passages }
+    }
+}
+
+/// The outcome of a look at a session in memory.
+enum Found<T> {
+    /// A fact about it, and its pending work as of its last update.
+    Fact(T, Pending),
+    /// It is new, or no longer in memory.
+    Nothing,
+    /// Its newest messages are in the store.
+    InStore,
+}
+
+#[derive(Clone)]
+struct Entry {
+    slot: Arc<Slot>,
+    /// The revision of the session when the entry was made.
+    at: Revision,
+    bytes: usize,
+}
+
+#[derive(Clone)]
+struct ByteWeighter;
+
+impl Weighter<SessionKey, Entry> for ByteWeighter {
+    fn weight(&self, _key: &SessionKey, entry: &Entry) -> u64 {
+        entry.bytes as u64
+    }
+}
+
+impl LoadedSessions {
+    /// The sessions of a store. About `bytes_max` bytes of them are kept; none with 0.
+    pub fn new(store: Store, bytes_max: usize) -> Self {
+        let cache = Cache::with_weighter(SESSIONS_EXPECTED, bytes_max as u64, ByteWeighter);
+        Self { store, bytes_max, cache: Arc::new(Mutex::new(cache)) }
+    }
+
+    /// A session at its newest revision, with its pending work, from memory and the messages that are newer. None if the
+    /// caller must read it from the store.
+    pub async fn session(&self, key: SessionKey) -> Result<Option<(Arc<LoadedSession>, Pending)>> {
+        let Some(slot) = self.find(key) else { return Ok(None) };
+        let whole = Arc::clone;
+        match self.in_memory(&slot, None, whole) {
+            Found::Fact(session, pending) => return Ok(Some((session, pending))),
+            Found::Nothing => return Ok(None),
+            Found::InStore => {}
+        }
+        let _turn = slot.reading.lock().await;
+        let (pending, newest) = self.store.views().newest(key).await?;
+        let session = self.updated(&slot, newest, whole).await?;
+        Ok(session.map(|session| {
+            let pending = if session.source.at == newest { pending } else { session.source.pending };
+            (session, pending)
+        }))
+    }
+
+    /// A fact about a session at a revision or later, in the same way. The session itself is not handed out: the next
+    /// update would have to copy it.
+    pub async fn fact<T>(
+        &self,
+        key: SessionKey,
+        at_least: Revision,
+        fact: impl Fn(&LoadedSession) -> T,
+    ) -> Result<Option<T>> {
+        let Some(slot) = self.find(key) else { return Ok(None) };
+        let of = |session: &Arc<LoadedSession>| fact(session);
+        match self.in_memory(&slot, Some(at_least), of) {
+            Found::Fact(fact, _) => return Ok(Some(fact)),
+            Found::Nothing => return Ok(None),
+            Found::InStore => {}
+        }
+        let _turn = slot.reading.lock().await;
+        self.updated(&slot, at_least, of).await
+    }
+
+    /// A fact about a session at a revision or later; its newest messages are read if they are not in memory. The caller
+    /// has the turn to read.
+    async fn updated<T>(
+        &self,
+        slot: &Arc<Slot>,
+        at_least: Revision,
+        of: impl Fn(&Arc<LoadedSession>) -> T,
+    ) -> Result<Option<T>> {
+        match self.in_memory(slot, Some(at_least), &of) {
+            Found::Fact(fact, _) => return Ok(Some(fact)),
+            Found::Nothing => return Ok(None),
+            Found::InStore => {}
+        }
+        let Some(known) = slot.state().clone() else { return Ok(None) };
+        let mut newer = match self.store.views().newer_messages(&known.source, limits::LARGE_VIEW_BYTES).await {
+            Ok(Some(newer)) => newer,
+            Ok(None) | Err(Error::LimitExceeded { what: store::VIEW_BYTES, .. }) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        counts::fill(&self.store, &known.policy, &mut newer.messages).await?;
+        drop(known);
+        let mut state = slot.state();
+        self.extend(slot, &mut state, newer);
+        Ok(state.as_ref().map(of))
+    }
+
+    /// A fact about a session as of its newest revision, or at least `at_least`, if that needs nothing of the store.
+    fn in_memory<T>(
+        &self,
+        slot: &Arc<Slot>,
+        at_least: Option<Revision>,
+        of: impl Fn(&Arc<LoadedSession>) -> T,
+    ) -> Found<T> {
+        let mut state = slot.state();
+        let Some(known) = state.as_ref() else { return Found::Nothing };
+        // One caller folds the messages of all that were committed together.
+        if at_least.is_some_and(|revision| revision <= known.source.at) {
+            return Found::Fact(of(known), known.source.pending);
+        }
+        let Some(newer) = self.store.views().recent_messages(&known.source, at_least) else { return Found::InStore };
+        let has_counts = newer.messages.is_empty() || tokens::basis(&known.policy).is_none();
+        if !has_counts {
+            return Found::InStore;
+        }
+        let pending = newer.newest.pending;
+        self.extend(slot, &mut state, newer);
+        state.as_ref().map_or(Found::Nothing, |session| Found::Fact(of(session), pending))
+    }
+
+    /// Adds messages to a session that does not have them yet. One that becomes large is removed: its reader first takes
+    /// memory from the budget of large views.
+    fn extend(&self, slot: &Arc<Slot>, state: &mut Option<Arc<LoadedSession>>, newer: NewMessages) {
+        // Another task may have added them, or it panics while it does.
+        let Some(mut session) = state.take_if(|known| known.source.at < newer.newest.at) else { return };
+        let key = session.source.session;
+        if session.size.content_bytes + content_bytes(&newer.messages) > limits::LARGE_VIEW_BYTES {
+            self.lock_cache().remove(&key);
+            return;
+        }
+        // It is copied if another task still reads it.
+        Arc::make_mut(&mut session).extend(newer);
+        self.put(key, slot.entry(&session));
+        *state = Some(session);
+    }
+
+    /// The size of a request with the view of a session in memory, as of its last update; none for any other session,
+    /// and during an update.
+    pub fn context(&self, key: SessionKey) -> Option<ContextSize> {
+        let slot = self.lock_cache().peek(&key).map(|entry| entry.slot.clone())?;
+        let state = slot.state.try_lock().ok()?;
+        state.as_ref().map(|session| session.context())
+    }
+
+    /// Number of the sessions in memory, and their approximate bytes.
+    pub fn size(&self) -> (usize, u64) {
+        let cache = self.lock_cache();
+        (cache.len(), cache.weight())
+    }
+
+    /// True if a session is in memory.
+    #[doc(hidden)]
+    pub fn is_kept(&self, session: SessionKey) -> bool {
+        self.find(session).is_some()
+    }
+
+    fn find(&self, key: SessionKey) -> Option<Arc<Slot>> {
+        self.lock_cache().get(&key).map(|entry| entry.slot.clone())
+    }
+
+    /// Keeps a session's newest state, unless a newer one is kept or it would exceed its share of the budget. Passages of
+    /// hidden messages are not part of it: each view adds its own.
+    pub fn keep(&self, session: &Arc<LoadedSession>) {
+        let key = session.source.session;
+        if session.size.content_bytes > limits::LARGE_VIEW_BYTES {
+            self.lock_cache().remove(&key);
+            return;
+        }
+        self.put(key, Slot::new(session).entry(session));
+    }
+
+    /// The message with the passages for a query in a session, or none without passages, if the query was the last one
+    /// that was kept for it.
+    pub fn passages(&self, session: &LoadedSession, wanted: &Wanted, room: i64) -> Option<Option<ViewMessage>> {
+        let slot = self.find(session.source.session)?;
+        let known = slot.passages();
+        let known = known.as_ref()?;
+        (known.query == KnownPassages::query(session, wanted, room)).then(|| known.message.clone())
+    }
+
+    /// Keeps the message with the passages for a query beside its session, if that is kept.
+    pub fn keep_passages(&self, session: &LoadedSession, wanted: &Wanted, room: i64, message: Option<ViewMessage>) {
+        let key = session.source.session;
+        let Some(slot) = self.find(key) else { return };
+        *slot.passages() = Some(KnownPassages { query: KnownPassages::query(session, wanted, room), message });
+        self.put(key, slot.entry(session));
+    }
+
+    fn put(&self, key: SessionKey, entry: Entry) {
+        let mut cache = self.lock_cache();
+        if entry.bytes > self.bytes_max / SESSION_SHARE_DIVISOR {
+            cache.remove(&key);
+        } else if cache.peek(&key).is_none_or(|other| other.at <= entry.at) {
+            cache.insert(key, entry);
+        }
+    }
+
+    fn lock_cache(&self) -> MutexGuard<'_, SessionCache> {
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,377 @@
+use crate::app::{self, Caller, Longhand};
+use crate::clock::Clock;
+use crate::limits;
+use crate::loaded::{LoadedSession, LoadedSessions, POLICY_COPIES, counts, parse_policy};
+use crate::model::ids::MessageId;
+use crate::model::message::{Finish, FinishReason, MessageKind, NewMessage, Role};
+use crate::model::part::{
+    Answers, Marker, Media, MediaSource, NewPart, Opaque, PartBody, Record, ResultStatus, Step, ToolCall, ToolResult,
+};
+use crate::model::time::Timestamp;
+use crate::model::usage::Usage;
+use crate::policy::tokens;
+use crate::scheduler::{self, Scheduler};
+use crate::store::{self, Requester, SessionKey, Store, Visibility};
+use crate::summarizer::{Extractive, Levels};
+use crate::turns::{Share, Turns};
+use futures::FutureExt as _;
+use std::sync::{Arc, Mutex};
+use tempfile::TempDir;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+/// A store with one session, without automatic compactions.
+struct Fixture {
+    longhand: Longhand,
+    app: Caller,
+    store: Store,
+    session: String,
+    key: SessionKey,
+    _directory: TempDir,
+}
+
+impl Fixture {
+    async fn start() -> Self {
+        let directory = tempfile::tempdir().expect("a temporary folder");
+        let clock = Clock::default();
+        let durability = store::Durability::ProcessCrash;
+        let options = store::Options { directory: directory.path().join("store"), durability };
+        let (store, writer) = Store::open(options, clock.clone()).await.expect("the store opens");
+        tokio::spawn(writer);
+        let summarizers = Levels::all(Arc::new(Extractive));
+        let options = scheduler::Options { loaded_bytes: 1 << 30, ..scheduler::Options::default() };
+        let scheduler = Scheduler::new(store.clone(), clock.clone(), summarizers, options);
+        let options = app::Options {
+            default_preset: "opencode@seed".to_owned(),
+            defaults: Vec::new(),
+            models: crate::policy::models::Models::built_in(),
+            vocabularies: Vec::new(),
+            entrance: app::entrance::Entrance::new(&clock),
+            stopping: CancellationToken::new(),
+        };
+        let longhand = Longhand::new(store.clone(), scheduler.handle(), &clock, options);
+        let app = longhand.caller(crate::app::access::Access::owner(), "agent".to_owned(), None).expect("a caller");
+        let (created, _) = app.create_session(Default::default()).await.expect("a session");
+        let session = created.session.id.to_string();
+        let key = store.sessions().find(&Visibility::default(), &session).await.expect("it is there");
+        Self { longhand, app, store, session, key, _directory: directory }
+    }
+
+    async fn append(&self, bytes: usize) {
+        self.write(vec![message(Role::User, vec![PartBody::Text("a".repeat(bytes))])]).await;
+    }
+
+    async fn write(&self, messages: Vec<NewMessage>) -> Vec<Uuid> {
+        self.app.append(&self.session, messages, None, None).await.expect("appended").ids
+    }
+
+    async fn load(&self) -> LoadedSession {
+        let source = self.store.views().source(self.key, None).await.expect("the rows");
+        let policy = Arc::new(parse_policy(&source.policy, &[]).expect("a policy"));
+        LoadedSession::new(&self.store, source, policy).await.expect("a session")
+    }
+}
+
+fn message(role: Role, bodies: Vec<PartBody>) -> NewMessage {
+    NewMessage::sealed(role, bodies.into_iter().map(NewPart::new).collect())
+}
+
+/// Messages with parts of every kind and with every field that a client can set.
+fn messages() -> Vec<Vec<NewMessage>> {
+    let text = |words: &str| PartBody::Text(words.to_owned());
+    let media = |bytes: usize| Media {
+        mime_type: "image/png".to_owned(),
+        name: "a.png".to_owned(),
+        source: MediaSource::Bytes(vec![7; bytes]),
+    };
+    let time = Some(Timestamp(1_700_000_000_000_001));
+    let call = PartBody::ToolCall(ToolCall {
+        call_id: "call_1".to_owned(),
+        tool: "read".to_owned(),
+        input_json: r#"{"path": "a.rs",  "n": 1.0}"#.to_owned(),
+        start_time: time,
+        end_time: time,
+    });
+    let result = |call_id: &str| {
+        PartBody::ToolResult(ToolResult {
+            call_id: call_id.to_owned(),
+            answers: Answers::Nearest,
+            status: ResultStatus::Error,
+            output: "no such file".to_owned(),
+            attachments: vec![media(3)],
+            start_time: time,
+            end_time: None,
+        })
+    };
+    let usage = Usage { input: 40, output: 2, ..Usage::default() };
+    let step = PartBody::Step(Step { finish_reason: "stop".to_owned(), usage: Some(usage) });
+    let opaque =
+        PartBody::Opaque(Opaque { provider: "anthropic".to_owned(), kind: "thinking".to_owned(), data: vec![0, 255] });
+    let marker = PartBody::Marker(Marker { name: "pause".to_owned(), text: "A pause.".to_owned() });
+    let mut reply = message(Role::Assistant, vec![PartBody::Reasoning("Hm.".to_owned()), opaque, call, step]);
+    reply.finish = Some(Finish {
+        reason: Some(FinishReason::ToolCalls),
+        detail: "tool_use".to_owned(),
+        usage: Some(usage),
+        view: None,
+    });
+    (reply.model, reply.provider, reply.origin_time) = ("m".to_owned(), "p".to_owned(), time);
+    let mut request = message(Role::User, vec![text("Look at this."), PartBody::Media(media(100_000)), marker]);
+    (request.client_id, request.metadata_json) = (Some("first".to_owned()), Some(r#"{"b": 1, "a": 2}"#.to_owned()));
+    (request.parts[0].client_id, request.parts[0].metadata_json) = (Some("part".to_owned()), Some("{}".to_owned()));
+    let record = NewMessage {
+        kind: MessageKind::Record,
+        ..message(Role::User, vec![PartBody::Record(Record { kind: "line".to_owned(), data: "x".to_owned() })])
+    };
+    vec![
+        vec![message(Role::System, vec![text("Be brief."), text("")])],
+        vec![request.clone()],
+        vec![request],
+        vec![reply, message(Role::Tool, vec![result("call_1")])],
+        vec![record],
+        vec![message(Role::Tool, vec![result("nobody")]), message(Role::User, vec![text(&"Long. ".repeat(30_000))])],
+    ]
+}
+
+#[tokio::test]
+async fn appended_messages_are_known_without_a_query_and_equal_their_rows() {
+    let fixture = Fixture::start().await;
+    let loaded = LoadedSessions::new(fixture.store.clone(), 1 << 30);
+    loaded.keep(&Arc::new(fixture.load().await));
+    for messages in messages() {
+        fixture.write(messages).await;
+        let rows = fixture.store.upkeep().rows_read();
+        let (session, pending) = loaded.session(fixture.key).await.expect("read").expect("it is kept");
+        assert_eq!(fixture.store.upkeep().rows_read(), rows, "a query was made");
+        same_as_rows(&fixture, &session).await;
+        assert_eq!(pending, fixture.store.compactions().pending(fixture.key).await.expect("read"));
+    }
+}
+
+#[tokio::test]
+async fn anything_but_a_plain_append_is_read() {
+    let fixture = Fixture::start().await;
+    let loaded = LoadedSessions::new(fixture.store.clone(), 1 << 30);
+    let check = async || match loaded.session(fixture.key).await.expect("read") {
+        Some((session, _)) => same_as_rows(&fixture, &session).await,
+        None => loaded.keep(&Arc::new(fixture.load().await)),
+    };
+    check().await;
+    let text = |words: &str| PartBody::Text(words.to_owned());
+    let ids =
+        fixture.write(vec![message(Role::User, vec![text("One.")]), message(Role::User, vec![text("Two.")])]).await;
+    check().await;
+    let open = NewMessage { finish: None, ..message(Role::Assistant, vec![text("I")]) };
+    let open = fixture.write(vec![open]).await;
+    check().await;
+    fixture.append(10).await;
+    check().await;
+    let (first, open) = (MessageId(ids[0]).to_string(), MessageId(open[0]).to_string());
+    let finish = || fixture.app.finish_message(&fixture.session, &open, Finish::default(), None);
+    finish().await.expect("sealed");
+    check().await;
+    fixture.append(10).await;
+    check().await;
+    fixture.app.rewind(&fixture.session, &first, None).await.expect("rewound");
+    check().await;
+    fixture.append(10).await;
+    check().await;
+}
+
+#[tokio::test]
+async fn an_append_beside_an_open_message_is_known_without_a_query() {
+    let fixture = Fixture::start().await;
+    let loaded = LoadedSessions::new(fixture.store.clone(), 1 << 30);
+    let text = |words: &str| PartBody::Text(words.to_owned());
+    let open = NewMessage { finish: None, ..message(Role::Assistant, vec![text("I")]) };
+    let open = fixture.write(vec![open]).await;
+    loaded.keep(&Arc::new(fixture.load().await));
+    for _ in 0..3 {
+        fixture.append(10).await;
+        let rows = fixture.store.upkeep().rows_read();
+        let (session, _) = loaded.session(fixture.key).await.expect("read").expect("it is kept");
+        assert_eq!(fixture.store.upkeep().rows_read(), rows, "a query was made");
+        same_as_rows(&fixture, &session).await;
+    }
+    let open = MessageId(open[0]).to_string();
+    let finish = fixture.app.finish_message(&fixture.session, &open, Default::default(), None);
+    finish.await.expect("sealed");
+    fixture.append(10).await;
+    let (session, _) = loaded.session(fixture.key).await.expect("read").expect("it is kept");
+    same_as_rows(&fixture, &session).await;
+}
+
+/// Otherwise each append of many callers would cost as much as the whole view.
+#[tokio::test]
+async fn callers_that_ask_for_a_fact_fold_a_commit_once_and_copy_nothing() {
+    let fixture = Fixture::start().await;
+    fixture.append(10).await;
+    let loaded = LoadedSessions::new(fixture.store.clone(), 1 << 30);
+    loaded.keep(&Arc::new(fixture.load().await));
+    let fact = async |at_least| {
+        let fact = |session: &LoadedSession| (std::ptr::from_ref(session).addr(), session.source.at);
+        loaded.fact(fixture.key, at_least, fact).await.expect("read").expect("it is kept")
+    };
+    let (place, mut before) = fact(0).await;
+    for _ in 0..5 {
+        let messages = (0..16).map(|_| message(Role::User, vec![PartBody::Text("a".to_owned())])).collect();
+        fixture.write(messages).await;
+        for at_least in before..=before + 16 {
+            let newest = if at_least == before { before } else { before + 16 };
+            assert_eq!(fact(at_least).await, (place, newest), "a copy, or not all of the commit");
+        }
+        before += 16;
+    }
+}
+
+#[tokio::test]
+async fn a_repeated_request_is_answered_with_the_context_usage_of_now() {
+    let fixture = Fixture::start().await;
+    let request = Some(store::RequestKey { id: "once".to_owned(), payload_hash: [1; 32] });
+    let caller =
+        fixture.longhand.caller(crate::app::access::Access::owner(), "agent".to_owned(), request).expect("a caller");
+    let append = async || {
+        let words = message(Role::User, vec![PartBody::Text("a".repeat(400))]);
+        caller.append(&fixture.session, vec![words], None, None).await.expect("appended")
+    };
+    let first = append().await;
+    // Nobody has asked for the usage behind this one.
+    let words = message(Role::User, vec![PartBody::Text("b".repeat(4_000))]).checked(None);
+    let input = store::AppendInput {
+        message: words,
+        token_counts: None,
+        reports_overflow: false,
+        received: None,
+        keeps_erased: false,
+    };
+    fixture.store.history().append(fixture.key, Requester::default(), None, vec![input]).await.expect("appended");
+    let again = append().await;
+    assert_eq!((&again.ids, again.revision), (&first.ids, first.revision));
+    let tokens = again.context.context_tokens.expect("it is small");
+    assert_eq!(tokens, fixture.load().await.context().tokens);
+    assert!(Some(tokens) > first.context.context_tokens, "{tokens}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn many_callers_of_one_session_each_get_a_state_with_their_message() {
+    let fixture = Arc::new(Fixture::start().await);
+    fixture.append(400).await;
+    let one = fixture.load().await.context().tokens;
+    let callers = (0..16).map(|_| {
+        let fixture = fixture.clone();
+        tokio::spawn(async move {
+            for _ in 0..20 {
+                let words = message(Role::User, vec![PartBody::Text("a".repeat(400))]);
+                let answer = fixture.app.append(&fixture.session, vec![words], None, None).await;
+                let answer = answer.expect("appended");
+                let tokens = answer.context.context_tokens.expect("it is small");
+                // Every revision but the session's first is a message of this length.
+                assert!(tokens >= (answer.revision - 1) * (one - 2), "{tokens} at {}", answer.revision);
+            }
+        })
+    });
+    for caller in callers.collect::<Vec<_>>() {
+        caller.await.expect("a caller");
+    }
+    let now = fixture.app.get_session(&fixture.session).await.expect("a session").session.context;
+    assert_eq!(now, Some(fixture.load().await.context()));
+}
+
+/// Compares a session with its rows. Counts are a cache.
+async fn same_as_rows(fixture: &Fixture, session: &LoadedSession) {
+    let read = fixture.load().await;
+    let plain = |session: &LoadedSession| {
+        let mut source = session.source.clone();
+        source.messages.iter_mut().for_each(|message| message.counts = None);
+        source
+    };
+    assert_eq!(plain(session), plain(&read));
+    assert_eq!(session.fold.hashes, read.fold.hashes);
+    assert_eq!(session.context(), read.context());
+}
+
+#[tokio::test]
+async fn a_session_that_grows_large_is_read_with_reserved_memory() {
+    let fixture = Fixture::start().await;
+    let loaded = LoadedSessions::new(fixture.store.clone(), 1 << 30);
+    let third = limits::LARGE_VIEW_BYTES / 3;
+    fixture.append(third).await;
+    loaded.keep(&Arc::new(fixture.load().await));
+    fixture.append(third).await;
+    let (session, _) = loaded.session(fixture.key).await.expect("read").expect("it is kept");
+    assert_eq!(session.fold.hashes, fixture.load().await.fold.hashes);
+    fixture.append(third).await;
+    assert!(loaded.session(fixture.key).await.expect("read").is_none(), "it has become large");
+    assert!(!loaded.is_kept(fixture.key), "nothing of it is kept");
+    loaded.keep(&Arc::new(fixture.load().await));
+    assert!(!loaded.is_kept(fixture.key), "nor is it kept anew");
+}
+
+#[tokio::test]
+async fn the_budget_holds_for_sessions_without_words() {
+    let fixture = Fixture::start().await;
+    let budget = 1 << 20;
+    let loaded = LoadedSessions::new(fixture.store.clone(), budget);
+    let policy_bytes = POLICY_COPIES * fixture.load().await.source.policy.json.len();
+    for key in 0..500 {
+        let mut session = fixture.load().await;
+        session.source.session = SessionKey(key);
+        loaded.keep(&Arc::new(session));
+    }
+    let kept = loaded.size().0;
+    assert!(kept > 10 && kept * policy_bytes <= budget, "{kept} sessions with policies of {policy_bytes} bytes");
+    assert!(loaded.is_kept(SessionKey(499)), "the newest is kept");
+}
+
+#[tokio::test]
+async fn a_session_takes_at_most_half_of_the_budget() {
+    let fixture = Fixture::start().await;
+    fixture.append(100_000).await;
+    let session = Arc::new(fixture.load().await);
+    for (budget, is_kept) in [(2 * session.bytes(), true), (2 * session.bytes() - 2, false)] {
+        let loaded = LoadedSessions::new(fixture.store.clone(), budget);
+        loaded.keep(&session);
+        assert_eq!(loaded.is_kept(fixture.key), is_kept, "a budget of {budget} bytes");
+    }
+}
+
+/// A tokenizer takes seconds for some megabytes, and on a thread of the runtime nobody else would be served meanwhile.
+#[tokio::test]
+async fn a_large_message_is_counted_beside_the_runtime() {
+    let policy = crate::policy::presets::policy("suna@2026");
+    let text = "0123456789abcdef ".repeat(20_000);
+    let alone = PartBody::Text(text);
+    let (counted, parts) = (policy.clone(), vec![Arc::new(alone.clone())]);
+    let mut counting = Box::pin(counts::count(&counted, Role::User, parts));
+    assert!(counting.as_mut().now_or_never().is_none(), "the thread of the runtime is free for others");
+    let counts = counting.await.expect("it is counted");
+    assert_eq!(counts, tokens::count(&policy, Role::User, &[&alone]));
+}
+
+/// The text of one that counts for a long time is in pieces, between which others have their turns.
+#[tokio::test]
+async fn a_large_message_waits_for_no_whole_message_of_another_caller() {
+    let policy = crate::policy::presets::policy("suna@2026");
+    // Letters without a blank are one piece of text, which no boundary cuts.
+    let letters = |first: char, count: u32| {
+        let others = (0..count).map(|at| char::from(b'a' + (at.wrapping_mul(at) >> 7) as u8 % 26));
+        std::iter::once(first).chain(others).collect::<String>()
+    };
+    // Texts that a thread has counted before take it no time.
+    for (others, first) in [("one", 'x'), ("another", 'y')] {
+        let letters = |count| letters(first, count);
+        let (turns, ended, policy) = (Turns::new(1, 1, 10), Mutex::new(Vec::new()), &policy);
+        let count = |tenant: &str, name: &'static str, letters: String| {
+            let (ended, part) = (&ended, Arc::new(PartBody::Text(letters)));
+            let turn = turns.begin(&Share::new(tenant.into(), "token".into())).expect("room");
+            turn.take(async move {
+                let counts = counts::count(policy, Role::User, vec![part.clone()]).await.expect("it is counted");
+                assert_eq!(counts, tokens::count(policy, Role::User, &[&*part]));
+                ended.lock().expect("an order").push(name);
+            })
+        };
+        let large = count("one", "large", letters(1 << 18));
+        tokio::join!(large, count(others, "small", letters(1 << 14)), count(others, "small", letters(1 << 14)));
+        assert_eq!(*ended.lock().expect("an order"), ["small", "small", "large"], "of {others}");
+    }
+}

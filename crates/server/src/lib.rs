@@ -1,0 +1,33 @@
+//! The daemon: its calls in domain types, their doors over gRPC and HTTP, several daemons as a cluster, and what starts them
+//! all. The modules in reading order:
+//!
+//! - [`access_log`]: who read what over the network, apart from the store.
+//! - [`bus`]: the signal of newer events, and subscriptions that read them from the log.
+//! - [`search`]: the search index, filled from the log.
+//! - [`app`]: the API in domain types.
+//! - [`metrics`]: the daemon's state as metrics.
+//! - [`transport`]: listeners, connections and their bounds, for every door.
+//! - [`grpc`]: conversion and streaming.
+//! - [`http`]: the same API as JSON over HTTP.
+//! - [`cluster`]: several daemons with one database as one.
+//! - [`daemon`]: the composition root.
+
+pub use longhand_core::{fold, model, policy, simulation, words};
+pub use longhand_extractive as extractive;
+pub use longhand_interop as interop;
+pub use longhand_protocol as pb;
+pub use longhand_runtime::{clock, limits, telemetry, traffic, turns};
+pub use longhand_scheduler::{config, loaded, scheduler, summarizer};
+pub use longhand_secrets as secrets;
+pub use longhand_store as store;
+
+pub mod access_log;
+pub mod app;
+pub mod bus;
+pub mod cluster;
+pub mod daemon;
+pub mod grpc;
+pub mod http;
+pub mod metrics;
+pub mod search;
+pub mod transport;

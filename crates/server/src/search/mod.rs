@@ -1,0 +1,15 @@
+//! Full-text search over all history: what fills the index, and the terms of a query as the index takes them.
+//!
+//! The [`Service`] follows the log on a thread of its own, which yields to every other: no append ever waits for it.
+//! While others write it pauses for most of the time (`pace`), and it catches up when the log rests or a search waits. It
+//! keeps nothing: how far the index is, is in the index, in the same commit as the words. Its handle is
+//! that of the store (`store::Search`), which searches, says how far the index is, and has parts forgotten.
+
+mod pace;
+mod service;
+mod step;
+mod texts;
+
+pub use service::{Options, Service};
+pub use step::{Effect, Input, State, step};
+pub use texts::text_of;

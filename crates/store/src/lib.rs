@@ -1,0 +1,120 @@
+//! The only module with SQL: schema, writes and reads.
+//!
+//! The store records and reads; it decides nothing. Its rooms, from the bottom: `engine` is SQLite, `ledger` the rows
+//! that a change adds and what is read from them, and `integrity` the checks, copies and rescues. The files here put
+//! them together: the writer, and one handle for each kind of caller. Start at `migrations/`, then `writer`, then
+//! `ledger::messages`.
+
+use longhand_core::{model, words};
+use longhand_engine::{self as engine, error, write_state};
+use longhand_runtime::{clock, limits, telemetry, turns};
+use longhand_secrets as secrets;
+
+mod access;
+mod archive;
+mod compactions;
+mod erasure;
+mod erasures;
+mod handle;
+mod history;
+mod index;
+mod integrity;
+mod jobs;
+mod ledger;
+mod log;
+mod mailbox;
+mod migrate;
+mod open;
+mod pace;
+#[cfg(test)]
+mod portable;
+mod registry;
+mod restore;
+mod runs;
+mod search;
+mod sessions;
+mod shared;
+#[cfg(test)]
+pub(crate) mod tests;
+mod upkeep;
+mod views;
+mod writer;
+
+pub use access::AccessTokens;
+pub use archive::{Archive, ArchivePlan, Archives, Imported, Writing};
+pub use compactions::Compactions;
+pub use engine::Durability;
+pub use engine::figures::{COMMIT_BOUNDS_MICROS, CommitDurations, Figures};
+pub use engine::files::paths;
+pub use engine::health::Checkpoints;
+pub use engine::postgres::lease::Acknowledged;
+pub use engine::postgres::registry::{DaemonEntry, Registry, ShardEntry, ShardFailure, Survey, shard_name};
+pub use engine::postgres::shard::Shard;
+pub use engine::write_state::WriteState;
+pub use erasure::apply::Erasure;
+pub use erasure::candidates::{RetentionCandidate, SubAgent};
+pub use erasure::plan::EraseTarget;
+pub use erasure::rows::Sizes as ErasedSizes;
+pub use erasures::{Erasures, PendingErasures};
+pub use error::{Error, Kind, Result};
+pub use handle::Store;
+pub use history::{History, OpenPart};
+pub use index::Index;
+pub use integrity::copies::{CheckedCopy, CopyProgress, OnProgress};
+pub use integrity::doctor::{Diagnosis, ExaminationMode, Examined, examine};
+pub use integrity::export::{Exported, Gap, NamedRow, export};
+#[doc(hidden)]
+pub use integrity::log_check::Finding;
+pub use integrity::reread::{DiskForm, reread};
+pub use integrity::scrub_state::ScrubState;
+pub use integrity::verify::Checked;
+pub use jobs::Jobs;
+pub use ledger::access_tokens::StoredToken;
+pub use ledger::append::{AppendInput, Seal};
+pub use ledger::approvals::bytes as approval_bytes;
+pub use ledger::claims::{Claim, Planned};
+pub use ledger::compactions::{Commit, Committed, SuppliedSummary};
+pub use ledger::counts::Counted;
+pub use ledger::draft_batch::DraftsWritten;
+pub use ledger::drafts::{DraftReceipt, NewDraftText};
+pub use ledger::events::{EventFilter, EventPage, PagedEvent, ScannedTo};
+pub use ledger::head::{Pending, Receipt, SessionKey};
+pub use ledger::jobs::{AttemptEnd, Condition, Enqueued, Evaluation, GuardRows, WindowUsage};
+pub use ledger::labels::LabelChange;
+pub use ledger::messages::{Order, PageOf, VIEW_BYTES, body_bytes, message_bytes};
+pub use ledger::open_drafts::{DraftEnd, DraftName};
+pub use ledger::policies::PolicyText;
+pub use ledger::position::MessagePosition;
+pub use ledger::prompts::{QueueChange, bytes as prompt_bytes};
+pub use ledger::quotas::{ContentQuota, ContentUse};
+pub use ledger::received::{received_part, received_rest};
+pub use ledger::recent::Newest;
+pub use ledger::replace::{NewEnd, WithAppend};
+pub use ledger::rewrites::{BranchSummary, NewEdit};
+pub use ledger::search::{Lookup, Unindexed};
+pub use ledger::secrets::Secrets;
+pub use ledger::session_filter::{MetadataTerm, SessionFilter, TimeRange};
+pub use ledger::session_list::{ListPosition, ListedSession, SessionList, SessionOrder, SessionPage};
+pub use ledger::sessions::{
+    CreateSession, ForkAt, ForkSession, LogSnapshot, NewClientId, SessionSnapshot, UpdateSession,
+};
+pub use ledger::sources::{NewMessages, Source};
+pub use ledger::spending::Spent;
+pub use ledger::statistics::{CompactionCounter, Statistics};
+pub use ledger::submit::NewPrompt;
+pub use ledger::tx::{RequestKey, Requester};
+pub use ledger::visibility::{Visibility, names_project};
+pub use log::Log;
+pub use migrate::{Migrated, MigrationProgress, Place, migrate};
+pub use open::{Options, ShardPlace, claim_directory, remove_search_index};
+pub use registry::access_tokens_of;
+pub use restore::{Restored, restore};
+pub use runs::Runs;
+pub use search::{
+    Census, Entry, EntryKind, Found, Hit, HitOf, Indexer, OwnRange, Page, Phrase, Ranked, Search,
+    Unindexed as UnindexedPart, Wanted, phrases,
+};
+pub use sessions::Sessions;
+pub use upkeep::{ScrubOptions, Upkeep};
+pub use views::Views;
+pub use writer::Ending;

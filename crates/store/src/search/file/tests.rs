@@ -1,0 +1,416 @@
+use super::super::find::find;
+use super::super::lists::TenantWords;
+use super::super::source::EntryKind;
+use super::super::wanted::{Found, OwnRange, Phrase, Wanted};
+use super::*;
+use crate::engine::Reader;
+use crate::model::message::Role;
+use crate::model::part::PartBody;
+use crate::model::time::Timestamp;
+use crate::words::{Form, Query, Rank, Scores, Statistics};
+use proptest::prelude::*;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// An index in memory.
+fn index() -> Connection {
+    let conn = Connection::open_in_memory().expect("a database");
+    conn.add_lists().expect("lists");
+    assert!(prepare(&conn).expect("tables"));
+    conn
+}
+
+fn entry(tenant: &str, owner: i64, message: i64) -> Unindexed {
+    Unindexed {
+        owner: SessionKey(owner),
+        tenant: tenant.into(),
+        above: [SessionKey(owner)].into(),
+        message,
+        number: 1,
+        role: Role::User,
+        is_derived: false,
+        time: Timestamp(message * 10),
+        kind: EntryKind::Text,
+        body: Arc::new(PartBody::Text(String::new())),
+        tool: None,
+    }
+}
+
+fn fill(conn: &Connection, seq: Seq, entries: Vec<(Unindexed, &str, &str)>) {
+    let progress = Progress { store: Uuid::from_u128(1), seq, hash: vec![7; 32] };
+    let words = |whole: &str, pieces: &str| Words {
+        whole: whole.to_owned(),
+        pieces: pieces.to_owned(),
+        count: u32::try_from(whole.split_whitespace().count()).expect("a few"),
+        ..Words::default()
+    };
+    let entries: Vec<_> = entries.into_iter().map(|(entry, whole, pieces)| (entry, words(whole, pieces))).collect();
+    add(conn, &progress, &entries).expect("added");
+}
+
+fn word(word: &str) -> Phrase {
+    Phrase { whole: vec![word.to_owned()], pieces: Vec::new(), stem: None, is_prefix: false, is_quoted: false }
+}
+
+/// A search for parts that have all of some phrases.
+fn wanted(tenant: &str, phrases: Vec<Phrase>) -> Wanted {
+    Wanted { tenant: tenant.into(), terms: phrases.len(), phrases, all: true, limit: 100, ..Wanted::default() }
+}
+
+/// The sessions and revisions of what is found, in order.
+fn found(conn: &Connection, wanted: &Wanted) -> Vec<(i64, i64)> {
+    let found = find(&mut Reader::new(conn), wanted, i64::MAX).expect("a search");
+    assert!(!found.may_lack_terms);
+    found.entries.iter().map(|found| (found.entry.owner.0, found.entry.message)).collect()
+}
+
+#[test]
+fn words_phrases_pieces_and_prefixes_are_found() {
+    let conn = index();
+    let name = (entry("", 1, 1), "the parse_header moved", "parse header");
+    fill(&conn, 1, vec![name, (entry("", 1, 2), "header parse", ""), (entry("", 2, 3), "parser", "")]);
+    let phrase = |whole: &[&str], pieces: &[&str], is_prefix| {
+        let own = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
+        wanted("", vec![Phrase { whole: own(whole), pieces: own(pieces), is_prefix, ..word("") }])
+    };
+    assert_eq!(found(&conn, &phrase(&["header"], &[], false)), [(1, 2), (1, 1)], "the shorter one first");
+    assert_eq!(found(&conn, &phrase(&["parse_header"], &["parse", "header"], false)), [(1, 1)]);
+    assert_eq!(found(&conn, &phrase(&["parseheader"], &["parse", "header"], false)), [(1, 1)]);
+    assert_eq!(found(&conn, &phrase(&["header", "parse"], &[], false)), [(1, 2)]);
+    assert_eq!(found(&conn, &phrase(&["parse", "header"], &[], false)), []);
+    assert_eq!(found(&conn, &phrase(&["pars"], &[], true)).len(), 3);
+    assert_eq!(found(&conn, &phrase(&["header", "par"], &[], true)), [(1, 2)]);
+    assert_eq!(found(&conn, &wanted("", vec![word("parse"), word("moved")])), [(1, 1)], "all of them");
+    for no_word in ["a\"b", "a b", "*", ""] {
+        let refused = find(&mut Reader::new(&conn), &wanted("", vec![word(no_word)]), i64::MAX);
+        assert!(matches!(refused, Err(Error::Bug(_))), "{no_word}");
+    }
+}
+
+#[test]
+fn a_search_is_restricted_by_all_of_its_filters() {
+    let conn = index();
+    let mut entries = Vec::new();
+    for message in 1..=8 {
+        entries.push((entry("", if message > 4 { 2 } else { 1 }, message), "word", ""));
+    }
+    entries[1].0.role = Role::Tool;
+    entries[1].0.kind = EntryKind::ToolResult;
+    entries[1].0.tool = Some("a1b2".to_owned());
+    entries[2].0.is_derived = true;
+    entries[3].0.kind = EntryKind::Record;
+    entries[7].0.above = (2..40).map(SessionKey).collect();
+    fill(&conn, 9, entries);
+    let all = wanted("", vec![word("word")]);
+    let with = |change: &dyn Fn(&mut Wanted)| {
+        let mut wanted = all.clone();
+        change(&mut wanted);
+        found(&conn, &wanted).into_iter().map(|(_, message)| message).collect::<Vec<_>>()
+    };
+    assert_eq!(with(&|_| {}), [8, 7, 6, 5, 2, 1], "the newest of equals first, without derived ones and records");
+    assert_eq!(with(&|wanted| wanted.derived = true), [8, 7, 6, 5, 3, 2, 1]);
+    assert_eq!(with(&|wanted| (wanted.derived, wanted.records) = (true, true)), [8, 7, 6, 5, 4, 3, 2, 1]);
+    assert_eq!(with(&|wanted| wanted.roles = vec![Role::Tool]), [2]);
+    assert_eq!(with(&|wanted| wanted.kinds = vec![EntryKind::ToolResult, EntryKind::Media]), [2]);
+    assert_eq!(with(&|wanted| wanted.tools = vec!["a1b2".to_owned()]), [2]);
+    assert_eq!(with(&|wanted| wanted.since = Some(Timestamp(60))), [8, 7, 6]);
+    assert_eq!(with(&|wanted| wanted.until = Some(Timestamp(60))), [5, 2, 1]);
+    assert_eq!(with(&|wanted| (wanted.since, wanted.until) = (Some(Timestamp(11)), Some(Timestamp(21)))), [2]);
+    assert_eq!(with(&|wanted| wanted.since = Some(Timestamp(81))), Vec::<i64>::new());
+    let range = OwnRange { owner: SessionKey(1), revisions: 0..=1 };
+    assert_eq!(
+        with(&|wanted| wanted.ranges = vec![range.clone()]),
+        [2, 1],
+        "of the session; the caller compares the rest"
+    );
+    // More above it than the index names: the caller compares.
+    assert_eq!(with(&|wanted| wanted.below = Some(SessionKey(1))), [8, 2, 1]);
+    assert_eq!(with(&|wanted| wanted.upto = Some(5)), [5, 2, 1]);
+    assert_eq!(with(&|wanted| (wanted.offset, wanted.limit) = (1, 2)), [7, 6]);
+}
+
+#[test]
+fn a_tenants_ranking_depends_on_its_own_entries_alone() {
+    let conn = index();
+    fill(&conn, 1, vec![(entry("a", 1, 1), "rare common", ""), (entry("a", 1, 2), "common common", "")]);
+    let search = wanted("a", vec![word("common")]);
+    let search = |conn: &Connection| find(&mut Reader::new(conn), &search, i64::MAX).expect("a search");
+    let before = search(&conn);
+    let others = (3..300).map(|message| (entry("b", 2, message), "rare rare rare", "")).collect();
+    fill(&conn, 2, others);
+    let after = search(&conn);
+    assert_eq!((after.entries, after.statistics), (before.entries, before.statistics));
+    assert_eq!(found(&conn, &wanted("c", vec![word("common")])), []);
+}
+
+#[test]
+fn a_part_is_indexed_once_and_progress_comes_with_it() {
+    let conn = index();
+    assert_eq!(progress(&conn).expect("none"), None);
+    fill(&conn, 4, vec![(entry("", 1, 1), "word", "")]);
+    fill(&conn, 5, vec![(entry("", 1, 1), "other", "")]);
+    assert_eq!(progress(&conn).expect("read").expect("there").seq, 5);
+    assert_eq!(found(&conn, &wanted("", vec![word("word")])), [(1, 1)]);
+    assert_eq!(found(&conn, &wanted("", vec![word("other")])), []);
+    assert!(prepare(&conn).expect("an index"), "of this version");
+    conn.execute_batch("pragma user_version = 99").expect("set");
+    assert!(!prepare(&conn).expect("an index"), "of another version");
+}
+
+/// True if a word is in one of the files of an index.
+fn is_in_files(folder: &std::path::Path, word: &str) -> bool {
+    let files = std::fs::read_dir(folder).expect("a folder");
+    let contents = files.map(|file| std::fs::read(file.expect("a file").path()).expect("bytes"));
+    contents.into_iter().any(|bytes| bytes.windows(word.len()).any(|window| window == word.as_bytes()))
+}
+
+#[test]
+fn what_is_forgotten_is_in_no_file() {
+    use crate::engine::{checkpoint, connect, files};
+    let folder = tempfile::tempdir().expect("a folder");
+    files::make_search(folder.path()).expect("a file");
+    let conn = connect::connect_search_writer(folder.path()).expect("an index");
+    assert!(prepare(&conn).expect("tables"));
+    // Enough batches for lists of several levels, which have been merged in between.
+    for batch in 0..40 {
+        let entries = (0..20).map(|index| batch * 20 + index);
+        let lines: Vec<(Unindexed, String)> =
+            entries.map(|at| (entry("", 1 + at % 3, at), format!("common secretword{at} filler{}", at * 7))).collect();
+        let lines = lines.iter().map(|(entry, line)| (entry.clone(), line.as_str(), "")).collect();
+        fill(&conn, batch, lines);
+    }
+    assert!(is_in_files(folder.path(), "secretword"));
+    let last = |conn: &Connection| found(conn, &wanted("", vec![word("common")])).len();
+    let before = last(&conn);
+    assert_eq!(forget(&conn, SessionKey(2), Forgotten::Part(1, 1)).expect("forgotten"), 1);
+    merge(&conn, "").expect("merged");
+    assert!(checkpoint::empty_log(&conn, Duration::ZERO, Duration::ZERO).expect("a checkpoint"));
+    // FTS5 keeps only the rest of a word that begins as the word before it.
+    assert_eq!(found(&conn, &wanted("", vec![word("secretword1")])), []);
+    assert_eq!(
+        forget(&conn, SessionKey(2), Forgotten::Messages(RevisionRange { first: 4, last: 4 })).expect("forgotten"),
+        1
+    );
+    assert_eq!(found(&conn, &wanted("", vec![word("filler28")])), []);
+    let all = Forgotten::Messages(RevisionRange { first: 0, last: i64::MAX });
+    for owner in 1..=3 {
+        forget(&conn, SessionKey(owner), all).expect("forgotten");
+    }
+    merge(&conn, "").expect("merged");
+    assert_eq!((before, last(&conn)), (100, 0));
+    assert!(is_in_files(folder.path(), "SQLite format"), "the files are read");
+    assert!(checkpoint::empty_log(&conn, Duration::ZERO, Duration::ZERO).expect("a checkpoint"));
+    for gone in ["secret", "filler", "common"] {
+        assert!(!is_in_files(folder.path(), gone), "{gone}");
+    }
+    assert_eq!(forget(&conn, SessionKey(1), all).expect("nothing"), 0, "again");
+}
+
+/// Texts of names, paths and a script without blanks, which share words and pieces.
+fn pieces_of_text() -> impl Strategy<Value = String> {
+    let piece = prop::sample::select(vec![
+        "parse",
+        "header",
+        "parse_header",
+        "parseHeader",
+        "HEADER",
+        "src/http.rs",
+        "会话",
+        "压缩",
+        "会话压缩",
+        "会",
+        "v1.18",
+        "x86_64",
+        "sha256sum",
+        "é",
+        "e\u{301}",
+        "ｶﾞ",
+        "ガ",
+        "-",
+        "\"",
+        "*",
+    ]);
+    let joined = (piece, prop::sample::select(vec![" ", " ", "", ".", "_"]));
+    prop::collection::vec(joined, 1..6)
+        .prop_map(|pieces| pieces.into_iter().map(|(piece, end)| piece.to_owned() + end).collect())
+}
+
+/// An index of texts, one entry each, from 1.
+fn of_texts(texts: &[String]) -> Connection {
+    let conn = index();
+    let mut entries = Vec::new();
+    for (message, text) in (1..).zip(texts) {
+        let mut words = Words::default();
+        words.add(text, Form::Plain);
+        // What has no word is not indexed.
+        if !words.is_empty() {
+            entries.push((entry("", 1, message), words));
+        }
+    }
+    add(&conn, &Progress { store: Uuid::nil(), seq: 1, hash: Vec::new() }, &entries).expect("added");
+    conn
+}
+
+/// What a reader of all texts finds, by the rules as they are documented: the ranks with the numbers of the texts.
+fn scanned(query: &Query, texts: &[String], all: bool) -> Vec<(Rank, i64)> {
+    let count = |text: &String| {
+        let mut words = Words::default();
+        words.add(text, Form::Plain);
+        words.count
+    };
+    let counts: Vec<u32> = texts.iter().map(count).collect();
+    let often: Vec<Vec<u32>> = texts.iter().map(|text| query.often(text, Form::Plain)).collect();
+    let having = |clue: usize| often.iter().filter(|often| often[clue] > 0).count() as u64;
+    let statistics = Statistics {
+        parts: counts.iter().filter(|count| **count > 0).count() as u64,
+        words: counts.iter().map(|count| u64::from(*count)).sum(),
+        having: (0..query.clues.len()).map(having).collect(),
+    };
+    let scores = Scores::of(&statistics);
+    let mut found = Vec::new();
+    for ((number, often), count) in (1..).zip(&often).zip(&counts) {
+        let has = |clue: &usize| often[*clue] > 0;
+        let rank = Rank {
+            has_all: (0..query.terms).all(|term| has(&term)),
+            has_quotations: (0..query.terms).filter(|term| query.clues[*term].is_quoted).all(|term| has(&term)),
+            score: (0..often.len()).filter(has).map(|clue| scores.score(clue, often[clue], *count)).sum(),
+        };
+        let is_found = if all { rank.has_all } else { often.iter().any(|often| *often > 0) };
+        if is_found {
+            found.push((rank, number));
+        }
+    }
+    found.sort_by(|one, other| other.cmp(one));
+    found
+}
+
+/// A query of some texts, quoted or not, and beginnings.
+fn query_of_texts() -> impl Strategy<Value = String> {
+    let term = (pieces_of_text(), any::<bool>(), any::<bool>()).prop_map(|(text, is_quoted, is_prefix)| {
+        let (quote, star) = (if is_quoted { "\"" } else { "" }, if is_prefix { "*" } else { "" });
+        format!("{quote}{}{quote}{star}", text.trim().replace(['"', '*'], " "))
+    });
+    prop::collection::vec(term, 1..4).prop_map(|terms| terms.join(" "))
+}
+
+proptest! {
+    #[test]
+    fn the_index_finds_what_a_reader_would_in_the_same_order(
+        texts in prop::collection::vec(pieces_of_text(), 1..8),
+        query in query_of_texts(),
+        all: bool,
+        shards in 1_usize..4,
+    ) {
+        let Ok(query) = Query::parse(&query) else { return Ok(()) };
+        let expected = scanned(&query, &texts, all);
+        let search = Wanted { terms: query.terms, all, ..wanted("", crate::search::phrases(&query)) };
+        let ranks = |conn: &Connection, search: &Wanted| {
+            let found = find(&mut Reader::new(conn), search, i64::MAX).expect("a search");
+            let ranks = found.entries.iter().map(|found| (found.rank, found.entry.message));
+            (ranks.collect::<Vec<_>>(), found.statistics)
+        };
+        let (found, statistics) = ranks(&of_texts(&texts), &search);
+        prop_assert_eq!(&found, &expected, "{:?} in {:?}", query, &texts);
+        // Several indexes with the statistics of all of them say the same of each.
+        let mut all_found = Vec::new();
+        for shard in 0..shards {
+            let is_here = |at: usize| at % shards == shard;
+            let here: Vec<String> =
+                texts.iter().enumerate().map(|(at, text)| if is_here(at) { text.clone() } else { String::new() }).collect();
+            let search = Wanted { statistics: Some(statistics.clone()), ..search.clone() };
+            all_found.extend(ranks(&of_texts(&here), &search).0);
+        }
+        all_found.sort_by(|one, other| other.cmp(one));
+        prop_assert_eq!(&all_found, &expected);
+        // What comes in pages is the same.
+        let first = ranks(&of_texts(&texts), &Wanted { limit: 2, ..search.clone() }).0;
+        let rest = ranks(&of_texts(&texts), &Wanted { offset: 2, ..search.clone() }).0;
+        prop_assert_eq!([first, rest].concat(), found);
+        let newest = ranks(&of_texts(&texts), &Wanted { newest: true, ..search }).0;
+        prop_assert!(newest.is_sorted_by(|one, other| one.1 > other.1) && newest.len() == expected.len());
+    }
+}
+
+/// Words as people use them: few are in most texts, and most in few.
+fn common(number: i64) -> String {
+    let words = (0..40_i64).map(|at| {
+        let drawn = (number * 7_919 + at * 104_729) % 9_973;
+        format!("w{}", drawn * drawn / 9_973)
+    });
+    words.collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn a_search_reads_no_more_of_the_lists_than_it_may() {
+    let conn = index();
+    for page in 0..20 {
+        let entries: Vec<String> = (0..100).map(|number| common(page * 100 + number)).collect();
+        let entries = entries.iter().zip(page * 100..).map(|(words, at)| (entry("", 1, at), words.as_str(), "rare x"));
+        let entries =
+            entries.map(|(of, words, pieces)| (of.clone(), words, if of.message == 700 { pieces } else { "" }));
+        fill(&conn, page + 1, entries.collect());
+    }
+    let prefix = |begin: &str| Phrase { is_prefix: true, ..word(begin) };
+    let words = TenantWords::new(&conn, 1);
+    let all = words.pages(&prefix("w")).expect("read");
+    let on_disk: i64 = engine::scalar("select count(*) from words_1_data").one(&conn).expect("read");
+    assert!(all > on_disk / 2 && all <= on_disk, "{all} of {on_disk}");
+    assert!(words.pages(&word("rare")).expect("read") < all / 4);
+    let search = |wanted: &Wanted, pages| find(&mut Reader::new(&conn), wanted, pages).expect("a search");
+    let messages = |found: &Found| found.entries.iter().map(|found| found.entry.message).collect::<Vec<_>>();
+    // The rare term is searched for, and the other one left to the texts.
+    let both = wanted("", vec![prefix("w"), word("rare")]);
+    let without = search(&both, all);
+    assert_eq!((messages(&without), without.may_lack_terms, without.is_cut), (vec![700], true, true));
+    let within = search(&both, 2 * all);
+    assert_eq!((messages(&within), within.may_lack_terms, within.is_cut), (vec![700], false, false));
+    // Without a term that is rare enough, the newest come first, also of what is restricted.
+    let none = wanted("", vec![prefix("w")]);
+    let newest = search(&none, all - 1);
+    assert_eq!((messages(&newest), newest.is_cut), ((1_900..2_000).rev().collect(), true));
+    let of_assistants = Wanted { roles: vec![Role::Assistant], ..none.clone() };
+    assert_eq!(messages(&search(&of_assistants, 1)), [0; 0]);
+    let upto = Wanted { upto: Some(10), ..none };
+    assert_eq!(messages(&search(&upto, 1)), (0..10).rev().collect::<Vec<_>>());
+    // A word that few parts have is read whatever lies beside it, and alone or in a phrase.
+    let few = wanted("", vec![word("rare")]);
+    let beside = search(&few, 0);
+    assert_eq!((messages(&beside), beside.is_cut, beside.statistics.having), (vec![700], false, vec![1]));
+}
+
+#[test]
+fn a_common_word_changes_the_order_and_hides_nothing_old() {
+    let conn = index();
+    for page in 0..20 {
+        let common = if page < 2 { "other" } else { "common" };
+        let entries = (0..100).map(|number| {
+            let rare = if [3, 150, 1_999].contains(&(page * 100 + number)) { "rare" } else { "filler" };
+            (entry("", 1, page * 100 + number), format!("{} {rare} word{number}", [common; 50].join(" ")))
+        });
+        let entries: Vec<_> = entries.collect();
+        fill(&conn, page + 1, entries.iter().map(|(entry, text)| (entry.clone(), text.as_str(), "")).collect());
+    }
+    let words = TenantWords::new(&conn, 1);
+    let [rare, common] = ["rare", "common"].map(|one| words.pages(&word(one)).expect("read"));
+    assert!(rare < common, "{rare} {common}");
+    let any = Wanted { all: false, ..wanted("", vec![word("common"), word("rare")]) };
+    let messages = |pages| {
+        let found = find(&mut Reader::new(&conn), &any, pages).expect("a search");
+        (found.entries.iter().map(|found| found.entry.message).collect::<Vec<_>>(), found.is_cut)
+    };
+    // Only what has the rare one is found; that which has the common one too comes first, and the oldest is there.
+    assert_eq!(messages(rare), (vec![1_999, 150, 3], true));
+    let (all, is_cut) = messages(rare + common);
+    assert_eq!((&all[..1], all.len(), is_cut), (&[1_999][..], 100, false));
+    // A common word alone finds its newest; of a few parts those that have it.
+    let newest = |wanted: &Wanted| {
+        let found = find(&mut Reader::new(&conn), wanted, 0).expect("a search");
+        (found.entries.iter().map(|found| found.entry.message).collect::<Vec<_>>(), found.is_cut)
+    };
+    let alone = Wanted { all: false, ..wanted("", vec![word("common")]) };
+    assert_eq!(newest(&alone), ((1_900..2_000).rev().collect(), true));
+    fill(&conn, 21, vec![(entry("", 2, 1), "common words", ""), (entry("", 2, 2), "other words", "")]);
+    let of_session = OwnRange { owner: SessionKey(2), revisions: 1..=9 };
+    let restricted = Wanted { ranges: vec![of_session], ..alone };
+    assert_eq!(newest(&restricted), (vec![1], false));
+}

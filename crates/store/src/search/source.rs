@@ -1,0 +1,338 @@
+//! What is to be indexed, from the log.
+
+use super::forgotten::{Erased, Forgotten};
+use crate::engine::{self, Reader, Row};
+use crate::error::{Error, Kind, Result};
+use crate::ledger::head::SessionKey;
+use crate::ledger::{codec, messages};
+use crate::limits;
+use crate::model::compaction::RevisionRange;
+use crate::model::event::{ErasedMessage, ErasedTarget, EventBody, EventKind};
+use crate::model::ids::MessageId;
+use crate::model::message::{Message, MessageKind, Role};
+use crate::model::part::{Answers, PartBody, ToolResult};
+use crate::model::time::Timestamp;
+use crate::model::{Revision, Seq};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+const EVENTS: &str =
+    "select seq, session_id, revision, kind, time, body, hash from event where seq > ?1 order by seq limit +?2";
+const PLACE: &str = "select session_id, revision from message where public_id = ?1";
+const SESSION: &str = "select tenant, coalesce(fork_id, parent_id) from session where id = ?1";
+
+/// The statements of this file, for the test that prepares them all.
+#[cfg(test)]
+pub(crate) const STATEMENTS: &[&str] = &[EVENTS, PLACE, SESSION];
+
+/// The kind of a part that is searched. The numbers are in the index.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EntryKind {
+    /// Text.
+    Text = 1,
+    /// Reasoning.
+    Reasoning = 2,
+    /// A tool call: its input.
+    ToolCall = 3,
+    /// The result of a tool: its output.
+    ToolResult = 4,
+    /// The name of media.
+    Media = 5,
+    /// The text of a marker.
+    Marker = 6,
+    /// A record.
+    Record = 7,
+}
+
+impl EntryKind {
+    /// The kind of a part; none if its content is not searched.
+    pub fn of(body: &PartBody) -> Option<Self> {
+        match body {
+            PartBody::Text(_) => Some(Self::Text),
+            PartBody::Reasoning(_) => Some(Self::Reasoning),
+            PartBody::ToolCall(_) => Some(Self::ToolCall),
+            PartBody::ToolResult(_) => Some(Self::ToolResult),
+            PartBody::Media(_) => Some(Self::Media),
+            PartBody::Marker(_) => Some(Self::Marker),
+            PartBody::Record(_) => Some(Self::Record),
+            PartBody::Step(_) | PartBody::Opaque(_) => None,
+        }
+    }
+}
+
+/// A closed part that is not in the index.
+#[derive(Debug, Clone)]
+pub struct Unindexed {
+    /// Its session.
+    pub owner: SessionKey,
+    /// The session's tenant.
+    pub tenant: Arc<str>,
+    /// The session, and those that it was forked from or works for, nearest first.
+    pub above: Arc<[SessionKey]>,
+    /// The revision of its message.
+    pub message: Revision,
+    /// Its number in the message.
+    pub number: u16,
+    /// The role of the message.
+    pub role: Role,
+    /// True if Longhand derived the message.
+    pub is_derived: bool,
+    /// When it came.
+    pub time: Timestamp,
+    /// Its kind.
+    pub kind: EntryKind,
+    /// The content.
+    pub body: Arc<PartBody>,
+    /// The name of its tool; `Indexer::add` takes it as a word.
+    pub tool: Option<String>,
+}
+
+/// The next page of the log.
+#[derive(Debug, Clone)]
+pub struct Page {
+    /// The parts that came in it, in their order.
+    pub parts: Vec<Unindexed>,
+    /// What was erased in it.
+    pub(super) erased: Vec<Erased>,
+    /// The number of its last event.
+    pub(super) last: Seq,
+    /// The hash of that event.
+    pub(super) hash: Vec<u8>,
+}
+
+/// What is known of sessions.
+pub(super) type Sessions = HashMap<i64, (Arc<str>, Arc<[SessionKey]>)>;
+
+/// What closed parts, of a page of the log.
+struct Closing {
+    owner: i64,
+    revision: Revision,
+    time: Timestamp,
+}
+
+/// What an event means to the index.
+enum Change {
+    /// Parts of a message closed.
+    Closed(MessageId),
+    /// A session lost all messages of its own at these revisions: with the session, or with the one that it was forked
+    /// from.
+    ErasedMessages(Vec<RevisionRange>),
+    /// Messages lost parts.
+    ErasedParts(Vec<ErasedMessage>),
+}
+
+/// The next page of the log after an event; none at its end.
+pub(super) fn next(reader: &mut Reader<'_>, sessions: &mut Sessions, after: Seq) -> Result<Option<Page>> {
+    let rows = reader.all(engine::query(EVENTS).bind(after).bind(limits::SEARCH_BATCH_EVENTS))?;
+    let mut page = Page { parts: Vec::new(), erased: Vec::new(), last: after, hash: Vec::new() };
+    let mut read: HashMap<MessageId, Arc<Message>> = HashMap::new();
+    let mut bytes = 0;
+    for row in &rows {
+        let owner = row.get(1)?;
+        match change(row)? {
+            Some(Change::Closed(message)) => {
+                let closing = Closing { owner, revision: row.get(2)?, time: Timestamp(row.get(4)?) };
+                let found = match read.get(&message) {
+                    Some(found) => Some(Arc::clone(found)),
+                    None => read_message(reader, message, &mut bytes)?.inspect(|found| {
+                        read.insert(message, Arc::clone(found));
+                    }),
+                };
+                if let Some(found) = found {
+                    parts(reader, sessions, &closing, &found, &mut page.parts)?;
+                }
+            }
+            Some(Change::ErasedMessages(ranges)) => {
+                let (tenant, _) = session(reader, sessions, owner)?;
+                let owner = SessionKey(owner);
+                let whole = |range| Erased { tenant: Arc::clone(&tenant), owner, what: Forgotten::Messages(range) };
+                page.erased.extend(ranges.into_iter().map(whole));
+            }
+            Some(Change::ErasedParts(messages)) => {
+                for message in &messages {
+                    erased(reader, sessions, message, &mut page.erased)?;
+                }
+            }
+            None => {}
+        }
+        (page.last, page.hash) = (row.get(0)?, row.get(6)?);
+        if bytes >= limits::SEARCH_BATCH_BYTES {
+            break;
+        }
+    }
+    Ok((!rows.is_empty()).then_some(page))
+}
+
+/// What an event changes; none for most, and for one that is damaged.
+fn change(row: &Row) -> Result<Option<Change>> {
+    let kind: i32 = row.get(3)?;
+    if !EventKind::from_number(kind).is_some_and(changes_parts) {
+        return Ok(None);
+    }
+    match codec::decode_event(kind, row.get(5)?) {
+        Ok(EventBody::MessageAppended { message, .. } | EventBody::PartsClosed { message, .. }) => {
+            Ok(Some(Change::Closed(message)))
+        }
+        // The event of a session's erasure names no messages. Content that a fork shares has the event of its owner too.
+        Ok(EventBody::Erased { target: ErasedTarget::Session, ranges, .. }) => Ok(Some(Change::ErasedMessages(ranges))),
+        Ok(EventBody::Erased { messages, .. }) => Ok(Some(Change::ErasedParts(messages))),
+        Ok(_) => Ok(None),
+        Err(error @ Error::Corrupt { .. }) => {
+            tracing::warn!(%error, seq = row.get::<Seq>(0)?, "what a damaged event names is not in the search index");
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// What a message lost, by its place in the rows of its owner.
+fn erased(
+    reader: &mut Reader<'_>,
+    sessions: &mut Sessions,
+    message: &ErasedMessage,
+    found: &mut Vec<Erased>,
+) -> Result<()> {
+    let id = message.message.0.as_bytes().to_vec();
+    let Some(row) = reader.one(engine::query(PLACE).bind(id))? else { return Ok(()) };
+    let (owner, revision) = (row.get(0)?, row.get(1)?);
+    let (tenant, _) = session(reader, sessions, owner)?;
+    let of_message = |what| Erased { tenant: Arc::clone(&tenant), owner: SessionKey(owner), what };
+    if message.parts.is_empty() {
+        found.push(of_message(Forgotten::Messages(RevisionRange { first: revision, last: revision })));
+    }
+    found.extend(message.parts.iter().map(|part| of_message(Forgotten::Part(revision, part.number()))));
+    Ok(())
+}
+
+/// True for an event that closes parts of messages, or takes their content away.
+fn changes_parts(kind: EventKind) -> bool {
+    match kind {
+        EventKind::MessageAppended | EventKind::PartsClosed | EventKind::Erased => true,
+        EventKind::SessionCreated
+        | EventKind::SessionUpdated
+        | EventKind::SessionArchived
+        | EventKind::SessionRestored
+        | EventKind::SessionForked
+        | EventKind::LabelAdded
+        | EventKind::LabelRemoved
+        | EventKind::PolicyChanged
+        | EventKind::MessageFinished
+        | EventKind::UsageRecorded
+        | EventKind::SessionRewound
+        | EventKind::MessageEdited
+        | EventKind::MessagePinned
+        | EventKind::MessageUnpinned
+        | EventKind::CompactionStarted
+        | EventKind::CompactionRetried
+        | EventKind::PartsPruned
+        | EventKind::Compacted
+        | EventKind::CompactionFailed
+        | EventKind::CompactionCancelled
+        | EventKind::CompactionUndone
+        | EventKind::CompactionProposed
+        | EventKind::CompactionRedone
+        | EventKind::RewriteUndone
+        | EventKind::RewriteRedone
+        | EventKind::RunStarted
+        | EventKind::RunCancelRequested
+        | EventKind::RunEnded
+        | EventKind::PromptSubmitted
+        | EventKind::PromptMoved
+        | EventKind::PromptTaken
+        | EventKind::PromptWithdrawn
+        | EventKind::ApprovalRequested
+        | EventKind::ApprovalEnded => false,
+    }
+}
+
+/// A message with its parts; none if it was erased.
+fn read_message(reader: &mut Reader<'_>, message: MessageId, bytes: &mut usize) -> Result<Option<Arc<Message>>> {
+    match messages::with_row(reader, message) {
+        Ok((_, found)) => {
+            *bytes += messages::message_bytes(&found);
+            Ok(Some(Arc::new(found)))
+        }
+        Err(Error::NotFound { .. }) => Ok(None),
+        Err(error @ Error::Corrupt { .. }) => {
+            tracing::warn!(%error, %message, "a message that cannot be read is not in the search index");
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// The parts of a message that an event closed.
+fn parts(
+    reader: &mut Reader<'_>,
+    sessions: &mut Sessions,
+    closing: &Closing,
+    message: &Message,
+    found: &mut Vec<Unindexed>,
+) -> Result<()> {
+    for part in message.parts.iter().filter(|part| part.revision == closing.revision && !part.body.is_erased()) {
+        let Some(kind) = EntryKind::of(&part.body) else { continue };
+        let (tenant, above) = session(reader, sessions, closing.owner)?;
+        let tool = match &*part.body {
+            PartBody::ToolCall(call) => Some(call.tool.clone()),
+            PartBody::ToolResult(result) => tool_of(reader, message, result)?,
+            _ => None,
+        };
+        found.push(Unindexed {
+            owner: SessionKey(closing.owner),
+            tenant,
+            above,
+            message: message.revision,
+            number: part.id.number(),
+            role: message.role,
+            is_derived: message.kind.is_derived() && message.kind != MessageKind::Branch,
+            time: message.origin_time.unwrap_or(closing.time),
+            kind,
+            body: Arc::clone(&part.body),
+            tool,
+        });
+    }
+    Ok(())
+}
+
+/// The tool of a result, by the call that it answers.
+pub(super) fn tool_of(reader: &mut Reader<'_>, own: &Message, result: &ToolResult) -> Result<Option<String>> {
+    let Answers::In(id) = &result.answers else { return Ok(None) };
+    let Ok(id) = id.parse::<MessageId>() else { return Ok(None) };
+    let tool = |message: &Message| {
+        message.parts.iter().find_map(|part| match &*part.body {
+            PartBody::ToolCall(call) if call.call_id == result.call_id => Some(call.tool.clone()),
+            _ => None,
+        })
+    };
+    if id == own.id {
+        return Ok(tool(own));
+    }
+    match messages::with_row(reader, id) {
+        Ok((_, message)) => Ok(tool(&message)),
+        Err(Error::NotFound { .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// The tenant of a session, and the sessions above it with itself. Neither ever changes.
+fn session(reader: &mut Reader<'_>, sessions: &mut Sessions, key: i64) -> Result<(Arc<str>, Arc<[SessionKey]>)> {
+    if let Some(known) = sessions.get(&key) {
+        return Ok(known.clone());
+    }
+    let (mut above, mut tenant) = (Vec::new(), None);
+    let mut next = Some(key);
+    // Behind itself, one more than the index takes shows that there are more.
+    while let Some(at) = next.filter(|_| above.len() <= limits::SEARCH_ABOVE_MAX + 1) {
+        let row = reader.one(engine::query(SESSION).bind(at))?;
+        let row = row.ok_or_else(|| Error::not_found(Kind::Session, at))?;
+        above.push(SessionKey(at));
+        tenant = tenant.or(Some(row.get::<String>(0)?));
+        next = row.get(1)?;
+    }
+    if sessions.len() >= limits::HEADS_MAX {
+        sessions.clear();
+    }
+    let known: (Arc<str>, Arc<[SessionKey]>) = (tenant.unwrap_or_default().into(), above.into());
+    sessions.insert(key, known.clone());
+    Ok(known)
+}
