@@ -14,150 +14,75 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The modules that each module may use. `ARCHITECTURE.md` has the same table. The compiler holds the arrows between the
-/// crates; this test holds those within one, and keeps the table true.
-const LAYERS: [(&str, &str); 31] = [
-    ("model", ""),
-    ("policy", "model"),
-    ("fold", "model policy"),
-    ("simulation", "model policy fold"),
-    ("words", ""),
-    ("extractive", "model policy"),
-    ("interop", "model"),
-    ("secrets", ""),
-    ("limits", "model policy pb"),
-    ("clock", "model limits"),
-    ("config", "model policy limits secrets"),
-    ("telemetry", ""),
-    ("traffic", "limits"),
-    ("turns", ""),
-    ("access_log", "model limits clock"),
-    ("store", "model words limits secrets clock telemetry turns"),
-    ("bus", "model limits store"),
-    ("search", "model words limits clock store"),
-    ("loaded", "model policy fold limits config turns store"),
-    ("summarizer", "model policy extractive limits clock config telemetry"),
-    ("scheduler", "model policy fold extractive limits clock config telemetry store loaded summarizer"),
-    (
-        "app",
-        "model policy fold simulation words extractive interop limits secrets clock telemetry traffic turns access_log \
-         store bus search loaded summarizer scheduler",
-    ),
-    ("pb", "model"),
-    ("metrics", "pb"),
-    ("transport", "limits telemetry traffic store app"),
-    ("grpc", "model limits telemetry traffic turns app pb transport"),
-    ("http", "limits traffic app pb metrics"),
-    ("cluster", "model limits turns store app pb grpc http"),
-    (
-        "daemon",
-        "limits clock config policy secrets access_log store search summarizer scheduler app pb transport grpc http cluster",
-    ),
-    (
-        "cli",
-        "model policy simulation extractive interop limits secrets clock config telemetry access_log summarizer pb metrics daemon",
-    ),
-    ("main", "cli"),
+/// The crates of the product, with the folder of each. What one may use of another is in their `Cargo.toml`s, so that the
+/// compiler holds it; which of them may use a library like `rusqlite` is in `deny.toml`.
+const CRATES: [(&str, &str); 11] = [
+    ("core", "crates/core/src"),
+    ("extractive", "crates/extractive/src"),
+    ("interop", "crates/interop/src"),
+    ("protocol", "crates/protocol/src"),
+    ("secrets", "crates/secrets/src"),
+    ("runtime", "crates/runtime/src"),
+    ("engine", "crates/engine/src"),
+    ("store", "crates/store/src"),
+    ("scheduler", "crates/scheduler/src"),
+    ("server", "crates/server/src"),
+    ("longhand", "src"),
 ];
 
 /// Files that yield to other tasks, with the reason. Everything else waits for what it needs.
 const YIELDS: [(&str, &str); 6] = [
-    ("src/traffic/memory.rs", "a single yield starts the tasks of a test"),
-    ("src/loaded/counts.rs", "other tasks run between the encodings of two texts"),
+    ("crates/runtime/src/traffic/memory.rs", "a single yield starts the tasks of a test"),
+    ("crates/scheduler/src/loaded/counts.rs", "other tasks run between the encodings of two texts"),
     ("tests/it/backups.rs", "a backup whose caller is gone has nobody to notify of its end"),
     ("tests/it/erase.rs", "a write that waits for its commit shows in a figure alone"),
     ("tests/it/interrupted.rs", "the end of an offer to clients is noticed by its absence"),
     ("tests/it/provider/fake.rs", "the reader takes each piece of an answer before the next is sent"),
 ];
 
-/// A path that only the named modules may use.
-struct Only {
-    path: &'static str,
-    modules: &'static [&'static str],
-    rule: &'static str,
-}
+/// What is everywhere in a crate.
+const ALL: &[&str] = &[""];
 
-const ONLY: [Only; 27] = [
-    Only { path: "rusqlite", modules: &["store"], rule: "SQL is in `store` only" },
-    Only {
-        path: "tonic",
-        modules: &["pb", "transport", "grpc", "http", "cluster", "daemon", "cli"],
-        rule: "gRPC stays at the edge",
-    },
-    Only { path: "tonic_prost", modules: &["pb"], rule: "gRPC stays at the edge" },
-    Only { path: "tonic_types", modules: &["grpc", "http", "cluster", "cli"], rule: "gRPC stays at the edge" },
-    Only { path: "tonic_health", modules: &["grpc", "http", "daemon", "cli"], rule: "gRPC stays at the edge" },
-    Only { path: "tonic_reflection", modules: &["grpc"], rule: "gRPC stays at the edge" },
-    // A provider's response can be read from a value of this crate.
-    Only {
-        path: "http",
-        modules: &["transport", "grpc", "http", "cluster", "daemon", "cli", "summarizer"],
-        rule: "HTTP stays at the edge",
-    },
-    Only { path: "http_body", modules: &["transport", "grpc", "cluster"], rule: "HTTP stays at the edge" },
-    Only { path: "http_body_util", modules: &["transport", "grpc", "http", "cluster"], rule: "HTTP stays at the edge" },
-    Only { path: "h2", modules: &["transport"], rule: "HTTP stays at the edge" },
-    Only { path: "hyper", modules: &["transport"], rule: "HTTP stays at the edge" },
-    Only { path: "hyper_util", modules: &["transport", "cli"], rule: "HTTP stays at the edge" },
-    Only { path: "axum", modules: &["transport", "grpc", "http", "cluster", "daemon"], rule: "HTTP stays at the edge" },
-    Only {
-        path: "tower",
-        modules: &["transport", "grpc", "http", "cluster", "daemon", "cli"],
-        rule: "HTTP stays at the edge",
-    },
-    Only {
-        path: "prost",
-        modules: &["pb", "grpc", "cluster", "cli", "store"],
-        rule: "protobuf is for the wire, and for the disk in `store`",
-    },
-    Only {
-        path: "prost_types",
-        modules: &["pb", "grpc", "metrics", "cluster", "cli"],
-        rule: "protobuf is for the wire",
-    },
-    Only { path: "prost_reflect", modules: &["pb", "http", "cli"], rule: "the JSON mapping is for people" },
-    Only { path: "form_urlencoded", modules: &["http"], rule: "HTTP stays at the edge" },
-    Only { path: "percent_encoding", modules: &["http"], rule: "HTTP stays at the edge" },
-    Only { path: "clap", modules: &["cli"], rule: "only `cli` reads flags" },
-    Only { path: "anyhow", modules: &["cli", "main"], rule: "errors below `cli` have kinds" },
-    Only { path: "std::time::SystemTime", modules: &["clock"], rule: "only `clock` reads the time" },
-    Only { path: "std::time::Instant", modules: &["clock"], rule: "only `clock` reads the time" },
-    Only { path: "jiff::Timestamp::now", modules: &["clock"], rule: "only `clock` reads the time" },
-    Only { path: "jiff::Zoned::now", modules: &["clock"], rule: "only `clock` reads the time" },
-    Only { path: "uuid::Uuid::now_v7", modules: &["clock"], rule: "only `clock` draws ids" },
-    Only { path: "uuid::Uuid::new_v4", modules: &["clock"], rule: "only `clock` draws ids" },
-];
-
-/// Paths to the outside world that the named modules must not use.
-const NEVER: [(&[&str], &str, &str); 2] = [
+/// Paths that files of a crate must not use: the crate (`*` for all but that of the clock), the beginnings of its modules,
+/// the paths, and the reason.
+const NEVER: [(&str, &[&str], &str, &str); 9] = [
+    ("core", ALL, OUTSIDE, "the pure crates do not meet the outside world"),
+    ("extractive", ALL, OUTSIDE, "the pure crates do not meet the outside world"),
     (
-        &["model", "policy", "fold", "simulation", "words", "extractive"],
-        "std::fs std::io std::net std::env std::process std::thread std::time std::sync::Mutex std::sync::RwLock \
-         std::sync::atomic std::sync::mpsc std::sync::Condvar std::sync::Barrier",
-        "the pure crates do not meet the outside world",
-    ),
-    (
-        &["interop"],
+        "interop",
+        ALL,
         "std::fs std::net std::env std::process std::thread",
         "`interop` has no input or output beyond what it is given",
     ),
-];
-
-/// The rooms of the store: a folder, and what its files must not use, with the reason.
-const ROOMS: [(&str, &str, &str); 3] = [
+    ("core", &["model"], "crate::policy crate::fold crate::simulation", "nouns know nothing that decides"),
+    ("core", &["policy"], "crate::fold crate::simulation", "a policy knows no session"),
     (
-        "src/store/engine/",
-        "crate::store::ledger crate::store::integrity crate::store::shared crate::store::writer",
-        "the engine knows no rows",
-    ),
-    (
-        "src/store/ledger/",
-        "rusqlite crate::store::integrity crate::store::shared crate::store::writer crate::store::engine::files \
-         crate::store::engine::connect",
+        "store",
+        &["ledger"],
+        "crate::integrity crate::shared crate::writer crate::engine::files crate::engine::connect",
         "the ledger names no engine and nothing above it",
     ),
-    ("src/store/integrity/", "crate::store::shared crate::store::writer", "integrity checks files, and serves nobody"),
+    ("store", &["integrity"], "crate::shared crate::writer", "integrity checks files, and serves nobody"),
+    (
+        "server",
+        &["access_log", "bus", "search", "app"],
+        "crate::pb crate::metrics crate::transport crate::grpc crate::http crate::cluster crate::daemon tonic \
+         tonic_types tonic_health tonic_reflection prost prost_types prost_reflect http http_body http_body_util h2 hyper \
+         hyper_util axum tower form_urlencoded percent_encoding",
+        "the network stays at the doors",
+    ),
+    (
+        "*",
+        ALL,
+        "std::time::SystemTime std::time::Instant jiff::Timestamp::now jiff::Zoned::now uuid::Uuid::now_v7 \
+         uuid::Uuid::new_v4",
+        "only `clock` reads the time and draws ids",
+    ),
 ];
+
+/// The outside world.
+const OUTSIDE: &str = "std::fs std::io std::net std::env std::process std::thread std::time std::sync::Mutex \
+     std::sync::RwLock std::sync::atomic std::sync::mpsc std::sync::Condvar std::sync::Barrier";
 
 const FILE_LINES_MAX: usize = 800;
 
@@ -338,41 +263,28 @@ fn item_length(item: &str) -> usize {
     item.len()
 }
 
-/// Checks one source file of the package against the rules about paths and words.
-fn check_source(file: &str, code: &str) -> Vec<Breach> {
-    let Some(own) = module_of(file).into_iter().next() else { return Vec::new() };
+/// Checks one source file of a crate against the rules about paths and words.
+fn check_source(name: &str, file: &str, code: &str) -> Vec<Breach> {
+    let own = module_of(file);
+    let module = own.first().map_or("", String::as_str);
     let mut breaches = Vec::new();
-    let mut breach = |line, rule: String| breaches.push(Breach { file: file.to_owned(), line, rule });
-    let Some((_, allowed)) = LAYERS.iter().find(|(module, _)| *module == own) else {
-        breach(1, format!("`{own}` is not in the table of layers"));
-        return breaches;
+    let mut breach = |line, rule: String| breaches.push(Breach { file: format!("{name}: {file}"), line, rule });
+    let holds = |(of, modules, ..): &(&str, &[&str], &str, &str)| {
+        let is_of = *of == name || (*of == "*" && (name, module) != ("runtime", "clock"));
+        is_of && modules.iter().any(|prefix| prefix.is_empty() || *prefix == module)
     };
+    let rules: Vec<_> = NEVER.into_iter().filter(holds).collect();
     for path in paths(file, code) {
-        let shown = path.segments.join("::");
-        if path.segments[0] == "crate" && path.segments.len() > 1 {
-            let target = path.segments[1].as_str();
-            if target != own && !allowed.split(' ').any(|name| name == target) {
-                breach(path.line, format!("`{own}` may not use `{shown}`: of ours it may use [{allowed}]"));
-            }
-        }
-        for only in ONLY.iter().filter(|only| path.reaches(only.path) && !only.modules.contains(&own.as_str())) {
-            breach(path.line, format!("`{own}` may not use `{shown}`: {}", only.rule));
-        }
-        for (room, never, rule) in ROOMS {
-            if file.starts_with(room) && never.split(' ').any(|prefix| path.reaches(prefix)) {
-                breach(path.line, format!("a file of `{room}` may not use `{shown}`: {rule}"));
-            }
-        }
-        for (modules, never, rule) in NEVER {
-            if modules.contains(&own.as_str()) && never.split(' ').any(|prefix| path.reaches(prefix)) {
-                breach(path.line, format!("`{own}` may not use `{shown}`: {rule}"));
+        for (_, _, never, rule) in &rules {
+            if never.split_whitespace().any(|prefix| path.reaches(prefix)) {
+                breach(path.line, format!("`{name}::{module}` may not use `{}`: {rule}", path.segments.join("::")));
             }
         }
     }
     let asynchronous = Regex::new(r"\basync\b|\.\s*await\b").expect("a pattern");
-    if ["model", "policy", "fold", "simulation", "words", "extractive", "interop", "secrets"].contains(&own.as_str()) {
+    if ["core", "extractive", "interop", "secrets"].contains(&name) {
         for (at, _) in code.lines().enumerate().filter(|(_, line)| asynchronous.is_match(line)) {
-            breach(at + 1, format!("`{own}` has nothing asynchronous"));
+            breach(at + 1, format!("`{name}` has nothing asynchronous"));
         }
     }
     breaches
@@ -429,41 +341,13 @@ fn check_text(file: &str, source: &str) -> Vec<Breach> {
     breaches
 }
 
-/// Permissions of the table of layers that no file uses.
-fn unused_permissions(code: &BTreeMap<String, String>) -> Vec<Breach> {
-    let mut used: BTreeSet<(String, String)> = BTreeSet::new();
-    for (file, code) in code {
-        let Some(own) = module_of(file).into_iter().next() else { continue };
-        let ours = paths(file, code).into_iter().filter(|path| path.segments[0] == "crate" && path.segments.len() > 1);
-        used.extend(ours.map(|path| (own.clone(), path.segments[1].clone())));
-    }
-    let permissions = LAYERS.iter().flat_map(|(own, allowed)| allowed.split_whitespace().map(move |name| (*own, name)));
-    let unused = permissions.filter(|(own, name)| !used.contains(&((*own).to_owned(), (*name).to_owned())));
-    let breach = |(own, name): (&str, &str)| Breach {
-        file: "tests/it/tidy.rs".to_owned(),
-        line: 1,
-        rule: format!("`{own}` may use `{name}`, but does not"),
-    };
-    unused.map(breach).collect()
-}
-
-/// The sources of the packages without test modules. A crate beside the root is a module of that name; those of the core
-/// are modules of the root, as `src/lib.rs` exports them.
-fn product_code() -> BTreeMap<String, String> {
+/// The sources of a crate without test modules, by their paths as if its folder were the root's.
+fn product_code(folder: &str) -> BTreeMap<String, String> {
     let mut code = BTreeMap::new();
     let mut tests = Vec::new();
-    let all = [
-        "src",
-        "crates/core/src",
-        "crates/extractive/src",
-        "crates/interop/src",
-        "crates/protocol/src",
-        "crates/secrets/src",
-    ]
-    .map(sources);
-    for (file, source) in all.into_iter().flatten().filter(|(file, _)| file != "crates/core/src/lib.rs") {
+    for (file, source) in sources(folder) {
+        let file = format!("src{}", file.strip_prefix(folder).expect("it is in the folder"));
         let (kept, test_modules) = without_tests(&code_of(&source));
-        let (file, kept) = as_module(&file, kept);
         let folder = match file.strip_suffix("/mod.rs").or(file.strip_suffix("/lib.rs")) {
             Some(folder) => folder.to_owned(),
             None => file.trim_end_matches(".rs").to_owned(),
@@ -477,35 +361,17 @@ fn product_code() -> BTreeMap<String, String> {
     code
 }
 
-/// A source file of a crate beside the root as one of the root's modules.
-fn as_module(file: &str, code: String) -> (String, String) {
-    let Some((name, below)) = file.strip_prefix("crates/").and_then(|path| path.split_once("/src/")) else {
-        let ours = code.replace("longhand_extractive", "crate::extractive").replace("longhand_core", "crate");
-        let ours = ours.replace("longhand_interop", "crate::interop").replace("longhand_protocol", "crate::pb");
-        return (file.to_owned(), ours.replace("longhand_secrets", "crate::secrets"));
-    };
-    if name == "core" {
-        return (format!("src/{below}"), code);
-    }
-    let name = if name == "protocol" { "pb" } else { name };
-    let file = format!("src/{name}/{}", if below == "lib.rs" { "mod.rs" } else { below });
-    let own = code.replace("crate::", &format!("crate::{name}::"));
-    (file, own.replace("longhand_core", "crate"))
-}
-
 fn assert_none(breaches: Vec<Breach>) {
     let lines: Vec<String> = breaches.iter().map(ToString::to_string).collect();
     assert!(breaches.is_empty(), "{} breaches of the rules of the house:\n{}", lines.len(), lines.join("\n"));
 }
 
 #[test]
-fn modules_use_only_the_layers_below_them() {
-    assert_none(product_code().iter().flat_map(|(file, code)| check_source(file, code)).collect());
-}
-
-#[test]
-fn every_permission_is_used() {
-    assert_none(unused_permissions(&product_code()));
+fn files_use_nothing_that_is_kept_from_them() {
+    let check = |(name, folder): (&str, &str)| -> Vec<Breach> {
+        product_code(folder).iter().flat_map(|(file, code)| check_source(name, file, code)).collect()
+    };
+    assert_none(CRATES.into_iter().flat_map(check).collect());
 }
 
 #[test]
@@ -522,34 +388,26 @@ fn every_exception_to_waiting_is_used() {
 }
 
 #[test]
-fn the_crate_documentation_lists_the_modules_in_reading_order() {
-    let listed = |file: &str| -> Vec<String> {
-        let source = fs::read_to_string(root().join(file)).expect("lib.rs is there");
-        let names = |pattern: &str| -> Vec<String> {
+fn the_documentation_of_a_crate_lists_its_modules() {
+    for name in ["core", "runtime", "scheduler", "server"] {
+        let file = format!("crates/{name}/src/lib.rs");
+        let source = fs::read_to_string(root().join(&file)).expect("lib.rs is there");
+        let names = |pattern: &str| -> BTreeSet<String> {
             let pattern = Regex::new(pattern).expect("a pattern");
             pattern.captures_iter(&source).map(|found| found[1].to_owned()).collect()
         };
         let documented = names(r"(?m)^//! - \[`(\w+)`\]: \S.*$");
-        // The formatter sorts the declarations; the documentation has the reading order.
-        let sorted = |names: &[String]| names.iter().cloned().collect::<BTreeSet<_>>();
         let declared = names(r"(?m)^(?:pub )?mod (\w+);$");
-        assert_eq!(sorted(&documented), sorted(&declared), "{file}: the map and the modules differ");
-        documented
-    };
-    let documented = [listed("crates/core/src/lib.rs"), listed("src/lib.rs")].concat();
-    let is_module = |module: &&str| !["extractive", "interop", "pb", "secrets", "main"].contains(module);
-    let layers: Vec<&str> = LAYERS.iter().map(|(module, _)| *module).filter(is_module).collect();
-    assert_eq!(documented, layers, "the modules of lib.rs and the table of layers differ");
+        assert_eq!(documented, declared, "{file}: the map and the modules differ");
+    }
 }
 
 #[test]
-fn the_architecture_page_has_the_table_of_layers() {
+fn the_architecture_page_names_every_crate() {
     let page = fs::read_to_string(root().join("ARCHITECTURE.md")).expect("ARCHITECTURE.md is there");
-    for (module, allowed) in LAYERS {
-        let names: Vec<String> = allowed.split_whitespace().map(|name| format!("`{name}`")).collect();
-        let allowed = if names.is_empty() { "nothing of ours".to_owned() } else { names.join(", ") };
-        let row = format!("| `{module}` | {allowed} |");
-        assert!(page.lines().any(|line| line == row), "ARCHITECTURE.md lacks this row of the table of layers:\n{row}");
+    for (name, _) in CRATES {
+        let row = if name == "longhand" { "| `longhand` |".to_owned() } else { format!("| `longhand-{name}` |") };
+        assert!(page.lines().any(|line| line.starts_with(&row)), "ARCHITECTURE.md lacks the row {row} of its crates");
     }
 }
 
@@ -575,17 +433,20 @@ fn orphans(files: &BTreeMap<String, String>, root: &str) -> Vec<Breach> {
 
 #[test]
 fn every_file_is_compiled() {
-    let roots = ["src", "crates/core/src", "crates/extractive/src", "crates/interop/src", "crates/secrets/src"];
-    let libraries = roots.iter().flat_map(|root| orphans(&sources(root), &format!("{root}/lib")));
+    let libraries = CRATES.iter().flat_map(|(_, root)| orphans(&sources(root), &format!("{root}/lib")));
     assert_none(libraries.chain(orphans(&sources("tests/it"), "tests/it/main")).collect());
 }
 
 #[test]
 fn every_limit_is_used() {
-    let code = product_code();
+    let all = CRATES.map(|(name, folder)| (name, product_code(folder)));
+    let code: BTreeMap<String, &String> = all
+        .iter()
+        .flat_map(|(name, code)| code.iter().map(move |(file, code)| (format!("{name}: {file}"), code)))
+        .collect();
     let limit = Regex::new(r"(?m)^pub const (\w+):").expect("a pattern");
-    let files = ["src/limits.rs", "src/model/limits.rs", "src/secrets/limits.rs"];
-    let all = files.iter().flat_map(|file| limit.captures_iter(&code[*file]).map(move |found| (*file, found)));
+    let files = ["runtime: src/limits.rs", "core: src/model/limits.rs", "secrets: src/limits.rs"];
+    let all = files.iter().flat_map(|file| limit.captures_iter(code[*file]).map(move |found| (*file, found)));
     let unused: Vec<Breach> = all
         .filter(|(_, found)| {
             let word = Regex::new(&format!(r"\b{}\b", &found[1])).expect("a pattern");
@@ -638,7 +499,7 @@ fn the_example_configuration_is_the_default_one() {
     let uncommented = Regex::new(r"(?m)^#(\w+ = |\[)").expect("a pattern").replace_all(&example, "$1").into_owned();
     toml::from_str::<Config>(&uncommented).expect("what the example has commented out can be parsed too");
 
-    let source = fs::read_to_string(root().join("src/config.rs")).expect("config.rs is there");
+    let source = fs::read_to_string(root().join("crates/scheduler/src/config.rs")).expect("config.rs is there");
     let (_, fields) = source.split_once("pub struct Config {").expect("config.rs has the options");
     let (fields, _) = fields.split_once("\n}").expect("the options end");
     let field = Regex::new(r"(?m)^    pub (\w+):").expect("a pattern");
@@ -651,9 +512,9 @@ mod checker {
     use super::*;
 
     #[track_caller]
-    fn check(file: &str, source: &str, expected: &[(usize, &str)]) {
+    fn check(name: &str, file: &str, source: &str, expected: &[(usize, &str)]) {
         let (code, _) = without_tests(&code_of(source));
-        let found = check_source(file, &code).into_iter().chain(check_text(file, source));
+        let found = check_source(name, file, &code).into_iter().chain(check_text(file, source));
         let found: Vec<(usize, String)> = found.map(|breach| (breach.line, breach.rule)).collect();
         assert_eq!(found.len(), expected.len(), "{found:#?}");
         for ((line, rule), (expected_line, part)) in found.iter().zip(expected) {
@@ -663,62 +524,45 @@ mod checker {
     }
 
     #[test]
-    fn an_arrow_against_the_table_is_caught_however_it_is_written() {
-        let rule: &[(usize, &str)] = &[(1, "`store` may not use `crate::policy")];
-        check("src/store/jobs.rs", "use crate::policy::Policy;", rule);
-        check("src/store/jobs.rs", "use crate::{model::Seq, policy::{self, tokens}};", &[rule[0], rule[0]]);
-        check("src/store/jobs.rs", "fn f(p: &crate::policy::Policy) {}", rule);
-        check("src/store/jobs.rs", "use super::super::policy;", rule);
-        check("src/store/mod.rs", "use super::policy;", rule);
-        check("src/store/mod.rs", "use crate as longhand;\nuse longhand::policy;", &[(2, rule[0].1)]);
-        check("src/store.rs", "pub(crate) use crate::policy as p;", rule);
-        check("src/store.rs", "use crate::*;", &[(1, "`crate::*`")]);
-        check("src/elsewhere.rs", "", &[(1, "not in the table")]);
-    }
-
-    #[test]
-    fn an_arrow_along_the_table_passes() {
-        check("src/store/jobs.rs", "use super::codec;\nuse crate::model::{Revision, Seq};\nuse crate::limits;", &[]);
-        check("src/store/a/b.rs", "use super::super::codec::X;", &[]);
-        check("src/store/ledger/a.rs", "use crate::store::engine::{self, Row};", &[]);
-        let rule = "a file of `src/store/ledger/` may not use `crate::store::writer`: the ledger names no engine and \
-                    nothing above it";
-        check("src/store/ledger/a.rs", "use crate::store::writer;", &[(1, rule)]);
-        check(
-            "src/policy/presets/pi.rs",
-            "use crate::policy::{\n    Policy,\n    tokens,\n};\nfn f() { super::find(); }",
-            &[],
-        );
-        check("src/main.rs", "use longhand::cli;\nfn main() { cli::run::<u8>() }", &[]);
-        check("src/lib.rs", "pub mod model;", &[]);
-    }
-
-    #[test]
-    fn a_permission_that_nothing_uses_is_caught() {
-        let file = |name: &str, text: &str| (name.to_owned(), text.to_owned());
-        let files = [file("src/policy/a.rs", "use crate::model::Seq;"), file("src/fold.rs", "use crate::model::Seq;")];
-        let found: Vec<String> = unused_permissions(&files.into()).into_iter().map(|breach| breach.rule).collect();
-        assert!(found.contains(&"`fold` may use `policy`, but does not".to_owned()), "{found:?}");
-        assert!(!found.iter().any(|rule| rule.contains("`policy` may use") || rule.contains("`fold` may use `model`")));
+    fn what_is_kept_from_a_file_is_found_however_it_is_written() {
+        let rule: &[(usize, &str)] = &[(1, "may not use `crate::writer")];
+        check("store", "src/ledger/a.rs", "use crate::writer::Mutation;", rule);
+        check("store", "src/ledger/a.rs", "use crate::{engine::Row, writer::{self, Mutation}};", &[rule[0], rule[0]]);
+        check("store", "src/ledger/a.rs", "fn f(p: &crate::writer::Mutation) {}", rule);
+        check("store", "src/ledger/a.rs", "use super::super::writer;", rule);
+        check("store", "src/ledger/mod.rs", "use super::writer as w;", rule);
+        check("store", "src/ledger/a.rs", "use crate::*;", &[(1, "`crate::*`")]);
+        check("store", "src/ledger/a/b.rs", "use super::super::codec::X;\nuse crate::engine::{self, Row};", &[]);
+        check("store", "src/views.rs", "use crate::writer::Mutation;", &[]);
+        check("server", "src/app/a.rs", "fn f() -> tonic::Status { x }", &[(1, "the network stays at the doors")]);
+        check("server", "src/grpc/a.rs", "fn f() -> tonic::Status { x }", &[]);
     }
 
     #[test]
     fn comments_literals_and_tests_are_no_code() {
-        check("src/model/a.rs", "// crate::store, rusqlite::query\n/* tokio::x /* async */ anyhow::y */", &[]);
-        check("src/model/a.rs", "const A: &str = \"crate::store todo!\\\" rusqlite::x\"; const B: char = '\"';", &[]);
+        check("core", "src/model/a.rs", "// std::fs, crate::policy\n/* std::io::x /* async */ std::net::y */", &[]);
         check(
+            "core",
             "src/model/a.rs",
-            "const A: &str = r#\"a \" crate::store\"#;\nfn f<'a>(x: &'a str) { std::fs::read(x) }",
+            "const A: &str = \"crate::policy todo!\\\" std::fs::x\"; const B: char = '\"';",
+            &[],
+        );
+        check(
+            "core",
+            "src/model/a.rs",
+            "const A: &str = r#\"a \" crate::policy\"#;\nfn f<'a>(x: &'a str) { std::fs::read(x) }",
             &[(2, "outside world")],
         );
         check(
+            "core",
             "src/model/a.rs",
-            "#[cfg(test)]\nmod tests {\n    use crate::store::X;\n}\nuse crate::bus::Y;",
-            &[(5, "crate::bus")],
+            "#[cfg(test)]\nmod tests {\n    use crate::policy::X;\n}\nuse crate::fold::Y;",
+            &[(5, "crate::fold")],
         );
         check(
+            "core",
             "src/model/a.rs",
-            "#[cfg(test)]\nuse crate::store::{X, Y};\n#[cfg(test)]\nfn f(x: [u8; 4]) { rusqlite::a(); }",
+            "#[cfg(test)]\nuse crate::policy::{X, Y};\n#[cfg(test)]\nfn f(x: [u8; 4]) { std::fs::a(); }",
             &[],
         );
     }
@@ -744,40 +588,45 @@ mod checker {
     }
 
     #[test]
-    fn crates_stay_where_they_belong() {
-        check("src/app/a.rs", "use rusqlite::Row;", &[(1, "SQL is in `store` only")]);
-        check("src/app/a.rs", "fn f() -> tonic::Status { x }", &[(1, "gRPC stays at the edge")]);
-        check("src/store/codec.rs", "#[derive(prost::Message)]\nstruct Row;", &[]);
-        check("src/bus.rs", "use prost::Message;", &[(1, "protobuf is for the wire")]);
-        check("src/scheduler/step.rs", "fn f() -> anyhow::Result<()> { x }", &[(1, "errors below `cli` have kinds")]);
-        check("src/cli/mod.rs", "use anyhow::Context;\nuse prost_reflect::DynamicMessage;", &[]);
-    }
-
-    #[test]
     fn time_and_the_outside_world_come_in_at_one_place() {
         let clock = "only `clock` reads the time";
-        check("src/clock.rs", "use std::time::{Instant, SystemTime};", &[]);
-        check("src/app/a.rs", "use std::time::{Duration, SystemTime};", &[(1, clock)]);
-        check("src/app/a.rs", "use std::time;\nfn f() { time::Instant::now(); }", &[(2, clock)]);
-        check("src/app/a.rs", "use std::time::*;", &[(1, clock), (1, clock)]);
-        check("src/app/a.rs", "use tokio::time::Instant;\nfn f() { Instant::now(); }", &[]);
-        check("src/app/a.rs", "use uuid::Uuid;\nfn f() { Uuid::now_v7(); }", &[(2, "only `clock` draws ids")]);
-        check("src/policy/a.rs", "use std::time::Duration;", &[(1, "outside world")]);
-        check("src/policy/a.rs", "use std::{fmt, fs};", &[(1, "outside world")]);
-        check("src/interop/a.rs", "use std::io::Read;\nfn f() { std::fs::read(x); }", &[(2, "`interop` has no input")]);
+        check("runtime", "src/clock.rs", "use std::time::{Instant, SystemTime};", &[]);
+        check("server", "src/app/a.rs", "use std::time::{Duration, SystemTime};", &[(1, clock)]);
+        check("server", "src/app/a.rs", "use std::time;\nfn f() { time::Instant::now(); }", &[(2, clock)]);
+        check("server", "src/app/a.rs", "use std::time::*;", &[(1, clock)]);
+        check("server", "src/app/a.rs", "use tokio::time::Instant;\nfn f() { Instant::now(); }", &[]);
+        check("server", "src/app/a.rs", "use uuid::Uuid;\nfn f() { Uuid::now_v7(); }", &[(2, "draws ids")]);
+        check("core", "src/policy/a.rs", "use std::time::Duration;", &[(1, "outside world")]);
+        check("core", "src/policy/a.rs", "use std::{fmt, fs};", &[(1, "outside world")]);
+        check(
+            "interop",
+            "src/a.rs",
+            "use std::io::Read;\nfn f() { std::fs::read(x); }",
+            &[(2, "`interop` has no input")],
+        );
     }
 
     #[test]
     fn words_that_put_things_off_are_caught() {
-        check("src/app/a.rs", "#![allow(dead_code)]", &[(1, "#[expect")]);
-        check("src/model/a.rs", "pub async fn f() {}", &[(1, "asynchronous")]);
-        check("src/app/a.rs", "fn f() { std::thread::sleep(x); }", &[(1, "wait for an event")]);
-        check("src/app/a.rs", "async fn f() { tokio::time::sleep(x).await; }", &[]);
-        check("src/app/a/tests.rs", "async fn f() { tokio::time::sleep(x).await; }", &[(1, "wait for an event")]);
-        check("src/app/a.rs", "async fn f() { while g() { yield_now().await; } }", &[(1, "instead of polling")]);
-        check("src/app/a.rs", &format!("// {}: later", ["FIX", "ME"].concat()), &[(1, "left for later")]);
-        check("src/app/a.rs", "#[test]\n#[ignore = \"slow\"]\nfn f() {}", &[(2, "tests nothing")]);
-        check("src/app/a.rs", &"\n".repeat(FILE_LINES_MAX + 1), &[(FILE_LINES_MAX + 1, "lacks a name")]);
-        check("src/app/a.rs", &"\n".repeat(FILE_LINES_MAX), &[]);
+        check("server", "src/app/a.rs", "#![allow(dead_code)]", &[(1, "#[expect")]);
+        check("core", "src/model/a.rs", "pub async fn f() {}", &[(1, "asynchronous")]);
+        check("server", "src/app/a.rs", "fn f() { std::thread::sleep(x); }", &[(1, "wait for an event")]);
+        check("server", "src/app/a.rs", "async fn f() { tokio::time::sleep(x).await; }", &[]);
+        check(
+            "server",
+            "src/app/a/tests.rs",
+            "async fn f() { tokio::time::sleep(x).await; }",
+            &[(1, "wait for an event")],
+        );
+        check(
+            "server",
+            "src/app/a.rs",
+            "async fn f() { while g() { yield_now().await; } }",
+            &[(1, "instead of polling")],
+        );
+        check("server", "src/app/a.rs", &format!("// {}: later", ["FIX", "ME"].concat()), &[(1, "left for later")]);
+        check("server", "src/app/a.rs", "#[test]\n#[ignore = \"slow\"]\nfn f() {}", &[(2, "tests nothing")]);
+        check("server", "src/app/a.rs", &"\n".repeat(FILE_LINES_MAX + 1), &[(FILE_LINES_MAX + 1, "lacks a name")]);
+        check("server", "src/app/a.rs", &"\n".repeat(FILE_LINES_MAX), &[]);
     }
 }
