@@ -85,7 +85,7 @@ def target(
 
 
 def binary(environment: Mapping[str, str] = os.environ) -> str | None:
-    """The daemon's program: `LONGHAND_BIN`, else the one in this package, else the one on the path."""
+    """The daemon's program: `LONGHAND_BIN`, else the one of this package, else the one on the path."""
     if named := environment.get("LONGHAND_BIN"):
         return named
     return packaged() or shutil.which("longhand", path=environment.get("PATH"))
