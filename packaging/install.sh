@@ -120,4 +120,7 @@ case ":$PATH:" in
     *":$prefix/bin:"*) printf 'Begin with: longhand demo\n' ;;
     *) printf 'Begin with: %s demo; %s is not in PATH.\n' "$prefix/bin/longhand" "$prefix/bin" ;;
 esac
+case "$undo" in
+    *[!A-Za-z0-9/._-]*) undo="$(quoted "$undo")" ;;
+esac
 printf 'Undo it with: sh %s\n' "$undo"
