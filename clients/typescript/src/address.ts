@@ -2,8 +2,8 @@
 
 import { spawn as spawnProcess } from "node:child_process";
 import { accessSync, closeSync, constants, existsSync, mkdirSync, openSync, readFileSync } from "node:fs";
+import { createRequire } from "node:module";
 import { delimiter, join, resolve } from "node:path";
-import { fileURLToPath } from "node:url";
 
 /** Variables of a process. */
 export type Environment = Readonly<Record<string, string | undefined>>;
@@ -89,12 +89,20 @@ function findToken(host: string, dataDir: string, environment: Environment): str
   return local && existsSync(own) ? readFileSync(own, "utf8") : undefined;
 }
 
-/** The daemon's program: `LONGHAND_BIN`, else the one in this package, else the one on the path. */
+/** The daemon's program: `LONGHAND_BIN`, else the one in this platform's package, else the one on the path. */
 export function findProgram(environment: Environment = process.env): string | undefined {
   if (environment["LONGHAND_BIN"]) return environment["LONGHAND_BIN"];
-  const packaged = fileURLToPath(new URL("../bin/longhand", import.meta.url));
   const onPath = (environment["PATH"] ?? "").split(delimiter).map((folder) => join(folder || ".", "longhand"));
-  return [packaged, ...onPath].find(isExecutable);
+  return packagedProgram() ?? onPath.find(isExecutable);
+}
+
+/** The program in this platform's package, which is installed beside this one. */
+export function packagedProgram(): string | undefined {
+  try {
+    return createRequire(import.meta.url).resolve(`longhand-${process.platform}-${process.arch}/bin/longhand`);
+  } catch {
+    return undefined;
+  }
 }
 
 function isExecutable(path: string): boolean {

@@ -46,8 +46,8 @@ export interface ConnectOptions extends TargetOptions {
  * Connects to the daemon, and starts one if none answers.
  *
  * The address is found as the command line finds it (`findTarget`). A daemon is started only for the socket of a data
- * directory, with the program in this package or on the path; it goes on when this process ends. Throws `Unreachable`,
- * and `VersionMismatch` for a daemon of another version of the protocol.
+ * directory, with the program of the platform's package or on the path; it goes on when this process ends. Throws
+ * `Unreachable`, and `VersionMismatch` for a daemon of another version of the protocol.
  */
 export async function connect(options: ConnectOptions = {}): Promise<Client> {
   const { environment = process.env, start = true, actor = "node" } = options;

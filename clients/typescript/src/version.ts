@@ -1,6 +1,6 @@
 /** Versions of client, daemon and protocol. */
 
-/** The version of this client, and of the daemon that its package carries. */
+/** The version of this client, and of the daemon of its packages. */
 export const VERSION = "0.1.0";
 
 /** True if a daemon of one version speaks the protocol of a client of another: before 1.0, the same minor version. */

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -84,11 +85,20 @@ def target(
 
 
 def binary(environment: Mapping[str, str] = os.environ) -> str | None:
-    """The daemon's program: `LONGHAND_BIN`, else the one in this package, else the one on the path."""
+    """The daemon's program: `LONGHAND_BIN`, else the one of this package, else the one on the path."""
     if named := environment.get("LONGHAND_BIN"):
         return named
-    packaged = Path(__file__).parent / "_bin" / "longhand"
-    return str(packaged) if packaged.exists() else shutil.which("longhand", path=environment.get("PATH"))
+    return packaged() or shutil.which("longhand", path=environment.get("PATH"))
+
+
+def packaged() -> str | None:
+    """The program that came with this package, which an installer puts where the environment has its scripts."""
+    try:
+        files = distribution("longhand").files or []
+    except PackageNotFoundError:
+        return None
+    scripts = (Path(str(file.locate())).resolve() for file in files if file.name == "longhand")
+    return next((str(script) for script in scripts if script.is_file()), None)
 
 
 def spawn(data_dir: Path, program: str, arguments: tuple[str, ...] = ()) -> subprocess.Popen[bytes]:
