@@ -3,7 +3,7 @@
 //! What people typed comes first, within its share, and facts of tools in a share of the rest. What is left goes to any
 //! lines. Each time, the lines that add most for their length come first ([`super::coverage`]).
 
-use super::coverage::{Coverage, Terms, terms};
+use super::coverage::{Coverage, Terms};
 use super::text;
 use longhand_core::policy::tokens::text_units;
 use longhand_core::policy::{Bullet, Counting, Section, Summary, SummaryFormat, Topic};
@@ -170,7 +170,7 @@ pub(super) fn frame(form: Form<'_>, budget: Budget<'_>) -> usize {
 
 /// Writes a summary. It has every section that the form asks for, unless not even their headings fit.
 pub(super) fn compose(form: Form<'_>, budget: Budget<'_>, items: Vec<Item>, focus: &str) -> String {
-    let mut selection = Selection::of(form, budget, items, &terms(focus));
+    let mut selection = Selection::of(form, budget, items, focus);
     selection.typed(selection.left * TYPED_SHARE / 100);
     let all = selection.left;
     selection.left = all * FACTS_SHARE / 100;
@@ -225,7 +225,7 @@ struct Selection<'a> {
 }
 
 impl<'a> Selection<'a> {
-    fn of(form: Form<'a>, budget: Budget<'a>, mut items: Vec<Item>, focus: &Terms) -> Self {
+    fn of(form: Form<'a>, budget: Budget<'a>, mut items: Vec<Item>, focus: &str) -> Self {
         items.retain(|item| !item.text.is_empty());
         // The best facts of each topic come first.
         items.sort_by(|left, right| {
@@ -241,6 +241,7 @@ impl<'a> Selection<'a> {
         let words = |item: &'_ Item| item.statement.clone().unwrap_or_else(|| item.text.clone());
         let texts: Vec<String> = items.iter().map(words).collect();
         let (coverage, all) = Coverage::of(texts.iter().map(String::as_str));
+        let focus = coverage.terms(focus);
         let mut statements: Vec<usize> = (0..items.len()).filter(|at| items[*at].statement.is_some()).collect();
         statements.sort_by_key(|at| items[*at].order);
         let is_later_form = |at: &usize| items[*at].origin != Origin::Typed;
@@ -255,7 +256,7 @@ impl<'a> Selection<'a> {
                 Origin::Said => item.score,
             };
             let stale = if replaced.contains(&at) { REPLACED_WEIGHT } else { 1.0 };
-            let focus = if focus.iter().any(|term| terms.binary_search(term).is_ok()) { FOCUS_WEIGHT } else { 1.0 };
+            let focus = if terms.iter().any(|term| focus.contains(term)) { FOCUS_WEIGHT } else { 1.0 };
             let section = section_for(form.sections, item.topic);
             let size = item.text.chars().count() as f64 + LINE_CHARS;
             Candidate { terms, weight: origin * stale * focus, section, size, taken: None, is_shortened: false, item }
