@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Summaries of the built-in summarizer, measured beside the plainest rival at equal length.
 
-usage: measure.py [kit] [rounds] [constraints] [dialogues] [used] [typed] [--data FOLDER] [--rival FILE] [--seeds N] [--preset NAME]
+usage: measure.py [kit] [rounds] [constraints] [dialogues] [used] [typed] [cost] [--data FOLDER] [--rival FILE] [--seeds N] [--preset NAME]
 
 kit          compaction-conformance-kit 0.8.0 (`pip install compaction-conformance-kit==0.8.0`): statements of a dialogue
              kept at 10, 20 and 30 % of its characters, the newest value of what changed, and older values shown
@@ -9,6 +9,7 @@ rounds       the same after five summaries in a row
 constraints  constraints planted in the sessions of the data folder, alone and in long messages, at 8 % of the history
 dialogues    facts of long dialogues of `dialogues.py` at 10, 20 and 30 %, beside the last turns and turns at random
 used         files and identifiers of a compacted session that its later work used
+cost         time of a summary for 1 000 tokens
 typed        share of what the summary shows as typed that a person typed, word for word
 
 The data and the rival are in the folder ../shared, or in the one that LONGHAND_SHARED names. The rival is a Python module with `summary(turns, budget)`; both get the same budget in characters, headings apart.
@@ -406,7 +407,7 @@ def used():
             target = pathlib.Path(f"/tmp/longhand-summary-{rounds}.txt")
             target.write_text(answer["text"], encoding="utf8")
             done = subprocess.run([sys.executable, ARGUMENTS.recall, path, target], capture_output=True, text=True)
-            print(f"used, {rounds} rounds, built-in: {done.stdout.strip()}; {answer['milliseconds']:.0f} ms")
+            print(f"used, {rounds} rounds, built-in: {done.stdout.strip()}; {answer['times']['milliseconds']:.0f} ms")
         target.write_text(rival(list(turns(messages)), len(answer["text"])), encoding="utf8")
         done = subprocess.run([sys.executable, ARGUMENTS.recall, path, target], capture_output=True, text=True)
         print(f"used, rival: {done.stdout.strip()}")
@@ -419,9 +420,18 @@ def typed():
         shown = [quote for line in answer["text"].splitlines() for quote in re.findall("“([^”]+)”", line)]
         pieces = [re.sub(r"\W+", " ", piece).strip() for quote in shown for piece in re.split(" … |…", quote)]
         verbatim = [piece in said for piece in pieces if piece]
-        print(f"typed: {sum(verbatim)} of {len(verbatim)} verbatim; length {len(answer['text'])}; {answer['milliseconds']:.0f} ms")
+        print(f"typed: {sum(verbatim)} of {len(verbatim)} verbatim; length {len(answer['text'])}; {answer['times']['milliseconds']:.0f} ms")
 
 
-MEASURES = {"kit": kit, "rounds": lambda: kit(5), "constraints": constraints, "dialogues": dialogues, "used": used, "typed": typed}
+def cost():
+    """The time of a summary, per 1 000 tokens of what it is made from; the least of five, as the machine may be busy."""
+    for base in [*sessions(), [entry for one in sessions() for entry in one]]:
+        answers = [summaries([{"messages": base, "tokens": 4096}])[0]["times"] for _ in range(5)]
+        whole, read = (min(times[name] for times in answers) for name in ("milliseconds", "digest_milliseconds"))
+        tokens = size(base) / 4_000
+        print(f"cost: {1_000 * tokens:.0f} tokens in {whole:.0f} ms, of which {read:.0f} for the digest; {whole / tokens:.2f} ms for 1 000 tokens")
+
+
+MEASURES = {"kit": kit, "rounds": lambda: kit(5), "constraints": constraints, "dialogues": dialogues, "used": used, "typed": typed, "cost": cost}
 for what in ARGUMENTS.what or MEASURES:
     MEASURES[what]()

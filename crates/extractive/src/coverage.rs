@@ -109,8 +109,9 @@ impl Coverage {
         }
     }
 
-    /// For each text, true if a later one is about the same thing: it has most of its rare words.
-    pub(super) fn replaced(&self, texts: &[&Terms]) -> Vec<bool> {
+    /// For each text, true if a later one is about the same thing: they share most rare words of the shorter one or, with
+    /// `alike`, of both on average.
+    pub(super) fn replaced(&self, texts: &[&Terms], alike: bool) -> Vec<bool> {
         let mut places: HashMap<u32, Vec<usize>> = HashMap::new();
         for (position, terms) in texts.iter().enumerate() {
             for term in *terms {
@@ -135,8 +136,9 @@ impl Coverage {
                 }
             }
             shared.into_iter().any(|(place, (words, worth))| {
-                let least = masses[position].min(masses[place]);
-                words >= SHARED_WORDS_MIN && least > 0.0 && 100.0 * worth >= SHARED_PERCENT * least
+                let (one, other) = (masses[position], masses[place]);
+                let mass = if alike { f64::midpoint(one, other) } else { one.min(other) };
+                words >= SHARED_WORDS_MIN && mass > 0.0 && 100.0 * worth >= SHARED_PERCENT * mass
             })
         };
         texts.iter().enumerate().map(is_replaced).collect()

@@ -70,7 +70,8 @@ pub fn spoken(text: &str) -> String {
 
 /// A request without the frame around it.
 fn unframed(text: &str) -> &str {
-    let is_framed = FRAMES.iter().any(|head| text.starts_with(head)) || REQUESTS.iter().any(|mark| text.starts_with(mark));
+    let is_framed =
+        FRAMES.iter().any(|head| text.starts_with(head)) || REQUESTS.iter().any(|mark| text.starts_with(mark));
     let request = |mark: &&str| {
         let at = text.match_indices(*mark).find(|(at, _)| *at == 0 || text[..*at].ends_with('\n'))?.0;
         Some(&text[at + mark.len()..])
