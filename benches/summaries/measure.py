@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 """Summaries of the built-in summarizer, measured beside the plainest rival at equal length.
 
-usage: measure.py [kit] [constraints] [used] [rounds] [--data FOLDER] [--rival FILE] [--seeds N] [--preset NAME]
+usage: measure.py [kit] [rounds] [constraints] [dialogues] [used] [typed] [cost] [--data FOLDER] [--rival FILE] [--seeds N] [--preset NAME]
 
 kit          compaction-conformance-kit 0.8.0 (`pip install compaction-conformance-kit==0.8.0`): statements of a dialogue
              kept at 10, 20 and 30 % of its characters, the newest value of what changed, and older values shown
 rounds       the same after five summaries in a row
 constraints  constraints planted in the sessions of the data folder, alone and in long messages, at 8 % of the history
+dialogues    facts of long dialogues of `dialogues.py` at 10, 20 and 30 %, beside the last turns and turns at random
 used         files and identifiers of a compacted session that its later work used
+cost         time of a summary for 1 000 tokens
 typed        share of what the summary shows as typed that a person typed, word for word
 
 The data and the rival are in the folder ../shared, or in the one that LONGHAND_SHARED names. The rival is a Python module with `summary(turns, budget)`; both get the same budget in characters, headings apart.
@@ -216,6 +218,50 @@ The license header has the year 2019 and legal wants it untouched.
 Max 20 rows per page, the projector shows no more.
 """.strip().splitlines()
 
+# Others, of which most came after the rules that keep them.
+CONSTRAINTS += """
+keep it boring, the auditors read every diff
+no emojis pls
+Everything under /srv/legacy is read-only for you.
+Nur über den Proxy ins Netz, direkt ist gesperrt.
+Wpisy w dzienniku zmian po polsku.
+Mesajlarda müşterinin soyadı geçmesin.
+답변은 존댓말로 해 주세요
+أرسل لي المسودة قبل النشر
+लॉग में फ़ोन नंबर नहीं आने चाहिए
+Đừng đụng vào bảng hoá đơn trước thứ Hai.
+ห้ามลบไฟล์ในโฟลเดอร์ภาพถ่าย
+Tutti gli importi al netto dell'IVA.
+Svara kort, jag läser på telefonen.
+Всё, что касается зарплат, показывай только Марине.
+不要用 tab，缩进四个空格
+月末までは本番に触らないこと
+I get seasick from animations, so leave them out.
+Runs on a Pi in a barn, think 512 MB.
+The intern merges, you only open the request.
+Ask Wilhelmina before you rename a column.
+prices end in .95, always
+The vendor bills per call, so batch them.
+One commit per file please, the reviewer is old school.
+We say "guest", the word "customer" is banned since the rebrand.
+Release notes go out in Icelandic first.
+If the lights in hall 3 are on, nobody deploys.
+Weeks start on Saturday here.
+Budget for this is 40 euros, I am paying it myself.
+Tests must not need the network, the build farm has none.
+Give me the command, I run it myself on the box.
+""".strip().splitlines()
+
+
+def framed():
+    """The constraints of conpact (PyPI) with their framings, if it is installed."""
+    spec = importlib.util.find_spec("conpact")
+    if not spec:
+        return []
+    found = {}
+    exec((pathlib.Path(spec.submodule_search_locations[0]) / "constraints.py").read_text(encoding="utf8"), found)
+    return [found["render_sc"](one["sc"], strict, direct) for one in found["SCS"] for strict in (0, 1) for direct in (0, 1)]
+
 PROSE = """The page came up yesterday in the review and two people asked about it. I looked at the logs first and then at the
 traces, and the slow part seems to be the second query. It was added last spring when the filters came. The first query is fine.
 On my machine it takes three seconds with a cold cache and under one with a warm one. In production it is worse in the morning.
@@ -230,19 +276,44 @@ LOG = "\n".join(
 )
 
 
+TRACE = """Traceback (most recent call last):
+  File "/srv/app/main.py", line 212, in <module>
+    run(sys.argv[1:])
+  File "/srv/app/core/loop.py", line 88, in run
+    self.step(task, retries=3)
+  File "/srv/app/core/loop.py", line 131, in step
+    raise QueueError(f"no worker took {task.id}")
+core.errors.QueueError: no worker took 5e1f-77"""
+
+DIFF = """diff --git a/app/pages.py b/app/pages.py
+@@ -14,7 +14,7 @@ def page(number):
+-    rows = fetch(number, limit=50)
++    rows = fetch(number, limit=20)
+     return render("page.html", rows=rows)"""
+
+
 def long_turn(constraint, rng):
     """A message of several thousand characters with the constraint inside it."""
     sentences = PROSE.split(". ")
     rng.shuffle(sentences)
     half = rng.randrange(2, len(sentences) - 2)
     front, back = ". ".join(sentences[:half]), ". ".join(sentences[half:])
-    kind = rng.randrange(3)
+    kind = rng.randrange(7)
     joint = constraint if constraint.endswith((".", "!", "。")) else constraint + "."
     if kind == 0:
         return f"{front}. {joint} {back}"
     if kind == 1:
         return f"{front}.\n\n{LOG}\n\n{constraint}\n\n{back}"
-    return f"{front}.\n```\n{LOG}\n```\n{constraint}\n{back}"
+    if kind == 2:
+        return f"{front}.\n```\n{LOG}\n```\n{constraint}\n{back}"
+    if kind == 3:
+        return f"{front}.\n{TRACE}\n{constraint}\n\n{LOG}"
+    if kind == 4:
+        return f"{LOG}\n{DIFF}\n\n{back}\n{constraint}"
+    if kind == 5:
+        points = [*sentences[:3], constraint, *sentences[3:6]]
+        return f"{front}. What I need:\n" + "\n".join(f"{n}. {point}" for n, point in enumerate(points, 1)) + f"\n\n{TRACE}"
+    return f"{constraint}\n\n{TRACE}\n\n{LOG}\n{front}.\n- {back}"
 
 
 def constraints():
@@ -250,12 +321,12 @@ def constraints():
     bases += [base for base in sessions() if base not in bases]
     for name, is_long in (("alone", False), ("in long messages", True)):
         requests, plain, planted = [], [], []
-        for seed in range(ARGUMENTS.seeds):
+        for seed in range(2 * ARGUMENTS.seeds):
             rng = random.Random(seed)
-            base = [dict(entry) for entry in bases[seed % len(bases)]]
+            base = [dict(entry) for entry in bases[seed // 2 % len(bases)]]
             start = rng.randrange(max(1, len(base) - 250))
             piece = base[start : start + 250]
-            chosen = rng.sample(CONSTRAINTS, 3)
+            chosen = rng.sample(CONSTRAINTS + framed(), 3)
             for constraint in chosen:
                 text = long_turn(constraint, rng) if is_long else constraint
                 users = [entry for entry in piece if entry["role"] == "user" and entry["text"]]
@@ -269,11 +340,63 @@ def constraints():
             requests.append({"messages": piece, "characters": budget})
             plain.append(rival(list(turns(piece)), budget))
         ours = [answer["text"] for answer in summaries(requests)]
-        flat = lambda text: re.sub(r"\s+", " ", text)
+        flat = lambda text: re.sub(r"[“”\"]", '"', re.sub(r"\s+", " ", text))
         for writer, texts in (("built-in", ours), ("rival", plain)):
             kept = [flat(c).rstrip(".") in flat(text) for chosen, text in zip(planted, texts) for c in chosen]
             lost = [c for chosen, text in zip(planted, texts) for c in chosen if flat(c).rstrip(".") not in flat(text)]
-            print(f"constraints {name}, {writer}: {sum(kept)} of {len(kept)} ({sum(kept) / len(kept):.0%})", lost[:3] if writer == "built-in" else "")
+            print(f"constraints {name}, {writer}: {sum(kept)} of {len(kept)} ({sum(kept) / len(kept):.1%})", lost[:5] if writer == "built-in" else "")
+
+
+def dialogues():
+    """Facts of long dialogues, each in one statement, and newest values, in several forms of the same dialogues."""
+    import dialogues
+
+    forms = {
+        "by role": lambda role, speaker, date, text: (role, text),
+        "by name": lambda role, speaker, date, text: ("user", f"{speaker}: {text}"),
+        "by name and date": lambda role, speaker, date, text: (role, f"[{date}] {speaker}: {text}"),
+    }
+    drawn = [dialogues.dialogue(seed) for seed in range(1, 1 + max(2, ARGUMENTS.seeds // 3))]
+    for form, shaped in forms.items():
+        talks = [[shaped(*turn) for turn in turns] for turns, _ in drawn]
+        for share in (0.1, 0.2, 0.3):
+            budgets = [int(sum(len(text) + 1 for _, text in talk) * share) for talk in talks]
+            given = [[{"role": role, "text": text} for role, text in talk] for talk in talks]
+            requests = [{"messages": one, "characters": budget} for one, budget in zip(given, budgets)]
+            writers = {
+                "built-in": [content(answer["text"]) for answer in summaries(requests)],
+                "rival": [rival(talk, budget) for talk, budget in zip(talks, budgets)],
+                "tail": [within(reversed(talk), budget) for talk, budget in zip(talks, budgets)],
+                "random": [within(random.Random(7).sample(talk, len(talk)), budget) for talk, budget in zip(talks, budgets)],
+            }
+            line = []
+            for writer, texts in writers.items():
+                kept, newest, stale, changed = {}, 0, 0, 0
+                for (_, facts), text in zip(drawn, texts):
+                    pieces = re.split(r"\n| … |” “", text)
+                    has = lambda words: any(all(word in piece for word in words) for piece in pieces)
+                    for kind, wanted, outdated in facts:
+                        kept.setdefault(kind, []).append(has(wanted))
+                        if outdated:
+                            changed += 1
+                            newest += has(wanted)
+                            shown = [p for p in pieces if all(word in p for word in outdated) and "(replaced" not in p]
+                            stale += bool(shown) and not has(wanted)
+                every = [one for kinds in kept.values() for one in kinds]
+                kinds = {kind: round(100 * sum(ones) / len(ones)) for kind, ones in sorted(kept.items())}
+                line.append(f"{writer} {100 * sum(every) / len(every):.1f} {kinds if writer in ('built-in', 'rival') else ''} stale {stale}")
+            print(f"dialogues {form} {share:.0%}: " + "; ".join(line))
+
+
+def within(talk, budget):
+    """The turns that fit, as they come."""
+    kept = []
+    for _, text in talk:
+        budget -= len(text) + 1
+        if budget < 0:
+            break
+        kept.append(text)
+    return "\n".join(kept)
 
 
 def used():
@@ -284,7 +407,7 @@ def used():
             target = pathlib.Path(f"/tmp/longhand-summary-{rounds}.txt")
             target.write_text(answer["text"], encoding="utf8")
             done = subprocess.run([sys.executable, ARGUMENTS.recall, path, target], capture_output=True, text=True)
-            print(f"used, {rounds} rounds, built-in: {done.stdout.strip()}; {answer['milliseconds']:.0f} ms")
+            print(f"used, {rounds} rounds, built-in: {done.stdout.strip()}; {answer['times']['milliseconds']:.0f} ms")
         target.write_text(rival(list(turns(messages)), len(answer["text"])), encoding="utf8")
         done = subprocess.run([sys.executable, ARGUMENTS.recall, path, target], capture_output=True, text=True)
         print(f"used, rival: {done.stdout.strip()}")
@@ -297,9 +420,18 @@ def typed():
         shown = [quote for line in answer["text"].splitlines() for quote in re.findall("“([^”]+)”", line)]
         pieces = [re.sub(r"\W+", " ", piece).strip() for quote in shown for piece in re.split(" … |…", quote)]
         verbatim = [piece in said for piece in pieces if piece]
-        print(f"typed: {sum(verbatim)} of {len(verbatim)} verbatim; length {len(answer['text'])}; {answer['milliseconds']:.0f} ms")
+        print(f"typed: {sum(verbatim)} of {len(verbatim)} verbatim; length {len(answer['text'])}; {answer['times']['milliseconds']:.0f} ms")
 
 
-MEASURES = {"kit": kit, "rounds": lambda: kit(5), "constraints": constraints, "used": used, "typed": typed}
+def cost():
+    """The time of a summary, per 1 000 tokens of what it is made from; the least of five, as the machine may be busy."""
+    for base in [*sessions(), [entry for one in sessions() for entry in one]]:
+        answers = [summaries([{"messages": base, "tokens": 4096}])[0]["times"] for _ in range(5)]
+        whole, read = (min(times[name] for times in answers) for name in ("milliseconds", "digest_milliseconds"))
+        tokens = size(base) / 4_000
+        print(f"cost: {1_000 * tokens:.0f} tokens in {whole:.0f} ms, of which {read:.0f} for the digest; {whole / tokens:.2f} ms for 1 000 tokens")
+
+
+MEASURES = {"kit": kit, "rounds": lambda: kit(5), "constraints": constraints, "dialogues": dialogues, "used": used, "typed": typed, "cost": cost}
 for what in ARGUMENTS.what or MEASURES:
     MEASURES[what]()

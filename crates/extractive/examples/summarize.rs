@@ -3,7 +3,7 @@
 //! Each line of the input is an object: `messages` with `role`, `text` and `calls` (`tool`, `input`, `output`, `failed`),
 //! `preset`, and a limit in `tokens` by the preset's counting, or in `characters` without headings. With `rounds`, the
 //! messages come in as many pieces, and each summary replaces the one before it. Each line of the output is an object
-//! with the `text` and the `milliseconds` of its last summary.
+//! with the `text` of its last summary and the `times` that it took, of which its digest is a part.
 
 use longhand_core::model::compaction::Level;
 use longhand_core::model::ids::{MessageId, PartId, SessionId};
@@ -39,7 +39,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         };
         // Without digests, each summary is made from the text of the one before it.
         let carries = request["digests"] != false;
-        let mut milliseconds = 0.0;
+        let (mut milliseconds, mut digest_milliseconds) = (0.0, 0.0);
         for piece in pieces(&messages, rounds) {
             input.messages = piece.to_vec();
             if let Some(characters) = request["characters"].as_u64() {
@@ -48,10 +48,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             let began = Instant::now();
             let text = extract(&input);
             milliseconds = began.elapsed().as_secs_f64() * 1_000.0;
-            input.previous_digest = carries.then(|| digest(&input).to_json());
+            let began = Instant::now();
+            let read = digest(&input);
+            digest_milliseconds = began.elapsed().as_secs_f64() * 1_000.0;
+            input.previous_digest = carries.then(|| read.to_json());
             input.previous = Some(text);
         }
-        println!("{}", json!({ "text": input.previous, "milliseconds": milliseconds }));
+        let times = json!({ "milliseconds": milliseconds, "digest_milliseconds": digest_milliseconds });
+        println!("{}", json!({ "text": input.previous, "times": times }));
     }
     Ok(())
 }

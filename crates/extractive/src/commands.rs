@@ -91,8 +91,6 @@ static EMPTY: LazyLock<Regex> = LazyLock::new(|| {
 static STRICT: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"(?i)warnings?-as-errors|due to warnings|-D warnings|-Werror"));
 
-static LOCATION: LazyLock<Regex> = LazyLock::new(|| pattern(r"[\w./-]*\w\.\w{1,6}(?::\d+|\(\d+,\d+\))"));
-
 static RESULT: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
         r"(?ix)\b\d+\s+(?:tests?|examples?|specs?|passed|passing|failed|failures?|errors?|warnings?|doctests?
@@ -241,34 +239,19 @@ pub(super) fn head(text: &str, limit: usize) -> &str {
     &text[..end]
 }
 
-/// The line of an output that states the error, with its source location. Banners come before it and verdicts after it;
-/// neither states the error.
+/// The line of an output that states the error. Banners come before it and verdicts after it; neither states the error.
 pub(super) fn deciding(output: &str) -> Option<String> {
-    /// Maximum distance of the location after the error, in lines.
-    const LOCATION_LINES_MAX: usize = 8;
     let output = text::clean(tail(output, 65_536));
     let lines: Vec<&str> = output.lines().map(str::trim).filter(|line| line.len() > 3).collect();
     let find = |is: &dyn Fn(&str) -> bool| lines.iter().position(|line| is(line) && !EMPTY.is_match(line));
-    // If warnings are errors, a warning is the error.
     let at = find(&|line| STRONG.is_match(line))
-        .or_else(|| if STRICT.is_match(&output) { find(&|line| line.starts_with("warning:")) } else { None })
+        .or_else(|| find(&|line| line.starts_with("warning:")).filter(|_| STRICT.is_match(&output)))
         .or_else(|| find(&|line| WEAK.is_match(line)))
         .or_else(|| lines.iter().rposition(|line| line.chars().any(char::is_alphabetic) && !EMPTY.is_match(line)))?;
-    let mut words =
-        text::one_line(lines[at].trim_start_matches("<tool_use_error>").trim_end_matches("</tool_use_error>"));
+    let words = text::one_line(lines[at].trim_start_matches("<tool_use_error>").trim_end_matches("</tool_use_error>"));
     // Some tools name the error on one line and describe it on the next.
-    if (words.len() < 12 || words.ends_with("Error)") || words.ends_with(':'))
-        && let Some(next) = lines.get(at + 1)
-    {
-        words = format!("{words} {}", text::one_line(next));
-    }
-    let around = lines[at..].iter().take(LOCATION_LINES_MAX).chain(lines[..at].iter().rev().take(2));
-    if !LOCATION.is_match(&words)
-        && let Some(location) = around.filter_map(|line| LOCATION.find(line)).next()
-    {
-        words = format!("{} ({})", text::clip(&words, 200), location.as_str());
-    }
-    Some(words)
+    let next = lines.get(at + 1).filter(|_| words.len() < 12 || words.ends_with("Error)") || words.ends_with(':'));
+    Some(next.map_or(words.clone(), |next| format!("{words} {}", text::one_line(next))))
 }
 
 /// The line of an output that states the outcome: the last one with counts, or else the last one of a known form.

@@ -3,7 +3,8 @@
 //! What people typed comes first, within its share, and facts of tools in a share of the rest. What is left goes to any
 //! lines. Each time, the lines that add most for their length come first ([`super::coverage`]).
 
-use super::coverage::{Coverage, Terms, terms};
+use super::coverage::{Coverage, Terms};
+use super::statements::head_of;
 use super::text;
 use longhand_core::policy::tokens::text_units;
 use longhand_core::policy::{Bullet, Counting, Section, Summary, SummaryFormat, Topic};
@@ -13,14 +14,11 @@ use std::collections::{BinaryHeap, HashMap, HashSet};
 /// Share of the budget in which all that people typed stays, in percent.
 const TYPED_SHARE: usize = 60;
 
-/// Part of the budget that the newest request may take if not all that people typed fits: a twelfth.
+/// Part of the budget in which the newest request stays whole if not all that people typed fits: a twelfth.
 const NEWEST_PART: usize = 12;
 
 /// Share of the rest that facts may fill before other lines compete with them, in percent.
 const FACTS_SHARE: usize = 50;
-
-/// Maximum number of facts of a topic. No budget holds more.
-const CANDIDATES_MAX: usize = 250;
 
 /// Characters around each line that count in what it costs.
 const LINE_CHARS: f64 = 24.0;
@@ -31,6 +29,9 @@ const REPLACED_WEIGHT: f64 = 0.15;
 
 /// Weight of what the instructions of the requester mention.
 const FOCUS_WEIGHT: f64 = 2.0;
+
+/// The mark behind a statement that a later one replaces.
+pub(super) const REPLACED: &str = " (replaced below)";
 
 /// Where a line comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,7 +63,7 @@ pub(super) struct Item {
 }
 
 /// The place of a line among those of its topic.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Order {
     /// Before all others.
     First,
@@ -75,6 +76,11 @@ pub(super) enum Order {
 }
 
 impl Order {
+    /// The place of the text that this is a piece of.
+    fn whole(self) -> Self {
+        if let Self::At(at, _) = self { Self::at(at) } else { self }
+    }
+
     /// The place of a fact at this position.
     pub(super) fn at(at: i64) -> Self {
         Self::At(at, 0)
@@ -92,6 +98,33 @@ impl Item {
     pub(super) fn or(mut self, shorter: &str) -> Self {
         self.shorter.push(text::defuse(shorter));
         self
+    }
+
+    /// The text of which it is a piece, by its position.
+    fn piece_of(&self) -> Option<i64> {
+        match (self.origin, self.order) {
+            (Origin::TypedPiece | Origin::Said, Order::At(at, _)) => Some(at),
+            _ => None,
+        }
+    }
+
+    /// The line of an earlier piece of the same text, with this one behind it.
+    fn joined(&self, before: &Self, line: &str) -> Option<String> {
+        let (Order::At(_, number), Order::At(_, earlier)) = (self.order, before.order) else { return None };
+        if self.piece_of()? != before.piece_of()? {
+            return None;
+        }
+        let mark = if self.text.ends_with(REPLACED) { REPLACED } else { "" };
+        let (line, words) = (line.strip_suffix(mark)?, self.text.strip_suffix(mark)?);
+        let quoted = words.strip_prefix('“').and_then(|words| Some((line.strip_suffix('”')?, words)));
+        let (line, words) = quoted.unwrap_or((line, words));
+        if line.ends_with(REPLACED) {
+            return None;
+        }
+        let head = head_of(words);
+        let words = if line.contains(head) { &words[head.len()..] } else { words };
+        let between = if number == earlier + 1 { " " } else { " … " };
+        Some(format!("{line}{between}{words}{mark}"))
     }
 
     /// The same line as the words of somebody, without labels and quotation marks in `statement`.
@@ -170,7 +203,7 @@ pub(super) fn frame(form: Form<'_>, budget: Budget<'_>) -> usize {
 
 /// Writes a summary. It has every section that the form asks for, unless not even their headings fit.
 pub(super) fn compose(form: Form<'_>, budget: Budget<'_>, items: Vec<Item>, focus: &str) -> String {
-    let mut selection = Selection::of(form, budget, items, &terms(focus));
+    let mut selection = Selection::of(form, budget, items, focus);
     selection.typed(selection.left * TYPED_SHARE / 100);
     let all = selection.left;
     selection.left = all * FACTS_SHARE / 100;
@@ -209,7 +242,6 @@ struct Candidate {
     size: f64,
     /// The units that it costs, if it is taken.
     taken: Option<usize>,
-    is_shortened: bool,
 }
 
 /// The lines selected so far, and the remaining budget.
@@ -222,47 +254,56 @@ struct Selection<'a> {
     order: Vec<usize>,
     coverage: Coverage,
     opened: HashSet<usize>,
+    /// The texts of which a piece is there.
+    begun: HashSet<i64>,
 }
 
 impl<'a> Selection<'a> {
-    fn of(form: Form<'a>, budget: Budget<'a>, mut items: Vec<Item>, focus: &Terms) -> Self {
+    fn of(form: Form<'a>, budget: Budget<'a>, mut items: Vec<Item>, focus: &str) -> Self {
         items.retain(|item| !item.text.is_empty());
-        // The best facts of each topic come first.
+        // Of lines that add as much, the more important one comes first.
         items.sort_by(|left, right| {
             let by_score = right.score.total_cmp(&left.score).then_with(|| right.order.cmp(&left.order));
             by_score.then_with(|| left.text.cmp(&right.text))
         });
-        let mut counts: HashMap<Topic, usize> = HashMap::new();
-        items.retain(|item| {
-            let count = counts.entry(item.topic).or_default();
-            *count += usize::from(item.origin == Origin::Fact);
-            item.origin != Origin::Fact || *count <= CANDIDATES_MAX
-        });
         let words = |item: &'_ Item| item.statement.clone().unwrap_or_else(|| item.text.clone());
         let texts: Vec<String> = items.iter().map(words).collect();
         let (coverage, all) = Coverage::of(texts.iter().map(String::as_str));
+        let focus = coverage.terms(focus);
         let mut statements: Vec<usize> = (0..items.len()).filter(|at| items[*at].statement.is_some()).collect();
         statements.sort_by_key(|at| items[*at].order);
         let is_later_form = |at: &usize| items[*at].origin != Origin::Typed;
         let pieces: Vec<usize> = statements.iter().copied().filter(is_later_form).collect();
-        let replaced = coverage.replaced(&pieces.iter().map(|at| &all[*at]).collect::<Vec<_>>());
+        let of: Vec<&Terms> = pieces.iter().map(|at| &all[*at]).collect();
+        for (at, _) in pieces.iter().zip(coverage.replaced(&of, true)).filter(|(_, replaced)| *replaced) {
+            if !items[*at].text.ends_with(REPLACED) {
+                items[*at].text.push_str(REPLACED);
+            }
+        }
+        let replaced = coverage.replaced(&of, false);
         let replaced: HashSet<usize> =
             pieces.iter().zip(replaced).filter(|(_, replaced)| *replaced).map(|(at, _)| *at).collect();
         let candidate = |(at, (item, terms)): (usize, (Item, Terms))| {
-            let origin = match item.origin {
-                Origin::Fact => item.score,
-                Origin::Typed | Origin::TypedPiece => TYPED_WEIGHT,
-                Origin::Said => item.score,
-            };
+            let is_typed = matches!(item.origin, Origin::Typed | Origin::TypedPiece);
+            let origin = if is_typed { TYPED_WEIGHT * item.score } else { item.score };
             let stale = if replaced.contains(&at) { REPLACED_WEIGHT } else { 1.0 };
-            let focus = if focus.iter().any(|term| terms.binary_search(term).is_ok()) { FOCUS_WEIGHT } else { 1.0 };
+            let focus = if terms.iter().any(|term| focus.contains(term)) { FOCUS_WEIGHT } else { 1.0 };
             let section = section_for(form.sections, item.topic);
             let size = item.text.chars().count() as f64 + LINE_CHARS;
-            Candidate { terms, weight: origin * stale * focus, section, size, taken: None, is_shortened: false, item }
+            Candidate { terms, weight: origin * stale * focus, section, size, taken: None, item }
         };
         let candidates: Vec<Candidate> = items.into_iter().zip(all).enumerate().map(candidate).collect();
         let left = budget.units.saturating_sub(frame(form, budget));
-        Self { form, budget, left, candidates, order: Vec::new(), coverage, opened: HashSet::new() }
+        Self {
+            form,
+            budget,
+            left,
+            candidates,
+            order: Vec::new(),
+            coverage,
+            opened: HashSet::new(),
+            begun: HashSet::new(),
+        }
     }
 
     /// Takes what people typed, if all of it fits into its share; else the short texts, if they fit, and then pieces of
@@ -284,40 +325,28 @@ impl<'a> Selection<'a> {
             self.take(at, self.candidates[at].item.text.clone());
         }
         if let Some(at) = newest.filter(|at| self.candidates[*at].taken.is_none()) {
-            let item = &self.candidates[at].item;
-            let forms: Vec<String> = std::iter::once(&item.text).chain(&item.shorter).cloned().collect();
-            let fits = |form: &String| self.cost(at, form) <= self.budget.units / NEWEST_PART;
-            if let Some(form) = forms.into_iter().find(fits) {
-                self.take(at, form);
+            let text = self.candidates[at].item.text.clone();
+            if self.cost(at, &text) <= self.budget.units / NEWEST_PART {
+                self.take(at, text);
             }
         }
-        let taken: HashSet<i64> =
-            indexes.iter().filter(|at| self.candidates[**at].taken.is_some()).map(|at| self.position(*at)).collect();
-        let shortened = newest.filter(|at| self.candidates[*at].is_shortened).map(|at| self.position(at));
-        let is_there = |at: &usize| {
-            let position = self.position(*at);
-            let is_piece = self.candidates[*at].item.origin == Origin::TypedPiece;
-            is_piece && taken.contains(&position) && shortened != Some(position)
-        };
-        // The pieces of what is there whole add nothing.
-        let there: HashSet<usize> = (0..self.candidates.len()).filter(is_there).collect();
-        for at in there {
-            self.candidates[at].section = None;
-        }
-        for at in indexes {
-            if self.candidates[at].taken.is_none() {
-                self.candidates[at].section = None;
-            }
+        let taken: HashSet<Order> = indexes
+            .iter()
+            .filter(|at| self.candidates[**at].taken.is_some())
+            .map(|at| self.candidates[*at].item.order.whole())
+            .collect();
+        // Texts that are not there whole go, and so do the pieces of those that are.
+        for candidate in &mut self.candidates {
+            let is_whole = taken.contains(&candidate.item.order.whole());
+            let goes = match candidate.item.origin {
+                Origin::Typed => !is_whole,
+                Origin::TypedPiece => is_whole,
+                Origin::Fact | Origin::Said => false,
+            };
+            candidate.section = candidate.section.filter(|_| !goes);
         }
         self.cover(|origin| origin == Origin::TypedPiece);
         self.left = all - (limit - self.left);
-    }
-
-    fn position(&self, at: usize) -> i64 {
-        match self.candidates[at].item.order {
-            Order::At(at, _) => at,
-            _ => i64::MAX,
-        }
     }
 
     /// Takes the lines that add most for their length, until none fits.
@@ -360,9 +389,9 @@ impl<'a> Selection<'a> {
         }
         self.left -= cost;
         self.opened.insert(section);
+        self.begun.extend(self.candidates[at].item.piece_of());
         self.order.push(at);
         let candidate = &mut self.candidates[at];
-        candidate.is_shortened = candidate.item.text != form;
         (candidate.item.text, candidate.taken) = (form, Some(cost));
         self.coverage.say(&self.candidates[at].terms);
     }
@@ -379,18 +408,22 @@ impl<'a> Selection<'a> {
         freed > 0
     }
 
+    /// True if a piece goes into the line of the text that it is from.
+    fn joins(&self, at: usize) -> bool {
+        self.candidates[at].item.piece_of().is_some_and(|text| self.begun.contains(&text))
+    }
+
     /// The units that a line costs, with its bullet and with the heading of a section that is not there yet.
     fn cost(&self, at: usize, text: &str) -> usize {
         let Some(section) = self.candidates[at].section else { return usize::MAX };
         let Section { heading, bullet, .. } = &self.form.sections[section];
-        let bullet = match bullet {
-            Bullet::Dash => "- \n",
-            Bullet::Checked | Bullet::Unchecked => "- [x] \n",
-            Bullet::Number => "10. \n",
-        };
         let opens = self.form.skips_empty() && !self.opened.contains(&section);
         let heading = if opens { self.budget.measure(heading) + self.budget.measure("\n\n") } else { 0 };
-        self.budget.measure(text) + self.budget.measure(bullet) + heading
+        if self.joins(at) {
+            let head = self.candidates[at].item.statement.as_deref().map_or("", head_of);
+            return (self.budget.measure(text) + 1).saturating_sub(self.budget.measure(head));
+        }
+        self.budget.measure(&bulleted(*bullet, 10, text)) + heading
     }
 
     /// The lines of each section, in their order.
@@ -406,8 +439,15 @@ impl<'a> Selection<'a> {
             by_position.then_with(|| left.text.cmp(&right.text))
         });
         let mut lines: HashMap<usize, Vec<String>> = HashMap::new();
+        let mut before: Option<(usize, &Item)> = None;
         for (section, item) in taken {
-            lines.entry(section).or_default().push(item.text.clone());
+            let lines = lines.entry(section).or_default();
+            let joined = before.filter(|(other, _)| *other == section).zip(lines.last());
+            match joined.and_then(|((_, before), line)| item.joined(before, line)) {
+                Some(line) => *lines.last_mut().expect("a line before") = line,
+                None => lines.push(item.text.clone()),
+            }
+            before = Some((section, item));
         }
         lines
     }
@@ -463,26 +503,22 @@ fn body(section: &Section, filler: &str, lines: Option<&Vec<String>>) -> String 
         return String::new();
     }
     let Some(lines) = lines else { return format!("- {filler}\n") };
-    let line = |(number, line): (usize, &String)| match section.bullet {
+    lines.iter().enumerate().map(|(number, line)| bulleted(section.bullet, number + 1, line)).collect()
+}
+
+fn bulleted(bullet: Bullet, number: usize, line: &str) -> String {
+    match bullet {
         Bullet::Dash => format!("- {line}\n"),
         Bullet::Checked => format!("- [x] {line}\n"),
         Bullet::Unchecked => format!("- [ ] {line}\n"),
-        Bullet::Number => format!("{}. {line}\n", number + 1),
-    };
-    lines.iter().enumerate().map(line).collect()
+        Bullet::Number => format!("{number}. {line}\n"),
+    }
 }
 
-/// Truncates the text if the budget does not even hold the headings.
-fn truncated_to(text: String, budget: Budget<'_>) -> String {
-    if budget.measure(&text) <= budget.units {
-        return text;
+/// Takes back whole lines if the budget does not even hold the headings: a truncated one would read as another heading.
+fn truncated_to(mut text: String, budget: Budget<'_>) -> String {
+    while budget.measure(&text) > budget.units {
+        text.truncate(text.rfind('\n').unwrap_or(0));
     }
-    let mut used = 0;
-    let end = text.char_indices().find_map(|(at, letter)| {
-        used += budget.measure(letter.encode_utf8(&mut [0; 4]));
-        (used > budget.units).then_some(at)
-    });
-    // A truncated heading would read as another heading.
-    let kept = &text[..end.unwrap_or(text.len())];
-    kept.rfind('\n').map_or_else(String::new, |line| kept[..line].trim_end().to_owned())
+    text.trim_end().to_owned()
 }

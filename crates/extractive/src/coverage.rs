@@ -5,8 +5,8 @@
 //! submodular, and a greedy one is near the best.
 
 use super::text::is_wide;
-use std::collections::HashMap;
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::collections::{HashMap, HashSet};
+use std::sync::LazyLock;
 
 /// Factor of the worth of a word for each time that it was said.
 const AGAIN: f64 = 0.25;
@@ -29,87 +29,101 @@ const SHARED_WORDS_MIN: usize = 2;
 const SHARED_PERCENT: f64 = 50.0;
 
 /// Words of grammar in the languages that have most of them; any other common word is found by its frequency.
-const COMMON: &str = "\
+static COMMON: LazyLock<HashSet<&str>> = LazyLock::new(|| WORDS_OF_GRAMMAR.split(' ').collect());
+const WORDS_OF_GRAMMAR: &str = "\
     a an the of to in on at for from with by and or but is are was were be been am it its this that these those i you \
     he she we they me my your his her our their him them us as so if then than not no do does did have has had will \
     would can could should just very really too also about into out up down over what which who when where how why \
     there here all some any more most one get got make made im thats let now der die das und ist nicht ein eine den \
     dem mit von zu auf für im le la les un une des et est que qui dans pour pas sur ne el los las y es en por con para";
 
-/// The words of a text, as sorted hashes.
-pub(super) type Terms = Vec<u64>;
+/// The words of a text, as sorted numbers.
+pub(super) type Terms = Vec<u32>;
 
-/// The worth of words, and how often each was said.
+/// The worth of words by their numbers, in how many texts each is, and how often it was said.
 #[derive(Debug, Default)]
 pub(super) struct Coverage {
-    worth: HashMap<u64, f64>,
-    uses: HashMap<u64, usize>,
-    said: HashMap<u64, u8>,
+    numbers: HashMap<String, u32>,
+    worth: Vec<f64>,
+    uses: Vec<usize>,
+    said: Vec<u8>,
 }
 
 impl Coverage {
     /// The worth of the words of some texts, none of which is said yet.
     pub(super) fn of<'a>(texts: impl Iterator<Item = &'a str>) -> (Self, Vec<Terms>) {
         let mut coverage = Self::default();
-        let mut named: HashMap<u64, f64> = HashMap::new();
         let mut all = Vec::new();
         for text in texts {
             let mut terms = Vec::new();
-            each_word(text, |word| {
-                let term = hash(word);
-                named.entry(term).or_insert_with(|| name_worth(word));
-                terms.push(term);
-            });
+            each_word(text, |word| terms.push(coverage.number(word)));
             terms.sort_unstable();
             terms.dedup();
-            terms.iter().for_each(|term| *coverage.uses.entry(*term).or_default() += 1);
+            terms.iter().for_each(|term| coverage.uses[*term as usize] += 1);
             all.push(terms);
         }
         let count = all.len() as f64 + 1.0;
-        for (term, uses) in &coverage.uses {
-            let rarity = (count / *uses as f64).ln().powf(RARITY_POWER);
-            coverage.worth.insert(*term, rarity * named.get(term).copied().unwrap_or(1.0));
+        for (worth, uses) in coverage.worth.iter_mut().zip(&coverage.uses) {
+            *worth *= (count / *uses as f64).ln().powf(RARITY_POWER);
         }
+        coverage.said = vec![0; coverage.worth.len()];
         (coverage, all)
     }
 
+    /// The number of a word; of a new one, its worth is that of its form.
+    fn number(&mut self, word: &str) -> u32 {
+        if let Some(number) = self.numbers.get(word) {
+            return *number;
+        }
+        let number = self.worth.len() as u32;
+        self.numbers.insert(word.to_owned(), number);
+        self.worth.push(name_worth(word));
+        self.uses.push(0);
+        number
+    }
+
+    /// The numbers of the words of a text that are known.
+    pub(super) fn terms(&self, text: &str) -> HashSet<u32> {
+        let mut terms = HashSet::new();
+        each_word(text, |word| terms.extend(self.numbers.get(word)));
+        terms
+    }
+
     /// The worth that a text would add.
-    pub(super) fn gain(&self, terms: &[u64]) -> f64 {
-        terms.iter().map(|term| self.worth_of(*term) * self.left(*term)).sum()
+    pub(super) fn gain(&self, terms: &[u32]) -> f64 {
+        terms.iter().map(|term| self.worth[*term as usize] * self.left(*term)).sum()
     }
 
     /// Counts a text as said.
-    pub(super) fn say(&mut self, terms: &[u64]) {
+    pub(super) fn say(&mut self, terms: &[u32]) {
         for term in terms {
-            let said = self.said.entry(*term).or_default();
+            let said = &mut self.said[*term as usize];
             *said = said.saturating_add(1);
         }
     }
 
-    fn worth_of(&self, term: u64) -> f64 {
-        self.worth.get(&term).copied().unwrap_or_default()
-    }
-
-    fn left(&self, term: u64) -> f64 {
-        match self.said.get(&term).copied().unwrap_or_default() {
+    fn left(&self, term: u32) -> f64 {
+        match self.said[term as usize] {
             SAID_MAX.. => 0.0,
             said => AGAIN.powi(i32::from(said)),
         }
     }
 
-    /// For each text, true if a later one is about the same thing: it has most of its rare words.
-    pub(super) fn replaced(&self, texts: &[&Terms]) -> Vec<bool> {
-        let mut places: HashMap<u64, Vec<usize>> = HashMap::new();
+    /// For each text, true if a later one is about the same thing: they share most rare words of the shorter one or, with
+    /// `alike`, of both on average.
+    pub(super) fn replaced(&self, texts: &[&Terms], alike: bool) -> Vec<bool> {
+        let mut places: HashMap<u32, Vec<usize>> = HashMap::new();
         for (position, terms) in texts.iter().enumerate() {
             for term in *terms {
-                if self.uses.get(term).is_some_and(|uses| *uses <= SHARED_BY_MAX) {
+                if self.uses[*term as usize] <= SHARED_BY_MAX {
                     places.entry(*term).or_default().push(position);
                 }
             }
         }
         // Here each word has its plain weight, lest the value that changed decides alone.
-        let weight = |term: u64| self.worth_of(term).powf(1.0 / RARITY_POWER);
-        let mass = |terms: &[u64]| terms.iter().map(|term| weight(*term)).sum::<f64>();
+        let weight: Vec<f64> = self.worth.iter().map(|worth| worth.powf(1.0 / RARITY_POWER)).collect();
+        let weight = |term: u32| weight[term as usize];
+        let mass = |terms: &[u32]| terms.iter().map(|term| weight(*term)).sum::<f64>();
         let masses: Vec<f64> = texts.iter().map(|terms| mass(terms)).collect();
         let is_replaced = |(position, terms): (usize, &&Terms)| {
             let mut shared: HashMap<usize, (usize, f64)> = HashMap::new();
@@ -122,27 +136,13 @@ impl Coverage {
                 }
             }
             shared.into_iter().any(|(place, (words, worth))| {
-                let least = masses[position].min(masses[place]);
-                words >= SHARED_WORDS_MIN && least > 0.0 && 100.0 * worth >= SHARED_PERCENT * least
+                let (one, other) = (masses[position], masses[place]);
+                let mass = if alike { f64::midpoint(one, other) } else { one.min(other) };
+                words >= SHARED_WORDS_MIN && mass > 0.0 && 100.0 * worth >= SHARED_PERCENT * mass
             })
         };
         texts.iter().enumerate().map(is_replaced).collect()
     }
-}
-
-/// The words of a text that are not mere grammar, as hashes.
-pub(super) fn terms(text: &str) -> Terms {
-    let mut terms = Vec::new();
-    each_word(text, |word| terms.push(hash(word)));
-    terms.sort_unstable();
-    terms.dedup();
-    terms
-}
-
-fn hash(word: &str) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    word.hash(&mut hasher);
-    hasher.finish()
 }
 
 fn name_worth(word: &str) -> f64 {
@@ -183,7 +183,7 @@ fn each_word(text: &str, mut take: impl FnMut(&str)) {
 }
 
 fn flush(word: &mut String, take: &mut impl FnMut(&str)) {
-    if !word.is_empty() && !COMMON.split(' ').any(|common| common == word) {
+    if !word.is_empty() && !COMMON.contains(word.as_str()) {
         take(word);
         // A file is the same with its folder and without.
         if let Some((_, base)) = word.rsplit_once('/').filter(|(_, base)| base.len() > 2) {

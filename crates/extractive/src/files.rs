@@ -5,9 +5,7 @@
 use super::commands;
 use super::text;
 use super::tools::{FileEffect, Kind};
-use regex::Regex;
 use std::collections::{HashMap, HashSet};
-use std::sync::LazyLock;
 
 /// Maximum number of new lines kept of a file, the newest: no summary quotes more.
 const LINES_MAX: usize = 80;
@@ -17,16 +15,6 @@ const CHANGE_BYTES_MAX: usize = 65_536;
 
 /// Maximum length of a quoted line, in characters.
 const LINE_CHARS_MAX: usize = 150;
-
-/// Definitions, which show the purpose of a file.
-static DEFINES: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(
-        r"(?x)^\s*(?:(?:pub(?:\([a-z]+\))?|export|default|async|static|public|private|protected|abstract|final|override)\s+)*
-        (?:defmodule|defp?|fn|func|function|fun|class|struct|enum|trait|interface|type|const|module|test|describe|it
-        |attribute|route|CREATE|ALTER)\b",
-    )
-    .expect("a fixed pattern")
-});
 
 /// A new line of a file.
 #[derive(Debug, Clone)]
@@ -38,14 +26,19 @@ pub(super) struct Line {
 }
 
 impl Line {
-    /// Its importance: highest for definitions and exact values, 0 for long lines of code.
+    /// Its importance: names of programs and exact values, 0 for other long lines.
     pub(super) fn importance(&self) -> usize {
-        let is_prose = self.text.split_whitespace().filter(|word| word.chars().all(char::is_alphabetic)).count() > 2;
-        if self.text.chars().count() > LINE_CHARS_MAX / 2 {
-            return usize::from(is_prose);
+        // A comment is no state.
+        if ["//", "/*", "* ", "<!--"].iter().any(|mark| self.text.starts_with(mark)) {
+            return 0;
         }
         let is_exact = self.text.contains(['"', '\'', '#', '=', ':']) || self.text.bytes().any(|b| b.is_ascii_digit());
-        2 * usize::from(DEFINES.is_match(&self.text) || is_prose) + usize::from(is_exact)
+        let is_name = |word: &&str| {
+            let inner = word.trim_matches(['_', '.']);
+            inner.contains(['_', '.']) || inner.chars().skip(1).any(char::is_uppercase)
+        };
+        let words = self.text.split(|letter: char| !letter.is_alphanumeric() && !"_.".contains(letter));
+        2 * words.filter(is_name).count() + usize::from(is_exact && self.text.chars().count() <= LINE_CHARS_MAX / 2)
     }
 }
 
@@ -91,12 +84,13 @@ impl Files {
             file.lines.retain(|line| !old.contains(&line.text) || new.contains(&line.text));
         }
         if !removed.trim().is_empty() && !removed.trim().contains('\n') {
-            replace_within(file, removed.trim(), added.trim(), step);
+            file.lines.retain(|line| !line.text.contains(removed.trim()));
         }
         let mut known: HashSet<String> = file.lines.iter().map(|line| line.text.clone()).collect();
         for line in added.lines().map(quoted) {
-            if !old.contains(&line) && says_something(&line) && known.insert(line.clone()) {
-                file.lines.push(Line { text: line, step });
+            let line = Line { text: line, step };
+            if !old.contains(&line.text) && line.importance() > 0 && known.insert(line.text.clone()) {
+                file.lines.push(line);
             }
         }
         let surplus = file.lines.len().saturating_sub(LINES_MAX);
@@ -151,26 +145,8 @@ impl Files {
     }
 }
 
-/// Replaces a part of the new lines, wherever it occurs.
-fn replace_within(file: &mut File, old: &str, new: &str, step: usize) {
-    for line in file.lines.iter_mut().filter(|line| line.text.contains(old) && !new.contains('\n')) {
-        line.text = text::clip(&line.text.replace(old, new), LINE_CHARS_MAX);
-        line.step = step;
-    }
-    let mut seen = HashSet::new();
-    file.lines.retain(|line| seen.insert(line.text.clone()));
-}
-
 /// A line in the form in which lines are quoted and compared.
 fn quoted(line: &str) -> String {
     let line = text::one_line(&text::clean(line));
     text::clip(line.trim_end_matches([',', ';']), LINE_CHARS_MAX).replace('`', "'")
-}
-
-/// True if a line of a file has meaning by itself.
-fn says_something(line: &str) -> bool {
-    let words = line.split(|letter: char| !letter.is_alphanumeric()).filter(|word| !word.is_empty());
-    let is_comment =
-        line.starts_with("//") || line.starts_with("/*") || line.starts_with("* ") || line.starts_with("<!--");
-    !is_comment && (words.count() > 1 || line.chars().any(text::is_wide))
 }

@@ -4,9 +4,9 @@
 
 use super::checks::{Check, Outcome};
 use super::claims::Judge;
-use super::compose::{Item, Order, Origin};
+use super::compose::{Item, Order, Origin, REPLACED};
 use super::coverage::Coverage;
-use super::files::{File, Line};
+use super::files::File;
 use super::record::{Commit, Note, Record};
 use super::statements::{self, Turn, is_nudge};
 use super::text;
@@ -18,7 +18,6 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 // Labels and separators of the lines.
 pub(super) const FIRST: &str = "First request: ";
 pub(super) const LATEST: &str = "Latest request: ";
-pub(super) const REPLACED: &str = " (replaced below)";
 pub(super) const ASKED: &str = "To “";
 pub(super) const ANSWERED: &str = "”, the user said: “";
 const TODO: &str = "To do: ";
@@ -31,7 +30,6 @@ const NO_COMMIT: &str = "No commit was made of these changes";
 const EDITED_SINCE: &str = " (files were edited since)";
 const STOPPED: &str = "The user stopped it here";
 const ROOT: &str = "Working directory: ";
-const HOLDS: &str = " now has ";
 const SAID: &str = "Said: ";
 const DELETED: &str = "Deleted: ";
 const ARROW: &str = " → ";
@@ -57,15 +55,15 @@ const LINES_MAX: usize = 12;
 /// Maximum number of changed files.
 const FILES_MAX: usize = 60;
 
-/// Share of the budget for the settings in one settings file, in percent; the next one gets a third of it.
-const SETTINGS_SHARE: usize = 8;
-
 /// Maximum number of the newest failures and checks.
 const CHECKS_MAX: usize = 12;
 
 /// Maximum number of commands with the number of their runs, and the number of runs from which one counts.
 const RUNS_MAX: usize = 12;
 const RUNS_MIN: usize = 3;
+
+/// Weight in coverage of the newest request, relative to the others.
+const NEWEST_WEIGHT: f64 = 2.0;
 
 /// Weights in coverage of what an agent said at the end of a turn, and on the way.
 const ANSWER_WEIGHT: f64 = 0.8;
@@ -83,8 +81,7 @@ pub(super) fn lines(record: &Record, turns: &[Turn], printed: &[(i64, &str)], un
             by_step.entry(line.step).or_default().push((position, number));
         }
     }
-    let mut builder =
-        LineBuilder { record, units, root: record.files.root(), by_step, judge: Judge::of(record), items: Vec::new() };
+    let mut builder = LineBuilder { by_step, ..LineBuilder::of(record, units) };
     builder.typed(turns);
     builder.said(turns);
     builder.printed(printed);
@@ -98,15 +95,12 @@ pub(super) fn lines(record: &Record, turns: &[Turn], printed: &[(i64, &str)], un
     builder.unsettled();
     builder.deletions();
     builder.files();
-    builder.settings();
     builder.items
 }
 
 /// The lines of what happened, the most important first, for so many characters.
 pub(super) fn outcomes(record: &Record, turns: &[Turn], units: usize) -> Vec<String> {
-    let by_step = HashMap::new();
-    let mut builder =
-        LineBuilder { record, units, root: record.files.root(), by_step, judge: Judge::of(record), items: Vec::new() };
+    let mut builder = LineBuilder::of(record, units);
     builder.unsettled();
     builder.checks();
     builder.commits();
@@ -130,7 +124,12 @@ struct LineBuilder<'a> {
     items: Vec<Item>,
 }
 
-impl LineBuilder<'_> {
+impl<'a> LineBuilder<'a> {
+    fn of(record: &'a Record, units: usize) -> Self {
+        let (root, judge) = (record.files.root(), Judge::of(record));
+        Self { record, units, root, by_step: HashMap::new(), judge, items: Vec::new() }
+    }
+
     fn add(&mut self, topic: Topic, text: &str, score: f64, order: Order) {
         self.items.push(Item::new(topic, text, score, order));
     }
@@ -152,7 +151,7 @@ impl LineBuilder<'_> {
         let first = typed.first().map(|turn| turn.at).filter(|at| Some(*at) != latest);
         let mut seen = HashSet::new();
         let (coverage, terms) = Coverage::of(typed.iter().map(|turn| turn.text.as_str()));
-        let replaced = coverage.replaced(&terms.iter().collect::<Vec<_>>());
+        let replaced = coverage.replaced(&terms.iter().collect::<Vec<_>>(), true);
         for (turn, replaced) in typed.iter().zip(replaced).rev() {
             let mark = if replaced { REPLACED } else { "" };
             let text = text::one_line(&turn.text);
@@ -169,14 +168,13 @@ impl LineBuilder<'_> {
                 Some(question) => format!("{ASKED}{}{ANSWERED}{}”", inner(question), inner(words)),
                 None => format!("{label}“{}”{mark}", inner(words)),
             };
-            let clipped = text::clip(&text, self.units / 16);
-            let whole = Item::new(topic, &line(&text, label), 1.0, Order::at(turn.at));
-            let whole = if clipped == text { whole } else { whole.or(&line(&clipped, label)) };
+            let score = if label == LATEST { NEWEST_WEIGHT } else { 1.0 };
+            let whole = Item::new(topic, &line(&text, label), score, Order::at(turn.at));
             self.items.push(whole.of(Origin::Typed, &text));
-            for (number, piece) in turn.pieces().iter().enumerate() {
+            for (number, piece) in turn.pieces() {
                 let order = Order::At(turn.at, 1 + number);
-                let item = Item::new(topic, &line(piece, ""), 1.0, order);
-                self.items.push(item.of(Origin::TypedPiece, piece));
+                let item = Item::new(topic, &line(&piece, if number == 0 { label } else { "" }), score, order);
+                self.items.push(item.of(Origin::TypedPiece, &piece));
             }
         }
         for reply in &self.record.replies {
@@ -205,9 +203,9 @@ impl LineBuilder<'_> {
         let mut left = SAID_MAX;
         for turn in said {
             let weight = if turn.ends_turn || !acts { ANSWER_WEIGHT } else { REMARK_WEIGHT };
-            for (number, piece) in turn.pieces().iter().enumerate().take(left) {
+            for (number, piece) in turn.pieces().into_iter().take(left) {
                 left -= 1;
-                self.quote(Topic::Context, piece, weight, Order::At(turn.at, number));
+                self.quote(Topic::Context, &piece, weight, Order::At(turn.at, number));
             }
         }
     }
@@ -215,23 +213,23 @@ impl LineBuilder<'_> {
     /// Adds the statements of texts that tools printed.
     fn printed(&mut self, texts: &[(i64, &str)]) {
         for (at, text) in texts.iter().rev().take(PRINTED_MAX) {
-            for (number, piece) in statements::prose_pieces(text).iter().enumerate() {
+            for (number, piece) in statements::pieces(text) {
                 let weight = PRINTED_WEIGHT * (0.2 + 0.8 * self.record.recency(*at));
-                self.quote(Topic::Context, piece, weight, Order::At(*at, number));
+                self.quote(Topic::Context, &piece, weight, Order::At(*at, number));
             }
         }
     }
 
     /// Adds the lines of an earlier summary.
     fn notes(&mut self) {
-        for note in self.record.notes.iter().rev().take(ENTRIES_MAX) {
+        for (number, note) in self.record.notes.iter().enumerate().rev().take(ENTRIES_MAX) {
             let Note { topic, words, at } = note;
             // A newer outcome of the same check, or a newer list of tasks, takes its place.
             let is_known = |check: &Check| words.starts_with(&text::code(&check.command));
             let is_task = [TODO, DOING, DID].iter().any(|label| words.starts_with(label));
             let is_old = self.record.checks.all.iter().any(is_known) || is_task && !self.record.todos.is_empty();
             if !is_old && self.judge.judge(words).is_none() {
-                let item = Item::new(*topic, words, ANSWER_WEIGHT, Order::at(*at));
+                let item = Item::new(*topic, words, ANSWER_WEIGHT, Order::At(*at, number));
                 self.items.push(item.of(Origin::Said, words));
             }
         }
@@ -326,8 +324,6 @@ impl LineBuilder<'_> {
                 failed if run.failure.is_empty() => format!(", {failed} of them failed"),
                 failed => format!(", {failed} of them failed, last with {}", text::code(&run.failure)),
             };
-            let passes = !failed.is_empty() && !run.fails;
-            let failed = if passes { format!("{failed}, and the last run passed") } else { failed };
             let figure = if run.figure.is_empty() {
                 String::new()
             } else {
@@ -436,31 +432,6 @@ impl LineBuilder<'_> {
         }
     }
 
-    /// Adds the new lines of settings files, which are the state itself, the newest file first.
-    fn settings(&mut self) {
-        const ENDINGS: [&str; 9] = [".json", ".yaml", ".yml", ".toml", ".ini", ".env", ".cfg", ".conf", ".properties"];
-        let changed = self.record.files.changed.iter().filter(|file| !file.is_gone && !file.lines.is_empty());
-        let mut settings: Vec<&File> =
-            changed.filter(|file| ENDINGS.iter().any(|end| file.path.ends_with(end))).collect();
-        settings.sort_by_key(|file| Reverse(file.changed_at));
-        for (rank, file) in settings.into_iter().take(FILES_MAX).enumerate() {
-            let mut left = self.units * SETTINGS_SHARE / 100 / (1 + 2 * rank);
-            let fits = |line: &&Line| {
-                let cost = line.text.chars().count() + 5;
-                let fits = cost <= left;
-                left = left.saturating_sub(cost);
-                fits
-            };
-            let mut values: Vec<String> =
-                file.lines.iter().rev().filter(fits).map(|line| text::code(&line.text)).collect();
-            values.reverse();
-            if !values.is_empty() {
-                let line = format!("{}{HOLDS}{}", self.shown(&file.path), values.join(BETWEEN));
-                self.add(Topic::Context, &line, 2.0 / (1.0 + rank as f64), Order::at(file.changed_at.unwrap_or(0)));
-            }
-        }
-    }
-
     /// True if the model was in the middle of work when the history ended.
     fn is_unfinished(&self) -> bool {
         let record = self.record;
@@ -490,7 +461,6 @@ impl LineBuilder<'_> {
         let files = &self.record.files.changed;
         let positions = self.by_step.get(&step).map_or(&[][..], Vec::as_slice);
         let mut chosen: Vec<(usize, usize)> = positions.to_vec();
-        chosen.retain(|(file, at)| files[*file].lines[*at].importance() > 0);
         chosen.sort_by_key(|(file, at)| Reverse(files[*file].lines[*at].importance()));
         let mut left = limit.saturating_sub(chosen.first().map_or(0, |(file, _)| self.shown(&files[*file].path).len()));
         chosen.retain(|(file, at)| {

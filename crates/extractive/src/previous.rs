@@ -1,8 +1,9 @@
 //! A summary whose originals are not at hand: what people typed, and its other lines as statements of their sections.
 
 use super::commands;
+use super::compose::REPLACED;
 use super::headings::heading_topic;
-use super::lines::{ANSWERED, ASKED, DERIVED, FIRST, LATEST, REPLACED};
+use super::lines::{ANSWERED, ASKED, DERIVED, FIRST, LATEST};
 use super::record::{Note, Record};
 use super::statements::Turn;
 use super::text;
@@ -52,6 +53,6 @@ fn typed_in(line: &str) -> Option<(Option<String>, String)> {
         return Some((Some(question.to_owned()), answer.trim_end_matches('”').to_owned()));
     }
     let label = [FIRST, LATEST].into_iter().find_map(|label| line.strip_prefix(label));
-    let quoted = label.unwrap_or(line).strip_prefix('“').and_then(|rest| rest.strip_suffix('”'));
+    let quoted = label.unwrap_or(line).strip_prefix('“').map(|rest| rest.strip_suffix('”').unwrap_or(rest));
     quoted.or(label).map(|words| (None, words.to_owned()))
 }

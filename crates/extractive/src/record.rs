@@ -10,8 +10,8 @@ use super::digest::{Body, Call, Digest, End};
 use super::files::Files;
 use super::runs::Runs;
 use super::statements::{Turn, is_nudge};
-use super::text::{self, Lead};
-use super::tools::{self, Kind, Progress, ToolUse};
+use super::text;
+use super::tools::{self, Kind, ToolUse};
 use longhand_core::policy::Topic;
 use regex::Regex;
 use std::collections::HashSet;
@@ -71,7 +71,7 @@ pub(super) struct Record {
     pub(super) runs: Runs,
     /// What a person answered to tools.
     pub(super) replies: Vec<Reply>,
-    /// Lines of an earlier summary, and failures with what ended them.
+    /// Lines of an earlier summary.
     pub(super) notes: Vec<Note>,
     pub(super) todos: Vec<tools::Task>,
     pub(super) pushed_at: Option<i64>,
@@ -120,10 +120,6 @@ impl Record {
     /// Reads a text of the model.
     fn add_reply(&mut self, at: i64, words: &str) {
         (self.last_reply, self.replied_at) = (words.to_owned(), Some(at));
-        let listed = boxes(words);
-        if listed.iter().any(|task| task.progress == Progress::Pending) {
-            self.todos = listed;
-        }
         // The last paragraph before a call says what the call is for.
         let lines = text::prose(commands::tail(words, 4 * STEP_CHARS_MAX));
         let last = lines.last().map(|line| text::one_line(&text::plain(line.text))).unwrap_or_default();
@@ -265,14 +261,6 @@ impl Record {
         if commands::pushes(part) {
             self.pushed_at = Some(at);
         }
-        // A merge request is identified by its address.
-        if let Some(address) =
-            output.split_whitespace().find(|word| word.starts_with("https://") && part.contains("create"))
-        {
-            let shown = text::code(&text::clip(&commands::shown(part), 100));
-            let words = format!("Opened {} by {shown}", text::one_line(&text::clean(address)));
-            self.notes.push(Note { topic: Topic::Done, words, at });
-        }
         let mut commits = commands::commits(output);
         if commits.is_empty() {
             commits.extend(commands::quiet_commit(part, output).map(|(id, subject)| (String::new(), id, subject)));
@@ -308,10 +296,6 @@ impl Record {
             }
             None => {}
         }
-        // A check list that is written to a file is a list of tasks too.
-        for touch in call.touches.iter().filter(|touch| touch.added.contains("- [ ]")) {
-            self.todos = boxes(&touch.added);
-        }
     }
 
     /// The importance of a position by its age: 1 at the end, and halved by each quarter of the history that follows
@@ -334,18 +318,4 @@ pub(super) fn was_stopped(output: &str) -> bool {
             .iter()
             .any(|words| text.contains(words))
     })
-}
-
-/// The tasks of a check list.
-pub(super) fn boxes(words: &str) -> Vec<tools::Task> {
-    let lines = text::prose(commands::head(words, 16_000));
-    let task = |line: text::Line<'_>| {
-        let progress = match line.lead {
-            Lead::Unchecked => Progress::Pending,
-            Lead::Checked => Progress::Done,
-            _ => return None,
-        };
-        Some(tools::Task { text: line.text.to_owned(), progress })
-    };
-    lines.into_iter().filter_map(task).collect()
 }

@@ -20,8 +20,6 @@ pub(super) struct Run {
     pub(super) failed: usize,
     /// The line that states its newest failure.
     pub(super) failure: String,
-    /// True if its last run failed.
-    pub(super) fails: bool,
     /// The line with a figure that it printed last.
     pub(super) figure: String,
     pub(super) at: i64,
@@ -49,12 +47,11 @@ impl Runs {
             let position = *self.by_command.entry(command.clone()).or_insert(next);
             if position == next {
                 let (failure, figure) = (String::new(), String::new());
-                self.all.push(Run { command, count: 0, failed: 0, failure, fails: false, figure, at });
+                self.all.push(Run { command, count: 0, failed: 0, failure, figure, at });
             }
             let run = &mut self.all[position];
             (run.count, run.at) = (run.count + 1, at);
-            run.fails = outcome == Outcome::Failed;
-            if run.fails {
+            if outcome == Outcome::Failed {
                 run.failed += 1;
                 run.failure = text::clip(&commands::deciding(output).unwrap_or_default(), 160);
             }

@@ -22,7 +22,8 @@ pub(super) fn is_prose(output: &str) -> bool {
     lines.len() >= LINES_MIN && 100 * said >= PROSE_PERCENT_MIN * lines.len() && 4 * points >= lines.len()
 }
 
-/// True for a line of a log, of a table or of code: few of its characters are letters or it is indented.
+/// True for a line of a log, of a table or of code: few of its characters are letters, it is indented, or a terminal
+/// padded it.
 pub(super) fn is_machine_made(line: &str) -> bool {
     const LETTERS_PERCENT_MIN: usize = 75;
     const WORD_CHARS_MAX: usize = 160;
@@ -30,8 +31,9 @@ pub(super) fn is_machine_made(line: &str) -> bool {
     let letters =
         line.trim().chars().filter(|letter| letter.is_alphabetic() || matches!(letter, ' ' | ',' | '.')).count();
     let is_indented = line.starts_with('\t') || line.starts_with("    ");
+    let is_padded = line.ends_with("  ") || line.trim().contains("    ");
     let is_code = line.trim_end().ends_with(['{', '}', ';', '>']);
     let is_one_word =
         line.split_whitespace().any(|word| word.chars().count() > WORD_CHARS_MAX && !word.contains(is_wide));
-    100 * letters < LETTERS_PERCENT_MIN * all || is_indented || is_code || is_one_word
+    100 * letters < LETTERS_PERCENT_MIN * all || is_indented || is_padded || is_code || is_one_word
 }

@@ -5,17 +5,32 @@ use super::digest::{Body, Digest};
 use super::shape::{is_machine_made, is_prose};
 use super::text::{self, is_wide};
 use super::tools::Kind;
-use std::borrow::Cow;
+use regex::Regex;
 use std::collections::{HashMap, HashSet};
+use std::sync::LazyLock;
 
-/// Length of a statement, in characters. A longer text has several.
+/// Maximum length of a statement, in characters.
 pub(super) const STATEMENT_CHARS: usize = 420;
+
+/// Length up to which a text is one statement, and up to which sentences of a longer one are, in characters. Statements of
+/// one text share a line, so that small ones cost little and leave out what lies between them.
+const WHOLE_CHARS: usize = 90;
+const RUN_CHARS: usize = 60;
 
 /// Number of lines in a row that look like output from which they are pasted.
 const PASTED_LINES_MIN: usize = 4;
 
 /// Number of requests with a line at their head or foot from which that is part of a wrapping.
 const WRAPPED_MIN: usize = 3;
+
+/// Maximum number of words of a text that answers what was said before it.
+const ANSWER_WORDS_MAX: usize = 5;
+
+/// The path of a picture, which agents put where a person attached it.
+static PICTURE: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r#"(?i)'(?:/|~/)[^'\n]+\.(?:png|jpe?g|gif|webp)'|(?:^|\s)/\S+/\S+\.(?:png|jpe?g|gif|webp)\b"#)
+        .expect("a fixed pattern")
+});
 
 /// Maximum length of the head of a line that names its speaker or its date, in characters.
 const HEAD_CHARS_MAX: usize = 48;
@@ -35,7 +50,7 @@ pub(super) struct Turn {
 
 impl Turn {
     /// Its statements, in order.
-    pub(super) fn pieces(&self) -> Vec<String> {
+    pub(super) fn pieces(&self) -> Vec<(usize, String)> {
         pieces(&self.text)
     }
 }
@@ -93,31 +108,23 @@ pub(super) fn turns(digest: &Digest) -> Vec<Turn> {
         if let ([.., before], [turn, ..]) = turns.split_at_mut(position)
             && turn.typed
             && before.ends_turn
-            && is_short(&turn.text)
+            && has_at_most(&turn.text, ANSWER_WORDS_MAX)
+            && !turn.text.starts_with('/')
         {
-            turn.answers = proposal(&before.text, is_nudge(&turn.text) && !turn.text.starts_with('/'));
+            turn.answers = proposal(&before.text, is_nudge(&turn.text));
         }
     }
     turns.retain(|turn| !turn.typed || turn.answers.is_some() || says_something(&turn.text));
     turns
 }
 
-/// True for a person's text that is more than one word to go on, a command of the agent, or the path of a picture. A word
-/// with digits or joints is a value.
+/// True for a person's text that is more than one word to go on, or a command of the agent. A word with digits or joints
+/// is a value.
 fn says_something(words: &str) -> bool {
     let words = words.trim();
-    let is_path = words.starts_with(['/', '\'', '"', '~']) && !words.contains('\n') && words.matches('/').count() > 2;
-    let is_picture =
-        is_path && [".png", ".jpg", ".jpeg", ".gif", ".webp"].iter().any(|end| words.to_lowercase().contains(end));
-    let is_word = has_at_most(words, 1)
-        && (words.starts_with('/')
-            || !words.contains(|letter: char| letter.is_ascii_digit() || "._-#".contains(letter)));
-    words.chars().any(char::is_alphanumeric) && !is_picture && (!is_word || words.ends_with(['?', '？']))
-}
-
-/// True for a text of few words, which may answer what was said before it.
-fn is_short(words: &str) -> bool {
-    has_at_most(words, 5)
+    let is_value = words.contains(|letter: char| letter.is_ascii_digit() || "._-#".contains(letter));
+    let is_word = has_at_most(words, 1) && (words.starts_with('/') || !is_value && !words.ends_with(['?', '？']));
+    words.chars().any(char::is_alphanumeric) && !is_word
 }
 
 /// True for a text of so few words that it says nothing by itself.
@@ -193,71 +200,35 @@ fn printed_lines(digest: &Digest) -> HashSet<&str> {
 
 /// A person's text without code blocks and runs of lines that a program wrote.
 fn without_pasted(words: &str, printed: &HashSet<&str>) -> String {
-    let mut kept: Vec<Cow<'_, str>> = Vec::new();
-    let mut run: Vec<&str> = Vec::new();
+    let words = PICTURE.replace_all(words, "…");
+    let lines: Vec<&str> = words.lines().filter(|line| !line.trim().is_empty()).collect();
+    let mut counts: HashMap<&str, usize> = HashMap::new();
+    lines.iter().for_each(|line| *counts.entry(line).or_default() += 1);
+    let is_pasted = |line: &&str| is_machine_made(line) || printed.contains(line.trim()) || counts[line] > 1;
+    let pasted: Vec<bool> = lines.iter().map(is_pasted).collect();
+    // Beside a run of such lines, single ones are pasted too.
+    let has_run = pasted.chunk_by(|one, next| one == next).any(|run| run[0] && run.len() >= PASTED_LINES_MIN);
     let mut fenced = false;
-    let end = |run: &mut Vec<&str>, kept: &mut Vec<Cow<'_, str>>| {
-        if run.len() >= PASTED_LINES_MIN {
-            kept.push(Cow::Borrowed("…"));
-        } else {
-            kept.extend(run.iter().map(|line| Cow::Owned((*line).to_owned())));
-        }
-        run.clear();
-    };
-    for line in words.lines() {
-        let trimmed = line.trim();
-        if trimmed.starts_with("```") || trimmed.starts_with("~~~") {
-            end(&mut run, &mut kept);
-            fenced = !fenced;
-            if fenced {
-                kept.push(Cow::Borrowed("…"));
-            }
-            continue;
-        }
-        if fenced || trimmed.is_empty() {
-            continue;
-        }
-        if is_machine_made(line) || printed.contains(trimmed) {
-            run.push(line);
-            continue;
-        }
-        end(&mut run, &mut kept);
-        kept.push(Cow::Borrowed(line));
+    let mut kept: Vec<&str> = Vec::new();
+    for (line, is_pasted) in lines.into_iter().zip(pasted) {
+        let is_fence = line.trim().starts_with("```") || line.trim().starts_with("~~~");
+        let is_code = is_fence || fenced || has_run && is_pasted;
+        fenced ^= is_fence;
+        kept.push(if is_code { "…" } else { line });
     }
-    end(&mut run, &mut kept);
-    kept.dedup_by(|next, before| next == "…" && before == "…");
-    let text = kept.join("\n");
+    kept.dedup_by(|next, before| *next == "…" && *before == "…");
+    // What is left out stands in the line behind it.
+    let text = kept.join("\n").replace("…\n", "… ");
     // A fence that is never closed, or nothing but code: then that is the request.
     if text.chars().any(char::is_alphanumeric) { text } else { words.trim().to_owned() }
 }
 
-/// The statements of an output in prose: its lines, short ones together behind the line that leads to them.
-pub(super) fn prose_pieces(output: &str) -> Vec<String> {
-    const RUN_CHARS: usize = 200;
-    let mut pieces: Vec<String> = Vec::new();
-    let mut run = String::new();
-    for line in text::prose(output) {
-        let words = text::one_line(&text::plain(line.text));
-        let starts = line.indent == 0 && (line.lead == text::Lead::Heading || words.ends_with([':', '：']));
-        if !run.is_empty() && (starts || run.chars().count() + words.chars().count() > RUN_CHARS) {
-            pieces.push(std::mem::take(&mut run));
-        }
-        if !run.is_empty() {
-            run.push_str(if run.ends_with([':', '：']) { " " } else { "; " });
-        }
-        run.push_str(&words);
-    }
-    pieces.push(run);
-    pieces.retain(|piece| piece.split_whitespace().count() > 2);
-    pieces.into_iter().map(|piece| text::clip(&piece, STATEMENT_CHARS)).collect()
-}
-
-/// A short text whole, a long one in runs of sentences. The head of a line that names a speaker or a date stays with each
+/// A short text whole, a long one in runs of sentences, with their numbers: neighbours follow each other. The head of a line that names a speaker or a date stays with each
 /// of its runs.
-pub(super) fn pieces(words: &str) -> Vec<String> {
+pub(super) fn pieces(words: &str) -> Vec<(usize, String)> {
     let line_count = words.lines().filter(|line| !line.trim().is_empty()).count();
-    if line_count <= 1 && words.chars().count() <= STATEMENT_CHARS {
-        return vec![text::one_line(words)];
+    if line_count <= 1 && words.chars().count() <= WHOLE_CHARS {
+        return vec![(0, text::one_line(words))];
     }
     let mut pieces: Vec<String> = Vec::new();
     for line in text::prose(words) {
@@ -265,7 +236,7 @@ pub(super) fn pieces(words: &str) -> Vec<String> {
         let head = head_of(&line).to_owned();
         let mut run = String::new();
         for sentence in text::sentences_of(&line) {
-            if !run.is_empty() && run.chars().count() + sentence.chars().count() > STATEMENT_CHARS * 3 / 5 {
+            if !run.is_empty() && run.chars().count() + sentence.chars().count() > RUN_CHARS {
                 pieces.push(std::mem::take(&mut run));
                 run.push_str(&head);
             }
@@ -277,15 +248,14 @@ pub(super) fn pieces(words: &str) -> Vec<String> {
         pieces.push(run);
     }
     // A line of one word or a number says nothing without the others.
-    if pieces.len() > 1 {
-        pieces.retain(|piece| piece.chars().any(char::is_alphabetic) && !has_at_most(piece, 1));
-    }
-    let clipped = pieces.into_iter().map(|piece| text::clip(&piece, STATEMENT_CHARS));
-    clipped.collect()
+    let is_one = pieces.len() == 1;
+    let says = |piece: &str| is_one || piece.chars().any(char::is_alphabetic) && says_something(piece);
+    let pieces = pieces.into_iter().enumerate().filter(|(_, piece)| says(piece));
+    pieces.map(|(number, piece)| (number, text::clip(&piece, STATEMENT_CHARS))).collect()
 }
 
 /// The head of a line: a name or a date before a colon, or something in brackets.
-fn head_of(line: &str) -> &str {
+pub(super) fn head_of(line: &str) -> &str {
     let Some(end) = line.find(": ").map(|at| at + 2).or_else(|| line.find("] ").map(|at| at + 2)) else { return "" };
     let head = &line[..end];
     let is_head = head.chars().count() <= HEAD_CHARS_MAX && !head.contains(['.', '?', '!', '。']);

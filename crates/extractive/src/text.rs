@@ -168,14 +168,12 @@ pub(super) enum Lead {
     Plain,
     /// Hashes (`#`).
     Heading,
-    /// A bullet.
+    /// A bullet, or a ticked check box.
     Bullet,
     /// A number.
     Number,
     /// An empty check box.
     Unchecked,
-    /// A ticked check box.
-    Checked,
 }
 
 /// The lines of a text that are prose, without code blocks, quotations and tables.
@@ -208,20 +206,16 @@ fn lead_of(line: &str) -> (Lead, &str) {
         return (Lead::Heading, hashes.trim());
     }
     let bullet = ["- ", "* ", "• ", "+ ", "– ", "· "].iter().find_map(|mark| line.strip_prefix(mark));
-    let (mut lead, mut rest) = match (bullet, numbered(line)) {
+    let (lead, rest) = match (bullet, numbered(line)) {
         (Some(rest), _) => (Lead::Bullet, rest),
         (None, Some(rest)) => (Lead::Number, rest),
         (None, None) => (Lead::Plain, line),
     };
-    const BOXES: [(&[&str], Lead); 2] =
-        [(&["[ ]", "☐", "⬜"], Lead::Unchecked), (&["[x]", "[X]", "☑", "✅", "✓", "✔", "☒"], Lead::Checked)];
-    for (mark, found) in BOXES.iter().flat_map(|(marks, lead)| marks.iter().map(move |mark| (mark, *lead))) {
-        if let Some(behind) = rest.trim_start().strip_prefix(*mark) {
-            (lead, rest) = (found, behind);
-            break;
-        }
+    let behind = |marks: &[&str]| marks.iter().find_map(|mark| rest.trim_start().strip_prefix(mark));
+    if let Some(rest) = behind(&["[ ]", "☐", "⬜"]) {
+        return (Lead::Unchecked, rest.trim());
     }
-    (lead, rest.trim())
+    behind(&["[x]", "[X]", "☑", "✅", "✓", "✔", "☒"]).map_or((lead, rest.trim()), |rest| (Lead::Bullet, rest.trim()))
 }
 
 fn numbered(line: &str) -> Option<&str> {

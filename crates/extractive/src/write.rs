@@ -99,7 +99,7 @@ pub(super) fn read<'a>(
     for entry in &digest.entries {
         if let Body::Summary(words) = &entry.body {
             let notes = statements::pieces(words).into_iter();
-            record.notes.extend(notes.map(|words| Note { topic: Topic::Context, words, at: entry.at }));
+            record.notes.extend(notes.map(|(_, words)| Note { topic: Topic::Context, words, at: entry.at }));
         }
     }
     let read: Vec<Turn> = turns.iter().filter(|turn| turn.at >= 0).cloned().collect();

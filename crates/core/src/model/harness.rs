@@ -19,6 +19,7 @@ static HARNESS: LazyLock<Regex> = LazyLock::new(|| {
         "user-prompt-submit-hook",
         "ide_selection",
         "ide_opened_file",
+        "in-app-browser-context",
         "bash-stdout",
         "bash-stderr",
         "INSTRUCTIONS",
@@ -41,12 +42,12 @@ static NOTICE_LINE: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r"(?m)^\[Request interrupted[^\]\n]*\]|^\s*Read the output file\b.*$").expect("a fixed pattern")
 });
 
-/// Text around a request in a user's message, in Markdown: it begins with the first text, and the request follows the
-/// second one.
-const FRAMES: [(&str, &str); 1] = [
-    // Codex: its IDE extension (`codex-vscode`), with the selection and the open tabs.
-    ("# Context from my IDE setup:", "## My request for Codex:"),
-];
+/// What Codex's application and its IDE extension put before a request, in Markdown: the selection and the open tabs, the
+/// attached files, the address of its browser. Published sessions of both have it.
+const FRAMES: [&str; 3] = ["# Context from my IDE setup:", "# Files mentioned by the user:", "# In app browser:"];
+
+/// The line that the request follows; newer versions have the second form.
+const REQUESTS: [&str; 2] = ["## My request for Codex:", "## My request:"];
 
 /// The text of the person, without the additions of the agent. Empty for a notice of the agent.
 pub fn spoken(text: &str) -> String {
@@ -69,11 +70,13 @@ pub fn spoken(text: &str) -> String {
 
 /// A request without the frame around it.
 fn unframed(text: &str) -> &str {
-    let frame = FRAMES.iter().find(|(head, _)| text.starts_with(head));
-    let request = frame.and_then(|(_, mark)| {
-        let at = text.match_indices(mark).find(|(at, _)| text[..*at].ends_with('\n'))?.0;
+    let is_framed =
+        FRAMES.iter().any(|head| text.starts_with(head)) || REQUESTS.iter().any(|mark| text.starts_with(mark));
+    let request = |mark: &&str| {
+        let at = text.match_indices(*mark).find(|(at, _)| *at == 0 || text[..*at].ends_with('\n'))?.0;
         Some(&text[at + mark.len()..])
-    });
+    };
+    let request = REQUESTS.iter().filter(|_| is_framed).find_map(request);
     request.filter(|request| !request.trim().is_empty()).unwrap_or(text)
 }
 
@@ -115,6 +118,14 @@ mod tests {
             (
                 "# Context from my IDE setup:\n\n## Open tabs:\n- a.rs: src/a.rs\n\n## My request for Codex:\nfix a\n",
                 "fix a",
+            ),
+            (
+                "# Files mentioned by the user:\n\n## plan.md: /tmp/plan.md\n\n## My request:\nsay it in one line",
+                "say it in one line",
+            ),
+            (
+                "<in-app-browser-context source=\"ambient-ui-state\">\n# In app browser:\n</in-app-browser-context>\n\n## My request for Codex:\nopen the menu",
+                "open the menu",
             ),
             (
                 "# Context from my IDE setup:\nwhy does this stand here?",

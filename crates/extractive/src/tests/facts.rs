@@ -85,7 +85,7 @@ fn of_work() -> Vec<Case> {
                 "\"accent\": \"#111111\",",
                 "\"accent\": \"#222222\",",
             ),
-            expected: &[("Critical Context", "`\"accent\": \"#222222\"`")],
+            expected: &[("In Progress", "`\"accent\": \"#222222\"`")],
             silent: &["#111111"],
         },
         Case {

@@ -276,6 +276,31 @@ proptest! {
         prop_assert!(places.is_sorted(), "{places:?}\n{text}");
     }
 
+    /// Where not all that people typed fits, its pieces stand word for word and in order, those of one text in one line.
+    #[test]
+    fn pieces_of_what_people_typed_are_word_for_word(
+        said in proptest::collection::vec(proptest::collection::vec(plain_words(), 2..7), 6..20), budget_tokens in 120_i64..320,
+    ) {
+        let said: Vec<String> = said.iter().map(|sentences| format!("{}.", sentences.join(". "))).collect();
+        let talk = said.iter().fold(Talk::default(), |talk, words| talk.user(words).model("Done as you asked for it."));
+        let text = assert_within_budget(&SummaryInput { budget_tokens, ..talk.input("longhand@1") });
+        let quotes: Vec<&str> = text.lines().filter_map(|line| Some(line.split_once('“')?.1.rsplit_once('”')?.0)).collect();
+        prop_assert!(!quotes.is_empty(), "{text}");
+        let mut sources = Vec::new();
+        for quote in quotes {
+            let pieces: Vec<&str> = quote.split('…').map(str::trim).filter(|piece| !piece.is_empty()).collect();
+            let holds = |words: &&String| {
+                let mut rest = words.as_str();
+                pieces.iter().all(|piece| rest.split_once(piece).map(|(_, behind)| rest = behind).is_some())
+            };
+            let source = said.iter().find(holds);
+            prop_assert!(source.is_some(), "{quote}\n{text}");
+            sources.extend(source);
+        }
+        sources.sort();
+        prop_assert!(sources.windows(2).all(|pair| pair[0] != pair[1]), "{text}");
+    }
+
     /// Five summaries in a row keep what one keeps, because each is made from the originals.
     #[test]
     fn five_rounds_keep_what_one_keeps(history in talk(), budget_tokens in 300_i64..2_000) {

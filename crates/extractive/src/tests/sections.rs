@@ -100,14 +100,6 @@ fn a_list_kept_task_by_task_is_followed() {
 }
 
 #[test]
-fn a_check_list_in_prose_is_a_list_of_tasks() {
-    let boxes = "Progress so far:\n- [x] Parse the header\n- [ ] Parse the body\n- [ ] Report positions";
-    let text = Talk::default().user("write the parser").model(boxes).summary();
-    assert_says(&text, "Next Steps", "Parse the body");
-    assert_says(&text, "Done", "Parse the header");
-}
-
-#[test]
 fn failing_checks_are_blockers_and_fixed_ones_are_not() {
     let failing = Talk::default().user("make the suite pass").fails(
         "bash",
@@ -115,7 +107,7 @@ fn failing_checks_are_blockers_and_fixed_ones_are_not() {
         "error[E0308]: mismatched types\n --> src/lib.rs:4:9",
     );
     let text = failing.clone().summary();
-    assert_says(&text, "Blocked", "`cargo test -p core` failed: `error[E0308]: mismatched types (src/lib.rs:4)`");
+    assert_says(&text, "Blocked", "`cargo test -p core` failed: `error[E0308]: mismatched types`");
     let text = failing
         .model("The return type of `parse_line` is wrong.")
         .works("edit", json!({"path": "src/lib.rs", "oldText": "a", "newText": "b"}), "ok")
@@ -249,6 +241,26 @@ fn requests_are_quoted_without_what_agents_put_around_them() {
     assert_says(&text, "Constraints & Preferences", "“also accept semicolons as separators”");
     assert_says(&text, "Goal", "Latest request: “now write the documentation for it”");
     assert!(!text.contains("never shown") && !text.contains("Read the output file"), "{text}");
+}
+
+/// What agents and terminals put into a message is not what a person typed.
+#[test]
+fn pictures_and_pasted_lines_are_not_quoted() {
+    let padded = "+ 8 - the tide table is sorted by    \n  harbour and by hour of the tide     \n".repeat(3);
+    let text = Talk::default()
+        .user("draw the tide table")
+        .model("It is drawn.")
+        .user("'/var/folders/x1/Screenshot 2031-03-02 at 01.39.27.png'\n\nwhy is the quay grey?")
+        .model("It is grey stone.")
+        .user(&format!("{padded}\ntake that out again\nthrow new TideError(`${{hour}}`);"))
+        .model("It is out.")
+        .user("now print it")
+        .summary();
+    assert_says(&text, "Constraints & Preferences", "why is the quay grey?”");
+    assert_says(&text, "Constraints & Preferences", "take that out again");
+    for pasted in ["Screenshot", "sorted by", "harbour and by hour", "TideError"] {
+        assert!(!text.contains(pasted), "{pasted}:\n{text}");
+    }
 }
 
 /// An unknown agent wraps each request in the same lines, with others between them.
