@@ -10,6 +10,7 @@ mod run;
 mod compact;
 mod summarize;
 mod client;
+mod written;
 mod hooks;
 mod hook_messages;
 mod processes;
@@ -57,6 +58,7 @@ pub use hooks::read_hook_output;
 pub use index::index;
 pub use inputs::{guard_input, planning_input};
 pub use preview::{Preview, is_possible};
+pub use written::{digest_of, texts_beside};
 pub use request_log::RequestLog;
 
 /// Options of the scheduler.

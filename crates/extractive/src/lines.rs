@@ -119,6 +119,14 @@ pub(super) fn outcomes(record: &Record, turns: &[Turn], units: usize) -> Vec<Str
     lines
 }
 
+/// The lines of what people typed, for a text of so many characters.
+pub(super) fn typed(record: &Record, turns: &[Turn], units: usize) -> Vec<Item> {
+    let by_step = HashMap::new();
+    let mut builder = LineBuilder { record, units, root: None, by_step, judge: Judge::of(record), items: Vec::new() };
+    builder.typed(turns);
+    builder.items
+}
+
 struct LineBuilder<'a> {
     record: &'a Record,
     units: usize,
