@@ -14,11 +14,13 @@ use crate::model::summary_request::{Purpose, SummaryRequest};
 use crate::model::usage::{ModelWindow, Usage, WindowSource};
 use crate::model::view::SourceMessage;
 use crate::policy::plan::{self, Boundary};
-use crate::policy::summary::{SummaryInput, SummaryOutput};
 use crate::policy::provider_errors::{self, ProviderError};
+use crate::policy::summary::{SummaryInput, SummaryOutput};
 use crate::policy::{LevelPolicy, Policy, Step, replay};
 use crate::scheduler::{self, is_possible};
-use crate::store::{self, Condition, Receipt, Requester, SessionKey, Source, SuppliedSummary, UpdateSession, WindowUsage};
+use crate::store::{
+    self, Condition, Receipt, Requester, SessionKey, Source, SuppliedSummary, UpdateSession, WindowUsage,
+};
 
 /// A request for a compaction by hand.
 #[derive(Debug, Clone)]

@@ -144,7 +144,9 @@ impl Worker {
                     let supplied = reply.supplied;
                     let checked = match output_of(&edited, reply) {
                         Ok(output) => {
-                            let written = self.as_written(claim, (&edited.input, edited.plan.tail_start), output, supplied).await?;
+                            let written = self
+                                .as_written(claim, (&edited.input, edited.plan.tail_start), output, supplied)
+                                .await?;
                             attempt.check(edited.written(&written, supplied))
                         }
                         Err(why) => Err(why),

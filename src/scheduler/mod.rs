@@ -58,8 +58,8 @@ pub use hooks::read_hook_output;
 pub use index::index;
 pub use inputs::{guard_input, planning_input};
 pub use preview::{Preview, is_possible};
-pub use written::{digest_of, texts_beside};
 pub use request_log::RequestLog;
+pub use written::{digest_of, texts_beside};
 
 /// Options of the scheduler.
 #[derive(Debug, Clone)]

@@ -6,7 +6,18 @@ use longhand_core::policy::tokens;
 use serde_json::json;
 
 const NAMES: [&str; 12] = [
-    "Falmouth", "Zanzibar", "Tregarthen", "Quetzal", "Okafor", "Sonora", "Kampala", "Miro", "Hedda", "Bernd", "Farida", "Ines",
+    "Falmouth",
+    "Zanzibar",
+    "Tregarthen",
+    "Quetzal",
+    "Okafor",
+    "Sonora",
+    "Kampala",
+    "Miro",
+    "Hedda",
+    "Bernd",
+    "Farida",
+    "Ines",
 ];
 
 fn talk() -> Talk {
