@@ -2,6 +2,7 @@
 """Summaries of the built-in summarizer, measured beside the plainest rival at equal length.
 
 usage: measure.py [kit] [rounds] [constraints] [dialogues] [used] [typed] [cost] [--data FOLDER] [--rival FILE] [--seeds N] [--preset NAME]
+       measure.py kit rounds --daemon PROGRAM
 
 kit          compaction-conformance-kit 0.8.0 (`pip install compaction-conformance-kit==0.8.0`): statements of a dialogue
              kept at 10, 20 and 30 % of its characters, the newest value of what changed, and older values shown
@@ -12,17 +13,25 @@ used         files and identifiers of a compacted session that its later work us
 cost         time of a summary for 1 000 tokens
 typed        share of what the summary shows as typed that a person typed, word for word
 
+With --daemon, sessions of a daemon of that program are appended to and compacted by hand over HTTP, without a tail; only the
+limit of the summaries is another one, and is counted in characters.
+
 The data and the rival are in the folder ../shared, or in the one that LONGHAND_SHARED names. The rival is a Python module with `summary(turns, budget)`; both get the same budget in characters, headings apart.
 """
 import argparse
+import contextlib
+import http.client
 import importlib.util
 import json
 import os
 import pathlib
 import random
 import re
+import socket
 import subprocess
 import sys
+import tempfile
+import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SHARED = pathlib.Path(os.environ.get("LONGHAND_SHARED", ROOT.parent / "shared"))
@@ -35,6 +44,7 @@ def parse():
     parser.add_argument("--rival", type=pathlib.Path, default=SHARED / "tools/summary/plain.py")
     parser.add_argument("--recall", type=pathlib.Path, default=SHARED / "tools/recall.py")
     parser.add_argument("--binary", default=str(ROOT / "target/release/examples/summarize"))
+    parser.add_argument("--daemon", help="the program whose daemon writes the summaries of kit and rounds")
     parser.add_argument("--seeds", type=int, default=24)
     parser.add_argument("--preset", default="longhand@1")
     parser.add_argument("--show", action="store_true", help="print the summaries")
@@ -44,8 +54,82 @@ def parse():
 ARGUMENTS = parse()
 
 
+class Daemon:
+    """A daemon with a store of its own."""
+
+    def __init__(self, home):
+        self.socket = f"{home}/store/longhand.sock"
+        command = [ARGUMENTS.daemon, "serve", "--data-dir", f"{home}/store"]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env={**os.environ, "HOME": home})
+        self.process.stdout.readline()
+
+    def call(self, method, path, body=None):
+        connection = http.client.HTTPConnection("localhost")
+        connection.sock = socket.socket(socket.AF_UNIX)
+        connection.sock.connect(self.socket)
+        with contextlib.closing(connection):
+            connection.request(method, path, json.dumps(body) if body is not None else None, {"content-type": "application/json"})
+            answer = connection.getresponse()
+            text = answer.read().decode()
+        if answer.status != 200:
+            raise RuntimeError(f"{method} {path}: {answer.status} {text}")
+        return json.loads(text)
+
+    def compact(self, session, characters):
+        """Summarizes all of a session in so many characters; returns the text of its summary."""
+        summary = {"tail": "nothing", "summary": {"max_tokens": characters}}
+        counting = {"unit": "code_points", "text": "length", "units_per_token": 1}
+        policy = {"auto": {"steps": {"1": {"summarize": summary}}}, "counting": counting}
+        self.call("PATCH", f"/v1/sessions/{session}", {"policyOverrideJson": json.dumps(policy)})
+        begun = self.call("POST", f"/v1/sessions/{session}/compactions", {"kind": "COMPACTION_KIND_SUMMARY"})["compaction"]
+        while begun["state"] in ("COMPACTION_STATE_READY", "COMPACTION_STATE_RUNNING"):
+            time.sleep(0.01)
+            begun = self.call("GET", f"/v1/compactions/{begun['compactionId']}")["compaction"]
+        if begun["state"] != "COMPACTION_STATE_DONE":
+            raise RuntimeError(json.dumps(begun))
+        frames = self.call("GET", f"/v1/sessions/{session}/view")
+        frames = frames if isinstance(frames, list) else [frames]
+        messages = [message for frame in frames for message in frame.get("messages", {}).get("messages", [])]
+        (parts,) = [message["parts"] for message in messages if "SUMMARY" in message["kind"]]
+        return "\n".join(part["part"]["text"]["text"] for part in parts)
+
+    def summary(self, request):
+        """The text of the last summary of a conversation, as long as may be, headings apart."""
+        new = {"preset": ARGUMENTS.preset, "window": {"maxContextTokens": 100_000_000}}
+        session = self.call("POST", "/v1/sessions", new)["session"]["sessionId"]
+        messages, rounds = request["messages"], request["rounds"]
+        for left in range(rounds, 0, -1):
+            end = len(messages) // left
+            piece, messages = messages[:end], messages[end:]
+            said = [{"role": f"ROLE_{entry['role'].upper()}", "parts": [{"text": {"text": entry["text"]}}]} for entry in piece]
+            self.call("POST", f"/v1/sessions/{session}/messages", {"messages": said})
+            if left > 1:
+                self.compact(session, request["characters"])
+        limit, best = request["characters"], ""
+        for _ in range(5):
+            text = self.compact(session, limit)
+            framed = re.sub(r"^.*?<summary>\n|\n</summary>.*$", "", text, flags=re.S)
+            length = len(content(framed)) + 1
+            if length <= request["characters"] and length > len(content(best)):
+                best = framed
+            if abs(request["characters"] - length) * 200 < request["characters"] and length <= request["characters"]:
+                break
+            limit += request["characters"] - length
+            self.call("POST", f"/v1/sessions/{session}:undo", {})
+        return {"text": best}
+
+
 def summaries(requests):
     """The texts of some summaries, written by one process."""
+    if ARGUMENTS.daemon:
+        with tempfile.TemporaryDirectory() as home:
+            daemon = Daemon(home)
+            try:
+                answers = [daemon.summary(request) for request in requests]
+            finally:
+                daemon.process.terminate()
+                daemon.process.wait()
+        return answers
     lines = "\n".join(json.dumps({"preset": ARGUMENTS.preset, **request}) for request in requests)
     done = subprocess.run([ARGUMENTS.binary], input=lines, capture_output=True, text=True, check=True)
     answers = [json.loads(line) for line in done.stdout.splitlines()]

@@ -43,6 +43,7 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
                 let mut lines = lines_of(&session, newest.as_ref(), Clock::default().now());
                 lines.extend(session.thresholds.into_iter().filter_map(|it| Some(("window", it.unmet_message?))));
                 lines.extend(found.over_window.map(|reason| ("over window", over_window_text(&reason))));
+                lines.extend(found.said_lines.into_iter().map(|line| ("people said", line)));
                 print(&mut output, &lines)?;
             }
         }

@@ -2,7 +2,7 @@
 //! history touched.
 
 use super::claims::{self, Evidence};
-use super::compose::Budget;
+use super::compose::{self, Budget, Form};
 use super::digest::Digest;
 use super::file_lists::{self, file_lists};
 use super::lines;
@@ -12,13 +12,16 @@ use super::text;
 use super::write::NAME;
 use longhand_core::model::view::SourceMessage;
 use longhand_core::policy::summary::{SummaryInput, SummaryOutput};
-use longhand_core::policy::{Contradictions, Counting, files};
+use longhand_core::policy::{Contradictions, Counting, Section, Summary, Topic, files};
 
 /// Share of the budget for the record under a policy that asks for corrections, in percent.
 const RECORD_SHARE: i64 = 10;
 
 /// Heading of the record of what happened.
 const HEADING: &str = "# Record of what happened";
+
+/// Heading of what people typed. The part of a summary that begins with it has that and nothing else.
+pub const SAID_HEADING: &str = "# What people said";
 
 /// Returns a summary with its claims that the record contradicts, and with the sections that the policy appends: lists
 /// of files to every summary, the record to a model's summary only, because the built-in summarizer's has its lines.
@@ -38,15 +41,37 @@ pub fn completed_beside(output: SummaryOutput, input: &SummaryInput, behind: &[S
     let evidence = Evidence { behind: behind.iter().collect(), ..Evidence::of(input) };
     let contradictions = claims::contradictions(&evidence, &text);
     if output.summarizer != NAME {
-        let earlier = input.previous_digest.as_deref().and_then(Digest::from_json).unwrap_or_default();
-        let digest = earlier.merged(Digest::of(evidence.all()));
-        let record = what_happened(&digest, &input.counting, record_tokens(input));
+        let record = record_of(&evidence, input);
         if !record.is_empty() {
             text = format!("{}\n\n{record}", text.trim_end());
         }
     }
     text.push_str(&file_lists(input));
     SummaryOutput { text, contradictions, ..output }
+}
+
+/// A summary that a client wrote on its own, with its claims that the record contradicts; its text stays as it is. Beside it
+/// the record, with what happened in the messages `behind`, if the policy asks for it.
+pub fn beside_supplied(
+    output: SummaryOutput,
+    input: &SummaryInput,
+    behind: &[SourceMessage],
+) -> (SummaryOutput, Option<String>) {
+    let evidence = Evidence { behind: behind.iter().collect(), knows_more: true, ..Evidence::of(input) };
+    let contradictions = claims::contradictions(&evidence, &output.text);
+    let record = record_of(&evidence, input);
+    (SummaryOutput { contradictions, ..output }, Some(record).filter(|record| !record.is_empty()))
+}
+
+/// True if a summary by somebody else can quote messages behind those that it covers: in the record, or in a report.
+pub fn may_quote(output: &SummaryOutput, rules: &Summary) -> bool {
+    let has_record = rules.facts_tokens > 0 || rules.contradictions == Contradictions::Correct;
+    output.summarizer != NAME && (has_record || !output.contradictions.is_empty())
+}
+
+/// The record of all messages of the evidence, as the policy asks for it.
+fn record_of(evidence: &Evidence<'_>, input: &SummaryInput) -> String {
+    what_happened(&evidence.digest(), &input.counting, record_tokens(input))
 }
 
 /// The record of what happened, from the results of tools alone, in at most so many tokens: the last outcome of each
@@ -68,6 +93,17 @@ pub fn what_happened(digest: &Digest, counting: &Counting, tokens: i64) -> Strin
     if is_empty { String::new() } else { text }
 }
 
+/// What people typed, verbatim and in order, in at most so many tokens; above that, what adds most. Empty if nobody typed
+/// anything, or there is no room for it.
+pub fn what_people_said(digest: &Digest, counting: &Counting, tokens: i64) -> String {
+    let budget = Budget::of(counting, tokens);
+    let turns = statements::turns(digest);
+    let mut record = Record::default();
+    record.read(digest, &turns);
+    let sections = [Section::new(SAID_HEADING, Topic::Goal)];
+    compose::compose_typed(Form::plain(&sections), budget, lines::typed(&record, &turns, budget.chars()))
+}
+
 /// Tokens that the policy grants to the record.
 fn record_tokens(input: &SummaryInput) -> i64 {
     let share = match input.rules.contradictions {
@@ -82,5 +118,6 @@ pub fn tokens_max(input: &SummaryInput, by_model: bool) -> i64 {
     if !by_model {
         return input.budget_tokens;
     }
-    input.budget_tokens.saturating_add(record_tokens(input)).saturating_add(file_lists::most_tokens(input))
+    let beside = record_tokens(input).saturating_add(input.rules.words_tokens.max(0));
+    input.budget_tokens.saturating_add(beside).saturating_add(file_lists::most_tokens(input))
 }

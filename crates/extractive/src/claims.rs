@@ -79,6 +79,8 @@ static CHANGED: LazyLock<Regex> = LazyLock::new(|| {
 pub struct Evidence<'a> {
     /// The messages that the summary covers, oldest first.
     pub messages: Vec<&'a SourceMessage>,
+    /// What the summary before it covers, whose messages are not at hand.
+    pub earlier: Digest,
     /// Later messages, which its writer may have read too.
     pub behind: Vec<&'a SourceMessage>,
     /// Other texts that the writer was given: the previous summary, instructions.
@@ -94,6 +96,7 @@ impl<'a> Evidence<'a> {
         let texts = prompt.rules.iter().chain(&prompt.task).chain(&input.previous).chain([&input.instructions]);
         Self {
             messages: input.messages.iter().chain(&input.split_turn).collect(),
+            earlier: input.previous_digest.as_deref().and_then(Digest::from_json).unwrap_or_default(),
             behind: Vec::new(),
             texts: texts.map(String::as_str).collect(),
             knows_more: false,
@@ -104,11 +107,16 @@ impl<'a> Evidence<'a> {
     pub(super) fn all(&self) -> impl Iterator<Item = &'a SourceMessage> {
         self.messages.iter().chain(&self.behind).copied()
     }
+
+    /// The digest of all that is known.
+    pub(super) fn digest(&self) -> Digest {
+        self.earlier.clone().merged(Digest::of(self.all()))
+    }
 }
 
 /// The claims of a summary that the record of the evidence contradicts, each once, at most `CONTRADICTIONS_MAX`.
 pub fn contradictions(evidence: &Evidence<'_>, summary: &str) -> Vec<Contradiction> {
-    let digest = Digest::of(evidence.all());
+    let digest = evidence.digest();
     let mut record = Record::default();
     let turns = statements::turns(&digest);
     record.read(&digest, &turns);
@@ -116,7 +124,7 @@ pub fn contradictions(evidence: &Evidence<'_>, summary: &str) -> Vec<Contradicti
     let bounded = |words: &str| text::clip(&text::one_line(&text::clean(words)), CONTRADICTION_CHARS_MAX);
     let found = claims(summary).into_iter().filter_map(|claim| {
         let (kind, history, at) = judge.judge(&claim)?;
-        let source = at.and_then(|at| evidence.all().nth(usize::try_from(at).ok()?));
+        let source = at.and_then(|at| evidence.all().nth(usize::try_from(at - evidence.earlier.length).ok()?));
         let message = source.map(|source| source.message.id);
         Some(Contradiction { kind, claim: bounded(&claim), history: bounded(&history), message })
     });
@@ -285,6 +293,10 @@ impl<'a> Judge<'a> {
 
 fn texts_of(evidence: &Evidence<'_>) -> String {
     let mut texts = evidence.texts.join("\n");
+    for words in evidence.earlier.entries.iter().flat_map(|entry| entry.body.texts()) {
+        texts.push('\n');
+        texts.push_str(words);
+    }
     for part in evidence.all().flat_map(|source| &source.message.parts) {
         texts.push('\n');
         texts.push_str(words_of(&part.body));

@@ -154,6 +154,11 @@ impl<'a> Form<'a> {
         Self { sections: &rules.sections, filler: &rules.filler, root }
     }
 
+    /// Sections under headings, without those that have no line.
+    pub(super) fn plain(sections: &'a [Section]) -> Self {
+        Self { sections, filler: "", root: None }
+    }
+
     /// The same filler with other sections under headings.
     pub(super) fn headings(self, sections: &'a [Section]) -> Self {
         Self { sections, filler: self.filler, root: None }
@@ -229,6 +234,17 @@ pub(super) fn compose(form: Form<'_>, budget: Budget<'_>, items: Vec<Item>, focu
         text = render(form, &selection.lines());
     }
     truncated_to(text, budget)
+}
+
+/// Writes one section of what people typed: all of it, or as much as fits, by what it adds.
+pub(super) fn compose_typed(form: Form<'_>, budget: Budget<'_>, items: Vec<Item>) -> String {
+    let mut selection = Selection::of(form, budget, items, &terms(""));
+    selection.typed(selection.left);
+    let mut text = render(form, &selection.lines());
+    while budget.measure(&text) > budget.units && selection.drop_last(1) {
+        text = render(form, &selection.lines());
+    }
+    if selection.order.is_empty() { String::new() } else { text }
 }
 
 /// An item in the selection.

@@ -167,6 +167,18 @@ impl Digest {
 }
 
 impl Body {
+    /// Everything that it says.
+    pub(super) fn texts(&self) -> Vec<&str> {
+        match self {
+            Self::Typed(words) | Self::Said(words) | Self::Notice(words) | Self::Summary(words) => vec![words],
+            Self::Call(call) => {
+                let touched = call.usage.touches.iter().flat_map(|touch| [&touch.path, &touch.added, &touch.removed]);
+                let whole = touched.chain(&call.usage.command).chain([&call.output, &call.usage.about]);
+                whole.map(String::as_str).collect()
+            }
+        }
+    }
+
     /// Its class and its size in bytes.
     fn size(&self) -> (usize, usize) {
         const AROUND: usize = 64;

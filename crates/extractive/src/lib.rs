@@ -30,7 +30,9 @@ mod text;
 mod tools;
 mod write;
 
-pub use carried::{completed, completed_beside, tokens_max, what_happened};
+pub use carried::{
+    SAID_HEADING, beside_supplied, completed, completed_beside, may_quote, tokens_max, what_happened, what_people_said,
+};
 pub use claims::{CONTRADICTION_CHARS_MAX, CONTRADICTIONS_MAX, Evidence, contradictions};
 pub use digest::Digest;
 pub use write::{NAME, digest, extract, write};

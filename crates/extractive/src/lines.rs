@@ -113,6 +113,24 @@ pub(super) fn outcomes(record: &Record, turns: &[Turn], units: usize) -> Vec<Str
     lines
 }
 
+/// The lines of what people typed under one topic, without labels, for a text of so many characters.
+pub(super) fn typed(record: &Record, turns: &[Turn], units: usize) -> Vec<Item> {
+    let by_step = HashMap::new();
+    let mut builder = LineBuilder { record, units, root: None, by_step, judge: Judge::of(record), items: Vec::new() };
+    builder.typed(turns);
+    let bare = |line: String| {
+        let label = [FIRST, LATEST].into_iter().find_map(|label| line.strip_prefix(label));
+        label.map(str::to_owned).unwrap_or(line)
+    };
+    let plain = |item: Item| Item {
+        topic: Topic::Goal,
+        text: bare(item.text),
+        shorter: item.shorter.into_iter().map(bare).collect(),
+        ..item
+    };
+    builder.items.into_iter().map(plain).collect()
+}
+
 struct LineBuilder<'a> {
     record: &'a Record,
     units: usize,

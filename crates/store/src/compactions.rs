@@ -6,11 +6,11 @@ use super::ledger::head::{Pending, Receipt, SessionKey};
 use super::ledger::jobs::{self, Condition, Enqueued, WindowUsage};
 use super::ledger::requests::{self, AddRequests, Subject};
 use super::ledger::tx::Requester;
-use super::ledger::{ancestry, by_hand, expand, messages};
+use super::ledger::{ancestry, by_hand, digests, expand, messages};
 use super::shared::Shared;
 use super::writer::Mutation;
 use crate::model::Revision;
-use crate::model::compaction::{Compaction, CompactionRequest};
+use crate::model::compaction::{Compaction, CompactionRequest, RevisionRange};
 use crate::model::ids::{CompactionId, MessageId};
 use crate::model::message::Message;
 use crate::model::summary_request::{Purpose, SummaryRequest};
@@ -109,7 +109,29 @@ impl Compactions {
             .snapshot(|reader| {
                 let ancestry = ancestry::by_key(reader, session.0)?;
                 let ranges = expand::taken_by(reader, &ancestry, id)?;
-                messages::page_of_ranges(reader, &ancestry, &ranges, from, limit)
+                messages::page_of_ranges(reader, &ancestry, &ranges, from, (limit, false))
+            })
+            .await
+    }
+
+    /// The digest of what the summary of a compaction covers, unless it has to be made from the originals.
+    pub async fn digest(&self, id: CompactionId) -> Result<Option<String>> {
+        self.0.reading(|reader| digests::of(reader, id)).await
+    }
+
+    /// A page of the messages in ranges of a history, with derived ones, from a revision on, and the beginning of the next
+    /// page.
+    pub async fn originals(
+        &self,
+        session: SessionKey,
+        ranges: &[RevisionRange],
+        from: Revision,
+        limit: i64,
+    ) -> Result<(Vec<Message>, Option<Revision>)> {
+        self.0
+            .snapshot(|reader| {
+                let ancestry = ancestry::by_key(reader, session.0)?;
+                messages::page_of_ranges(reader, &ancestry, ranges, from, (limit, true))
             })
             .await
     }

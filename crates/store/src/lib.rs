@@ -75,6 +75,7 @@ pub use ledger::approvals::bytes as approval_bytes;
 pub use ledger::claims::{Claim, Planned};
 pub use ledger::compactions::{Commit, Committed, SuppliedSummary};
 pub use ledger::counts::Counted;
+pub use ledger::digests::pack_digest;
 pub use ledger::draft_batch::DraftsWritten;
 pub use ledger::drafts::{DraftReceipt, NewDraftText};
 pub use ledger::events::{EventFilter, EventPage, PagedEvent, ScannedTo};

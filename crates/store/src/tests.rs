@@ -5,10 +5,11 @@ use super::erasure::{apply, candidates, plan, rows, session, steps};
 use super::integrity::{committed, log_check, run_rows, verify};
 use super::ledger::{
     access_tokens, ahead, ancestry, append, approvals, blob_uses, by_client_id, by_hand, calls, cancels, claiming,
-    clock_segments, compactions, conversation, counts, drafts, erased_content, erased_sessions, events, expand, expiry,
-    head, identity, jobs, labels, layouts, marks, messages, open_drafts, open_messages, pairing, policies, position,
-    prompts, quotas, receipts, received, requests, rewrites, runs, search, session_filter, session_list, sessions,
-    sources, spending, statistics, statuses, submit, tombstones, tx, usage_totals, visibility, windows,
+    clock_segments, compactions, conversation, counts, digests, drafts, erased_content, erased_sessions, events,
+    expand, expiry, head, identity, jobs, labels, layouts, marks, messages, open_drafts, open_messages, pairing,
+    policies, position, prompts, quotas, receipts, received, requests, rewrites, runs, search, session_filter,
+    session_list, sessions, sources, spending, statistics, statuses, submit, tombstones, tx, usage_totals, visibility,
+    windows,
 };
 use super::search::{hits, source};
 use super::upkeep::scrub;
@@ -86,6 +87,7 @@ pub(super) fn statements() -> Vec<&'static str> {
         prompts::STATEMENTS,
         submit::STATEMENTS,
         compactions::STATEMENTS,
+        digests::STATEMENTS,
         conversation::STATEMENTS,
         requests::STATEMENTS,
         run_rows::STATEMENTS,

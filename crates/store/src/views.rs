@@ -4,13 +4,14 @@ use super::error::Result;
 use super::ledger::counts::{self, Counted};
 use super::ledger::head::{Pending, SessionKey};
 use super::ledger::sources::{self, NewMessages, Source};
-use super::ledger::{ancestry, jobs, position};
+use super::ledger::{ancestry, jobs, layouts, messages, position};
 use super::shared::Shared;
 use super::writer::Mutation;
 use crate::limits;
 use crate::model::Revision;
 use crate::model::ids::MessageId;
 use crate::model::layout::Layout;
+use crate::model::message::Message;
 use crate::model::view::Counts;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -28,6 +29,18 @@ impl Views {
     /// The same, with a limit: fails if the messages have more than `bytes_max` bytes.
     pub async fn source_within(&self, session: SessionKey, at: Option<Revision>, bytes_max: usize) -> Result<Source> {
         self.0.snapshot(|reader| sources::at(reader, session, at, bytes_max)).await
+    }
+
+    /// The active summary of a session.
+    pub async fn summary(&self, session: SessionKey) -> Result<Option<Message>> {
+        self.0
+            .snapshot(|reader| {
+                let ancestry = ancestry::by_key(reader, session.0)?;
+                let Some(covered) = layouts::at(reader, &ancestry, ancestry.revision)?.covered else { return Ok(None) };
+                let id = messages::id_at(reader, &ancestry, covered.summary)?;
+                messages::get(reader, &ancestry, &id.to_string()).map(Some)
+            })
+            .await
     }
 
     /// The messages since a source of a session's newest revision, from the writer's memory of its newest commits: up to

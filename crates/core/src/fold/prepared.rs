@@ -32,9 +32,9 @@ impl PreparedCompaction {
         }
         let before = plan::view(policy, sources);
         let mut after = plan::with_removals(sources, removals, CompactionId(Uuid::nil()));
-        if let Some(WrittenSummary { plan: planned, text, .. }) = summary {
-            let boundary = planned.boundary();
-            after = plan::with_summary(policy, layout, &after, &boundary, text, &planned.attachments);
+        if let Some(written) = summary {
+            let boundary = written.plan.boundary();
+            after = plan::with_summary(policy, layout, &after, &boundary, written.text, &written.parts());
         }
         let after = plan::view(policy, &after);
         let first_changed_index = plan::first_changed(&before, &after);

@@ -81,6 +81,10 @@ pub struct SummaryChange {
     pub details_json: Option<String>,
     /// Claims of the summary that the history contradicts.
     pub contradictions: Vec<Contradiction>,
+    /// The digest of what it covers, packed; no view and no event has it.
+    pub digest: Option<Vec<u8>>,
+    /// The last revision of the messages behind the covered ones that it may quote; none if it quotes none of them.
+    pub quoted_until: Option<Revision>,
 }
 
 /// A row of a compaction, with a revision of its own.
@@ -148,6 +152,7 @@ pub fn rows(first: Revision, base: Revision, compaction: CompactionId, changes: 
             retained: summary.retained,
             retained_first: summary.retained_first,
             continuation,
+            quoted_until: summary.quoted_until,
         })));
     }
     rows.rows

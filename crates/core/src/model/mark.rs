@@ -99,6 +99,9 @@ pub struct CompactedMark {
     pub retained_first: bool,
     /// The continuation: the message that asks the model to go on, if the policy has one. It has its own position.
     pub continuation: Option<Revision>,
+    /// The last revision of the messages from the tail on that the summary may quote, since it has a record of what
+    /// happened until it took effect; none if it quotes none of them. Erasing one of them erases the summary.
+    pub quoted_until: Option<Revision>,
 }
 
 /// A request that is replaced by its replay.

@@ -20,7 +20,7 @@ pub use by_hand::{head_can_start, summary_within, tail_can_start};
 pub use changes::{WrittenSummary, changes};
 pub use edit::{PlanEdit, edited};
 pub use input::{Boundary, PlanningInput, SummaryPlan, Work};
-pub use sources::{boundary_is_safe, omitted_ranges, slot, supplied};
+pub use sources::{boundary_is_safe, omitted_ranges, slot, split_at_tail, supplied};
 pub use summary::{planned_summary, tail_fallbacks};
 
 use super::{LevelPolicy, Omission, Step, omission, overflow, prune, tokens};

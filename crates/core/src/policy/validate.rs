@@ -179,6 +179,7 @@ fn check_summary(check: &mut Check, summary: &Summary, path: &str) {
         check.that(is_name(root), &format!("{path}.format.elements.root"), "must be the name of an element");
     }
     check.not_negative(summary.facts_tokens, &format!("{path}.facts_tokens"));
+    check.not_negative(summary.words_tokens, &format!("{path}.words_tokens"));
     let style = &summary.prompt;
     let names = [("thoughts_tag", style.thoughts_tag.as_ref()), ("answer_tag", style.answer_tag.as_ref())];
     for (field, name) in names {
@@ -311,7 +312,7 @@ mod tests {
             "pi@1.5",
             |policy| {
                 let summary = &mut summarize(policy).summary;
-                summary.facts_tokens = -1;
+                (summary.facts_tokens, summary.words_tokens) = (-1, -1);
                 summary.prompt.task = Some(" ".into());
                 summary.prompt.rules = vec!["a\nb".into()];
                 summary.prompt.thoughts_tag = Some(String::new());
@@ -320,6 +321,7 @@ mod tests {
             },
             &[
                 "facts_tokens",
+                "words_tokens",
                 "prompt.thoughts_tag",
                 "prompt.answer_tag",
                 "prompt.task",

@@ -5,6 +5,7 @@ mod facts;
 mod file_lists;
 mod laws;
 mod pieces;
+mod said;
 mod sections;
 
 use super::extract;

@@ -3,7 +3,7 @@
 
 use super::error::interrupted;
 use super::worker::Worker;
-use crate::fold::PreparedCompaction;
+use super::written::Written;
 use crate::fold::attempt::{Answer, Attempt};
 use crate::model::compaction::Failure;
 use crate::model::event::EventBody;
@@ -14,7 +14,6 @@ use crate::policy::prompt::{self, Expected};
 use crate::policy::summary::{SummaryInput, SummaryOutput};
 use crate::store::Claim;
 use crate::summarizer::{Refused, Release, Request, Task, TaskEdit, TaskReply};
-use longhand_extractive::Evidence;
 
 /// A summary that is to be written: the plan, the summarizer's input, and the details that are kept with it.
 #[derive(Clone)]
@@ -32,7 +31,8 @@ impl Assignment {
     }
 
     /// The plan with its summary. `supplied` is true if a client wrote it on its own.
-    pub(super) fn written<'a>(&'a self, output: &'a SummaryOutput, supplied: bool) -> WrittenSummary<'a> {
+    pub(super) fn written<'a>(&'a self, written: &'a Written, supplied: bool) -> WrittenSummary<'a> {
+        let Written { output, beside, digest, quoted_until } = written;
         WrittenSummary {
             plan: &self.plan,
             text: &output.text,
@@ -41,6 +41,9 @@ impl Assignment {
             supplied,
             details_json: self.details_json.as_deref(),
             contradictions: &output.contradictions,
+            beside,
+            digest: digest.as_deref(),
+            quoted_until: *quoted_until,
         }
     }
 
@@ -137,14 +140,26 @@ impl Worker {
                     // A client that is gone needs no answer.
                     drop(answer.send(changed));
                 }
-                Request::Complete(reply, answer) => match check(planning, attempt, &edited, reply) {
-                    Ok(prepared) => {
-                        drop(offer);
-                        drop(answer.send(Ok(())));
-                        return Err(Answer::Accepted(Box::new(prepared)));
+                Request::Complete(reply, answer) => {
+                    let supplied = reply.supplied;
+                    let checked = match output_of(&edited, reply) {
+                        Ok(output) => {
+                            let written = self
+                                .as_written(claim, (&edited.input, edited.plan.tail_start), output, supplied)
+                                .await?;
+                            attempt.check(edited.written(&written, supplied))
+                        }
+                        Err(why) => Err(why),
+                    };
+                    match checked {
+                        Ok(prepared) => {
+                            drop(offer);
+                            drop(answer.send(Ok(())));
+                            return Err(Answer::Accepted(Box::new(prepared)));
+                        }
+                        Err(why) => drop(answer.send(Err(Refused::Summary(why)))),
                     }
-                    Err(why) => drop(answer.send(Err(Refused::Summary(why)))),
-                },
+                }
                 Request::Release(Release::Delegated) => return Ok(edited),
                 Request::Release(Release::Permanent) => break,
                 Request::Release(Release::Transient) => {
@@ -162,31 +177,13 @@ impl Worker {
     }
 }
 
-/// The compaction with a client's summary, or the reason why the summary is refused.
-fn check(
-    planning: PlanningInput<'_>,
-    attempt: &Attempt<'_>,
-    assignment: &Assignment,
-    reply: TaskReply,
-) -> Result<PreparedCompaction, Failure> {
-    let plan = &assignment.plan;
+/// A client's summary, or the reason why it is refused.
+fn output_of(assignment: &Assignment, reply: TaskReply) -> Result<SummaryOutput, Failure> {
     let input = &assignment.input;
     let messages: Vec<&SourceMessage> = input.messages.iter().chain(&input.split_turn).collect();
     let words = prompt::words(input.budget_tokens);
     let expected = Expected::of_history(&input.rules, &messages, input.previous.as_deref(), words);
     let text = reply.summary(&expected)?;
     let summarizer = if reply.model.is_empty() { "client".to_owned() } else { format!("client/{}", reply.model) };
-    let output = SummaryOutput { usage: reply.usage, ..SummaryOutput::new(text, summarizer) };
-    // A client may know the messages after the covered ones too.
-    let behind: Vec<SourceMessage> =
-        planning.sources.iter().filter(|source| source.message.revision >= plan.tail_start).cloned().collect();
-    // A client's own summary stays as it is; an answer to the request is completed like that of any model.
-    let output = if reply.supplied {
-        let behind = behind.iter().collect();
-        let evidence = Evidence { behind, knows_more: true, ..Evidence::of(input) };
-        SummaryOutput { contradictions: longhand_extractive::contradictions(&evidence, &output.text), ..output }
-    } else {
-        longhand_extractive::completed_beside(output, input, &behind)
-    };
-    attempt.check(assignment.written(&output, reply.supplied))
+    Ok(SummaryOutput { usage: reply.usage, ..SummaryOutput::new(text, summarizer) })
 }

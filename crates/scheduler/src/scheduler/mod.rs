@@ -10,6 +10,7 @@ mod run;
 mod compact;
 mod summarize;
 mod client;
+mod written;
 mod hooks;
 mod hook_messages;
 mod processes;
@@ -58,6 +59,7 @@ pub use index::index;
 pub use inputs::{guard_input, planning_input};
 pub use preview::{Preview, is_possible};
 pub use request_log::RequestLog;
+pub use written::{digest_of, texts_beside};
 
 /// Options of the scheduler.
 #[derive(Debug, Clone)]

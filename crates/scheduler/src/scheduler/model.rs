@@ -471,6 +471,8 @@ impl Fixture {
             supplied: false,
             details_json: None,
             contradictions: Vec::new(),
+            digest: None,
+            quoted_until: None,
         };
         let commit = Commit {
             claim: claim.clone(),

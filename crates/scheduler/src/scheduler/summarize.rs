@@ -2,8 +2,10 @@
 
 use super::client::Assignment;
 use super::deltas::Notifier;
+use super::error::interrupted;
 use super::hooks::HookChanges;
 use super::worker::Worker;
+use super::written::digest_of;
 use crate::fold::attempt::{Answer, Attempt, Step, SummaryTask, Writer};
 use crate::limits;
 use crate::model::compaction::{Failure, FailureReason};
@@ -67,12 +69,16 @@ impl Worker {
         };
         // The request log is stored before the compaction is done, so that subscribers to it find the log.
         self.request_log.store(&self.store, claim).await;
-        let step = match output {
-            Ok(output) => attempt.answer(Answer::Written(assignment.written(&output, false))),
+        let written = match output {
+            Ok(output) => self.as_written(claim, (&input, task.plan.tail_start), output, false).await,
             Err(answer) => {
                 tracing::warn!(?answer, "the summarizer does not write");
-                attempt.answer(answer)
+                Err(answer)
             }
+        };
+        let step = match written {
+            Ok(written) => attempt.answer(Answer::Written(assignment.written(&written, false))),
+            Err(answer) => attempt.answer(answer),
         };
         summarizing.assignment = Some((task.number, assignment));
         step
@@ -97,6 +103,10 @@ impl Worker {
         self.store_plan(claim, &task.plan).await?;
         let mut assignment = Assignment::of(planning, &task.plan, &claim.request.instructions);
         assignment.input.previous_is_supplied = self.previous_is_supplied(claim, planning, &task.plan).await?;
+        if let (Some(covered), Some(previous)) = (&planning.layout.covered, &task.plan.previous) {
+            let digest = digest_of(&self.store, claim.session, covered, previous).await.map_err(interrupted)?;
+            assignment.input.previous_digest = Some(digest);
+        }
         let is_first = summarizing.hook_changes.is_none();
         if summarizing.hook_changes.as_ref().is_none_or(|changes| changes.is_for_other(&assignment.input)) {
             summarizing.hook_changes = Some(self.pre_compact(claim, &assignment).await?);
@@ -126,7 +136,7 @@ async fn call(
         retry_after_ms,
     };
     match tokio::time::timeout(limit, summarizer.summarize(input, observer)).await {
-        Ok(Ok(output)) => Ok(longhand_extractive::completed(output, input)),
+        Ok(Ok(output)) => Ok(output),
         Ok(Err(summarizer::Error::Transient { message, retry_after_ms })) => {
             Err(unavailable(FailureReason::SummarizerUnavailable, message, retry_after_ms))
         }

@@ -15,10 +15,12 @@ use crate::model::usage::{ModelWindow, Usage, WindowSource};
 use crate::model::view::SourceMessage;
 use crate::policy::plan::{self, Boundary};
 use crate::policy::provider_errors::{self, ProviderError};
+use crate::policy::summary::{SummaryInput, SummaryOutput};
 use crate::policy::{LevelPolicy, Policy, Step, replay};
 use crate::scheduler::{self, is_possible};
-use crate::store::{Condition, Receipt, Requester, SessionKey, Source, SuppliedSummary, UpdateSession, WindowUsage};
-use longhand_extractive::Evidence;
+use crate::store::{
+    self, Condition, Receipt, Requester, SessionKey, Source, SuppliedSummary, UpdateSession, WindowUsage,
+};
 
 /// A request for a compaction by hand.
 #[derive(Debug, Clone)]
@@ -300,15 +302,17 @@ impl Caller {
         let boundary_is_safe = plan::boundary_is_safe(&source.messages, tail_start, new.includes_open_calls);
         let (covered, covered_count) = plan::supplied(&source.layout, &source.messages, tail_start);
         let before = plan::view(&policy, &source.messages);
+        let (messages, behind) = plan::split_at_tail(&source.messages, tail_start);
+        let input = self.input_of_supplied(&source, &policy, messages).await?;
+        let output = SummaryOutput::new(new.text.clone(), new.summarizer.clone());
+        let (output, record) = longhand_extractive::beside_supplied(output, &input, &behind);
+        let covers = longhand_extractive::digest(&input);
+        let said = longhand_extractive::what_people_said(&covers, &input.counting, input.rules.words_tokens);
+        let digest = store::pack_digest(&covers.with_summary(&new.text).to_json())?;
+        let quotes = !behind.is_empty() && longhand_extractive::may_quote(&output, &input.rules);
+        let beside = scheduler::texts_beside(said, record);
         let boundary = Boundary { tail_start, retained: &[], retained_first: false };
-        let after = plan::with_summary(&policy, &source.layout, &source.messages, &boundary, &new.text, &[]);
-        let is_covered = |source: &&SourceMessage| {
-            let revision = source.message.revision;
-            source.placement.is_none() && covered.iter().any(|range| range.contains(revision))
-        };
-        let (messages, behind) = source.messages.iter().partition(is_covered);
-        let evidence = Evidence { messages, behind, texts: Vec::new(), knows_more: true };
-        let contradictions = longhand_extractive::contradictions(&evidence, &new.text);
+        let after = plan::with_summary(&policy, &source.layout, &source.messages, &boundary, &new.text, &beside);
         let summary = SummaryChange {
             text: new.text.clone(),
             marker_text: plan::marker_text(&policy),
@@ -318,12 +322,14 @@ impl Caller {
             covered_count,
             retained: Vec::new(),
             retained_first: false,
-            attachments: Vec::new(),
+            attachments: beside,
             summarizer: new.summarizer.clone(),
             usage: new.usage,
             supplied: true,
             details_json: None,
-            contradictions,
+            contradictions: output.contradictions,
+            digest: Some(digest),
+            quoted_until: quotes.then_some(source.at),
         };
         Ok(SuppliedSummary {
             session: key,
@@ -336,6 +342,33 @@ impl Caller {
             tokens_before: before.estimated_tokens,
             tokens_after: plan::view(&policy, &after).estimated_tokens,
             keeps_erased: new.keep_erased,
+        })
+    }
+
+    /// What is known about the messages that a supplied summary covers anew, and about those before them, with what the
+    /// policy lets follow a summary.
+    async fn input_of_supplied(
+        &self,
+        source: &Source,
+        policy: &Policy,
+        messages: Vec<SourceMessage>,
+    ) -> Result<SummaryInput> {
+        let rule = [Level::Auto, Level::Deep, Level::Micro].into_iter().find_map(|level| policy.summarize(level));
+        let previous = plan::shown_summary(&source.messages);
+        let previous_digest = match source.layout.covered.as_ref().zip(previous.as_deref()) {
+            Some((covered, text)) => Some(scheduler::digest_of(self.store(), source.session, covered, text).await?),
+            None => None,
+        };
+        Ok(SummaryInput {
+            messages,
+            split_turn: Vec::new(),
+            previous,
+            previous_digest,
+            previous_is_supplied: false,
+            rules: rule.map(|rule| rule.summary.clone()).unwrap_or_default(),
+            counting: policy.counting.clone(),
+            instructions: String::new(),
+            budget_tokens: rule.map_or(0, |rule| rule.summary.max_tokens),
         })
     }
 

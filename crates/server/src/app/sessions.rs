@@ -5,10 +5,12 @@ use super::{Caller, DefaultPolicy, validate};
 use crate::limits;
 use crate::model::Revision;
 use crate::model::compaction::LevelThreshold;
+use crate::model::part::{Part, PartBody};
 use crate::model::session::{OverWindow, Session, SessionState};
 use crate::model::usage::ModelWindow;
 use crate::policy::{Policy, TextUnits, overflow, presets};
 use crate::store::{self, ForkAt, LabelChange, NewClientId, PolicyText, Receipt, SessionKey};
+use longhand_extractive::SAID_HEADING;
 
 /// A session with its policy as text.
 #[derive(Debug, Clone, PartialEq)]
@@ -350,6 +352,21 @@ impl Caller {
     pub async fn get_session(&self, id: &str) -> Result<SessionInfo> {
         let key = self.session_key(id).await?;
         self.info(key).await
+    }
+
+    /// What people typed in the messages that the active summary covers, as it follows the summary: a line each.
+    pub async fn said_lines(&self, id: &str) -> Result<Vec<String>> {
+        let key = self.session_key(id).await?;
+        let Some(summary) = self.store().views().summary(key).await? else { return Ok(Vec::new()) };
+        let lines = |part: &Part| match &*part.body {
+            PartBody::Text(text) => text.strip_prefix(SAID_HEADING).map(|lines| {
+                let lines = lines.lines().filter(|line| !line.is_empty());
+                lines.map(|line| line.strip_prefix("- ").unwrap_or(line).to_owned()).collect()
+            }),
+            _ => None,
+        };
+        // The text of the summary itself comes first.
+        Ok(summary.parts.iter().skip(1).find_map(lines).unwrap_or_default())
     }
 
     /// Changes a session.

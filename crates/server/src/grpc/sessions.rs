@@ -65,7 +65,8 @@ impl SessionService for Sessions {
         let caller = self.door.caller(&request)?;
         let info = caller.get_session(&request.get_ref().session_id).await?;
         let over_window = info.over_window.clone().map(over_window);
-        Ok(Response::new(pb::GetSessionResponse { session: Some(session(info)), over_window }))
+        let said_lines = caller.said_lines(&request.get_ref().session_id).await?;
+        Ok(Response::new(pb::GetSessionResponse { session: Some(session(info)), over_window, said_lines }))
     }
 
     async fn list_sessions(

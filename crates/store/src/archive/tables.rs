@@ -178,7 +178,8 @@ pub(super) static TABLES: &[Table] = &[
             ("start_time", Until("started_revision")),
             ("end_time", As("case when t.ended_revision > ?2 then null else t.end_time end"))
         ],
-        without ["id", "lease_owner", "lease_until"]),
+        // A digest follows from messages, and is made again where it is missing.
+        without ["id", "lease_owner", "lease_until", "digest"]),
     // The lease of an active run begins anew, as after a restart.
     table!("run" from "run t", rows "t.session_id = ?1 and t.start_revision <= ?2", order ["t.epoch"],
         columns [

@@ -392,7 +392,11 @@ fn derived(mark: &Mark, ranges: &[RevisionRange], target: ErasedTarget) -> Vec<R
         MarkBody::Pruned { replay: Some(replay), .. } if has(replay.target) => vec![replay.replacement],
         MarkBody::Compacted(compacted) => {
             let covers = compacted.covered.iter().any(|range| meets(ranges, *range));
-            if covers || has(compacted.summary) { vec![compacted.summary] } else { Vec::new() }
+            let quotes = compacted.quoted_until.is_some_and(|last| {
+                let behind = RevisionRange { first: compacted.tail_start, last };
+                meets(ranges, behind)
+            });
+            if covers || quotes || has(compacted.summary) { vec![compacted.summary] } else { Vec::new() }
         }
         MarkBody::Rewound { after, has_summary: true, .. } => {
             let branch = RevisionRange { first: after.saturating_add(1), last: mark.revision };

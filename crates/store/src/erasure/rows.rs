@@ -64,7 +64,7 @@ const SALT_REQUEST: &str = "update request set payload_hash = ?3 where session_i
 const EVENT: &str = "select kind, body from event where session_id = ?1 and revision = ?2";
 const UPDATE_EVENT: &str = "update event set body = ?3 where session_id = ?1 and revision = ?2";
 const JOB: &str = "select id, outcome from job where session_id = ?1 and public_id = ?2";
-const UPDATE_JOB: &str = "update job set outcome = ?2 where id = ?1";
+const UPDATE_JOB: &str = "update job set outcome = ?2, digest = null where id = ?1";
 const FORGET_TEXTS: &str = "update summary_request set request_text = null, reply_text = null, request_hash = ?3, \
      reply_hash = ?3 where session_id = ?1 and (job_id is null or job_id in \
      (select j.id from job j where j.session_id = ?1 and coalesce(j.base_revision, j.requested_revision) >= ?2))";
@@ -704,7 +704,7 @@ pub(super) fn forget_texts(conn: &Connection, key: i64, from: Revision) -> Resul
     engine::query(FORGET_TEXTS).bind(key).bind(from).bind(&[0_u8; 32]).run(conn)
 }
 
-/// Takes what the events and the jobs of compactions say of the content of their summaries, by their marks.
+/// Takes what the events and the jobs of compactions have of what their summaries cover, by their marks.
 pub(super) fn erase_compactions(opened: &mut Opened<'_>, key: i64, marks: &[Revision]) -> Result<()> {
     let conn = opened.conn;
     conn.read_ahead(EVENT, &marks.iter().map(|mark| values![key, *mark]).collect::<Vec<_>>())?;

@@ -25,7 +25,8 @@ const RUNS: &str = "select epoch, end_revision from run where session_id = ?1 an
      and end_revision between ?2 and ?3";
 const UPDATE_RUN: &str = "update run set failure = '' where session_id = ?1 and epoch = ?2";
 const JOBS: &str = "select id, failure, outcome from job where session_id = ?1";
-const UPDATE_JOB: &str = "update job set instructions = '', notice = '', failure = ?2, outcome = ?3 where id = ?1";
+const UPDATE_JOB: &str = "update job set instructions = '', notice = '', failure = ?2, outcome = ?3, digest = null \
+     where id = ?1";
 const ROW: &str = "select client_id, create_hash, tenant from session where id = ?1";
 const FREE: &str = "update session set client_id = null, create_hash = null where id = ?1";
 

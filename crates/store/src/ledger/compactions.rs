@@ -4,6 +4,7 @@ use super::chain::{self, Digest};
 use super::claiming::{history_changed, recheck};
 use super::claims::Claim;
 use super::codec;
+use super::digests;
 use super::erased_content::{self, Receipts};
 use super::head::{Receipt, SessionKey};
 use super::jobs::{Finish, finish, holds};
@@ -139,7 +140,9 @@ impl Commit {
         let caller = Requester::default();
         if let Some(summary) = &self.changes.summary {
             let (base, tail) = (self.claim.base, summary.tail_start);
-            if !marks::of(tx, key)?.still_applies(base, &summary.covered, tail) {
+            let marks = marks::of(tx, key)?;
+            let is_erased = summary.quoted_until.is_some_and(|seen| marks.has_erased_quoted(tail, seen));
+            if is_erased || !marks.still_applies(base, &summary.covered, tail) {
                 return self.supersede(tx, &caller);
             }
         }
@@ -174,7 +177,10 @@ impl Commit {
             notice: &claim.request.notice,
             window_tokens: claim.window.context,
         };
+        let digest = self.changes.summary.as_mut().and_then(|summary| summary.digest.take());
+        let replaced = replaced_summary(tx, key)?;
         let at = write_changes(tx, &caller, &subject, self.changes, &mut outcome)?;
+        digests::keep(tx.conn, (key, claim.job), digest, replaced)?;
         failpoint::reach("commit.written");
         let end = Finish {
             job: claim.job,
@@ -215,6 +221,11 @@ impl Commit {
         tx.end_mutation(key, caller, Receipt::default())?;
         Ok(Committed::Superseded)
     }
+}
+
+/// The compaction of the active summary.
+fn replaced_summary(tx: &mut Tx<'_>, key: i64) -> Result<Option<CompactionId>> {
+    Ok(marks::of(tx, key)?.layout().covered.as_ref().map(|covered| covered.compaction))
 }
 
 /// Writes a compaction's rows, each with its event, in one mutation. Returns the revision of the mark that an undo
@@ -324,7 +335,10 @@ impl SuppliedSummary {
         if let Some(receipt) = admitted(tx, key, &self.caller, self.expected_revision)? {
             return Ok(Some(receipt));
         }
-        if tx.loaded(key)?.compaction_revision > self.measured_at {
+        let seen = self.measured_at;
+        if tx.loaded(key)?.compaction_revision > seen
+            || marks::of(tx, key)?.has_erased_quoted(self.summary.tail_start, seen)
+        {
             return Ok(None);
         }
         if !self.boundary_is_safe {
@@ -362,7 +376,10 @@ impl SuppliedSummary {
             notice: "",
             window_tokens: 0,
         };
-        let changes = Changes { summary: Some(self.summary), ..Changes::default() };
+        let mut summary = self.summary;
+        let digest = summary.digest.take();
+        let replaced = replaced_summary(tx, key)?;
+        let changes = Changes { summary: Some(summary), ..Changes::default() };
         let at = write_changes(tx, &self.caller, &subject, changes, &mut outcome)?;
         let job: i64 = engine::scalar(INSERT_DONE)
             .bind(id.0.as_bytes().to_vec())
@@ -376,6 +393,7 @@ impl SuppliedSummary {
             // There is no window to compare with.
             .bind(codec::encode_window(&ModelWindow::default()))
             .one(tx.conn)?;
+        digests::keep(tx.conn, (key, job), digest, replaced)?;
         statistics::add(tx.conn, job, Some(&outcome))?;
         let head = tx.loaded(key)?;
         head.changed(at);

@@ -592,14 +592,14 @@ pub(crate) fn page_of_ranges(
     ancestry: &Ancestry,
     ranges: &[RevisionRange],
     from: Revision,
-    limit: i64,
+    (limit, derived): (i64, bool),
 ) -> Result<(Vec<Message>, Option<Revision>)> {
     let mut budget = Budget::of(limits::PAGE_BYTES_MAX);
     let mut messages = Vec::new();
     for range in ranges.iter().filter(|range| range.last >= from) {
         let remaining = limit.saturating_sub(i64::try_from(messages.len()).unwrap_or(i64::MAX));
         let order = Order::OldestFirst;
-        let page = PageOf { from: None, at: None, order, limit: remaining, derived: false, records: false };
+        let page = PageOf { from: None, at: None, order, limit: remaining, derived, records: false };
         let range = (from.max(range.first), range.last);
         let (found, next) = page_of(reader, ancestry, &page, range, ancestry.revision, &mut budget)?;
         messages.extend(found);

@@ -19,6 +19,7 @@ pub(crate) mod codec;
 pub(crate) mod compactions;
 pub(crate) mod conversation;
 pub(crate) mod counts;
+pub(crate) mod digests;
 pub(crate) mod draft_batch;
 pub(crate) mod drafts;
 pub(crate) mod encoded;

@@ -872,6 +872,7 @@ class GetSessionResponse(google.protobuf.message.Message):
 
     SESSION_FIELD_NUMBER: builtins.int
     OVER_WINDOW_FIELD_NUMBER: builtins.int
+    SAID_LINES_FIELD_NUMBER: builtins.int
     @property
     def session(self) -> global___Session:
         """The session."""
@@ -882,14 +883,22 @@ class GetSessionResponse(google.protobuf.message.Message):
         more than 256 KiB; GetContext always has it.
         """
 
+    @property
+    def said_lines(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """What people typed in the messages that the active summary covers, verbatim and in order, as far as the policy lets it
+        follow the summary (`words_tokens`): a line each. Empty if the summary has none, or has it among its own lines, as that
+        of the built-in summarizer.
+        """
+
     def __init__(
         self,
         *,
         session: global___Session | None = ...,
         over_window: global___OverWindow | None = ...,
+        said_lines: collections.abc.Iterable[builtins.str] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_over_window", b"_over_window", "over_window", b"over_window", "session", b"session"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_over_window", b"_over_window", "over_window", b"over_window", "session", b"session"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_over_window", b"_over_window", "over_window", b"over_window", "said_lines", b"said_lines", "session", b"session"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_over_window", b"_over_window"]) -> typing.Literal["over_window"] | None: ...
 
 global___GetSessionResponse = GetSessionResponse

@@ -425,7 +425,9 @@ impl StoredSession {
         for mark in &self.marks {
             match &mark.body {
                 MarkBody::Compacted(compacted) => {
-                    let covers = compacted.covered.iter().any(|range| erased.iter().any(|at| range.contains(*at)));
+                    let quoted = compacted.quoted_until.map(|last| RevisionRange { first: compacted.tail_start, last });
+                    let mut read = compacted.covered.iter().chain(&quoted);
+                    let covers = read.any(|range| erased.iter().any(|at| range.contains(*at)));
                     erased.extend(covers.then_some(compacted.summary));
                 }
                 body => erased.extend(

@@ -166,6 +166,11 @@ impl Marks {
         then.summary == self.summary && difference(&then.state, &self.state, covered, tail_start).is_none()
     }
 
+    /// True if a message was erased after `seen` that a summary may quote: one from the tail on, up to `seen`.
+    pub fn has_erased_quoted(&self, tail_start: Revision, seen: Revision) -> bool {
+        self.state.has_erased_since(seen, &[RevisionRange { first: tail_start, last: seen }])
+    }
+
     /// The marks of all compactions, ascending, also of those that are not active.
     pub fn compactions(&self) -> impl Iterator<Item = (Revision, &CompactedMark)> {
         self.marks.iter().filter_map(|mark| match &mark.body {

@@ -88,6 +88,7 @@ fn compacted(revision: Revision, base: Revision, covered: &[RevisionRange], tail
         retained: Vec::new(),
         retained_first: false,
         continuation: None,
+        quoted_until: None,
     };
     mark(revision, MarkBody::Compacted(body))
 }
@@ -537,6 +538,7 @@ fn any_marks() -> impl Strategy<Value = Vec<Mark>> {
                 retained: Vec::new(),
                 retained_first: false,
                 continuation: None,
+                quoted_until: None,
             })
         }),
     ];

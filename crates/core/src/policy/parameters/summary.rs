@@ -66,6 +66,9 @@ pub struct Summary {
     /// Maximum tokens of the record of what happened (outcomes of checks, commits, files edited since, deletions, a
     /// person's last words) after a model's summary. 0: none. No agent has it.
     pub facts_tokens: i64,
+    /// Maximum tokens of what people typed, verbatim and in order, after a summary that the built-in summarizer did not
+    /// write. 0: none.
+    pub words_tokens: i64,
     /// The handling of claims in a summary that the record of what happened contradicts.
     pub contradictions: Contradictions,
 }
@@ -96,6 +99,7 @@ impl Default for Summary {
             attachments: None,
             prompt: PromptStyle::default(),
             facts_tokens: 0,
+            words_tokens: 0,
             contradictions: Contradictions::Report,
         }
     }

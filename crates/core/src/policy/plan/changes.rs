@@ -3,10 +3,11 @@
 use super::after::marker_text;
 use super::input::{PlanningInput, SummaryPlan};
 use super::sources::omitted_ranges;
+use crate::model::Revision;
 use crate::model::changes::{Changes, SummaryChange};
 use crate::model::compaction::Contradiction;
 use crate::model::ids::PartId;
-use crate::model::part::Part;
+use crate::model::part::{Part, PartBody};
 use crate::model::truncation::{Removals, Truncation};
 use crate::model::usage::Usage;
 use crate::model::view::SourceMessage;
@@ -29,12 +30,34 @@ pub struct WrittenSummary<'a> {
     pub details_json: Option<&'a str>,
     /// Its claims that the history contradicts.
     pub contradictions: &'a [Contradiction],
+    /// Texts that follow it, as parts of their own behind the attachments.
+    pub beside: &'a [PartBody],
+    /// The packed digest of what it covers.
+    pub digest: Option<&'a [u8]>,
+    /// The last revision behind the covered messages that it may quote; none if it quotes none of them.
+    pub quoted_until: Option<Revision>,
 }
 
 impl<'a> WrittenSummary<'a> {
     /// A text without an author.
     pub fn new(plan: &'a SummaryPlan, text: &'a str) -> Self {
-        Self { plan, text, summarizer: "", usage: None, supplied: false, details_json: None, contradictions: &[] }
+        Self {
+            plan,
+            text,
+            summarizer: "",
+            usage: None,
+            supplied: false,
+            details_json: None,
+            contradictions: &[],
+            beside: &[],
+            digest: None,
+            quoted_until: None,
+        }
+    }
+
+    /// The parts of its message behind its text.
+    pub fn parts(&self) -> Vec<PartBody> {
+        self.plan.attachments.iter().chain(self.beside).cloned().collect()
     }
 }
 
@@ -59,7 +82,8 @@ pub fn changes(planning: PlanningInput<'_>, removals: &Removals, summary: Option
 }
 
 fn summary_change(planning: PlanningInput<'_>, written: WrittenSummary<'_>) -> SummaryChange {
-    let WrittenSummary { plan, text, summarizer, usage, supplied, details_json, contradictions } = written;
+    let attachments = written.parts();
+    let WrittenSummary { plan, text, summarizer, usage, supplied, details_json, contradictions, .. } = written;
     SummaryChange {
         text: text.to_owned(),
         marker_text: marker_text(planning.policy),
@@ -69,11 +93,13 @@ fn summary_change(planning: PlanningInput<'_>, written: WrittenSummary<'_>) -> S
         covered_count: i64::try_from(plan.covered_count()).unwrap_or(i64::MAX),
         retained: plan.retained.clone(),
         retained_first: plan.retained_first,
-        attachments: plan.attachments.clone(),
+        attachments,
         summarizer: summarizer.to_owned(),
         usage,
         supplied,
         details_json: details_json.map(str::to_owned),
         contradictions: contradictions.to_vec(),
+        digest: written.digest.map(<[u8]>::to_vec),
+        quoted_until: written.quoted_until,
     }
 }

@@ -96,6 +96,14 @@ pub(in crate::policy) fn active_summary(sources: &[SourceMessage]) -> Option<&So
     sources.iter().find(|source| source.placement == Some(Placement::Summary))
 }
 
+/// The messages of a view that a summary covers anew, and those from its tail on; neither has what stands for others.
+pub fn split_at_tail(sources: &[SourceMessage], tail_start: Revision) -> (Vec<SourceMessage>, Vec<SourceMessage>) {
+    let (mut front, behind): (Vec<SourceMessage>, _) =
+        inline(sources).iter().cloned().partition(|source| is_in_front(source, tail_start));
+    front.retain(|source| source.placement != Some(Placement::Retained));
+    (front, behind)
+}
+
 /// True if a summary supplied by a client may extend to a boundary: it must not cover an open message, nor a running
 /// call that was not given up.
 pub fn boundary_is_safe(sources: &[SourceMessage], tail_start: Revision, includes_open_calls: bool) -> bool {

@@ -26,6 +26,8 @@ struct DiskCompactedMark {
     retained_first: bool,
     #[prost(int64, optional, tag = "9")]
     continuation: Option<i64>,
+    #[prost(int64, optional, tag = "10")]
+    quoted_until: Option<i64>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -140,6 +142,7 @@ pub(crate) fn encode_mark(body: &MarkBody) -> Vec<u8> {
             retained: mark.retained.clone(),
             retained_first: mark.retained_first,
             continuation: mark.continuation,
+            quoted_until: mark.quoted_until,
         }),
         MarkBody::Pruned { compaction, part_count, omitted, replay } => encode(&DiskPrunedMark {
             compaction: id_bytes(compaction.0),
@@ -173,6 +176,7 @@ pub(crate) fn decode_mark(kind: i32, bytes: &[u8]) -> Result<MarkBody> {
                 retained: disk.retained,
                 retained_first: disk.retained_first,
                 continuation: disk.continuation,
+                quoted_until: disk.quoted_until,
             })
         }
         2 => {

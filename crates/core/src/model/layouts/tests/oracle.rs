@@ -217,6 +217,7 @@ impl Oracle {
             retained: Vec::new(),
             retained_first: false,
             continuation: None,
+            quoted_until: None,
         })
     }
 

@@ -1,0 +1,113 @@
+//! Summaries as they take effect: with the record of what happened until then, and with the digest from which the next one
+//! is made.
+
+use super::error::interrupted;
+use super::worker::Worker;
+use crate::fold::attempt::Answer;
+use crate::limits;
+use crate::model::Revision;
+use crate::model::event::EventBody;
+use crate::model::layout::Covered;
+use crate::model::message::{Message, MessageKind, Role};
+use crate::model::part::PartBody;
+use crate::model::view::SourceMessage;
+use crate::policy::plan;
+use crate::policy::summary::{SummaryInput, SummaryOutput};
+use crate::store::{self, Claim, SessionKey, Store};
+use longhand_extractive::{self as extractive, Digest};
+
+/// A summary with all that goes with it.
+pub(super) struct Written {
+    pub(super) output: SummaryOutput,
+    /// Parts that follow its text.
+    pub(super) beside: Vec<PartBody>,
+    /// The packed digest of what it covers.
+    pub(super) digest: Option<Vec<u8>>,
+    /// The last revision behind the covered messages that it may quote.
+    pub(super) quoted_until: Option<Revision>,
+}
+
+impl Worker {
+    /// A summary of an input, as it takes effect now before the tail. With `supplied`, a client wrote it on its own: its text
+    /// stays as it is.
+    pub(super) async fn as_written(
+        &self,
+        claim: &Claim,
+        (input, tail_start): (&SummaryInput, Revision),
+        output: SummaryOutput,
+        supplied: bool,
+    ) -> Result<Written, Answer<'static>> {
+        let is_own = output.summarizer == extractive::NAME;
+        let covered = extractive::digest(input);
+        let covered = if is_own { covered } else { covered.with_summary(&output.text) };
+        let digest = store::pack_digest(&covered.to_json()).map_err(interrupted)?;
+        let (behind, seen) = match is_own {
+            true => (Vec::new(), 0),
+            false => {
+                let source = self.store.views().source(claim.session, None).await.map_err(interrupted)?;
+                (plan::split_at_tail(&source.messages, tail_start).1, source.at)
+            }
+        };
+        let (output, record) = match supplied {
+            true => extractive::beside_supplied(output, input, &behind),
+            false => (extractive::completed_beside(output, input, &behind), None),
+        };
+        let said = match is_own {
+            true => String::new(),
+            false => extractive::what_people_said(&covered, &input.counting, input.rules.words_tokens),
+        };
+        let quotes = !behind.is_empty() && extractive::may_quote(&output, &input.rules);
+        Ok(Written {
+            beside: texts_beside(said, record),
+            digest: Some(digest),
+            quoted_until: quotes.then_some(seen),
+            output,
+        })
+    }
+}
+
+/// The texts that follow a summary, as parts of its message.
+pub fn texts_beside(said: String, record: Option<String>) -> Vec<PartBody> {
+    Some(said).filter(|said| !said.is_empty()).into_iter().chain(record).map(PartBody::Text).collect()
+}
+
+/// The digest of what an active summary covers: as it was kept with the summary, or made from the originals.
+pub async fn digest_of(store: &Store, session: SessionKey, covered: &Covered, summary: &str) -> store::Result<String> {
+    let kept = store.compactions().digest(covered.compaction).await?;
+    if let Some(json) = kept.filter(|json| Digest::from_json(json).is_some()) {
+        return Ok(json);
+    }
+    let mut digest = Digest::default();
+    let (mut messages, mut from) = (Vec::new(), 0);
+    loop {
+        let page = store.compactions().originals(session, &covered.ranges, from, limits::PAGE_SIZE_MAX).await?;
+        let (found, next) = page;
+        messages.extend(found.into_iter().filter(is_conversation).map(source));
+        // A call is read with its result, which is in the same turn.
+        let is_start = |source: &SourceMessage| source.message.role == Role::User;
+        let end = match next {
+            Some(_) => messages.iter().rposition(is_start).filter(|start| *start > 0).unwrap_or(messages.len()),
+            None => messages.len(),
+        };
+        digest = digest.merged(Digest::of(&messages[..end]));
+        messages.drain(..end);
+        let Some(next) = next else { break };
+        from = next;
+    }
+    let event = store.log().at(session, covered.mark).await?;
+    let is_own = event.is_some_and(|event| match event.body {
+        EventBody::Compacted { outcome, .. } => outcome.summarizer == extractive::NAME,
+        _ => false,
+    });
+    let digest = if is_own { digest } else { digest.with_summary(summary) };
+    Ok(digest.to_json())
+}
+
+fn source(message: Message) -> SourceMessage {
+    SourceMessage { message: message.into(), placement: None, pruned: Vec::new(), counts: None }
+}
+
+/// True for a message that a summary is made from.
+fn is_conversation(message: &Message) -> bool {
+    matches!(message.kind, MessageKind::Normal | MessageKind::Edit | MessageKind::Branch | MessageKind::Replay)
+}
