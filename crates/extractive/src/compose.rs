@@ -238,7 +238,7 @@ pub(super) fn compose(form: Form<'_>, budget: Budget<'_>, items: Vec<Item>, focu
 
 /// Writes one section of what people typed: all of it, or as much as fits, by what it adds.
 pub(super) fn compose_typed(form: Form<'_>, budget: Budget<'_>, items: Vec<Item>) -> String {
-    let mut selection = Selection::of(form, budget, items, &terms(""));
+    let mut selection = Selection::of(form, budget, items, "");
     selection.typed(selection.left);
     let mut text = render(form, &selection.lines());
     while budget.measure(&text) > budget.units && selection.drop_last(1) {

@@ -4,10 +4,10 @@
 //! is made again. Only the newest summary of a session needs one.
 
 use super::codec;
-use crate::limits;
-use crate::model::ids::CompactionId;
 use crate::engine::{self, Connection, Reader};
 use crate::error::{Error, Result};
+use crate::limits;
+use crate::model::ids::CompactionId;
 use std::io::Read as _;
 
 const KEEP: &str = "update job set digest = ?2 where id = ?1";
