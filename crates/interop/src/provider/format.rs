@@ -3,6 +3,8 @@
 use super::strings::paired;
 use crate::compose::Composed;
 use crate::raw::Object;
+use longhand_core::fold::form::Form;
+use longhand_core::model::provider_compaction::Compactor;
 use serde_json::value::RawValue;
 
 /// The member of an object around a call's input that is no JSON object, for formats that take nothing else.
@@ -54,6 +56,15 @@ impl Format {
                 Self::Gemini => provider == "google",
                 Self::OpenAiChat | Self::Anthropic | Self::AiSdk => false,
             }
+    }
+
+    /// The form of a view in this format.
+    pub fn form(self) -> Form {
+        match self {
+            Self::OpenAiResponses => Form::Of(Compactor::OpenAi),
+            Self::Anthropic => Form::Of(Compactor::Anthropic),
+            Self::OpenAiChat | Self::Gemini | Self::AiSdk => Form::Originals,
+        }
     }
 
     /// The provider of a reply in this format, if nobody says another one.
