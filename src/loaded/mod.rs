@@ -174,9 +174,8 @@ impl LoadedSession {
         let source = &mut self.source;
         (source.at, source.first_open, source.pending, source.appended_bytes) =
             (at, first_open, pending, appended_bytes);
-        let form = Form::of_window(&self.source.window);
-        let Source { layout, messages, .. } = &self.source;
-        let unchanged = self.formed.extend(form, layout, messages, unchanged);
+        let Source { layout, messages, window, .. } = &self.source;
+        let unchanged = self.formed.extend(|| Form::of_window(window), layout, messages, unchanged);
         let restart = self.fold.extend(fold_input(&self.source, &self.formed, &self.policy), unchanged);
         if restart.sources == 0 {
             return self.complete_view();

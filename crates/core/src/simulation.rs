@@ -351,7 +351,7 @@ impl<'a> Session<'a> {
         let kept = self.sources.len();
         self.sources.push(self.source(&message, None));
         let Self { policy, window, layout, sources, formed, changed_revision, fold, .. } = self;
-        let unchanged = formed.extend(Form::of_window(window), layout, sources, kept);
+        let unchanged = formed.extend(|| Form::of_window(window), layout, sources, kept);
         let messages = formed.shown(sources);
         let rows = FoldInput { policy, messages, changed_revision: *changed_revision, window };
         Rc::make_mut(fold).extend(rows, unchanged);

@@ -139,7 +139,13 @@ impl Formed {
 
     /// The messages of a later state of the same session, of which the first `unchanged` messages of the layout are the
     /// same. Returns the number of messages at the beginning that are shown as before.
-    pub fn extend(&mut self, form: Form, layout: &Layout, sources: &[SourceMessage], unchanged: usize) -> usize {
+    pub fn extend(
+        &mut self,
+        form: impl FnOnce() -> Form,
+        layout: &Layout,
+        sources: &[SourceMessage],
+        unchanged: usize,
+    ) -> usize {
         let newer = &sources[unchanged..];
         let has_block = blocks(newer).next().is_some();
         match &mut self.shown {
@@ -153,7 +159,7 @@ impl Formed {
                 kept
             }
             None | Some(_) => {
-                *self = Self::of(form, layout, sources);
+                *self = Self::of(form(), layout, sources);
                 0
             }
         }

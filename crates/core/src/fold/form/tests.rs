@@ -258,7 +258,7 @@ proptest! {
             let mut fold = Fold::new(FoldInput { policy: &policy, messages: &[], changed_revision: 1, window: &window }, None);
             for end in 1..=sources.len() {
                 let sources = &sources[..end];
-                let kept = extended.extend(form, &layout, sources, end - 1);
+                let kept = extended.extend(|| form, &layout, sources, end - 1);
                 let formed = Formed::of(form, &layout, sources);
                 prop_assert_eq!(extended.shown(sources), formed.shown(sources));
                 prop_assert_eq!(&extended.covered, &formed.covered);
