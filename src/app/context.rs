@@ -4,6 +4,7 @@ use super::error::{Error, Result};
 use super::formatted::{self, Formatted};
 use super::large_views::view_bytes;
 use super::{Caller, validate, view_token, window_of_call};
+use crate::fold::form::Form;
 use crate::fold::guards::Guards;
 use crate::fold::{Shortened, over_window};
 use crate::interop::provider::Format;
@@ -126,10 +127,15 @@ impl BuiltView {
     }
 }
 
+/// The form of a view in a format.
+fn form_of(format: Format) -> Form {
+    format.compactor().map_or(Form::Originals, Form::Of)
+}
+
 /// The session with its view in the form for the provider of the format that is asked for, and true if that is another
 /// one than its own.
 fn in_form(session: Arc<LoadedSession>, format: Option<Format>) -> (Arc<LoadedSession>, bool) {
-    match format.and_then(|format| session.in_form(format.form())) {
+    match format.and_then(|format| session.in_form(form_of(format))) {
         Some(other) => (Arc::new(other), true),
         None => (session, false),
     }
@@ -343,7 +349,7 @@ impl Caller {
             return Ok(end);
         }
         let Some(session) = self.known_session(key, request, held).await? else { return Ok(0) };
-        let session = session.in_form(now.format.form()).unwrap_or(session);
+        let session = session.in_form(form_of(now.format)).unwrap_or(session);
         let before = formatted::write(now.format, request.degrade, &session.fold.view.messages).ok();
         let before = before.filter(|before| before.hash().as_slice() == known);
         Ok(before.map_or(0, |before| before.common_count(now)))

@@ -3,7 +3,6 @@
 use super::strings::paired;
 use crate::compose::Composed;
 use crate::raw::Object;
-use longhand_core::fold::form::Form;
 use longhand_core::model::provider_compaction::Compactor;
 use serde_json::value::RawValue;
 
@@ -58,12 +57,12 @@ impl Format {
             }
     }
 
-    /// The form of a view in this format.
-    pub fn form(self) -> Form {
+    /// The provider whose own compactions the format has a place for.
+    pub fn compactor(self) -> Option<Compactor> {
         match self {
-            Self::OpenAiResponses => Form::Of(Compactor::OpenAi),
-            Self::Anthropic => Form::Of(Compactor::Anthropic),
-            Self::OpenAiChat | Self::Gemini | Self::AiSdk => Form::Originals,
+            Self::OpenAiResponses => Some(Compactor::OpenAi),
+            Self::Anthropic => Some(Compactor::Anthropic),
+            Self::OpenAiChat | Self::Gemini | Self::AiSdk => None,
         }
     }
 

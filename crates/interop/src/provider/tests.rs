@@ -68,10 +68,15 @@ fn source(revision: i64, given: NewMessage, next: &mut impl FnMut() -> String) -
     SourceMessage { message: message.into(), placement: None, pruned: Vec::new(), counts: None }
 }
 
+/// The form of a view in a format.
+fn form_of(format: Format) -> Form {
+    format.compactor().map_or(Form::Originals, Form::Of)
+}
+
 /// What texts become in a format, one after the other in one session.
 fn translated(from: Format, texts: &[&str], to: Format) -> Result<Written, Refusal> {
     let messages = texts.iter().flat_map(|text| read(from, text).expect("a text of the format"));
-    write(to, &view_in(to.form(), messages.collect()))
+    write(to, &view_in(form_of(to), messages.collect()))
 }
 
 /// The messages as one JSON list.

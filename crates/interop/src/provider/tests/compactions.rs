@@ -1,7 +1,7 @@
 //! Compactions that providers make themselves, from what is received to what goes back.
 
 use super::super::{Format, RefusalKind, read, write, write_degraded};
-use super::{json, list, translated, view_in};
+use super::{form_of, json, list, translated, view_in};
 use Format::{Anthropic, OpenAiResponses};
 use longhand_core::fold::form::Form;
 use longhand_core::model::message::{FinishReason, Role};
@@ -101,14 +101,14 @@ fn a_window_of_openais_replaces_all_before_it_item_by_item() {
     let window = read(OpenAiResponses, WINDOW).expect("a window");
     assert_eq!((window.len(), window[0].role), (1, Role::Assistant), "its messages of the user are no new ones");
     let all: Vec<_> = talk.chain(window).chain(next).collect();
-    let written = write(OpenAiResponses, &view_in(OpenAiResponses.form(), all.clone())).expect("written");
+    let written = write(OpenAiResponses, &view_in(form_of(OpenAiResponses), all.clone())).expect("written");
     let items: Vec<&str> = written.messages.iter().map(|message| message.json.as_str()).collect();
     assert_eq!(items.len(), 4);
     // Instructions are no part of it.
     assert!(items[0].contains("Be brief.") && items[3].contains("And then?"));
     assert_eq!(items[1], r#"{"type":"message","role":"user","content":[{"type":"input_text","text":"How high?"}]}"#);
     assert_eq!(items[2], r#"{"type":"compaction","id":"cmp_1", "encrypted_content":"c=="}"#);
-    let others = write(Anthropic, &view_in(Anthropic.form(), all)).expect("written");
+    let others = write(Anthropic, &view_in(form_of(Anthropic), all)).expect("written");
     assert_eq!(list(&others).as_array().map(Vec::len), Some(3));
 }
 
